@@ -1,12 +1,10 @@
-// Package mcp holds the vocabulary of the Model Context Protocol: what our client
-// side (core/session) and our server side (core/mcpserver) must spell alike. It has
-// names, codes and the shapes of a few messages, and no behaviour beyond reading
-// and writing them.
+// Package mcp holds the vocabulary of the Model Context Protocol that our client side
+// (core/session) and our server side (core/mcpserver) must spell the same way: names, codes and the
+// shapes of a few messages. It only reads and writes them.
 //
-// Two eras are spoken. The legacy era is 2024-11-05 to 2025-11-25: an initialize
-// handshake, resources/subscribe, and over HTTP a GET stream for notifications.
-// The modern era is 2026-07-28: server/discover, subscriptions/listen, and the
-// protocol version in _meta of every request.
+// mcptrack speaks two eras. The legacy era is 2024-11-05 to 2025-11-25: an initialize handshake,
+// resources/subscribe, and over HTTP a GET stream for notifications. The modern era is 2026-07-28:
+// server/discover, subscriptions/listen, and the protocol version in _meta of every request.
 //
 // Source: https://modelcontextprotocol.io/specification, one directory per version.
 package mcp
@@ -21,12 +19,12 @@ const (
 	LatestLegacy  = "2025-11-25"
 )
 
-// Versions returns all protocol versions that mcptrack speaks, the newest first.
+// Versions returns all protocol versions that mcptrack speaks, newest first.
 func Versions() []string {
 	return []string{ModernVersion, LatestLegacy, "2025-06-18", "2025-03-26", "2024-11-05"}
 }
 
-// IsLegacy reports whether mcptrack speaks a version and it belongs to the legacy era.
+// IsLegacy reports whether a version belongs to the legacy era and mcptrack speaks it.
 func IsLegacy(version string) bool {
 	return version != ModernVersion && slices.Contains(Versions(), version)
 }
@@ -49,7 +47,7 @@ const (
 	MethodSetLevel      = "logging/setLevel"     // legacy
 	MethodListen        = "subscriptions/listen" // modern
 
-	// Of the extension [ExtensionEvents].
+	// MCP Events; see [ExtensionEvents].
 	MethodListEvents        = "events/list"
 	MethodPollEvents        = "events/poll"
 	MethodStreamEvents      = "events/stream"
@@ -78,7 +76,7 @@ const (
 	NotificationProgress         = "notifications/progress"
 	NotificationAcknowledged     = "notifications/subscriptions/acknowledged" // modern
 	NotificationMessage          = "notifications/message"
-	NotificationRootsChanged     = "notifications/roots/list_changed" // of a client
+	NotificationRootsChanged     = "notifications/roots/list_changed" // sent by clients
 	NotificationResourceUpdated  = "notifications/resources/updated"
 	NotificationToolsChanged     = "notifications/tools/list_changed"
 	NotificationPromptsChanged   = "notifications/prompts/list_changed"
@@ -119,19 +117,19 @@ const (
 	CodeUnsupportedVersion = -32022 // modern
 )
 
-// Implementation is how a client or a server introduces itself.
+// Implementation is how a client or server introduces itself.
 type Implementation struct {
 	Name    string `json:"name"`
 	Title   string `json:"title,omitempty"`
 	Version string `json:"version"`
 }
 
-// SubscriptionFilter lists the notifications that a subscriptions/listen asks for, or that
-// its acknowledgement grants.
+// SubscriptionFilter lists the notifications that a subscriptions/listen requests, or that its
+// acknowledgement grants.
 type SubscriptionFilter struct {
 	Tools     bool     `json:"toolsListChanged,omitempty"`
 	Prompts   bool     `json:"promptsListChanged,omitempty"`
 	Resources bool     `json:"resourcesListChanged,omitempty"`
-	Events    bool     `json:"eventsListChanged,omitempty"` // of the extension [ExtensionEvents]
+	Events    bool     `json:"eventsListChanged,omitempty"` // see [ExtensionEvents]
 	URIs      []string `json:"resourceSubscriptions,omitempty"`
 }

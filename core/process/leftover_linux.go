@@ -17,14 +17,13 @@ import (
 	"github.com/mcptrack/mcptrack/core/backoff"
 )
 
-// Sweep ends the processes that killed trackers of this user left behind: those whose mark
-// names an owner, by pid and start time, that no longer runs. They get SIGTERM, and 2 s later
-// SIGKILL. Children of living trackers, this process and its ancestors, and processes of other
-// PID namespaces are never touched: a pid means nothing across namespaces. Call it at the start
-// of main, before the first Start.
+// Sweep ends processes that killed trackers of this user left behind: those whose mark names an
+// owner, by pid and start time, that no longer runs. They get SIGTERM and, 2 s later, SIGKILL. It
+// never touches children of living trackers, this process and its ancestors, or processes in other
+// PID namespaces, where a pid means nothing. Call it at the start of main, before the first Start.
 //
-// killed counts the processes that are gone. The error says that some remain, or
-// why Sweep stopped early. A nil log is allowed.
+// killed counts the processes that are gone. The error says that some remain, or why Sweep stopped
+// early. log may be nil.
 func Sweep(ctx context.Context, log *slog.Logger) (killed int, err error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -56,7 +55,7 @@ func Sweep(ctx context.Context, log *slog.Logger) (killed int, err error) {
 	return killed, nil
 }
 
-// KillMarked kills at once every process that Start started in this process, and their
+// KillMarked immediately kills every process that Start started in this process, and their
 // descendants: for an exit without an orderly Stop.
 func KillMarked() {
 	own := ownMark()
@@ -124,8 +123,8 @@ func parseMark(mark string) (owner string, pid int, start startTime, ok bool) {
 	return owner, pid, startTime(ticks), true
 }
 
-// ancestors returns pid and its ancestors: if a tracked server is itself a tracker, it must not
-// end its own wrapper.
+// ancestors returns pid and its ancestors: a tracked server that is itself a tracker must not end
+// its own wrapper.
 func ancestors(pid int) map[int]bool {
 	line := make(map[int]bool)
 	for pid > 0 && !line[pid] {
@@ -157,26 +156,25 @@ func awaitGone(ctx context.Context, left []proc, d time.Duration) ([]proc, error
 	return left, context.Cause(ctx)
 }
 
-// Subreaper makes the kernel hand orphaned descendants to this process instead
-// of init (PR_SET_CHILD_SUBREAPER, prctl(2)), so that Stop sees them die. It is
-// for main, once, before the first Start; an orphan that dies is then ours to
-// reap, so main runs [ReapOrphans] too.
+// Subreaper makes the kernel hand orphaned descendants to this process instead of init
+// (PR_SET_CHILD_SUBREAPER, prctl(2)), so that Stop sees them die. main calls it once, before the
+// first Start, and must then run [ReapOrphans]: orphans that die are ours to reap.
 func Subreaper() error {
 	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 }
 
 const (
-	// reapPause is the least time between two scans: a fork storm below us must not load us.
+	// reapPause is the least time between two scans, so that a fork storm among descendants does
+	// not load us.
 	reapPause = time.Second
-	// reapDoubt is how long a zombie that may be a direct child must remain before it is
-	// reaped. A Process reaps its own child within milliseconds.
+	// reapDoubt is how long a zombie that may be a direct child must remain before it is reaped. A
+	// Process reaps its own child within milliseconds.
 	reapDoubt = 30 * time.Second
 )
 
-// ReapOrphans reaps dead descendants that were re-parented to this process, until
-// ctx is done. Run it on one goroutine after [Subreaper], and always when the
-// tracker is process 1 of a container. It never takes the status of a child
-// started by [Start] or by os/exec in the usual way.
+// ReapOrphans reaps dead descendants that were re-parented to this process, until ctx is done. Run
+// it on one goroutine after [Subreaper], and always if the tracker is process 1 of a container. It
+// never takes the status of a child started by [Start] or, in the usual way, by os/exec.
 func ReapOrphans(ctx context.Context) {
 	// Capacity 1: the signal only says that there is something to reap.
 	died := make(chan os.Signal, 1)
@@ -201,9 +199,9 @@ func ReapOrphans(ctx context.Context) {
 	}
 }
 
-// reapRound looks at our zombies once. Children of os/exec are in our group, children of Start
-// lead a group in our session; all other zombies are orphans and are reaped. Those that look
-// like a child of Start are returned with the time they were first seen.
+// reapRound examines our zombies once. Children of os/exec are in our group; children of Start lead
+// a group in our session; all other zombies are orphans and are reaped. It returns those that look
+// like children of Start with the time they were first seen.
 func reapRound(doubtful map[proc]time.Time, now time.Time) map[proc]time.Time {
 	self := os.Getpid()
 	own, err := readStat(self)

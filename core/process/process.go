@@ -18,55 +18,54 @@ import (
 // Defaults for the limits of a [Spec].
 const (
 	DefaultMaxLine       = 4 << 20 // bytes of one stdout line
-	DefaultMaxNoiseLines = 100     // noise lines in a row
-	DefaultMaxNoiseBytes = 1 << 20 // noise bytes in a row
+	DefaultMaxNoiseLines = 100     // consecutive noise lines
+	DefaultMaxNoiseBytes = 1 << 20 // consecutive noise bytes
 )
 
-// Spec says what to start. Only Command is needed.
+// Spec says what to start. Only Command is required.
 type Spec struct {
-	// Command is a file, or a name that is looked up in the PATH of Env, as the
-	// child itself would do it. A relative file is relative to Dir.
+	// Command is a file, or a name looked up in the PATH of Env, as the child itself would do it. A
+	// relative file is relative to Dir.
 	Command string
 	Args    []string
-	// Env is the complete environment of the child as K=V, see [Environ]. Start
-	// adds [NonceKey]. Nil means empty, never that of this process.
+	// Env is the complete environment of the child as K=V; see [Environ]. Start adds [NonceKey].
+	// Nil means empty, not the environment of this process.
 	Env []string
-	// Dir is the working directory. Empty: that of this process.
+	// Dir is the working directory; "": that of this process.
 	Dir string
 
-	// MaxLine bounds a stdout line, in bytes without its end. A longer one is skipped; one
-	// that is longer than 16 times that is a fault. 0: [DefaultMaxLine].
+	// MaxLine bounds a stdout line, in bytes without its end. A longer line is skipped; a line of
+	// more than 16 times MaxLine is a fault. 0: [DefaultMaxLine].
 	MaxLine int
-	// MaxNoiseLines and MaxNoiseBytes bound what may stand between two messages
-	// on stdout without being one. More is a fault.
-	// 0: [DefaultMaxNoiseLines], [DefaultMaxNoiseBytes].
+	// MaxNoiseLines and MaxNoiseBytes bound the noise between two messages on stdout. More is a
+	// fault. 0: [DefaultMaxNoiseLines], [DefaultMaxNoiseBytes].
 	MaxNoiseLines int
 	MaxNoiseBytes int
 
-	// Redact, if set, is applied to every line of the child before it is logged
-	// or returned by [Process.Stderr]. It may run on several goroutines at once.
+	// Redact, if set, is applied to every line of the child before it is logged or returned by
+	// [Process.Stderr]. It may run on several goroutines concurrently.
 	Redact func(string) string
-	// Logger receives noise (Warn, thinned out) and stderr lines (Debug, at most
-	// 20 per second). Nil: nothing is logged.
+	// Logger receives noise (Warn, thinned out) and stderr lines (Debug, at most 20 per second).
+	// Nil: nothing is logged.
 	Logger *slog.Logger
 }
 
-// Process is a started child. Its methods may be called from any goroutine,
-// except that Stdout has one reader at a time.
+// Process is a started child. Its methods are safe for concurrent use, except that Stdout has one
+// reader at a time.
 type Process struct {
 	spec    Spec
 	cmd     *exec.Cmd
 	nonce   string
 	started time.Time
 
-	memoryKills int // the count of memoryKills when the child was started
+	memoryKills int // what memoryKills returned before the start
 
 	stdin      *stdinPipe
 	stdout     *Lines
 	stdoutPipe *os.File
 	stderr     *stderrRing
 
-	// done is closed by wait, once, after exit has been written.
+	// done is closed by wait, once, after exit was written.
 	done chan struct{}
 	exit Exit
 
@@ -75,11 +74,11 @@ type Process struct {
 	stop  sync.Once
 
 	mu     sync.Mutex
-	killer *time.Timer // ends a faulty child that ignores SIGTERM
+	killer *time.Timer // kills a faulty child that ignores SIGTERM
 }
 
-// Start starts the child and returns at once: a child that dies right away is
-// seen on [Process.Done]. A failure is a [*StartError].
+// Start starts the child and returns immediately: [Process.Done] reports a child that dies right
+// away. A failure is a [*StartError].
 func Start(spec Spec) (*Process, error) {
 	path, err := spec.resolve()
 	if err != nil {
@@ -133,20 +132,20 @@ func Start(spec Spec) (*Process, error) {
 	return p, nil
 }
 
-// Stdin is the child's standard input. A Write blocks while the child does not
-// read; Close and Stop release it. Closing twice is harmless.
+// Stdin is the child's standard input. Write blocks while the child does not read; Close and Stop
+// release it. Closing twice is harmless.
 func (p *Process) Stdin() io.WriteCloser { return p.stdin }
 
-// Stdout returns the lines of the child's standard output that can be messages. They
-// end when all holders of the pipe are gone or Stop was called, and when a limit of
-// the Spec is exceeded; the child is then terminated.
+// Stdout returns the lines on the child's stdout that can be messages. They end when nobody holds
+// the pipe any more, when Stop is called, or when a limit of the Spec is exceeded; in the last case
+// the child is terminated.
 func (p *Process) Stdout() *Lines { return p.stdout }
 
-// Done is closed once the direct child is dead and reaped, even if a grandchild
-// still holds its pipes.
+// Done is closed once the direct child is dead and reaped, even if a grandchild still holds its
+// pipes.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Exit returns how the direct child ended. It is the zero Exit before Done.
+// Exit returns how the direct child ended; the zero Exit before Done.
 func (p *Process) Exit() Exit {
 	select {
 	case <-p.done:
@@ -156,11 +155,11 @@ func (p *Process) Exit() Exit {
 	}
 }
 
-// Stderr returns the last lines of standard error, oldest first: at most 64 KiB,
-// each cut at 512 runes, control characters made visible.
+// Stderr returns the last lines of stderr, oldest first: at most 64 KiB, each truncated to 512
+// runes, with control characters made visible.
 func (p *Process) Stderr() []string {
 	select {
-	case <-p.done: // its last lines may still be in the pipe, which other processes may hold open
+	case <-p.done: // the last lines may still be in the pipe, which other processes may hold open
 		last := time.NewTimer(lastWords)
 		defer last.Stop()
 		select {
@@ -188,9 +187,9 @@ func (p *Process) wait() {
 	close(p.done)
 }
 
-// fail is called once by the stdout reader when a limit is broken. It sends SIGTERM to the
-// child, and SIGKILL 2 s later: the child's output is no longer read, so Done must not depend
-// on its cooperation.
+// fail is called once, by the stdout reader when a limit is exceeded. It sends SIGTERM and, 2 s
+// later, SIGKILL: nobody reads the child's output any more, so Done must not depend on its
+// cooperation.
 func (p *Process) fail() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -216,13 +215,13 @@ func (s *stdinPipe) Close() error {
 	return nil
 }
 
-// pipe is one os.Pipe. The pipes of os/exec are not used: cmd.Wait closes cmd.StdoutPipe while
-// it is still being read, and waits for grandchildren if it copies to writers.
+// pipe is one os.Pipe. os/exec's pipes are not used: cmd.Wait closes cmd.StdoutPipe while it is
+// being read, and waits for grandchildren if it copies to writers.
 type pipe struct{ r, w *os.File }
 
 type pipes struct{ stdin, stdout, stderr pipe }
 
-// newPipes opens the pipes. The caller must close them, even if there is an error.
+// newPipes opens the pipes. The caller must close them, even after an error.
 func newPipes() (*pipes, error) {
 	ps := new(pipes)
 	for _, p := range []*pipe{&ps.stdin, &ps.stdout, &ps.stderr} {
@@ -235,15 +234,15 @@ func newPipes() (*pipes, error) {
 	return ps, nil
 }
 
-// closeChildEnds closes our copies of the child's ends, so that its death gives EOF and EPIPE.
+// closeChildEnds closes our copies of the child's ends, so that its death causes EOF and EPIPE.
 func (ps *pipes) closeChildEnds() {
 	ps.stdin.r.Close()
 	ps.stdout.w.Close()
 	ps.stderr.w.Close()
 }
 
-// close closes all that was opened; Close on a nil *os.File is an error we may
-// ignore.
+// close closes everything that was opened. Close on a nil *os.File returns an error, which is
+// ignored.
 func (ps *pipes) close() {
 	for _, p := range []pipe{ps.stdin, ps.stdout, ps.stderr} {
 		p.r.Close()
@@ -253,12 +252,12 @@ func (ps *pipes) close() {
 
 // Exit is how a child ended.
 type Exit struct {
-	// Code is the exit status, -1 if a signal ended the child or the status is unknown.
+	// Code is the exit status; -1 if a signal ended the child or the status is unknown.
 	Code int
-	// Signal is the name of the signal that ended the child, such as SIGTERM, or empty.
+	// Signal is the signal that ended the child, such as SIGTERM; "": none.
 	Signal string
-	// OutOfMemory means that the kernel probably killed the child because the control group's
-	// memory was used up.
+	// OutOfMemory means that the kernel probably killed the child because the memory of the control
+	// group was exhausted.
 	OutOfMemory bool
 	// Uptime is the time from start to death.
 	Uptime time.Duration
@@ -282,7 +281,7 @@ func (e Exit) String() string {
 	return fmt.Sprintf("exit status %d after %s", e.Code, up)
 }
 
-// exitOf converts the state that cmd.Wait left; it is nil if the wait failed.
+// exitOf converts the state that cmd.Wait left; nil if the wait failed.
 func exitOf(state *os.ProcessState, uptime time.Duration) Exit {
 	if state == nil {
 		return Exit{Code: -1, Uptime: uptime}
@@ -293,17 +292,16 @@ func exitOf(state *os.ProcessState, uptime time.Duration) Exit {
 const (
 	defaultStdin = 1 * time.Second
 	defaultTerm  = 2 * time.Second
-	// killWait bounds the wait for processes that SIGKILL does not remove: a zombie whose new
-	// parent does not reap it, or a process stuck in the kernel. The wait for the direct child
-	// has no limit.
+	// killWait bounds the wait for processes that survive SIGKILL: a zombie that its new parent
+	// does not reap, or a process stuck in the kernel. The wait for the direct child is unbounded.
 	killWait = 3 * time.Second
-	// drainWait is the time to read the last stderr lines of a child that has exited.
+	// drainWait is the time for reading the last stderr lines of a dead child.
 	drainWait = 250 * time.Millisecond
 	// lookAgain is the longest pause between two checks whether processes are gone.
 	lookAgain = 50 * time.Millisecond
 )
 
-// Grace is how long Stop waits after each of its steps.
+// Grace is how long Stop waits after each step.
 type Grace struct {
 	// Stdin is the wait after closing stdin. 0: 1 s. Negative: none.
 	Stdin time.Duration
@@ -311,14 +309,14 @@ type Grace struct {
 	Term time.Duration
 }
 
-// Stop ends the child and everything it forked: it closes stdin, waits, sends SIGTERM to the
-// group, waits, sends SIGKILL. A child that exits within g.Stdin is not signalled; the
-// processes that it leaves behind are. Stop returns once the child is reaped, its group and, on
-// Linux, its marked descendants outside the group are gone, and the goroutines of the Process
-// have ended; blocked readers and writers are released.
+// Stop ends the child and everything it forked: it closes stdin, waits, sends SIGTERM to the group,
+// waits, and sends SIGKILL. A child that exits within g.Stdin is not signalled; processes that it
+// leaves behind are. Stop returns once the child is reaped, its group and, on Linux, its marked
+// descendants outside the group are gone, and the goroutines of the Process have ended. Blocked
+// readers and writers are released.
 //
-// It may be called many times and from many goroutines: the first call decides
-// the grace, all of them return the same Exit when it is over.
+// Stop may be called repeatedly and from many goroutines: the first call decides the grace, and all
+// calls return the same Exit at the end.
 func (p *Process) Stop(g Grace) Exit {
 	p.stop.Do(func() { p.shutdown(g) })
 	return p.Exit()
@@ -333,7 +331,7 @@ func (p *Process) shutdown(g Grace) {
 		t.signal(terminate)
 		alive = p.remains(&t, cmp.Or(g.Term, defaultTerm))
 	}
-	// Repeat the signal: new processes may be forked while the tree is being listed.
+	// Repeat the signal: processes may be forked while the tree is being listed.
 	for deadline := time.Now().Add(killWait); alive; {
 		t.signal(kill)
 		<-p.done
@@ -349,8 +347,8 @@ func (p *Process) shutdown(g Grace) {
 	}
 	p.mu.Unlock()
 	p.stdoutPipe.Close()
-	// When all its writers have exited, stderr reaches EOF. A descendant that Stop could not
-	// find may still hold it open, so the wait is bounded.
+	// Stderr reaches EOF once all its writers have exited. A descendant that Stop cannot find may
+	// hold it open, so the wait is bounded.
 	if p.stderr.src.SetReadDeadline(time.Now().Add(drainWait)) != nil {
 		p.stderr.src.Close()
 	}
@@ -370,8 +368,8 @@ func (p *Process) leaves(d time.Duration) bool {
 	}
 }
 
-// remains waits up to d for the whole tree to exit and reports whether any process is left.
-// Only the direct child can be awaited; the others are polled.
+// remains waits up to d for the whole tree to exit and reports whether any process is left. Only
+// the direct child can be awaited; the other processes are polled.
 func (p *Process) remains(t *tree, d time.Duration) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), max(d, 0))
 	defer cancel()

@@ -22,8 +22,7 @@ func ReapOrphans(ctx context.Context) { <-ctx.Done() }
 
 func ownStart() uint64 { return 0 }
 
-// tree is the process group alone: without /proc the marked descendants outside of it
-// cannot be found.
+// tree is the process group alone: without /proc, marked descendants outside it cannot be found.
 type tree struct {
 	group *group
 	nonce string
@@ -33,14 +32,14 @@ func (t *tree) alive() bool { return t.group.alive() }
 
 func (t *tree) signal(s syscall.Signal) { t.group.signal(s) }
 
-// roomForTasks returns nil: the limit is seen when a process cannot be started.
+// roomForTasks returns nil: the limit shows when a process cannot be started.
 func roomForTasks() error { return nil }
 
-// taskLimit returns 0: not known.
+// taskLimit returns 0: unknown.
 func taskLimit() int { return 0 }
 
-// memoryKills returns 0: the system does not say.
+// memoryKills returns 0: unknown.
 func memoryKills() int { return 0 }
 
-// sacrifice does nothing: the system decides which process ends when memory runs out.
+// sacrifice does nothing: the system decides which process to kill when memory runs out.
 func sacrifice(int) {}

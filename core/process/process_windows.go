@@ -12,8 +12,7 @@ const (
 	kill      = syscall.SIGKILL
 )
 
-// sysProcAttr gives the child its own group, so that a Ctrl-C meant for us does
-// not reach it first.
+// sysProcAttr gives the child its own group, so that a Ctrl-C meant for us does not reach it first.
 func sysProcAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }
@@ -28,8 +27,8 @@ type group struct {
 
 func (g *group) adopt(child *os.Process) { g.child = child }
 
-// reap waits for the child. The error of Wait says how it ended, which
-// cmd.ProcessState says better.
+// reap waits for the child. The error of Wait is ignored: cmd.ProcessState describes the end
+// better.
 func (g *group) reap(cmd *exec.Cmd) {
 	_ = cmd.Wait()
 	g.mu.Lock()
@@ -57,7 +56,7 @@ func signalName(*os.ProcessState) string { return "" }
 // RoomForFiles returns nil: Windows has no such limit.
 func RoomForFiles() error { return nil }
 
-// Explain returns the error as it is.
+// Explain returns the error unchanged.
 func Explain(err error) error { return err }
 
 func explainFork(err error) error { return err }

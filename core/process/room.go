@@ -2,11 +2,11 @@ package process
 
 import "fmt"
 
-// LimitError means that a limit of this process or its container leaves no room for another
-// server. Unwrap gives the system's error.
+// LimitError means that a limit of this process or its container leaves no room for another server.
+// Unwrap returns the system's error.
 type LimitError struct {
-	What  string // what the limit is about, such as "too many open files"
-	Limit int    // the limit; 0: not known
+	What  string // such as "too many open files"
+	Limit int    // 0: unknown
 	Err   error
 }
 
@@ -20,10 +20,9 @@ func (e *LimitError) Error() string {
 func (e *LimitError) Unwrap() error { return e.Err }
 
 const (
-	// spareFiles is how many file descriptors are kept free for everything but the servers: the
-	// log, the config, readers.
+	// spareFiles is how many file descriptors are kept free for the log, the config and readers.
 	spareFiles = 12
-	// spareTasks is how many tasks (threads, mostly) are kept free: a Go process that cannot
-	// create a thread crashes.
+	// spareTasks is how many tasks (mostly threads) are kept free: a Go process that cannot create
+	// a thread crashes.
 	spareTasks = 12
 )

@@ -17,10 +17,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// StartError says why a command could not be started. It names the command and
-// the directory, never the arguments or the environment: they may hold secrets.
-// Unwrap gives [exec.ErrNotFound], [fs.ErrNotExist], [fs.ErrPermission] or the
-// system's error.
+// StartError says why a command could not be started. It names the command and the directory, never
+// the arguments or the environment, which may contain secrets. Unwrap returns [exec.ErrNotFound],
+// [fs.ErrNotExist], [fs.ErrPermission] or the system's error.
 type StartError struct {
 	Command string
 	Reason  string
@@ -37,8 +36,8 @@ func (spec Spec) cannotStart(err error, format string, args ...any) (string, err
 	return "", &StartError{Command: spec.Command, Reason: fmt.Sprintf(format, args...), Err: err}
 }
 
-// resolve returns the file to run, or an error that says clearly what is missing: for a missing
-// directory, exec reports "no such file" with the command's name.
+// resolve returns the file to run, or an error that says what is missing: for a missing directory,
+// exec reports "no such file" with the command's name.
 func (spec Spec) resolve() (string, error) {
 	if spec.Command == "" {
 		return spec.cannotStart(exec.ErrNotFound, "no command given")
@@ -54,7 +53,7 @@ func (spec Spec) resolve() (string, error) {
 		}
 	}
 	if runtime.GOOS == "windows" {
-		path, err := exec.LookPath(spec.Command) // it handles PATHEXT
+		path, err := exec.LookPath(spec.Command) // handles PATHEXT
 		if err != nil {
 			return spec.cannotStart(exec.ErrNotFound, "command not found in PATH")
 		}
@@ -86,7 +85,7 @@ func (spec Spec) lookPath() (string, error) {
 	path := ""
 	for _, kv := range spec.Env {
 		if v, ok := strings.CutPrefix(kv, "PATH="); ok {
-			path = v // the last one counts, as in exec
+			path = v // the last entry wins, as in exec
 		}
 	}
 	blocked := ""
@@ -114,7 +113,7 @@ func (spec Spec) lookPath() (string, error) {
 	}
 }
 
-// startError converts an error of the system.
+// startError converts a system error.
 func (spec Spec) startError(err error) error {
 	reason := printable.Unnamed(err).Error()
 	switch limit, _ := errors.AsType[*LimitError](err); {
@@ -130,11 +129,11 @@ func (spec Spec) startError(err error) error {
 	return &StartError{Command: spec.Command, Reason: reason, Err: err}
 }
 
-// inherited returns the variables that a child inherits from the tracker's environment:
-// locations of programs, homes and temporary files, language and time zone, what Windows
-// programs need to start, and proxies. All others are withheld, above all the tracker's own
-// secrets; a server that needs more names it in its config. A proxy URL may contain a password:
-// it is passed on because most servers cannot work without it.
+// inherited returns the variables that a child inherits from the tracker: locations of programs,
+// homes and temporary files, language and time zone, what Windows programs need to start, and
+// proxies. All other variables are withheld, above all the tracker's own secrets; a server that
+// needs more names it in its config. A proxy URL may contain a password, but most servers cannot
+// work without it.
 func inherited() []string {
 	return []string{
 		"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TZ",
@@ -154,9 +153,9 @@ func inherited() []string {
 	}
 }
 
-// Environ builds the environment of a child: the inherited variables that lookup (such as
-// os.LookupEnv) finds, and own, which takes precedence. Any key in own is allowed. The result
-// is sorted, so that equal inputs give equal environments.
+// Environ builds the environment of a child from the inherited variables that lookup (such as
+// os.LookupEnv) finds, and from own, which takes precedence and may contain any key. The result is
+// sorted, so equal inputs give equal environments.
 func Environ(lookup func(string) (string, bool), own map[string]string) []string {
 	env := maps.Clone(own)
 	if env == nil {
@@ -166,7 +165,7 @@ func Environ(lookup func(string) (string, bool), own map[string]string) []string
 		if _, ok := env[key]; ok {
 			continue
 		}
-		// A value like this is an exported shell function: code, not data.
+		// A value that begins with "()" is an exported shell function: code, not data.
 		if v, ok := lookup(key); ok && !strings.HasPrefix(v, "()") {
 			env[key] = v
 		}
@@ -178,18 +177,17 @@ func Environ(lookup func(string) (string, bool), own map[string]string) []string
 	return out
 }
 
-// NonceKey is the environment variable that marks every child:
-// <pid of the tracker>-<its start time>-<random>. The start time is in clock
-// ticks since boot on Linux, and 0 elsewhere.
+// NonceKey is the environment variable that marks every child: <pid of the tracker>-<its start
+// time>-<random>. The start time is in clock ticks since boot on Linux, and 0 elsewhere.
 const NonceKey = "MCPTRACK_CHILD"
 
 func newNonce() string { return ownMark() + "-" + rand.Text() }
 
-// ownMark returns the prefix of the marks of all children of this process.
+// ownMark returns the prefix of the marks of this process's children.
 func ownMark() string { return fmt.Sprintf("%d-%d", os.Getpid(), ownStart()) }
 
-// marked returns env with the mark in place of any it had: a tracker may itself
-// be a tracked server.
+// marked returns env with the mark, replacing any other mark: a tracker may itself be a tracked
+// server.
 func marked(env []string, nonce string) []string {
 	out := make([]string, 0, len(env)+1)
 	for _, kv := range env {

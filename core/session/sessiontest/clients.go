@@ -9,9 +9,10 @@ import (
 	"sync"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// clients are the connections that notifications can go to.
+// clients are the connections that can get notifications.
 type clients struct {
 	Untagged bool // modern notifications lack their subscription id
 
@@ -49,7 +50,7 @@ func (c *clients) end(id string) {
 	delete(c.sessions, id)
 }
 
-// accept marks a peer as one of the legacy era, which can be asked something or not.
+// accept marks a peer as legacy. capable means that it answers requests.
 func (c *clients) accept(p *peer, capable bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,7 +63,7 @@ func (c *clients) isCapable(p *peer) bool {
 	return p.capable
 }
 
-// follow adds a URI to what a legacy peer is notified of, or removes it.
+// follow subscribes a legacy peer to a URI, or unsubscribes it.
 func (c *clients) follow(p *peer, uri string, on bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,7 +77,7 @@ func (c *clients) follow(p *peer, uri string, on bool) {
 func (c *clients) share(stream, session *peer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	stream.filter = session.filter // with the set of URIs
+	stream.filter = session.filter // shares the set of URIs
 }
 
 func (c *clients) join(p *peer) {
@@ -92,8 +93,8 @@ func (c *clients) leave(p *peer) {
 	c.cut(p)
 }
 
-// Disconnect cuts every connection: stdio ends as if the process had exited,
-// HTTP streams break off. Sessions stay known.
+// Disconnect cuts every connection: stdio ends as if the process had exited, HTTP streams break.
+// Sessions stay known.
 func (c *clients) Disconnect() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -112,8 +113,8 @@ func (c *clients) cut(p *peer) {
 	}
 }
 
-// ForgetSessions makes the server answer 404 to all sessions that exist, as
-// after a restart, and cuts their streams.
+// ForgetSessions makes the server answer 404 to all existing sessions, as after a restart, and cuts
+// their streams.
 func (c *clients) ForgetSessions() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -123,8 +124,8 @@ func (c *clients) ForgetSessions() {
 	}
 }
 
-// ForgetSubscriptions cuts the streams and forgets what was subscribed, but goes
-// on to accept the sessions: the silent restart of a server that checks no ids.
+// ForgetSubscriptions cuts the streams and forgets all subscriptions but still accepts the
+// sessions, like the silent restart of a server that does not check session ids.
 func (c *clients) ForgetSubscriptions() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -136,7 +137,7 @@ func (c *clients) ForgetSubscriptions() {
 	}
 }
 
-// Subscribed returns the URIs that anybody is subscribed to, sorted.
+// Subscribed returns the URIs to which any client is subscribed, sorted.
 func (c *clients) Subscribed() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,14 +151,10 @@ func (c *clients) Subscribed() []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// filter is what a peer or a listen subscribed to.
+// filter is what a peer or listen subscribed to.
 type filter struct {
-	Tools     bool     `json:"toolsListChanged,omitempty"`
-	Prompts   bool     `json:"promptsListChanged,omitempty"`
-	Resources bool     `json:"resourcesListChanged,omitempty"`
-	Events    bool     `json:"eventsListChanged,omitempty"`
-	URIs      []string `json:"resourceSubscriptions,omitempty"`
-	uris      map[string]struct{}
+	mcp.SubscriptionFilter
+	uris map[string]struct{}
 }
 
 func (f filter) covers(uri string) bool {
@@ -173,10 +170,10 @@ func (f filter) empty() bool {
 	return !f.Tools && !f.Prompts && !f.Resources && !f.Events && len(f.uris) == 0
 }
 
-// peer is one client connection that notifications can go to.
+// peer is one client connection that can get notifications.
 type peer struct {
 	legacy  bool
-	capable bool               // legacy: declared that it can be asked something
+	capable bool               // legacy: it declared that it answers requests
 	filter  filter             // legacy
 	listens map[string]*listen // modern, by the JSON of the request id
 	write   func(raw []byte)   // must be safe for concurrent use
@@ -187,14 +184,13 @@ type peer struct {
 type listen struct {
 	filter filter
 	acked  bool
-	// end receives how the request ends, once: true for gracefully. Capacity 1,
-	// never closed.
+	// end receives how the request ends, once: true means gracefully. Capacity one; never closed.
 	end chan bool
 }
 
 func newPeer(write func([]byte)) *peer {
 	return &peer{listens: map[string]*listen{}, write: write, closed: make(chan struct{}),
-		filter: filter{Tools: true, Prompts: true, Resources: true, Events: true, uris: map[string]struct{}{}}}
+		filter: filter{SubscriptionFilter: mcp.SubscriptionFilter{Tools: true, Prompts: true, Resources: true, Events: true}, uris: map[string]struct{}{}}}
 }
 
 func (p *peer) send(message any) {
@@ -223,8 +219,8 @@ func (c *clients) listen(p *peer, id json.RawMessage, f filter) *listen {
 	return l
 }
 
-// acknowledge sends the acknowledgement under the lock: the listen must not be used
-// before its client knows it.
+// acknowledge sends the acknowledgement under the lock: the listen must not be used before its
+// client knows it.
 func (c *clients) acknowledge(p *peer, l *listen, message any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -232,7 +228,7 @@ func (c *clients) acknowledge(p *peer, l *listen, message any) {
 	l.acked = true
 }
 
-// endListen ends one listen if it is open.
+// endListen ends a listen if it is open.
 func (c *clients) endListen(p *peer, id json.RawMessage, graceful bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -242,9 +238,8 @@ func (c *clients) endListen(p *peer, id json.RawMessage, graceful bool) {
 	}
 }
 
-// EndListens ends all open listens: gracefully, with the completing result, or
-// abruptly. On stdio, where there is no stream to cut, an abrupt end is silence:
-// use CancelListens there.
+// EndListens ends all open listens: gracefully, with the completing result, or abruptly. On stdio,
+// where there is no stream to cut, an abrupt end is silence: use CancelListens there.
 func (c *clients) EndListens(graceful bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -288,20 +283,19 @@ func (c *clients) Listens() int {
 	return n
 }
 
-// NotifyUpdated sends resources/updated to the clients that subscribed to the URI or
-// to one that it is below.
+// NotifyUpdated sends resources/updated to clients that subscribed to the URI or to a parent of it.
 func (c *clients) NotifyUpdated(uri string) {
 	c.notify("notifications/resources/updated", map[string]any{"uri": uri}, func(f filter) bool { return f.covers(uri) })
 }
 
-// Flood sends n updates of uri as fast as the clients read.
+// Flood sends n updates of uri as fast as clients read.
 func (s *Fake) Flood(uri string, n int) {
 	for range n {
 		s.NotifyUpdated(uri)
 	}
 }
 
-// NotifyListChanged sends list_changed of the kind; templates go with resources.
+// NotifyListChanged sends list_changed for the kind; templates share the notification of resources.
 func (c *clients) NotifyListChanged(k catalog.Kind) {
 	if k == catalog.Templates {
 		k = catalog.Resources
@@ -311,12 +305,12 @@ func (c *clients) NotifyListChanged(k catalog.Kind) {
 	})
 }
 
-// NotifyEventsChanged sends list_changed of the types of MCP Events.
+// NotifyEventsChanged sends list_changed for the types of MCP Events.
 func (c *clients) NotifyEventsChanged() {
 	c.notify("notifications/events/list_changed", nil, func(f filter) bool { return f.Events })
 }
 
-// Mute drops all notifications from now on, as servers with full queues do.
+// Mute drops all later notifications, like servers with full queues.
 func (c *clients) Mute(on bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -363,7 +357,7 @@ func orEmpty(m map[string]any) map[string]any {
 	return m
 }
 
-// Broadcast sends any message to all clients, as it is.
+// Broadcast sends a message unchanged to all clients.
 func (c *clients) Broadcast(message any) {
 	for _, p := range c.everybody() {
 		p.send(message)

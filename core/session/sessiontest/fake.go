@@ -1,11 +1,10 @@
-// Package sessiontest is a scriptable MCP server for tests: both protocol eras,
-// over stdio framing on any reader and writer (so also over io.Pipe, within a
-// synctest bubble), over Streamable HTTP and over the old SSE transport. It does
-// not use an SDK, so it can be as wrong as a test wants it to be.
+// Package sessiontest is a scriptable fake MCP server for tests. It speaks both protocol eras over
+// newline-delimited JSON on any reader and writer (also over io.Pipe, in a synctest bubble), over
+// Streamable HTTP and over the old SSE transport. It uses no SDK, so it can be as wrong as a test
+// needs.
 //
-// A Fake is safe for concurrent use. It keeps a log of what clients sent and
-// one of what really changed, to compare with what a tracker saw. Only tests
-// and scripts/faults import it.
+// A Fake is safe for concurrent use. It logs what clients sent and what really changed, to be
+// compared with what a tracker saw. Only tests and scripts/faults import this package.
 package sessiontest
 
 import (
@@ -21,16 +20,16 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// Fake is a world, the clients that look at it, and the faults between them. Make
-// it with New, change the exported fields before it is served.
+// Fake is a fake server: a world, the clients that look at it, and the faults between them. Make it
+// with New and change the exported fields before it is served.
 type Fake struct {
 	Legacy, Modern bool   // eras spoken; New: both
-	NamesLegacy    bool   // server/discover names the legacy versions, too
+	NamesLegacy    bool   // server/discover also names the legacy versions
 	PageSize       int    // items per page; 0: all
 	Name           string // serverInfo.name; "fake"
 	Capabilities   map[string]any
 	Instructions   string
-	Events         EventFunc // answers the methods of MCP Events; nil: there are none
+	Events         EventFunc // answers the methods of MCP Events; nil: not offered
 
 	NoGET          bool // HTTP: GET is answered with 405
 	NoSession      bool // HTTP: no session id is given
@@ -44,7 +43,7 @@ type Fake struct {
 	received
 }
 
-// New makes a server that speaks both eras and offers everything.
+// New returns a server that speaks both eras and offers everything.
 func New() *Fake {
 	list := map[string]any{"listChanged": true}
 	return &Fake{
@@ -57,8 +56,8 @@ func New() *Fake {
 	}
 }
 
-// Set gives a resource its text and notifies: of the update, or of the changed
-// list if the resource is new.
+// Set changes the text of a resource and notifies clients of the update, or of the changed list if
+// the resource is new.
 func (s *Fake) Set(uri, text string) {
 	if s.SetQuietly(uri, text) {
 		s.NotifyListChanged(catalog.Resources)
@@ -67,7 +66,7 @@ func (s *Fake) Set(uri, text string) {
 	s.NotifyUpdated(uri)
 }
 
-// Remove removes a resource and notifies of the changed list.
+// Remove removes a resource and notifies clients of the changed list.
 func (s *Fake) Remove(uri string) {
 	s.RemoveQuietly(uri)
 	s.NotifyListChanged(catalog.Resources)
@@ -86,6 +85,14 @@ type message struct {
 	Params json.RawMessage `json:"params"`
 }
 
+func (m message) answered(result any) map[string]any {
+	return map[string]any{"jsonrpc": "2.0", "id": m.ID, "result": result}
+}
+
+func (m message) failed(err any) map[string]any {
+	return map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": err}
+}
+
 // rpcError is a JSON-RPC error object.
 type rpcError struct {
 	Code    int    `json:"code"`
@@ -93,23 +100,23 @@ type rpcError struct {
 	Data    any    `json:"data,omitempty"`
 }
 
-// answer computes the answer to a request other than a listen.
+// answer returns the response to a request other than a listen.
 func (s *Fake) answer(p *peer, m message) map[string]any {
 	result, err := s.dispatch(p, m)
 	if err != nil {
-		return map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": err}
+		return m.failed(err)
 	}
-	return map[string]any{"jsonrpc": "2.0", "id": m.ID, "result": result}
+	return m.answered(result)
 }
 
 func (f *Fault) reply(m message) (map[string]any, bool) {
 	switch {
 	case f.Error != nil:
-		return map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": f.Error}, true
+		return m.failed(f.Error), true
 	case f.Code != 0:
-		return map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": rpcError{f.Code, f.Message, f.Data}}, true
+		return m.failed(rpcError{f.Code, f.Message, f.Data}), true
 	case f.Result != nil:
-		return map[string]any{"jsonrpc": "2.0", "id": m.ID, "result": f.Result}, true
+		return m.answered(f.Result), true
 	}
 	return nil, false
 }
@@ -191,7 +198,7 @@ func (s *Fake) dispatch(p *peer, m message) (any, *rpcError) {
 	return nil, &rpcError{-32601, "method not found", nil}
 }
 
-// canBeAsked reports whether a client with these capabilities can be asked something.
+// canBeAsked reports whether a client with these capabilities answers requests.
 func canBeAsked(capabilities map[string]any) bool {
 	return capabilities["sampling"] != nil || capabilities["elicitation"] != nil || capabilities["roots"] != nil
 }
@@ -203,7 +210,7 @@ func (s *Fake) cacheable(modern bool, result map[string]any) map[string]any {
 	return result
 }
 
-// page answers a request for a list. Cursors are page numbers; "" may stand for page 2.
+// page answers a list request. Cursors are page numbers; "" may stand for page 2.
 func (s *Fake) page(items []json.RawMessage, k catalog.Kind, cursor *string, modern bool) (any, *rpcError) {
 	size := s.PageSize
 	if size <= 0 {
@@ -239,7 +246,7 @@ func (s *Fake) pageOf(cursor *string) int {
 	return n
 }
 
-// startListen registers a listen, acknowledges it and returns it; or an error.
+// startListen registers, acknowledges and returns a listen, or returns an error.
 func (s *Fake) startListen(p *peer, m message) (*listen, *rpcError) {
 	var q struct {
 		Notifications filter `json:"notifications"`
@@ -281,8 +288,7 @@ func (s *Fake) startListen(p *peer, m message) (*listen, *rpcError) {
 }
 
 func completed(m message) map[string]any {
-	return map[string]any{"jsonrpc": "2.0", "id": m.ID, "result": map[string]any{"resultType": "complete",
-		"_meta": map[string]any{"io.modelcontextprotocol/subscriptionId": m.ID}}}
+	return m.answered(map[string]any{"resultType": "complete", "_meta": map[string]any{"io.modelcontextprotocol/subscriptionId": m.ID}})
 }
 
 // Message is one message that a client sent.
@@ -292,16 +298,16 @@ type Message struct {
 	ID     json.RawMessage
 	Params json.RawMessage
 	Raw    json.RawMessage
-	Header map[string]string // HTTP: what a test may want to see
+	Header map[string]string // HTTP headers that tests examine
 }
 
-// received is what clients have sent.
+// received is the log of what clients sent.
 type received struct {
 	mu   sync.Mutex
 	wire []Message
 }
 
-// Wire returns what clients have sent, in order.
+// Wire returns what clients sent, in order.
 func (r *received) Wire() []Message {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -325,33 +331,33 @@ func (r *received) log(m message, raw []byte, header map[string]string) {
 	r.wire = append(r.wire, Message{Time: time.Now(), Method: m.Method, ID: m.ID, Params: m.Params, Raw: raw, Header: header})
 }
 
-// request records an HTTP request without a message.
+// request logs an HTTP request without a message.
 func (r *received) request(method string, header map[string]string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.wire = append(r.wire, Message{Time: time.Now(), Method: method, Header: header})
 }
 
-// Fault is how a request goes wrong. The first fault that matches decides.
+// Fault is how a request goes wrong. The first matching fault decides.
 type Fault struct {
 	Method string // "": every request
-	URI    string // only requests with this params.uri
-	Page   int    // only this page of a list, from 1
+	URI    string // only requests with this params.uri; "": any
+	Page   int    // only this page of a list, from 1; 0: any
 	Times  int    // how often; 0: always
 
 	Silent  bool          // never answer
-	Delay   time.Duration // answer later, and right if nothing else is set
-	Old     bool          // with Delay, on stdio: the answer is what was right when asked
+	Delay   time.Duration // answer later, and correctly if no other field is set
+	Old     bool          // with Delay, on stdio: send the response computed before the delay
 	Code    int           // JSON-RPC error
 	Message string
 	Data    any
-	Error   json.RawMessage // this member "error" instead
+	Error   json.RawMessage // used unchanged as the member "error"
 
-	Status int               // HTTP status of the answer
-	Header map[string]string // HTTP headers of the answer
+	Status int               // HTTP status of the response
+	Header map[string]string // HTTP headers of the response
 	Body   string            // HTTP body instead of JSON-RPC
 
-	Result any // this result instead of the right one
+	Result any // used instead of the correct result
 }
 
 // AckFault is how an acknowledgement goes wrong.
@@ -359,8 +365,8 @@ type AckFault struct {
 	Never    bool     // no acknowledgement
 	Hide     []string // URIs left out
 	NoTools  bool
-	Reject   []string // URIs because of which the whole listen is refused
-	Name     bool     // the refusal names the URI
+	Reject   []string // URIs because of which the whole listen is rejected
+	Name     bool     // the rejection names the URI
 	EndAfter bool     // the listen ends gracefully right after
 	Early    bool     // an update precedes the acknowledgement
 	Deaf     bool     // nothing is sent after the acknowledgement
@@ -409,7 +415,7 @@ func (s *Fake) fault(method string, params json.RawMessage) *Fault {
 	return s.take(method, p.URI, s.pageOf(p.Cursor))
 }
 
-// take returns the first fault that matches, and counts its use.
+// take returns the first matching fault and counts its use.
 func (f *faults) take(method, uri string, page int) *Fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()

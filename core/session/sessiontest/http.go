@@ -11,8 +11,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// ServeHTTP is the Streamable HTTP transport: sessions and GET streams for
-// legacy clients, listen streams for modern ones.
+// ServeHTTP serves Streamable HTTP: sessions and GET streams for legacy clients, listen streams for
+// modern clients.
 func (s *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodPost:
@@ -76,7 +76,7 @@ func (s *Fake) post(w http.ResponseWriter, r *http.Request) {
 	s.reply(w, s.answer(p, m), !s.Legacy)
 }
 
-// reply writes one JSON answer; errors of the modern era have an HTTP status.
+// reply writes a JSON response; modern errors have an HTTP status.
 func (s *Fake) reply(w http.ResponseWriter, answer map[string]any, modern bool) {
 	w.Header().Set("Content-Type", "application/json")
 	if e, ok := answer["error"].(*rpcError); ok && modern {
@@ -90,7 +90,7 @@ func (s *Fake) reply(w http.ResponseWriter, answer map[string]any, modern bool) 
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// faulty answers a request wrongly. It reports false for a mere delay.
+// faulty answers a request wrongly. It returns false after a mere delay.
 func (s *Fake) faulty(w http.ResponseWriter, r *http.Request, f *Fault, m message) bool {
 	if f.Silent {
 		<-r.Context().Done()
@@ -137,7 +137,7 @@ func (s *Fake) postModern(w http.ResponseWriter, r *http.Request, m message) {
 	defer s.leave(p)
 	l, err := s.startListen(p, m)
 	if err != nil {
-		s.reply(w, map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": err}, true)
+		s.reply(w, m.failed(err), true)
 		return
 	}
 	st.start()
@@ -152,7 +152,7 @@ func (s *Fake) postModern(w http.ResponseWriter, r *http.Request, m message) {
 	st.end()
 }
 
-// get is the notification stream of a legacy session.
+// get serves the notification stream of a legacy session.
 func (s *Fake) get(w http.ResponseWriter, r *http.Request) {
 	s.request("GET", seen(r))
 	known := s.session(r.Header.Get("Mcp-Session-Id"))
@@ -219,7 +219,7 @@ func (st *eventStream) send(raw []byte) {
 	}
 }
 
-// event needs the lock.
+// event writes one event. st.mu must be held.
 func (st *eventStream) event(name string, data []byte) {
 	_, _ = fmt.Fprintf(st.w, "event: %s\ndata: %s\n\n", name, data)
 }
@@ -230,8 +230,8 @@ func (st *eventStream) end() {
 	st.ended = true
 }
 
-// SSE returns the handler of the old HTTP+SSE transport: GET on any path opens
-// the stream and names "?session=…" as the endpoint to POST to.
+// SSE returns the handler of the old HTTP+SSE transport: GET on any path opens the stream and names
+// "?session=…" as the endpoint for POST.
 func (s *Fake) SSE() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {

@@ -14,20 +14,20 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// ErrRefused is a reason for which a server may be down.
+// ErrRefused is an error for SetDown.
 var ErrRefused = errors.New("connection refused")
 
-// Net is the servers that can be reached, over pipes: the command of a config's
-// entry is where. The zero value is a net without any. Wait ends it.
+// Net is a set of servers reached over pipes: the command in a config entry is the address. The
+// zero value is empty. Wait ends it.
 type Net struct {
 	mu      sync.Mutex
 	servers map[string]*Fake
-	down    map[string]error // dialling fails with this
+	down    map[string]error // dialling fails with this error
 	dials   map[string][]time.Time
 	pipes   sync.WaitGroup
 }
 
-// Serve adds a server of one era, to be changed before it is dialled.
+// Serve adds a server of one era; the caller may change it before it is dialled.
 func (n *Net) Serve(id string, era session.Era) *Fake {
 	s := New()
 	s.Legacy, s.Modern = era == session.EraLegacy, era == session.EraModern
@@ -45,14 +45,14 @@ func (n *Net) Add(id string, s *Fake) {
 	n.servers[id] = s
 }
 
-// Server returns one that was added.
+// Server returns a server that was added.
 func (n *Net) Server(id string) *Fake {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.servers[id]
 }
 
-// Dial connects to the server of an entry, as [session.Dial] does.
+// Dial connects to the server of an entry, like [session.Dial].
 func (n *Net) Dial(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
 	n.mu.Lock()
 	n.dials[srv.ID] = append(n.dials[srv.ID], time.Now())
@@ -79,8 +79,7 @@ func (n *Net) Dialled(id string) []time.Time {
 	return slices.Clone(n.dials[id])
 }
 
-// SetDown makes dialling a server fail, and cuts who is connected; nil: it can be
-// reached again.
+// SetDown makes dialling a server fail and cuts its connections; nil makes it reachable again.
 func (n *Net) SetDown(id string, err error) {
 	n.mu.Lock()
 	n.down[id] = err
@@ -91,7 +90,7 @@ func (n *Net) SetDown(id string, err error) {
 	}
 }
 
-// Wait cuts everybody off, and waits for what served them.
+// Wait cuts all connections and waits until the goroutines that served them have ended.
 func (n *Net) Wait() {
 	n.mu.Lock()
 	servers := n.servers
@@ -102,8 +101,7 @@ func (n *Net) Wait() {
 	n.pipes.Wait()
 }
 
-// Entry is the entry of a server in a config, with everything tracked; change makes
-// it another.
+// Entry returns a config entry with everything tracked, modified by change.
 func Entry(id string, change ...func(*config.Server)) config.Server {
 	srv := config.Server{ID: id, Enabled: true, Transport: config.TransportStdio, Program: config.Program{Command: id},
 		Tracking:       config.Tracking{TrackResources: true, TrackTools: true, TrackPrompts: true, Read: config.ReadDigest, PollInterval: config.DefaultPollInterval},
@@ -114,8 +112,8 @@ func Entry(id string, change ...func(*config.Server)) config.Server {
 	return srv
 }
 
-// Tap changes what a server writes to its standard output: each line, without its end,
-// is replaced by what change returns. It is a [session.DialFunc] of one server.
+// Tap modifies what a server writes to stdout: change replaces each line, given without its line
+// end. Its Dial is a [session.DialFunc] for one server.
 type Tap struct {
 	Server *Fake
 	Change func(line string) string
