@@ -85,8 +85,8 @@ func (r *repeat) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// However the stream is cut into reads, the events are the same, every id can be sent
-// back, and no type has a line end.
+// However the stream is split into reads, the events are the same, every id can be sent back, and
+// no type contains a line end.
 func FuzzReader(f *testing.F) {
 	f.Add("id: 1\r\ndata: a\rdata: b\n\n: c\n\nevent: x\ndata\n\n")
 	f.Fuzz(func(t *testing.T, in string) {
@@ -103,7 +103,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// Comments are no part of an event: any number of them may precede one.
+// Comments are not part of an event: any number of them may precede one.
 func TestCommentsDoNotCountAsPartOfAnEvent(t *testing.T) {
 	alive := 0
 	r := NewReader(strings.NewReader("data: a\n"+strings.Repeat(": here\n", 1000)+"\n"), "", 100, func() { alive++ })
@@ -112,8 +112,7 @@ func TestCommentsDoNotCountAsPartOfAnEvent(t *testing.T) {
 	}
 }
 
-// A parser with MaxData keeps no more than that, and still finds events that are too
-// large.
+// A parser with MaxData keeps no more than that and still finds overlong events.
 func TestParserKeepsABoundedPart(t *testing.T) {
 	p := Parser{MaxEvent: 1000, MaxData: 10}
 	feed := func(text string) (events []Event, err error) {
@@ -147,7 +146,7 @@ func TestParserKeepsABoundedPart(t *testing.T) {
 	}
 }
 
-// Whatever is appended is one event, which reads back as it was.
+// Whatever is appended is one event, which reads back unchanged.
 func FuzzAppend(f *testing.F) {
 	f.Add("1", "a", "x\r\ny\rz\n\n")
 	f.Add("1\n", "a\rb", "")
@@ -170,8 +169,8 @@ func FuzzAppend(f *testing.F) {
 	})
 }
 
-// A client that takes nothing fails the write after one deadline, not one that takes
-// its time; Interrupt ends a write at once.
+// A client that takes nothing fails the write after one deadline; a slow client does not. Interrupt
+// immediately ends a write.
 func TestWriterDeadlines(t *testing.T) {
 	result := make(chan error, 1)
 	var timeout time.Duration

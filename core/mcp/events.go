@@ -5,9 +5,6 @@ import (
 	"strings"
 )
 
-// This file has the names and numbers of MCP Events (SEP-3415), which may still change. They
-// are those of revision 5eb68628 of the proposal.
-
 // ExtensionEvents is the identifier of MCP Events (SEP-3415). The proposal may still change; the
 // names and numbers in this file are those of its revision 5eb68628.
 const ExtensionEvents = "io.modelcontextprotocol/events"

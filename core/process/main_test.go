@@ -22,7 +22,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/process"
 )
 
-// The children of these tests are this binary again, in one of these roles.
+// The tests' children are this binary in one of these roles.
 const roleKey = "PROCESS_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -46,7 +46,7 @@ func play(role string) {
 	case "idle": // ignores the end of stdin
 		ready()
 		idle()
-	case "stubborn": // ignores SIGTERM too
+	case "stubborn": // also ignores SIGTERM
 		signal.Ignore(syscall.SIGTERM)
 		ready()
 		idle()
@@ -58,7 +58,7 @@ func play(role string) {
 	case "setsid": // a grandchild that left the group
 		child("stubborn", &syscall.SysProcAttr{Setsid: true})
 		io.Copy(io.Discard, os.Stdin)
-	case "daemon": // double fork: its parent is gone as well
+	case "daemon": // double fork: its parent is also gone
 		child("setsid-once", &syscall.SysProcAttr{Setsid: true})
 		io.Copy(io.Discard, os.Stdin)
 	case "setsid-once":
@@ -106,11 +106,10 @@ func play(role string) {
 // without cases in a program without other goroutines as a deadlock.
 func idle() { time.Sleep(time.Hour) }
 
-// ready prints the pid, as a line that passes as JSON.
+// ready prints the pid as a line that is valid JSON.
 func ready() { fmt.Printf("[%d]\n", os.Getpid()) }
 
-// child starts this binary in a role and waits until it is ready: it inherits
-// all three pipes.
+// child starts this binary in a role. It inherits all three pipes.
 func child(role string, attr *syscall.SysProcAttr) {
 	cmd := exec.Command(must(os.Executable()))
 	cmd.Env = append(os.Environ(), roleKey+"="+role)
@@ -162,7 +161,7 @@ func start(t testing.TB, role string) *process.Process {
 	return p
 }
 
-// eventually waits for a condition; a busy machine gets its time.
+// eventually waits for a condition on real processes: only polling shows it.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -181,7 +180,7 @@ func wait(t testing.TB, p *process.Process) {
 	}
 }
 
-// exists is true for the living and for zombies.
+// exists is true for living processes and for zombies.
 func exists(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
 // linesReader reads lines as a stream of bytes.

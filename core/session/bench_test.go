@@ -13,10 +13,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// BenchmarkNotification is the way of one resources/updated from the server to
-// the signals of a session: in this process over a pipe of the system, and from a
-// child process, whose stdout is also searched for lines that are no messages.
-// Allocations are those of the client.
+// BenchmarkNotification measures one resources/updated from the server to the session's signals: in
+// this process over an OS pipe, and from a child process, whose stdout is also searched for lines
+// that are not messages. The allocations are the client's.
 func BenchmarkNotification(b *testing.B) {
 	b.Run("pipe", func(b *testing.B) {
 		in, toServer, err := os.Pipe()
@@ -67,8 +66,7 @@ func benchmarkFlood(b *testing.B, s *session.Session) {
 	}
 }
 
-// floodSize is how many updates the server of the benchmark sends for one call;
-// the answer comes behind them.
+// floodSize is how many updates the benchmark's server sends per call, before the response.
 const floodSize = 1000
 
 func floodURIs() []string {
@@ -105,8 +103,8 @@ func flood(in io.ReadCloser, out io.WriteCloser) {
 	}
 }
 
-// BenchmarkSubscribe is the way of one request and its answer, many being in flight: resources
-// of a child process are subscribed and unsubscribed. Allocations are those of the client.
+// BenchmarkSubscribe measures one request and its response with many in flight: resources of a
+// child process are subscribed and unsubscribed. The allocations are the client's.
 func BenchmarkSubscribe(b *testing.B) {
 	exe, err := os.Executable()
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// Progress of any request reaches who asked for it with the context, and keeps the
-// request going beyond its timeout; what does not rise does not.
+// Progress of any request reaches the caller that asked for it with the context, and extends the
+// request beyond its timeout; progress that does not increase does not.
 func TestWithProgress(t *testing.T) {
 	inEachEra(t, func(t *testing.T, srv *sessiontest.Fake, s *session.Session) {
 		srv.Fail(sessiontest.Fault{Method: "tools/call", Silent: true})
@@ -43,12 +43,12 @@ func TestWithProgress(t *testing.T) {
 			t.Fatalf("_meta %s: %v", params["_meta"], err)
 		}
 		for _, n := range []float64{0, 1, 2, 2, 1} {
-			wait(t, 20*time.Second) // within the timeout of 30 s each
+			wait(t, 20*time.Second) // each within the timeout of 30 s
 			srv.Broadcast(map[string]any{"jsonrpc": "2.0", "method": "notifications/progress",
 				"params": map[string]any{"progressToken": meta.ProgressToken, "progress": n}})
 			synctest.Wait()
 		}
-		if err := <-done; err == nil || ended != 90*time.Second { // 30 s after the last that rose
+		if err := <-done; err == nil || ended != 90*time.Second { // 30 s after the last increase
 			t.Errorf("%v after %v", err, ended)
 		}
 		if !slices.Equal(reports, []float64{0, 1, 2}) {
@@ -61,7 +61,7 @@ func TestWithProgress(t *testing.T) {
 	})
 }
 
-// A call that is interrupted is cancelled on the server even if the session is closed at once.
+// An interrupted call is cancelled on the server even if the session is closed immediately.
 func TestCancelledBeforeClosed(t *testing.T) {
 	for _, modern := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -86,13 +86,13 @@ func TestCancelledBeforeClosed(t *testing.T) {
 	}
 }
 
-// So it is over HTTP, where closing the request says nothing in the legacy era.
+// The same holds over HTTP, where closing the request means nothing in the legacy era.
 func TestCancelledBeforeClosedHTTP(t *testing.T) {
 	srv := newServer(true, false)
 	srv.Fail(sessiontest.Fault{Method: "tools/call", Silent: true})
 	s := dial(t, httpEntry(listenOn(t, srv).URL), session.Options{OneShot: true})
 	ctx, interrupt := context.WithCancel(t.Context())
-	done := make(chan struct{}) // closed when all is over
+	done := make(chan struct{}) // closed at the end of the test
 	go func() {
 		defer close(done)
 		_, _ = s.CallTool(ctx, "slow", nil)
@@ -106,7 +106,7 @@ func TestCancelledBeforeClosedHTTP(t *testing.T) {
 	}
 }
 
-// The error names what the server wants to know, sanitized.
+// The error names what the server asks, sanitized.
 func TestInputRequired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServer(false, true)
@@ -169,13 +169,13 @@ func TestComplete(t *testing.T) {
 			t.Errorf("ref %s", got)
 		}
 		if _, err = s.Complete(t.Context(), session.Reference{Prompt: "p"}, "a", "", nil); err == nil {
-			t.Error("a result that is none was taken")
+			t.Error("a malformed result was accepted")
 		}
 	})
 }
 
-// A tool may wait for the answer to a request that its server sends on the GET stream:
-// a call of one command answers it, too.
+// A tool may wait for the response to a request that its server sends on the GET stream. A one-shot
+// call also answers it.
 func TestOneShotCallAnswersRequestsOfTheServer(t *testing.T) {
 	srv := newServer(true, false)
 	call, answer := make(chan struct{}), make(chan json.RawMessage) // unbuffered; never closed
@@ -228,7 +228,7 @@ func TestOneShotCallAnswersRequestsOfTheServer(t *testing.T) {
 	}
 }
 
-// What went wrong with an answer is told in words.
+// Broken responses are described in words.
 func TestBrokenAnswers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		contentType, body string
@@ -267,8 +267,8 @@ func TestBrokenAnswers(t *testing.T) {
 	}
 }
 
-// A tool that wants arguments repeated in headers gets them, also when it is called
-// before anybody has listed it.
+// A tool that requires arguments in headers gets them, even if it is called before anyone listed
+// it.
 func TestArgumentsAreMirroredInHeaders(t *testing.T) {
 	t.Parallel()
 	for _, listFirst := range []bool{false, true} {
@@ -317,12 +317,12 @@ func TestArgumentsAreMirroredInHeaders(t *testing.T) {
 		if len(calls) != 2 {
 			t.Errorf("%d calls: %s", len(calls), calls)
 		}
-		// A tool that says it wrongly is not called.
+		// A tool with invalid annotations is not called.
 		_, err := s.CallTool(t.Context(), "bad", map[string]any{"a": "b"})
 		if e, ok := errors.AsType[*session.InvalidToolError](err); !ok || !strings.Contains(e.Error(), "x-mcp-header") || len(calls) != 2 {
 			t.Errorf("%v after %d calls", err, len(calls))
 		}
-		// What still does not fit is an error, tried once more in case the tools have changed.
+		// A header mismatch is an error after one retry, in case the tools have changed.
 		_, err = s.CallTool(t.Context(), "plain", nil)
 		if e, ok := errors.AsType[*session.RPCError](err); !ok || e.Code != -32020 || len(calls) != 4 {
 			t.Errorf("%v after %d calls", err, len(calls))

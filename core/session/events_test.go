@@ -102,7 +102,7 @@ func TestEventsOverEveryTransport(t *testing.T) {
 	})
 }
 
-// TestEventsAreDeclared: to servers of both eras, unless the config says off.
+// MCP Events are declared to servers of both eras, unless the config says off.
 func TestEventsAreDeclared(t *testing.T) {
 	t.Parallel()
 	for _, modern := range []bool{false, true} {
@@ -122,7 +122,7 @@ func TestEventsAreDeclared(t *testing.T) {
 	}
 }
 
-// TestEventListChangesArrive: on the channel; in the modern era after it was asked for.
+// Changes of the event types arrive on the channel; in the modern era, after a subscription.
 func TestEventListChangesArrive(t *testing.T) {
 	t.Parallel()
 	overEveryEventsTransport(t, offering(sessiontest.NewFeed("a")), func(t *testing.T, srv *sessiontest.Fake, s *session.Session) {
@@ -184,7 +184,7 @@ func TestEventTypesOfHostileServers(t *testing.T) {
 	}
 }
 
-// TestEventPagesAreCounted: a new cursor on every page.
+// A server with a new cursor on every page is stopped after the page limit.
 func TestEventPagesAreCounted(t *testing.T) {
 	t.Parallel()
 	srv := offering(nil)()
@@ -219,7 +219,7 @@ func TestDecodeEvent(t *testing.T) {
 	}
 }
 
-// TestEventFailuresOfBothNumberings: by code, or by message.
+// A failure is recognised by its code or by its message.
 func TestEventFailuresOfBothNumberings(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -236,6 +236,6 @@ func TestEventFailuresOfBothNumberings(t *testing.T) {
 		}
 	}
 	if got := session.EventFailure(errors.New("NotFound")); got != "" {
-		t.Errorf("an error that is no answer: %q", got)
+		t.Errorf("an error that is not a response: %q", got)
 	}
 }

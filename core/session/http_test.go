@@ -41,7 +41,7 @@ func dial(t *testing.T, entry config.Server, opts session.Options) *session.Sess
 	return s
 }
 
-// eventually waits for a condition of the world outside this process's control.
+// eventually waits for a condition on a real server: only polling shows it.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -51,7 +51,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// collect merges what is signalled until the batch satisfies.
+// collect merges signals until ok.
 func collect(t *testing.T, s *session.Session, ok func(session.Dirty) bool) session.Dirty {
 	t.Helper()
 	all := session.Dirty{URIs: map[string]session.Signal{}, Lists: map[catalog.Kind]struct{}{}, Dropped: map[string]int{}}
@@ -77,7 +77,7 @@ func collect(t *testing.T, s *session.Session, ok func(session.Dirty) bool) sess
 	return all
 }
 
-// discoverFails makes a server of both eras answer server/discover with a status and a body.
+// discoverFails makes a server of both eras answer server/discover with this status and body.
 func discoverFails(status int, body string) func(*sessiontest.Fake) {
 	return func(s *sessiontest.Fake) {
 		s.Fail(sessiontest.Fault{Method: "server/discover", Status: status, Body: body})
@@ -269,7 +269,7 @@ func TestHTTPSessionLost(t *testing.T) {
 					t.Errorf("the waiting call: %v", err)
 				}
 			case <-time.After(5 * time.Second):
-				t.Error("a call outlives its session")
+				t.Error("a call outlived its session")
 			}
 		})
 	}
@@ -299,7 +299,7 @@ func TestHTTPSilentRestartIsSubscribedAgain(t *testing.T) {
 	collect(t, s, func(b session.Dirty) bool { return b.URIs["test://a"].Count > 0 })
 }
 
-// A server of 2024-11-05 that never answers what it does not know is reached by SSE.
+// A server of 2024-11-05 that never answers unknown requests is reached over SSE.
 func TestSSEAfterSilence(t *testing.T) {
 	t.Parallel()
 	srv := newServer(true, false)
@@ -352,7 +352,7 @@ func TestSSE(t *testing.T) {
 }
 
 func TestHTTPHangingDiscover(t *testing.T) {
-	t.Parallel() // it waits for real
+	t.Parallel() // it waits in real time
 	srv := newServer(true, false)
 	srv.NoGET = true
 	srv.Fail(sessiontest.Fault{Method: "server/discover", Silent: true})

@@ -18,7 +18,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// serveKey selects the server that a re-executed test binary is; see child_test.go.
+// serveKey selects the server that a re-executed test binary plays; see serve.
 const serveKey = "MCPTRACK_TEST_SERVE"
 
 func TestMain(m *testing.M) {
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// over connects to a server in this process, over pipes.
+// over connects to a server in this process over pipes.
 func over(t *testing.T, srv *sessiontest.Fake, entry config.Server, opts session.Options) *session.Session {
 	t.Helper()
 	s, err := tryOver(t, srv, entry, opts)
@@ -58,7 +58,7 @@ func tryOver(t *testing.T, srv *sessiontest.Fake, entry config.Server, opts sess
 
 const dialTimeout = 15 * time.Second
 
-// serve is the life of a child process in these tests.
+// serve runs a server as a child process of a test.
 func serve(kind string) {
 	srv := sessiontest.New()
 	srv.SetQuietly("test://a", "a")
@@ -90,7 +90,7 @@ func serve(kind string) {
 		backoff.Poll(context.Background(), time.Millisecond, func() bool { return srv.Count("tools/call") > 0 })
 		os.Exit(7)
 	case "unresponsive":
-		// Answers the handshake and then reads nothing any more.
+		// Answers the handshake, then stops reading.
 		in := bufio.NewReader(os.Stdin)
 		_, _ = in.ReadString('\n')
 		fmt.Println(`{"jsonrpc":"2.0","id":"mcptrack-1","error":{"code":-32601,"message":"method not found"}}`)
@@ -98,7 +98,7 @@ func serve(kind string) {
 		fmt.Println(`{"jsonrpc":"2.0","id":"mcptrack-2","result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"unresponsive","version":"1"}}}`)
 		select {}
 	case "strict":
-		// Exits when the first message is not initialize.
+		// Exits if the first message is not initialize.
 		in := bufio.NewReader(os.Stdin)
 		line, _ := in.ReadString('\n')
 		if !strings.Contains(line, `"initialize"`) {

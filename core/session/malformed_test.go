@@ -17,8 +17,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// What begins like a message and is not JSON may have been a notification: it is counted
-// and gives a gap, at most one in 5 s, and one after the last such line in any case.
+// Data that begins like a message but is not JSON may have been a notification: it is counted and
+// raises a gap, at most once in 5 s, and once after the last such line.
 func TestUndecodableLinesAreGaps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const note = `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///a.md"}}`
@@ -45,7 +45,7 @@ func TestUndecodableLinesAreGaps(t *testing.T) {
 			for _, line := range lines {
 				extra <- line
 			}
-			if err := s.Ping(t.Context()); err != nil { // its answer takes the lines along
+			if err := s.Ping(t.Context()); err != nil { // the response carries the lines
 				t.Fatal(err)
 			}
 			synctest.Wait()
@@ -59,7 +59,7 @@ func TestUndecodableLinesAreGaps(t *testing.T) {
 		if gaps != 0 || dropped != 0 {
 			t.Errorf("logs: %d gaps, %d counted", gaps, dropped)
 		}
-		take(note[:40]) // without its method, without its end
+		take(note[:40]) // without its method and its end
 		if gaps != 1 || dropped != 1 {
 			t.Errorf("a torn line: %d gaps, %d counted", gaps, dropped)
 		}
@@ -83,8 +83,8 @@ func TestUndecodableLinesAreGaps(t *testing.T) {
 	})
 }
 
-// A line that is too long fails the request that it answers, wherever its id is; others are gaps.
-// The session goes on.
+// An overlong line fails the request that it answers, wherever its id is; any other overlong line
+// is a gap. The session continues.
 func TestLongLineFailsOneRequest(t *testing.T) {
 	for name, change := range map[string]func(line string) string{
 		"id first": func(line string) string { return line },
@@ -155,7 +155,7 @@ func isMalformed(err error) bool {
 	return ok && e.Code == -32603 && strings.HasPrefix(e.Message, "malformed error response: ") && len(e.Message) < 1100
 }
 
-// A malformed answer is an answer: its request must not hang.
+// A malformed response is a response: its request must not hang.
 func TestMalformedErrorOverStdio(t *testing.T) {
 	eachEra(t, func(t *testing.T, srv *sessiontest.Fake, s *session.Session) {
 		for _, raw := range malformed() {
@@ -171,7 +171,7 @@ func TestMalformedErrorOverStdio(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := srv.Count("notifications/cancelled"); n != 0 {
-			t.Errorf("%d cancelled, though answered", n)
+			t.Errorf("%d answered requests were cancelled", n)
 		}
 	})
 }
@@ -188,7 +188,7 @@ func TestMalformedErrorOverSSE(t *testing.T) {
 	}
 }
 
-// Streamable HTTP may answer in an event stream, and leave it open.
+// Streamable HTTP may answer in an event stream and leave it open.
 func TestMalformedErrorInAnEventStream(t *testing.T) {
 	srv := newServer(true, false)
 	next := make(chan string, 1) // the error of the next call; never closed

@@ -14,7 +14,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// child is an entry that starts this test binary again as a server.
+// child returns an entry that starts this test binary as a server.
 func child(t *testing.T, kind string) config.Server {
 	t.Helper()
 	exe, err := os.Executable()
@@ -36,7 +36,7 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// Servers on some SDKs exit when the first message is not initialize.
+// Servers on some SDKs exit if the first message is not initialize.
 func TestProcessThatExitsBeforeInitialize(t *testing.T) {
 	s := dial(t, child(t, "strict"), session.Options{})
 	if l, err := s.List(t.Context(), catalog.Resources); err != nil || len(l) != 1 || s.Info().Era != session.EraLegacy {
@@ -56,7 +56,7 @@ func TestProcessThatDies(t *testing.T) {
 	}
 }
 
-// What a server that does not answer wrote to stderr is often the reason.
+// Stderr often says why a server does not answer.
 func TestTimeoutsShowStderr(t *testing.T) {
 	_, err := session.Dial(t.Context(), child(t, "hangs"), session.Options{ConnectTimeout: time.Second, OneShot: true})
 	if err == nil || !strings.Contains(err.Error(), "not connected within 1s (stderr: open https://login.test/device") || strings.Contains(err.Error(), "tok-7f8e9d0c") {
@@ -106,8 +106,7 @@ func TestProcessEnvironment(t *testing.T) {
 	}
 }
 
-// A server that stops reading must neither hold a request beyond its deadline
-// nor survive.
+// A server that stops reading must neither hold a request beyond its deadline nor survive.
 func TestProcessThatReadsNothing(t *testing.T) {
 	entry := child(t, "unresponsive")
 	entry.RequestTimeout = 300 * time.Millisecond

@@ -16,7 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// inEachEra runs the test with a server of either era.
+// inEachEra runs the test against a server of each era.
 func inEachEra(t *testing.T, test func(t *testing.T, srv *sessiontest.Fake, s *session.Session)) {
 	t.Helper()
 	for _, modern := range []bool{false, true} {
@@ -29,7 +29,7 @@ func inEachEra(t *testing.T, test func(t *testing.T, srv *sessiontest.Fake, s *s
 	}
 }
 
-// lastCall is what the server was sent last by the method.
+// lastCall returns the last message of the method that the server received.
 func lastCall(t *testing.T, srv *sessiontest.Fake, method string) (id json.RawMessage, params map[string]json.RawMessage) {
 	t.Helper()
 	wire := srv.Wire()
@@ -100,7 +100,7 @@ func TestDoReportsProgress(t *testing.T) {
 			srv.Broadcast(map[string]any{"jsonrpc": "2.0", "method": "notifications/progress", "params": members})
 		}
 		for i := range 3 {
-			wait(t, 8*time.Second) // each of them begins the timeout anew
+			wait(t, 8*time.Second) // each report restarts the timeout
 			if i < 2 {
 				report(meta.ProgressToken, map[string]any{"progress": i, "total": 3, "message": "at it"})
 				report("not ours", map[string]any{"progress": 99})
@@ -115,16 +115,16 @@ func TestDoReportsProgress(t *testing.T) {
 		if !slices.Equal(reports, want) {
 			t.Errorf("reports %+v, want %+v", reports, want)
 		}
-		report(meta.ProgressToken, map[string]any{"progress": 3}) // too late
+		report(meta.ProgressToken, map[string]any{"progress": 3}) // late: the request has ended
 		synctest.Wait()
 		if len(reports) != 2 {
-			t.Errorf("reported after the answer: %+v", reports)
+			t.Errorf("reported after the response: %+v", reports)
 		}
 	})
 }
 
-// However a request was made, progress cannot extend it for ever, and reports that do
-// not rise do not extend it at all.
+// However a request is made, progress cannot extend it for ever, and reports that do not increase
+// do not extend it.
 func TestProgressExtendsARequestUpToAnHour(t *testing.T) {
 	requests := map[string]func(context.Context, *session.Session) error{
 		"CallTool": func(ctx context.Context, s *session.Session) error {
@@ -210,7 +210,7 @@ func TestDoEndsWithItsTimeoutOrContext(t *testing.T) {
 	})
 }
 
-// In the legacy era a closed request cancels nothing: a notification has to.
+// In the legacy era, closing a request cancels nothing; a notification must.
 func TestCancellationOverHTTP(t *testing.T) {
 	for _, modern := range []bool{false, true} {
 		srv := newServer(!modern, modern)
@@ -229,7 +229,7 @@ func TestCancellationOverHTTP(t *testing.T) {
 			t.Error(err)
 		}
 		if modern {
-			_ = s.Close() // whatever it had to say is said
+			_ = s.Close() // flushes what is queued
 			if n := srv.Count("notifications/cancelled"); n != 0 {
 				t.Errorf("modern: %d cancellations", n)
 			}

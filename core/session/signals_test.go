@@ -23,8 +23,7 @@ func updated(uri string) *wire.Notification {
 	return &wire.Notification{Method: mcp.NotificationResourceUpdated, URI: uri}
 }
 
-// A flood of signals for known keys must not allocate: it would be the decoder's
-// garbage twice.
+// A flood of signals for known keys must not allocate: it would double the decoder's garbage.
 func TestSignalDoesNotAllocate(t *testing.T) {
 	g, n := subscribed(1000), updated("test://5")
 	g.notify(n, false)
@@ -45,7 +44,7 @@ func BenchmarkSignal(b *testing.B) {
 	}
 }
 
-// A session that is closed starts no requests, in the background or not.
+// A closed session starts no requests, in the background or otherwise.
 func TestListenAfterClose(t *testing.T) {
 	t.Parallel()
 	s := newSession(config.Server{}, Options{}.withDefaults())

@@ -70,8 +70,8 @@ func TestEras(t *testing.T) {
 	}
 }
 
-// A legacy server that does not answer what it does not know is connected to after a bounded
-// wait, which leaves time for the handshake.
+// A legacy server that does not answer unknown requests is connected after a bounded wait, which
+// leaves time for the handshake.
 func TestSilentDiscoverFallsBack(t *testing.T) {
 	for connect, most := range map[time.Duration]time.Duration{15 * time.Second: 6 * time.Second, 4 * time.Second: 3 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestSilentDiscoverFallsBack(t *testing.T) {
 	}
 }
 
-// A server that takes long to start answers both handshakes late, and in order.
+// A server that starts slowly answers both handshakes late, in order.
 func TestSlowStart(t *testing.T) {
 	for name, legacy := range map[string]bool{"both eras": true, "modern only": false} {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestSlowStart(t *testing.T) {
 	}
 }
 
-// Errors that only modern servers give do not lead to the legacy handshake.
+// Errors that only modern servers return do not lead to the legacy handshake.
 func TestModernErrorsOfDiscover(t *testing.T) {
 	for code, data := range map[int]any{
 		-32020: nil,
@@ -133,7 +133,8 @@ func TestModernErrorsOfDiscover(t *testing.T) {
 	}
 }
 
-// A server that is replaced by one that speaks another version is lost, and nothing was done.
+// If a server is replaced by one that speaks another version, the session ends and nothing was
+// done.
 func TestVersionRefusedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServer(true, true)
@@ -183,7 +184,7 @@ func TestVersionsNamedByTheServer(t *testing.T) {
 	})
 }
 
-// TestNoCapabilityIsOffered: but that events are followed, unless the config says off.
+// No client capability is declared, except MCP Events unless the config says off.
 func TestNoCapabilityIsOffered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServer(true, true)
@@ -233,7 +234,7 @@ func TestRequestDeadline(t *testing.T) {
 				t.Errorf("%s: call: %v after %v", era, err, time.Since(start))
 			}
 			if err := s.Ping(t.Context()); err == nil {
-				t.Errorf("%s: a ping without an answer succeeded", era)
+				t.Errorf("%s: an unanswered ping succeeded", era)
 			}
 			synctest.Wait()
 			if srv.Count("notifications/cancelled") != 2 {
@@ -291,7 +292,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// A server that writes lines of a logger to stdout, and no answer, is recognised by them.
+// If a server writes log lines to stdout instead of a response, the error shows them.
 func TestNoAnswerButNoise(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fromServer, stdout := io.Pipe()

@@ -13,8 +13,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// through connects to a server over HTTP through a middlebox. It must be called in a
-// bubble.
+// through connects to a server over HTTP through a middlebox. Call it in a synctest bubble.
 func through(t *testing.T, handler http.Handler) (*session.Session, *sessiontest.Middlebox) {
 	t.Helper()
 	box := sessiontest.NewMiddlebox()
@@ -40,12 +39,12 @@ func eachHTTPEra(t *testing.T, test func(t *testing.T, srv *sessiontest.Fake)) {
 	}
 }
 
-// streams is how many streams the client has opened so far.
+// streams returns how many streams the client has opened.
 func streams(srv *sessiontest.Fake) int {
 	return srv.Count("GET") + srv.Count("subscriptions/listen")
 }
 
-// A stream that a middlebox has forgotten is found by its silence and replaced.
+// A stream that a middlebox dropped is recognised by its silence and replaced.
 func TestSilentStreamIsReplaced(t *testing.T) {
 	eachHTTPEra(t, func(t *testing.T, srv *sessiontest.Fake) {
 		s, box := through(t, srv)
@@ -59,7 +58,7 @@ func TestSilentStreamIsReplaced(t *testing.T) {
 		if took := time.Since(began); took > 46*time.Second || len(b.URIs) > 0 {
 			t.Errorf("after %v: %+v", took, b)
 		}
-		mustSubscribe(t, s, all) // as the gap demands
+		mustSubscribe(t, s, all) // the gap requires it
 		time.Sleep(time.Second)
 		srv.Set("test://a", "new")
 		collect(t, s, func(b session.Dirty) bool { return b.URIs["test://a"].Count == 1 })
@@ -72,8 +71,7 @@ func TestSilentStreamIsReplaced(t *testing.T) {
 	})
 }
 
-// A healthy server that has nothing to say sees one new stream in 45 s, and nothing is
-// signalled twice.
+// A healthy server without news sees one new stream per 45 s, and nothing is signalled twice.
 func TestQuietServerSeesFewStreams(t *testing.T) {
 	eachHTTPEra(t, func(t *testing.T, srv *sessiontest.Fake) {
 		s, _ := through(t, srv)
@@ -91,7 +89,7 @@ func TestQuietServerSeesFewStreams(t *testing.T) {
 		if n := srv.Count("resources/subscribe"); n > len(all.URIs) {
 			t.Errorf("%d subscribe requests: the session was never lost", n)
 		}
-		time.Sleep(time.Second) // a stream that was replaced delivers for another moment
+		time.Sleep(time.Second) // a replaced stream still delivers for a moment
 		srv.Set("test://a", "new")
 		synctest.Wait()
 		if b := s.Signals().Take(); b.URIs["test://a"].Count != 1 {
@@ -100,7 +98,7 @@ func TestQuietServerSeesFewStreams(t *testing.T) {
 	})
 }
 
-// getHandler is a legacy server with a GET stream of the test's own.
+// getHandler is a legacy server whose GET stream is served by the test.
 func getHandler(srv *sessiontest.Fake, get http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
@@ -111,7 +109,7 @@ func getHandler(srv *sessiontest.Fake, get http.HandlerFunc) http.Handler {
 	})
 }
 
-// openStream answers a GET and writes the frame, and again after each interval.
+// openStream answers a GET and writes the frame immediately and after each interval.
 func openStream(w http.ResponseWriter, r *http.Request, frame string, interval time.Duration) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	for r.Context().Err() == nil {
@@ -139,7 +137,7 @@ func TestCommentsKeepAStream(t *testing.T) {
 	})
 }
 
-// A stream that is replaced goes on after the last event of the old one.
+// A replaced stream resumes after the last event of the old one.
 func TestReplacedStreamIsResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		resumed := make(chan string, 10) // the Last-Event-ID of each GET; never closed
@@ -157,8 +155,8 @@ func TestReplacedStreamIsResumed(t *testing.T) {
 	})
 }
 
-// Where a server allows one stream only, the silent one is closed first. If the server
-// does not see that, the session is lost, so that another one begins.
+// If a server allows only one stream, the silent one is closed first. If the server does not notice
+// that, the session ends, so that another one can begin.
 func TestSilentStreamOfServerThatAllowsOne(t *testing.T) {
 	for name, dead := range map[string]bool{"quiet": false, "dead": true} {
 		t.Run(name, func(t *testing.T) {
@@ -180,7 +178,7 @@ func TestSilentStreamOfServerThatAllowsOne(t *testing.T) {
 				time.Sleep(50 * time.Second)
 				switch err := s.Err(); {
 				case dead && err == nil:
-					t.Error("the session goes on without a stream")
+					t.Error("the session continues without a stream")
 				case !dead && (err != nil || opened.Load() != 2 || s.Signals().Take().Gap == ""):
 					t.Errorf("%v, %d streams", err, opened.Load())
 				}
@@ -189,8 +187,8 @@ func TestSilentStreamOfServerThatAllowsOne(t *testing.T) {
 	}
 }
 
-// A stream that could not be opened for the moment is requested again; one that the server
-// refuses is not.
+// A stream that temporarily cannot be opened is requested again; a stream that the server refuses
+// is not.
 func TestFirstStreamIsRetried(t *testing.T) {
 	for name, tt := range map[string]struct {
 		fail  http.HandlerFunc

@@ -83,7 +83,7 @@ func TestSubscribeIsIncremental(t *testing.T) {
 		before := len(srv.Wire())
 		mustSubscribe(t, s, all)
 		if n := len(srv.Wire()); n != before {
-			t.Errorf("the same again cost %d messages", n-before)
+			t.Errorf("repeating the call cost %d messages", n-before)
 		}
 		f := all
 		f.URIs = []string{"test://b", "test://c", "test://c"}
@@ -121,8 +121,8 @@ func TestSubscribeIsIncremental(t *testing.T) {
 	})
 }
 
-// An aborted request leaves open what the server made of it. Asked again, it comes to
-// what is wanted; and what it answered to the others counts.
+// The outcome of an aborted request is unknown. The next Subscribe reaches the wanted state, and
+// keeps the responses to the other requests.
 func TestAbortedSubscribe(t *testing.T) {
 	const a, b = "test://a", "test://b"
 	for name, tt := range map[string]struct {
@@ -152,14 +152,14 @@ func TestAbortedSubscribe(t *testing.T) {
 				before := len(srv.Wire())
 				mustSubscribe(t, s, session.Filter{URIs: tt.end})
 				if n := len(srv.Wire()); n != before {
-					t.Errorf("the same again cost %d messages", n-before)
+					t.Errorf("repeating the call cost %d messages", n-before)
 				}
 			})
 		})
 	}
 }
 
-// A server that is too slow to confirm may push all the same.
+// A server that confirms late may push before that.
 func TestUnconfirmedSubscribe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServer(true, false)

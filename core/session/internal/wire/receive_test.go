@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// asked is a connection over HTTP whose server asks its client, and what the server got.
+// asked is a connection over HTTP whose server sends requests to the client, and what the server
+// got.
 type asked struct {
 	c      *Conn
 	answer chan struct{} // closed by the test: the client answers
@@ -69,14 +70,14 @@ func (a *asked) ask(ids ...int) {
 	}
 }
 
-// close ends the connection once every answer is out.
+// close ends the connection once every answer was posted or given up.
 func (a *asked) close() {
 	time.Sleep(answerPatience)
 	a.c.group.Wait()
 	a.c.cancel()
 }
 
-// A client whose answers come all at once loses none of them.
+// A client whose answers come simultaneously loses none of them.
 func TestNoAnswerOfAClientIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := make(chan struct{})
@@ -96,7 +97,7 @@ func TestNoAnswerOfAClientIsDropped(t *testing.T) {
 	})
 }
 
-// An answer that the server could not take for the moment is posted again.
+// An answer that the server temporarily could not accept is posted again.
 func TestAnswerIsPostedAgain(t *testing.T) {
 	for name, take := range map[string]func(int) (int, error){
 		"unavailable": func(int) (int, error) { return http.StatusServiceUnavailable, nil },
@@ -132,7 +133,7 @@ func TestAnswerIsPostedAgain(t *testing.T) {
 	})
 }
 
-// A request that comes twice, as when a stream is resumed, is answered once, by the client.
+// A repeated request, as after a stream was resumed, is answered once, by the client.
 func TestRepeatedRequestIsAnsweredOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAsked(func(int) (int, error) { return http.StatusAccepted, nil })
@@ -146,9 +147,8 @@ func TestRepeatedRequestIsAnsweredOnce(t *testing.T) {
 	})
 }
 
-// TestSeenNotifications: the same text again is the same notification, without being
-// decoded again; what is remembered is bounded, and nothing that only looks alike is
-// taken for it.
+// The same text gives the same notification without being decoded again. The cache is bounded and
+// never confuses similar texts.
 func TestSeenNotifications(t *testing.T) { // not parallel: allocations are counted
 	var got []Notification
 	c := &Conn{cfg: Config{Handler: Handler{Notification: func(n *Notification) { got = append(got, *n); n.URI = "spoilt" }}}}

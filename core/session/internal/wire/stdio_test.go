@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// closedInput is the input of a server that has closed it.
+// closedInput is the stdin of a server that has closed it.
 type closedInput struct{}
 
 func (closedInput) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 func (closedInput) Close() error              { return nil }
 
-// A server that closes its input, but not its output, gets no request any more: whoever waits
-// for its answer is not left waiting.
+// A server that closes its stdin but not its stdout gets no more requests; pending requests must
+// not wait.
 func TestClosedInputEndsTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lost := 0
