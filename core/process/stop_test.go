@@ -36,8 +36,8 @@ func TestStopLadder(t *testing.T) {
 		signal string
 		code   int
 	}{
-		{"cat", "", 0}, // exits when stdin ends
-		{"idle", "SIGTERM", -1}, // needs SIGTERM
+		{"cat", "", 0},              // exits when stdin ends
+		{"idle", "SIGTERM", -1},     // needs SIGTERM
 		{"stubborn", "SIGKILL", -1}, // needs SIGKILL
 	} {
 		t.Run(tc.role, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
@@ -198,6 +199,7 @@ func TestHTTPModernFilterChangeMakesBeforeItBreaks(t *testing.T) {
 }
 
 func TestHTTPModernStreamCut(t *testing.T) {
+	t.Parallel()
 	srv := newServer(false, true)
 	s := dial(t, httpEntry(listenOn(t, srv).URL), session.Options{Era: session.EraModern})
 	mustSubscribe(t, s, all)
@@ -238,6 +240,7 @@ func TestHTTPModernHeaders(t *testing.T) {
 }
 
 func TestHTTPSessionLost(t *testing.T) {
+	t.Parallel()
 	for name, set := range map[string]func(*sessiontest.Fake){
 		"404": func(s *sessiontest.Fake) { s.Fail(sessiontest.Fault{Method: "ping", Status: 404, Body: "gone"}) },
 		"400": func(s *sessiontest.Fake) {
@@ -286,6 +289,7 @@ func TestHTTPSessionLost(t *testing.T) {
 }
 
 func TestHTTPSilentRestartIsSubscribedAgain(t *testing.T) {
+	t.Parallel()
 	srv := newServer(true, false)
 	s := dial(t, httpEntry(listenOn(t, srv).URL), session.Options{})
 	mustSubscribe(t, s, all)
@@ -301,27 +305,26 @@ func TestHTTPSilentRestartIsSubscribedAgain(t *testing.T) {
 
 // A server of 2024-11-05 that never answers unknown requests is reached over SSE.
 func TestSSEAfterSilence(t *testing.T) {
-	t.Parallel()
-	srv := newServer(true, false)
-	sse := srv.SSE()
-	ts := listenOn(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost && r.URL.RawQuery == "" {
-			body, _ := io.ReadAll(r.Body)
-			if strings.Contains(string(body), "server/discover") {
-				<-r.Context().Done()
+	synctest.Test(t, func(t *testing.T) {
+		sse := newServer(true, false).SSE()
+		entry := httpEntry("http://server.test/sse")
+		entry.Fallback = true
+		s, _ := dialThrough(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost && r.URL.RawQuery == "" {
+				body, _ := io.ReadAll(r.Body)
+				if strings.Contains(string(body), "server/discover") {
+					<-r.Context().Done()
+					return
+				}
+				http.Error(w, "not here", http.StatusMethodNotAllowed)
 				return
 			}
-			http.Error(w, "not here", http.StatusMethodNotAllowed)
-			return
+			sse.ServeHTTP(w, r)
+		}), entry, session.Options{ConnectTimeout: 8 * time.Second})
+		if info := s.Info(); info.Transport != config.TransportSSE {
+			t.Errorf("info %+v", info)
 		}
-		sse.ServeHTTP(w, r)
-	}))
-	entry := httpEntry(ts.URL + "/sse")
-	entry.Fallback = true
-	s := dial(t, entry, session.Options{ConnectTimeout: 8 * time.Second})
-	if info := s.Info(); info.Transport != config.TransportSSE {
-		t.Errorf("info %+v", info)
-	}
+	})
 }
 
 func TestSSE(t *testing.T) {
@@ -352,15 +355,16 @@ func TestSSE(t *testing.T) {
 }
 
 func TestHTTPHangingDiscover(t *testing.T) {
-	t.Parallel() // it waits in real time
-	srv := newServer(true, false)
-	srv.NoGET = true
-	srv.Fail(sessiontest.Fault{Method: "server/discover", Silent: true})
-	for _, era := range []session.Era{"", session.EraModern} {
-		start := time.Now()
-		s := dial(t, httpEntry(listenOn(t, srv).URL), session.Options{Era: era})
-		if s.Info().Era != session.EraLegacy || s.Info().Push || time.Since(start) > 8*time.Second {
-			t.Errorf("%+v after %v", s.Info(), time.Since(start))
+	synctest.Test(t, func(t *testing.T) {
+		srv := newServer(true, false)
+		srv.NoGET = true
+		srv.Fail(sessiontest.Fault{Method: "server/discover", Silent: true})
+		for _, era := range []session.Era{"", session.EraModern} {
+			start := time.Now()
+			s, _ := dialThrough(t, srv, httpEntry("http://server.test/mcp"), session.Options{Era: era})
+			if s.Info().Era != session.EraLegacy || s.Info().Push || time.Since(start) > 8*time.Second {
+				t.Errorf("%+v after %v", s.Info(), time.Since(start))
+			}
 		}
-	}
+	})
 }

@@ -58,6 +58,7 @@ func TestProcessThatDies(t *testing.T) {
 
 // Stderr often says why a server does not answer.
 func TestTimeoutsShowStderr(t *testing.T) {
+	t.Parallel()
 	_, err := session.Dial(t.Context(), child(t, "hangs"), session.Options{ConnectTimeout: time.Second, OneShot: true})
 	if err == nil || !strings.Contains(err.Error(), "not connected within 1s (stderr: open https://login.test/device") || strings.Contains(err.Error(), "tok-7f8e9d0c") {
 		t.Errorf("%v", err)
@@ -108,6 +109,7 @@ func TestProcessEnvironment(t *testing.T) {
 
 // A server that stops reading must neither hold a request beyond its deadline nor survive.
 func TestProcessThatReadsNothing(t *testing.T) {
+	t.Parallel()
 	entry := child(t, "unresponsive")
 	entry.RequestTimeout = 300 * time.Millisecond
 	s := dial(t, entry, session.Options{OneShot: true})

@@ -16,11 +16,17 @@ import (
 // through connects to a server over HTTP through a middlebox. Call it in a synctest bubble.
 func through(t *testing.T, handler http.Handler) (*session.Session, *sessiontest.Middlebox) {
 	t.Helper()
+	return dialThrough(t, handler, httpEntry("http://server.test/mcp"), session.Options{})
+}
+
+func dialThrough(t *testing.T, handler http.Handler, entry config.Server, opts session.Options) (*session.Session, *sessiontest.Middlebox) {
+	t.Helper()
 	box := sessiontest.NewMiddlebox()
 	stop := box.Serve(handler)
-	s, err := session.Dial(t.Context(), config.Server{Transport: config.TransportHTTP, URL: config.NewSecret("http://server.test/mcp")},
-		session.Options{DialContext: box.DialContext})
+	opts.DialContext = box.DialContext
+	s, err := session.Dial(t.Context(), entry, opts)
 	if err != nil {
+		stop()
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -206,20 +212,13 @@ func TestFirstStreamIsRetried(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				srv := newServer(true, false)
 				var gets atomic.Int32
-				box := sessiontest.NewMiddlebox()
-				stop := box.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				s, _ := through(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if r.Method == http.MethodGet && gets.Add(1) <= 2 {
 						tt.fail(w, r)
 						return
 					}
 					srv.ServeHTTP(w, r)
 				}))
-				defer stop()
-				s, err := session.Dial(t.Context(), httpEntry("http://server/mcp"), session.Options{DialContext: box.DialContext})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer s.Close()
 				if s.Info().Push {
 					t.Error("the server can push before the stream is open")
 				}
