@@ -3,10 +3,10 @@
 //
 // # Why not os/exec alone
 //
-// MCP clients start servers through wrappers (npx, uvx, sh -c). Killing the wrapper leaves the server
-// behind; waiting for the end of the pipes misses the process's death while a grandchild holds them;
-// a banner on stdout ends the session. Here, the child leads its own process group (Unix), is reaped
-// the moment it dies, and Stop empties its group.
+// MCP clients start servers through wrappers (npx, uvx, sh -c). Killing the wrapper leaves the
+// server behind; waiting for the end of the pipes misses the process's death while a grandchild
+// holds them; a banner on stdout ends the session. Here, the child leads its own process group
+// (Unix), is reaped the moment it dies, and Stop empties its group.
 //
 // # Ownership
 //
@@ -23,12 +23,12 @@
 //
 // # Descendants outside the group
 //
-// Every child carries a mark, the environment variable [NonceKey], which names the tracker that owns
-// it and its Process. On Linux, Stop uses the mark to find descendants that left the group (setsid,
-// daemons), and [Sweep] uses it to remove what a killed tracker left behind. Neither finds a process
-// that clears its environment and leaves its group, or whose environment cannot be read. With
-// [Subreaper], orphans become our children; then [ReapOrphans] must run, and Stop searches only if
-// this process has a child left.
+// Every child carries a mark, the environment variable [NonceKey], which names the tracker that
+// owns it and its Process. On Linux, Stop uses the mark to find descendants that left the group
+// (setsid, daemons), and [Sweep] uses it to remove what a killed tracker left behind. Neither finds
+// a process that clears its environment and leaves its group, or whose environment cannot be read.
+// With [Subreaper], orphans become our children; then [ReapOrphans] must run, and Stop searches
+// only if this process has a child left.
 //
 // # Other systems
 //

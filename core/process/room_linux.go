@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A cgroup bounds the tasks (processes and their threads) and the memory of all that is
-// in it. https://docs.kernel.org/admin-guide/cgroup-v2.html and cgroup-v1/pids.html
+// A cgroup bounds the tasks (processes and their threads) and the memory of all that is in it.
+// https://docs.kernel.org/admin-guide/cgroup-v2.html and cgroup-v1/pids.html
 
 // roomForTasks returns an error if the control group has no room for another process.
 func roomForTasks() error {

@@ -48,12 +48,15 @@ func isAnswer(err error) bool {
 	return wire.IsAnswer(err)
 }
 
+// notYet reports whether the server first requires credentials or a wait.
+func notYet(err error) bool {
+	_, wait := errors.AsType[*RetryAfter](err)
+	return wait || errors.Is(err, ErrAuth)
+}
+
 // isRefusal reports whether err concerns only this request, so the session can continue.
 func isRefusal(err error) bool {
-	if errors.Is(err, ErrAuth) {
-		return false
-	}
-	if _, ok := errors.AsType[*RetryAfter](err); ok {
+	if notYet(err) {
 		return false
 	}
 	if _, ok := errors.AsType[*HTTPError](err); ok {

@@ -102,10 +102,7 @@ func probePatience(ctx context.Context) time.Duration {
 // must then be tried. It is false if only modern servers answer like this, if the server cannot be
 // reached, or if it requires something else first.
 func mayBeLegacy(err error) bool {
-	if errors.Is(err, ErrAuth) {
-		return false
-	}
-	if _, ok := errors.AsType[*RetryAfter](err); ok {
+	if notYet(err) {
 		return false
 	}
 	if h, ok := errors.AsType[*HTTPError](err); ok && h.Status == http.StatusTooManyRequests {
@@ -124,10 +121,7 @@ func mayBeLegacy(err error) bool {
 // turnedDown reports whether a server rejected the handshake as such, so the other era may be
 // tried. It is false if the server cannot be reached, is slow, or requires credentials first.
 func turnedDown(err error) bool {
-	if errors.Is(err, ErrAuth) {
-		return false
-	}
-	if _, ok := errors.AsType[*RetryAfter](err); ok {
+	if notYet(err) {
 		return false
 	}
 	if h, ok := errors.AsType[*HTTPError](err); ok {
@@ -201,16 +195,13 @@ func (h handshake) initialize(ctx context.Context, version string) (Info, error)
 
 // discover sends server/discover. What counts are the versions in the response: some servers answer
 // server/discover but reject every other modern request.
-func (h handshake) discover(ctx context.Context) (Info, error) {
+func (h handshake) discover(ctx context.Context) (info Info, err error) {
 	h.conn.SetProtocolVersion(mcp.ModernVersion)
-	info, err := h.tryDiscover(ctx)
-	if err != nil {
-		h.conn.SetProtocolVersion("")
-	}
-	return info, err
-}
-
-func (h handshake) tryDiscover(ctx context.Context) (Info, error) {
+	defer func() {
+		if err != nil {
+			h.conn.SetProtocolVersion("")
+		}
+	}()
 	raw, err := h.s.send(ctx, h.conn, mcp.ModernVersion, h.s.nextID(), mcp.MethodDiscover, nil)
 	if err != nil {
 		return Info{}, fmt.Errorf("discover: %w", err)
@@ -233,7 +224,7 @@ func (h handshake) tryDiscover(ctx context.Context) (Info, error) {
 	if json.Unmarshal(raw, &meta) == nil {
 		_ = json.Unmarshal(meta.Meta[mcp.MetaServerInfo], &server)
 	}
-	info := h.newInfo(EraModern, mcp.ModernVersion, server, r.Capabilities, r.Instructions)
+	info = h.newInfo(EraModern, mcp.ModernVersion, server, r.Capabilities, r.Instructions)
 	if newestOf(r.SupportedVersions, mcp.IsLegacy) != "" {
 		info.Other = EraLegacy
 	}

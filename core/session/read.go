@@ -28,9 +28,9 @@ type LimitError struct {
 func (e *LimitError) Error() string { return fmt.Sprintf("%s: limit exceeded: %s", e.Method, e.Limit) }
 
 // List fetches all pages of a list within one request timeout. If the server does not declare the
-// kind, the list is empty and no request is sent; the list of templates is also empty if the
-// server has resources but lacks the method. Items that are not objects, have no key or have a key
-// of more than 8 KiB are omitted and counted as [DroppedItems].
+// kind, the list is empty and no request is sent; the list of templates is also empty if the server
+// has resources but lacks the method. Items that are not objects, have no key or have a key of more
+// than 8 KiB are omitted and counted as [DroppedItems].
 //
 // A list is not a snapshot: if it changes meanwhile, its pages may be inconsistent, and the change
 // raises another signal.

@@ -190,41 +190,30 @@ const undecodableInterval = 5 * time.Second
 
 // undecodable limits how often undecodable messages raise a gap.
 type undecodable struct {
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards what follows
 	last    time.Time  // when the last gap was raised
 	planned bool       // another gap will be raised
-}
-
-// plan returns how long to wait before raising a gap; false if one is already planned.
-func (u *undecodable) plan(now time.Time) (time.Duration, bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.planned {
-		return 0, false
-	}
-	u.planned = true
-	return max(0, u.last.Add(undecodableInterval).Sub(now)), true
-}
-
-func (u *undecodable) raised(now time.Time) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.last, u.planned = now, false
 }
 
 // undecodable handles bytes that began like a message but cannot be decoded. They may have been a
 // notification, so it raises a gap: immediately, or undecodableInterval after the previous one.
 func (s *Session) undecodable() {
 	s.signals.drop(DroppedUndecodable, 1)
-	wait, ok := s.garbled.plan(time.Now())
-	if !ok {
+	u := &s.garbled
+	u.mu.Lock()
+	planned, wait := u.planned, time.Until(u.last.Add(undecodableInterval))
+	u.planned = true
+	u.mu.Unlock()
+	if planned {
 		return
 	}
 	raise := func() {
-		s.garbled.raised(time.Now())
+		u.mu.Lock()
+		u.last, u.planned = time.Now(), false
+		u.mu.Unlock()
 		s.signals.raiseGap("the server sent something that cannot be decoded")
 	}
-	if wait == 0 {
+	if wait <= 0 {
 		raise()
 		return
 	}

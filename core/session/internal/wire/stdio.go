@@ -40,8 +40,8 @@ func StartProcess(spec process.Spec, grace process.Grace, cfg Config) (*Conn, er
 	return newConn(cfg).startStdio(&stdioConn{lines: p.Stdout(), process: p, grace: grace}, p.Stdin())
 }
 
-// OverIO connects to a running server: it reads from r and writes to w, one message per line.
-// Close closes w, and r if it is an io.Closer.
+// OverIO connects to a running server: it reads from r and writes to w, one message per line. Close
+// closes w, and r if it is an io.Closer.
 func OverIO(r io.Reader, w io.WriteCloser, cfg Config) (*Conn, error) {
 	lines := process.NewLines(r, process.Spec{MaxLine: cfg.MaxLine, Redact: cfg.Redact, Logger: cfg.Logger})
 	return newConn(cfg).startStdio(&stdioConn{lines: lines, stdout: r}, w)
@@ -76,8 +76,8 @@ func (s *stdioConn) release(interrupted bool) {
 	}
 }
 
-// lineFilter is the server's stdout as the library sees it: without the messages that
-// Conn.receive has handled.
+// lineFilter is the server's stdout as the library sees it: without the messages that Conn.receive
+// has handled.
 type lineFilter struct {
 	conn  *Conn
 	ended chan<- error
