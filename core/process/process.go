@@ -60,7 +60,7 @@ type Process struct {
 
 	memoryKills int // what memoryKills returned before the start
 
-	stdin      *stdinPipe
+	stdin      stdinPipe
 	stdout     *Lines
 	stdoutPipe *os.File
 	stderr     *stderrRing
@@ -121,7 +121,7 @@ func Start(spec Spec) (*Process, error) {
 	sacrifice(p.cmd.Process.Pid)
 	pipes.closeChildEnds()
 	p.started = time.Now()
-	p.stdin = &stdinPipe{f: pipes.stdin.w}
+	p.stdin = stdinPipe{pipes.stdin.w}
 	p.stdoutPipe = pipes.stdout.r
 	p.stdout = NewLines(p.stdoutPipe, spec)
 	p.stdout.onFault = p.fail
@@ -160,12 +160,7 @@ func (p *Process) Exit() Exit {
 func (p *Process) Stderr() []string {
 	select {
 	case <-p.done: // the last lines may still be in the pipe, which other processes may hold open
-		last := time.NewTimer(lastWords)
-		defer last.Stop()
-		select {
-		case <-p.stderr.ended:
-		case <-last.C:
-		}
+		awaitClosed(p.stderr.ended, lastWords)
 	default:
 	}
 	return p.stderr.lines()
@@ -202,14 +197,10 @@ func (p *Process) fail() {
 }
 
 // stdinPipe ignores a second Close: both the transport and Stop close it.
-type stdinPipe struct {
-	f *os.File
-}
+type stdinPipe struct{ *os.File }
 
-func (s *stdinPipe) Write(b []byte) (int, error) { return s.f.Write(b) }
-
-func (s *stdinPipe) Close() error {
-	if err := s.f.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+func (s stdinPipe) Close() error {
+	if err := s.File.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 		return err
 	}
 	return nil
@@ -325,7 +316,7 @@ func (p *Process) Stop(g Grace) Exit {
 func (p *Process) shutdown(g Grace) {
 	p.stdin.Close()
 	t := tree{group: &p.group, nonce: p.nonce}
-	p.leaves(cmp.Or(g.Stdin, defaultStdin))
+	awaitClosed(p.done, cmp.Or(g.Stdin, defaultStdin))
 	alive := t.alive() // each call reads /proc
 	if alive {
 		t.signal(terminate)
@@ -356,12 +347,12 @@ func (p *Process) shutdown(g Grace) {
 	p.stderr.src.Close()
 }
 
-// leaves waits up to d for the direct child to exit.
-func (p *Process) leaves(d time.Duration) bool {
+// awaitClosed waits up to d until a channel is closed, and reports whether it is.
+func awaitClosed(ch <-chan struct{}, d time.Duration) bool {
 	t := time.NewTimer(max(d, 0))
 	defer t.Stop()
 	select {
-	case <-p.done:
+	case <-ch:
 		return true
 	case <-t.C:
 		return false
@@ -373,7 +364,7 @@ func (p *Process) leaves(d time.Duration) bool {
 func (p *Process) remains(t *tree, d time.Duration) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), max(d, 0))
 	defer cancel()
-	if !p.leaves(d) {
+	if !awaitClosed(p.done, d) {
 		return true
 	}
 	return !backoff.Poll(ctx, lookAgain, func() bool { return !t.alive() })

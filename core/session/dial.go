@@ -73,6 +73,7 @@ type httpDial struct {
 	s      *Session
 	srv    config.Server
 	dialer *wire.HTTPDialer
+	conn   *wire.Conn // set by the handshake that succeeded
 }
 
 func newHTTPDial(srv config.Server, opts Options) (*httpDial, error) {
@@ -93,13 +94,16 @@ func dialHTTP(ctx context.Context, srv config.Server, opts Options) (*Session, e
 	if err != nil {
 		return nil, err
 	}
-	conn, info, err := d.dial(ctx)
+	info, err := detection{protocol: srv.Protocol, known: d.s.opts.Era, modern: d.modern, legacy: d.legacy}.run(ctx)
 	if err == nil {
 		info.Transport = config.TransportHTTP
 		if opts.OneShot {
-			d.s.fullInfo = func(ctx context.Context) Info { return tracked(ctx, conn, info) }
+			d.s.fullInfo = func(ctx context.Context) Info { return d.tracked(ctx, info) }
+		} else if info.Era == EraLegacy {
+			d.conn.Listen()
+			d.conn.AwaitStream(ctx)
 		}
-		return d.s.attach(conn, info), nil
+		return d.s.attach(d.conn, info), nil
 	}
 	d.giveUp()
 	if srv.Fallback && srv.Protocol != config.ProtocolModern && turnedDown(err) && ctx.Err() == nil {
@@ -142,64 +146,48 @@ func dialSSE(ctx context.Context, srv config.Server, opts Options) (*Session, er
 	return d.s.attach(conn, info), nil
 }
 
-// dial determines the era and connects. The caller owns the connection.
-func (d *httpDial) dial(ctx context.Context) (conn *wire.Conn, info Info, err error) {
-	info, err = detection{protocol: d.srv.Protocol, known: d.s.opts.Era,
-		modern: func(ctx context.Context) (info Info, err error) {
-			conn, info, err = d.dialModern(ctx)
-			return info, err
-		},
-		legacy: func(ctx context.Context, version string) (info Info, err error) {
-			conn, info, err = d.dialLegacy(ctx, version)
-			return info, err
-		}}.run(ctx)
-	if err == nil && info.Era == EraLegacy && !d.s.opts.OneShot {
-		conn.Listen()
-		conn.AwaitStream(ctx)
-	}
-	return conn, info, err
-}
-
-// tracked returns the Info that dial would have returned without OneShot.
-func tracked(ctx context.Context, conn *wire.Conn, info Info) Info {
+// tracked returns the Info that dialHTTP would have returned without OneShot.
+func (d *httpDial) tracked(ctx context.Context, info Info) Info {
 	info.Push = true
 	if info.Era == EraLegacy {
-		conn.Listen()
-		info.Push = conn.AwaitStream(ctx)
+		d.conn.Listen()
+		info.Push = d.conn.AwaitStream(ctx)
 	}
 	return info
 }
 
-// dialLegacy opens a legacy session, if necessary in another version that the server names.
-func (d *httpDial) dialLegacy(ctx context.Context, version string) (*wire.Conn, Info, error) {
+// legacy opens a legacy session, if necessary in another version that the server names.
+func (d *httpDial) legacy(ctx context.Context, version string) (Info, error) {
 	conn, err := d.dialer.Streamable()
 	if err != nil {
-		return nil, Info{}, err
+		return Info{}, err
 	}
 	info, err := handshake{d.s, conn}.initialize(ctx, version)
 	if err == nil {
-		return conn, info, nil
+		d.conn = conn
+		return info, nil
 	}
 	d.abandon(conn)
 	named := namedVersions(err)
 	if v := newestOf(named, mcp.IsLegacy); v != "" && v != version && !slices.Contains(named, mcp.ModernVersion) {
-		return d.dialLegacy(ctx, v)
+		return d.legacy(ctx, v)
 	}
-	return nil, Info{}, err
+	return Info{}, err
 }
 
-func (d *httpDial) dialModern(ctx context.Context) (*wire.Conn, Info, error) {
+func (d *httpDial) modern(ctx context.Context) (Info, error) {
 	conn, err := d.dialer.Streamable()
 	if err != nil {
-		return nil, Info{}, err
+		return Info{}, err
 	}
 	info, err := handshake{d.s, conn}.discover(ctx)
 	if err != nil {
 		d.abandon(conn)
-		return nil, Info{}, err
+		return Info{}, err
 	}
 	info.Push = !d.s.opts.OneShot
-	return conn, info, nil
+	d.conn = conn
+	return info, nil
 }
 
 // abandon closes an unused connection. Deleting the session on a legacy server happens in the

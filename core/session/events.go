@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/mcp"
@@ -21,7 +20,7 @@ const (
 
 // EventTypesChanged returns a channel that receives when the server announces that its event types
 // changed. Its capacity is one; it is never closed.
-func (s *Session) EventTypesChanged() <-chan struct{} { return s.events.changed }
+func (s *Session) EventTypesChanged() <-chan struct{} { return s.eventTypesChanged }
 
 // EventQuery selects events of one type.
 type EventQuery struct {
@@ -226,46 +225,16 @@ func (s *Session) StreamEvents(ctx context.Context, q EventQuery, receive func(E
 	return nil
 }
 
-// eventStreams are the open event streams of a session, by request id.
-type eventStreams struct {
-	// changed has capacity one: the goroutine that reads from the server sends without blocking; it
-	// is never closed.
-	changed chan struct{}
-
-	mu   sync.Mutex // guards open; held while a message is delivered
-	open map[string]func(EventMessage)
-}
-
-func newEventStreams() eventStreams {
-	return eventStreams{changed: make(chan struct{}, 1), open: map[string]func(EventMessage){}}
-}
-
-// add registers a stream before its request is sent; remove ends the delivery.
-func (s *eventStreams) add(id string, receive func(EventMessage)) (remove func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.open[id] = receive
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.open, id)
-	}
-}
-
-// notify handles a notification of the extension. It drops messages of unknown streams: events are
-// only hints, and resources are compared after a loss.
-func (s *eventStreams) notify(n *wire.Notification) {
-	if n.Method == mcp.NotificationEventsChanged {
-		select {
-		case s.changed <- struct{}{}:
-		default:
-		}
+// notifyEvents handles a notification of the extension. Messages of unknown streams are dropped:
+// events are only hints, and resources are compared after a loss.
+func (s *Session) notifyEvents(n *wire.Notification) {
+	if n.Method != mcp.NotificationEventsChanged {
+		s.events.call(n.Meta.Subscription.ID, EventMessage{n.Method, n.Raw})
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if receive := s.open[n.Meta.Subscription.ID]; receive != nil {
-		receive(EventMessage{n.Method, n.Raw})
+	select {
+	case s.eventTypesChanged <- struct{}{}:
+	default:
 	}
 }
 

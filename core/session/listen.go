@@ -69,7 +69,7 @@ func (s *Session) subscribeModern(ctx context.Context, f Filter, info Info) (Ack
 	s.signals.wantMore(wantedOf(f)) // an update may immediately follow the acknowledgement
 	interrupted := false
 	// Clone: if this fails, s.subs.listens must still show which listens have ended.
-	old := slices.DeleteFunc(slices.Clone(s.subs.listens), func(l *listen) bool { return !s.signals.live(l.id) })
+	old := slices.DeleteFunc(slices.Clone(s.subs.listens), func(l *listen) bool { live, _ := s.signals.state(l); return !live })
 	if !s.conn.HTTP() && len(old) > 0 {
 		// A server may keep one subscription per connection: ending the old one later would also
 		// end the new one.
@@ -246,7 +246,7 @@ func (s *Session) listen(ctx context.Context, f Filter) (*listen, error) {
 		l.err = s.sendListen(lctx, l, params)
 		if s.signals.forget(l) {
 			s.subs.listenEnded(began)
-			s.signals.raiseGap(streamEnd(s.signals.reason(l), l.err))
+			s.signals.raiseGap(streamEnd(l.why, l.err))
 		}
 	}) {
 		cancel(nil)
@@ -328,7 +328,7 @@ func (s *Session) retire(listens []*listen) {
 
 // allHealthy reports whether no listen has ended or must be replaced.
 func (s *Session) allHealthy(listens []*listen) bool {
-	return !slices.ContainsFunc(listens, func(l *listen) bool { return !s.signals.healthy(l.id) })
+	return !slices.ContainsFunc(listens, func(l *listen) bool { live, silent := s.signals.state(l); return !live || silent })
 }
 
 // bisect finds the URIs because of which the server refuses a listen, by halving. After maxBisect

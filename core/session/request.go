@@ -231,7 +231,7 @@ func (s *Session) bound(ctx context.Context, id string, l limits) (_ context.Con
 	ctx, cancel := context.WithCancelCause(ctx)
 	idle := time.AfterFunc(silence, func() { cancel(late) })
 	first, last := true, 0.0
-	s.progress.add(id, func(p Progress) {
+	remove := s.progress.add(id, func(p Progress) {
 		if !first && p.Progress <= last {
 			return // the specification requires increasing values
 		}
@@ -240,37 +240,16 @@ func (s *Session) bound(ctx context.Context, id string, l limits) (_ context.Con
 		l.progress(p)
 	})
 	return ctx, func() {
-		s.progress.remove(id)
+		remove()
 		idle.Stop()
 		cancel(nil)
 		cancelLongest()
 	}
 }
 
-// progressWatch holds the callbacks of requests by progress token. The zero value is ready to use.
-type progressWatch struct {
-	mu    sync.Mutex // guards watch; held during a callback, so that none runs late
-	watch map[string]func(Progress)
-}
-
-func (w *progressWatch) add(token string, f func(Progress)) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.watch == nil {
-		w.watch = map[string]func(Progress){}
-	}
-	w.watch[token] = f
-}
-
-func (w *progressWatch) remove(token string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.watch, token)
-}
-
-// report passes a report to its callback, on the goroutine that reads from the server. It ignores
-// reports with an unknown token, which are late or forged, and reports without a number.
-func (w *progressWatch) report(n *wire.Notification) {
+// reportProgress passes a report to its callback, on the goroutine that reads from the server. It
+// ignores reports with an unknown token, which are late or forged, and reports without a number.
+func (s *Session) reportProgress(n *wire.Notification) {
 	if n.Progress == nil || math.IsInf(*n.Progress, 0) {
 		return
 	}
@@ -278,10 +257,36 @@ func (w *progressWatch) report(n *wire.Notification) {
 	if n.Total > 0 && !math.IsInf(n.Total, 0) {
 		p.Total = n.Total
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if f := w.watch[n.ProgressToken]; f != nil {
-		f(p)
+	s.progress.call(n.ProgressToken, p)
+}
+
+// callbacks holds the callbacks of requests in flight, by request id. The zero value is ready to use.
+type callbacks[T any] struct {
+	mu sync.Mutex // guards m; held during a callback, so that none runs after remove
+	m  map[string]func(T)
+}
+
+// add registers the callback before the request is sent.
+func (c *callbacks[T]) add(id string, f func(T)) (remove func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.m == nil {
+		c.m = map[string]func(T){}
+	}
+	c.m[id] = f
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.m, id)
+	}
+}
+
+// call calls the callback of a request, if it is in flight.
+func (c *callbacks[T]) call(id string, v T) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f := c.m[id]; f != nil {
+		f(v)
 	}
 }
 

@@ -28,11 +28,12 @@ type Session struct {
 	capabilities any          // declared to the server
 	timeout      atomic.Int64 // of one request, in nanoseconds
 	seq          atomic.Int64 // the number of the last request id
-	progress     progressWatch
-	conn         *wire.Conn // set once the handshake is complete
+	conn         *wire.Conn   // set once the handshake is complete
 
-	subs   subscriptions
-	events eventStreams
+	subs              subscriptions
+	progress          callbacks[Progress]
+	events            callbacks[EventMessage] // of open event streams
+	eventTypesChanged chan struct{}           // has capacity one: sends do not block; never closed
 
 	// fullInfo sends the requests that a OneShot dial skipped and returns the complete Info; nil:
 	// none were skipped. Called at most once.
@@ -59,9 +60,10 @@ func newSession(srv config.Server, opts Options) *Session {
 		opts:    opts,
 		redact:  newRedactor(secretsOf(srv)),
 		signals: newSignals(opts.Limits.MaxDirty, srv.Transport == config.TransportStdio),
-		events:  newEventStreams(),
-		subs:    newSubscriptions(),
-		done:    make(chan struct{}),
+
+		eventTypesChanged: make(chan struct{}, 1),
+		subs:              newSubscriptions(),
+		done:              make(chan struct{}),
 	}
 	if s.login = loginOf(srv, opts.Logins); s.login != nil {
 		s.redact.live = s.login.Secrets
@@ -100,11 +102,11 @@ func (s *Session) wireConfig() wire.Config {
 // notification handles a notification on the goroutine that reads from the server.
 func (s *Session) notification(n *wire.Notification) {
 	if n.Method == mcp.NotificationProgress {
-		s.progress.report(n)
+		s.reportProgress(n)
 		return
 	}
 	if strings.HasPrefix(n.Method, mcp.EventsNotificationPrefix) {
-		s.events.notify(n)
+		s.notifyEvents(n)
 		return
 	}
 	s.signals.notify(n, s.Info().Era == EraModern)

@@ -137,13 +137,13 @@ func (g *Signals) count(reason string, n int) {
 func (g *Signals) notify(n *wire.Notification, modern bool) {
 	switch n.Method {
 	case mcp.NotificationToolsChanged:
-		g.listChanged(n, modern, catalog.Tools)
+		g.deliver(n, modern, catalog.Tools)
 	case mcp.NotificationPromptsChanged:
-		g.listChanged(n, modern, catalog.Prompts)
+		g.deliver(n, modern, catalog.Prompts)
 	case mcp.NotificationResourcesChanged:
-		g.listChanged(n, modern, catalog.Resources, catalog.Templates)
+		g.deliver(n, modern, catalog.Resources, catalog.Templates)
 	case mcp.NotificationResourceUpdated:
-		g.updated(n, modern)
+		g.deliver(n, modern)
 	case mcp.NotificationAcknowledged:
 		g.acknowledged(n)
 	case mcp.NotificationCancelled:
@@ -151,33 +151,10 @@ func (g *Signals) notify(n *wire.Notification, modern bool) {
 	}
 }
 
-func (g *Signals) listChanged(n *wire.Notification, modern bool, kinds ...catalog.Kind) {
+// deliver marks the kinds, or the URI of the notification if there are none, and wakes the owner.
+func (g *Signals) deliver(n *wire.Notification, modern bool, kinds ...catalog.Kind) {
 	g.mu.Lock()
-	ok := g.admit(n, modern)
-	if ok && !g.want.lists[kinds[0]] {
-		g.count(dropUnsubscribed, 1)
-		ok = false
-	}
-	if ok {
-		if g.untagged && isUntagged(n, modern) {
-			g.count(countUntagged, 1)
-		}
-		if g.lists == nil {
-			g.lists = make(map[catalog.Kind]struct{}, 4)
-		}
-		for _, k := range kinds {
-			g.lists[k] = struct{}{}
-		}
-	}
-	g.mu.Unlock()
-	if ok {
-		g.ring()
-	}
-}
-
-func (g *Signals) updated(n *wire.Notification, modern bool) {
-	g.mu.Lock()
-	ok := g.admit(n, modern) && g.mark(n.URI)
+	ok := g.admit(n, modern) && g.mark(n.URI, kinds)
 	if ok && g.untagged && isUntagged(n, modern) {
 		g.count(countUntagged, 1)
 	}
@@ -187,8 +164,26 @@ func (g *Signals) updated(n *wire.Notification, modern bool) {
 	}
 }
 
-// mark marks a URI as dirty and reports whether to wake the owner. g.mu must be held.
-func (g *Signals) mark(uri string) bool {
+// mark marks lists as dirty or, without kinds, a URI. It reports whether to wake the owner. g.mu
+// must be held.
+func (g *Signals) mark(uri string, kinds []catalog.Kind) bool {
+	if len(kinds) == 0 {
+		return g.markURI(uri)
+	}
+	if !g.want.lists[kinds[0]] {
+		g.count(dropUnsubscribed, 1)
+		return false
+	}
+	if g.lists == nil {
+		g.lists = make(map[catalog.Kind]struct{}, 4)
+	}
+	for _, k := range kinds {
+		g.lists[k] = struct{}{}
+	}
+	return true
+}
+
+func (g *Signals) markURI(uri string) bool {
 	if uri == "" || len(uri) > maxURILength {
 		g.count(dropMalformed, 1)
 		return false
@@ -311,27 +306,11 @@ func (g *Signals) leave(listens []*listen) {
 	}
 }
 
-// reason returns why the server ended the listen; "": it did not say.
-func (g *Signals) reason(l *listen) string {
+// state reports whether the listen is registered, and whether it was silent for too long.
+func (g *Signals) state(l *listen) (live, silent bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return l.why
-}
-
-// live reports whether the listen is registered.
-func (g *Signals) live(id string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	_, ok := g.listens[id]
-	return ok
-}
-
-// healthy reports whether the listen is registered and was not silent for too long.
-func (g *Signals) healthy(id string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	l := g.listens[id]
-	return l != nil && !l.silent
+	return g.listens[l.id] == l, l.silent
 }
 
 // wentSilent records that no byte arrived on a listen for [wire.StreamIdle]: the next Subscribe

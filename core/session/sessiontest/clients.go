@@ -98,6 +98,11 @@ func (c *clients) leave(p *peer) {
 func (c *clients) Disconnect() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.cutAll()
+}
+
+// cutAll cuts all connections. c.mu must be held.
+func (c *clients) cutAll() {
 	for p := range c.peers {
 		c.cut(p)
 	}
@@ -119,9 +124,7 @@ func (c *clients) ForgetSessions() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.sessions)
-	for p := range c.peers {
-		c.cut(p)
-	}
+	c.cutAll()
 }
 
 // ForgetSubscriptions cuts the streams and forgets all subscriptions but still accepts the
@@ -132,9 +135,7 @@ func (c *clients) ForgetSubscriptions() {
 	for _, p := range c.sessions {
 		clear(p.filter.uris)
 	}
-	for p := range c.peers {
-		c.cut(p)
-	}
+	c.cutAll()
 }
 
 // Subscribed returns the URIs to which any client is subscribed, sorted.

@@ -331,13 +331,6 @@ func (r *received) log(m message, raw []byte, header map[string]string) {
 	r.wire = append(r.wire, Message{Time: time.Now(), Method: m.Method, ID: m.ID, Params: m.Params, Raw: raw, Header: header})
 }
 
-// request logs an HTTP request without a message.
-func (r *received) request(method string, header map[string]string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.wire = append(r.wire, Message{Time: time.Now(), Method: method, Header: header})
-}
-
 // Fault is how a request goes wrong. The first matching fault decides.
 type Fault struct {
 	Method string // "": every request

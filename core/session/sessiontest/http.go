@@ -20,7 +20,7 @@ func (s *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case http.MethodGet:
 		s.get(w, r)
 	case http.MethodDelete:
-		s.request("DELETE", seen(r))
+		s.log(message{Method: r.Method}, nil, seen(r))
 		s.clients.end(r.Header.Get("Mcp-Session-Id"))
 	default:
 		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
@@ -154,7 +154,7 @@ func (s *Fake) postModern(w http.ResponseWriter, r *http.Request, m message) {
 
 // get serves the notification stream of a legacy session.
 func (s *Fake) get(w http.ResponseWriter, r *http.Request) {
-	s.request("GET", seen(r))
+	s.log(message{Method: r.Method}, nil, seen(r))
 	known := s.session(r.Header.Get("Mcp-Session-Id"))
 	if f := s.fault("GET", nil); f != nil && s.faulty(w, r, f, message{}) {
 		return

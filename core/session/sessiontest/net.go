@@ -65,6 +65,11 @@ func (n *Net) Dial(ctx context.Context, srv config.Server, opts session.Options)
 	defer cancel()
 	r, w, wait := server.Pipe()
 	n.pipes.Go(wait)
+	return overIO(ctx, r, w, srv, opts)
+}
+
+// overIO is [session.OverIO], but also closes the pipes after an error.
+func overIO(ctx context.Context, r io.ReadCloser, w io.WriteCloser, srv config.Server, opts session.Options) (*session.Session, error) {
 	s, err := session.OverIO(ctx, r, w, srv, opts)
 	if err != nil {
 		_, _ = r.Close(), w.Close()
@@ -136,11 +141,7 @@ func (t *Tap) Dial(ctx context.Context, srv config.Server, opts session.Options)
 		}
 		_, _ = out.Close(), w.Close()
 	})
-	s, err := session.OverIO(ctx, r, in, srv, opts)
-	if err != nil {
-		_, _ = r.Close(), in.Close()
-	}
-	return s, err
+	return overIO(ctx, r, in, srv, opts)
 }
 
 // Wait waits until all connections have ended.

@@ -288,12 +288,7 @@ func (c *Conn) announceCancel(id sdk.RequestId) {
 	}) {
 		return // the connection is closed, so the server knows
 	}
-	t := time.NewTimer(flushPatience)
-	defer t.Stop()
-	select {
-	case <-out:
-	case <-t.C:
-	}
+	waitFor(out, new(struct{}), flushPatience)
 }
 
 // requestError returns why a request failed, as an error that is safe to show. err is the library's
@@ -322,13 +317,11 @@ func (c *Conn) requestError(ctx context.Context, x *exchange, err error) error {
 // waitLost waits up to a second for the reason why a connection over pipes ended. It reports
 // whether the reason is known.
 func (c *Conn) waitLost(ctx context.Context) bool {
-	t := time.NewTimer(time.Second)
-	defer t.Stop()
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
 	select {
 	case <-c.lost:
-		return true
 	case <-ctx.Done():
-	case <-t.C:
 	}
 	return c.Err() != nil
 }

@@ -67,15 +67,14 @@ func (c *Conn) Listen() {
 // AwaitStream waits up to streamPatience for the first attempt of Listen and reports whether the
 // notification stream is open.
 func (c *Conn) AwaitStream(ctx context.Context) bool {
-	t := time.NewTimer(streamPatience)
-	defer t.Stop()
+	ctx, cancel := context.WithTimeout(ctx, streamPatience)
+	defer cancel()
 	select {
 	case status := <-c.http.stream.first:
 		return status == http.StatusOK
-	case <-t.C:
 	case <-ctx.Done():
+		return false
 	}
-	return false
 }
 
 // Publish marks the connection as in use: from now on [Handler.Opened] and [Handler.Gap] are
