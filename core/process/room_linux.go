@@ -14,6 +14,10 @@ import (
 // A cgroup bounds the tasks (processes and their threads) and the memory of all that is in it.
 // https://docs.kernel.org/admin-guide/cgroup-v2.html and cgroup-v1/pids.html
 
+// spareTasks is how many tasks (mostly threads) are kept free: a Go process that cannot create a
+// thread crashes.
+const spareTasks = 12
+
 // roomForTasks returns an error if the control group has no room for another process.
 func roomForTasks() error {
 	var full error

@@ -9,6 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// spareFiles is how many file descriptors are kept free for the log, the config and readers.
+const spareFiles = 12
+
 // RoomForFiles returns a [LimitError] unless some file descriptors are free. Call it after opening
 // descriptors for another server, and close them if there is no room.
 func RoomForFiles() error {

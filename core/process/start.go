@@ -32,6 +32,23 @@ func (e *StartError) Error() string {
 
 func (e *StartError) Unwrap() error { return e.Err }
 
+// LimitError means that a limit of this process or its container leaves no room for another server.
+// Unwrap returns the system's error.
+type LimitError struct {
+	What  string // such as "too many open files"
+	Limit int    // 0: unknown
+	Err   error
+}
+
+func (e *LimitError) Error() string {
+	if e.Limit > 0 {
+		return fmt.Sprintf("%s (limit %d)", e.What, e.Limit)
+	}
+	return e.What
+}
+
+func (e *LimitError) Unwrap() error { return e.Err }
+
 func (spec Spec) cannotStart(err error, format string, args ...any) (string, error) {
 	return "", &StartError{Command: spec.Command, Reason: fmt.Sprintf(format, args...), Err: err}
 }
