@@ -50,7 +50,7 @@ func Sweep(ctx context.Context, log *slog.Logger) (killed int, err error) {
 	case err != nil:
 		return killed, fmt.Errorf("stop leftover processes: %w", err)
 	case len(left) > 0:
-		return killed, fmt.Errorf("stop leftover processes: %d processes survive SIGKILL", len(left))
+		return killed, fmt.Errorf("stop leftover processes: %d processes survived SIGKILL", len(left))
 	}
 	return killed, nil
 }

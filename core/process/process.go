@@ -328,7 +328,7 @@ func (p *Process) shutdown(g Grace) {
 		<-p.done
 		alive = p.remains(&t, 100*time.Millisecond)
 		if time.Now().After(deadline) {
-			p.spec.Logger.Warn("processes of a server survive SIGKILL", "command", visible([]byte(p.spec.Command), p.spec.Redact))
+			p.spec.Logger.Warn("some processes of a server survived SIGKILL", "command", visible([]byte(p.spec.Command), p.spec.Redact))
 			break
 		}
 	}

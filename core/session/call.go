@@ -216,5 +216,5 @@ func toolFailureText(result json.RawMessage) (string, bool) {
 			return c.Text, true
 		}
 	}
-	return "the tool failed without saying why", true
+	return "the tool failed without an error message", true
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -168,8 +167,7 @@ func (d *httpDial) legacy(ctx context.Context, version string) (Info, error) {
 		return info, nil
 	}
 	d.abandon(conn)
-	named := namedVersions(err)
-	if v := newestOf(named, mcp.IsLegacy); v != "" && v != version && !slices.Contains(named, mcp.ModernVersion) {
+	if v := legacyInstead(err, version); v != "" {
 		return d.legacy(ctx, v)
 	}
 	return Info{}, err
@@ -396,7 +394,7 @@ func remedy(t login.Target, r wire.Refusal, c login.Challenge) string {
 	case c.Basic && c.Metadata == "":
 		return "add " + header
 	case r.Status == http.StatusForbidden && r.Header != "":
-		return "the login is valid, but does not permit this request"
+		return "the login is valid but does not permit this request"
 	case c.Metadata == "" && r.Header == "":
 		return "run " + t.Command() + ", or add " + header
 	}

@@ -19,8 +19,8 @@ var (
 	ErrAuth = wire.ErrAuth
 	// ErrUnsupported means that the server lacks the capability or the method.
 	ErrUnsupported = wire.ErrUnsupported
-	// ErrEra means that the server answered but does not speak the one era that its entry allows.
-	ErrEra = errors.New("the server does not speak this era")
+	// ErrEra means that the server answered but does not support the one era that its entry allows.
+	ErrEra = errors.New("the server does not support this protocol era")
 	// ErrClosed means that Close was called.
 	ErrClosed = wire.ErrClosed
 )

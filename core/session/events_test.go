@@ -163,7 +163,7 @@ func TestEventTypesOfHostileServers(t *testing.T) {
 		"endless":         {map[string]any{"events": []any{good}, "nextCursor": "same"}, "events/list: limit exceeded: repeated cursor"},
 		"not a list":      {map[string]any{"events": 7}, "events/list: malformed result"},
 		"nothing":         {map[string]any{}, ""},
-		"unknown results": {map[string]any{"resultType": "later"}, `events/list: events/list: result of the unknown type "later"`},
+		"unknown results": {map[string]any{"resultType": "later"}, `events/list: events/list: unknown resultType "later"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -143,7 +143,7 @@ func (e *versionError) Error() string {
 	if len(e.supported) == 0 {
 		return e.method + ": the server names no protocol version"
 	}
-	return fmt.Sprintf("%s: the server speaks only %.200q", e.method, strings.Join(e.supported, ", "))
+	return fmt.Sprintf("%s: the server supports only %.200q", e.method, strings.Join(e.supported, ", "))
 }
 
 // handshake determines a server's era and version over one connection.
@@ -156,10 +156,8 @@ type handshake struct {
 // names.
 func (h handshake) legacy(ctx context.Context, version string) (Info, error) {
 	info, err := h.initialize(ctx, version)
-	if named := namedVersions(err); !slices.Contains(named, mcp.ModernVersion) {
-		if v := newestOf(named, mcp.IsLegacy); v != "" && v != version {
-			return h.initialize(ctx, v)
-		}
+	if v := legacyInstead(err, version); v != "" {
+		return h.initialize(ctx, v)
 	}
 	return info, err
 }
@@ -240,6 +238,15 @@ func (h handshake) newInfo(era Era, version string, server mcp.Implementation, c
 		Capabilities: mcp.ParseCapabilities(caps), RawCapabilities: caps,
 		Instructions: strings.ToValidUTF8(instructions[:min(len(instructions), maxInstructions)], ""),
 	}
+}
+
+// legacyInstead returns the legacy version to try after a server rejected the given one; "": none.
+func legacyInstead(err error, version string) string {
+	named := namedVersions(err)
+	if v := newestOf(named, mcp.IsLegacy); v != version && !slices.Contains(named, mcp.ModernVersion) {
+		return v
+	}
+	return ""
 }
 
 // newestOf returns the newest version for which pass is true; versions are dates.

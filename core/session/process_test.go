@@ -2,6 +2,7 @@ package session_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -58,29 +59,36 @@ func TestProcessThatDies(t *testing.T) {
 
 // Stderr often says why a server does not answer.
 func TestTimeoutsShowStderr(t *testing.T) {
-	t.Parallel()
-	_, err := session.Dial(t.Context(), child(t, "hangs"), session.Options{ConnectTimeout: time.Second, OneShot: true})
-	if err == nil || !strings.Contains(err.Error(), "not connected within 1s (stderr: open https://login.test/device") || strings.Contains(err.Error(), "tok-7f8e9d0c") {
-		t.Errorf("%v", err)
-	}
-	// A program that downloads its server may need longer.
-	cold := child(t, "hangs")
-	npx := filepath.Join(t.TempDir(), "npx")
-	if err := os.Symlink(cold.Command, npx); err != nil {
-		t.Skip(err)
-	}
-	cold.Command = npx
-	_, err = session.Dial(t.Context(), cold, session.Options{ConnectTimeout: time.Second, OneShot: true})
-	if err == nil || !strings.Contains(err.Error(), "not connected within 1s: npx may still be downloading; raise connectTimeout (stderr: open https://login.test/device") {
-		t.Errorf("%v", err)
-	}
-	entry := child(t, "hangs-later")
-	entry.RequestTimeout = time.Second
-	for oneShot, want := range map[bool]string{true: "no response in time (1s) (stderr: waiting for the lock of another server)", false: "no response in time (1s)"} {
-		s := dial(t, entry, session.Options{OneShot: oneShot})
-		if _, err := s.CallTool(t.Context(), "x", nil); err == nil || !strings.HasSuffix(err.Error(), want) {
-			t.Errorf("one-shot %t: %v", oneShot, err)
+	t.Run("connect", func(t *testing.T) {
+		t.Parallel()
+		_, err := session.Dial(t.Context(), child(t, "hangs"), session.Options{ConnectTimeout: time.Second, OneShot: true})
+		if err == nil || !strings.Contains(err.Error(), "not connected within 1s (stderr: open https://login.test/device") || strings.Contains(err.Error(), "tok-7f8e9d0c") {
+			t.Errorf("%v", err)
 		}
+	})
+	t.Run("connect to a program that may be downloading its server", func(t *testing.T) {
+		t.Parallel()
+		cold := child(t, "hangs")
+		npx := filepath.Join(t.TempDir(), "npx")
+		if err := os.Symlink(cold.Command, npx); err != nil {
+			t.Skip(err)
+		}
+		cold.Command = npx
+		_, err := session.Dial(t.Context(), cold, session.Options{ConnectTimeout: time.Second, OneShot: true})
+		if err == nil || !strings.Contains(err.Error(), "not connected within 1s: npx may still be downloading; raise connectTimeout (stderr: open https://login.test/device") {
+			t.Errorf("%v", err)
+		}
+	})
+	for oneShot, want := range map[bool]string{true: "no response in time (1s) (stderr: waiting for the lock of another server)", false: "no response in time (1s)"} {
+		t.Run(fmt.Sprintf("request, one-shot %t", oneShot), func(t *testing.T) {
+			t.Parallel()
+			entry := child(t, "hangs-later")
+			entry.RequestTimeout = time.Second
+			s := dial(t, entry, session.Options{OneShot: oneShot})
+			if _, err := s.CallTool(t.Context(), "x", nil); err == nil || !strings.HasSuffix(err.Error(), want) {
+				t.Errorf("%v", err)
+			}
+		})
 	}
 }
 

@@ -180,7 +180,7 @@ func (s *Session) checkResultType(method string, raw json.RawMessage) error {
 	case *result.ResultType == "input_required":
 		return newInputRequired(s.redact, method, raw)
 	}
-	return fmt.Errorf("%s: result of the unknown type %.40q", method, *result.ResultType)
+	return fmt.Errorf("%s: unknown resultType %.40q", method, *result.ResultType)
 }
 
 // maxExtended bounds how long progress reports can extend a request.

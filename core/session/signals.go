@@ -203,7 +203,7 @@ func (g *Signals) markURI(uri string) bool {
 	if !known {
 		if len(g.uris) >= g.max {
 			g.count(dropOverflow, 1)
-			g.setGap("more changes than fit the set")
+			g.setGap("more changed resources than the session can track")
 			return true
 		}
 		if g.uris == nil {

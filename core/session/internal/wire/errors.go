@@ -61,7 +61,7 @@ type RetryAfter struct {
 }
 
 func (e *RetryAfter) Error() string {
-	return fmt.Sprintf("%v (the server asks clients to wait %s)", e.Err, e.Wait)
+	return fmt.Sprintf("%v (the server asked clients to wait %s)", e.Err, e.Wait)
 }
 
 func (e *RetryAfter) Unwrap() error { return e.Err }
