@@ -239,7 +239,7 @@ func (s *Session) listen(ctx context.Context, f Filter) (*listen, error) {
 	l := &listen{id: s.nextID(), cancel: func() { cancel(errHungUp) }, acknowledged: make(chan Filter, 1), over: make(chan struct{})}
 	s.signals.open(l)
 	began := time.Now()
-	params := map[string]any{"notifications": mcp.SubscriptionFilter{Tools: f.Tools, Prompts: f.Prompts, Resources: f.Resources, Events: f.Events, URIs: f.URIs}}
+	params := map[string]any{"notifications": mcp.SubscriptionFilter(f)}
 	if !s.wg.Go(func() {
 		defer close(l.over)
 		defer cancel(nil)

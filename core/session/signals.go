@@ -354,7 +354,7 @@ func (g *Signals) acknowledged(n *wire.Notification) {
 	case !l.acked:
 		var honoured Filter
 		if n.Honoured != nil {
-			honoured = Filter{Tools: n.Honoured.Tools, Prompts: n.Honoured.Prompts, Resources: n.Honoured.Resources, Events: n.Honoured.Events, URIs: n.Honoured.URIs}
+			honoured = Filter(*n.Honoured)
 		}
 		l.acked, l.empty = true, honoured.Empty()
 		l.acknowledged <- honoured

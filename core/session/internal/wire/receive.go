@@ -58,9 +58,8 @@ type message struct {
 	Params Notification    `json:"params"`
 }
 
-// receive handles a message from the server. It returns false for a response, which the library
-// must handle; but it handles a response that the library could not decode. m is the calling
-// goroutine's scratch memory.
+// receive handles a message from the server. It returns false for a response that the library must
+// handle; it handles malformed responses itself. m is the calling goroutine's scratch memory.
 func (c *Conn) receive(m *scratch, data []byte) (handled bool) {
 	if n, ok := m.seen[string(data)]; ok {
 		m.Params = n
