@@ -6,7 +6,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// Capabilities are the server capabilities that mcptrack uses. Their JSON is that of the
+// Capabilities are the server capabilities that mcptrack uses. Their JSON follows the
 // specification.
 type Capabilities struct {
 	Resources, Tools, Prompts, Completions bool

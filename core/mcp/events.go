@@ -6,7 +6,7 @@ import (
 )
 
 // ExtensionEvents is the identifier of MCP Events (SEP-3415). The proposal may still change; the
-// names and numbers in this file are those of its revision 5eb68628.
+// names and numbers in this file are from its revision 5eb68628.
 const ExtensionEvents = "io.modelcontextprotocol/events"
 
 // Notifications of an events/stream.

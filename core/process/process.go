@@ -31,7 +31,7 @@ type Spec struct {
 	// Env is the complete environment of the child as K=V; see [Environ]. Start adds [NonceKey].
 	// Nil means empty, not the environment of this process.
 	Env []string
-	// Dir is the working directory; "": that of this process.
+	// Dir is the working directory; "": the working directory of this process.
 	Dir string
 
 	// MaxLine bounds a stdout line, in bytes without its end. A longer line is skipped; a line of

@@ -26,7 +26,7 @@ func TestImmediateExit(t *testing.T) {
 		t.Fatalf("got %q", s)
 	}
 	if got := p.Stop(process.Grace{}); got != e {
-		t.Fatalf("Stop says %v, Exit said %v", got, e)
+		t.Fatalf("Stop returned %v, Exit %v", got, e)
 	}
 }
 
