@@ -99,7 +99,7 @@
 //	                            or commands/serve (serve-sse)
 //	a column of list            output/table; as JSON: commands/list.go
 //	a new -o format             output/document: its name, its help and Write; for events commands/stream.go
-//	how content is digested     core/session/content.go; core/tracker/read.go compares
+//	how content is digested     core/session/read.go; core/tracker/read.go compares
 //	a filter of /events         output/feed: filter.go, and frame.go for what it can look at; another
 //	                            parameter: query.go; commands/serve/serving.md
 //	when a resource is read     core/tracker/internal/coalesce
@@ -117,7 +117,7 @@
 //	                            of one shows: detail.go
 //	the config of another host  core/config/hosts, and core/config/shapes.go if its format is new;
 //	                            commands/topics/config.md
-//	a header sent to servers    core/session/dial_http.go; core/session/internal/wire if it depends on the request
+//	a header sent to servers    core/session/dial.go; core/session/internal/wire if it depends on the request
 //	how a login is made         core/login
 //	where logins are kept       core/login: store.go and files.go; the choices: commands/internal/cli/connect.go and
 //	                            commands/login/login.go, login.md

@@ -26,7 +26,7 @@ import (
 type loginBench struct {
 	*testing.T
 	as     *logintest.Server
-	server *sessiontest.Server
+	server *sessiontest.Fake
 	config string
 	home   string
 }
@@ -229,7 +229,7 @@ func TestLoginUsage(t *testing.T) {
 }
 
 // serveHTTP serves a handler until the test ends, and returns its URL.
-func serveHTTP(t *testing.T, s *sessiontest.Server) string {
+func serveHTTP(t *testing.T, s *sessiontest.Fake) string {
 	t.Helper()
 	web := logintest.Serve(t, s)
 	t.Cleanup(s.Disconnect)

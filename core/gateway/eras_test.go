@@ -14,7 +14,7 @@ import (
 )
 
 // dualServer speaks both eras, and says so if named is set.
-func dualServer(named bool) *sessiontest.Server {
+func dualServer(named bool) *sessiontest.Fake {
 	s := sessiontest.New()
 	s.NamesLegacy = named
 	s.SetList(catalog.Tools, tool("ask"))
@@ -39,10 +39,10 @@ func (w *fixture) capable() *session.Session {
 // Clients of either era are served in theirs by a server that speaks both, whichever of them
 // it is tracked in.
 func TestServersOfBothEras(t *testing.T) {
-	for name, set := range map[string]func(*sessiontest.Server){
-		"tracked in the modern era":             func(*sessiontest.Server) {},
-		"tracked in the modern era, says so":    func(s *sessiontest.Server) { s.NamesLegacy = true },
-		"tracked in the legacy era, for pushes": func(s *sessiontest.Server) { s.NamesLegacy = true; s.FailAck(sessiontest.AckFault{NoTools: true}) },
+	for name, set := range map[string]func(*sessiontest.Fake){
+		"tracked in the modern era":             func(*sessiontest.Fake) {},
+		"tracked in the modern era, says so":    func(s *sessiontest.Fake) { s.NamesLegacy = true },
+		"tracked in the legacy era, for pushes": func(s *sessiontest.Fake) { s.NamesLegacy = true; s.FailAck(sessiontest.AckFault{NoTools: true}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -36,7 +36,7 @@ func pinning(t *testing.T, pins *Pins, tools map[string][]map[string]any, run fu
 	})
 }
 
-func setTools(srv *sessiontest.Server, list ...map[string]any) {
+func setTools(srv *sessiontest.Fake, list ...map[string]any) {
 	all := make([]any, len(list))
 	for i, tool := range list {
 		all[i] = tool

@@ -21,7 +21,7 @@ import (
 // the server "more".
 type capableWorld struct {
 	*fixture
-	docs, more     *sessiontest.Server
+	docs, more     *sessiontest.Fake
 	plain, capable *session.Session
 	changes        map[*session.Session]int // how often each client was told of changed tools
 	probed         func()                   // called at each probe; may be nil
@@ -74,7 +74,7 @@ func (w *capableWorld) capableClient(capabilities string) *session.Session {
 
 // tools sets what both kinds of sessions list.
 func (w *capableWorld) tools(plain, capable []string) {
-	for s, names := range map[*sessiontest.Server][]string{w.docs: plain, w.more: capable} {
+	for s, names := range map[*sessiontest.Fake][]string{w.docs: plain, w.more: capable} {
 		var all []any
 		for _, name := range names {
 			all = append(all, tool(name))

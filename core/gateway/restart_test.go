@@ -26,13 +26,13 @@ type restarting struct {
 	modern bool
 	addr   string
 	http   *http.Server
-	mcp    *sessiontest.Server
+	mcp    *sessiontest.Fake
 	served sync.WaitGroup
 	calls  atomic.Int64 // tool calls that were processed, by all processes
 }
 
 // serve counts the tool calls that are answered with a result.
-func (r *restarting) serve(mcp *sessiontest.Server, w http.ResponseWriter, q *http.Request) {
+func (r *restarting) serve(mcp *sessiontest.Fake, w http.ResponseWriter, q *http.Request) {
 	body, _ := io.ReadAll(q.Body)
 	q.Body = io.NopCloser(bytes.NewReader(body))
 	status := &statusWriter{ResponseWriter: w, status: http.StatusOK}

@@ -13,7 +13,7 @@ import (
 )
 
 // taskServer begins the task t1 with every call, and lists it with another one.
-func taskServer(t *testing.T, era session.Era) (*sessiontest.Server, *sessiontest.Net) {
+func taskServer(t *testing.T, era session.Era) (*sessiontest.Fake, *sessiontest.Net) {
 	server := sessiontest.New()
 	server.Legacy, server.Modern = era == session.EraLegacy, era == session.EraModern
 	server.SetList("tools", tool("slow"))
@@ -46,7 +46,7 @@ func (o *outside) as(era session.Era, name string) *session.Session {
 	return o.client(era, map[string]config.Secret{"Authorization": config.NewSecret("Bearer " + name)})
 }
 
-func (o *outside) asked(server *sessiontest.Server) (n int) {
+func (o *outside) asked(server *sessiontest.Fake) (n int) {
 	for _, m := range server.Wire() {
 		if strings.HasPrefix(m.Method, "tasks/") {
 			n++
