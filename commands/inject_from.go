@@ -16,8 +16,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/ipscope"
 	"github.com/mcptrack/mcptrack/core/printable"
 	outsse "github.com/mcptrack/mcptrack/output/feed"
-	"github.com/mcptrack/mcptrack/output/feed/feedclient"
 	"github.com/mcptrack/mcptrack/output/jsonl"
+	"github.com/mcptrack/mcptrack/output/remote"
 )
 
 // feedAddress is the URL of a feed.
@@ -47,7 +47,7 @@ func (f feedAddress) address() string {
 
 // follower passes the events of a feed to a sink.
 type follower struct {
-	opts    feedclient.Options
+	opts    remote.FeedOptions
 	log     *slog.Logger
 	reached atomic.Bool // the feed could be reached at least once
 }
@@ -70,7 +70,7 @@ func (o *injectOptions) follower(env *Env, log *slog.Logger) (*follower, error) 
 		o.feed.url.RawQuery = q.Encode()
 	}
 	f := &follower{log: log.With("feed", o.feed.address())}
-	f.opts = feedclient.Options{URL: o.feed.url.String(), Header: bearer(token), Logger: f.log, Connected: func() { f.reached.Store(true) }}
+	f.opts = remote.FeedOptions{URL: o.feed.url.String(), Header: bearer(token), Logger: f.log, Connected: func() { f.reached.Store(true) }}
 	return f, nil
 }
 
@@ -81,7 +81,7 @@ func (f *follower) run(ctx context.Context, s *sink, offer func(*event.Event) er
 		f.opts.LastID = s.resume()
 	}
 	bad := 0
-	err := feedclient.Run(ctx, f.opts, func(x eventstream.Event) error {
+	err := remote.Follow(ctx, f.opts, func(x eventstream.Event) error {
 		e, err := feedEvent(x)
 		switch {
 		case err != nil:
@@ -98,10 +98,10 @@ func (f *follower) run(ctx context.Context, s *sink, offer func(*event.Event) er
 		}
 		return nil
 	})
-	if errors.Is(err, feedclient.ErrStopped) {
+	if errors.Is(err, remote.ErrFeedEnded) {
 		return nil
 	}
-	if refused, ok := errors.AsType[*feedclient.RefusedError](err); ok {
+	if refused, ok := errors.AsType[*remote.FeedRefusedError](err); ok {
 		failed := &failure{exit: exitRefused, code: "refused", err: fmt.Errorf("--from: %w", err), hint: "check that it is the address of a serve-sse"}
 		if refused.Status == http.StatusUnauthorized {
 			failed.hint = "set MCPTRACK_TOKEN, or use --from-token-file"

@@ -15,8 +15,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/eventstream"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/output/agent"
-	"github.com/mcptrack/mcptrack/output/feed/feedclient"
 	"github.com/mcptrack/mcptrack/output/jsonl"
+	"github.com/mcptrack/mcptrack/output/remote"
 )
 
 type tailOptions struct {
@@ -128,11 +128,11 @@ func runTail(ctx context.Context, env *Env, g *globals, opts tailOptions) error 
 	print := newStream(env, g, streamFlags{})
 	raw := g.format.Name == "json" || g.format.Table() && !env.OutTTY && !opts.lines
 	printed, connected := 0, false
-	options := feedclient.Options{URL: opts.address.String(), Header: bearer(token), Logger: log, MustConnect: true, Connected: func() { connected = true }}
+	options := remote.FeedOptions{URL: opts.address.String(), Header: bearer(token), Logger: log, MustConnect: true, Connected: func() { connected = true }}
 	if opts.agent {
 		err = tailAgent(ctx, env, log, opts, options)
 	} else {
-		err = feedclient.Run(ctx, options, func(x eventstream.Event) error {
+		err = remote.Follow(ctx, options, func(x eventstream.Event) error {
 			e, err := tailEvent(x)
 			switch {
 			case err != nil:
@@ -154,7 +154,7 @@ func runTail(ctx context.Context, env *Env, g *globals, opts tailOptions) error 
 			return nil
 		})
 	}
-	if refused, ok := errors.AsType[*feedclient.RefusedError](err); ok {
+	if refused, ok := errors.AsType[*remote.FeedRefusedError](err); ok {
 		f := &failure{exit: exitRefused, code: "refused", err: fmt.Errorf("%s: %w", opts.address.Host, refused), hint: "check that it is the address of a serve-sse"}
 		if refused.Status == http.StatusUnauthorized {
 			f.hint = "set MCPTRACK_TOKEN, or specify the file with the token of the server with --token-file"
@@ -162,7 +162,7 @@ func runTail(ctx context.Context, env *Env, g *globals, opts tailOptions) error 
 		return f
 	}
 	switch {
-	case errors.Is(err, errCounted), errors.Is(err, agent.ErrEnough), errors.Is(err, feedclient.ErrStopped):
+	case errors.Is(err, errCounted), errors.Is(err, agent.ErrEnough), errors.Is(err, remote.ErrFeedEnded):
 		return nil
 	case err != nil && !connected:
 		return &failure{exit: exitUnreachable, code: "unreachable", err: fmt.Errorf("%s cannot be reached: %w", opts.address.Host, err), hint: "is mcptrack serve-sse running there?"}

@@ -2,13 +2,20 @@ package feed
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/eventstream"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // Options configure a hub. A zero field means its default; Log is required.
@@ -246,4 +253,282 @@ func (h *Hub) showAll(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// startTimeout is how long a request waits for a hub that is about to start.
+const startTimeout = 2 * time.Second
+
+// Feed serves the VibeChat feed, GET /api/mcp/resource-events: updates and errors
+// of resources.
+func (h *Hub) Feed() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.serve(w, r, true) })
+}
+
+// Events serves all events, GET /events, with the filters ?type=, ?server= (globs,
+// comma-separated or repeated) and ?uri= (a glob, repeated); a parameter that it does not know
+// is refused. With ?ongap=latest, a client
+// whose position in the log has expired continues with new events rather than with the
+// oldest ones that are left.
+func (h *Hub) Events() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.serve(w, r, false) })
+}
+
+func (h *Hub) serve(w http.ResponseWriter, r *http.Request, feed bool) {
+	if r.Method != http.MethodGet {
+		w.Header().Set("Allow", http.MethodGet)
+		refuse(w, http.StatusMethodNotAllowed, "Method not allowed", "only GET")
+		return
+	}
+	q, err := parseQuery(r, feed)
+	if err != nil {
+		refuse(w, http.StatusBadRequest, "Bad query", err.Error())
+		return
+	}
+	if err := h.available(r.Context()); err != nil {
+		refuse(w, http.StatusInternalServerError, "Resource tracker is unavailable", printable.Reason(err, 500))
+		return
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	c := newClient(h, w)
+	c.ctx, c.cancel, c.feed, c.query = ctx, cancel, feed, q
+	c.headers()
+	if !h.admit(c) {
+		h.counts.refused.Add(1)
+		// Spread over time, so that clients do not all reconnect at the same moment.
+		_ = c.write(eventstream.AppendRetry(nil, 5*time.Second+rand.N(5*time.Second)))
+		return
+	}
+	defer h.leave(c)
+	h.counts.closed(c.run())
+}
+
+// available waits until the hub has opened the log, and returns why there is nothing to stream.
+func (h *Hub) available(ctx context.Context) error {
+	if h.opts.Unavailable != nil {
+		if err := h.opts.Unavailable(); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-h.first:
+		return nil
+	default:
+	}
+	wait := time.NewTimer(startTimeout)
+	defer wait.Stop()
+	select {
+	case <-h.first:
+		return nil
+	case <-h.last: // admit refuses the client
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-wait.C:
+		return errStarting
+	}
+}
+
+// admit registers the client and gives it the ring to read from. It reports false if
+// the hub is full or shutting down.
+func (h *Hub) admit(c *client) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closing || h.ring == nil || len(h.clients) >= h.opts.MaxClients {
+		return false
+	}
+	h.handlers.Add(1)
+	h.clients[c] = struct{}{}
+	h.counts.accepted.Add(1)
+	c.ring = h.ring
+	return true
+}
+
+func (h *Hub) leave(c *client) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.clients, c)
+	h.handlers.Done()
+}
+
+// refuse answers a request with an error instead of a stream.
+func refuse(w http.ResponseWriter, status int, what, details string) {
+	body, _ := json.Marshal(struct { // two strings always encode
+		Error   string `json:"error"`
+		Details string `json:"details"`
+	}{what, printable.Line(details, 512)})
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}
+
+func ofEpoch(id, epoch string) bool {
+	return len(id) > len(epoch) && id[:len(epoch)] == epoch && id[len(epoch)] == '-'
+}
+
+// Time for the two phases of a shutdown: for the ring to catch up with the log, and for
+// clients to receive the rest.
+const (
+	catchUp = 400 * time.Millisecond
+	takeAll = 500 * time.Millisecond
+)
+
+// Shutdown accepts no more clients, sends connected clients all events that are in the log
+// by now and a frame tracker_stopped, and ends their streams: within 1 s, or when ctx ends; a
+// slower client is disconnected. Run ends too. Shutdown returns when no handler is running
+// any more. It may be called more than once; all calls return the same error. It is meant for
+// [web.Server.OnShutdown].
+func (h *Hub) Shutdown(ctx context.Context) error {
+	h.stop.Do(func() { h.stopErr = h.shutdown(ctx) })
+	return h.stopErr
+}
+
+func (h *Hub) shutdown(ctx context.Context) error {
+	h.mu.Lock()
+	h.closing = true
+	h.mu.Unlock()
+	early, cancel := context.WithTimeout(ctx, catchUp)
+	err := h.caughtUp(early)
+	cancel()
+	if r := h.current(); r != nil {
+		r.show()
+	}
+	close(h.halt)
+	close(h.last)
+	cut := time.AfterFunc(takeAll, h.cut)
+	defer cut.Stop()
+	defer context.AfterFunc(ctx, h.cut)()
+	h.handlers.Wait()
+	return err
+}
+
+// caughtUp waits until every entry that was appended to the log before the call is visible in
+// the ring.
+func (h *Hub) caughtUp(ctx context.Context) error {
+	r := h.current()
+	if r == nil || h.followed() {
+		return nil
+	}
+	if err := h.opts.Log.Flush(ctx); err != nil {
+		return fmt.Errorf("the last events are not stored yet: %w", err)
+	}
+	b, err := h.opts.Log.Bounds(ctx)
+	if err != nil {
+		return fmt.Errorf("find the last event in the log: %w", err)
+	}
+	for b.Epoch == r.epoch {
+		shown, wake := r.position()
+		if shown > b.Last {
+			break
+		}
+		select {
+		case <-wake:
+		case <-h.done:
+			return nil
+		case <-ctx.Done():
+			return errors.New("streams were closed before the last events were sent: the event log is slow")
+		}
+	}
+	return nil
+}
+
+// followed reports whether followAll has ended, because the source was closed.
+func (h *Hub) followed() bool {
+	select {
+	case <-h.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// cut makes the streams of all clients end, even those that are blocked in a write.
+func (h *Hub) cut() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for c := range h.clients {
+		c.cut()
+	}
+}
+
+// reason is why a stream ended.
+type reason string
+
+const (
+	gone     reason = "gone"     // the client disconnected
+	slow     reason = "slow"     // the client did not accept a write in time
+	overrun  reason = "overrun"  // the ring dropped frames that the client had not taken yet
+	ended    reason = "stopped"  // the hub was shut down
+	replaced reason = "replaced" // the log was replaced by a new one
+	failed   reason = "failed"   // the log could not be read
+)
+
+func reasons() []reason { return []reason{gone, slow, overrun, ended, replaced, failed} }
+
+// counts are the counters that Stats reports.
+type counts struct {
+	accepted, refused, sent, replayed, gaps atomic.Uint64
+	gone, slow, overrun, ended, replaced    atomic.Uint64
+	failed                                  atomic.Uint64
+}
+
+func (c *counts) of(r reason) *atomic.Uint64 {
+	switch r {
+	case gone:
+		return &c.gone
+	case slow:
+		return &c.slow
+	case overrun:
+		return &c.overrun
+	case ended:
+		return &c.ended
+	case replaced:
+		return &c.replaced
+	}
+	return &c.failed
+}
+
+func (c *counts) closed(r reason) { c.of(r).Add(1) }
+
+// Stats are counts since New.
+type Stats struct {
+	Clients  int    // streams open now
+	Accepted uint64 // streams opened
+	Refused  uint64 // requests refused beyond MaxClients, or while shutting down
+	Sent     uint64 // events sent live, counted for every client
+	Replayed uint64 // events sent from history
+	Gaps     uint64 // clients that got a gap first, as events that they asked for had expired
+	// Closed counts the streams that ended, by reason: "gone" (the client disconnected),
+	// "slow" (it did not accept a write in time), "overrun" (it read too slowly to follow),
+	// "stopped" (the hub shut down), "replaced" (the log was replaced by a new one) and
+	// "failed" (the log could not be read). Every reason is a key, even with count 0.
+	Closed map[string]uint64
+}
+
+// Stats returns the counts.
+func (h *Hub) Stats() Stats {
+	h.mu.Lock()
+	clients := len(h.clients)
+	h.mu.Unlock()
+	s := Stats{
+		Clients: clients, Accepted: h.counts.accepted.Load(), Refused: h.counts.refused.Load(),
+		Sent: h.counts.sent.Load(), Replayed: h.counts.replayed.Load(), Gaps: h.counts.gaps.Load(),
+		Closed: map[string]uint64{},
+	}
+	for _, r := range reasons() {
+		s.Closed[string(r)] = h.counts.of(r).Load()
+	}
+	return s
+}
+
+// Last returns the id of the newest event that is visible to clients, so that one can take a
+// snapshot and then stream events from that id on. epoch is "" before the log is open.
+func (h *Hub) Last() (epoch string, seq uint64) {
+	r := h.current()
+	if r == nil {
+		return "", 0
+	}
+	next, _ := r.position()
+	return r.epoch, max(next, 1) - 1
 }

@@ -3,10 +3,14 @@ package realtime
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // conversation delivers messages to one conversation, over one connection after another:
@@ -246,4 +250,354 @@ func (c *conversation) decode(b []byte, whole bool) (serverEvent, bool) {
 	d := c.dialect
 	c.mu.Unlock()
 	return d.decode(b, whole)
+}
+
+// flight is the item in flight: a batch of messages that is being delivered.
+type flight struct {
+	batch []*pending
+	id    string // of the item
+	frame []byte
+	sends int       // over this connection
+	total int       // over all connections
+	until time.Time // the deadline of the acknowledgement; zero: the item is to be sent
+	after time.Time // the item is not sent before; zero: it may be sent now
+	retry *backoff.Backoff
+}
+
+func newFlight(batch []*pending, d dialect, role Role) *flight {
+	f := &flight{batch: batch, retry: backoff.New(time.Second, 30*time.Second)}
+	f.encode(d, role)
+	return f
+}
+
+func (f *flight) encode(d dialect, role Role) {
+	f.id = batchID(f.batch)
+	f.frame, _ = d.create(f.id, role, f.batch) // strings always encode
+}
+
+// launch records that the item is about to be sent: its acknowledgement may arrive
+// before send returns.
+func (f *flight) launch(now time.Time) {
+	f.sends++
+	f.total++
+	f.until = now.Add(time.Hour)
+}
+
+// begin resets what was in progress over the last connection. It is called before anything
+// is read from the next one. An item without an acknowledgement is sent again, unless newer
+// updates of all its resources wait.
+func (c *conversation) begin() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stats.Connections++
+	c.fatal, c.answer = "", nil
+	c.muted = c.muted || c.dialect.api().opens
+	c.replies.reset()
+	if f := c.flight; f != nil {
+		f.until, f.after, f.sends = time.Time{}, time.Time{}, 0
+		if c.queue.supersede(f.batch) {
+			c.flight = nil
+		}
+	}
+}
+
+// sent starts the timeout of the item that was sent last.
+func (c *conversation) sent(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.flight != nil && !c.flight.until.IsZero() {
+		c.flight.until = now
+		if !c.dialect.api().unconfirmed {
+			c.flight.until = now.Add(c.opts.AckTimeout)
+		}
+	}
+}
+
+// repeat handles an acknowledgement that is late. ready says that it would have been seen if
+// the endpoint had sent it.
+func (c *conversation) repeat(ready bool, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := c.flight
+	switch {
+	case f == nil: // the acknowledgement has arrived
+	case ready && c.dialect.api().unconfirmed:
+		c.delivered(f, now)
+	case !ready:
+		f.until = now.Add(c.opts.AckTimeout)
+	case f.sends >= c.opts.Attempts && len(f.batch) > 1:
+		c.flight = nil
+		c.queue.restore(f.batch) // perhaps one of the messages is the reason
+	case f.sends >= c.opts.Attempts:
+		c.giveUp(f, "the endpoint never acknowledged the message")
+	default:
+		f.until = time.Time{}
+		if c.queue.supersede(f.batch) {
+			c.flight = nil
+		}
+	}
+}
+
+// again schedules another attempt after an error that may pass, or gives up.
+func (c *conversation) again(f *flight, why string, now time.Time) {
+	if f.sends >= c.opts.Attempts {
+		c.giveUp(f, why)
+		return
+	}
+	f.until, f.after = time.Time{}, now.Add(f.retry.Next())
+}
+
+// giveUp ends the attempts to deliver an item. The cursor stays before its messages: the next
+// run of the program tries again to deliver each, unless a newer message about its resource
+// was delivered.
+func (c *conversation) giveUp(f *flight, why string) {
+	c.flight = nil
+	for _, p := range f.batch {
+		c.queue.giveUp(p)
+		c.hooks.fail(Failure{Message: p.Message, Session: c.name, Reason: why})
+	}
+}
+
+// rejected ends the delivery of an item that the endpoint will never accept. Messages that
+// shared an item are sent again one by one: one bad message must not affect others.
+func (c *conversation) rejected(f *flight, why string) {
+	c.flight = nil
+	if len(f.batch) > 1 {
+		c.queue.restore(f.batch)
+		return
+	}
+	for _, p := range f.batch {
+		c.handled(p)
+		c.hooks.fail(Failure{Message: p.Message, Session: c.name, Reason: why})
+	}
+}
+
+// byContent reports whether the id of the item depends on nothing but contents.
+func (f *flight) byContent() bool {
+	return !slices.ContainsFunc(f.batch, func(p *pending) bool { return !p.byContent })
+}
+
+// rekey gives an item whose id an older item of the conversation has already another id, which
+// is derived from the events.
+func (f *flight) rekey(d dialect, o MessageOptions) {
+	for _, p := range f.batch {
+		p.byContent = false
+		p.ItemID = eventItemID(o.Scope, &p.Message)
+	}
+	f.until = time.Time{}
+	f.encode(d, o.Role)
+}
+
+// observe processes a server event. It returns true for an event that answers a client event
+// of ours, such as an error that names it: a proxy hides it from the application.
+func (c *conversation) observe(e serverEvent) (ours bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer c.signal()
+	now := time.Now()
+	c.imports.observe(e)
+	if e.opens != nil {
+		c.speak(e.opens)
+	}
+	if f := c.flight; e.confirms != "" {
+		if f != nil && e.confirms == eventIDOf(f.id) {
+			c.delivered(f, now)
+		}
+		return strings.HasPrefix(e.confirms, itemEventPrefix)
+	}
+	switch e.Type {
+	case "conversation.item.added", "conversation.item.done", "conversation.item.created":
+		c.itemAdded(e, now)
+	case "response.output_item.done":
+		c.replies.item(e, now)
+	case "response.created":
+		c.replies.created(e.Response.ID)
+	case "response.done":
+		c.replies.done(e.Response.ID)
+	case "input_audio_buffer.speech_started":
+		c.replies.speech(true, now)
+	case "input_audio_buffer.speech_stopped", "input_audio_buffer.committed", "input_audio_buffer.cleared":
+		c.replies.speech(false, now)
+	case "error":
+		return c.errorEvent(e, now)
+	}
+	return false
+}
+
+// speak switches to the dialect that the session turned out to have. An item in flight is
+// encoded again.
+func (c *conversation) speak(d dialect) {
+	c.muted = false
+	if c.dialect == d {
+		return
+	}
+	c.dialect = d
+	if f := c.flight; f != nil {
+		c.flight = nil
+		c.queue.restore(f.batch)
+		for _, p := range f.batch {
+			p.alone = false
+		}
+	}
+}
+
+func (c *conversation) itemAdded(e serverEvent, now time.Time) {
+	c.replies.item(e, now)
+	f := c.flight
+	switch {
+	// LocalAI repeats the id of our event instead of giving events ids of its own.
+	case f != nil && (e.Item.ID == f.id || e.EventID == eventIDOf(f.id)):
+		c.delivered(f, now)
+	case strings.HasPrefix(e.Item.ID, itemPrefix):
+		c.foreign.add(e.Item.ID, now)
+	}
+}
+
+// errorEvent handles an error: one that names the item in flight is about that item and
+// nothing else.
+func (c *conversation) errorEvent(e serverEvent, now time.Time) (ours bool) {
+	id := e.Error.EventID
+	f := c.flight
+	switch {
+	case f != nil && id == eventIDOf(f.id) && duplicate(e):
+		// An id of events was used by an earlier attempt. One of contents may be of an older item,
+		// also after an attempt that was not answered; a repeated message is better than none.
+		if !f.byContent() || c.foreign.has(f.id, now) {
+			c.delivered(f, now)
+		} else {
+			f.rekey(c.dialect, c.opts.Message)
+		}
+	case f != nil && id == eventIDOf(f.id) && transient(e):
+		c.again(f, reason(e), now)
+	case f != nil && id == eventIDOf(f.id):
+		c.rejected(f, reason(e))
+	case id != "" && id == c.replies.asked:
+		c.replies.refused(e.Error.Code == "conversation_already_has_active_response", now)
+	case id == "" && final(e.Error.Type+"."+e.Error.Code):
+		c.fatal = reason(e) // if the connection ends now, this is why
+	}
+	return strings.HasPrefix(id, itemEventPrefix) || strings.HasPrefix(id, replyEventPrefix) || strings.HasPrefix(id, updateEventPrefix)
+}
+
+// duplicate reports whether an error says that an item with this id exists already.
+func duplicate(e serverEvent) bool {
+	text := strings.ToLower(e.Error.Code + " " + e.Error.Message)
+	return strings.Contains(text, "already exist") || strings.Contains(text, "already_exist") || strings.Contains(text, "duplicate")
+}
+
+// transient reports whether an error may pass, so that another attempt can succeed.
+func transient(e serverEvent) bool {
+	return slices.ContainsFunc([]string{"rate_limit", "server_error", "overloaded", "service_unavailable"}, func(s string) bool {
+		return strings.Contains(e.Error.Type, s) || strings.Contains(e.Error.Code, s)
+	})
+}
+
+// final reports whether s, the type and code of an error or the reason of a close frame, says
+// that another attempt would fail, too.
+func final(s string) bool {
+	return slices.ContainsFunc([]string{"invalid_request_error", "model_not_found", "authentication_error", "permission", "invalid_api_key"},
+		func(part string) bool { return strings.Contains(s, part) })
+}
+
+func reason(e serverEvent) string {
+	parts := []string{}
+	for _, s := range []string{e.Error.Type, e.Error.Code, e.Error.Message} {
+		if s != "" {
+			parts = append(parts, printable.Line(s, 300))
+		}
+	}
+	return strings.Join(parts, ": ")
+}
+
+func (c *conversation) delivered(f *flight, now time.Time) {
+	c.flight = nil
+	c.replies.wanted = c.replies.wanted || c.opts.Respond
+	receipts := make([]Receipt, len(f.batch))
+	for i, p := range f.batch {
+		c.stats.Injected++
+		c.handled(p)
+		c.replaced(p.key(), f.id)
+		receipts[i] = Receipt{Message: p.Message, Session: c.name, At: now, Merged: p.merged, Latency: max(0, now.Sub(p.since))}
+		receipts[i].ItemID = f.id
+	}
+	c.hooks.injected(receipts)
+}
+
+// replaced records the item with the last message about a resource. The items before it say
+// nothing about its present state any more: if an earlier content returns, it is sent again, even
+// though an item with its id was seen a moment ago.
+func (c *conversation) replaced(k key, item string) {
+	seen, ok := c.queue.known[k]
+	if !ok {
+		return
+	}
+	if seen.item != item {
+		delete(c.foreign, seen.item)
+	}
+	seen.item = item
+	c.queue.known[k] = seen
+}
+
+// handled records that a message, and the older ones of its resource, need not be
+// delivered any more.
+func (c *conversation) handled(p *pending) {
+	delete(c.queue.given, p.key())
+	if !c.resumable {
+		return
+	}
+	c.progress.add(&p.Message)
+	if len(c.progress.newest) > maxNewest {
+		c.progress.upTo(c.cursor())
+	}
+}
+
+// recent holds, by the ids of items that other injectors added, when each was last seen. The
+// lock of its owner must be held.
+type recent map[string]time.Time
+
+// Bounds of recent: how many items, and for how long.
+const (
+	maxRecent = 256
+	recently  = 10 * time.Second
+)
+
+func (r recent) add(id string, now time.Time) {
+	for k, at := range r {
+		if now.Sub(at) > recently || len(r) >= maxRecent {
+			delete(r, k)
+		}
+	}
+	r[id] = now
+}
+
+func (r recent) has(id string, now time.Time) bool {
+	at, ok := r[id]
+	return ok && now.Sub(at) <= recently
+}
+
+// hooks collects the calls of DeliveryOptions.Injected and Failed while the lock of its owner
+// is held; run makes them without the lock.
+type hooks struct {
+	due    []func(*DeliveryOptions)
+	failed uint64
+}
+
+func (h *hooks) injected(receipts []Receipt) {
+	h.due = append(h.due, func(o *DeliveryOptions) { o.Injected(receipts) })
+}
+
+func (h *hooks) fail(f Failure) {
+	h.failed++
+	h.due = append(h.due, func(o *DeliveryOptions) { o.Failed(f) })
+}
+
+// run makes the collected calls. mu is the owner's lock, which must not be held.
+func (h *hooks) run(mu *sync.Mutex, o *DeliveryOptions) {
+	mu.Lock()
+	due := h.due
+	h.due = nil
+	mu.Unlock()
+	for _, call := range due {
+		call(o)
+	}
 }

@@ -1,12 +1,21 @@
 package realtime
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
+	"net"
 	"net/http"
+	"net/textproto"
 	"net/url"
 	"strings"
+	"time"
 
+	"github.com/coder/websocket"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/ipscope"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
@@ -181,4 +190,130 @@ func replaced(q, with url.Values, raw string) string {
 	}
 	maps.Copy(q, with)
 	return q.Encode()
+}
+
+// handshakeTimeout is how long a handshake may take.
+const handshakeTimeout = 15 * time.Second
+
+// dial connects to u. If the endpoint answers the handshake with a refusal, the error is a
+// *handshakeError.
+func (e *Endpoint) dial(ctx context.Context, u *url.URL, header http.Header, subprotocols []string) (*peer, *http.Response, error) {
+	client := e.Client
+	if client == nil {
+		client = defaultClient()
+	}
+	spied := *client
+	spied.Transport = &spyTransport{base: client.Transport}
+	spied.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	conn, res, err := websocket.Dial(ctx, u.String(), &websocket.DialOptions{
+		HTTPClient: &spied, HTTPHeader: header, Subprotocols: subprotocols,
+	})
+	if err != nil {
+		if res != nil && res.StatusCode != http.StatusSwitchingProtocols {
+			return nil, res, newHandshakeError(res)
+		}
+		return nil, res, fmt.Errorf("connect to %s: %w", printable.Line(u.Host, 200), printable.Unnamed(err))
+	}
+	limit := e.MaxMessage
+	if limit <= 0 {
+		limit = DefaultMaxMessage
+	}
+	conn.SetReadLimit(limit)
+	return &peer{Conn: conn, ended: spied.Transport.(*spyTransport).ended}, res, nil
+}
+
+func defaultClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+		TLSHandshakeTimeout:    10 * time.Second,
+		DisableKeepAlives:      true, // a refused handshake leaves no connection behind
+		DisableCompression:     true,
+		MaxResponseHeaderBytes: 64 << 10,
+	}}
+}
+
+// handshakeError is the HTTP response of an endpoint that refuses the handshake.
+type handshakeError struct {
+	status     int
+	message    string
+	retryAfter time.Duration
+}
+
+func (e *handshakeError) Error() string {
+	return (&RefusedError{Status: e.status, Message: e.message}).Error()
+}
+
+func newHandshakeError(res *http.Response) *handshakeError {
+	e := &handshakeError{status: res.StatusCode}
+	e.retryAfter = min(backoff.RetryAfter(res.Header), time.Hour)
+	if res.Body == nil {
+		return e
+	}
+	body, _ := io.ReadAll(res.Body) // at most 1,024 bytes, in memory already
+	res.Body = io.NopCloser(strings.NewReader(string(body)))
+	var doc struct {
+		Error struct {
+			Code    any    `json:"code"`
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(body, &doc) == nil {
+		e.message = printable.Line(doc.Error.Message, 300)
+		if code, ok := doc.Error.Code.(string); ok && code != "" {
+			e.message = strings.TrimSuffix(printable.Line(code, 64)+": "+e.message, ": ")
+		}
+	}
+	return e
+}
+
+// headerName reports whether a string is a valid header name: a token of RFC 9110,
+// §5.6.2.
+func headerName(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// headerValue reports whether a string is a valid header value: it stays in its line.
+func headerValue(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' && c != '\t' || c == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// hopByHop reports whether a header concerns only one connection, or is part of the
+// WebSocket handshake, and so must not be forwarded.
+func hopByHop(name string) bool {
+	switch name = textproto.CanonicalMIMEHeaderKey(name); name {
+	case "Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization",
+		"Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length", "Host":
+		return true
+	}
+	return strings.HasPrefix(name, "Sec-Websocket-")
+}
+
+// endToEnd adds the headers in from that are not hop-by-hop to those in to.
+func endToEnd(to, from http.Header) {
+	named := map[string]bool{} // headers that Connection names are hop-by-hop, too
+	for _, line := range from.Values("Connection") {
+		for name := range strings.SplitSeq(line, ",") {
+			named[textproto.CanonicalMIMEHeaderKey(strings.TrimSpace(name))] = true
+		}
+	}
+	for name, values := range from {
+		if !hopByHop(name) && !named[name] {
+			to[name] = append(to[name], values...)
+		}
+	}
 }

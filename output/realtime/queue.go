@@ -2,9 +2,13 @@ package realtime
 
 import (
 	"cmp"
+	"hash/fnv"
+	"io"
 	"math"
 	"slices"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/event"
 )
 
 // QueueOptions bound how many messages are sent, as every message stays in the
@@ -246,4 +250,113 @@ func (q *queue) dropOldest() {
 	}
 	delete(q.waiting, oldest)
 	q.dropped++
+}
+
+// key identifies the resource that a message is about.
+type key struct{ server, uri string }
+
+func (m *Message) key() key { return key{m.ServerID, m.ResourceURI} }
+
+// pending is a message that waits to be sent or is being sent.
+type pending struct {
+	Message
+	arrived time.Time // when the first of the updates that it covers was offered
+	since   time.Time // when the oldest update that it covers happened
+	due     time.Time // when it is to be sent
+	settles time.Time // it is not sent before, not even with an item that is sent anyway; zero: at any time
+	number  uint64    // increases with every update that is accepted
+	before  string    // id of the update offered before this one: the cursor while it waits
+	merged  int       // older updates that it covers
+	alone   bool      // it must not share an item, as a shared item with it was rejected or not acknowledged
+}
+
+// merge makes p cover the updates that an older message of the same resource covers.
+func (p *pending) merge(old *pending) {
+	p.merged += old.merged + 1
+	p.since = earlier(p.since, old.since)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// known is what a queue remembers about the updates of a resource.
+type known struct {
+	position position  // of the newest update
+	sent     time.Time // when a message about the resource was last sent; zero: never
+	at       uint64    // the number, in the queue, of the update that set position
+	item     string    // id of the item with the last message that was delivered; "": none
+}
+
+// position orders the updates of one resource: by event id within one epoch, else by
+// time. A clock that is set back does not reorder the events of an epoch.
+type position struct {
+	epoch string
+	seq   uint64
+	ms    int64
+	text  uint32 // hash of what the message says
+}
+
+func (m *Message) position() position {
+	h := fnv.New32a()
+	for _, part := range m.Parts {
+		_, _ = io.WriteString(h, part.Text) // never fails
+	}
+	p := position{ms: m.Timestamp.UnixMilli(), text: h.Sum32()}
+	if epoch, seq, err := event.ParseID(m.EventID); err == nil {
+		p.epoch, p.seq = epoch, seq
+	}
+	return p
+}
+
+// before reports whether a message is newer than the newest known update: its position is
+// later, and its text or its time differs. Numbers of different epochs cannot be compared: an
+// event of another epoch counts as newer.
+func (k known) before(m *Message) bool {
+	was, is := k.position, m.position()
+	switch {
+	case was.ms == is.ms && was.text == is.text:
+		return false
+	case was.epoch == "" || is.epoch == "":
+		return was.ms < is.ms
+	case was.epoch == is.epoch:
+		return was.seq < is.seq
+	}
+	return true
+}
+
+func (k *known) update(m *Message, number uint64) { k.position, k.at = m.position(), number }
+
+// forget removes an eighth of the known resources, except keep. It prefers resources whose
+// newest update is old, but does not sort them, which would be too expensive.
+func (q *queue) forget(keep key) {
+	n := len(q.known) / 8
+	limit := q.number - min(q.number, uint64(q.opts.Remember)/2)
+	for k, v := range q.known {
+		if n <= 0 {
+			return
+		}
+		if k != keep && v.at <= limit && q.waiting[k] == nil {
+			delete(q.known, k)
+			n--
+		}
+	}
+	for k := range q.known {
+		if len(q.known) <= q.opts.Remember {
+			return
+		}
+		if k != keep {
+			delete(q.known, k)
+		}
+	}
 }

@@ -1,11 +1,14 @@
 package realtime
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -240,4 +243,138 @@ func (s *Session) connect(ctx context.Context, lost *bool) (reached bool, err er
 	_ = conn.CloseNow()
 	wg.Wait()
 	return true, err
+}
+
+// ErrEnded is the error of [Session.Run] when the call or session that it was attached to has
+// ended.
+var ErrEnded = errors.New("the session has ended")
+
+// afterError decides what follows the error of a connection. If end is not nil, Run returns
+// it; otherwise Run connects again, after next, or after the usual wait if next is 0. age is
+// the time since Run began.
+func (s *Session) afterError(err error, age time.Duration) (next time.Duration, end error) {
+	if h, ok := errors.AsType[*handshakeError](err); ok {
+		switch {
+		case h.status == http.StatusNotFound && s.opts.Call && s.conv.snapshot().Connections > 0:
+			return 0, ErrEnded
+		case h.status == http.StatusNotFound && s.opts.Call && age < callGrace:
+			return time.Second, nil
+		case h.status == http.StatusRequestTimeout, h.status == http.StatusTooEarly, h.status == http.StatusTooManyRequests:
+		case h.status < 500:
+			return 0, &RefusedError{Status: h.status, Message: h.message}
+		}
+		return min(h.retryAfter, lastWait), nil
+	}
+	if errors.Is(err, errClosed) {
+		return 0, ErrEnded
+	}
+	ce, _ := errors.AsType[websocket.CloseError](err)
+	s.conv.mu.Lock()
+	why, refusal := cmp.Or(s.conv.fatal, printable.Line(ce.Reason, 200)), s.conv.dialect.api().refusal
+	s.conv.mu.Unlock()
+	switch {
+	case ce.Code == websocket.StatusNormalClosure, ce.Code == websocket.StatusGoingAway:
+		if s.opts.Call {
+			return 0, ErrEnded
+		}
+	case ce.Code == 3000, ce.Code == 3003: // unauthorized, forbidden: the registry of RFC 6455, §11.7
+		return 0, &RefusedError{Status: int(ce.Code), Message: why}
+	case ce.Code >= 4000 && ce.Code < 5000 && !mayPass(why), final(why), refusal != 0 && ce.Code == refusal:
+		return 0, &RefusedError{Status: max(int(ce.Code), 0), Message: why}
+	}
+	return 0, nil
+}
+
+// mayPass reports whether the reason in a close frame names a condition that may pass.
+func mayPass(why string) bool {
+	var e serverEvent
+	e.Error.Code = strings.ToLower(why)
+	return transient(e)
+}
+
+// atItsLimit reports whether the endpoint ended a session with the code that it uses when the
+// maximum duration of a session is reached.
+func atItsLimit(err error) bool { return websocket.CloseStatus(err) == websocket.StatusGoingAway }
+
+// read reads all server events, which keeps the connection alive, and holds at most
+// peekSize bytes of each.
+func (s *Session) read(ctx context.Context, conn *peer) error {
+	buf := make([]byte, peekSize)
+	var logged time.Time // when an error of the endpoint was last logged
+	for {
+		typ, r, err := conn.Reader(ctx)
+		if err != nil {
+			return err
+		}
+		n, whole, err := fill(r, buf)
+		if err == nil && !whole {
+			_, err = io.Copy(io.Discard, r)
+		}
+		if err == nil && conn.ended.Load() {
+			err = errTruncated
+		}
+		if err != nil {
+			return err
+		}
+		if typ != websocket.MessageText {
+			continue
+		}
+		if e, ok := s.conv.decode(buf[:n], whole); ok {
+			s.handle(e, &logged)
+			if e.closed {
+				return errClosed
+			}
+		}
+	}
+}
+
+// errClosed says that the endpoint closed a GPT-Live session and that all its events were read.
+var errClosed = errors.New("the endpoint has closed the session")
+
+// handle processes a server event. At most one error a second is logged.
+func (s *Session) handle(e serverEvent, logged *time.Time) {
+	if e.answer != nil {
+		s.conv.mu.Lock()
+		s.conv.answer = e.answer // observe signals
+		s.conv.mu.Unlock()
+	}
+	if ours := s.conv.observe(e); e.Type == "error" && !ours && time.Since(*logged) >= time.Second {
+		*logged = time.Now()
+		s.log.Warn("the realtime endpoint reports an error", "error", reason(e))
+	}
+}
+
+// write sends a client event.
+func write(ctx context.Context, conn *peer, frame []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, lastWait)
+	defer cancel()
+	return conn.Write(ctx, websocket.MessageText, frame)
+}
+
+// probe detects a peer that is gone without having closed the connection.
+func (s *Session) probe(ctx context.Context, conn *peer) error {
+	tick := time.NewTicker(s.opts.Ping)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if err := ping(ctx, conn); err != nil {
+			return err
+		}
+	}
+}
+
+func ping(ctx context.Context, conn *peer) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, pongTimeout, errors.New("the endpoint did not respond to a ping"))
+	defer cancel()
+	if err := conn.Ping(ctx); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return err
+	}
+	return nil
 }
