@@ -40,7 +40,7 @@ type Options struct {
 	// Webhooks returns the statistics of webhook deliveries, by who configured the webhook.
 	Webhooks func() map[webhook.Source]webhook.Stats
 	// Deliveries returns which process on a cluster delivers to webhooks; nil: this one does.
-	Deliveries func() []webhook.Delivery
+	Deliveries func() []webhook.Deliverer
 	// Streams counts the open streams of MCP Events.
 	Streams func() int
 	// Cluster returns the state of the processes that share servers; false if none do.

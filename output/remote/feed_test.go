@@ -101,18 +101,18 @@ func TestFollowBacksOff(t *testing.T) {
 		answer    func(*http.Request) *http.Response
 		low, high time.Duration // of the later pauses
 	}{
-		"clean end, no event":       {stream(""), 20 * time.Second, 30 * time.Second},
-		"truncated, no event":       {stream("data: x"), 20 * time.Second, 30 * time.Second},
-		"no connection":             {func(*http.Request) *http.Response { return nil }, 20 * time.Second, 30 * time.Second},
-		"503":                       {answer(503, "text/plain", ""), 20 * time.Second, 30 * time.Second},
-		"clean end after an event":  {stream("data: x\n\n"), time.Second, 1250 * time.Millisecond},
-		"hot retry":                 {stream("retry: 1\ndata: x\n\n"), time.Second, 1250 * time.Millisecond},
-		"retry of 5 s":              {stream("retry: 5000\ndata: x\n\n"), 5 * time.Second, 6250 * time.Millisecond},
-		"retry of 5 s, no event":    {stream("retry: 5000\n\n"), 20 * time.Second, 30 * time.Second},
-		"retry of an hour":          {stream("retry: 3600000\ndata: x\n\n"), 20 * time.Second, 30 * time.Second},
-		"falls silent":              {hanging("data: x\n\n: hi\n\n"), 45 * time.Second, 47 * time.Second},
-		"drips a line for ever":     {dripping("data: x\n\n: hi\n\ndata:"), 45 * time.Second, 47 * time.Second},
-		"no response":               {waiting, 65 * time.Second, 75 * time.Second},
+		"clean end, no event":      {stream(""), 20 * time.Second, 30 * time.Second},
+		"truncated, no event":      {stream("data: x"), 20 * time.Second, 30 * time.Second},
+		"no connection":            {func(*http.Request) *http.Response { return nil }, 20 * time.Second, 30 * time.Second},
+		"503":                      {answer(503, "text/plain", ""), 20 * time.Second, 30 * time.Second},
+		"clean end after an event": {stream("data: x\n\n"), time.Second, 1250 * time.Millisecond},
+		"hot retry":                {stream("retry: 1\ndata: x\n\n"), time.Second, 1250 * time.Millisecond},
+		"retry of 5 s":             {stream("retry: 5000\ndata: x\n\n"), 5 * time.Second, 6250 * time.Millisecond},
+		"retry of 5 s, no event":   {stream("retry: 5000\n\n"), 20 * time.Second, 30 * time.Second},
+		"retry of an hour":         {stream("retry: 3600000\ndata: x\n\n"), 20 * time.Second, 30 * time.Second},
+		"falls silent":             {hanging("data: x\n\n: hi\n\n"), 45 * time.Second, 47 * time.Second},
+		"drips a line for ever":    {dripping("data: x\n\n: hi\n\ndata:"), 45 * time.Second, 47 * time.Second},
+		"no response":              {waiting, 65 * time.Second, 75 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -9,34 +9,32 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcpevents"
 )
 
-// maxStates bounds the servers whose last sent state a webhook remembers.
+// maxStates limits the servers whose last sent state a webhook remembers.
 const maxStates = 10_000
 
-// settler holds back states of servers until they have lasted, so that a server that goes up
-// and down is reported once. One goroutine uses it; its state is stored with the watermark of
-// its webhook.
-type settler struct {
-	after time.Duration
-	sent  map[string]string // the condition last sent, by server
-	held  map[string]*heldState
-	// changed means that sent or held differ from what was stored.
-	changed bool
+// stateDebouncer holds back server states until they have lasted, so that a server that goes up and
+// down is reported once. It is for one goroutine; its state is stored with the watermark of its
+// webhook.
+type stateDebouncer struct {
+	after   time.Duration
+	sent    map[string]string // the condition last sent, by server
+	held    map[string]*heldState
+	changed bool // sent or held differ from what is stored
 }
 
-func newSettler(after time.Duration) *settler {
-	return &settler{after: after, sent: map[string]string{}, held: map[string]*heldState{}}
+func newStateDebouncer(after time.Duration) *stateDebouncer {
+	return &stateDebouncer{after: after, sent: map[string]string{}, held: map[string]*heldState{}}
 }
 
-// heldState is a server's state that is held back.
+// heldState is a server state that is held back.
 type heldState struct {
 	occ       *mcpevents.Occurrence
 	condition string
 	since     time.Time
-	leaving   bool // it was returned by due
+	leaving   bool // due has returned it
 }
 
-// condition maps a state to what must last: a server that is down alternates between several
-// states.
+// condition maps a state to what must last, as a server that is down alternates between states.
 func condition(state event.State) string {
 	switch state {
 	case event.Pending, event.Connecting, event.Backoff:
@@ -45,9 +43,9 @@ func condition(state event.State) string {
 	return string(state)
 }
 
-// hold reports whether it has taken the event to hold it back. A state that restores the
-// condition last sent is dropped, together with the held state that it ends.
-func (s *settler) hold(o *mcpevents.Occurrence) bool {
+// hold reports whether it has taken the event, to hold it back or drop it. It drops a state that
+// restores the condition last sent, and the held state that this one ends.
+func (s *stateDebouncer) hold(o *mcpevents.Occurrence) bool {
 	if o.Name != mcpevents.ServerState || s.after <= 0 {
 		return false
 	}
@@ -60,10 +58,10 @@ func (s *settler) hold(o *mcpevents.Occurrence) bool {
 		if before.condition == now {
 			return true
 		}
-		s.sent[o.Server] = before.condition // as its delivery will not be the last
+		s.sent[o.Server] = before.condition // its delivery will not be the last
 	case known && before.condition == now:
 		if state == event.Backoff && event.State(before.occ.Word()) != event.Backoff {
-			before.occ = o // the newest event says why
+			before.occ = o // it has the reason
 		}
 		return true
 	}
@@ -75,9 +73,9 @@ func (s *settler) hold(o *mcpevents.Occurrence) bool {
 	return true
 }
 
-// due returns the states that have lasted, in order, and when the next one will have; zero if
-// none is held. Returned states stay stored until done is called.
-func (s *settler) due(now time.Time) (ready []*mcpevents.Occurrence, next time.Time) {
+// due returns the states that have lasted, in order, and when the next one will have; zero: none is
+// held. Returned states stay stored until done is called.
+func (s *stateDebouncer) due(now time.Time) (ready []*mcpevents.Occurrence, next time.Time) {
 	for _, h := range s.held {
 		if h.leaving {
 			continue
@@ -95,19 +93,19 @@ func (s *settler) due(now time.Time) (ready []*mcpevents.Occurrence, next time.T
 }
 
 // done records that an event returned by due was accepted or given up.
-func (s *settler) done(o *mcpevents.Occurrence) {
+func (s *stateDebouncer) done(o *mcpevents.Occurrence) {
 	s.changed = true
 	if h := s.held[o.Server]; h != nil && h.occ == o {
 		delete(s.held, o.Server)
 	}
 	if len(s.sent) >= maxStates {
-		clear(s.sent) // of servers that come and go with the config
+		clear(s.sent) // servers come and go with the config
 	}
 	s.sent[o.Server] = condition(event.State(o.Word()))
 }
 
-// ids returns the ids of the held events.
-func (s *settler) ids() (ids []string) {
+// ids returns the IDs of the held events.
+func (s *stateDebouncer) ids() (ids []string) {
 	for _, h := range s.held {
 		ids = append(ids, h.occ.ID)
 	}
