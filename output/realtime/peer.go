@@ -2,6 +2,7 @@ package realtime
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -12,15 +13,56 @@ import (
 	"github.com/coder/websocket"
 )
 
-// peer is our end of a connection. coder/websocket 1.8.15 does not distinguish the end of
-// the stream within a message from the end of the message; ended tells them apart.
+// peer is our end of a connection. coder/websocket 1.8.15 does not distinguish the end of the stream
+// within a message from the end of the message; ended does.
 type peer struct {
 	*websocket.Conn
-	ended *atomic.Bool // the stream below the WebSocket has ended: set when a read of it failed
+	ended *atomic.Bool // the stream below the WebSocket has ended: set when a read failed
 }
 
-// spyTransport makes the request of one WebSocket handshake, and sets ended when the stream
-// that the handshake opens has ended.
+// errTruncated reports a stream that ended within a message.
+var errTruncated = errors.New("the connection was lost in the middle of a message")
+
+// fill reads until buf is full or the message ends; whole means that the message has ended. If a
+// message fills buf exactly, only the next call, which reads no bytes, returns whole.
+func (p *peer) fill(r io.Reader, buf []byte) (n int, whole bool, err error) {
+	for n < len(buf) {
+		m, err := r.Read(buf[n:])
+		n += m
+		switch {
+		case err == io.EOF && p.ended.Load(): //nolint:errorlint // a wrapped one is a broken stream
+			return n, true, errTruncated
+		case err == io.EOF: //nolint:errorlint // as above
+			return n, true, nil
+		case err != nil:
+			return n, false, err
+		}
+	}
+	return n, false, nil
+}
+
+// send sends a client event.
+func (p *peer) send(ctx context.Context, frame []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	return p.Write(ctx, websocket.MessageText, frame)
+}
+
+// probe pings the peer, and waits for the pong.
+func (p *peer) probe(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, pongTimeout, errors.New("the endpoint did not respond to a ping"))
+	defer cancel()
+	if err := p.Ping(ctx); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return err
+	}
+	return nil
+}
+
+// spyTransport makes the request of one WebSocket handshake, and sets ended when the opened stream
+// has ended.
 type spyTransport struct {
 	base  http.RoundTripper
 	ended *atomic.Bool
@@ -38,39 +80,19 @@ func (t *spyTransport) RoundTrip(q *http.Request) (*http.Response, error) {
 	}
 	t.ended = new(atomic.Bool)
 	if stream, ok := res.Body.(io.ReadWriteCloser); ok {
-		res.Body = &spyStream{ReadWriteCloser: stream, ended: t.ended, gather: gatherer{w: stream}}
+		res.Body = &spyStream{spy: newSpy(stream, t.ended), Closer: stream}
 	}
 	return res, nil
 }
 
+// spyStream is the client's side of an upgraded connection.
 type spyStream struct {
-	io.ReadWriteCloser
-	ended  *atomic.Bool
-	late   error // an error that came with the last bytes, as it may with TLS; for the next Read
-	gather gatherer
+	spy
+	io.Closer
 }
 
-func (s *spyStream) Write(b []byte) (int, error) { return s.gather.Write(b) }
-
-func (s *spyStream) Read(b []byte) (int, error) { return spy(s.ReadWriteCloser, b, &s.late, s.ended) }
-
-// spy reads from r. It returns an error only when there are no more bytes: an error that comes
-// with bytes is kept in late for the next call. It sets ended when it returns an error.
-func spy(r io.Reader, b []byte, late *error, ended *atomic.Bool) (n int, err error) {
-	if err = *late; err == nil {
-		n, err = r.Read(b)
-	}
-	if n > 0 && err != nil {
-		*late, err = err, nil
-	}
-	if err != nil {
-		ended.Store(true)
-	}
-	return n, err
-}
-
-// spyWriter is the counterpart of spyTransport on the server's side: it sets ended when the
-// stream of an upgraded request has ended.
+// spyWriter is the counterpart of spyTransport on the server's side: it sets ended when the stream
+// of an upgraded request has ended.
 type spyWriter struct {
 	http.ResponseWriter
 	ended *atomic.Bool
@@ -85,25 +107,50 @@ func (w *spyWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	spied := &spyConn{Conn: conn, ended: w.ended, gather: gatherer{w: conn}}
+	spied := &spyConn{Conn: conn, spy: newSpy(conn, w.ended)}
 	// The writer is empty; from here on it writes to the gatherer.
 	return spied, bufio.NewReadWriter(brw.Reader, bufio.NewWriterSize(spied, 4<<10)), nil
 }
 
+// spyConn is the server's side of an upgraded connection.
 type spyConn struct {
 	net.Conn
-	ended  *atomic.Bool
-	late   error
-	gather gatherer
+	spy spy
 }
 
-func (c *spyConn) Write(b []byte) (int, error) { return c.gather.Write(b) }
+func (c *spyConn) Read(b []byte) (int, error)  { return c.spy.Read(b) }
+func (c *spyConn) Write(b []byte) (int, error) { return c.spy.Write(b) }
 
-func (c *spyConn) Read(b []byte) (int, error) { return spy(c.Conn, b, &c.late, c.ended) }
+// spy gathers the frames written to a stream, and sets ended when the stream has ended. Reads and
+// writes may be concurrent.
+type spy struct {
+	r     io.Reader
+	late  error // an error that came with the last bytes, as it may with TLS; for the next Read
+	ended *atomic.Bool
+	gatherer
+}
 
-// gatherer combines the pieces of a WebSocket frame, which the library writes in units of
-// 4 KiB, into one write: otherwise each piece would wake the other side, and be a separate
-// packet and TLS record. It must be used by one goroutine at a time.
+func newSpy(stream io.ReadWriter, ended *atomic.Bool) spy {
+	return spy{r: stream, ended: ended, gatherer: gatherer{w: stream}}
+}
+
+// Read returns an error, and sets ended, only when there are no more bytes.
+func (s *spy) Read(b []byte) (n int, err error) {
+	if err = s.late; err == nil {
+		n, err = s.r.Read(b)
+	}
+	if n > 0 && err != nil {
+		s.late, err = err, nil
+	}
+	if err != nil {
+		s.ended.Store(true)
+	}
+	return n, err
+}
+
+// gatherer combines the pieces of a WebSocket frame, which the library writes in units of 4 KiB, into
+// one write. Otherwise each piece would wake the other side, and be a separate packet and TLS record.
+// It is not safe for concurrent use.
 type gatherer struct {
 	w    io.Writer
 	held []byte   // the beginning of a frame
@@ -135,7 +182,7 @@ func (g *gatherer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// follow parses frames (RFC 6455, §5.2) and reports whether b ends where a frame ends.
+// follow parses frames (RFC 6455, §5.2), and reports whether b ends where a frame ends.
 func (g *gatherer) follow(b []byte) (whole bool) {
 	for len(b) > 0 {
 		if g.left > 0 {
@@ -175,22 +222,3 @@ func (g *gatherer) follow(b []byte) (whole bool) {
 	}
 	return g.have == 0 && g.left == 0
 }
-
-// fill reads until buf is full or the message ends; whole says that it has ended. For a message
-// that fills buf exactly, only the next call, which reads zero bytes, says so.
-func fill(r io.Reader, buf []byte) (n int, whole bool, err error) {
-	for n < len(buf) {
-		m, err := r.Read(buf[n:])
-		n += m
-		if err == io.EOF { //nolint:errorlint // a wrapped one is a stream that broke off
-			return n, true, nil
-		}
-		if err != nil {
-			return n, false, err
-		}
-	}
-	return n, false, nil
-}
-
-// errTruncated is the error of a stream that ended within a message.
-var errTruncated = errors.New("the connection was lost in the middle of a message")

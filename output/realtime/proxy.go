@@ -20,46 +20,44 @@ import (
 
 // ProxyOptions configure a proxy. A zero field means its default.
 type ProxyOptions struct {
-	// Upstream is the endpoint. A client's query is added to its URL; a client's path is
-	// used only if the URL has none. Its Header replaces what the client sent under the
-	// same names.
+	// Upstream is the endpoint. A client's query is added to its URL; a client's path is used only
+	// if the URL has none. Headers in Header replace the client's headers of the same names.
 	Upstream Endpoint
 	Delivery DeliveryOptions
-	// RefreshTools makes a session import the tools of an MCP server again when they
-	// changed. The server is recognised by its label in the session, which must be the id of
-	// a tracked server, or by its URL: ServerURL returns the URL of a tracked server, "" if
-	// it has none; nil: only labels count.
+	// RefreshTools makes a session import the tools of an MCP server again when they have changed.
+	// The server is recognized by its label in the session, which must be the ID of a tracked
+	// server, or by its URL: ServerURL returns the URL of a tracked server, "" if it has none; nil:
+	// only labels count.
 	RefreshTools bool
 	ServerURL    func(serverID string) string
-	// MaxSessions bounds the open sessions; 1,024. Further clients get status 503.
+	// MaxSessions limits the open sessions; 1,024. Further clients get status 503.
 	MaxSessions int
-	// Logger gets sessions at info and failures at warn; nil discards.
+	// Logger gets sessions at info and failures at warn; nil discards them.
 	Logger *slog.Logger
 }
 
-// Proxy is an [http.Handler] that connects every WebSocket client to the endpoint and
-// adds messages to each conversation. It does not authenticate clients: that is up to its
-// server.
+// Proxy is an [http.Handler] that connects every WebSocket client to the endpoint and adds messages
+// to each conversation. It does not authenticate clients; its server must.
 //
-// Messages of both sides are forwarded unchanged, text and binary, in order, at the pace
-// of their reader; the division into frames may change, and the two connections have
-// their own pings and compression (none). End-to-end headers, subprotocols, refusals and
-// close codes are forwarded, too. If one connection is lost, the other is dropped.
+// Messages of both sides are forwarded unchanged, text and binary, in order, at the pace of their
+// reader. The division into frames may change, and each connection has its own pings and no
+// compression. End-to-end headers, subprotocols, refusals and close codes are also forwarded. If one
+// connection is lost, the other is dropped.
 //
-// A client sees events about the items and responses that were added, since they are part
-// of its conversation. Only the answers to our events are hidden: the client would relate
-// them to its own.
+// A client sees the events about added items and responses, as they are part of its conversation.
+// Only answers to our own events are hidden, as the client would mistake them for answers to its
+// events.
 type Proxy struct {
 	opts    ProxyOptions
 	url     *url.URL
 	lang    dialect
-	anyPath bool // the path of the client's request is used, as the URL of Upstream has none
+	anyPath bool // use the path of the client's request, as the URL of Upstream has none
 	log     *slog.Logger
 	buffers sync.Pool // of *[peekSize]byte, for messages in transit
 	count   atomic.Uint64
 
 	mu       sync.Mutex // guards the rest
-	sessions map[*proxied]struct{}
+	sessions map[*proxySession]struct{}
 	closing  bool
 	handlers sync.WaitGroup // grows only while not closing
 	past     Stats          // the sums of all ended sessions
@@ -92,7 +90,7 @@ func NewProxy(o ProxyOptions) (*Proxy, error) {
 	}
 	given, err := url.Parse(o.Upstream.URL)
 	p := &Proxy{
-		opts: o, url: u, lang: lang, log: o.Logger, sessions: map[*proxied]struct{}{},
+		opts: o, url: u, lang: lang, log: o.Logger, sessions: map[*proxySession]struct{}{},
 		anyPath: err == nil && o.Upstream.URL != "" && strings.Trim(given.Path, "/") == "",
 	}
 	p.buffers.New = func() any { return new([peekSize]byte) }
@@ -117,8 +115,8 @@ func (p *Proxy) Offer(e *event.Event) {
 	}
 }
 
-// toolsChanged makes the session import the tools of the server of e again if it uses them.
-func (s *proxied) toolsChanged(e *event.Event) {
+// toolsChanged makes the session import the tools of e's server again if it uses them.
+func (s *proxySession) toolsChanged(e *event.Event) {
 	url := ""
 	if s.proxy.opts.ServerURL != nil {
 		url = s.proxy.opts.ServerURL(e.ServerID)
@@ -139,8 +137,8 @@ func (p *Proxy) Stats() Stats {
 	return all
 }
 
-// Shutdown ends all sessions with the close code 1001 and accepts no more. It returns
-// when the last has ended, or with the cause of ctx.
+// Shutdown ends all sessions with the close code 1001 and accepts no more. It returns when the last
+// one has ended, or with the cause of ctx.
 func (p *Proxy) Shutdown(ctx context.Context) error {
 	p.mu.Lock()
 	p.closing = true
@@ -149,7 +147,7 @@ func (p *Proxy) Shutdown(ctx context.Context) error {
 	}
 	p.mu.Unlock()
 	over := make(chan struct{})
-	go func() { // ends with the last handler, each of which is bounded
+	go func() { // ends with the last handler; each has a time limit
 		defer close(over)
 		p.handlers.Wait()
 	}()
@@ -161,21 +159,21 @@ func (p *Proxy) Shutdown(ctx context.Context) error {
 	}
 }
 
-// admit registers a session; it returns nil if there is no room.
-func (p *Proxy) admit() *proxied {
+// admit registers a session, nil if there is no room.
+func (p *Proxy) admit() *proxySession {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closing || len(p.sessions) >= p.opts.MaxSessions {
 		return nil
 	}
-	s := &proxied{proxy: p, left: make(chan struct{}), name: fmt.Sprint(p.count.Add(1))}
+	s := &proxySession{proxy: p, left: make(chan struct{}), name: fmt.Sprint(p.count.Add(1))}
 	s.conv = newConversation(s.name, p.lang, p.opts.Delivery)
 	p.sessions[s] = struct{}{}
 	p.handlers.Add(1)
 	return s
 }
 
-func (p *Proxy) forget(s *proxied) {
+func (p *Proxy) forget(s *proxySession) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.sessions, s)
@@ -201,10 +199,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer p.forget(s)
 	path := p.target(r).Path
-	if lang, ok := dialectOfPath(path); ok && p.opts.Upstream.Dialect == "" {
-		s.conv.dialect = lang
+	if strings.Contains(path, "/convai/") && p.opts.Upstream.Dialect == "" {
+		s.conv.dialect = elevenLabs{}
 	}
-	s.conv.muted = strings.Contains(path, "/live/") // until it has started
+	s.conv.muted = strings.Contains(path, "/live/") // until an event opens the session
 	upstream, res, err := p.dial(r)
 	if err != nil {
 		p.log.Warn("the endpoint refused a session", "session", s.name, "endpoint", p.opts.Upstream.Address(), "err", oneLine(err))
@@ -226,50 +224,50 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // errLeft ends the sessions of a proxy that shuts down.
 var errLeft = errors.New("the proxy is shutting down")
 
-// proxied is one session of a proxy.
-type proxied struct {
+// proxySession is one session of a proxy.
+type proxySession struct {
 	proxy *Proxy
 	name  string
 	conv  *conversation
 
 	once sync.Once
-	left chan struct{} // closed by leave, when the proxy shuts down
+	left chan struct{} // closed by leave when the proxy shuts down
 }
 
-func (s *proxied) leave() { s.once.Do(func() { close(s.left) }) }
+func (s *proxySession) leave() { s.once.Do(func() { close(s.left) }) }
 
 // pump forwards messages from one side to the other.
 type pump struct {
 	from, to *peer
-	// inspect is called with each text message, or its beginning, and says whether to drop
-	// it; nil: nothing is inspected.
+	// inspect is called with each text message, or its beginning, and reports whether to drop the
+	// message; nil: nothing is inspected.
 	inspect func(b []byte, whole bool) (hide bool)
 	buffers *sync.Pool // see Proxy.buffers
-	// waiting is since when the pump has waited for a message of from, in Unix nanoseconds;
-	// 0: it is forwarding one.
+	// waiting is since when the pump has been waiting for a message, in Unix nanoseconds; 0: it is
+	// forwarding one.
 	waiting atomic.Int64
 }
 
-// caughtUp is how long a pump must have waited for a message before it is considered idle.
-const caughtUp = 5 * time.Millisecond
+// idleAfter is how long a pump must have waited for a message to be considered idle.
+const idleAfter = 5 * time.Millisecond
 
-// idle reports whether everything that p.from has sent was forwarded. While p.to does not
-// read, messages of p.from, such as acknowledgements, are not read either.
+// idle reports whether everything that p.from has sent was forwarded. While p.to does not read,
+// messages of p.from, such as acknowledgements, are not read either.
 func (p *pump) idle() bool {
 	since := p.waiting.Load()
-	return since != 0 && time.Now().UnixNano()-since >= int64(caughtUp)
+	return since != 0 && time.Now().UnixNano()-since >= int64(idleAfter)
 }
 
-// ending says how a pump ended: by reading from its source, or by writing to its target.
+// ending is how a pump ended: by reading from its source, or by writing to its target.
 type ending struct {
 	p    *pump
 	read bool
 	err  error
 }
 
-// run forwards messages in both directions, and delivers those of the conversation, until one
-// side ends. It returns why that side did.
-func (s *proxied) run(ctx context.Context, client, upstream *peer) error {
+// run forwards messages in both directions, and delivers the messages of the conversation, until one
+// side ends. It returns why.
+func (s *proxySession) run(ctx context.Context, client, upstream *peer) error {
 	s.conv.begin()
 	life, cut := context.WithCancel(ctx)
 	down := &pump{from: upstream, to: client, buffers: &s.proxy.buffers, inspect: s.inspect}
@@ -284,12 +282,12 @@ func (s *proxied) run(ctx context.Context, client, upstream *peer) error {
 	}
 	talking, stop := context.WithCancel(life)
 	wg.Go(func() {
-		// The pumps report a failed connection, too.
+		// The pumps also report a failed connection.
 		_ = s.conv.run(talking, connection{
 			send: func(_ context.Context, frame []byte) error { return upstream.Write(life, websocket.MessageText, frame) },
 			ready: func(context.Context) (bool, error) {
 				if s.unconfirmed() {
-					return true, upstream.Ping(life) // the answer may take any time
+					return true, upstream.Ping(life) // the pong has no deadline
 				}
 				return down.idle(), nil
 			},
@@ -304,16 +302,16 @@ func (s *proxied) run(ctx context.Context, client, upstream *peer) error {
 }
 
 // unconfirmed reports whether the endpoint does not acknowledge items.
-func (s *proxied) unconfirmed() bool {
+func (s *proxySession) unconfirmed() bool {
 	s.conv.mu.Lock()
 	defer s.conv.mu.Unlock()
 	return s.conv.dialect.api().unconfirmed
 }
 
-// close waits until one side ends, calls stop to end the delivery of messages, and closes the
-// other side: with the same close code if there was one. After a lost connection the caller
-// drops the other. When the proxy shuts down, close closes both sides.
-func (s *proxied) close(ctx context.Context, ends <-chan ending, client, upstream *peer, stop, cut func()) error {
+// close waits until one side ends, calls stop to end the delivery of messages, and closes the other
+// side with the same close code, if there was one. After a lost connection the caller drops the
+// other. When the proxy shuts down, close closes both sides.
+func (s *proxySession) close(ctx context.Context, ends <-chan ending, client, upstream *peer, stop, cut func()) error {
 	defer stop()
 	var first ending
 	select {
@@ -325,13 +323,13 @@ func (s *proxied) close(ctx context.Context, ends <-chan ending, client, upstrea
 		return context.Cause(ctx)
 	}
 	if !first.read {
-		// The target is gone. The pump that reads from it has its close code, if any.
+		// The target is gone. The other pump, which reads from it, has its close code, if any.
 		select {
 		case second := <-ends:
 			if second.read {
 				first = second
 			}
-		case <-time.After(farewell):
+		case <-time.After(closeTimeout):
 		}
 	}
 	stop()
@@ -347,14 +345,14 @@ func (s *proxied) close(ctx context.Context, ends <-chan ending, client, upstrea
 	return first.err
 }
 
-// lingering is how long closing a connection may take: to send the last messages and the
-// close code, and to receive the answer to it.
-const lingering = 10 * time.Second
+// lingerTimeout limits closing a connection: sending the last messages and the close code, and
+// receiving the answer.
+const lingerTimeout = 10 * time.Second
 
-// closeAll closes connections with a code, which follows everything that was forwarded. It
-// takes at most lingering and then farewell, and calls cut if that was not enough; when the
-// proxy shuts down, it does not wait for lingering.
-func (s *proxied) closeAll(code websocket.StatusCode, reason string, cut func(), peers ...*peer) {
+// closeAll closes connections with a code, after everything that was forwarded. It waits for
+// lingerTimeout and then closeTimeout, and calls cut if that was not enough. When the proxy shuts
+// down, it does not wait for lingerTimeout.
+func (s *proxySession) closeAll(code websocket.StatusCode, reason string, cut func(), peers ...*peer) {
 	over := make(chan struct{}) // closed when all peers are closed
 	go func() {
 		defer close(over)
@@ -368,24 +366,24 @@ func (s *proxied) closeAll(code websocket.StatusCode, reason string, cut func(),
 	case <-over:
 		return
 	case <-s.left:
-	case <-time.After(lingering):
+	case <-time.After(lingerTimeout):
 	}
 	select {
 	case <-over:
-	case <-time.After(farewell):
+	case <-time.After(closeTimeout):
 		cut()
 		<-over
 	}
 }
 
 // inspect processes a server event.
-func (s *proxied) inspect(b []byte, whole bool) (hide bool) {
+func (s *proxySession) inspect(b []byte, whole bool) (hide bool) {
 	e, ok := s.conv.decode(b, whole)
 	return ok && s.conv.observe(e)
 }
 
 // inspectClient processes a client event.
-func (s *proxied) inspectClient(b []byte, whole bool) (hide bool) {
+func (s *proxySession) inspectClient(b []byte, whole bool) (hide bool) {
 	s.conv.mu.Lock()
 	defer s.conv.mu.Unlock()
 	s.conv.imports.sent(b, whole)
@@ -406,13 +404,13 @@ func (p *pump) run(ctx context.Context) ending {
 	}
 }
 
-// forward forwards one message: in one frame if it fits the buffer, else piece by piece.
+// forward forwards one message: in one frame if it fits into the buffer, otherwise piece by piece.
 // The last piece is sent when the message is known to be complete.
 func (p *pump) forward(ctx context.Context, typ websocket.MessageType, r io.Reader) ending {
 	buffer := p.buffers.Get().(*[peekSize]byte)
 	defer p.buffers.Put(buffer)
 	buf := buffer[:]
-	n, whole, err := p.fill(r, buf)
+	n, whole, err := p.from.fill(r, buf)
 	if err != nil {
 		return ending{p, true, err}
 	}
@@ -436,7 +434,7 @@ func (p *pump) forward(ctx context.Context, typ websocket.MessageType, r io.Read
 		if whole {
 			break
 		}
-		if n, whole, err = p.fill(r, buf); err != nil {
+		if n, whole, err = p.from.fill(r, buf); err != nil {
 			return ending{p, true, err}
 		}
 	}
@@ -446,15 +444,7 @@ func (p *pump) forward(ctx context.Context, typ websocket.MessageType, r io.Read
 	return ending{}
 }
 
-func (p *pump) fill(r io.Reader, buf []byte) (n int, whole bool, err error) {
-	n, whole, err = fill(r, buf)
-	if err == nil && whole && p.from.ended.Load() {
-		err = errTruncated
-	}
-	return n, whole, err
-}
-
-// target returns the URL of the endpoint to which the request of a client leads.
+// target returns the URL of the endpoint for a client's request.
 func (p *Proxy) target(r *http.Request) *url.URL {
 	u := *p.url
 	if p.anyPath && r.URL.Path != "/" {
@@ -468,16 +458,16 @@ func (p *Proxy) target(r *http.Request) *url.URL {
 	return &u
 }
 
-// dial connects to the endpoint with the headers and subprotocols of the client's
-// handshake; headers in Upstream.Header replace those of the client.
+// dial connects to the endpoint with the headers and subprotocols of the client's handshake. Headers
+// in Upstream.Header replace the client's headers.
 func (p *Proxy) dial(r *http.Request) (*peer, *http.Response, error) {
 	header := http.Header{}
-	endToEnd(header, r.Header)
+	addEndToEnd(header, r.Header)
 	for name, values := range p.opts.Upstream.Header {
 		header[http.CanonicalHeaderKey(name)] = values
 	}
 	if _, ok := header["User-Agent"]; !ok {
-		header["User-Agent"] = []string{""} // none, rather than Go's
+		header["User-Agent"] = []string{""} // none, instead of Go's
 	}
 	var offered []string
 	for _, line := range r.Header.Values("Sec-WebSocket-Protocol") {
@@ -488,10 +478,10 @@ func (p *Proxy) dial(r *http.Request) (*peer, *http.Response, error) {
 	return p.opts.Upstream.dial(r.Context(), p.target(r), header, offered)
 }
 
-// accept answers the client's handshake as the endpoint answered ours: with the same headers
-// and subprotocol.
+// accept answers the client's handshake as the endpoint answered ours: with the same headers and
+// subprotocol.
 func (p *Proxy) accept(w http.ResponseWriter, r *http.Request, upstream *peer, res *http.Response) (*peer, error) {
-	endToEnd(w.Header(), res.Header)
+	addEndToEnd(w.Header(), res.Header)
 	var chosen []string
 	if name := upstream.Subprotocol(); name != "" {
 		chosen = []string{name}
@@ -499,28 +489,24 @@ func (p *Proxy) accept(w http.ResponseWriter, r *http.Request, upstream *peer, r
 	spy := &spyWriter{w, new(atomic.Bool)}
 	conn, err := websocket.Accept(spy, r, &websocket.AcceptOptions{
 		Subprotocols:       chosen,
-		InsecureSkipVerify: true, // the server has checked Origin already
+		InsecureSkipVerify: true, // the server has already checked Origin
 	})
 	if err != nil {
 		return nil, err
 	}
-	limit := p.opts.Upstream.MaxMessage
-	if limit <= 0 {
-		limit = DefaultMaxMessage
-	}
-	conn.SetReadLimit(limit)
+	conn.SetReadLimit(p.opts.Upstream.maxMessage())
 	return &peer{Conn: conn, ended: spy.ended}, nil
 }
 
-// refuse forwards the refusal of the endpoint, or reports that there was no response.
+// refuse forwards the endpoint's refusal, or reports that there was no response.
 func refuse(w http.ResponseWriter, res *http.Response) {
 	if res == nil || res.StatusCode == http.StatusSwitchingProtocols {
 		http.Error(w, "the realtime endpoint cannot be reached", http.StatusBadGateway)
 		return
 	}
-	endToEnd(w.Header(), res.Header)
+	addEndToEnd(w.Header(), res.Header)
 	w.WriteHeader(res.StatusCode)
 	if res.Body != nil {
-		_, _ = io.Copy(w, res.Body) // only its first 1,024 bytes, which are in memory
+		_, _ = io.Copy(w, res.Body) // its first 1,024 bytes, which are in memory
 	}
 }

@@ -246,16 +246,15 @@ func TestProxyTLS(t *testing.T) {
 
 // A stream that ends with its last bytes has ended, but only after them.
 func TestSpy(t *testing.T) {
-	var late error
 	var ended atomic.Bool
-	r := iotest.DataErrReader(strings.NewReader("abcdef"))
+	s := spy{r: iotest.DataErrReader(strings.NewReader("abcdef")), ended: &ended}
 	b := make([]byte, 4)
 	for _, want := range []string{"abcd", "ef"} {
-		if n, err := spy(r, b, &late, &ended); string(b[:n]) != want || err != nil || ended.Load() {
+		if n, err := s.Read(b); string(b[:n]) != want || err != nil || ended.Load() {
 			t.Fatalf("%q, %v, ended %t", b[:n], err, ended.Load())
 		}
 	}
-	if n, err := spy(r, b, &late, &ended); n != 0 || err != io.EOF || !ended.Load() { //nolint:errorlint // exactly that
+	if n, err := s.Read(b); n != 0 || err != io.EOF || !ended.Load() { //nolint:errorlint // exactly that
 		t.Errorf("%d, %v, ended %t", n, err, ended.Load())
 	}
 }

@@ -183,7 +183,7 @@ func TestProgressNeitherRepeatsNorLoses(t *testing.T) {
 			c := newConversation("", openAI{}, DeliveryOptions{Queue: QueueOptions{Window: time.Duration(rapid.IntRange(1, 10).Draw(t, "window")) * time.Second, Every: -1}})
 			c.resumable = true
 			c.queue.last = kept.Cursor
-			c.progress = progressOf(kept)
+			c.progress = newHandledUpdates(kept)
 			_, after, _ := event.ParseID(kept.Cursor)
 			steps := rapid.IntRange(0, 60).Draw(t, "steps")
 			now := start.Add(time.Duration(after) * time.Second)

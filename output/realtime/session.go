@@ -24,22 +24,22 @@ import (
 type SessionOptions struct {
 	Endpoint Endpoint
 	Delivery DeliveryOptions
-	// Call says that the session belongs to another program, as it does if Endpoint.Session
-	// is set: Run returns when the session ends, rather than opening another one.
+	// Call means that the session belongs to another program, as it always does if
+	// Endpoint.Session is set: Run returns when the session ends, instead of opening another one.
 	Call bool
 	// MCP returns the servers whose tools a session that Run opens imports, and imports again
-	// after each tools.list_changed of one of them; nil: none. It is called by Run and Offer.
+	// after each tools.list_changed of one of them; nil: none. Run and Offer call it.
 	MCP func() []MCPServer
 	// Resume is the progress of the previous run; zero: there was none.
 	Resume Progress
-	// Ping is how often the connection is probed; 20 s.
+	// Ping is the interval of pings; 20 s.
 	Ping time.Duration
-	// Logger gets connections at info and outages at warn; nil discards.
+	// Logger gets connections at info and outages at warn; nil discards them.
 	Logger *slog.Logger
 }
 
-// Session is a connection that this program makes to a conversation, and makes again after
-// outages. All its methods but Run may be called from any goroutine at any time.
+// Session is a connection that this program makes to a conversation, and makes again after outages.
+// Its methods, except Run, are safe for concurrent use at any time.
 type Session struct {
 	opts      SessionOptions
 	url       *url.URL
@@ -48,19 +48,18 @@ type Session struct {
 	connected atomic.Bool
 }
 
-// Times of the reconnect loop.
+// Times of connections.
 const (
-	firstWait = 500 * time.Millisecond
+	firstWait = 500 * time.Millisecond // before the first reconnect
 	lastWait  = 30 * time.Second
-	// healthyAfter is how long a connection must last for the next wait to be firstWait again.
+	// healthyAfter is how long a connection must last to reset the wait to firstWait.
 	healthyAfter = time.Minute
-	// callGrace is for how long after the beginning of Run the status 404 is retried: the
-	// endpoint may not know a call yet that was just created.
-	callGrace = 10 * time.Second
-	// pongTimeout is how long the answer to a ping may take.
-	pongTimeout = 10 * time.Second
-	// farewell is how long closing a connection may take.
-	farewell = time.Second
+	// callGrace is how long after the start of Run the status 404 is retried: the endpoint may
+	// not know a newly created call yet.
+	callGrace    = 10 * time.Second
+	writeTimeout = 30 * time.Second
+	pongTimeout  = 10 * time.Second
+	closeTimeout = time.Second
 )
 
 // NewSession checks the options; its errors are of type *[OptionError].
@@ -89,11 +88,11 @@ func NewSession(o SessionOptions) (*Session, error) {
 	s := &Session{opts: o, url: u, log: o.Logger, conv: newConversation("", lang, o.Delivery)}
 	s.conv.resumable = true
 	s.conv.queue.last = o.Resume.Cursor
-	s.conv.progress = progressOf(o.Resume)
+	s.conv.progress = newHandledUpdates(o.Resume)
 	return s, nil
 }
 
-// Offer accepts an event, of any type, and returns immediately.
+// Offer accepts an event of any type, and returns immediately.
 func (s *Session) Offer(e *event.Event) {
 	if e.Type() == event.TypeToolsListChanged && s.opts.MCP != nil {
 		s.useTools(false)
@@ -102,11 +101,10 @@ func (s *Session) Offer(e *event.Event) {
 	s.conv.offer(e)
 }
 
-// Pass records that events up to the one with this id need not be offered.
+// Pass records that events up to this ID need not be offered.
 func (s *Session) Pass(id string) { s.conv.pass(id) }
 
-// Finish says that nothing more will be offered: Run returns when everything that waits
-// is delivered.
+// Finish records that no more offers follow: Run returns when all waiting messages are delivered.
 func (s *Session) Finish() { s.conv.end() }
 
 // Progress returns where the next run should begin.
@@ -125,10 +123,9 @@ func (s *Session) Stats() Stats {
 	return st
 }
 
-// Run connects, delivers, and reconnects when the connection is lost, until ctx ends or
-// everything is delivered after Finish (nil). After Finish it connects only if something
-// waits. It fails with [ErrEnded] after a call, and with a *[RefusedError]. It must be
-// called once.
+// Run connects, delivers, and reconnects when the connection is lost, until ctx ends or everything
+// is delivered after Finish; it then returns nil. After Finish it connects only if messages are
+// waiting. It returns [ErrEnded] when a call has ended, or a *[RefusedError]. It must be called once.
 func (s *Session) Run(ctx context.Context) error {
 	began, retry, lost := time.Now(), backoff.New(firstWait, lastWait), false
 	for !s.conv.done() {
@@ -149,7 +146,8 @@ func (s *Session) Run(ctx context.Context) error {
 			pause = next
 		}
 		level := slog.LevelInfo
-		if !lost && !atItsLimit(err) {
+		// An endpoint closes with this code when a session reaches its maximum duration.
+		if atLimit := websocket.CloseStatus(err) == websocket.StatusGoingAway; !lost && !atLimit {
 			lost, level = true, slog.LevelWarn
 		}
 		s.log.Log(ctx, level, "realtime session lost", "endpoint", s.opts.Endpoint.Address(), "err", oneLine(err), "next", pause.Round(time.Millisecond))
@@ -161,7 +159,7 @@ func (s *Session) Run(ctx context.Context) error {
 	return nil
 }
 
-// rest waits before the next connection, unless there is nothing left to deliver.
+// rest waits before the next connection, unless nothing is left to deliver.
 func (s *Session) rest(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -181,8 +179,8 @@ func (s *Session) rest(ctx context.Context, d time.Duration) {
 
 func oneLine(err error) string { return printable.Reason(err, 300) }
 
-// connect makes a connection and runs it until it ends. reached says that the connection was
-// established. *lost says that an outage was logged, and is reset when that is over.
+// connect makes a connection and runs it until it ends. reached means that the connection was
+// established. *lost means that an outage was logged; connect resets it when the outage is over.
 func (s *Session) connect(ctx context.Context, lost *bool) (reached bool, err error) {
 	header := s.opts.Endpoint.Header.Clone()
 	if header == nil {
@@ -204,7 +202,7 @@ func (s *Session) connect(ctx context.Context, lost *bool) (reached bool, err er
 	// The connection outlives ctx by the time to close it; cut ends it immediately.
 	life, cut := context.WithCancel(context.WithoutCancel(ctx))
 	running, fail := context.WithCancelCause(ctx)
-	ended := make(chan error, 1) // the error that ended the reading; sent to once
+	ended := make(chan error, 1) // the error that ended reading; sent to once
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		err := s.read(life, conn)
@@ -212,18 +210,18 @@ func (s *Session) connect(ctx context.Context, lost *bool) (reached bool, err er
 		fail(err)
 	})
 	wg.Go(func() {
-		if err := s.probe(running, conn); err != nil {
+		if err := s.ping(running, conn); err != nil {
 			fail(err)
 		}
 	})
-	if hello := s.conv.dialect.api().hello; hello != nil { // a Session's dialect stays
-		if err := write(running, conn, hello); err != nil {
+	if hello := s.conv.dialect.api().hello; hello != nil { // a Session's dialect does not change
+		if err := conn.send(running, hello); err != nil {
 			fail(err)
 		}
 	}
 	err = s.conv.run(running, connection{
-		send:  func(ctx context.Context, frame []byte) error { return write(ctx, conn, frame) },
-		ready: func(ctx context.Context) (bool, error) { return true, ping(ctx, conn) },
+		send:  conn.send,
+		ready: func(ctx context.Context) (bool, error) { return true, conn.probe(ctx) },
 	})
 	over := ctx.Err() != nil || errors.Is(err, errFinished)
 	if !over {
@@ -232,11 +230,11 @@ func (s *Session) connect(ctx context.Context, lost *bool) (reached bool, err er
 		}
 	}
 	fail(err)
-	stop := time.AfterFunc(farewell, cut)
+	stop := time.AfterFunc(closeTimeout, cut)
 	if over {
 		_ = conn.Close(websocket.StatusNormalClosure, "")
 	} else if last := <-ended; websocket.CloseStatus(last) != -1 {
-		err = last // a close code says more than the write that failed because of it
+		err = last // a close code says more than the failed write that it caused
 	}
 	stop.Stop()
 	cut()
@@ -245,13 +243,74 @@ func (s *Session) connect(ctx context.Context, lost *bool) (reached bool, err er
 	return true, err
 }
 
-// ErrEnded is the error of [Session.Run] when the call or session that it was attached to has
-// ended.
+// read reads all server events, which keeps the connection alive, and holds at most peekSize bytes
+// of each.
+func (s *Session) read(ctx context.Context, conn *peer) error {
+	buf := make([]byte, peekSize)
+	var logged time.Time // when an error of the endpoint was last logged
+	for {
+		typ, r, err := conn.Reader(ctx)
+		if err != nil {
+			return err
+		}
+		n, whole, err := conn.fill(r, buf)
+		if err == nil && !whole {
+			if _, err = io.Copy(io.Discard, r); err == nil && conn.ended.Load() {
+				err = errTruncated
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if typ != websocket.MessageText {
+			continue
+		}
+		if e, ok := s.conv.decode(buf[:n], whole); ok {
+			s.handle(e, &logged)
+			if e.closed {
+				return errClosed
+			}
+		}
+	}
+}
+
+// handle processes a server event. It logs at most one error per second.
+func (s *Session) handle(e serverEvent, logged *time.Time) {
+	if e.answer != nil {
+		s.conv.mu.Lock()
+		s.conv.answer = e.answer // observe signals
+		s.conv.mu.Unlock()
+	}
+	if ours := s.conv.observe(e); e.Type == "error" && !ours && time.Since(*logged) >= time.Second {
+		*logged = time.Now()
+		s.log.Warn("the realtime endpoint reports an error", "error", e.reason())
+	}
+}
+
+// ping detects an endpoint that is gone without closing the connection.
+func (s *Session) ping(ctx context.Context, conn *peer) error {
+	tick := time.NewTicker(s.opts.Ping)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if err := conn.probe(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// ErrEnded reports that the call or session to which a [Session] was attached has ended.
 var ErrEnded = errors.New("the session has ended")
 
-// afterError decides what follows the error of a connection. If end is not nil, Run returns
-// it; otherwise Run connects again, after next, or after the usual wait if next is 0. age is
-// the time since Run began.
+// errClosed reports that the endpoint closed a GPT-Live session and that all its events were read.
+var errClosed = errors.New("the endpoint has closed the session")
+
+// afterError decides what follows the error of a connection: Run returns end, or if that is nil
+// connects again after next; 0 means the usual wait. age is the time since Run began.
 func (s *Session) afterError(err error, age time.Duration) (next time.Duration, end error) {
 	if h, ok := errors.AsType[*handshakeError](err); ok {
 		switch {
@@ -272,6 +331,8 @@ func (s *Session) afterError(err error, age time.Duration) (next time.Duration, 
 	s.conv.mu.Lock()
 	why, refusal := cmp.Or(s.conv.fatal, printable.Line(ce.Reason, 200)), s.conv.dialect.api().refusal
 	s.conv.mu.Unlock()
+	var closing serverEvent // the reason of the close frame, as an error
+	closing.Error.Code = strings.ToLower(why)
 	switch {
 	case ce.Code == websocket.StatusNormalClosure, ce.Code == websocket.StatusGoingAway:
 		if s.opts.Call {
@@ -279,102 +340,20 @@ func (s *Session) afterError(err error, age time.Duration) (next time.Duration, 
 		}
 	case ce.Code == 3000, ce.Code == 3003: // unauthorized, forbidden: the registry of RFC 6455, §11.7
 		return 0, &RefusedError{Status: int(ce.Code), Message: why}
-	case ce.Code >= 4000 && ce.Code < 5000 && !mayPass(why), final(why), refusal != 0 && ce.Code == refusal:
+	case ce.Code >= 4000 && ce.Code < 5000 && !closing.temporary(), permanent(why), refusal != 0 && ce.Code == refusal:
 		return 0, &RefusedError{Status: max(int(ce.Code), 0), Message: why}
 	}
 	return 0, nil
 }
 
-// mayPass reports whether the reason in a close frame names a condition that may pass.
-func mayPass(why string) bool {
-	var e serverEvent
-	e.Error.Code = strings.ToLower(why)
-	return transient(e)
-}
-
-// atItsLimit reports whether the endpoint ended a session with the code that it uses when the
-// maximum duration of a session is reached.
-func atItsLimit(err error) bool { return websocket.CloseStatus(err) == websocket.StatusGoingAway }
-
-// read reads all server events, which keeps the connection alive, and holds at most
-// peekSize bytes of each.
-func (s *Session) read(ctx context.Context, conn *peer) error {
-	buf := make([]byte, peekSize)
-	var logged time.Time // when an error of the endpoint was last logged
-	for {
-		typ, r, err := conn.Reader(ctx)
-		if err != nil {
-			return err
-		}
-		n, whole, err := fill(r, buf)
-		if err == nil && !whole {
-			_, err = io.Copy(io.Discard, r)
-		}
-		if err == nil && conn.ended.Load() {
-			err = errTruncated
-		}
-		if err != nil {
-			return err
-		}
-		if typ != websocket.MessageText {
-			continue
-		}
-		if e, ok := s.conv.decode(buf[:n], whole); ok {
-			s.handle(e, &logged)
-			if e.closed {
-				return errClosed
-			}
-		}
+// useTools passes the servers of SessionOptions.MCP to the conversation. If begins is set, the
+// session is new and imports their tools.
+func (s *Session) useTools(begins bool) {
+	if s.opts.MCP == nil {
+		return
 	}
-}
-
-// errClosed says that the endpoint closed a GPT-Live session and that all its events were read.
-var errClosed = errors.New("the endpoint has closed the session")
-
-// handle processes a server event. At most one error a second is logged.
-func (s *Session) handle(e serverEvent, logged *time.Time) {
-	if e.answer != nil {
-		s.conv.mu.Lock()
-		s.conv.answer = e.answer // observe signals
-		s.conv.mu.Unlock()
-	}
-	if ours := s.conv.observe(e); e.Type == "error" && !ours && time.Since(*logged) >= time.Second {
-		*logged = time.Now()
-		s.log.Warn("the realtime endpoint reports an error", "error", reason(e))
-	}
-}
-
-// write sends a client event.
-func write(ctx context.Context, conn *peer, frame []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, lastWait)
-	defer cancel()
-	return conn.Write(ctx, websocket.MessageText, frame)
-}
-
-// probe detects a peer that is gone without having closed the connection.
-func (s *Session) probe(ctx context.Context, conn *peer) error {
-	tick := time.NewTicker(s.opts.Ping)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		if err := ping(ctx, conn); err != nil {
-			return err
-		}
-	}
-}
-
-func ping(ctx context.Context, conn *peer) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, pongTimeout, errors.New("the endpoint did not respond to a ping"))
-	defer cancel()
-	if err := conn.Ping(ctx); err != nil {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		return err
-	}
-	return nil
+	servers := s.opts.MCP()
+	s.conv.mu.Lock()
+	defer s.conv.mu.Unlock()
+	s.conv.imports.use(servers, begins)
 }
