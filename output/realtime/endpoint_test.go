@@ -54,7 +54,7 @@ func TestEndpointHeader(t *testing.T) {
 	}
 }
 
-// However it is printed, an endpoint keeps its secrets.
+// An endpoint hides its secrets in every format.
 func TestEndpointKeepsSecrets(t *testing.T) {
 	e := Endpoint{URL: "wss://h/x?key=secret", Query: url.Values{"k": {"secret"}}, Header: http.Header{"Authorization": {"secret"}}}
 	for _, format := range []string{"%v", "%+v", "%#v", "%s"} {

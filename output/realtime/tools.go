@@ -203,7 +203,7 @@ func newToolsMessage(e *event.Event, scope string) Message {
 	m := Message{EventID: e.ID, ServerID: e.ServerID, Timestamp: e.Timestamp.UTC(), Received: e.Received}
 	m.ItemID = eventItemID(scope, &m)
 	m.Parts = []Part{{Type: "input_text", Text: "The tools of MCP server " + safe(e.ServerID, 256) + " changed at " +
-		e.Timestamp.UTC().Format(event.TimeFormat) + "; those of this session may be out of date"}}
+		e.Timestamp.UTC().Format(event.TimeFormat) + "; the tools of this session may be out of date"}}
 	return m
 }
 
