@@ -100,8 +100,8 @@
 //	a column of list            output/table; as JSON: commands/list.go, list_items.go
 //	a new -o format             output/document: its name, its help and Write; for events commands/stream.go
 //	how content is digested     core/session/content.go; core/tracker/read.go compares
-//	a filter of /events         output/feed: filter.go, and frame.go for what it can look at; another
-//	                            parameter: query.go; commands/topics/serving.md
+//	a filter of /events         output/feed: query.go, and frame.go for what it can look at;
+//	                            commands/topics/serving.md
 //	when a resource is read     core/tracker/internal/coalesce
 //	what is listed, and when    core/tracker: the sync
 //	a limit on what servers send  core/session (options) and core/session/internal/wire; commands/limits.go and
@@ -128,8 +128,8 @@
 //	                            remembered between runs cursor.go
 //	how webhooks are delivered  output/webhook: when and how often worker.go, the request sender.go, how
 //	                            it is signed core/standardwebhooks/secret.go, what it may reach guard.go, urls.go,
-//	                            on a cluster cluster.go, turns.go
-//	which webhooks are received core/standardwebhooks: the checks, their order and limits receiver.go, paths key.go;
+//	                            on a cluster election.go
+//	which webhooks are received core/standardwebhooks: the checks, their order and limits, and paths receiver.go;
 //	                            when they are subscribed to: core/tracker/internal/eventsource/webhook.go
 //	another form of a webhook   output/webhook: format.go; core/config: webhook.go and schema.json
 //	a method of our MCP server  core/mcp for its name, core/mcpserver to handle it

@@ -12,38 +12,34 @@ import (
 	"github.com/mcptrack/mcptrack/core/eventstream"
 )
 
-// client is one open stream. Only the goroutine of its handler uses it, except for cut.
-type client struct {
+// streamClient is one open stream. Only its handler uses it, except for cut.
+type streamClient struct {
 	hub    *Hub
 	w      http.ResponseWriter
 	out    *eventstream.Writer
 	ctx    context.Context // ends with the request, or by cancel
 	cancel context.CancelFunc
-	feed   bool // it reads Feed, not Events
+	feed   bool // it reads Feed instead of Events
 	query  query
 	ring   *ring
 	beat   *time.Ticker // of heartbeats
-	next   uint64       // the number of the first entry that was not sent or filtered out yet
-	sent   uint64       // the number in the last id that was sent
-	live   bool         // it has caught up with history and reads from the ring
+	next   uint64       // the number of the first entry that was neither sent nor filtered out
+	sent   uint64       // the number in the last sent ID
+	live   bool         // it has caught up with history, and reads from the ring
 }
 
-func newClient(h *Hub, w http.ResponseWriter) *client {
-	return &client{hub: h, w: w, out: eventstream.NewWriter(w, func() time.Time { return time.Now().Add(h.opts.WriteTimeout) })}
-}
-
-// cut makes the reads and writes of the client's handler fail, so that its stream ends. It may
-// be called from any goroutine.
-func (c *client) cut() {
+// cut makes the reads and writes of the client's handler fail, so that its stream ends. It may be
+// called from any goroutine.
+func (c *streamClient) cut() {
 	c.cancel()
 	c.out.Interrupt()
 }
 
-// batch is how many frames are taken from the ring at a time.
+// batch is how many frames are taken from the ring in one step.
 const batch = 64
 
 // headers sets the headers of the response.
-func (c *client) headers() {
+func (c *streamClient) headers() {
 	h := c.w.Header()
 	h.Set("X-Accel-Buffering", "no")
 	if c.feed {
@@ -58,16 +54,16 @@ func (c *client) headers() {
 }
 
 // run sends until the stream ends, and returns why it did.
-func (c *client) run() reason {
+func (c *streamClient) run() reason {
 	c.beat = time.NewTicker(c.hub.opts.Heartbeat)
 	defer c.beat.Stop()
-	// Begin the response before the log is queried, which may take time.
+	// Begin the response before querying the log, which may take time.
 	if err := c.write(c.preamble()); err != nil {
 		return writeFailed(err)
 	}
 	next, gap, err := c.place(c.ctx)
 	if err != nil {
-		return c.sourceFailed()
+		return c.readFailed()
 	}
 	c.next, c.sent = next, next-1
 	if gap != nil {
@@ -84,16 +80,16 @@ func (c *client) run() reason {
 	return c.send()
 }
 
-func (c *client) preamble() []byte {
+func (c *streamClient) preamble() []byte {
 	if c.feed {
 		return appendHandshake(eventstream.AppendRetry(nil, 5*time.Second), time.Now())
 	}
 	return eventstream.AppendRetry(nil, time.Second+rand.N(time.Second)) // spread over time
 }
 
-// send sends pages of history until the ring has the next entry, then frames from the ring. It
+// send sends pages of history until the ring has the next entry, and then frames from the ring. It
 // returns why the stream ended.
-func (c *client) send() reason {
+func (c *streamClient) send() reason {
 	for {
 		var frames [batch]*frame
 		v := c.ring.take(c.next, frames[:])
@@ -129,12 +125,12 @@ func (c *client) send() reason {
 	}
 }
 
-// idle waits until there may be something to send, and sends heartbeats. more is false if the
-// stream has to end, for the reason why.
-func (c *client) idle(wake <-chan struct{}) (why reason, more bool) {
+// idle waits until there may be something to send, and sends heartbeats. more is false if the stream
+// must end, for the reason why.
+func (c *streamClient) idle(wake <-chan struct{}) (why reason, more bool) {
 	select {
 	case <-wake:
-	case <-c.hub.last: // the last shown frames are sent first
+	case <-c.hub.last: // send shows the last frames first
 	case <-c.ctx.Done():
 		return gone, false
 	case <-c.beat.C:
@@ -145,8 +141,8 @@ func (c *client) idle(wake <-chan struct{}) (why reason, more bool) {
 	return "", true
 }
 
-// forward writes the frames that pass the client's filter and flushes once.
-func (c *client) forward(frames []*frame) error {
+// forward writes the frames that pass the client's filter, and flushes once.
+func (c *streamClient) forward(frames []*frame) error {
 	var received time.Time
 	n := 0
 	for _, f := range frames {
@@ -180,9 +176,9 @@ func (c *client) forward(frames []*frame) error {
 	return nil
 }
 
-// heartbeat keeps the stream alive. If filters hid events since the last id, it sends a
-// checkpoint, too.
-func (c *client) heartbeat() error {
+// heartbeat keeps the stream alive. If filters hid events since the last ID, it also sends a
+// checkpoint.
+func (c *streamClient) heartbeat() error {
 	var b []byte
 	if !c.feed && c.sent+1 < c.next {
 		c.sent = c.next - 1
@@ -191,8 +187,8 @@ func (c *client) heartbeat() error {
 	return c.write(eventstream.AppendComment(b, "heartbeat"))
 }
 
-// stopped sends the last frame of a stream that ends because the hub shuts down.
-func (c *client) stopped() reason {
+// stopped sends the last frame when the hub shuts down.
+func (c *streamClient) stopped() reason {
 	var b []byte
 	if !c.feed && c.sent+1 < c.next {
 		b = appendCheckpoint(b, c.ring.epoch, c.next-1, time.Now())
@@ -203,16 +199,16 @@ func (c *client) stopped() reason {
 	return ended
 }
 
-// sourceFailed returns why a stream ends whose history cannot be read.
-func (c *client) sourceFailed() reason {
+// readFailed returns why the stream ends after a failed read of the log.
+func (c *streamClient) readFailed() reason {
 	if c.ctx.Err() != nil {
 		return gone
 	}
 	return failed
 }
 
-// write writes b to the client and flushes.
-func (c *client) write(b []byte) error {
+// write writes b and flushes.
+func (c *streamClient) write(b []byte) error {
 	if _, err := c.out.Write(b); err != nil {
 		return err
 	}
@@ -228,35 +224,31 @@ func (f *frame) bytes(feed bool) []byte {
 
 // writeFailed distinguishes a client that is too slow from one that disconnected.
 func writeFailed(err error) reason {
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return slow
-	}
-	if errors.Is(err, io.ErrShortWrite) {
+	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, io.ErrShortWrite) {
 		return slow
 	}
 	return gone
 }
 
-// Bounds of a page of history. A page is held in memory while it is written, so that no
-// client keeps a read of the log open. As clients may read slowly, only maxPages pages
-// may be large at the same time; other clients get small pages, so that no client waits for
-// the writes to another.
+// Limits of a page of history. A page is held in memory while it is written, so that no client keeps
+// a read of the log open. As clients may read slowly, only maxPages pages may be large
+// simultaneously. Other clients get small pages, so that no client waits for another one's writes.
 const (
 	pageBytes   = 1 << 20  // of a large page
 	smallPage   = 64 << 10 // bytes of a small page
-	pageEntries = 1 << 14  // entries that are read for a page
+	pageEntries = 1 << 14  // entries read for a page
 )
 
-// page is a part of history to write.
+// page is a part of the history.
 type page struct {
 	text []byte
 	sent int  // events in text
-	room bool // the next event does not fit into this small page and needs a large one
+	room bool // the next event does not fit into a small page
 }
 
-// page sends the next page of history, which ends at the latest where the ring continues. more
-// is false if the stream has to end, for the reason why.
-func (c *client) page() (why reason, more bool) {
+// page sends the next page of history, which ends where the ring continues at the latest. more is
+// false if the stream must end, for the reason why.
+func (c *streamClient) page() (why reason, more bool) {
 	large := false
 	select {
 	case c.hub.pages <- struct{}{}:
@@ -291,9 +283,9 @@ func (c *client) page() (why reason, more bool) {
 	return "", true
 }
 
-// acquire waits for a slot of a semaphore, and sends heartbeats meanwhile. more is false if the
-// stream has ended, for the reason why.
-func (c *client) acquire(slots chan<- struct{}) (why reason, more bool) {
+// acquire waits for a semaphore, and sends heartbeats meanwhile. more is false if the stream has
+// ended, for the reason why.
+func (c *streamClient) acquire(slots chan<- struct{}) (why reason, more bool) {
 	for {
 		select {
 		case <-c.hub.last:
@@ -314,9 +306,9 @@ func (c *client) acquire(slots chan<- struct{}) (why reason, more bool) {
 	}
 }
 
-// history reads a page from the log, large or small, without writing it. more is false if the
-// stream has to end, for the reason why.
-func (c *client) history(large bool) (p page, why reason, more bool) {
+// history reads a page from the log, large or small. more is false if the stream must end, for the
+// reason why.
+func (c *streamClient) history(large bool) (p page, why reason, more bool) {
 	if why, more := c.acquire(c.hub.readers); !more {
 		return page{}, why, false
 	}
@@ -329,9 +321,9 @@ func (c *client) history(large bool) (p page, why reason, more bool) {
 	for e, err := range c.hub.opts.Log.Read(c.ctx, c.next) {
 		if err != nil {
 			if read == 0 {
-				return page{}, c.sourceFailed(), false
+				return page{}, c.readFailed(), false
 			}
-			break // what was read counts; the next page will fail with the same error
+			break // send what was read; the next page fails with the same error
 		}
 		if !ofEpoch(e.ID, c.ring.epoch) {
 			return page{}, replaced, false
@@ -351,8 +343,8 @@ func (c *client) history(large bool) (p page, why reason, more bool) {
 			break
 		}
 	}
-	if c.next == begin && !p.room { // the next entry is in neither ring nor log, which was truncated meanwhile
-		return page{}, c.sourceFailed(), false
+	if c.next == begin && !p.room { // the log was truncated meanwhile: the next entry is in neither ring nor log
+		return page{}, c.readFailed(), false
 	}
 	return p, "", true
 }

@@ -16,12 +16,12 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// query says which events one client asked for, and where its stream begins: with the next
-// event, unless one of id, at, seq and earliest is set.
+// query is what a client requested: which events, and where its stream begins. It begins with the
+// next event, unless one of id, at, seq and earliest is set.
 type query struct {
 	filter    filter
-	id        string    // begin after the event with this id, which was not validated
-	at        time.Time // begin with the first event that was stored at this time or later
+	id        string    // begin after the event with this ID, which was not validated
+	at        time.Time // begin with the first event stored at this time or later
 	seq       *uint64   // begin after the event with this number
 	earliest  bool      // begin with the oldest event
 	gapLatest bool      // if the events after id have expired, begin with the next event
@@ -63,8 +63,8 @@ func parseQuery(r *http.Request, feed bool) (query, error) {
 // parameters returns the parameters of /events.
 func parameters() []string { return []string{"server", "type", "uri", "since", "lastEventId", "ongap"} }
 
-// since parses the parameter "since". Unlike a Last-Event-ID, which a client may have received
-// from another log, it was written by a person: an invalid value is an error.
+// since parses the parameter "since". Unlike a Last-Event-ID, which may be from another log, a person
+// wrote it: an invalid value is an error.
 func (q *query) since(s string) error {
 	switch s {
 	case "earliest":
@@ -93,8 +93,8 @@ func (q *query) since(s string) error {
 }
 
 // place returns the number of the first entry for the client, and the gap to report first if
-// entries that the client asked for have expired.
-func (c *client) place(ctx context.Context) (next uint64, gap *event.Gap, err error) {
+// requested entries have expired.
+func (c *streamClient) place(ctx context.Context) (next uint64, gap *event.Gap, err error) {
 	log, q := c.hub.opts.Log, c.query
 	switch {
 	case q.earliest:
@@ -107,9 +107,9 @@ func (c *client) place(ctx context.Context) (next uint64, gap *event.Gap, err er
 		q.id = event.FormatID(c.ring.epoch, *q.seq)
 	case q.id == "":
 		next, _ = c.ring.position()
-		return max(next, c.ring.begin), nil, nil // skip what was stored before the ring was made
+		return max(next, c.ring.begin), nil, nil // skip entries stored before the ring was created
 	}
-	// Most clients reconnect soon, so that the ring still has the entries that they need.
+	// Most clients reconnect soon, and the ring still has their next entries.
 	if epoch, seq, err := event.ParseID(q.id); err == nil && epoch == c.ring.epoch && c.ring.reach(seq+1) {
 		return seq + 1, nil, nil
 	}
@@ -124,11 +124,11 @@ func (c *client) place(ctx context.Context) (next uint64, gap *event.Gap, err er
 	return r.From, r.Gap, nil
 }
 
-// maxGlobs bounds the globs of a query: all may be matched with every event.
+// maxGlobs limits the globs of a query, as every event may be matched against all of them.
 const maxGlobs = 32
 
-// filter says which events a client gets. An event passes if it matches at least one glob of
-// each list that is not empty: of types, servers and URIs. Gaps pass every filter.
+// filter selects the events for a client. An event passes if it matches at least one glob of each
+// list that is not empty: types, servers and URIs. Gaps pass every filter.
 type filter struct{ types, servers, uris []string }
 
 func parseFilter(q url.Values) (filter, error) {
@@ -149,8 +149,8 @@ func parseFilter(q url.Values) (filter, error) {
 	return f, nil
 }
 
-// split splits the values of a parameter at commas. It is not used for ?uri=, since URIs may
-// contain commas: that parameter is repeated instead.
+// split splits the values of a parameter at commas. It is not for ?uri=, as URIs may contain commas;
+// that parameter is repeated instead.
 func split(values []string) []string {
 	var out []string
 	for _, v := range values {

@@ -198,6 +198,7 @@ func TestProxyPassesEverything(t *testing.T) {
 // Audio at the rate of speech, 50 frames of 10 KB a second in each direction, with continuous
 // updates: no frame is lost or overtaken.
 func TestProxySpeech(t *testing.T) {
+	t.Parallel() // it runs at the pace of speech
 	const sessions, frames, pace = 8, 100, 20 * time.Millisecond
 	frame := func(i int) []byte {
 		return binary.BigEndian.AppendUint32(bytes.Repeat([]byte{byte(i)}, 10_000), uint32(i))
@@ -253,6 +254,7 @@ func TestProxySpeech(t *testing.T) {
 // A client that does not read blocks its endpoint connection and no other. Its messages are neither
 // repeated nor abandoned.
 func TestProxyBackPressure(t *testing.T) {
+	t.Parallel() // it waits for real timeouts
 	var mu sync.Mutex
 	written := 0
 	x := startProxy(t, &realtimetest.Endpoint{Message: func(c *realtimetest.Conn, typ websocket.MessageType, b []byte) {
@@ -270,7 +272,7 @@ func TestProxyBackPressure(t *testing.T) {
 				mu.Unlock()
 			}
 		}()
-	}}, func(o *ProxyOptions) { o.Delivery.AckTimeout = 2 * time.Second; o.Delivery.Attempts = 1 })
+	}}, func(o *ProxyOptions) { o.Delivery.AckTimeout = time.Second; o.Delivery.Attempts = 1 })
 	slow, quick := x.connect("/", nil), x.connect("/", nil)
 	ctx, cancel := x.bound()
 	defer cancel()
@@ -300,7 +302,7 @@ func TestProxyBackPressure(t *testing.T) {
 	}
 	x.readUntil(quick, "ping")
 	items := x.far.AwaitItems(ctx, 2)
-	for range 650 { // longer than the timeouts of three acknowledgements
+	for range 350 { // longer than the timeouts of three acknowledgements
 		<-tick.C
 		if s := x.Stats(); s.Failed != 0 || s.Sent != 2 {
 			t.Fatalf("%+v", s)
