@@ -58,24 +58,23 @@ func (c *streamClient) run() reason {
 	c.beat = time.NewTicker(c.hub.opts.Heartbeat)
 	defer c.beat.Stop()
 	// Begin the response before querying the log, which may take time.
-	if err := c.write(c.preamble()); err != nil {
-		return writeFailed(err)
+	if why := c.write(c.preamble()); why != "" {
+		return why
 	}
 	next, gap, err := c.place(c.ctx)
 	if err != nil {
 		return c.readFailed()
 	}
 	c.next, c.sent = next, next-1
+	var why reason
 	if gap != nil {
 		c.hub.counts.gaps.Add(1)
-		f := gapFrame(*gap, next-1)
-		if err := c.write(f.bytes(c.feed)); err != nil {
-			return writeFailed(err)
-		}
+		why = c.write(gapFrame(*gap, next-1).bytes(c.feed))
 	} else if !c.feed {
-		if err := c.write(appendCheckpoint(nil, c.ring.epoch, next-1, time.Now())); err != nil {
-			return writeFailed(err)
-		}
+		why = c.write(appendCheckpoint(nil, c.ring.epoch, next-1, time.Now()))
+	}
+	if why != "" {
+		return why
 	}
 	return c.send()
 }
@@ -101,7 +100,7 @@ func (c *streamClient) send() reason {
 		case v.behind && c.live:
 			return overrun
 		case v.behind:
-			if why, more := c.page(); !more {
+			if why := c.page(); why != "" {
 				return why
 			}
 			continue
@@ -119,26 +118,24 @@ func (c *streamClient) send() reason {
 			return c.stopped()
 		default:
 		}
-		if why, more := c.idle(v.wake); !more {
+		if why := c.idle(v.wake); why != "" {
 			return why
 		}
 	}
 }
 
-// idle waits until there may be something to send, and sends heartbeats. more is false if the stream
-// must end, for the reason why.
-func (c *streamClient) idle(wake <-chan struct{}) (why reason, more bool) {
+// idle waits until there may be something to send, and sends heartbeats. It returns why the stream
+// must end; "": it continues.
+func (c *streamClient) idle(wake <-chan struct{}) reason {
 	select {
 	case <-wake:
 	case <-c.hub.last: // send shows the last frames first
 	case <-c.ctx.Done():
-		return gone, false
+		return gone
 	case <-c.beat.C:
-		if err := c.heartbeat(); err != nil {
-			return writeFailed(err), false
-		}
+		return c.heartbeat()
 	}
-	return "", true
+	return ""
 }
 
 // forward writes the frames that pass the client's filter, and flushes once.
@@ -178,7 +175,7 @@ func (c *streamClient) forward(frames []*frame) error {
 
 // heartbeat keeps the stream alive. If filters hid events since the last ID, it also sends a
 // checkpoint.
-func (c *streamClient) heartbeat() error {
+func (c *streamClient) heartbeat() reason {
 	var b []byte
 	if !c.feed && c.sent+1 < c.next {
 		c.sent = c.next - 1
@@ -193,8 +190,8 @@ func (c *streamClient) stopped() reason {
 	if !c.feed && c.sent+1 < c.next {
 		b = appendCheckpoint(b, c.ring.epoch, c.next-1, time.Now())
 	}
-	if err := c.write(appendStopped(b, c.feed, time.Now())); err != nil {
-		return writeFailed(err)
+	if why := c.write(appendStopped(b, c.feed, time.Now())); why != "" {
+		return why
 	}
 	return ended
 }
@@ -207,12 +204,15 @@ func (c *streamClient) readFailed() reason {
 	return failed
 }
 
-// write writes b and flushes.
-func (c *streamClient) write(b []byte) error {
+// write writes b and flushes. It returns why the stream must end; "": it continues.
+func (c *streamClient) write(b []byte) reason {
 	if _, err := c.out.Write(b); err != nil {
-		return err
+		return writeFailed(err)
 	}
-	return c.out.Flush()
+	if err := c.out.Flush(); err != nil {
+		return writeFailed(err)
+	}
+	return ""
 }
 
 func (f *frame) bytes(feed bool) []byte {
@@ -246,9 +246,9 @@ type page struct {
 	room bool // the next event does not fit into a small page
 }
 
-// page sends the next page of history, which ends where the ring continues at the latest. more is
-// false if the stream must end, for the reason why.
-func (c *streamClient) page() (why reason, more bool) {
+// page sends the next page of history, which ends where the ring continues at the latest. It returns
+// why the stream must end; "": it continues.
+func (c *streamClient) page() reason {
 	large := false
 	select {
 	case c.hub.pages <- struct{}{}:
@@ -260,57 +260,55 @@ func (c *streamClient) page() (why reason, more bool) {
 			<-c.hub.pages
 		}
 	}()
-	p, why, more := c.history(large)
-	if more && p.room && p.sent == 0 {
-		if why, more = c.acquire(c.hub.pages); !more {
-			return why, false
+	p, why := c.history(large)
+	if why == "" && p.room && p.sent == 0 {
+		if why = c.acquire(c.hub.pages); why != "" {
+			return why
 		}
 		large = true
-		p, why, more = c.history(large)
+		p, why = c.history(large)
 	}
-	if !more {
-		return why, false
+	if why == "" {
+		why = c.write(p.text)
 	}
-	if err := c.write(p.text); err != nil {
-		return writeFailed(err), false
+	if why != "" {
+		return why
 	}
 	c.hub.counts.replayed.Add(uint64(p.sent))
 	if p.sent == 0 {
-		if err := c.heartbeat(); err != nil {
-			return writeFailed(err), false
-		}
+		return c.heartbeat()
 	}
-	return "", true
+	return ""
 }
 
-// acquire waits for a semaphore, and sends heartbeats meanwhile. more is false if the stream has
-// ended, for the reason why.
-func (c *streamClient) acquire(slots chan<- struct{}) (why reason, more bool) {
+// acquire waits for a semaphore, and sends heartbeats meanwhile. It returns why the stream must end
+// or has ended; "": the semaphore is held.
+func (c *streamClient) acquire(slots chan<- struct{}) reason {
 	for {
 		select {
 		case <-c.hub.last:
-			return c.stopped(), false
+			return c.stopped()
 		default:
 		}
 		select {
 		case slots <- struct{}{}:
-			return "", true
+			return ""
 		case <-c.hub.last:
 		case <-c.ctx.Done():
-			return gone, false
+			return gone
 		case <-c.beat.C:
-			if err := c.heartbeat(); err != nil {
-				return writeFailed(err), false
+			if why := c.heartbeat(); why != "" {
+				return why
 			}
 		}
 	}
 }
 
-// history reads a page from the log, large or small. more is false if the stream must end, for the
-// reason why.
-func (c *streamClient) history(large bool) (p page, why reason, more bool) {
-	if why, more := c.acquire(c.hub.readers); !more {
-		return page{}, why, false
+// history reads a page from the log, large or small. It returns why the stream must end; "": it
+// continues.
+func (c *streamClient) history(large bool) (p page, why reason) {
+	if why := c.acquire(c.hub.readers); why != "" {
+		return page{}, why
 	}
 	defer func() { <-c.hub.readers }()
 	limit := smallPage
@@ -321,12 +319,12 @@ func (c *streamClient) history(large bool) (p page, why reason, more bool) {
 	for e, err := range c.hub.opts.Log.Read(c.ctx, c.next) {
 		if err != nil {
 			if read == 0 {
-				return page{}, c.readFailed(), false
+				return page{}, c.readFailed()
 			}
 			break // send what was read; the next page fails with the same error
 		}
 		if !ofEpoch(e.ID, c.ring.epoch) {
-			return page{}, replaced, false
+			return page{}, replaced
 		}
 		f := newFrame(&e, c.ring.epoch)
 		if b := f.bytes(c.feed); b != nil && c.query.filter.passes(f) {
@@ -344,7 +342,7 @@ func (c *streamClient) history(large bool) (p page, why reason, more bool) {
 		}
 	}
 	if c.next == begin && !p.room { // the log was truncated meanwhile: the next entry is in neither ring nor log
-		return page{}, c.readFailed(), false
+		return page{}, c.readFailed()
 	}
-	return p, "", true
+	return p, ""
 }

@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -77,22 +78,10 @@ const (
 
 // New returns a hub that sends nothing before Run.
 func New(opts Options) *Hub {
-	for _, d := range []struct {
-		value *int
-		or    int
-	}{{&opts.MaxClients, 2000}, {&opts.Ring, 1 << 14}, {&opts.RingBytes, 64 << 20}} {
-		if *d.value <= 0 {
-			*d.value = d.or
-		}
-	}
-	for _, d := range []struct {
-		value *time.Duration
-		or    time.Duration
-	}{{&opts.Heartbeat, 15 * time.Second}, {&opts.Tick, 5 * time.Millisecond}, {&opts.WriteTimeout, 5 * time.Second}} {
-		if *d.value <= 0 {
-			*d.value = d.or
-		}
-	}
+	opts.MaxClients = cmp.Or(opts.MaxClients, 2000)
+	opts.Ring, opts.RingBytes = cmp.Or(opts.Ring, 1<<14), cmp.Or(opts.RingBytes, 64<<20)
+	opts.Heartbeat, opts.Tick = cmp.Or(opts.Heartbeat, 15*time.Second), cmp.Or(opts.Tick, 5*time.Millisecond)
+	opts.WriteTimeout = cmp.Or(opts.WriteTimeout, 5*time.Second)
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}

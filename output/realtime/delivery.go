@@ -1,6 +1,9 @@
 package realtime
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // DeliveryOptions configure how messages are delivered. A zero field means its default.
 type DeliveryOptions struct {
@@ -22,12 +25,7 @@ type DeliveryOptions struct {
 }
 
 func (o DeliveryOptions) withDefaults() DeliveryOptions {
-	if o.AckTimeout <= 0 {
-		o.AckTimeout = 5 * time.Second
-	}
-	if o.Attempts <= 0 {
-		o.Attempts = 3
-	}
+	o.AckTimeout, o.Attempts = cmp.Or(o.AckTimeout, 5*time.Second), cmp.Or(o.Attempts, 3)
 	if o.Injected == nil {
 		o.Injected = func([]Receipt) {}
 	}

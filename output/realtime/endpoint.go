@@ -122,6 +122,23 @@ func (e *Endpoint) Check() error {
 	return nil
 }
 
+// resolve validates the endpoint and the options, and returns the URL and the dialect of sessions.
+// Its error is an *[OptionError].
+func (e *Endpoint) resolve(o MessageOptions) (*url.URL, dialect, error) {
+	if err := e.Check(); err != nil {
+		return nil, nil, err
+	}
+	if o.Role != "" && o.Role != RoleUser && o.Role != RoleSystem {
+		return nil, nil, &OptionError{"role", fmt.Sprintf("unknown role %q; choose user or system", printable.Line(string(o.Role), 32))}
+	}
+	u, err := e.parse()
+	if err != nil {
+		return nil, nil, err
+	}
+	lang, err := e.dialect()
+	return u, lang, err
+}
+
 func (e *Endpoint) parse() (*url.URL, error) {
 	lang, err := e.dialect()
 	if err != nil {
@@ -235,17 +252,12 @@ func defaultClient() *http.Client {
 
 // handshakeError is the response of an endpoint that refuses the handshake.
 type handshakeError struct {
-	status     int
-	message    string
+	RefusedError
 	retryAfter time.Duration
 }
 
-func (e *handshakeError) Error() string {
-	return (&RefusedError{Status: e.status, Message: e.message}).Error()
-}
-
 func newHandshakeError(res *http.Response) *handshakeError {
-	e := &handshakeError{status: res.StatusCode}
+	e := &handshakeError{RefusedError: RefusedError{Status: res.StatusCode}}
 	e.retryAfter = min(backoff.RetryAfter(res.Header), time.Hour)
 	if res.Body == nil {
 		return e
@@ -259,9 +271,9 @@ func newHandshakeError(res *http.Response) *handshakeError {
 		} `json:"error"`
 	}
 	if json.Unmarshal(body, &doc) == nil {
-		e.message = printable.Line(doc.Error.Message, 300)
+		e.Message = printable.Line(doc.Error.Message, 300)
 		if code, ok := doc.Error.Code.(string); ok && code != "" {
-			e.message = strings.TrimSuffix(printable.Line(code, 64)+": "+e.message, ": ")
+			e.Message = strings.TrimSuffix(printable.Line(code, 64)+": "+e.Message, ": ")
 		}
 	}
 	return e

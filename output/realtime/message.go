@@ -43,13 +43,6 @@ type MessageOptions struct {
 	ByContent bool
 }
 
-func (o MessageOptions) check() error {
-	if o.Role != "" && o.Role != RoleUser && o.Role != RoleSystem {
-		return fmt.Errorf("unknown role %q; choose user or system", printable.Line(string(o.Role), 32))
-	}
-	return nil
-}
-
 // Message informs the model about one event: an update of a resource or, without a ResourceURI,
 // changed tools of a server that could not be imported again.
 type Message struct {

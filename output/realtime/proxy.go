@@ -1,6 +1,7 @@
 package realtime
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,28 +66,14 @@ type Proxy struct {
 
 // NewProxy checks the options; its errors are of type *[OptionError].
 func NewProxy(o ProxyOptions) (*Proxy, error) {
-	if err := o.Upstream.Check(); err != nil {
+	u, lang, err := o.Upstream.resolve(o.Delivery.Message)
+	if err != nil {
 		return nil, err
 	}
-	if err := o.Delivery.Message.check(); err != nil {
-		return nil, &OptionError{"role", err.Error()}
-	}
-	if o.MaxSessions <= 0 {
-		o.MaxSessions = 1024
-	}
-	if o.Delivery.Queue.Remember <= 0 {
-		o.Delivery.Queue.Remember = 2048 // for each session
-	}
+	o.MaxSessions = cmp.Or(o.MaxSessions, 1024)
+	o.Delivery.Queue.Remember = cmp.Or(o.Delivery.Queue.Remember, 2048) // for each session
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	u, err := o.Upstream.parse()
-	if err != nil {
-		return nil, err
-	}
-	lang, err := o.Upstream.dialect()
-	if err != nil {
-		return nil, err
 	}
 	given, err := url.Parse(o.Upstream.URL)
 	p := &Proxy{

@@ -31,20 +31,8 @@ type QueueOptions struct {
 }
 
 func (o QueueOptions) withDefaults() QueueOptions {
-	def := func(v *int, d int) {
-		if *v <= 0 {
-			*v = d
-		}
-	}
-	def(&o.MaxPending, 1024)
-	def(&o.Burst, 5)
-	def(&o.Remember, 16384)
-	if o.Window == 0 {
-		o.Window = 2 * time.Second
-	}
-	if o.Every == 0 {
-		o.Every = 2 * time.Second
-	}
+	o.MaxPending, o.Burst, o.Remember = cmp.Or(o.MaxPending, 1024), cmp.Or(o.Burst, 5), cmp.Or(o.Remember, 16384)
+	o.Window, o.Every = cmp.Or(o.Window, 2*time.Second), cmp.Or(o.Every, 2*time.Second)
 	return o
 }
 

@@ -64,26 +64,14 @@ const (
 
 // NewSession checks the options; its errors are of type *[OptionError].
 func NewSession(o SessionOptions) (*Session, error) {
-	if err := o.Endpoint.Check(); err != nil {
+	u, lang, err := o.Endpoint.resolve(o.Delivery.Message)
+	if err != nil {
 		return nil, err
-	}
-	if err := o.Delivery.Message.check(); err != nil {
-		return nil, &OptionError{"role", err.Error()}
 	}
 	o.Call = o.Call || o.Endpoint.Session != ""
-	if o.Ping <= 0 {
-		o.Ping = 20 * time.Second
-	}
+	o.Ping = cmp.Or(o.Ping, 20*time.Second)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	u, err := o.Endpoint.parse()
-	if err != nil {
-		return nil, err
-	}
-	lang, err := o.Endpoint.dialect()
-	if err != nil {
-		return nil, err
 	}
 	s := &Session{opts: o, url: u, log: o.Logger, conv: newConversation("", lang, o.Delivery)}
 	s.conv.resumable = true
@@ -314,13 +302,13 @@ var errClosed = errors.New("the endpoint has closed the session")
 func (s *Session) afterError(err error, age time.Duration) (next time.Duration, end error) {
 	if h, ok := errors.AsType[*handshakeError](err); ok {
 		switch {
-		case h.status == http.StatusNotFound && s.opts.Call && s.conv.snapshot().Connections > 0:
+		case h.Status == http.StatusNotFound && s.opts.Call && s.conv.snapshot().Connections > 0:
 			return 0, ErrEnded
-		case h.status == http.StatusNotFound && s.opts.Call && age < callGrace:
+		case h.Status == http.StatusNotFound && s.opts.Call && age < callGrace:
 			return time.Second, nil
-		case h.status == http.StatusRequestTimeout, h.status == http.StatusTooEarly, h.status == http.StatusTooManyRequests:
-		case h.status < 500:
-			return 0, &RefusedError{Status: h.status, Message: h.message}
+		case h.Status == http.StatusRequestTimeout, h.Status == http.StatusTooEarly, h.Status == http.StatusTooManyRequests:
+		case h.Status < 500:
+			return 0, &h.RefusedError
 		}
 		return min(h.retryAfter, lastWait), nil
 	}

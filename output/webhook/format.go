@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -116,6 +115,3 @@ func slackMessage(text string) ([]byte, error) {
 		"text": text, "mrkdwn": false, "parse": "none", "link_names": false, "unfurl_links": false, "unfurl_media": false,
 	})
 }
-
-// header returns the headers of all messages of a format.
-func (f *format) header() http.Header { return http.Header{"Content-Type": {f.contentType}} }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -421,7 +422,7 @@ func (h *Hooks) find(ctx context.Context, at mcpevents.Position) (mcpevents.Batc
 func (h *Hooks) endpoint(k *configHook, states *stateDebouncer) endpoint {
 	conf, form := k.conf, formatOf(k.conf.Format)
 	post := func(id string, body []byte) *message {
-		return &message{url: conf.URL.Reveal(), id: id, body: body, header: form.header(), private: conf.AllowPrivate}
+		return &message{url: conf.URL.Reveal(), id: id, body: body, header: http.Header{"Content-Type": {form.contentType}}, private: conf.AllowPrivate}
 	}
 	e := endpoint{
 		responder: &k.responder,
