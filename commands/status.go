@@ -151,7 +151,7 @@ func deliveryRows(all []webhook.Deliverer) (rows [][]string) {
 // webhookRows are the rows of the table of webhooks.
 func webhookRows(all []webhook.EndpointStatus) (rows [][]string) {
 	for _, w := range all {
-		row := []string{w.Host, string(w.State), cmp.Or(w.Event, string(w.Format)), fmt.Sprint(w.Delivered), fmt.Sprint(w.GivenUp),
+		row := []string{w.Host, string(w.State), cmp.Or(w.Event, string(w.Format)), fmt.Sprint(w.Delivered), fmt.Sprint(w.Abandoned),
 			(time.Duration(w.LagMs) * time.Millisecond).Round(time.Second).String(), w.LastDelivery, ""}
 		if w.State != webhook.Active {
 			row[len(row)-1] = string(w.LastError)

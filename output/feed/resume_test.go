@@ -202,7 +202,7 @@ func TestResumedEventsAreNeitherLostNorRepeated(t *testing.T) {
 			l.append(all[:n]...)
 			all = all[n:]
 			if rand.IntN(3) == 0 {
-				time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond) // real sockets: so that clients catch up now and then
+				time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond) // real sockets: lets clients catch up sometimes
 			}
 		}
 	})

@@ -119,7 +119,7 @@ func (s scrape) webhooks(source string, st webhook.Stats) {
 	for outcome, n := range map[string]uint64{"taken": st.Taken, "dropped": st.Dropped, "failed": st.Failed} {
 		s.counter("mcptrack_webhook_attempts_total", "Attempts to deliver an event to a webhook, by outcome.", n, "source", source, "outcome", outcome)
 	}
-	s.counter("mcptrack_webhook_given_up_total", "Events that could not be delivered to a webhook in all attempts.", st.GaveUp, "source", source)
+	s.counter("mcptrack_webhook_given_up_total", "Events that could not be delivered to a webhook in all attempts.", st.Abandoned, "source", source)
 	s.counter("mcptrack_webhook_gaps_total", "Messages that told a webhook that events are missing.", st.Gaps, "source", source)
 	s.gauge("mcptrack_webhook_lag_seconds", "Age of the oldest event that has not been delivered to some webhook yet.", st.Lag.Seconds(), "source", source)
 }

@@ -200,7 +200,7 @@ func (f *feedFollower) connect(ctx context.Context, lost *bool) (received bool, 
 }
 
 // lineWatch calls ended for every read that contains a line ending. Other bytes are no sign of
-// life: a feed could send one now and then, and never an event.
+// life: a feed could keep sending single bytes, and never an event.
 type lineWatch struct {
 	io.Reader
 	ended func()

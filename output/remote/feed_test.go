@@ -111,7 +111,7 @@ func TestFollowBacksOff(t *testing.T) {
 		"retry of 5 s, no event":   {stream("retry: 5000\n\n"), 20 * time.Second, 30 * time.Second},
 		"retry of an hour":         {stream("retry: 3600000\ndata: x\n\n"), 20 * time.Second, 30 * time.Second},
 		"falls silent":             {hanging("data: x\n\n: hi\n\n"), 45 * time.Second, 47 * time.Second},
-		"drips a line for ever":    {dripping("data: x\n\n: hi\n\ndata:"), 45 * time.Second, 47 * time.Second},
+		"drips a line forever":     {dripping("data: x\n\n: hi\n\ndata:"), 45 * time.Second, 47 * time.Second},
 		"no response":              {waiting, 65 * time.Second, 75 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -92,7 +92,7 @@ func (s *stateDebouncer) due(now time.Time) (ready []*mcpevents.Occurrence, next
 	return ready, next
 }
 
-// done records that an event returned by due was accepted or given up.
+// done records that an event returned by due was accepted or abandoned.
 func (s *stateDebouncer) done(o *mcpevents.Occurrence) {
 	s.changed = true
 	if h := s.held[o.Server]; h != nil && h.occ == o {

@@ -123,7 +123,7 @@ func TestRetryAfter(t *testing.T) {
 	})
 }
 
-// A receiver that is down for ten minutes gets all events that are not given up, and a gap message
+// A receiver that is down for ten minutes gets all events that are not abandoned, and a gap message
 // for the rest.
 func TestReceiverDown(t *testing.T) {
 	t.Parallel()
@@ -400,12 +400,12 @@ func (l *testLog) lose() {
 // watermark is already past the missing events.
 func TestGapOutlivesTheProcess(t *testing.T) {
 	t.Parallel()
-	givenUp := func(log *testLog) {
+	abandoned := func(log *testLog) {
 		log.add("file:///a")
 		time.Sleep(10 * time.Second) // some attempts fail
 	}
 	lost := func(log *testLog) { log.lose() }
-	for name, miss := range map[string]func(*testLog){"given up": givenUp, "lost": lost} {
+	for name, miss := range map[string]func(*testLog){"abandoned": abandoned, "lost": lost} {
 		for _, kind := range []string{"subscription", "config"} {
 			t.Run(name+" by a "+kind, func(t *testing.T) {
 				t.Parallel()

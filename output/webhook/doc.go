@@ -6,10 +6,10 @@
 // # Order and loss
 //
 // Deliveries of a subscription start in log order. Up to eight are in progress, so they may arrive
-// in another order. When the endpoint has accepted an event, or the event is given up after five
+// in another order. When the endpoint has accepted an event, or the event is abandoned after five
 // attempts in 12 minutes, the watermark of the subscription moves past it. The watermark is stored:
 // after a restart or crash, all later events are delivered again, under the same IDs, unless the log
-// ended with the process. A gap message follows events that were given up or are no longer in the
+// ended with the process. A gap message follows events that were abandoned or are no longer in the
 // log. No event is sent before the endpoint is verified and the answer to events/subscribe is
 // written, nor after the subscription expires.
 //

@@ -476,9 +476,9 @@ func (h *Hooks) endpoint(k *configHook, states *stateDebouncer) endpoint {
 				k.warned = k.warned && (r.err != "" || r.drop)
 			})
 		},
-		gaveUp: func() {
-			h.counts.gaveUp.Add(1)
-			k.counts.gaveUp.Add(1)
+		abandoned: func() {
+			h.counts.abandoned.Add(1)
+			k.counts.abandoned.Add(1)
 			var warn bool
 			var last Error
 			h.locked(func() { warn, k.warned, last = !k.warned, true, k.status.LastError })

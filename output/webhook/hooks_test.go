@@ -248,7 +248,7 @@ func TestSettleBeforeTheReaderRuns(t *testing.T) {
 	})
 }
 
-// A gap message follows an event that was given up. It is repeated until the endpoint accepts it,
+// A gap message follows an event that was abandoned. It is repeated until the endpoint accepts it,
 // across a restart as well.
 func TestHookGap(t *testing.T) {
 	t.Parallel()

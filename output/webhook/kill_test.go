@@ -142,7 +142,7 @@ func setting(name string, byDefault int) int {
 	return byDefault
 }
 
-// A delivering process is killed repeatedly (SIGKILL) while endpoints fail now and then, and are down
+// A delivering process is killed repeatedly (SIGKILL) while endpoints fail occasionally, and are down
 // for a while before the last round. Every event of the log is delivered to the subscription and to
 // the webhook of the config, or a gap message is sent. Duplicates have the same ID and content.
 func TestKilledWhileDelivering(t *testing.T) {

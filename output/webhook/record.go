@@ -44,7 +44,7 @@ type record struct {
 // progress is the part of a subscription that delivering changes. It is stored in the checkpoint;
 // the process that answers the client changes everything else.
 type progress struct {
-	// Cursor is the watermark: all events up to it were accepted or given up.
+	// Cursor is the watermark: all events up to it were accepted or abandoned.
 	Cursor string `json:"cursor"`
 	// Missed counts how often events went missing.
 	Missed uint64 `json:"missed,omitempty"`

@@ -45,14 +45,14 @@ type EndpointStatus struct {
 	Delivered    uint64               `json:"delivered"` // since the start
 	Dropped      uint64               `json:"dropped"`   // events that the endpoint did not want: 410 or 413
 	Failed       uint64               `json:"failed"`    // failed attempts
-	GivenUp      uint64               `json:"givenUp"`
+	Abandoned    uint64               `json:"givenUp"`
 }
 
 func newEndpointStatus(source Source, raw string, c *counts, st status, oldest time.Time) EndpointStatus {
 	e := EndpointStatus{
 		Host: hostOf(raw), Source: source, Format: config.WebhookStandard, State: Active,
 		LastDelivery: stamp(st.LastDelivery), LastError: st.LastError, FailedSince: stamp(st.FailedSince),
-		Delivered: c.taken.Load(), Dropped: c.dropped.Load(), Failed: c.failed.Load(), GivenUp: c.gaveUp.Load(),
+		Delivered: c.taken.Load(), Dropped: c.dropped.Load(), Failed: c.failed.Load(), Abandoned: c.abandoned.Load(),
 	}
 	switch {
 	case st.Suspended:
@@ -108,7 +108,7 @@ func (s *status) note(now time.Time, r result) {
 
 // counts are totals since New.
 type counts struct {
-	taken, dropped, failed, gaveUp, gaps, terminated atomic.Uint64
+	taken, dropped, failed, abandoned, gaps, terminated atomic.Uint64
 }
 
 func (c *counts) note(r result) {
@@ -128,14 +128,14 @@ type Stats struct {
 	// Attempts to deliver an event, by outcome: accepted (Taken), not wanted by the endpoint
 	// (Dropped: status 410 or 413), or failed.
 	Taken, Dropped, Failed uint64
-	GaveUp                 uint64 // events abandoned after the last attempt
+	Abandoned              uint64 // events abandoned after the last attempt
 	Gaps, Terminated       uint64 // gap messages, and messages that a subscription has ended
 	// Lag is the age of the oldest event that is undelivered to some endpoint.
 	Lag time.Duration
 }
 
 func (c *counts) stats() Stats {
-	return Stats{Taken: c.taken.Load(), Dropped: c.dropped.Load(), Failed: c.failed.Load(), GaveUp: c.gaveUp.Load(), Gaps: c.gaps.Load(), Terminated: c.terminated.Load()}
+	return Stats{Taken: c.taken.Load(), Dropped: c.dropped.Load(), Failed: c.failed.Load(), Abandoned: c.abandoned.Load(), Gaps: c.gaps.Load(), Terminated: c.terminated.Load()}
 }
 
 // addLag raises Lag to the age of an endpoint's oldest undelivered event; the zero time means none.

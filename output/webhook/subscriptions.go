@@ -402,9 +402,9 @@ func (s *Subscriptions) endpoint(sub *subscription) endpoint {
 			return err
 		},
 		attempted: func(r result) { s.attempted(sub, r) },
-		gaveUp: func() {
-			s.counts.gaveUp.Add(1)
-			sub.counts.gaveUp.Add(1)
+		abandoned: func() {
+			s.counts.abandoned.Add(1)
+			sub.counts.abandoned.Add(1)
 		},
 		passed: func(at mcpevents.Position, oldest time.Time) {
 			cursor := at.Cursor()

@@ -32,12 +32,12 @@ type endpoint struct {
 	responder *responder
 	match     func(*mcpevents.Occurrence) bool
 	shows     func(*mcpevents.Occurrence) bool
-	// message returns the message of an event, nil if the event cannot be encoded and is given
-	// up. It is called once per event; attempts differ only in their secrets.
+	// message returns the message of an event, nil if the event cannot be encoded and is
+	// abandoned. It is called once per event; attempts differ only in their secrets.
 	message func(o *mcpevents.Occurrence, cursor string) *message
 	// gap returns the message that events are missing; nil: there is none.
 	gap func(cursor string) *message
-	// missed is called when events were given up or are no longer in the log, before passed is
+	// missed is called when events were abandoned or are no longer in the log, before passed is
 	// called for a position after them. It makes the next run begin with a gap message.
 	missed func()
 	// gapTried is called after the last attempt to send a gap message, unless the attempts were
@@ -48,10 +48,10 @@ type endpoint struct {
 	// allowed returns why nothing may be sent any more, nil if sending is allowed. It is called
 	// right before each attempt; nil: always allowed.
 	allowed func() error
-	// attempted is called after each attempt to send an event, and gaveUp after the last one.
+	// attempted is called after each attempt to send an event, and abandoned after the last one.
 	attempted func(r result)
-	gaveUp    func()
-	// passed is called when all events up to at were accepted or given up. oldest is the time
+	abandoned func()
+	// passed is called when all events up to at were accepted or abandoned. oldest is the time
 	// of the first remaining event; zero: none remains.
 	passed func(at mcpevents.Position, oldest time.Time)
 
@@ -82,7 +82,7 @@ type delivery struct {
 	occ  *mcpevents.Occurrence
 	late bool // it was held back, and the watermark is past it
 	done bool
-	lost bool  // given up
+	lost bool  // abandoned
 	err  error // why the attempts were interrupted; set before it is sent on ended
 }
 
@@ -146,7 +146,7 @@ func (w *worker) run(ctx context.Context, from mcpevents.Position, gap bool) err
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case d := <-ended:
-			if d.err != nil { // neither accepted nor given up: the watermark must not pass it
+			if d.err != nil { // neither accepted nor abandoned: the watermark must not pass it
 				cancel(d.err)
 				return d.err
 			}
@@ -191,7 +191,7 @@ func (w *worker) settled() (wait <-chan time.Time, found bool) {
 }
 
 // cursor returns the cursor in the message of a delivery. Once the delivery is accepted, all events
-// up to the cursor are accepted or given up.
+// up to the cursor are accepted or abandoned.
 func (w *worker) cursor(d *delivery) string {
 	at, _ := w.watermark()
 	open := slices.ContainsFunc(w.started, func(before *delivery) bool { return !before.late && !before.done })
@@ -201,7 +201,7 @@ func (w *worker) cursor(d *delivery) string {
 	return d.occ.ID
 }
 
-// watermark returns the position up to which all events were accepted or given up, and the time of
+// watermark returns the position up to which all events were accepted or abandoned, and the time of
 // the event after it.
 func (w *worker) watermark() (at mcpevents.Position, oldest time.Time) {
 	at = w.at
@@ -218,12 +218,12 @@ func (w *worker) watermark() (at mcpevents.Position, oldest time.Time) {
 
 func (w *worker) pass() { w.passed(w.watermark()) }
 
-// deliver attempts to send one event until it is accepted or given up. The error is why nothing may
+// deliver attempts to send one event until it is accepted or abandoned. The error is why nothing may
 // be sent any more, or the cause of ctx.
 func (w *worker) deliver(ctx context.Context, d *delivery, m *message) error {
 	if m == nil {
 		d.lost = true
-		w.gaveUp()
+		w.abandoned()
 		return nil
 	}
 	var after time.Duration
@@ -258,7 +258,7 @@ func (w *worker) deliver(ctx context.Context, d *delivery, m *message) error {
 		after = r.retryAfter
 	}
 	d.lost = true
-	w.gaveUp()
+	w.abandoned()
 	return nil
 }
 
