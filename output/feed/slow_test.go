@@ -29,7 +29,7 @@ func large(n int) []event.Event {
 func TestClientsThatNeverReadAreDisconnected(t *testing.T) {
 	const (
 		total    = 800 // 13 MB
-		patience = 8 * time.Second
+		patience = 4 * time.Second
 	)
 	l := newMemLog()
 	h, base := serve(t, Options{Log: l, WriteTimeout: patience})

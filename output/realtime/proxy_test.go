@@ -272,7 +272,7 @@ func TestProxyBackPressure(t *testing.T) {
 				mu.Unlock()
 			}
 		}()
-	}}, func(o *ProxyOptions) { o.Delivery.AckTimeout = time.Second; o.Delivery.Attempts = 1 })
+	}}, func(o *ProxyOptions) { o.Delivery.AckTimeout = 2 * time.Second; o.Delivery.Attempts = 1 })
 	slow, quick := x.connect("/", nil), x.connect("/", nil)
 	ctx, cancel := x.bound()
 	defer cancel()
@@ -302,7 +302,7 @@ func TestProxyBackPressure(t *testing.T) {
 	}
 	x.readUntil(quick, "ping")
 	items := x.far.AwaitItems(ctx, 2)
-	for range 350 { // longer than the timeouts of three acknowledgements
+	for range 650 { // longer than the timeouts of three acknowledgements
 		<-tick.C
 		if s := x.Stats(); s.Failed != 0 || s.Sent != 2 {
 			t.Fatalf("%+v", s)
