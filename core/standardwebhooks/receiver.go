@@ -28,6 +28,8 @@ const (
 	Path = "/hooks/"
 	// WellKnown is the path of the document that lists receivers.
 	WellKnown = "/.well-known/mcp-webhook-receiver.json"
+	// SubscriptionHeader has the server's subscription ID.
+	SubscriptionHeader = "X-MCP-Subscription-Id"
 	// MaxBody is the largest message, in bytes.
 	MaxBody = 256 << 10
 )
@@ -240,7 +242,7 @@ func (s *Slot) receive(q *http.Request, m *Message) (status int, answer []byte) 
 	if active == "" {
 		return http.StatusServiceUnavailable, nil
 	}
-	if got := q.Header.Values("X-MCP-Subscription-Id"); len(got) != 1 || got[0] != active {
+	if got := q.Header.Values(SubscriptionHeader); len(got) != 1 || got[0] != active {
 		return http.StatusBadRequest, nil
 	}
 	switch m.Type {

@@ -202,7 +202,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = upstream.CloseNow()
 		return
 	}
-	p.log.Info("session began", "session", s.name, "endpoint", p.opts.Upstream.Address())
+	p.log.Info("session started", "session", s.name, "endpoint", p.opts.Upstream.Address())
 	err = s.run(r.Context(), client, upstream)
 	st := s.conv.snapshot()
 	p.log.Info("session ended", "session", s.name, "err", oneLine(err), "injected", st.Injected, "failed", st.Failed)

@@ -25,6 +25,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpevents"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
+	ourwebhooks "github.com/mcptrack/mcptrack/core/standardwebhooks"
 )
 
 func TestMain(m *testing.M) {
@@ -164,10 +165,10 @@ func (v *receiver) RoundTrip(q *http.Request) (*http.Response, error) {
 func (v *receiver) serve(method, path string, h http.Header, body []byte) (int, string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if method == http.MethodGet && path == wellKnown && v.wellKnown != "" {
+	if method == http.MethodGet && path == ourwebhooks.WellKnown && v.wellKnown != "" {
 		return 200, v.wellKnown
 	}
-	if h.Get("Content-Type") != cmp.Or(v.types, "application/json") || len(body) > maxBody {
+	if h.Get("Content-Type") != cmp.Or(v.types, "application/json") || len(body) > ourwebhooks.MaxBody {
 		return 415, ""
 	}
 	good := false
@@ -178,7 +179,7 @@ func (v *receiver) serve(method, path string, h http.Header, body []byte) (int, 
 	if !good {
 		return 401, "bad signature"
 	}
-	r := received{id: h.Get("webhook-id"), subscription: h.Get(headerSubscription), signatures: len(strings.Fields(h.Get("webhook-signature"))), at: time.Now()}
+	r := received{id: h.Get("webhook-id"), subscription: h.Get(ourwebhooks.SubscriptionHeader), signatures: len(strings.Fields(h.Get("webhook-signature"))), at: time.Now()}
 	if json.Unmarshal(body, &r.body) != nil {
 		return 400, ""
 	}

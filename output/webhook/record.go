@@ -94,8 +94,6 @@ func subscriptionID(principal, url, name string, arguments []byte) string {
 	return "sub_" + hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-const headerSubscription = "X-MCP-Subscription-Id"
-
 // eventMessage returns the POST of an event. Its ID is the event's ID or, if own is set, an ID of
 // its own, which is the same in every attempt and process.
 func (r *record) eventMessage(o *mcpevents.Occurrence, cursor string, own bool) *message {
@@ -116,7 +114,7 @@ func (r *record) control(kind string, members map[string]any) *message {
 }
 
 func (r *record) message(id string, body []byte) *message {
-	return &message{url: r.URL, id: id, body: body, header: http.Header{headerSubscription: {r.ID}}}
+	return &message{url: r.URL, id: id, body: body, header: http.Header{standardwebhooks.SubscriptionHeader: {r.ID}}}
 }
 
 // terminated returns the message that the subscription has ended early.

@@ -34,8 +34,7 @@ const (
 )
 
 const (
-	maxAnswer  = 16 << 10  // bytes
-	maxBody    = 256 << 10 // bytes of a message
+	maxAnswer  = 16 << 10 // bytes
 	maxBackoff = 10 * time.Minute
 )
 

@@ -269,7 +269,6 @@ const (
 	challengeWait = 10 * time.Second // between two challenges for one client and URL
 	hostPerMinute = 30               // challenges
 	maxRemembered = 10_000           // URLs, and hosts
-	wellKnown     = "/.well-known/mcp-webhook-receiver.json"
 )
 
 // challenges limits how often endpoints are asked to prove that they want events, as clients choose
@@ -373,7 +372,7 @@ func (s *Sender) listed(ctx context.Context, who *responder, raw string) bool {
 		return false
 	}
 	defer release()
-	at := url.URL{Scheme: u.Scheme, Host: u.Host, Path: wellKnown}
+	at := url.URL{Scheme: u.Scheme, Host: u.Host, Path: standardwebhooks.WellKnown}
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 	if err != nil {
 		return false
