@@ -32,6 +32,7 @@ func openLog(t *testing.T, url string) *natslog.Log {
 	return l
 }
 
+// eventually polls a condition in real time, as the cluster is a real NATS server.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
