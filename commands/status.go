@@ -96,8 +96,8 @@ func runStatus(ctx context.Context, env *cli.Env, format document.Format, opts s
 		Unfollowed []string
 		Waiting    string
 		Unstored   string
-		Webhooks   []webhook.Endpoint
-		Deliveries []webhook.Delivery `json:"webhookDeliveries"`
+		Webhooks   []webhook.EndpointStatus
+		Deliveries []webhook.Deliverer `json:"webhookDeliveries"`
 	}
 	if err := json.Unmarshal(r.Status, &shared); err != nil {
 		return fmt.Errorf("malformed status: %w", err)
@@ -136,7 +136,7 @@ func runStatus(ctx context.Context, env *cli.Env, format document.Format, opts s
 }
 
 // deliveryRows are the rows of the table of who delivers webhooks on a cluster.
-func deliveryRows(all []webhook.Delivery) (rows [][]string) {
+func deliveryRows(all []webhook.Deliverer) (rows [][]string) {
 	for _, d := range all {
 		by := cmp.Or(d.Process, "no process")
 		if d.Waiting != "" {
@@ -148,9 +148,9 @@ func deliveryRows(all []webhook.Delivery) (rows [][]string) {
 }
 
 // webhookRows are the rows of the table of webhooks.
-func webhookRows(all []webhook.Endpoint) (rows [][]string) {
+func webhookRows(all []webhook.EndpointStatus) (rows [][]string) {
 	for _, w := range all {
-		row := []string{w.Host, string(w.State), cmp.Or(w.Event, string(w.Format)), fmt.Sprint(w.Delivered), fmt.Sprint(w.GivenUp),
+		row := []string{w.Host, string(w.State), cmp.Or(w.Event, string(w.Format)), fmt.Sprint(w.Delivered), fmt.Sprint(w.Abandoned),
 			(time.Duration(w.LagMs) * time.Millisecond).Round(time.Second).String(), w.LastDelivery, ""}
 		if w.State != webhook.Active {
 			row[len(row)-1] = string(w.LastError)

@@ -128,8 +128,8 @@
 //	                            remembered between runs cursor.go
 //	how webhooks are delivered  output/webhook: when and how often worker.go, the request sender.go, how
 //	                            it is signed core/standardwebhooks/secret.go, what it may reach guard.go, urls.go,
-//	                            on a cluster cluster.go, turns.go
-//	which webhooks are received core/standardwebhooks: the checks, their order and limits receiver.go, paths key.go;
+//	                            on a cluster election.go
+//	which webhooks are received core/standardwebhooks: the checks, their order and limits, and paths receiver.go;
 //	                            when they are subscribed to: core/tracker/internal/eventsource/webhook.go
 //	another form of a webhook   output/webhook: format.go; core/config: webhook.go and schema.json
 //	a method of our MCP server  core/mcp for its name, core/mcpserver to handle it

@@ -282,19 +282,19 @@ func (e *gatewayEvents) delivered() map[webhook.Source]webhook.Stats {
 	return all
 }
 
-func (e *gatewayEvents) deliveries() (all []webhook.Delivery) {
+func (e *gatewayEvents) deliveries() (all []webhook.Deliverer) {
 	if e.fixed != nil {
-		all = e.fixed.Deliveries()
+		all = e.fixed.Deliverers()
 	}
 	if e.hooks != nil {
-		all = append(all, e.hooks.Deliveries()...)
+		all = append(all, e.hooks.Deliverers()...)
 	}
 	return all
 }
 
 // endpoints returns the webhooks that the client of a request may know of: where clients have
 // names, those that it subscribed itself; else all.
-func (e *gatewayEvents) endpoints(r *http.Request) (all []webhook.Endpoint) {
+func (e *gatewayEvents) endpoints(r *http.Request) (all []webhook.EndpointStatus) {
 	several, client := e.tokens.Several(), e.tokens.Identify(r)
 	if e.fixed != nil && !several {
 		all = e.fixed.Endpoints()

@@ -25,9 +25,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	outsse "github.com/mcptrack/mcptrack/output/feed"
-	"github.com/mcptrack/mcptrack/output/feed/feedclient"
 	"github.com/mcptrack/mcptrack/output/jsonl"
 	"github.com/mcptrack/mcptrack/output/realtime"
+	"github.com/mcptrack/mcptrack/output/remote"
 )
 
 // injectSource is where updates come from.
@@ -190,7 +190,7 @@ func (f feedAddress) address() string {
 
 // follower passes the events of a feed to a sink.
 type follower struct {
-	opts    feedclient.Options
+	opts    remote.FeedOptions
 	log     *slog.Logger
 	reached atomic.Bool // the feed could be reached at least once
 }
@@ -205,7 +205,7 @@ func (o *injectOptions) follower(env *cli.Env, log *slog.Logger) (*follower, err
 		o.feed.url.RawQuery = q.Encode()
 	}
 	f := &follower{log: log.With("feed", o.feed.address())}
-	f.opts = feedclient.Options{URL: o.feed.url.String(), Header: cli.Bearer(token), Logger: f.log, Connected: func() { f.reached.Store(true) }}
+	f.opts = remote.FeedOptions{URL: o.feed.url.String(), Header: cli.Bearer(token), Logger: f.log, Connected: func() { f.reached.Store(true) }}
 	return f, nil
 }
 
@@ -216,7 +216,7 @@ func (f *follower) run(ctx context.Context, s *sink, offer func(*event.Event) er
 		f.opts.LastID = s.resume()
 	}
 	bad := 0
-	err := feedclient.Run(ctx, f.opts, func(x eventstream.Event) error {
+	err := remote.Follow(ctx, f.opts, func(x eventstream.Event) error {
 		e, err := feedEvent(x)
 		switch {
 		case err != nil:
@@ -233,7 +233,7 @@ func (f *follower) run(ctx context.Context, s *sink, offer func(*event.Event) er
 		}
 		return nil
 	})
-	if errors.Is(err, feedclient.ErrStopped) {
+	if errors.Is(err, remote.ErrFeedEnded) {
 		return nil
 	}
 	return cli.FeedFailure(err, "--from", "from-token-file")

@@ -41,7 +41,7 @@ type Options struct {
 	// Webhooks returns delivery statistics by the source that configured the webhook.
 	Webhooks func() map[webhook.Source]webhook.Stats
 	// Deliveries returns which process of a cluster delivers to webhooks; nil: this process.
-	Deliveries func() []webhook.Delivery
+	Deliveries func() []webhook.Deliverer
 	// Streams counts the open streams of MCP Events.
 	Streams func() int
 	// Cluster returns the state of the processes that share servers; false: none do.
@@ -181,7 +181,7 @@ func (s scrape) webhooks(source string, st webhook.Stats) {
 	for outcome, n := range map[string]uint64{"taken": st.Taken, "dropped": st.Dropped, "failed": st.Failed} {
 		s.counter("mcptrack_webhook_attempts_total", "Attempts to deliver an event to a webhook, by outcome.", n, "source", source, "outcome", outcome)
 	}
-	s.counter("mcptrack_webhook_given_up_total", "Events dead-lettered after the last attempt to deliver them to a webhook.", st.GaveUp, "source", source)
+	s.counter("mcptrack_webhook_given_up_total", "Events dead-lettered after the last attempt to deliver them to a webhook.", st.Abandoned, "source", source)
 	s.counter("mcptrack_webhook_gaps_total", "Gap messages sent to a webhook.", st.Gaps, "source", source)
 	s.gauge("mcptrack_webhook_lag_seconds", "Age of the oldest event not yet delivered to every webhook.", st.Lag.Seconds(), "source", source)
 }

@@ -16,11 +16,11 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// memLog is a log in memory with the contracts of the journal. Tests decide on its
-// retention, damage and replacement.
+// memLog is an in-memory log with the contracts of the journal. Tests control its retention, damage
+// and replacement.
 type memLog struct {
-	journal.Log // nil: what the hub does not use
-	// follows and resumes take the place of Follow and Resume, if they are set.
+	journal.Log // nil: the hub does not use its other methods
+	// follows and resumes replace Follow and Resume, if set.
 	follows func(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error]
 	resumes func(ctx context.Context, id string) (journal.Resumption, error)
 
@@ -43,7 +43,7 @@ func (l *memLog) changed() {
 	l.more = make(chan struct{})
 }
 
-// append stores events and assigns their ids.
+// append stores events and assigns their IDs.
 func (l *memLog) append(events ...event.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,7 +70,7 @@ func (l *memLog) forget(n int) {
 	l.first += uint64(n)
 }
 
-// replace replaces the log by another one.
+// replace replaces the log with another one.
 func (l *memLog) replace(epoch string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -182,7 +182,7 @@ func (l *memLog) Since(_ context.Context, t time.Time) (uint64, error) {
 	return l.first + uint64(len(l.entries)), nil
 }
 
-// updated is an event about a resource.
+// updated returns an update of a resource.
 func updated(server, uri string) event.Event {
 	return event.Event{ServerID: server, ResourceURI: uri, Cause: event.CauseNotify, Payload: event.ResourceUpdated{Name: "n"}}
 }
@@ -198,7 +198,7 @@ func updates(n int) []event.Event {
 // message is what a client dispatches.
 type message struct{ id, event, data string }
 
-// parser parses a stream as the HTML standard says (9.2.6), independently of core/eventstream.
+// parser parses a stream as the HTML standard specifies (9.2.6), independently of core/eventstream.
 type parser struct {
 	line              []byte
 	cr                bool // the last byte was CR

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// writes notes what is written at a time.
+// writes records each write.
 type writes [][]byte
 
 func (w *writes) Write(b []byte) (int, error) {
@@ -35,8 +35,8 @@ func frame(masked bool, size int) []byte {
 	return append(b, bytes.Repeat([]byte{byte(size)}, size)...)
 }
 
-// However frames are cut into pieces, all of it is written, in order; nothing is
-// held once a frame is whole; and a frame that is not too large is one write.
+// However frames are split into pieces, all bytes are written in order, nothing is held once a frame
+// is complete, and a frame within the limit is one write.
 func TestGatherer(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
@@ -67,7 +67,7 @@ func TestGatherer(t *testing.T) {
 			t.Fatal("it is not what was written")
 		}
 	}
-	// Frames that follow each other in one write.
+	// Consecutive frames in one write.
 	var out writes
 	g := &gatherer{w: &out}
 	two := append(frame(true, 300), frame(true, 10_000)...)
@@ -76,7 +76,7 @@ func TestGatherer(t *testing.T) {
 	if len(out) != 1 || !bytes.Equal(out[0], two) || len(g.held) != 0 {
 		t.Errorf("%d writes", len(out))
 	}
-	// The write that fails returns the error.
+	// The failing write returns the error.
 	g = &gatherer{w: failing{}}
 	b := frame(false, 1000)
 	if _, err := g.Write(b[:500]); err != nil {

@@ -1,4 +1,4 @@
-package feedclient
+package remote
 
 import (
 	"bytes"
@@ -20,66 +20,66 @@ import (
 // MaxEvent is the size of the largest event that is accepted, in bytes.
 const MaxEvent = 8 << 20
 
-// Options configure Run. A zero field means its default.
-type Options struct {
+// FeedOptions configure Follow. A zero field means its default.
+type FeedOptions struct {
 	URL    string
-	Header http.Header // of every request: Authorization, above all
-	// LastID is the id of the event after which to resume. If it is "" or cannot be sent in
-	// a header, the feed decides where to begin.
+	Header http.Header // sent with every request, such as Authorization
+	// LastID is the ID of the event after which to resume. If it is "" or invalid in a header,
+	// the feed decides where to begin.
 	LastID string
-	// Idle is how long a feed may take for its response to begin, and for each line after that,
-	// a heartbeat or any other; 45 s, three of the heartbeats of serve-sse.
+	// Idle limits the wait for the response to begin and for each line after that, heartbeats
+	// included; 45 s, three heartbeat intervals of serve-sse.
 	Idle time.Duration
-	// Client makes the requests; nil: one that follows no redirects and uses the proxy
-	// of the environment.
+	// Client makes the requests; nil: one that does not follow redirects and uses the proxy
+	// from the environment.
 	Client *http.Client
 	// Connected is called after each successful connection.
 	Connected func()
-	// MustConnect makes Run return the error of the first attempt to connect if that fails,
-	// rather than try again.
+	// MustConnect makes Follow return the error if the first attempt to connect fails.
 	MustConnect bool
-	// Logger gets connections at info and outages at warn; nil discards.
+	// Logger gets connections at info and outages at warn; nil discards them.
 	Logger *slog.Logger
 }
 
-// RefusedError is a response of the feed that a retry would not change.
-type RefusedError struct{ Status int }
+// FeedRefusedError reports a response of the feed that a retry would not change.
+type FeedRefusedError struct{ Status int }
 
-func (e *RefusedError) Error() string {
+func (e *FeedRefusedError) Error() string {
 	return fmt.Sprintf("the feed refused the request: %d %s", e.Status, http.StatusText(e.Status))
 }
 
-// ErrStopped is the error of a feed that asks its clients not to reconnect: status 204.
-var ErrStopped = errors.New("the feed has ended permanently")
+// ErrFeedEnded reports that the feed asked its clients not to reconnect (status 204).
+var ErrFeedEnded = errors.New("the feed has ended permanently")
 
-// Times between attempts.
+// Waits between attempts to connect.
 const (
 	leastWait = time.Second
 	mostWait  = 30 * time.Second
 )
 
-// follower is the state of one call of Run.
-type follower struct {
-	opts    Options
+// feedFollower is the state of one call of Follow.
+type feedFollower struct {
+	opts    FeedOptions
 	log     *slog.Logger
 	deliver func(eventstream.Event) error
-	last    string        // the id after which to resume; "": the feed decides where to begin
-	asked   time.Duration // the wait that the feed asked for with retry:; 0: none
-	after   time.Duration // the wait that the last answer asked for with Retry-After; 0: none
+	last    string        // the ID after which to resume; "": the feed decides where to begin
+	asked   time.Duration // the wait that the feed requested with retry:; 0: none
+	after   time.Duration // the wait that the last response requested with Retry-After; 0: none
 	retry   *backoff.Backoff
 
 	connected bool // at least one connection was made
 }
 
-// deliverError marks an error that the function deliver returned.
+// deliverError marks an error returned by deliver.
 type deliverError struct{ error }
 
 func (e deliverError) Unwrap() error { return e.error }
 
-// Run follows a feed until ctx ends (it returns nil), deliver fails (its error), the feed
-// ends ([ErrStopped] or a *[RefusedError]), or, with Options.MustConnect, the first attempt
-// to connect fails.
-func Run(ctx context.Context, o Options, deliver func(eventstream.Event) error) error {
+// Follow passes the events of a feed to deliver, and reconnects when the connection is lost. It
+// returns nil when ctx ends, deliver's error if deliver fails, [ErrFeedEnded] or a
+// *[FeedRefusedError] if the feed ends, and with FeedOptions.MustConnect the error of a first
+// attempt that fails.
+func Follow(ctx context.Context, o FeedOptions, deliver func(eventstream.Event) error) error {
 	if o.Idle <= 0 {
 		o.Idle = 45 * time.Second
 	}
@@ -96,7 +96,7 @@ func Run(ctx context.Context, o Options, deliver func(eventstream.Event) error) 
 	if !eventstream.ValidID(o.LastID) {
 		o.LastID = ""
 	}
-	f := &follower{opts: o, log: o.Logger, deliver: deliver, last: o.LastID, retry: backoff.New(leastWait, mostWait)}
+	f := &feedFollower{opts: o, log: o.Logger, deliver: deliver, last: o.LastID, retry: backoff.New(leastWait, mostWait)}
 	lost := false
 	for {
 		began := time.Now()
@@ -107,7 +107,7 @@ func Run(ctx context.Context, o Options, deliver func(eventstream.Event) error) 
 		if t, ok := errors.AsType[deliverError](err); ok {
 			return t.error
 		}
-		if _, refused := errors.AsType[*RefusedError](err); refused || errors.Is(err, ErrStopped) {
+		if _, refused := errors.AsType[*FeedRefusedError](err); refused || errors.Is(err, ErrFeedEnded) {
 			return err
 		}
 		if o.MustConnect && !f.connected {
@@ -119,7 +119,7 @@ func Run(ctx context.Context, o Options, deliver func(eventstream.Event) error) 
 		pause := max(f.retry.NextAfter(max(f.asked, f.after)), time.Until(began.Add(leastWait)))
 		f.after = 0
 		level := slog.LevelInfo
-		if !lost && !(received && ended(err)) { // feeds may end their streams routinely
+		if !lost && !(received && ended(err)) { // a feed may end its streams routinely
 			lost, level = true, slog.LevelWarn
 		}
 		f.log.Log(ctx, level, "feed lost", "err", err, "next", pause.Round(time.Millisecond))
@@ -142,16 +142,17 @@ func defaultClient() *http.Client {
 	}
 }
 
-// connect makes a connection and delivers its events until it ends. It reports whether an
-// event was received. *lost says that an outage was logged, and is reset when that is over.
-func (f *follower) connect(ctx context.Context, lost *bool) (received bool, err error) {
+// connect makes a connection and delivers its events until the connection ends. It reports
+// whether an event was received. *lost means that an outage was logged; connect resets it once
+// the feed is connected again.
+func (f *feedFollower) connect(ctx context.Context, lost *bool) (received bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watch := time.AfterFunc(f.opts.Idle, func() { cancel(fmt.Errorf("it sent no line for %v", f.opts.Idle)) })
 	defer watch.Stop()
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, f.opts.URL, nil)
 	if err != nil {
-		return false, &RefusedError{Status: http.StatusBadRequest}
+		return false, &FeedRefusedError{Status: http.StatusBadRequest}
 	}
 	maps.Copy(q.Header, f.opts.Header)
 	q.Header.Set("Accept", eventstream.ContentType)
@@ -164,7 +165,7 @@ func (f *follower) connect(ctx context.Context, lost *bool) (received bool, err 
 		if cause := context.Cause(ctx); cause != nil {
 			err = fmt.Errorf("no response within %v", f.opts.Idle)
 		}
-		return false, printable.Unnamed(err) // without the URL, whose query may be secret
+		return false, printable.Unnamed(err) // the URL's query may be secret
 	}
 	defer func() { _ = res.Body.Close() }()
 	if err := f.check(res); err != nil {
@@ -172,7 +173,7 @@ func (f *follower) connect(ctx context.Context, lost *bool) (received bool, err 
 	}
 	if *lost {
 		*lost = false
-		f.log.Warn("feed connected again")
+		f.log.Warn("feed reconnected")
 	}
 	f.connected = true
 	f.opts.Connected()
@@ -189,7 +190,7 @@ func (f *follower) connect(ctx context.Context, lost *bool) (received bool, err 
 			}
 			return received, fmt.Errorf("read the feed: %w", err)
 		}
-		watch.Stop() // the time of the consumer does not count
+		watch.Stop() // the time that deliver takes does not count
 		if err := f.deliver(e); err != nil {
 			return true, deliverError{err}
 		}
@@ -198,8 +199,8 @@ func (f *follower) connect(ctx context.Context, lost *bool) (received bool, err 
 	}
 }
 
-// lineWatch calls ended when what was read has the end of a line. Other bytes are no sign of
-// life: a feed could send one now and then for ever, and no event.
+// lineWatch calls ended for every read that contains a line ending. Other bytes are no sign of
+// life: a feed could keep sending single bytes, and never an event.
 type lineWatch struct {
 	io.Reader
 	ended func()
@@ -213,23 +214,23 @@ func (l lineWatch) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// check returns nil for a response that is an event stream, ErrStopped or a *RefusedError for
-// one that a retry would not change, and another error for one that may pass.
-func (f *follower) check(res *http.Response) error {
+// check returns nil if the response is an event stream, ErrFeedEnded or a *FeedRefusedError if a
+// retry would not change the response, and another error for a temporary failure.
+func (f *feedFollower) check(res *http.Response) error {
 	switch {
 	case res.StatusCode == http.StatusOK:
 		if !eventstream.IsStream(res.Header.Get("Content-Type")) {
-			return &RefusedError{Status: http.StatusUnsupportedMediaType}
+			return &FeedRefusedError{Status: http.StatusUnsupportedMediaType}
 		}
 		return nil
 	case res.StatusCode == http.StatusNoContent:
-		return ErrStopped
+		return ErrFeedEnded
 	case res.StatusCode >= 500, res.StatusCode == http.StatusRequestTimeout, res.StatusCode == http.StatusTooManyRequests:
 		f.after = backoff.RetryAfter(res.Header)
 		return fmt.Errorf("the feed responded with HTTP status %d %s", res.StatusCode, http.StatusText(res.StatusCode))
 	}
-	return &RefusedError{Status: res.StatusCode}
+	return &FeedRefusedError{Status: res.StatusCode}
 }
 
-// ended reports whether a read error is the end of the stream.
+// ended reports whether a read failed because the stream ended.
 func ended(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }

@@ -1,4 +1,4 @@
-package feedclient
+package remote
 
 import (
 	"context"
@@ -21,8 +21,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// script is a feed without a network: each attempt gets the next response, and the last
-// one is repeated.
+// script is a feed without a network: each attempt gets the next response. The last one
+// repeats.
 type script struct {
 	mu      sync.Mutex
 	answers []func(*http.Request) *http.Response
@@ -94,32 +94,32 @@ type silent struct{ ctx context.Context }
 
 func (s silent) Read([]byte) (int, error) { <-s.ctx.Done(); return 0, s.ctx.Err() }
 
-// After any end there is another attempt: at most one a second, with waits that grow up
-// to 30 s while no event is received.
-func TestRunBacksOff(t *testing.T) {
+// Follow always retries, at most once a second. The wait grows up to 30 s as long as no event is
+// received.
+func TestFollowBacksOff(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer    func(*http.Request) *http.Response
-		low, high time.Duration // of the pauses in the end
+		low, high time.Duration // of the later pauses
 	}{
-		"clean end, nothing said":   {stream(""), 20 * time.Second, 30 * time.Second},
-		"broken off, nothing said":  {stream("data: x"), 20 * time.Second, 30 * time.Second},
-		"no connection":             {func(*http.Request) *http.Response { return nil }, 20 * time.Second, 30 * time.Second},
-		"503":                       {answer(503, "text/plain", ""), 20 * time.Second, 30 * time.Second},
-		"clean end after an event":  {stream("data: x\n\n"), time.Second, 1250 * time.Millisecond},
-		"hot retry":                 {stream("retry: 1\ndata: x\n\n"), time.Second, 1250 * time.Millisecond},
-		"retry of 5 s":              {stream("retry: 5000\ndata: x\n\n"), 5 * time.Second, 6250 * time.Millisecond},
-		"retry of 5 s, and no more": {stream("retry: 5000\n\n"), 20 * time.Second, 30 * time.Second},
-		"retry of an hour":          {stream("retry: 3600000\ndata: x\n\n"), 20 * time.Second, 30 * time.Second},
-		"falls silent":              {hanging("data: x\n\n: hi\n\n"), 45 * time.Second, 47 * time.Second},
-		"drips a line for ever":     {dripping("data: x\n\n: hi\n\ndata:"), 45 * time.Second, 47 * time.Second},
-		"no response":               {waiting, 65 * time.Second, 75 * time.Second},
+		"clean end, no event":      {stream(""), 20 * time.Second, 30 * time.Second},
+		"truncated, no event":      {stream("data: x"), 20 * time.Second, 30 * time.Second},
+		"no connection":            {func(*http.Request) *http.Response { return nil }, 20 * time.Second, 30 * time.Second},
+		"503":                      {answer(503, "text/plain", ""), 20 * time.Second, 30 * time.Second},
+		"clean end after an event": {stream("data: x\n\n"), time.Second, 1250 * time.Millisecond},
+		"hot retry":                {stream("retry: 1\ndata: x\n\n"), time.Second, 1250 * time.Millisecond},
+		"retry of 5 s":             {stream("retry: 5000\ndata: x\n\n"), 5 * time.Second, 6250 * time.Millisecond},
+		"retry of 5 s, no event":   {stream("retry: 5000\n\n"), 20 * time.Second, 30 * time.Second},
+		"retry of an hour":         {stream("retry: 3600000\ndata: x\n\n"), 20 * time.Second, 30 * time.Second},
+		"falls silent":             {hanging("data: x\n\n: hi\n\n"), 45 * time.Second, 47 * time.Second},
+		"drips a line forever":     {dripping("data: x\n\n: hi\n\ndata:"), 45 * time.Second, 47 * time.Second},
+		"no response":              {waiting, 65 * time.Second, 75 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &script{answers: []func(*http.Request) *http.Response{c.answer}}
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 				defer cancel()
-				if err := Run(ctx, Options{URL: "http://feed.example/events", Client: &http.Client{Transport: s}}, func(eventstream.Event) error { return nil }); err != nil {
+				if err := Follow(ctx, FeedOptions{URL: "http://feed.example/events", Client: &http.Client{Transport: s}}, func(eventstream.Event) error { return nil }); err != nil {
 					t.Fatal(err)
 				}
 				at := s.attempts()
@@ -137,7 +137,7 @@ func TestRunBacksOff(t *testing.T) {
 	}
 }
 
-func TestRunResumes(t *testing.T) {
+func TestFollowResumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{answers: []func(*http.Request) *http.Response{
 			stream("id: a-1\ndata: 1\n\nid: a-2\r\ndata:2\r\n\r\nid: a-3\ndata: unfinished\n"),
@@ -145,59 +145,59 @@ func TestRunResumes(t *testing.T) {
 			answer(204, "", ""),
 		}}
 		var got []string
-		err := Run(t.Context(), Options{URL: "http://feed.example/events", LastID: "a-0", Client: &http.Client{Transport: s}},
+		err := Follow(t.Context(), FeedOptions{URL: "http://feed.example/events", LastID: "a-0", Client: &http.Client{Transport: s}},
 			func(e eventstream.Event) error { got = append(got, e.ID+" "+e.Data); return nil })
-		if !errors.Is(err, ErrStopped) || !slices.Equal(got, []string{"a-1 1", "a-2 2", "a-3 3"}) || !slices.Equal(s.last, []string{"a-0", "a-2", "a-3"}) {
+		if !errors.Is(err, ErrFeedEnded) || !slices.Equal(got, []string{"a-1 1", "a-2 2", "a-3 3"}) || !slices.Equal(s.last, []string{"a-0", "a-2", "a-3"}) {
 			t.Errorf("%v, %q, asked for %q", err, got, s.last)
 		}
 	})
 }
 
-// With an id that no header can carry, no request would ever succeed again.
-func TestRunIgnoresIDsThatNoHeaderCanCarry(t *testing.T) {
+// With an ID that is invalid in a header, no further request would succeed.
+func TestFollowIgnoresIDsInvalidInHeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{answers: []func(*http.Request) *http.Response{
 			stream("id: a\x01b\ndata: 1\n\n"), stream("id: a-2\ndata: 2\n\nid: a\x7f3\ndata: 3\n\n"), answer(204, "", ""),
 		}}
 		var got []string
-		err := Run(t.Context(), Options{URL: "http://feed.example/events", LastID: "a\n0", Client: &http.Client{Transport: s}},
+		err := Follow(t.Context(), FeedOptions{URL: "http://feed.example/events", LastID: "a\n0", Client: &http.Client{Transport: s}},
 			func(e eventstream.Event) error { got = append(got, e.ID+" "+e.Data); return nil })
-		if !errors.Is(err, ErrStopped) || !slices.Equal(got, []string{" 1", "a-2 2", "a-2 3"}) || !slices.Equal(s.last, []string{"", "", "a-2"}) {
+		if !errors.Is(err, ErrFeedEnded) || !slices.Equal(got, []string{" 1", "a-2 2", "a-2 3"}) || !slices.Equal(s.last, []string{"", "", "a-2"}) {
 			t.Errorf("%v, %q, asked for %q", err, got, s.last)
 		}
 	})
 }
 
-// The time of a slow consumer does not count as silence of the feed.
-func TestRunWithASlowConsumer(t *testing.T) {
+// A slow consumer does not make the feed appear idle.
+func TestFollowWithASlowConsumer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{answers: []func(*http.Request) *http.Response{stream("data: 1\n\ndata: 2\n\n"), answer(204, "", "")}}
 		n := 0
-		err := Run(t.Context(), Options{URL: "http://feed.example/", Client: &http.Client{Transport: s}}, func(eventstream.Event) error { n++; time.Sleep(time.Hour); return nil })
-		if !errors.Is(err, ErrStopped) || n != 2 || len(s.at) != 2 {
+		err := Follow(t.Context(), FeedOptions{URL: "http://feed.example/", Client: &http.Client{Transport: s}}, func(eventstream.Event) error { n++; time.Sleep(time.Hour); return nil })
+		if !errors.Is(err, ErrFeedEnded) || n != 2 || len(s.at) != 2 {
 			t.Errorf("%v, %d events over %d connections", err, n, len(s.at))
 		}
 	})
 }
 
-func TestRunEnds(t *testing.T) {
+func TestFollowEnds(t *testing.T) {
 	for status, kind := range map[int]string{401: "", 403: "", 404: "", 302: "", 200: "text/html"} {
 		s := &script{answers: []func(*http.Request) *http.Response{answer(status, kind, "")}}
-		err := Run(t.Context(), Options{URL: "http://feed.example/", Client: &http.Client{Transport: s}}, nil)
-		if _, ok := errors.AsType[*RefusedError](err); !ok || len(s.at) != 1 {
+		err := Follow(t.Context(), FeedOptions{URL: "http://feed.example/", Client: &http.Client{Transport: s}}, nil)
+		if _, ok := errors.AsType[*FeedRefusedError](err); !ok || len(s.at) != 1 {
 			t.Errorf("%d: %v after %d attempts", status, err, len(s.at))
 		}
 	}
 	wrong := errors.New("no room")
 	s := &script{answers: []func(*http.Request) *http.Response{stream("data: x\n\n")}}
-	if err := Run(t.Context(), Options{URL: "http://feed.example/", Client: &http.Client{Transport: s}}, func(eventstream.Event) error { return wrong }); err != wrong { //nolint:errorlint // it is that one
+	if err := Follow(t.Context(), FeedOptions{URL: "http://feed.example/", Client: &http.Client{Transport: s}}, func(eventstream.Event) error { return wrong }); err != wrong { //nolint:errorlint // it is that one
 		t.Errorf("%v", err)
 	}
 }
 
-// Over a real socket: headers are sent, redirects are not followed, and the end of the
-// context ends it immediately.
-func TestRunRealSocket(t *testing.T) {
+// Over a real socket, headers are sent, redirects are not followed, and canceling the context
+// ends Follow immediately.
+func TestFollowOverARealSocket(t *testing.T) {
 	var seen http.Header
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/moved" {
@@ -212,7 +212,7 @@ func TestRunRealSocket(t *testing.T) {
 	}))
 	defer srv.Close()
 	ctx, cancel := context.WithCancel(t.Context())
-	err := Run(ctx, Options{URL: srv.URL + "/events", Header: http.Header{"Authorization": {"Bearer t"}}}, func(e eventstream.Event) error {
+	err := Follow(ctx, FeedOptions{URL: srv.URL + "/events", Header: http.Header{"Authorization": {"Bearer t"}}}, func(e eventstream.Event) error {
 		if e != (eventstream.Event{ID: "7", Type: "message", Data: "x"}) {
 			t.Errorf("%+v", e)
 		}
@@ -222,7 +222,7 @@ func TestRunRealSocket(t *testing.T) {
 	if err != nil || seen.Get("Authorization") != "Bearer t" || seen.Get("Accept") != "text/event-stream" {
 		t.Errorf("%v, %v", err, seen)
 	}
-	if refused, ok := errors.AsType[*RefusedError](Run(t.Context(), Options{URL: srv.URL + "/moved"}, nil)); !ok || refused.Status != 302 {
+	if refused, ok := errors.AsType[*FeedRefusedError](Follow(t.Context(), FeedOptions{URL: srv.URL + "/moved"}, nil)); !ok || refused.Status != 302 {
 		t.Errorf("a redirect: %v", refused)
 	}
 }
