@@ -50,7 +50,7 @@ func runGateway(ctx context.Context, env *Env, g *globals, opts gatewayOptions) 
 		}
 	}
 	var gw *gateway.Gateway
-	index, err := opts.indexFlags.start(func() capindex.View { return gw.Offered() })
+	index, err := opts.indexFlags.start(func() capindex.View { return gw.Capabilities() })
 	if err != nil {
 		return err
 	}

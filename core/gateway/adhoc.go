@@ -1,20 +1,39 @@
 package gateway
 
 import (
+	"context"
+	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/tracker"
+)
+
+const (
+	// minAdhocAge is how long an ad-hoc subscription is kept after a client asked for it, even
+	// if no client is subscribed: it is added just before the client is registered as a
+	// subscriber.
+	minAdhocAge      = 10 * time.Second
+	subscribeTimeout = 30 * time.Second
+	maxSubscribing   = 64               // requests in flight to one server
+	maxRetryDelay    = 10 * time.Minute // between attempts that the server rejects
+	maxParents       = 64               // levels above an updated resource whose subscribers are notified
 )
 
 // adhocSet holds the ad-hoc subscriptions: resources that clients subscribed to but the
-// config does not track, such as those of templates. The tracker subscribes to them in
-// the current session of their server, and again in every new one.
+// config does not track, such as resources of templates. The tracker subscribes to them in
+// the current session of their server, and again in every new session.
 type adhocSet struct {
 	// limit is the maximum number of resources; it does not change. Unused ones stay for
-	// minAdhocAge, so clients that come and go could otherwise add ever more.
+	// minAdhocAge, so without a limit clients that come and go could add ever more.
 	limit int
 
 	mu   sync.Mutex
@@ -27,22 +46,11 @@ type adhocSub struct {
 	uris          map[string]struct{} // the URIs that clients used for the resource
 	since         time.Time           // when a client last asked to subscribe
 	active        bool                // the current session with the server is subscribed
-	retry         *backoff.Backoff    // spaces the attempts; nil unless the last one was rejected
+	retry         *backoff.Backoff    // spaces the attempts; nil unless the last attempt was rejected
 	next          time.Time           // the earliest time of the next attempt; zero: now
 	subscribing   bool                // a goroutine is subscribing
 	unsubscribing bool                // a goroutine is unsubscribing
 }
-
-// minAdhocAge is how long an ad-hoc subscription is kept after a client asked for it, even
-// if no client is subscribed: it is added just before the client is registered as a
-// subscriber.
-const minAdhocAge = 10 * time.Second
-
-const (
-	subscribeTimeout = 30 * time.Second
-	maxSubscribing   = 64               // requests to one server at the same time
-	maxRetryDelay    = 10 * time.Minute // between attempts that the server rejects
-)
 
 // add records that a client asked to subscribe to a resource, under uri. It reports false
 // if the limit of ad-hoc subscriptions is reached.
@@ -98,9 +106,9 @@ func (d *adhocSet) aliases(t target) []string {
 	return slices.Collect(maps.Keys(w.uris))
 }
 
-// setActive records which ad-hoc subscriptions the current session with a server has;
-// none once the session has ended. uris must be sorted. It reports whether any
-// subscription that was active no longer is.
+// setActive records which ad-hoc subscriptions the current session with a server has; none
+// once the session has ended. uris must be sorted. It reports whether a subscription that
+// was active no longer is.
 func (d *adhocSet) setActive(server string, uris []string) (lost bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -167,15 +175,15 @@ func (d *adhocSet) pending(now time.Time, ready func(server string) bool) (todo 
 	return todo
 }
 
-// attempted records the end of a request to subscribe. After a rejection (refused) the
-// next attempt is delayed; that a subscription took effect is recorded by setActive. It
-// reports whether this is the first rejection in a row.
-func (d *adhocSet) attempted(t target, refused bool) (first bool) {
+// attempted records the end of a request to subscribe. After a rejection the next attempt is
+// delayed; setActive records that a subscription took effect. It reports whether this is the
+// first of consecutive rejections.
+func (d *adhocSet) attempted(t target, rejected bool) (first bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	w := d.subs[t]
 	w.subscribing = false
-	if !refused {
+	if !rejected {
 		w.retry, w.next = nil, time.Time{}
 		return false
 	}
@@ -184,4 +192,137 @@ func (d *adhocSet) attempted(t target, refused bool) (first bool) {
 	}
 	w.next = time.Now().Add(w.retry.Next())
 	return first
+}
+
+// subscribable reports whether a client can subscribe to a URI, and starts an ad-hoc
+// subscription if the config does not track the resource. The server that clients see
+// calls it before it registers a subscription.
+func (g *Gateway) subscribable(uri string) bool {
+	v := g.view.Load()
+	t, ok := v.resource(uri)
+	if !ok || g.httpCatalog(t.server) != nil {
+		return false
+	}
+	_, listed := v.byKey[catalog.Resources][v.export(t)]
+	srv, _ := g.entry(t.server)
+	if t.server == "" || listed && srv.TrackResources && srv.Selects(t.key) {
+		return true
+	}
+	if !v.servers[t.server].subscribes {
+		return false // there would never be an update
+	}
+	if !g.adhoc.add(t, uri) {
+		return false
+	}
+	signal(g.adhocWake)
+	return true
+}
+
+// loadActiveAdhoc records which ad-hoc subscriptions the current sessions have.
+func (l *loop) loadActiveAdhoc() {
+	for _, server := range l.adhoc.servers() {
+		l.adhoc.setActive(server, l.tracker.Client(server).Subscriptions())
+	}
+}
+
+// syncAdhoc starts goroutines that subscribe to and unsubscribe from resources of servers,
+// as the clients need.
+func (l *loop) syncAdhoc() {
+	for _, t := range l.adhoc.unused(time.Now(), l.server.Subscriptions().Subscribed) {
+		l.running.Go(func() {
+			ctx, cancel := context.WithTimeout(l.ctx, subscribeTimeout)
+			defer cancel()
+			_ = l.tracker.Client(t.server).Unsubscribe(ctx, t.key) // on an error the subscription ends with the session
+			if l.adhoc.released(t) {
+				signal(l.adhocWake)
+			}
+		})
+	}
+	for server, uris := range l.adhoc.pending(time.Now(), func(server string) bool { return l.ready[server] }) {
+		l.running.Go(func() { l.subscribe(server, uris) })
+	}
+}
+
+// subscribe subscribes to resources of a server concurrently, so that the tracker makes
+// one sync for many of them.
+func (l *loop) subscribe(server string, uris []string) {
+	ctx, cancel := context.WithTimeout(l.ctx, subscribeTimeout)
+	defer cancel()
+	var (
+		wg     sync.WaitGroup
+		slots  = make(chan struct{}, maxSubscribing)
+		logged sync.Once
+	)
+	defer wg.Wait()
+	for _, uri := range uris {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			t := target{server, uri}
+			err := l.tracker.Client(server).Subscribe(ctx, uri)
+			lost := ctx.Err() != nil || errors.Is(err, tracker.ErrNotConnected) || errors.Is(err, session.ErrClosed)
+			first := l.adhoc.attempted(t, err != nil && !lost)
+			if err == nil {
+				l.updated(t) // earlier changes were not announced
+				return
+			}
+			if first {
+				logged.Do(func() {
+					l.opts.Logger.Warn("cannot subscribe to a resource for a client", "server", printable.Line(server, 128),
+						"uri", printable.Line(uri, 300), "err", printable.Reason(err, 500))
+				})
+			}
+		})
+	}
+}
+
+// offersUpdates reports whether a server supports the subscriptions that ad-hoc
+// subscriptions need.
+func offersUpdates(srv config.Server, info session.Info) bool {
+	return srv.Transport != config.TransportCatalog && info.Capabilities.Resources && info.Capabilities.ResourcesSubscribe
+}
+
+// updated notifies the subscribers of a resource that it changed: under its exported URI, its
+// qualified URI and the URIs that clients used. Subscribers of a parent of the URI are
+// notified of the parent, as servers announce children of subscribed resources.
+func (g *Gateway) updated(t target) {
+	v := g.view.Load()
+	if _, ours := v.servers[t.server]; !ours || t.key == "" {
+		return
+	}
+	uris := []string{v.export(t), qualify(t.server, t.key)}
+	for _, uri := range g.adhoc.aliases(t) { // unless the URI leads to another server by now
+		if at, ok := v.locate(uri); ok && at == t {
+			uris = append(uris, uri)
+		}
+	}
+	subs := g.server.Subscriptions()
+	rest := t.key
+	for range maxParents {
+		i := strings.LastIndexAny(rest, "/?#")
+		if i <= 0 {
+			break
+		}
+		for _, parent := range []string{rest[:i+1], rest[:i]} { // either may be subscribed
+			if parent == t.key {
+				continue
+			}
+			if uri := qualify(t.server, parent); subs.Subscribed(uri) {
+				uris = append(uris, uri)
+			}
+			if subs.Subscribed(parent) && v.export(target{t.server, parent}) == parent {
+				uris = append(uris, parent)
+			}
+		}
+		rest = rest[:i]
+	}
+	g.server.Updated(uris...)
+}
+
+// updatedAll notifies all subscribers of all resources.
+func (g *Gateway) updatedAll() {
+	for uri := range g.view.Load().byKey[catalog.Resources] {
+		g.server.Updated(uri)
+	}
+	g.server.Updated(g.adhoc.uris()...)
 }

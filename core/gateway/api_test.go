@@ -237,14 +237,14 @@ func TestLocal(t *testing.T) {
 		if changes == before {
 			w.Error("an update is no change")
 		}
-		view := w.gateway.Offered()
+		view := w.gateway.Capabilities()
 		if len(view.Servers) != 1 || view.Servers[0].ID != "evil" || view.Servers[0].State != "Ready" || view.Servers[0].Name != "fake" ||
 			!slices.Equal(view.Servers[0].Lists[catalog.Tools].Keys(), []string{"dig", "evil_search_09fbeed6"}) ||
 			!slices.Equal(view.Servers[0].Lists[catalog.Resources].Keys(), []string{"mcptrack://server/evil/index://x"}) ||
 			len(view.Servers[0].Updates) != 1 || view.Servers[0].Updates[0].URI != "mcptrack://server/evil/index://x" {
 			w.Errorf("offered %+v", view)
 		}
-		x, err := capindex.New(capindex.Options{Source: w.gateway.Offered})
+		x, err := capindex.New(capindex.Options{Source: w.gateway.Capabilities})
 		if err != nil {
 			w.Fatal(err)
 		}

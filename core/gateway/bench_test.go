@@ -68,9 +68,9 @@ func BenchmarkCall(b *testing.B) {
 
 // BenchmarkView merges 10,000 tools of 100 servers.
 func BenchmarkView(b *testing.B) {
-	var sources []source
+	var sources []contribution
 	for i := range 100 {
-		s := source{id: fmt.Sprintf("s%03d", i), lists: map[catalog.Kind][]item{}}
+		s := contribution{id: fmt.Sprintf("s%03d", i), lists: map[catalog.Kind][]item{}}
 		for n := range 100 {
 			raw, _ := json.Marshal(map[string]any{"name": fmt.Sprintf("t%03d", n), "description": strings.Repeat("d", 200), "inputSchema": map[string]any{"type": "object"}})
 			it, err := catalog.NewItem(catalog.Tools, raw)
@@ -87,7 +87,7 @@ func BenchmarkView(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if v := newView(source{}, sources, filter{}, func(Refusal) {}); len(v.catalog.Tools) != 10_000 {
+		if v := newView(contribution{}, sources, filter{}, func(Refusal) {}); len(v.catalog.Tools) != 10_000 {
 			b.Fatal(len(v.catalog.Tools))
 		}
 	}

@@ -83,7 +83,7 @@ func TestSpellingsDoNotEvadeAllow(t *testing.T) {
 			t.Fatal(err)
 		}
 		exported := uri
-		if strings.HasPrefix(allow, ownForm) {
+		if strings.HasPrefix(allow, serverPrefix) {
 			exported = qualify("s", uri)
 		}
 		if !f.admits(catalog.Resources, target{"s", uri}, exported) {

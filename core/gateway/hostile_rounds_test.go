@@ -58,15 +58,15 @@ func TestServerEndsWhileItAsks(t *testing.T) {
 
 // What a hostile server makes the gateway keep is bounded.
 func TestRoundIsBounded(t *testing.T) {
-	d := &round{client: json.RawMessage(`{"elicitation":{}}`), asked: make(chan struct{}, 1)}
-	large := json.RawMessage(`{"message":"` + strings.Repeat("x", maxAsked/2) + `"}`)
+	d := &inputRound{capabilities: json.RawMessage(`{"elicitation":{}}`), opened: make(chan struct{}, 1)}
+	large := json.RawMessage(`{"message":"` + strings.Repeat("x", maxInputBytes/2) + `"}`)
 	ctx, cancel := context.WithCancel(t.Context())
 	first := make(chan error, 1)
 	go func() {
 		_, err := d.request(ctx, "elicitation/create", large)
 		first <- err
 	}()
-	<-d.asked
+	<-d.opened
 	if _, err := d.request(ctx, "elicitation/create", large); err == nil || !strings.Contains(err.Error(), "too many") {
 		t.Errorf("the second: %v", err)
 	}

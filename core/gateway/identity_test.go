@@ -24,7 +24,7 @@ func TestNamesOfEvents(t *testing.T) {
 	t.Parallel()
 	n := &Names{}
 	n.Listed(journal.ListName{ServerID: "b", Kind: catalog.Resources}, listOf("x://remembered")) // before there is a config
-	local := source{lists: map[catalog.Kind][]item{catalog.Tools: {{key: "a_search"}}, catalog.Resources: {{key: "mcptrack://index"}}}}
+	local := contribution{lists: map[catalog.Kind][]item{catalog.Tools: {{key: "a_search"}}, catalog.Resources: {{key: "mcptrack://index"}}}}
 	n.start(local)
 	n.apply([]string{"a", "b", "unreachable"})
 	// changed stores that a server lists these items now, and wants the names in that event.
@@ -112,8 +112,8 @@ func TestRememberedListsCount(t *testing.T) {
 		}
 	}
 	known := map[catalog.Kind]catalog.List{catalog.Resources: listOf("x://both"), catalog.Templates: listOf("x://t/{y}")}
-	both := newView(source{}, []source{{id: "a", lists: lists[0]}, {id: "b", lists: lists[1], known: known}}, filter{}, func(Refusal) {})
-	alone := newView(source{}, []source{{id: "a", lists: lists[0]}, {id: "b", known: known}}, filter{}, func(Refusal) {})
+	both := newView(contribution{}, []contribution{{id: "a", lists: lists[0]}, {id: "b", lists: lists[1], known: known}}, filter{}, func(Refusal) {})
+	alone := newView(contribution{}, []contribution{{id: "a", lists: lists[0]}, {id: "b", known: known}}, filter{}, func(Refusal) {})
 	for k, key := range map[catalog.Kind]string{catalog.Resources: "mcptrack://server/a/x://both", catalog.Templates: "mcptrack://server/a/x://t/{y}"} {
 		if len(alone.byKey[k]) != 1 || len(both.byKey[k]) != 2 || alone.byKey[k][key].server != "a" || both.byKey[k][key].server != "a" {
 			t.Errorf("%s: %v, with b %v", k, alone.byKey[k], both.byKey[k])

@@ -310,13 +310,13 @@ func TestLegacyClientOfModernServer(t *testing.T) {
 }
 
 // slowPeer is a client that takes each message only when it may.
-type slowPeer struct {
-	peer
+type slowClient struct {
+	sessionClient
 	may   chan struct{}
 	bytes atomic.Int64
 }
 
-func (p *slowPeer) message(_ string, params json.RawMessage) {
+func (p *slowClient) message(_ string, params json.RawMessage) {
 	<-p.may
 	p.bytes.Add(int64(len(params)))
 }
@@ -325,23 +325,23 @@ func (p *slowPeer) message(_ string, params json.RawMessage) {
 // delivered if none waits.
 func TestMessagesForASlowClientAreBounded(t *testing.T) {
 	t.Parallel()
-	p := &slowPeer{may: make(chan struct{})}
-	o := newOwn(config.Server{ID: "docs"}, nil, p)
+	p := &slowClient{may: make(chan struct{})}
+	o := newClientSession(config.Server{ID: "docs"}, nil, p)
 	close(o.ready)
 	o.wg.Go(o.run)
 	large := json.RawMessage(`"` + strings.Repeat("a", 1<<20) + `"`)
-	for range 2 * ownQueue {
+	for range 2 * maxQueuedMessages {
 		o.message("notifications/message", large)
 	}
-	if n := o.bytes.Load(); n > ownBytes {
+	if n := o.bytes.Load(); n > maxQueuedBytes {
 		t.Errorf("%d bytes wait", n)
 	}
 	close(p.may)
 	o.flush(t.Context())
-	if n := p.bytes.Load(); n == 0 || n > ownBytes || o.bytes.Load() != 0 {
+	if n := p.bytes.Load(); n == 0 || n > maxQueuedBytes || o.bytes.Load() != 0 {
 		t.Errorf("%d bytes were delivered, %d are counted", n, o.bytes.Load())
 	}
-	huge := json.RawMessage(`"` + strings.Repeat("a", 2*ownBytes) + `"`)
+	huge := json.RawMessage(`"` + strings.Repeat("a", 2*maxQueuedBytes) + `"`)
 	o.message("notifications/message", huge)
 	o.flush(t.Context())
 	if n := p.bytes.Load(); n < int64(len(huge)) {

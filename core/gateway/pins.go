@@ -47,7 +47,7 @@ var (
 type Pins struct {
 	dir     string // "": nothing is stored
 	config  string
-	servers map[string]*pinned // by id, from the first use of a server's pins
+	servers map[string]*serverPins // by id, from the first use of a server's pins
 }
 
 // NewPins returns the pins that a directory has of the servers of a config. The directory is
@@ -60,11 +60,11 @@ func NewPins(dir, config string) *Pins {
 	if full, err := filepath.Abs(config); err == nil {
 		config = full
 	}
-	return &Pins{dir: dir, config: config, servers: map[string]*pinned{}}
+	return &Pins{dir: dir, config: config, servers: map[string]*serverPins{}}
 }
 
 // pinned are the pins of one server.
-type pinned struct {
+type serverPins struct {
 	path    string                    // of the file; "": there is none
 	head    pinsFile                  // what the file says besides the pins
 	stored  map[string]catalog.Digest // by tool; what is in the file
@@ -84,10 +84,10 @@ type pinsFile struct {
 }
 
 // of returns the pins of a server. It reads the file if that has changed.
-func (p *Pins) of(server string) *pinned {
+func (p *Pins) of(server string) *serverPins {
 	own := p.servers[server]
 	if own == nil {
-		own = &pinned{head: pinsFile{Version: pinsVersion, Config: p.config, Server: server}, stored: map[string]catalog.Digest{}, fresh: map[string]catalog.Digest{}}
+		own = &serverPins{head: pinsFile{Version: pinsVersion, Config: p.config, Server: server}, stored: map[string]catalog.Digest{}, fresh: map[string]catalog.Digest{}}
 		p.servers[server] = own
 		if p.dir != "" {
 			sum := sha256.Sum256([]byte(p.config + "\x00" + server))
@@ -99,7 +99,7 @@ func (p *Pins) of(server string) *pinned {
 }
 
 // refresh reads the file if it is not the one that was read last.
-func (p *pinned) refresh() {
+func (p *serverPins) refresh() {
 	if p.path == "" {
 		return
 	}
@@ -116,7 +116,7 @@ func (p *pinned) refresh() {
 }
 
 // took replaces what is stored by what was read from the file.
-func (p *pinned) took(stored map[string]catalog.Digest, err error) {
+func (p *serverPins) took(stored map[string]catalog.Digest, err error) {
 	p.version++
 	p.err, p.info = err, nil
 	if err != nil {
@@ -127,7 +127,7 @@ func (p *pinned) took(stored map[string]catalog.Digest, err error) {
 }
 
 // read reads the file.
-func (p *pinned) read() (map[string]catalog.Digest, error) {
+func (p *serverPins) read() (map[string]catalog.Digest, error) {
 	info, err := os.Stat(p.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return map[string]catalog.Digest{}, nil
@@ -151,7 +151,7 @@ func (p *pinned) read() (map[string]catalog.Digest, error) {
 
 // current returns the version of the pins with which a list must have been checked; -1, which
 // no list has, while there are pins to store. p may be nil.
-func (p *pinned) current() int {
+func (p *serverPins) current() int {
 	switch {
 	case p == nil:
 		return 0
@@ -163,7 +163,7 @@ func (p *pinned) current() int {
 
 // pin pins the tools that have no pin yet, as far as there is room, and stores them. If they
 // cannot be stored, they are pinned in this process, and the next merge tries again.
-func (p *pinned) pin(ctx context.Context, tools []item, log *slog.Logger) {
+func (p *serverPins) pin(ctx context.Context, tools []item, log *slog.Logger) {
 	if p.err != nil {
 		return // nothing is listed
 	}
@@ -196,7 +196,7 @@ func (p *pinned) pin(ctx context.Context, tools []item, log *slog.Logger) {
 
 // change reads the file, calls change with the pins in it, and writes the file if change
 // reports that it changed them. No other process changes the file meanwhile.
-func (p *pinned) change(ctx context.Context, change func(tools map[string]catalog.Digest) bool) error {
+func (p *serverPins) change(ctx context.Context, change func(tools map[string]catalog.Digest) bool) error {
 	if p.path == "" {
 		change(p.stored)
 		return nil
@@ -227,7 +227,7 @@ func (p *pinned) change(ctx context.Context, change func(tools map[string]catalo
 }
 
 // refuse returns why a tool must not be listed, nil if it may.
-func (p *pinned) refuse(it item) error {
+func (p *serverPins) refuse(it item) error {
 	if p.err != nil {
 		return p.err
 	}

@@ -51,12 +51,12 @@ func TestRequestsAreShared(t *testing.T) {
 // A principal whose requests wait for input does not keep another one from asking.
 func TestRoundsAreShared(t *testing.T) {
 	t.Parallel()
-	var s rounds
+	var s inputRounds
 	defer s.close()
 	put := func(owner string) (string, bool) {
-		return s.put(&round{owner: owner, cancel: func(error) {}})
+		return s.put(&inputRound{owner: owner, cancel: func(error) {}})
 	}
-	for range maxWaiting {
+	for range maxWaitingRounds {
 		if _, ok := put("alice"); !ok {
 			t.Fatal("alice does not get all")
 		}
@@ -68,7 +68,7 @@ func TestRoundsAreShared(t *testing.T) {
 	if !ok {
 		t.Fatal("bob gets nothing")
 	}
-	if s.take(state, [32]byte{}) == nil || s.room.All() != maxWaiting {
+	if s.take(state, [32]byte{}) == nil || s.room.All() != maxWaitingRounds {
 		t.Errorf("%d are counted", s.room.All())
 	}
 }
@@ -106,7 +106,7 @@ func (o *outside) rooted(name string) *session.Session {
 func TestOwnSessionsAreShared(t *testing.T) {
 	t.Parallel()
 	_, o := newAsking(t)
-	o.manyAsking(maxOwnPerServer, "alice")
+	o.manyAsking(maxSessionsPerServer, "alice")
 	if got, err := ask(t.Context(), o.rooted("alice"), "roots/list", `{}`, ""); err != nil || !strings.Contains(got, "-32601") {
 		t.Errorf("one too many of alice: %s, %v", got, err)
 	}
@@ -118,30 +118,30 @@ func TestOwnSessionsAreShared(t *testing.T) {
 func TestRoomIsOnesOwn(t *testing.T) {
 	t.Parallel()
 	_, o := newAsking(t)
-	c := &o.gateway.clients
+	c := &o.gateway.sessions
 	capabilities := json.RawMessage(`{"roots":{}}`)
-	lend := func(name string, capabilities json.RawMessage) *own {
-		return c.lend(t.Context(), &mcpserver.Request{Principal: name}, "docs", capabilities)
+	lend := func(name string, capabilities json.RawMessage) *clientSession {
+		return c.acquire(t.Context(), &mcpserver.Request{Principal: name}, "docs", capabilities, session.EraLegacy)
 	}
 	bobs := lend("bob", capabilities)
 	if bobs == nil {
 		t.Fatal("bob gets no session")
 	}
-	c.giveBack(bobs, true)
-	var alices []*own
+	c.release(bobs, true)
+	var alices []*clientSession
 	for n := lend("alice", capabilities); n != nil; n = lend("alice", capabilities) {
 		alices = append(alices, n)
 	}
-	idle := func() []*own {
+	idle := func() []*clientSession {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return slices.Clone(c.idle)
 	}
-	if len(alices) != maxOwnPerServer-1 || !slices.Equal(idle(), []*own{bobs}) {
+	if len(alices) != maxSessionsPerServer-1 || !slices.Equal(idle(), []*clientSession{bobs}) {
 		t.Errorf("alice got %d sessions, and %d are idle", len(alices), len(idle()))
 	}
 	for _, o := range alices {
-		c.giveBack(o, true)
+		c.release(o, true)
 	}
 	if lend("alice", json.RawMessage(`{"sampling":{}}`)) != nil {
 		t.Error("there was room")
@@ -152,7 +152,7 @@ func TestRoomIsOnesOwn(t *testing.T) {
 	if again := lend("bob", capabilities); again != bobs {
 		t.Error("bob does not get his session again")
 	} else {
-		c.giveBack(again, true)
+		c.release(again, true)
 	}
 }
 
@@ -160,12 +160,12 @@ func TestRoomIsOnesOwn(t *testing.T) {
 func TestRefusedSessionsOfOthers(t *testing.T) {
 	t.Parallel()
 	_, o := newAsking(t)
-	c := &o.gateway.clients
+	c := &o.gateway.sessions
 	c.mu.Lock()
 	c.failed[[2]string{"alice", "docs"}] = time.Now()
 	c.mu.Unlock()
-	lend := func(name string) *own {
-		return c.lend(t.Context(), &mcpserver.Request{Principal: name}, "docs", json.RawMessage(`{"roots":{}}`))
+	lend := func(name string) *clientSession {
+		return c.acquire(t.Context(), &mcpserver.Request{Principal: name}, "docs", json.RawMessage(`{"roots":{}}`), session.EraLegacy)
 	}
 	if lend("alice") != nil {
 		t.Error("alice tries again")
@@ -174,7 +174,7 @@ func TestRefusedSessionsOfOthers(t *testing.T) {
 	if bobs == nil {
 		t.Fatal("bob may not try")
 	}
-	c.giveBack(bobs, true)
+	c.release(bobs, true)
 }
 
 // There are fewer sets of capabilities than may be remembered: no client can use them up.

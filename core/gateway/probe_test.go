@@ -207,7 +207,7 @@ func TestAudience(t *testing.T) {
 		w.wantKeys(newcomer, catalog.Tools, "other", "two")
 		w.advance(time.Minute)
 		untold("another kind of client has listed", w.plain, w.capable, newcomer)
-		w.advance(3 * variantIdle)
+		w.advance(3 * maxIdleVariant)
 		untold("nobody has listed anything for long", w.plain, w.capable, newcomer)
 		w.change([]string{"three"}, []string{"three", "other"})
 		w.advance(time.Minute)
@@ -219,7 +219,7 @@ func TestAudience(t *testing.T) {
 		w.wantKeys(newcomer, catalog.Tools, "other", "three")
 
 		_ = newcomer.Close()
-		w.advance(2 * variantIdle)
+		w.advance(2 * maxIdleVariant)
 		w.gateway.variants.mu.Lock()
 		defer w.gateway.variants.mu.Unlock()
 		if n := len(w.gateway.variants.byKey); n != 1 {
@@ -232,7 +232,7 @@ func TestAudience(t *testing.T) {
 // own one is known, and the others are not.
 func TestLateFirstProbe(t *testing.T) {
 	inCapableWorld(t, func(w *capableWorld) {
-		w.more.Fail(sessiontest.Fault{Method: "tools/list", Delay: probePatience + time.Second})
+		w.more.Fail(sessiontest.Fault{Method: "tools/list", Delay: probeWait + time.Second})
 		newcomer := w.capableClient(`{"sampling":{},"roots":{}}`)
 		w.subscribe(newcomer)
 		w.wantKeys(newcomer, catalog.Tools, "one")

@@ -112,15 +112,15 @@ func TestRounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel()
-	o.gateway.rounds.mu.Lock()
-	for _, w := range o.gateway.rounds.byState {
+	o.gateway.inputs.mu.Lock()
+	for _, w := range o.gateway.inputs.byState {
 		w.expire.Reset(0) // as after roundPatience
 	}
-	o.gateway.rounds.mu.Unlock()
+	o.gateway.inputs.mu.Unlock()
 	o.eventually("the request is given up", func() bool {
-		o.gateway.clients.mu.Lock()
-		defer o.gateway.clients.mu.Unlock()
-		return o.gateway.clients.sessions.All() == 0
+		o.gateway.sessions.mu.Lock()
+		defer o.gateway.sessions.mu.Unlock()
+		return o.gateway.sessions.total.All() == 0
 	})
 	if conns, open := a.of(`"sampling"`); open > 0 {
 		t.Errorf("%d sessions, %d open", len(conns), open)

@@ -25,7 +25,7 @@ func TestShows(t *testing.T) {
 		t.Fatal(err)
 	}
 	lists := map[catalog.Kind][]item{catalog.Resources: {listed}}
-	v := newView(source{}, []source{{id: "a", tracks: all, lists: lists}, {id: "b", tracks: tracks(config.Server{Tracking: config.Tracking{TrackTools: true}}), lists: lists}}, f, func(Refusal) {})
+	v := newView(contribution{}, []contribution{{id: "a", serverState: serverState{tracks: all}, lists: lists}, {id: "b", serverState: serverState{tracks: tracks(config.Server{Tracking: config.Tracking{TrackTools: true}})}, lists: lists}}, f, func(Refusal) {})
 	v.refused = refusedItems(map[Refusal]struct{}{
 		{Server: "a", Kind: catalog.Tools, Key: "broken"}:              {},
 		{Server: "a", Kind: catalog.Tools, Key: "odd", Listed: true}:   {},
@@ -61,18 +61,18 @@ func TestShows(t *testing.T) {
 		{"a", catalog.Templates, "t:{x}", "mcptrack://server/a/t:{x}"},
 		{"a", catalog.Templates, "file:///t/{x}", "file:///t/{x}"},
 	} {
-		if exported, ok := g.Shows(c.server, c.kind, c.key, ""); ok != (c.exported != "") || ok && exported != c.exported {
+		if exported, ok := g.Exports(c.server, c.kind, c.key, ""); ok != (c.exported != "") || ok && exported != c.exported {
 			t.Errorf("%s %s %s: %q, %t; want %q", c.server, c.kind, c.key, exported, ok, c.exported)
 		}
 	}
 	// The stored name stays; what is hidden by now is hidden.
-	if got, ok := g.Shows("a", catalog.Resources, "file:///both", "file:///both"); !ok || got != "file:///both" {
+	if got, ok := g.Exports("a", catalog.Resources, "file:///both", "file:///both"); !ok || got != "file:///both" {
 		t.Errorf("stored as file:///both: %s, %t", got, ok)
 	}
-	if got, ok := g.Shows("a", catalog.Resources, "file:///private/x", "file:///private/x"); ok {
+	if got, ok := g.Exports("a", catalog.Resources, "file:///private/x", "file:///private/x"); ok {
 		t.Errorf("hidden, but shown as %s", got)
 	}
-	if !g.ShowsServer("a") || g.ShowsServer("c") {
+	if !g.ExportsServer("a") || g.ExportsServer("c") {
 		t.Error("servers that are not exported are shown")
 	}
 }

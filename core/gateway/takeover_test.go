@@ -44,20 +44,20 @@ func TestTemplateTakeover(t *testing.T) {
 		catalog.Resources: itemsOf(t, catalog.Resources, listed),
 		catalog.Templates: itemsOf(t, catalog.Templates, "file:///docs/{name}"),
 	}
-	resources := [][]string{nil, {listed}, {"file:///docs/"}, {ownForm + "good/" + listed}}
+	resources := [][]string{nil, {listed}, {"file:///docs/"}, {serverPrefix + "good/" + listed}}
 	templates := []string{"{+p}", "file:{+p}", "file://{+p}", "file:///{+p}", "{scheme}:///docs/listed", "file:///d{+p}",
-		"file:///docs{+p}", "file:///docs/{+p}", "file:///docs/{name}", "file:///docs/l{+p}", "file:///docs/un{+p}", ownForm + "good/{+p}"}
+		"file:///docs{+p}", "file:///docs/{+p}", "file:///docs/{name}", "file:///docs/l{+p}", "file:///docs/un{+p}", serverPrefix + "good/{+p}"}
 	for _, template := range templates {
 		patterns := itemsOf(t, catalog.Templates, template)
 		for i, uris := range resources {
 			hostile := map[catalog.Kind][]item{catalog.Resources: itemsOf(t, catalog.Resources, uris...), catalog.Templates: patterns}
-			for _, state := range []source{{}, {down: true}, {drop: true}} {
+			for _, state := range []contribution{{}, {serverState: serverState{down: true}}, {drop: true}} {
 				for _, id := range []string{"a", "z"} { // before and after "good"
 					name := fmt.Sprintf("%d %s %+v %s", i, template, state, id)
 					state.id, state.lists = "good", good
-					evil := source{id: id, lists: hostile}
-					v := newView(source{}, []source{evil, state}, filter{}, func(Refusal) {})
-					for _, uri := range []string{listed, ownForm + "good/" + listed, ownForm + "good/" + unlisted} {
+					evil := contribution{id: id, lists: hostile}
+					v := newView(contribution{}, []contribution{evil, state}, filter{}, func(Refusal) {})
+					for _, uri := range []string{listed, serverPrefix + "good/" + listed, serverPrefix + "good/" + unlisted} {
 						if at, ok := v.resource(uri); ok && at.server != "good" {
 							t.Errorf("%s: %s goes to %v", name, uri, at)
 						}

@@ -130,7 +130,7 @@ func TestTaskNotificationsBesideASilentClient(t *testing.T) {
 		other, got := w.listening(session.EraLegacy)
 		begin(other, "heard")
 		close(silent)
-		for range 2 * ownQueue {
+		for range 2 * maxQueuedMessages {
 			docs.Broadcast(map[string]any{"jsonrpc": "2.0", "method": "notifications/tasks/status", "params": map[string]any{"taskId": "silent", "status": "working"}})
 		}
 		docs.Broadcast(map[string]any{"jsonrpc": "2.0", "method": "notifications/tasks/status", "params": map[string]any{"taskId": "heard", "status": "working"}})
@@ -138,9 +138,9 @@ func TestTaskNotificationsBesideASilentClient(t *testing.T) {
 		if all := got.take(); len(all) != 1 {
 			t.Errorf("received %q", all)
 		}
-		w.gateway.tasks.mu.Lock()
-		defer w.gateway.tasks.mu.Unlock()
-		if n := len(w.gateway.tasks.notes); n != 1 {
+		w.gateway.notes.mu.Lock()
+		defer w.gateway.notes.mu.Unlock()
+		if n := len(w.gateway.notes.byClient); n != 1 {
 			t.Errorf("notifications wait for %d clients", n)
 		}
 	})

@@ -177,7 +177,7 @@ func TestReusedTaskID(t *testing.T) {
 	if _, ok := g.tasks.find(id, alice); ok || g.tasks.began(id, alice, nil) {
 		t.Error("alice reaches the task of bob")
 	}
-	mine := &own{}
+	mine := &clientSession{}
 	g.tasks.add(id, alice, mine, nil)
 	if o, ok := g.tasks.find(id, alice); !ok || o != mine || g.tasks.began(id, alice, nil) || !g.tasks.began(id, alice, mine) {
 		t.Error("alice does not reach her task in a session of her own, or lists that of bob as hers")
@@ -217,7 +217,7 @@ func TestTaskIDs(t *testing.T) {
 
 // heardPeer keeps what it is told.
 type heardPeer struct {
-	peer
+	sessionClient
 	heard chan string // capacity 1, sent to by message, never closed
 }
 
@@ -227,7 +227,7 @@ func (p *heardPeer) message(_ string, params json.RawMessage) { p.heard <- strin
 func TestTaskIDsInOwnSession(t *testing.T) {
 	t.Parallel()
 	p := &heardPeer{heard: make(chan string, 1)}
-	o := newOwn(config.Server{ID: "docs"}, nil, p)
+	o := newClientSession(config.Server{ID: "docs"}, nil, p)
 	o.ids = taskIDs{[]byte("key"), "alice", "docs"}
 	close(o.ready)
 	o.wg.Go(o.run)

@@ -106,7 +106,7 @@ func TestProbeIsRepeated(t *testing.T) {
 		if n := tools(); n != 1 {
 			t.Errorf("%d tools while the server cannot be listed", n)
 		}
-		time.Sleep(4 * probeFailed) // the second attempt, which fails, and the third
+		time.Sleep(4 * probeRetry) // the second attempt, which fails, and the third
 		if n := tools(); n != 2 || failures.Load() < 3 {
 			t.Errorf("%d tools after %d attempts", n, failures.Load())
 		}

@@ -1,0 +1,358 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/internal/fair"
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/tracker"
+)
+
+// route carries one request of a client to a server, together with the further requests to
+// the server that are needed to answer it.
+type route struct {
+	g            *Gateway
+	v            *view
+	r            *mcpserver.Request
+	server       string
+	session      *clientSession // the session to use; nil: the client's own, or the shared session
+	modernShared bool           // clientSessions.sharedModern returns the session to use
+	used         *clientSession // the session of the last request; nil: the shared session
+}
+
+// route returns a route for a request. The caller must set its server.
+func (g *Gateway) route(r *mcpserver.Request) *route { return &route{g: g, v: g.viewOf(r), r: r} }
+
+// viewOf returns the view for the client of a request: the common view, or the view for the
+// client's capabilities (see variants).
+func (g *Gateway) viewOf(r *mcpserver.Request) *view {
+	v := g.view.Load()
+	if len(v.variants) > 0 {
+		if other := v.variants[keyOf(r.Capabilities)]; other != nil {
+			return other
+		}
+	}
+	return v
+}
+
+// find returns the tool or prompt that the request names, and sets the route's server. Some
+// items are listed only for clients with certain capabilities (see variants); if such a
+// client has listed nothing yet, find waits until these lists are known.
+func (w *route) find(ctx context.Context, k catalog.Kind) (target, bool) {
+	t, ok := w.v.byKey[k][w.r.Name()]
+	if key := keyOf(w.r.Capabilities); !ok && key != "" {
+		w.g.variants.await(ctx, key, w.r.Capabilities)
+		w.v = w.g.viewOf(w.r)
+		t, ok = w.v.byKey[k][w.r.Name()]
+	}
+	w.server = t.server
+	return t, ok
+}
+
+// state returns the state of the server.
+func (w *route) state() serverState { return w.v.servers[w.server].serverState }
+
+// retryDelay is the time between attempts while a server cannot be reached.
+const retryDelay = 50 * time.Millisecond
+
+// do sends a request to the server, in the session that fits. If the request failed before
+// the server began to process it, or is safe to repeat, do retries for up to Options.Grace:
+// a server that restarts quickly must not fail calls.
+func (w *route) do(ctx context.Context, q session.Request) (json.RawMessage, error) {
+	grace := time.NewTimer(w.g.opts.Grace)
+	defer grace.Stop()
+	for {
+		w.g.mu.Lock()
+		changed := w.g.stateChange
+		w.g.mu.Unlock()
+		raw, err := w.try(ctx, q)
+		if err == nil || w.state().down || !repeatable(q.Method, err) {
+			return raw, err
+		}
+		w.g.tracker.Hasten(w.server)
+		retry := time.NewTimer(retryDelay)
+		select {
+		case <-changed:
+		case <-retry.C: // a modern server has no session whose state could change
+		case <-grace.C:
+			return nil, err
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		retry.Stop()
+	}
+}
+
+// try sends a request to the server once, in the session that fits.
+func (w *route) try(ctx context.Context, q session.Request) (raw json.RawMessage, err error) {
+	switch {
+	case w.session != nil:
+		w.used = w.session
+	case w.modernShared:
+		if w.used = w.g.sessions.sharedModern(ctx, w.state(), w.server); w.used == nil {
+			return nil, tracker.ErrNotConnected
+		}
+	default:
+		if w.used, err = w.g.sessions.session(ctx, w.state(), w.r, w.server); err != nil {
+			return nil, err
+		}
+	}
+	if w.used != nil {
+		return w.used.do(ctx, w.r, q)
+	}
+	return w.g.tracker.Do(ctx, w.server, q)
+}
+
+// repeatable reports whether a request that failed can be sent again.
+func repeatable(method string, err error) bool {
+	if errors.Is(err, tracker.ErrNotConnected) {
+		return true
+	}
+	e, ok := errors.AsType[*session.InterruptedError](err)
+	return ok && (!e.Sent || method != mcp.MethodCallTool) // other methods are assumed to only read
+}
+
+// send makes the request of the client with params instead of the client's own, and
+// forwards progress. Nothing else of the client's request is forwarded. Its error is for the
+// client.
+func (w *route) send(ctx context.Context, params map[string]json.RawMessage) (json.RawMessage, error) {
+	release, err := w.g.limits.acquire(ctx, w.server, w.r.Principal)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	q := session.Request{Method: w.r.Method, Params: params, Timeout: w.g.opts.CallTimeout, Client: w.r.Capabilities}
+	if w.r.Client != nil { // a modern server sees only what a legacy client can be asked during the request
+		q.Client = declared(w.r.Capabilities)
+	}
+	if q.Method == mcp.MethodTaskResult {
+		q.Timeout = maxTaskLife // it waits for the end of the task
+	}
+	if w.r.Client == nil && w.session == nil {
+		if state, ok := stateOf(params, roundStatePrefix); ok {
+			raw, err := w.resumeInputRound(ctx, q, state)
+			return raw, wireError(w.server, err)
+		}
+		w.modernShared = w.g.sessions.sharedModern(ctx, w.state(), w.server) != nil
+	}
+	if w.r.Client == nil && w.session == nil && !w.modernShared {
+		d, err := w.beginInputRound(ctx, q)
+		if err != nil {
+			return nil, wireError(w.server, err)
+		}
+		if d != nil {
+			raw, err := w.g.inputs.wait(ctx, d, w.r)
+			return raw, wireError(w.server, err)
+		}
+	}
+	if token := w.r.ProgressToken(); token != nil {
+		p := newProgress(w.r, token)
+		defer p.end() // progress is sent before the answer
+		q.Progress = p.put
+	}
+	raw, err := w.perform(ctx, q)
+	return raw, wireError(w.server, err)
+}
+
+// perform sends a request, and the requests that must follow so that the client understands
+// the result: it waits for tasks and asks for input on behalf of the client.
+func (w *route) perform(ctx context.Context, q session.Request) (json.RawMessage, error) {
+	modern := w.modern(ctx)
+	if q.Method == mcp.MethodCallTool && !modern {
+		var tool string
+		_ = json.Unmarshal(q.Params["name"], &tool) // it is a string
+		if _, required := w.v.asTask[target{w.server, tool}]; required && q.Params["task"] == nil {
+			return w.runTask(ctx, q)
+		}
+	}
+	raw, err := w.do(ctx, q)
+	if q.Method == mcp.MethodCallTool && w.r.Client != nil && needsTasks(err) {
+		return w.runModernTask(ctx, q)
+	}
+	for n := 0; err == nil && w.r.Client != nil && modern && n < maxInputRounds; n++ {
+		result := fields(raw)
+		if string(result["resultType"]) != `"input_required"` {
+			break
+		}
+		answers, failed := w.askClient(ctx, readMembers(result["inputRequests"]))
+		if failed != nil {
+			return nil, failed
+		}
+		q.Params = maps.Clone(q.Params)
+		q.Params["inputResponses"] = answers
+		delete(q.Params, "requestState")
+		if state := result["requestState"]; state != nil {
+			q.Params["requestState"] = state
+		}
+		raw, err = w.do(ctx, q)
+	}
+	if described, ok := created(raw); ok && err == nil && q.Method == mcp.MethodCallTool {
+		w.g.tasks.add(target{w.server, taskID(encode(described))}, w.r, w.used, described)
+		raw = w.g.taskIDs(w.r.Principal, w.server).created(raw)
+	}
+	return raw, err
+}
+
+// modern reports whether the session that fits is of the modern era.
+func (w *route) modern(ctx context.Context) bool {
+	s := w.session
+	if s == nil && !w.modernShared {
+		s, _ = w.g.sessions.session(ctx, w.state(), w.r, w.server) // the request reports the error
+	}
+	if s != nil {
+		return s.conn.Info().Era == session.EraModern
+	}
+	return w.modernShared || w.state().modern
+}
+
+// maxInputRounds bounds how often a modern server may answer one request by asking the
+// client for input.
+const maxInputRounds = 16
+
+// askClient sends the input requests of a modern server to a legacy client, one after another,
+// and returns its answers as inputResponses.
+func (w *route) askClient(ctx context.Context, requests []jsonMember) (answers json.RawMessage, err error) {
+	given := map[string]json.RawMessage{}
+	for _, m := range requests {
+		q := fields(m.value)
+		var method string
+		_ = json.Unmarshal(q["method"], &method) // "" cannot be answered
+		if !canAnswer(w.r.Capabilities, method) {
+			return nil, &mcpserver.Error{Code: mcp.CodeInternal, Message: "the server requests input that the client does not support: " + printable.Line(method, 100)}
+		}
+		if given[m.name], err = w.r.Client.Ask(ctx, w.r, method, q["params"]); err != nil {
+			return nil, err
+		}
+	}
+	return encode(given), nil
+}
+
+const (
+	maxPerServer = 256            // requests in flight at one server
+	maxPending   = 1024           // requests to one server, including requests that wait for a slot
+	maxRequests  = 4 * maxPending // requests in all: a server that hangs holds at most a quarter
+)
+
+// limiter bounds the requests to each server, so that a slow server does not delay requests to
+// others, and one client does not delay others (see package fair). The zero value is ready.
+type limiter struct {
+	mu       sync.Mutex
+	byServer map[string]*serverLimit // servers with pending requests
+}
+
+type serverLimit struct {
+	users fair.Limit // requests that have or wait for a slot; guarded by limiter.mu
+	slots *fair.Slots
+}
+
+// acquire waits until a request of a principal may be sent to a server. The caller must call
+// release.
+func (l *limiter) acquire(ctx context.Context, server, principal string) (release func(), err error) {
+	l.mu.Lock()
+	if l.byServer == nil {
+		l.byServer = map[string]*serverLimit{}
+	}
+	n := l.byServer[server]
+	if n == nil {
+		n = &serverLimit{users: fair.Limit{Max: maxPending}, slots: fair.NewSlots(maxPerServer)}
+		l.byServer[server] = n
+	}
+	pending := n.users.All()
+	room := n.users.Take(principal)
+	l.mu.Unlock()
+	if !room {
+		return nil, &mcpserver.Error{Code: mcp.CodeInternal,
+			Message: fmt.Sprintf("server %s is busy: %d requests are pending", printable.Line(server, 128), pending)}
+	}
+	slot := n.slots.Take(principal)
+	release = func() {
+		slot.Give()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if n.users.Give(principal); n.users.All() == 0 {
+			delete(l.byServer, server)
+		}
+	}
+	select {
+	case <-slot.Ready():
+		return release, nil
+	case <-ctx.Done():
+		release()
+		return nil, context.Cause(ctx)
+	}
+}
+
+// maxProgress is the number of progress notifications queued for a slow client. Beyond
+// it the oldest are dropped.
+const maxProgress = 64
+
+// progress forwards the progress of one request. A queue decouples the server's reader,
+// which must not block, from the client.
+type progress struct {
+	r     *mcpserver.Request
+	token json.RawMessage
+
+	// wake has capacity 1: put and end send to it, run receives; never closed.
+	wake chan struct{}
+	done chan struct{} // closed by run when it has ended
+
+	mu    sync.Mutex
+	queue []session.Progress
+	ended bool
+}
+
+func newProgress(r *mcpserver.Request, token json.RawMessage) *progress {
+	p := &progress{r: r, token: token, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	go p.run() // end waits for it
+	return p
+}
+
+func (p *progress) put(now session.Progress) {
+	p.mu.Lock()
+	if len(p.queue) == maxProgress {
+		p.queue = append(p.queue[:0], p.queue[1:]...)
+	}
+	p.queue = append(p.queue, now)
+	p.mu.Unlock()
+	signal(p.wake)
+}
+
+// end ends run, and returns when all queued notifications were sent.
+func (p *progress) end() {
+	p.mu.Lock()
+	p.ended = true
+	p.mu.Unlock()
+	signal(p.wake)
+	<-p.done
+}
+
+func (p *progress) run() {
+	defer close(p.done)
+	for range p.wake {
+		p.mu.Lock()
+		queue, ended := p.queue, p.ended
+		p.queue = nil
+		p.mu.Unlock()
+		for _, now := range queue {
+			p.r.Notify(mcp.NotificationProgress, struct {
+				Token    json.RawMessage `json:"progressToken"`
+				Progress float64         `json:"progress"`
+				Total    float64         `json:"total,omitempty"`
+				Message  string          `json:"message,omitempty"`
+			}{p.token, now.Progress, now.Total, now.Message})
+		}
+		if ended {
+			return
+		}
+	}
+}
