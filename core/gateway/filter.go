@@ -13,19 +13,19 @@ import (
 
 // filter decides what is exported, by globs for names, URIs and URI templates.
 //
-// In a glob for names "*" matches any characters. In a glob for URIs "*" matches within a
+// In a glob for names, "*" matches any characters. In a glob for URIs, "*" matches within a
 // path segment and "**" across segments. URIs and globs are compared in their normal and
-// joined forms (see forms); a filter with globs does not export a URI that has none.
+// joined forms (see forms). A filter with globs hides a URI that has no normal form.
 type filter struct {
 	allow, deny globs
-	// foldFiles denies URIs of files regardless of case.
+	// foldFiles makes Deny ignore the case of file: URIs.
 	foldFiles bool
 }
 
 type globs struct {
 	names, uris []string
-	joined      []string // for forms.joined
-	folded      []string // of uris and joined, for URIs regardless of case
+	joined      []string // matched with forms.joined
+	folded      []string // uris and joined, case-folded
 }
 
 func newFilter(allow, deny []string, foldFiles bool) (filter, error) {
@@ -50,16 +50,16 @@ func newFilter(allow, deny []string, foldFiles bool) (filter, error) {
 	return f, nil
 }
 
-// caseless reports whether the file systems of an operating system usually take names that differ
-// only in case for the same.
+// caseless reports whether the file systems of an operating system usually ignore case.
 func caseless(goos string) bool { return goos == "darwin" || goos == "windows" }
 
 func (f filter) empty() bool { return len(f.allow.names) == 0 && len(f.deny.names) == 0 }
 
-// admits reports whether an item may be exported under a name or URI. Deny applies to the
-// server's own name of the item as well, so that no exported name evades it, and to every URI
-// that the server may take its URI for. Allow applies only to the exported name, which a
-// server cannot choose freely, and to all that the server may take it for.
+// admits reports whether an item may be exported under a name or URI.
+//
+// Deny also applies to the server's own name of the item, so that no exported name evades it,
+// and to every form in which the server may read its URI. Allow applies only to the exported
+// name, which a server cannot choose freely, and must match every such form.
 func (f filter) admits(k catalog.Kind, t target, exported string) bool {
 	switch {
 	case f.empty():
@@ -70,12 +70,12 @@ func (f filter) admits(k catalog.Kind, t target, exported string) bool {
 	}
 	is, ok := formsOf(t.key)
 	if !ok && k == catalog.Templates {
-		is, ok = forms{normal: []string{t.key}}, true // the URIs that it expands to are checked when used
+		is, ok = forms{normal: []string{t.key}}, true // its expansions are checked when they are used
 	}
 	return ok && !f.denies(t.server, is) && f.allows(t, exported, is)
 }
 
-// denies reports whether Deny matches one of the forms of a URI of a server.
+// denies reports whether Deny matches a form of a server's URI.
 func (f filter) denies(server string, is forms) bool {
 	for _, form := range slices.Concat(is.normal, is.more) {
 		for _, form := range []string{form, qualify(server, form)} {
@@ -91,8 +91,8 @@ func (f filter) denies(server string, is forms) bool {
 	return false
 }
 
-// allows reports whether Allow matches all forms of a URI, joined ones in one of the ways in
-// which they can be written.
+// allows reports whether Allow matches all forms of a URI. For a joined form it is enough to
+// match one way of writing it.
 func (f filter) allows(t target, exported string, is forms) bool {
 	qualified := func(form string) string {
 		if exported != t.key {
@@ -137,16 +137,16 @@ func (g *Gateway) Unmatched() (allow, deny []string) {
 	return allow, deny
 }
 
-// flat hides the slashes of a name or its glob, which are ordinary characters there.
-// NUL cannot occur in a name.
+// flat replaces the slashes of a name, or of a glob for names, by NUL, which cannot occur in a
+// name: there, a slash is an ordinary character.
 func flat(s string) string { return strings.ReplaceAll(s, "/", "\x00") }
 
 func matches(globs []string, s string) bool {
 	return slices.ContainsFunc(globs, func(g string) bool { return glob.MatchURI(g, s) })
 }
 
-// normalizeGlob normalizes a glob for URIs as far as it is literal, so that it matches
-// normalized ones. joined are the globs for joined forms, see forms.
+// normalizeGlob normalizes the literal parts of a glob for URIs, so that the glob matches
+// normalized URIs. joined are the globs for joined forms, see forms.
 func normalizeGlob(g string) (normal string, joined []string) {
 	if head, uri, ok := cutServer(g); ok {
 		normal, joined = normalizeGlob(uri)
@@ -177,7 +177,7 @@ func normalizeGlob(g string) (normal string, joined []string) {
 	if !ofTheWeb(scheme) {
 		one := join(authority + "/" + path)
 		for _, one := range unique(one, lowerFirst(one)) {
-			if glob.Valid(one) { // not if a dot segment was part of a group
+			if glob.Valid(one) { // invalid if a dot segment was part of a group
 				joined = append(joined, scheme+one+rest[end:])
 			}
 		}
@@ -188,8 +188,8 @@ func normalizeGlob(g string) (normal string, joined []string) {
 	return scheme + normalizeAuthority(scheme, authority) + path + rest[end:], joined
 }
 
-// cutServer splits a glob for URIs that name their server before the URI, as unqualify does, but
-// leaves the segment of the server as it is.
+// cutServer splits a glob for qualified URIs before the URI, as unqualify does. It does not
+// decode the server's segment.
 func cutServer(g string) (head, uri string, ok bool) {
 	for own, scheme := range map[string]string{serverPrefix: "", uiServerPrefix: uiScheme} {
 		if rest, is := strings.CutPrefix(g, own); is {
@@ -200,7 +200,7 @@ func cutServer(g string) (head, uri string, ok bool) {
 	return "", "", false
 }
 
-// decodeGlob undoes percent-encoding of what has no meaning in a glob or a URI.
+// decodeGlob decodes the percent-encoded characters that have no meaning in a glob or a URI.
 func decodeGlob(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {

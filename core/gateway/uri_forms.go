@@ -7,27 +7,27 @@ import (
 	"unicode/utf8"
 )
 
-// maxDecoding is how often a URI is percent-decoded at most. A server that decodes a URI
-// more than once may see another one in it, which the filter must see, too.
+// maxDecoding bounds how often a URI is percent-decoded. A server that decodes a URI more
+// than once may read another URI, which the filter must also see.
 const maxDecoding = 4
 
-// forms are the URIs that servers may take one URI for.
+// forms are the URIs that a server may read in one URI.
 type forms struct {
-	// normal are the normal form (see normalizeURI), and those that the URI has when it is
-	// decoded again.
+	// normal are the normal form (see normalizeURI), and the normal forms after further
+	// decoding.
 	normal []string
-	// more are those that a lenient server may see in them: with slashes collapsed, without
-	// fragment, user and spaces at the end, for files without query and host; and joined in
-	// every way to write it.
+	// more are the forms for lenient servers: with slashes collapsed, without fragment, user
+	// and trailing spaces, for files without query and host; and all ways of writing the
+	// joined forms.
 	more []string
-	// joined are what a server may see that removes only the scheme and the slashes after it:
-	// authority and path as one path, without dot segments. "x://a/b", "x:///a/b" and "x:a/b"
-	// are one resource to it, and so is "x://c/../a/b". URIs of the web have none, as every
-	// parser finds their host.
+	// joined are the forms for a server that removes only the scheme and the slashes after it:
+	// authority and path as one path, without dot segments. Such a server takes "x://a/b",
+	// "x:///a/b", "x:a/b" and "x://c/../a/b" for one resource. Web URIs have no joined forms,
+	// because every parser finds their host.
 	joined []string
 }
 
-// formsOf returns the forms of a URI. It reports false for a URI that has no normal form.
+// formsOf returns the forms of a URI. It reports false for a URI without a normal form.
 func formsOf(uri string) (f forms, ok bool) {
 	first, ok := parseURI(uri)
 	if ok {
@@ -36,7 +36,7 @@ func formsOf(uri string) (f forms, ok bool) {
 	if !ok {
 		return forms{}, false
 	}
-	// A server may remove dot segments before it decodes again, or only in the end.
+	// A server may remove dot segments before it decodes again, or only at the end.
 	dots := false
 	for _, early := range []bool{false, true} {
 		at := first
@@ -70,7 +70,7 @@ func unique(list ...string) []string {
 	return slices.Compact(list)
 }
 
-// parts are the parts of a URI, so that their concatenation is the URI.
+// parts are the parts of a URI; their concatenation is the URI.
 type parts struct {
 	scheme    string // in lower case, with its colon
 	authority string // with its slashes; "" if there is none
@@ -78,8 +78,8 @@ type parts struct {
 	tail      string // query and fragment
 }
 
-// parseURI splits a URI, undecoded. It reports false if the URI has no scheme, characters in its
-// authority that no host has, or no host although its scheme is one of the web.
+// parseURI splits a URI without decoding it. It reports false if the URI has no scheme, has
+// characters in its authority that are invalid in a host, or has a web scheme but no host.
 func parseURI(uri string) (p parts, ok bool) {
 	p.scheme = strings.ToLower(uri[:schemeEnd(uri)])
 	rest, has := strings.CutPrefix(uri[len(p.scheme):], "//")
@@ -97,9 +97,9 @@ func parseURI(uri string) (p parts, ok bool) {
 	return p, p.scheme != "" && (len(p.authority) > len("//") || !ofTheWeb(p.scheme))
 }
 
-// decoded returns the parts with the percent-encoding of path and tail undone once. It reports
-// false for invalid UTF-8 or percent-encoding (unless lenient), and a path with control
-// characters, backslashes or encoded slashes.
+// decoded percent-decodes path and tail once. It reports false for invalid UTF-8, for an
+// invalid percent-encoding (unless lenient), and for a path with control characters,
+// backslashes or encoded slashes.
 func (p parts) decoded(lenient bool) (parts, bool) {
 	path, ok := decode(p.path, "?#", lenient)
 	if !ok || strings.Count(path, "/") != strings.Count(p.path, "/") ||
@@ -129,7 +129,7 @@ func (p parts) lenient() (all []string) {
 			all = append(all, strings.TrimRight(p.scheme+normalizeAuthority(p.scheme, authority)+path+stem, " "))
 		}
 	}
-	// One that joins them may also do without query, user and port.
+	// A server that joins authority and path may also drop query, user and port.
 	for _, tail := range unique(p.tail, tail, "") {
 		for _, authority := range unique(append(authorities, withoutPort(withoutUser(p.authority)))...) {
 			for _, form := range p.joined(authority, tail) {
@@ -140,8 +140,8 @@ func (p parts) lenient() (all []string) {
 	return all
 }
 
-// written returns the ways to write a joined URI. Its first segment may be a host, the case of
-// which does not matter.
+// written returns the ways of writing a joined URI. Its first segment may be a host, whose
+// case does not matter.
 func written(joined string) (all []string) {
 	scheme, rest := joined[:schemeEnd(joined)], joined[schemeEnd(joined):]
 	for _, rest := range unique(rest, lowerFirst(rest)) {
@@ -161,8 +161,8 @@ func (p parts) joined(authority, tail string) (all []string) {
 	return all
 }
 
-// join removes slashes at both ends, empty segments and dot segments. It does not know what
-// ".." removes if "**" is before it.
+// join removes leading and trailing slashes, empty segments and dot segments. It keeps ".."
+// after "**", since it cannot know what ".." removes there.
 func join(path string) string {
 	var out []string
 	for segment := range strings.SplitSeq(path, "/") {
@@ -179,7 +179,7 @@ func join(path string) string {
 	return strings.Join(out, "/")
 }
 
-// lowerFirst puts the first segment of a path or its glob in lower case.
+// lowerFirst converts the first segment of a path, or of a glob for one, to lower case.
 func lowerFirst(path string) string {
 	depth := 0
 	for i, c := range []byte(path) {
@@ -216,7 +216,7 @@ func withoutPort(authority string) string {
 	return authority
 }
 
-// fold makes texts equal that differ only in case.
+// fold maps texts that differ only in case to the same text.
 func fold(s string) string {
 	return strings.Map(func(r rune) rune {
 		least := r
@@ -227,12 +227,11 @@ func fold(s string) string {
 	}, s)
 }
 
-// normalizeURI returns the normal form of a URI (RFC 3986, 6.2.2 and 6.2.3): scheme and
-// host in lower case, no host for local files, no default port, percent-encoded
-// characters decoded and dot segments of the path removed. More is decoded than the RFC
-// permits, as servers do: all but delimiters. "file:/a" and "file:a" are "file:///a", as
-// browsers and RFC 8089 have it. It reports false for a URI that has none, see parseURI and
-// parts.decoded.
+// normalizeURI returns the normal form of a URI (RFC 3986, 6.2.2 and 6.2.3): scheme and host
+// in lower case, no host for local files, no default port, percent-encoded characters decoded
+// and dot segments of the path removed. As servers do, it decodes more than the RFC permits:
+// everything except delimiters. "file:/a" and "file:a" become "file:///a", as in browsers and
+// RFC 8089. It reports false for a URI without a normal form, see parseURI and parts.decoded.
 func normalizeURI(uri string, lenient bool) (string, bool) {
 	p, ok := parseURI(uri)
 	if ok {
@@ -241,12 +240,13 @@ func normalizeURI(uri string, lenient bool) (string, bool) {
 	return p.String(), ok
 }
 
-// notOfHosts reports characters that a host never has, and that some parsers decode or drop.
+// notOfHosts reports whether a character is invalid in a host. Some parsers decode or drop
+// such characters.
 func notOfHosts(r rune) bool {
 	return r <= ' ' || r == '\\' || r == '%' || unicode.IsControl(r)
 }
 
-// ofTheWeb reports whether parsers of the web find a host in any URI of the scheme.
+// ofTheWeb reports whether web parsers find a host in every URI of the scheme.
 func ofTheWeb(scheme string) bool {
 	switch scheme {
 	case "http:", "https:", "ws:", "wss:", "ftp:":
@@ -255,8 +255,8 @@ func ofTheWeb(scheme string) bool {
 	return false
 }
 
-// schemeEnd returns the length of the scheme of a URI with its colon (RFC 3986, 3.1); 0
-// without a scheme.
+// schemeEnd returns the length of a URI's scheme with its colon (RFC 3986, 3.1); 0 without a
+// scheme.
 func schemeEnd(uri string) int {
 	for i, c := range []byte(uri) {
 		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
@@ -270,8 +270,8 @@ func schemeEnd(uri string) int {
 	return 0
 }
 
-// normalizeAuthority puts the host of an authority, which begins with slashes, in lower case,
-// and leaves out a default port and the name of this machine in URIs of files.
+// normalizeAuthority converts the host of an authority, which begins with slashes, to lower
+// case. It removes a default port, and "localhost" in file: URIs.
 func normalizeAuthority(scheme, authority string) string {
 	user := max(strings.LastIndexByte(authority, '@')+1, min(len(authority), len("//")))
 	host := strings.ToLower(authority[user:])
@@ -286,8 +286,8 @@ func normalizeAuthority(scheme, authority string) string {
 	return authority[:user] + host
 }
 
-// decode undoes percent-encoding, except of delimiters. It reports false for an invalid
-// encoding, which stays as it is if lenient.
+// decode percent-decodes a text, except delimiters. It reports false for an invalid encoding,
+// which stays unchanged if lenient.
 func decode(s, delimiters string, lenient bool) (string, bool) {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
