@@ -177,7 +177,7 @@ func normalizeGlob(g string) (normal string, joined []string) {
 	if !ofTheWeb(scheme) {
 		one := join(authority + "/" + path)
 		for _, one := range unique(one, lowerFirst(one)) {
-			if glob.Valid(one) { // invalid if a dot segment was part of a group
+			if one == "" || glob.Valid(one) { // invalid if a dot segment was part of a group
 				joined = append(joined, scheme+one+rest[end:])
 			}
 		}
