@@ -37,7 +37,7 @@ func testIndex(t *testing.T, era session.Era) {
 		if err != nil {
 			t.Error(err)
 		}
-		return capindex.View{Servers: []capindex.Server{{ID: "s", Lists: map[catalog.Kind]catalog.List{catalog.Tools: {it}}}}}
+		return capindex.View{Servers: []capindex.ServerCapabilities{{ID: "s", Lists: map[catalog.Kind]catalog.List{catalog.Tools: {it}}}}}
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -342,7 +342,7 @@ func (g *Gateway) Capabilities() capindex.View {
 	var out capindex.View
 	for _, id := range slices.Sorted(maps.Keys(v.servers)) {
 		st, _ := snap.Server(id)
-		s := capindex.Server{ID: id, State: string(st.State), Name: st.Info.ServerName, Version: st.Info.ServerVersion}
+		s := capindex.ServerCapabilities{ID: id, State: string(st.State), Name: st.Info.ServerName, Version: st.Info.ServerVersion}
 		s.Lists = make(map[catalog.Kind]catalog.List, len(v.servers[id].exported))
 		for k, list := range v.servers[id].exported {
 			s.Lists[k] = catalog.NewList(slices.Clone(list)) // sorted by key, as an index expects

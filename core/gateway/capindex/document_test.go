@@ -26,7 +26,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 // sampleView is a view with every kind of content.
 func sampleView(t testing.TB) View {
 	at := time.Date(2026, 11, 20, 19, 37, 25, 0, time.UTC)
-	return View{[]Server{
+	return View{[]ServerCapabilities{
 		{ID: "docs", State: "Ready", Name: "Docs server", Version: "1.2",
 			Lists: map[catalog.Kind]catalog.List{
 				catalog.Tools: list(t, catalog.Tools,
@@ -95,7 +95,7 @@ func large(t testing.TB, servers, each int, text func(n int) string) View {
 				}
 			}
 		}
-		srv := Server{ID: fmt.Sprintf("%s-%d", text(s), s), State: text(s), Name: text(s), Version: text(s),
+		srv := ServerCapabilities{ID: fmt.Sprintf("%s-%d", text(s), s), State: text(s), Name: text(s), Version: text(s),
 			Lists: map[catalog.Kind]catalog.List{catalog.Tools: catalog.NewList(tools), catalog.Resources: catalog.NewList(resources)}}
 		for n := range min(each, 50) {
 			srv.Updates = append(srv.Updates, Update{text(n), time.Unix(int64(n), 0)})

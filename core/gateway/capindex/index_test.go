@@ -297,7 +297,7 @@ func TestReadersAndChanges(t *testing.T) {
 		for j := range 20 {
 			tools = append(tools, fmt.Sprintf(`{"name":"tool%d","description":"generation%d"}`, j, i))
 		}
-		views[i] = View{[]Server{{ID: "docs", Lists: map[catalog.Kind]catalog.List{catalog.Tools: list(t, catalog.Tools, tools...)}}}}
+		views[i] = View{[]ServerCapabilities{{ID: "docs", Lists: map[catalog.Kind]catalog.List{catalog.Tools: list(t, catalog.Tools, tools...)}}}}
 	}
 	s := &source{view: views[0]}
 	x := newIndex(t, Options{Source: s.load})

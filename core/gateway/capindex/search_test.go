@@ -101,7 +101,7 @@ func TestRanking(t *testing.T) {
 	for i := range 20 {
 		tools = append(tools, fmt.Sprintf(`{"name":"filler%d","description":"common"}`, i))
 	}
-	v := View{[]Server{{ID: "s", Lists: map[catalog.Kind]catalog.List{catalog.Tools: list(t, catalog.Tools, tools...)}}}}
+	v := View{[]ServerCapabilities{{ID: "s", Lists: map[catalog.Kind]catalog.List{catalog.Tools: list(t, catalog.Tools, tools...)}}}}
 	x := newIndex(t, Options{Source: func() View { return v }})
 	if got, _ := search(t, x, `{"query":"beta"}`); !slices.Equal(got, []string{"beta", "alpha"}) {
 		t.Errorf("%q", got)
@@ -113,7 +113,7 @@ func TestRanking(t *testing.T) {
 
 // Search results have no hidden characters.
 func TestSearchIsPrintable(t *testing.T) {
-	v := View{[]Server{{ID: "s\u202e", Lists: map[catalog.Kind]catalog.List{catalog.Tools: list(t, catalog.Tools,
+	v := View{[]ServerCapabilities{{ID: "s\u202e", Lists: map[catalog.Kind]catalog.List{catalog.Tools: list(t, catalog.Tools,
 		`{"name":"note\u202e","title":"\u001b[31m","description":"a\u200bb <i> note"}`)}}}}
 	x := newIndex(t, Options{Source: func() View { return v }})
 	raw, err := x.Search(t.Context(), json.RawMessage(`{"query":"note"}`))
@@ -139,7 +139,7 @@ func FuzzIndex(f *testing.F) {
 		if err != nil {
 			return
 		}
-		v := View{[]Server{{ID: name, Lists: map[catalog.Kind]catalog.List{catalog.Tools: {it}}}}}
+		v := View{[]ServerCapabilities{{ID: name, Lists: map[catalog.Kind]catalog.List{catalog.Tools: {it}}}}}
 		x := newIndex(t, Options{Source: func() View { return v }})
 		for _, doc := range Names() {
 			if text := x.mustRead(t, doc).Text; printable.Lines(text) != text {

@@ -56,7 +56,7 @@ func (s *source) set(v View) {
 }
 
 func oneTool(t testing.TB, name string) View {
-	return View{[]Server{{ID: "docs", Lists: map[catalog.Kind]catalog.List{catalog.Tools: list(t, catalog.Tools, `{"name":"`+name+`"}`)}}}}
+	return View{[]ServerCapabilities{{ID: "docs", Lists: map[catalog.Kind]catalog.List{catalog.Tools: list(t, catalog.Tools, `{"name":"`+name+`"}`)}}}}
 }
 
 func newIndex(t testing.TB, opts Options) *Index {

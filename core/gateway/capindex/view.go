@@ -12,11 +12,11 @@ import (
 
 // A View holds all capabilities at one time. It must not be modified once passed on.
 type View struct {
-	Servers []Server
+	Servers []ServerCapabilities
 }
 
-// Server is one server of a view.
-type Server struct {
+// ServerCapabilities is one server of a view.
+type ServerCapabilities struct {
 	ID string
 	// State is one word, such as "Ready"; "" is omitted.
 	State string
@@ -38,7 +38,7 @@ type Update struct {
 // An element is one item of a view (a tool, prompt, resource or template), with the members
 // of its descriptor.
 type element struct {
-	server *Server
+	server *ServerCapabilities
 	kind   catalog.Kind
 	key    string
 	catalog.Descriptor
@@ -59,7 +59,7 @@ const maxParameters = 32
 // id.
 func (v View) sorted() View {
 	servers := slices.Clone(v.Servers)
-	slices.SortStableFunc(servers, func(a, b Server) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortStableFunc(servers, func(a, b ServerCapabilities) int { return cmp.Compare(a.ID, b.ID) })
 	return View{servers}
 }
 
@@ -130,7 +130,7 @@ func parameters(k catalog.Kind, raw json.RawMessage) []parameter {
 }
 
 // count returns how many items of the kind the server has.
-func (s *Server) count(k catalog.Kind) int { return len(s.Lists[k]) }
+func (s *ServerCapabilities) count(k catalog.Kind) int { return len(s.Lists[k]) }
 
 // counts returns how many servers and items of each kind there are.
 func (v View) counts() map[string]int {

@@ -32,7 +32,7 @@ type Catalog struct {
 	// first one was read.
 	Loaded time.Time
 
-	routes map[string]*entry
+	routes map[string]*apiTool
 }
 
 // List returns the tools as a list that can be compared with others.
@@ -50,7 +50,7 @@ func emptyCatalog() *Catalog { return &Catalog{Tools: []catalog.Item{versionTool
 // A candidate is a catalog that was read but is not served yet.
 type candidate struct {
 	tools   []catalog.Item // without get_version
-	routes  map[string]*entry
+	routes  map[string]*apiTool
 	digest  catalog.Digest // of tools and routes, whatever their order
 	skips   []Skip
 	skipped int // how many entries were skipped, also those beyond MaxSkips
@@ -63,14 +63,14 @@ func parseCatalog(body []byte) (*candidate, error) {
 	if err := json.Unmarshal(body, &list); err != nil || list == nil {
 		return nil, errors.New("the catalog is not a JSON array")
 	}
-	c := &candidate{routes: map[string]*entry{}}
+	c := &candidate{routes: map[string]*apiTool{}}
 	skip := func(index int, name string, reason error) {
 		if c.skipped++; len(c.skips) < MaxSkips {
 			c.skips = append(c.skips, Skip{index, bounded(name), reason.Error()})
 		}
 	}
 	for i, raw := range list {
-		e, name, err := parseEntry(raw)
+		e, name, err := parseTool(raw)
 		switch {
 		case err != nil:
 		case c.routes[e.name] != nil:

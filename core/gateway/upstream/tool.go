@@ -1,13 +1,16 @@
 package upstream
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"unicode"
 
+	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -36,7 +39,7 @@ type param struct {
 }
 
 // An entry is a valid element of the API's catalog: a tool and the route behind it.
-type entry struct {
+type apiTool struct {
 	name, description string
 	method            string
 	path              []piece
@@ -44,7 +47,7 @@ type entry struct {
 }
 
 // route returns the method and the path as they are in the API's catalog.
-func (e *entry) route() string {
+func (e *apiTool) route() string {
 	var b strings.Builder
 	b.WriteString(e.method + " ")
 	for _, p := range e.path {
@@ -58,12 +61,12 @@ func (e *entry) route() string {
 
 // parseEntry checks one element of the catalog. The error says why it is skipped; name
 // is set even then, if the element has one.
-func parseEntry(raw json.RawMessage) (e *entry, name string, err error) {
+func parseTool(raw json.RawMessage) (e *apiTool, name string, err error) {
 	var m map[string]json.RawMessage // keys in their exact case, unlike a struct
 	if json.Unmarshal(raw, &m) != nil || m == nil {
 		return nil, "", errors.New("the entry is not an object")
 	}
-	e = &entry{}
+	e = &apiTool{}
 	var path string
 	if e.name, err = stringMember(m, "name"); err != nil {
 		return nil, "", err
@@ -112,7 +115,7 @@ func validName(s string) bool {
 
 // parseParams decodes the "params" of an entry and checks that each placeholder of its path is
 // one of them.
-func (e *entry) parseParams(raw json.RawMessage) error {
+func (e *apiTool) parseParams(raw json.RawMessage) error {
 	var list []json.RawMessage
 	if raw != nil && json.Unmarshal(raw, &list) != nil {
 		return errors.New(`"params" is not an array`)
@@ -202,4 +205,146 @@ func cut(s string, limit int) string {
 		return s
 	}
 	return strings.ToValidUTF8(s[:limit], "") + "…"
+}
+
+// A piece of a path is either fixed text, escaped as it is sent, or the
+// name of a parameter.
+type piece struct{ text, param string }
+
+// parsePath splits a path at its placeholders.
+func parsePath(path string) ([]piece, error) {
+	switch {
+	case path == "":
+		return nil, errors.New("the entry has no path")
+	case len(path) > maxPath:
+		return nil, fmt.Errorf("the path is longer than %d bytes", maxPath)
+	case !strings.HasPrefix(path, "/api/"):
+		return nil, errors.New("the path does not begin with /api/")
+	}
+	var pieces []piece
+	for rest := path; rest != ""; {
+		fixed, after, found := strings.Cut(rest, string(placeholderLeft))
+		if fixed != "" {
+			pieces = append(pieces, piece{text: fixed})
+		}
+		if !found {
+			break
+		}
+		name, next, closed := strings.Cut(after, "}")
+		if !closed || !validName(name) || strings.ContainsRune(name, placeholderLeft) || !oneSegment(name) {
+			return nil, errors.New("the path has a malformed placeholder; expected {name}")
+		}
+		pieces = append(pieces, piece{param: name})
+		rest = next
+	}
+	for _, p := range pieces {
+		if strings.IndexFunc(p.text, func(r rune) bool {
+			return r <= ' ' || r > '~' || strings.ContainsRune("\"#<>?\\^`{|}", r)
+		}) >= 0 {
+			return nil, errors.New("the path has characters that are not allowed in a URL path")
+		}
+	}
+	if _, err := url.PathUnescape(path); err != nil {
+		return nil, errors.New("the path has an invalid percent-encoding")
+	}
+	if strings.Contains(path, "..") || escapesPath(path) {
+		return nil, errors.New("the path has dot segments, backslashes or control characters")
+	}
+	return pieces, nil
+}
+
+// escapesPath reports whether a path, or a text that becomes part of one, could be
+// resolved to another path by a server or proxy that decodes it more than once.
+func escapesPath(s string) bool {
+	for range maxDecoding {
+		if hasDotSegment(s) {
+			return true
+		}
+		next, err := url.PathUnescape(s)
+		if err != nil || next == s {
+			return false
+		}
+		s = next
+	}
+	return true
+}
+
+// oneSegment reports whether a text stays one segment of a path however often it is
+// decoded: behind WSGI, for example, %2F reaches other routes.
+func oneSegment(s string) bool {
+	for range maxDecoding {
+		if strings.ContainsAny(s, `/\`) {
+			return false
+		}
+		next, err := url.PathUnescape(s)
+		if err != nil || next == s {
+			return true
+		}
+		s = next
+	}
+	return false
+}
+
+// hasDotSegment reports whether a path has dot segments, backslashes or control
+// characters.
+func hasDotSegment(s string) bool {
+	return slices.ContainsFunc(strings.Split(s, "/"), func(segment string) bool { return segment == "." || segment == ".." }) ||
+		strings.IndexFunc(s, func(r rune) bool { return r == '\\' || unicode.IsControl(r) }) >= 0
+}
+
+// descriptor returns the entry as an MCP tool. It is written member by member to keep
+// the order of the parameters, which clients use for forms.
+func (e *apiTool) descriptor() (catalog.Item, error) {
+	var b bytes.Buffer
+	b.WriteString(`{"name":` + quoted(e.name))
+	if e.description != "" {
+		b.WriteString(`,"description":` + quoted(e.description))
+	}
+	b.WriteString(`,"inputSchema":{"type":"object","properties":{`)
+	var required []string
+	for i, p := range e.params {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(quoted(p.name) + `:{"type":"` + p.kind + `"`)
+		if p.description != "" {
+			b.WriteString(`,"description":` + quoted(p.description))
+		}
+		if p.kind == "array" {
+			b.WriteString(`,"items":{}`) // of any type; some clients require the member
+		}
+		b.WriteByte('}')
+		if p.required {
+			required = append(required, p.name)
+		}
+	}
+	b.WriteByte('}')
+	if required != nil {
+		names, _ := json.Marshal(required)
+		b.WriteString(`,"required":` + string(names))
+	}
+	b.WriteString(`,"additionalProperties":false}`)
+	switch e.method {
+	case "GET":
+		b.WriteString(`,"annotations":{"readOnlyHint":true}`)
+	case "DELETE":
+		b.WriteString(`,"annotations":{"destructiveHint":true,"idempotentHint":true}`)
+	}
+	b.WriteByte('}')
+	return catalog.NewItem(catalog.Tools, b.Bytes())
+}
+
+// versionTool returns the descriptor of get_version.
+func versionTool() catalog.Item {
+	raw := json.RawMessage(`{"name":"` + getVersion + `","description":"Returns the versions of mcptrack and of the API behind the tools. ` +
+		`Use it to check that both can be reached.","inputSchema":{"type":"object","properties":{},"additionalProperties":false},` +
+		`"annotations":{"readOnlyHint":true}}`)
+	item, _ := catalog.NewItem(catalog.Tools, raw) // constant, and covered by a test
+	return item
+}
+
+// quoted returns s as a JSON string.
+func quoted(s string) string {
+	b, _ := printable.Marshal(s) // a string always encodes
+	return string(b)
 }
