@@ -19,9 +19,9 @@ import (
 
 // Errors that callers can check with errors.Is.
 var (
-	// ErrNotFound: the document does not exist or is not exposed.
+	// ErrNotFound means that the document does not exist or is not exposed.
 	ErrNotFound = errors.New("resource not found")
-	// ErrClosed: the index was closed.
+	// ErrClosed means that the index was closed.
 	ErrClosed = errors.New("capability index closed")
 )
 
@@ -30,7 +30,7 @@ const DefaultTTL = 5 * time.Minute
 
 const scheme = "capability-index://"
 
-// Names returns the short names of the documents, as Options.Expose takes them.
+// Names returns the short names of the documents, which Options.Expose takes.
 func Names() []string { return []string{"summary", "full", "stats"} }
 
 // Options configure an Index. The zero value exposes all documents of an empty view.
@@ -53,18 +53,18 @@ type Index struct {
 	life context.Context // ends with Close
 	end  context.CancelCauseFunc
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards all below
 	closed   bool
-	epoch    uint64                    // rises with Invalidate
+	epoch    uint64                    // incremented by Invalidate
 	current  *generation               // nil when there is none
 	build    *build                    // nil when none is in progress
-	latest   map[string]catalog.Digest // of each document, by short name, as generated last
+	latest   map[string]catalog.Digest // of the last generated documents, by short name
 	compared uint64                    // the newest epoch whose documents are in latest
-	changed  map[string]bool           // documents, by short name, that differ since Changed last returned
+	changed  map[string]bool           // short names of documents that differ since Changed last returned
 	inFlight sync.WaitGroup            // added to only while not closed
 }
 
-// New checks the options. It starts nothing and generates nothing.
+// New checks the options. It starts and generates nothing.
 func New(opts Options) (*Index, error) {
 	opts.TTL = cmp.Or(opts.TTL, DefaultTTL)
 	if opts.TTL < 0 {
@@ -90,14 +90,13 @@ type Document struct {
 	URI      string
 	MimeType string
 	Text     string
-	// Digest covers the text without the time of generation.
+	// Digest covers the text except the time of generation.
 	Digest    catalog.Digest
 	Generated time.Time
 	Expires   time.Time
 }
 
-// TTL returns for how long the document remains valid, as clients are told by ttlMs; never
-// negative.
+// TTL returns how long the document remains valid; never negative. Clients get it as ttlMs.
 func (d Document) TTL() time.Duration { return max(0, time.Until(d.Expires)) }
 
 // Resources returns the MCP descriptors of the exposed documents.
@@ -135,8 +134,8 @@ func mimeType(name string) string {
 	return "text/markdown"
 }
 
-// Read returns a document, generating it if there is no valid one. Its errors are
-// [ErrNotFound], [ErrClosed], the cause of ctx, and that of a failed generation.
+// Read returns a document, generating it if there is no valid one. Its error is [ErrNotFound],
+// [ErrClosed], the cause of ctx, or the error of a failed generation.
 func (x *Index) Read(ctx context.Context, uri string) (Document, error) {
 	name, ok := strings.CutPrefix(uri, scheme)
 	if !ok || !slices.Contains(x.exposed, name) {
@@ -159,9 +158,10 @@ func (x *Index) Invalidate() {
 }
 
 // Changed drops the current generation, makes a new one, and returns the URIs of the exposed
-// documents whose subscribers must be notified: those that differ from a version that clients
-// may have read since Changed last returned their URIs. For the first generation it returns
-// all, as clients may subscribe before they read. Changed must not be called concurrently.
+// documents whose subscribers must be notified. These are the documents that differ from a
+// version that clients may have read since Changed last returned their URIs. For the first
+// generation it returns all, because clients may subscribe before they read. Changed must not
+// be called concurrently.
 func (x *Index) Changed(ctx context.Context) ([]string, error) {
 	x.Invalidate()
 	x.mu.Lock()
@@ -202,8 +202,8 @@ type generation struct {
 	documents map[string]Document   // by short name
 }
 
-// A build is a generation in progress. Its goroutine sets result or err and then closes
-// done, on which nothing is sent.
+// A build is a generation in progress. Its goroutine sets result or err and then closes done,
+// on which nothing is sent.
 type build struct {
 	epoch  uint64
 	done   chan struct{}
@@ -211,8 +211,8 @@ type build struct {
 	err    error
 }
 
-// generation returns the current generation. If there is none, or it has expired, it waits
-// for a new one, which concurrent callers share.
+// generation returns the current generation. If there is none, or it has expired, it waits for
+// a new generation, which concurrent callers share.
 func (x *Index) generation(ctx context.Context) (*generation, error) {
 	x.mu.Lock()
 	switch g := x.current; {
@@ -255,9 +255,9 @@ func (x *Index) run(f *build) {
 	close(f.done)
 }
 
-// compare records which documents of g differ from those of the previous generation. A
-// generation that is already outdated counts, too, because the readers that waited for it
-// have seen it. x.mu must be held.
+// compare records which documents of g differ from the previous generation's. An outdated
+// generation counts as well, because the readers that waited for it have seen it. x.mu must
+// be held.
 func (x *Index) compare(g *generation) {
 	for name, d := range g.documents {
 		latest, known := x.latest[name]
@@ -316,14 +316,14 @@ func (s stamped) at(t time.Time) string {
 
 func (s stamped) digest() catalog.Digest {
 	h := sha256.New()
-	_, _ = fmt.Fprintf(h, "%d ", len(s.before)) // so that the position matters
+	_, _ = fmt.Fprintf(h, "%d ", len(s.before)) // the position counts
 	_, _ = h.Write([]byte(s.before))
 	_, _ = h.Write([]byte(s.after))
 	return catalog.Digest(h.Sum(nil))
 }
 
-// Weights of the members of an element: a word in its name is more relevant than one in
-// its description.
+// Weights of the members of an element: a word in its name is more relevant than a word in its
+// description.
 const (
 	weightKey         = 3
 	weightTitle       = 2
@@ -333,8 +333,8 @@ const (
 // maxWord is the maximum length of a word in characters; longer ones are mostly hashes.
 const maxWord = 40
 
-// textOptions returns the bounds of a generation's index. Elements beyond them are
-// counted and listed, but not found.
+// textOptions returns the bounds of a generation's index. Elements beyond them are counted and
+// listed, but not found.
 func textOptions() textindex.Options {
 	return textindex.Options{
 		Term: textindex.English, Identifiers: true, MinWord: 2, MaxWord: maxWord,
@@ -342,7 +342,7 @@ func textOptions() textindex.Options {
 	}
 }
 
-// newTextIndex indexes elements by their position, which is also the order of equal hits.
+// newTextIndex indexes elements by their position, which also orders equal hits.
 func newTextIndex(elements []element) *textindex.Index[int] {
 	x := textindex.New[int](textOptions())
 	for n := range elements {
@@ -353,8 +353,8 @@ func newTextIndex(elements []element) *textindex.Index[int] {
 	return x
 }
 
-// fields returns the texts by which an element is found. Keywords are taken only from texts
-// that are written for people: not from URIs, parameters and names of servers.
+// fields returns the texts by which an element is found. Keywords come only from texts that are
+// written for people, not from URIs, parameters and server names.
 func (e *element) fields() []textindex.Field {
 	named := e.kind == catalog.Tools || e.kind == catalog.Prompts
 	fields := []textindex.Field{

@@ -12,7 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// search returns the keys that a call of the tool finds, the best first.
+// search calls the tool and returns the keys that it finds, the best first.
 func search(t testing.TB, x *Index, arguments string) (keys []string, total int) {
 	t.Helper()
 	raw, err := x.Search(t.Context(), json.RawMessage(arguments))
@@ -93,8 +93,8 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// A word in a name ranks higher than one in a description, and a rare word higher than a
-// common one.
+// A word in a name ranks higher than a word in a description, and a rare word higher than a
+// common word.
 func TestRanking(t *testing.T) {
 	tools := []string{`{"name":"alpha","description":"mentions beta once among many other words about this and that and more"}`,
 		`{"name":"beta","description":"something"}`, `{"name":"gamma","description":"rare"}`}
@@ -125,7 +125,7 @@ func TestSearchIsPrintable(t *testing.T) {
 	}
 }
 
-// FuzzIndex: any text can be indexed, listed and searched.
+// Any text can be indexed, listed and searched.
 func FuzzIndex(f *testing.F) {
 	f.Add("read_note", "Reads the notes", "notes")
 	f.Add("HTTPServerÄ", "\u202e\xff`` # <b>", "http")

@@ -10,7 +10,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// list makes a list of items out of JSON descriptors.
+// list makes a list of items from JSON descriptors.
 func list(t testing.TB, k catalog.Kind, descriptors ...string) catalog.List {
 	t.Helper()
 	var items []catalog.Item
@@ -24,32 +24,32 @@ func list(t testing.TB, k catalog.Kind, descriptors ...string) catalog.List {
 	return catalog.NewList(items)
 }
 
-// source is a view that a test can change.
-type source struct {
+// fakeSource provides a view that a test can change.
+type fakeSource struct {
 	mu    sync.Mutex
 	view  View
 	asked atomic.Int64
-	took  time.Duration // how long a call takes
+	delay time.Duration // of each call; only in a synctest bubble
 	panic any
 
 	calling atomic.Int64
 }
 
-func (s *source) load() View {
+func (s *fakeSource) load() View {
 	s.asked.Add(1)
 	s.calling.Add(1)
 	defer s.calling.Add(-1)
 	s.mu.Lock()
 	view, p := s.view, s.panic
 	s.mu.Unlock()
-	time.Sleep(s.took) // of synctest
+	time.Sleep(s.delay) // fake time
 	if p != nil {
 		panic(p)
 	}
 	return view
 }
 
-func (s *source) set(v View) {
+func (s *fakeSource) set(v View) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.view = v
