@@ -19,7 +19,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// maxErrorText bounds the part of an error answer that is forwarded.
+// maxErrorText bounds the part of an error response that is forwarded.
 const maxErrorText = 16 << 10
 
 // Version is the version of this program in the result of get_version.
@@ -29,14 +29,14 @@ type Version struct {
 	Commit  string `json:"commit,omitempty"`
 }
 
-// Call calls a tool with arguments, a JSON object or nil, and returns an MCP tool
-// result. Failures that the caller of the tool can act on are results with isError:
-// invalid arguments, an API that cannot be reached, or an HTTP status other than 2xx. An
-// error is returned for a tool that is not in the catalog ([ErrUnknownTool]), when ctx
-// is done (its cause) and after Close ([ErrClosed]).
+// Call calls a tool with arguments, a JSON object or nil, and returns an MCP tool result.
+// Failures that the caller of the tool can act on are results with isError: invalid arguments,
+// an API that cannot be reached, or an HTTP status other than 2xx. Call returns an error for a
+// tool that is not in the catalog ([ErrUnknownTool]), if ctx is done (its cause) and after
+// Close ([ErrClosed]).
 //
-// ctx contributes its deadline and cancellation only: no value in it, and so no
-// credential of a caller, reaches the API.
+// Call uses only the deadline and cancellation of ctx: no value in it, and so no credential of
+// a caller, reaches the API.
 func (u *Upstream) Call(ctx context.Context, name string, arguments json.RawMessage) (json.RawMessage, error) {
 	ctx, done, err := u.begin(ctx)
 	if err != nil {
@@ -74,7 +74,7 @@ func (u *Upstream) Call(ctx context.Context, name string, arguments json.RawMess
 		return failure(e.route() + ": " + u.redact.text(printable.Reason(err, 500))), nil
 	case a.status < 200 || a.status > 299:
 		text := e.route() + ": HTTP " + statusText(a.status)
-		if detail := strings.TrimSpace(cut(u.redact.body(a.body, 2*maxErrorText), maxErrorText)); detail != "" {
+		if detail := strings.TrimSpace(truncate(u.redact.body(a.body, 2*maxErrorText), maxErrorText)); detail != "" {
 			text += "\n" + detail
 		}
 		return failure(text), nil
@@ -109,9 +109,9 @@ func failure(text string) json.RawMessage {
 	return encodeResult(content{Type: "text", Text: &text}, true)
 }
 
-// success converts an answer of the API to a tool result: text if it is valid UTF-8, else
-// an image, audio or a resource, by its media type.
-func (u *Upstream) success(a answer, path string) json.RawMessage {
+// success converts a response of the API to a tool result: text if it is valid UTF-8, else an
+// image, audio or a resource, by its media type.
+func (u *Upstream) success(a response, path string) json.RawMessage {
 	if utf8.Valid(a.body) {
 		text := string(a.body)
 		if text == "" {
@@ -132,8 +132,8 @@ func (u *Upstream) success(a answer, path string) json.RawMessage {
 	return encodeResult(content{Type: "resource", Resource: &resource{uri, media, data}}, false)
 }
 
-// versions answers get_version with the versions of this program and of the API, or the
-// reason why the API cannot be reached.
+// versions answers get_version with the versions of this program and of the API, or the reason
+// why the API cannot be reached.
 func (u *Upstream) versions(ctx context.Context) (json.RawMessage, error) {
 	var report struct {
 		Mcptrack Version `json:"mcptrack"`
@@ -152,8 +152,8 @@ func (u *Upstream) versions(ctx context.Context) (json.RawMessage, error) {
 	case err != nil:
 		report.Server.Error = u.redact.text(printable.Reason(err, 500))
 	default:
-		report.Server.Version, report.Server.Build = cut(v.text("version"), 256), cut(v.build, 256)
-		report.Server.Commit = cut(cmp.Or(v.text("git_commit"), v.text("commit")), 256)
+		report.Server.Version, report.Server.Build = truncate(v.text("version"), 256), truncate(v.build, 256)
+		report.Server.Commit = truncate(cmp.Or(v.text("git_commit"), v.text("commit")), 256)
 	}
 	text, err := json.Marshal(report)
 	if err != nil {
@@ -166,14 +166,14 @@ func (u *Upstream) versions(ctx context.Context) (json.RawMessage, error) {
 // maxURL bounds the length of a URL with its arguments.
 const maxURL = 64 << 10
 
-// A target is the request of a call: an escaped path with query, and a JSON body or nil.
+// An apiRequest is the request of a call: an escaped path with query, and a JSON body or nil.
 type apiRequest struct {
 	path string
 	body []byte
 }
 
-// fill puts arguments into the entry's route. Its errors are meant for the caller of the
-// tool, who can correct the arguments.
+// fill puts arguments into the tool's route. Its errors are for the caller of the tool, who can
+// correct the arguments.
 func (e *apiTool) fill(arguments json.RawMessage) (apiRequest, error) {
 	args, err := e.arguments(arguments)
 	if err != nil {
@@ -214,14 +214,14 @@ func (e *apiTool) fill(arguments json.RawMessage) (apiRequest, error) {
 		}
 		path.WriteString(url.PathEscape(value))
 	}
-	// Each value was checked alone: several values, or a value next to text, may still make
+	// Each value was checked alone: several values, or a value next to text, may still form
 	// a dot segment.
 	if escapesPath(path.String()) {
 		return t, errors.New("the arguments result in a path with \".\" or \"..\" segments")
 	}
-	own := strings.Split(e.route(), "/")
+	template := strings.Split(e.route(), "/")
 	for i, segment := range strings.Split(path.String(), "/") {
-		if strings.Contains(own[i], "{") && !oneSegment(segment) {
+		if strings.Contains(template[i], "{") && !oneSegment(segment) {
 			return t, errors.New("an argument adds segments to the path")
 		}
 	}
@@ -239,8 +239,8 @@ func (e *apiTool) fill(arguments json.RawMessage) (apiRequest, error) {
 	return t, nil
 }
 
-// arguments returns the arguments by name, checked for their types. null means that an
-// argument is absent.
+// arguments returns the arguments by name, checked for their types. A null argument counts as
+// absent.
 func (e *apiTool) arguments(raw json.RawMessage) (map[string]json.RawMessage, error) {
 	var args map[string]json.RawMessage
 	if len(bytes.TrimSpace(raw)) > 0 && json.Unmarshal(raw, &args) != nil {
@@ -266,7 +266,7 @@ func (e *apiTool) arguments(raw json.RawMessage) (map[string]json.RawMessage, er
 	}
 	for _, name := range slices.Sorted(maps.Keys(args)) {
 		if !known[name] {
-			return nil, fmt.Errorf("unknown parameter %s", strconv.Quote(cut(name, maxName)))
+			return nil, fmt.Errorf("unknown parameter %s", strconv.Quote(truncate(name, maxName)))
 		}
 	}
 	return args, nil
@@ -292,8 +292,8 @@ func (p param) accepts(raw json.RawMessage) bool {
 
 func isNumber(first byte) bool { return first == '-' || '0' <= first && first <= '9' }
 
-// scalar returns a JSON value as text: a string without quotes, a number with its
-// original digits.
+// scalar returns a JSON value as text: a string without quotes, a number with its original
+// digits.
 func scalar(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
@@ -306,8 +306,8 @@ func scalar(raw json.RawMessage) string {
 	return b.String()
 }
 
-// queryValues returns the values of one parameter in the query: one for each element of
-// an array, one for anything else, with objects as JSON.
+// queryValues returns the values of one parameter in the query: one for each element of an
+// array, one for anything else, with objects as JSON.
 func queryValues(p param, raw json.RawMessage) []string {
 	if p.kind != "array" {
 		return []string{scalar(raw)}

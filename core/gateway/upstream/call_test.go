@@ -243,8 +243,7 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// S19: only our own headers are sent, no cookie is stored, and no credential is ever
-// logged.
+// Only our own headers are sent, no cookie is stored, and no credential is ever logged.
 func TestCredentials(t *testing.T) {
 	var sent atomic.Pointer[http.Header]
 	handle := func(rw http.ResponseWriter, r *http.Request) {
@@ -297,7 +296,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// An API that echoes a request does not make an error leak credentials.
+// An error of an API that echoes the request leaks no credentials.
 func TestErrorsAreRedacted(t *testing.T) {
 	const token, path = `t0k"en/+value`, "/s3cr3tpath"
 	basic := base64.StdEncoding.EncodeToString([]byte("someuser:pa55word"))

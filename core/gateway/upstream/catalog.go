@@ -15,21 +15,19 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// MaxSkips is how many skipped entries of a catalog are reported one by one; further ones are
-// only counted.
+// MaxSkips is how many skipped entries of a catalog are reported individually; further entries
+// are only counted.
 const MaxSkips = 100
 
-// A Catalog holds the tools of an API at one time, with the routes behind them. It is
-// deeply immutable.
+// A Catalog holds the tools of an API at one time, with the routes behind them. It is deeply
+// immutable.
 type Catalog struct {
 	// Build is the API's build when the catalog was read, "" if the API has none. It is
 	// not sanitized.
 	Build string
-	// Tools are MCP tool descriptors in the order to list them. get_version is always
-	// present, as the last one.
+	// Tools are MCP tool descriptors in listing order. get_version is always the last.
 	Tools []catalog.Item
-	// Loaded is when the catalog was read; zero in the catalog that is served before the
-	// first one was read.
+	// Loaded is when the catalog was read; zero in the initial catalog.
 	Loaded time.Time
 
 	routes map[string]*apiTool
@@ -53,11 +51,11 @@ type candidate struct {
 	routes  map[string]*apiTool
 	digest  catalog.Digest // of tools and routes, whatever their order
 	skips   []Skip
-	skipped int // how many entries were skipped, also those beyond MaxSkips
+	skipped int // how many entries were skipped, including those beyond MaxSkips
 }
 
-// parseCatalog checks a catalog entry by entry and skips invalid entries. It fails only if
-// the body is not an array.
+// parseCatalog checks a catalog entry by entry and skips invalid entries. It fails only if the
+// body is not an array.
 func parseCatalog(body []byte) (*candidate, error) {
 	var list []json.RawMessage
 	if err := json.Unmarshal(body, &list); err != nil || list == nil {
@@ -102,44 +100,36 @@ func parseCatalog(body []byte) (*candidate, error) {
 	return c, nil
 }
 
-// fetcher reads the catalog and keeps the last one, so that an unchanged catalog is not
-// parsed again. Only the goroutine of Run uses it.
-type fetcher struct {
-	u    *Upstream
-	etag string
-	sum  [sha256.Size]byte // of the body of last
-	last *candidate        // nil before the first catalog was read
-}
-
-func (f *fetcher) fetch(ctx context.Context) (*candidate, error) {
+// fetch reads the catalog. An unchanged catalog is not parsed again.
+func (p *poller) fetch(ctx context.Context) (*candidate, error) {
 	const path = "/api/mcp/tools"
-	a, err := f.u.get(ctx, path, f.etag, MaxCatalogBytes, catalogTimeout)
+	a, err := p.u.get(ctx, path, p.etag, MaxCatalogBytes, catalogTimeout)
 	switch {
 	case err != nil:
 		return nil, err
-	case a.status == http.StatusNotModified && f.last != nil && f.etag != "":
-		return f.last, nil
+	case a.status == http.StatusNotModified && p.last != nil && p.etag != "":
+		return p.last, nil
 	case a.status != http.StatusOK:
 		return nil, statusError(path, a.status)
 	}
 	sum := sha256.Sum256(a.body)
-	if f.last == nil || sum != f.sum {
+	if p.last == nil || sum != p.sum {
 		c, err := parseCatalog(bytes.TrimPrefix(a.body, []byte("\ufeff")))
 		if err != nil {
 			return nil, fmt.Errorf("GET %s: %w", path, err)
 		}
 		for i := range c.skips {
 			s := &c.skips[i]
-			s.Name, s.Reason = f.u.redact.text(s.Name), f.u.redact.text(s.Reason)
+			s.Name, s.Reason = p.u.redact.text(s.Name), p.u.redact.text(s.Reason)
 		}
-		f.u.warn(f.last, c)
-		f.last, f.sum = c, sum
+		p.u.warn(p.last, c)
+		p.last, p.sum = c, sum
 	}
-	f.etag = a.header.Get("ETag")
-	return f.last, nil
+	p.etag = a.header.Get("ETag")
+	return p.last, nil
 }
 
-// warn reports the skipped entries of a catalog, unless the previous one had the same.
+// warn reports the skipped entries of a catalog, unless the previous catalog had the same.
 func (u *Upstream) warn(before, now *candidate) {
 	if now.skipped == 0 || before != nil && before.skipped == now.skipped && slices.Equal(before.skips, now.skips) {
 		return

@@ -20,25 +20,25 @@ const (
 	MaxParams       = 128
 	maxName         = 128
 	maxPath         = 2048
-	maxDescription  = 8 << 10 // bytes; longer descriptions are cut
+	maxDescription  = 8 << 10 // bytes; longer descriptions are truncated
 	placeholderLeft = '{'
 )
 
-// maxDecoding is how often a path is decoded to find what a server, or a proxy before it,
-// may see in it.
+// maxDecoding bounds how often a path is decoded, to find what a server or a proxy in front of
+// it may see in it.
 const maxDecoding = 4
 
 // getVersion is the name of the built-in tool.
 const getVersion = "get_version"
 
-// A param is one parameter of an entry.
+// A param is one parameter of a tool.
 type param struct {
 	name, kind, description string
 	in                      string // path, query or body
 	required                bool
 }
 
-// An entry is a valid element of the API's catalog: a tool and the route behind it.
+// An apiTool is a valid entry of the API's catalog: a tool and the route behind it.
 type apiTool struct {
 	name, description string
 	method            string
@@ -59,8 +59,8 @@ func (e *apiTool) route() string {
 	return b.String()
 }
 
-// parseEntry checks one element of the catalog. The error says why it is skipped; name
-// is set even then, if the element has one.
+// parseTool checks one entry of the catalog. The error says why the entry is skipped; name is
+// set even then, if the entry has one.
 func parseTool(raw json.RawMessage) (e *apiTool, name string, err error) {
 	var m map[string]json.RawMessage // keys in their exact case, unlike a struct
 	if json.Unmarshal(raw, &m) != nil || m == nil {
@@ -81,7 +81,7 @@ func parseTool(raw json.RawMessage) (e *apiTool, name string, err error) {
 		return nil, e.name, err
 	}
 	e.method = strings.ToUpper(e.method)
-	e.description = cut(e.description, maxDescription)
+	e.description = truncate(e.description, maxDescription)
 	switch {
 	case !validName(e.name):
 		err = fmt.Errorf("the name is empty, longer than %d bytes, or has spaces or invisible characters", maxName)
@@ -180,7 +180,7 @@ func parseParam(raw json.RawMessage) (p param, err error) {
 			return p, err
 		}
 	}
-	p.description = cut(p.description, maxDescription)
+	p.description = truncate(p.description, maxDescription)
 	if required, ok := m["required"]; ok && json.Unmarshal(required, &p.required) != nil {
 		return p, errors.New(`"required" is not a boolean`)
 	}
@@ -198,8 +198,8 @@ func parseParam(raw json.RawMessage) (p param, err error) {
 	return p, nil
 }
 
-// cut shortens s to at most limit bytes of whole characters, followed by "…" if it was longer.
-func cut(s string, limit int) string {
+// truncate shortens s to limit bytes at a rune boundary; it appends an ellipsis if s was longer.
+func truncate(s string, limit int) string {
 	s = strings.ToValidUTF8(s, "\ufffd")
 	if len(s) <= limit {
 		return s
@@ -207,8 +207,7 @@ func cut(s string, limit int) string {
 	return strings.ToValidUTF8(s[:limit], "") + "…"
 }
 
-// A piece of a path is either fixed text, escaped as it is sent, or the
-// name of a parameter.
+// A piece of a path is either fixed text, escaped as it is sent, or the name of a parameter.
 type piece struct{ text, param string }
 
 // parsePath splits a path at its placeholders.
@@ -253,8 +252,8 @@ func parsePath(path string) ([]piece, error) {
 	return pieces, nil
 }
 
-// escapesPath reports whether a path, or a text that becomes part of one, could be
-// resolved to another path by a server or proxy that decodes it more than once.
+// escapesPath reports whether a server or proxy that decodes a path more than once could
+// resolve it, or a text that becomes part of it, to another path.
 func escapesPath(s string) bool {
 	for range maxDecoding {
 		if hasDotSegment(s) {
@@ -269,8 +268,8 @@ func escapesPath(s string) bool {
 	return true
 }
 
-// oneSegment reports whether a text stays one segment of a path however often it is
-// decoded: behind WSGI, for example, %2F reaches other routes.
+// oneSegment reports whether a text stays one path segment however often it is decoded: behind
+// WSGI, for example, %2F reaches other routes.
 func oneSegment(s string) bool {
 	for range maxDecoding {
 		if strings.ContainsAny(s, `/\`) {
@@ -285,15 +284,14 @@ func oneSegment(s string) bool {
 	return false
 }
 
-// hasDotSegment reports whether a path has dot segments, backslashes or control
-// characters.
+// hasDotSegment reports whether a path has dot segments, backslashes or control characters.
 func hasDotSegment(s string) bool {
 	return slices.ContainsFunc(strings.Split(s, "/"), func(segment string) bool { return segment == "." || segment == ".." }) ||
 		strings.IndexFunc(s, func(r rune) bool { return r == '\\' || unicode.IsControl(r) }) >= 0
 }
 
-// descriptor returns the entry as an MCP tool. It is written member by member to keep
-// the order of the parameters, which clients use for forms.
+// descriptor returns the MCP tool. It is written member by member to keep the order of the
+// parameters, which clients use for forms.
 func (e *apiTool) descriptor() (catalog.Item, error) {
 	var b bytes.Buffer
 	b.WriteString(`{"name":` + quoted(e.name))
@@ -311,7 +309,7 @@ func (e *apiTool) descriptor() (catalog.Item, error) {
 			b.WriteString(`,"description":` + quoted(p.description))
 		}
 		if p.kind == "array" {
-			b.WriteString(`,"items":{}`) // of any type; some clients require the member
+			b.WriteString(`,"items":{}`) // any type; some clients require the member
 		}
 		b.WriteByte('}')
 		if p.required {

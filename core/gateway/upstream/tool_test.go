@@ -39,7 +39,7 @@ func TestDescriptor(t *testing.T) {
 	}
 }
 
-// G7: an invalid entry is skipped with a reason; the others are served.
+// An invalid entry is skipped with a reason; the others are served.
 func TestSkips(t *testing.T) {
 	entry := func(member string) string {
 		m := map[string]json.RawMessage{"name": []byte(`"t"`), "method": []byte(`"GET"`), "path": []byte(`"/api/t"`)}
@@ -177,8 +177,7 @@ func TestDuplicatesAndBounds(t *testing.T) {
 	}
 }
 
-// FuzzCatalog: any catalog results in a valid list of tools, and no call leaves the
-// routes.
+// Any catalog results in a valid list of tools, and no call leaves the routes.
 func FuzzCatalog(f *testing.F) {
 	f.Add([]byte(tool("a", "b")), []byte(`{}`))
 	f.Add([]byte(`[{"name":"a","method":"PUT","path":"/api/{x}/{y}","params":[{"name":"x"},{"name":"y","type":"number"},{"name":"q","in":"query","type":"array"}]}]`),
