@@ -3,6 +3,9 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,9 +14,337 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
+
+// capableWorld is a gateway over the server "docs", which sessions that declare sampling see as
+// the server "more".
+type capableWorld struct {
+	*fixture
+	docs, more     *sessiontest.Server
+	plain, capable *session.Session
+	changes        map[*session.Session]int // how often each client was told of changed tools
+	probed         func()                   // called at each probe; may be nil
+}
+
+func inCapableWorld(t *testing.T, test func(w *capableWorld)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &capableWorld{fixture: newFixture(t), changes: map[*session.Session]int{}}
+		w.docs, w.more = w.Serve("docs", session.EraLegacy), w.Serve("more", session.EraLegacy)
+		w.opts.Dial = func(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
+			if opts.Client != nil && strings.Contains(string(opts.Client.Capabilities), "sampling") {
+				if opts.OneShot && w.probed != nil {
+					w.probed()
+				}
+				srv.ID, srv.Command = "more", "more"
+			}
+			return w.Dial(ctx, srv, opts)
+		}
+		w.tools([]string{"one"}, []string{"one", "sample"})
+		w.start(sessiontest.Entry("docs"))
+		w.plain, w.capable = w.client(session.EraLegacy), w.capableClient(`{"sampling":{}}`)
+		w.wantKeys(w.plain, catalog.Tools, "one")
+		w.wantKeys(w.capable, catalog.Tools, "one", "sample")
+		w.subscribe(w.plain)
+		w.subscribe(w.capable)
+		w.advance(2 * time.Minute)
+		test(w)
+	})
+}
+
+// capableClient connects a client that declares the capabilities.
+func (w *capableWorld) capableClient(capabilities string) *session.Session {
+	w.Helper()
+	in, toServer := io.Pipe()
+	fromServer, out := io.Pipe()
+	w.running.Go(func() {
+		_ = w.gateway.Server().ServeIO(context.Background(), in, out)
+		_ = out.Close()
+	})
+	s, err := session.OverIO(w.Context(), fromServer, toServer, config.Server{Protocol: config.ProtocolLegacy}, session.Options{
+		Client: &session.ClientSide{Capabilities: json.RawMessage(capabilities),
+			Request: func(context.Context, string, json.RawMessage) (json.RawMessage, error) { return nil, notFound() }}})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// tools sets what both kinds of sessions list.
+func (w *capableWorld) tools(plain, capable []string) {
+	for s, names := range map[*sessiontest.Server][]string{w.docs: plain, w.more: capable} {
+		var all []any
+		for _, name := range names {
+			all = append(all, tool(name))
+		}
+		s.SetList(catalog.Tools, all...)
+	}
+}
+
+// change is tools, and what the server announces then.
+func (w *capableWorld) change(plain, capable []string) {
+	w.tools(plain, capable)
+	w.docs.NotifyListChanged(catalog.Tools)
+	w.more.NotifyListChanged(catalog.Tools)
+}
+
+// watch lists the tools whenever a client is told that they changed, for a time, and passes them
+// on.
+func (w *capableWorld) watch(d time.Duration, told func(c *session.Session, tools string)) {
+	w.Helper()
+	const step = 5 * time.Millisecond
+	for range d / step {
+		w.advance(step)
+		for _, c := range []*session.Session{w.plain, w.capable} {
+			if received(c) == "tools" {
+				w.changes[c]++
+				told(c, w.keys(c, catalog.Tools))
+			}
+		}
+	}
+}
+
+// wantChange has the server change, and wants every client to be told once, within a second, and
+// to get the new list then and later.
+func (w *capableWorld) wantChange(plain, capable []string) {
+	w.Helper()
+	clear(w.changes)
+	w.change(plain, capable)
+	slices.Sort(plain)
+	slices.Sort(capable)
+	want := map[*session.Session]string{w.plain: strings.Join(plain, " "), w.capable: strings.Join(capable, " ")}
+	told := func(c *session.Session, tools string) {
+		if tools != want[c] {
+			w.Errorf("told, and then %q, want %q", tools, want[c])
+		}
+	}
+	w.watch(time.Second, told)
+	for c, tools := range want {
+		w.wantKeys(c, catalog.Tools, strings.Fields(tools)...)
+		if w.changes[c] != 1 {
+			w.Errorf("told %d times within a second", w.changes[c])
+		}
+		for name := range strings.FieldsSeq(tools) {
+			if got, err := w.do(c, "tools/call", `{"name":"`+name+`"}`); err != nil && strings.Contains(err.Error(), "unknown tool") {
+				w.Errorf("%s: %s, %v", name, got, err)
+			}
+		}
+	}
+	w.watch(time.Minute, told)
+	if w.changes[w.plain] != 1 || w.changes[w.capable] != 1 {
+		w.Errorf("told %v times", w.changes)
+	}
+	if got, err := w.do(w.capable, "tools/call", `{"name":"no"}`); err == nil || !strings.Contains(err.Error(), "unknown tool") {
+		w.Errorf("%s, %v", got, err)
+	}
+}
+
+// A change of a server is served to all clients in one step, also where some of them see more.
+func TestCapableClientsSeeChanges(t *testing.T) {
+	inCapableWorld(t, func(w *capableWorld) {
+		w.wantChange([]string{"one", "two"}, []string{"one", "two", "sample"})
+		w.wantChange([]string{"two"}, []string{"two", "sample"})
+		w.wantChange([]string{"three"}, []string{"three", "sample"})
+		w.wantChange([]string{}, []string{"sample"})
+		w.wantChange([]string{"one"}, []string{"one", "sample"})
+		for n := range 20 { // in quick succession
+			name := fmt.Sprint("n", n)
+			w.change([]string{name}, []string{name, "sample"})
+			w.watch(300*time.Millisecond, func(*session.Session, string) {
+				w.wantKeys(w.capable, catalog.Tools, w.keys(w.plain, catalog.Tools), "sample")
+			})
+		}
+	})
+}
+
+// What a server lists only in the shared session is no difference; what it lists in addition
+// changes with the rest.
+func TestDifferenceChanges(t *testing.T) {
+	inCapableWorld(t, func(w *capableWorld) {
+		w.change([]string{"one", "here"}, []string{"one", "sample"})
+		w.watch(time.Minute, func(_ *session.Session, tools string) {
+			if !strings.Contains(tools, "here") {
+				t.Errorf("told, and then %q", tools)
+			}
+		})
+		w.wantKeys(w.capable, catalog.Tools, "here", "one", "sample")
+		if w.changes[w.capable] != 1 {
+			t.Errorf("told %d times", w.changes[w.capable])
+		}
+		for n := range 15 { // what only some see changes, too
+			name := fmt.Sprint("n", n)
+			w.change([]string{name}, []string{name, "sample" + name})
+			w.advance(time.Second)
+			w.wantKeys(w.plain, catalog.Tools, name)
+			w.wantKeys(w.capable, catalog.Tools, name, "sample"+name)
+		}
+	})
+}
+
+// A client is not told of what only others see: neither when that changes, nor when the first of
+// them connects, nor when nobody has asked for it for long.
+func TestAudience(t *testing.T) {
+	inCapableWorld(t, func(w *capableWorld) {
+		w.change([]string{"two"}, []string{"two", "other"}) // what only capable clients see changes a moment later
+		w.watch(time.Minute, func(*session.Session, string) {})
+		w.wantKeys(w.capable, catalog.Tools, "other", "two")
+		if w.changes[w.plain] != 1 || w.changes[w.capable] == 0 {
+			t.Errorf("told %d times, capable %d times", w.changes[w.plain], w.changes[w.capable])
+		}
+
+		untold := func(what string, clients ...*session.Session) {
+			t.Helper()
+			for i, c := range clients {
+				if got := received(c); got != "" {
+					t.Errorf("%s: client %d was told of %s", what, i, got)
+				}
+			}
+		}
+		newcomer := w.capableClient(`{"sampling":{},"roots":{}}`)
+		w.subscribe(newcomer)
+		w.wantKeys(newcomer, catalog.Tools, "other", "two")
+		w.advance(time.Minute)
+		untold("another kind of client has listed", w.plain, w.capable, newcomer)
+		w.advance(3 * maxIdleVariant)
+		untold("nobody has listed anything for long", w.plain, w.capable, newcomer)
+		w.change([]string{"three"}, []string{"three", "other"})
+		w.advance(time.Minute)
+		for i, c := range []*session.Session{w.plain, w.capable, newcomer} {
+			if got := received(c); got != "tools" {
+				t.Errorf("client %d was told of %q after a change", i, got)
+			}
+		}
+		w.wantKeys(newcomer, catalog.Tools, "other", "three")
+
+		_ = newcomer.Close()
+		w.advance(2 * maxIdleVariant)
+		w.gateway.variants.mu.Lock()
+		defer w.gateway.variants.mu.Unlock()
+		if n := len(w.gateway.variants.byKey); n != 1 {
+			t.Errorf("%d kinds of clients are remembered", n)
+		}
+	})
+}
+
+// A client that got the common list, because it did not wait for the first probe, is told when its
+// own one is known, and the others are not.
+func TestLateFirstProbe(t *testing.T) {
+	inCapableWorld(t, func(w *capableWorld) {
+		w.more.Fail(sessiontest.Fault{Method: "tools/list", Delay: probeWait + time.Second})
+		newcomer := w.capableClient(`{"sampling":{},"roots":{}}`)
+		w.subscribe(newcomer)
+		w.wantKeys(newcomer, catalog.Tools, "one")
+		w.advance(time.Minute)
+		if plain, capable, late := received(w.plain), received(w.capable), received(newcomer); plain != "" || capable != "" || late != "tools" {
+			t.Errorf("told of %q, %q and %q", plain, capable, late)
+		}
+		w.wantKeys(newcomer, catalog.Tools, "one", "sample")
+	})
+}
+
+// A change while the server is listed for a client that can be asked is seen, at whatever moment.
+func TestChangeDuringProbe(t *testing.T) {
+	for _, at := range []time.Duration{0, 50, 100, 150, 250, 299, 301, 350, 450} {
+		t.Run(fmt.Sprint(int(at)), func(t *testing.T) {
+			inCapableWorld(t, func(w *capableWorld) {
+				for _, old := range []bool{false, true} {
+					w.tools([]string{"one", "gone"}, []string{"one", "gone", "sample"})
+					w.docs.NotifyListChanged(catalog.Tools)
+					w.advance(5 * time.Minute)
+					w.more.Fail(sessiontest.Fault{Method: "tools/list", Delay: 300 * time.Millisecond, Old: old})
+					w.tools([]string{"gone"}, []string{"gone", "sample"})
+					w.docs.NotifyListChanged(catalog.Tools) // a probe begins
+					w.advance(at * time.Millisecond)
+					w.change([]string{"new"}, []string{"new", "sample"})
+					w.advance(time.Second)
+					for range 100 {
+						w.wantKeys(w.plain, catalog.Tools, "new")
+						w.wantKeys(w.capable, catalog.Tools, "new", "sample")
+						w.advance(time.Second)
+					}
+					w.more.Heal()
+				}
+			})
+		})
+	}
+}
+
+// What a server of the modern era lists can depend on the capabilities of a request, too.
+func TestCapableClientsOfAModernServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &capableWorld{fixture: newFixture(t), changes: map[*session.Session]int{}}
+		w.docs, w.opts.Dial = w.Serve("docs", session.EraModern), w.Dial
+		w.start(sessiontest.Entry("docs"))
+		w.plain, w.capable = w.client(session.EraLegacy), w.capableClient(`{"sampling":{}}`)
+		for _, name := range []string{"one", "two", "three"} {
+			w.docs.SetList(catalog.Tools, tool(name))
+			w.docs.SetListForCapable(catalog.Tools, tool("for"+name))
+			w.docs.NotifyListChanged(catalog.Tools)
+			w.advance(2 * time.Second)
+			w.wantKeys(w.plain, catalog.Tools, name)
+			w.wantKeys(w.capable, catalog.Tools, "for"+name, name)
+		}
+	})
+}
+
+// A client that connects while the list changes sees the change.
+func TestChangeDuringFirstProbe(t *testing.T) {
+	for _, at := range []time.Duration{0, 100, 200, 299, 301, 399, 401, 450} {
+		t.Run(fmt.Sprint(int(at)), func(t *testing.T) {
+			inCapableWorld(t, func(w *capableWorld) {
+				w.more.Fail(sessiontest.Fault{Method: "tools/list", Delay: 300 * time.Millisecond})
+				listed := make(chan string)
+				w.gateway.variants.mu.Lock()
+				clear(w.gateway.variants.byKey)
+				w.gateway.variants.mu.Unlock()
+				w.running.Go(func() { listed <- w.keys(w.capable, catalog.Tools) })
+				w.advance(at * time.Millisecond)
+				w.change([]string{"new"}, []string{"new", "sample"})
+				<-listed
+				w.advance(time.Second)
+				for range 100 {
+					w.wantKeys(w.capable, catalog.Tools, "new", "sample")
+					w.advance(time.Second)
+				}
+			})
+		})
+	}
+}
+
+// A server whose list differs at every probe, or changes with every session, is not probed without
+// end; and what changes always is served nevertheless.
+func TestProbesAreBounded(t *testing.T) {
+	probes := 0
+	inCapableWorld(t, func(w *capableWorld) {
+		w.probed = func() { // the list of the shared session changes with each probe, and so does the other one
+			probes++
+			w.change([]string{fmt.Sprint("after", probes)}, []string{fmt.Sprint("after", probes), fmt.Sprint("sample", probes)})
+		}
+		w.change([]string{"begin"}, []string{"begin", "sample"})
+		w.advance(10 * time.Minute)
+		if probes < 10 || probes > 145 {
+			t.Errorf("%d probes in 10 min", probes)
+		}
+		w.wantKeys(w.plain, catalog.Tools, fmt.Sprint("after", probes))
+	})
+	probes = 0
+	inCapableWorld(t, func(w *capableWorld) {
+		w.probed = func() { probes++ }
+		for n := range 600 { // the list changes all the time
+			name := fmt.Sprint("n", n)
+			w.change([]string{name}, []string{name, "sample"})
+			w.advance(time.Second)
+			w.wantKeys(w.capable, catalog.Tools, name, "sample")
+		}
+		if probes < 10 || probes > 145 {
+			t.Errorf("%d probes in 10 min of changes", probes)
+		}
+	})
+}
 
 // A server that shows tools only to clients that can be asked something shows all to them,
 // and they can call them; other clients see the others. What the server wants from a
