@@ -18,7 +18,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// Ad-hoc subscriptions that clients left stay for a while; their number is bounded.
+// Ad-hoc subscriptions of clients that left stay for a while; their number is limited.
 func TestAdhocLimit(t *testing.T) {
 	g, err := New(Options{Serve: mcpserver.Options{Subscriptions: subscriptions.Options{MaxTotal: 3}}})
 	if err != nil {
@@ -39,8 +39,8 @@ func TestAdhocLimit(t *testing.T) {
 	}
 }
 
-// A resource whose last subscriber leaves while the task is subscribing is removed only
-// after that, so that it can be unsubscribed.
+// A resource whose last subscriber leaves while a goroutine is subscribing is removed only
+// afterwards, so that it can be unsubscribed.
 func TestAdhocUnusedWhileSubscribing(t *testing.T) {
 	d := adhocSet{limit: 10}
 	at := target{"a", "x://1"}
@@ -51,14 +51,14 @@ func TestAdhocUnusedWhileSubscribing(t *testing.T) {
 		t.Fatalf("to ask for: %v", todo)
 	}
 	d.unused(later, none)
-	d.setActive("a", []string{at.key}) // the server took it
+	d.setActive("a", []string{at.key}) // the server accepted it
 	d.attempted(at, false)
 	if gone := d.unused(later, none); len(gone) != 1 || gone[0] != at {
 		t.Errorf("given up: %v", gone)
 	}
 }
 
-// When a client returns while the resource is being unsubscribed, the gateway subscribes
+// If a client returns while the resource is being unsubscribed, the gateway subscribes
 // afterwards, not concurrently: otherwise the last request to arrive would win.
 func TestAdhocClientReturns(t *testing.T) {
 	d := adhocSet{limit: 10}
@@ -100,12 +100,11 @@ func (w *fixture) subscribe(c *session.Session, uris ...string) session.Ack {
 		w.Fatal(err)
 	}
 	w.advance(time.Second)
-	c.Signals().Take() // what the subscription itself raised
+	c.Signals().Take() // signals of the subscription itself
 	return ack
 }
 
-// received returns the lists and URIs of which a client was notified since the last call,
-// sorted.
+// received returns the lists and URIs of the client's notifications since the last call, sorted.
 func received(c *session.Session) string {
 	b := c.Signals().Take()
 	var out []string
@@ -121,7 +120,7 @@ func received(c *session.Session) string {
 	return strings.Join(out, " ")
 }
 
-// Only subscribers are notified, within moments; a read after that returns the new content.
+// Only subscribers are notified, within moments; a subsequent read returns the new content.
 func TestUpdates(t *testing.T) {
 	inEras(t, func(w *fixture, era session.Era) {
 		for _, id := range []string{"a", "b"} {
@@ -141,13 +140,13 @@ func TestUpdates(t *testing.T) {
 		if got, err := one.Read(w.Context(), "file:///a"); err != nil || !strings.Contains(string(got.Raw), "new") {
 			w.Errorf("%v", err)
 		}
-		w.Server("a").Set("file:///shared", "new") // of the other server
+		w.Server("a").Set("file:///shared", "new") // on the other server
 		w.Server("b").Set("file:///shared", "new")
 		synctest.Wait()
 		if a, b := received(one), received(both); a != "" || b != "mcptrack://server/b/file:///shared" {
 			w.Errorf("received %q, %q", a, b)
 		}
-		// A change within the window is published at its end.
+		// A change within the window is published at the end of the window.
 		w.Server("a").Set("file:///a", "newer")
 		w.advance(10 * time.Second)
 		if a := received(one); a != "file:///a" {
@@ -156,8 +155,8 @@ func TestUpdates(t *testing.T) {
 	})
 }
 
-// A resource that the config does not track is followed while a client is subscribed:
-// those of templates, and of servers that are not tracked.
+// A resource that the config does not track is followed while a client is subscribed: a resource
+// of a template, or of a server that is not tracked.
 func TestAdhocSubscriptions(t *testing.T) {
 	inEras(t, func(w *fixture, era session.Era) {
 		docs := w.Serve("docs", era)
@@ -180,7 +179,7 @@ func TestAdhocSubscriptions(t *testing.T) {
 		if got := received(c); got != "file:///listed note:///2" {
 			w.Errorf("received %q", got)
 		}
-		// A new session is subscribed again, and what was missed is published.
+		// A new session is subscribed again, and missed updates are published.
 		w.SetDown("docs", sessiontest.ErrRefused)
 		w.advance(time.Second)
 		received(c)
@@ -194,7 +193,7 @@ func TestAdhocSubscriptions(t *testing.T) {
 		if got := received(c); got != "file:///listed" {
 			w.Errorf("after a restart: received %q", got)
 		}
-		// It ends with the last subscriber.
+		// The subscription ends with the last subscriber.
 		if err := c.Close(); err != nil {
 			w.Fatal(err)
 		}
@@ -205,7 +204,7 @@ func TestAdhocSubscriptions(t *testing.T) {
 	})
 }
 
-// A subscription that could never have an update is not acknowledged.
+// A subscription that can never have an update is not acknowledged.
 func TestNotSubscribable(t *testing.T) {
 	inEras(t, func(w *fixture, era session.Era) {
 		docs := w.Serve("docs", era)
@@ -220,7 +219,7 @@ func TestNotSubscribable(t *testing.T) {
 	})
 }
 
-// Resources of servers that cannot push are polled, and their subscribers notified.
+// Resources of servers that cannot push are polled, and their subscribers are notified.
 func TestPolledResources(t *testing.T) {
 	inEras(t, func(w *fixture, era session.Era) {
 		docs := w.Serve("docs", era)
@@ -285,7 +284,7 @@ func TestRejectedSubscriptionBacksOff(t *testing.T) {
 }
 
 // A resource that clients subscribed to is followed again in the next session of its server,
-// also if the gateway missed the events that announced the end of the last one.
+// even if the gateway missed the events that announced the end of the last session.
 func TestAdhocSubscriptionsAfterLag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFixture(t)

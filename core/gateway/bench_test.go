@@ -35,7 +35,7 @@ func quickServer(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, q.ID, result)
 }
 
-// BenchmarkCall is one tool call, directly and through the gateway, over HTTP.
+// BenchmarkCall makes one tool call over HTTP, directly and through the gateway.
 func BenchmarkCall(b *testing.B) {
 	direct := httptest.NewServer(http.HandlerFunc(quickServer))
 	defer direct.Close()
@@ -93,7 +93,7 @@ func BenchmarkView(b *testing.B) {
 	}
 }
 
-// BenchmarkAdmits decides about one resource.
+// BenchmarkAdmits filters one resource.
 func BenchmarkAdmits(b *testing.B) {
 	f, err := newFilter(nil, []string{"doc://secret/**", "file:///private/**", "*delete*"}, false)
 	if err != nil {

@@ -42,7 +42,7 @@ func TestAllowAndDeny(t *testing.T) {
 				w.Errorf("%s was called", name)
 			}
 		}
-		w.advance(5 * time.Second) // the tracker's own reads are over
+		w.advance(5 * time.Second) // the tracker's own reads have ended
 		asked := w.Server("a").Count("resources/read")
 		for _, uri := range []string{"file:///pub/private/a", "file:///other/a", "mcptrack://server/a/file:///pub/private/a", "mcptrack://server/a/file:///other/a",
 			"file:///pub/a/../private/a", "file:///pub/a/%2e%2E/private/a", "file:///pub/a/..%2fprivate/a",
@@ -61,7 +61,7 @@ func TestAllowAndDeny(t *testing.T) {
 	})
 }
 
-// The spelling of a URI changes neither what is denied nor what is allowed.
+// The spelling of a URI affects neither Deny nor Allow.
 func TestURIsAreNormalized(t *testing.T) {
 	t.Parallel()
 	for uri, want := range map[string]string{
@@ -226,7 +226,7 @@ func TestSpellingsDoNotEvadeDeny(t *testing.T) {
 	}
 }
 
-// Allow admits a URI only if all that a server may take it for is allowed.
+// Allow admits a URI only if it allows every form in which a server may read the URI.
 func TestSpellingsDoNotEvadeAllow(t *testing.T) {
 	t.Parallel()
 	for _, allow := range []string{"doc://pub/**", "doc:pub/**", "doc:///pub/*", "*:{,/,//,///}pub/**"} {
@@ -261,8 +261,8 @@ func TestSpellingsDoNotEvadeAllow(t *testing.T) {
 // stripped is the path of a URI for a server that strips the scheme.
 func stripped(uri string) string { return join(uri[schemeEnd(uri):]) }
 
-// However the path is written, one that such a server takes for secret/... is denied, and with
-// Allow, none is admitted that it does not take for pub/...
+// However a URI is written: if such a server reads it as secret/..., it is denied, and with Allow
+// it is admitted only if the server reads it as pub/...
 func TestNoSpellingEvadesTheFilter(t *testing.T) {
 	t.Parallel()
 	deny, err := newFilter(nil, []string{"doc://secret/**"}, false)

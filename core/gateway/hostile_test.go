@@ -31,8 +31,8 @@ func itemsOf(t *testing.T, k catalog.Kind, keys ...string) (items []item) {
 	return items
 }
 
-// The time that a server can cost is bounded: by the number of templates that URIs are
-// matched with, and by the bytes of the URIs of a result.
+// A server can cost only a bounded time: the templates that URIs are matched with, and the bytes
+// of the URIs in a result, are limited.
 func TestTemplateMatchingIsBounded(t *testing.T) {
 	t.Parallel()
 	var many []string

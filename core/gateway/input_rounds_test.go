@@ -19,7 +19,7 @@ import (
 
 const modernCapabilities = `{"sampling":{},"elicitation":{"form":{}},"roots":{}}`
 
-// asks calls the tool that makes the server ask, for a client of the modern era.
+// asks calls the tool that makes the server ask, as a modern client.
 func asks(ctx context.Context, c *session.Session, method, params string, more map[string]any) (map[string]json.RawMessage, error) {
 	arguments, _ := json.Marshal(map[string]string{"method": method, "params": params, "log": "said"})
 	p := map[string]json.RawMessage{"name": json.RawMessage(`"ask"`), "arguments": arguments}
@@ -30,8 +30,8 @@ func asks(ctx context.Context, c *session.Session, method, params string, more m
 	return fields(raw), err
 }
 
-// What a legacy server asks during the request of a modern client is a result that requires
-// input; the repeated request answers it. Clients at the same time get only their own.
+// If a legacy server asks during a request of a modern client, the result requires input, and the
+// repeated request answers it. Concurrent clients get only their own input requests.
 func TestModernClientOfLegacyServer(t *testing.T) {
 	t.Parallel()
 	rounds := 100
@@ -77,9 +77,9 @@ func sameRound(asked json.RawMessage, method, params string) bool {
 	return len(m) == 1 && string(fields(m[0].value)["method"]) == `"`+method+`"` && string(fields(m[0].value)["params"]) == params
 }
 
-// A state is good for one request of the client that got it; what is not answered is asked
-// again; a client that leaves ends the request at the server.
-func TestRounds(t *testing.T) {
+// A state is valid for one request of the client that got it. Unanswered input requests are sent
+// again. If the client leaves, the request at the server ends.
+func TestInputRounds(t *testing.T) {
 	t.Parallel()
 	a, o := newAsking(t)
 	ann := o.client(session.EraModern, map[string]config.Secret{"Authorization": config.NewSecret("Bearer ann")})
@@ -107,11 +107,11 @@ func TestRounds(t *testing.T) {
 	if got, err := asks(t.Context(), ann, method, params, answer); err != nil || string(got["structuredContent"]) != `{"action":"accept"}` {
 		t.Errorf("%s, %v", encode(got), err)
 	}
-	// What the client did not declare is refused by the gateway.
+	// The gateway rejects requests for capabilities that the client did not declare.
 	if got, err := asks(t.Context(), ann, "experimental/x", params, nil); err != nil || !strings.Contains(string(got["structuredContent"]), "-32601") {
 		t.Errorf("%s, %v", encode(got), err)
 	}
-	// The client leaves instead of answering. Its session ends: the server may go on.
+	// The client leaves instead of answering. Its session ends: the server may still be working.
 	ctx, cancel := context.WithCancel(t.Context())
 	if _, err := asks(ctx, ann, method, params, nil); err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func TestRounds(t *testing.T) {
 	cancel()
 	o.gateway.inputs.mu.Lock()
 	for _, w := range o.gateway.inputs.byState {
-		w.expire.Reset(0) // as after roundPatience
+		w.expire.Reset(0) // as after inputTimeout
 	}
 	o.gateway.inputs.mu.Unlock()
 	o.eventually("the request is given up", func() bool {
@@ -132,8 +132,8 @@ func TestRounds(t *testing.T) {
 	}
 }
 
-// A server that ends or restarts while a client thinks about a question fails that request
-// and no other: the client gets an error instead of waiting, and its next request works.
+// A server that ends or restarts while a client considers an input request fails that request and
+// no other: the client gets an error instead of waiting, and its next request works.
 func TestServerEndsWhileItAsks(t *testing.T) {
 	t.Parallel()
 	a, o := newAsking(t)
@@ -159,7 +159,7 @@ func TestServerEndsWhileItAsks(t *testing.T) {
 				return json.RawMessage(`{"action":"accept"}`), nil
 			}
 			thinking <- struct{}{}
-			<-ctx.Done() // the question is withdrawn
+			<-ctx.Done() // the input request is withdrawn
 			return nil, context.Cause(ctx)
 		}})
 	failed := make(chan error, 1)
@@ -178,8 +178,8 @@ func TestServerEndsWhileItAsks(t *testing.T) {
 	}
 }
 
-// What a hostile server makes the gateway keep is bounded.
-func TestRoundIsBounded(t *testing.T) {
+// The state that a hostile server can make the gateway keep is bounded.
+func TestInputRoundIsBounded(t *testing.T) {
 	d := &inputRound{capabilities: json.RawMessage(`{"elicitation":{}}`), opened: make(chan struct{}, 1)}
 	large := json.RawMessage(`{"message":"` + strings.Repeat("x", maxInputBytes/2) + `"}`)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -215,8 +215,8 @@ func TestTaskIDsAreBounded(t *testing.T) {
 	}
 }
 
-// Capabilities make a difference as far as servers are known to look at them, no further:
-// clients cannot make ever new lists.
+// Only capabilities that servers are known to check distinguish variants: clients cannot create
+// ever new lists.
 func TestCapabilityKeys(t *testing.T) {
 	for capabilities, want := range map[string]string{
 		``: "", `{}`: "", `{"experimental":{"x":{}}}`: "", `{"tasks":{"requests":{}}}`: "",
@@ -231,8 +231,8 @@ func TestCapabilityKeys(t *testing.T) {
 	}
 }
 
-// Between a client and a server of the modern era, capabilities go up, a request for
-// input comes down, and the repeated request carries the answers.
+// Between a modern client and a modern server, capabilities go up, a request for input comes
+// down, and the repeated request carries the answers.
 func TestInputRequired(t *testing.T) {
 	inEras(t, func(w *fixture, era session.Era) {
 		docs := w.Serve("docs", session.EraModern)
@@ -270,15 +270,15 @@ func TestInputRequired(t *testing.T) {
 	})
 }
 
-// Two clients of one published server are asked to sample and to elicit at the same time,
-// over both transports: none gets a question or an answer of the other.
+// Two clients of one published server are asked to sample and to elicit simultaneously, over both
+// transports: neither gets the other's requests or answers.
 func TestTwoClientsAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	rounds := 50
 	if os.Getenv("MCPTRACK_NIGHTLY") != "" {
 		rounds = 1_000
 	}
-	o := newOutside(t, Options{}, everything(t), modernPeer(t, "tasks"))
+	o := newOutside(t, Options{}, everything(t), modernTaskServer(t, "tasks"))
 	ts := httptest.NewServer(o.gateway.Server())
 	t.Cleanup(ts.Close)
 	var all sync.WaitGroup

@@ -56,7 +56,7 @@ func TestItemsAreCleaned(t *testing.T) {
 	}
 }
 
-// Data is not changed, and a model reads it: an item with hidden characters in its data is not
+// Data is not changed, but a model reads it: an item with hidden characters in its data is not
 // listed.
 func TestHiddenDataIsNotListed(t *testing.T) {
 	t.Parallel()
@@ -88,7 +88,7 @@ func TestHiddenDataIsNotListed(t *testing.T) {
 	}
 }
 
-// A server cannot say that it is down, nor that it is not.
+// A server cannot declare itself up or down.
 func TestSpoofedMeta(t *testing.T) {
 	inEras(t, func(w *fixture, era session.Era) {
 		w.Serve("docs", era).SetList(catalog.Tools, json.RawMessage(`{"name":"a","inputSchema":{"type":"object"},"_meta":{"mcptrack/down":"no"}}`))
@@ -112,8 +112,8 @@ func TestSpoofedMeta(t *testing.T) {
 	})
 }
 
-// The bytes of lists stay the same over reconnects, also if a server lists in another
-// order, or writes its items with another order of members: clients cache by them.
+// The bytes of lists stay the same over reconnects, even if a server lists its items, or their
+// members, in another order: clients cache by these bytes.
 func TestListBytesAreStable(t *testing.T) {
 	inEras(t, func(w *fixture, era session.Era) {
 		docs := w.Serve("docs", era)

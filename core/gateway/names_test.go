@@ -20,10 +20,10 @@ func TestNames(t *testing.T) {
 	for _, c := range []struct{ server, name, want string }{
 		{"docs", "search", "docs_search"},
 		{"docs", "v2_search", "docs_v2_search"},
-		{"docs_v2", "search", "docs_v2_search_074a2d02"}, // "docs" is there, too
+		{"docs_v2", "search", "docs_v2_search_074a2d02"}, // "docs" is also a server
 		{"my_server", "read.file", "my_server_read.file"},
 		{"x", "ünï/code", "x__n__code_205feb52"},
-		{"x", "y_00112233", "x_y_00112233_dcdb2e8b"}, // ends as if hashed
+		{"x", "y_00112233", "x_y_00112233_dcdb2e8b"}, // looks hashed
 		{"x", strings.Repeat("n", 62), "x_" + strings.Repeat("n", 62)},
 		{"x", strings.Repeat("n", 63), "x_" + strings.Repeat("n", 53) + "_f0bdcb35"},
 	} {
@@ -52,8 +52,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Names are unique, valid, and depend only on the set of servers. The alphabets are small
-// so that every possible collision occurs.
+// Names are unique, valid, and depend only on the set of servers. The alphabets are small, so
+// that every possible collision occurs.
 func TestNamesAreUniqueAndStable(t *testing.T) {
 	t.Parallel()
 	id := rapid.OneOf(rapid.StringMatching(`[a_]{1,4}`), rapid.StringMatching(`[ab_.é ]{1,3}`),
@@ -83,7 +83,7 @@ func TestNamesAreUniqueAndStable(t *testing.T) {
 		for _, s := range servers {
 			for _, name := range names {
 				out := add(s, name)
-				for _, other := range servers { // what would have to be called so to take it
+				for _, other := range servers { // the item that would take the name
 					if rest, ok := strings.CutPrefix(out, other+"_"); ok && rest != "" {
 						add(other, rest)
 					}
@@ -128,15 +128,15 @@ func listOf(keys ...string) catalog.List {
 	return catalog.NewList(items)
 }
 
-// The names in an event follow from what was stored before it, and from nothing else.
+// The names in an event follow only from what was stored before it.
 func TestNamesOfEvents(t *testing.T) {
 	t.Parallel()
 	n := &Names{}
-	n.Listed(journal.ListName{ServerID: "b", Kind: catalog.Resources}, listOf("x://remembered")) // before there is a config
+	n.Listed(journal.ListName{ServerID: "b", Kind: catalog.Resources}, listOf("x://remembered")) // before a config exists
 	local := contribution{lists: map[catalog.Kind][]item{catalog.Tools: {{key: "a_search"}}, catalog.Resources: {{key: "mcptrack://index"}}}}
 	n.start(local)
 	n.apply([]string{"a", "b", "unreachable"})
-	// changed stores that a server lists these items now, and wants the names in that event.
+	// changed stores that a server now lists these items, and checks the names in the event.
 	lists := map[journal.ListName]catalog.List{{ServerID: "b", Kind: catalog.Resources}: listOf("x://remembered")}
 	changed := func(server string, k catalog.Kind, want map[string]string, keys ...string) {
 		t.Helper()
@@ -169,7 +169,7 @@ func TestNamesOfEvents(t *testing.T) {
 	updated("b", "x://1", "x://1")
 	changed("a", catalog.Resources, map[string]string{"x://remembered": ofA + "remembered", "mcptrack://index": "mcptrack://server/a/mcptrack://index"}, "x://2", "x://remembered", "mcptrack://index")
 	changed("a", catalog.Resources, map[string]string{"x://remembered": ofA + "remembered", "mcptrack://index": "mcptrack://server/a/mcptrack://index"}, "x://2")
-	// What is not listed keeps its URI where that leads to the server.
+	// An unlisted URI stays unchanged if it leads to the server.
 	of := func(uri string) string {
 		return n.Exported(&event.Event{ServerID: "a", ResourceURI: uri, Payload: event.ResourceUpdated{}})[uri]
 	}
@@ -185,7 +185,7 @@ func TestNamesOfEvents(t *testing.T) {
 	if name := n.naming.export("a", "search"); name == "a_search" {
 		t.Error("a tool has the name of one of the gateway's own")
 	}
-	// Without b nothing of it counts, and again when it is back.
+	// b's lists count only while b is configured.
 	changed("b", catalog.Resources, map[string]string{"x://2": ofB + "2"}, "x://2")
 	n.apply([]string{"a", "unreachable"})
 	updated("a", "x://2", "x://2")
@@ -201,7 +201,7 @@ func TestNamesOfEvents(t *testing.T) {
 	}
 }
 
-// While a server was not reached yet, its resources and templates are still its own.
+// The resources and templates of a server that was not reached yet still belong to it.
 func TestRememberedListsCount(t *testing.T) {
 	t.Parallel()
 	var lists [2]map[catalog.Kind][]item
@@ -230,7 +230,7 @@ func TestRememberedListsCount(t *testing.T) {
 	}
 }
 
-// Many lists cost little, as the tracker waits meanwhile.
+// Large lists must cost little, because the tracker waits meanwhile.
 func BenchmarkNames(b *testing.B) {
 	n := &Names{}
 	ids := make([]string, 100)

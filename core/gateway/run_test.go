@@ -16,7 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// A changed list is announced once, within a second; an equal one is not.
+// A changed list is announced once, within a second; an equal list is not announced.
 func TestListChanges(t *testing.T) {
 	inEras(t, func(w *fixture, era session.Era) {
 		docs := w.Serve("docs", era)
@@ -38,7 +38,7 @@ func TestListChanges(t *testing.T) {
 		if got := received(c); got != "" {
 			w.Errorf("an identical list: received %q", got)
 		}
-		// A page that fails leaves what is there.
+		// A page that fails leaves the list unchanged.
 		docs.Fail(listFault())
 		docs.NotifyListChanged(catalog.Tools)
 		w.advance(2 * time.Second)
@@ -91,7 +91,7 @@ func TestServerDown(t *testing.T) {
 				w.subscribe(c)
 				before := w.keys(c, catalog.Tools)
 
-				// A restart within the grace is not seen, and calls wait for it.
+				// A restart within the grace period is not visible, and calls wait for it.
 				w.SetDown("a", sessiontest.ErrRefused)
 				synctest.Wait()
 				w.SetDown("a", nil)
@@ -138,7 +138,7 @@ func TestServerDown(t *testing.T) {
 	}
 }
 
-// A server that was never up and one that hangs delay no other.
+// A server that was never up and a server that hangs delay no other.
 func TestUnavailableServersDelayNoOther(t *testing.T) {
 	inEras(t, func(w *fixture, era session.Era) {
 		w.Serve("a", era).SetList(catalog.Tools, tool("dig"))
@@ -154,8 +154,8 @@ func TestUnavailableServersDelayNoOther(t *testing.T) {
 	})
 }
 
-// Clients see either the old or the new lists, whatever happens meanwhile: every list has
-// all items of one generation of each server (F40, G6).
+// Clients see either the old or the new lists, whatever happens meanwhile: every list has all
+// items of one generation of each server.
 func TestListsAreConsistent(t *testing.T) {
 	const generations, items = 8, 30
 	inEras(t, func(w *fixture, era session.Era) {
@@ -175,7 +175,7 @@ func TestListsAreConsistent(t *testing.T) {
 				s.NotifyListChanged(k)
 			}
 		}
-		w.opts.Serve.PageSize = 17 // a list is many requests
+		w.opts.Serve.PageSize = 17 // a list takes many requests
 		for _, id := range []string{"a", "b"} {
 			w.Serve(id, era)
 			set(id, 0)
@@ -222,7 +222,7 @@ func TestListsAreConsistent(t *testing.T) {
 			set("a", gen)
 			set("b", gen)
 			if gen%4 == 2 {
-				w.Server("b").Disconnect() // in the middle of it
+				w.Server("b").Disconnect() // while lists change
 			}
 			w.advance(250 * time.Millisecond)
 		}
@@ -292,7 +292,7 @@ func TestHostileItems(t *testing.T) {
 }
 
 // A pinned tool that changes is left out until it is restored.
-func TestPin(t *testing.T) {
+func TestChangedPinnedTool(t *testing.T) {
 	inEras(t, func(w *fixture, era session.Era) {
 		w.opts.Pins = NewPins("", "")
 		docs := w.Serve("docs", era)
@@ -315,7 +315,7 @@ func TestPin(t *testing.T) {
 		if len(w.refused) != 1 || w.refused[0].Key != "dig" || w.refused[0].Listed {
 			w.Errorf("%+v", w.refused)
 		}
-		w.Server("docs").Disconnect() // a restart forgets nothing
+		w.Server("docs").Disconnect() // pins survive a restart of the server
 		w.advance(time.Minute)
 		w.wantKeys(c, catalog.Tools, "other")
 		set("digs")

@@ -26,8 +26,8 @@ func newAsking(t *testing.T) (*asking, *outside) {
 	return a, newOutside(t, Options{Dial: a.Dial}, sessiontest.Entry("docs"))
 }
 
-// answering connects a client that answers with its name, and fails the test if it gets
-// what is meant for another.
+// answering connects a client that answers with its name, and fails the test if it gets a request
+// or message for another client.
 func (o *outside) answering(name string, overHTTP bool) (*session.Session, *messages) {
 	o.Helper()
 	got := &messages{}
@@ -88,8 +88,8 @@ func ask(ctx context.Context, c *session.Session, method, params, log string) (s
 	return string(raw), err
 }
 
-// What a server asks during a call of one client is answered by that client and no other,
-// over both transports, with several calls of several clients at the same time.
+// What a server asks during a call of one client is answered by that client and no other, over
+// both transports, with several concurrent calls of several clients.
 func TestServerAsksTheRightClient(t *testing.T) {
 	t.Parallel()
 	a, o := newAsking(t)
@@ -133,7 +133,7 @@ func TestServerAsksTheRightClient(t *testing.T) {
 	}
 }
 
-// Errors of a client reach the server; what a client did not declare is not asked.
+// Errors of a client reach the server; a client is not asked for what it did not declare.
 func TestClientRefuses(t *testing.T) {
 	t.Parallel()
 	for _, overHTTP := range []bool{false, true} {
@@ -148,9 +148,9 @@ func TestClientRefuses(t *testing.T) {
 	}
 }
 
-// A client's own session begins with its first request and ends with the client; clients
-// that declare nothing share one.
-func TestOwnSessionsEnd(t *testing.T) {
+// A client's own session begins with its first request and ends with the client; clients that
+// declare nothing share a session.
+func TestClientSessionsEnd(t *testing.T) {
 	t.Parallel()
 	for _, overHTTP := range []bool{false, true} {
 		a, o := newAsking(t)
@@ -180,7 +180,7 @@ func TestOwnSessionsEnd(t *testing.T) {
 			defer conns[0].mu.Unlock()
 			return conns[0].rootsChanged == 1
 		})
-		// A session that breaks is replaced.
+		// A broken session is replaced.
 		_ = conns[0].out.Close()
 		o.eventually("a new session", func() bool {
 			got, err := ask(t.Context(), c, "roots/list", `{"for":"ann."}`, "")
@@ -191,7 +191,7 @@ func TestOwnSessionsEnd(t *testing.T) {
 	}
 }
 
-// A log level holds for the client that sets it, which alone gets the messages, before the
+// A log level applies to the client that sets it. That client alone gets the messages, before the
 // answer of the call that caused them.
 func TestLogging(t *testing.T) {
 	t.Parallel()
@@ -233,7 +233,7 @@ func TestLogging(t *testing.T) {
 	}
 }
 
-// A client that leaves, or that cancels, leaves no request behind.
+// A client that leaves, or cancels, leaves no request behind.
 func TestAskedClientLeaves(t *testing.T) {
 	t.Parallel()
 	for _, overHTTP := range []bool{false, true} {
@@ -276,7 +276,7 @@ func TestAskedClientLeaves(t *testing.T) {
 	}
 }
 
-// What a server of the modern era asks becomes requests to a client of the legacy one.
+// Input requests of a modern server become requests to a legacy client.
 func TestLegacyClientOfModernServer(t *testing.T) {
 	t.Parallel()
 	server := sessiontest.New()
@@ -312,7 +312,7 @@ func TestLegacyClientOfModernServer(t *testing.T) {
 	}
 }
 
-// slowPeer is a client that takes each message only when it may.
+// slowClient is a client that takes a message only when it is allowed to.
 type slowClient struct {
 	sessionClient
 	may   chan struct{}
@@ -324,8 +324,8 @@ func (p *slowClient) message(_ string, params json.RawMessage) {
 	p.bytes.Add(int64(len(params)))
 }
 
-// TestMessagesForASlowClientAreBounded: by their number and their bytes; a large one is
-// delivered if none waits.
+// The messages for a slow client are limited in number and bytes; a large message is delivered if
+// no other waits.
 func TestMessagesForASlowClientAreBounded(t *testing.T) {
 	t.Parallel()
 	p := &slowClient{may: make(chan struct{})}
@@ -348,13 +348,13 @@ func TestMessagesForASlowClientAreBounded(t *testing.T) {
 	o.message("notifications/message", huge)
 	o.flush(t.Context())
 	if n := p.bytes.Load(); n < int64(len(huge)) {
-		t.Error("a message that is alone was dropped")
+		t.Error("the only message was dropped")
 	}
 	o.close()
 }
 
-// A log level that a client sets while its session with a server is opened, which takes long,
-// holds in that session.
+// A log level that a client sets while its session with a server is being dialled applies to that
+// session.
 func TestLogLevelWhileDialling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFixture(t)
@@ -388,7 +388,7 @@ func TestLogLevelWhileDialling(t *testing.T) {
 	})
 }
 
-// dualServer speaks both eras, and says so if named is set.
+// dualServer speaks both eras, and announces both if named is set.
 func dualServer(named bool) *sessiontest.Server {
 	s := sessiontest.New()
 	s.NamesLegacy = named
@@ -396,7 +396,7 @@ func dualServer(named bool) *sessiontest.Server {
 	return s
 }
 
-// eraOf tells in which era a server got the last call of a tool.
+// eraOf returns the era of the last tool call that a server got.
 func (w *fixture) eraOf(id string) session.Era {
 	w.Helper()
 	if strings.Contains(string(w.last(id, "tools/call")["_meta"]), "protocolVersion") {
@@ -411,13 +411,12 @@ func (w *fixture) capable() *session.Session {
 	return w.clientOf(session.EraLegacy, &session.ClientSide{Capabilities: json.RawMessage(`{"sampling":{}}`)})
 }
 
-// Clients of either era are served in theirs by a server that speaks both, whichever of them
-// it is tracked in.
+// A server that speaks both eras serves clients in their own era, whichever era it is tracked in.
 func TestServersOfBothEras(t *testing.T) {
 	for name, set := range map[string]func(*sessiontest.Server){
-		"tracked in the modern era":             func(*sessiontest.Server) {},
-		"tracked in the modern era, says so":    func(s *sessiontest.Server) { s.NamesLegacy = true },
-		"tracked in the legacy era, for pushes": func(s *sessiontest.Server) { s.NamesLegacy = true; s.FailAck(sessiontest.AckFault{NoTools: true}) },
+		"tracked in the modern era":                 func(*sessiontest.Server) {},
+		"tracked in the modern era, announces both": func(s *sessiontest.Server) { s.NamesLegacy = true },
+		"tracked in the legacy era, for pushes":     func(s *sessiontest.Server) { s.NamesLegacy = true; s.FailAck(sessiontest.AckFault{NoTools: true}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -440,7 +439,7 @@ func TestServersOfBothEras(t *testing.T) {
 				if got := string(w.last("docs", "initialize")["capabilities"]); got != `{"sampling":{}}` {
 					t.Errorf("initialize with %s", got)
 				}
-				// The server's own answers reach modern clients unchanged.
+				// The server's own errors reach modern clients unchanged.
 				docs.Fail(sessiontest.Fault{Method: "tools/call", Code: -32021, Message: "no", Data: map[string]any{"requiredCapabilities": map[string]any{"sampling": map[string]any{}}}})
 				_, err := w.do(modern, "tools/call", `{"name":"ask"}`)
 				if e, ok := errors.AsType[*session.RPCError](err); !ok || e.Code != -32021 || !strings.Contains(string(e.Data), "sampling") {
@@ -458,8 +457,8 @@ func TestServersOfBothEras(t *testing.T) {
 	}
 }
 
-// A server that turns the legacy era down is asked once, by the first client that could use it.
-func TestModernServersAreAskedOnceForTheLegacyEra(t *testing.T) {
+// The legacy era is tried once with a server that rejects it, by the first client that could use it.
+func TestLegacyEraIsTriedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFixture(t)
 		w.opts.Dial = w.Dial
@@ -483,7 +482,7 @@ func TestModernServersAreAskedOnceForTheLegacyEra(t *testing.T) {
 	})
 }
 
-// When the process of the session that modern clients share ends, the next request gets another.
+// If the session that modern clients share breaks, the next request gets a new session.
 func TestSharedModernSessionIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFixture(t)

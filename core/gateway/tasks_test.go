@@ -17,8 +17,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// nodePeer is the entry of a server of testdata/peers, which scripts/peers.sh installs.
-func nodePeer(t *testing.T, id string, script ...string) config.Server {
+// nodeServer is the entry of a server of testdata/peers, which scripts/peers.sh installs.
+func nodeServer(t *testing.T, id string, script ...string) config.Server {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts Node")
@@ -36,19 +36,19 @@ func nodePeer(t *testing.T, id string, script ...string) config.Server {
 	}
 	node := filepath.Join(dir, "node_modules", ".bin", "node")
 	if _, err := os.Stat(node); err != nil {
-		node = "node" // the packaged one exists for Linux only
+		node = "node" // the packaged program exists only for Linux
 	}
 	script[0] = filepath.Join(dir, script[0])
 	return config.Server{ID: id, Enabled: true, Transport: config.TransportStdio, Program: config.Program{Command: node, Args: script}, ConnectTimeout: time.Minute}
 }
 
 func everything(t *testing.T) config.Server {
-	return nodePeer(t, "everything", "node_modules/@modelcontextprotocol/server-everything/dist/index.js", "stdio")
+	return nodeServer(t, "everything", "node_modules/@modelcontextprotocol/server-everything/dist/index.js", "stdio")
 }
 
-// modernPeer is a server of the modern era with tasks.
-func modernPeer(t *testing.T, id string) config.Server {
-	srv := nodePeer(t, id, "tasks.mjs")
+// modernTaskServer is a modern server with tasks.
+func modernTaskServer(t *testing.T, id string) config.Server {
+	srv := nodeServer(t, id, "tasks.mjs")
 	srv.Protocol = config.ProtocolModern
 	return srv
 }
@@ -76,7 +76,7 @@ func (o *outside) do(c *session.Session, method, params, capabilities string) (m
 	return fields(raw), err
 }
 
-// elicited answers elicitations, and says how often it was asked.
+// elicited answers elicitations and counts them.
 func elicited(content string, asked *int) *session.ClientSide {
 	return &session.ClientSide{
 		Capabilities: json.RawMessage(`{"elicitation":{"form":{}}}`),
@@ -92,11 +92,11 @@ func elicited(content string, asked *int) *session.ClientSide {
 
 const research = `{"name":"everything_simulate-research-query","arguments":{"topic":"python","ambiguous":true}`
 
-// A task of a legacy server goes on while its client is away: another one with the same
-// credentials asks for it, is asked what the server wants to know, and gets the result.
+// A task of a legacy server continues while its client is away: another client with the same
+// credentials asks for it, answers the server's requests, and gets the result.
 func TestTaskSurvivesReconnect(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, Options{}, everything(t), modernPeer(t, "tasks"))
+	o := newOutside(t, Options{}, everything(t), modernTaskServer(t, "tasks"))
 	asked := 0
 	first := o.over(session.EraLegacy, elicited(`{"interpretation":"technical"}`, &asked))
 	begun, err := o.do(first, "tools/call", research+`,"task":{"ttl":60000}}`, "")
@@ -134,11 +134,11 @@ func TestTaskSurvivesReconnect(t *testing.T) {
 	}
 }
 
-// A tool that has to be called as a task can be called by clients that know no tasks. What
-// the task asks a client of the modern era is a result that requires input.
+// A tool that must be called as a task can be called by clients that do not support tasks. If the
+// task needs input, a modern client gets a result that requires input.
 func TestTaskForOtherClients(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, Options{}, everything(t), modernPeer(t, "tasks"))
+	o := newOutside(t, Options{}, everything(t), modernTaskServer(t, "tasks"))
 	t.Run("legacy server", func(t *testing.T) {
 		t.Parallel()
 		o := &outside{t, o.gateway}
@@ -172,11 +172,11 @@ func TestTaskForOtherClients(t *testing.T) {
 	})
 }
 
-// A task of a modern server is asked for, updated and cancelled by the id that clients
-// see, by clients that declare the extension.
+// A task of a modern server is requested, updated and cancelled by the id that clients see, by
+// clients that declare the extension.
 func TestModernTask(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, Options{}, modernPeer(t, "tasks"), modernPeer(t, "more"))
+	o := newOutside(t, Options{}, modernTaskServer(t, "tasks"), modernTaskServer(t, "more"))
 	c := o.over(session.EraModern, nil)
 	const capabilities = `{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
 	begun, err := o.do(c, "tools/call", `{"name":"tasks_confirm_delete","arguments":{"filename":"b.txt"}}`, capabilities)
@@ -227,7 +227,7 @@ func TestModernTask(t *testing.T) {
 	}
 }
 
-// listening connects a client that keeps what it is sent.
+// listening connects a client that records its messages.
 func (w *fixture) listening(era session.Era) (*session.Session, *messages) {
 	w.Helper()
 	got := &messages{}
@@ -245,8 +245,8 @@ func (w *fixture) listening(era session.Era) (*session.Session, *messages) {
 	return s, got
 }
 
-// What a server says of a task reaches the client that began it, or that listens to it,
-// under the id that it knows, and no other client.
+// A server's notification about a task reaches the client that began the task or listens to it,
+// under the id that the client knows, and no other client.
 func TestTaskNotifications(t *testing.T) {
 	inEras(t, func(w *fixture, era session.Era) {
 		docs := w.Serve("docs", era)
@@ -255,10 +255,10 @@ func TestTaskNotifications(t *testing.T) {
 		docs.Capabilities["extensions"] = map[string]any{"io.modelcontextprotocol/tasks": map[string]any{}}
 		w.Serve("more", era)
 		begun := map[string]any{"task": map[string]any{"taskId": "t1", "status": "working", "ttl": 60000}}
-		said := map[string]any{"jsonrpc": "2.0", "method": "notifications/tasks/status", "params": map[string]any{"taskId": "t1", "status": "working"}}
+		notification := map[string]any{"jsonrpc": "2.0", "method": "notifications/tasks/status", "params": map[string]any{"taskId": "t1", "status": "working"}}
 		if era == session.EraModern {
 			begun = map[string]any{"resultType": "task", "taskId": "t1", "status": "working", "ttlMs": 60000}
-			said = map[string]any{"jsonrpc": "2.0", "method": "notifications/tasks", "params": map[string]any{"taskId": "t1", "status": "working", "_meta": map[string]any{"io.modelcontextprotocol/subscriptionId": "mcptrack-9", "x": 1}}}
+			notification = map[string]any{"jsonrpc": "2.0", "method": "notifications/tasks", "params": map[string]any{"taskId": "t1", "status": "working", "_meta": map[string]any{"io.modelcontextprotocol/subscriptionId": "mcptrack-9", "x": 1}}}
 		}
 		docs.Fail(sessiontest.Fault{Method: "tools/call", Result: begun})
 		w.start(sessiontest.Entry("docs"), sessiontest.Entry("more"))
@@ -291,7 +291,7 @@ func TestTaskNotifications(t *testing.T) {
 				w.Errorf("a listen without the extension: %v", err)
 			}
 		}
-		docs.Broadcast(said)
+		docs.Broadcast(notification)
 		synctest.Wait()
 		all := strings.Join(got.take(), " ")
 		if !strings.Contains(all, `"taskId":"`+id+`"`) || strings.Contains(all, "mcptrack-9") {
@@ -306,7 +306,7 @@ func TestTaskNotifications(t *testing.T) {
 	})
 }
 
-// A client that does not read holds back nobody else's notifications of tasks.
+// A client that does not read delays only its own task notifications.
 func TestTaskNotificationsBesideASilentClient(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -358,7 +358,7 @@ func TestTaskNotificationsBesideASilentClient(t *testing.T) {
 	})
 }
 
-// stopping reads until stop is closed, and then nothing more until ended is.
+// stopping reads until stop is closed, and nothing more until ended is closed.
 type stopping struct {
 	io.Reader
 	stop, ended chan struct{}

@@ -13,8 +13,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// Clients of both eras that cancel or leave at any moment, also while they are asked, leave
-// no session, no round and no request behind.
+// Clients of both eras that cancel or leave at any moment, even while they are asked, leave no
+// session, input round or request behind.
 func TestClientsVanish(t *testing.T) {
 	t.Parallel()
 	a, o := newAsking(t)
@@ -66,7 +66,7 @@ func TestClientsVanish(t *testing.T) {
 	})
 	g.inputs.mu.Lock()
 	for _, w := range g.inputs.byState {
-		w.expire.Reset(0) // as after roundPatience
+		w.expire.Reset(0) // as after inputTimeout
 	}
 	g.inputs.mu.Unlock()
 	o.eventually("only idle sessions are left", func() bool {

@@ -14,21 +14,21 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// peerWorld is a gateway over server-everything, which lists more tools for clients that can be
-// asked, with a client of either kind.
-type peerWorld struct {
+// referenceWorld is a gateway over server-everything, which lists more tools for clients that can
+// be asked, with a client of either kind.
+type referenceWorld struct {
 	*outside
-	tools   string // a file with the names of more tools
+	tools   string // a file with the names of further tools
 	clients map[string]*session.Session
 }
 
-func newPeerWorld(t *testing.T) *peerWorld {
+func newReferenceWorld(t *testing.T) *referenceWorld {
 	file := filepath.Join(t.TempDir(), "tools")
-	w := &peerWorld{newOutside(t, Options{}, nodePeer(t, "everything", "everything_more.mjs", file)), file, map[string]*session.Session{}}
+	w := &referenceWorld{newOutside(t, Options{}, nodeServer(t, "everything", "everything_more.mjs", file)), file, map[string]*session.Session{}}
 	w.clients["plain"] = w.over(session.EraLegacy, nil)
 	w.clients["capable"] = w.over(session.EraLegacy, &session.ClientSide{Capabilities: json.RawMessage(`{"sampling":{},"elicitation":{},"roots":{}}`),
 		Request: func(context.Context, string, json.RawMessage) (json.RawMessage, error) { return nil, notFound() }})
-	w.eventually("more tools", func() bool { return w.has("capable", catalog.Tools, "trigger-sampling-request") }) // a slow machine lists the common ones first
+	w.eventually("more tools", func() bool { return w.has("capable", catalog.Tools, "trigger-sampling-request") }) // a slow machine lists the common tools first
 	w.quiet()
 	for _, c := range w.clients {
 		if _, err := c.Subscribe(t.Context(), session.Filter{Tools: true, Resources: true}); err != nil {
@@ -39,7 +39,7 @@ func newPeerWorld(t *testing.T) *peerWorld {
 	return w
 }
 
-func (w *peerWorld) has(who string, k catalog.Kind, key string) bool {
+func (w *referenceWorld) has(who string, k catalog.Kind, key string) bool {
 	w.Helper()
 	list, err := w.clients[who].List(w.Context(), k)
 	if err != nil {
@@ -49,8 +49,8 @@ func (w *peerWorld) has(who string, k catalog.Kind, key string) bool {
 	return ok
 }
 
-// quiet waits until no probe is in progress or due, and its result is served.
-func (w *peerWorld) quiet() {
+// quiet waits until no probe is in progress or due, and the last result is served.
+func (w *referenceWorld) quiet() {
 	w.Helper()
 	w.eventually("no probe", func() bool {
 		s := &w.gateway.variants
@@ -72,14 +72,14 @@ func (w *peerWorld) quiet() {
 	}
 }
 
-// wantAdded wants all clients to be told that a list changed, once, and to find an item in it then
-// and after the next probe.
-func (w *peerWorld) wantAdded(k catalog.Kind, key string) {
+// wantAdded checks that all clients are notified once that a list changed, and that they find an
+// item in it then and after the next probe.
+func (w *referenceWorld) wantAdded(k catalog.Kind, key string) {
 	w.Helper()
 	for who, c := range w.clients {
-		w.eventually(who+" is told", func() bool { return strings.Contains(received(c), string(k)) })
+		w.eventually(who+" is notified", func() bool { return strings.Contains(received(c), string(k)) })
 		if !w.has(who, k, key) {
-			w.Errorf("%s is told, but %s is not listed", who, key)
+			w.Errorf("%s is notified, but %s is not listed", who, key)
 		}
 	}
 	w.quiet()
@@ -88,7 +88,7 @@ func (w *peerWorld) wantAdded(k catalog.Kind, key string) {
 			w.Errorf("%s is not listed for %s after the probe", key, who)
 		}
 		if again := received(c); again != "" {
-			w.Errorf("%s is told again: %s", who, again)
+			w.Errorf("%s is notified again: %s", who, again)
 		}
 	}
 	if !w.has("capable", catalog.Tools, "trigger-sampling-request") || w.has("plain", catalog.Tools, "trigger-sampling-request") {
@@ -96,11 +96,11 @@ func (w *peerWorld) wantAdded(k catalog.Kind, key string) {
 	}
 }
 
-// What a server lists anew, or no more, is so for all clients in the same step, though some see
-// more, and they can call it; what it lists only in the shared session stays, too.
+// An item that a server adds or removes changes for all clients in the same step, even if some of
+// them see more, and they can call it. An item that only the shared session lists stays.
 func TestReferenceServerChangesForAll(t *testing.T) {
 	t.Parallel()
-	w := newPeerWorld(t)
+	w := newReferenceWorld(t)
 	for n := range 3 {
 		name := fmt.Sprint("more-", n)
 		if err := errors.Join(os.WriteFile(w.tools+".new", []byte(name+"\n"), 0o600), os.Rename(w.tools+".new", w.tools)); err != nil {
@@ -108,7 +108,7 @@ func TestReferenceServerChangesForAll(t *testing.T) {
 		}
 		w.wantAdded(catalog.Tools, name)
 		for who, c := range w.clients {
-			w.eventually(who+" calls it", func() bool { // each session of the server learns of it by itself
+			w.eventually(who+" calls it", func() bool { // each session of the server notices it separately
 				got, err := w.do(c, "tools/call", `{"name":"`+name+`","arguments":{}}`, "")
 				if err != nil && strings.Contains(err.Error(), `unknown tool "`) {
 					t.Errorf("%s: %v", who, err)

@@ -25,8 +25,8 @@ type capableWorld struct {
 	*fixture
 	docs, more     *sessiontest.Server
 	plain, capable *session.Session
-	changes        map[*session.Session]int // how often each client was told of changed tools
-	probed         func()                   // called at each probe; may be nil
+	changes        map[*session.Session]int // how often each client was notified of changed tools
+	probed         func()                   // called for each probe; may be nil
 }
 
 func inCapableWorld(t *testing.T, test func(w *capableWorld)) {
@@ -85,16 +85,16 @@ func (w *capableWorld) tools(plain, capable []string) {
 	}
 }
 
-// change is tools, and what the server announces then.
+// change is like tools, and announces the change.
 func (w *capableWorld) change(plain, capable []string) {
 	w.tools(plain, capable)
 	w.docs.NotifyListChanged(catalog.Tools)
 	w.more.NotifyListChanged(catalog.Tools)
 }
 
-// watch lists the tools whenever a client is told that they changed, for a time, and passes them
-// on.
-func (w *capableWorld) watch(d time.Duration, told func(c *session.Session, tools string)) {
+// watch lists the tools whenever a client is notified that they changed, for a duration, and
+// passes them to notified.
+func (w *capableWorld) watch(d time.Duration, notified func(c *session.Session, tools string)) {
 	w.Helper()
 	const step = 5 * time.Millisecond
 	for range d / step {
@@ -102,14 +102,14 @@ func (w *capableWorld) watch(d time.Duration, told func(c *session.Session, tool
 		for _, c := range []*session.Session{w.plain, w.capable} {
 			if received(c) == "tools" {
 				w.changes[c]++
-				told(c, w.keys(c, catalog.Tools))
+				notified(c, w.keys(c, catalog.Tools))
 			}
 		}
 	}
 }
 
-// wantChange has the server change, and wants every client to be told once, within a second, and
-// to get the new list then and later.
+// wantChange changes the server, and checks that every client is notified once, within a second,
+// and gets the new list then and later.
 func (w *capableWorld) wantChange(plain, capable []string) {
 	w.Helper()
 	clear(w.changes)
@@ -117,16 +117,16 @@ func (w *capableWorld) wantChange(plain, capable []string) {
 	slices.Sort(plain)
 	slices.Sort(capable)
 	want := map[*session.Session]string{w.plain: strings.Join(plain, " "), w.capable: strings.Join(capable, " ")}
-	told := func(c *session.Session, tools string) {
+	notified := func(c *session.Session, tools string) {
 		if tools != want[c] {
-			w.Errorf("told, and then %q, want %q", tools, want[c])
+			w.Errorf("notified, then %q, want %q", tools, want[c])
 		}
 	}
-	w.watch(time.Second, told)
+	w.watch(time.Second, notified)
 	for c, tools := range want {
 		w.wantKeys(c, catalog.Tools, strings.Fields(tools)...)
 		if w.changes[c] != 1 {
-			w.Errorf("told %d times within a second", w.changes[c])
+			w.Errorf("notified %d times within a second", w.changes[c])
 		}
 		for name := range strings.FieldsSeq(tools) {
 			if got, err := w.do(c, "tools/call", `{"name":"`+name+`"}`); err != nil && strings.Contains(err.Error(), "unknown tool") {
@@ -134,16 +134,16 @@ func (w *capableWorld) wantChange(plain, capable []string) {
 			}
 		}
 	}
-	w.watch(time.Minute, told)
+	w.watch(time.Minute, notified)
 	if w.changes[w.plain] != 1 || w.changes[w.capable] != 1 {
-		w.Errorf("told %v times", w.changes)
+		w.Errorf("notified %v times", w.changes)
 	}
 	if got, err := w.do(w.capable, "tools/call", `{"name":"no"}`); err == nil || !strings.Contains(err.Error(), "unknown tool") {
 		w.Errorf("%s, %v", got, err)
 	}
 }
 
-// A change of a server is served to all clients in one step, also where some of them see more.
+// A change of a server is served to all clients in one step, even if some of them see more.
 func TestCapableClientsSeeChanges(t *testing.T) {
 	inCapableWorld(t, func(w *capableWorld) {
 		w.wantChange([]string{"one", "two"}, []string{"one", "two", "sample"})
@@ -161,21 +161,21 @@ func TestCapableClientsSeeChanges(t *testing.T) {
 	})
 }
 
-// What a server lists only in the shared session is no difference; what it lists in addition
+// An item that only the shared session lists is not a difference; an additional item of a variant
 // changes with the rest.
-func TestDifferenceChanges(t *testing.T) {
+func TestVariantFollowsChanges(t *testing.T) {
 	inCapableWorld(t, func(w *capableWorld) {
 		w.change([]string{"one", "here"}, []string{"one", "sample"})
 		w.watch(time.Minute, func(_ *session.Session, tools string) {
 			if !strings.Contains(tools, "here") {
-				t.Errorf("told, and then %q", tools)
+				t.Errorf("notified, then %q", tools)
 			}
 		})
 		w.wantKeys(w.capable, catalog.Tools, "here", "one", "sample")
 		if w.changes[w.capable] != 1 {
-			t.Errorf("told %d times", w.changes[w.capable])
+			t.Errorf("notified %d times", w.changes[w.capable])
 		}
-		for n := range 15 { // what only some see changes, too
+		for n := range 15 { // an item that only some clients see also changes
 			name := fmt.Sprint("n", n)
 			w.change([]string{name}, []string{name, "sample" + name})
 			w.advance(time.Second)
@@ -185,22 +185,22 @@ func TestDifferenceChanges(t *testing.T) {
 	})
 }
 
-// A client is not told of what only others see: neither when that changes, nor when the first of
-// them connects, nor when nobody has asked for it for long.
-func TestAudience(t *testing.T) {
+// A client is not notified of items that only others see: neither when these items change, nor
+// when the first of the others connects, nor when the variant has been idle for long.
+func TestUnaffectedClientsAreNotNotified(t *testing.T) {
 	inCapableWorld(t, func(w *capableWorld) {
-		w.change([]string{"two"}, []string{"two", "other"}) // what only capable clients see changes a moment later
+		w.change([]string{"two"}, []string{"two", "other"}) // the variant changes a moment later
 		w.watch(time.Minute, func(*session.Session, string) {})
 		w.wantKeys(w.capable, catalog.Tools, "other", "two")
 		if w.changes[w.plain] != 1 || w.changes[w.capable] == 0 {
-			t.Errorf("told %d times, capable %d times", w.changes[w.plain], w.changes[w.capable])
+			t.Errorf("notified %d times, capable %d times", w.changes[w.plain], w.changes[w.capable])
 		}
 
 		untold := func(what string, clients ...*session.Session) {
 			t.Helper()
 			for i, c := range clients {
 				if got := received(c); got != "" {
-					t.Errorf("%s: client %d was told of %s", what, i, got)
+					t.Errorf("%s: client %d was notified of %s", what, i, got)
 				}
 			}
 		}
@@ -215,7 +215,7 @@ func TestAudience(t *testing.T) {
 		w.advance(time.Minute)
 		for i, c := range []*session.Session{w.plain, w.capable, newcomer} {
 			if got := received(c); got != "tools" {
-				t.Errorf("client %d was told of %q after a change", i, got)
+				t.Errorf("client %d was notified of %q after a change", i, got)
 			}
 		}
 		w.wantKeys(newcomer, catalog.Tools, "other", "three")
@@ -230,8 +230,8 @@ func TestAudience(t *testing.T) {
 	})
 }
 
-// A client that got the common list, because it did not wait for the first probe, is told when its
-// own one is known, and the others are not.
+// A client that got the common list, because it did not wait for the first probe, is notified when
+// its own list is known; other clients are not.
 func TestLateFirstProbe(t *testing.T) {
 	inCapableWorld(t, func(w *capableWorld) {
 		w.more.Fail(sessiontest.Fault{Method: "tools/list", Delay: probeWait + time.Second})
@@ -240,13 +240,13 @@ func TestLateFirstProbe(t *testing.T) {
 		w.wantKeys(newcomer, catalog.Tools, "one")
 		w.advance(time.Minute)
 		if plain, capable, late := received(w.plain), received(w.capable), received(newcomer); plain != "" || capable != "" || late != "tools" {
-			t.Errorf("told of %q, %q and %q", plain, capable, late)
+			t.Errorf("notified of %q, %q and %q", plain, capable, late)
 		}
 		w.wantKeys(newcomer, catalog.Tools, "one", "sample")
 	})
 }
 
-// A change while the server is listed for a client that can be asked is seen, at whatever moment.
+// A change during a probe is visible, at whatever moment it happens.
 func TestChangeDuringProbe(t *testing.T) {
 	for _, at := range []time.Duration{0, 50, 100, 150, 250, 299, 301, 350, 450} {
 		t.Run(fmt.Sprint(int(at)), func(t *testing.T) {
@@ -273,7 +273,7 @@ func TestChangeDuringProbe(t *testing.T) {
 	}
 }
 
-// What a server of the modern era lists can depend on the capabilities of a request, too.
+// A modern server's lists can also depend on the capabilities of a request.
 func TestCapableClientsOfAModernServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &capableWorld{fixture: newFixture(t), changes: map[*session.Session]int{}}
@@ -315,12 +315,12 @@ func TestChangeDuringFirstProbe(t *testing.T) {
 	}
 }
 
-// A server whose list differs at every probe, or changes with every session, is not probed without
-// end; and what changes always is served nevertheless.
+// A server whose list differs in every probe, or changes with every session, is not probed
+// endlessly, and constant changes are nevertheless served.
 func TestProbesAreBounded(t *testing.T) {
 	probes := 0
 	inCapableWorld(t, func(w *capableWorld) {
-		w.probed = func() { // the list of the shared session changes with each probe, and so does the other one
+		w.probed = func() { // both lists change with each probe
 			probes++
 			w.change([]string{fmt.Sprint("after", probes)}, []string{fmt.Sprint("after", probes), fmt.Sprint("sample", probes)})
 		}
@@ -334,7 +334,7 @@ func TestProbesAreBounded(t *testing.T) {
 	probes = 0
 	inCapableWorld(t, func(w *capableWorld) {
 		w.probed = func() { probes++ }
-		for n := range 600 { // the list changes all the time
+		for n := range 600 { // the list changes constantly
 			name := fmt.Sprint("n", n)
 			w.change([]string{name}, []string{name, "sample"})
 			w.advance(time.Second)
@@ -346,12 +346,12 @@ func TestProbesAreBounded(t *testing.T) {
 	})
 }
 
-// A server that shows tools only to clients that can be asked something shows all to them,
-// and they can call them; other clients see the others. What the server wants from a
-// client as a task is done by that client.
+// A server that lists some tools only for clients that can be asked something lists all tools for
+// them, and they can call them; other clients see the other tools. A client that is asked for a
+// task runs it.
 func TestToolsOfCapableClients(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, Options{}, everything(t), modernPeer(t, "tasks"))
+	o := newOutside(t, Options{}, everything(t), modernTaskServer(t, "tasks"))
 	var mu sync.Mutex
 	polled := 0
 	capable := o.over(session.EraLegacy, &session.ClientSide{
@@ -388,10 +388,11 @@ func TestToolsOfCapableClients(t *testing.T) {
 		return " " + strings.Join(list.Keys(), " ") + " "
 	}
 	plain := names(o.over(session.EraLegacy, nil))
-	all := names(capable)
-	for deadline := time.Now().Add(2 * time.Minute); !strings.Contains(all, "everything_trigger-sampling-request") && time.Now().Before(deadline); all = names(capable) {
-		time.Sleep(time.Second) // a slow machine lists the common ones first
-	}
+	var all string
+	o.eventually("the tools for capable clients", func() bool { // a slow machine lists the common tools first
+		all = names(capable)
+		return strings.Contains(all, "everything_trigger-sampling-request")
+	})
 	for _, tool := range []string{"trigger-sampling-request", "trigger-elicitation-request", "get-roots-list", "trigger-sampling-request-async"} {
 		if tool := " everything_" + tool + " "; strings.Contains(plain, tool) || !strings.Contains(all, tool) {
 			t.Errorf("%s: plain %s, all %s", tool, plain, all)
@@ -403,21 +404,16 @@ func TestToolsOfCapableClients(t *testing.T) {
 			t.Errorf("%s: %s, %v", tool, encode(got), err)
 		}
 	}
-	// A client of the modern era sees them, too.
+	// A modern client also sees them.
 	modern := o.over(session.EraModern, nil)
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Second) { // as above
+	o.eventually("the tools for a capable modern client", func() bool { // as above
 		got, err := o.do(modern, "tools/list", `{}`, `{"sampling":{},"elicitation":{},"roots":{}}`)
-		if err == nil && strings.Contains(string(got["tools"]), "everything_trigger-sampling-request") {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s, %v", got["tools"], err)
-		}
-	}
+		return err == nil && strings.Contains(string(got["tools"]), "everything_trigger-sampling-request")
+	})
 }
 
-// A server that could not be listed for capable clients is listed again, though nothing of it
-// has changed; until then they see what all clients see.
+// A server that could not be listed for capable clients is listed again, even if it has not
+// changed; until then they see the common lists.
 func TestProbeIsRepeated(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -437,15 +433,15 @@ func TestProbeIsRepeated(t *testing.T) {
 		if n := tools(); n != 1 {
 			t.Errorf("%d tools while the server cannot be listed", n)
 		}
-		time.Sleep(4 * probeRetry) // the second attempt, which fails, and the third
+		time.Sleep(4 * probeRetry) // fake time, for the second attempt, which fails, and the third
 		if n := tools(); n != 2 || failures.Load() < 3 {
 			t.Errorf("%d tools after %d attempts", n, failures.Load())
 		}
 	})
 }
 
-// With "shared": false every client has a session of its own, which ends with the client;
-// so has one that declares nothing.
+// With "shared": false every client has its own session, which ends with the client, even if the
+// client declares nothing.
 func TestUnsharedServer(t *testing.T) {
 	t.Parallel()
 	a := &asking{}
@@ -453,7 +449,7 @@ func TestUnsharedServer(t *testing.T) {
 	srv.Unshared = true
 	o := newOutside(t, Options{Dial: a.Dial}, srv)
 	open := func() int { _, n := a.of(""); return n }
-	was := open() // that of the tracker
+	was := open() // the tracker's session
 	ann, bob := o.over(session.EraLegacy, nil), o.over(session.EraLegacy, nil)
 	for range 3 {
 		for _, c := range []*session.Session{ann, bob} {
@@ -474,7 +470,7 @@ func TestUnsharedServer(t *testing.T) {
 	if n := open() - was; n != 3 {
 		t.Errorf("%d sessions for three clients", n)
 	}
-	// An entry that waits for approval while this one goes on changes nothing for them.
+	// A new entry that waits for approval changes nothing for them.
 	srv.Unapproved, srv.Superseded = "approve it", true
 	o.apply(srv)
 	o.eventually("the tracker knows", func() bool {

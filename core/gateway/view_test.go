@@ -38,8 +38,8 @@ func TestDescription(t *testing.T) {
 	})
 }
 
-// A request of an extension goes to the server that declares it, or to the one whose
-// resource it names.
+// A request of an extension goes to the server that declares it, or to the server whose resource
+// it names.
 func TestExtensionMethods(t *testing.T) {
 	inEras(t, func(w *fixture, era session.Era) {
 		for _, id := range []string{"a", "b"} {
@@ -76,8 +76,8 @@ func TestExtensionMethods(t *testing.T) {
 	})
 }
 
-// Two servers whose apps have one URI do not break each other: each app keeps its scheme,
-// and each tool names the resource under which its app is exported.
+// Two servers whose apps have the same URI do not break each other: each app keeps its scheme, and
+// each tool names the exported URI of its app.
 func TestApps(t *testing.T) {
 	inEras(t, func(w *fixture, era session.Era) {
 		for _, id := range []string{"a", "b"} {
@@ -112,8 +112,8 @@ func TestApps(t *testing.T) {
 	})
 }
 
-// Clients get events only about what they could list or read, under the names they know.
-func TestShows(t *testing.T) {
+// Clients get events only about items that they can list or read, under the names that they know.
+func TestExports(t *testing.T) {
 	t.Parallel()
 	f, err := newFilter(nil, []string{"secret*", "file:///private/**"}, false)
 	if err != nil {
@@ -145,7 +145,7 @@ func TestShows(t *testing.T) {
 		server   string
 		kind     catalog.Kind
 		key      string
-		exported string // "": not shown
+		exported string // "": not exported
 	}{
 		{"a", catalog.Resources, "file:///both", "mcptrack://server/a/file:///both"},
 		{"a", catalog.Resources, "file:///gone", "file:///gone"},
@@ -169,7 +169,7 @@ func TestShows(t *testing.T) {
 			t.Errorf("%s %s %s: %q, %t; want %q", c.server, c.kind, c.key, exported, ok, c.exported)
 		}
 	}
-	// The stored name stays; what is hidden by now is hidden.
+	// The stored name stays; an item that has been hidden since stays hidden.
 	if got, ok := g.Exports("a", catalog.Resources, "file:///both", "file:///both"); !ok || got != "file:///both" {
 		t.Errorf("stored as file:///both: %s, %t", got, ok)
 	}
@@ -181,7 +181,7 @@ func TestShows(t *testing.T) {
 	}
 }
 
-// No server takes over a URI, a name or a position by listing that of another.
+// No server takes over a URI, a name or a position by listing another server's.
 func TestURITakeover(t *testing.T) {
 	inEras(t, func(w *fixture, era session.Era) {
 		good, evil := w.Serve("good", era), w.Serve("evil", era)
@@ -206,8 +206,8 @@ func TestURITakeover(t *testing.T) {
 	})
 }
 
-// A read of what one server lists, or of what its template stands for, never goes to
-// another server, whatever that lists, and in whatever state the first one is.
+// A read of what one server lists, or of what its template expands to, never goes to another
+// server, whatever that server lists and whatever state the first server is in.
 func TestTemplateTakeover(t *testing.T) {
 	t.Parallel()
 	const listed, unlisted = "file:///docs/listed", "file:///docs/unlisted"
@@ -233,7 +233,7 @@ func TestTemplateTakeover(t *testing.T) {
 							t.Errorf("%s: %s goes to %v", name, uri, at)
 						}
 					}
-					// While its owner is down and dropped, nothing lists the template.
+					// While its owner is dropped, no server lists the template.
 					if at, ok := v.resource(unlisted); ok && at.server != "good" && !state.drop {
 						t.Errorf("%s: %s goes to %v", name, unlisted, at)
 					}
@@ -243,7 +243,7 @@ func TestTemplateTakeover(t *testing.T) {
 	}
 }
 
-// Templates without literal text beyond the scheme can still be used, in our own form.
+// Templates without literal text beyond the scheme can still be used, in qualified form.
 func TestWeakTemplates(t *testing.T) {
 	inEras(t, func(w *fixture, era session.Era) {
 		docs := w.Serve("docs", era)
@@ -262,7 +262,7 @@ func TestWeakTemplates(t *testing.T) {
 	})
 }
 
-// Subscribers of a URI get no updates of a server that does not own it any more.
+// Subscribers of a URI get no updates from a server that no longer owns it.
 func TestAliasTakeover(t *testing.T) {
 	inEras(t, func(w *fixture, era session.Era) {
 		first, owner := w.Serve("first", era), w.Serve("owner", era)

@@ -173,21 +173,21 @@ func TestMarkdown(t *testing.T) {
 // A server's text is plain text in Markdown: it creates no link, list, line, table or heading.
 func TestProseIsText(t *testing.T) {
 	reader := goldmark.New(goldmark.WithExtensions(extension.GFM))
-	for _, said := range []string{"see www.evil.example now", "WWW.evil.example", "evil@evil.example", "`evil@evil.example`", "a@@evil.example",
+	for _, text := range []string{"see www.evil.example now", "WWW.evil.example", "evil@evil.example", "`evil@evil.example`", "a@@evil.example",
 		"http://evil.example", "ftp://evil.example", "mailto:evil@evil.example", "- a list", "-", "+ a list", "* a list", "1. a list", "12345.", "1) a list", "[ ] a task",
 		"---", "- - -", "***", "===", ":-", "|-|", "# heading", "> quote", "~~~", "```", "<b>bold</b>", "&lt;b&gt;", "~gone~", "[a]: http://evil.example"} {
 		for place, want := range map[string]string{"%s\n": "<p>", "text\n%s\n": "<p>text\n", "- %s\n": "<ul>\n<li>"} {
 			var out strings.Builder
-			if err := reader.Convert(fmt.Appendf(nil, place, prose(said, 100)), &out); err != nil {
+			if err := reader.Convert(fmt.Appendf(nil, place, prose(text, 100)), &out); err != nil {
 				t.Fatal(err)
 			}
 			// The only elements are the surrounding one and code for @, and the text is complete.
 			rest, found := strings.CutPrefix(strings.NewReplacer("<code>@</code>", "@", "</p>\n", "", "</li>\n</ul>\n", "").Replace(out.String()), want)
-			if !found || html.UnescapeString(rest) != said || strings.Contains(rest, "<") {
-				t.Errorf("%q in %q is %q", said, place, out.String())
+			if !found || html.UnescapeString(rest) != text || strings.Contains(rest, "<") {
+				t.Errorf("%q in %q is %q", text, place, out.String())
 			}
 			if address := "evil@evil.example"; strings.Contains(out.String(), address) {
-				t.Errorf("%q in %q has the address in one piece: %q", said, place, out.String())
+				t.Errorf("%q in %q has the address in one piece: %q", text, place, out.String())
 			}
 		}
 	}
