@@ -117,23 +117,24 @@ func (g *Gateway) Unmatched() (allow, deny []string) {
 	for k, byKey := range v.byKey {
 		for exported, t := range byKey {
 			if t.server != "" {
-				items = append(items, exportedItem{k, t, exported})
+				items = append(items, exportedItem{itemID{k, t}, exported})
 			}
 		}
 	}
-	unmatched := func(globs []string, matched func(exportedItem, filter) bool, list func(string) (filter, error)) (out []string) {
-		for _, glob := range globs {
-			f, err := list(glob)
-			if err == nil && !slices.ContainsFunc(items, func(it exportedItem) bool { return matched(it, f) }) {
-				out = append(out, glob)
-			}
-		}
-		return out
+	admits := func(allow, deny []string) func(exportedItem) bool {
+		f, _ := newFilter(allow, deny, g.filter.foldFiles) // New has checked the globs
+		return func(it exportedItem) bool { return f.admits(it.kind, it.target, it.exported) }
 	}
-	admits := func(it exportedItem, f filter) bool { return f.admits(it.kind, it.target, it.exported) }
-	denies := func(it exportedItem, f filter) bool { return !admits(it, f) }
-	allow = unmatched(g.opts.Allow, admits, func(glob string) (filter, error) { return newFilter([]string{glob}, nil, g.filter.foldFiles) })
-	deny = unmatched(g.opts.Deny, denies, func(glob string) (filter, error) { return newFilter(nil, []string{glob}, g.filter.foldFiles) })
+	for _, glob := range g.opts.Allow {
+		if !slices.ContainsFunc(items, admits([]string{glob}, nil)) {
+			allow = append(allow, glob)
+		}
+	}
+	for _, glob := range g.opts.Deny {
+		if admits := admits(nil, []string{glob}); !slices.ContainsFunc(items, func(it exportedItem) bool { return !admits(it) }) {
+			deny = append(deny, glob)
+		}
+	}
 	return allow, deny
 }
 

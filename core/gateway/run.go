@@ -201,7 +201,7 @@ func (l *loop) merge(snap *status.Snapshot) {
 	l.ready = up
 	l.markAway(parts, up, began)
 	v := newView(l.local, parts, l.filter, func(r Refusal) { refused[r] = struct{}{} })
-	v.refused = refusedItems(refused)
+	v.refused = unlisted(refused)
 	d := v.describe(l.opts.Serve.Instructions, parts)
 	d.WatchTasks = l.watchTasks
 	v.variants = l.mergeVariants(snap, parts, lists)
@@ -340,17 +340,13 @@ type Refusal struct {
 	Listed bool   // the item is listed, but suspicious
 }
 
-// refusedItems returns the items that are not listed, by kind.
-func refusedItems(all map[Refusal]struct{}) map[catalog.Kind]map[target]struct{} {
-	out := map[catalog.Kind]map[target]struct{}{}
-	for r := range all {
-		if r.Listed {
-			continue
+// unlisted returns the items that are not listed.
+func unlisted(refused map[Refusal]struct{}) map[itemID]bool {
+	out := map[itemID]bool{}
+	for r := range refused {
+		if !r.Listed {
+			out[itemID{r.Kind, target{r.Server, r.Key}}] = true
 		}
-		if out[r.Kind] == nil {
-			out[r.Kind] = map[target]struct{}{}
-		}
-		out[r.Kind][target{r.Server, r.Key}] = struct{}{}
 	}
 	return out
 }

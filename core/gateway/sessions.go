@@ -129,32 +129,42 @@ func (c *clientSessions) sessionOf(ctx context.Context, r *mcpserver.Request, sr
 	if known == nil {
 		known = c.add(r.Client)
 	}
-	s := known.byServer[srv.ID]
-	if s != nil && s.outdated(srv) {
-		delete(known.byServer, srv.ID)
-		c.end(s)
-		s = nil
-	}
-	if s == nil {
-		if !c.makeRoom(srv.ID, r.Principal) {
-			c.mu.Unlock()
-			return nil
-		}
-		s = newClientSession(srv, declaredLegacy(r.Client.Capabilities), &legacyClient{client: r.Client})
-		s.ids = c.taskIDs(r.Principal, srv.ID)
+	s := c.current(known.byServer, srv, r.Principal, level, func() *clientSession {
+		s := newClientSession(srv, declaredLegacy(r.Client.Capabilities), &legacyClient{client: r.Client})
 		if legacy {
 			s.era = session.EraLegacy
 		}
-		known.byServer[srv.ID] = s
-		c.begin(s, level)
-	}
+		return s
+	})
 	c.mu.Unlock()
+	if s == nil {
+		return nil
+	}
 	ok := s.await(ctx)
 	if isClosed(s.ready) && legacy {
 		c.recordEra(known, s)
 	}
 	if !ok {
 		return nil
+	}
+	return s
+}
+
+// current returns the session with a server in a map; nil if there is no room. A new session
+// replaces an outdated or missing one: then level holds the params of a logging/setLevel; nil:
+// none. c.mu must be held.
+func (c *clientSessions) current(sessions map[string]*clientSession, srv config.Server, principal string, level map[string]json.RawMessage, create func() *clientSession) *clientSession {
+	s := sessions[srv.ID]
+	if s != nil && s.outdated(srv) {
+		delete(sessions, srv.ID)
+		c.end(s)
+		s = nil
+	}
+	if s == nil && c.makeRoom(srv.ID, principal) {
+		s = create()
+		s.ids = c.taskIDs(principal, srv.ID)
+		sessions[srv.ID] = s
+		c.begin(s, level)
 	}
 	return s
 }
@@ -389,25 +399,17 @@ func (c *clientSessions) sharedModern(ctx context.Context, st serverState, serve
 		return nil
 	}
 	c.mu.Lock()
-	s := c.shared[server]
-	if s != nil && s.outdated(srv) {
-		delete(c.shared, server)
-		c.end(s)
-		s = nil
+	if c.life.Err() != nil {
+		c.mu.Unlock()
+		return nil
 	}
-	if s == nil {
-		if c.life.Err() != nil || !c.makeRoom(server, "") {
-			c.mu.Unlock()
-			return nil
-		}
-		s = newClientSession(srv, nil, nil)
+	s := c.current(c.shared, srv, "", nil, func() *clientSession {
+		s := newClientSession(srv, nil, nil)
 		s.era = session.EraModern
-		s.ids = c.taskIDs("", server)
-		c.shared[server] = s
-		c.begin(s, nil)
-	}
+		return s
+	})
 	c.mu.Unlock()
-	if !s.await(ctx) {
+	if s == nil || !s.await(ctx) {
 		return nil
 	}
 	s.setClient(nil, false) // it is in use

@@ -59,7 +59,7 @@ type view struct {
 	listsTasks []string            // the ids of servers that list their tasks, sorted
 	extensions map[string][]string // the ids of the servers that declare each extension, sorted
 	filtered   []exportedItem      // items that the filter hides
-	refused    map[catalog.Kind]map[target]struct{}
+	refused    map[itemID]bool     // items that are invalid
 }
 
 // serverView is one server of a view.
@@ -70,9 +70,14 @@ type serverView struct {
 
 // exportedItem is an item and the name or URI that it has, or would have, in the gateway.
 type exportedItem struct {
+	itemID
+	exported string
+}
+
+// itemID identifies an item of any kind.
+type itemID struct {
 	kind catalog.Kind
 	target
-	exported string
 }
 
 // template is a listed template that the URIs of requests are matched with.
@@ -178,7 +183,7 @@ func (v *view) add(k catalog.Kind, c contribution, it item, exported string, ref
 		return
 	}
 	if c.id != "" && !v.filter.admits(k, t, exported) {
-		v.filtered = append(v.filtered, exportedItem{k, t, exported})
+		v.filtered = append(v.filtered, exportedItem{itemID{k, t}, exported})
 		return
 	}
 	if _, taken := v.byKey[k][exported]; taken {
@@ -331,8 +336,7 @@ func (g *Gateway) Exports(server string, k catalog.Kind, key, stored string) (ex
 	if !v.filter.admits(k, t, exported) {
 		return "", false
 	}
-	_, refused := v.refused[k][t]
-	return exported, !refused
+	return exported, !v.refused[itemID{k, t}]
 }
 
 // Capabilities returns the exported items by server, for a capability index.

@@ -130,7 +130,7 @@ func TestExports(t *testing.T) {
 	}
 	lists := map[catalog.Kind][]item{catalog.Resources: {listed}}
 	v := newView(contribution{}, []contribution{{id: "a", serverState: serverState{tracks: all}, lists: lists}, {id: "b", serverState: serverState{tracks: tracks(config.Server{Tracking: config.Tracking{TrackTools: true}})}, lists: lists}}, f, func(Refusal) {})
-	v.refused = refusedItems(map[Refusal]struct{}{
+	v.refused = unlisted(map[Refusal]struct{}{
 		{Server: "a", Kind: catalog.Tools, Key: "broken"}:              {},
 		{Server: "a", Kind: catalog.Tools, Key: "odd", Listed: true}:   {},
 		{Server: "a", Kind: catalog.Resources, Key: "file:///hostile"}: {},

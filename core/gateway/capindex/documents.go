@@ -77,7 +77,7 @@ func summary(v View, x *textindex.Index[int], exposed []string) stamped {
 	fmt.Fprintf(p, "- %s, %s, %.1f words on average\n", plural(sizes.Documents, "document"), plural(sizes.Terms, "term"), sizes.AverageLength)
 	for _, name := range exposed {
 		if name != "summary" {
-			_, description := describe(name)
+			_, description, _ := describe(name)
 			fmt.Fprintf(p, "- `%s%s`: %s\n", scheme, name, description)
 		}
 	}

@@ -103,35 +103,29 @@ func (d Document) TTL() time.Duration { return max(0, time.Until(d.Expires)) }
 func (x *Index) Resources() []json.RawMessage {
 	var out []json.RawMessage
 	for _, name := range x.exposed {
-		title, description := describe(name)
+		title, description, mimeType := describe(name)
 		raw, _ := json.Marshal(struct { // strings always encode
 			URI         string `json:"uri"`
 			Name        string `json:"name"`
 			Title       string `json:"title"`
 			Description string `json:"description"`
 			MimeType    string `json:"mimeType"`
-		}{scheme + name, "capability-index-" + name, title, description, mimeType(name)})
+		}{scheme + name, "capability-index-" + name, title, description, mimeType})
 		out = append(out, raw)
 	}
 	return out
 }
 
-func describe(name string) (title, description string) {
+func describe(name string) (title, description, mimeType string) {
+	const markdown = "text/markdown"
 	switch name {
 	case "summary":
-		return "Capability index: summary", "What all servers offer, in about 3,000 tokens: counts, servers, keywords, latest updates."
+		return "Capability index: summary", "What all servers offer, in about 3,000 tokens: counts, servers, keywords, latest updates.", markdown
 	case "full":
-		return "Capability index: full", "Every tool, prompt, resource and template of all servers with description and parameters."
+		return "Capability index: full", "Every tool, prompt, resource and template of all servers with description and parameters.", markdown
 	default:
-		return "Capability index: statistics", "Counts and sizes of the capability index, as JSON."
+		return "Capability index: statistics", "Counts and sizes of the capability index, as JSON.", "application/json"
 	}
-}
-
-func mimeType(name string) string {
-	if name == "stats" {
-		return "application/json"
-	}
-	return "text/markdown"
 }
 
 // Read returns a document, generating it if there is no valid one. Its error is [ErrNotFound],
@@ -301,7 +295,8 @@ func (x *Index) generate(epoch uint64) (g *generation, err error) {
 		case "stats":
 			text = stats(view, g.index.Stats(), x.opts.TTL, x.exposed)
 		}
-		g.documents[name] = Document{URI: scheme + name, MimeType: mimeType(name), Text: text.at(now),
+		_, _, mimeType := describe(name)
+		g.documents[name] = Document{URI: scheme + name, MimeType: mimeType, Text: text.at(now),
 			Digest: text.digest(), Generated: now, Expires: g.expires}
 	}
 	return g, nil

@@ -68,17 +68,13 @@ func parseTool(raw json.RawMessage) (e *apiTool, name string, err error) {
 	}
 	e = &apiTool{}
 	var path string
-	if e.name, err = stringMember(m, "name"); err != nil {
-		return nil, "", err
-	}
-	if e.description, err = stringMember(m, "description"); err != nil {
-		return nil, e.name, err
-	}
-	if e.method, err = stringMember(m, "method"); err != nil {
-		return nil, e.name, err
-	}
-	if path, err = stringMember(m, "path"); err != nil {
-		return nil, e.name, err
+	for _, of := range []struct {
+		name string
+		into *string
+	}{{"name", &e.name}, {"description", &e.description}, {"method", &e.method}, {"path", &path}} {
+		if *of.into, err = stringMember(m, of.name); err != nil {
+			return nil, e.name, err
+		}
 	}
 	e.method = strings.ToUpper(e.method)
 	e.description = truncate(e.description, maxDescription)
