@@ -61,6 +61,14 @@ func TestAllowAndDeny(t *testing.T) {
 	})
 }
 
+func normalizeURI(uri string, lenient bool) (string, bool) {
+	p, ok := parseURI(uri)
+	if ok {
+		p, ok = p.decoded(lenient)
+	}
+	return p.String(), ok
+}
+
 // The spelling of a URI affects neither Deny nor Allow.
 func TestURIsAreNormalized(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ const maxDecoding = 4
 
 // forms are the URIs that a server may read in one URI.
 type forms struct {
-	// normal are the normal form (see normalizeURI), and the normal forms after further
+	// normal are the normal form (see parts.String), and the normal forms after further
 	// decoding.
 	normal []string
 	// more are the forms for lenient servers: with slashes collapsed, without fragment, user
@@ -111,7 +111,11 @@ func (p parts) decoded(lenient bool) (parts, bool) {
 	return p, ok && utf8.ValidString(p.authority) && utf8.ValidString(p.path) && utf8.ValidString(p.tail)
 }
 
-// String returns the normal form of decoded parts.
+// String returns the normal form of decoded parts (RFC 3986, 6.2.2 and 6.2.3): scheme and host in
+// lower case, no host for local files, no default port, percent-encoded characters decoded and
+// dot segments of the path removed. As servers do, it decodes more than the RFC permits:
+// everything except delimiters. "file:/a" and "file:a" become "file:///a", as in browsers and
+// RFC 8089.
 func (p parts) String() string {
 	return p.scheme + normalizeAuthority(p.scheme, p.authority) + removeDots(p.path) + p.tail
 }
@@ -225,19 +229,6 @@ func fold(s string) string {
 		}
 		return least
 	}, s)
-}
-
-// normalizeURI returns the normal form of a URI (RFC 3986, 6.2.2 and 6.2.3): scheme and host
-// in lower case, no host for local files, no default port, percent-encoded characters decoded
-// and dot segments of the path removed. As servers do, it decodes more than the RFC permits:
-// everything except delimiters. "file:/a" and "file:a" become "file:///a", as in browsers and
-// RFC 8089. It reports false for a URI without a normal form, see parseURI and parts.decoded.
-func normalizeURI(uri string, lenient bool) (string, bool) {
-	p, ok := parseURI(uri)
-	if ok {
-		p, ok = p.decoded(lenient)
-	}
-	return p.String(), ok
 }
 
 // notOfHosts reports whether a character is invalid in a host. Some parsers decode or drop

@@ -124,25 +124,21 @@ func newView(local contribution, parts []contribution, f filter, refuse func(Ref
 		own[it.key] = true
 	}
 	names := newNaming(ids, own)
-	v.owners = ownersOf(append(parts, local), catalog.Resources)
-	templates := ownersOf(append(parts, local), catalog.Templates)
 	for _, k := range []catalog.Kind{catalog.Resources, catalog.Templates, catalog.Tools, catalog.Prompts} {
 		export := names.export
-		switch k {
-		case catalog.Resources:
+		if k == catalog.Resources || k == catalog.Templates {
+			owners := ownersOf(append(parts, local), k)
 			export = func(server, uri string) string {
-				if !v.owners[uri].shared && (len(ids) <= 1 || keepsKey(k, uri)) {
+				if !owners[uri].shared && (len(ids) <= 1 || keepsKey(k, uri)) {
 					return uri
 				}
-				v.qualified[target{server, uri}] = struct{}{}
+				if k == catalog.Resources {
+					v.qualified[target{server, uri}] = struct{}{}
+				}
 				return qualify(server, uri)
 			}
-		case catalog.Templates:
-			export = func(server, uri string) string {
-				if !templates[uri].shared && (len(ids) <= 1 || keepsKey(k, uri)) {
-					return uri
-				}
-				return qualify(server, uri)
+			if k == catalog.Resources {
+				v.owners = owners
 			}
 		}
 		v.byKey[k] = map[string]target{}
@@ -278,16 +274,11 @@ func (v *view) byTemplate(uri string) (found target, ok bool) {
 
 // export returns the URI under which clients find a resource of a server.
 func (v *view) export(t target) string {
-	if t.server == "" {
+	_, qualified := v.qualified[t]
+	switch {
+	case t.server == "", !qualified && v.only != "":
 		return t.key
-	}
-	if _, ok := v.qualified[t]; ok {
-		return qualify(t.server, t.key)
-	}
-	if v.only != "" {
-		return t.key
-	}
-	if isQualified(t.key) {
+	case qualified, isQualified(t.key):
 		return qualify(t.server, t.key)
 	}
 	if at, ok := v.locate(t.key); ok && at == t {

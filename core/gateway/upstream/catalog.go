@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
@@ -27,8 +26,6 @@ type Catalog struct {
 	Build string
 	// Tools are MCP tool descriptors in listing order. get_version is always the last.
 	Tools []catalog.Item
-	// Loaded is when the catalog was read; zero in the initial catalog.
-	Loaded time.Time
 
 	routes map[string]*apiTool
 }
@@ -149,7 +146,7 @@ func (u *Upstream) warn(before, now *candidate) {
 // swap makes a candidate the current catalog and calls OnChange if its list differs.
 func (u *Upstream) swap(build string, c *candidate) {
 	now := u.Catalog()
-	next := &Catalog{Build: build, Loaded: time.Now(), routes: c.routes}
+	next := &Catalog{Build: build, routes: c.routes}
 	next.Tools = append(slices.Clone(c.tools), versionTool())
 	delta := catalog.Diff(now.List(), next.List())
 	if delta.Empty() {

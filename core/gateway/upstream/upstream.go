@@ -238,37 +238,33 @@ func (u *Upstream) Settled(ctx context.Context) error {
 
 // Status describes the state of polling.
 type Status struct {
-	Up       bool      // the last poll succeeded
-	Since    time.Time // when Up last changed; zero before the first poll
-	Error    string    // of the last poll, one printable line; "" if it succeeded
-	Failures int       // consecutive failed polls
-	Polled   time.Time // when the last poll ended
-	Build    string    // of the current catalog, one printable line
-	Loaded   time.Time // when the current catalog was read; zero before the first
+	Up       bool   // the last poll succeeded
+	Error    string // of the last poll, one printable line; "" if it succeeded
+	Failures int    // consecutive failed polls
+	Build    string // of the current catalog, one printable line
 }
 
 // Status returns the current state of polling.
 func (u *Upstream) Status() Status {
 	u.mu.Lock()
+	defer u.mu.Unlock()
 	st := u.status
-	u.mu.Unlock()
-	c := u.Catalog()
-	st.Build, st.Loaded = printable.Line(c.Build, 128), c.Loaded
+	st.Build = bounded(u.Catalog().Build)
 	return st
 }
 
 // polled records the result of a poll. If the API became reachable or unreachable, it logs that
 // and calls OnStatus.
 func (u *Upstream) polled(err error) {
-	now := time.Now()
-	u.mu.Lock()
-	first := u.status.Since.IsZero()
-	changed := first || u.status.Up != (err == nil)
-	u.status.Polled, u.status.Up = now, err == nil
-	if changed {
-		u.status.Since = now
+	first := false
+	select {
+	case <-u.tried:
+	default:
+		first = true
 	}
-	if err == nil {
+	u.mu.Lock()
+	changed := first || u.status.Up != (err == nil)
+	if u.status.Up = err == nil; u.status.Up {
 		u.status.Error, u.status.Failures = "", 0
 	} else {
 		u.status.Error = u.redact.text(printable.Reason(err, 500)) // it may quote the response
