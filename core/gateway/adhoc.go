@@ -54,69 +54,69 @@ type adhocSub struct {
 
 // add records that a client asked to subscribe to a resource, under uri. It reports false
 // if the limit of ad-hoc subscriptions is reached.
-func (d *adhocSet) add(t target, uri string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.subs == nil {
-		d.subs = map[target]*adhocSub{}
+func (a *adhocSet) add(t target, uri string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.subs == nil {
+		a.subs = map[target]*adhocSub{}
 	}
-	w, ok := d.subs[t]
+	sub, ok := a.subs[t]
 	if !ok {
-		if len(d.subs) >= d.limit {
+		if len(a.subs) >= a.limit {
 			return false
 		}
-		w = &adhocSub{uris: map[string]struct{}{}}
-		d.subs[t] = w
+		sub = &adhocSub{uris: map[string]struct{}{}}
+		a.subs[t] = sub
 	}
-	w.uris[uri] = struct{}{}
-	w.since = time.Now()
+	sub.uris[uri] = struct{}{}
+	sub.since = time.Now()
 	return true
 }
 
 // uris returns the URIs that clients used for any ad-hoc subscription.
-func (d *adhocSet) uris() []string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (a *adhocSet) uris() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	var all []string
-	for _, w := range d.subs {
-		all = slices.AppendSeq(all, maps.Keys(w.uris))
+	for _, sub := range a.subs {
+		all = slices.AppendSeq(all, maps.Keys(sub.uris))
 	}
 	return all
 }
 
 // servers returns the ids of the servers with ad-hoc subscriptions.
-func (d *adhocSet) servers() []string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (a *adhocSet) servers() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	ids := map[string]struct{}{}
-	for t := range d.subs {
+	for t := range a.subs {
 		ids[t.server] = struct{}{}
 	}
 	return slices.Collect(maps.Keys(ids))
 }
 
 // aliases returns the URIs that clients used for a resource.
-func (d *adhocSet) aliases(t target) []string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	w, ok := d.subs[t]
+func (a *adhocSet) aliases(t target) []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	sub, ok := a.subs[t]
 	if !ok {
 		return nil
 	}
-	return slices.Collect(maps.Keys(w.uris))
+	return slices.Collect(maps.Keys(sub.uris))
 }
 
 // setActive records which ad-hoc subscriptions the current session with a server has; none
 // once the session has ended. uris must be sorted. It reports whether a subscription that
 // was active no longer is.
-func (d *adhocSet) setActive(server string, uris []string) (lost bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for t, w := range d.subs {
+func (a *adhocSet) setActive(server string, uris []string) (lost bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for t, sub := range a.subs {
 		if t.server == server {
-			was := w.active
-			_, w.active = slices.BinarySearch(uris, t.key)
-			lost = lost || was && !w.active
+			was := sub.active
+			_, sub.active = slices.BinarySearch(uris, t.key)
+			lost = lost || was && !sub.active
 		}
 	}
 	return lost
@@ -124,20 +124,20 @@ func (d *adhocSet) setActive(server string, uris []string) (lost bool) {
 
 // unused returns the resources to which no client is subscribed any more and marks them as
 // unsubscribing. The caller must unsubscribe from each and then call released.
-func (d *adhocSet) unused(now time.Time, subscribed func(uri string) bool) (gone []target) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for t, w := range d.subs {
-		if now.Sub(w.since) < minAdhocAge || w.subscribing || w.unsubscribing {
+func (a *adhocSet) unused(now time.Time, subscribed func(uri string) bool) (gone []target) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for t, sub := range a.subs {
+		if now.Sub(sub.since) < minAdhocAge || sub.subscribing || sub.unsubscribing {
 			continue
 		}
-		for uri := range w.uris {
+		for uri := range sub.uris {
 			if !subscribed(uri) {
-				delete(w.uris, uri)
+				delete(sub.uris, uri)
 			}
 		}
-		if len(w.uris) == 0 {
-			w.unsubscribing = true
+		if len(sub.uris) == 0 {
+			sub.unsubscribing = true
 			gone = append(gone, t)
 		}
 	}
@@ -147,13 +147,13 @@ func (d *adhocSet) unused(now time.Time, subscribed func(uri string) bool) (gone
 // released records that the request to unsubscribe from a resource has ended, and removes
 // the ad-hoc subscription. If a client has asked for it again meanwhile, it stays and
 // released reports true.
-func (d *adhocSet) released(t target) (back bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	w := d.subs[t]
-	w.unsubscribing, w.active = false, false
-	if len(w.uris) == 0 {
-		delete(d.subs, t)
+func (a *adhocSet) released(t target) (back bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	sub := a.subs[t]
+	sub.unsubscribing, sub.active = false, false
+	if len(sub.uris) == 0 {
+		delete(a.subs, t)
 		return false
 	}
 	return true
@@ -162,13 +162,13 @@ func (d *adhocSet) released(t target) (back bool) {
 // pending returns the URIs to subscribe to now, by server, and marks them as subscribing.
 // The caller must subscribe to each and then call attempted. ready reports whether a
 // server is connected.
-func (d *adhocSet) pending(now time.Time, ready func(server string) bool) (todo map[string][]string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (a *adhocSet) pending(now time.Time, ready func(server string) bool) (todo map[string][]string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	todo = map[string][]string{}
-	for t, w := range d.subs {
-		if !w.active && !w.subscribing && !w.unsubscribing && !now.Before(w.next) && ready(t.server) {
-			w.subscribing = true
+	for t, sub := range a.subs {
+		if !sub.active && !sub.subscribing && !sub.unsubscribing && !now.Before(sub.next) && ready(t.server) {
+			sub.subscribing = true
 			todo[t.server] = append(todo[t.server], t.key)
 		}
 	}
@@ -178,19 +178,19 @@ func (d *adhocSet) pending(now time.Time, ready func(server string) bool) (todo 
 // attempted records the end of a request to subscribe. After a rejection the next attempt is
 // delayed; setActive records that a subscription took effect. It reports whether this is the
 // first of consecutive rejections.
-func (d *adhocSet) attempted(t target, rejected bool) (first bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	w := d.subs[t]
-	w.subscribing = false
+func (a *adhocSet) attempted(t target, rejected bool) (first bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	sub := a.subs[t]
+	sub.subscribing = false
 	if !rejected {
-		w.retry, w.next = nil, time.Time{}
+		sub.retry, sub.next = nil, time.Time{}
 		return false
 	}
-	if first = w.retry == nil; first {
-		w.retry = backoff.New(refreshInterval, maxRetryDelay)
+	if first = sub.retry == nil; first {
+		sub.retry = backoff.New(refreshInterval, maxRetryDelay)
 	}
-	w.next = time.Now().Add(w.retry.Next())
+	sub.next = time.Now().Add(sub.retry.Next())
 	return first
 }
 

@@ -283,76 +283,76 @@ type legacyClient struct {
 	tasks    map[string]bool      // ids of the tasks that the client runs for this server
 }
 
-func (p *legacyClient) begin(r *mcpserver.Request) {
-	if r.Client != p.client { // another client may ask for a task in the session
+func (c *legacyClient) begin(r *mcpserver.Request) {
+	if r.Client != c.client { // another client may ask for a task in the session
 		return
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.requests = append(p.requests, r)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.requests = append(c.requests, r)
 }
 
-func (p *legacyClient) end(r *mcpserver.Request) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.requests = slices.DeleteFunc(p.requests, func(c *mcpserver.Request) bool { return c == r })
+func (c *legacyClient) end(r *mcpserver.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.requests = slices.DeleteFunc(c.requests, func(c *mcpserver.Request) bool { return c == r })
 }
 
 // newest returns the request that began last, on whose stream the client can be reached; nil
 // if there is none.
-func (p *legacyClient) newest() *mcpserver.Request {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.requests) == 0 {
+func (c *legacyClient) newest() *mcpserver.Request {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.requests) == 0 {
 		return nil
 	}
-	return p.requests[len(p.requests)-1]
+	return c.requests[len(c.requests)-1]
 }
 
-func (p *legacyClient) message(method string, params json.RawMessage) {
-	p.client.Notify(p.newest(), method, params)
+func (c *legacyClient) message(method string, params json.RawMessage) {
+	c.client.Notify(c.newest(), method, params)
 }
 
-func (p *legacyClient) request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+func (c *legacyClient) request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	begins := isObject(fields(params)["task"])
 	switch method {
 	case mcp.MethodGetTask, mcp.MethodTaskResult, mcp.MethodCancelTask:
-		if !p.knows(taskID(params)) {
+		if !c.knows(taskID(params)) {
 			return nil, &session.RPCError{Code: mcp.CodeInvalidParams, Message: "unknown task"}
 		}
 	default:
-		if !canAnswer(p.client.Capabilities, method) {
+		if !canAnswer(c.client.Capabilities, method) {
 			return nil, notFound()
 		}
 	}
-	raw, err := p.client.Ask(ctx, p.newest(), method, params)
+	raw, err := c.client.Ask(ctx, c.newest(), method, params)
 	if e, ok := errors.AsType[*mcpserver.Error](err); ok {
 		data, _ := e.Data.(json.RawMessage)
 		return nil, &session.RPCError{Code: e.Code, Message: e.Message, Data: data}
 	}
 	if id := taskID(fields(raw)["task"]); begins && id != "" {
-		p.learn(id)
+		c.learn(id)
 	}
 	return raw, err
 }
 
 // learn records that the client runs a task for this server.
-func (p *legacyClient) learn(id string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.tasks == nil {
-		p.tasks = map[string]bool{}
+func (c *legacyClient) learn(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.tasks == nil {
+		c.tasks = map[string]bool{}
 	}
-	if len(p.tasks) < maxClientTasks && len(id) <= maxTaskID {
-		p.tasks[id] = true
+	if len(c.tasks) < maxClientTasks && len(id) <= maxTaskID {
+		c.tasks[id] = true
 	}
 }
 
 // knows reports whether the client runs the task for this server.
-func (p *legacyClient) knows(id string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.tasks[id]
+func (c *legacyClient) knows(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.tasks[id]
 }
 
 // taskID is the taskId of params or of a task; "" if there is none.

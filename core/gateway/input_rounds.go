@@ -66,65 +66,65 @@ type inputRequest struct {
 }
 
 // request opens an input request for a request of the server, and waits for its answer.
-func (d *inputRound) request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-	if !canAnswer(d.capabilities, method) {
+func (round *inputRound) request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+	if !canAnswer(round.capabilities, method) {
 		return nil, notFound()
 	}
 	q := &inputRequest{method: method, params: params, answer: make(chan json.RawMessage, 1)}
-	d.mu.Lock()
+	round.mu.Lock()
 	size := len(params)
-	for _, o := range d.open {
+	for _, o := range round.open {
 		size += len(o.params)
 	}
-	if len(d.open) == maxOpenInputs || size > maxInputBytes {
-		d.mu.Unlock()
+	if len(round.open) == maxOpenInputs || size > maxInputBytes {
+		round.mu.Unlock()
 		return nil, &session.RPCError{Code: mcp.CodeInternal, Message: "too many requests to the client are pending"}
 	}
-	d.last++
-	q.key = "q" + strconv.Itoa(d.last)
-	d.open = append(d.open, q)
-	d.mu.Unlock()
-	signal(d.opened)
+	round.last++
+	q.key = "q" + strconv.Itoa(round.last)
+	round.open = append(round.open, q)
+	round.mu.Unlock()
+	signal(round.opened)
 	select {
 	case raw := <-q.answer:
 		return raw, nil
 	case <-ctx.Done():
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.open = slices.DeleteFunc(d.open, func(o *inputRequest) bool { return o == q })
+		round.mu.Lock()
+		defer round.mu.Unlock()
+		round.open = slices.DeleteFunc(round.open, func(o *inputRequest) bool { return o == q })
 		return nil, context.Cause(ctx)
 	}
 }
 
 // message forwards a notification of the server on the stream of the client's request, if a
 // request is in progress that asks for log messages.
-func (d *inputRound) message(method string, params json.RawMessage) {
-	d.mu.Lock()
-	r := d.current
-	d.mu.Unlock()
+func (round *inputRound) message(method string, params json.RawMessage) {
+	round.mu.Lock()
+	r := round.current
+	round.mu.Unlock()
 	if r != nil && logLevel(r) != nil {
 		r.Notify(method, params)
 	}
 }
 
-func (d *inputRound) begin(*mcpserver.Request) {}
-func (d *inputRound) end(*mcpserver.Request)   {}
+func (round *inputRound) begin(*mcpserver.Request) {}
+func (round *inputRound) end(*mcpserver.Request)   {}
 
-func (d *inputRound) report(p session.Progress) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.progress != nil {
-		d.progress.put(p)
+func (round *inputRound) report(p session.Progress) {
+	round.mu.Lock()
+	defer round.mu.Unlock()
+	if round.progress != nil {
+		round.progress.put(p)
 	}
 }
 
 // answer takes the inputResponses of a repeated request. Input requests that they do not
 // answer are sent to the client again.
-func (d *inputRound) answer(given json.RawMessage) {
+func (round *inputRound) answer(given json.RawMessage) {
 	answers := fields(given)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.open = slices.DeleteFunc(d.open, func(q *inputRequest) bool {
+	round.mu.Lock()
+	defer round.mu.Unlock()
+	round.open = slices.DeleteFunc(round.open, func(q *inputRequest) bool {
 		raw := answers[q.key]
 		if !isObject(raw) {
 			return false
@@ -132,21 +132,21 @@ func (d *inputRound) answer(given json.RawMessage) {
 		q.answer <- raw
 		return true
 	})
-	if len(d.open) > 0 {
-		signal(d.opened)
+	if len(round.open) > 0 {
+		signal(round.opened)
 	}
 }
 
 // attach makes r the client's request in progress; nil: there is none.
-func (d *inputRound) attach(r *mcpserver.Request) {
+func (round *inputRound) attach(r *mcpserver.Request) {
 	var p *progress
 	if r != nil && r.ProgressToken() != nil {
 		p = newProgress(r, r.ProgressToken())
 	}
-	d.mu.Lock()
-	old := d.progress
-	d.current, d.progress = r, p
-	d.mu.Unlock()
+	round.mu.Lock()
+	old := round.progress
+	round.current, round.progress = r, p
+	round.mu.Unlock()
 	if old != nil {
 		old.end()
 	}
@@ -154,14 +154,14 @@ func (d *inputRound) attach(r *mcpserver.Request) {
 
 // inputRequired returns the result that asks the client for input; nil if no input request is
 // open. The client answers by repeating its request with state in the requestState.
-func (d *inputRound) inputRequired(state string) json.RawMessage {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.open) == 0 {
+func (round *inputRound) inputRequired(state string) json.RawMessage {
+	round.mu.Lock()
+	defer round.mu.Unlock()
+	if len(round.open) == 0 {
 		return nil
 	}
 	var asked []jsonMember
-	for _, q := range d.open {
+	for _, q := range round.open {
 		ask := []jsonMember{{name: "method", value: quote(q.method)}}
 		if q.params != nil {
 			ask = append(ask, jsonMember{name: "params", value: q.params})
@@ -176,17 +176,17 @@ func (d *inputRound) inputRequired(state string) json.RawMessage {
 }
 
 // settled reports whether no input request is open.
-func (d *inputRound) settled() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.open) == 0
+func (round *inputRound) settled() bool {
+	round.mu.Lock()
+	defer round.mu.Unlock()
+	return len(round.open) == 0
 }
 
 // unattended reports whether no request of the client is in progress.
-func (d *inputRound) unattended() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.current == nil
+func (round *inputRound) unattended() bool {
+	round.mu.Lock()
+	defer round.mu.Unlock()
+	return round.current == nil
 }
 
 // inputRounds holds the input rounds that wait for their client to repeat the request. The
@@ -205,21 +205,21 @@ type waitingRound struct {
 
 // put keeps a round until the client resumes it with the state returned, at most for
 // inputTimeout; then its request is cancelled. It reports false if too many rounds wait.
-func (s *inputRounds) put(d *inputRound) (state string, ok bool) {
+func (s *inputRounds) put(round *inputRound) (state string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.byState == nil {
 		s.byState, s.room.Max = map[string]waitingRound{}, maxWaitingRounds
 	}
-	if !s.room.Take(d.owner) {
+	if !s.room.Take(round.owner) {
 		return "", false
 	}
 	state = rand.Text()
-	s.byState[state] = waitingRound{d, time.AfterFunc(inputTimeout, func() {
+	s.byState[state] = waitingRound{round, time.AfterFunc(inputTimeout, func() {
 		s.mu.Lock()
 		s.remove(state)
 		s.mu.Unlock()
-		d.cancel(errInputTimeout)
+		round.cancel(errInputTimeout)
 	})}
 	return state, true
 }
@@ -259,38 +259,38 @@ func (s *inputRounds) close() {
 
 // wait returns the result of a round, or the input requests that the client has to answer
 // first. r is the client's request.
-func (s *inputRounds) wait(ctx context.Context, d *inputRound, r *mcpserver.Request) (json.RawMessage, error) {
-	d.attach(r)
-	defer d.attach(nil)
+func (s *inputRounds) wait(ctx context.Context, round *inputRound, r *mcpserver.Request) (json.RawMessage, error) {
+	round.attach(r)
+	defer round.attach(nil)
 	for {
 		select {
-		case <-d.done:
-			return d.raw, d.err
+		case <-round.done:
+			return round.raw, round.err
 		case <-ctx.Done():
-			d.cancel(context.Cause(ctx))
-			<-d.done // immediately: requests end with their context
+			round.cancel(context.Cause(ctx))
+			<-round.done // immediately: requests end with their context
 			return nil, context.Cause(ctx)
-		case <-d.opened:
+		case <-round.opened:
 		}
 		more := time.NewTimer(inputDebounce)
 		select {
 		case <-more.C:
-		case <-d.done:
+		case <-round.done:
 		case <-ctx.Done():
 		}
 		more.Stop()
-		if d.settled() || ctx.Err() != nil {
+		if round.settled() || ctx.Err() != nil {
 			continue
 		}
-		state, ok := s.put(d)
+		state, ok := s.put(round)
 		if !ok {
-			d.cancel(errInputTimeout)
+			round.cancel(errInputTimeout)
 			return nil, &mcpserver.Error{Code: mcp.CodeInternal, Message: "too many requests are waiting for input from clients"}
 		}
-		if raw := d.inputRequired(state); raw != nil {
+		if raw := round.inputRequired(state); raw != nil {
 			return raw, nil
 		}
-		s.take(state, d.key)
+		s.take(state, round.key)
 	}
 }
 
@@ -298,65 +298,65 @@ func (s *inputRounds) wait(ctx context.Context, d *inputRound, r *mcpserver.Requ
 // if the request needs no such session, because the server is not of the legacy era or the
 // client can be asked nothing and wants no log messages, or if no session can be opened and
 // the server may be shared.
-func (w *route) beginInputRound(ctx context.Context, q session.Request) (*inputRound, error) {
-	g := w.g
-	capabilities := declared(w.r.Capabilities)
-	srv, _ := g.entry(w.server)
-	if asked := w.state().asks && (string(capabilities) != "{}" || logLevel(w.r) != nil); !asked && !srv.Unshared {
+func (rt *route) beginInputRound(ctx context.Context, q session.Request) (*inputRound, error) {
+	g := rt.g
+	capabilities := declared(rt.r.Capabilities)
+	srv, _ := g.entry(rt.server)
+	if asked := rt.state().asks && (string(capabilities) != "{}" || logLevel(rt.r) != nil); !asked && !srv.Unshared {
 		return nil, nil
 	}
 	era := session.Era("")
-	if st := g.view.Load().servers[w.server]; st.asks && !(srv.Unshared && st.other == session.EraModern) { // modern servers send no requests
+	if st := g.view.Load().servers[rt.server]; st.asks && !(srv.Unshared && st.other == session.EraModern) { // modern servers send no requests
 		era = session.EraLegacy
 	}
-	s := g.sessions.acquire(ctx, w.r, w.server, capabilities, era)
+	s := g.sessions.acquire(ctx, rt.r, rt.server, capabilities, era)
 	if s == nil && srv.Unshared {
 		return nil, errNoSession
 	}
 	if s == nil {
 		return nil, nil
 	}
-	d := &inputRound{capabilities: w.r.Capabilities, owner: w.r.Principal, key: w.inputRoundKey(q), opened: make(chan struct{}, 1), done: make(chan struct{})}
+	round := &inputRound{capabilities: rt.r.Capabilities, owner: rt.r.Principal, key: rt.inputRoundKey(q), opened: make(chan struct{}, 1), done: make(chan struct{})}
 	on, cancel := context.WithCancelCause(g.life) // outlives the client's request
-	d.cancel = cancel
-	s.setClient(d, false)
-	q.Progress, q.Timeout = d.report, max(q.Timeout, inputTimeout+g.opts.CallTimeout)
-	inside := *w
+	round.cancel = cancel
+	s.setClient(round, false)
+	q.Progress, q.Timeout = round.report, max(q.Timeout, inputTimeout+g.opts.CallTimeout)
+	inside := *rt
 	inside.session = s
 	g.wg.Go(func() {
 		defer cancel(nil)
-		d.raw, d.err = inside.perform(on, q)
-		clean := on.Err() == nil && d.settled()
-		if len(d.raw) > maxKeptResult && d.unattended() {
-			d.raw, d.err = nil, &mcpserver.Error{Code: mcp.CodeInternal, Message: "the server sent its result before the client answered the input requests, and the result is too large to keep"}
+		round.raw, round.err = inside.perform(on, q)
+		clean := on.Err() == nil && round.settled()
+		if len(round.raw) > maxKeptResult && round.unattended() {
+			round.raw, round.err = nil, &mcpserver.Error{Code: mcp.CodeInternal, Message: "the server sent its result before the client answered the input requests, and the result is too large to keep"}
 		}
 		g.sessions.release(s, clean) // before the client can make its next request
-		close(d.done)
+		close(round.done)
 	})
-	return d, nil
+	return round, nil
 }
 
 // resumeInputRound resumes the round of a request that the client repeats with answers.
 // state is from its requestState.
-func (w *route) resumeInputRound(ctx context.Context, q session.Request, state string) (json.RawMessage, error) {
-	d := w.g.inputs.take(state, w.inputRoundKey(q))
-	if d == nil {
+func (rt *route) resumeInputRound(ctx context.Context, q session.Request, state string) (json.RawMessage, error) {
+	round := rt.g.inputs.take(state, rt.inputRoundKey(q))
+	if round == nil {
 		return nil, &mcpserver.Error{Code: mcp.CodeInvalidParams, Message: "the requestState is unknown or has expired; repeat the request without it"}
 	}
-	d.answer(q.Params["inputResponses"])
-	return w.g.inputs.wait(ctx, d, w.r)
+	round.answer(q.Params["inputResponses"])
+	return rt.g.inputs.wait(ctx, round, rt.r)
 }
 
 // inputRoundKey hashes what a request and its repetition have in common: everything except
 // requestState, inputResponses and _meta.
-func (w *route) inputRoundKey(q session.Request) [32]byte {
+func (rt *route) inputRoundKey(q session.Request) [32]byte {
 	same := map[string]json.RawMessage{}
 	for name, value := range q.Params {
 		if name != "_meta" && name != "requestState" && name != "inputResponses" {
 			same[name] = value
 		}
 	}
-	return sha256.Sum256(encode([]any{q.Method, w.server, w.r.Principal, same}))
+	return sha256.Sum256(encode([]any{q.Method, rt.server, rt.r.Principal, same}))
 }
 
 // stateOf returns the requestState of a repeated request without its prefix; false if the

@@ -51,19 +51,19 @@ func (g *Gateway) viewOf(r *mcpserver.Request) *view {
 // find returns the tool or prompt that the request names, and sets the route's server. Some
 // items are listed only for clients with certain capabilities (see variants); if such a
 // client has listed nothing yet, find waits until these lists are known.
-func (w *route) find(ctx context.Context, k catalog.Kind) (target, bool) {
-	t, ok := w.v.byKey[k][w.r.Name()]
-	if key := keyOf(w.r.Capabilities); !ok && key != "" {
-		w.g.variants.await(ctx, key, w.r.Capabilities)
-		w.v = w.g.viewOf(w.r)
-		t, ok = w.v.byKey[k][w.r.Name()]
+func (rt *route) find(ctx context.Context, k catalog.Kind) (target, bool) {
+	t, ok := rt.v.byKey[k][rt.r.Name()]
+	if key := keyOf(rt.r.Capabilities); !ok && key != "" {
+		rt.g.variants.await(ctx, key, rt.r.Capabilities)
+		rt.v = rt.g.viewOf(rt.r)
+		t, ok = rt.v.byKey[k][rt.r.Name()]
 	}
-	w.server = t.server
+	rt.server = t.server
 	return t, ok
 }
 
 // state returns the state of the server.
-func (w *route) state() serverState { return w.v.servers[w.server].serverState }
+func (rt *route) state() serverState { return rt.v.servers[rt.server].serverState }
 
 // retryDelay is the time between attempts while a server cannot be reached.
 const retryDelay = 50 * time.Millisecond
@@ -71,18 +71,18 @@ const retryDelay = 50 * time.Millisecond
 // do sends a request to the server, in the session that fits. If the request failed before
 // the server began to process it, or is safe to repeat, do retries for up to Options.Grace:
 // a server that restarts quickly must not fail calls.
-func (w *route) do(ctx context.Context, q session.Request) (json.RawMessage, error) {
-	grace := time.NewTimer(w.g.opts.Grace)
+func (rt *route) do(ctx context.Context, q session.Request) (json.RawMessage, error) {
+	grace := time.NewTimer(rt.g.opts.Grace)
 	defer grace.Stop()
 	for {
-		w.g.mu.Lock()
-		changed := w.g.stateChange
-		w.g.mu.Unlock()
-		raw, err := w.try(ctx, q)
-		if err == nil || w.state().down || !repeatable(q.Method, err) {
+		rt.g.mu.Lock()
+		changed := rt.g.stateChange
+		rt.g.mu.Unlock()
+		raw, err := rt.try(ctx, q)
+		if err == nil || rt.state().down || !repeatable(q.Method, err) {
 			return raw, err
 		}
-		w.g.tracker.Hasten(w.server)
+		rt.g.tracker.Hasten(rt.server)
 		retry := time.NewTimer(retryDelay)
 		select {
 		case <-changed:
@@ -97,23 +97,23 @@ func (w *route) do(ctx context.Context, q session.Request) (json.RawMessage, err
 }
 
 // try sends a request to the server once, in the session that fits.
-func (w *route) try(ctx context.Context, q session.Request) (raw json.RawMessage, err error) {
+func (rt *route) try(ctx context.Context, q session.Request) (raw json.RawMessage, err error) {
 	switch {
-	case w.session != nil:
-		w.used = w.session
-	case w.modernShared:
-		if w.used = w.g.sessions.sharedModern(ctx, w.state(), w.server); w.used == nil {
+	case rt.session != nil:
+		rt.used = rt.session
+	case rt.modernShared:
+		if rt.used = rt.g.sessions.sharedModern(ctx, rt.state(), rt.server); rt.used == nil {
 			return nil, tracker.ErrNotConnected
 		}
 	default:
-		if w.used, err = w.g.sessions.session(ctx, w.state(), w.r, w.server); err != nil {
+		if rt.used, err = rt.g.sessions.session(ctx, rt.state(), rt.r, rt.server); err != nil {
 			return nil, err
 		}
 	}
-	if w.used != nil {
-		return w.used.do(ctx, w.r, q)
+	if rt.used != nil {
+		return rt.used.do(ctx, rt.r, q)
 	}
-	return w.g.tracker.Do(ctx, w.server, q)
+	return rt.g.tracker.Do(ctx, rt.server, q)
 }
 
 // repeatable reports whether a request that failed can be sent again.
@@ -128,66 +128,66 @@ func repeatable(method string, err error) bool {
 // send makes the request of the client with params instead of the client's own, and
 // forwards progress. Nothing else of the client's request is forwarded. Its error is for the
 // client.
-func (w *route) send(ctx context.Context, params map[string]json.RawMessage) (json.RawMessage, error) {
-	release, err := w.g.limits.acquire(ctx, w.server, w.r.Principal)
+func (rt *route) send(ctx context.Context, params map[string]json.RawMessage) (json.RawMessage, error) {
+	release, err := rt.g.limits.acquire(ctx, rt.server, rt.r.Principal)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	q := session.Request{Method: w.r.Method, Params: params, Timeout: w.g.opts.CallTimeout, Client: w.r.Capabilities}
-	if w.r.Client != nil { // a modern server sees only what a legacy client can be asked during the request
-		q.Client = declared(w.r.Capabilities)
+	q := session.Request{Method: rt.r.Method, Params: params, Timeout: rt.g.opts.CallTimeout, Client: rt.r.Capabilities}
+	if rt.r.Client != nil { // a modern server sees only what a legacy client can be asked during the request
+		q.Client = declared(rt.r.Capabilities)
 	}
 	if q.Method == mcp.MethodTaskResult {
 		q.Timeout = maxTaskLife // it waits for the end of the task
 	}
-	if w.r.Client == nil && w.session == nil {
+	if rt.r.Client == nil && rt.session == nil {
 		if state, ok := stateOf(params, roundStatePrefix); ok {
-			raw, err := w.resumeInputRound(ctx, q, state)
-			return raw, wireError(w.server, err)
+			raw, err := rt.resumeInputRound(ctx, q, state)
+			return raw, wireError(rt.server, err)
 		}
-		w.modernShared = w.g.sessions.sharedModern(ctx, w.state(), w.server) != nil
+		rt.modernShared = rt.g.sessions.sharedModern(ctx, rt.state(), rt.server) != nil
 	}
-	if w.r.Client == nil && w.session == nil && !w.modernShared {
-		d, err := w.beginInputRound(ctx, q)
+	if rt.r.Client == nil && rt.session == nil && !rt.modernShared {
+		round, err := rt.beginInputRound(ctx, q)
 		if err != nil {
-			return nil, wireError(w.server, err)
+			return nil, wireError(rt.server, err)
 		}
-		if d != nil {
-			raw, err := w.g.inputs.wait(ctx, d, w.r)
-			return raw, wireError(w.server, err)
+		if round != nil {
+			raw, err := rt.g.inputs.wait(ctx, round, rt.r)
+			return raw, wireError(rt.server, err)
 		}
 	}
-	if token := w.r.ProgressToken(); token != nil {
-		p := newProgress(w.r, token)
+	if token := rt.r.ProgressToken(); token != nil {
+		p := newProgress(rt.r, token)
 		defer p.end() // progress is sent before the answer
 		q.Progress = p.put
 	}
-	raw, err := w.perform(ctx, q)
-	return raw, wireError(w.server, err)
+	raw, err := rt.perform(ctx, q)
+	return raw, wireError(rt.server, err)
 }
 
 // perform sends a request, and the requests that must follow so that the client understands
 // the result: it waits for tasks and asks for input on behalf of the client.
-func (w *route) perform(ctx context.Context, q session.Request) (json.RawMessage, error) {
-	modern := w.modern(ctx)
+func (rt *route) perform(ctx context.Context, q session.Request) (json.RawMessage, error) {
+	modern := rt.modern(ctx)
 	if q.Method == mcp.MethodCallTool && !modern {
 		var tool string
 		_ = json.Unmarshal(q.Params["name"], &tool) // it is a string
-		if _, required := w.v.asTask[target{w.server, tool}]; required && q.Params["task"] == nil {
-			return w.runTask(ctx, q)
+		if _, required := rt.v.asTask[target{rt.server, tool}]; required && q.Params["task"] == nil {
+			return rt.runTask(ctx, q)
 		}
 	}
-	raw, err := w.do(ctx, q)
-	if q.Method == mcp.MethodCallTool && w.r.Client != nil && needsTasks(err) {
-		return w.runModernTask(ctx, q)
+	raw, err := rt.do(ctx, q)
+	if q.Method == mcp.MethodCallTool && rt.r.Client != nil && needsTasks(err) {
+		return rt.runModernTask(ctx, q)
 	}
-	for n := 0; err == nil && w.r.Client != nil && modern && n < maxInputRounds; n++ {
+	for n := 0; err == nil && rt.r.Client != nil && modern && n < maxInputRounds; n++ {
 		result := fields(raw)
 		if string(result["resultType"]) != `"input_required"` {
 			break
 		}
-		answers, failed := w.askClient(ctx, readMembers(result["inputRequests"]))
+		answers, failed := rt.askClient(ctx, readMembers(result["inputRequests"]))
 		if failed != nil {
 			return nil, failed
 		}
@@ -197,25 +197,25 @@ func (w *route) perform(ctx context.Context, q session.Request) (json.RawMessage
 		if state := result["requestState"]; state != nil {
 			q.Params["requestState"] = state
 		}
-		raw, err = w.do(ctx, q)
+		raw, err = rt.do(ctx, q)
 	}
 	if described, ok := created(raw); ok && err == nil && q.Method == mcp.MethodCallTool {
-		w.g.tasks.add(target{w.server, taskID(encode(described))}, w.r, w.used, described)
-		raw = w.g.taskIDs(w.r.Principal, w.server).created(raw)
+		rt.g.tasks.add(target{rt.server, taskID(encode(described))}, rt.r, rt.used, described)
+		raw = rt.g.taskIDs(rt.r.Principal, rt.server).created(raw)
 	}
 	return raw, err
 }
 
 // modern reports whether the session that fits is of the modern era.
-func (w *route) modern(ctx context.Context) bool {
-	s := w.session
-	if s == nil && !w.modernShared {
-		s, _ = w.g.sessions.session(ctx, w.state(), w.r, w.server) // the request reports the error
+func (rt *route) modern(ctx context.Context) bool {
+	s := rt.session
+	if s == nil && !rt.modernShared {
+		s, _ = rt.g.sessions.session(ctx, rt.state(), rt.r, rt.server) // the request reports the error
 	}
 	if s != nil {
 		return s.conn.Info().Era == session.EraModern
 	}
-	return w.modernShared || w.state().modern
+	return rt.modernShared || rt.state().modern
 }
 
 // maxInputRounds bounds how often a modern server may answer one request by asking the
@@ -224,16 +224,16 @@ const maxInputRounds = 16
 
 // askClient sends the input requests of a modern server to a legacy client, one after another,
 // and returns its answers as inputResponses.
-func (w *route) askClient(ctx context.Context, requests []jsonMember) (answers json.RawMessage, err error) {
+func (rt *route) askClient(ctx context.Context, requests []jsonMember) (answers json.RawMessage, err error) {
 	given := map[string]json.RawMessage{}
 	for _, m := range requests {
 		q := fields(m.value)
 		var method string
 		_ = json.Unmarshal(q["method"], &method) // "" cannot be answered
-		if !canAnswer(w.r.Capabilities, method) {
+		if !canAnswer(rt.r.Capabilities, method) {
 			return nil, &mcpserver.Error{Code: mcp.CodeInternal, Message: "the server requests input that the client does not support: " + printable.Line(method, 100)}
 		}
-		if given[m.name], err = w.r.Client.Ask(ctx, w.r, method, q["params"]); err != nil {
+		if given[m.name], err = rt.r.Client.Ask(ctx, rt.r, method, q["params"]); err != nil {
 			return nil, err
 		}
 	}
@@ -361,8 +361,8 @@ func (p *progress) run() {
 }
 
 func (g *Gateway) callTool(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
-	w := g.route(r)
-	t, ok := w.find(ctx, catalog.Tools)
+	rt := g.route(r)
+	t, ok := rt.find(ctx, catalog.Tools)
 	if !ok {
 		return nil, unknown("tool", r.Name())
 	}
@@ -383,28 +383,28 @@ func (g *Gateway) callTool(ctx context.Context, r *mcpserver.Request) (json.RawM
 		return raw, err
 	}
 	params["name"] = quote(t.key)
-	if r.Client == nil || w.modern(ctx) {
+	if r.Client == nil || rt.modern(ctx) {
 		delete(params, "task") // only legacy servers take it
 	}
-	raw, err := w.send(ctx, params)
-	return w.v.rewriteContent(t.server, g.taskIDs(r.Principal, t.server).related(raw)), err
+	raw, err := rt.send(ctx, params)
+	return rt.v.rewriteContent(t.server, g.taskIDs(r.Principal, t.server).related(raw)), err
 }
 
 func (g *Gateway) getPrompt(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
-	w := g.route(r)
-	t, ok := w.find(ctx, catalog.Prompts)
+	rt := g.route(r)
+	t, ok := rt.find(ctx, catalog.Prompts)
 	if !ok {
 		return nil, unknown("prompt", r.Name())
 	}
 	params := fields(r.Params)
 	params["name"] = quote(t.key)
-	raw, err := w.send(ctx, params)
-	return w.v.rewriteMessages(t.server, raw), err
+	raw, err := rt.send(ctx, params)
+	return rt.v.rewriteMessages(t.server, raw), err
 }
 
 func (g *Gateway) readResource(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
-	w := g.route(r)
-	t, ok := w.v.resource(r.URI())
+	rt := g.route(r)
+	t, ok := rt.v.resource(r.URI())
 	if !ok {
 		return nil, mcpserver.ErrNotFound
 	}
@@ -414,14 +414,14 @@ func (g *Gateway) readResource(ctx context.Context, r *mcpserver.Request) (json.
 	if g.httpCatalog(t.server) != nil {
 		return nil, mcpserver.ErrNotFound // an HTTP catalog has only tools
 	}
-	w.server = t.server
+	rt.server = t.server
 	params := fields(r.Params)
 	params["uri"] = quote(t.key)
-	raw, err := w.send(ctx, params)
+	raw, err := rt.send(ctx, params)
 	if isMissing(err, t.key) {
 		return nil, mcpserver.ErrNotFound // sent with the code of the client's era and the client's URI
 	}
-	return w.v.rewriteContents(t, r.URI(), w.v.filterContents(t, raw)), err
+	return rt.v.rewriteContents(t, r.URI(), rt.v.filterContents(t, raw)), err
 }
 
 // isMissing reports whether err is a server's answer, of either era, that the resource
@@ -436,7 +436,7 @@ func isMissing(err error, uri string) bool {
 }
 
 func (g *Gateway) complete(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
-	w := g.route(r)
+	rt := g.route(r)
 	params := fields(r.Params)
 	ref := fields(params["ref"])
 	var kind, name, uri string
@@ -449,13 +449,13 @@ func (g *Gateway) complete(ctx context.Context, r *mcpserver.Request) (json.RawM
 	switch kind {
 	case "ref/prompt":
 		of = catalog.Prompts
-		if t, ok = w.v.byKey[catalog.Prompts][name]; !ok {
+		if t, ok = rt.v.byKey[catalog.Prompts][name]; !ok {
 			return nil, unknown("prompt", name)
 		}
 		ref["name"] = quote(t.key)
 	case "ref/resource":
-		if t, ok = w.v.byKey[catalog.Templates][uri]; !ok {
-			t, ok = w.v.resource(uri)
+		if t, ok = rt.v.byKey[catalog.Templates][uri]; !ok {
+			t, ok = rt.v.resource(uri)
 		}
 		if !ok || t.server == "" || g.httpCatalog(t.server) != nil {
 			return nil, unknown("resource template", uri)
@@ -465,9 +465,9 @@ func (g *Gateway) complete(ctx context.Context, r *mcpserver.Request) (json.RawM
 		return nil, &mcpserver.Error{Code: mcp.CodeInvalidParams, Message: `"ref" must be a ref/prompt or a ref/resource`}
 	}
 	params["ref"] = encode(ref)
-	w.server = t.server
-	raw, err := w.send(ctx, params)
-	return w.v.filterCompletion(of, t, params, raw), err
+	rt.server = t.server
+	raw, err := rt.send(ctx, params)
+	return rt.v.filterCompletion(of, t, params, raw), err
 }
 
 // extension answers the methods that mcpserver.Server leaves to the gateway:
@@ -478,40 +478,40 @@ func (g *Gateway) extension(ctx context.Context, r *mcpserver.Request) (json.Raw
 	if r.Method == mcp.MethodSetLevel {
 		return g.sessions.setLevel(r)
 	}
-	w := &route{g: g, v: g.view.Load(), r: r}
+	rt := &route{g: g, v: g.view.Load(), r: r}
 	if isTaskMethod(r.Method) {
 		if r.Method == mcp.MethodListTasks && r.Client != nil {
-			return w.listTasks(ctx)
+			return rt.listTasks(ctx)
 		}
-		return w.task(ctx)
+		return rt.task(ctx)
 	}
 	name, _, _ := strings.Cut(r.Method, "/")
 	var declaring []string
-	for id, servers := range w.v.extensions {
+	for id, servers := range rt.v.extensions {
 		if id[strings.LastIndexByte(id, '/')+1:] == name {
 			declaring = append(declaring, servers...)
 		}
 	}
 	params := fields(r.Params)
 	if len(declaring) > 0 && allEqual(declaring) {
-		w.server = declaring[0]
+		rt.server = declaring[0]
 	}
 	if uri := r.URI(); uri != "" {
-		at, ok := w.v.resource(uri)
+		at, ok := rt.v.resource(uri)
 		if !ok || g.httpCatalog(at.server) != nil {
 			return nil, mcpserver.ErrNotFound
 		}
 		if slices.Contains(declaring, at.server) {
-			w.server = at.server
+			rt.server = at.server
 		}
-		if w.server == at.server {
+		if rt.server == at.server {
 			params["uri"] = quote(at.key)
 		}
 	}
-	if w.server == "" {
+	if rt.server == "" {
 		return nil, &mcpserver.Error{Code: mcp.CodeMethodNotFound, Message: "several servers support " + r.Method + ", and the request does not say which of them is meant"}
 	}
-	return w.send(ctx, params)
+	return rt.send(ctx, params)
 }
 
 func allEqual(list []string) bool {

@@ -15,8 +15,8 @@ import (
 )
 
 // task forwards a request about a task to the session in which the task runs.
-func (w *route) task(ctx context.Context) (json.RawMessage, error) {
-	g, v, r := w.g, w.v, w.r
+func (rt *route) task(ctx context.Context) (json.RawMessage, error) {
+	g, v, r := rt.g, rt.v, rt.r
 	switch r.Method {
 	case mcp.MethodGetTask, mcp.MethodCancelTask:
 	case mcp.MethodTaskResult, mcp.MethodListTasks: // methods of the legacy era only; see also listTasks
@@ -40,14 +40,14 @@ func (w *route) task(ctx context.Context) (json.RawMessage, error) {
 		return nil, unknownTask()
 	}
 	params["taskId"] = quote(t.key)
-	w.server = t.server
+	rt.server = t.server
 	if s != nil {
 		g.sessions.takeOver(r, s)
-		w.session = s
+		rt.session = s
 	}
-	raw, err := w.send(ctx, params)
+	raw, err := rt.send(ctx, params)
 	if err == nil && r.Method == mcp.MethodGetTask {
-		g.tasks.add(t, r, w.used, fields(raw)) // it may have begun before this process
+		g.tasks.add(t, r, rt.used, fields(raw)) // it may have begun before this process
 	}
 	return v.rewriteTask(g.taskIDs(r.Principal, t.server), r.Method, raw), err
 }
@@ -62,8 +62,8 @@ func unknownTask() error {
 
 // listTasks answers tasks/list with the tasks that the client began. It asks one server
 // after another; each page that the client gets comes from one page of one server.
-func (w *route) listTasks(ctx context.Context) (json.RawMessage, error) {
-	v, r := w.v, w.r
+func (rt *route) listTasks(ctx context.Context) (json.RawMessage, error) {
+	v, r := rt.v, rt.r
 	at, cursor, ok := readTaskCursor(r.Params)
 	if !ok {
 		return nil, &mcpserver.Error{Code: mcp.CodeInvalidParams, Message: "invalid cursor"}
@@ -74,7 +74,7 @@ func (w *route) listTasks(ctx context.Context) (json.RawMessage, error) {
 		if cursor != "" {
 			params["cursor"] = quote(cursor)
 		}
-		asked := &route{g: w.g, v: v, r: r, server: server}
+		asked := &route{g: rt.g, v: v, r: r, server: server}
 		raw, err := asked.send(ctx, params)
 		if err != nil && cursor != "" {
 			return nil, err
@@ -84,8 +84,8 @@ func (w *route) listTasks(ctx context.Context) (json.RawMessage, error) {
 		var all, mine []json.RawMessage
 		_ = json.Unmarshal(page["tasks"], &all)
 		for _, described := range all {
-			if w.g.tasks.began(target{server, taskID(described)}, r, asked.used) {
-				mine = append(mine, w.g.taskIDs(r.Principal, server).task(described))
+			if rt.g.tasks.began(target{server, taskID(described)}, r, asked.used) {
+				mine = append(mine, rt.g.taskIDs(r.Principal, server).task(described))
 			}
 		}
 		if cursor = next; next == "" {
@@ -137,17 +137,17 @@ const (
 
 // runTask calls a tool of a legacy server that must be called as a task, for a client that
 // did not: it waits for the task and returns its result.
-func (w *route) runTask(ctx context.Context, q session.Request) (json.RawMessage, error) {
+func (rt *route) runTask(ctx context.Context, q session.Request) (json.RawMessage, error) {
 	q.Params["task"] = json.RawMessage(`{}`)
-	raw, err := w.do(ctx, q)
+	raw, err := rt.do(ctx, q)
 	described, ok := created(raw)
 	if err != nil || !ok {
 		return raw, err
 	}
-	w.session = w.used
+	rt.session = rt.used
 	id := map[string]json.RawMessage{"taskId": described["taskId"]}
 	ask := func(ctx context.Context, method string, timeout time.Duration) (json.RawMessage, error) {
-		return w.do(ctx, session.Request{Method: method, Params: id, Timeout: timeout})
+		return rt.do(ctx, session.Request{Method: method, Params: id, Timeout: timeout})
 	}
 	defer cancelTask(ctx, ask)
 	for {
@@ -222,14 +222,14 @@ func withTasks(capabilities json.RawMessage) json.RawMessage {
 // runModernTask calls a tool of a modern server that runs as a task, for a legacy client: it
 // waits for the task and returns its result. Input that the task requires meanwhile is
 // requested from the client.
-func (w *route) runModernTask(ctx context.Context, q session.Request) (json.RawMessage, error) {
+func (rt *route) runModernTask(ctx context.Context, q session.Request) (json.RawMessage, error) {
 	q.Client = withTasks(q.Client)
-	raw, err := w.do(ctx, q)
+	raw, err := rt.do(ctx, q)
 	described, ok := created(raw)
 	if err != nil || !ok {
 		return raw, err
 	}
-	w.g.tasks.add(target{w.server, taskID(raw)}, w.r, nil, described)
+	rt.g.tasks.add(target{rt.server, taskID(raw)}, rt.r, nil, described)
 	id := taskID(raw)
 	var given json.RawMessage // the client's answers that were not sent yet; nil: none
 	ask := func(ctx context.Context, method string, timeout time.Duration) (json.RawMessage, error) {
@@ -237,7 +237,7 @@ func (w *route) runModernTask(ctx context.Context, q session.Request) (json.RawM
 		if method == mcp.MethodUpdateTask {
 			params["inputResponses"] = given
 		}
-		return w.do(ctx, session.Request{Method: method, Params: params, Client: q.Client, Timeout: timeout})
+		return rt.do(ctx, session.Request{Method: method, Params: params, Client: q.Client, Timeout: timeout})
 	}
 	defer cancelTask(ctx, ask)
 	var answered []string
@@ -268,7 +268,7 @@ func (w *route) runModernTask(ctx context.Context, q session.Request) (json.RawM
 			if len(open) == 0 {
 				continue
 			}
-			if given, err = w.askClient(ctx, open); err != nil {
+			if given, err = rt.askClient(ctx, open); err != nil {
 				return nil, err
 			}
 		default:
