@@ -117,17 +117,17 @@ type base struct {
 
 // background runs goroutines that end with the gateway.
 type background struct {
-	life context.Context // ends with stop
-	end  context.CancelFunc
-	mu   sync.Mutex     // orders run and stop
-	wg   sync.WaitGroup // the goroutines, and the pooled sessions in use
+	life  context.Context // ends with stop
+	end   context.CancelFunc
+	runMu sync.Mutex     // orders run and stop
+	wg    sync.WaitGroup // the goroutines, and the pooled sessions in use
 }
 
 // run calls f in the background; f must return when ending is done. It reports false,
 // without calling f, if the gateway is ending.
 func (b *background) run(f func(ending context.Context)) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	b.runMu.Lock()
+	defer b.runMu.Unlock()
 	if b.life.Err() != nil {
 		return false
 	}
@@ -137,8 +137,8 @@ func (b *background) run(f func(ending context.Context)) bool {
 
 // stop ends life. It does not wait for the goroutines.
 func (b *background) stop() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	b.runMu.Lock()
+	defer b.runMu.Unlock()
 	b.end()
 }
 

@@ -108,7 +108,7 @@ func newItem(k catalog.Kind, it catalog.Item) (item, error) {
 	}
 	if removed != nil {
 		out.write(k.KeyField(), cleaned)
-		out.suspicion = "it had " + strings.Join(removed, ", ") + ", which are removed"
+		out.suspicion = "it had " + strings.Join(removed, ", ") + ", which were removed"
 	}
 	if k == catalog.Templates {
 		out.pattern, err = uritemplate.Pattern(it.Key)

@@ -32,7 +32,7 @@ const (
 // Errors of tools that [Pins] refuse.
 var (
 	errChanged  = errors.New("it has changed since it was first listed, and its pin was not removed")
-	errManyPins = fmt.Errorf("its server has listed more than %d tools in all; no more are pinned", maxPins)
+	errManyPins = fmt.Errorf("its server has listed more than %d tools in total; no further tools are pinned", maxPins)
 )
 
 // Pins remember the digest of each tool when its server first listed it. Each server has its
@@ -134,7 +134,7 @@ func (p *serverPins) read() (map[string]catalog.Digest, error) {
 	}
 	var data []byte
 	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxPinsFile) {
-		err = errors.New("it is not a file of pins")
+		err = errors.New("it is not a pin file")
 	}
 	if err == nil {
 		data, err = os.ReadFile(p.path)
@@ -189,7 +189,7 @@ func (p *serverPins) pin(ctx context.Context, tools []item, log *slog.Logger) {
 	case err == nil:
 		clear(p.fresh)
 	case !p.stuck && ctx.Err() == nil:
-		log.Warn("cannot store the pins of a server; a restart of the gateway forgets its new tools", "server", printable.Line(p.head.Server, 128), "err", printable.Reason(err, 500))
+		log.Warn("cannot store the pins of a server; a restart of the gateway loses the pins of its new tools", "server", printable.Line(p.head.Server, 128), "err", printable.Reason(err, 500))
 	}
 	p.stuck = err != nil
 }

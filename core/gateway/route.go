@@ -509,7 +509,7 @@ func (g *Gateway) extension(ctx context.Context, r *mcpserver.Request) (json.Raw
 		}
 	}
 	if rt.server == "" {
-		return nil, &mcpserver.Error{Code: mcp.CodeMethodNotFound, Message: "several servers support " + r.Method + ", and the request does not say which of them is meant"}
+		return nil, &mcpserver.Error{Code: mcp.CodeMethodNotFound, Message: "several servers support " + r.Method + ", and the request does not identify one of them"}
 	}
 	return rt.send(ctx, params)
 }

@@ -375,7 +375,7 @@ func (l *loop) report(refused map[Refusal]struct{}) {
 			"item", printable.Line(r.Key, 200), "reason", r.Reason)
 	}
 	if logged > maxLogged {
-		l.opts.Logger.Warn("more items of the server are not listed or look suspicious", "number", logged-maxLogged)
+		l.opts.Logger.Warn("more items are not listed or look suspicious", "number", logged-maxLogged)
 	}
 	l.refused = refused
 }

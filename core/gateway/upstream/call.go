@@ -210,7 +210,7 @@ func (e *apiTool) fill(arguments json.RawMessage) (apiRequest, error) {
 		}
 		value := scalar(args[piece.param])
 		if value == "" || escapesPath(value) || !oneSegment(value) {
-			return t, fmt.Errorf("parameter %q must be one segment of a path: not empty, not \".\" or \"..\", without slashes, backslashes and control characters, encoded or not", piece.param)
+			return t, fmt.Errorf("parameter %q must be a single path segment: not empty, not \".\" or \"..\", and without slashes, backslashes or control characters, even encoded", piece.param)
 		}
 		path.WriteString(url.PathEscape(value))
 	}
@@ -229,7 +229,7 @@ func (e *apiTool) fill(arguments json.RawMessage) (apiRequest, error) {
 		path.WriteString("?" + query.Encode())
 	}
 	if path.Len() > maxURL {
-		return t, fmt.Errorf("with these arguments the URL is longer than %d KiB", maxURL>>10)
+		return t, fmt.Errorf("the arguments make the URL longer than %d KiB", maxURL>>10)
 	}
 	t.path = path.String()
 	if body.Len() > 0 {

@@ -29,7 +29,7 @@ const (
 	maxRedirects   = 5
 )
 
-var errOtherOrigin = errors.New("the API redirects to another origin, which is refused")
+var errOtherOrigin = errors.New("the API redirects to another origin, which is not allowed")
 
 func (u *Upstream) newClient() {
 	u.client = &http.Client{}
@@ -74,7 +74,7 @@ func (u *Upstream) newRequest(ctx context.Context, method, path string, body []b
 		return nil, errors.New("the path does not form a valid URL")
 	}
 	if target.Host != u.base.Host || target.Scheme != u.base.Scheme {
-		return nil, errors.New("the path leads to another host than the API")
+		return nil, errors.New("the path leads to a host other than the API's")
 	}
 	target.User = u.base.User
 	var reader io.Reader
