@@ -177,7 +177,7 @@ func TestRefusedSessionsOfOthers(t *testing.T) {
 }
 
 // There are fewer sets of capabilities than the gateway remembers: no client can use them up.
-func TestVariantsAreFew(t *testing.T) {
+func TestVariantsFitTheLimit(t *testing.T) {
 	t.Parallel()
 	keys := map[string]bool{}
 	for _, elicitation := range []string{"", `,"elicitation":{}`, `,"elicitation":{"form":{}}`, `,"elicitation":{"url":{}}`, `,"elicitation":{"form":{},"url":{},"x":{}}`} {

@@ -15,7 +15,7 @@ import (
 
 // Clients of both eras that cancel or leave at any moment, even while they are asked, leave no
 // session, input round or request behind.
-func TestClientsVanish(t *testing.T) {
+func TestLeavingClientsLeaveNothingBehind(t *testing.T) {
 	t.Parallel()
 	a, o := newAsking(t)
 	ts := httptest.NewServer(o.gateway.Server())

@@ -244,7 +244,7 @@ func TestTemplateTakeover(t *testing.T) {
 }
 
 // Templates without literal text beyond the scheme can still be used, in qualified form.
-func TestWeakTemplates(t *testing.T) {
+func TestTemplatesWithoutLiteralText(t *testing.T) {
 	inEras(t, func(w *fixture, era session.Era) {
 		docs := w.Serve("docs", era)
 		w.Serve("more", era)

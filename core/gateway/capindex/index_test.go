@@ -202,7 +202,7 @@ func TestInvalidate(t *testing.T) {
 }
 
 // If Changed causes the first generation, all subscribers are notified.
-func TestChangedComesFirst(t *testing.T) {
+func TestChangedBeforeAnyRead(t *testing.T) {
 	x := newIndex(t, Options{Expose: []string{"stats"}})
 	if got, err := x.Changed(t.Context()); err != nil || !slices.Equal(got, urisOf(x)) {
 		t.Errorf("%q, %v", got, err)

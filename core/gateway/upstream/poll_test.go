@@ -257,7 +257,7 @@ func TestWithoutBuild(t *testing.T) {
 }
 
 // A build may be a number.
-func TestNumberOfBuild(t *testing.T) {
+func TestNumericBuild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
 		a.answer(func() (int, string) { return 200, `{"build":12345678901234567890}` }, nil)

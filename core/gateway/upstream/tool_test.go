@@ -133,7 +133,7 @@ func TestSkips(t *testing.T) {
 func longName(n int) string { return strings.Repeat("x", n) }
 
 // Unusual but valid entries.
-func TestNotSkipped(t *testing.T) {
+func TestUnusualEntriesAreKept(t *testing.T) {
 	for _, text := range []string{
 		`{"name":"naïve","method":"GET","path":"/api/x"}`,
 		`{"name":"a/b.c-d","method":"get","path":"/api//x/"}`,
