@@ -74,7 +74,7 @@ func TestAdhocClientReturns(t *testing.T) {
 	}
 	d.add(at, at.key)
 	if todo := d.pending(later, ready); len(todo) > 0 {
-		t.Errorf("asked for while it is given up: %v", todo)
+		t.Errorf("requested while it is being unsubscribed: %v", todo)
 	}
 	if !d.setActive("a", nil) {
 		t.Error("nothing was lost")

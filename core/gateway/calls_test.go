@@ -104,14 +104,14 @@ func TestHungServerDelaysNoOther(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := hung.Count("tools/call"); n != maxPerServer {
-			w.Errorf("%d calls are under way", n)
+			w.Errorf("%d calls are in progress", n)
 		}
 		began := time.Now()
 		if _, err := w.do(c, "tools/call", `{"name":"good_fill"}`); err != nil || time.Since(began) > time.Second {
 			w.Errorf("%v after %v", err, time.Since(began))
 		}
 		if _, err := w.do(c, "tools/call", `{"name":"hung_dig"}`); err == nil || !strings.Contains(err.Error(), "server hung is busy") {
-			w.Errorf("one too many: %v", err)
+			w.Errorf("a request above the limit: %v", err)
 		}
 		cancel()
 		calls.Wait()

@@ -197,7 +197,7 @@ func TestNamesOfEvents(t *testing.T) {
 		}
 	}
 	if _, others := n.listed[catalog.Resources]["x://remembered"]; others {
-		t.Error("what nobody lists is counted")
+		t.Error("unlisted items are counted")
 	}
 }
 

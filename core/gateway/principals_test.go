@@ -108,7 +108,7 @@ func TestClientSessionsAreShared(t *testing.T) {
 	_, o := newAsking(t)
 	o.manyAsking(maxSessionsPerServer, "alice")
 	if got, err := ask(t.Context(), o.rooted("alice"), "roots/list", `{}`, ""); err != nil || !strings.Contains(got, "-32601") {
-		t.Errorf("one too many of alice: %s, %v", got, err)
+		t.Errorf("alice exceeds her share: %s, %v", got, err)
 	}
 	o.manyAsking(3, "bob")
 }
