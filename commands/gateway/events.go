@@ -168,9 +168,9 @@ func (o *eventsFlags) open(ctx context.Context, env *cli.Env, logger *slog.Logge
 		}
 	}
 	scope := mcpevents.Scope{
-		Server: func(id string) bool { return shown().ShowsServer(id) },
+		Server: func(id string) bool { return shown().ExportsServer(id) },
 		Item: func(server string, k catalog.Kind, key, stored string) (string, bool) {
-			return shown().Shows(server, k, key, stored)
+			return shown().Exports(server, k, key, stored)
 		},
 	}
 	reader := mcpevents.NewReader(e.log, scope)

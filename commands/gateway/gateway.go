@@ -201,7 +201,7 @@ func runGateway(ctx context.Context, env *cli.Env, g *cli.Globals, opts gatewayO
 		}
 	}
 	var gw *gateway.Gateway
-	index, err := opts.indexFlags.start(func() capindex.View { return gw.Offered() })
+	index, err := opts.indexFlags.start(func() capindex.View { return gw.Capabilities() })
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func (e trackingKeys) globs(name, over, hint string) []string {
 		return fmt.Sprintf("%s has invalid %q at index %d; expected string", e.label, name, i)
 	})
 	for i, g := range values {
-		if g == "" || !glob.Valid(g) {
+		if !glob.Valid(g) {
 			e.invalidValue(raw[i], e.path.key(name), CodeGlob, fmt.Sprintf("invalid %q; expected globs over %s", name, over), hint)
 		}
 	}

@@ -164,7 +164,7 @@ func (o Options) withDefaults() (Options, error) {
 		return o, &OptionError{"dir", "no folder given"}
 	}
 	for _, g := range o.Ignore {
-		if g == "" || !glob.Valid(g) {
+		if !glob.Valid(g) {
 			return o, &OptionError{"ignore", fmt.Sprintf("invalid glob %q", printable.Line(g, 200))}
 		}
 	}

@@ -78,7 +78,7 @@ func parseURLGlob(g string) (u urlGlob, err error) {
 	if u.scheme == "http" && !isLocal(u.addr) {
 		return u, errors.New("http:// is only for 127.0.0.1 and [::1]")
 	}
-	if !glob.Valid(u.host) || !glob.Valid(u.path) {
+	if u.host != "" && !glob.Valid(u.host) || u.path != "" && !glob.Valid(u.path) {
 		return u, errors.New("the wildcards are malformed")
 	}
 	return u, nil
