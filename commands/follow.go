@@ -23,19 +23,17 @@ func addAllFlag(cmd *cobra.Command, all *bool) {
 
 // of returns the config with only the servers to follow.
 func (s selection) of(cfg *config.Config) *config.Config {
-	out := &config.Config{Path: cfg.Path, Servers: slices.Clone(cfg.Servers)}
 	if s.all {
-		out = withAllTracked(cfg)
+		cfg = withAllTracked(cfg)
 	}
-	out.Servers = slices.DeleteFunc(out.Servers, func(srv config.Server) bool {
-		return !srv.Tracked() || len(s.servers) > 0 && !matchesAny(s.servers, srv.ID)
+	return cfg.Only(func(srv config.Server) bool {
+		return srv.Tracked() && (len(s.servers) == 0 || matchesAny(s.servers, srv.ID))
 	})
-	return out
 }
 
 // withAllTracked returns the config with all changes of all its servers tracked.
 func withAllTracked(cfg *config.Config) *config.Config {
-	out := &config.Config{Path: cfg.Path, Servers: slices.Clone(cfg.Servers), Webhooks: cfg.Webhooks}
+	out := cfg.With(slices.Clone(cfg.Servers))
 	for i := range out.Servers {
 		if srv := &out.Servers[i]; srv.Transport != config.TransportCatalog {
 			srv.TrackResources, srv.TrackTools, srv.TrackPrompts = true, true, true

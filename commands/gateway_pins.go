@@ -49,9 +49,9 @@ func (o *gatewayOptions) removePins(ctx context.Context, env *Env, g *globals) e
 			return err
 		}
 	}
-	known := &config.Config{Servers: cfg.Servers}
+	known := cfg
 	if o.catalogURL != "" {
-		known.Servers = append(slices.Clone(known.Servers), o.catalog())
+		known = cfg.With(append(slices.Clone(cfg.Servers), o.catalog()))
 	}
 	type pin struct{ server, tool string }
 	var named []pin

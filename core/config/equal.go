@@ -3,60 +3,71 @@ package config
 import "reflect"
 
 // Equal reports whether s and o describe the same server in every respect. Nil and empty lists
-// and maps are the same, and so are Intents: what the file writes matters as far as it leads to
+// and maps are equal. Intents are ignored: what the file writes matters only where it leads to
 // other fields.
 func (s Server) Equal(o Server) bool {
-	return reflect.DeepEqual(s.withoutEmpty(), o.withoutEmpty())
+	s.Intent, o.Intent = nil, nil
+	return equal(reflect.ValueOf(s), reflect.ValueOf(o))
 }
 
-// SameConnection reports whether a live connection made for s still serves o. It is false if
-// anything differs that takes a new process or connection to apply: which server it is, how it
-// is reached, what the session was opened with. What is followed (tracking flags, globs, read,
-// intervals) can change during a session.
+// SameConnection reports whether a live connection made for s still serves o: whether only
+// live keys differ, which take effect in an open session.
 //
-// OnConnect counts as part of the connection because its calls are made once in each session:
-// in an existing one a changed list would never take effect. Whether events are followed at all
-// counts, too: it is announced to the server when the session begins.
+// OnConnect is not live because its calls are made once in each session: a changed list would
+// never take effect in an open one. Whether events are followed at all is announced to the server
+// when the session begins, so Events.Off is not live, although the other members of Events are.
 func (s Server) SameConnection(o Server) bool {
 	return s.connection().Equal(o.connection())
 }
 
-// connection returns the server without the fields that can change during a session.
+// connection returns the server without the fields of live keys.
 func (s Server) connection() Server {
-	s.Tracking = Tracking{OnConnect: s.OnConnect, Events: Events{Off: s.Events.Off}}
-	s.Description, s.CatalogInterval, s.RequestTimeout, s.Unshared = "", 0, 0, false
+	off := s.Events.Off
+	for _, k := range serverKeys() {
+		if k.live {
+			k.setZero(&s)
+		}
+	}
+	s.Events.Off = off
 	if s.Superseded {
 		s.Unapproved, s.Superseded = "", false
 	}
 	return s
 }
 
-// withoutEmpty returns the server with nil for every empty list and map.
-func (s Server) withoutEmpty() Server {
-	s.Intent = nil
-	for _, list := range []*[]string{&s.Args, &s.Missing, &s.Include, &s.Exclude, &s.OAuth.Scopes} {
-		if len(*list) == 0 {
-			*list = nil
+// equal is reflect.DeepEqual, except that nil and empty lists and maps are equal.
+func equal(a, b reflect.Value) bool {
+	switch a.Kind() {
+	case reflect.Struct:
+		if a.Type() == reflect.TypeFor[Secret]() {
+			break
 		}
-	}
-	for _, m := range []*map[string]Secret{&s.Env, &s.Headers} {
-		if len(*m) == 0 {
-			*m = nil
+		for i := range a.NumField() {
+			if !equal(a.Field(i), b.Field(i)) {
+				return false
+			}
 		}
-	}
-	if len(s.Events.Types) == 0 {
-		s.Events.Types = nil
-	}
-	if len(s.Secrets) == 0 {
-		s.Secrets = nil
-	}
-	calls := s.OnConnect
-	s.OnConnect = nil
-	for _, call := range calls { // into a new list, as the caller's is shared
-		if len(call.Arguments) == 0 {
-			call.Arguments = nil
+		return true
+	case reflect.Slice:
+		if a.Len() != b.Len() {
+			return false
 		}
-		s.OnConnect = append(s.OnConnect, call)
+		for i := range a.Len() {
+			if !equal(a.Index(i), b.Index(i)) {
+				return false
+			}
+		}
+		return true
+	case reflect.Map:
+		if a.Len() != b.Len() {
+			return false
+		}
+		for _, key := range a.MapKeys() {
+			if other := b.MapIndex(key); !other.IsValid() || !equal(a.MapIndex(key), other) {
+				return false
+			}
+		}
+		return true
 	}
-	return s
+	return reflect.DeepEqual(a.Interface(), b.Interface())
 }

@@ -1,10 +1,17 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
+
+	"github.com/mcptrack/mcptrack/core/config/credential"
+	"github.com/mcptrack/mcptrack/core/internal/writable"
+	"github.com/mcptrack/mcptrack/core/secretfile"
 )
 
 // maxExpanded bounds the bytes that all references of one file may expand to together: a
@@ -219,4 +226,256 @@ func (e *expander) claude(name, path, hint string) (string, *referenceError) {
 		return "", &referenceError{code: CodeUnset, message: fmt.Sprintf("uses variable %s, which is not set", name), hint: hint}
 	}
 	return path, nil
+}
+
+// file returns the only line of a file, for ${file:PATH}. A relative path is resolved against
+// the workspace. The content always counts as a secret.
+func (e *expander) file(name string) (string, *referenceError) {
+	fail := func(what, hint string) (string, *referenceError) {
+		return "", &referenceError{code: CodeFileReference, message: "uses a ${file:…} that " + what, hint: hint}
+	}
+	if credential.Token(name) {
+		return "", secretAsName()
+	}
+	path := strings.TrimSpace(name)
+	if path == "" {
+		return fail("names no file", "write ${file:PATH}")
+	}
+	if rest, ok := strings.CutPrefix(path, "~/"); ok && e.home != "" {
+		path = filepath.Join(e.home, rest)
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(e.workspace, path)
+	}
+	e.refersTo(path)
+	f, known := e.read[path]
+	if !known {
+		if len(e.read) == maxFiles {
+			return fail(fmt.Sprintf("is one more than the %d files that a config may name", maxFiles), "")
+		}
+		if e.read == nil {
+			e.read = map[string]secretFile{}
+		}
+		f = e.readSecret(path)
+		e.read[path] = f
+	}
+	e.use(e.fileUse(name, path, f.value))
+	if f.problem != "" {
+		return fail(f.problem, f.hint)
+	}
+	e.hideAlways(f.value)
+	return f.value, nil
+}
+
+// A secretFile is what is known of the file of a ${file:PATH}.
+type secretFile struct{ value, problem, hint string }
+
+func (e *expander) readSecret(path string) secretFile {
+	if problem := e.refused(path); problem != "" {
+		return secretFile{problem: problem, hint: refusedHint}
+	}
+	value, err := secretfile.Read(path)
+	if refused, ok := errors.AsType[*secretfile.RefusedError](err); ok {
+		return secretFile{problem: "is refused: " + refused.Problem, hint: "a file for one secret has one line and mode 0600; relative paths start at ${workspaceFolder}"}
+	}
+	if err != nil {
+		return secretFile{problem: "cannot be read"}
+	}
+	return secretFile{value: value}
+}
+
+// refused returns why a file is not read that others could change; "": it may be read. The path is
+// not in it, as a part of it may come from a variable.
+func (e *expander) refused(path string) string {
+	if e.insecure {
+		return ""
+	}
+	if network(path) {
+		return "is refused: it names another machine"
+	}
+	if found, ok := errors.AsType[*writable.Error](writable.ByOthers(path, "")); ok {
+		return "is refused: the file or its folder " + found.Problem
+	}
+	return ""
+}
+
+const refusedHint = "only you and root may be able to write to the file and its folder: chmod go-w"
+
+// network reports whether looking at a path makes Windows log in to another machine.
+func network(path string) bool {
+	return runtime.GOOS == "windows" && strings.HasPrefix(filepath.ToSlash(path), "//")
+}
+
+// refersTo notes a file or folder whose changes have to be watched.
+func (e *expander) refersTo(path string) {
+	if len(e.files) < maxFiles {
+		e.files = append(e.files, path)
+	}
+}
+
+// maxFiles bounds the files that one config can make us watch.
+const maxFiles = 256
+
+// fromKeyring returns a secret for ${keyring:NAME}.
+func (e *expander) fromKeyring(name string) (string, *referenceError) {
+	if credential.Certain(name) {
+		return "", secretAsName()
+	}
+	if name == "" || len(name) > 256 {
+		return "", unknownReference("keyring:" + name)
+	}
+	e.use(Use{Kind: UseKeyring, Name: name})
+	if e.keyring == nil {
+		return "", &referenceError{code: CodeKeyring, message: fmt.Sprintf("uses %s from the keyring, which is not read", quote(name))}
+	}
+	value, err := e.keyring(name)
+	if (err != nil || value == "") && credential.Doubtful(name) {
+		return "", secretAsName()
+	}
+	if err != nil || value == "" {
+		return "", &referenceError{code: CodeKeyring, message: fmt.Sprintf("uses %s from the keyring, which has no such entry", quote(name)),
+			hint: fmt.Sprintf("store it under service mcptrack and account %s", quote(name))}
+	}
+	if strings.ContainsRune(value, 0) {
+		return "", &referenceError{code: CodeKeyring, message: fmt.Sprintf("uses %s from the keyring, whose value is not text", quote(name))}
+	}
+	e.hideAlways(value)
+	return value, nil
+}
+
+func (e *expander) variable(name, fallback string, hasFallback bool, valid func(string) bool) (string, *referenceError) {
+	if credential.Certain(name) {
+		return "", secretAsName()
+	}
+	if !valid(name) {
+		return "", unknownReference(name)
+	}
+	e.use(Use{Kind: UseVariable, Name: name})
+	value, set := e.getenv(name)
+	switch {
+	case hasFallback && value == "":
+		return fallback, nil
+	case !set && credential.Doubtful(name):
+		return "", unsetDoubtful()
+	case !set:
+		return "", &referenceError{code: CodeUnset,
+			message: fmt.Sprintf("uses variable %s, which is not set", name),
+			hint:    fmt.Sprintf("set %s, or give a default: ${%s:-…}", name, name)}
+	}
+	e.hide(value)
+	return value, nil
+}
+
+// byName returns the value of a variable that is named without "${…}".
+func (e *expander) byName(name string) (string, *referenceError) {
+	value, err := e.variable(name, "", false, isEnvName)
+	switch {
+	case err == nil:
+	case err.code == CodeReference:
+		err.message, err.hint = "is not the name of a variable", "write the name alone, such as API_TOKEN"
+	case err.code == CodeUnset && !credential.Doubtful(name):
+		err.hint = "set " + name
+	default:
+		err.hint = "put the secret into a variable and write its name"
+	}
+	return value, err
+}
+
+// hide records a value that must not be shown. Any variable may be a credential, so all are
+// recorded, except those whose value is the path of an existing file or folder: a message about
+// that file could not be understood otherwise.
+func (e *expander) hide(value string) {
+	if filepath.IsAbs(value) && len(value) <= maxPath {
+		if _, err := os.Stat(value); err == nil {
+			return
+		}
+	}
+	e.hideAlways(value)
+}
+
+func (e *expander) hideAlways(value string) {
+	if s := NewSecret(value); !s.IsZero() && !slices.Contains(e.secrets, s) {
+		e.secrets = append(e.secrets, s)
+	}
+}
+
+func (e *expander) input(id, fallback string, hasFallback bool) (string, *referenceError) {
+	if id == "" {
+		return "", unknownReference("input:")
+	}
+	if credential.Certain(id) {
+		return "", secretAsName()
+	}
+	name := inputVariable(id)
+	e.use(Use{Kind: UseVariable, Name: name})
+	value, set := e.getenv(name)
+	switch {
+	case hasFallback && value == "":
+		return fallback, nil
+	case !set && credential.Doubtful(id):
+		return "", unsetDoubtful()
+	case !set:
+		return "", &referenceError{code: CodeUnsetInput,
+			message: fmt.Sprintf("uses input %s, but variable %s is not set", quote(id), name),
+			hint:    fmt.Sprintf("mcptrack does not prompt; set %s", name)}
+	}
+	e.hide(value)
+	return value, nil
+}
+
+// inputVariable names the environment variable that holds the value of an input:
+// MCPTRACK_INPUT_ and the input's ID in upper case, with an underscore for every character that
+// is not an ASCII letter or digit. IDs that differ only in such characters share a variable.
+func inputVariable(id string) string {
+	return "MCPTRACK_INPUT_" + strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z':
+			return r - 'a' + 'A'
+		case 'A' <= r && r <= 'Z', '0' <= r && r <= '9':
+			return r
+		}
+		return '_'
+	}, id[:min(len(id), 128)])
+}
+
+// unknownReference returns the error for an unknown kind of reference. It shows the name,
+// unless that may be a secret in the wrong place.
+func unknownReference(name string) *referenceError {
+	bare := name
+	if _, after, ok := strings.Cut(name, ":"); ok {
+		bare = after
+	}
+	if credential.Doubtful(name) || credential.Doubtful(bare) || len(name) > 64 {
+		name = "…"
+	}
+	return &referenceError{code: CodeReference, message: fmt.Sprintf("has the unknown reference %s", quote("${"+name+"}")),
+		hint: "use ${VAR}, ${VAR:-default}, ${env:VAR}, ${input:ID}, ${file:PATH}, ${keyring:NAME}, ${workspaceFolder} or ${userHome}"}
+}
+
+// secretAsName is the error for a token where the name of a variable belongs.
+func secretAsName() *referenceError {
+	return &referenceError{code: CodeSecret, message: "has a secret where the name of a variable belongs",
+		hint: "put the secret into a variable and write its name: ${NAME}"}
+}
+
+// unsetDoubtful is the error for a variable that is not set and whose name may be a
+// token.
+func unsetDoubtful() *referenceError {
+	return &referenceError{code: CodeUnset, message: "uses a variable that is not set and whose name begins like a secret, so that it is not shown here",
+		hint: "put the secret into a variable and write its name: ${NAME}"}
+}
+
+// isShellName reports whether s may be written as ${s}: letters, digits and
+// underscores, not beginning with a digit.
+func isShellName(s string) bool {
+	return s != "" && !('0' <= s[0] && s[0] <= '9') && strings.IndexFunc(s, func(r rune) bool {
+		return !(r == '_' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9')
+	}) < 0 && len(s) <= 256
+}
+
+// isEnvName also allows the names that Windows has: ${env:ProgramFiles(x86)}.
+func isEnvName(s string) bool {
+	return s != "" && strings.IndexFunc(s, func(r rune) bool {
+		return !(strings.ContainsRune("_.-()", r) || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9')
+	}) < 0 && len(s) <= 256
 }

@@ -113,7 +113,7 @@ func hasServers(path string, opts Options) bool {
 		return true
 	}
 	workspace, _ := opts.workspace()
-	r := &reader{document: d, expander: expander{workspace: workspace}}
+	r := newReader(d, opts, workspace)
 	return slices.ContainsFunc(r.containers(root), func(c container) bool { return len(c.value.Members)+len(c.value.Items) > 0 })
 }
 

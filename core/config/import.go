@@ -2,6 +2,11 @@ package config
 
 import (
 	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/mcptrack/mcptrack/core/config/credential"
+	"github.com/mcptrack/mcptrack/core/config/tree"
 )
 
 // An Imported is one server of another host's config, converted to our own format: its
@@ -73,7 +78,7 @@ func Import(path string, opts Options, names *Names) ([]Imported, Problems) {
 		return nil, Problems{{Severity: SeverityError, File: path, Line: 1, Column: 1, Code: CodeUnreadable, Message: "file changed while it was read"}}
 	}
 	var servers []Imported
-	r := &reader{document: d, expander: newExpander(opts, workspace, path), config: &Config{}, ids: map[string]int{}}
+	r := newReader(d, opts, workspace)
 	r.expander.verbatim, r.expander.getenv = true, func(string) (string, bool) { return "", true }
 	r.visit = func(e *entry, id string) {
 		if srv := e.imported(id, names); len(srv.Keys) > 0 { // without keys the entry only switches off a server of another file
@@ -82,4 +87,296 @@ func Import(path string, opts Options, names *Names) ([]Imported, Problems) {
 	}
 	r.root(root)
 	return servers, problems
+}
+
+// An importer converts the values of one entry and replaces the secrets in them.
+type importer struct {
+	*entry
+	out   *Imported
+	names *Names
+}
+
+// imported converts one entry.
+func (e *entry) imported(id string, names *Names) Imported {
+	s := &Server{ID: id}
+	e.server, e.missing = s, (*clauses)(&s.Missing)
+	out := Imported{ID: id, Enabled: e.enabled() && !e.off(id)}
+	im := importer{entry: e, out: &out, names: names}
+	for _, k := range e.keys {
+		out.Keys = append(out.Keys, im.keys(k)...)
+	}
+	return out
+}
+
+// keys returns what the entry has of a key, with the names and forms of our own format.
+func (im *importer) keys(k key[Server]) []Key {
+	f, ok := im.find(k.spellings...)
+	var value any
+	switch k.name {
+	case "id", "enabled", "disabled", "trackResources": // whoever writes the config decides
+	case "type":
+		transport, fallback, _, known := im.declared()
+		if ok = known && !fallback && transport != TransportStdio; ok {
+			value = string(transport)
+		}
+	case "command":
+		command, args := im.commandLine()
+		keys := []Key{{"command", command}, {"args", args}}
+		switch {
+		case command == "":
+			return nil
+		case len(args) == 0:
+			return keys[:1]
+		}
+		return keys
+	case "args": // with command
+	case "env":
+		env, optional := im.environment()
+		keys := []Key{{"env", env}, {"env_vars", optional}}
+		if len(optional) == 0 {
+			keys = keys[:1]
+		}
+		if len(env) == 0 {
+			keys = keys[1:]
+		}
+		return keys
+	case "url":
+		if f, ok := im.first("url"); ok && f.value.Kind == tree.String {
+			value = im.replaced(f.value, credential.FindURL(f.value.Text), im.out.ID)
+		}
+	case "headers":
+		if headers := im.headerValues(); len(headers) > 0 {
+			value = headers
+		}
+	case "oauth":
+		if transport, _, _, _ := im.declared(); transport != TransportStdio { // a program needs no login
+			if oauth := im.login(); len(oauth) > 0 {
+				value = oauth
+			}
+		}
+	default:
+		if ok {
+			value = im.value(f.value, "")
+		}
+	}
+	if value == nil {
+		return nil
+	}
+	return []Key{{k.name, value}}
+}
+
+// secret returns the reference that replaces a secret in a value.
+func (im *importer) secret(n *tree.Node, secret, name string) string {
+	name = strings.ToUpper(strings.Join(credential.Words(name), "_"))
+	if name == "" || '0' <= name[0] && name[0] <= '9' || !isShellName(name) || credential.Doubtful(name) {
+		name = "MCP_SECRET"
+	}
+	name = im.names.take(name, secret)
+	line, _ := im.Position(n.Offset)
+	im.out.Variables = append(im.out.Variables, Variable{Name: name, File: im.file, Line: line})
+	return "${" + name + "}"
+}
+
+// replaced returns a value with its references in our form and its secrets replaced. The
+// variables that replace them are named after label and the name that the secret stands under.
+func (im *importer) replaced(n *tree.Node, spans []credential.Span, label string) string {
+	var out strings.Builder
+	at := 0
+	for _, s := range spans {
+		name := label
+		if s.Name != "" && !strings.EqualFold(s.Name, label) {
+			name += " " + s.Name
+		} else if s.Name == "" {
+			name += " secret"
+		}
+		out.WriteString(im.references(n, n.Text[at:s.From], label) + im.secret(n, n.Text[s.From:s.To], name))
+		at = s.To
+	}
+	out.WriteString(im.references(n, n.Text[at:], label))
+	return out.String()
+}
+
+// references returns a text with its references in our form. If the name in a reference may be
+// a token, another name replaces it.
+func (im *importer) references(n *tree.Node, text, label string) string {
+	var out strings.Builder
+	for {
+		before, body, after, found, closed := im.expander.nextReference(text)
+		if !found || !closed {
+			return out.String() + im.expander.portable(text)
+		}
+		out.WriteString(before)
+		reference := text[len(before) : len(text)-len(after)]
+		name, _, _ := strings.Cut(body, ":-")
+		if i := strings.LastIndexAny(name, ":."); i >= 0 {
+			name = name[i+1:]
+		}
+		switch {
+		case credential.Doubtful(name):
+			out.WriteString(im.secret(n, reference, label+" secret"))
+		case name == "CLAUDE_PLUGIN_ROOT" && im.expander.plugin != "":
+			out.WriteString(im.pluginRoot())
+		default:
+			out.WriteString(im.expander.portable(reference))
+		}
+		text = after
+	}
+}
+
+// pluginRoot returns the folder of the plugin that the file belongs to, because
+// ${CLAUDE_PLUGIN_ROOT} would have no value in a config elsewhere.
+func (im *importer) pluginRoot() string {
+	inside, err := filepath.Rel(im.expander.workspace, im.expander.plugin)
+	switch {
+	case err != nil || !filepath.IsLocal(inside):
+		return im.expander.plugin
+	case inside == ".":
+		return "${workspaceFolder}"
+	}
+	return "${workspaceFolder}/" + filepath.ToSlash(inside)
+}
+
+// named converts a string that stands under a name, such as that of a header.
+func (im *importer) named(n *tree.Node, name, label string) string {
+	return im.replaced(n, credential.Find(name, n.Text), label)
+}
+
+// variable returns a reference to the environment variable whose name is the value of n.
+func (im *importer) variable(n *tree.Node, label string) string {
+	if credential.Doubtful(n.Text) {
+		return im.secret(n, n.Text, label)
+	}
+	return "${" + n.Text + "}"
+}
+
+func (im *importer) commandLine() (command string, args []any) {
+	_, f, _, raw := im.command(im.entry.keys.get("command").spellings, func(int) string { return "" })
+	if f.value == nil || f.value.Kind != tree.String {
+		return "", nil
+	}
+	if list, ok := im.field("args"); ok {
+		raw = append(raw, list.value.Items...)
+	}
+	for i, spans := range credential.FindArgs(texts(raw)) {
+		args = append(args, im.replaced(raw[i], spans, im.out.ID))
+	}
+	return im.named(f.value, "", im.out.ID), args
+}
+
+// environment returns the variables of the server, and the names of those that it is given only if they
+// are set.
+func (im *importer) environment() (env map[string]any, optional []any) {
+	env = map[string]any{}
+	for _, key := range passedOnKeys() {
+		f, _ := im.field(key)
+		if f.value == nil {
+			continue
+		}
+		for _, item := range f.value.Items {
+			switch name := passedOnName(item); {
+			case key == "env_vars" && !credential.Doubtful(name.Text):
+				optional = append(optional, name.Text)
+			case key == "env_keys" && !credential.Doubtful(name.Text):
+				env[name.Text] = "${" + name.Text + "}"
+			}
+		}
+	}
+	objects := []*tree.Node{}
+	if c, ok := im.field("command"); ok && c.value.Kind == tree.Object && c.value.Get("env") != nil {
+		objects = append(objects, c.value.Get("env").Value)
+	}
+	if f, ok := im.find(im.entry.keys.get("env").spellings...); ok {
+		objects = append(objects, f.value)
+	}
+	for _, object := range objects {
+		for name, m := range firstMembers(object) {
+			if m.Value.Kind == tree.Null {
+				env[name] = nil
+			} else {
+				env[name] = im.named(m.Value, name, name)
+			}
+		}
+	}
+	return env, optional
+}
+
+func (im *importer) headerValues() map[string]any {
+	headers := map[string]any{}
+	for _, name := range im.headerNames() {
+		f, ok := im.field(name)
+		switch {
+		case !ok:
+		case name == "bearer_token_env_var":
+			headers["Authorization"] = "Bearer " + im.variable(f.value, im.out.ID+" authorization")
+		case name == "env_http_headers":
+			for header, m := range firstMembers(f.value) {
+				headers[header] = im.variable(m.Value, im.out.ID+" "+header)
+			}
+		default:
+			object := f.value
+			if name == "requestOptions" {
+				if m := object.Get("headers"); m != nil {
+					object = m.Value
+				} else {
+					continue
+				}
+			}
+			for header, m := range firstMembers(object) {
+				if m.Value.Kind == tree.String {
+					headers[header] = im.named(m.Value, header, im.out.ID)
+				}
+			}
+		}
+	}
+	return headers
+}
+
+// login converts the login settings: keys of other hosts get our names, and those that only
+// they use are left out.
+func (im *importer) login() map[string]any {
+	out := map[string]any{}
+	cursor := false
+	for _, key := range []string{"auth", "oauth"} { // the last counts, as in entry.oauth
+		f, ok := im.field(key)
+		if !ok || f.value.Kind != tree.Object {
+			continue
+		}
+		cursor = cursor || key == "auth"
+		members := f.value.Index()
+		for _, k := range oauthKeys() {
+			for _, spelling := range k.spellings {
+				if m := members[spelling]; m != nil && m.Value.Kind != tree.Null {
+					out[k.name] = im.value(m.Value, k.name)
+				}
+			}
+		}
+	}
+	if f, ok := im.field("scopes"); ok && f.value.Kind == tree.List && out["scopes"] == nil { // Codex
+		out["scopes"] = im.value(f.value, "")
+	}
+	if cursor && out["clientId"] != nil && out["callbackPort"] == nil && out["redirectUri"] == nil {
+		out["redirectUri"] = cursorRedirect
+	}
+	return out
+}
+
+// value converts the value of one of our own keys.
+func (im *importer) value(n *tree.Node, name string) any {
+	switch n.Kind {
+	case tree.Object:
+		out := make(map[string]any, len(n.Members))
+		for key, m := range firstMembers(n) {
+			out[key] = im.value(m.Value, key)
+		}
+		return out
+	case tree.List:
+		out := make([]any, len(n.Items))
+		for i, item := range n.Items {
+			out[i] = im.value(item, name)
+		}
+		return out
+	case tree.String:
+		return im.named(n, name, im.out.ID)
+	}
+	return im.any(n, "", "")
 }

@@ -174,8 +174,9 @@ func (in *Intent) Command() (command string, args []string, ok bool) {
 
 // URL returns the URL as the entry writes it; "" if it writes none.
 func (in *Intent) URL() (raw string) {
+	urls := serverKeys().get("url").spellings
 	for _, k := range in.Keys {
-		if slices.Contains(urlKeys(), k.Name) && json.Unmarshal(k.Value, &raw) == nil {
+		if slices.Contains(urls, k.Name) && json.Unmarshal(k.Value, &raw) == nil {
 			return raw
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/textproto"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,22 +12,103 @@ import (
 	"github.com/mcptrack/mcptrack/core/ipscope"
 )
 
-// remoteKeys reads the keys of an entry that say how a server is reached over HTTP.
-type remoteKeys struct{ *entry }
+// transportTypes maps the spellings of a type that hosts use, in lower case without "-" and
+// "_", to transports.
+func transportTypes() map[string]Transport {
+	return map[string]Transport{"stdio": TransportStdio, "local": TransportStdio, "command": TransportStdio, "http": TransportHTTP,
+		"streamablehttp": TransportHTTP, "streamable": TransportHTTP, "httpstream": TransportHTTP, "remote": TransportHTTP,
+		"sse": TransportSSE, "httpsse": TransportSSE, "catalog": TransportCatalog}
+}
+
+// declared returns the transport that the entry's "type" or "transport" names. "remote" means
+// either HTTP transport, and sets fallback. ok is false if the key is absent or its value
+// unknown.
+func (e *entry) declared() (t Transport, fallback bool, f field, ok bool) {
+	value, f, ok := e.text(e.keys.get("type").spellings...)
+	if !ok {
+		return "", f.value == nil, f, false
+	}
+	plain := plainKey(value)
+	t, ok = transportTypes()[plain]
+	switch {
+	case ok:
+	case plain == "ws" || plain == "websocket":
+		e.noWebsocket(f)
+	default:
+		e.notOneOf(f, value, []string{"catalog", "http", "sse", "stdio", "streamable-http", "streamableHttp"})
+	}
+	return t, plain == "remote", f, ok
+}
+
+// noWebsocket reports, once per server, that websocket is not supported.
+func (e *entry) noWebsocket(f field) {
+	const clause = "transport websocket is not supported"
+	if !slices.Contains(*e.missing, clause) {
+		e.lacks(f.value, f.path, CodeUnsupported, clause, `use "http" if the server offers it`)
+	}
+}
+
+// transport decides how the server is reached and reports keys that contradict each other.
+func (e *entry) transport(s *Server) {
+	declared, fallback, typeField, known := e.declared()
+	command, hasCommand := e.first("command")
+	address, hasURL := e.first("url")
+
+	missing := func(key, hint string) {
+		if !s.Enabled { // such an entry switches off a server of another file, as in opencode
+			return
+		}
+		at, path := e.object.Offset, e.path
+		if m := e.object.Get(key); m != nil { // null or ""
+			at, path, hint = m.Value.Offset, e.path.key(key), ""
+		}
+		e.errorAt(at, path, CodeMissing, fmt.Sprintf(`%s must include a non-empty string %q`, e.label, key), hint)
+	}
+	mismatch := func(f field) {
+		e.errorAt(typeField.value.Offset, typeField.path, CodeConflict,
+			fmt.Sprintf("%s is of type %q, which has no %q", e.label, declared, f.name), "")
+	}
+	switch {
+	case hasCommand && hasURL:
+		later := later(command, address)
+		e.errorAt(later.key, later.path, CodeConflict,
+			fmt.Sprintf("%s has both %q and %q", e.label, command.name, address.name),
+			"a server is either a program or a URL; keep one")
+	case !hasCommand && !hasURL && known && declared != TransportStdio:
+		missing("url", "")
+	case !hasCommand && !hasURL:
+		hint := `or a "url", if it is reached over HTTP`
+		if declared == TransportStdio {
+			hint = ""
+		}
+		missing("command", hint)
+	case declared == TransportStdio && hasURL:
+		mismatch(address)
+	case known && declared != TransportStdio && hasCommand:
+		mismatch(command)
+	}
+	switch {
+	case known:
+		s.Transport, s.Fallback = declared, fallback
+	case hasURL && !hasCommand:
+		s.Transport, s.Fallback = TransportHTTP, fallback
+	default:
+		s.Transport = TransportStdio
+	}
+}
 
 // remote reads how a server is reached over HTTP.
-func (e remoteKeys) remote(s *Server) {
-	address := e.url(s)
-	headers := e.headers()
+func (e *entry) remote(spellings []string, s *Server) {
+	address, headers := e.url(spellings, s), e.headers()
 	if s.Transport != TransportStdio {
 		s.URL, s.Headers = NewSecret(address), headers
 	}
 }
 
-// url returns the URL if it is valid; "" if it is absent, or invalid and reported. No message
+// url returns the URL if it is valid, "" if it is absent or was reported as invalid. No message
 // quotes any part of it.
-func (e remoteKeys) url(s *Server) string {
-	f, ok := e.find(urlKeys()...)
+func (e *entry) url(spellings []string, s *Server) string {
+	f, ok := e.find(spellings...)
 	if !ok {
 		return ""
 	}
@@ -36,7 +118,7 @@ func (e remoteKeys) url(s *Server) string {
 		return ""
 	}
 	e.secretURL(f.value.Text, f)
-	programKeys(e).bareVariable(f.value, f.path, f.name)
+	e.bareVariable(f.value, f.path, f.name)
 	value, ok := e.expand(f.value, f.path, f.name)
 	if !ok {
 		return ""
@@ -96,16 +178,14 @@ func checkURL(value string) (u *url.URL, what, hint string) {
 	return u, "", ""
 }
 
-// headerKeys are the keys that set headers; the last three are those of Codex and Continue.
-func headerKeys() []string {
-	return []string{"headers", "http_headers", "env_http_headers", "bearer_token_env_var", "requestOptions"}
-}
+// headerNames returns the keys that set headers.
+func (e *entry) headerNames() []string { return e.keys.get("headers").names() }
 
 // headers returns the headers that every request to the server carries.
-func (e remoteKeys) headers() map[string]Secret {
+func (e *entry) headers() map[string]Secret {
 	headers := map[string]Secret{}
 	seen := map[string]string{}
-	for _, name := range headerKeys() {
+	for _, name := range e.headerNames() {
 		f, ok := e.field(name)
 		if !ok {
 			continue
@@ -137,7 +217,7 @@ func (e remoteKeys) headers() map[string]Secret {
 }
 
 // header reads one member of an object of headers.
-func (e remoteKeys) header(f field, name string, m *tree.Member, headers map[string]Secret, seen map[string]string) {
+func (e *entry) header(f field, name string, m *tree.Member, headers map[string]Secret, seen map[string]string) {
 	if e.expander.refers(name) { // a reference in the name: a template that was not filled in
 		e.lacks(m.Value, f.path, CodeHeader, "a header name has a reference, which is only expanded in values", `write {"Name": "${VALUE}"}`)
 		return
@@ -163,7 +243,7 @@ func (e remoteKeys) header(f field, name string, m *tree.Member, headers map[str
 		e.fromVariable(m.Value, path, name, "", headers)
 	default:
 		e.plaintext(name, m.Value, path, "header "+quote(name))
-		programKeys(e).bareVariable(m.Value, path, "headers."+name)
+		e.bareVariable(m.Value, path, "headers."+name)
 		value, ok := e.expand(m.Value, path, "headers."+name)
 		if !ok {
 			return
@@ -177,7 +257,7 @@ func (e remoteKeys) header(f field, name string, m *tree.Member, headers map[str
 }
 
 // fromVariable sets a header to the value of the variable that n names.
-func (e remoteKeys) fromVariable(n *tree.Node, path pointer, name, prefix string, headers map[string]Secret) {
+func (e *entry) fromVariable(n *tree.Node, path pointer, name, prefix string, headers map[string]Secret) {
 	value, err := e.expander.byName(n.Text)
 	if err != nil {
 		e.lacks(n, path, err.code, quote("headers."+name)+" "+err.message, err.hint)

@@ -55,6 +55,19 @@ func (c *Config) Server(id string) (Server, bool) {
 	return Server{}, false
 }
 
+// With returns the config with other servers and everything else as it is.
+func (c *Config) With(servers []Server) *Config {
+	out := *c
+	out.Servers = servers
+	return &out
+}
+
+// Only returns the config with the servers for which keep returns true, and everything else as it
+// is.
+func (c *Config) Only(keep func(Server) bool) *Config {
+	return c.With(slices.DeleteFunc(slices.Clone(c.Servers), func(s Server) bool { return !keep(s) }))
+}
+
 // Endpoint returns the URL for messages and logs: without user info, query and fragment, which
 // may contain credentials, and with "[secret]" for values of Secrets in its path. It is "" for
 // stdio.

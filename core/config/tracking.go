@@ -3,14 +3,12 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/config/tree"
-	"github.com/mcptrack/mcptrack/core/glob"
 )
-
-// trackingKeys reads the keys of an entry that say what is tracked.
-type trackingKeys struct{ *entry }
 
 // minPollInterval keeps a typing mistake from becoming a busy loop.
 const minPollInterval = 100 * time.Millisecond
@@ -18,64 +16,24 @@ const minPollInterval = 100 * time.Millisecond
 // minSafetyInterval is the least SafetyInterval. Such reads usually find no change.
 const minSafetyInterval = time.Second
 
-// tracking reads the keys that say what is followed.
-func (e trackingKeys) tracking(s *Server) {
-	s.TrackResources = e.boolean("trackResources", false)
-	s.TrackTools = e.boolean("trackTools", s.TrackResources)
-	s.TrackPrompts = e.boolean("trackPrompts", s.TrackResources)
-	const segments = `* stays within a path segment, ** crosses them: "file:///docs/**"`
-	s.Include, s.Exclude = e.globs("include", "resource URIs", segments), e.globs("exclude", "resource URIs", segments)
-	s.Read, _, _ = choice(e.entry, ReadDigest, map[string]ReadMode{"digest": ReadDigest, "none": ReadNone}, "read")
-	s.Mode, _, _ = choice(e.entry, ModeAuto, map[string]Mode{"auto": ModeAuto, "poll": ModePoll}, "mode")
-	s.PollInterval = e.duration("pollInterval", DefaultPollInterval, minPollInterval)
-	s.SafetyInterval = e.durationOrZero("safetyInterval", DefaultSafetyInterval, minSafetyInterval)
-	s.ConnectTimeout = e.duration("connectTimeout", 0, time.Millisecond)
-	s.Unshared = !e.boolean("shared", true)
-	s.RequestTimeout = e.duration("requestTimeout", DefaultRequestTimeout, time.Millisecond)
-
-	protocol, f, ok := choice(e.entry, ProtocolAuto, map[string]Protocol{"auto": ProtocolAuto, "legacy": ProtocolLegacy,
-		"modern": ProtocolModern}, "protocol", "protocolEra")
-	s.Protocol = protocol
-	if ok && protocol == ProtocolModern && s.Transport == TransportSSE {
-		e.errorAt(f.value.Offset, f.path, CodeConflict,
-			fmt.Sprintf(`%s has %q "modern", which the sse transport does not speak`, e.label, f.name),
-			`use type "http", or leave the protocol to "auto"`)
-	}
-}
-
-// globs reads a list of globs. over says what they match, for messages.
-func (e trackingKeys) globs(name, over, hint string) []string {
-	values, raw := e.strings(name, func(i int) string {
-		return fmt.Sprintf("%s has invalid %q at index %d; expected string", e.label, name, i)
-	})
-	for i, g := range values {
-		if g == "" || !glob.Valid(g) {
-			e.invalidValue(raw[i], e.path.key(name), CodeGlob, fmt.Sprintf("invalid %q; expected globs over %s", name, over), hint)
-		}
-	}
-	return values
-}
-
 // onConnect reads the tool calls to make in each new session.
-func (e trackingKeys) onConnect() []ToolCall {
-	f, ok := e.find("onConnect")
+func (e *entry) onConnect(spellings []string, s *Server) {
+	f, ok := e.find(spellings...)
 	if !ok {
-		return nil
+		return
 	}
 	if f.value.Kind != tree.List {
 		e.invalid(f, "array of tool calls", `write [{"tool": "NAME", "arguments": {}}]`)
-		return nil
+		return
 	}
-	calls := make([]ToolCall, 0, len(f.value.Items))
 	for i, item := range f.value.Items {
 		if call, ok := e.toolCall(item, f.path.index(i), i); ok {
-			calls = append(calls, call)
+			s.OnConnect = append(s.OnConnect, call)
 		}
 	}
-	return calls
 }
 
-func (e trackingKeys) toolCall(n *tree.Node, path pointer, index int) (call ToolCall, ok bool) {
+func (e *entry) toolCall(n *tree.Node, path pointer, index int) (call ToolCall, ok bool) {
 	label := fmt.Sprintf(`%s "onConnect" at index %d`, e.label, index)
 	if n.Kind != tree.Object {
 		e.errorAt(n.Offset, path, CodeType, label+" must be an object", `write {"tool": "NAME", "arguments": {}}`)
@@ -109,7 +67,7 @@ func (e trackingKeys) toolCall(n *tree.Node, path pointer, index int) (call Tool
 
 // any converts a value of the tool's arguments. Numbers stay as written (json.Number), so that
 // integers beyond 2^53 reach the tool exactly.
-func (e trackingKeys) any(n *tree.Node, path pointer, name string) any {
+func (e *entry) any(n *tree.Node, path pointer, name string) any {
 	switch n.Kind {
 	case tree.Object:
 		out := make(map[string]any, len(n.Members))
@@ -133,4 +91,176 @@ func (e trackingKeys) any(n *tree.Node, path pointer, name string) any {
 		return n.True()
 	}
 	return nil
+}
+
+// Events says which events are followed of a server that offers MCP Events (SEP-3415). The
+// event types of mcptrack itself (a server may be another mcptrack) are always followed, unless
+// Off is set.
+type Events struct {
+	// Off: no events are followed, and the extension is not announced to the server.
+	Off bool
+	// All: all types are followed; events that are not about a resource are published with
+	// their data unchanged.
+	All bool
+	// Types are the types to follow in addition to those of mcptrack.
+	Types []EventType
+	// Delivery is the way in which events are delivered; "": the best one that the server
+	// offers.
+	Delivery EventDelivery
+}
+
+// EventType is one type of events that a server offers, with what is followed of it.
+type EventType struct {
+	Name      string
+	Arguments json.RawMessage // a JSON object; nil: none
+	// URI says which resource an event is about: either a JSON Pointer (RFC 6901) into the
+	// event's data, beginning with "/", or a URI template (RFC 6570) over the members of the
+	// data. "": the events are not about a resource.
+	URI string
+}
+
+// EventDelivery is a delivery mode of MCP Events.
+type EventDelivery string
+
+// The delivery modes.
+const (
+	DeliveryPush EventDelivery = "push"
+	DeliveryPoll EventDelivery = "poll"
+	// DeliveryWebhook needs a receiving URL that the server can reach.
+	DeliveryWebhook EventDelivery = "webhook"
+)
+
+// maxEventTypes bounds the types that one entry names.
+const maxEventTypes = 100
+
+// events reads which events are followed: a word, a list of types, or an object of both.
+func (e *entry) events(spellings []string, s *Server) {
+	f, ok := e.find(spellings...)
+	if !ok {
+		return
+	}
+	out := &s.Events
+	types, path, name := f.value, f.path, "events"
+	if f.value.Kind == tree.Object {
+		types = nil
+		if m := f.value.Get("types"); m != nil {
+			types, path, name = m.Value, f.path.key("types"), "events.types"
+		}
+		if m := f.value.Get("delivery"); m != nil {
+			out.Delivery = e.delivery(m.Value, f.path.key("delivery"))
+		}
+		e.unknownKeys(f.value, f.path, e.label+` "events"`, []string{"types", "delivery"}, nil)
+	}
+	switch {
+	case types == nil:
+	case types.Kind == tree.String:
+		switch e.word(types, path, name, "all", "auto", "off") {
+		case "off":
+			out.Off = true
+		case "all":
+			out.All = true
+		}
+	case types.Kind == tree.List:
+		if len(types.Items) > maxEventTypes {
+			e.errorAt(types.Offset, path, CodeRange, fmt.Sprintf("%s has invalid %q; expected at most %d types", e.label, name, maxEventTypes), "")
+			return
+		}
+		for i, item := range types.Items {
+			if t, ok := e.eventType(item, path.index(i), i); ok {
+				out.Types = append(out.Types, t)
+			}
+		}
+	default:
+		e.errorAt(types.Offset, path, CodeType, fmt.Sprintf("%s has invalid %q; expected %s", e.label, name, `"off", "auto", "all", a list of types, or an object`), "")
+	}
+}
+
+// word returns the value of n if it is one of the words. Otherwise it reports a problem and
+// returns "".
+func (e *entry) word(n *tree.Node, path pointer, name string, words ...string) string {
+	value, ok := e.expand(n, path, name)
+	if !ok {
+		return ""
+	}
+	if slices.Contains(words, value) {
+		return value
+	}
+	e.notOneOf(field{name: name, key: n.Offset, value: n, path: path}, value, words)
+	return ""
+}
+
+func (e *entry) delivery(n *tree.Node, path pointer) EventDelivery {
+	if n.Kind != tree.String {
+		e.errorAt(n.Offset, path, CodeType, fmt.Sprintf(`%s has invalid "events.delivery"; expected string`, e.label), "")
+		return ""
+	}
+	word := e.word(n, path, "events.delivery", "auto", "poll", "push", "webhook")
+	if word == "auto" {
+		return ""
+	}
+	return EventDelivery(word)
+}
+
+// eventType reads one type: its name, or an object.
+func (e *entry) eventType(n *tree.Node, path pointer, index int) (t EventType, ok bool) {
+	label := fmt.Sprintf(`%s "events" at index %d`, e.label, index)
+	name := fmt.Sprintf("events[%d]", index)
+	if n.Kind == tree.String {
+		t.Name, ok = e.nonEmpty(n, path, name)
+		return t, ok
+	}
+	if n.Kind != tree.Object {
+		e.errorAt(n.Offset, path, CodeType, label+" must be a string or an object", `write "NAME" or {"name": "NAME", "arguments": {}, "uri": "/uri"}`)
+		return t, false
+	}
+	switch m := n.Get("name"); {
+	case m == nil:
+		e.errorAt(n.Offset, path, CodeMissing, label+` must include a non-empty string "name"`, "")
+	case m.Value.Kind != tree.String:
+		e.errorAt(m.Value.Offset, path.key("name"), CodeType, label+` must include a non-empty string "name"`, "")
+	default:
+		t.Name, ok = e.nonEmpty(m.Value, path.key("name"), name+".name")
+	}
+	if m := n.Get("arguments"); m != nil {
+		if m.Value.Kind == tree.Object {
+			t.Arguments, _ = json.Marshal(e.any(m.Value, path.key("arguments"), name+".arguments"))
+		} else {
+			e.errorAt(m.Value.Offset, path.key("arguments"), CodeType, label+` has invalid "arguments"; expected object`, "")
+		}
+	}
+	if m := n.Get("uri"); m != nil {
+		if m.Value.Kind == tree.String {
+			t.URI = e.eventURI(m.Value, path.key("uri"), name+".uri")
+		} else {
+			e.errorAt(m.Value.Offset, path.key("uri"), CodeType, label+` has invalid "uri"; expected string`, "")
+		}
+	}
+	e.unknownKeys(n, path, label, []string{"name", "arguments", "uri"}, nil)
+	return t, ok
+}
+
+func (e *entry) nonEmpty(n *tree.Node, path pointer, name string) (string, bool) {
+	value, ok := e.expand(n, path, name)
+	if ok && value == "" {
+		e.invalidValue(n, path, CodeValue, fmt.Sprintf("invalid %q; expected the name of a type of events", name), "mcptrack list events shows the types")
+		return "", false
+	}
+	return value, ok
+}
+
+// maxEventURI bounds a JSON Pointer or URI template, in bytes.
+const maxEventURI = 1024
+
+// eventURI reads the key that says where an event names its resource.
+func (e *entry) eventURI(n *tree.Node, path pointer, name string) string {
+	value, ok := e.expand(n, path, name)
+	if !ok {
+		return ""
+	}
+	if len(value) > maxEventURI || !strings.HasPrefix(value, "/") && !strings.Contains(value, "{") {
+		e.invalidValue(n, path, CodeValue, fmt.Sprintf("invalid %q; expected a JSON Pointer or a URI template", name),
+			`"/url" takes the URI from the member url of an event's data; "wiki://{id}" makes it from the member id`)
+		return ""
+	}
+	return value
 }

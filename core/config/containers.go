@@ -2,6 +2,7 @@ package config
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/mcptrack/mcptrack/core/config/tree"
@@ -62,7 +63,7 @@ func (r *reader) containers(root *tree.Node) []container {
 			return append([]container{c}, found...)
 		}
 	}
-	if len(found) == 0 && isFlat(root) {
+	if len(found) == 0 && r.isFlat(root) {
 		found = append(found, container{value: root})
 	}
 	return found
@@ -130,12 +131,12 @@ func allObjects(n *tree.Node) bool {
 }
 
 // isFlat reports whether every member of the root is a server.
-func isFlat(root *tree.Node) bool {
+func (r *reader) isFlat(root *tree.Node) bool {
 	servers := 0
 	for _, m := range root.Members {
 		switch {
 		case isComment(m.Name):
-		case looksLikeServer(m.Value):
+		case r.looksLikeServer(m.Value):
 			servers++
 		default:
 			return false
@@ -145,8 +146,8 @@ func isFlat(root *tree.Node) bool {
 }
 
 // looksLikeServer reports whether an object has a key that says how to reach a server.
-func looksLikeServer(n *tree.Node) bool {
-	for _, name := range []string{"command", "cmd", "url", "serverUrl", "httpUrl", "uri"} {
+func (r *reader) looksLikeServer(n *tree.Node) bool {
+	for _, name := range append(r.keys.get("command").spellings, r.keys.get("url").spellings...) {
 		if m := n.Get(name); m != nil && (m.Value.Kind == tree.String || m.Value.Kind == tree.List) {
 			return true
 		}
@@ -157,4 +158,49 @@ func looksLikeServer(n *tree.Node) bool {
 // isComment reports whether a key is only a comment, such as "_note", which programs ignore.
 func isComment(name string) bool {
 	return name == "$schema" || name == "$comment" || strings.HasPrefix(name, "_") || strings.HasPrefix(name, "//")
+}
+
+// disabledElsewhere returns a function that reports whether a server is switched off by a key
+// outside its own entry: by "disabledMcpServers" of the workspace in Claude Code's own file, or
+// by "excluded" and "allowed" in "mcp" of Gemini CLI and Qwen Code.
+func (r *reader) disabledElsewhere(root *tree.Node) func(id string) bool {
+	var off, allowed []string
+	if m := root.Get("projects"); m != nil && m.Value.Kind == tree.Object {
+		index := m.Value.Index()
+		for dir := r.expander.workspace; ; dir = filepath.Dir(dir) {
+			for _, name := range []string{dir, filepath.ToSlash(dir)} {
+				if p := index[name]; p != nil {
+					off = append(off, listed(p.Value, "disabledMcpServers")...)
+				}
+			}
+			if dir == filepath.Dir(dir) {
+				break
+			}
+		}
+	}
+	restricted := false
+	if m := root.Get("mcp"); m != nil && root.Get("mcpServers") != nil {
+		off = append(off, listed(m.Value, "excluded")...)
+		allowed = listed(m.Value, "allowed")
+		restricted = m.Value.Get("allowed") != nil && len(allowed) > 0
+	}
+	return func(id string) bool { return slices.Contains(off, id) || restricted && !slices.Contains(allowed, id) }
+}
+
+// listed returns the strings in the list that is the member name of n.
+func listed(n *tree.Node, name string) []string {
+	if n.Kind != tree.Object {
+		return nil
+	}
+	m := n.Get(name)
+	if m == nil || m.Value.Kind != tree.List {
+		return nil
+	}
+	var out []string
+	for _, item := range m.Value.Items {
+		if item.Kind == tree.String {
+			out = append(out, item.Text)
+		}
+	}
+	return out
 }

@@ -1,0 +1,543 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/mcptrack/mcptrack/core/config/credential"
+	"github.com/mcptrack/mcptrack/core/config/tree"
+)
+
+// program reads how a program is started. Types are checked for every transport; files and
+// folders only if a program is started.
+func (e *entry) program(spellings []string, s *Server) {
+	program := s.Transport == TransportStdio
+	badArg := func(i int) string { return fmt.Sprintf("%s argument at index %d must be a string", e.label, i) }
+	command, commandField, args, rawArgs := e.command(spellings, badArg)
+	more, rawMore := e.strings("args", badArg)
+	args, rawArgs = append(args, more...), append(rawArgs, rawMore...)
+	for i, arg := range args {
+		if strings.ContainsRune(arg, 0) {
+			e.invalidValue(rawArgs[i], e.path.key("args"), CodeValue, "an argument with a NUL character", "")
+		}
+	}
+	e.secretArgs(rawArgs)
+	e.bareVariables(command, rawArgs)
+	env, unset := e.env()
+	fromFile := e.envFile(program)
+	dir := e.dir(program)
+	if !program {
+		return
+	}
+	s.Command, s.Args, s.Dir = command, args, dir
+	maps.DeleteFunc(fromFile, func(name string, _ Secret) bool { return unset[name] })
+	if fromFile != nil {
+		maps.Copy(fromFile, env)
+		env = fromFile
+	}
+	s.Env = env
+	if command != "" && s.Enabled {
+		e.checkCommand(commandField)
+	}
+}
+
+// command returns the trimmed command ("" if it is absent, or reported as invalid) and the
+// arguments given in the same key: opencode has one list for both, and Zed had an object.
+func (e *entry) command(spellings []string, badArg func(int) string) (command string, f field, args []string, raw []*tree.Node) {
+	f, ok := e.find(spellings...)
+	if !ok {
+		return "", f, nil, nil
+	}
+	needs := fmt.Sprintf(`%s must include a non-empty string "command"`, e.label)
+	switch {
+	case f.value.Kind == tree.List && len(f.value.Items) > 0 && f.value.Items[0].Kind == tree.String:
+		args, raw = e.items(f, f.value.Items[1:], 1, badArg)
+		f.value, f.path = f.value.Items[0], f.path.index(0)
+	case f.value.Kind == tree.Object && f.value.Get("path") != nil && f.value.Get("path").Value.Kind == tree.String:
+		args, raw = e.inside(f).strings("args", badArg)
+		f.value, f.path = f.value.Get("path").Value, f.path.key("path")
+	case f.value.Kind != tree.String:
+		e.errorAt(f.value.Offset, f.path, CodeType, needs, "")
+		return "", f, nil, nil
+	}
+	value, ok := e.expand(f.value, f.path, f.name)
+	if !ok {
+		return "", f, args, raw
+	}
+	switch value = strings.TrimSpace(value); {
+	case value == "" && strings.TrimSpace(f.value.Text) != "":
+		e.lacks(f.value, f.path, CodeValue, `"command" is empty`, "")
+	case value == "":
+		e.errorAt(f.value.Offset, f.path, CodeValue, needs, "")
+	case strings.ContainsRune(value, 0):
+		e.invalidValue(f.value, f.path, CodeValue, `a "command" with a NUL character`, "")
+	case strings.ContainsAny(value, noBreakSpaces):
+		e.invalidValue(f.value, f.path, CodeValue, `a "command" with a no-break space`, "replace it by a normal space")
+	}
+	return value, f, args, raw
+}
+
+// noBreakSpaces are characters that look like spaces, or like nothing, and get into commands
+// copied from a web page.
+const noBreakSpaces = "\u00a0\u202f\u2060\ufeff"
+
+// env returns the variables of the entry, and the names that it sets to null, which remove a
+// variable of the envFile.
+func (e *entry) env() (env map[string]Secret, unset map[string]bool) {
+	env, unset = map[string]Secret{}, map[string]bool{}
+	e.passedOn(env)
+	f, ok := e.find(e.keys.get("env").spellings...)
+	inner := field{}
+	if c, isCommand := e.field("command"); isCommand && c.value.Kind == tree.Object && c.value.Get("env") != nil { // Zed
+		m := c.value.Get("env")
+		inner = field{name: "env", key: m.Offset, value: m.Value, path: c.path.key("env")}
+	}
+	for _, f := range []field{inner, f} {
+		if f.value == nil || f.value.Kind == tree.Null {
+			continue
+		}
+		if f.value.Kind != tree.Object {
+			e.invalid(f, "object of strings", `write {"NAME": "value"}`)
+			continue
+		}
+		for name, m := range firstMembers(f.value) {
+			e.variable(f.path.key(name), f, name, m, env, unset)
+		}
+	}
+	if !ok && inner.value == nil && len(env) == 0 {
+		return nil, nil
+	}
+	return env, unset
+}
+
+// variable reads one member of "env".
+func (e *entry) variable(path pointer, f field, name string, m *tree.Member, env map[string]Secret, unset map[string]bool) {
+	if !validEnvName(name) {
+		// The name is not shown: "TOKEN=abc" may be a secret in the wrong place.
+		e.errorAt(m.Offset, f.path, CodeEnv,
+			fmt.Sprintf("%s has an invalid environment variable name", e.label), `write {"NAME": "value"}`)
+		return
+	}
+	switch m.Value.Kind {
+	case tree.Null:
+		unset[name] = true
+	case tree.Number:
+		env[name] = NewSecret(m.Value.Text)
+	case tree.String:
+		e.plaintext(name, m.Value, path, "environment variable "+quote(name))
+		e.bareVariable(m.Value, path, "env."+name)
+		value, ok := e.expand(m.Value, path, "env."+name)
+		if strings.ContainsRune(value, 0) {
+			e.invalidValue(m.Value, path, CodeEnv, fmt.Sprintf("a NUL character in environment variable %s", quote(name)), "")
+			ok = false
+		}
+		if ok {
+			env[name] = NewSecret(value)
+		}
+	default:
+		hint := ""
+		if m.Value.Kind == tree.Bool {
+			hint = fmt.Sprintf("write %q", m.Value.Text)
+		}
+		e.errorAt(m.Value.Offset, path, CodeType,
+			fmt.Sprintf("%s environment variable %s must be a string", e.label, quote(name)), hint)
+	}
+}
+
+// passedOn adds the variables that the server gets from our environment by name: "env_vars" of
+// Codex, which may be unset, and "env_keys" of Goose, secrets that the server needs.
+func (e *entry) passedOn(env map[string]Secret) {
+	for _, key := range passedOnKeys() {
+		f, ok := e.field(key)
+		if !ok {
+			continue
+		}
+		if f.value.Kind != tree.List {
+			e.invalid(f, "array of names", "")
+			continue
+		}
+		for i, item := range f.value.Items {
+			item = passedOnName(item)
+			if item.Kind != tree.String || !isEnvName(item.Text) {
+				e.errorAt(item.Offset, f.path.index(i), CodeEnv, fmt.Sprintf("%s has an invalid environment variable name", e.label), "")
+				continue
+			}
+			value, err := e.expander.byName(item.Text)
+			switch {
+			case err == nil:
+				env[item.Text] = NewSecret(value)
+			case key == "env_keys" || err.code != CodeUnset:
+				e.lacks(item, f.path.index(i), err.code, quote(f.name)+" "+err.message, err.hint)
+			}
+		}
+	}
+}
+
+// passedOnKeys are the keys that list names of environment variables.
+func passedOnKeys() []string { return []string{"env_vars", "env_keys"} }
+
+// passedOnName returns the name of a variable in an element of one of these lists, which is a
+// string or an object {name, source}.
+func passedOnName(item *tree.Node) *tree.Node {
+	if item.Kind == tree.Object && item.Get("name") != nil {
+		return item.Get("name").Value
+	}
+	return item
+}
+
+// validEnvName reports whether operating systems accept the name.
+func validEnvName(name string) bool {
+	return name != "" && !strings.ContainsAny(name, "=\x00") && !strings.ContainsAny(name, noBreakSpaces)
+}
+
+// dir returns the absolute working directory; a relative one is resolved against the workspace.
+func (e *entry) dir(program bool) string {
+	value, f, ok := e.text(e.keys.get("cwd").spellings...)
+	value = strings.TrimSpace(value)
+	if !ok || !program || value == "" {
+		return e.expander.workspace
+	}
+	dir := value
+	if !filepath.IsAbs(dir) {
+		dir = filepath.Join(e.expander.workspace, dir)
+	}
+	if network(dir) {
+		e.lacks(f.value, f.path, CodeNoDirectory, fmt.Sprintf("%q names another machine", f.name), "")
+	} else if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		e.expander.refersTo(dir)
+		hint := ""
+		if strings.HasPrefix(value, "~") {
+			hint = `"~" is not expanded here; write ${userHome}`
+		}
+		e.lacks(f.value, f.path, CodeNoDirectory, fmt.Sprintf("%q is not a directory", f.name), hint)
+	}
+	return filepath.Clean(dir)
+}
+
+// checkCommand warns of commands that will most likely not start, or that start and then wait
+// for ever. Its messages never contain the arguments.
+func (e *entry) checkCommand(f field) {
+	s := e.server
+	if credential.Token(f.value.Text) {
+		e.warnSecret(f.value.Offset, f.path, `"command"`)
+	}
+	name := "" // shown only if it stands so in the file
+	if raw := strings.TrimSpace(f.value.Text); raw == s.Command && !credential.Token(raw) {
+		name = " " + quote(raw)
+	}
+	warn := func(code Code, message, hint string) {
+		e.warnAt(f.value.Offset, f.path, code, e.label+" "+message, hint)
+	}
+	lacks := func(code Code, clause, hint string) { e.lacks(f.value, f.path, code, clause, hint) }
+	if !e.commandExists(s) {
+		switch {
+		case isShellLine(s.Command):
+			lacks(CodeShellLine, `"command" looks like a whole shell line`,
+				`"command" is the program alone, started without a shell; put each argument into "args"`)
+		case strings.HasPrefix(s.Command, "~"):
+			lacks(CodeCommandNotFound, fmt.Sprintf("command%s not found", name), `"~" is not expanded here; write ${userHome}`)
+		case strings.ContainsRune(s.Command, filepath.Separator):
+			lacks(CodeCommandNotFound, fmt.Sprintf("command%s not found", name), "it must exist and be executable")
+		default:
+			lacks(CodeCommandNotFound, fmt.Sprintf("command%s not found on PATH", name), "install it, or write its full path")
+		}
+	}
+	program := strings.TrimSuffix(strings.ToLower(filepath.Base(s.Command)), ".exe")
+	switch strings.TrimSuffix(program, ".cmd") {
+	case "docker", "podman":
+		if runsContainer(s.Args) && !slices.ContainsFunc(s.Args, keepsStdin) {
+			warn(CodeDockerNoStdin, fmt.Sprintf(`runs %s without "-i"`, program), `the server reads its standard input; add "-i" after "run"`)
+		}
+	}
+}
+
+// isShellLine reports whether a command contains more than the program. A path may have spaces:
+// only an option after one shows that it is a line.
+func isShellLine(command string) bool {
+	if filepath.IsAbs(command) || len(command) > 2 && command[1] == ':' {
+		return strings.Contains(command, " -") || strings.ContainsAny(command, "|;<>")
+	}
+	return strings.ContainsAny(command, " \t|;&<>")
+}
+
+// runsContainer reports whether the arguments of docker are those of "run" rather than,
+// say, of "compose run", which keeps stdin open, or of "mcp gateway run".
+func runsContainer(args []string) bool {
+	for _, arg := range args {
+		if !strings.HasPrefix(arg, "-") && arg != "container" {
+			return arg == "run"
+		}
+	}
+	return false
+}
+
+// keepsStdin reports whether an option of docker run keeps stdin open: -i, -it,
+// --interactive.
+func keepsStdin(arg string) bool {
+	if short, ok := strings.CutPrefix(arg, "-"); ok && !strings.HasPrefix(short, "-") {
+		return len(short) <= 4 && strings.Contains(short, "i")
+	}
+	return arg == "--interactive" || arg == "--interactive=true"
+}
+
+// commandExists reports whether the tracker will find the command: one with a path separator
+// relative to the server's working directory, any other on the PATH of the server's own
+// environment, or on ours if it has none.
+func (e *entry) commandExists(s *Server) bool {
+	if strings.ContainsRune(s.Command, filepath.Separator) || strings.Contains(s.Command, "/") {
+		path := s.Command
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(s.Dir, path)
+		}
+		if executable(path) {
+			return true
+		}
+		e.expander.refersTo(path)
+		return false
+	}
+	if e.lookPath != nil {
+		_, err := e.lookPath(s.Command)
+		return err == nil
+	}
+	search, _ := e.expander.getenv("PATH")
+	if own, ok := s.Env["PATH"]; ok {
+		search = own.Reveal()
+	}
+	key := [2]string{search, s.Command}
+	found, known := e.commands[key]
+	if !known {
+		found = slices.ContainsFunc(filepath.SplitList(search), func(dir string) bool {
+			return filepath.IsAbs(dir) && executable(filepath.Join(dir, s.Command))
+		})
+		e.commands[key] = found
+	}
+	return found
+}
+
+// executable reports whether a path can be executed. It uses exec.LookPath, which handles
+// PATHEXT on Windows and permission bits elsewhere.
+func executable(path string) bool {
+	_, err := exec.LookPath(path)
+	return err == nil || errors.Is(err, exec.ErrDot)
+}
+
+// bareVariables warns of $NAME in the command and its arguments, except in those of a
+// shell, which expands them itself.
+func (e *entry) bareVariables(command string, args []*tree.Node) {
+	shells := []string{"sh", "bash", "zsh", "dash", "ash", "ksh", "fish", "pwsh", "powershell"}
+	program := strings.TrimSuffix(strings.ToLower(filepath.Base(command)), ".exe")
+	if f, ok := e.first("command"); ok && f.value.Kind == tree.String {
+		e.bareVariable(f.value, f.path, f.name)
+	}
+	if slices.Contains(shells, program) || program == "env" || program == "docker" || program == "podman" || program == "wsl" {
+		return
+	}
+	for i, arg := range args {
+		e.bareVariable(arg, e.path.key("args").index(i), fmt.Sprintf("args[%d]", i))
+	}
+}
+
+// bareVariable warns of a $NAME in a value: some hosts expand it, but mcptrack does not.
+func (e *entry) bareVariable(n *tree.Node, path pointer, name string) {
+	if n.Kind != tree.String || !strings.Contains(n.Text, "$") || !e.server.Enabled {
+		return
+	}
+	variable := bareName(n.Text)
+	if variable == "" {
+		return
+	}
+	if credential.Doubtful(variable) || len(variable) > 64 {
+		variable = "NAME"
+	}
+	e.warnAt(n.Offset, path, CodeBareVariable,
+		fmt.Sprintf("%s: %s has $%s, which is not expanded", e.label, quote(name), variable), fmt.Sprintf("write ${%s}", variable))
+}
+
+// bareName returns the first NAME that s contains as $NAME or $env:NAME: two or more capital
+// letters, digits and underscores. "$$" and "\\$" mean a literal dollar.
+func bareName(s string) string {
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == '\\':
+			i++
+		case s[i] == '$' && strings.HasPrefix(s[i+1:], "$"):
+			i++
+		case s[i] == '$':
+			rest := strings.TrimPrefix(s[i+1:], "env:")
+			n := 0
+			for n < len(rest) && (rest[n] == '_' || 'A' <= rest[n] && rest[n] <= 'Z' || n > 0 && '0' <= rest[n] && rest[n] <= '9') {
+				n++
+			}
+			if n > 1 && rest[0] != '_' {
+				return rest[:n]
+			}
+		}
+	}
+	return ""
+}
+
+// An envFile is a file of variables in the dotenv form, parsed once however many
+// servers name it.
+//
+// It is parsed here rather than by joho/godotenv because that expands $NAME and ${NAME} inside
+// values, which would change passwords with a dollar in them, and has no limit of size. The
+// form is the one that VS Code and docker compose agree on: NAME=VALUE lines, blank lines, #
+// comments (at the start of a line, or after a blank), an optional "export ", '…' taken
+// literally, and "…" with \n \r \t \" \\ \$. Nothing is expanded. If a name is given twice, the
+// last value counts.
+type envFile struct {
+	values map[string]string
+	size   int
+	text   string // what the file has
+	err    string // what is wrong with the file, never quoting its content
+	hint   string
+}
+
+// envFile returns the variables of the file that the entry's "envFile" names. A relative path
+// is resolved against the workspace.
+func (e *entry) envFile(program bool) map[string]Secret {
+	value, f, ok := e.text("envFile")
+	if !ok || !program {
+		return nil
+	}
+	bad := func(what, hint string) {
+		e.lacks(f.value, f.path, CodeEnvFile, fmt.Sprintf(`"envFile" %s`, what), hint)
+	}
+	if value == "" {
+		bad("is empty", "remove it, or name a file")
+		return nil
+	}
+	path := value
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(e.expander.workspace, path)
+	}
+	e.expander.refersTo(path)
+	file, known := e.envFiles[path]
+	if !known {
+		if problem := e.expander.refused(path); problem != "" {
+			file = envFile{err: problem, hint: refusedHint}
+		} else {
+			file = readEnvFile(path)
+		}
+		e.envFiles[path] = file
+	}
+	use := e.expander.fileUse(f.value.Text, path, file.text)
+	use.Sets = strings.Join(slices.Sorted(maps.Keys(file.values)), ", ")
+	e.expander.use(use)
+	if file.err != "" {
+		hint := file.hint
+		if hint == "" && !filepath.IsAbs(value) {
+			hint = "relative paths start at ${workspaceFolder}, by default the working directory"
+		}
+		if strings.HasPrefix(value, "~") {
+			hint = `"~" is not expanded here; write ${userHome}`
+		}
+		bad(file.err, hint)
+		return nil
+	}
+	if e.expander.expanded += file.size; e.expander.expanded > maxExpanded {
+		bad(fmt.Sprintf("makes the variables of all servers exceed %d MiB", maxExpanded>>20), "")
+		return nil
+	}
+	env := make(map[string]Secret, len(file.values))
+	for name, value := range file.values {
+		env[name] = NewSecret(value)
+	}
+	return env
+}
+
+func readEnvFile(path string) envFile {
+	data, problem := readFile(path, MaxFileSize)
+	if problem != nil {
+		switch problem.Code {
+		case CodeNotFound:
+			return envFile{err: "does not exist"}
+		case CodeUnreadable:
+			return envFile{err: "cannot be read"}
+		}
+		return envFile{err: problem.Message}
+	}
+	values, line, what := parseEnv(string(data))
+	if what != "" {
+		return envFile{err: fmt.Sprintf("line %d %s", line, what)}
+	}
+	return envFile{values: values, size: len(data), text: string(data)}
+}
+
+// parseEnv returns the variables, or the number of the first invalid line and what is wrong
+// with it.
+func parseEnv(s string) (values map[string]string, line int, what string) {
+	values = map[string]string{}
+	s = strings.TrimPrefix(s, "\ufeff")
+	for text := range strings.SplitSeq(s, "\n") {
+		line++
+		text = strings.TrimSpace(text)
+		if text == "" || text[0] == '#' {
+			continue
+		}
+		name, rest, ok := strings.Cut(strings.TrimPrefix(text, "export "), "=")
+		name = strings.TrimSpace(name)
+		if !ok || !isEnvName(name) {
+			return nil, line, "is not NAME=VALUE"
+		}
+		value, what := envValue(strings.TrimSpace(rest))
+		if what != "" {
+			return nil, line, what
+		}
+		if strings.ContainsRune(value, 0) {
+			return nil, line, "has a NUL character"
+		}
+		values[name] = value
+	}
+	return values, 0, ""
+}
+
+// envValue unquotes one value and drops a comment after it. what says why the value is invalid.
+func envValue(s string) (value, what string) {
+	if s == "" || s[0] == '#' {
+		return "", ""
+	}
+	quote := s[0]
+	if quote != '"' && quote != '\'' {
+		for i := 1; i < len(s); i++ {
+			if s[i] == '#' && (s[i-1] == ' ' || s[i-1] == '\t') {
+				return strings.TrimSpace(s[:i]), ""
+			}
+		}
+		return s, ""
+	}
+	var out strings.Builder
+	for i := 1; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == quote:
+			if rest := strings.TrimSpace(s[i+1:]); rest != "" && rest[0] != '#' {
+				return "", "has text after the closing quote"
+			}
+			return out.String(), ""
+		case c == '\\' && quote == '"' && i+1 < len(s):
+			i++
+			switch s[i] {
+			case 'n':
+				out.WriteByte('\n')
+			case 'r':
+				out.WriteByte('\r')
+			case 't':
+				out.WriteByte('\t')
+			case '"', '\\', '$':
+				out.WriteByte(s[i])
+			default:
+				out.WriteByte('\\')
+				out.WriteByte(s[i])
+			}
+		default:
+			out.WriteByte(c)
+		}
+	}
+	return "", "has a quote that is not closed"
+}
