@@ -8,19 +8,18 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/tree"
 )
 
-// A container is an object or list of a file that holds servers.
+// A container is an object or list in a file that holds servers.
 type container struct {
 	key   *tree.Member
 	path  pointer
 	value *tree.Node
-	// braces is set where strings refer to variables as {env:NAME}, as in opencode.
+	// braces means that strings refer to variables as {env:NAME}, as in opencode.
 	braces bool
-	// overridden are the names of servers that another container defines too, and with
-	// priority.
+	// overridden are the names of servers that a container with priority also defines.
 	overridden map[string]bool
 }
 
-// containers returns where the file keeps its servers:
+// containers returns the objects and lists in which the file keeps its servers:
 //
 //	servers            our list, and the object of VS Code
 //	mcpServers         Claude, Cursor, Windsurf, Gemini and most others; a list in Continue
@@ -29,10 +28,10 @@ type container struct {
 //	extensions         Goose
 //	mcp                opencode and Crush; in the settings of VS Code an object with "servers",
 //	                   which a workspace has in "settings" and a dev container in "customizations"
-//	projects           Claude Code's own file: those of the workspace, and mcpServers
+//	projects           Claude Code's own file: the servers of the workspace, and mcpServers
 //
-// or, if every member of the root is a server, the root itself (plugins of Claude
-// Code). A key that is null counts as an empty object.
+// If every member of the root is a server, as in plugins of Claude Code, it is the root. A key
+// that is null counts as an empty object.
 func (r *reader) containers(root *tree.Node) []container {
 	index := root.Index()
 	var found []container
@@ -69,8 +68,7 @@ func (r *reader) containers(root *tree.Node) []container {
 	return found
 }
 
-// descend returns the member that a path of keys leads to, with its pointer; nil if there is
-// none.
+// descend returns the member at a path of keys, with its pointer; nil if there is none.
 func descend(n *tree.Node, path []string) (m *tree.Member, at pointer) {
 	for _, name := range path {
 		if n.Kind != tree.Object {
@@ -88,8 +86,8 @@ func containerKeys() []string {
 	return []string{"servers", "mcpServers", "mcp_servers", "context_servers", "extensions", "mcp.servers"}
 }
 
-// project returns the servers that Claude Code's own file has for the workspace, or else for
-// the nearest folder above it.
+// project returns the servers in Claude Code's own file for the workspace, or for the nearest
+// folder above it.
 func (r *reader) project(projects *tree.Member) (container, bool) {
 	index := projects.Value.Index()
 	for dir := r.expander.workspace; ; dir = filepath.Dir(dir) {
@@ -108,7 +106,7 @@ func (r *reader) project(projects *tree.Member) (container, bool) {
 	}
 }
 
-// isGoose reports whether "extensions" are those of Goose rather than of another program.
+// isGoose reports whether "extensions" belong to Goose and not to another program.
 func isGoose(n *tree.Node) bool {
 	if n.Kind != tree.Object {
 		return false
@@ -145,7 +143,7 @@ func (r *reader) isFlat(root *tree.Node) bool {
 	return servers > 0
 }
 
-// looksLikeServer reports whether an object has a key that says how to reach a server.
+// looksLikeServer reports whether an object says how to reach a server.
 func (r *reader) looksLikeServer(n *tree.Node) bool {
 	for _, name := range append(r.keys.get("command").spellings, r.keys.get("url").spellings...) {
 		if m := n.Get(name); m != nil && (m.Value.Kind == tree.String || m.Value.Kind == tree.List) {
@@ -155,14 +153,14 @@ func (r *reader) looksLikeServer(n *tree.Node) bool {
 	return false
 }
 
-// isComment reports whether a key is only a comment, such as "_note", which programs ignore.
+// isComment reports whether a key is a comment, such as "_note".
 func isComment(name string) bool {
 	return name == "$schema" || name == "$comment" || strings.HasPrefix(name, "_") || strings.HasPrefix(name, "//")
 }
 
-// disabledElsewhere returns a function that reports whether a server is switched off by a key
-// outside its own entry: by "disabledMcpServers" of the workspace in Claude Code's own file, or
-// by "excluded" and "allowed" in "mcp" of Gemini CLI and Qwen Code.
+// disabledElsewhere returns a function that reports whether a key outside a server's entry
+// disables it: "disabledMcpServers" of the workspace in Claude Code's own file, or "excluded" and
+// "allowed" in "mcp" of Gemini CLI and Qwen Code.
 func (r *reader) disabledElsewhere(root *tree.Node) func(id string) bool {
 	var off, allowed []string
 	if m := root.Get("projects"); m != nil && m.Value.Kind == tree.Object {
@@ -187,7 +185,7 @@ func (r *reader) disabledElsewhere(root *tree.Node) func(id string) bool {
 	return func(id string) bool { return slices.Contains(off, id) || restricted && !slices.Contains(allowed, id) }
 }
 
-// listed returns the strings in the list that is the member name of n.
+// listed returns the strings in the list that is a member of n.
 func listed(n *tree.Node, name string) []string {
 	if n.Kind != tree.Object {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/suggest"
 )
 
-// An entry is the object of one server, or of another thing with keys, while it is read.
+// An entry is an object with keys, such as a server, while it is read.
 type entry struct {
 	*reader
 	object  *tree.Node
@@ -23,7 +23,7 @@ type entry struct {
 	members map[string]*tree.Member // without those whose value is null or ""
 
 	server  *Server  // the server being read; nil for an object that is not a server
-	missing *clauses // of the server or webhook being read; nil for others
+	missing *clauses // Missing of the server or webhook being read; nil for others
 }
 
 func (r *reader) entry(object *tree.Node, path pointer, label string) *entry {
@@ -36,7 +36,7 @@ func (r *reader) entry(object *tree.Node, path pointer, label string) *entry {
 	return e
 }
 
-// inside returns the object that is the value of one of the entry's keys.
+// inside returns the entry for the object in one of e's fields.
 func (e *entry) inside(f field) *entry {
 	in := e.reader.entry(f.value, f.path, e.label)
 	in.server, in.missing = e.server, e.missing
@@ -87,7 +87,7 @@ func (e *entry) add(id string) {
 // isBuiltin reports whether the entry stands for a built-in part of its host, which no other
 // program can reach.
 func (e *entry) isBuiltin() bool {
-	if f, ok := e.field("type"); ok { // the word "builtin" in Goose; Claude Code and others use "type" for the transport
+	if f, ok := e.field("type"); ok { // such as "builtin" in Goose
 		for _, name := range []string{"builtin", "platform", "frontend", "inlinepython", "sdk", "inmemory", "claudeaiproxy", "sseide", "wside"} {
 			if plainKey(f.value.Text) == name {
 				return true
@@ -114,8 +114,8 @@ func (e *entry) isBuiltin() bool {
 	return true
 }
 
-// description reads the text that describes the server. References that cannot be replaced stay
-// in it: a description is no reason to call a server unusable.
+// description reads the description. References that cannot be replaced stay in it: a
+// description must not make a server unusable.
 func (e *entry) description() string {
 	f, ok := e.find("description")
 	if !ok {
@@ -202,8 +202,8 @@ func (e *entry) field(name string) (field, bool) {
 	return field{name: name, key: m.Offset, value: m.Value, path: e.path.key(name)}, true
 }
 
-// find returns the field of a key under any of its spellings. Two spellings with
-// different values are an error.
+// find returns the field of a key under any of its spellings. Spellings with different values
+// are an error.
 func (e *entry) find(spellings ...string) (found field, ok bool) {
 	for _, name := range spellings {
 		f, has := e.field(name)
@@ -224,8 +224,8 @@ func (e *entry) find(spellings ...string) (found field, ok bool) {
 	return found, ok
 }
 
-// first returns the first spelling of a server's key that is set, without reporting others that
-// differ.
+// first returns the first spelling of a server's key that is set. Unlike find, it does not report
+// other spellings.
 func (e *entry) first(name string) (field, bool) {
 	for _, spelling := range e.keys.get(name).spellings {
 		if f, ok := e.field(spelling); ok {
@@ -243,7 +243,7 @@ func later(a, b field) field {
 	return b
 }
 
-// present returns the field of a key whose value is neither an empty list nor an empty object.
+// present returns the field of a key, unless its value is an empty list or object.
 func (e *entry) present(name string) (field, bool) {
 	f, ok := e.field(name)
 	if !ok || f.value.Kind == tree.Object && len(f.value.Members) == 0 || f.value.Kind == tree.List && len(f.value.Items) == 0 {
@@ -257,7 +257,7 @@ func (e *entry) invalid(f field, expected, hint string) {
 	e.errorAt(f.value.Offset, f.path, CodeType, fmt.Sprintf("%s has invalid %q; expected %s", e.label, f.name, expected), hint)
 }
 
-// clauses say what a server or webhook needs and this machine lacks: its Missing.
+// clauses list what a server or webhook needs and this machine lacks: its Missing.
 type clauses []string
 
 const maxClauses = 10
@@ -269,8 +269,8 @@ func (c *clauses) add(clause string) {
 	}
 }
 
-// lacks reports that the server or webhook needs something that this machine lacks. It is a
-// warning, because the others of the file can be used; for a disabled server nothing is reported.
+// lacks reports that the server or webhook needs something that this machine lacks. This is a
+// warning because the other servers can be used. Nothing is reported for a disabled server.
 func (e *entry) lacks(v *tree.Node, path pointer, code Code, clause, hint string) {
 	message := e.label + ": " + clause
 	switch {
@@ -282,8 +282,8 @@ func (e *entry) lacks(v *tree.Node, path pointer, code Code, clause, hint string
 	}
 }
 
-// invalidValue reports a string whose value is not acceptable. If a reference contributed to
-// the value, the problem counts as missing on this machine, not as an error of the file.
+// invalidValue reports an invalid string. If the string has a reference, the machine lacks a
+// valid value, and the file has no error.
 func (e *entry) invalidValue(v *tree.Node, path pointer, code Code, clause, hint string) {
 	if e.expander.refers(v.Text) {
 		e.lacks(v, path, code, clause, hint)
@@ -292,8 +292,8 @@ func (e *entry) invalidValue(v *tree.Node, path pointer, code Code, clause, hint
 	e.errorAt(v.Offset, path, code, e.label+" has "+clause, hint)
 }
 
-// expand returns the value of a string with its references replaced. It reports references that
-// cannot be replaced as problems of the key name.
+// expand returns a string with its references replaced. It reports references that cannot be
+// replaced, under the given name.
 func (e *entry) expand(v *tree.Node, path pointer, name string) (string, bool) {
 	value, errs := e.expander.expand(v.Text)
 	for _, err := range errs {
@@ -311,7 +311,7 @@ func (e *entry) expand(v *tree.Node, path pointer, name string) (string, bool) {
 	return value, len(errs) == 0
 }
 
-// text returns a string value. ok is false if it is absent or was reported as invalid.
+// text returns a string. ok is false if it is absent or was reported as invalid.
 func (e *entry) text(spellings ...string) (value string, f field, ok bool) {
 	f, ok = e.find(spellings...)
 	if !ok {
@@ -325,7 +325,7 @@ func (e *entry) text(spellings ...string) (value string, f field, ok bool) {
 	return value, f, ok
 }
 
-// boolean returns a boolean value, or the default if it is absent or invalid.
+// boolean returns a boolean, or the default if it is absent or invalid.
 func (e *entry) boolean(byDefault bool, spellings ...string) bool {
 	f, ok := e.find(spellings...)
 	switch {
@@ -341,7 +341,7 @@ func (e *entry) boolean(byDefault bool, spellings ...string) bool {
 	return byDefault
 }
 
-// choice returns a value that is one of the words, or the default if it is absent or invalid.
+// choice returns one of the words, or the default if the value is absent or invalid.
 func (e *entry) choice(byDefault string, words []string, spellings ...string) string {
 	value, f, ok := e.text(spellings...)
 	switch {
@@ -361,7 +361,7 @@ func (e *entry) notOneOf(f field, value string, words []string) {
 		quoted = append(quoted, strconv.Quote(word))
 	}
 	hint := ""
-	// The expanded value is quoted only if it came from no reference: it may be a secret.
+	// A value with a reference is not compared, because the hint could reveal a secret.
 	if raw := f.value.Text; raw == value {
 		if near := suggest.Nearest(raw, words); near != "" {
 			hint = fmt.Sprintf("did you mean %q?", near)
@@ -370,8 +370,8 @@ func (e *entry) notOneOf(f field, value string, words []string) {
 	e.invalidValue(f.value, f.path, CodeValue, fmt.Sprintf("invalid %q; expected one of %s", f.name, strings.Join(quoted, ", ")), hint)
 }
 
-// duration returns a duration that is at least least, or the default. With never, "0" is allowed
-// and returned as -1.
+// duration returns a duration of at least least, or the default if it is absent or invalid. With
+// never, "0" is allowed and returned as -1.
 func (e *entry) duration(name string, byDefault, least time.Duration, never bool) time.Duration {
 	f, ok := e.find(name)
 	if !ok {
@@ -409,8 +409,7 @@ func (e *entry) duration(name string, byDefault, least time.Duration, never bool
 	return d
 }
 
-// isDuration reports whether s has the form of a positive Go duration: numbers,
-// each with its unit.
+// isDuration reports whether s is a sequence of numbers, each with a unit of Go durations.
 func isDuration(s string) bool {
 	rest := s
 	for rest != "" {
@@ -438,8 +437,8 @@ func isDuration(s string) bool {
 	return s != ""
 }
 
-// list returns a list of strings, each one of words if there are any, and a glob over what globs
-// names if that is not "".
+// list returns a list of strings. If words is not nil, each string must be one of them; if globs is
+// not "", each must be a glob, and globs says of what.
 func (e *entry) list(name string, words []string, globs string) []string {
 	values, raw := e.strings(name, func(i int) string {
 		return fmt.Sprintf("%s has invalid %q at index %d; expected string", e.label, name, i)
@@ -460,8 +459,8 @@ func (e *entry) list(name string, words []string, globs string) []string {
 	return values
 }
 
-// strings returns a list of strings. An invalid element is reported with the message that
-// badElement returns; one that cannot be expanded is left out of the result.
+// strings returns a list of strings, without the invalid ones, which it reports with the message
+// that badElement returns, and without those that cannot be expanded. raw are their nodes.
 func (e *entry) strings(name string, badElement func(index int) string) (values []string, raw []*tree.Node) {
 	f, ok := e.find(name)
 	if !ok {
@@ -478,7 +477,7 @@ func (e *entry) strings(name string, badElement func(index int) string) (values 
 	return e.items(f, f.value.Items, 0, badElement)
 }
 
-// items returns the strings of a list; from is the index of its first element in messages.
+// items is strings for the given items; from is the index of the first one in messages.
 func (e *entry) items(f field, items []*tree.Node, from int, badElement func(index int) string) (values []string, raw []*tree.Node) {
 	for i, v := range items {
 		i += from
@@ -497,7 +496,8 @@ func (e *entry) items(f field, items []*tree.Node, from int, badElement func(ind
 	return values, raw
 }
 
-// unknownKeys warns of keys that are neither in own nor in foreign, the keys of other programs.
+// unknownKeys warns of keys that are neither in own nor in foreign, the ignored keys of other
+// programs.
 func (r *reader) unknownKeys(object *tree.Node, path pointer, label string, own, foreign []string) {
 	for _, m := range object.Members {
 		if r.warnings == maxProblems || slices.Contains(own, m.Name) || slices.Contains(foreign, m.Name) || isComment(m.Name) {
@@ -515,8 +515,8 @@ func (r *reader) unknownKeys(object *tree.Node, path pointer, label string, own,
 	}
 }
 
-// firstMembers yields the first member of each name in an object, in the order of the file.
-// Duplicates are reported elsewhere.
+// firstMembers yields the first member of each name, in the order of the file. Duplicates are
+// reported by duplicateKeys.
 func firstMembers(object *tree.Node) iter.Seq2[string, *tree.Member] {
 	return func(yield func(string, *tree.Member) bool) {
 		first := object.Index()
@@ -528,14 +528,14 @@ func firstMembers(object *tree.Node) iter.Seq2[string, *tree.Member] {
 	}
 }
 
-// warnSecret warns of a secret written into the file. The value is never shown.
+// warnSecret warns of a secret in the file, without showing it.
 func (e *entry) warnSecret(offset int, path pointer, where string) {
 	e.warnAt(offset, path, CodeSecret, fmt.Sprintf("%s has a secret in plain text in %s", e.label, where),
 		"put it into an environment variable and write ${NAME}")
 }
 
-// plaintext warns if a named value (a header, an environment variable) contains a secret. It
-// looks at the text before expansion: the value of a reference is not in the file.
+// plaintext warns if a named value, such as a header, contains a secret. It checks the text
+// before expansion: the value of a reference is not in the file.
 func (e *entry) plaintext(name string, v *tree.Node, path pointer, where string) {
 	if len(credential.Find(name, v.Text)) > 0 {
 		e.warnSecret(v.Offset, path, where)

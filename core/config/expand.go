@@ -14,11 +14,11 @@ import (
 	"github.com/mcptrack/mcptrack/core/secretfile"
 )
 
-// maxExpanded bounds the bytes that all references of one file may expand to together: a
-// megabyte of references to one large variable would be gigabytes.
+// maxExpanded is the most bytes to which all references of one file may expand: a megabyte of
+// references to one large variable would expand to gigabytes.
 const maxExpanded = 8 << 20
 
-// maxPath bounds a value that is checked for being the path of an existing file, in bytes.
+// maxPath is the longest value, in bytes, that may be the path of an existing file; see hide.
 const maxPath = 4 << 10
 
 // An expander replaces the references in the string values of a file:
@@ -34,29 +34,25 @@ const maxPath = 4 << 10
 //	${userHome}, ${pathSeparator}, ${/}, ${CLAUDE_PROJECT_DIR}, ${CLAUDE_PLUGIN_ROOT}
 //	                                   folders, as in VS Code, Cursor and Claude Code
 //
-// The default is used if the variable is unset or empty, as in a shell. There is one pass: the
-// value of a reference is never expanded again, and a default contains no references. A dollar
-// without a brace means itself.
+// The default is used if the variable is unset or empty, as in a shell. The value of a reference is
+// not expanded again, and a default contains no references. A dollar without a brace is literal.
 type expander struct {
 	getenv    func(string) (string, bool)
 	keyring   func(string) (string, error)
 	workspace string
 	home      string
-	plugin    string // ${CLAUDE_PLUGIN_ROOT}; "" where the file is not a plugin's
+	plugin    string // ${CLAUDE_PLUGIN_ROOT}; "" if the file does not belong to a plugin
 	braces    bool
-	verbatim  bool // references are rewritten in our own form, not replaced
+	verbatim  bool // rewrite references in our own form instead of replacing them
 	expanded  int  // bytes expanded so far
-	// secrets are the values that came from outside the file since the list was last emptied,
-	// each once.
-	secrets []Secret
-	// files are the files that references named; their changes are watched.
-	files []string
-	// uses are what the references of the current entry take from outside the file; see Intent.
-	uses     map[Use]bool
-	project  string // see projectOf; "": not looked for yet
-	insecure bool   // files are read whoever could change them
-	// read are the files of ${file:PATH}, by path: a file is read once however often it is named.
-	read map[string]secretFile
+	// secrets are the values from outside the file since the list was last emptied, without
+	// duplicates.
+	secrets  []Secret
+	files    []string              // named by references; their changes are watched
+	uses     map[Use]bool          // what the current entry takes from outside the file; see Intent
+	project  string                // see projectOf; "": unknown so far
+	insecure bool                  // read files even if others could change them
+	read     map[string]secretFile // the files of ${file:PATH} by path; each is read once
 }
 
 func newExpander(opts Options, workspace, file string) expander {
@@ -74,17 +70,16 @@ func newExpander(opts Options, workspace, file string) expander {
 	return e
 }
 
-// A referenceError says why a reference cannot be replaced. The message contains names from the
-// file, never values.
+// A referenceError says why a reference cannot be replaced. It contains names from the file, never
+// values.
 type referenceError struct {
 	code    Code
-	message string // follows the server's or field's name in the sentence
+	message string // a predicate; the subject is the key
 	hint    string
 }
 
-// nextReference finds the first reference in s, and returns the text before and after it and
-// between its braces. If closed is false, the reference has no closing brace and extends to the
-// end of s.
+// nextReference finds the first reference in s. It returns the text before it, between its braces,
+// and after it. A reference that is not closed extends to the end of s.
 func (e *expander) nextReference(s string) (before, body, after string, found, closed bool) {
 	for i := range len(s) {
 		switch rest := s[i:]; {
@@ -102,7 +97,7 @@ func (e *expander) nextReference(s string) (before, body, after string, found, c
 	return s, "", "", false, false
 }
 
-// portable returns s with every reference in our own form, and none replaced.
+// portable returns s with every reference rewritten in our own form.
 func (e *expander) portable(s string) string {
 	var out strings.Builder
 	for {
@@ -132,7 +127,7 @@ func (e *expander) refers(s string) bool {
 	return found
 }
 
-// expand returns s with its references replaced, and an error for each that cannot be.
+// expand returns s with its references replaced, and an error for each that cannot be replaced.
 func (e *expander) expand(s string) (string, []referenceError) {
 	if e.verbatim {
 		return e.portable(s), nil
@@ -166,7 +161,7 @@ func (e *expander) expand(s string) (string, []referenceError) {
 	return out.String(), errs
 }
 
-// resolve returns the value of one reference, given what is between its braces.
+// resolve returns the value of the reference with this text between its braces.
 func (e *expander) resolve(body string) (string, *referenceError) {
 	name, fallback, hasFallback := strings.Cut(body, ":-")
 	if strings.Contains(body, "${") {
@@ -216,7 +211,7 @@ func (e *expander) folder(name, path string) (string, *referenceError) {
 	return path, nil
 }
 
-// claude returns the value of a variable that Claude Code sets for the servers it starts.
+// claude returns the value of a variable that Claude Code sets for its servers; path is the default.
 func (e *expander) claude(name, path, hint string) (string, *referenceError) {
 	e.use(Use{Kind: UseVariable, Name: name, Path: path})
 	if value, set := e.getenv(name); set && value != "" {
@@ -228,8 +223,8 @@ func (e *expander) claude(name, path, hint string) (string, *referenceError) {
 	return path, nil
 }
 
-// file returns the only line of a file, for ${file:PATH}. A relative path is resolved against
-// the workspace. The content always counts as a secret.
+// file returns the only line of a file, for ${file:PATH}. A relative path is resolved against the
+// workspace. The content is always a secret.
 func (e *expander) file(name string) (string, *referenceError) {
 	fail := func(what, hint string) (string, *referenceError) {
 		return "", &referenceError{code: CodeFileReference, message: "uses a ${file:…} that " + what, hint: hint}
@@ -267,7 +262,7 @@ func (e *expander) file(name string) (string, *referenceError) {
 	return f.value, nil
 }
 
-// A secretFile is what is known of the file of a ${file:PATH}.
+// A secretFile is the result of reading the file of a ${file:PATH}.
 type secretFile struct{ value, problem, hint string }
 
 func (e *expander) readSecret(path string) secretFile {
@@ -284,8 +279,8 @@ func (e *expander) readSecret(path string) secretFile {
 	return secretFile{value: value}
 }
 
-// refused returns why a file is not read that others could change; "": it may be read. The path is
-// not in it, as a part of it may come from a variable.
+// refused returns why a file must not be read because others could change it, or "". It does not
+// contain the path, part of which may come from a variable.
 func (e *expander) refused(path string) string {
 	if e.insecure {
 		return ""
@@ -301,19 +296,19 @@ func (e *expander) refused(path string) string {
 
 const refusedHint = "only you and root may be able to write to the file and its folder: chmod go-w"
 
-// network reports whether looking at a path makes Windows log in to another machine.
+// network reports whether opening a path makes Windows log in to another machine.
 func network(path string) bool {
 	return runtime.GOOS == "windows" && strings.HasPrefix(filepath.ToSlash(path), "//")
 }
 
-// refersTo notes a file or folder whose changes have to be watched.
+// refersTo records a file or folder whose changes must be watched.
 func (e *expander) refersTo(path string) {
 	if len(e.files) < maxFiles {
 		e.files = append(e.files, path)
 	}
 }
 
-// maxFiles bounds the files that one config can make us watch.
+// maxFiles is the most files that are watched for one config.
 const maxFiles = 256
 
 // fromKeyring returns a secret for ${keyring:NAME}.
@@ -366,7 +361,7 @@ func (e *expander) variable(name, fallback string, hasFallback bool, valid func(
 	return value, nil
 }
 
-// byName returns the value of a variable that is named without "${…}".
+// byName returns the value of a variable whose name is written without "${…}".
 func (e *expander) byName(name string) (string, *referenceError) {
 	value, err := e.variable(name, "", false, isEnvName)
 	switch {
@@ -381,9 +376,8 @@ func (e *expander) byName(name string) (string, *referenceError) {
 	return value, err
 }
 
-// hide records a value that must not be shown. Any variable may be a credential, so all are
-// recorded, except those whose value is the path of an existing file or folder: a message about
-// that file could not be understood otherwise.
+// hide records a value that must not be shown. Any variable may be a credential. A value that is the
+// path of an existing file or folder is not recorded, because messages about it must be clear.
 func (e *expander) hide(value string) {
 	if filepath.IsAbs(value) && len(value) <= maxPath {
 		if _, err := os.Stat(value); err == nil {
@@ -423,9 +417,9 @@ func (e *expander) input(id, fallback string, hasFallback bool) (string, *refere
 	return value, nil
 }
 
-// inputVariable names the environment variable that holds the value of an input:
-// MCPTRACK_INPUT_ and the input's ID in upper case, with an underscore for every character that
-// is not an ASCII letter or digit. IDs that differ only in such characters share a variable.
+// inputVariable returns the environment variable with the value of an input: MCPTRACK_INPUT_ and the
+// ID in upper case, with an underscore for every character that is not an ASCII letter or digit. IDs
+// that differ only in such characters share a variable.
 func inputVariable(id string) string {
 	return "MCPTRACK_INPUT_" + strings.Map(func(r rune) rune {
 		switch {
@@ -438,8 +432,8 @@ func inputVariable(id string) string {
 	}, id[:min(len(id), 128)])
 }
 
-// unknownReference returns the error for an unknown kind of reference. It shows the name,
-// unless that may be a secret in the wrong place.
+// unknownReference returns the error for an unknown kind of reference. It shows the name unless the
+// name may be a secret in the wrong place.
 func unknownReference(name string) *referenceError {
 	bare := name
 	if _, after, ok := strings.Cut(name, ":"); ok {
@@ -452,28 +446,27 @@ func unknownReference(name string) *referenceError {
 		hint: "use ${VAR}, ${VAR:-default}, ${env:VAR}, ${input:ID}, ${file:PATH}, ${keyring:NAME}, ${workspaceFolder} or ${userHome}"}
 }
 
-// secretAsName is the error for a token where the name of a variable belongs.
+// secretAsName returns the error for a token in place of a name.
 func secretAsName() *referenceError {
 	return &referenceError{code: CodeSecret, message: "has a secret where the name of a variable belongs",
 		hint: "put the secret into a variable and write its name: ${NAME}"}
 }
 
-// unsetDoubtful is the error for a variable that is not set and whose name may be a
-// token.
+// unsetDoubtful returns the error for an unset variable whose name may be a token.
 func unsetDoubtful() *referenceError {
 	return &referenceError{code: CodeUnset, message: "uses a variable that is not set and whose name begins like a secret, so that it is not shown here",
 		hint: "put the secret into a variable and write its name: ${NAME}"}
 }
 
-// isShellName reports whether s may be written as ${s}: letters, digits and
-// underscores, not beginning with a digit.
+// isShellName reports whether s may be written as ${s}: letters, digits and underscores, without a
+// digit at the beginning.
 func isShellName(s string) bool {
 	return s != "" && !('0' <= s[0] && s[0] <= '9') && strings.IndexFunc(s, func(r rune) bool {
 		return !(r == '_' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9')
 	}) < 0 && len(s) <= 256
 }
 
-// isEnvName also allows the names that Windows has: ${env:ProgramFiles(x86)}.
+// isEnvName also allows Windows names: ${env:ProgramFiles(x86)}.
 func isEnvName(s string) bool {
 	return s != "" && strings.IndexFunc(s, func(r rune) bool {
 		return !(strings.ContainsRune("_.-()", r) || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9')

@@ -9,15 +9,15 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/tree"
 )
 
-// An Imported is one server of another host's config, converted to our own format: its
-// references are in our form, and references replace its plain-text secrets.
+// An Imported is one server of another host's config, converted to our own format. References
+// replace its plain-text secrets.
 type Imported struct {
 	ID      string
 	Enabled bool
-	// Keys are the members of the server's entry, except its id, in the order in which they are
-	// written. Their values are strings, booleans, json.Number, []any, map[string]any.
+	// Keys are the members of the server's entry, except its id, in the order of the manual. Their
+	// values are strings, booleans, json.Number, []any and map[string]any.
 	Keys []Key
-	// Variables are those that replaced plain-text secrets.
+	// Variables replaced plain-text secrets.
 	Variables []Variable
 }
 
@@ -27,19 +27,18 @@ type Key struct {
 	Value any
 }
 
-// A Variable is an environment variable that has to be set before the server can be used.
+// A Variable is an environment variable that must be set before the server can be used.
 type Variable struct {
 	Name string `json:"name"`
 	File string `json:"file"`
 	Line int    `json:"line"`
 }
 
-// Names are the variables that replace secrets, so that several imports use one name for one
-// secret. The zero value is empty.
+// Names are the variables that replace secrets. Several imports share it, so that each secret has
+// one name. The zero value is empty.
 type Names struct{ secrets map[string]Secret }
 
-// take returns the name for the secret, or a similar one if name already stands for another
-// secret.
+// take returns the name, with a number if it already stands for another secret.
 func (n *Names) take(name, secret string) string {
 	if n.secrets == nil {
 		n.secrets = map[string]Secret{}
@@ -56,8 +55,7 @@ func (n *Names) take(name, secret string) string {
 	}
 }
 
-// Import returns the servers of a config of any host. Problems has errors if the file
-// cannot be used; no server is returned then.
+// Import returns the servers of a config of any host, or none if Problems has errors.
 func Import(path string, opts Options, names *Names) ([]Imported, Problems) {
 	cfg, problems := Load(path, opts)
 	if cfg == nil {
@@ -81,7 +79,7 @@ func Import(path string, opts Options, names *Names) ([]Imported, Problems) {
 	r := newReader(d, opts, workspace)
 	r.expander.verbatim, r.expander.getenv = true, func(string) (string, bool) { return "", true }
 	r.visit = func(e *entry, id string) {
-		if srv := e.imported(id, names); len(srv.Keys) > 0 { // without keys the entry only switches off a server of another file
+		if srv := e.imported(id, names); len(srv.Keys) > 0 { // without keys, the entry only disables a server of another file
 			servers = append(servers, srv)
 		}
 	}
@@ -177,8 +175,8 @@ func (im *importer) secret(n *tree.Node, secret, name string) string {
 	return "${" + name + "}"
 }
 
-// replaced returns a value with its references in our form and its secrets replaced. The
-// variables that replace them are named after label and the name that the secret stands under.
+// replaced returns a value with its references in our form and its secrets replaced by variables,
+// which are named after label and the name of the secret.
 func (im *importer) replaced(n *tree.Node, spans []credential.Span, label string) string {
 	var out strings.Builder
 	at := 0
@@ -196,8 +194,8 @@ func (im *importer) replaced(n *tree.Node, spans []credential.Span, label string
 	return out.String()
 }
 
-// references returns a text with its references in our form. If the name in a reference may be
-// a token, another name replaces it.
+// references returns a text with its references in our form. A reference whose name may be a token
+// is replaced as a secret.
 func (im *importer) references(n *tree.Node, text, label string) string {
 	var out strings.Builder
 	for {
@@ -223,8 +221,8 @@ func (im *importer) references(n *tree.Node, text, label string) string {
 	}
 }
 
-// pluginRoot returns the folder of the plugin that the file belongs to, because
-// ${CLAUDE_PLUGIN_ROOT} would have no value in a config elsewhere.
+// pluginRoot returns the folder of the file's plugin, because ${CLAUDE_PLUGIN_ROOT} has no value in
+// a config elsewhere.
 func (im *importer) pluginRoot() string {
 	inside, err := filepath.Rel(im.expander.workspace, im.expander.plugin)
 	switch {
@@ -236,12 +234,12 @@ func (im *importer) pluginRoot() string {
 	return "${workspaceFolder}/" + filepath.ToSlash(inside)
 }
 
-// named converts a string that stands under a name, such as that of a header.
+// named converts a string with a name, such as the value of a header.
 func (im *importer) named(n *tree.Node, name, label string) string {
 	return im.replaced(n, credential.Find(name, n.Text), label)
 }
 
-// variable returns a reference to the environment variable whose name is the value of n.
+// variable returns a reference to the environment variable that n names.
 func (im *importer) variable(n *tree.Node, label string) string {
 	if credential.Doubtful(n.Text) {
 		return im.secret(n, n.Text, label)
@@ -263,8 +261,8 @@ func (im *importer) commandLine() (command string, args []any) {
 	return im.named(f.value, "", im.out.ID), args
 }
 
-// environment returns the variables of the server, and the names of those that it is given only if they
-// are set.
+// environment returns the variables of the server, and the names of the variables that it gets only
+// if they are set.
 func (im *importer) environment() (env map[string]any, optional []any) {
 	env = map[string]any{}
 	for _, key := range passedOnKeys() {
@@ -331,8 +329,8 @@ func (im *importer) headerValues() map[string]any {
 	return headers
 }
 
-// login converts the login settings: keys of other hosts get our names, and those that only
-// they use are left out.
+// login converts the members of "oauth": they get our names, and members that only other hosts use
+// are left out.
 func (im *importer) login() map[string]any {
 	out := map[string]any{}
 	cursor := false
@@ -360,7 +358,7 @@ func (im *importer) login() map[string]any {
 	return out
 }
 
-// value converts the value of one of our own keys.
+// value converts any value of one of our own keys.
 func (im *importer) value(n *tree.Node, name string) any {
 	switch n.Kind {
 	case tree.Object:

@@ -94,34 +94,34 @@ func serverKeys() table[Server] {
 		{name: "command", host: []string{"cmd"}, read: (*entry).program, schema: "text", example: `"go"`,
 			doc: "The program of a server over stdio, without arguments. It is never started through a shell."},
 		{name: "args", field: func(s *Server) any { return &s.Args }, read: readWithOthers, use: byPrograms,
-			doc: "Its arguments."},
+			doc: "The arguments of the program."},
 		{name: "env", host: []string{"environment", "envs"}, adds: []string{"env_vars", "env_keys"}, read: readWithOthers, use: byPrograms, schema: "env", example: `{"LEVEL": "debug"}`,
-			doc: "Its environment variables, an object. `null` removes one that `envFile` sets. The program inherits `PATH`, `HOME` and the like, nothing else."},
+			doc: "An object of the program's environment variables. `null` removes a variable that `envFile` sets. The program inherits only `PATH`, `HOME` and the like."},
 		{name: "envFile", read: readWithOthers, use: byPrograms, schema: "string", example: `".env"`,
-			doc: "A file of `NAME=VALUE` lines; `env` takes precedence."},
+			doc: "A file of `NAME=VALUE` lines. `env` takes precedence."},
 		{name: "cwd", also: []string{"workingDirectory"}, field: func(s *Server) any { return &s.Dir }, read: readWithOthers, use: byPrograms,
-			doc: "Its working directory. Default: the current one."},
+			doc: "The working directory of the program. Default: the current one."},
 		{name: "url", also: []string{"serverUrl", "httpUrl"}, host: []string{"uri", "tcp"}, read: (*entry).remote, schema: "text", example: `"https://docs.example/mcp"`,
 			doc: "The http or https URL of a server over HTTP; of a catalog, the base URL before `/api/version`."},
 		{name: "headers", adds: []string{"http_headers", "env_http_headers", "bearer_token_env_var", "requestOptions"}, read: readWithOthers, use: byURLs, schema: "headers", example: `{"X-Team": "docs"}`,
-			doc: "The headers of every request to that URL, an object."},
+			doc: "An object of headers for every request to `url`."},
 		{name: "oauth", adds: []string{"auth", "scopes"}, read: (*entry).oauth, schema: "oauth", example: `{"clientId": "me"}`,
-			doc: "How to log in to that URL, if the server does not tell: an object of " + oauthKeys().quoted() + ". Cursor's `auth` and Codex's `scopes` are also read. See `mcptrack login --help`."},
+			doc: "How to log in to `url`, as far as the server does not announce it: an object of " + oauthKeys().quoted() + ". Cursor's `auth` and Codex's `scopes` are also read. See `mcptrack login --help`."},
 
 		{name: "trackResources", field: func(s *Server) any { return &s.TrackResources }, use: bySessions, free: true, live: true, def: "false",
 			doc: "Follow the server's resources."},
 		{name: "trackTools", field: func(s *Server) any { return &s.TrackTools }, use: bySessions, free: true, live: true,
-			doc: "Follow its list of tools. Default: as `trackResources`."},
+			doc: "Follow the server's tools. Default: as `trackResources`."},
 		{name: "trackPrompts", field: func(s *Server) any { return &s.TrackPrompts }, use: bySessions, free: true, live: true,
-			doc: "Follow its list of prompts. Default: as `trackResources`."},
+			doc: "Follow the server's prompts. Default: as `trackResources`."},
 		{name: "include", field: func(s *Server) any { return &s.Include }, globs: "resource URIs", use: bySessions, free: true, live: true,
-			doc: "Globs of the resource URIs to follow; default: all." + globHint},
+			doc: "Globs of the resource URIs to follow. Default: all." + globHint},
 		{name: "exclude", field: func(s *Server) any { return &s.Exclude }, globs: "resource URIs", use: bySessions, free: true, live: true,
 			doc: "Globs of the resource URIs not to follow."},
 		{name: "read", field: func(s *Server) any { return &s.Read }, words: []string{"digest", "none"}, use: bySessions, free: true, live: true, def: string(ReadDigest),
 			doc: "`digest` reads changed resources and compares the SHA-256 digest of their content, which events also carry; `none` does not read them."},
 		{name: "mode", field: func(s *Server) any { return &s.Mode }, words: []string{"auto", "poll"}, use: bySessions, free: true, live: true, def: string(ModeAuto),
-			doc: "`auto` uses the updates that the server pushes; `poll` does not rely on them and reads resources at `pollInterval`."},
+			doc: "`auto` relies on the updates that the server pushes; `poll` does not, and reads resources at `pollInterval`."},
 		{name: "pollInterval", field: func(s *Server) any { return &s.PollInterval }, use: bySessions, free: true, live: true, def: short(DefaultPollInterval), least: minPollInterval,
 			doc: "How often a server that cannot push is polled."},
 		{name: "safetyInterval", field: func(s *Server) any { return &s.SafetyInterval }, use: bySessions, free: true, live: true, def: short(DefaultSafetyInterval), least: minSafetyInterval, never: true,
@@ -149,7 +149,7 @@ func oauthKeys() table[OAuth] {
 		{name: "clientId", host: []string{"client_id", "CLIENT_ID"}, field: func(o *OAuth) any { return &o.ClientID },
 			doc: "The ID of a client that is registered with the authorization server."},
 		{name: "clientSecret", host: []string{"client_secret", "CLIENT_SECRET"}, field: func(o *OAuth) any { return &o.ClientSecret },
-			doc: "Its secret."},
+			doc: "The secret of the client."},
 		{name: "privateKeyFile", field: func(o *OAuth) any { return &o.PrivateKeyFile }, read: (*entry).privateKeyFile,
 			doc: "A PEM file with the key that the client authenticates with instead of a secret."},
 		{name: "clientMetadataUrl", field: func(o *OAuth) any { return &o.ClientMetadataURL }, schema: "text",
@@ -180,9 +180,9 @@ func webhookKeys() table[Webhook] {
 		{name: "settle", field: func(w *Webhook) any { return &w.Settle }, def: short(DefaultSettle), least: minSettle, never: true,
 			doc: "How long a server must be up or down before the change is sent; `\"0\"`: every change is sent immediately."},
 		{name: "types", field: func(w *Webhook) any { return &w.Types }, words: WebhookTypes(),
-			doc: "The types of events to send; default: all."},
+			doc: "The types of events to send. Default: all."},
 		{name: "servers", field: func(w *Webhook) any { return &w.Servers }, globs: "server ids",
-			doc: "Globs of the ids of servers; default: all."},
+			doc: "Globs of server ids. Default: all."},
 		{name: "uris", field: func(w *Webhook) any { return &w.URIs }, globs: "resource URIs",
 			doc: "Globs of URIs: only events about matching resources are sent."},
 		{name: "url", field: func(w *Webhook) any { return &w.URL }, read: (*entry).webhookURL, schema: "text", example: `"https://hooks.example/x"`,
@@ -198,7 +198,7 @@ func indexKeys() table[Index] {
 		{name: "enabled", field: func(x *Index) any { return &x.Enabled }, def: "false",
 			doc: "Serve the index."},
 		{name: "expose", field: func(x *Index) any { return &x.Expose }, words: IndexDocuments(),
-			doc: "The documents to serve; default: all."},
+			doc: "The documents to serve. Default: all."},
 		{name: "ttl", field: func(x *Index) any { return &x.TTL }, least: time.Millisecond,
 			doc: "How long a generated index is valid. Default: 5m."},
 	}.made()
@@ -385,21 +385,20 @@ func KeyTexts() (all []KeyText) {
 		if k.never {
 			more = append(more, "`\"0\"`: never")
 		}
-		for _, name := range k.also {
-			more = append(more, "also `"+name+"`")
-		}
 		if len(more) > 0 {
 			text += " " + strings.ToUpper(more[0][:1]) + strings.Join(more, ", ")[1:] + "."
+		}
+		if len(k.also) > 0 {
+			text += " Other spellings: `" + strings.Join(k.also, "`, `") + "`."
 		}
 		all = append(all, KeyText{k.name, text})
 	}
 	return all
 }
 
-// foreignKeys are keys of a server that other clients define and that do not change how the
-// server is reached or followed. They are ignored without a warning. Keys that do change it under
-// a name that is not read (baseUrl, …) are not here, because ignoring them would misread the
-// file.
+// foreignKeys returns keys of a server that other clients define and that do not change how the
+// server is reached or followed. They are ignored without a warning. A key that does change this
+// but is not read, such as baseUrl, is not here: to ignore it would misread the file.
 func foreignKeys() []string {
 	return append(unsupportedKeys(),
 		"alwaysAllow", "alwaysLoad", "allowedTools", "author", "autoApprove", "autoRefreshOnListChanged",
@@ -412,19 +411,19 @@ func foreignKeys() []string {
 		"tags", "timeout", "title", "tokenCacheDir", "toolFilter", "tool_timeout_sec", "tools", "trust", "version", "watchPaths")
 }
 
-// unsupportedKeys are keys of other clients that change how a server is reached in ways that
+// unsupportedKeys returns keys of other clients that change how a server is reached in ways that
 // mcptrack does not support.
 func unsupportedKeys() []string {
 	return []string{"headersHelper", "authProviderType", "targetAudience", "targetServiceAccount", "sandbox", "sandboxEnabled"}
 }
 
-// foreignOAuthKeys are members of "oauth" that other hosts use and that have no effect here.
+// foreignOAuthKeys returns members of "oauth" that other hosts use and that have no effect here.
 func foreignOAuthKeys() []string {
 	return []string{"enabled", "authorizationUrl", "tokenUrl", "audiences", "audience", "tokenParamName",
 		"registrationUrl", "issuer", "resource", "type", "clientName", "xaa"}
 }
 
-// An unsupportedKey is the first use of such a key, and how many servers have it.
+// An unsupportedKey is the first occurrence of such a key, and how many servers have it.
 type unsupportedKey struct {
 	name    string
 	offset  int
@@ -463,8 +462,8 @@ func (r *reader) reportUnsupported() {
 	}
 }
 
-// misnamed returns our key for another client's key that means the same but is spelled too
-// differently to be suggested.
+// misnamed returns our key for another client's key with the same meaning that is too different
+// for suggest.Nearest.
 func misnamed(name string) string {
 	return map[string]string{
 		"transportType": "type", "baseUrl": "url", "endpoint": "url",
@@ -474,7 +473,7 @@ func misnamed(name string) string {
 	}[name]
 }
 
-// plainKey makes streamable_http, streamable-http and streamableHttp the same.
+// plainKey maps streamable_http, streamable-http and streamableHttp to one word.
 func plainKey(s string) string {
 	return strings.ToLower(strings.NewReplacer("_", "", "-", "", " ", "").Replace(s))
 }

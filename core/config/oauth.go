@@ -12,21 +12,20 @@ import (
 	"github.com/mcptrack/mcptrack/core/ipscope"
 )
 
-// OAuth says how to log in to a server. With the zero value everything is discovered from the
-// server.
+// OAuth says how to log in to a server. The zero value discovers everything from the server.
 type OAuth struct {
 	ClientID          string
 	ClientSecret      Secret
 	PrivateKeyFile    string // absolute path of the PEM key that the client authenticates with
-	ClientMetadataURL string // the client ID of a client whose metadata is published at this URL
+	ClientMetadataURL string // the URL of the client's metadata, which is also its client ID
 	Scopes            []string
 	CallbackPort      int // 0: any
-	// RedirectURI is where the browser returns after a login, as registered for the client; "":
-	// a URL of this machine.
+	// RedirectURI is the registered URL to which the browser returns after a login; "": a local
+	// URL.
 	RedirectURI string
 	Grant       Grant
-	// AuthServerMetadataURL is the address of the authorization server's metadata, for servers
-	// that do not announce it, and for clients with a secret.
+	// AuthServerMetadataURL is the URL of the authorization server's metadata, for servers that do
+	// not announce it, and for clients with a secret.
 	AuthServerMetadataURL string
 }
 
@@ -39,12 +38,12 @@ const (
 	GrantClient Grant = "client_credentials" // the client acts for itself, without a user
 )
 
-// cursorRedirect is where the browser returns after a login in Cursor, which has no key for it:
-// clients for Cursor are registered with this URL (cursor.com/docs/mcp).
+// cursorRedirect is the redirect URI of clients registered for Cursor, which has no key for it
+// (cursor.com/docs/mcp).
 const cursorRedirect = "http://localhost:8787/callback"
 
-// oauth reads the keys "oauth", "auth" (Cursor) and "scopes" (Codex). Strings and booleans,
-// which other hosts also write there, are ignored.
+// oauth reads the keys "oauth", "auth" (Cursor) and "scopes" (Codex). It ignores the strings and
+// booleans that other hosts write there.
 func (e *entry) oauth(_ []string, s *Server) {
 	f, ok := e.field("oauth")
 	isObject := ok && f.value.Kind == tree.Object
@@ -72,7 +71,7 @@ func (e *entry) oauth(_ []string, s *Server) {
 	}
 }
 
-// oauthMembers reads the members of one of these keys.
+// oauthMembers reads the object of one of these keys.
 func (e *entry) oauthMembers(f field, o *OAuth) {
 	in := e.inside(f)
 	foreign := foreignOAuthKeys()
@@ -113,8 +112,8 @@ func (e *entry) callbackPort(spellings []string, o *OAuth) {
 	o.CallbackPort = int(port)
 }
 
-// redirect reads where the browser returns. A value meant for another host is no reason to
-// refuse the file: a login shows whether it can be used.
+// redirect reads the redirect URI. An invalid one is only a warning because it may be meant for
+// another host.
 func (e *entry) redirect(spellings []string, o *OAuth) {
 	value, f, ok := e.text(spellings...)
 	if !ok || value == "" {

@@ -14,8 +14,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/tree"
 )
 
-// program reads how a program is started. Types are checked for every transport; files and
-// folders only if a program is started.
+// program reads how a program is started. Types are checked for every transport, files and
+// folders only for stdio.
 func (e *entry) program(spellings []string, s *Server) {
 	program := s.Transport == TransportStdio
 	badArg := func(i int) string { return fmt.Sprintf("%s argument at index %d must be a string", e.label, i) }
@@ -47,8 +47,8 @@ func (e *entry) program(spellings []string, s *Server) {
 	}
 }
 
-// command returns the trimmed command ("" if it is absent, or reported as invalid) and the
-// arguments given in the same key: opencode has one list for both, and Zed had an object.
+// command returns the trimmed command, "" if it is absent or was reported as invalid, and the
+// arguments in the same key: opencode writes both in one list, older Zed in an object.
 func (e *entry) command(spellings []string, badArg func(int) string) (command string, f field, args []string, raw []*tree.Node) {
 	f, ok := e.find(spellings...)
 	if !ok {
@@ -78,17 +78,16 @@ func (e *entry) command(spellings []string, badArg func(int) string) (command st
 	case strings.ContainsRune(value, 0):
 		e.invalidValue(f.value, f.path, CodeValue, `a "command" with a NUL character`, "")
 	case strings.ContainsAny(value, noBreakSpaces):
-		e.invalidValue(f.value, f.path, CodeValue, `a "command" with a no-break space`, "replace it by a normal space")
+		e.invalidValue(f.value, f.path, CodeValue, `a "command" with a no-break space`, "replace it with a normal space")
 	}
 	return value, f, args, raw
 }
 
-// noBreakSpaces are characters that look like spaces, or like nothing, and get into commands
-// copied from a web page.
+// noBreakSpaces are invisible characters that come with text copied from web pages.
 const noBreakSpaces = "\u00a0\u202f\u2060\ufeff"
 
-// env returns the variables of the entry, and the names that it sets to null, which remove a
-// variable of the envFile.
+// env returns the variables of the entry, and the names it sets to null, which remove variables
+// of the envFile.
 func (e *entry) env() (env map[string]Secret, unset map[string]bool) {
 	env, unset = map[string]Secret{}, map[string]bool{}
 	e.passedOn(env)
@@ -150,8 +149,8 @@ func (e *entry) variable(path pointer, f field, name string, m *tree.Member, env
 	}
 }
 
-// passedOn adds the variables that the server gets from our environment by name: "env_vars" of
-// Codex, which may be unset, and "env_keys" of Goose, secrets that the server needs.
+// passedOn adds the variables that the entry takes from our environment by name: "env_vars" of
+// Codex, which may be unset, and "env_keys" of Goose, which must be set.
 func (e *entry) passedOn(env map[string]Secret) {
 	for _, key := range passedOnKeys() {
 		f, ok := e.field(key)
@@ -179,11 +178,10 @@ func (e *entry) passedOn(env map[string]Secret) {
 	}
 }
 
-// passedOnKeys are the keys that list names of environment variables.
+// passedOnKeys returns the keys that list names of environment variables.
 func passedOnKeys() []string { return []string{"env_vars", "env_keys"} }
 
-// passedOnName returns the name of a variable in an element of one of these lists, which is a
-// string or an object {name, source}.
+// passedOnName returns the name in an element of such a list: a string or {name, source}.
 func passedOnName(item *tree.Node) *tree.Node {
 	if item.Kind == tree.Object && item.Get("name") != nil {
 		return item.Get("name").Value
@@ -196,7 +194,7 @@ func validEnvName(name string) bool {
 	return name != "" && !strings.ContainsAny(name, "=\x00") && !strings.ContainsAny(name, noBreakSpaces)
 }
 
-// dir returns the absolute working directory; a relative one is resolved against the workspace.
+// dir returns the absolute working directory. A relative one is resolved against the workspace.
 func (e *entry) dir(program bool) string {
 	value, f, ok := e.text(e.keys.get("cwd").spellings...)
 	value = strings.TrimSpace(value)
@@ -220,14 +218,14 @@ func (e *entry) dir(program bool) string {
 	return filepath.Clean(dir)
 }
 
-// checkCommand warns of commands that will most likely not start, or that start and then wait
-// for ever. Its messages never contain the arguments.
+// checkCommand warns of commands that will probably not start, or that start and then wait
+// forever. Its messages never contain the arguments.
 func (e *entry) checkCommand(f field) {
 	s := e.server
 	if credential.Token(f.value.Text) {
 		e.warnSecret(f.value.Offset, f.path, `"command"`)
 	}
-	name := "" // shown only if it stands so in the file
+	name := "" // shown only if the file has it in plain text
 	if raw := strings.TrimSpace(f.value.Text); raw == s.Command && !credential.Token(raw) {
 		name = " " + quote(raw)
 	}
@@ -257,8 +255,8 @@ func (e *entry) checkCommand(f field) {
 	}
 }
 
-// isShellLine reports whether a command contains more than the program. A path may have spaces:
-// only an option after one shows that it is a line.
+// isShellLine reports whether a command contains more than the program. A path may contain
+// spaces, so it is a shell line only with an option or an operator.
 func isShellLine(command string) bool {
 	if filepath.IsAbs(command) || len(command) > 2 && command[1] == ':' {
 		return strings.Contains(command, " -") || strings.ContainsAny(command, "|;<>")
@@ -266,8 +264,8 @@ func isShellLine(command string) bool {
 	return strings.ContainsAny(command, " \t|;&<>")
 }
 
-// runsContainer reports whether the arguments of docker are those of "run" rather than,
-// say, of "compose run", which keeps stdin open, or of "mcp gateway run".
+// runsContainer reports whether docker's subcommand is "run", rather than "compose run", which
+// keeps stdin open, or "mcp gateway run".
 func runsContainer(args []string) bool {
 	for _, arg := range args {
 		if !strings.HasPrefix(arg, "-") && arg != "container" {
@@ -277,8 +275,7 @@ func runsContainer(args []string) bool {
 	return false
 }
 
-// keepsStdin reports whether an option of docker run keeps stdin open: -i, -it,
-// --interactive.
+// keepsStdin reports whether an option of docker run keeps stdin open: -i, -it, --interactive.
 func keepsStdin(arg string) bool {
 	if short, ok := strings.CutPrefix(arg, "-"); ok && !strings.HasPrefix(short, "-") {
 		return len(short) <= 4 && strings.Contains(short, "i")
@@ -286,9 +283,9 @@ func keepsStdin(arg string) bool {
 	return arg == "--interactive" || arg == "--interactive=true"
 }
 
-// commandExists reports whether the tracker will find the command: one with a path separator
-// relative to the server's working directory, any other on the PATH of the server's own
-// environment, or on ours if it has none.
+// commandExists reports whether the tracker will find the command: with a path separator,
+// relative to the server's working directory; otherwise on the PATH of the server's environment,
+// or on ours if it sets none.
 func (e *entry) commandExists(s *Server) bool {
 	if strings.ContainsRune(s.Command, filepath.Separator) || strings.Contains(s.Command, "/") {
 		path := s.Command
@@ -320,15 +317,15 @@ func (e *entry) commandExists(s *Server) bool {
 	return found
 }
 
-// executable reports whether a path can be executed. It uses exec.LookPath, which handles
-// PATHEXT on Windows and permission bits elsewhere.
+// executable reports whether a path can be executed. exec.LookPath handles PATHEXT on Windows
+// and permission bits elsewhere.
 func executable(path string) bool {
 	_, err := exec.LookPath(path)
 	return err == nil || errors.Is(err, exec.ErrDot)
 }
 
-// bareVariables warns of $NAME in the command and its arguments, except in those of a
-// shell, which expands them itself.
+// bareVariables warns of $NAME in the command and its arguments, except in the arguments of
+// programs that expand them.
 func (e *entry) bareVariables(command string, args []*tree.Node) {
 	shells := []string{"sh", "bash", "zsh", "dash", "ash", "ksh", "fish", "pwsh", "powershell"}
 	program := strings.TrimSuffix(strings.ToLower(filepath.Base(command)), ".exe")
@@ -343,7 +340,7 @@ func (e *entry) bareVariables(command string, args []*tree.Node) {
 	}
 }
 
-// bareVariable warns of a $NAME in a value: some hosts expand it, but mcptrack does not.
+// bareVariable warns of $NAME in a value. Some hosts expand it; mcptrack does not.
 func (e *entry) bareVariable(n *tree.Node, path pointer, name string) {
 	if n.Kind != tree.String || !strings.Contains(n.Text, "$") || !e.server.Enabled {
 		return
@@ -359,8 +356,8 @@ func (e *entry) bareVariable(n *tree.Node, path pointer, name string) {
 		fmt.Sprintf("%s: %s has $%s, which is not expanded", e.label, quote(name), variable), fmt.Sprintf("write ${%s}", variable))
 }
 
-// bareName returns the first NAME that s contains as $NAME or $env:NAME: two or more capital
-// letters, digits and underscores. "$$" and "\\$" mean a literal dollar.
+// bareName returns the first NAME in s that is written as $NAME or $env:NAME and has at least two
+// capital letters, digits and underscores. "$$" and "\\$" are a literal dollar.
 func bareName(s string) string {
 	for i := 0; i < len(s); i++ {
 		switch {
@@ -382,25 +379,23 @@ func bareName(s string) string {
 	return ""
 }
 
-// An envFile is a file of variables in the dotenv form, parsed once however many
-// servers name it.
+// An envFile is a dotenv file, parsed once even if several servers name it.
 //
-// It is parsed here rather than by joho/godotenv because that expands $NAME and ${NAME} inside
-// values, which would change passwords with a dollar in them, and has no limit of size. The
-// form is the one that VS Code and docker compose agree on: NAME=VALUE lines, blank lines, #
-// comments (at the start of a line, or after a blank), an optional "export ", '…' taken
-// literally, and "…" with \n \r \t \" \\ \$. Nothing is expanded. If a name is given twice, the
-// last value counts.
+// joho/godotenv is not used because it expands $NAME and ${NAME} in values, which would change
+// passwords that contain a dollar, and has no size limit. The syntax is what VS Code and docker
+// compose agree on: NAME=VALUE lines, blank lines, # comments at the start of a line or after a
+// blank, an optional "export ", literal '…', and "…" with \n \r \t \" \\ \$. Nothing is
+// expanded. The last value of a name counts.
 type envFile struct {
 	values map[string]string
 	size   int
-	text   string // what the file has
-	err    string // what is wrong with the file, never quoting its content
+	text   string // the content of the file
+	err    string // what is wrong with the file, without quoting its content
 	hint   string
 }
 
-// envFile returns the variables of the file that the entry's "envFile" names. A relative path
-// is resolved against the workspace.
+// envFile returns the variables in the file that "envFile" names. A relative path is resolved
+// against the workspace.
 func (e *entry) envFile(program bool) map[string]Secret {
 	value, f, ok := e.text("envFile")
 	if !ok || !program {
@@ -470,8 +465,7 @@ func readEnvFile(path string) envFile {
 	return envFile{values: values, size: len(data), text: string(data)}
 }
 
-// parseEnv returns the variables, or the number of the first invalid line and what is wrong
-// with it.
+// parseEnv returns the variables, or the first invalid line and what is wrong with it.
 func parseEnv(s string) (values map[string]string, line int, what string) {
 	values = map[string]string{}
 	s = strings.TrimPrefix(s, "\ufeff")
@@ -498,7 +492,7 @@ func parseEnv(s string) (values map[string]string, line int, what string) {
 	return values, 0, ""
 }
 
-// envValue unquotes one value and drops a comment after it. what says why the value is invalid.
+// envValue unquotes a value and removes the comment after it. what says why it is invalid.
 func envValue(s string) (value, what string) {
 	if s == "" || s[0] == '#' {
 		return "", ""

@@ -32,7 +32,7 @@ func (r *reader) root(root *tree.Node) {
 			fmt.Sprintf(`Config at %s has both %q and %q`, r.file, first.Name, later.Name), "move all servers into one of them")
 	}
 	index, seen, ours := root.Index(), map[string]bool{}, rootKeys()
-	for _, m := range root.Members { // duplicates elsewhere in a settings file concern other programs
+	for _, m := range root.Members { // other duplicates in a settings file concern other programs
 		if first := index[m.Name]; first != m && !seen[m.Name] && ours[m.Name] {
 			seen[m.Name] = true
 			line, _ := r.Position(first.Offset)
@@ -54,7 +54,7 @@ func (r *reader) root(root *tree.Node) {
 		{"webhooks", func(v *tree.Node) { r.config.Webhooks = r.webhooks(v) }},
 	} {
 		if beside.name == "webhooks" && hosts.IsSettings(r.file) {
-			continue // a setting of another program
+			continue // it is a setting of another program
 		}
 		if m := index[beside.name]; m != nil && m.Value.Kind != tree.Null && len(found) > 0 {
 			r.duplicateKeys(m.Value, pointer("").key(beside.name), false)
@@ -73,7 +73,7 @@ func (r *reader) needsServers() string {
 	return fmt.Sprintf(`Config at %s must contain a "servers" array or an "mcpServers" object`, r.file)
 }
 
-// noServers reports that an object has no servers, and why.
+// noServers reports that the document has no servers, and a probable cause.
 func (r *reader) noServers(root *tree.Node) {
 	hint := `the smallest config is {"servers": []}`
 	if r.looksLikeServer(root) {
@@ -87,7 +87,7 @@ func (r *reader) noServers(root *tree.Node) {
 	r.errorAt(root.Offset, "", CodeMissing, r.needsServers(), hint)
 }
 
-// rootKeys are the keys of a document's root that have a meaning here.
+// rootKeys returns the keys of the root that are read.
 func rootKeys() map[string]bool {
 	keys := map[string]bool{"mcp": true, "inputs": true, "index": true, "webhooks": true}
 	for _, name := range containerKeys() {
@@ -96,11 +96,11 @@ func rootKeys() map[string]bool {
 	return keys
 }
 
-// maxNearMisses bounds the unknown keys of a root that are compared with ours.
+// maxNearMisses is the most unknown keys of the root that are compared with ours.
 const maxNearMisses = 200
 
-// unknownRootKeys warns of unknown keys beside the servers: one by one if one of our keys was
-// probably meant, and of all others in one line.
+// unknownRootKeys warns of unknown keys beside the servers: individually if one of our keys was
+// probably meant, and of all others in one warning.
 func (r *reader) unknownRootKeys(root *tree.Node, found []container) {
 	own := []string{"servers", "mcpServers", "inputs", "index", "webhooks"}
 	known := rootKeys()
@@ -112,6 +112,9 @@ func (r *reader) unknownRootKeys(root *tree.Node, found []container) {
 		if first, _, nested := strings.Cut(strings.TrimPrefix(string(c.path), "/"), "/"); nested {
 			known[first] = true
 		}
+	}
+	warn := func(m *tree.Member, what, hint string) {
+		r.warnAt(m.Offset, pointer("").key(m.Name), CodeUnknownKey, fmt.Sprintf("Config at %s has %s", r.file, what), hint)
 	}
 	var others []*tree.Member
 	for _, m := range root.Members {
@@ -129,19 +132,16 @@ func (r *reader) unknownRootKeys(root *tree.Node, found []container) {
 			others = append(others, m)
 			continue
 		}
-		r.warnAt(m.Offset, pointer("").key(m.Name), CodeUnknownKey,
-			fmt.Sprintf("Config at %s has unknown key %s", r.file, quote(m.Name)), fmt.Sprintf("did you mean %q?", meant))
+		warn(m, fmt.Sprintf("unknown key %s", quote(m.Name)), fmt.Sprintf("did you mean %q?", meant))
 	}
 	switch n := len(others); {
+	case n == 0:
 	case n == 1 && !hosts.IsSettings(r.file):
-		r.warnAt(others[0].Offset, pointer("").key(others[0].Name), CodeUnknownKey,
-			fmt.Sprintf("Config at %s has unknown key %s", r.file, quote(others[0].Name)), "")
+		warn(others[0], fmt.Sprintf("unknown key %s", quote(others[0].Name)), "")
 	case n == 1:
-		r.warnAt(others[0].Offset, pointer("").key(others[0].Name), CodeUnknownKey,
-			fmt.Sprintf("Config at %s has a key that is not read here: %s", r.file, quote(others[0].Name)), "")
-	case n > 1:
-		r.warnAt(others[0].Offset, pointer("").key(others[0].Name), CodeUnknownKey,
-			fmt.Sprintf("Config at %s has %d keys that are not read here, such as %s", r.file, n, quote(others[0].Name)), "")
+		warn(others[0], fmt.Sprintf("a key that is not read here: %s", quote(others[0].Name)), "")
+	default:
+		warn(others[0], fmt.Sprintf("%d keys that are not read here, such as %s", n, quote(others[0].Name)), "")
 	}
 }
 
@@ -155,12 +155,12 @@ type reader struct {
 	expander    expander
 	lookPath    func(string) (string, error) // nil: search PATH
 	config      *Config                      // what was read so far
-	ids         map[string]int               // offset of the first use of each ID
+	ids         map[string]int               // the offset at which each ID first occurs
 	envFiles    map[string]envFile
-	commands    map[[2]string]bool   // whether it was found, by search path and command
+	commands    map[[2]string]bool   // whether a command was found, by search path and command
 	unsupported []unsupportedKey     // of all servers, in the order of the file
-	off         func(id string) bool // whether the host disables a server elsewhere in the file
-	// visit, if not nil, is called with every entry instead of adding it to the config.
+	off         func(id string) bool // whether the file disables a server outside its entry
+	// visit, if not nil, gets every entry instead of the config.
 	visit func(e *entry, id string)
 }
 
@@ -252,10 +252,10 @@ func (r *reader) serverMap(c container) {
 	}
 }
 
-// maxID is the most characters of a server ID.
+// maxID is the longest server ID, in characters.
 const maxID = 128
 
-// checkID reports an ID that is invalid or already used by an earlier server.
+// checkID reports an ID that is invalid or already used. empty is the message for an empty one.
 func (r *reader) checkID(id, empty string, offset int, path pointer) {
 	if strings.TrimSpace(id) == "" {
 		r.errorAt(offset, path, CodeID, empty, "")
@@ -275,15 +275,14 @@ func (r *reader) checkID(id, empty string, offset int, path pointer) {
 	r.ids[id] = offset
 }
 
-// printableID reports whether s is short and made of visible characters and
-// ASCII spaces only: an ID is shown in logs, tables and event streams.
+// printableID reports whether s is short and has only visible characters and ASCII spaces: an ID
+// is shown in logs, tables and event streams.
 func printableID(s string) bool {
 	return utf8.RuneCountInString(s) <= maxID &&
 		strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 }
 
-// inputs checks the "inputs" of VS Code. Their values come from the environment, so only their
-// form matters.
+// inputs checks the structure of VS Code's "inputs". Their values come from the environment.
 func (r *reader) inputs(list *tree.Node) {
 	if list.Kind != tree.List {
 		r.errorAt(list.Offset, "/inputs", CodeType, fmt.Sprintf(`Config at %s has invalid "inputs"; expected array`, r.file), "")
@@ -305,15 +304,15 @@ func (r *reader) inputs(list *tree.Node) {
 	}
 }
 
-// Index says whether the gateway serves an index of all capabilities; see
-// core/gateway/capindex. Its zero value leaves everything to the defaults.
+// Index configures the gateway's index of all capabilities; see core/gateway/capindex. The zero
+// value uses the defaults.
 type Index struct {
 	Enabled bool
-	Expose  []string      // of IndexDocuments; none means all
+	Expose  []string      // some of IndexDocuments; empty: all
 	TTL     time.Duration // how long a generated index is valid; 0: the default
 }
 
-// IndexDocuments are the names that an index can expose.
+// IndexDocuments returns the names of the documents in an index.
 func IndexDocuments() []string { return []string{"summary", "full", "stats"} }
 
 // index reads the key "index" of the document.

@@ -12,17 +12,15 @@ import (
 	"github.com/mcptrack/mcptrack/core/ipscope"
 )
 
-// transportTypes maps the spellings of a type that hosts use, in lower case without "-" and
-// "_", to transports.
+// transportTypes maps the types that hosts use, as plainKey returns them, to transports.
 func transportTypes() map[string]Transport {
 	return map[string]Transport{"stdio": TransportStdio, "local": TransportStdio, "command": TransportStdio, "http": TransportHTTP,
 		"streamablehttp": TransportHTTP, "streamable": TransportHTTP, "httpstream": TransportHTTP, "remote": TransportHTTP,
 		"sse": TransportSSE, "httpsse": TransportSSE, "catalog": TransportCatalog}
 }
 
-// declared returns the transport that the entry's "type" or "transport" names. "remote" means
-// either HTTP transport, and sets fallback. ok is false if the key is absent or its value
-// unknown.
+// declared returns the transport that the entry's "type" names. fallback is set if http may fall
+// back to sse: the type is "remote" or absent. ok is false if the type is absent or unknown.
 func (e *entry) declared() (t Transport, fallback bool, f field, ok bool) {
 	value, f, ok := e.text(e.keys.get("type").spellings...)
 	if !ok {
@@ -48,14 +46,14 @@ func (e *entry) noWebsocket(f field) {
 	}
 }
 
-// transport decides how the server is reached and reports keys that contradict each other.
+// transport decides how the server is reached, and reports contradictory keys.
 func (e *entry) transport(s *Server) {
 	declared, fallback, typeField, known := e.declared()
 	command, hasCommand := e.first("command")
 	address, hasURL := e.first("url")
 
 	missing := func(key, hint string) {
-		if !s.Enabled { // such an entry switches off a server of another file, as in opencode
+		if !s.Enabled { // in opencode such an entry disables a server of another file
 			return
 		}
 		at, path := e.object.Offset, e.path
@@ -178,7 +176,7 @@ func checkURL(value string) (u *url.URL, what, hint string) {
 	return u, "", ""
 }
 
-// headerNames returns the keys that set headers.
+// headerNames returns the keys that set headers, of all hosts.
 func (e *entry) headerNames() []string { return e.keys.get("headers").names() }
 
 // headers returns the headers that every request to the server carries.
@@ -218,7 +216,7 @@ func (e *entry) headers() map[string]Secret {
 
 // header reads one member of an object of headers.
 func (e *entry) header(f field, name string, m *tree.Member, headers map[string]Secret, seen map[string]string) {
-	if e.expander.refers(name) { // a reference in the name: a template that was not filled in
+	if e.expander.refers(name) { // a template that was not filled in
 		e.lacks(m.Value, f.path, CodeHeader, "a header name has a reference, which is only expanded in values", `write {"Name": "${VALUE}"}`)
 		return
 	}
@@ -256,7 +254,7 @@ func (e *entry) header(f field, name string, m *tree.Member, headers map[string]
 	}
 }
 
-// fromVariable sets a header to the value of the variable that n names.
+// fromVariable sets a header to prefix and the value of the variable that n names.
 func (e *entry) fromVariable(n *tree.Node, path pointer, name, prefix string, headers map[string]Secret) {
 	value, err := e.expander.byName(n.Text)
 	if err != nil {
@@ -270,15 +268,15 @@ func (e *entry) fromVariable(n *tree.Node, path pointer, name, prefix string, he
 	headers[name] = NewSecret(prefix + value)
 }
 
-// isToken reports whether s is a field name of RFC 9110, section 5.6.2.
+// isToken reports whether s is a token of RFC 9110, section 5.6.2.
 func isToken(s string) bool {
 	return s != "" && strings.IndexFunc(s, func(r rune) bool {
 		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", r))
 	}) < 0
 }
 
-// validHeaderValue reports whether a value can be sent: line breaks and other controls must not
-// reach a request.
+// validHeaderValue reports whether a value has no control characters, such as line breaks, which
+// must not be sent.
 func validHeaderValue(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) < 0
 }

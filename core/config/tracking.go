@@ -10,13 +10,13 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/tree"
 )
 
-// minPollInterval keeps a typing mistake from becoming a busy loop.
+// minPollInterval prevents a typing mistake from causing a busy loop.
 const minPollInterval = 100 * time.Millisecond
 
-// minSafetyInterval is the least SafetyInterval. Such reads usually find no change.
+// minSafetyInterval is longer than minPollInterval because safety reads usually find no change.
 const minSafetyInterval = time.Second
 
-// onConnect reads the tool calls to make in each new session.
+// onConnect reads the tool calls to make in each session.
 func (e *entry) onConnect(spellings []string, s *Server) {
 	f, ok := e.find(spellings...)
 	if !ok {
@@ -65,8 +65,8 @@ func (e *entry) toolCall(n *tree.Node, path pointer, index int) (call ToolCall, 
 	return call, ok && call.Tool != ""
 }
 
-// any converts a value of the tool's arguments. Numbers stay as written (json.Number), so that
-// integers beyond 2^53 reach the tool exactly.
+// any converts a JSON value. Numbers stay as written (json.Number), so that integers beyond 2^53
+// are exact.
 func (e *entry) any(n *tree.Node, path pointer, name string) any {
 	switch n.Kind {
 	case tree.Object:
@@ -93,29 +93,27 @@ func (e *entry) any(n *tree.Node, path pointer, name string) any {
 	return nil
 }
 
-// Events says which events are followed of a server that offers MCP Events (SEP-3415). The
-// event types of mcptrack itself (a server may be another mcptrack) are always followed, unless
-// Off is set.
+// Events says which events of a server that offers MCP Events (SEP-3415) are followed. Unless Off
+// is set, mcptrack's own event types are always followed, because a server may be another mcptrack.
 type Events struct {
-	// Off: no events are followed, and the extension is not announced to the server.
+	// Off follows no events and does not announce the extension to the server.
 	Off bool
-	// All: all types are followed; events that are not about a resource are published with
-	// their data unchanged.
+	// All follows all types. Events that are not about a resource are published with their data
+	// unchanged.
 	All bool
-	// Types are the types to follow in addition to those of mcptrack.
+	// Types are followed in addition to mcptrack's own types.
 	Types []EventType
-	// Delivery is the way in which events are delivered; "": the best one that the server
-	// offers.
+	// Delivery is how events are delivered; "": the best mode that the server offers.
 	Delivery EventDelivery
 }
 
-// EventType is one type of events that a server offers, with what is followed of it.
+// EventType is one type of events to follow.
 type EventType struct {
 	Name      string
 	Arguments json.RawMessage // a JSON object; nil: none
-	// URI says which resource an event is about: either a JSON Pointer (RFC 6901) into the
-	// event's data, beginning with "/", or a URI template (RFC 6570) over the members of the
-	// data. "": the events are not about a resource.
+	// URI says which resource an event is about: a JSON Pointer (RFC 6901) into the event's data,
+	// which begins with "/", or a URI template (RFC 6570) over the members of the data. "": the
+	// events are not about a resource.
 	URI string
 }
 
@@ -126,11 +124,11 @@ type EventDelivery string
 const (
 	DeliveryPush EventDelivery = "push"
 	DeliveryPoll EventDelivery = "poll"
-	// DeliveryWebhook needs a receiving URL that the server can reach.
+	// DeliveryWebhook requires a receiving URL that the server can reach.
 	DeliveryWebhook EventDelivery = "webhook"
 )
 
-// maxEventTypes bounds the types that one entry names.
+// maxEventTypes is the most types that one entry may name.
 const maxEventTypes = 100
 
 // events reads which events are followed: a word, a list of types, or an object of both.
@@ -175,8 +173,7 @@ func (e *entry) events(spellings []string, s *Server) {
 	}
 }
 
-// word returns the value of n if it is one of the words. Otherwise it reports a problem and
-// returns "".
+// word returns the value of n if it is one of the words; otherwise it reports it and returns "".
 func (e *entry) word(n *tree.Node, path pointer, name string, words ...string) string {
 	value, ok := e.expand(n, path, name)
 	if !ok {
@@ -242,16 +239,16 @@ func (e *entry) eventType(n *tree.Node, path pointer, index int) (t EventType, o
 func (e *entry) nonEmpty(n *tree.Node, path pointer, name string) (string, bool) {
 	value, ok := e.expand(n, path, name)
 	if ok && value == "" {
-		e.invalidValue(n, path, CodeValue, fmt.Sprintf("invalid %q; expected the name of a type of events", name), "mcptrack list events shows the types")
+		e.invalidValue(n, path, CodeValue, fmt.Sprintf("invalid %q; expected the name of an event type", name), "mcptrack list events shows the types")
 		return "", false
 	}
 	return value, ok
 }
 
-// maxEventURI bounds a JSON Pointer or URI template, in bytes.
+// maxEventURI is the longest JSON Pointer or URI template, in bytes.
 const maxEventURI = 1024
 
-// eventURI reads the key that says where an event names its resource.
+// eventURI reads where an event names its resource.
 func (e *entry) eventURI(n *tree.Node, path pointer, name string) string {
 	value, ok := e.expand(n, path, name)
 	if !ok {

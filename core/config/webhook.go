@@ -16,30 +16,30 @@ import (
 // Webhook is a URL to which events are sent by HTTP POST.
 type Webhook struct {
 	URL Secret
-	// Secret signs the requests; its form is that of [WebhookKey]. Empty: they are not signed.
+	// Secret signs the requests, see [WebhookKey]; empty: they are not signed.
 	Secret  Secret
 	Types   []string // some of WebhookTypes; none means all
 	Servers []string // globs over server IDs; none means all
-	// URIs are globs over resource URIs. If there are any, only events about matching resources
+	// URIs are globs over resource URIs. If it is not empty, only events about matching resources
 	// are sent.
 	URIs   []string
 	Format WebhookFormat
-	// Settle is how long a server must have been up, or down, before the change is sent; 0:
-	// every change of state is sent at once.
+	// Settle is how long a server must be up or down before the change is sent; 0: every change
+	// of state is sent immediately.
 	Settle time.Duration
 	// AllowPrivate allows addresses that are not public, and plain HTTP.
 	AllowPrivate bool
 
-	// Intent is what the entry would send, and to whom, as the file writes it; nil if the webhook
-	// was not read from a file.
+	// Intent is what the entry would send, and to whom, as written in the file; nil if the
+	// webhook was not read from a file.
 	Intent *Intent
 
-	// Missing says what the webhook needs and this machine lacks, one clause each, by names and
-	// never values. If it is not empty, the webhook cannot be used.
+	// Missing lists what the webhook needs and this machine lacks, one clause each, without
+	// values. If it is not empty, the webhook cannot be used.
 	Missing []string
 }
 
-// WebhookFormat is the form of what is sent.
+// WebhookFormat is the format of the messages.
 type WebhookFormat string
 
 // The choices of "format".
@@ -49,7 +49,7 @@ const (
 	WebhookSlack       WebhookFormat = "slack"       // a text for an incoming webhook of Slack
 )
 
-// WebhookTypes are the types of events that can be sent.
+// WebhookTypes returns the types of events that can be sent.
 func WebhookTypes() []string { return []string{"list.changed", "resource.updated", "server.state"} }
 
 // DefaultSettle is the default of Webhook.Settle.
@@ -66,9 +66,8 @@ func (w Webhook) Equal(o Webhook) bool {
 	return equal(reflect.ValueOf(w), reflect.ValueOf(o))
 }
 
-// WebhookKey returns the key in a secret of a webhook: whsec_ and 24 to 64 bytes in
-// standard base64, padded or not. The URL-safe alphabet is refused, as the common
-// libraries cannot read it.
+// WebhookKey returns the key in a webhook's secret: whsec_ and 24 to 64 bytes in standard base64,
+// padded or not. The URL-safe alphabet is invalid because common libraries cannot decode it.
 func WebhookKey(secret string) (key []byte, ok bool) {
 	encoded, ok := strings.CutPrefix(secret, "whsec_")
 	if !ok || strings.ContainsAny(encoded, "\r\n") {
@@ -136,8 +135,7 @@ func (e *entry) needs(name, hint string) (value string, f field, ok bool) {
 	return e.text(name)
 }
 
-// webhookURL reads the URL if it is valid; an absent or invalid one is reported. No message
-// quotes it.
+// webhookURL reads the URL, or reports that it is absent or invalid. No message quotes it.
 func (e *entry) webhookURL(_ []string, w *Webhook) {
 	value, f, ok := e.needs("url", "")
 	if !ok {
@@ -165,8 +163,8 @@ func (e *entry) webhookURL(_ []string, w *Webhook) {
 	w.URL = NewSecret(value)
 }
 
-// webhookSecret reads the secret if it is valid; an absent one that is needed, or an invalid
-// one, is reported.
+// webhookSecret reads the secret, or reports that it is invalid, or absent although the format
+// requires one.
 func (e *entry) webhookSecret(_ []string, w *Webhook) {
 	const generate = "make one with: echo whsec_$(openssl rand -base64 32)"
 	value, f, ok := "", field{}, false
@@ -188,7 +186,7 @@ func (e *entry) webhookSecret(_ []string, w *Webhook) {
 	w.Secret = NewSecret(value)
 }
 
-// private reports whether a host is certainly not in the public internet.
+// private reports whether a host is known to be outside the public internet without resolving it.
 func private(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return ipscope.Loopback(host) || err == nil && !ipscope.Public(addr)
