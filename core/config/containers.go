@@ -1,6 +1,7 @@
 package config
 
 import (
+	"iter"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -51,16 +52,18 @@ func (r *reader) containers(root *tree.Node) []container {
 	if m := index["mcp"]; m != nil && len(found) == 0 && m.Value.Kind == tree.Object && allObjects(m.Value) {
 		add(m, "/mcp", true)
 	}
-	if m := index["projects"]; m != nil && m.Value.Kind == tree.Object {
-		if c, ok := r.project(m); ok {
-			if len(found) == 1 && found[0].value.Kind == tree.Object {
-				found[0].overridden = map[string]bool{}
-				for _, member := range c.value.Members {
-					found[0].overridden[member.Name] = true
-				}
-			}
-			return append([]container{c}, found...)
+	for path, project := range r.projects(root) { // the nearest one with servers
+		servers := project.Get("mcpServers")
+		if servers == nil || servers.Value.Kind != tree.Object {
+			continue
 		}
+		if len(found) == 1 && found[0].value.Kind == tree.Object {
+			found[0].overridden = map[string]bool{}
+			for _, member := range servers.Value.Members {
+				found[0].overridden[member.Name] = true
+			}
+		}
+		return append([]container{{key: servers, path: path.key("mcpServers"), value: servers.Value}}, found...)
 	}
 	if len(found) == 0 && r.isFlat(root) {
 		found = append(found, container{value: root})
@@ -71,9 +74,6 @@ func (r *reader) containers(root *tree.Node) []container {
 // descend returns the member at a path of keys, with its pointer; nil if there is none.
 func descend(n *tree.Node, path []string) (m *tree.Member, at pointer) {
 	for _, name := range path {
-		if n.Kind != tree.Object {
-			return nil, ""
-		}
 		if m = n.Get(name); m == nil {
 			return nil, ""
 		}
@@ -86,22 +86,23 @@ func containerKeys() []string {
 	return []string{"servers", "mcpServers", "mcp_servers", "context_servers", "extensions", "mcp.servers"}
 }
 
-// project returns the servers in Claude Code's own file for the workspace, or for the nearest
-// folder above it.
-func (r *reader) project(projects *tree.Member) (container, bool) {
-	index := projects.Value.Index()
-	for dir := r.expander.workspace; ; dir = filepath.Dir(dir) {
-		for _, name := range []string{dir, filepath.ToSlash(dir)} {
-			m := index[name]
-			if m == nil || m.Value.Kind != tree.Object {
-				continue
-			}
-			if servers := m.Value.Get("mcpServers"); servers != nil && servers.Value.Kind == tree.Object {
-				return container{key: servers, path: pointer("/projects").key(name).key("mcpServers"), value: servers.Value}, true
-			}
+// projects yields what Claude Code's own file has for the workspace and the folders above it.
+func (r *reader) projects(root *tree.Node) iter.Seq2[pointer, *tree.Node] {
+	return func(yield func(pointer, *tree.Node) bool) {
+		m := root.Get("projects")
+		if m == nil {
+			return
 		}
-		if dir == filepath.Dir(dir) {
-			return container{}, false
+		index := m.Value.Index()
+		for dir := r.expander.workspace; ; dir = filepath.Dir(dir) {
+			for _, name := range slices.Compact([]string{dir, filepath.ToSlash(dir)}) {
+				if p := index[name]; p != nil && !yield(pointer("/projects").key(name), p.Value) {
+					return
+				}
+			}
+			if dir == filepath.Dir(dir) {
+				return
+			}
 		}
 	}
 }
@@ -163,38 +164,24 @@ func isComment(name string) bool {
 // "allowed" in "mcp" of Gemini CLI and Qwen Code.
 func (r *reader) disabledElsewhere(root *tree.Node) func(id string) bool {
 	var off, allowed []string
-	if m := root.Get("projects"); m != nil && m.Value.Kind == tree.Object {
-		index := m.Value.Index()
-		for dir := r.expander.workspace; ; dir = filepath.Dir(dir) {
-			for _, name := range []string{dir, filepath.ToSlash(dir)} {
-				if p := index[name]; p != nil {
-					off = append(off, listed(p.Value, "disabledMcpServers")...)
-				}
-			}
-			if dir == filepath.Dir(dir) {
-				break
-			}
-		}
+	for _, project := range r.projects(root) {
+		off = append(off, listed(project, "disabledMcpServers")...)
 	}
-	restricted := false
 	if m := root.Get("mcp"); m != nil && root.Get("mcpServers") != nil {
 		off = append(off, listed(m.Value, "excluded")...)
 		allowed = listed(m.Value, "allowed")
-		restricted = m.Value.Get("allowed") != nil && len(allowed) > 0
 	}
-	return func(id string) bool { return slices.Contains(off, id) || restricted && !slices.Contains(allowed, id) }
+	return func(id string) bool {
+		return slices.Contains(off, id) || len(allowed) > 0 && !slices.Contains(allowed, id)
+	}
 }
 
 // listed returns the strings in the list that is a member of n.
-func listed(n *tree.Node, name string) []string {
-	if n.Kind != tree.Object {
-		return nil
-	}
+func listed(n *tree.Node, name string) (out []string) {
 	m := n.Get(name)
-	if m == nil || m.Value.Kind != tree.List {
+	if m == nil {
 		return nil
 	}
-	var out []string
 	for _, item := range m.Value.Items {
 		if item.Kind == tree.String {
 			out = append(out, item.Text)

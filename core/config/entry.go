@@ -89,7 +89,7 @@ func (e *entry) add(id string) {
 func (e *entry) isBuiltin() bool {
 	if f, ok := e.field("type"); ok { // such as "builtin" in Goose
 		for _, name := range []string{"builtin", "platform", "frontend", "inlinepython", "sdk", "inmemory", "claudeaiproxy", "sseide", "wside"} {
-			if plainKey(f.value.Text) == name {
+			if suggest.Plain(f.value.Text) == name {
 				return true
 			}
 		}
@@ -393,7 +393,7 @@ func (e *entry) duration(name string, byDefault, least time.Duration, never bool
 	if never && value == "0" {
 		return -1
 	}
-	if !isDuration(value) {
+	if !e.durations.MatchString(value) {
 		e.invalidValue(f.value, f.path, CodeDuration, fmt.Sprintf("invalid %q; expected duration", f.name), units)
 		return byDefault
 	}
@@ -407,34 +407,6 @@ func (e *entry) duration(name string, byDefault, least time.Duration, never bool
 		return byDefault
 	}
 	return d
-}
-
-// isDuration reports whether s is a sequence of numbers, each with a unit of Go durations.
-func isDuration(s string) bool {
-	rest := s
-	for rest != "" {
-		digits := strings.TrimLeft(rest, "0123456789")
-		if digits == rest {
-			return false
-		}
-		if fraction, ok := strings.CutPrefix(digits, "."); ok {
-			if digits = strings.TrimLeft(fraction, "0123456789"); digits == fraction {
-				return false
-			}
-		}
-		unit := ""
-		for _, u := range []string{"ns", "us", "µs", "μs", "ms", "s", "m", "h"} {
-			if strings.HasPrefix(digits, u) {
-				unit = u
-				break
-			}
-		}
-		if unit == "" {
-			return false
-		}
-		rest = digits[len(unit):]
-	}
-	return s != ""
 }
 
 // list returns a list of strings. If words is not nil, each string must be one of them; if globs is

@@ -458,17 +458,18 @@ func unsetDoubtful() *referenceError {
 		hint: "put the secret into a variable and write its name: ${NAME}"}
 }
 
-// isShellName reports whether s may be written as ${s}: letters, digits and underscores, without a
-// digit at the beginning.
+// isShellName reports whether s may be written as ${s}.
 func isShellName(s string) bool {
-	return s != "" && !('0' <= s[0] && s[0] <= '9') && strings.IndexFunc(s, func(r rune) bool {
-		return !(r == '_' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9')
-	}) < 0 && len(s) <= 256
+	return len(s) <= 256 && alphanumeric(s, "_") && (s[0] < '0' || s[0] > '9')
 }
 
 // isEnvName also allows Windows names: ${env:ProgramFiles(x86)}.
-func isEnvName(s string) bool {
+func isEnvName(s string) bool { return len(s) <= 256 && alphanumeric(s, "_.-()") }
+
+// alphanumeric reports whether s is not empty and has only ASCII letters, digits and characters of
+// other.
+func alphanumeric(s, other string) bool {
 	return s != "" && strings.IndexFunc(s, func(r rune) bool {
-		return !(strings.ContainsRune("_.-()", r) || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9')
-	}) < 0 && len(s) <= 256
+		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune(other, r))
+	}) < 0
 }

@@ -102,7 +102,7 @@ func firstUsable(paths []string, opts Options) (string, bool) {
 
 // hasServers reports whether a settings file has servers or cannot be read.
 func hasServers(path string, opts Options) bool {
-	data, problem := readFile(path, SizeLimit(path))
+	data, _, problem := openFile(path, SizeLimit(path))
 	if problem != nil {
 		return true
 	}

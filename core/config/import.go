@@ -61,7 +61,7 @@ func Import(path string, opts Options, names *Names) ([]Imported, Problems) {
 	if cfg == nil {
 		return nil, problems
 	}
-	data, problem := readFile(path, SizeLimit(path))
+	data, _, problem := openFile(path, SizeLimit(path))
 	if problem != nil { // the file changed after Load
 		return nil, Problems{*problem}
 	}

@@ -472,8 +472,3 @@ func misnamed(name string) string {
 		"arguments": "args", "bearer_token": "headers", "mcp-servers": "mcpServers",
 	}[name]
 }
-
-// plainKey maps streamable_http, streamable-http and streamableHttp to one word.
-func plainKey(s string) string {
-	return strings.ToLower(strings.NewReplacer("_", "", "-", "", " ", "").Replace(s))
-}

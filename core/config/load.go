@@ -170,14 +170,8 @@ func SizeLimit(path string) int64 {
 	return MaxFileSize
 }
 
-// readFile returns the content of a regular file of at most most bytes, or a problem without a
-// position.
-func readFile(path string, most int64) (data []byte, problem *Problem) {
-	data, _, problem = openFile(path, most)
-	return data, problem
-}
-
-// openFile is readFile and also returns the info of the opened file.
+// openFile returns the content and the info of a regular file of at most most bytes, or a problem
+// without a position.
 func openFile(path string, most int64) (data []byte, opened fs.FileInfo, problem *Problem) {
 	// Check before opening, because opening a FIFO would wait for its writer.
 	info, err := os.Stat(path)

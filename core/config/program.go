@@ -229,30 +229,30 @@ func (e *entry) checkCommand(f field) {
 	if raw := strings.TrimSpace(f.value.Text); raw == s.Command && !credential.Token(raw) {
 		name = " " + quote(raw)
 	}
-	warn := func(code Code, message, hint string) {
-		e.warnAt(f.value.Offset, f.path, code, e.label+" "+message, hint)
-	}
-	lacks := func(code Code, clause, hint string) { e.lacks(f.value, f.path, code, clause, hint) }
 	if !e.commandExists(s) {
+		code, clause, hint := CodeCommandNotFound, "command"+name+" not found", ""
 		switch {
 		case isShellLine(s.Command):
-			lacks(CodeShellLine, `"command" looks like a whole shell line`,
-				`"command" is the program alone, started without a shell; put each argument into "args"`)
+			code, clause = CodeShellLine, `"command" looks like a whole shell line`
+			hint = `"command" is the program alone, started without a shell; put each argument into "args"`
 		case strings.HasPrefix(s.Command, "~"):
-			lacks(CodeCommandNotFound, fmt.Sprintf("command%s not found", name), `"~" is not expanded here; write ${userHome}`)
+			hint = `"~" is not expanded here; write ${userHome}`
 		case strings.ContainsRune(s.Command, filepath.Separator):
-			lacks(CodeCommandNotFound, fmt.Sprintf("command%s not found", name), "it must exist and be executable")
+			hint = "it must exist and be executable"
 		default:
-			lacks(CodeCommandNotFound, fmt.Sprintf("command%s not found on PATH", name), "install it, or write its full path")
+			clause, hint = clause+" on PATH", "install it, or write its full path"
 		}
+		e.lacks(f.value, f.path, code, clause, hint)
 	}
-	program := strings.TrimSuffix(strings.ToLower(filepath.Base(s.Command)), ".exe")
-	switch strings.TrimSuffix(program, ".cmd") {
-	case "docker", "podman":
-		if runsContainer(s.Args) && !slices.ContainsFunc(s.Args, keepsStdin) {
-			warn(CodeDockerNoStdin, fmt.Sprintf(`runs %s without "-i"`, program), `the server reads its standard input; add "-i" after "run"`)
-		}
+	if program := programName(s.Command); (program == "docker" || program == "podman") && runsContainer(s.Args) && !slices.ContainsFunc(s.Args, keepsStdin) {
+		e.warnAt(f.value.Offset, f.path, CodeDockerNoStdin, fmt.Sprintf(`%s runs %s without "-i"`, e.label, program),
+			`the server reads its standard input; add "-i" after "run"`)
 	}
+}
+
+// programName returns the name of the command's program in lower case.
+func programName(command string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(filepath.Base(command)), ".exe"), ".cmd")
 }
 
 // isShellLine reports whether a command contains more than the program. A path may contain
@@ -327,12 +327,11 @@ func executable(path string) bool {
 // bareVariables warns of $NAME in the command and its arguments, except in the arguments of
 // programs that expand them.
 func (e *entry) bareVariables(command string, args []*tree.Node) {
-	shells := []string{"sh", "bash", "zsh", "dash", "ash", "ksh", "fish", "pwsh", "powershell"}
-	program := strings.TrimSuffix(strings.ToLower(filepath.Base(command)), ".exe")
+	expanding := []string{"sh", "bash", "zsh", "dash", "ash", "ksh", "fish", "pwsh", "powershell", "env", "docker", "podman", "wsl"}
 	if f, ok := e.first("command"); ok && f.value.Kind == tree.String {
 		e.bareVariable(f.value, f.path, f.name)
 	}
-	if slices.Contains(shells, program) || program == "env" || program == "docker" || program == "podman" || program == "wsl" {
+	if slices.Contains(expanding, programName(command)) {
 		return
 	}
 	for i, arg := range args {
@@ -448,7 +447,7 @@ func (e *entry) envFile(program bool) map[string]Secret {
 }
 
 func readEnvFile(path string) envFile {
-	data, problem := readFile(path, MaxFileSize)
+	data, _, problem := openFile(path, MaxFileSize)
 	if problem != nil {
 		switch problem.Code {
 		case CodeNotFound:

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 	"unicode"
@@ -156,6 +157,7 @@ type reader struct {
 	lookPath    func(string) (string, error) // nil: search PATH
 	config      *Config                      // what was read so far
 	ids         map[string]int               // the offset at which each ID first occurs
+	durations   *regexp.Regexp               // Go durations without a sign, as in schema.json
 	envFiles    map[string]envFile
 	commands    map[[2]string]bool   // whether a command was found, by search path and command
 	unsupported []unsupportedKey     // of all servers, in the order of the file
@@ -167,7 +169,8 @@ type reader struct {
 func newReader(d *document, opts Options, workspace string) *reader {
 	keys := serverKeys() // once for the file: a hostile one has many servers
 	return &reader{document: d, keys: keys, oauthKeys: oauthKeys(), names: keys.names(), effective: keys.effective().names(), expander: newExpander(opts, workspace, d.file), lookPath: opts.LookPath,
-		config: &Config{}, ids: map[string]int{}, envFiles: map[string]envFile{}, commands: map[[2]string]bool{}}
+		config: &Config{}, ids: map[string]int{}, durations: regexp.MustCompile(`^(\d+(\.\d+)?(ns|us|µs|μs|ms|s|m|h))+$`),
+		envFiles: map[string]envFile{}, commands: map[[2]string]bool{}}
 }
 
 // servers reads one container.

@@ -10,9 +10,10 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config/tree"
 	"github.com/mcptrack/mcptrack/core/ipscope"
+	"github.com/mcptrack/mcptrack/core/suggest"
 )
 
-// transportTypes maps the types that hosts use, as plainKey returns them, to transports.
+// transportTypes maps the types that hosts use, as suggest.Plain returns them, to transports.
 func transportTypes() map[string]Transport {
 	return map[string]Transport{"stdio": TransportStdio, "local": TransportStdio, "command": TransportStdio, "http": TransportHTTP,
 		"streamablehttp": TransportHTTP, "streamable": TransportHTTP, "httpstream": TransportHTTP, "remote": TransportHTTP,
@@ -26,7 +27,7 @@ func (e *entry) declared() (t Transport, fallback bool, f field, ok bool) {
 	if !ok {
 		return "", f.value == nil, f, false
 	}
-	plain := plainKey(value)
+	plain := suggest.Plain(value)
 	t, ok = transportTypes()[plain]
 	switch {
 	case ok:
@@ -220,9 +221,8 @@ func (e *entry) header(f field, name string, m *tree.Member, headers map[string]
 		e.lacks(m.Value, f.path, CodeHeader, "a header name has a reference, which is only expanded in values", `write {"Name": "${VALUE}"}`)
 		return
 	}
-	if !isToken(name) {
-		e.errorAt(m.Offset, f.path, CodeHeader, fmt.Sprintf("%s has an invalid header name", e.label),
-			`write {"Name": "value"}`)
+	if !alphanumeric(name, "!#$%&'*+-.^_`|~") {
+		e.errorAt(m.Offset, f.path, CodeHeader, e.label+" has an invalid header name", `write {"Name": "value"}`)
 		return
 	}
 	path := f.path.key(name)
@@ -266,13 +266,6 @@ func (e *entry) fromVariable(n *tree.Node, path pointer, name, prefix string, he
 		return
 	}
 	headers[name] = NewSecret(prefix + value)
-}
-
-// isToken reports whether s is a token of RFC 9110, section 5.6.2.
-func isToken(s string) bool {
-	return s != "" && strings.IndexFunc(s, func(r rune) bool {
-		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", r))
-	}) < 0
 }
 
 // validHeaderValue reports whether a value has no control characters, such as line breaks, which

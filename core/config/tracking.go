@@ -39,30 +39,47 @@ func (e *entry) toolCall(n *tree.Node, path pointer, index int) (call ToolCall, 
 		e.errorAt(n.Offset, path, CodeType, label+" must be an object", `write {"tool": "NAME", "arguments": {}}`)
 		return ToolCall{}, false
 	}
-	needs := label + ` must include a non-empty string "tool"`
 	name := fmt.Sprintf("onConnect[%d]", index)
-	switch tool := n.Get("tool"); {
-	case tool == nil:
-		e.errorAt(n.Offset, path, CodeMissing, needs, "")
-	case tool.Value.Kind != tree.String:
-		e.errorAt(tool.Value.Offset, path.key("tool"), CodeType, needs, "")
-	case tool.Value.Text == "":
-		e.errorAt(tool.Value.Offset, path.key("tool"), CodeValue, needs, "")
-	default:
-		call.Tool, ok = e.expand(tool.Value, path.key("tool"), name+".tool")
-		if ok && call.Tool == "" {
-			e.lacks(tool.Value, path.key("tool"), CodeValue, quote(name+".tool")+" is empty", "")
-		}
-	}
-	if m := n.Get("arguments"); m != nil {
-		if m.Value.Kind == tree.Object {
-			call.Arguments, _ = e.any(m.Value, path.key("arguments"), name+".arguments").(map[string]any)
-		} else {
-			e.errorAt(m.Value.Offset, path.key("arguments"), CodeType, label+` has invalid "arguments"; expected object`, "")
-		}
-	}
+	call.Tool, ok = e.member(n, path, label, "tool", name)
+	call.Arguments = e.arguments(n, path, label, name)
 	e.unknownKeys(n, path, label, []string{"tool", "arguments"}, nil)
-	return call, ok && call.Tool != ""
+	return call, ok
+}
+
+// member returns the non-empty string that an object in a list must have under a key. name is the
+// object's name in messages about the value.
+func (e *entry) member(n *tree.Node, path pointer, label, key, name string) (value string, ok bool) {
+	needs := fmt.Sprintf("%s must include a non-empty string %q", label, key)
+	m := n.Get(key)
+	if m == nil {
+		e.errorAt(n.Offset, path, CodeMissing, needs, "")
+		return "", false
+	}
+	switch path := path.key(key); {
+	case m.Value.Kind != tree.String:
+		e.errorAt(m.Value.Offset, path, CodeType, needs, "")
+	case m.Value.Text == "":
+		e.errorAt(m.Value.Offset, path, CodeValue, needs, "")
+	default:
+		if value, ok = e.expand(m.Value, path, name+"."+key); ok && value == "" {
+			e.lacks(m.Value, path, CodeValue, quote(name+"."+key)+" is empty", "")
+		}
+	}
+	return value, ok && value != ""
+}
+
+// arguments returns the optional object "arguments" of an object in a list.
+func (e *entry) arguments(n *tree.Node, path pointer, label, name string) map[string]any {
+	m := n.Get("arguments")
+	if m == nil {
+		return nil
+	}
+	if m.Value.Kind != tree.Object {
+		e.errorAt(m.Value.Offset, path.key("arguments"), CodeType, label+` has invalid "arguments"; expected object`, "")
+		return nil
+	}
+	arguments, _ := e.any(m.Value, path.key("arguments"), name+".arguments").(map[string]any)
+	return arguments
 }
 
 // any converts a JSON value. Numbers stay as written (json.Number), so that integers beyond 2^53
@@ -203,27 +220,18 @@ func (e *entry) eventType(n *tree.Node, path pointer, index int) (t EventType, o
 	label := fmt.Sprintf(`%s "events" at index %d`, e.label, index)
 	name := fmt.Sprintf("events[%d]", index)
 	if n.Kind == tree.String {
-		t.Name, ok = e.nonEmpty(n, path, name)
-		return t, ok
+		if t.Name, ok = e.expand(n, path, name); ok && t.Name == "" {
+			e.invalidValue(n, path, CodeValue, fmt.Sprintf("invalid %q; expected the name of an event type", name), "mcptrack list events shows the types")
+		}
+		return t, ok && t.Name != ""
 	}
 	if n.Kind != tree.Object {
 		e.errorAt(n.Offset, path, CodeType, label+" must be a string or an object", `write "NAME" or {"name": "NAME", "arguments": {}, "uri": "/uri"}`)
 		return t, false
 	}
-	switch m := n.Get("name"); {
-	case m == nil:
-		e.errorAt(n.Offset, path, CodeMissing, label+` must include a non-empty string "name"`, "")
-	case m.Value.Kind != tree.String:
-		e.errorAt(m.Value.Offset, path.key("name"), CodeType, label+` must include a non-empty string "name"`, "")
-	default:
-		t.Name, ok = e.nonEmpty(m.Value, path.key("name"), name+".name")
-	}
-	if m := n.Get("arguments"); m != nil {
-		if m.Value.Kind == tree.Object {
-			t.Arguments, _ = json.Marshal(e.any(m.Value, path.key("arguments"), name+".arguments"))
-		} else {
-			e.errorAt(m.Value.Offset, path.key("arguments"), CodeType, label+` has invalid "arguments"; expected object`, "")
-		}
+	t.Name, ok = e.member(n, path, label, "name", name)
+	if arguments := e.arguments(n, path, label, name); arguments != nil {
+		t.Arguments, _ = json.Marshal(arguments)
 	}
 	if m := n.Get("uri"); m != nil {
 		if m.Value.Kind == tree.String {
@@ -234,15 +242,6 @@ func (e *entry) eventType(n *tree.Node, path pointer, index int) (t EventType, o
 	}
 	e.unknownKeys(n, path, label, []string{"name", "arguments", "uri"}, nil)
 	return t, ok
-}
-
-func (e *entry) nonEmpty(n *tree.Node, path pointer, name string) (string, bool) {
-	value, ok := e.expand(n, path, name)
-	if ok && value == "" {
-		e.invalidValue(n, path, CodeValue, fmt.Sprintf("invalid %q; expected the name of an event type", name), "mcptrack list events shows the types")
-		return "", false
-	}
-	return value, ok
 }
 
 // maxEventURI is the longest JSON Pointer or URI template, in bytes.

@@ -13,21 +13,21 @@ func Nearest(name string, candidates []string) string {
 	if len(name) > maxName {
 		return ""
 	}
-	wanted := plain(name)
+	wanted := Plain(name)
 	best, bestDistance := "", 1+max(1, len(wanted)/4)
 	for _, c := range candidates {
 		if len(c) > 2*maxName {
 			continue
 		}
-		if d := distance(wanted, plain(c)); d < bestDistance || d == bestDistance && best != "" && c < best {
+		if d := distance(wanted, Plain(c)); d < bestDistance || d == bestDistance && best != "" && c < best {
 			best, bestDistance = c, d
 		}
 	}
 	return best
 }
 
-// plain maps track_resources, track-resources and trackResources to one word.
-func plain(s string) string {
+// Plain maps track_resources, track-resources and trackResources to one word.
+func Plain(s string) string {
 	return strings.ToLower(strings.NewReplacer("_", "", "-", "", " ", "").Replace(s))
 }
 

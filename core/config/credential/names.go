@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/mcptrack/mcptrack/core/suggest"
 )
 
 // strength is how likely a value is a secret, according to its name.
@@ -163,7 +165,7 @@ func note(value string) bool {
 	if snake(value) && kind(value) != ordinary { // the name of a variable in place of its value
 		return true
 	}
-	plain := strings.Trim(plainWord(lower), "[]<>{}.*…•")
+	plain := strings.Trim(suggest.Plain(value), "[]<>{}.*…•")
 	for _, start := range []string{"your", "replaceme", "replacewith", "changeme", "redacted", "placeholder", "example", "insert", "enter", "todo", "xxx",
 		"secrethere", "tokenhere", "keyhere", "apikey", "puty", "pasteyour", "addyour", "dummy", "fixme"} {
 		if strings.HasPrefix(plain, start) {
@@ -190,9 +192,6 @@ func snake(value string) bool {
 	}) < 0
 }
 
-// plainWord removes the separators of words.
-func plainWord(s string) string { return strings.NewReplacer("_", "", "-", "", " ", "").Replace(s) }
-
 // setting reports whether a value is a short number, a URL, or a word for a kind of authentication
 // or access, such as "oauth".
 func setting(value string) bool {
@@ -205,7 +204,7 @@ func setting(value string) bool {
 		scramsha256 scramsha1 md5 trust peer cli azcli env environment file keyring keychain session cookie header query firebase auth0 okta keycloak
 		clerk supabase cognito entra hmac sigv4 awssigv4 xoauth2 plain login crammd5 read write readonly readwrite rw ro full public private internal
 		admin guest all any me self static dynamic custom proxy forward passthrough both never always prompt`
-	return slices.Contains(strings.Fields(words), plainWord(strings.ToLower(value)))
+	return slices.Contains(strings.Fields(words), suggest.Plain(value))
 }
 
 // opaque reports whether a value looks like more than a plain word.
