@@ -279,15 +279,8 @@ func (im *importer) environment() (env map[string]any, optional []any) {
 			}
 		}
 	}
-	objects := []*tree.Node{}
-	if c, ok := im.field("command"); ok && c.value.Kind == tree.Object && c.value.Get("env") != nil {
-		objects = append(objects, c.value.Get("env").Value)
-	}
-	if f, ok := im.find(im.entry.keys.get("env").spellings...); ok {
-		objects = append(objects, f.value)
-	}
-	for _, object := range objects {
-		for name, m := range firstMembers(object) {
+	for _, f := range im.envFields() {
+		for name, m := range firstMembers(f.value) {
 			if m.Value.Kind == tree.Null {
 				env[name] = nil
 			} else {
@@ -300,29 +293,16 @@ func (im *importer) environment() (env map[string]any, optional []any) {
 
 func (im *importer) headerValues() map[string]any {
 	headers := map[string]any{}
-	for _, name := range im.headerNames() {
-		f, ok := im.field(name)
-		switch {
-		case !ok:
-		case name == "bearer_token_env_var":
+	for _, f := range im.headerFields() {
+		if f.name == "bearer_token_env_var" {
 			headers["Authorization"] = "Bearer " + im.variable(f.value, im.out.ID+" authorization")
-		case name == "env_http_headers":
-			for header, m := range firstMembers(f.value) {
+		}
+		for header, m := range firstMembers(f.value) {
+			switch {
+			case f.name == "env_http_headers":
 				headers[header] = im.variable(m.Value, im.out.ID+" "+header)
-			}
-		default:
-			object := f.value
-			if name == "requestOptions" {
-				if m := object.Get("headers"); m != nil {
-					object = m.Value
-				} else {
-					continue
-				}
-			}
-			for header, m := range firstMembers(object) {
-				if m.Value.Kind == tree.String {
-					headers[header] = im.named(m.Value, header, im.out.ID)
-				}
+			case m.Value.Kind == tree.String:
+				headers[header] = im.named(m.Value, header, im.out.ID)
 			}
 		}
 	}

@@ -91,16 +91,7 @@ const noBreakSpaces = "\u00a0\u202f\u2060\ufeff"
 func (e *entry) env() (env map[string]Secret, unset map[string]bool) {
 	env, unset = map[string]Secret{}, map[string]bool{}
 	e.passedOn(env)
-	f, ok := e.find(e.keys.get("env").spellings...)
-	inner := field{}
-	if c, isCommand := e.field("command"); isCommand && c.value.Kind == tree.Object && c.value.Get("env") != nil { // Zed
-		m := c.value.Get("env")
-		inner = field{name: "env", key: m.Offset, value: m.Value, path: c.path.key("env")}
-	}
-	for _, f := range []field{inner, f} {
-		if f.value == nil || f.value.Kind == tree.Null {
-			continue
-		}
+	for _, f := range e.envFields() {
 		if f.value.Kind != tree.Object {
 			e.invalid(f, "object of strings", `write {"NAME": "value"}`)
 			continue
@@ -109,10 +100,20 @@ func (e *entry) env() (env map[string]Secret, unset map[string]bool) {
 			e.variable(f.path.key(name), f, name, m, env, unset)
 		}
 	}
-	if !ok && inner.value == nil && len(env) == 0 {
-		return nil, nil
-	}
 	return env, unset
+}
+
+// envFields returns the fields with objects of variables; in older Zed, "command" has one.
+func (e *entry) envFields() (all []field) {
+	if c, ok := e.field("command"); ok {
+		if m := c.value.Get("env"); m != nil && m.Value.Kind != tree.Null {
+			all = append(all, field{name: "env", key: m.Offset, value: m.Value, path: c.path.key("env")})
+		}
+	}
+	if f, ok := e.find(e.keys.get("env").spellings...); ok {
+		all = append(all, f)
+	}
+	return all
 }
 
 // variable reads one member of "env".

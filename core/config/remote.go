@@ -177,29 +177,33 @@ func checkURL(value string) (u *url.URL, what, hint string) {
 	return u, "", ""
 }
 
-// headerNames returns the keys that set headers, of all hosts.
-func (e *entry) headerNames() []string { return e.keys.get("headers").names() }
-
-// headers returns the headers that every request to the server carries.
-func (e *entry) headers() map[string]Secret {
-	headers := map[string]Secret{}
-	seen := map[string]string{}
-	for _, name := range e.headerNames() {
+// headerFields returns the fields that set headers, of all hosts.
+func (e *entry) headerFields() (all []field) {
+	for _, name := range e.keys.get("headers").names() {
 		f, ok := e.field(name)
-		if !ok {
-			continue
-		}
-		if name == "requestOptions" {
+		if ok && name == "requestOptions" {
 			m := f.value.Get("headers")
 			if m == nil {
 				continue
 			}
 			f = field{name: "headers", key: m.Offset, value: m.Value, path: f.path.key("headers")}
 		}
+		if ok {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// headers returns the headers that every request to the server carries.
+func (e *entry) headers() map[string]Secret {
+	headers := map[string]Secret{}
+	seen := map[string]string{}
+	for _, f := range e.headerFields() {
 		switch {
-		case name == "bearer_token_env_var" && f.value.Kind == tree.String:
+		case f.name == "bearer_token_env_var" && f.value.Kind == tree.String:
 			e.fromVariable(f.value, f.path, "Authorization", "Bearer ", headers)
-		case name == "bearer_token_env_var":
+		case f.name == "bearer_token_env_var":
 			e.invalid(f, "string", "write the name of a variable, such as API_TOKEN")
 		case f.value.Kind != tree.Object:
 			e.invalid(f, "object of strings", `write {"Name": "value"}`)
@@ -208,9 +212,6 @@ func (e *entry) headers() map[string]Secret {
 				e.header(f, key, m, headers, seen)
 			}
 		}
-	}
-	if len(headers) == 0 {
-		return nil
 	}
 	return headers
 }
