@@ -26,8 +26,7 @@ func measured(t *testing.T, what string, f func()) {
 	}
 }
 
-// A hostile file of the largest size costs bounded time and memory, and what is said
-// of it is bounded too.
+// A hostile file of the largest size takes bounded time and memory, and its problems are bounded.
 func TestHostileFiles(t *testing.T) {
 	size := MaxFileSize - 4096
 	if raceDetector { // which makes it twenty times slower, and is not for measuring
@@ -91,12 +90,12 @@ func TestHostileFiles(t *testing.T) {
 			opts := surroundings(t, map[string]string{"A": strings.Repeat("a", 1<<10)})
 			measured(t, name, func() {
 				_, problems := Parse([]byte(text), name, opts)
-				said := 0
+				shown := 0
 				for _, p := range problems {
-					said += len(p.Message) + len(p.Hint) + len(p.Path)
+					shown += len(p.Message) + len(p.Hint) + len(p.Path)
 				}
-				if len(problems) > 2*maxProblems || said > 4<<20 {
-					t.Errorf("%d problems of %d bytes", len(problems), said)
+				if len(problems) > 2*maxProblems || shown > 4<<20 {
+					t.Errorf("%d problems of %d bytes", len(problems), shown)
 				}
 			})
 		})

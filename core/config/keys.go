@@ -127,7 +127,7 @@ func serverKeys() table[Server] {
 		{name: "safetyInterval", field: func(s *Server) any { return &s.SafetyInterval }, use: bySessions, free: true, live: true, def: short(DefaultSafetyInterval), least: minSafetyInterval, never: true,
 			doc: "How often resources are read although the server pushes their updates, in case it misses some. After two missed changes, the server is tracked in the legacy protocol if it speaks it, else polled."},
 		{name: "events", field: func(s *Server) any { return &s.Events }, read: (*entry).events, use: bySessions, live: true, schema: "events", example: `["build.done"]`,
-			doc: "Which events are followed of a server that offers MCP Events: `auto` (default; those of an mcptrack), `all`, `off`, or a list of types. See `mcptrack help events`."},
+			doc: "Which events to follow of a server that offers MCP Events: `auto` (default: mcptrack's own types), `all`, `off`, or a list of types. See `mcptrack help events`."},
 		{name: "onConnect", field: func(s *Server) any { return &s.OnConnect }, read: (*entry).onConnect, use: bySessions, schema: "onConnect", example: `[{"tool": "login", "arguments": {}}]`,
 			doc: "Tool calls to make in every session after subscribing, a list of `{\"tool\": \"…\", \"arguments\": {…}}`."},
 		{name: "protocol", also: []string{"protocolEra"}, field: func(s *Server) any { return &s.Protocol }, words: []string{"auto", "legacy", "modern"}, use: bySessions, free: true, def: string(ProtocolAuto),

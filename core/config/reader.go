@@ -190,7 +190,7 @@ func (r *reader) servers(c container) {
 		}
 	case c.key.Name == "servers":
 		r.errorAt(c.value.Offset, c.path, CodeType, fmt.Sprintf(`Config at %s must contain a "servers" array`, r.file),
-			"an object of servers by name is read too")
+			"an object of servers by name is also read")
 	default:
 		r.errorAt(c.value.Offset, c.path, CodeType,
 			fmt.Sprintf(`Config at %s has invalid %q; expected object of servers by name`, r.file, c.key.Name), "")

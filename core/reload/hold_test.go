@@ -12,8 +12,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 )
 
-// approvals are texts: every intent with one of them is approved. It is told of all intents by
-// parsing the config, and of changes by a file.
+// approvals approves every intent that contains one of its words. It parses the config to see the
+// intents, and touches a file when its words change.
 type approvals struct {
 	t    *testing.T
 	file string

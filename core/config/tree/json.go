@@ -233,7 +233,7 @@ func (s *Source) explainEnd(o outline) *Error {
 	line, column := s.Position(bracket)
 	closing := map[byte]string{'{': "}", '[': "]"}[s.text[bracket]]
 	return syntax(end,
-		fmt.Sprintf("file ends too early: the %q of line %d, column %d is not closed", s.text[bracket:bracket+1], line, column),
+		fmt.Sprintf("file ends early: the %q at line %d, column %d is not closed", s.text[bracket:bracket+1], line, column),
 		fmt.Sprintf("add the missing %q", closing))
 }
 
@@ -299,7 +299,7 @@ func (s *Source) explainClose(offset int, r rune, o outline) *Error {
 	bracket := o.open[len(o.open)-1]
 	if (s.text[bracket] == '{') != (r == '}') {
 		line, column := s.Position(bracket)
-		return syntax(offset, fmt.Sprintf("%q cannot close the %q of line %d, column %d", string(r), s.text[bracket:bracket+1], line, column), "")
+		return syntax(offset, fmt.Sprintf("%q cannot close the %q at line %d, column %d", string(r), s.text[bracket:bracket+1], line, column), "")
 	}
 	return syntax(offset, "expected a value here", "")
 }

@@ -164,8 +164,7 @@ func (r *tomlReader) keyValue(table *Node, e *unstable.Node, depth int) *Error {
 	return nil
 }
 
-// value converts a value. The parser gives lists no offset: a list gets that of its first
-// element, or else at.
+// value converts a value. The parser has no offset for a list, which gets the offset at.
 func (r *tomlReader) value(v *unstable.Node, at, depth int) (*Node, *Error) {
 	if v.Raw.Length > 0 {
 		at = int(v.Raw.Offset)

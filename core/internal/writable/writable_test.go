@@ -75,7 +75,7 @@ func TestByOthers(t *testing.T) {
 	}
 }
 
-// One command mends all that chmod can mend.
+// One chmod command fixes everything that chmod can fix.
 func TestOneHint(t *testing.T) {
 	t.Parallel()
 	_, dir, file := tree(t)
@@ -90,7 +90,7 @@ func TestOneHint(t *testing.T) {
 	}
 }
 
-// The folder that a link leads to counts, too.
+// The folder of a link's target also counts.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	_, dir, file := tree(t)
@@ -164,7 +164,7 @@ func TestOwnGroup(t *testing.T) {
 		{users, strings.Replace(groups, "ann:x:1000:", "ann:x:1000:ann,bob", 1), 1000, 1000, false},
 		{users, strings.Replace(groups, "ann:x:1000:", "people:x:1000:", 1), 1000, 1000, false},
 		{users, groups, 1000, 50, false},
-		{users, groups, 1001, 1001, false}, // eve's, too
+		{users, groups, 1001, 1001, false}, // also eve's
 		{"", groups, 1000, 1000, false},
 		{users, "", 1000, 1000, false},
 		{"ann", "ann", 1000, 1000, false},
