@@ -17,8 +17,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// surroundings are the same on every machine: a few variables, a few commands,
-// and testdata as the workspace.
+// surroundings are options that are the same on every machine: a few variables and commands, and
+// testdata as the workspace.
 func surroundings(t testing.TB, variables map[string]string) Options {
 	t.Helper()
 	workspace, err := filepath.Abs("testdata")
@@ -52,7 +52,7 @@ func parsed(t testing.TB, text string, variables map[string]string) Server {
 	return c.Servers[0]
 }
 
-// TestGolden checks every problem of each file of testdata, with its place.
+// TestGolden checks every problem of each file in testdata, with its position.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.json")
 	if err != nil || len(files) == 0 {
@@ -172,7 +172,7 @@ func TestTransports(t *testing.T) {
 	}
 }
 
-// TestForeignFilesAreQuiet loads what other clients write: no problem at all.
+// The files of other clients cause no problem.
 func TestForeignFilesAreQuiet(t *testing.T) {
 	variables := map[string]string{"MCPTRACK_INPUT_API_KEY": "k"}
 	for name, text := range map[string]string{

@@ -102,8 +102,8 @@ func TestHostileFiles(t *testing.T) {
 	}
 }
 
-// What is not a readable regular file of bounded size ends at once with its reason;
-// symbolic links are followed.
+// Anything but a readable regular file of bounded size is refused immediately, with the reason.
+// Symbolic links are followed.
 func TestHostilePaths(t *testing.T) {
 	dir := t.TempDir()
 	good := write(t, filepath.Join(dir, "good.json"), `{"servers":[]}`)
@@ -128,7 +128,7 @@ func TestHostilePaths(t *testing.T) {
 	}
 }
 
-// A host's own JSON may be larger, as it holds the history of its user as well.
+// A host's settings file may be larger because it also holds the user's history.
 func TestLargeSettings(t *testing.T) {
 	dir := t.TempDir()
 	history := `"history": ["` + strings.Repeat("x", 5<<20) + `"], `

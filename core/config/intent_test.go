@@ -159,8 +159,8 @@ func TestIntentUses(t *testing.T) {
 	}
 }
 
-// The content of a used file counts if it lies in the folder or its repository, which belongs to
-// whoever wrote the config; elsewhere it is the user's.
+// The content of a file counts if the file is in the folder or its repository, which belongs to the
+// author of the config; elsewhere it is the user's.
 func TestIntentFollowsContent(t *testing.T) {
 	t.Parallel()
 	t.Run("of a folder", func(t *testing.T) { followsContent(t, t.TempDir(), false) })
@@ -200,7 +200,7 @@ func followsContent(t *testing.T, above string, repository bool) {
 	}
 }
 
-// What others can change is not read.
+// A file that others can change is not read.
 func TestReferencesOthersCanChange(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

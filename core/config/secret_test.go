@@ -10,8 +10,8 @@ import (
 	"text/template"
 )
 
-// TestSecretIsNeverShown prints a secret in every way a program might, also as a
-// field that fmt cannot call methods on.
+// TestSecretIsNeverShown prints a secret in every way, also in a field on which fmt cannot call
+// methods.
 func TestSecretIsNeverShown(t *testing.T) {
 	const value = "hunter2-hunter2"
 	s := NewSecret(value)
@@ -64,7 +64,7 @@ func TestSecret(t *testing.T) {
 	}
 }
 
-// TestCommandLine: everything but secrets, and nothing that hides what is run.
+// A command line shows everything but secrets, and has no characters that hide what is run.
 func TestCommandLine(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -60,7 +60,7 @@ func TestCatalog(t *testing.T) {
 	}
 }
 
-// TestCatalogIsNotTracked: whatever the entry says, there is no session to follow.
+// A catalog is not tracked, whatever its entry says.
 func TestCatalogIsNotTracked(t *testing.T) {
 	c, problems := Parse([]byte(`{"servers":[{"id":"p","type":"catalog","url":"https://h/","trackResources":true,"trackTools":true,
 	  "include":["a://*"],"onConnect":[{"tool":"x"}],"mode":"poll","pollInterval":"1s","safetyInterval":"0","protocol":"modern"}]}`), "f", surroundings(t, nil))

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestJSONSyntax checks that each broken text gives one error, with its place and
-// in terms of the file.
+// Each invalid text has one error, with its position.
 func TestJSONSyntax(t *testing.T) {
 	for _, test := range []struct{ text, want string }{
 		{"", `1:1 file is empty`},
@@ -73,7 +72,7 @@ func TestJSONSyntax(t *testing.T) {
 	}
 }
 
-// failure is the error of a text with its place, "" if there is none.
+// failure returns the error of a text with its position, "" if there is none.
 func failure(text string, format Format) string {
 	s := NewSource([]byte(text))
 	n, err := s.Parse(format)
@@ -87,7 +86,7 @@ func failure(text string, format Format) string {
 	return fmt.Sprintf("%d:%d %s", line, column, err.Message)
 }
 
-// TestJSONSyntaxShowsNoText: the text around a mistake may be a secret.
+// The text around a mistake is not shown, because it may be a secret.
 func TestJSONSyntaxShowsNoText(t *testing.T) {
 	for _, text := range []string{
 		`{"env": {"K": "hunter2secret\x"}}`,

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// tree makes root/in/file, with modes that let nobody else write.
+// tree creates root/in/file, which nobody else can write.
 func tree(t *testing.T) (root, dir, file string) {
 	t.Helper()
 	root = filepath.Join(t.TempDir(), "root")
@@ -131,8 +131,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// A folder above the file's, up to root, may be sticky: nobody else can put another folder there
-// in place of one of ours.
+// A folder between the file's folder and root may be sticky: nobody else can replace a folder in it.
 func TestStickyAbove(t *testing.T) {
 	t.Parallel()
 	root, dir, file := tree(t)
@@ -175,7 +174,7 @@ func TestOwnGroup(t *testing.T) {
 	}
 }
 
-// What another user owns is refused whatever its mode is; what root owns is not.
+// A file of another user is refused whatever its mode; a file of root is not.
 func TestOwners(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
