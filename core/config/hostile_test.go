@@ -29,7 +29,7 @@ func measured(t *testing.T, what string, f func()) {
 // A hostile file of the largest size takes bounded time and memory, and its problems are bounded.
 func TestHostileFiles(t *testing.T) {
 	size := MaxFileSize - 4096
-	if raceDetector { // which makes it twenty times slower, and is not for measuring
+	if raceDetector || testing.Short() { // the race detector makes it twenty times slower
 		size /= 8
 	}
 	fill := func(unit string, format ...any) string {
