@@ -91,9 +91,8 @@
 //	                            core/tracker, worker.go for lists and states, follower.go for the rest; how
 //	                            it is shown: output/lines/describe.go, output/dashboard/assets/feed.js,
 //	                            output/agent/changes.go
-//	a new config key            core/config: config.go and server.go (the field; transport.go,
-//	                            tracking.go), keys.go, equal.go and schema.json; commands/topics/config.md
-//	what needs approval         core/config: effectiveKeys in keys.go, intent.go; who is asked and when:
+//	a new config key            core/config: a row in keys.go, and the field that it fills (config.go)
+//	what needs approval         core/config: "free" in keys.go, intent.go; who is asked and when:
 //	                            commands/permission.go; commands/topics/trust.md
 //	a new way to show events    a package in output/, wired up in commands/stream.go (watch, subscribe)
 //	                            or commands/feed.go (serve-sse)
@@ -115,7 +114,7 @@
 //	a page of the dashboard     output/dashboard: assets/server.js, assets/resource.js and so on; what all
 //	                            servers have in the overview: core/status/summary.go; what only the page
 //	                            of one shows: detail.go
-//	the config of another host  core/config/hosts, and core/config/shapes.go if its format is new;
+//	the config of another host  core/config/hosts, and core/config/containers.go if its format is new;
 //	                            commands/topics/config.md
 //	a header sent to servers    core/session/dial_http.go; core/session/internal/wire if it depends on the request
 //	how a login is made         core/login
@@ -131,7 +130,7 @@
 //	                            on a cluster cluster.go, turns.go
 //	which webhooks are received core/standardwebhooks: the checks, their order and limits receiver.go, paths key.go;
 //	                            when they are subscribed to: core/tracker/internal/eventsource/webhook.go
-//	another form of a webhook   output/webhook: format.go; core/config: webhook.go and schema.json
+//	another form of a webhook   output/webhook: format.go; core/config: webhook.go and keys.go
 //	a method of our MCP server  core/mcp for its name, core/mcpserver to handle it
 //	which items a gateway shows core/gateway: the filter and the view
 //	a type of MCP Events        core/mcpevents: types.go, occurrence.go, filter.go; how those of other

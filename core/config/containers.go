@@ -129,7 +129,6 @@ func allObjects(n *tree.Node) bool {
 	return true
 }
 
-// isFlat reports whether every member of the root is a server.
 func (r *reader) isFlat(root *tree.Node) bool {
 	servers := 0
 	for _, m := range root.Members {

@@ -252,7 +252,6 @@ func (e *entry) present(name string) (field, bool) {
 	return f, true
 }
 
-// invalid reports a value of the wrong type.
 func (e *entry) invalid(f field, expected, hint string) {
 	e.errorAt(f.value.Offset, f.path, CodeType, fmt.Sprintf("%s has invalid %q; expected %s", e.label, f.name, expected), hint)
 }
@@ -311,7 +310,6 @@ func (e *entry) expand(v *tree.Node, path pointer, name string) (string, bool) {
 	return value, len(errs) == 0
 }
 
-// text returns a string. ok is false if it is absent or was reported as invalid.
 func (e *entry) text(spellings ...string) (value string, f field, ok bool) {
 	f, ok = e.find(spellings...)
 	if !ok {
@@ -354,7 +352,6 @@ func (e *entry) choice(byDefault string, words []string, spellings ...string) st
 	return byDefault
 }
 
-// notOneOf reports a value that is none of the allowed words.
 func (e *entry) notOneOf(f field, value string, words []string) {
 	var quoted []string
 	for _, word := range slices.Sorted(slices.Values(words)) {
@@ -514,7 +511,6 @@ func (e *entry) plaintext(name string, v *tree.Node, path pointer, where string)
 	}
 }
 
-// secretArgs warns of secrets in the arguments, before expansion.
 func (e *entry) secretArgs(args []*tree.Node) {
 	for i, spans := range credential.FindArgs(texts(args)) {
 		if len(spans) > 0 {
@@ -523,14 +519,12 @@ func (e *entry) secretArgs(args []*tree.Node) {
 	}
 }
 
-// secretURL warns of secrets in a URL, before expansion.
 func (e *entry) secretURL(raw string, f field) {
 	if len(credential.FindURL(raw)) > 0 {
 		e.warnSecret(f.value.Offset, f.path, quote(f.name))
 	}
 }
 
-// texts returns the texts of strings.
 func texts(nodes []*tree.Node) []string {
 	out := make([]string, len(nodes))
 	for i, n := range nodes {

@@ -78,6 +78,10 @@ type referenceError struct {
 	hint    string
 }
 
+func cannotReplace(code Code, message, hint string) (string, *referenceError) {
+	return "", &referenceError{code, message, hint}
+}
+
 // nextReference finds the first reference in s. It returns the text before it, between its braces,
 // and after it. A reference that is not closed extends to the end of s.
 func (e *expander) nextReference(s string) (before, body, after string, found, closed bool) {
@@ -141,14 +145,12 @@ func (e *expander) expand(s string) (string, []referenceError) {
 			break
 		}
 		if !closed {
-			errs = append(errs, referenceError{code: CodeReference, message: `has a "${" without "}"`,
-				hint: `close the reference: "${NAME}"`})
+			errs = append(errs, referenceError{CodeReference, `has a "${" without "}"`, `close the reference: "${NAME}"`})
 			break
 		}
 		value, err := e.resolve(body)
 		if err == nil && e.expanded+len(value) > maxExpanded {
-			err = &referenceError{code: CodeTooLarge,
-				message: fmt.Sprintf("has values that expand to more than %d MiB in all", maxExpanded>>20)}
+			_, err = cannotReplace(CodeTooLarge, fmt.Sprintf("has values that expand to more than %d MiB in all", maxExpanded>>20), "")
 		}
 		if err != nil {
 			errs = append(errs, *err)
@@ -165,8 +167,7 @@ func (e *expander) expand(s string) (string, []referenceError) {
 func (e *expander) resolve(body string) (string, *referenceError) {
 	name, fallback, hasFallback := strings.Cut(body, ":-")
 	if strings.Contains(body, "${") {
-		return "", &referenceError{code: CodeReference, message: "has a reference inside a reference",
-			hint: "defaults are plain text; references do not nest"}
+		return cannotReplace(CodeReference, "has a reference inside a reference", "defaults are plain text; references do not nest")
 	}
 	if scheme, rest, ok := strings.Cut(name, ":"); ok {
 		switch scheme {
@@ -175,7 +176,7 @@ func (e *expander) resolve(body string) (string, *referenceError) {
 		case "secrets":
 			_, key, dotted := strings.Cut(rest, ".")
 			if !dotted {
-				return "", unknownReference("{ " + rest + " }")
+				return unknownReference("{ " + rest + " }")
 			}
 			return e.variable(key, "", false, isEnvName)
 		case "input":
@@ -185,7 +186,7 @@ func (e *expander) resolve(body string) (string, *referenceError) {
 		case "keyring":
 			return e.fromKeyring(rest)
 		}
-		return "", unknownReference(name)
+		return unknownReference(name)
 	}
 	switch name {
 	case "workspaceFolder", "workspaceRoot", "cwd":
@@ -206,7 +207,7 @@ func (e *expander) resolve(body string) (string, *referenceError) {
 
 func (e *expander) folder(name, path string) (string, *referenceError) {
 	if path == "" {
-		return "", &referenceError{code: CodeUnset, message: fmt.Sprintf("uses ${%s}, which cannot be determined on this machine", name)}
+		return cannotReplace(CodeUnset, fmt.Sprintf("uses ${%s}, which cannot be determined on this machine", name), "")
 	}
 	return path, nil
 }
@@ -218,7 +219,7 @@ func (e *expander) claude(name, path, hint string) (string, *referenceError) {
 		return value, nil
 	}
 	if path == "" {
-		return "", &referenceError{code: CodeUnset, message: fmt.Sprintf("uses variable %s, which is not set", name), hint: hint}
+		return cannotReplace(CodeUnset, fmt.Sprintf("uses variable %s, which is not set", name), hint)
 	}
 	return path, nil
 }
@@ -227,10 +228,10 @@ func (e *expander) claude(name, path, hint string) (string, *referenceError) {
 // workspace. The content is always a secret.
 func (e *expander) file(name string) (string, *referenceError) {
 	fail := func(what, hint string) (string, *referenceError) {
-		return "", &referenceError{code: CodeFileReference, message: "uses a ${file:…} that " + what, hint: hint}
+		return cannotReplace(CodeFileReference, "uses a ${file:…} that "+what, hint)
 	}
 	if credential.Token(name) {
-		return "", secretAsName()
+		return secretAsName()
 	}
 	path := strings.TrimSpace(name)
 	if path == "" {
@@ -314,48 +315,65 @@ const maxFiles = 256
 // fromKeyring returns a secret for ${keyring:NAME}.
 func (e *expander) fromKeyring(name string) (string, *referenceError) {
 	if credential.Certain(name) {
-		return "", secretAsName()
+		return secretAsName()
 	}
 	if name == "" || len(name) > 256 {
-		return "", unknownReference("keyring:" + name)
+		return unknownReference("keyring:" + name)
 	}
 	e.use(Use{Kind: UseKeyring, Name: name})
+	uses := fmt.Sprintf("uses %s from the keyring, ", quote(name))
 	if e.keyring == nil {
-		return "", &referenceError{code: CodeKeyring, message: fmt.Sprintf("uses %s from the keyring, which is not read", quote(name))}
+		return cannotReplace(CodeKeyring, uses+"which is not read", "")
 	}
 	value, err := e.keyring(name)
-	if (err != nil || value == "") && credential.Doubtful(name) {
-		return "", secretAsName()
-	}
-	if err != nil || value == "" {
-		return "", &referenceError{code: CodeKeyring, message: fmt.Sprintf("uses %s from the keyring, which has no such entry", quote(name)),
-			hint: fmt.Sprintf("store it under service mcptrack and account %s", quote(name))}
-	}
-	if strings.ContainsRune(value, 0) {
-		return "", &referenceError{code: CodeKeyring, message: fmt.Sprintf("uses %s from the keyring, whose value is not text", quote(name))}
+	switch missing := err != nil || value == ""; {
+	case missing && credential.Doubtful(name):
+		return secretAsName()
+	case missing:
+		return cannotReplace(CodeKeyring, uses+"which has no such entry", fmt.Sprintf("store it under service mcptrack and account %s", quote(name)))
+	case strings.ContainsRune(value, 0):
+		return cannotReplace(CodeKeyring, uses+"whose value is not text", "")
 	}
 	e.hideAlways(value)
 	return value, nil
 }
 
 func (e *expander) variable(name, fallback string, hasFallback bool, valid func(string) bool) (string, *referenceError) {
-	if credential.Certain(name) {
-		return "", secretAsName()
+	switch {
+	case credential.Certain(name):
+		return secretAsName()
+	case !valid(name):
+		return unknownReference(name)
 	}
-	if !valid(name) {
-		return "", unknownReference(name)
+	return e.lookUp(name, name, fallback, hasFallback, referenceError{CodeUnset,
+		fmt.Sprintf("uses variable %s, which is not set", name), fmt.Sprintf("set %s, or give a default: ${%s:-…}", name, name)})
+}
+
+func (e *expander) input(id, fallback string, hasFallback bool) (string, *referenceError) {
+	switch {
+	case id == "":
+		return unknownReference("input:")
+	case credential.Certain(id):
+		return secretAsName()
 	}
+	name := inputVariable(id)
+	return e.lookUp(name, id, fallback, hasFallback, referenceError{CodeUnsetInput,
+		fmt.Sprintf("uses input %s, but variable %s is not set", quote(id), name), "mcptrack does not prompt; set " + name})
+}
+
+// lookUp returns the value of a variable that the file refers to as written. unset is the error if
+// it is not set.
+func (e *expander) lookUp(name, written, fallback string, hasFallback bool, unset referenceError) (string, *referenceError) {
 	e.use(Use{Kind: UseVariable, Name: name})
 	value, set := e.getenv(name)
 	switch {
 	case hasFallback && value == "":
 		return fallback, nil
-	case !set && credential.Doubtful(name):
-		return "", unsetDoubtful()
+	case !set && credential.Doubtful(written):
+		return cannotReplace(CodeUnset, "uses a variable that is not set and whose name begins like a secret, so it is not shown here",
+			"put the secret into a variable and write its name: ${NAME}")
 	case !set:
-		return "", &referenceError{code: CodeUnset,
-			message: fmt.Sprintf("uses variable %s, which is not set", name),
-			hint:    fmt.Sprintf("set %s, or give a default: ${%s:-…}", name, name)}
+		return "", &unset
 	}
 	e.hide(value)
 	return value, nil
@@ -393,30 +411,6 @@ func (e *expander) hideAlways(value string) {
 	}
 }
 
-func (e *expander) input(id, fallback string, hasFallback bool) (string, *referenceError) {
-	if id == "" {
-		return "", unknownReference("input:")
-	}
-	if credential.Certain(id) {
-		return "", secretAsName()
-	}
-	name := inputVariable(id)
-	e.use(Use{Kind: UseVariable, Name: name})
-	value, set := e.getenv(name)
-	switch {
-	case hasFallback && value == "":
-		return fallback, nil
-	case !set && credential.Doubtful(id):
-		return "", unsetDoubtful()
-	case !set:
-		return "", &referenceError{code: CodeUnsetInput,
-			message: fmt.Sprintf("uses input %s, but variable %s is not set", quote(id), name),
-			hint:    fmt.Sprintf("mcptrack does not prompt; set %s", name)}
-	}
-	e.hide(value)
-	return value, nil
-}
-
 // inputVariable returns the environment variable with the value of an input: MCPTRACK_INPUT_ and the
 // ID in upper case, with an underscore for every character that is not an ASCII letter or digit. IDs
 // that differ only in such characters share a variable.
@@ -434,7 +428,7 @@ func inputVariable(id string) string {
 
 // unknownReference returns the error for an unknown kind of reference. It shows the name unless the
 // name may be a secret in the wrong place.
-func unknownReference(name string) *referenceError {
+func unknownReference(name string) (string, *referenceError) {
 	bare := name
 	if _, after, ok := strings.Cut(name, ":"); ok {
 		bare = after
@@ -442,20 +436,14 @@ func unknownReference(name string) *referenceError {
 	if credential.Doubtful(name) || credential.Doubtful(bare) || len(name) > 64 {
 		name = "…"
 	}
-	return &referenceError{code: CodeReference, message: fmt.Sprintf("has the unknown reference %s", quote("${"+name+"}")),
-		hint: "use ${VAR}, ${VAR:-default}, ${env:VAR}, ${input:ID}, ${file:PATH}, ${keyring:NAME}, ${workspaceFolder} or ${userHome}"}
+	return cannotReplace(CodeReference, fmt.Sprintf("has the unknown reference %s", quote("${"+name+"}")),
+		"use ${VAR}, ${VAR:-default}, ${env:VAR}, ${input:ID}, ${file:PATH}, ${keyring:NAME}, ${workspaceFolder} or ${userHome}")
 }
 
 // secretAsName returns the error for a token in place of a name.
-func secretAsName() *referenceError {
-	return &referenceError{code: CodeSecret, message: "has a secret where the name of a variable belongs",
-		hint: "put the secret into a variable and write its name: ${NAME}"}
-}
-
-// unsetDoubtful returns the error for an unset variable whose name may be a token.
-func unsetDoubtful() *referenceError {
-	return &referenceError{code: CodeUnset, message: "uses a variable that is not set and whose name begins like a secret, so that it is not shown here",
-		hint: "put the secret into a variable and write its name: ${NAME}"}
+func secretAsName() (string, *referenceError) {
+	return cannotReplace(CodeSecret, "has a secret where the name of a variable belongs",
+		"put the secret into a variable and write its name: ${NAME}")
 }
 
 // isShellName reports whether s may be written as ${s}.

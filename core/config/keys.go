@@ -212,10 +212,8 @@ func (t table[T]) made() table[T] {
 	return t
 }
 
-// names returns the spellings of the key and the keys that add to it.
 func (k key[T]) names() []string { return slices.Concat(k.spellings, k.adds) }
 
-// names returns every name of the keys.
 func (t table[T]) names() (all []string) {
 	for _, k := range t {
 		all = append(all, k.names()...)
@@ -223,7 +221,6 @@ func (t table[T]) names() (all []string) {
 	return all
 }
 
-// get returns the key with this name, which the table must have.
 func (t table[T]) get(name string) key[T] {
 	return t[slices.IndexFunc(t, func(k key[T]) bool { return k.name == name })]
 }
@@ -272,7 +269,6 @@ func (k key[T]) fill(e *entry, into *T) {
 	}
 }
 
-// setZero empties the key's field.
 func (k key[T]) setZero(of *T) {
 	if k.field != nil {
 		reflect.ValueOf(k.field(of)).Elem().SetZero()

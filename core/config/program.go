@@ -116,7 +116,6 @@ func (e *entry) envFields() (all []field) {
 	return all
 }
 
-// variable reads one member of "env".
 func (e *entry) variable(path pointer, f field, name string, m *tree.Member, env map[string]Secret, unset map[string]bool) {
 	if !validEnvName(name) {
 		// The name is not shown: "TOKEN=abc" may be a secret in the wrong place.
@@ -251,7 +250,6 @@ func (e *entry) checkCommand(f field) {
 	}
 }
 
-// programName returns the name of the command's program in lower case.
 func programName(command string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(filepath.Base(command)), ".exe"), ".cmd")
 }

@@ -173,7 +173,6 @@ func newReader(d *document, opts Options, workspace string) *reader {
 		envFiles: map[string]envFile{}, commands: map[[2]string]bool{}}
 }
 
-// servers reads one container.
 func (r *reader) servers(c container) {
 	r.expander.braces = c.braces
 	defer func() { r.expander.braces = false }()

@@ -195,7 +195,6 @@ func (e *entry) headerFields() (all []field) {
 	return all
 }
 
-// headers returns the headers that every request to the server carries.
 func (e *entry) headers() map[string]Secret {
 	headers := map[string]Secret{}
 	seen := map[string]string{}
@@ -216,7 +215,6 @@ func (e *entry) headers() map[string]Secret {
 	return headers
 }
 
-// header reads one member of an object of headers.
 func (e *entry) header(f field, name string, m *tree.Member, headers map[string]Secret, seen map[string]string) {
 	if e.expander.refers(name) { // a template that was not filled in
 		e.lacks(m.Value, f.path, CodeHeader, "a header name has a reference, which is only expanded in values", `write {"Name": "${VALUE}"}`)

@@ -81,7 +81,6 @@ func WebhookKey(secret string) (key []byte, ok bool) {
 	return key, true
 }
 
-// webhooks reads the key "webhooks" of the document.
 func (r *reader) webhooks(v *tree.Node) (all []Webhook) {
 	if v.Kind != tree.List {
 		r.errorAt(v.Offset, "/webhooks", CodeType, fmt.Sprintf(`Config at %s has invalid "webhooks"; expected array`, r.file),
