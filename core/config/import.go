@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"strings"
 
 	"github.com/mcptrack/mcptrack/core/config/credential"
@@ -94,73 +95,57 @@ type importer struct {
 	names *Names
 }
 
-// imported converts one entry.
+// imported converts one entry. Keys get the names and forms of our own format.
 func (e *entry) imported(id string, names *Names) Imported {
 	s := &Server{ID: id}
 	e.server, e.missing = s, (*clauses)(&s.Missing)
-	out := Imported{ID: id, Enabled: e.enabled() && !e.off(id)}
-	im := importer{entry: e, out: &out, names: names}
+	im := importer{entry: e, out: &Imported{ID: id, Enabled: e.enabled() && !e.off(id)}, names: names}
+	transport, fallback, _, known := im.declared()
 	for _, k := range e.keys {
-		out.Keys = append(out.Keys, im.keys(k)...)
-	}
-	return out
-}
-
-// keys returns what the entry has of a key, with the names and forms of our own format.
-func (im *importer) keys(k key[Server]) []Key {
-	f, ok := im.find(k.spellings...)
-	var value any
-	switch k.name {
-	case "id", "enabled", "disabled", "trackResources": // whoever writes the config decides
-	case "type":
-		transport, fallback, _, known := im.declared()
-		if ok = known && !fallback && transport != TransportStdio; ok {
-			value = string(transport)
-		}
-	case "command":
-		command, args := im.commandLine()
-		keys := []Key{{"command", command}, {"args", args}}
-		switch {
-		case command == "":
-			return nil
-		case len(args) == 0:
-			return keys[:1]
-		}
-		return keys
-	case "args": // with command
-	case "env":
-		env, optional := im.environment()
-		keys := []Key{{"env", env}, {"env_vars", optional}}
-		if len(optional) == 0 {
-			keys = keys[:1]
-		}
-		if len(env) == 0 {
-			keys = keys[1:]
-		}
-		return keys
-	case "url":
-		if f, ok := im.first("url"); ok && f.value.Kind == tree.String {
-			value = im.replaced(f.value, credential.FindURL(f.value.Text), im.out.ID)
-		}
-	case "headers":
-		if headers := im.headerValues(); len(headers) > 0 {
-			value = headers
-		}
-	case "oauth":
-		if transport, _, _, _ := im.declared(); transport != TransportStdio { // a program needs no login
-			if oauth := im.login(); len(oauth) > 0 {
-				value = oauth
+		f, ok := im.find(k.spellings...)
+		switch k.name {
+		case "id", "enabled", "disabled", "trackResources": // the writer of the config decides
+		case "args": // with command
+		case "type":
+			if known && !fallback && transport != TransportStdio {
+				im.add(k.name, string(transport))
+			}
+		case "command":
+			command, args := im.commandLine(k.spellings)
+			im.add(k.name, command)
+			im.add("args", args)
+		case "env":
+			env, optional := im.environment()
+			im.add(k.name, env)
+			im.add("env_vars", optional)
+		case "url":
+			if ok {
+				im.add(k.name, im.replaced(f.value, credential.FindURL(f.value.Text), id))
+			}
+		case "headers":
+			im.add(k.name, im.headerValues())
+		case "oauth":
+			if transport != TransportStdio { // a program needs no login
+				im.add(k.name, im.login())
+			}
+		default:
+			if ok {
+				im.add(k.name, im.value(f.value, ""))
 			}
 		}
-	default:
-		if ok {
-			value = im.value(f.value, "")
+	}
+	return *im.out
+}
+
+// add adds a key, unless its value is empty.
+func (im *importer) add(name string, value any) {
+	switch v := reflect.ValueOf(value); v.Kind() {
+	case reflect.String, reflect.Map, reflect.Slice:
+		if v.Len() == 0 {
+			return
 		}
 	}
-	if value == nil {
-		return nil
-	}
-	return []Key{{k.name, value}}
+	im.out.Keys = append(im.out.Keys, Key{name, value})
 }
 
 // secret returns the reference that replaces a secret in a value.
@@ -247,8 +232,8 @@ func (im *importer) variable(n *tree.Node, label string) string {
 	return "${" + n.Text + "}"
 }
 
-func (im *importer) commandLine() (command string, args []any) {
-	_, f, _, raw := im.command(im.entry.keys.get("command").spellings, func(int) string { return "" })
+func (im *importer) commandLine(spellings []string) (command string, args []any) {
+	_, f, _, raw := im.command(spellings, func(int) string { return "" })
 	if f.value == nil || f.value.Kind != tree.String {
 		return "", nil
 	}
