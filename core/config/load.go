@@ -339,13 +339,18 @@ func (d *document) duplicateKeys(n *tree.Node, path pointer, ids bool) {
 		case !duplicate:
 			seen[m.Name] = m.Offset
 		case !ids && first != m.Offset: // else it is the same key, through two YAML aliases
-			line, _ := d.Position(first)
-			d.errorAt(m.Offset, path.key(m.Name), CodeDuplicateKey,
-				fmt.Sprintf("Duplicate key %s; it is already on line %d", quote(m.Name), line), "keep one of them")
+			d.duplicate(m, first, path)
 		}
 		d.duplicateKeys(m.Value, path.key(m.Name), false)
 	}
 	for i, item := range n.Items {
 		d.duplicateKeys(item, path.index(i), false)
 	}
+}
+
+// duplicate reports a key of the object at path that is already at the offset first.
+func (d *document) duplicate(m *tree.Member, first int, path pointer) {
+	line, _ := d.Position(first)
+	d.errorAt(m.Offset, path.key(m.Name), CodeDuplicateKey,
+		fmt.Sprintf("Duplicate key %s; it is already on line %d", quote(m.Name), line), "keep one of them")
 }

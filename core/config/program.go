@@ -191,7 +191,7 @@ func passedOnName(item *tree.Node) *tree.Node {
 
 // validEnvName reports whether operating systems accept the name.
 func validEnvName(name string) bool {
-	return name != "" && !strings.ContainsAny(name, "=\x00") && !strings.ContainsAny(name, noBreakSpaces)
+	return name != "" && !strings.ContainsAny(name, "=\x00"+noBreakSpaces)
 }
 
 // dir returns the absolute working directory. A relative one is resolved against the workspace.

@@ -36,9 +36,7 @@ func (r *reader) root(root *tree.Node) {
 	for _, m := range root.Members { // other duplicates in a settings file concern other programs
 		if first := index[m.Name]; first != m && !seen[m.Name] && ours[m.Name] {
 			seen[m.Name] = true
-			line, _ := r.Position(first.Offset)
-			r.errorAt(m.Offset, pointer("").key(m.Name), CodeDuplicateKey,
-				fmt.Sprintf("Duplicate key %s; it is already on line %d", quote(m.Name), line), "keep one of them")
+			r.duplicate(m, first.Offset, "")
 		}
 	}
 	r.off = r.disabledElsewhere(root)
