@@ -115,7 +115,7 @@
 //	a page of the dashboard     output/dashboard: assets/server.js, assets/resource.js and so on; what all
 //	                            servers have in the overview: core/status/summary.go; what only the page
 //	                            of one shows: detail.go
-//	the config of another host  core/config/hosts, and core/config/shapes.go if its format is new;
+//	the config of another host  core/config/hosts, and core/config/containers.go if its format is new;
 //	                            commands/topics/config.md
 //	a header sent to servers    core/session/dial.go; core/session/internal/wire if it depends on the request
 //	how a login is made         core/login
@@ -131,7 +131,7 @@
 //	                            on a cluster election.go
 //	which webhooks are received core/standardwebhooks: the checks, their order and limits, and paths receiver.go;
 //	                            when they are subscribed to: core/tracker/internal/eventsource/webhook.go
-//	another form of a webhook   output/webhook: format.go; core/config: webhook.go and schema.json
+//	another form of a webhook   output/webhook: format.go; core/config: webhook.go and keys.go
 //	a method of our MCP server  core/mcp for its name, core/mcpserver to handle it
 //	which items a gateway shows core/gateway: the filter and the view
 //	a type of MCP Events        core/mcpevents: types.go, occurrence.go, filter.go; how those of other

@@ -146,15 +146,12 @@ func (o *gatewayOptions) catalog() config.Server {
 
 // exported returns the config with only the servers that the gateway serves.
 func (o *gatewayOptions) exported(cfg *config.Config) *config.Config {
-	out := &config.Config{Path: cfg.Path, Webhooks: cfg.Webhooks}
-	for _, srv := range cfg.Servers {
+	out := cfg.Only(func(srv config.Server) bool {
 		if srv.ID == catalogID && o.catalogURL != "" {
-			continue // refused at the start, so it came later
+			return false // refused at the start, so it came later
 		}
-		if srv.Enabled && (o.AllServers || srv.Tracked() || srv.Transport == config.TransportCatalog) {
-			out.Servers = append(out.Servers, srv)
-		}
-	}
+		return srv.Enabled && (o.AllServers || srv.Tracked() || srv.Transport == config.TransportCatalog)
+	})
 	if o.catalogURL != "" {
 		out.Servers = append(out.Servers, o.catalog())
 	}

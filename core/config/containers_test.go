@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// brief is a server in one line: how it is reached, with every value revealed.
+// brief returns a server in one line: how it is reached, with every value revealed.
 func brief(s Server) string {
 	var parts []string
 	add := func(name, value string) {
@@ -151,8 +151,8 @@ mcpServers:
 	}
 }
 
-// What an extension of Zed brings along has its settings only: it is skipped with a
-// warning, and the servers beside it are read.
+// An entry for an extension of Zed has only settings. It is skipped with a warning, and the other
+// servers are read.
 func TestZedExtensions(t *testing.T) {
 	for _, keys := range []string{`"settings":{"a":1}`, `"source":"custom","settings":{}`, `"enabled":true`, ``} {
 		text := `{"context_servers":{"ext":{` + keys + `},"docs":{"command":"go"}}}`
@@ -168,8 +168,7 @@ func TestZedExtensions(t *testing.T) {
 	}
 }
 
-// A settings file of a host may have no servers; any other file must have some place
-// for them.
+// A host's settings file may have no servers; any other file must have a place for them.
 func TestSettingsWithoutServers(t *testing.T) {
 	for file, want := range map[string]bool{".gemini/settings.json": true, "/home/me/.codex/config.toml": true, "mcp.json": false, "settings.json": false} {
 		text := `{"theme": "dark"}`
@@ -182,7 +181,7 @@ func TestSettingsWithoutServers(t *testing.T) {
 	}
 }
 
-// The form of a problem does not depend on the format of the file.
+// Problems are the same in every format.
 func TestProblemsInEveryFormat(t *testing.T) {
 	for file, text := range map[string]string{
 		"f.json": "{\"mcpServers\": {\n  \"docs\": {\"command\": \"go\",\n    \"trackResources\": \"yes\"}}}",
@@ -216,7 +215,7 @@ func TestTypeNames(t *testing.T) {
 	}
 }
 
-// Keys that change how a server is reached elsewhere are named once for the file.
+// An unsupported key causes one warning for the file.
 func TestUnsupportedKeys(t *testing.T) {
 	entry := `{"url":"https://h/","headersHelper":"./token.sh"}`
 	_, problems := Parse([]byte(`{"servers":{"a":`+entry+`,"b":`+entry+`}}`), "f", surroundings(t, nil))
@@ -225,7 +224,7 @@ func TestUnsupportedKeys(t *testing.T) {
 	}
 }
 
-// The keys beside the servers are one line, those that were probably meant are named.
+// Unknown keys beside the servers cause one warning; misspelled ones each cause their own.
 func TestUnknownRootKeys(t *testing.T) {
 	_, problems := Parse([]byte(`{"servers":[],"_a":1,"$schema":"x","theme":1,"model":2,"inputz":[]}`), "f", surroundings(t, nil))
 	var got []string
@@ -235,5 +234,69 @@ func TestUnknownRootKeys(t *testing.T) {
 	want := []string{`Config at f has 2 keys that are not read here, such as "theme"|`, `Config at f has unknown key "inputz"|did you mean "inputs"?`}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q", got)
+	}
+}
+
+// Files of other hosts: a problem of one server does not affect others, and servers are found
+// wherever a host keeps them.
+func TestFilesOfHosts(t *testing.T) {
+	const other = `"b": {"command": "go"}`
+	for _, test := range []struct {
+		name, text string
+		want       []string
+		warnings   int
+	}{
+		// servers that only their host can reach
+		{"f.json", `{"mcpServers": {"a": {"type": "sdk", "name": "a"}, ` + other + `}}`, []string{"b stdio cmd=go"}, 0},
+		{"f.json", `{"mcpServers": {"a": {"type": "claudeai-proxy", "url": "https://h/", "id": "x"}, ` + other + `}}`, []string{"b stdio cmd=go"}, 0},
+		{"f.json", `{"mcpServers": {"a": {"type": "inMemory", "baseUrl": ""}, ` + other + `}}`, []string{"b stdio cmd=go"}, 0},
+		{"c.yaml", "mcpServers:\n  - uses: org/block\n  - {name: b, command: go}\n", []string{"b stdio cmd=go"}, 1},
+		{"f.json", `{"mcpServers": {"a": {"tcp": "ws://h:1"}, ` + other + `}}`, []string{"a http?", "b stdio cmd=go"}, 1},
+		// other words for the types
+		{"f.json", `{"mcpServers": {"a": {"type": "command", "command": "go"}, "b": {"transport": "http_stream", "url": "https://h/"}}}`, []string{"a stdio cmd=go", "b http url=https://h/"}, 0},
+		{"f.json", `{"mcpServers": {"a": {"type": "streamable", "url": "https://h/"}, "b": {"type": "http-sse", "url": "https://h/"}}}`, []string{"a http url=https://h/", "b sse url=https://h/"}, 0},
+		// elsewhere in the file
+		{"f.json", `{"mcp": {"mcpServers": {` + other + `}}}`, []string{"b stdio cmd=go"}, 0},
+		{"x.code-workspace", `{"folders": [], "settings": {"mcp": {"servers": {` + other + `}}}}`, []string{"b stdio cmd=go"}, 1},
+		{"devcontainer.json", `{"image": "x", "customizations": {"vscode": {"mcp": {"servers": {` + other + `}}}}}`, []string{"b stdio cmd=go"}, 1},
+		// switched off
+		{"opencode.json", `{"mcp": {"a": {"enabled": false}, "b": {"type": "local", "command": ["go"]}}}`, []string{"a stdio disabled", "b stdio cmd=go"}, 0},
+		{".claude.json", `{"mcpServers": {"a": {"command": "go"}, ` + other + `}, "projects": {"/": {"disabledMcpServers": ["a"]}}}`, []string{"a stdio cmd=go disabled", "b stdio cmd=go"}, 0},
+		{".gemini/settings.json", `{"mcpServers": {"a": {"command": "go"}, ` + other + `}, "mcp": {"excluded": ["a"]}}`, []string{"a stdio cmd=go disabled", "b stdio cmd=go"}, 0},
+		{".gemini/settings.json", `{"mcpServers": {"a": {"command": "go"}, ` + other + `}, "mcp": {"allowed": ["b"]}}`, []string{"a stdio cmd=go disabled", "b stdio cmd=go"}, 0},
+		// containers that read their standard input
+		{"f.json", `{"mcpServers": {"a": {"command": "docker", "args": ["mcp", "gateway", "run"]}, "b": {"command": "docker", "args": ["compose", "run", "--rm", "x"]}}}`,
+			[]string{"a stdio cmd=docker mcp gateway run", "b stdio cmd=docker compose run --rm x"}, 0},
+		{"f.json", `{"mcpServers": {"a": {"command": "docker", "args": ["container", "run", "--rm", "x"]}}}`, []string{"a stdio cmd=docker container run --rm x"}, 1},
+	} {
+		opts := surroundings(t, nil)
+		opts.LookPath = func(string) (string, error) { return "", nil }
+		c, problems := Parse([]byte(test.text), test.name, opts)
+		var got []string
+		if c != nil {
+			for _, s := range c.Servers {
+				got = append(got, brief(s))
+			}
+		}
+		if !slices.Equal(got, test.want) || problems.Warnings() != test.warnings {
+			t.Errorf("%s\n got %q %v\nwant %q, %d warnings", test.text, got, problems, test.want, test.warnings)
+		}
+	}
+}
+
+// A file that is not a config has a hint.
+func TestHintsForOtherFiles(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"command": "go", "args": []}`:              `give the server a name: {"mcpServers": {"NAME": {…}}}`,
+		`{"x": {"command": "go"}, "y": 1}`:           `wrap the servers: {"mcpServers": {…}}`,
+		`"mcpServers": {}`:                           "put { before the first key and } after the last one",
+		"```json\n{\"mcpServers\": {}}\n```":         "remove the Markdown around the JSON, such as ```json",
+		`{"mcpServer": {"a": {"command": "go"}}}`:    `did you mean "mcpServers"?`,
+		`{"mcpServers": {"a": {"workDir": "/tmp"}}}`: `did you mean "cwd"?`,
+	} {
+		_, problems := Parse([]byte(text), "f.json", surroundings(t, nil))
+		if !slices.ContainsFunc(problems, func(p Problem) bool { return p.Hint == want }) {
+			t.Errorf("%s: %#v, want %s", text, problems, want)
+		}
 	}
 }

@@ -41,7 +41,7 @@ func TestEnvFileProblems(t *testing.T) {
 	}
 }
 
-// TestEnvFilesAreBounded: one large file named by many servers.
+// Many servers may name one large file.
 func TestEnvFilesAreBounded(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "x.env"), "A="+strings.Repeat("x", MaxFileSize-2))
