@@ -84,7 +84,7 @@ func (c *cluster) announce(ctx context.Context) error {
 	return nil
 }
 
-func (c *cluster) announceServer(st *status.Server) {
+func (c *cluster) announceServer(st *status.ServerStatus) {
 	srv, last := status.Summarize(st), c.sent[st.ID]
 	lease := c.sharing.lease(st.ID)
 	if lease == nil || srv == last.status && time.Since(last.at) < natslog.AnnouncementTTL/3 {

@@ -205,8 +205,8 @@ func TestUnreadableIsRemembered(t *testing.T) {
 			second := w.engine(at, engine.Options{}, w.config())
 			eventually(t, "the second process has looked", time.Minute, func() bool {
 				st, _ := second.Tracker().Snapshot().Server("docs")
-				return slices.ContainsFunc(st.Resources, func(r status.Resource) bool { return r.URI == "file:///b.md" && !r.Digest.IsZero() }) &&
-					slices.ContainsFunc(st.Resources, func(r status.Resource) bool { return r.URI == "file:///a.md" && r.Gone })
+				return slices.ContainsFunc(st.Resources, func(r status.ResourceStatus) bool { return r.URI == "file:///b.md" && !r.Digest.IsZero() }) &&
+					slices.ContainsFunc(st.Resources, func(r status.ResourceStatus) bool { return r.URI == "file:///a.md" && r.Gone })
 			})
 			if err := second.events.Flush(t.Context()); err != nil {
 				t.Fatal(err)

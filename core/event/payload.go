@@ -29,13 +29,13 @@ const (
 	Stopping   State = "Stopping" // being disconnected
 )
 
-// Mode is how changes of resources are noticed.
-type Mode string
+// UpdateMode is how changes of resources are noticed.
+type UpdateMode string
 
 // The modes.
 const (
-	Push Mode = "push" // the server sends notifications
-	Poll Mode = "poll" // the resources are read at an interval
+	Push UpdateMode = "push" // the server sends notifications
+	Poll UpdateMode = "poll" // the resources are read at an interval
 )
 
 // ServerState is published when the state of a server changes.
@@ -55,7 +55,7 @@ type ServerState struct {
 // here on.
 type SubscriptionActive struct {
 	Resources ResourceSet `json:"resources" about:"number or list"`
-	Mode      Mode        `json:"mode,omitempty" about:"push or poll; absent if changes go unnoticed"`
+	Mode      UpdateMode  `json:"mode,omitempty" about:"push or poll; absent if changes go unnoticed"`
 	Missing   []string    `json:"missing,omitempty" about:"URIs that the server does not push"`
 }
 

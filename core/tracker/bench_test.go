@@ -17,8 +17,8 @@ func BenchmarkPublish(b *testing.B) {
 	b.ReportAllocs()
 	for i := range b.N {
 		w.updated(coalesce.Update{
-			Resource: coalesce.Resource{URI: "file:///a.md", Content: coalesce.Content{Digest: catalog.Digest{1, byte(i)}, Size: 3}},
-			Cause:    event.CauseNotify, Read: true, Previous: coalesce.Content{Digest: catalog.Digest{1, byte(i - 1)}},
+			Known: coalesce.Known{URI: "file:///a.md", Content: coalesce.Content{Digest: catalog.Digest{1, byte(i)}, Size: 3}},
+			Cause: event.CauseNotify, Read: true, Previous: coalesce.Content{Digest: catalog.Digest{1, byte(i - 1)}},
 		})
 		if i%1000 == 0 {
 			sub.Next()

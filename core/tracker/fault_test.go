@@ -106,7 +106,7 @@ func (s *stand) start() {
 	})
 	s.eventually("the baseline", func() bool {
 		st, _ := s.tracker.Snapshot().Server("docs")
-		return len(st.Resources) == 10 && !slices.ContainsFunc(st.Resources, func(r status.Resource) bool { return r.Digest.IsZero() })
+		return len(st.Resources) == 10 && !slices.ContainsFunc(st.Resources, func(r status.ResourceStatus) bool { return r.Digest.IsZero() })
 	})
 	st, _ := s.tracker.Snapshot().Server("docs")
 	s.mu.Lock()

@@ -85,7 +85,7 @@ func (o *observer) checkUnread(uri string, v known, complain func(uri, what stri
 			last = ch.Time
 		}
 	}
-	if base, there := o.begin.Server("docs"); there && !v.published && slices.ContainsFunc(base.Resources, func(r status.Resource) bool { return r.URI == uri }) {
+	if base, there := o.begin.Server("docs"); there && !v.published && slices.ContainsFunc(base.Resources, func(r status.ResourceStatus) bool { return r.URI == uri }) {
 		if last.After(base.Since) {
 			complain(uri, "nothing was published of its change")
 		}
@@ -97,7 +97,7 @@ func (o *observer) checkUnread(uri string, v known, complain func(uri, what stri
 }
 
 // checkLists: the lists are those of the server.
-func (o *observer) checkLists(st status.Server) {
+func (o *observer) checkLists(st status.ServerStatus) {
 	keys := func(l catalog.List) []string {
 		var out []string
 		for _, it := range l {

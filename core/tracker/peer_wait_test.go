@@ -63,7 +63,7 @@ func (p *peer) settled(uri string) {
 	p.Helper()
 	p.eventually("the tracker has read "+uri, func() bool {
 		st, _ := p.tracker.Snapshot().Server("notes")
-		i := slices.IndexFunc(st.Resources, func(r status.Resource) bool { return r.URI == uri })
+		i := slices.IndexFunc(st.Resources, func(r status.ResourceStatus) bool { return r.URI == uri })
 		return i >= 0 && !st.Resources[i].Digest.IsZero()
 	})
 }

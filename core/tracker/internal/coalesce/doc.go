@@ -10,12 +10,11 @@
 // to an idle resource opens a window: the dirty bit is cleared, a read is queued, and
 // the leading event is published in any case, with the digest once the read answers
 // or without it after [Options.Patience]. Further signals inside the window only set
-// the dirty bit. At the end of the window, the dirty bit of a dirty resource is
-// cleared, the resource is read again, and a trailing event is published only if the
-// content differs from what was published last; then the next window begins.
-// Otherwise the resource becomes idle. The dirty bit is cleared before a read and
-// never after it: a change that the read may have missed has set the bit again by
-// then.
+// the dirty bit. At the end of the window, if the dirty bit is set, it is cleared, the resource is
+// read again, and a trailing event is published only if the content differs from what was
+// published last; then the next window begins. Otherwise the resource becomes idle. The dirty bit
+// is cleared before a read and never after it: a change that the read may have missed has then set
+// the bit again.
 //
 // # Reads
 //

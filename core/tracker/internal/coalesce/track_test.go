@@ -112,8 +112,8 @@ func TestResetForgets(t *testing.T) {
 // What is learned is confirmed only by a read that found just that: not by being added, and not by
 // a read whose answer is ignored because it may be outdated.
 func TestOnlyReadsConfirm(t *testing.T) {
-	var last Resource
-	c := New(Options{Window: 2 * time.Second, Patience: time.Second, Digests: true, Learned: func(r Resource) { last = r },
+	var last Known
+	c := New(Options{Window: 2 * time.Second, Patience: time.Second, Digests: true, Learned: func(r Known) { last = r },
 		Baseline: func(string) catalog.Digest { return digestOf(1) }})
 	now := time.Unix(1_700_000_000, 0)
 	c.Add("a", event.Descriptor{})

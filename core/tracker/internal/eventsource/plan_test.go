@@ -158,10 +158,10 @@ func TestInboxIsBounded(t *testing.T) {
 	}
 }
 
-// TestBatchIsBounded: what does not fit is a gap.
-func TestBatchIsBounded(t *testing.T) {
+// TestReportIsBounded: what does not fit is a gap.
+func TestReportIsBounded(t *testing.T) {
 	now := time.Now()
-	var b Batch
+	var b Report
 	for i := range maxURIs {
 		b.mark(fmt.Sprint(i), now)
 	}
@@ -175,7 +175,7 @@ func TestBatchIsBounded(t *testing.T) {
 	if b.Gap == "" || len(b.URIs) != maxURIs {
 		t.Errorf("gap %q, %d resources", b.Gap, len(b.URIs))
 	}
-	b = Batch{}
+	b = Report{}
 	for range maxEvents + 1 {
 		b.keep(Occurrence{})
 	}
@@ -186,7 +186,7 @@ func TestBatchIsBounded(t *testing.T) {
 
 func TestMergeDropsWhatIsNotKnownAnyMore(t *testing.T) {
 	known := map[string]string{"a": "1", "b": "1"}
-	got := (&Batch{Cursors: map[string]string{"a": "", "c": "2"}}).Merge(known)
+	got := (&Report{Cursors: map[string]string{"a": "", "c": "2"}}).Merge(known)
 	if len(got) != 2 || got["b"] != "1" || got["c"] != "2" || known["a"] != "1" {
 		t.Errorf("%v of %v", got, known)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 )
 
-// Options are what a Source works with. All fields but Cursors and Webhooks are needed.
+// Options configure a [Subscriber]. All fields but Cursors and Webhooks are required.
 type Options struct {
 	Events session.Events
 	Want   config.Events
@@ -24,12 +24,12 @@ type Options struct {
 	Cursors map[string]string
 	// Timeout is how long a server may take to begin a stream.
 	Timeout time.Duration
-	// Poll is the interval of polls where the server asks for none.
+	// Poll is the interval of polls if the server asks for none.
 	Poll time.Duration
 	// MaxBackoff is the longest wait between two attempts.
 	MaxBackoff time.Duration
 	Logger     *slog.Logger
-	// Webhooks receives for subscriptions by webhook, under the name Server; nil: there are none.
+	// Webhooks receives events by webhook, under the name Server; nil: there are no webhooks.
 	Webhooks *standardwebhooks.Receiver
 	Server   string
 }
@@ -37,19 +37,19 @@ type Options struct {
 // minRelist is the least time between two lists of the event types.
 const minRelist = 5 * time.Second
 
-// Source follows the events of one session. See [New].
-type Source struct {
+// Subscriber follows the events of one session. See [New].
+type Subscriber struct {
 	opts    Options
 	pending pending
-	// relist has room for one: a subscription whose type the server does not know any more
+	// relist has capacity 1: a subscription whose type the server no longer knows
 	// sends without blocking, Run receives; it is never closed.
 	relist chan struct{}
-	// polls has room for maxPolls: a slot is sent before a poll begins and received after;
-	// it is never closed.
+	// polls has capacity maxPolls: a poll sends to it before it begins and receives from it after
+	// it ends; it is never closed.
 	polls chan struct{}
 
-	running map[string]*running // by key; of Run, as is:
-	warned  map[string]bool     // what warnings were logged about
+	running map[string]*running // by key; owned by Run, as is:
+	warned  map[string]bool     // the subjects of warnings that were logged
 	wg      sync.WaitGroup      // of the subscriptions
 
 	endpoint sync.Once // the warning of warnEndpoint
@@ -65,20 +65,20 @@ type running struct {
 	stream bool
 }
 
-// New returns a source that follows nothing yet.
-func New(opts Options) *Source {
-	return &Source{opts: opts, pending: newPending(), relist: make(chan struct{}, 1), polls: make(chan struct{}, maxPolls), running: map[string]*running{}, warned: map[string]bool{}}
+// New returns a subscriber that follows nothing yet.
+func New(opts Options) *Subscriber {
+	return &Subscriber{opts: opts, pending: newPending(), relist: make(chan struct{}, 1), polls: make(chan struct{}, maxPolls), running: map[string]*running{}, warned: map[string]bool{}}
 }
 
-// C returns the channel that wakes the owner: a receive means that Take has something, or
-// had something that an earlier Take took. It is never closed.
-func (s *Source) C() <-chan struct{} { return s.pending.wake }
+// C returns the channel that wakes the owner: a receive means that Take has something to return,
+// or an earlier Take returned it. It is never closed.
+func (s *Subscriber) C() <-chan struct{} { return s.pending.wake }
 
-// Take returns what the events since the last call say.
-func (s *Source) Take() Batch { return s.pending.take() }
+// Take returns what the events since the last call report.
+func (s *Subscriber) Take() Report { return s.pending.take() }
 
 // Run follows the events until ctx ends, or the server turns out to offer none.
-func (s *Source) Run(ctx context.Context) {
+func (s *Subscriber) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer s.wg.Wait()
 	defer cancel()
@@ -118,7 +118,7 @@ func (s *Source) Run(ctx context.Context) {
 }
 
 // follow ends the subscriptions that are no longer wanted and begins new ones.
-func (s *Source) follow(ctx context.Context, types []mcp.EventType) {
+func (s *Subscriber) follow(ctx context.Context, types []mcp.EventType) {
 	wanted, unknown := plans(types, s.opts.Want)
 	for _, name := range unknown {
 		s.warnOnce(name, "the config names a type of events that the server does not offer")
@@ -130,7 +130,7 @@ func (s *Source) follow(ctx context.Context, types []mcp.EventType) {
 	isWanted := func(key string) bool {
 		return slices.ContainsFunc(wanted, func(p plan) bool { return p.key() == key })
 	}
-	for key, r := range s.running { // before the first is waited for: each may take a second
+	for key, r := range s.running { // all, before waiting for the first: each may take a second
 		if !isWanted(key) {
 			r.cancel()
 		}
@@ -171,14 +171,14 @@ func (s *Source) follow(ctx context.Context, types []mcp.EventType) {
 	}
 }
 
-func (s *Source) warnOnce(name, msg string) {
+func (s *Subscriber) warnOnce(name, msg string) {
 	if !s.warned[name] && len(s.warned) < maxSubscriptions {
 		s.warned[name] = true
 		s.opts.Logger.Warn(msg, "event", printable.Line(name, 200))
 	}
 }
 
-func (s *Source) begin(ctx context.Context, p plan, key string, mode mcp.DeliveryMode) {
+func (s *Subscriber) begin(ctx context.Context, p plan, key string, mode mcp.DeliveryMode) {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &running{cancel: cancel, ended: make(chan struct{}), stream: mode == mcp.DeliverPush}
 	s.running[key] = r
@@ -187,21 +187,21 @@ func (s *Source) begin(ctx context.Context, p plan, key string, mode mcp.Deliver
 	s.wg.Go(func() {
 		defer close(r.ended)
 		defer cancel()
-		defer s.pending.stands(key, Coverage{})
+		defer s.pending.cover(key, Coverage{})
 		u.run(ctx)
 	})
 }
 
-// warnEndpoint warns that the server cannot send to the receiver, once for each source: it
-// is called by the goroutines of subscriptions.
-func (s *Source) warnEndpoint(name, reason string) {
+// warnEndpoint warns, once, that the server cannot send to the receiver. The goroutines of
+// subscriptions call it.
+func (s *Subscriber) warnEndpoint(name, reason string) {
 	s.endpoint.Do(func() {
 		s.opts.Logger.Warn("the server cannot deliver events by webhook to --public-url", "event", printable.Line(name, 200), "err", reason)
 	})
 }
 
-// askAgain makes Run list the types again.
-func (s *Source) askAgain() {
+// listAgain makes Run list the types again.
+func (s *Subscriber) listAgain() {
 	select {
 	case s.relist <- struct{}{}:
 	default:
