@@ -1,8 +1,6 @@
 package catalog
 
 import (
-	"bytes"
-	"encoding/json"
 	"maps"
 	"reflect"
 	"slices"
@@ -10,7 +8,7 @@ import (
 	"strings"
 )
 
-// Op says how one member of a descriptor differs.
+// Op is how one member of a descriptor differs.
 type Op string
 
 // The ops.
@@ -24,19 +22,18 @@ const (
 // named.
 type Change struct {
 	Op Op `json:"op"`
-	// Path is a JSON Pointer (RFC 6901), such as /inputSchema/properties/path/type:
-	// into the old descriptor for what was removed, else into the new one.
+	// Path is a JSON Pointer (RFC 6901), such as /inputSchema/properties/path/type: into the old
+	// descriptor for a removed value, otherwise into the new one.
 	Path string `json:"path"`
 }
 
-// Field is the member of the descriptor that the change is in: "inputSchema".
+// Field returns the member of the descriptor that contains the change, such as "inputSchema".
 func (c Change) Field() string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(c.Path, "/"), "/")
 	return unescape(name)
 }
 
-// Bounds of a comparison: a difference beyond them is reported as a change of the whole
-// value.
+// Bounds of a comparison. A deeper difference is reported as a change of the whole value.
 const (
 	maxDepth = 32  // levels of nested values
 	maxPath  = 256 // bytes of a pointer
@@ -44,8 +41,8 @@ const (
 
 // Changes compares two descriptors member by member and returns up to limit
 // changes, in order of their paths, and how many more there are. Elements of
-// arrays are matched by their names where all have one (arguments of prompts), else
-// by position; arrays of plain values (required, enum) are one value.
+// arrays are matched by name if all have one (arguments of prompts), otherwise
+// by position; an array of plain values (required, enum) is one value.
 func Changes(from, to Item, limit int) (changes []Change, more int) {
 	a, errA := decode(Lossless(from.Raw))
 	b, errB := decode(Lossless(to.Raw))
@@ -56,13 +53,6 @@ func Changes(from, to Item, limit int) (changes []Change, more int) {
 	c.compare("", a, b, 0)
 	slices.SortStableFunc(c.changes, func(a, b Change) int { return strings.Compare(a.Path, b.Path) })
 	return c.changes, c.found - len(c.changes)
-}
-
-func decode(lossless json.RawMessage) (v any, err error) {
-	dec := json.NewDecoder(bytes.NewReader(lossless))
-	dec.UseNumber() // digits count, as they do for the digest
-	err = dec.Decode(&v)
-	return v, err
 }
 
 // comparison walks two values in a fixed order and keeps the first changes.
@@ -147,7 +137,7 @@ func (c *comparison) arrays(path string, from, to []any, depth int) {
 		}
 	}
 	if c.found == before && !reflect.DeepEqual(from, to) {
-		c.note(Changed, path) // nothing but the order
+		c.note(Changed, path) // only the order differs
 	}
 }
 
@@ -182,7 +172,7 @@ func nameOf(v any) string {
 	return name
 }
 
-// escape returns the reference token of a name (RFC 6901, 3), truncated if it is long.
+// escape returns the reference token of a name (RFC 6901, section 3), truncated if it is long.
 func escape(name string) string {
 	if len(name) > maxPath {
 		name = strings.ToValidUTF8(name[:maxPath], "") + "…"
@@ -191,3 +181,48 @@ func escape(name string) string {
 }
 
 func unescape(token string) string { return strings.NewReplacer("~1", "/", "~0", "~").Replace(token) }
+
+// ItemChange is how one descriptor of a list differs from its previous version.
+// Its slices are never nil.
+type ItemChange struct {
+	Key     string   `json:"key"`            // the URI, URI template or name
+	Fields  []string `json:"fields"`         // the members that differ, sorted
+	Changes []Change `json:"changes"`        // the innermost places
+	More    int      `json:"more,omitempty"` // places that were left out
+}
+
+const (
+	// MaxItemChanges bounds the Changes of all items that [ItemChanges] returns.
+	MaxItemChanges = 200
+	// maxChangesPerItem bounds the Changes of one item.
+	maxChangesPerItem = 20
+)
+
+// ItemChanges compares the items with the given keys in two versions of a list. It
+// stops after [MaxItemChanges] changes in all, so the last keys may have no entry. Nor has a key
+// that is missing from the older list.
+func ItemChanges(from, to List, keys []string) []ItemChange {
+	var out []ItemChange
+	room := MaxItemChanges
+	for _, key := range keys {
+		if room == 0 {
+			break
+		}
+		before, _ := from.Get(key)
+		after, _ := to.Get(key)
+		if before.Raw == nil {
+			continue
+		}
+		c := ItemChange{Key: key, Fields: []string{}, Changes: []Change{}}
+		changes, more := Changes(before, after, min(room, maxChangesPerItem))
+		c.Changes, c.More = append(c.Changes, changes...), more
+		room -= len(changes)
+		for _, change := range changes {
+			c.Fields = append(c.Fields, change.Field())
+		}
+		slices.Sort(c.Fields)
+		c.Fields = slices.Compact(c.Fields)
+		out = append(out, c)
+	}
+	return out
+}
