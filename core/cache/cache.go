@@ -22,8 +22,7 @@
 // All sessions of a [Store] share one bound in bytes; the least recently used entries are
 // evicted first. A single result may take a quarter of it.
 //
-// The rules for ttlMs and cacheScope are those of MCP 2026-07-28 (server/utilities/
-// caching): an absent or negative ttlMs is 0, an absent scope is private. A Store is used
+// The rules for ttlMs and cacheScope come from MCP 2026-07-28 (server/utilities/caching): an absent or negative ttlMs is 0, an absent scope is private. A Store is used
 // by one user with one set of credentials, so it may store private results; code that
 // passes results to other users must check Private.
 package cache
@@ -40,8 +39,8 @@ import (
 // DefaultMaxBytes is the bound of a Store if [NewStore] is called with 0.
 const DefaultMaxBytes = 64 << 20
 
-// Store holds the caches of any number of servers, within one bound. Its methods, and
-// those of its Sessions, Fetches and Views, are safe for concurrent use.
+// Store holds the caches of any number of servers, within one bound. It is safe for
+// concurrent use, and so are its Sessions, Fetches and Views.
 type Store struct {
 	max int64 // bytes
 

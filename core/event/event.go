@@ -172,7 +172,7 @@ func (e *Event) AppendJSON(b []byte) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// UnmarshalJSON decodes the wire form, including that of a newer version: it ignores members and
+// UnmarshalJSON decodes the wire form of this version or a newer one: it ignores members and
 // causes that it does not know, and optional members whose value it does not
 // understand. An unknown type is an [ErrUnknownType].
 func (e *Event) UnmarshalJSON(data []byte) error {

@@ -154,7 +154,7 @@ type ConfigRejected struct {
 	Problems []Problem `json:"problems"`
 }
 
-// Problem is one defect of a rejected config. Its members are those of a problem of
+// Problem is one defect of a rejected config. It has the members of a problem of
 // validate --json. Its publisher makes sure that no field contains a secret.
 type Problem struct {
 	Severity string `json:"severity"`       // error or warning

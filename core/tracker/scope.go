@@ -169,7 +169,7 @@ func isGlob(s string) bool { return strings.ContainsAny(s, "*[{") }
 type coverage struct {
 	mode    event.UpdateMode
 	asked   map[string]struct{} // resources that the server was asked to push
-	missing map[string]struct{} // those of asked that the server does not push
+	missing map[string]struct{} // resources in asked that the server does not push
 	lists   []catalog.Kind      // lists whose changes the server was asked to push, but does not
 }
 
@@ -295,7 +295,7 @@ func has[K comparable, V any](m map[K]V, key K) bool {
 	return ok
 }
 
-// sameSet reports whether the URIs, which are distinct, are those of the set.
+// sameSet reports whether the distinct URIs are the elements of the set.
 func sameSet(uris []string, set map[string]struct{}) bool {
 	return len(uris) == len(set) && !slices.ContainsFunc(uris, func(u string) bool { return !has(set, u) })
 }

@@ -13,7 +13,7 @@ import (
 const whatSubscriptions = "resource subscriptions"
 
 // Subscribe tracks a resource in addition to those that the config selects, until the session
-// ends or Unsubscribe is called: its updates are published like those of the others, and its
+// ends or Unsubscribe is called: its updates are published like all others, and its
 // cached content is kept current. It returns once the server has agreed. If the resource is
 // already subscribed to or tracked, no request is sent. If the server does not support
 // subscriptions, the error is an [*UnsupportedError] and nothing is sent; a server that

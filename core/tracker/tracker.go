@@ -373,8 +373,7 @@ func (t *Tracker) Publish(e event.Event) { t.store.publish(e) }
 // Settled waits until every server of the last applied config was tried once: it is Ready,
 // Unsupported, NeedsAuth, Unconfigured, Unapproved or Disabled, or has failed. It returns the
 // state at that time; if ctx ends first, the state so far and the cause of ctx. Apply and Run
-// must have been called. The status of a server whose entry changed may still be that of the old
-// entry.
+// must have been called. If a server's entry changed, its status may still describe the old entry.
 func (t *Tracker) Settled(ctx context.Context) (*status.Snapshot, error) {
 	if err := t.awaitTaken(ctx); err != nil {
 		return t.Snapshot(), err

@@ -51,7 +51,7 @@ func (b *background) wakeAt() time.Time {
 	return b.nextSweep
 }
 
-// advance queues the reads that are due. interval is that of the safety reads; zero: none.
+// advance queues the reads that are due. interval is the interval of safety reads; zero: none.
 func (b *background) advance(now time.Time, interval time.Duration, co *coalesce.Coalescer) {
 	b.safetyReads(now, interval, co)
 	if b.nextSweep.IsZero() || now.Before(b.nextSweep) {
@@ -98,7 +98,7 @@ func later(a, b time.Time) time.Time {
 
 // safetyInterval is the interval of the safety reads; zero: there are none, because
 // resources are polled or the config says so. While it is doubtful that the server pushes
-// updates, the interval is that of polls, but with at most one read per second.
+// updates, the poll interval applies, but with at most one read per second.
 func (f *sessionFollower) safetyInterval() time.Duration {
 	if f.coverage.mode != event.Push {
 		return 0

@@ -79,7 +79,7 @@ const (
 	maxRetryWait = 30 * time.Second
 )
 
-// NextRead returns the next read to make, given how many may be in flight at once;
+// NextRead returns the next read to make, given how many may be in flight;
 // false if there is none now. Its result must be passed to Answer.
 func (c *Coalescer) NextRead(slots int) (Read, bool) {
 	k := c.reads.next(slots, c.ending)

@@ -158,7 +158,7 @@ func (r *Report) cursor(key, cursor string) {
 	r.Cursors[key] = cursor
 }
 
-// Merge returns the known cursors, updated with those of the report.
+// Merge returns the known cursors, updated with the cursors in the report.
 func (r *Report) Merge(known map[string]string) map[string]string {
 	out := maps.Clone(known)
 	if out == nil {
