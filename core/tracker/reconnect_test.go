@@ -1,8 +1,10 @@
 package tracker
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/login"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
@@ -128,4 +131,125 @@ func TestWarnings(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A server that a request waits for is connected again soon after it has returned, however
+// often it failed before. The attempts that were planned are not put off by that.
+func TestHastenedServerIsConnectedSoon(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Server) {
+		settledOn(w, docs, "file:///a.md")
+		w.SetDown("docs", errors.New("refused"))
+		w.pass(20 * time.Second) // the waits are long by now
+		before := len(w.Dialled("docs"))
+		planned := func() time.Time {
+			st, _ := w.tracker.Snapshot().Server("docs")
+			return st.NextRetry
+		}
+		at := planned()
+		for range 20 {
+			w.tracker.Hasten("docs")
+			w.pass(50 * time.Millisecond)
+		}
+		if n := len(w.Dialled("docs")) - before; n < 3 || n > 5 {
+			w.Errorf("%d attempts in a second", n)
+		}
+		if now := planned(); now.Sub(at).Abs() > time.Millisecond {
+			w.Errorf("the next attempt is at %v instead of %v", now, at)
+		}
+		w.SetDown("docs", nil)
+		for range 6 {
+			w.tracker.Hasten("docs")
+			w.pass(50 * time.Millisecond)
+		}
+		w.wantState("docs", event.Ready)
+	})
+}
+
+// However long requests wait, only some attempts are made because of them, and none of a
+// server that asked to wait.
+func TestHastenedAttemptsAreBounded(t *testing.T) {
+	for name, tt := range map[string]struct {
+		down error
+		most int
+	}{
+		"down":         {errors.New("refused"), 10*maxHurried + 10*3},
+		"asks to wait": {&session.RetryAfter{Wait: 20 * time.Second, Err: errors.New("busy")}, 10 * 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, Options{})
+				w.Serve("docs", session.EraLegacy)
+				w.SetDown("docs", tt.down)
+				w.start(sessiontest.Entry("docs"))
+				for range 10 * 60 * 10 {
+					w.tracker.Hasten("docs")
+					w.pass(100 * time.Millisecond)
+				}
+				if n := len(w.Dialled("docs")); n > tt.most || n < 15 {
+					w.Errorf("%d attempts in 10 minutes, want at most %d", n, tt.most)
+				}
+			})
+		})
+	}
+}
+
+// That a server needs a login is published once, however often it is tried, and again
+// only for another reason.
+func TestNeedsAuthIsPublishedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logins := login.NewStore(login.Options{Dir: filepath.Join(t.TempDir(), "logins")})
+		w := newWorld(t, Options{Session: session.Options{Logins: logins}})
+		w.Serve("docs", session.EraLegacy)
+		w.SetDown("docs", session.ErrAuth)
+		w.start(sessiontest.Entry("docs"))
+		w.pass(5 * time.Minute)
+		if n := len(w.Dialled("docs")); n < 8 {
+			w.Errorf("dialled %d times in five minutes", n)
+		}
+		needs := func() (n int) {
+			for _, e := range w.published(event.TypeServerState) {
+				if e.Payload.(event.ServerState).State == event.NeedsAuth {
+					n++
+				}
+			}
+			return n
+		}
+		if n := needs(); n != 1 {
+			w.Errorf("published %d times:\n%s", n, w.log())
+		}
+		w.SetDown("docs", nil)
+		w.pass(time.Minute)
+		w.wantState("docs", event.Ready)
+	})
+}
+
+// A restart makes one new connection, also if it is requested again before that is made. What is
+// known of the server is compared with what the new session finds.
+func TestRestartMakesOneConnection(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Server) {
+		const dialling = 5 * time.Second
+		w.opts.Dial = func(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
+			time.Sleep(dialling)
+			return w.Dial(ctx, srv, opts)
+		}
+		docs.SetQuietly("file:///a.md", "one")
+		docs.SetQuietly("file:///b.md", "one")
+		w.start(sessiontest.Entry("docs"))
+		w.pass(dialling + time.Second)
+		w.wantState("docs", event.Ready)
+		docs.Mute(true)
+		docs.SetQuietly("file:///a.md", "two")
+		w.forget()
+		w.tracker.Restart("docs")
+		w.pass(time.Second)
+		w.wantState("docs", event.Connecting)
+		w.tracker.Restart("docs")
+		w.pass(dialling + time.Second)
+		w.wantState("docs", event.Ready)
+		w.wantUpdates("file:///a.md resync")
+		w.pass(4 * dialling)
+		if n := len(w.Dialled("docs")); n != 2 {
+			w.Errorf("%d connections were made, want the first one and that of the restart", n)
+		}
+	})
 }
