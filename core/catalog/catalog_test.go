@@ -160,8 +160,8 @@ func BenchmarkDescribe(b *testing.B) {
 	}
 }
 
-// Values that decoding would equate keep different digests, and two spellings of one
-// value keep the same.
+// Values that decoding would equate have different digests; two spellings of one value have the
+// same digest.
 func TestFingerprintOfWhatDecodingLoses(t *testing.T) {
 	of := func(raw string) Digest {
 		t.Helper()
@@ -191,7 +191,7 @@ func TestFingerprintOfWhatDecodingLoses(t *testing.T) {
 	}
 }
 
-// Such a change is reported at its path.
+// A change that decoding would lose is reported at its path.
 func TestChangesInWhatDecodingLoses(t *testing.T) {
 	changes, _ := Changes(item(t, Tools, `{"name":"a","title":"\ud83d"}`), item(t, Tools, `{"name":"a","title":"\ud83e"}`), 5)
 	if len(changes) != 1 || changes[0].Path != "/title" {
@@ -199,8 +199,8 @@ func TestChangesInWhatDecodingLoses(t *testing.T) {
 	}
 }
 
-// The result is the input with insertions as far as encoding/json sees it, and is valid
-// if the input is.
+// For encoding/json, the result of Lossless is the input with insertions, and it is valid if the
+// input is.
 func FuzzLossless(f *testing.F) {
 	for _, seed := range []string{`"\ud83d"`, `"\ud83d\ude00"`, "\"\xff\"", `"\\ud83d"`, `"\`, `{"\ud8":1}`, `"\uD83D\u"`} {
 		f.Add([]byte(seed))

@@ -31,7 +31,7 @@ func TestChanges(t *testing.T) {
 		"nothing": {from, nil},
 		"only the order of keys": {`{"x-n":1,"description":"adds","name":"t","arguments":[{"required":true,"name":"city"},{"name":"unit"}],
 			"inputSchema":{"properties":{"old/er":{"type":"number"},"a":{"type":"string"}},"required":["a"],"type":"object"}}`, nil},
-		"several at once": {`{"name":"t","description":"adds!","title":"Add","inputSchema":{"type":"object","required":["a","b"],
+		"several changes": {`{"name":"t","description":"adds!","title":"Add","inputSchema":{"type":"object","required":["a","b"],
 			"properties":{"a":{"type":"integer"},"b":{"type":"string"}}},"x-n":1.0,
 			"arguments":[{"name":"country"},{"name":"unit"},{"name":"city","required":false}]}`, []string{
 			"added /arguments/0", "changed /arguments/2/required", "changed /description",
@@ -86,8 +86,8 @@ func TestChangesAreBounded(t *testing.T) {
 	}
 }
 
-// Two descriptors differ in some place exactly if their digests do, and the places
-// are where they are said to be.
+// Two descriptors differ in some place exactly if their digests differ, and the reported paths are
+// right.
 func TestChangesAgreeWithDigests(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -31,8 +31,8 @@ func disabled(ids ...string) *config.Config {
 	return cfg
 }
 
-// A source ends first, then what it and the tracker led to is stored, and only then
-// do the readers end.
+// A source ends first, then everything that it and the tracker caused is stored, and only then do
+// the readers end.
 func TestReadersEndAfterEverythingIsStored(t *testing.T) {
 	t.Parallel()
 	j := local().memory
@@ -89,7 +89,7 @@ func TestFirstConfigIsAppliedFirst(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var started, early atomic.Bool
 		opts := engine.Options{Applied: func(*config.Config) {
-			synctest.Wait() // for all that could have run
+			synctest.Wait() // for everything that could have run
 			early.Store(started.Load())
 		}}
 		e, err := engine.New(ctx, engine.Desired{Config: disabled("a")}, local().memory, opts)
@@ -109,7 +109,7 @@ func TestFirstConfigIsAppliedFirst(t *testing.T) {
 	})
 }
 
-// Readers get what a source led to that takes its time to end.
+// Readers receive the events of a source that ends slowly.
 func TestReadersOutliveSources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := local().memory

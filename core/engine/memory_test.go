@@ -14,8 +14,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// A run that ends right after it has read a resource for the first time remembers the
-// content: a change while nothing runs is published by the next run.
+// A run that ends immediately after its first read of a resource remembers the content: a change
+// while nothing runs is published by the next run.
 func TestChangesOfContentWhileDown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "docs")
@@ -32,7 +32,7 @@ func TestChangesOfContentWhileDown(t *testing.T) {
 	}
 }
 
-// The same of lists.
+// The same for lists.
 func TestChangesOfListsWhileDown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "docs")
@@ -72,7 +72,7 @@ func TestChangesOfListsWhileDown(t *testing.T) {
 	}
 }
 
-// serverEvents are the ids of the events of servers in the log.
+// serverEvents returns the ids of the server.event events in the log.
 func (r *run) serverEvents() (ids []string) {
 	r.Helper()
 	b, err := r.events.Bounds(r.Context())
@@ -90,12 +90,11 @@ func (r *run) serverEvents() (ids []string) {
 	return ids
 }
 
-// Events of a server that happened while nothing ran are published by the next run, each
-// once.
+// Events of a server that happened while nothing ran are published by the next run, each once.
 func TestEventsOfServersWhileDown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "docs")
-	const name = "build\ndone" // as hostile as it may be
+	const name = "build\ndone" // a hostile name
 	feed := sessiontest.NewFeed(name)
 	docs := w.servers["docs"]
 	docs.Capabilities["extensions"] = map[string]any{mcp.ExtensionEvents: map[string]any{}}

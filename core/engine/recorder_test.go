@@ -9,8 +9,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// TestTextsWithSecretsAreNotStored: a server may echo what it was given; that is not
-// stored beside the log, where other people may read it.
+// A server may echo a secret that it was given. Such a text is not stored beside the log, where
+// other people may read it.
 func TestTextsWithSecretsAreNotStored(t *testing.T) {
 	j := journal.NewMemory(journal.MemoryOptions{KeepContent: 1 << 20})
 	srv := config.Server{ID: "docs", Secrets: []config.Secret{config.NewSecret("v4riable-value")}, Headers: map[string]config.Secret{"Authorization": config.NewSecret("Bearer h34der-value")}}
@@ -18,7 +18,7 @@ func TestTextsWithSecretsAreNotStored(t *testing.T) {
 	srv.URL = config.NewSecret("https://me:passw0rd-value@docs.example/?token=qu3ry-value&page=chapter-1")
 	x := &texts{contents: j.Contents(), secrets: map[string][]string{}}
 	x.apply(&config.Config{Servers: []config.Server{srv}})
-	x.apply(&config.Config{}) // the last events of a server that left are still on their way
+	x.apply(&config.Config{}) // the last events of a removed server may not have been recorded yet
 	for text, stored := range map[string]bool{
 		"plain": true, "for production": true, "of chapter-1": true,
 		"a v4riable-value": false, "h34der-value.": false, "(3nvironment-value)": false, "x passw0rd-value": false, "qu3ry-value": false,

@@ -29,9 +29,9 @@ func names(n int) (ids []string) {
 	return ids
 }
 
-// Servers are divided evenly, also when a process comes late or comes back, and every
-// change is published once whichever process follows the server.
-func TestServersAreSharedOutAgain(t *testing.T) {
+// Servers are divided evenly, even if a process joins late or returns, and every change is
+// published once, whichever process follows the server.
+func TestServersAreRedistributed(t *testing.T) {
 	t.Parallel()
 	const n = 8
 	w := newWorld(t, names(n)...)
@@ -48,7 +48,7 @@ func TestServersAreSharedOutAgain(t *testing.T) {
 	eventually(t, "a process that ends gives its servers back", 2*time.Minute, func() bool { return first.follows() == n })
 	t.Logf("taken over after %v", time.Since(began).Round(time.Millisecond))
 	for _, id := range names(n) {
-		w.servers[id].SetQuietly("file:///a.md", "two") // found by whoever takes it over
+		w.servers[id].SetQuietly("file:///a.md", "two") // found by the process that takes it over
 	}
 	second = w.start(opts)
 	eventually(t, "the servers are shared evenly again", 2*time.Minute, even)
@@ -67,8 +67,8 @@ func TestServersAreSharedOutAgain(t *testing.T) {
 	}
 }
 
-// NATS restarts and has lost what was in memory: servers are followed again within 15 s,
-// and until then the process says that it is not ready.
+// NATS restarts and has lost what was in memory: servers are followed again within 15 s, and until
+// then the process is not ready.
 func TestServersAreFollowedAfterARestartOfNATS(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, names(3)...)
@@ -90,8 +90,8 @@ func TestServersAreFollowedAfterARestartOfNATS(t *testing.T) {
 	})
 }
 
-// Every process on a cluster knows all servers and who follows them, also one that
-// follows none, and which of them nobody follows.
+// Every process on a cluster, even one that follows no server, knows all servers, which process
+// follows each, and which are not followed.
 func TestEveryProcessKnowsAllServers(t *testing.T) {
 	t.Parallel()
 	const n = 4
@@ -136,7 +136,7 @@ func TestEveryProcessKnowsAllServers(t *testing.T) {
 	})
 }
 
-// A process that may not follow a server does not keep others from it.
+// A process that must not follow a server does not keep others from following it.
 func TestUnapprovedServersAreLeftToOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, names(2)...)
@@ -156,8 +156,8 @@ func TestUnapprovedServersAreLeftToOthers(t *testing.T) {
 	eventually(t, "it follows the server once that is approved", 2*time.Minute, func() bool { return one.follows() == 2 })
 }
 
-// Where every process follows all servers, as gateways do, the events of each are stored by one,
-// and another continues where that one ended.
+// If every process follows all servers, as gateways do, one process stores the events of each
+// server, and another continues where it ended.
 func TestEveryProcessFollowsAll(t *testing.T) {
 	t.Parallel()
 	at := place{url: journaltest.Store(t), replicas: 1}
@@ -185,7 +185,7 @@ func TestEveryProcessFollowsAll(t *testing.T) {
 	}
 	eventually(t, "every change is stored", time.Minute, func() bool { return len(two.log()) >= want })
 	one.stop()
-	for _, id := range ids { // nobody may hold the lease yet, and two follows them nevertheless
+	for _, id := range ids { // even if nobody holds the lease yet, two follows them
 		w.servers[id].Set("file:///b.md", "two")
 		want++
 	}
@@ -196,7 +196,7 @@ func TestEveryProcessFollowsAll(t *testing.T) {
 		seen[fields[0]+" "+fields[2]]++
 	}
 	for at, n := range seen {
-		if n > 2 { // within two seconds of a takeover one more is allowed
+		if n > 2 { // one more is allowed within two seconds of a takeover
 			t.Errorf("%s: %d events", at, n)
 		}
 	}
@@ -205,8 +205,8 @@ func TestEveryProcessFollowsAll(t *testing.T) {
 	}
 }
 
-// One process takes many servers within seconds, and gives half of them to another one
-// within a minute.
+// One process takes many servers within seconds, and yields half of them to another process within
+// a minute.
 func TestManyServersAreShared(t *testing.T) {
 	t.Parallel()
 	const n = 300
@@ -259,7 +259,7 @@ func (r *run) holds() {
 	})
 }
 
-// away waits until the process does not reach the server.
+// away waits until the process cannot reach the server.
 func (r *run) away() {
 	r.Helper()
 	eventually(r.T, "the process is away", time.Minute, func() bool {
@@ -268,9 +268,9 @@ func (r *run) away() {
 	})
 }
 
-// said returns the digests of the resources of docs as the log says, and the state of the server
-// as its last event says.
-func (r *run) said() (map[string]catalog.Digest, event.State) {
+// logged returns the digests of the resources of docs and the state of the server according to the
+// log.
+func (r *run) logged() (map[string]catalog.Digest, event.State) {
 	r.Helper()
 	states, err := r.events.States(r.Context(), "docs")
 	if err != nil {
@@ -296,9 +296,9 @@ func (r *run) said() (map[string]catalog.Digest, event.State) {
 	return digests, last
 }
 
-// A process that follows all servers takes over one that it has not reached for some time: it
-// stores nothing that is older than what is stored, and, once it reaches the server, all that
-// differs from that.
+// A process that follows all servers takes over a server that it has not reached for some time. It
+// stores nothing that is older than the log, and, once it reaches the server, everything that
+// differs from the log.
 func TestOutdatedKnowledgeIsNotPublished(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "docs")
@@ -309,7 +309,7 @@ func TestOutdatedKnowledgeIsNotPublished(t *testing.T) {
 	first.holds()
 	second := w.followAll(place{url: url, replicas: 1}, &gated)
 	second.knows()
-	one, _ := first.said()
+	one, _ := first.logged()
 
 	gated.closed.Store(true)
 	docs.Disconnect()
@@ -317,29 +317,29 @@ func TestOutdatedKnowledgeIsNotPublished(t *testing.T) {
 	docs.SetQuietly("file:///a.md", "two")
 	docs.Remove("file:///b.md")
 	eventually(t, "what happened is stored", time.Minute, func() bool {
-		is, _ := first.said()
+		is, _ := first.logged()
 		return !is["file:///a.md"].IsZero() && is["file:///a.md"] != one["file:///a.md"] && is["file:///b.md"].IsZero()
 	})
-	two, _ := first.said()
+	two, _ := first.logged()
 	first.stop()
 
-	eventually(t, "the second process has taken over", time.Minute, func() bool { _, state := second.said(); return state == event.Backoff })
-	if is, _ := second.said(); is["file:///a.md"] != two["file:///a.md"] {
-		t.Error("what the process knew from before replaced what is stored")
+	eventually(t, "the second process has taken over", time.Minute, func() bool { _, state := second.logged(); return state == event.Backoff })
+	if is, _ := second.logged(); is["file:///a.md"] != two["file:///a.md"] {
+		t.Error("outdated knowledge of the process replaced what is stored")
 	}
-	if is, _ := second.said(); !is["file:///b.md"].IsZero() {
+	if is, _ := second.logged(); !is["file:///b.md"].IsZero() {
 		t.Error("a removed resource came back")
 	}
-	docs.SetQuietly("file:///a.md", "one") // as the second process knows it
+	docs.SetQuietly("file:///a.md", "one") // what the second process knows
 	gated.closed.Store(false)
 	eventually(t, "the log says what is there", time.Minute, func() bool {
-		is, state := second.said()
+		is, state := second.logged()
 		return is["file:///a.md"] == one["file:///a.md"] && is["file:///b.md"].IsZero() && state == event.Ready
 	})
 }
 
-// What happened while the process that stores the events did not reach the server is stored by the
-// one that takes it over, as that one has seen it, and once.
+// Changes while the process that stores the events could not reach the server are stored, once, by
+// the process that takes over, as it has seen them.
 func TestMissedChangesArePublishedAtTakeover(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "docs")
@@ -356,7 +356,7 @@ func TestMissedChangesArePublishedAtTakeover(t *testing.T) {
 			return len(all) == 1 && all[0].FollowedBy == "first"
 		})
 	}
-	one, _ := first.said()
+	one, _ := first.logged()
 
 	gated.closed.Store(true)
 	docs.Disconnect()
@@ -372,12 +372,12 @@ func TestMissedChangesArePublishedAtTakeover(t *testing.T) {
 		}
 		return len(known) == 2 && known["file:///a.md"] != one["file:///a.md"] && !known["file:///c.md"].IsZero()
 	})
-	if is, _ := second.said(); len(is) != 2 || is["file:///a.md"] != one["file:///a.md"] {
+	if is, _ := second.logged(); len(is) != 2 || is["file:///a.md"] != one["file:///a.md"] {
 		t.Fatal("the second process stored events of a server that the first one holds")
 	}
 	first.stop()
 	eventually(t, "the log says what is there", time.Minute, func() bool {
-		is, state := second.said()
+		is, state := second.logged()
 		return len(is) == 2 && is["file:///a.md"] != one["file:///a.md"] && !is["file:///c.md"].IsZero() && state == event.Ready
 	})
 	second.stop()

@@ -9,7 +9,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
 )
 
-// BenchmarkPublish is an update that goes into the published state and to a subscriber.
+// BenchmarkPublish commits an update to the published state and delivers it to a subscriber.
 func BenchmarkPublish(b *testing.B) {
 	t := New(Options{})
 	_, sub := t.Subscribe(b.Context())

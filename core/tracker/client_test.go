@@ -19,12 +19,12 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// untracked is an entry that follows nothing of itself.
+// untracked is an entry that selects nothing.
 func untracked(id string) config.Server {
 	return sessiontest.Entry(id, func(s *config.Server) { s.TrackResources, s.TrackTools, s.TrackPrompts = false, false, false })
 }
 
-// inBackground calls f and returns where its error will be.
+// inBackground calls f in a goroutine and returns the channel that receives its error.
 func (w *world) inBackground(f func(context.Context) error) <-chan error {
 	done := make(chan error, 1) // sent to once
 	w.running.Go(func() { done <- f(w.Context()) })
@@ -32,7 +32,7 @@ func (w *world) inBackground(f func(context.Context) error) <-chan error {
 	return done
 }
 
-// now is the error that is there, errNothing if there is none yet.
+// now returns the error in the channel, errNothing if there is none yet.
 func now(done <-chan error) error {
 	select {
 	case err := <-done:
@@ -44,7 +44,7 @@ func now(done <-chan error) error {
 
 var errNothing = errors.New("still waiting")
 
-// wantSubscriptions compares what clients are subscribed to, and what was published last.
+// wantSubscriptions compares the subscriptions of clients with the last published set.
 func (w *world) wantSubscriptions(want ...string) {
 	w.Helper()
 	synctest.Wait()
@@ -63,7 +63,7 @@ func (w *world) wantSubscriptions(want ...string) {
 	}
 }
 
-// A subscription that the server refuses is an error, and leaves no trace.
+// A subscription that the server rejects is an error and leaves no trace.
 func TestRefusedSubscription(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		docs.SetQuietly("file:///a.md", "one")
@@ -77,7 +77,7 @@ func TestRefusedSubscription(t *testing.T) {
 		granted := w.inBackground(func(ctx context.Context) error { return client.Subscribe(ctx, "file:///b.md") })
 		w.pass(3 * time.Second)
 		if err := now(refused); err == nil || !strings.Contains(err.Error(), "refuses") {
-			w.Errorf("refused with %v", err)
+			w.Errorf("rejected with %v", err)
 		}
 		if err := now(granted); err != nil {
 			w.Errorf("the other one: %v", err)
@@ -89,13 +89,13 @@ func TestRefusedSubscription(t *testing.T) {
 		w.pass(time.Minute)
 		w.wantUpdates("file:///b.md notify")
 		if st, _ := w.tracker.Snapshot().Server("docs"); len(st.Resources) != 1 {
-			w.Errorf("followed are %+v", st.Resources)
+			w.Errorf("followed resources: %+v", st.Resources)
 		}
 	})
 }
 
-// A request while the server is not connected, or whose server is lost, fails with an
-// error that says so.
+// A request while the server is not connected, or during which the connection is lost, fails with
+// an error that says so.
 func TestSubscribeWithoutServer(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		docs.SetQuietly("file:///a.md", "one")
@@ -141,8 +141,8 @@ func TestSubscribeWithoutServer(t *testing.T) {
 	})
 }
 
-// What the config follows costs a client no request, is not unfollowed by it, and a
-// client's own subscription outlives a change of the config.
+// A client can subscribe to a resource of the config without a request, and cannot end its
+// tracking. A client's own subscription outlives a change of the config.
 func TestSubscribeBesideConfig(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		settledOn(w, docs, "file:///a.md")
@@ -186,8 +186,8 @@ func TestSubscribeBesideConfig(t *testing.T) {
 	})
 }
 
-// Many who subscribe at once are served by few requests; a change of the config in
-// the middle loses nobody.
+// Many clients that subscribe simultaneously cause few requests. A change of the config in between
+// loses none of them.
 func TestManySubscribe(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		uris := []string{"file:///a.md", "file:///b.md", "file:///c.md", "file:///d.md"}
@@ -213,7 +213,7 @@ func TestManySubscribe(t *testing.T) {
 			}
 		}
 		w.wantSubscriptions(uris...)
-		if n := docs.Count("resources/subscribe"); n > 5 { // the one that was stopped may be sent again
+		if n := docs.Count("resources/subscribe"); n > 5 { // the aborted one may be sent again
 			w.Errorf("%d requests for 4 resources", n)
 		}
 		if n := docs.Count("subscriptions/listen"); n > 6 {
@@ -222,7 +222,7 @@ func TestManySubscribe(t *testing.T) {
 	})
 }
 
-// A request that is made before Run has taken the first config waits for that.
+// A request that is made before Run has taken the first config waits for it.
 func TestRequestsWaitForTheFirstConfig(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := New(Options{})
@@ -262,7 +262,7 @@ func TestRequestsWaitForTheFirstConfig(t *testing.T) {
 	})
 }
 
-// An update of a sub-resource refreshes the cached content of the one above it, too (B10).
+// An update of a sub-resource also refreshes the cached content of its parent.
 func TestUpdateOfASubResourceRefreshesTheParent(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		settledOn(w, docs, "file:///dir")
@@ -276,13 +276,13 @@ func TestUpdateOfASubResourceRefreshesTheParent(t *testing.T) {
 		w.pass(3 * time.Second)
 		r, ok := client.Cache().Resource("file:///dir")
 		if text, _ := r.Text(); !ok || text != "two" || r.Stale {
-			w.Errorf("kept %q, stale %t", text, r.Stale)
+			w.Errorf("cached %q, stale %t", text, r.Stale)
 		}
 	})
 }
 
-// What the server says does not exist is dropped, by whoever finds out (F11); what
-// wants input is reported and not cached (F14).
+// A resource that the server reports as missing is dropped from the cache, whoever finds out. A
+// demand for input is returned as an error and not cached.
 func TestCachedUntilGone(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md")
@@ -296,7 +296,7 @@ func TestCachedUntilGone(t *testing.T) {
 		docs.NotifyUpdated("file:///a.md")
 		w.pass(3 * time.Second)
 		if keys := client.Cache().Keys(catalog.Resources); !slices.Equal(keys, []string{"file:///b.md"}) {
-			w.Errorf("kept %q", keys)
+			w.Errorf("cached %q", keys)
 		}
 		if n := len(w.published(event.TypeResourceRemoved)); n != 1 {
 			w.Errorf("%d removals published", n)
@@ -306,19 +306,19 @@ func TestCachedUntilGone(t *testing.T) {
 			w.Errorf("%v", err)
 		}
 		if keys := client.Cache().Keys(catalog.Resources); len(keys) != 0 {
-			w.Errorf("kept %q", keys)
+			w.Errorf("cached %q", keys)
 		}
 		docs.Heal()
 		docs.Fail(sessiontest.Fault{Method: "resources/read", Result: map[string]any{"resultType": "input_required"}})
 		_, err := client.ReadResource(w.Context(), "file:///a.md")
 		if _, ok := errors.AsType[*session.InputRequiredError](err); !ok || len(client.Cache().Keys(catalog.Resources)) != 0 {
-			w.Errorf("%v; kept %q", err, client.Cache().Keys(catalog.Resources))
+			w.Errorf("%v; cached %q", err, client.Cache().Keys(catalog.Resources))
 		}
 	})
 }
 
-// A resource that keeps changing while it is read is read three times, returned, and
-// in the end kept as it is then.
+// A resource that keeps changing while it is read is read three times and returned; in the end, its
+// last content is cached.
 func TestReadOfAResourceThatKeepsChanging(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		settledOn(w, docs, "file:///a.md")
@@ -341,7 +341,7 @@ func TestReadOfAResourceThatKeepsChanging(t *testing.T) {
 		}
 		r, ok := client.Cache().Resource("file:///a.md")
 		if text, _ := r.Text(); !ok || len(text) != 15 || r.Stale {
-			w.Errorf("kept %d bytes, stale %t", len(text), r.Stale)
+			w.Errorf("cached %d bytes, stale %t", len(text), r.Stale)
 		}
 	})
 }
@@ -373,9 +373,9 @@ func TestToolFailureIsRedacted(t *testing.T) {
 	})
 }
 
-// Reads of clients are published, but the last event about a resource remains the one
-// about its change; events of large contents lack the content, and a server that is
-// removed does not come back because an answer was late.
+// Reads by clients are published, but the last event about a resource remains the one about its
+// change. Events about large contents lack the content. A late answer does not bring a removed
+// server back.
 func TestClientEventsDoNotChangeTheState(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		settledOn(w, docs, "file:///a.md")
@@ -414,13 +414,13 @@ func TestClientEventsDoNotChangeTheState(t *testing.T) {
 			w.Errorf("the call ended with %v", err)
 		}
 		if snap := w.tracker.Snapshot(); len(snap.Servers) != 0 {
-			w.Errorf("known are %+v", snap.Servers)
+			w.Errorf("known servers: %+v", snap.Servers)
 		}
 	})
 }
 
-// Whatever happens in whatever order, once all is quiet the cached content of a tracked
-// resource is what the server has (E12).
+// Whatever happens in whatever order, once all is quiet, the cached content of a tracked resource
+// equals the server's.
 func TestCacheConvergesToTheTruth(t *testing.T) {
 	uris := []string{"file:///a.md", "file:///b.md", "file:///c.md"}
 	checked := 0
@@ -429,7 +429,7 @@ func TestCacheConvergesToTheTruth(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 1))
 			settledOn(w, docs, uris...)
 			client := w.tracker.Client("docs")
-			for range 200 { // one for each read: answers overtake each other
+			for range 200 { // one for each read, so that answers overtake each other
 				docs.Fail(sessiontest.Fault{Method: "resources/read", Old: true, Times: 1, Delay: time.Duration(1+rnd.IntN(3)*rnd.IntN(700)) * time.Millisecond})
 			}
 			var reading sync.WaitGroup
@@ -439,7 +439,7 @@ func TestCacheConvergesToTheTruth(t *testing.T) {
 				case n < 7:
 					docs.Set(uri, fmt.Sprint(step))
 				case n < 15:
-					reading.Go(func() { _, _ = client.ReadResource(w.Context(), uri) }) // may fail: see below
+					reading.Go(func() { _, _ = client.ReadResource(w.Context(), uri) }) // may fail
 				case n == 15:
 					client.Cache().ClearAll()
 				case n == 16:
@@ -460,18 +460,18 @@ func TestCacheConvergesToTheTruth(t *testing.T) {
 			for _, uri := range client.Cache().Keys(catalog.Resources) {
 				r, _ := client.Cache().Resource(uri)
 				if text, _ := r.Text(); text != truth[uri] || r.Stale {
-					w.Errorf("seed %d: kept of %s is %q (stale %t), the server has %q", seed, uri, text, r.Stale, truth[uri])
+					w.Errorf("seed %d: cached for %s is %q (stale %t), the server has %q", seed, uri, text, r.Stale, truth[uri])
 				}
 				checked++
 			}
 		})
 	}
 	if checked < 30 {
-		t.Errorf("only %d contents were kept to the end", checked)
+		t.Errorf("only %d contents were still cached at the end", checked)
 	}
 }
 
-// What an event carries is not the caller's to change.
+// A caller cannot modify the contents of an event.
 func TestCallersCannotWriteEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
@@ -495,10 +495,10 @@ func TestCallersCannotWriteEvents(t *testing.T) {
 			w.Fatalf("events:\n%s", w.log())
 		}
 		if got := contents[0].Payload.(event.ResourceContent).Content.Params["name"]; got != "a" {
-			w.Errorf("the event of the content says %q", got)
+			w.Errorf("the event about the content has %q", got)
 		}
 		if got := prompts[0].Payload.(event.PromptContent).Prompt.Arguments["k"]; got != "v" {
-			w.Errorf("the event of the prompt says %q", got)
+			w.Errorf("the event about the prompt has %q", got)
 		}
 	})
 }

@@ -21,7 +21,7 @@ import (
 
 var patience = flag.Duration("fault.patience", 30*time.Second, "how long a recovery may take")
 
-// link is one way to a fake server: a transport and an era.
+// link is one way to connect to a fake server: a transport and an era.
 type link struct {
 	transport config.Transport
 	era       session.Era
@@ -37,8 +37,8 @@ func links() []link {
 
 func (l link) String() string { return string(l.transport) + "-" + string(l.era) }
 
-// stand is a fake server behind a real transport, followed by a tracker with
-// short times, and the state of every resource as the events say.
+// stand is a fake server behind a real transport, followed by a tracker with short times, and the
+// state of every resource according to the events.
 type stand struct {
 	*testing.T
 	link
@@ -48,7 +48,7 @@ type stand struct {
 
 	mu        sync.Mutex
 	published map[string]catalog.Digest // zero: gone
-	dups      int                       // resync events that said nothing new
+	dups      int                       // resync events without a change
 	last      time.Time                 // of the last event about content
 	seen      int
 }
@@ -117,7 +117,7 @@ func (s *stand) start() {
 	}
 }
 
-// note keeps what an event says about a resource.
+// note records what an event reports about a resource.
 func (s *stand) note(e *event.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,14 +175,14 @@ func (s *stand) eventually(what string, ok func() bool) {
 	}
 }
 
-// rest is a moment for a fault to work in.
+// rest gives a fault real time to take effect: the transports are real sockets and pipes.
 func rest(d time.Duration) { <-time.After(d) }
 
-// fault is one row of the matrix: what goes wrong while resources change.
+// fault is one row of the matrix: what fails while resources change.
 type fault struct {
 	name    string
 	on      func(link) bool // where it can happen; nil: everywhere
-	happens func(*stand)    // returns when the server is well again
+	happens func(*stand)    // returns when the server is healthy again
 }
 
 func overHTTP(l link) bool { return l.transport != config.TransportStdio }
@@ -191,7 +191,7 @@ func streamable(l link) bool {
 	return l.transport == config.TransportHTTP && l.era == session.EraLegacy
 }
 
-// change changes some resources, announced or not.
+// change changes some resources, with or without an announcement.
 func (s *stand) change(version string, announce bool) {
 	for i := range 4 {
 		uri := fmt.Sprintf("file:///%d.md", i)
@@ -288,10 +288,13 @@ func faults() []fault {
 	}
 }
 
-// TestFault is the fault matrix: every fault on every transport and era it can
-// happen on, while resources change. In the end the last event of every resource
-// is true.
+// TestFault is the fault matrix: every fault on every transport and era where it can happen, while
+// resources change. In the end, the last event of every resource is true. It takes a minute of real
+// time, because the transports are real, so -short skips it.
 func TestFault(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a minute of real time")
+	}
 	var (
 		mu        sync.Mutex
 		recovered []time.Duration
@@ -315,18 +318,18 @@ func TestFault(t *testing.T) {
 		}
 	})
 	if len(recovered) == 0 {
-		t.Fatal("nothing was tried")
+		t.Fatal("no fault was tried")
 	}
 	slices.Sort(recovered)
-	t.Logf("%d faults; time to recover p50 %v, p99 %v; resync events that said nothing new: %d",
+	t.Logf("%d faults; time to recover p50 %v, p99 %v; resync events without a change: %d",
 		len(recovered), recovered[len(recovered)/2].Round(time.Millisecond), recovered[len(recovered)*99/100].Round(time.Millisecond), dups)
 	if dups > 0 {
-		t.Errorf("%d resync events said nothing new", dups)
+		t.Errorf("%d resync events without a change", dups)
 	}
 }
 
-// run lets the fault happen and waits until every resource is published truly, and
-// stays so. It returns the time from the end of the fault.
+// run lets the fault happen and waits until the last event of every resource is true, and stays
+// true. It returns the time since the end of the fault.
 func (f fault) run(t *testing.T, l link) (took time.Duration, dups int) {
 	s := newStand(t, l)
 	if f.name == "no stream for notifications" {
@@ -342,21 +345,21 @@ func (f fault) run(t *testing.T, l link) (took time.Duration, dups int) {
 	published := func() bool { return len(s.wrong(truth)) == 0 }
 	s.eventually("truth for all resources", published)
 	took = time.Since(over)
-	rest(500 * time.Millisecond) // nothing untrue follows and stays
+	rest(500 * time.Millisecond) // nothing false follows and stays
 	s.eventually("truth for all resources, still", published)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.seen < 5 {
-		t.Errorf("only %d events: the load did not flow", s.seen)
+		t.Errorf("only %d events: too little load", s.seen)
 	}
 	return took, s.dups
 }
 
-// digestsOf is what is true now, by URI; the zero digest for what is gone.
+// digestsOf returns the true digests by URI, zero for a resource that is gone.
 func digestsOf(docs *sessiontest.Server) map[string]catalog.Digest { return trueDigests(docs) }
 
-// wire is an HTTP server on one address, which can be taken down and brought back
-// there, or cut off without a word: the connections stay and nothing passes.
+// wire is an HTTP server on one address. It can be taken down and restarted there, or silently cut
+// off: the connections stay open and nothing passes.
 type wire struct {
 	t       *testing.T
 	addr    string // where clients connect: a relay in front of the server
@@ -366,7 +369,7 @@ type wire struct {
 	relay   net.Listener
 	server  *http.Server
 	passing chan struct{}   // closed while bytes pass; open: cut off
-	held    []chan struct{} // of those that were cut off once; closed by down
+	held    []chan struct{} // of connections that were cut off; closed by down
 	conns   []net.Conn
 	served  sync.WaitGroup
 }
@@ -416,7 +419,7 @@ func (w *wire) up() {
 	})
 }
 
-// pass moves bytes one way, while they may pass.
+// pass copies bytes in one direction, unless the wire is cut off.
 func (w *wire) pass(from, to net.Conn) {
 	defer func() { _, _ = from.Close(), to.Close() }()
 	buf := make([]byte, 16<<10)
@@ -444,8 +447,8 @@ func (w *wire) cutOff() {
 	w.passing = make(chan struct{})
 }
 
-// mend lets new connections pass. Those that were cut off stay dead, as the
-// network forgot them, without a word to either end.
+// mend lets new connections pass. Connections that were cut off stay dead, and neither end learns
+// of it.
 func (w *wire) mend() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -454,7 +457,7 @@ func (w *wire) mend() {
 	close(w.passing)
 }
 
-// down is the death of the server's process: every connection breaks.
+// down simulates the death of the server's process: every connection breaks.
 func (w *wire) down() {
 	w.mu.Lock()
 	_ = w.server.Close()

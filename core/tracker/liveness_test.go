@@ -13,14 +13,14 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// noPings has the server leave all pings unanswered.
+// noPings makes the server leave all pings unanswered.
 func noPings(docs *sessiontest.Server) {
 	for _, method := range []string{"ping", "server/discover"} {
 		docs.Fail(sessiontest.Fault{Method: method, Silent: true})
 	}
 }
 
-// call begins a call that may take so long; its error is sent when it has ended.
+// call begins a call with the timeout; its error is sent when it has ended.
 func (w *world) call(tool string, timeout time.Duration) <-chan error {
 	done := make(chan error, 1)
 	w.running.Go(func() {
@@ -31,9 +31,9 @@ func (w *world) call(tool string, timeout time.Duration) <-chan error {
 	return done
 }
 
-// A server that does one thing at a time is not taken for dead while it is at a call
-// that may take so long, whatever becomes of what waits behind it.
-func TestBusyServerIsNotTakenForDead(t *testing.T) {
+// A server that handles one request at a time does not count as dead while it works on a call
+// within its timeout, whatever happens to the requests behind it.
+func TestBusyServerDoesNotCountAsDead(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		settledOn(w, docs, "file:///a.md")
 		noPings(docs)
@@ -56,8 +56,8 @@ func TestBusyServerIsNotTakenForDead(t *testing.T) {
 	})
 }
 
-// A server that freezes during a call is found dead once the call has run out of
-// time, also if others are made all the time.
+// A server that freezes during a call counts as dead once the call has timed out, even if other
+// calls keep being made.
 func TestFrozenDuringCalls(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		settledOn(w, docs, "file:///a.md")
@@ -73,7 +73,7 @@ func TestFrozenDuringCalls(t *testing.T) {
 	})
 }
 
-// What the tracker itself waits for does not keep a frozen server from being found.
+// The tracker's own requests do not keep a frozen server from being detected.
 func TestFrozenDuringReads(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md")
@@ -91,8 +91,8 @@ func TestFrozenDuringReads(t *testing.T) {
 	})
 }
 
-// A server that answers reads, one after the other, lives, also if a ping has to
-// wait for its turn for too long.
+// A server that answers reads one after the other is alive, even if a ping waits behind them until
+// it times out.
 func TestPingBehindReads(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		settledOn(w, docs, "file:///a.md")
@@ -106,13 +106,12 @@ func TestPingBehindReads(t *testing.T) {
 		}
 		w.pass(25 * time.Second) // 30 s after the last answer
 		if n := len(w.Dialled("docs")); n < 2 {
-			w.Error("the session goes on")
+			w.Error("the session was not ended")
 		}
 	})
 }
 
-// What was begun after a request that got no answer is no excuse, whatever ends in
-// which order.
+// A request that began after an unanswered one is no excuse, in whatever order they end.
 func TestRequestsExcuseAnUnansweredPing(t *testing.T) {
 	var e requests
 	since, late := time.Now(), errors.New("no response in time")
@@ -136,22 +135,20 @@ func TestRequestsExcuseAnUnansweredPing(t *testing.T) {
 	e.end(third, &session.RPCError{Code: -32603})
 	want(true, "an error is an answer")
 	since = time.Now().Add(time.Hour)
-	want(true, "and the fourth may be answered too")
+	want(true, "and the fourth may also be answered")
 	e.end(fourth, nil)
 	want(false, "idle again")
 }
 
-// suspend holds the worker's goroutine for the time given, as the suspension of
-// the process does: the next read of the URI fails, and the line that says so
-// takes that long to write.
+// suspend blocks the worker's goroutine for the given time, as a suspension of the process does:
+// the next read of the URI fails, and writing the log line about it takes that long.
 func (w *world) suspend(docs *sessiontest.Server, uri string, d time.Duration) {
 	docs.Fail(sessiontest.Fault{Method: "resources/read", URI: uri, Times: 1, Code: -32603, Message: "disk on fire"})
 	w.logs.stallAt("read failed", d)
 	docs.NotifyUpdated(uri)
 }
 
-// A process that slept for a minute compares everything once, and keeps the
-// session (F8 of the fault matrix).
+// After a suspension of a minute, everything is compared once, and the session stays.
 func TestSuspension(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md", "file:///c.md")
@@ -181,17 +178,17 @@ func TestSuspension(t *testing.T) {
 	})
 }
 
-// A ping that was out during the suspension is not held against the server, and
-// does not keep the session from ending.
+// A ping that was in flight during the suspension does not count against the server, and does not
+// keep the session from ending.
 func TestSuspensionDuringAPing(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		settledOn(w, docs, "file:///a.md") // 3 s after the connection
 		for _, method := range []string{"ping", "server/discover"} {
 			docs.Fail(sessiontest.Fault{Method: method, Silent: true})
 		}
-		w.pass(12500 * time.Millisecond) // one is out since half a second
+		w.pass(12500 * time.Millisecond) // one has been in flight for half a second
 		w.suspend(docs, "file:///a.md", 6*time.Second)
-		w.pass(7 * time.Second) // and by now two are
+		w.pass(7 * time.Second) // and now two are
 		w.wantState("docs", event.Ready)
 		docs.Heal()
 		docs.Disconnect()

@@ -18,10 +18,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
-// The tests of the client are named by their rows in the acceptance list, E1 to E13.
-// Each runs against a server that is made with a real SDK, in both eras.
+// Each of these tests runs in both eras, against a server that is made with a real SDK.
 
-// trackAll follows everything.
+// trackAll makes an entry track everything.
 func trackAll(s *config.Server) { s.TrackResources, s.TrackTools, s.TrackPrompts = true, true, true }
 
 func (p *peer) read(uri string) cache.Resource {
@@ -38,13 +37,13 @@ func textOf(r cache.Resource) string {
 	return s
 }
 
-// A read always fetches, is cached and published; getters report what is missing, and
-// readers cannot write.
+// A read always fetches, and its result is cached and published. Getters report missing entries,
+// and readers cannot write.
 func TestReadIsCachedAndPublished(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, nil, func(p *peer) {
 		if _, ok := p.client.Cache().Resource("note:///a"); ok {
-			p.Error("something is kept before anything was read")
+			p.Error("something is cached before anything was read")
 		}
 		before := time.Now()
 		r := p.read("note:///a")
@@ -54,9 +53,9 @@ func TestReadIsCachedAndPublished(t *testing.T) {
 			published.Content.Time.Before(before) || published.Changed != nil || published.Digest != r.Digest {
 			p.Errorf("read %+v, published %+v", r, published)
 		}
-		p.set("note:///a", "a two\n") // nobody is subscribed
+		p.set("note:///a", "a two\n") // without a subscription
 		if kept, ok := p.client.Cache().Resource("note:///a"); !ok || textOf(kept) != "a one\n" || !kept.Time.Equal(r.Time) {
-			p.Errorf("kept %+v", kept)
+			p.Errorf("cached %+v", kept)
 		}
 		if again := p.read("note:///a"); textOf(again) != "a two\n" {
 			p.Errorf("read %q", textOf(again))
@@ -79,7 +78,7 @@ func TestReadIsCachedAndPublished(t *testing.T) {
 	})
 }
 
-// Clearing all empties resources, templates, prompts and results; descriptors stay.
+// ClearAll removes resources, templates, prompts and results; the lists stay.
 func TestClearAllEmptiesTheCache(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, trackAll, func(p *peer) {
@@ -87,7 +86,7 @@ func TestClearAllEmptiesTheCache(t *testing.T) {
 		view := p.client.Cache()
 		for _, k := range catalog.Kinds() {
 			if len(view.Keys(k)) == 0 {
-				p.Fatalf("nothing is kept of the %s", k)
+				p.Fatalf("nothing is cached of the %s", k)
 			}
 		}
 		before := map[catalog.Kind]int{}
@@ -97,7 +96,7 @@ func TestClearAllEmptiesTheCache(t *testing.T) {
 		view.ClearAll()
 		for _, k := range catalog.Kinds() {
 			if keys := view.Keys(k); len(keys) != 0 {
-				p.Errorf("%s: %q are still kept", k, keys)
+				p.Errorf("%s: %q are still cached", k, keys)
 			}
 			if n := len(p.client.List(k)); n == 0 || n != before[k] {
 				p.Errorf("%s: %d descriptors, %d before", k, n, before[k])
@@ -106,7 +105,7 @@ func TestClearAllEmptiesTheCache(t *testing.T) {
 	})
 }
 
-// readAll keeps one of everything.
+// readAll caches one entry of every kind.
 func (p *peer) readAll() {
 	p.Helper()
 	p.read("note:///a")
@@ -118,8 +117,8 @@ func (p *peer) readAll() {
 	}
 }
 
-// A changed list keeps what survives and drops what was removed; what was read by a
-// template is untouched by the list of resources.
+// A changed list drops the entries of removed items and keeps the others. The list of resources
+// does not affect contents that were read by a template.
 func TestListChangeDropsRemovedEntries(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, trackAll, func(p *peer) {
@@ -135,7 +134,7 @@ func TestListChangeDropsRemovedEntries(t *testing.T) {
 			catalog.Resources: {"note:///b", "note:///a"}, catalog.Prompts: {"farewell", "greet"}, catalog.Tools: {"fail", "shape"},
 		} {
 			if keys := view.Keys(kind); !slices.Contains(keys, c.removed) {
-				p.Fatalf("%s: %q are kept", kind, keys)
+				p.Fatalf("%s: %q are cached", kind, keys)
 			}
 			p.do("remove", map[string]any{"kind": kind, "name": c.removed})
 			p.await(func(e *event.Event) bool {
@@ -143,7 +142,7 @@ func TestListChangeDropsRemovedEntries(t *testing.T) {
 				return ok && l.List == kind && slices.Contains(l.Removed, c.removed)
 			}, string(kind)+" without "+c.removed)
 			if keys := view.Keys(kind); slices.Contains(keys, c.removed) || !slices.Contains(keys, c.stays) {
-				p.Errorf("%s: %q are kept without %s", kind, keys, c.removed)
+				p.Errorf("%s: %q are cached without %s", kind, keys, c.removed)
 			}
 		}
 		if keys := view.Keys(catalog.Templates); len(keys) != 1 {
@@ -170,10 +169,10 @@ func TestTemplateReadsAreCached(t *testing.T) {
 			}
 			kept, ok := p.client.Cache().Template(template)
 			if !ok || !maps.Equal(kept.Params, params) || kept.URI != r.URI || kept.Template != template || textOf(kept) != textOf(r) {
-				p.Errorf("kept %+v of %+v", kept, r)
+				p.Errorf("cached %+v of %+v", kept, r)
 			}
 			if _, ok := p.client.Cache().Resource(r.URI); ok {
-				p.Error("kept by its URI, too")
+				p.Error("also cached by its URI")
 			}
 			e, _ := p.awaitType(event.TypeResourceContent, r.URI)
 			if c := e.Payload.(event.ResourceContent); c.Template != template || c.Changed != nil {
@@ -184,7 +183,7 @@ func TestTemplateReadsAreCached(t *testing.T) {
 			p.Errorf("expanded to %q", kept.URI)
 		}
 		if _, err := p.client.ReadTemplate(p.ctx(), template, map[string]string{"month": "1"}); err == nil || !strings.Contains(err.Error(), "year, name") {
-			p.Errorf("a variable that is none gives %v", err)
+			p.Errorf("an unknown variable gives %v", err)
 		}
 		if _, err := p.client.ReadTemplate(p.ctx(), "note:///{else}", nil); !errors.Is(err, session.ErrNotFound) {
 			p.Errorf("a template that is not listed gives %v", err)
@@ -215,7 +214,7 @@ func TestPromptsAreCached(t *testing.T) {
 	})
 }
 
-// Results are cached by tool, of success and of failure.
+// Results are cached by tool, whether the call succeeded or failed.
 func TestToolResultsAreCached(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, nil, func(p *peer) {
@@ -244,7 +243,7 @@ func TestToolResultsAreCached(t *testing.T) {
 	})
 }
 
-// An update that arrives while a resource is read never leaves the older content.
+// An update that arrives while a resource is read never leaves the older content in the cache.
 func TestUpdateDuringAReadIsNotLost(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, nil, func(p *peer) {
@@ -259,7 +258,7 @@ func TestUpdateDuringAReadIsNotLost(t *testing.T) {
 		reads := p.sent("resources/read", "note:///a")
 		reading.Go(func() { got, err = p.client.ReadResource(context.Background(), "note:///a") })
 		p.eventually("the read is under way", func() bool { return p.sent("resources/read", "note:///a") > reads })
-		p.set("note:///a", "a two\n") // announced, and read by the tracker, while the old answer is held back
+		p.set("note:///a", "a two\n") // announced and read by the tracker while the old answer is held back
 		p.await(func(e *event.Event) bool {
 			u, ok := e.Payload.(event.ResourceUpdated)
 			return ok && u.Changed != nil && *u.Changed
@@ -270,13 +269,13 @@ func TestUpdateDuringAReadIsNotLost(t *testing.T) {
 			p.Errorf("the read returned %q, %v", textOf(got), err)
 		}
 		if kept, ok := p.client.Cache().Resource("note:///a"); !ok || textOf(kept) != "a two\n" || kept.Stale {
-			p.Errorf("kept %+v, %q", kept, textOf(kept))
+			p.Errorf("cached %+v, %q", kept, textOf(kept))
 		}
 	})
 }
 
-// ttlMs is respected where the caller asks for that, and only for the same request;
-// an announced update ends it; without ttlMs nothing is fresh.
+// ttlMs is respected if the caller asks for it, and only for the same request. An announced update
+// ends it. Without ttlMs, nothing is fresh.
 func TestFreshness(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, nil, func(p *peer) {
@@ -291,10 +290,10 @@ func TestFreshness(t *testing.T) {
 		cached(uri, "fresh for a minute\n")
 		cached(uri, "fresh for a minute\n")
 		if n := reads(uri); n != 1 {
-			p.Errorf("%d requests for what is fresh", n)
+			p.Errorf("%d requests for fresh content", n)
 		}
 		if r, _ := p.client.Cache().Resource(uri); r.Private || r.Expires.Sub(r.Time) != time.Minute {
-			p.Errorf("kept %+v", r)
+			p.Errorf("cached %+v", r)
 		}
 		p.read(uri)
 		if n := reads(uri); n != 2 {
@@ -303,7 +302,7 @@ func TestFreshness(t *testing.T) {
 		cached("note:///a", "a one\n") // no ttlMs
 		cached("note:///a", "a one\n")
 		if n := reads("note:///a"); n != 2 {
-			p.Errorf("%d requests for what is never fresh", n)
+			p.Errorf("%d requests for content that is never fresh", n)
 		}
 
 		if err := p.client.Subscribe(p.ctx(), uri); err != nil {
@@ -317,7 +316,7 @@ func TestFreshness(t *testing.T) {
 		before = reads(uri)
 		cached(uri, "new\n")
 		if n := reads(uri); n != before+1 {
-			p.Errorf("%d requests for what was updated", n-before)
+			p.Errorf("%d requests for updated content", n-before)
 		}
 		p.do("release", nil)
 
@@ -331,8 +330,8 @@ func TestFreshness(t *testing.T) {
 	})
 }
 
-// Changes of lists are followed unless they are ignored: then they are not asked for
-// on the wire, and what is announced all the same is not acted on.
+// Changes of lists are followed unless they are ignored: then the server is not asked to announce
+// them, and announcements are ignored.
 func TestIgnoredListChanges(t *testing.T) {
 	t.Parallel()
 	for name, ignored := range map[string][]catalog.Kind{"default": nil, "ignored": {catalog.Tools}} {
@@ -344,7 +343,7 @@ func TestIgnoredListChanges(t *testing.T) {
 					p.Errorf("asked for changes of tools: %t", bit)
 				}
 				if p.era == session.EraModern && p.sent("subscriptions/listen", `"promptsListChanged":true`) == 0 {
-					p.Error("changes of prompts are not asked for")
+					p.Error("the server was not asked to announce changes of prompts")
 				}
 				lists := p.sent("tools/list", "")
 				p.do("describe", map[string]any{"text": "another"})
@@ -364,8 +363,8 @@ func TestIgnoredListChanges(t *testing.T) {
 	}
 }
 
-// A change of a list says which fields of a descriptor differ, and for tools where
-// in the schema.
+// A list change names the fields of a descriptor that differ, and for tools the place in the
+// schema.
 func TestListChangeDetails(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, trackAll, func(p *peer) {
@@ -385,8 +384,8 @@ func TestListChangeDetails(t *testing.T) {
 	})
 }
 
-// An update of a subscribed and cached resource is read and published; of one that is not cached
-// only the update; of what is not subscribed to nothing.
+// After an update of a subscribed and cached resource, its content is read and published. If it is
+// not cached, only the update is published; if it is not subscribed to, nothing is.
 func TestUpdatesOfSubscribedResources(t *testing.T) {
 	t.Parallel()
 	for name, mode := range map[string]config.ReadMode{"digest": config.ReadDigest, "none": config.ReadNone} {
@@ -414,18 +413,18 @@ func TestUpdatesOfSubscribedResources(t *testing.T) {
 					p.Errorf("published %+v, cause %q", published, e.Cause)
 				}
 				if kept, _ := p.client.Cache().Resource("note:///a"); textOf(kept) != "a two\n" || kept.Stale {
-					p.Errorf("kept %q", textOf(kept))
+					p.Errorf("cached %q", textOf(kept))
 				}
 				if !has(before, event.TypeResourceUpdated, "note:///b") {
 					_, more := p.awaitType(event.TypeResourceUpdated, "note:///b")
 					before = append(before, more...)
 				}
 				if has(before, event.TypeResourceContent, "note:///b") {
-					p.Error("what is not cached was published as content")
+					p.Error("content that is not cached was published")
 				}
 				for _, typ := range []event.Type{event.TypeResourceUpdated, event.TypeResourceContent} {
 					if has(before, typ, "note:///c") {
-						p.Errorf("%s of what is not subscribed to", typ)
+						p.Errorf("%s about a resource that is not subscribed to", typ)
 					}
 				}
 			})
@@ -433,14 +432,15 @@ func TestUpdatesOfSubscribedResources(t *testing.T) {
 	}
 }
 
-// Subscribing twice is one request, and nothing is sent to a server that cannot.
+// Subscribing twice is one request. Nothing is sent to a server that does not support
+// subscriptions.
 func TestSubscribingTwiceIsOneRequest(t *testing.T) {
 	t.Parallel()
 	t.Run("supported", func(t *testing.T) {
 		t.Parallel()
 		eachEra(t, tracker.Options{}, nil, func(p *peer) {
 			if !p.client.SupportsSubscriptions() {
-				p.Fatal("the server is said not to support subscriptions")
+				p.Fatal("the client claims that the server does not support subscriptions")
 			}
 			for range 2 {
 				if err := p.client.Subscribe(p.ctx(), "note:///a"); err != nil {
@@ -471,7 +471,7 @@ func TestSubscribingTwiceIsOneRequest(t *testing.T) {
 			}
 			p.set("note:///b", "b two\n")
 			if _, before := p.awaitType(event.TypeResourceUpdated, "note:///b"); has(before, event.TypeResourceUpdated, "note:///a") {
-				p.Error("published of what is not subscribed to any more")
+				p.Error("published an update of a resource that is no longer subscribed to")
 			}
 		})
 	})
@@ -492,8 +492,8 @@ func TestSubscribingTwiceIsOneRequest(t *testing.T) {
 	})
 }
 
-// The end of a session empties what is cached and subscribed to, published once; the
-// library does not subscribe again, and goes on to work.
+// The end of a session clears the cache and the subscriptions, which is published once. The tracker
+// does not subscribe again, and clients continue to work.
 func TestEndOfASessionEmptiesTheCache(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, nil, func(p *peer) {
@@ -512,9 +512,9 @@ func TestEndOfASessionEmptiesTheCache(t *testing.T) {
 			p.Fatal(err)
 		}
 		none, _ := p.awaitType(event.TypeSubscriptionsChanged, "")
-		for _, k := range catalog.Kinds() { // at once, not when it is back
+		for _, k := range catalog.Kinds() { // immediately, not only after its return
 			if keys := p.client.Cache().Keys(k); len(keys) != 0 {
-				p.Errorf("%s: %q are kept", k, keys)
+				p.Errorf("%s: %q are cached", k, keys)
 			}
 		}
 		_, before := p.await(func(e *event.Event) bool {
@@ -542,8 +542,8 @@ func TestEndOfASessionEmptiesTheCache(t *testing.T) {
 	})
 }
 
-// A list that cannot be loaded again is announced with the error; the old one stays,
-// and what is cached with it.
+// A list that cannot be loaded is published with the error. The old list stays, and so do the
+// cached entries.
 func TestFailedListReloadKeepsTheOldList(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, trackAll, func(p *peer) {
@@ -558,7 +558,7 @@ func TestFailedListReloadKeepsTheOldList(t *testing.T) {
 			p.Errorf("the list is %q, was %q", now, before)
 		}
 		if _, ok := p.client.Cache().Resource("note:///a"); !ok {
-			p.Error("what was kept is gone")
+			p.Error("the cached content is gone")
 		}
 		p.do("add", map[string]any{"kind": "resources", "name": "note:///e"})
 		e, _ = p.awaitType(event.TypeResourcesListChanged, "")
@@ -568,7 +568,7 @@ func TestFailedListReloadKeepsTheOldList(t *testing.T) {
 	})
 }
 
-// A long call reports its progress, and stops at the server when it is cancelled.
+// A long call reports its progress, and stops on the server when it is cancelled.
 func TestLongCall(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, nil, func(p *peer) {
@@ -587,7 +587,7 @@ func TestLongCall(t *testing.T) {
 			p.Errorf("a cancelled call gives %v", err)
 		}
 		if kept, ok := p.client.Cache().ToolResult("work"); !ok || kept.Success || kept.Error != "cancelled" {
-			p.Errorf("kept %+v", kept)
+			p.Errorf("cached %+v", kept)
 		}
 		e, _ := p.awaitType(event.TypeToolResult, "")
 		if published := e.Payload.(event.ToolResult); published.Success || published.Error != "cancelled" {
@@ -600,14 +600,14 @@ func TestLongCall(t *testing.T) {
 	})
 }
 
-// What a server wants of its client is declined at once: nobody hangs.
+// Requests of a server to its client are declined immediately: nothing hangs.
 func TestRequestsOfTheServerAreDeclined(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, nil, func(p *peer) {
 		for _, method := range []string{"elicitation/create", "sampling/createMessage", "roots/list"} {
 			began := time.Now()
 			r, err := p.client.CallTool(p.ctx(), "ask", map[string]any{"method": method})
-			if p.era == session.EraModern { // it knows in advance that it need not ask
+			if p.era == session.EraModern { // it does not ask, because it knows the answer
 				if rpc, ok := errors.AsType[*session.RPCError](err); !ok || !strings.Contains(rpc.Message, "elicitation") {
 					p.Errorf("%s: %v", method, err)
 				}
@@ -623,7 +623,7 @@ func TestRequestsOfTheServerAreDeclined(t *testing.T) {
 	})
 }
 
-// Arguments of prompts and variables of templates are completed by the server.
+// The server completes arguments of prompts and variables of templates.
 func TestCompleteArguments(t *testing.T) {
 	t.Parallel()
 	eachEra(t, tracker.Options{}, nil, func(p *peer) {

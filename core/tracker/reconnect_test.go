@@ -17,8 +17,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// The end of a session is one failure: one event, which says why and until when,
-// one count, one warning (B6).
+// The end of a session is one failure: one event, with the reason and the wait, one count, one
+// warning.
 func TestEndOfASessionIsPublishedOnce(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		settledOn(w, docs, "file:///a.md")
@@ -43,7 +43,7 @@ func TestEndOfASessionIsPublishedOnce(t *testing.T) {
 	})
 }
 
-// What the server asks for is waited for, and up to 20 % more, but no longer than 30 s.
+// The tracker waits as long as the server asked, plus up to 20 %, but no longer than 30 s.
 func TestRetryAfter(t *testing.T) {
 	for asked, want := range map[time.Duration]time.Duration{10 * time.Second: 10 * time.Second, time.Hour: 30 * time.Second} {
 		t.Run(fmt.Sprint(asked), func(t *testing.T) {
@@ -62,9 +62,8 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// A server that never answers is given up after its connect timeout, with an event, and
-// tried again; one that is refused with every wait jittered is never tried in step
-// with another.
+// A connection that is never answered is abandoned after the connect timeout, with an event, and
+// retried. Waits are jittered, so servers are not retried in lockstep.
 func TestConnectTimeout(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		docs.Fail(sessiontest.Fault{Silent: true})
@@ -80,7 +79,7 @@ func TestConnectTimeout(t *testing.T) {
 	})
 }
 
-// A hundred servers that fail at once do not come back at once.
+// A hundred servers that fail simultaneously are not retried simultaneously.
 func TestRetriesAreSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
@@ -107,8 +106,8 @@ func TestRetriesAreSpread(t *testing.T) {
 	})
 }
 
-// One warning for a server without resources, one for one that cannot push, none
-// for one that can (B3).
+// There is one warning for a server without resources, one for a server that cannot push, and none
+// for a server that can.
 func TestWarnings(t *testing.T) {
 	for name, tt := range map[string]struct {
 		caps map[string]any
@@ -133,13 +132,13 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// A server that a request waits for is connected again soon after it has returned, however
-// often it failed before. The attempts that were planned are not put off by that.
+// A server that a request waits for is reconnected soon after it has returned, however often it
+// failed before. This does not delay the planned attempts.
 func TestHastenedServerIsConnectedSoon(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		settledOn(w, docs, "file:///a.md")
 		w.SetDown("docs", errors.New("refused"))
-		w.pass(20 * time.Second) // the waits are long by now
+		w.pass(20 * time.Second) // the waits have become long
 		before := len(w.Dialled("docs"))
 		planned := func() time.Time {
 			st, _ := w.tracker.Snapshot().Server("docs")
@@ -165,8 +164,8 @@ func TestHastenedServerIsConnectedSoon(t *testing.T) {
 	})
 }
 
-// However long requests wait, only some attempts are made because of them, and none of a
-// server that asked to wait.
+// However long requests wait, they cause a bounded number of attempts, and none if the server asked
+// for the wait.
 func TestHastenedAttemptsAreBounded(t *testing.T) {
 	for name, tt := range map[string]struct {
 		down error
@@ -193,8 +192,8 @@ func TestHastenedAttemptsAreBounded(t *testing.T) {
 	}
 }
 
-// That a server needs a login is published once, however often it is tried, and again
-// only for another reason.
+// NeedsAuth is published once, however often the server is retried, and again only for another
+// reason.
 func TestNeedsAuthIsPublishedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logins := login.NewStore(login.Options{Dir: filepath.Join(t.TempDir(), "logins")})
@@ -223,7 +222,7 @@ func TestNeedsAuthIsPublishedOnce(t *testing.T) {
 	})
 }
 
-// A restart makes one new connection, also if it is requested again before that is made. What is
+// A restart makes one new connection, even if it is requested again before that is made. What is
 // known of the server is compared with what the new session finds.
 func TestRestartMakesOneConnection(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
@@ -249,7 +248,7 @@ func TestRestartMakesOneConnection(t *testing.T) {
 		w.wantUpdates("file:///a.md resync")
 		w.pass(4 * dialling)
 		if n := len(w.Dialled("docs")); n != 2 {
-			w.Errorf("%d connections were made, want the first one and that of the restart", n)
+			w.Errorf("%d connections were made, want the first one and one for the restart", n)
 		}
 	})
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// Gaps that keep coming, as of a stream that a proxy cuts again and again, do not
-// postpone the sync that makes up for them without end.
+// Repeated gaps, such as those of a stream that a proxy keeps cutting, do not postpone the sync
+// that repairs them for ever.
 func TestRepeatedGapsDoNotPostponeTheSync(t *testing.T) {
 	var (
 		y     syncs
@@ -37,7 +37,7 @@ func TestRepeatedGapsDoNotPostponeTheSync(t *testing.T) {
 	}
 }
 
-// After a gap during a sync that takes long, the next sync does not follow at once.
+// After a gap during a long sync, the next sync does not follow immediately.
 func TestGapDuringASyncDelaysTheNextOne(t *testing.T) {
 	y, now := syncs{running: true}, time.Now()
 	y.gap(now, false, 30*time.Second)
@@ -48,9 +48,9 @@ func TestGapDuringASyncDelaysTheNextOne(t *testing.T) {
 	}
 }
 
-// After a subscription that stood longer than the last wait, the next one begins at once;
-// after short-lived ones, ever later.
-func TestWaitAfterAGapDependsOnHowLongTheSubscriptionStood(t *testing.T) {
+// After a subscription that lasted longer than the last wait, the next one begins immediately;
+// after short-lived ones, the waits grow.
+func TestWaitAfterAGapDependsOnHowLongTheSubscriptionLasted(t *testing.T) {
 	for _, eager := range []bool{true, false} {
 		g, now := gaps{retry: backoff.New(time.Second, 30*time.Second)}, time.Now()
 		after := func(stood time.Duration) time.Duration {
@@ -73,16 +73,16 @@ func TestWaitAfterAGapDependsOnHowLongTheSubscriptionStood(t *testing.T) {
 			t.Errorf("a wait of %v after ten subscriptions of half a second", wait)
 		}
 		if wait = after(10 * time.Second); wait < 20*time.Second {
-			t.Errorf("a wait of %v after one that stood shorter than the last wait", wait)
+			t.Errorf("a wait of %v after one that lasted less than the last wait", wait)
 		}
 		if wait = after(40 * time.Second); wait != 0 {
-			t.Errorf("a wait of %v after one that stood longer", wait)
+			t.Errorf("a wait of %v after one that lasted longer", wait)
 		}
 	}
 }
 
-// A list that grows in every moment without a subscription, as often as one sync subscribes
-// anew, is known to its end.
+// A list that grows whenever there is no subscription, as often as one sync resubscribes, is
+// completely known in the end.
 func TestListGrowsDuringInterruptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Resync: 1000 * time.Hour})
@@ -111,8 +111,8 @@ func TestListGrowsDuringInterruptions(t *testing.T) {
 	})
 }
 
-// A resource whose subscription was not answered, or not for the moment, is subscribed to
-// later: without reads nothing else would show its changes.
+// A resource whose subscription was not answered, or temporarily rejected, is subscribed to later:
+// without reads, nothing else would show its changes.
 func TestFailedSubscriptionIsRepeated(t *testing.T) {
 	for name, fault := range map[string]sessiontest.Fault{
 		"not answered": {Silent: true},
@@ -146,8 +146,8 @@ func TestFailedSubscriptionIsRepeated(t *testing.T) {
 	}
 }
 
-// A comparison that failed for longer than reads are repeated is made later, also if nothing
-// else reads the resource.
+// A comparison that keeps failing after the retries of its read is made later, even if nothing else
+// reads the resource.
 func TestFailedComparisonIsRepeated(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Server) {
 		docs.SetQuietly("file:///a.md", "one")

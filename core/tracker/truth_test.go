@@ -22,11 +22,10 @@ var (
 	truthFirst = flag.Uint64("truth.first", 0, "the first of them")
 )
 
-// TestPromiseLastEventTellsTheTruth does random things to a server and to its
-// config entry, lets it come to rest, and compares the last event of every
-// resource with what the server knows to be true. A second server, to which
-// nothing happens, must not notice. There is no routine comparison that would
-// make up for what was missed.
+// TestPromiseLastEventTellsTheTruth does random things to a server and to its config entry, lets it
+// settle, and compares the last event of every resource with the truth on the server. A second
+// server, to which nothing happens, must not be affected. There is no routine comparison that would
+// repair what was missed.
 func TestPromiseLastEventTellsTheTruth(t *testing.T) {
 	for _, era := range []session.Era{session.EraLegacy, session.EraModern} {
 		t.Run(string(era), func(t *testing.T) {
@@ -45,7 +44,7 @@ func truth(t *testing.T, era session.Era, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	opts := Options{Resync: 1000 * time.Hour, Texts: rng.IntN(2) == 0, Reads: rng.IntN(4)}
 	if rng.IntN(4) == 0 {
-		opts.Session.Limits.MaxDirty = 1 + rng.IntN(4) // overflows, and says so
+		opts.Session.Limits.MaxDirty = 1 + rng.IntN(4) // overflows, which it reports
 	}
 	if rng.IntN(2) == 0 {
 		opts.MaxTexts = 100
@@ -84,11 +83,11 @@ func truth(t *testing.T, era session.Era, seed uint64) {
 	excluded := c.exclude
 	c.exclude = nil
 	c.configure(true, excluded...)
-	w.pass(2 * time.Minute) // backed off, connected, polled, compared, quiet
+	w.pass(2 * time.Minute) // backed off, connected, polled, compared, settled
 	o.check()
-	if rng.IntN(2) == 0 && c.push && !w.Failed() { // the end in the middle of it all
+	if rng.IntN(2) == 0 && c.push && !w.Failed() { // the end in the middle of everything
 		for range 5 {
-			if uri := c.uri(); c.exist[uri] { // a new one costs a modern server its listen for a moment
+			if uri := c.uri(); c.exist[uri] { // a new one interrupts the listen of a modern server for a moment
 				c.put(uri, c.text())
 			}
 			w.pass(c.upTo(1500 * time.Millisecond))
@@ -112,7 +111,7 @@ func truth(t *testing.T, era session.Era, seed uint64) {
 	}
 }
 
-// calm is a server to which nothing happens but a change every now and then.
+// calm is a server to which nothing happens except an occasional change.
 type calm struct {
 	w       *world
 	server  *sessiontest.Server
@@ -126,7 +125,7 @@ func (q *calm) change(*observer) {
 	}
 }
 
-// check: every change was published at once.
+// check checks that every change was published immediately.
 func (q *calm) check(o *observer) {
 	var published []time.Time
 	for _, e := range q.w.published(event.TypeResourceUpdated) {
@@ -153,8 +152,8 @@ func digests(w *world) map[string]catalog.Digest {
 	return out
 }
 
-// trueDigests reads every resource that ever was with a session of its own; the
-// zero digest is for those that are gone.
+// trueDigests reads every resource that ever existed, with a session of its own; the digest of a
+// resource that is gone is zero.
 func trueDigests(docs *sessiontest.Server) map[string]catalog.Digest {
 	out := map[string]catalog.Digest{}
 	gone := map[string]bool{}
@@ -180,9 +179,8 @@ func trueDigests(docs *sessiontest.Server) map[string]catalog.Digest {
 	return out
 }
 
-// chaos does random things to the server "docs" and to its entry in the config.
-// It is a server that keeps the rules: every change that is made while clients are
-// connected is announced.
+// chaos does random things to the server "docs" and to its entry in the config. The server obeys
+// the rules: it announces every change that is made while clients are connected.
 type chaos struct {
 	w    *world
 	rng  *rand.Rand
@@ -194,7 +192,7 @@ type chaos struct {
 
 	next    int
 	did     []string
-	exist   map[string]bool // whether a resource that ever was is there
+	exist   map[string]bool // whether a resource that ever existed still does
 	tools   []string
 	exclude []string
 	noTools bool
@@ -202,8 +200,8 @@ type chaos struct {
 	anew    []anew
 }
 
-// anew is a resource, or all for "", that a consumer has to get to know again
-// after an event, because it was not followed for a while.
+// anew is a resource, or all for "", that a consumer has to learn again after an event, because it
+// was not followed for a while.
 type anew struct {
 	uri   string
 	after uint64
@@ -224,8 +222,8 @@ func (c *chaos) note(format string, args ...any) {
 	c.did = append(c.did, time.Now().Format("04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
-// put changes a resource and announces it: the list if it is new to it, and the
-// update to those who were subscribed before it went.
+// put changes a resource and announces it: the list if the resource is new there, and the update to
+// clients that were subscribed before it was removed.
 func (c *chaos) put(uri, text string) {
 	c.note("put %s = %s", uri, text)
 	was, ever := c.exist[uri]
@@ -249,7 +247,7 @@ func (c *chaos) remove(uri string) {
 
 func (c *chaos) fail(f sessiontest.Fault) { c.docs.Fail(f) }
 
-// away lets the server be out of reach for a while, in which things change.
+// away makes the server unreachable for a while, during which things change.
 func (c *chaos) away(d time.Duration) {
 	c.w.SetDown("docs", sessiontest.ErrRefused)
 	c.w.pass(c.upTo(d))
@@ -262,7 +260,7 @@ func (c *chaos) away(d time.Duration) {
 	c.w.SetDown("docs", nil)
 }
 
-// configure applies the entry as chaos wants it now.
+// configure applies the entry that chaos wants now.
 func (c *chaos) configure(resources bool, uris ...string) {
 	forget := func() {
 		for _, uri := range uris {
@@ -282,7 +280,7 @@ func (c *chaos) entry(resources bool) config.Server {
 	})
 }
 
-// listens are the things that only happen to modern servers.
+// listens are the faults that only modern servers have.
 func (c *chaos) endListens() {
 	if c.rng.IntN(2) == 0 {
 		c.docs.EndListens(true)
@@ -368,7 +366,7 @@ func (c *chaos) steps() []step {
 	return steps
 }
 
-// configSteps change what is wanted.
+// configSteps change the entry.
 func (c *chaos) configSteps() []step {
 	return []step{
 		{3, "tools on or off", func() { c.noTools = !c.noTools; c.configure(true) }},
@@ -408,7 +406,7 @@ func (c *chaos) otherTools() {
 	c.docs.NotifyListChanged(catalog.Tools)
 }
 
-// step does one thing.
+// step takes one random step.
 func (c *chaos) step() {
 	steps := c.steps()
 	total := 0

@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is a tracker, the fake servers that it follows, and what it published: all
-// within one synctest bubble, so that time passes only where a test says so.
+// world is a tracker, the fake servers that it follows, and the events that it published, all
+// within one synctest bubble: time passes only when a test lets it.
 type world struct {
 	*testing.T
 	opts    Options
@@ -36,7 +36,7 @@ type world struct {
 	running sync.WaitGroup
 }
 
-// inWorld runs the test once in either era with one server, "docs".
+// inWorld runs the test in each era, with one server, "docs".
 func inWorld(t *testing.T, test func(w *world, docs *sessiontest.Server)) {
 	t.Helper()
 	for _, era := range []session.Era{session.EraLegacy, session.EraModern} {
@@ -77,7 +77,7 @@ func (w *world) start(entries ...config.Server) {
 	synctest.Wait()
 }
 
-// stop ends the tracker and waits for all that it started.
+// stop ends the tracker and waits for everything that it started.
 func (w *world) stop() {
 	if w.end != nil {
 		w.end(nil)
@@ -86,13 +86,13 @@ func (w *world) stop() {
 	w.Wait()
 }
 
-// pass lets time pass, and everything settle that it set in motion.
+// pass lets bubble time pass, and waits until everything has settled.
 func (w *world) pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// published returns the events of the types, since the last forget; all without types.
+// published returns the events of the types since the last forget; without types, all events.
 func (w *world) published(types ...event.Type) []*event.Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -111,7 +111,7 @@ func (w *world) forget() {
 	w.events = nil
 }
 
-// updates are the resource.updated events as "uri cause", in order.
+// updates returns the resource.updated events as "uri cause", in order.
 func (w *world) updates() []string {
 	var out []string
 	for _, e := range w.published(event.TypeResourceUpdated) {
@@ -123,7 +123,7 @@ func (w *world) updates() []string {
 // apply gives the tracker another config.
 func (w *world) apply(entries ...config.Server) { w.tracker.Apply(&config.Config{Servers: entries}) }
 
-// state is the published state of the server.
+// state returns the published state of the server.
 func (w *world) state(id string) event.State {
 	st, _ := w.tracker.Snapshot().Server(id)
 	return st.State
@@ -143,7 +143,7 @@ func (w *world) wantUpdates(want ...string) {
 	}
 }
 
-// log shows all events.
+// log returns all events as text.
 func (w *world) log() string {
 	var b []byte
 	for _, e := range w.published() {
@@ -153,8 +153,8 @@ func (w *world) log() string {
 	return string(b)
 }
 
-// logbook is a slog.Handler that keeps every line, and can hold up whoever writes
-// one: the way to stop a worker's goroutine, as a suspension of the process does.
+// logbook is a slog.Handler that keeps every line and can block the goroutine that writes one. This
+// stops a worker's goroutine as a suspension of the process does.
 type logbook struct {
 	*lines
 	attrs []slog.Attr
@@ -164,7 +164,7 @@ type lines struct {
 	mu    sync.Mutex
 	all   []line
 	stall map[string]time.Duration // by message, for the next line with it
-	held  int                      // goroutines that are held up
+	held  int                      // blocked goroutines
 }
 
 type line struct {
@@ -192,14 +192,14 @@ func (l logbook) Handle(_ context.Context, r slog.Record) error {
 	delete(l.stall, r.Message)
 	l.held++
 	l.mu.Unlock()
-	time.Sleep(d) // bubble time: nothing waits for real
+	time.Sleep(d) // in a bubble
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.held--
 	return nil
 }
 
-// holds reports whether a goroutine is held up.
+// holds reports whether a goroutine is blocked.
 func (l *lines) holds() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -215,14 +215,14 @@ func (l logbook) WithAttrs(attrs []slog.Attr) slog.Handler {
 // WithGroup implements [slog.Handler].
 func (l logbook) WithGroup(string) slog.Handler { return l }
 
-// stallAt holds up the goroutine that writes the message next.
+// stallAt blocks the next goroutine that writes the message.
 func (l *lines) stallAt(message string, d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stall[message] = d
 }
 
-// warnings are the lines at warn and above.
+// warnings returns the lines at level warn and above.
 func (l *lines) warnings() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/status"
 )
 
-// cut is a log whose process is killed: from some call of its recorder on, it stores nothing.
+// cut is a log whose process is killed: from a certain call of its recorder on, it stores nothing.
 type cut struct {
 	journal.Log
 
@@ -27,7 +27,7 @@ type cut struct {
 	calls int // calls since it was armed
 }
 
-// after has the process killed after n more calls.
+// after kills the process after n more calls.
 func (c *cut) after(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,17 +64,17 @@ func (c *cut) RememberList(name journal.ListName, list catalog.List) error {
 	return c.do(func() error { return c.Log.RememberList(name, list) })
 }
 
-// told is what somebody knows who read the log: of the resources by the events about each, and of
-// all lists by the events about lists.
-type told struct {
+// knowledge is what a reader of the log knows: resources from the events about each, and all lists
+// from the events about lists.
+type knowledge struct {
 	resources map[string]bool // by server and URI
 	lists     map[string]bool // by server, list and key
 }
 
-// toldOf returns what the log tells somebody who knew what was there before it.
-func toldOf(t *testing.T, log journal.Log, before told) told {
+// knowledgeOf returns what a reader of the log knows who had the knowledge before it.
+func knowledgeOf(t *testing.T, log journal.Log, before knowledge) knowledge {
 	t.Helper()
-	out := told{maps.Clone(before.resources), maps.Clone(before.lists)}
+	out := knowledge{maps.Clone(before.resources), maps.Clone(before.lists)}
 	for entry, err := range log.Read(t.Context(), 0) {
 		if err != nil {
 			t.Fatal(err)
@@ -101,9 +101,9 @@ func toldOf(t *testing.T, log journal.Log, before told) told {
 	return out
 }
 
-// offered is what the servers offer now.
-func (w *world) offered() told {
-	out := told{map[string]bool{}, map[string]bool{}}
+// offered returns what the servers offer now.
+func (w *world) offered() knowledge {
+	out := knowledge{map[string]bool{}, map[string]bool{}}
 	for id, srv := range w.servers {
 		for _, k := range catalog.Kinds() {
 			for _, key := range srv.Keys(k) {
@@ -116,33 +116,33 @@ func (w *world) offered() told {
 	return out
 }
 
-func (a told) equal(b told) bool {
+func (a knowledge) equal(b knowledge) bool {
 	return maps.Equal(a.resources, b.resources) && maps.Equal(a.lists, b.lists)
 }
 
-// becomesTrue fails unless the log tells what the servers offer within a minute.
-func (w *world) becomesTrue(log journal.Log, before told) {
+// becomesTrue fails unless the log reports what the servers offer within a minute.
+func (w *world) becomesTrue(log journal.Log, before knowledge) {
 	w.Helper()
-	for end := time.Now().Add(toldWithin); ; <-time.After(20 * time.Millisecond) {
-		is, want := toldOf(w.T, log, before), w.offered()
+	for end := time.Now().Add(publishedWithin); ; <-time.After(20 * time.Millisecond) {
+		is, want := knowledgeOf(w.T, log, before), w.offered()
 		if is.equal(want) {
 			return
 		}
 		if time.Now().After(end) {
-			w.Fatalf("told %v, and there are %v", is, want)
+			w.Fatalf("the log reports %v, the servers offer %v", is, want)
 		}
 	}
 }
 
-// What a reader was told of a list is what the next run compares with, wherever the one before was
-// killed: an item that comes back, or goes away again, meanwhile is announced.
-func TestWhatWasToldIsRemembered(t *testing.T) {
+// The next run compares a list with what readers of the log know of it, wherever the previous run
+// was killed: an item that returned, or left again, meanwhile is published.
+func TestPublishedListsAreRemembered(t *testing.T) {
 	t.Parallel()
 	url := journaltest.Store(t)
 	places := map[string]func(t *testing.T) place{
 		"memory": func(*testing.T) place { return local() },
 		"file":   func(t *testing.T) place { return place{dir: t.TempDir()} },
-		"nats":   func(*testing.T) place { return place{url: url, replicas: 1, stream: "told" + journal.NewEpoch()} },
+		"nats":   func(*testing.T) place { return place{url: url, replicas: 1, stream: "killed" + journal.NewEpoch()} },
 	}
 	tool := func(name string) any {
 		return map[string]any{"name": name, "inputSchema": map[string]any{"type": "object"}}
@@ -168,9 +168,9 @@ func TestWhatWasToldIsRemembered(t *testing.T) {
 					docs.NotifyListChanged(catalog.Tools)
 					docs.SetList(catalog.Prompts)
 					docs.NotifyListChanged(catalog.Prompts)
-					eventually(t, "the process is killed", toldWithin, func() bool { return where.cut.called() >= kill })
+					eventually(t, "the process is killed", publishedWithin, func() bool { return where.cut.called() >= kill })
 					first.stop()
-					if back { // else it stays away
+					if back { // otherwise it stays away
 						docs.SetQuietly("file:///a.md", "one")
 						docs.Remove("file:///new.md")
 						docs.SetList(catalog.Tools, tool("stays"), tool("goes"))
@@ -186,8 +186,8 @@ func TestWhatWasToldIsRemembered(t *testing.T) {
 	}
 }
 
-// A resource that a read did not find was told to be gone, whatever the list says. When it can be
-// read again after a restart, that is announced, and it is not announced before.
+// A resource that a read did not find was published as removed, whatever the list says. When it can
+// be read again after a restart, its return is published, and not before.
 func TestUnreadableIsRemembered(t *testing.T) {
 	t.Parallel()
 	for name, at := range map[string]place{"memory": local(), "file": {dir: t.TempDir()}, "nats": {url: journaltest.Store(t), replicas: 1}} {
@@ -200,7 +200,7 @@ func TestUnreadableIsRemembered(t *testing.T) {
 			docs.Fail(sessiontest.Fault{Method: "resources/read", URI: "file:///a.md", Code: -32002, Message: "resource not found"})
 			docs.NotifyUpdated("file:///a.md")
 			want := []string{"docs resource.removed file:///a.md notify"}
-			eventually(t, "it is told to be gone", time.Minute, func() bool { return slices.Equal(first.log(), want) })
+			eventually(t, "its removal is published", time.Minute, func() bool { return slices.Equal(first.log(), want) })
 			first.stop()
 			second := w.engine(at, engine.Options{}, w.config())
 			eventually(t, "the second process has looked", time.Minute, func() bool {
@@ -212,7 +212,7 @@ func TestUnreadableIsRemembered(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := second.log(); !slices.Equal(got, want) {
-				t.Errorf("told: %q, want %q", got, want)
+				t.Errorf("published %q, want %q", got, want)
 			}
 			second.stop()
 			docs.Heal()
@@ -223,12 +223,13 @@ func TestUnreadableIsRemembered(t *testing.T) {
 	}
 }
 
-// toldWithin is how long a change may take until it is told, on a busy machine.
-const toldWithin = 20 * time.Second
+// publishedWithin is how long the publication of a change may take on a busy machine.
+const publishedWithin = 20 * time.Second
 
-// NATS is away for longer than leases last, and two processes share the servers: whichever follows
-// a server then, what came, went and came back meanwhile is told in the end.
-func TestToldWhileNATSIsAway(t *testing.T) {
+// NATS is away for longer than leases last, and two processes share the servers. Whichever process
+// then follows a server, items that were added, removed and added again meanwhile are published in
+// the end.
+func TestChangesWhileNATSIsAway(t *testing.T) {
 	t.Parallel()
 	for _, all := range []bool{false, true} {
 		t.Run(fmt.Sprint("followAll=", all), func(t *testing.T) {
@@ -258,16 +259,16 @@ func TestToldWhileNATSIsAway(t *testing.T) {
 				w.servers[id].SetList(catalog.Tools, tool("stays"), tool("new"))
 				w.servers[id].NotifyListChanged(catalog.Tools)
 			}
-			for _, id := range ids[:2] { // what follows is on its way when NATS goes away
+			for _, id := range ids[:2] { // the changes are not stored yet when NATS goes away
 				change(id)
 			}
-			eventually(t, "something is told", time.Minute, func() bool { return len(two.log()) > 0 })
+			eventually(t, "something is published", time.Minute, func() bool { return len(two.log()) > 0 })
 			store.Stop()
 			for _, id := range ids[2:] {
 				change(id)
 			}
 			<-time.After(15 * time.Second)
-			for _, id := range []string{ids[0], ids[2]} { // all is as it was
+			for _, id := range []string{ids[0], ids[2]} { // everything is as before
 				w.servers[id].Set("file:///a.md", "one")
 				w.servers[id].Remove("file:///c.md")
 				w.servers[id].SetList(catalog.Tools, tool("stays"), tool("goes"))
@@ -280,8 +281,8 @@ func TestToldWhileNATSIsAway(t *testing.T) {
 	}
 }
 
-// The last event about a resource has the digest of its content, also if a process ended that had
-// told an update and not read it, and the content is the one from before.
+// The last event about a resource has the digest of its content, even if a process ended after it
+// had published an update without reading it, and the content is the old one.
 func TestUpdateWithoutDigestIsFollowedUp(t *testing.T) {
 	t.Parallel()
 	for name, at := range map[string]place{"memory": local(), "file": {dir: t.TempDir()}, "nats": {url: journaltest.Store(t), replicas: 1}} {
@@ -294,7 +295,7 @@ func TestUpdateWithoutDigestIsFollowedUp(t *testing.T) {
 			st, _ := first.Tracker().Snapshot().Server("docs")
 			docs.Fail(sessiontest.Fault{Method: "resources/read", URI: "file:///a.md", Silent: true})
 			docs.NotifyUpdated("file:///a.md")
-			eventually(t, "the update is told", time.Minute, func() bool { return len(first.log()) == 1 })
+			eventually(t, "the update is published", time.Minute, func() bool { return len(first.log()) == 1 })
 			first.stop()
 			docs.Heal()
 			second := w.engine(at, engine.Options{}, w.config())
@@ -302,7 +303,7 @@ func TestUpdateWithoutDigestIsFollowedUp(t *testing.T) {
 				return lastDigests(t, second.events)["docs file:///a.md"] == st.Resources[0].Digest
 			})
 			if got := second.log(); len(got) != 2 {
-				t.Errorf("told: %q", got)
+				t.Errorf("published %q", got)
 			}
 		})
 	}
