@@ -48,7 +48,7 @@ func TestClusterUnderFaults(t *testing.T) {
 			uri := []string{"file:///a.md", "file:///b.md"}[rand.N(2)]
 			w.servers[ids[rand.N(len(ids))]].Set(uri, fmt.Sprint("version ", changes))
 			changes++
-			<-time.After(rand.N(200 * time.Millisecond))
+			<-time.After(rand.N(200 * time.Millisecond)) // real time, as for all faults: NATS is real
 		}
 	})
 	seed := rand.Uint64()

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/event"
@@ -45,9 +46,7 @@ func TestReadersEndAfterEverythingIsStored(t *testing.T) {
 	}
 	var stopping int
 	reader := func(ctx context.Context) error {
-		for p.Ready() != nil {
-			<-time.After(time.Millisecond)
-		}
+		backoff.Poll(ctx, time.Millisecond, func() bool { return p.Ready() == nil })
 		stop()
 		<-ctx.Done()
 		for entry, err := range j.Read(t.Context(), 0) {

@@ -32,6 +32,9 @@ func names(n int) (ids []string) {
 // Servers are divided evenly, even if a process joins late or returns, and every change is
 // published once, whichever process follows the server.
 func TestServersAreRedistributed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for real leases")
+	}
 	t.Parallel()
 	const n = 8
 	w := newWorld(t, names(n)...)
@@ -70,6 +73,9 @@ func TestServersAreRedistributed(t *testing.T) {
 // NATS restarts and has lost what was in memory: servers are followed again within 15 s, and until
 // then the process is not ready.
 func TestServersAreFollowedAfterARestartOfNATS(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for real leases")
+	}
 	t.Parallel()
 	w := newWorld(t, names(3)...)
 	server := journaltest.Start(t, t.TempDir())
@@ -208,6 +214,9 @@ func TestEveryProcessFollowsAll(t *testing.T) {
 // One process takes many servers within seconds, and yields half of them to another process within
 // a minute.
 func TestManyServersAreShared(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for real leases")
+	}
 	t.Parallel()
 	const n = 300
 	w := newWorld(t)
