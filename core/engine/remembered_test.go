@@ -273,7 +273,7 @@ func TestChangesWhileNATSIsAway(t *testing.T) {
 			for _, id := range ids[2:] {
 				change(id)
 			}
-			<-time.After(15 * time.Second) // real time, because NATS is real: longer than leases last
+			<-time.After(15 * time.Second)                // real time, because NATS is real: longer than leases last
 			for _, id := range []string{ids[0], ids[2]} { // everything is as before
 				w.servers[id].Set("file:///a.md", "one")
 				w.servers[id].Remove("file:///c.md")

@@ -254,48 +254,20 @@ type SubscriptionsChanged struct {
 }
 
 // Type implements [Payload].
-func (ServerState) Type() Type { return TypeServerState }
-
-// Type implements [Payload].
-func (SubscriptionActive) Type() Type { return TypeSubscriptionActive }
-
-// Type implements [Payload].
-func (ResourceUpdated) Type() Type { return TypeResourceUpdated }
-
-// Type implements [Payload].
-func (ResourceAdded) Type() Type { return TypeResourceAdded }
-
-// Type implements [Payload].
-func (ResourceRemoved) Type() Type { return TypeResourceRemoved }
-
-// Type implements [Payload].
-func (ResourceChanged) Type() Type { return TypeResourceChanged }
-
-// Type implements [Payload].
-func (l ListChanged) Type() Type { return Type(l.List) + ".list_changed" }
-
-// Type implements [Payload].
-func (ServerEvent) Type() Type { return TypeServerEvent }
-
-// Type implements [Payload].
-func (ConfigReloaded) Type() Type { return TypeConfigReloaded }
-
-// Type implements [Payload].
-func (ConfigRejected) Type() Type { return TypeConfigRejected }
-
-// Type implements [Payload].
-func (Gap) Type() Type { return TypeGap }
-
-// Type implements [Payload].
-func (ResourceContent) Type() Type { return TypeResourceContent }
-
-// Type implements [Payload].
-func (PromptContent) Type() Type { return TypePromptContent }
-
-// Type implements [Payload].
-func (ToolResult) Type() Type { return TypeToolResult }
-
-// Type implements [Payload].
+func (ServerState) Type() Type          { return TypeServerState }
+func (SubscriptionActive) Type() Type   { return TypeSubscriptionActive }
+func (ResourceUpdated) Type() Type      { return TypeResourceUpdated }
+func (ResourceAdded) Type() Type        { return TypeResourceAdded }
+func (ResourceRemoved) Type() Type      { return TypeResourceRemoved }
+func (ResourceChanged) Type() Type      { return TypeResourceChanged }
+func (l ListChanged) Type() Type        { return Type(l.List) + ".list_changed" }
+func (ServerEvent) Type() Type          { return TypeServerEvent }
+func (ConfigReloaded) Type() Type       { return TypeConfigReloaded }
+func (ConfigRejected) Type() Type       { return TypeConfigRejected }
+func (Gap) Type() Type                  { return TypeGap }
+func (ResourceContent) Type() Type      { return TypeResourceContent }
+func (PromptContent) Type() Type        { return TypePromptContent }
+func (ToolResult) Type() Type           { return TypeToolResult }
 func (SubscriptionsChanged) Type() Type { return TypeSubscriptionsChanged }
 
 // appendMembers appends the members as the tags of the fields describe them, each after a

@@ -175,8 +175,8 @@ func (e *serverEvents) wakeAt(ready bool) (at time.Time) {
 	if e.gap != "" && ready {
 		at = e.compared.Add(minCompare)
 	}
-	if list := e.listed.Add(minCompare); e.unlisted && (at.IsZero() || list.Before(at)) {
-		at = list
+	if e.unlisted {
+		at = earliest(at, e.listed.Add(minCompare))
 	}
 	return at
 }

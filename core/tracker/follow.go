@@ -164,17 +164,21 @@ func (f *sessionFollower) due(now time.Time) {
 
 // wakeAt returns when due has something to do next.
 func (f *sessionFollower) wakeAt() time.Time {
-	at := f.w.co.Next()
-	times := []time.Time{f.liveness.wakeAt(), f.syncs.wakeAt(), f.background.wakeAt(), f.unannounced.wakeAt(), f.events.wakeAt(f.ready)}
+	at := earliest(f.w.co.Next(), f.liveness.wakeAt(), f.syncs.wakeAt(), f.background.wakeAt(), f.unannounced.wakeAt(), f.events.wakeAt(f.ready))
 	if f.ready {
-		times = append(times, f.nextResync, f.nextPoll)
-	}
-	for _, t := range times {
-		if !t.IsZero() && (at.IsZero() || t.Before(at)) {
-			at = t
-		}
+		at = earliest(at, f.nextResync, f.nextPoll)
 	}
 	return at
+}
+
+// earliest returns the earliest of the times that are not zero; zero if all are.
+func earliest(times ...time.Time) (first time.Time) {
+	for _, t := range times {
+		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
+			first = t
+		}
+	}
+	return first
 }
 
 // signals handles the notifications that a session collected.

@@ -60,8 +60,7 @@ func do[T any](c *connection, send func(*session.Session) (T, error)) (T, error)
 	return answer, err
 }
 
-// connection is like live, but before it calls a server unknown it waits until Run has taken at
-// least one config, and the last one applied.
+// connection is like live, but before it reports an unknown server, it waits as awaitTaken does.
 func (t *Tracker) connection(ctx context.Context, server string) (*connection, error) {
 	conn, err := t.live(server)
 	if !errors.Is(err, ErrUnknownServer) {

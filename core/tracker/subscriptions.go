@@ -10,9 +10,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-const whatSubscriptions = "resource subscriptions"
-
-// Subscribe tracks a resource in addition to those that the config selects, until the session
+// Subscribe tracks a resource in addition to the ones that the config selects, until the session
 // ends or Unsubscribe is called: its updates are published like all others, and its
 // cached content is kept current. It returns once the server has agreed. If the resource is
 // already subscribed to or tracked, no request is sent. If the server does not support
@@ -23,13 +21,13 @@ func (c *Client) Subscribe(ctx context.Context, uri string) error {
 	if uri == "" {
 		return errors.New("subscribe: no URI")
 	}
-	return c.request(ctx, &subscriptionRequest{uri: uri, subscribe: true, done: make(chan error, 1)})
+	return c.changeSubscription(ctx, &subscriptionRequest{uri: uri, subscribe: true, done: make(chan error, 1)})
 }
 
 // Unsubscribe ends a subscription made by Subscribe; without one it does nothing. A resource
 // that the config selects stays tracked.
 func (c *Client) Unsubscribe(ctx context.Context, uri string) error {
-	return c.request(ctx, &subscriptionRequest{uri: uri, done: make(chan error, 1)})
+	return c.changeSubscription(ctx, &subscriptionRequest{uri: uri, done: make(chan error, 1)})
 }
 
 // Subscribed reports whether the resource is subscribed to in the live session, because
@@ -58,13 +56,13 @@ type subscriptionRequest struct {
 	done      chan error // receives one answer; capacity 1, so that the worker never waits
 }
 
-func (c *Client) request(ctx context.Context, q *subscriptionRequest) error {
+func (c *Client) changeSubscription(ctx context.Context, q *subscriptionRequest) error {
 	conn, err := c.t.connection(ctx, c.server)
 	if err != nil {
 		return err
 	}
 	if caps := conn.s.Info().Capabilities; q.subscribe && !(caps.Resources && caps.ResourcesSubscribe) {
-		return &UnsupportedError{whatSubscriptions}
+		return &UnsupportedError{"resource subscriptions"}
 	}
 	over := fmt.Errorf("%w: %s", ErrNotConnected, printable.Line(c.server, 128))
 	select {
@@ -157,7 +155,7 @@ func (c *clientSubscriptions) answer(r syncResult, cov *coverage) (again bool) {
 			err = errors.New("unsubscribed meanwhile")
 		case agreed:
 		case isUnsupported(r.subscribe):
-			err = &UnsupportedError{whatSubscriptions}
+			err = &UnsupportedError{"resource subscriptions"}
 		case r.subscribe != nil:
 			err = r.subscribe
 		case has(cov.missing, q.uri) && cov.mode == event.Push:

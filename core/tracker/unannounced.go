@@ -1,6 +1,8 @@
 package tracker
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
@@ -44,12 +46,7 @@ func (b *background) sweep(now time.Time) {
 }
 
 // wakeAt returns when advance has something to do, zero if never.
-func (b *background) wakeAt() time.Time {
-	if b.nextSweep.IsZero() || !b.nextSafety.IsZero() && b.nextSafety.Before(b.nextSweep) {
-		return b.nextSafety
-	}
-	return b.nextSweep
-}
+func (b *background) wakeAt() time.Time { return earliest(b.nextSafety, b.nextSweep) }
 
 // advance queues the reads that are due. interval is the interval of safety reads; zero: none.
 func (b *background) advance(now time.Time, interval time.Duration, co *coalesce.Coalescer) {
@@ -174,13 +171,7 @@ func (m *missedChanges) expired(now time.Time) int {
 
 // wakeAt returns when expired may find something, zero if never.
 func (m *missedChanges) wakeAt() time.Time {
-	var first time.Time
-	for _, at := range m.suspects {
-		if first.IsZero() || at.Before(first) {
-			first = at
-		}
-	}
-	return first
+	return earliest(slices.Collect(maps.Values(m.suspects))...)
 }
 
 // countMissed counts changes that the server failed to announce. After maxMissed of them it is

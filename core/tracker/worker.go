@@ -296,7 +296,7 @@ func (w *worker) wait(ctx context.Context, d time.Duration) {
 		case <-over:
 			return
 		case <-hasten:
-			if sooner := time.Until(began.Add(hurryAfter)); w.state == event.Backoff && w.retries.hurry.allow(time.Now()) {
+			if sooner := time.Until(began.Add(hurryAfter)); w.state == event.Backoff && w.retries.mayHurry(time.Now()) {
 				timer.Reset(min(max(sooner, time.Nanosecond), time.Until(began.Add(d))))
 				hasten = nil
 			}
@@ -326,6 +326,12 @@ const (
 	crashLoopWithin = time.Minute
 	// healthyAfter is how long a session must last for the next wait to be short again.
 	healthyAfter = time.Minute
+	// hurryAfter is the least time between a failure and an early attempt to connect, made
+	// because a request waits for the server.
+	hurryAfter = 250 * time.Millisecond
+	// maxHurried bounds the early attempts per minute: a server that exits at every request
+	// must not be restarted without a pause.
+	maxHurried = 10
 )
 
 // retries counts the failures of one server and decides how long to wait after each.
@@ -334,7 +340,9 @@ type retries struct {
 	delays  *backoff.Backoff
 	attempt int         // consecutive failures
 	deaths  []time.Time // when the last sessions died, at most crashLoopDeaths
-	hurry   hurry
+	until   time.Time   // when the next attempt is planned; zero: none is
+	asked   bool        // the server asked for this wait
+	hurried []time.Time // the early attempts within the last minute
 }
 
 func newRetries(first, maxWait time.Duration) *retries {
@@ -345,7 +353,7 @@ func newRetries(first, maxWait time.Duration) *retries {
 func (r *retries) reset() {
 	r.attempt = 0
 	r.delays.Reset()
-	r.hurry.until = time.Time{}
+	r.until = time.Time{}
 }
 
 // failed counts a failure and returns the state that the server is in now.
@@ -356,11 +364,11 @@ func (r *retries) failed(err error, reason string, now time.Time) event.ServerSt
 	if ra, ok := errors.AsType[*session.RetryAfter](err); ok {
 		least, st.Reason = ra.Wait, "the server asked clients to wait"
 	}
-	wait := r.hurry.left(now)
-	if wait <= 0 || least > 0 {
+	wait := r.until.Sub(now)
+	if wait <= 0 || least > 0 { // else this attempt was an early one: the planned one stays
 		wait = r.delays.NextAfter(least)
 	}
-	r.hurry.until, r.hurry.asked = now.Add(wait), least > 0
+	r.until, r.asked = now.Add(wait), least > 0
 	if errors.Is(err, session.ErrAuth) {
 		st.State, wait = event.NeedsAuth, min(backoff.Spread(r.maxWait), r.maxWait)
 	}
@@ -375,39 +383,15 @@ func (r *retries) failed(err error, reason string, now time.Time) event.ServerSt
 	return st
 }
 
-const (
-	// hurryAfter is the least time between a failure and an early attempt to connect, made
-	// because a request waits for the server.
-	hurryAfter = 250 * time.Millisecond
-	// maxHurried bounds the early attempts per minute: a server that exits at every request
-	// must not be restarted without a pause.
-	maxHurried = 10
-)
-
-// hurry limits the attempts to connect that are made earlier than planned.
-type hurry struct {
-	until time.Time   // when the next attempt is planned
-	asked bool        // the server asked for this wait
-	made  []time.Time // the early attempts within the last minute
-}
-
-// left returns the time until the planned attempt; if it is not positive, that attempt was made.
-func (h *hurry) left(now time.Time) time.Duration {
-	if h.until.IsZero() {
-		return 0
+// mayHurry reports whether an early attempt may be made, and counts it.
+func (r *retries) mayHurry(now time.Time) bool {
+	for len(r.hurried) > 0 && now.Sub(r.hurried[0]) >= time.Minute {
+		r.hurried = r.hurried[1:]
 	}
-	return h.until.Sub(now)
-}
-
-// allow reports whether an early attempt may be made, and counts it.
-func (h *hurry) allow(now time.Time) bool {
-	for len(h.made) > 0 && now.Sub(h.made[0]) >= time.Minute {
-		h.made = h.made[1:]
-	}
-	if h.asked || len(h.made) >= maxHurried {
+	if r.asked || len(r.hurried) >= maxHurried {
 		return false
 	}
-	h.made = append(h.made, now)
+	r.hurried = append(r.hurried, now)
 	return true
 }
 

@@ -85,12 +85,13 @@ func (p *pending) change(f func(*Report)) {
 	p.mu.Lock()
 	f(&p.report)
 	p.mu.Unlock()
-	p.ring()
+	ring(p.wake)
 }
 
-func (p *pending) ring() {
+// ring wakes the receiver of a channel of capacity 1, unless a wake is already waiting.
+func ring(wake chan<- struct{}) {
 	select {
-	case p.wake <- struct{}{}:
+	case wake <- struct{}{}:
 	default:
 	}
 }
@@ -105,7 +106,7 @@ func (p *pending) cover(key string, c Coverage) {
 	changed := was != p.coverage()
 	p.mu.Unlock()
 	if changed {
-		p.ring()
+		ring(p.wake)
 	}
 }
 
@@ -234,10 +235,7 @@ func (i *inbox) put(m session.EventMessage) {
 	i.messages = append(i.messages, m)
 	i.bytes += len(m.Params)
 	i.mu.Unlock()
-	select {
-	case i.wake <- struct{}{}:
-	default:
-	}
+	ring(i.wake)
 }
 
 // take returns the waiting messages, and whether some before them were dropped.

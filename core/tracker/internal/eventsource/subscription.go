@@ -118,7 +118,7 @@ func (u *subscription) survives(err error) bool {
 		u.src.pending.change(func(r *Report) { r.Forbidden = append(r.Forbidden, u.plan.name) })
 		return false
 	case failure == mcp.EventNotFound, failure == mcp.EventUnsupported:
-		u.src.listAgain()
+		ring(u.src.relist)
 		return false
 	case failure == mcp.EventCallbackEndpointError:
 		u.src.warnEndpoint(u.plan.name, u.errorText(err))
