@@ -41,10 +41,6 @@ type announced struct {
 	at     time.Time
 }
 
-func newCluster(log *natslog.Log, t *tracker.Tracker, s *sharing) *cluster {
-	return &cluster{log: log, tracker: t, sharing: s, seen: map[string]status.Summary{}, sent: map[string]announced{}}
-}
-
 // watch reads announcements until ctx ends.
 func (c *cluster) watch(ctx context.Context) error {
 	for a, err := range c.log.Announcements(ctx) {

@@ -96,7 +96,7 @@ func New(ctx context.Context, desired Desired, log journal.Log, opts Options) (*
 		e.sharing = newSharing(shared, e)
 		e.recorder.sharing = e.sharing
 	}
-	e.cluster = newCluster(shared, e.tracker, e.sharing)
+	e.cluster = &cluster{log: shared, tracker: e.tracker, sharing: e.sharing, seen: map[string]status.Summary{}, sent: map[string]announced{}}
 	return e, nil
 }
 
@@ -112,7 +112,7 @@ func (e *Engine) remember(ctx context.Context, log journal.Log) error {
 		e.opts.Tracker.Log = own
 		return nil
 	}
-	e.memory = newMemory(log)
+	e.memory = &memory{log: log, known: map[string]*published{}}
 	if err := e.memory.loadWithRetry(ctx); err != nil {
 		return err
 	}

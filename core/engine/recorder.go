@@ -172,10 +172,6 @@ type published struct {
 	lists     map[catalog.Kind]catalog.List
 }
 
-func newMemory(log journal.Log) *memory {
-	return &memory{log: log, known: map[string]*published{}}
-}
-
 // loadWithRetry reads the states of all servers. It retries because a cluster may be electing leaders.
 func (m *memory) loadWithRetry(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)

@@ -124,18 +124,6 @@ func members(t reflect.Type, path string) []Member {
 // ErrUnknownType is the error for an event of a type that this version does not know.
 var ErrUnknownType = errors.New("unknown event type")
 
-func decodePayload(t Type, data []byte) (Payload, error) {
-	d, ok := Define(t)
-	if !ok {
-		return nil, fmt.Errorf("%w %q", ErrUnknownType, printable.Line(string(t), 64))
-	}
-	p, err := d.decode(data)
-	if err != nil {
-		return nil, fmt.Errorf("invalid %s event: %w", t, err)
-	}
-	return p, nil
-}
-
 // decode ignores optional members whose values have the wrong type.
 func decode[P Payload](data []byte) (Payload, error) {
 	var p P

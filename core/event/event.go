@@ -192,9 +192,13 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	if err != nil {
 		return fmt.Errorf("invalid event: timestamp %q is not in RFC 3339 format", printable.Line(h.Timestamp, 64))
 	}
-	p, err := decodePayload(h.Type, data)
+	d, ok := Define(h.Type)
+	if !ok {
+		return fmt.Errorf("%w %q", ErrUnknownType, printable.Line(string(h.Type), 64))
+	}
+	p, err := d.decode(data)
 	if err != nil {
-		return err
+		return fmt.Errorf("invalid %s event: %w", h.Type, err)
 	}
 	var seq uint64
 	if h.ID != "" {

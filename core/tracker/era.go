@@ -60,20 +60,18 @@ func (l lacks) none() bool { return len(l.lists) == 0 && !l.updates }
 
 // given describes the part of it that a session offers; "": nothing.
 func (l lacks) given(info session.Info) string {
-	caps := info.Capabilities
-	var more []string
-	if l.updates && caps.ResourcesSubscribe {
-		more = append(more, "updates of resources")
+	if !info.Push {
+		return ""
 	}
-	for k, announced := range map[catalog.Kind]bool{catalog.Tools: caps.ToolsListChanged, catalog.Prompts: caps.PromptsListChanged, catalog.Resources: caps.ResourcesListChanged} {
-		if announced && slices.Contains(l.lists, k) {
+	var more []string
+	for _, k := range []catalog.Kind{catalog.Prompts, catalog.Resources, catalog.Tools} {
+		if announces(info.Capabilities, k) && slices.Contains(l.lists, k) {
 			more = append(more, "changes of the list of "+string(k))
 		}
 	}
-	if !info.Push || len(more) == 0 {
-		return ""
+	if l.updates && info.Capabilities.ResourcesSubscribe {
+		more = append(more, "updates of resources")
 	}
-	slices.Sort(more)
 	return strings.Join(more, ", ")
 }
 

@@ -341,7 +341,7 @@ func (f fault) run(t *testing.T, l link) (took time.Duration, dups int) {
 	f.happens(s)
 	over := time.Now()
 	s.docs.Set("file:///8.md", "after")
-	truth := digestsOf(s.docs)
+	truth := trueDigests(s.docs)
 	published := func() bool { return len(s.wrong(truth)) == 0 }
 	s.eventually("truth for all resources", published)
 	took = time.Since(over)
@@ -354,9 +354,6 @@ func (f fault) run(t *testing.T, l link) (took time.Duration, dups int) {
 	}
 	return took, s.dups
 }
-
-// digestsOf returns the true digests by URI, zero for a resource that is gone.
-func digestsOf(docs *sessiontest.Server) map[string]catalog.Digest { return trueDigests(docs) }
 
 // wire is an HTTP server on one address. It can be taken down and restarted there, or silently cut
 // off: the connections stay open and nothing passes.

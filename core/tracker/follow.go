@@ -19,7 +19,7 @@ type sessionFollower struct {
 	w    *worker
 	s    *session.Session
 	conn *connection // the part of the session that clients use: cache, requests, subscriptions
-	jobs *jobs
+	jobs jobs
 
 	// The results of jobs. Each channel has room for the results of all jobs of its kind, so
 	// that no job waits for the worker; none is ever closed. run receives.
@@ -47,16 +47,18 @@ type sessionFollower struct {
 }
 
 func newSessionFollower(w *worker, s *session.Session) *sessionFollower {
-	conn, jobs := newConnection(w.t, w.id, s), newJobs()
-	return &sessionFollower{
-		w: w, s: s, conn: conn, jobs: jobs,
+	conn := newConnection(w.t, w.id, s)
+	f := &sessionFollower{
+		w: w, s: s, conn: conn,
 		reads:    make(chan readResult, w.opts.Reads),
 		trials:   make(chan eraTrial, 1),
 		reloads:  cacheReloads{queue: map[string]event.Cause{}, done: make(chan struct{}, 1)},
 		syncs:    syncs{results: make(chan syncResult, 1)},
 		clients:  clientSubscriptions{conn: conn, wanted: map[string]bool{}},
-		liveness: liveness{conn: conn, jobs: jobs, log: w.log, every: w.opts.Liveness, results: make(chan pingResult, 1)},
+		liveness: liveness{results: make(chan pingResult, 1)},
 	}
+	f.jobs.ctx, f.jobs.cancel = context.WithCancel(context.Background())
+	return f
 }
 
 // jobs are the short-lived goroutines of one session: syncs, reads, pings and calls. They
@@ -65,12 +67,6 @@ type jobs struct {
 	ctx    context.Context // ends before the session is closed
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
-}
-
-func newJobs() *jobs {
-	j := &jobs{}
-	j.ctx, j.cancel = context.WithCancel(context.Background())
-	return j
 }
 
 // start runs a job.
@@ -155,7 +151,7 @@ func (f *sessionFollower) due(now time.Time) {
 	f.dueEvents(now)
 	if f.liveness.due(now) {
 		f.signals(f.s.Signals().Take()) // if notifications were only dropped, the session does not wake this loop
-		f.liveness.ping(now, f.w.srv.RequestTimeout)
+		f.ping(now)
 	}
 	if f.syncs.due(now) {
 		f.startSync(now)

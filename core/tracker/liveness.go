@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"sync"
 	"time"
@@ -15,14 +14,9 @@ import (
 // pingTimeout is how long a server may take to give a sign of life.
 const pingTimeout = 10 * time.Second
 
-// liveness pings the server of one session. At most one ping is in flight, except
+// liveness is when the server of one session is pinged. At most one ping is in flight, except
 // after a suspension of this process.
 type liveness struct {
-	conn  *connection
-	jobs  *jobs
-	log   *slog.Logger
-	every time.Duration
-
 	// results receives the result of every ping and is never closed. Capacity 1.
 	results chan pingResult
 	next    time.Time // when the next ping is due
@@ -58,57 +52,52 @@ func (l *liveness) pingSoon(now time.Time) {
 }
 
 // ping pings the server, with a limit of at most the request timeout.
-func (l *liveness) ping(now time.Time, requestTimeout time.Duration) {
-	l.since = now
+func (f *sessionFollower) ping(now time.Time) {
+	f.liveness.since = now
 	wait := pingTimeout
-	if requestTimeout > 0 {
-		wait = min(wait, requestTimeout)
+	if limit := f.w.srv.RequestTimeout; limit > 0 {
+		wait = min(wait, limit)
 	}
-	l.jobs.start(func(ctx context.Context) {
+	f.jobs.start(func(ctx context.Context) {
 		pctx, cancel := context.WithTimeout(ctx, wait)
 		defer cancel()
-		r := pingResult{since: now, err: l.conn.s.Ping(pctx)}
+		r := pingResult{since: now, err: f.s.Ping(pctx)}
 		r.late = r.err != nil && time.Since(now) >= wait
 		select { // after a suspension there may be two results, and nobody receives the second
-		case l.results <- r:
+		case f.liveness.results <- r:
 		case <-ctx.Done():
 		}
 	})
 }
 
-// ended handles a result; an error means that the server counts as dead. It ignores the result
-// of a ping that was replaced after a suspension of this process, and a missing answer while the
-// server works on a request: see requests.
-func (l *liveness) ended(r pingResult) error {
+// pinged handles the result of a ping; an error means that the server counts as dead. It ignores
+// the result of a ping that was replaced after a suspension of this process, and a missing answer
+// while the server works on a request: see requests. If the server is alive but did not answer the
+// last request to subscribe, it is polled until a subscription succeeds.
+func (f *sessionFollower) pinged(r pingResult) error {
+	l := &f.liveness
 	if !r.since.Equal(l.since) {
 		return nil
 	}
-	l.since = time.Time{}
-	l.next = time.Now().Add(l.every)
+	l.since, l.next = time.Time{}, time.Now().Add(f.w.opts.Liveness)
 	switch {
 	case r.err == nil:
-		l.conn.requests.alive()
-		return nil
+		f.conn.requests.alive()
 	case errors.Is(r.err, session.ErrAuth):
 		return r.err
-	case r.late && l.conn.requests.excuse(r.since):
-		l.log.Debug("no answer to a ping: the server may be busy")
-		l.next = time.Now().Add(min(l.every, pingTimeout/2)) // find out soon whether it is dead
+	case r.late && f.conn.requests.excuse(r.since):
+		f.w.log.Debug("no answer to a ping: the server may be busy")
+		l.next = time.Now().Add(min(f.w.opts.Liveness, pingTimeout/2)) // find out soon whether it is dead
 		return nil
+	default:
+		return fmt.Errorf("the server does not respond: %w", r.err)
 	}
-	return fmt.Errorf("the server does not respond: %w", r.err)
-}
-
-// pinged handles the result of a ping. If the server is alive but did not answer the last
-// request to subscribe, it is polled until a subscription succeeds.
-func (f *sessionFollower) pinged(r pingResult) error {
-	if err := f.liveness.ended(r); err != nil || r.err != nil || !f.unsubscribed {
-		return err
+	if f.unsubscribed {
+		f.unsubscribed = false
+		f.coverage.poll()
+		f.announceMode()
+		f.planPolls(time.Now())
 	}
-	f.unsubscribed = false
-	f.coverage.poll()
-	f.announceMode()
-	f.planPolls(time.Now())
 	return nil
 }
 

@@ -62,7 +62,7 @@ func (o *observer) check() {
 		case v.published && v.owed:
 			complain(uri, "the last event owes its digest")
 		case v.published && !v.gone && !v.digest.IsZero() && v.digest != want:
-			complain(uri, "its last event says something else")
+			complain(uri, "its last event has another digest")
 		}
 	}
 	if wrong > 0 {
@@ -97,15 +97,8 @@ func (o *observer) checkUnread(uri string, v known, complain func(uri, what stri
 
 // checkLists checks that the lists equal the server's.
 func (o *observer) checkLists(st status.ServerStatus) {
-	keys := func(l catalog.List) []string {
-		var out []string
-		for _, it := range l {
-			out = append(out, it.Key)
-		}
-		return out
-	}
 	if !o.c.noTools {
-		if got, want := keys(st.Lists[catalog.Tools]), slices.Sorted(slices.Values(o.c.tools)); !slices.Equal(got, want) {
+		if got, want := st.Lists[catalog.Tools].Keys(), slices.Sorted(slices.Values(o.c.tools)); !slices.Equal(got, want) {
 			o.c.w.Errorf("known tools %q, true tools %q", got, want)
 		}
 	}
@@ -116,7 +109,7 @@ func (o *observer) checkLists(st status.ServerStatus) {
 		}
 	}
 	slices.Sort(want)
-	if got := keys(st.Lists[catalog.Resources]); !slices.Equal(got, want) {
+	if got := st.Lists[catalog.Resources].Keys(); !slices.Equal(got, want) {
 		o.c.w.Errorf("known resources %q, true resources %q", got, want)
 	}
 	if st.State != event.Ready {

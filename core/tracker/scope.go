@@ -98,17 +98,28 @@ func (s scope) kindsOf(k catalog.Kind) []catalog.Kind {
 // filter returns what to ask the server to push, as far as it declares that it can.
 func (s scope) filter(uris []string) session.Filter {
 	caps := s.info.Capabilities
-	follow := func(k catalog.Kind, announced bool) bool { return announced && s.wants(k) && !s.ignores(k) }
+	follow := func(k catalog.Kind) bool { return announces(caps, k) && s.wants(k) && !s.ignores(k) }
 	want := session.Filter{
-		Tools:     follow(catalog.Tools, caps.ToolsListChanged),
-		Prompts:   follow(catalog.Prompts, caps.PromptsListChanged),
-		Resources: follow(catalog.Resources, caps.ResourcesListChanged),
+		Tools:     follow(catalog.Tools),
+		Prompts:   follow(catalog.Prompts),
+		Resources: follow(catalog.Resources),
 		Events:    caps.EventsListChanged && !s.srv.Events.Off,
 	}
 	if s.subscribes() {
 		want.URIs = uris
 	}
 	return want
+}
+
+// announces reports whether a server with the capabilities announces changes of the list.
+func announces(caps session.Capabilities, k catalog.Kind) bool {
+	switch k {
+	case catalog.Tools:
+		return caps.ToolsListChanged
+	case catalog.Prompts:
+		return caps.PromptsListChanged
+	}
+	return caps.ResourcesListChanged
 }
 
 // subscribes reports whether resources are subscribed to.
@@ -146,16 +157,9 @@ func (s scope) selects(uri string) bool { return s.srv.TrackResources && s.srv.S
 // polledLists returns the wanted lists whose changes the server does not announce. missing are
 // the lists that it was asked to announce but does not.
 func (s scope) polledLists(missing []catalog.Kind) []catalog.Kind {
-	caps := s.info.Capabilities
-	announced := map[catalog.Kind]bool{
-		catalog.Resources: caps.ResourcesListChanged,
-		catalog.Templates: caps.ResourcesListChanged,
-		catalog.Tools:     caps.ToolsListChanged,
-		catalog.Prompts:   caps.PromptsListChanged,
-	}
 	var kinds []catalog.Kind
 	for _, k := range s.kinds() {
-		if !s.ignores(k) && (!announced[k] || !s.info.Push || slices.Contains(missing, k)) {
+		if !s.ignores(k) && (!announces(s.info.Capabilities, k) || !s.info.Push || slices.Contains(missing, k)) {
 			kinds = append(kinds, k)
 		}
 	}

@@ -62,7 +62,7 @@ func TestSoak(t *testing.T) {
 		f.happens(s)
 		over := time.Now()
 		s.docs.Set("file:///8.md", fmt.Sprint("soak ", rounds))
-		truth := digestsOf(s.docs)
+		truth := trueDigests(s.docs)
 		s.eventually("truth after "+s.String()+": "+f.name, func() bool { return len(s.wrong(truth)) == 0 })
 		worst = max(worst, time.Since(over))
 		if u := used(t); u.rssMiB > peak.rssMiB {

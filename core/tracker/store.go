@@ -39,10 +39,6 @@ type record struct {
 	resources map[string]*status.ResourceStatus
 }
 
-func newStore(opts Options) *store {
-	return &store{log: opts.Log, durable: opts.Record, baseline: opts.Baseline, servers: map[string]*record{}}
-}
-
 // known returns the server's record, creating it if necessary. s.mu must be held.
 func (s *store) known(id string) *record {
 	r, ok := s.servers[id]

@@ -46,7 +46,7 @@ type worker struct {
 	lists      map[catalog.Kind]catalog.List
 	following  *sessionFollower // of the live session
 	co         *coalesce.Coalescer
-	retries    *retries
+	retries    retries
 	login      loginWatch // as it was at the last attempt to connect
 	missed     int        // changes that the server did not announce, since the connection settings last changed
 	unreliable bool       // the server is polled because of missed changes
@@ -70,7 +70,7 @@ func newWorker(t *Tracker, srv config.Server) *worker {
 		restarts: make(chan struct{}, 1),
 		rechecks: make(chan struct{}, 1),
 		lists:    map[catalog.Kind]catalog.List{},
-		retries:  newRetries(t.opts.Backoff, t.opts.MaxBackoff),
+		retries:  retries{maxWait: t.opts.MaxBackoff, delays: backoff.New(t.opts.Backoff, t.opts.MaxBackoff)},
 		state:    event.Pending,
 		warned:   map[string]bool{},
 	}
@@ -343,10 +343,6 @@ type retries struct {
 	until   time.Time   // when the next attempt is planned; zero: none is
 	asked   bool        // the server asked for this wait
 	hurried []time.Time // the early attempts within the last minute
-}
-
-func newRetries(first, maxWait time.Duration) *retries {
-	return &retries{maxWait: maxWait, delays: backoff.New(first, maxWait)}
 }
 
 // reset makes the next wait short again.

@@ -26,7 +26,7 @@ const (
 // webhook follows the events by messages that the server sends to u.slot, until a subscribe
 // request fails or the server ends the subscription.
 func (u *subscription) webhook(ctx context.Context) error {
-	answers := make(chan subscribed, 1) // receives one value from each ask below
+	answers := make(chan answer, 1) // receives one value from each ask below
 	var asked context.CancelFunc
 	ask := func() {
 		var asking context.Context
@@ -38,7 +38,7 @@ func (u *subscription) webhook(ctx context.Context) error {
 				u.unsubscribe(asking, query)
 			}
 			sub, err := u.src.opts.Events.Subscribe(asking, query, u.target())
-			answers <- subscribed{sub, err}
+			answers <- answer{sub, err}
 		}()
 	}
 	ask()
@@ -81,7 +81,7 @@ func (u *subscription) webhook(ctx context.Context) error {
 }
 
 // awaitAnswer cancels the request in flight and waits for it.
-func (u *subscription) awaitAnswer(answers <-chan subscribed, asked context.CancelFunc) {
+func (u *subscription) awaitAnswer(answers <-chan answer, asked context.CancelFunc) {
 	late := time.AfterFunc(answerWait, asked)
 	defer late.Stop()
 	if a := <-answers; a.err != nil { // it arrives as soon as the context of the request ends
@@ -97,8 +97,8 @@ func (u *subscription) refused(err error) {
 	}
 }
 
-// subscribed is the outcome of a subscribe request.
-type subscribed struct {
+// answer is the outcome of a subscribe request.
+type answer struct {
 	sub session.EventSubscription
 	err error
 }
