@@ -17,8 +17,8 @@ import (
 // States.
 
 // setState publishes a state, unless it is published already. Unconfigured is published again
-// if the server lacks something else than before, and Unapproved if its hint changes or the
-// server is no longer connected.
+// if something else is missing than before, and Unapproved if its hint changes or the server is no
+// longer connected.
 func (w *worker) setState(st event.ServerState) {
 	if st.State != w.state || st.State == event.Pending || st.State == event.Unconfigured || st.State == event.Unapproved && (st.Error != w.waits.Error || st.StillConnected != w.waits.StillConnected) {
 		w.publishState(st, nil)
@@ -289,17 +289,17 @@ func (w *worker) compareList(k catalog.Kind, published, list catalog.List) {
 	delta := catalog.Diff(published, list)
 	resources := w.selected(k, delta, list)
 	if !delta.Empty() {
-		w.t.store.record(event.Event{ServerID: w.id, Cause: event.CauseResync, Payload: event.ListChanged{
+		w.t.store.recordOnly(event.Event{ServerID: w.id, Cause: event.CauseResync, Payload: event.ListChanged{
 			List: k, Added: delta.Added, Removed: delta.Removed, Changed: delta.Changed, Items: &list, Follows: keys(resources),
 		}})
 	}
 	if k == catalog.Resources && !(delta.Empty() && resources.Empty()) {
-		w.publishDelta(w.t.store.record, published, list, resources, event.CauseResync)
+		w.publishDelta(w.t.store.recordOnly, published, list, resources, event.CauseResync)
 	}
 }
 
 // selected returns the selected resources that a list gained, lost, or describes otherwise, and
-// those that are [journal.Owed]: their events may never have been published.
+// the ones that are [journal.Owed]: their events may never have been published.
 func (w *worker) selected(k catalog.Kind, delta catalog.Delta, list catalog.List) (out catalog.Delta) {
 	if k != catalog.Resources || !w.srv.TrackResources {
 		return out

@@ -93,18 +93,18 @@ func (s *store) publish(e event.Event) *event.Event {
 	return published
 }
 
-// remember calls record with the durable log, if there is one, for facts without an event.
-func (s *store) remember(record func(journal.Recorder) error) {
+// remember calls f with the durable log, if there is one, to record facts without an event.
+func (s *store) remember(f func(journal.Recorder) error) {
 	if s.durable == nil {
 		return
 	}
 	s.order.Lock()
 	defer s.order.Unlock()
-	_ = record(s.durable) // as in publish
+	_ = f(s.durable) // as in publish
 }
 
-// record records an event only in the durable log. Its timestamp is set.
-func (s *store) record(e event.Event) {
+// recordOnly sets the timestamp of an event and appends it only to the durable log.
+func (s *store) recordOnly(e event.Event) {
 	e.Timestamp = time.Now()
 	s.remember(func(rec journal.Recorder) error { return rec.Append(&e) })
 }
@@ -135,7 +135,7 @@ func (s *store) learn(id string, res coalesce.Known, change func(*record)) {
 		} else {
 			e.Payload = event.ResourceUpdated{Name: res.Descriptor.Name, Changed: &changed, MimeType: now.MimeType, Size: &size, Digest: now.Digest, PreviousDigest: stored, Text: now.Text}
 		}
-		s.record(e)
+		s.recordOnly(e)
 	case !now.Digest.IsZero() && (differs || now.Digest != before):
 		s.remember(func(rec journal.Recorder) error {
 			return rec.Remember(journal.Resource{ServerID: id, URI: res.URI}, stateOf(now))
@@ -181,7 +181,7 @@ func (s *store) republish(id string) {
 		return
 	}
 	st := &r.status
-	s.record(event.Event{ServerID: id, Payload: event.ServerState{State: st.State, Previous: event.Pending, Reason: st.Reason, Error: st.Error, Attempt: st.Attempt,
+	s.recordOnly(event.Event{ServerID: id, Payload: event.ServerState{State: st.State, Previous: event.Pending, Reason: st.Reason, Error: st.Error, Attempt: st.Attempt,
 		ProtocolVersion: st.Info.ProtocolVersion, Era: string(st.Info.Era), StillConnected: st.StillConnected}})
 }
 

@@ -209,8 +209,8 @@ var (
 
 // Run tracks until ctx ends. Then it drains: it reads and publishes resources whose change
 // was announced (for at most Options.Drain), unsubscribes, and disconnects, from all servers
-// concurrently. When it returns, with the cause of ctx, every stream
-// of events has ended and no goroutine or process is left. It may be called once.
+// concurrently. When it returns, with the cause of ctx, every stream of events has ended and no
+// goroutine or process is left. It may be called once.
 func (t *Tracker) Run(ctx context.Context) error {
 	defer func() { _ = t.opts.Log.Close() }() // never fails
 	defer t.markTaken(math.MaxUint64)         // no config will be taken any more

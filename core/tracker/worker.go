@@ -361,7 +361,7 @@ func (r *retries) failed(err error, reason string, now time.Time) event.ServerSt
 		least, st.Reason = ra.Wait, "the server asked clients to wait"
 	}
 	wait := r.until.Sub(now)
-	if wait <= 0 || least > 0 { // else this attempt was an early one: the planned one stays
+	if wait <= 0 || least > 0 { // otherwise this was an early attempt, and the planned one stays
 		wait = r.delays.NextAfter(least)
 	}
 	r.until, r.asked = now.Add(wait), least > 0
