@@ -68,6 +68,10 @@
 //	                  │ dial, retry      │ syncs, reads and pings are jobs
 //	                  └──── commit ◀─────┘ state + event, one lock ─▶ log
 //
+// A config edit takes this way: Apply keeps the config and wakes Run; Run offers each changed entry
+// to its worker; the worker adopts it (worker.adopt). If only the selection changed, the
+// sessionFollower retargets the session; otherwise a new session begins.
+//
 // A [Client] makes requests for a user in the same session. Their results are cached
 // (core/cache) and published, and the client can subscribe to more resources than the config
 // selects. Its requests go directly to the session; its subscriptions go through the

@@ -125,9 +125,9 @@ func (f *sessionFollower) tryLegacy(l lacks) {
 	})
 }
 
-// compared handles the result of a trial. An error ends the session, so that the session of the
+// trialEnded handles the result of a trial. An error ends the session, so that the session of the
 // trial is followed.
-func (f *sessionFollower) compared(r eraTrial) error {
+func (f *sessionFollower) trialEnded(r eraTrial) error {
 	e := &f.w.eras
 	if r.s == nil {
 		return nil

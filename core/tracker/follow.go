@@ -117,7 +117,7 @@ func (f *sessionFollower) run(ctx context.Context) error {
 				return err
 			}
 		case r := <-f.trials:
-			if err := f.compared(r); err != nil {
+			if err := f.trialEnded(r); err != nil {
 				return err
 			}
 		case next := <-f.w.offers:
@@ -271,14 +271,14 @@ func (f *sessionFollower) drain(cause error) {
 	}
 }
 
-// open makes the session available to clients.
-func (f *sessionFollower) open() {
+// openToClients makes the session available to clients.
+func (f *sessionFollower) openToClients() {
 	f.w.following = f
 	f.w.conn.Store(f.conn)
 }
 
-// shut ends the clients' access to the session, and clears its cache and subscriptions.
-func (f *sessionFollower) shut() {
+// closeToClients ends the clients' access to the session, and clears its cache and subscriptions.
+func (f *sessionFollower) closeToClients() {
 	f.w.following = nil
 	f.w.conn.Store(nil)
 	close(f.conn.ended)

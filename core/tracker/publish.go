@@ -14,8 +14,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
 )
 
-// States.
-
 // setState publishes a state, unless it is published already. Unconfigured is published again
 // if something else is missing than before, and Unapproved if its hint changes or the server is no
 // longer connected.
@@ -110,8 +108,6 @@ func (w *worker) warnOnce(about, msg string, err error, args ...any) {
 	w.log.Warn(msg, args...)
 }
 
-// Counts, and how changes are noticed.
-
 // count copies the counts into the status.
 func (w *worker) count(st *status.ServerStatus) {
 	c := w.co.Counts()
@@ -166,8 +162,6 @@ func (w *worker) storeCursors(cursors map[string]string) {
 		return rec.RememberList(journal.ListName{ServerID: w.id, Kind: journal.Cursors}, journal.CursorList(cursors))
 	})
 }
-
-// Resources: what the coalescer reports.
 
 // baseline returns the digest that an earlier tracker published for a resource.
 func (w *worker) baseline(uri string) catalog.Digest {
@@ -233,8 +227,6 @@ func (w *worker) remember(uri string, d catalog.Digest) {
 		return rec.Remember(journal.Resource{ServerID: w.id, URI: uri}, journal.State{Digest: d, When: time.Now()})
 	})
 }
-
-// Lists.
 
 // baselineList returns a list that an earlier tracker published.
 func (w *worker) baselineList(k catalog.Kind) (catalog.List, bool) {

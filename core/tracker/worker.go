@@ -183,9 +183,9 @@ func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err err
 	}
 	began := time.Now()
 	f := newSessionFollower(w, s)
-	f.open()
+	f.openToClients()
 	err = f.run(sctx)
-	f.shut()
+	f.closeToClients()
 	if errors.Is(context.Cause(ctx), errRemoved) {
 		w.forgetResources(w.co.Digests()) // nothing is published about them from now on
 	}
