@@ -19,10 +19,10 @@ import (
 // then read and compared: a wrong event costs one read, and a change that is also notified is
 // published once.
 type serverEvents struct {
-	want   config.Events
-	source *eventsource.Subscriber // nil: events are not followed
-	cancel context.CancelFunc      // of source
-	ended  chan struct{}           // closed by the job that runs source
+	want       config.Events
+	subscriber *eventsource.Subscriber // nil: events are not followed
+	cancel     context.CancelFunc      // of subscriber
+	ended      chan struct{}           // closed by the job that runs subscriber
 
 	coverage eventsource.Coverage // which changes are reported by events
 	gap      string               // why everything has to be compared; "": nothing has
@@ -47,31 +47,31 @@ func (f *sessionFollower) startEvents() {
 	if e.want.Off || !events.Offered() {
 		return
 	}
-	source := eventsource.New(eventsource.Options{
+	subscriber := eventsource.New(eventsource.Options{
 		Events: events, Want: e.want, Cursors: f.w.cursors, Timeout: cmp.Or(f.w.srv.RequestTimeout, config.DefaultRequestTimeout),
 		Poll: f.w.srv.PollInterval, MaxBackoff: f.w.opts.MaxBackoff, Logger: f.w.log,
 		Webhooks: f.w.opts.Webhooks, Server: f.w.id,
 	})
 	ctx, cancel := context.WithCancel(f.jobs.ctx)
 	ended := make(chan struct{})
-	e.source, e.cancel, e.ended = source, cancel, ended
+	e.subscriber, e.cancel, e.ended = subscriber, cancel, ended
 	f.jobs.start(func(context.Context) {
 		defer close(ended)
-		source.Run(ctx)
+		subscriber.Run(ctx)
 	})
 }
 
 // end begins to end the subscriptions, while the session still lasts. Events that have arrived
 // are not taken, and neither are their cursors, so nothing is lost.
 func (e *serverEvents) end() {
-	if e.source != nil {
+	if e.subscriber != nil {
 		e.cancel()
 	}
 }
 
 // wait waits until the subscriptions have ended, or ctx has.
 func (e *serverEvents) wait(ctx context.Context) {
-	if e.source == nil {
+	if e.subscriber == nil {
 		return
 	}
 	select {
@@ -86,10 +86,10 @@ func (f *sessionFollower) retargetEvents() {
 	if (config.Server{Tracking: config.Tracking{Events: now}}).Equal(config.Server{Tracking: config.Tracking{Events: e.want}}) {
 		return
 	}
-	if e.source != nil {
+	if e.subscriber != nil {
 		f.takeEvents(time.Now())
 		e.cancel()
-		e.source, e.coverage = nil, eventsource.Coverage{}
+		e.subscriber, e.coverage = nil, eventsource.Coverage{}
 	}
 	f.startEvents()
 }
@@ -97,16 +97,16 @@ func (f *sessionFollower) retargetEvents() {
 // wake returns the channel that receives when takeEvents has work to do; nil if nothing is
 // followed.
 func (e *serverEvents) wake() <-chan struct{} {
-	if e.source == nil {
+	if e.subscriber == nil {
 		return nil
 	}
-	return e.source.C()
+	return e.subscriber.C()
 }
 
 // takeEvents handles the events that have arrived.
 func (f *sessionFollower) takeEvents(now time.Time) {
 	e := &f.events
-	b := e.source.Take()
+	b := e.subscriber.Take()
 	for uri, first := range b.URIs {
 		f.eventAbout(uri, first, now)
 	}
