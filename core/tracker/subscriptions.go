@@ -94,19 +94,25 @@ type clientSubscriptions struct {
 // uris returns the URIs that clients want to be subscribed to, sorted.
 func (c *clientSubscriptions) uris() []string { return sortedKeys(c.wanted) }
 
-// change handles a request. It reports whether a sync has to answer it. covered reports whether
-// the server already pushes updates of a resource, and selected whether the config selects it.
-func (c *clientSubscriptions) change(q *subscriptionRequest, covered, selected func(uri string) bool) (sync bool) {
+// begin hands the waiting requests to the sync that begins now.
+func (c *clientSubscriptions) begin() {
+	c.syncing, c.waiting = append(c.syncing, c.waiting...), nil
+}
+
+// changeSubscription handles the request of a client to subscribe or unsubscribe: it answers it, or
+// leaves that to the next sync.
+func (f *sessionFollower) changeSubscription(q *subscriptionRequest) {
+	c, cov := &f.clients, &f.coverage
 	agreed, known := c.wanted[q.uri]
 	switch {
 	case q.subscribe && known && agreed, !q.subscribe && !known:
 		q.done <- nil
-		return false
-	case q.subscribe && covered(q.uri):
-		c.wanted[q.uri] = true
+		return
+	case q.subscribe && has(cov.asked, q.uri) && !has(cov.missing, q.uri) && !f.syncs.running && f.syncs.pending.empty():
+		c.wanted[q.uri] = true // the server already pushes its updates
 		c.announce()
 		q.done <- nil
-		return false
+		return
 	case q.subscribe:
 		c.wanted[q.uri] = false
 	default:
@@ -114,29 +120,13 @@ func (c *clientSubscriptions) change(q *subscriptionRequest, covered, selected f
 		if agreed {
 			c.announce()
 		}
-		if selected(q.uri) {
+		if contains(f.offered(), q.uri) { // the config selects it
 			q.done <- nil
-			return false
+			return
 		}
 	}
 	c.waiting = append(c.waiting, q)
-	return true
-}
-
-// begin hands the waiting requests to the sync that begins now.
-func (c *clientSubscriptions) begin() {
-	c.syncing, c.waiting = append(c.syncing, c.waiting...), nil
-}
-
-// changeSubscription handles the request of a client to subscribe or unsubscribe.
-func (f *sessionFollower) changeSubscription(q *subscriptionRequest) {
-	covered := func(uri string) bool {
-		return has(f.coverage.asked, uri) && !has(f.coverage.missing, uri) && !f.syncs.running && f.syncs.pending.empty()
-	}
-	selected := func(uri string) bool { return contains(f.offered(), uri) }
-	if f.clients.change(q, covered, selected) {
-		f.syncs.pending.merge(syncRequest{subscribe: true})
-	}
+	f.syncs.pending.merge(syncRequest{subscribe: true})
 }
 
 // answer answers the requests of a finished sync. It reports whether another sync has to

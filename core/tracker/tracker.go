@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -393,12 +394,9 @@ func (t *Tracker) Settled(ctx context.Context) (*status.Snapshot, error) {
 }
 
 func settled(s *status.Snapshot) bool {
-	for _, st := range s.Servers {
-		if st.Attempt == 0 && (st.State == event.Pending || st.State == event.Connecting) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(s.Servers, func(st status.ServerStatus) bool {
+		return st.Attempt == 0 && (st.State == event.Pending || st.State == event.Connecting)
+	})
 }
 
 // Gone waits until a server that is not in the last applied config has been disconnected and
