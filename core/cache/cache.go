@@ -48,7 +48,6 @@ type Store struct {
 	used     int64               // bytes of all entries, roughly
 	recent   *list.List          // of *item, most recently used first
 	sessions map[string]*Session // the latest of each server, by id
-	evicted  uint64              // entries removed to make room
 }
 
 // NewStore returns an empty store for maxBytes; 0 means [DefaultMaxBytes].
@@ -99,23 +98,7 @@ func (s *Store) put(c *Session, k key, v entry, begun uint64) {
 	for s.used > s.max {
 		oldest := s.recent.Back().Value.(*item)
 		oldest.session.drop(oldest.key)
-		s.evicted++
 	}
-}
-
-// Stats are totals over all sessions of a store.
-type Stats struct {
-	Entries int
-	Bytes   int64  // roughly
-	Max     int64  // the bound of Bytes
-	Evicted uint64 // entries removed to make room
-}
-
-// Stats returns how full the store is.
-func (s *Store) Stats() Stats {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return Stats{Entries: s.recent.Len(), Bytes: s.used, Max: s.max, Evicted: s.evicted}
 }
 
 // Session is the cache of one session with one server. Only the owner of the session writes to it.

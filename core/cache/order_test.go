@@ -92,7 +92,7 @@ func TestRefresh(t *testing.T) {
 		t.Errorf("an earlier read refreshed %+v", got)
 	}
 	sh.Gone("file:///a")
-	if sh.Holds("file:///a") || s.Stats().Entries != 0 {
+	if sh.Holds("file:///a") || s.recent.Len() != 0 {
 		t.Error("what is gone is kept")
 	}
 }
@@ -146,11 +146,11 @@ func TestConcurrent(t *testing.T) {
 	for i := range uris {
 		r, ok := v.Resource(uri(i))
 		if ok && !r.Stale && text(t, r, ok) != fmt.Sprint(version[i].n) {
-			t.Errorf("%s: kept version %s as current, it is %d", uri(i), text(t, r, ok), version[i].n)
+			t.Errorf("%s: cached version %s as current; it is %d", uri(i), text(t, r, ok), version[i].n)
 		}
 	}
 	v.ClearAll()
-	if st := s.Stats(); st.Bytes != 0 || st.Entries != 0 || len(sh.byURI) != 0 || len(sh.flights) != 0 {
-		t.Errorf("after all was cleared %+v, %d URIs, %d flights", st, len(sh.byURI), len(sh.flights))
+	if s.used != 0 || s.recent.Len() != 0 || len(sh.byURI) != 0 || len(sh.flights) != 0 {
+		t.Errorf("after clearing: %d entries, %d bytes, %d URIs, %d flights", s.recent.Len(), s.used, len(sh.byURI), len(sh.flights))
 	}
 }
