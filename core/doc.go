@@ -88,7 +88,7 @@
 //
 //	a new event type            core/event: its payload type (payload.go) and one row of the table
 //	                            (definitions.go), from which the manual's table comes; who publishes it:
-//	                            core/tracker, worker.go for lists and states, follower.go for the rest; how
+//	                            core/tracker, publish.go for states, lists and resources, events.go for server.event; how
 //	                            it is shown: output/lines/describe.go, output/dashboard/assets/feed.js,
 //	                            output/agent/changes.go
 //	a new config key            core/config: config.go and server.go (the field; transport.go,
@@ -113,7 +113,7 @@
 //	                            status.go, counted in publish.go; of the process it is Options in
 //	                            metrics.go, set in commands/serve/serve.go and commands/gateway/events.go
 //	a page of the dashboard     output/dashboard: assets/server.js, assets/resource.js and so on; what all
-//	                            servers have in the overview: core/status/summary.go; what only the page
+//	                            servers have in the overview: core/status/status.go; what only the page
 //	                            of one shows: detail.go
 //	the config of another host  core/config/hosts, and core/config/containers.go if its format is new;
 //	                            commands/topics/config.md

@@ -1,12 +1,12 @@
-// Package backoff computes how long to wait before the next attempt. One package computes
-// its waits itself: core/filewatch checks a few times, after fixed delays, whether a file
+// Package backoff computes how long to wait before the next attempt. Only one other package
+// computes its waits itself: core/filewatch checks a few times, after fixed delays, whether a file
 // that another program writes is complete.
 //
-// A [Backoff] counts the waits of one thing that is retried: New(first, longest), Next
+// A [Backoff] computes the waits of one retried operation: New(first, longest), Next
 // after each failure, Reset after a success. Waits double up to the longest and are
-// spread by 20 %, so that many clients of one server do not return in lockstep; no
-// wait exceeds the longest. A server that names a time (Retry-After, the retry field of
-// an event stream) is obeyed with [Backoff.NextAfter].
+// spread by 20 %, so that the clients of one server do not return in lockstep. No
+// wait exceeds the longest. If a server names a time (Retry-After, the retry field of
+// an event stream), use [Backoff.NextAfter].
 //
 //	retry := backoff.New(time.Second, 30*time.Second)
 //	for backoff.Sleep(ctx, wait) {
@@ -16,11 +16,10 @@
 //		wait = retry.Next()
 //	}
 //
-// Work that is done periodically rather than retried uses [Spread]; [Poll] waits for a
-// condition that nothing announces.
+// Periodic work uses [Spread]. [Poll] waits for a condition that nothing announces.
 //
 // cenkalti/backoff (MIT, maintained, no dependencies) computes the intervals. Its Retry
-// loop is not used: the loops here have state of their own between attempts.
+// loop is not used, because the loops here keep state between attempts.
 package backoff
 
 import (
@@ -36,8 +35,8 @@ import (
 // randomization is the fraction by which a wait may be longer or shorter.
 const randomization = 0.2
 
-// A Backoff computes the waits between the attempts of one thing that is retried. It must not
-// be used by two goroutines at a time.
+// A Backoff computes the waits between the attempts of one retried operation. It is not safe for
+// concurrent use.
 type Backoff struct {
 	intervals backoff.ExponentialBackOff
 	longest   time.Duration
@@ -49,7 +48,7 @@ type Backoff struct {
 func New(first, longest time.Duration) *Backoff {
 	b := &Backoff{longest: longest, intervals: backoff.ExponentialBackOff{
 		InitialInterval: first, RandomizationFactor: randomization, Multiplier: 2,
-		MaxInterval: time.Duration(float64(longest) / (1 + randomization)), // so that the longest waits are spread, too
+		MaxInterval: time.Duration(float64(longest) / (1 + randomization)), // so that the longest waits are also spread
 	}}
 	b.Reset()
 	return b
@@ -62,12 +61,12 @@ func (b *Backoff) Next() time.Duration {
 }
 
 // NextAfter is Next for a server that asked for a wait of at least least: the wait is at
-// least that long, plus 0 to 20 %. It still does not exceed the longest wait.
+// least that long, plus 0 to 20 %, but never exceeds the longest wait.
 func (b *Backoff) NextAfter(least time.Duration) time.Duration {
 	return min(max(b.Next(), least+rand.N(least/5+1)), b.longest)
 }
 
-// Failures is how often Next or NextAfter was called since the last Reset.
+// Failures returns how often Next or NextAfter was called since the last Reset.
 func (b *Backoff) Failures() int { return b.failures }
 
 // Reset makes the next wait the first one again.
@@ -76,8 +75,8 @@ func (b *Backoff) Reset() {
 	b.intervals.Reset()
 }
 
-// Spread returns d changed by up to 20 % at random, for work that is done periodically for many
-// things or by many processes, so that it is not all done at the same moments.
+// Spread returns d changed at random by up to 20 %, for periodic work on many things or in many
+// processes, so that it is not all done simultaneously.
 func Spread(d time.Duration) time.Duration { return d - d/5 + rand.N(d*2/5+1) }
 
 // Sleep waits for d or until ctx ends, and reports whether ctx is still alive.
@@ -95,8 +94,8 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Poll calls done until it returns true, first every millisecond and then ever more rarely,
-// up to every longest. It returns false if ctx ended before that.
+// Poll calls done until it returns true, first after a millisecond and then at growing intervals,
+// up to longest. It returns false if ctx ends first.
 func Poll(ctx context.Context, longest time.Duration, done func() bool) bool {
 	pause := New(time.Millisecond, longest)
 	for !done() {
@@ -107,8 +106,8 @@ func Poll(ctx context.Context, longest time.Duration, done func() bool) bool {
 	return true
 }
 
-// RetryAfter returns the wait that a Retry-After header asks for (RFC 9110, section 10.2.3):
-// seconds or a date. It returns 0 if there is no valid one.
+// RetryAfter returns the wait that a Retry-After header asks for, in seconds or by a date (RFC 9110,
+// section 10.2.3). It returns 0 if there is no valid header.
 func RetryAfter(h http.Header) time.Duration {
 	v := h.Get("Retry-After")
 	if n, err := strconv.ParseUint(v, 10, 31); err == nil {

@@ -59,7 +59,7 @@ func TestGettersAndClears(t *testing.T) {
 		t.Errorf("template %+v, %t", r, ok)
 	}
 	if _, ok := v.Resource(made.URI); ok {
-		t.Error("a read by template is kept as a read by URI, too")
+		t.Error("a read by template is also cached as a read by URI")
 	}
 	if p, ok := v.Prompt("greet"); !ok || p.Arguments["who"] != "you" || string(p.Raw()) != `{"messages":[]}` {
 		t.Errorf("prompt %+v, %t", p, ok)
@@ -77,12 +77,12 @@ func TestGettersAndClears(t *testing.T) {
 			t.Errorf("clearing %s twice did not find it once", name)
 		}
 	}
-	if st := s.Stats(); st.Entries != 0 || st.Bytes != 0 {
-		t.Errorf("after clearing %+v", st)
+	if s.recent.Len() != 0 || s.used != 0 {
+		t.Errorf("after clearing: %d entries, %d bytes", s.recent.Len(), s.used)
 	}
 }
 
-// What a getter returns is the caller's: nothing done to it is seen by others.
+// The result of a getter belongs to the caller: others do not see its modifications.
 func TestReadersCannotWrite(t *testing.T) {
 	t.Parallel()
 	s := NewStore(0)
@@ -91,7 +91,7 @@ func TestReadersCannotWrite(t *testing.T) {
 	made := resource("file:///plan", "plan")
 	made.Template, made.Params = "file:///{n}", params
 	sh.Fetch(catalog.Templates, made.Template, made.URI).Resource(made)
-	params["n"] = "theirs" // also what was given is no longer shared
+	params["n"] = "theirs" // the map that was passed in is not shared either
 
 	r, _ := v.Template("file:///{n}")
 	copy(r.Raw(), "overrule")
@@ -103,7 +103,7 @@ func TestReadersCannotWrite(t *testing.T) {
 	}
 }
 
-// The end of a session forgets all, and whatever arrives late.
+// The end of a session clears its cache, and late results are rejected.
 func TestClose(t *testing.T) {
 	t.Parallel()
 	s := NewStore(0)
@@ -120,7 +120,7 @@ func TestClose(t *testing.T) {
 		t.Error("kept beyond the session")
 	}
 	if _, ok := s.View("other").Resource("file:///a"); !ok {
-		t.Error("another server's was forgotten, too")
+		t.Error("another server's cache was also cleared")
 	}
 	next := s.Open("docs")
 	sh.Close() // the old one, again
@@ -146,7 +146,7 @@ func TestRemoved(t *testing.T) {
 		t.Errorf("outcome %d for another kind", got)
 	}
 	if got := v.Keys(catalog.Resources); !cmp.Equal(got, []string{"file:///b"}) {
-		t.Errorf("kept %q", got)
+		t.Errorf("cached %q", got)
 	}
 }
 
@@ -158,25 +158,25 @@ func TestBound(t *testing.T) {
 	keep(t, a, "file:///first", big)
 	for i := range 50 {
 		keep(t, b, fmt.Sprintf("file:///%d", i), big)
-		s.View("a").Resource("file:///first") // is used, and so stays
-		if st := s.Stats(); st.Bytes > st.Max {
-			t.Fatalf("%d bytes of %d", st.Bytes, st.Max)
+		s.View("a").Resource("file:///first") // used now, so it stays
+		if s.used > s.max {
+			t.Fatalf("%d bytes of %d", s.used, s.max)
 		}
 	}
 	if _, ok := s.View("a").Resource("file:///first"); !ok {
-		t.Error("what was used last was evicted")
+		t.Error("the most recently used entry was evicted")
 	}
 	if _, ok := s.View("b").Resource("file:///0"); ok {
-		t.Error("what was used least recently is kept")
+		t.Error("the least recently used entry is still cached")
 	}
-	if st := s.Stats(); st.Evicted < 40 || st.Entries < 5 {
-		t.Errorf("stats %+v", st)
+	if n := s.recent.Len(); n < 5 || n > 11 { // at least 40 of 51 were evicted
+		t.Errorf("%d entries are left", n)
 	}
 	if got := b.Fetch(catalog.Resources, "file:///49", "file:///49").Resource(resource("file:///49", strings.Repeat("x", 3<<10))); got != TooLarge {
-		t.Errorf("outcome %d for what is too large", got)
+		t.Errorf("outcome %d for a result that is too large", got)
 	}
 	if _, ok := s.View("b").Resource("file:///49"); ok {
-		t.Error("the content before it is kept")
+		t.Error("the previous content is still cached")
 	}
 }
 
@@ -201,7 +201,7 @@ func TestFreshness(t *testing.T) {
 			t.Errorf("%s: fresh for %s, private %t", raw, r.Expires.Sub(at), r.Private)
 		}
 		if fresh := r.Fresh(at); fresh != (want.ttl > 0) {
-			t.Errorf("%s: fresh %t at once", raw, fresh)
+			t.Errorf("%s: fresh %t immediately", raw, fresh)
 		}
 		if r.Fresh(at.Add(want.ttl)) {
 			t.Errorf("%s: fresh beyond its time", raw)

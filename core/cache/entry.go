@@ -13,44 +13,42 @@ import (
 type Resource struct {
 	// URI is the resource that was read.
 	URI string
-	// Template is the URI template that URI was expanded from, with the values Params of
-	// its variables; "" if the caller named the URI itself.
+	// Template is the URI template that URI was expanded from with Params; "" if the caller
+	// passed the URI itself.
 	Template string
 	Params   map[string]string
 
 	Digest   catalog.Digest // of the content, see session.Content
 	Size     int64          // bytes of all texts and decoded blobs
-	MimeType string         // the first that the server gave
+	MimeType string         // the first one in the answer
 
 	// Time is when the answer arrived.
 	Time time.Time
-	// Expires is the end of the time for which the server's ttlMs says that the content is
-	// fresh; not after Time without a positive ttlMs.
+	// Expires is when the content ceases to be fresh according to the server's ttlMs; not after
+	// Time without a positive ttlMs.
 	Expires time.Time
 	// Private is set unless the server's cacheScope is public.
 	Private bool
-	// Stale is set when an update was announced after the content was asked for.
+	// Stale is set if an update was announced after the content was requested.
 	Stale bool
 
 	raw string // the MCP result; a string, because its bytes cannot be modified
 }
 
-// NewResource makes a Resource of a resources/read result that arrived at the time
-// given.
+// NewResource makes a Resource from a resources/read result that arrived at the given time.
 func NewResource(uri string, raw json.RawMessage, at time.Time) Resource {
 	ttl, public := freshness(raw)
 	return Resource{URI: uri, Time: at, Expires: at.Add(ttl), Private: !public, raw: string(raw)}
 }
 
-// Raw is the MCP result, a copy.
+// Raw returns a copy of the MCP result.
 func (r Resource) Raw() json.RawMessage { return json.RawMessage(r.raw) }
 
-// Fresh reports whether the server's ttlMs allows to use the content at the time
-// given without asking again.
+// Fresh reports whether the server's ttlMs allows the content to be used at the given time
+// without another request.
 func (r Resource) Fresh(now time.Time) bool { return !r.Stale && now.Before(r.Expires) }
 
-// Text returns the texts of all entries, one after the other. It reports false
-// when an entry is binary.
+// Text returns the concatenated texts of all entries, false if an entry is binary.
 func (r Resource) Text() (string, bool) {
 	var result struct {
 		Contents []struct {
@@ -78,19 +76,18 @@ type Prompt struct {
 	raw       string
 }
 
-// NewPrompt makes a Prompt of a prompts/get result.
+// NewPrompt makes a Prompt from a prompts/get result.
 func NewPrompt(name string, args map[string]string, raw json.RawMessage, at time.Time) Prompt {
 	return Prompt{Name: name, Arguments: args, Time: at, raw: string(raw)}
 }
 
-// Raw is the MCP result, a copy.
+// Raw returns a copy of the MCP result.
 func (p Prompt) Raw() json.RawMessage { return json.RawMessage(p.raw) }
 
 // ToolResult is the outcome of a tools/call request.
 type ToolResult struct {
 	Name string
-	// Success is false if the call got no answer or an error, and if the result says
-	// isError.
+	// Success is false if the call got no answer or an error, or if the result has isError set.
 	Success bool
 	// Error is one printable line, "" on success.
 	Error string
@@ -99,15 +96,14 @@ type ToolResult struct {
 	arguments, raw string
 }
 
-// NewToolResult makes a ToolResult. raw is nil when there was no result, and failure is ""
-// when the call succeeded. Arguments that cannot be encoded could not be sent either and
-// are left out.
+// NewToolResult makes a ToolResult. raw is nil if there was no result, and failure is "" if the
+// call succeeded. Arguments that cannot be encoded are left out; they were not sent either.
 func NewToolResult(name string, args map[string]any, raw json.RawMessage, failure string, at time.Time) ToolResult {
 	encoded, _ := json.Marshal(args)
 	return ToolResult{Name: name, Success: failure == "", Error: failure, Time: at, arguments: string(encoded), raw: string(raw)}
 }
 
-// Raw is the MCP result, a copy; nil when there was no answer.
+// Raw returns a copy of the MCP result, nil if there was no answer.
 func (t ToolResult) Raw() json.RawMessage {
 	if t.raw == "" {
 		return nil
@@ -115,7 +111,7 @@ func (t ToolResult) Raw() json.RawMessage {
 	return json.RawMessage(t.raw)
 }
 
-// Arguments are those of the call, as a JSON object.
+// Arguments returns the arguments of the call as a JSON object.
 func (t ToolResult) Arguments() json.RawMessage { return json.RawMessage(t.arguments) }
 
 // entry is a cached value: a Resource, a Prompt or a ToolResult.
@@ -160,8 +156,7 @@ func mapBytes(m map[string]string) int64 {
 	return int64(n)
 }
 
-// maxTTL bounds ttlMs: a duration must not overflow, and nothing stays fresh without
-// end.
+// maxTTL bounds ttlMs: a duration must not overflow, and nothing stays fresh for ever.
 const maxTTL = 24 * time.Hour
 
 // freshness reads ttlMs and cacheScope of a result.

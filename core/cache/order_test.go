@@ -9,7 +9,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// The last parameters win, whatever order the answers come in.
+// The last parameters win, whatever the order of the answers.
 func TestLaterRequestWins(t *testing.T) {
 	t.Parallel()
 	s := NewStore(0)
@@ -26,7 +26,7 @@ func TestLaterRequestWins(t *testing.T) {
 	}
 }
 
-// An update during a fetch makes its result outdated, and the entry stale (E12).
+// An update during a fetch makes its result outdated, and the entry stale.
 func TestUpdateDuringFetch(t *testing.T) {
 	t.Parallel()
 	s := NewStore(0)
@@ -50,15 +50,15 @@ func TestUpdateDuringFetch(t *testing.T) {
 	}
 	keep(t, sh, "file:///a", "new")
 	if r, ok := v.Resource("file:///a"); r.Stale || text(t, r, ok) != "new" {
-		t.Errorf("kept %+v", r)
+		t.Errorf("cached %+v", r)
 	}
 	if n := len(sh.byURI) + len(sh.flights); n != 0 {
 		t.Errorf("%d traces of fetches are left", n)
 	}
 }
 
-// What was read for another reason updates the entries of the URI and of
-// templates, and nothing else.
+// A content that was read for another reason updates the entries of the URI, also under templates,
+// and nothing else.
 func TestRefresh(t *testing.T) {
 	t.Parallel()
 	s := NewStore(0)
@@ -92,13 +92,13 @@ func TestRefresh(t *testing.T) {
 		t.Errorf("an earlier read refreshed %+v", got)
 	}
 	sh.Gone("file:///a")
-	if sh.Holds("file:///a") || s.Stats().Entries != 0 {
+	if sh.Holds("file:///a") || s.recent.Len() != 0 {
 		t.Error("what is gone is kept")
 	}
 }
 
-// Readers, writers, updates and evictions at once: the sums stay right, and what is
-// kept in the end is never older than the last update (E12).
+// With concurrent readers, writers, updates and evictions, the sums stay right, and no entry in the
+// end is older than the last update.
 func TestConcurrent(t *testing.T) {
 	t.Parallel()
 	s := NewStore(16 << 10)
@@ -146,11 +146,11 @@ func TestConcurrent(t *testing.T) {
 	for i := range uris {
 		r, ok := v.Resource(uri(i))
 		if ok && !r.Stale && text(t, r, ok) != fmt.Sprint(version[i].n) {
-			t.Errorf("%s: kept version %s as current, it is %d", uri(i), text(t, r, ok), version[i].n)
+			t.Errorf("%s: cached version %s as current; it is %d", uri(i), text(t, r, ok), version[i].n)
 		}
 	}
 	v.ClearAll()
-	if st := s.Stats(); st.Bytes != 0 || st.Entries != 0 || len(sh.byURI) != 0 || len(sh.flights) != 0 {
-		t.Errorf("after all was cleared %+v, %d URIs, %d flights", st, len(sh.byURI), len(sh.flights))
+	if s.used != 0 || s.recent.Len() != 0 || len(sh.byURI) != 0 || len(sh.flights) != 0 {
+		t.Errorf("after clearing: %d entries, %d bytes, %d URIs, %d flights", s.recent.Len(), s.used, len(sh.byURI), len(sh.flights))
 	}
 }

@@ -1,7 +1,7 @@
 // Package catalog describes what one MCP server offers, as values: the items of its four
-// lists in raw JSON, their digests, and the differences of two lists.
+// lists in raw JSON, their digests, and the differences between two lists.
 //
-// Items keep the bytes that the server sent. SDK structs drop fields they do not
+// Items keep the bytes that the server sent. SDK structs drop what they do not
 // know ($schema, x-…, unknown members, integers beyond 2^53), so a digest of the
 // struct would miss real changes. Everything here is immutable after
 // construction and free of I/O.
@@ -14,7 +14,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/mcptrack/mcptrack/core/printable"
 )
@@ -30,8 +33,8 @@ const (
 	Tools     Kind = "tools"
 )
 
-// Events are the types of events that a server offers (MCP Events). They are listed like
-// the other kinds, but are not one of [Kinds]: changes of the list are not tracked.
+// Events is the list of event types that a server offers (MCP Events). It is loaded like the other
+// lists, but is not one of [Kinds]: its changes are not tracked.
 const Events Kind = "events"
 
 // Kinds returns all kinds in a fixed order.
@@ -66,19 +69,19 @@ func (k Kind) KeyField() string {
 	}
 }
 
-// Digest is a SHA-256 of content or of a descriptor. The zero Digest means
+// Digest is the SHA-256 of a content or of a descriptor. The zero Digest means
 // "not known".
 type Digest [sha256.Size]byte
 
 // IsZero reports whether the digest is not known.
 func (d Digest) IsZero() bool { return d == Digest{} }
 
-// Gone and Unread stand in the place of the digest of a content that was published: that there is
-// none, although the resource is listed, and that there is a new one, which is not known. No
-// content has them.
+// Gone is the digest that is recorded if it was published that a listed resource has no content.
+// No content has this digest.
 func Gone() Digest { return mark(0xfe) }
 
-// Unread is described with [Gone].
+// Unread is the digest that is recorded if an update was published without reading the content.
+// No content has this digest.
 func Unread() Digest { return mark(0xfd) }
 
 func mark(b byte) (d Digest) {
@@ -113,7 +116,7 @@ func ParseDigest(s string) (Digest, error) {
 func (d Digest) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 // UnmarshalText implements [encoding.TextUnmarshaler]. A digest that this version does
-// not understand, such as one of another algorithm, becomes the zero Digest.
+// not understand, for example because of its algorithm, becomes the zero Digest.
 func (d *Digest) UnmarshalText(text []byte) error {
 	*d, _ = ParseDigest(string(text))
 	return nil
@@ -155,7 +158,7 @@ func NewItem(k Kind, raw json.RawMessage) (Item, error) {
 	return Item{Key: key, Raw: raw, Digest: d}, nil
 }
 
-// keyOf decodes the key of an object as it is shown: what [Lossless] preserves is not part of it.
+// keyOf decodes the key of an object for display: without the spelling that [Lossless] preserves.
 func keyOf(k Kind, raw json.RawMessage) string {
 	var members map[string]json.RawMessage
 	var key string
@@ -174,8 +177,7 @@ type Descriptor struct {
 	Size        *int64 `json:"size"`
 }
 
-// Describe decodes the displayed part of the item. Members of a wrong type are left out
-// instead of failing.
+// Describe decodes the displayed part of the item. It ignores members of a wrong type.
 func (it Item) Describe() Descriptor {
 	var members map[string]json.RawMessage
 	var d Descriptor
@@ -192,13 +194,20 @@ func (it Item) Describe() Descriptor {
 }
 
 // Fingerprint hashes a JSON value independent of key order and white space. Numbers
-// differ if their digits do, and strings also in what decoding would lose (see [Lossless]).
+// differ if their digits do. Strings also differ in what decoding would lose (see [Lossless]).
 func Fingerprint(raw json.RawMessage) (Digest, error) {
 	v, err := decode(Lossless(raw))
 	if err != nil {
 		return Digest{}, err
 	}
 	return digest(v)
+}
+
+func decode(lossless json.RawMessage) (v any, err error) {
+	dec := json.NewDecoder(bytes.NewReader(lossless))
+	dec.UseNumber() // digits count, as they do for the digest
+	err = dec.Decode(&v)
+	return v, err
 }
 
 // digest hashes a decoded value.
@@ -213,15 +222,15 @@ func digest(v any) (Digest, error) {
 // List is one list of a server: items sorted by key, keys unique.
 type List []Item
 
-// NewList sorts the items and keeps the first of every key: some servers repeat items,
-// and a list is compared as a set.
+// NewList sorts the items and keeps the first one of every key: some servers repeat items,
+// and lists are compared as sets.
 func NewList(items []Item) List {
 	l := slices.Clone(items)
 	slices.SortStableFunc(l, func(a, b Item) int { return strings.Compare(a.Key, b.Key) })
 	return slices.CompactFunc(l, func(a, b Item) bool { return a.Key == b.Key })
 }
 
-// Get finds the item with the key.
+// Get returns the item with the key, false if there is none.
 func (l List) Get(key string) (Item, bool) {
 	i, ok := slices.BinarySearchFunc(l, key, func(it Item, k string) int { return strings.Compare(it.Key, k) })
 	if !ok {
@@ -239,7 +248,7 @@ func (l List) Keys() []string {
 	return keys
 }
 
-// Delta says how a list differs from an older one: keys, each sorted.
+// Delta is the difference between a list and an older one: keys, each sorted.
 type Delta struct {
 	Added, Removed, Changed []string
 }
@@ -267,4 +276,85 @@ func Diff(from, to List) Delta {
 		}
 	}
 	return d
+}
+
+// Lossless rewrites a JSON value so that decoding preserves differences that it would
+// otherwise lose. Half of a surrogate pair (a text truncated within an emoji) and an
+// invalid UTF-8 byte both decode to U+FFFD, so Lossless replaces each by U+FFFD and its
+// spelling. It returns other values unchanged. The result is for digests and comparisons, not for
+// display.
+func Lossless(raw json.RawMessage) json.RawMessage {
+	if utf8.Valid(raw) && !bytes.Contains(raw, []byte(`\ud`)) && !bytes.Contains(raw, []byte(`\uD`)) {
+		return raw
+	}
+	out := make([]byte, 0, len(raw)+len(raw)/4)
+	for rest := []byte(raw); len(rest) > 0; {
+		n, spelling := 1, ""
+		switch {
+		case rest[0] == '\\':
+			n, spelling = escaped(rest)
+		case rest[0] >= utf8.RuneSelf:
+			var r rune
+			if r, n = utf8.DecodeRune(rest); r == utf8.RuneError && n == 1 {
+				spelling = fmt.Sprintf(`\ufffd\\x%02x`, rest[0])
+			}
+		}
+		if spelling == "" {
+			out = append(out, rest[:n]...)
+		} else {
+			out = append(out, spelling...)
+		}
+		rest = rest[n:]
+	}
+	return out
+}
+
+// escaped returns the length of the escape that s begins with, counting a surrogate pair
+// as one. If it is half of a pair, it also returns the replacement.
+func escaped(s []byte) (n int, spelling string) {
+	first, ok := unit(s)
+	if !ok {
+		return min(2, len(s)), ""
+	}
+	if !utf16.IsSurrogate(first) {
+		return 6, ""
+	}
+	if second, ok := unit(s[6:]); ok && utf16.DecodeRune(first, second) != utf8.RuneError {
+		return 12, ""
+	}
+	return 6, fmt.Sprintf(`\ufffd\\u%04x`, first)
+}
+
+// unit decodes one escape of four hexadecimal digits.
+func unit(s []byte) (rune, bool) {
+	if len(s) < 6 || s[0] != '\\' || s[1] != 'u' {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(s[2:6]), 16, 16)
+	return rune(n), err == nil
+}
+
+// MaxDepth is how deeply objects and arrays may be nested in the JSON of a server and in
+// the frontmatter of a note. Package config has its own limit, whose error has a position.
+const MaxDepth = 64
+
+// Depth returns how deeply objects and arrays are nested in valid JSON.
+func Depth(raw []byte) int {
+	now, most := 0, 0
+	inString := false
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
+		case inString && c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '{' || c == '[':
+			now++
+			most = max(most, now)
+		case c == '}' || c == ']':
+			now--
+		}
+	}
+	return most
 }

@@ -19,15 +19,15 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/natslog"
 )
 
-// TestClusterUnderFaults: three NATS nodes and three processes that share servers, while
-// nodes are killed, processes are stopped, all are started again, and contents change. In the
-// end the last event of every resource has the digest of its content, and all nodes have the
-// same log. It runs for as long as MCPTRACK_CHAOS says, such as 10m, and not without it;
-// MCPTRACK_CHAOS_SEED repeats the faults of an earlier run.
+// TestClusterUnderFaults runs three NATS nodes and three processes that share servers, while nodes
+// are killed, processes are stopped, all are restarted, and contents change. In the end, the last
+// event of every resource has the digest of its content, and all nodes have the same log. It runs
+// for the duration in MCPTRACK_CHAOS, such as 10m, and is skipped without it. MCPTRACK_CHAOS_SEED
+// repeats the faults of an earlier run.
 func TestClusterUnderFaults(t *testing.T) {
 	faults, err := time.ParseDuration(os.Getenv("MCPTRACK_CHAOS"))
 	if err != nil {
-		t.Skip("set MCPTRACK_CHAOS to how long nodes and processes are to be stopped, such as 1m")
+		t.Skip("set MCPTRACK_CHAOS to a duration, such as 1m, during which nodes and processes are stopped")
 	}
 	t.Parallel()
 	nodes := journaltest.StartCluster(t)
@@ -48,7 +48,7 @@ func TestClusterUnderFaults(t *testing.T) {
 			uri := []string{"file:///a.md", "file:///b.md"}[rand.N(2)]
 			w.servers[ids[rand.N(len(ids))]].Set(uri, fmt.Sprint("version ", changes))
 			changes++
-			<-time.After(rand.N(200 * time.Millisecond))
+			<-time.After(rand.N(200 * time.Millisecond)) // real time, as for all faults: NATS is real
 		}
 	})
 	seed := rand.Uint64()
@@ -78,7 +78,7 @@ func TestClusterUnderFaults(t *testing.T) {
 		<-time.After(time.Duration(random.IntN(2000)) * time.Millisecond)
 	}
 	changing.Wait()
-	// Another process reads all resources for itself.
+	// Read all resources independently.
 	fresh := w.start(local())
 	fresh.knows()
 	want := map[string]catalog.Digest{}

@@ -23,7 +23,7 @@ const announceEvery = time.Second
 // nobody is the reason shown for a server that no process follows.
 const nobody = "no process follows it"
 
-// cluster knows all servers of the processes that share them: every process announces the
+// cluster knows the servers of all processes that share them: every process announces the
 // servers that it follows, and reads the announcements of the others.
 type cluster struct {
 	log     *natslog.Log
@@ -41,10 +41,6 @@ type announced struct {
 	at     time.Time
 }
 
-func newCluster(log *natslog.Log, t *tracker.Tracker, s *sharing) *cluster {
-	return &cluster{log: log, tracker: t, sharing: s, seen: map[string]status.Summary{}, sent: map[string]announced{}}
-}
-
 // watch reads announcements until ctx ends.
 func (c *cluster) watch(ctx context.Context) error {
 	for a, err := range c.log.Announcements(ctx) {
@@ -54,7 +50,7 @@ func (c *cluster) watch(ctx context.Context) error {
 		var srv status.Summary
 		gone := string(a.Status) == removed
 		if !gone && json.Unmarshal(a.Status, &srv) != nil {
-			continue // of a newer version
+			continue // written by a newer version
 		}
 		srv.ID = a.ServerID
 		c.mu.Lock()
@@ -84,7 +80,7 @@ func (c *cluster) announce(ctx context.Context) error {
 	return nil
 }
 
-func (c *cluster) announceServer(st *status.Server) {
+func (c *cluster) announceServer(st *status.ServerStatus) {
 	srv, last := status.Summarize(st), c.sent[st.ID]
 	lease := c.sharing.lease(st.ID)
 	if lease == nil || srv == last.status && time.Since(last.at) < natslog.AnnouncementTTL/3 {
@@ -112,7 +108,7 @@ func (c *cluster) servers() []status.Summary {
 	for i := range snap.Servers {
 		srv := status.Summarize(&snap.Servers[i])
 		srv.FollowedBy = c.log.Process()
-		if c.sharing != nil && c.sharing.all { // whoever stores its events
+		if c.sharing != nil && c.sharing.all { // all follow it; show which process stores its events
 			srv.FollowedBy = leases[srv.ID]
 		}
 		all[srv.ID] = srv
@@ -121,7 +117,7 @@ func (c *cluster) servers() []status.Summary {
 }
 
 // known returns the servers that were announced or are in the config, and which process follows
-// each; nil if that is unknown.
+// each; the second map is nil if that is unknown.
 func (c *cluster) known() (map[string]status.Summary, map[string]string) {
 	c.mu.Lock()
 	all := maps.Clone(c.seen)
@@ -158,8 +154,8 @@ func (c *cluster) state() status.Cluster {
 	return out
 }
 
-// Servers returns the servers that this process follows and, where several processes
-// share them, those of the others, sorted by id.
+// Servers returns the servers that this process follows and, if several processes share servers,
+// the servers of the others, sorted by id.
 func (e *Engine) Servers() []status.Summary {
 	if e.cluster != nil {
 		return e.cluster.servers()

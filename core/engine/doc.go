@@ -1,5 +1,5 @@
-// Package engine follows MCP servers and puts what happens into a log: a config, an engine, a
-// log, and readers. It is what the commands of mcptrack run, and what a program of your own may:
+// Package engine follows the MCP servers of a config, records what happens in a log, and runs the
+// readers of that log. The commands of mcptrack use it, and so can your own program:
 //
 //	package main
 //
@@ -45,37 +45,37 @@
 //
 // # Order and loss
 //
-// The log has the order of the tracker's events. The tracker puts each event into the log in the
-// step that changes its state, and readers see the event when the log has stored it. See package
+// The log has the order of the tracker's events. The tracker appends each event to the log in the
+// step that changes its state, and readers see the event once the log has stored it. See package
 // journal for what a log promises.
 //
 // # What is remembered
 //
-// The digests of followed resources, the keys and digests of lists, and where to resume the
-// subscriptions to events of servers (MCP Events) follow from the log, or are stored in the order
-// in which they were found. Contents and lists that changed while no process was running are
-// published by the next one, with cause resync. So are events about resources of a list whose
-// change was stored without them. A change that was announced but not stored when a process was
-// killed may be published again.
+// The log remembers the digests of followed resources, the keys and digests of lists, and where to
+// resume the subscriptions to events of servers (MCP Events): they follow from its events, or are
+// stored in the order in which they were found. Contents and lists that changed while no process
+// was running are published by the next process, with cause resync. So are the events about
+// resources if only the change of their list was stored. A change that was announced, but not
+// stored when a process was killed, may be published again.
 //
 // # Sharing
 //
 // With [Options.Shared] all processes on one NATS cluster divide the servers of their configs:
-// each server is followed by the process that holds its lease. When a process dies, the others
-// take its servers over within about [natslog.DefaultLease]; one that joins gets its share within
-// a minute, a few servers at a time. Events that a disconnected or suspended process still has to
-// store about a server that another process took over are dropped: the other process has compared
-// the server with the log. After a takeover a resource may have one more event within two seconds
-// than it would have from one process. With [Options.FollowAll] every process follows all servers,
-// as a gateway must, and the lease decides which one stores the events.
+// the process that holds the lease of a server follows it. When a process dies, the others
+// take over its servers within about [natslog.DefaultLease]. A process that joins gets its share
+// within a minute, a few servers at a time. If a process was disconnected or suspended while
+// another one took over a server, the events that it has not stored are dropped: the other process
+// has compared the server with the log. After a takeover, a resource may have one more event within
+// two seconds than with a single process. With [Options.FollowAll] every process follows all
+// servers, as a gateway must, and the lease decides which one stores the events.
 //
 // # The end
 //
 // When the context of [Engine.Run] ends, the sources end, the tracker publishes outstanding
-// changes, everything is stored, and only then do the readers end and the leases are released.
+// changes, and everything is stored; only then do the readers end and are the leases released.
 // The caller closes the log after Run.
 //
-// This package knows nothing of HTTP: what shows the log are readers that the caller brings.
+// This package does not depend on HTTP: the caller passes the readers that show the log.
 //
 // Library: golang.org/x/sync/errgroup runs the parts until the first failure.
 package engine

@@ -28,39 +28,39 @@ type Desired struct {
 	Config *config.Config
 	// Select returns what to follow of a config; nil: everything in it.
 	Select func(*config.Config) *config.Config
-	// Follow keeps Config equal to a file. Current, Apply and Publish are set by the engine; nil:
-	// the config does not change.
+	// Follow keeps Config equal to a file; the engine sets Current, Apply and Publish. Nil: the
+	// config does not change.
 	Follow *reload.Options
 }
 
 // Options configure an [Engine]. The zero value follows all servers in this process.
 type Options struct {
-	// Tracker are the options of the tracker. Log and Record are set by New, and, if the log is
+	// Tracker are the options of the tracker. New sets Log or Record, and, if the log is
 	// durable, the baselines and EventCursors.
 	Tracker tracker.Options
-	// Applied is called with every config before its servers are followed, as it was read: before
-	// [Desired.Select]. It must return immediately; nil: nobody needs it.
+	// Applied is called with every config, before [Desired.Select] and before its servers are
+	// followed. It must return immediately; nil: it is not called.
 	Applied func(*config.Config)
-	// Listed is called with every list of a server that the log remembers or that is recorded, and
-	// Exported with every event, for its [event.Event.Exported]. Both are called in the order in
-	// which things are stored, the list of an event before the event, and of all servers that this
-	// process follows, whichever process stores their events. They must return immediately; nil:
-	// nobody exports anything.
+	// Listed is called with every list of a server that the log remembers or that is recorded.
+	// Exported is called with every event and returns its [event.Event.Exported]. Both are called
+	// in storage order, the list of an event before the event, for all servers that this process
+	// follows, whichever process stores their events. They must return immediately; nil: nothing
+	// is exported.
 	Listed   func(name journal.ListName, list catalog.List)
 	Exported func(e *event.Event) map[string]string
 	// Shared divides the servers among all processes on the cluster of a natslog.Log that set
-	// Shared: each server is followed by one of them, or with FollowAll by all, and its events are
-	// stored by one. Otherwise this process follows all servers and stores all events.
+	// Shared: one of them follows each server, or with FollowAll all do, and one stores its
+	// events. Without Shared, this process follows all servers and stores all events.
 	Shared, FollowAll bool
-	// Replica watches the servers that other processes share, and follows none. It excludes
+	// Replica observes the servers that other processes share, and follows none. It excludes
 	// Shared.
 	Replica bool
-	// Logger gets records that an operator should see; nil discards them.
+	// Logger receives records that an operator should see; nil discards them.
 	Logger *slog.Logger
 }
 
-// An Engine follows servers, and puts what happens to them into a log. Its methods may be called
-// from anywhere.
+// An Engine follows servers and records what happens to them in a log. Its methods are safe for
+// concurrent use.
 type Engine struct {
 	desired  Desired
 	opts     Options
@@ -68,15 +68,15 @@ type Engine struct {
 	tracker  *tracker.Tracker
 	memory   *memory   // nil: the log remembers nothing
 	recorder *recorder // nil: the tracker publishes to the log itself
-	sharing  *sharing  // nil: all servers are followed by this process
-	cluster  *cluster  // nil: there are no others
+	sharing  *sharing  // nil: this process follows all servers
+	cluster  *cluster  // nil: there are no other processes
 	first    uint64
 
 	settled atomic.Bool // every server was tried once
 }
 
-// New reads what the log remembers of the servers and makes the tracker. It waits for a cluster
-// that has no leader for up to 30 s. It starts no goroutine. The caller closes the log after Run.
+// New reads what the log remembers of the servers and makes the tracker. If a cluster has no
+// leader, it waits for up to 30 s. It starts no goroutine. The caller closes the log after Run.
 func New(ctx context.Context, desired Desired, log journal.Log, opts Options) (*Engine, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -96,11 +96,12 @@ func New(ctx context.Context, desired Desired, log journal.Log, opts Options) (*
 		e.sharing = newSharing(shared, e)
 		e.recorder.sharing = e.sharing
 	}
-	e.cluster = newCluster(shared, e.tracker, e.sharing)
+	e.cluster = &cluster{log: shared, tracker: e.tracker, sharing: e.sharing, seen: map[string]status.Summary{}, sent: map[string]announced{}}
 	return e, nil
 }
 
-// remember makes the options of the tracker: a log in memory is its own, any other gets a copy.
+// remember sets the options of the tracker: a log in memory becomes the tracker's own log, any other
+// log its recorder.
 func (e *Engine) remember(ctx context.Context, log journal.Log) error {
 	b, err := log.Bounds(ctx)
 	if err != nil {
@@ -111,7 +112,7 @@ func (e *Engine) remember(ctx context.Context, log journal.Log) error {
 		e.opts.Tracker.Log = own
 		return nil
 	}
-	e.memory = newMemory(log)
+	e.memory = &memory{log: log, known: map[string]*published{}}
 	if err := e.memory.loadWithRetry(ctx); err != nil {
 		return err
 	}
@@ -121,18 +122,18 @@ func (e *Engine) remember(ctx context.Context, log journal.Log) error {
 	return nil
 }
 
-// Tracker is the tracker whose events are in the log, for requests and for the state of the
-// servers. What it follows is up to the engine.
+// Tracker returns the tracker whose events are in the log, for requests and for the state of the
+// servers. The engine decides what it follows.
 func (e *Engine) Tracker() *tracker.Tracker { return e.tracker }
 
-// Log is the log that the engine was made with.
+// Log returns the log that was passed to New.
 func (e *Engine) Log() journal.Log { return e.log }
 
-// First is the number of the first event of this engine, for readers that need no others.
+// First returns the number of the first event of this engine, for readers that need no earlier ones.
 func (e *Engine) First() uint64 { return e.first }
 
-// Apply makes a config the one that is followed. It never blocks; the latest config wins. Run
-// applies what [Desired] says.
+// Apply replaces the config that is followed. It never blocks; the latest config wins. Run
+// applies the configs of [Desired].
 func (e *Engine) Apply(cfg *config.Config) {
 	if e.opts.Applied != nil {
 		e.opts.Applied(cfg)
@@ -151,7 +152,7 @@ func (e *Engine) Apply(cfg *config.Config) {
 	}
 }
 
-// Reloads counts the config events that were stored.
+// Reloads returns how many config events were recorded.
 func (e *Engine) Reloads() status.Reloads {
 	if e.recorder == nil {
 		return status.Reloads{}
@@ -177,36 +178,36 @@ func (e *Engine) Ready() error {
 // Task is a part of the program that runs until its context ends.
 type Task func(context.Context) error
 
-// Part is a task of [Engine.Run], and says when it ends.
+// Part is a task of [Engine.Run], together with when it ends.
 type Part struct {
 	run    Task
 	source bool
 	events func(context.Context, iter.Seq2[journal.Entry, error]) error
 }
 
-// Source returns a part that leads to events, such as a gateway whose clients call tools. It ends
-// with the context of Run: the changes that it caused are still published.
+// Source returns a part that causes events, such as a gateway whose clients call tools. Its
+// context ends with the context of Run; the changes that it caused are still published.
 func Source(run Task) Part { return Part{run: run, source: true} }
 
-// Reader returns a part that reads the log. Its context ends after everything was stored, also
-// what the end of Run led to.
+// Reader returns a part that reads the log. Its context ends after everything was stored,
+// including the events that the end of Run caused.
 func Reader(run Task) Part { return Part{run: run} }
 
-// Events returns a reader that gets every event of this Run, to the last, and then returns. It is
-// to be given to one Run.
+// Events returns a reader that receives every event of this Run. The sequence ends after the last
+// event. A Part of Events can be used in one Run.
 func Events(read func(ctx context.Context, events iter.Seq2[journal.Entry, error]) error) Part {
 	return Part{events: read}
 }
 
-// Run follows the servers until ctx ends or a part fails. It ends the sources and the tracker,
-// waits until everything is stored, and then ends the readers. It returns after the end
-// of everything it started, with the error of the first part that failed. It may be called once.
+// Run follows the servers until ctx ends or a part fails. Then it ends the sources and the tracker,
+// waits until everything is stored, and ends the readers. It returns after everything that it
+// started has ended, with the error of the first part that failed. It may be called once.
 func (e *Engine) Run(ctx context.Context, parts ...Part) error {
 	cfg := e.desired.Config
 	if cfg == nil {
 		cfg = &config.Config{}
 	}
-	e.Apply(cfg) // before what follows the file applies a newer one
+	e.Apply(cfg) // before follow applies a newer one
 	running, ctx := errgroup.WithContext(ctx)
 	reading, endReaders := context.WithCancel(context.WithoutCancel(ctx))
 	defer endReaders()
@@ -215,7 +216,7 @@ func (e *Engine) Run(ctx context.Context, parts ...Part) error {
 			if err := task(ctx); ctx.Err() == nil {
 				return err
 			}
-			return nil // being cancelled is not a failure
+			return nil // cancellation is not a failure
 		})
 	}
 	var sources sync.WaitGroup
@@ -259,7 +260,7 @@ func (e *Engine) Run(ctx context.Context, parts ...Part) error {
 	return running.Wait()
 }
 
-// follow applies every config that the file has from now on.
+// follow applies every new config in the file.
 func (e *Engine) follow(ctx context.Context) error {
 	opts := *e.desired.Follow
 	opts.Current, opts.Apply, opts.Publish = e.desired.Config, e.Apply, e.tracker.Publish
@@ -269,13 +270,13 @@ func (e *Engine) follow(ctx context.Context) error {
 // flushFor bounds how long readers wait at the end for a slow store.
 const flushFor = 5 * time.Second
 
-// flush waits until readers can have everything that was appended. It does not wait for a store
-// that is unavailable: closing the log does.
+// flush waits until readers can read everything that was appended. It does not wait for an
+// unavailable store: closing the log does.
 func (e *Engine) flush(ctx context.Context) {
 	if e.log.Err() != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushFor)
 	defer cancel()
-	_ = e.log.Flush(ctx) // what is left then, Close stores or counts as lost
+	_ = e.log.Flush(ctx) // Close stores the rest, or counts it as lost
 }

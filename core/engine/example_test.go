@@ -12,7 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// Follow servers and handle what happens, as mcptrack watch does.
+// Follow servers and handle what happens, like mcptrack watch.
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()

@@ -1,16 +1,25 @@
 package engine
 
 import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/status"
 )
 
-// recorder is what the tracker records to: the log, under the leases that it takes. It keeps in
-// mind what was published, and puts texts beside the log.
+// recorder is the [journal.Recorder] of the tracker: it writes to the log, under the lease of the
+// server if leases are needed. It also updates the memory, and stores texts beside the log.
 type recorder struct {
 	log     journal.Log
 	memory  *memory
@@ -18,7 +27,7 @@ type recorder struct {
 	sharing *sharing // nil: no leases are needed
 
 	listed   func(journal.ListName, catalog.List)
-	exported func(*event.Event) map[string]string // nil: nobody exports anything
+	exported func(*event.Event) map[string]string // nil: nothing is exported
 
 	reloaded, rejected atomic.Uint64
 	bad                atomic.Bool // the last config on disk was rejected
@@ -37,7 +46,7 @@ func (r *recorder) reloads() status.Reloads {
 	return status.Reloads{Reloaded: r.reloaded.Load(), Rejected: r.rejected.Load(), Good: !r.bad.Load()}
 }
 
-// to returns where events about a server are stored; nil: another process stores them.
+// to returns the recorder for events about a server; nil: another process stores them.
 func (r *recorder) to(server string) journal.Recorder {
 	if r.sharing == nil || server == "" {
 		return r.log
@@ -100,4 +109,172 @@ func (r *recorder) RememberList(name journal.ListName, list catalog.List) error 
 	}
 	r.memory.publishList(name, list)
 	return to.RememberList(name, list)
+}
+
+// texts stores the texts of resources beside the log, except texts that contain a secret from
+// their server's config.
+type texts struct {
+	contents journal.Contents
+
+	mu      sync.Mutex
+	secrets map[string][]string // by server
+}
+
+// apply adds the secrets of a config. The secrets of servers that left the config are kept,
+// because their last events may not have been recorded yet.
+func (t *texts) apply(cfg *config.Config) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range cfg.Servers {
+		srv := &cfg.Servers[i]
+		for _, value := range srv.Confidential() {
+			if !slices.Contains(t.secrets[srv.ID], value) {
+				t.secrets[srv.ID] = append(t.secrets[srv.ID], value)
+			}
+		}
+	}
+}
+
+// put stores a text, which may be nil.
+func (t *texts) put(server string, d catalog.Digest, text *string) {
+	if text == nil || d.IsZero() {
+		return
+	}
+	t.mu.Lock()
+	secrets := t.secrets[server]
+	t.mu.Unlock()
+	if slices.ContainsFunc(secrets, func(s string) bool { return strings.Contains(*text, s) }) {
+		return
+	}
+	t.contents.Put(d, *text)
+}
+
+// putEvent stores the texts of an event.
+func (t *texts) putEvent(e *event.Event) {
+	if p, ok := e.Payload.(event.ResourceUpdated); ok {
+		t.put(e.ServerID, p.PreviousDigest, p.PreviousText)
+		t.put(e.ServerID, p.Digest, p.Text)
+	}
+}
+
+// memory is what this process or an earlier one published about servers: the states in the log.
+// It is bounded by the number of resources and items of lists.
+type memory struct {
+	log journal.Log
+
+	mu    sync.Mutex            // guards all below
+	known map[string]*published // by server
+}
+
+// published is what was published about a server.
+type published struct {
+	resources map[string]catalog.Digest // by URI
+	lists     map[catalog.Kind]catalog.List
+}
+
+// loadWithRetry reads the states of all servers. It retries because a cluster may be electing leaders.
+func (m *memory) loadWithRetry(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	retry := backoff.New(100*time.Millisecond, 2*time.Second)
+	for {
+		states, err := m.log.States(ctx, "")
+		if err == nil {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.addLocked(states)
+			return nil
+		}
+		if errors.Is(err, journal.ErrClosed) || !backoff.Sleep(ctx, retry.Next()) {
+			return err
+		}
+	}
+}
+
+// loadServer reads the states of one server, whichever process stored them.
+func (m *memory) loadServer(ctx context.Context, id string) error {
+	states, err := m.log.States(ctx, id)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.known, id)
+	m.addLocked(states)
+	return nil
+}
+
+func (m *memory) addLocked(states journal.States) {
+	for at, st := range states.Resources {
+		m.ofLocked(at.ServerID).resources[at.URI] = st.Digest
+	}
+	for name, list := range states.Lists {
+		m.ofLocked(name.ServerID).lists[name.Kind] = list
+	}
+}
+
+func (m *memory) ofLocked(server string) *published {
+	p, ok := m.known[server]
+	if !ok {
+		p = &published{map[string]catalog.Digest{}, map[catalog.Kind]catalog.List{}}
+		m.known[server] = p
+	}
+	return p
+}
+
+// each calls f with every list.
+func (m *memory) each(f func(journal.ListName, catalog.List)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for server, p := range m.known {
+		for k, list := range p.lists {
+			f(journal.ListName{ServerID: server, Kind: k}, list)
+		}
+	}
+}
+
+// publish records the digest of a resource; zero: it is gone.
+func (m *memory) publish(at journal.Resource, d catalog.Digest) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := m.ofLocked(at.ServerID); d.IsZero() {
+		delete(p.resources, at.URI)
+	} else {
+		p.resources[at.URI] = d
+	}
+}
+
+func (m *memory) publishList(name journal.ListName, list catalog.List) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ofLocked(name.ServerID).lists[name.Kind] = list
+}
+
+// baseline returns the last published digest of a resource, or zero.
+func (m *memory) baseline(server, uri string) catalog.Digest {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := m.known[server]; p != nil {
+		return p.resources[uri]
+	}
+	return catalog.Digest{}
+}
+
+// baselineList returns the last published version of a list.
+func (m *memory) baselineList(server string, k catalog.Kind) (list catalog.List, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := m.known[server]; p != nil {
+		list, ok = p.lists[k]
+	}
+	return list, ok
+}
+
+// cursors returns where to resume the subscriptions to events of a server.
+func (m *memory) cursors(server string) map[string]string {
+	list, ok := m.baselineList(server, journal.Cursors)
+	if !ok {
+		return nil
+	}
+	return maps.Clone(journal.CursorsOf(list))
 }

@@ -18,10 +18,10 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// world is a set of servers, which any number of publishers can follow.
+// world is a set of servers that any number of processes can follow.
 type world struct {
 	*testing.T
-	faults  bool // processes may end while the store is away
+	faults  bool // processes may end while the store is unavailable
 	mu      sync.Mutex
 	servers map[string]*sessiontest.Fake
 	serving sync.WaitGroup
@@ -54,7 +54,7 @@ func (w *world) config() *config.Config {
 	return cfg
 }
 
-// run is a publisher that runs, as a process would.
+// run is a running engine, in place of a process.
 type run struct {
 	*world
 	*engine.Engine
@@ -68,15 +68,15 @@ func (w *world) start(at place) *run {
 	return w.engine(at, engine.Options{Shared: at.url != ""}, w.config())
 }
 
-// replica starts a publisher that follows nothing.
+// replica starts an engine that follows nothing.
 func (w *world) replica(at place) *run {
 	w.Helper()
 	return w.engine(at, engine.Options{Replica: true}, &config.Config{})
 }
 
-// place is where a log is.
+// place is where a log is stored.
 type place struct {
-	memory   *journal.Memory // stays open from run to run, as a file would; nil: elsewhere
+	memory   *journal.Memory // stays open from run to run, as a file would; nil: stored elsewhere
 	dir      string          // of a file; "": on a cluster
 	url      string
 	stream   string // "": the default
@@ -86,7 +86,7 @@ type place struct {
 	drain    time.Duration
 }
 
-// local is a log of one process that remembers what was published.
+// local is the log of one process that remembers what was published.
 func local() place {
 	return place{memory: journal.NewMemory(journal.MemoryOptions{KeepContent: 1 << 20})}
 }
@@ -145,7 +145,7 @@ func (r *run) stop() {
 	<-r.ended
 }
 
-// follows counts the servers that the process has ready.
+// follows counts the servers that are ready in the process.
 func (r *run) follows() (n int) {
 	for _, st := range r.Tracker().Snapshot().Servers {
 		if st.State == event.Ready {
@@ -155,7 +155,7 @@ func (r *run) follows() (n int) {
 	return n
 }
 
-// knows waits until the contents of the resources of the servers are known.
+// knows waits until the contents of the servers' resources are known.
 func (r *run) knows() {
 	r.Helper()
 	eventually(r.T, "the contents are known", time.Minute, func() bool {
@@ -174,7 +174,7 @@ func (r *run) knows() {
 	})
 }
 
-// log returns the events of the log that say something about content or lists.
+// log returns the events of the log that are about contents or lists.
 func (r *run) log() (out []string) {
 	r.Helper()
 	for entry, err := range r.events.Read(r.Context(), 0) {

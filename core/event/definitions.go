@@ -42,8 +42,8 @@ type Definition struct {
 	Type  Type
 	About string // one sentence for the documentation
 	// Change says that events of the type report a change of a server, the config or
-	// the feed, rather than how servers are followed or what a client on this side did.
-	// The flag --count counts only events of such types.
+	// the feed, rather than how servers are followed or what a client of mcptrack did.
+	// The flag --count counts only such events.
 	Change bool
 
 	decode func(data []byte) (Payload, error)
@@ -97,14 +97,13 @@ func Define(t Type) (Definition, bool) {
 type Member struct {
 	Name     string
 	Optional bool   // it may be absent
-	About    string // a few words on what the member says; "" where its name tells
+	About    string // a few words about the member; "" if its name is enough
 
-	path string // the path to the member's field, as errors of encoding/json name it
+	path string // the path to the member's field as in errors of encoding/json
 }
 
-// Members returns the members beyond those that all types share, in the order in which
-// they are written. They are the fields of the payload's struct, with the description
-// in its about tag.
+// Members returns the members that not all types share, in wire order: the fields of the
+// payload's struct, with the descriptions in their about tags.
 func (d Definition) Members() []Member { return members(reflect.TypeOf(d.sample), "") }
 
 func members(t reflect.Type, path string) []Member {
@@ -122,20 +121,8 @@ func members(t reflect.Type, path string) []Member {
 	return out
 }
 
-// ErrUnknownType is the error of an event of a type that this version does not know.
+// ErrUnknownType is the error for an event of a type that this version does not know.
 var ErrUnknownType = errors.New("unknown event type")
-
-func decodePayload(t Type, data []byte) (Payload, error) {
-	d, ok := Define(t)
-	if !ok {
-		return nil, fmt.Errorf("%w %q", ErrUnknownType, printable.Line(string(t), 64))
-	}
-	p, err := d.decode(data)
-	if err != nil {
-		return nil, fmt.Errorf("invalid %s event: %w", t, err)
-	}
-	return p, nil
-}
 
 // decode ignores optional members whose values have the wrong type.
 func decode[P Payload](data []byte) (Payload, error) {

@@ -157,8 +157,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// hidden reports whether a line has characters that a terminal or a log would interpret
-// or not display.
+// hidden reports whether a line has characters that a terminal or a log would interpret or hide.
 func hidden(line string) bool {
 	return strings.ContainsFunc(line, func(r rune) bool {
 		return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
@@ -202,8 +201,8 @@ func TestInvalidEvents(t *testing.T) {
 	}
 }
 
-// What a newer version adds is ignored; only a missing or broken member that is needed
-// is an error.
+// Additions of a newer version are ignored; only a missing or malformed required member is an
+// error.
 func TestEventsOfANewerVersion(t *testing.T) {
 	const head = `"type":"resource.updated","serverId":"docs","resourceUri":"file:///a","timestamp":"2026-11-20T19:37:25.123Z"`
 	plain := Event{ServerID: "docs", ResourceURI: "file:///a", Timestamp: time.Date(2026, 11, 20, 19, 37, 25, 123e6, time.UTC), Payload: ResourceUpdated{}}
@@ -237,8 +236,8 @@ func TestEventsOfANewerVersion(t *testing.T) {
 	}
 }
 
-// The members that are documented are those that are written.
-func TestMembersAreThoseOfTheWireForm(t *testing.T) {
+// The documented members are the ones that are written.
+func TestMembersMatchTheWireForm(t *testing.T) {
 	shared := []string{"id", "type", "serverId", "resourceUri", "timestamp", "cause", "exported"}
 	for _, e := range samples() {
 		d, ok := Define(e.Type())
@@ -268,7 +267,7 @@ func TestMembersAreThoseOfTheWireForm(t *testing.T) {
 	}
 }
 
-// Whatever can be decoded can be encoded, and decodes to the same event.
+// Every event that can be decoded can be encoded, and decodes to the same event.
 func FuzzParse(f *testing.F) {
 	for _, e := range samples() {
 		line, err := e.AppendJSON(nil)

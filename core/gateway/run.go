@@ -227,7 +227,7 @@ func (l *loop) merge(snap *status.Snapshot) {
 }
 
 // known returns the lists of a server, or of an HTTP catalog, and whether it is connected.
-func (l *loop) known(id string, st status.Server) (map[catalog.Kind][]catalog.Item, bool) {
+func (l *loop) known(id string, st status.ServerStatus) (map[catalog.Kind][]catalog.Item, bool) {
 	if a := l.httpCatalog(id); a != nil {
 		return map[catalog.Kind][]catalog.Item{catalog.Tools: a.up.Catalog().Tools}, a.up.Status().Up
 	}

@@ -1,7 +1,7 @@
 // Package history derives the versions of a resource from its stored events.
 //
-// A version is a content that was published: an announcement without a change makes no
-// version. The content before the first stored event is a version, too, known only by its
+// A version is a published content; an announcement without a change makes no
+// version. The content before the first stored event is also a version, known only by its
 // digest in that event. Removals are versions without a content.
 package history
 
@@ -28,7 +28,7 @@ type Version struct {
 	Cause     event.Cause    `json:"cause,omitempty"`
 	Removed   bool           `json:"removed,omitempty"`
 	MimeType  string         `json:"mimeType,omitempty"`
-	Size      *int64         `json:"size,omitempty"` // bytes; nil: not known
+	Size      *int64         `json:"size,omitempty"` // bytes; nil: unknown
 	Digest    catalog.Digest `json:"digest,omitzero"`
 	// Text says that the text of the content is stored and can be shown.
 	Text bool `json:"text"`
@@ -39,7 +39,7 @@ func (v Version) MarshalJSON() ([]byte, error) {
 	type members Version
 	out := struct {
 		ID        string `json:"id,omitempty"`
-		Timestamp string `json:"timestamp,omitempty"` // in place of that of members
+		Timestamp string `json:"timestamp,omitempty"` // replaces the one in members
 		members
 	}{ID: v.ID, members: members(v)}
 	if !v.Timestamp.IsZero() {
@@ -49,8 +49,8 @@ func (v Version) MarshalJSON() ([]byte, error) {
 }
 
 // Versions returns the versions that the events of one resource describe, oldest first; if
-// there are more than most, only the newest. Text is false in all of them: the caller sets
-// it. The events must come in the order of the log; their first error is returned.
+// there are more than most, only the newest ones. Text is false in all of them: the caller sets
+// it. The events must be in the order of the log; Versions returns their first error.
 func Versions(events iter.Seq2[event.Event, error], most int) ([]Version, error) {
 	var versions []Version
 	for e, err := range events {
@@ -87,9 +87,9 @@ func Digests(versions []Version) (digests []catalog.Digest) {
 // ErrNoVersion is in the errors of [Pair] if a version to compare does not exist.
 var ErrNoVersion = errors.New("no such version")
 
-// Pair returns the two versions to compare: without ids the last two; with one id, that
-// version and the newest one; with two ids, these two. The number at the end of an id may
-// stand for the id. The versions must be oldest first; removals are never compared.
+// Pair returns the two versions to compare: without ids, the last two; with one id, that
+// version and the newest one; with two ids, these two. The number at the end of an id is
+// accepted in place of the id. The versions must be oldest first; removals are never compared.
 func Pair(versions []Version, ids []string) (from, to Version, err error) {
 	versions = slices.DeleteFunc(slices.Clone(versions), func(v Version) bool { return v.Removed })
 	if len(versions) == 0 {
@@ -98,7 +98,7 @@ func Pair(versions []Version, ids []string) (from, to Version, err error) {
 	newest := versions[len(versions)-1]
 	if len(ids) == 0 {
 		if len(versions) == 1 {
-			return from, to, fmt.Errorf("%w: there is only one", ErrNoVersion)
+			return from, to, fmt.Errorf("%w: only one version is stored; there is nothing to compare yet", ErrNoVersion)
 		}
 		return versions[len(versions)-2], newest, nil
 	}

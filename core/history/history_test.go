@@ -12,7 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// events yields payloads as the stored events of one resource.
+// events yields the payloads as the stored events of one resource.
 func events(payloads ...event.Payload) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		for i, p := range payloads {
@@ -104,7 +104,7 @@ func TestPair(t *testing.T) {
 	}
 }
 
-// TestVersionJSON: times have three fractional digits, as in events.
+// Times have three fractional digits, as in events.
 func TestVersionJSON(t *testing.T) {
 	at := time.Date(2026, 11, 20, 9, 37, 25, 120_000_000, time.FixedZone("", 3600))
 	for want, v := range map[string]Version{

@@ -14,8 +14,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// A server that accepts subscriptions and never pushes is found out by the safety reads:
-// after two changes that it missed it is polled, also in the next session.
+// Safety reads expose a server that accepts subscriptions and never pushes: after two missed
+// changes it is polled, in the next session as well.
 func TestServerThatNeverPushesIsPolled(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md")
@@ -46,7 +46,7 @@ func TestServerThatNeverPushesIsPolled(t *testing.T) {
 	})
 }
 
-// A server that notifies a moment after a safety read has found the change missed nothing.
+// A change is not missed if its notification arrives shortly after a safety read has found it.
 func TestLateNotificationIsNotMissed(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
@@ -65,7 +65,7 @@ func TestLateNotificationIsNotMissed(t *testing.T) {
 	})
 }
 
-// Safety reads are spread over the interval, and "0" (negative here) switches them off.
+// Safety reads are spread over the interval; "0" (negative here) disables them.
 func TestSafetyReadsAreSpreadOut(t *testing.T) {
 	for _, interval := range []time.Duration{0, time.Minute, -1} {
 		t.Run(interval.String(), func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestSafetyReadsAreSpreadOut(t *testing.T) {
 	}
 }
 
-// readsPerSecond counts the reads since some time by the second.
+// readsPerSecond counts the reads since a time, for each second.
 func readsPerSecond(docs *sessiontest.Fake, since time.Time) map[int64]int {
 	out := map[int64]int{}
 	for _, m := range docs.Wire() {
@@ -108,8 +108,8 @@ func readsPerSecond(docs *sessiontest.Fake, since time.Time) map[int64]int {
 	return out
 }
 
-// "mode": "poll" subscribes to no resource and reads at the poll interval; changing it
-// needs no new session.
+// "mode": "poll" subscribes to no resource and reads at the poll interval. Changing the mode needs
+// no new session.
 func TestPollModeOfTheConfig(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.SetQuietly("file:///a.md", "one")
@@ -142,8 +142,8 @@ func TestPollModeOfTheConfig(t *testing.T) {
 	})
 }
 
-// A resource that was removed and added again with other content between two syncs looks
-// the same in the list: the announced change of the list makes all resources compared.
+// A resource that was removed and added again with other content between two syncs looks the same
+// in the list. So an announced change of the list causes all resources to be compared.
 func TestRemovedAndAddedAgainBetweenTwoSyncs(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md", "file:///c.md")
@@ -157,7 +157,7 @@ func TestRemovedAndAddedAgainBetweenTwoSyncs(t *testing.T) {
 	})
 }
 
-// The same if the list cannot be had at once.
+// The same, if the list cannot be loaded immediately.
 func TestRemovedAndAddedAgainWhileTheListFails(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md", "file:///c.md")
@@ -169,8 +169,8 @@ func TestRemovedAndAddedAgainWhileTheListFails(t *testing.T) {
 	})
 }
 
-// However often a server announces that its list changed, the sweeps that compare its
-// resources leave it time.
+// However often a server announces that its list changed, the sweeps that compare its resources do
+// not overload it.
 func TestSweepsAreRateLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
@@ -191,9 +191,8 @@ func TestSweepsAreRateLimited(t *testing.T) {
 	})
 }
 
-// A notification that is spoilt on its way, by another writer or a crash, does not lose
-// its change.
-func TestChangeOfASpoiltNotificationIsFound(t *testing.T) {
+// If a notification is corrupted, by another writer or a crash, its change is not lost.
+func TestChangeOfACorruptedNotificationIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		docs := sessiontest.New()
 		docs.Legacy, docs.Modern = true, false

@@ -13,8 +13,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// A change while no tracker ran is published: the digests of an earlier one are the
-// baseline of the next.
+// A change while no tracker ran is published: the digests of an earlier tracker are the baseline of
+// the next one.
 func TestBaselineOfAnEarlierTracker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := newWorld(t, Options{})
@@ -36,7 +36,7 @@ func TestBaselineOfAnEarlierTracker(t *testing.T) {
 		second.pass(5 * time.Second)
 		second.wantUpdates("file:///b.md resync")
 
-		// The text that was found unchanged is what the next change is compared with.
+		// The next change is compared with the text that was found unchanged.
 		docs.Set("file:///a.md", "other")
 		second.pass(5 * time.Second)
 		all := second.published(event.TypeResourceUpdated)
@@ -47,8 +47,8 @@ func TestBaselineOfAnEarlierTracker(t *testing.T) {
 	})
 }
 
-// What was added to a list, removed from it and changed in it while no tracker ran is
-// published: the lists of an earlier one are the baseline of the next.
+// Changes of a list while no tracker ran are published: the lists of an earlier tracker are the
+// baseline of the next one.
 func TestBaselineListsOfAnEarlierTracker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := newWorld(t, Options{})

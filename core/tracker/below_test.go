@@ -14,7 +14,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// dirWorld follows file:///dir, below which the server announces what it likes.
+// dirWorld follows file:///dir, whose server announces arbitrary sub-resources.
 func dirWorld(w *world, docs *sessiontest.Fake) {
 	docs.SetQuietly("file:///dir", "one")
 	w.start(sessiontest.Entry("docs", func(s *config.Server) { s.Include = []string{"file:///dir"} }))
@@ -22,8 +22,8 @@ func dirWorld(w *world, docs *sessiontest.Fake) {
 	w.forget()
 }
 
-// Every announcement from below makes the parent be looked at, not only the first,
-// and also one that comes while the parent is being read (B10).
+// Every announcement of a sub-resource causes a read of the parent: not only the first one, and
+// even one that arrives while the parent is being read.
 func TestParentIsComparedEveryTime(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		dirWorld(w, docs)
@@ -41,7 +41,7 @@ func TestParentIsComparedEveryTime(t *testing.T) {
 		}
 		w.forget()
 		docs.Fail(sessiontest.Fault{Method: "resources/read", URI: "file:///dir", Times: 1, Result: content1("file:///dir", "listing 2"), Delay: time.Second})
-		docs.NotifyUpdated("file:///dir/x.md") // the answer to come is that of now
+		docs.NotifyUpdated("file:///dir/x.md") // the pending answer has the current content
 		w.pass(500 * time.Millisecond)
 		docs.SetQuietly("file:///dir", "listing 3")
 		docs.NotifyUpdated("file:///dir/x.md")
@@ -52,13 +52,11 @@ func TestParentIsComparedEveryTime(t *testing.T) {
 	})
 }
 
-// content1 is the result of a read.
 func content1(uri, text string) any {
 	return map[string]any{"resultType": "complete", "contents": []any{map[string]any{"uri": uri, "mimeType": "text/plain", "text": text}}}
 }
 
-// A change of the entry that has nothing to do with resources leaves what is
-// below them known.
+// A change of the entry that does not concern resources keeps the known sub-resources.
 func TestSubResourceSurvivesAConfigChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
@@ -74,28 +72,28 @@ func TestSubResourceSurvivesAConfigChange(t *testing.T) {
 		w.pass(time.Second)
 		w.wantUpdates("file:///dir/x.md notify")
 		if u := w.published(event.TypeResourceUpdated)[0].Payload.(event.ResourceUpdated); u.Changed == nil || *u.Changed {
-			w.Errorf("what it was is forgotten: %+v", u)
+			w.Errorf("its earlier state is forgotten: %+v", u)
 		}
 	})
 }
 
-// A sub-resource that becomes listed is followed in its own right, and what was
-// announced about it in the meantime is published.
+// A sub-resource that becomes listed is followed in its own right, and changes announced in the
+// meantime are published.
 func TestSubResourceBecomesListed(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.SetQuietly("file:///dir", "one")
 		w.start(sessiontest.Entry("docs"))
 		w.pass(3 * time.Second)
 		docs.Mute(true)
-		docs.Set("file:///dir/x.md", "one") // listed from now on, but who knows
+		docs.Set("file:///dir/x.md", "one") // listed from now on, but the tracker does not know yet
 		docs.Mute(false)
 		docs.NotifyUpdated("file:///dir/x.md")
 		w.pass(3 * time.Second)
 		w.forget()
 		docs.NotifyUpdated("file:///dir/x.md") // opens a window
 		w.pass(100 * time.Millisecond)
-		docs.Set("file:///dir/x.md", "two") // is dirty in it
-		docs.Remove("file:///dir")          // and the list is published
+		docs.Set("file:///dir/x.md", "two") // makes it dirty
+		docs.Remove("file:///dir")          // the list is published
 		w.pass(10 * time.Second)
 		w.wantUpdates("file:///dir/x.md notify", "file:///dir/x.md trailing")
 		docs.Set("file:///dir/x.md", "three")
@@ -104,8 +102,8 @@ func TestSubResourceBecomesListed(t *testing.T) {
 	})
 }
 
-// However many sub-resources a server invents, memory is bounded; the idle ones make
-// room, so that new ones are published under their own URI.
+// However many sub-resources a server invents, memory is bounded. Idle ones make room, so that new
+// ones are published under their own URI.
 func TestSubResourcesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
@@ -119,7 +117,7 @@ func TestSubResourcesAreBounded(t *testing.T) {
 			w.pass(10 * time.Second)
 			st, _ := w.tracker.Snapshot().Server("docs")
 			if n := len(st.Resources); n > 1001 {
-				w.Fatalf("round %d: %d resources are kept", round, n)
+				w.Fatalf("round %d: %d resources are cached", round, n)
 			}
 		}
 		published := map[string]bool{}

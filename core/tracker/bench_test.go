@@ -9,7 +9,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
 )
 
-// BenchmarkPublish is an update that goes into the published state and to a subscriber.
+// BenchmarkPublish commits an update to the published state and delivers it to a subscriber.
 func BenchmarkPublish(b *testing.B) {
 	t := New(Options{})
 	_, sub := t.Subscribe(b.Context())
@@ -17,8 +17,8 @@ func BenchmarkPublish(b *testing.B) {
 	b.ReportAllocs()
 	for i := range b.N {
 		w.updated(coalesce.Update{
-			Resource: coalesce.Resource{URI: "file:///a.md", Content: coalesce.Content{Digest: catalog.Digest{1, byte(i)}, Size: 3}},
-			Cause:    event.CauseNotify, Read: true, Previous: coalesce.Content{Digest: catalog.Digest{1, byte(i - 1)}},
+			Known: coalesce.Known{URI: "file:///a.md", Content: coalesce.Content{Digest: catalog.Digest{1, byte(i)}, Size: 3}},
+			Cause: event.CauseNotify, Read: true, Previous: coalesce.Content{Digest: catalog.Digest{1, byte(i - 1)}},
 		})
 		if i%1000 == 0 {
 			sub.Next()

@@ -2,7 +2,9 @@ package tracker
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -12,7 +14,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/cache"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/uritemplate"
 )
 
 // A Client makes requests to one tracked server, caches the results and publishes them
@@ -47,136 +51,14 @@ func (e *UnsupportedError) Error() string { return "Server does not support " + 
 // Is implements the errors.Is protocol.
 func (e *UnsupportedError) Is(target error) bool { return target == session.ErrUnsupported }
 
-const whatSubscriptions = "resource subscriptions"
-
-// connection is the part of a session that clients use. The follower creates it and ends it
-// with the session.
-type connection struct {
-	s     *session.Session
-	cache *cache.Session
-
-	// changes carries requests to the follower, which receives until it closes ended. It has no
-	// capacity, so that no request is sent that the follower will not receive.
-	changes chan *subscriptionRequest
-	ended   chan struct{}
-
-	// subscriptions are the URIs that clients are subscribed to, sorted; the follower replaces
-	// the slice and never modifies it.
-	subscriptions atomic.Pointer[[]string]
-
-	requests requests
-
-	// publishing keeps the events about the cache in the order of its changes. It is
-	// not held across I/O.
-	publishing sync.Mutex
-}
-
-func newConnection(caches *cache.Store, server string, s *session.Session) *connection {
-	c := &connection{s: s, cache: caches.Open(server), changes: make(chan *subscriptionRequest), ended: make(chan struct{})}
-	c.subscriptions.Store(new([]string))
-	return c
-}
-
-// connection returns the connection of the live session. See [Tracker.connection].
-func (c *Client) connection(ctx context.Context) (*connection, error) {
-	return c.t.connection(ctx, c.server)
-}
-
-// offering is like connection, and fails unless the server offers lists of the kind.
-func (c *Client) offering(ctx context.Context, k catalog.Kind) (*connection, error) {
-	conn, err := c.connection(ctx)
-	if err == nil && !conn.s.Info().Capabilities.Has(k) {
-		return nil, &UnsupportedError{string(k)}
-	}
-	return conn, err
-}
-
-// maxRereads bounds how often a resource is read if updates are announced while it is read.
-const maxRereads = 3
-
-// fetch is a read whose result will be cached.
-type fetch struct {
-	c    *Client
-	conn *connection
-	kind catalog.Kind // Resources, or Templates if the URI came from a template
-	name string       // the URI, or the template
-}
-
-// read reads the resource, and reads it again if an update was announced meanwhile.
-func (q fetch) read(ctx context.Context, uri string, params map[string]string) (cache.Resource, error) {
-	for try := 1; ; try++ {
-		f := q.conn.cache.Fetch(q.kind, q.name, uri)
-		content, err := do(q.conn, func(s *session.Session) (*session.Content, error) { return s.Read(ctx, uri) })
-		if err != nil {
-			f.Cancel()
-			if errors.Is(err, session.ErrNotFound) {
-				q.conn.cache.Gone(uri)
-			}
-			return cache.Resource{}, err
-		}
-		r := newResource(uri, content)
-		if q.kind == catalog.Templates {
-			r.Template, r.Params = q.name, params
-		}
-		if q.store(f, r) == cache.Outdated && try < maxRereads {
-			continue
-		}
-		return r, nil
-	}
-}
-
-func newResource(uri string, c *session.Content) cache.Resource {
-	r := cache.NewResource(uri, c.Raw, time.Now())
-	r.Digest, r.Size, r.MimeType = c.Digest, c.Size, c.MimeType
-	return r
-}
-
-// store caches the result and publishes it.
-func (q fetch) store(f *cache.Fetch, r cache.Resource) cache.Outcome {
-	q.conn.publishing.Lock()
-	defer q.conn.publishing.Unlock()
-	was, had := q.c.Cache().Resource(q.name)
-	if q.kind == catalog.Templates {
-		was, had = q.c.Cache().Template(q.name)
-	}
-	outcome := f.Resource(r)
-	if outcome == cache.Stored || outcome == cache.TooLarge {
-		previous := &was
-		if !had || was.URI != r.URI {
-			previous = nil
-		}
-		q.c.t.publishContent(q.c.server, "", previous, r)
-	}
-	return outcome
-}
-
-// publishContent publishes the content of a resource that a client read.
-func (t *Tracker) publishContent(server string, cause event.Cause, was *cache.Resource, now cache.Resource) {
-	p := event.ResourceContent{Template: now.Template, MimeType: now.MimeType, Size: now.Size, Digest: now.Digest}
-	if now.Size <= t.opts.MaxText {
-		now.Params = maps.Clone(now.Params) // the caller may change its own map
-		p.Content = &now
-	}
-	if was != nil {
-		changed := was.Digest != now.Digest
-		p.Changed, p.PreviousDigest = &changed, was.Digest
-		if was.Size <= t.opts.MaxText {
-			p.Previous = was
-		}
-	}
-	// The event does not change the published state: it is not the resource's last event, which
-	// still describes its last change.
-	t.store.publish(event.Event{ServerID: server, ResourceURI: now.URI, Cause: cause, Payload: p})
-}
-
 // List returns the last known list of the server, empty if none is known or tracked. It is kept
 // when a session ends.
 func (c *Client) List(kind catalog.Kind) catalog.List {
 	return slices.Clone(c.t.store.list(c.server, kind))
 }
 
-// CurrentList lists the server now, which changes neither [Client.List] nor when the server is
-// listed next.
+// CurrentList lists the server now. It changes neither [Client.List] nor the time of the next
+// list.
 func (c *Client) CurrentList(ctx context.Context, kind catalog.Kind) (catalog.List, error) {
 	conn, err := c.offering(ctx, kind)
 	if err != nil {
@@ -199,4 +81,257 @@ func (c *Client) Capabilities() (session.Capabilities, error) {
 func (c *Client) SupportsSubscriptions() bool {
 	caps, err := c.Capabilities()
 	return err == nil && caps.Resources && caps.ResourcesSubscribe
+}
+
+// ReadResource reads a resource from the server and caches its content. If an update is
+// announced while it is read, it is read again, at most three times in all; content that is
+// outdated even then is returned but not cached. "No such resource" is [session.ErrNotFound]
+// and drops the cached content.
+func (c *Client) ReadResource(ctx context.Context, uri string) (cache.Resource, error) {
+	conn, err := c.offering(ctx, catalog.Resources)
+	if err != nil {
+		return cache.Resource{}, err
+	}
+	return conn.readCached(ctx, catalog.Resources, uri, uri, nil)
+}
+
+// CurrentResource returns the cached content if it has the digest and no update was announced;
+// otherwise it calls ReadResource.
+func (c *Client) CurrentResource(ctx context.Context, uri string, digest catalog.Digest) (cache.Resource, error) {
+	if r, ok := c.Cache().Resource(uri); ok && !r.Stale && r.Digest == digest {
+		return r, nil
+	}
+	return c.ReadResource(ctx, uri)
+}
+
+// CachedResource returns the cached content while it is fresh, according to the
+// server's ttlMs, and no update was announced; otherwise it calls ReadResource.
+func (c *Client) CachedResource(ctx context.Context, uri string) (cache.Resource, error) {
+	if r, ok := c.Cache().Resource(uri); ok && r.Fresh(time.Now()) {
+		return r, nil
+	}
+	return c.ReadResource(ctx, uri)
+}
+
+// ReadTemplate reads the resource that a URI template (RFC 6570) expands to and caches
+// its content under the template: the last parameters win. Variables without a
+// parameter expand to nothing, as the RFC specifies. A parameter that names no variable
+// of the template is an error; so is a template that is not in the server's list,
+// if that is known.
+func (c *Client) ReadTemplate(ctx context.Context, template string, params map[string]string) (cache.Resource, error) {
+	conn, err := c.offering(ctx, catalog.Templates)
+	if err != nil {
+		return cache.Resource{}, err
+	}
+	if list := c.List(catalog.Templates); len(list) > 0 {
+		if _, ok := list.Get(template); !ok {
+			return cache.Resource{}, fmt.Errorf("read by template %q: %w: the server does not list it", printable.Line(template, 300), session.ErrNotFound)
+		}
+	}
+	uri, err := uritemplate.Expand(template, params)
+	if err != nil {
+		return cache.Resource{}, err
+	}
+	return conn.readCached(ctx, catalog.Templates, template, uri, maps.Clone(params))
+}
+
+// CachedTemplate returns the cached content while it is fresh and was read with the same
+// parameters; otherwise it calls ReadTemplate.
+func (c *Client) CachedTemplate(ctx context.Context, template string, params map[string]string) (cache.Resource, error) {
+	if r, ok := c.Cache().Template(template); ok && r.Fresh(time.Now()) && maps.Equal(r.Params, params) {
+		return r, nil
+	}
+	return c.ReadTemplate(ctx, template, params)
+}
+
+// GetPrompt gets a prompt from the server and caches it under its name: the last
+// arguments win.
+func (c *Client) GetPrompt(ctx context.Context, name string, args map[string]string) (cache.Prompt, error) {
+	conn, err := c.offering(ctx, catalog.Prompts)
+	if err != nil {
+		return cache.Prompt{}, err
+	}
+	f := conn.cache.Fetch(catalog.Prompts, name, "")
+	raw, err := do(conn, func(s *session.Session) (json.RawMessage, error) { return s.GetPrompt(ctx, name, args) })
+	if err != nil {
+		f.Cancel()
+		return cache.Prompt{}, err
+	}
+	p := cache.NewPrompt(name, maps.Clone(args), raw, time.Now())
+	conn.publishing.Lock()
+	defer conn.publishing.Unlock()
+	if o := f.Prompt(p); o == cache.Stored || o == cache.TooLarge {
+		result := event.PromptContent{Name: name, Size: int64(len(raw))}
+		if result.Size <= c.t.opts.MaxText {
+			cached := p
+			cached.Arguments = maps.Clone(p.Arguments) // the caller may change its own map
+			result.Prompt = &cached
+		}
+		c.t.store.publish(event.Event{ServerID: c.server, Payload: result})
+	}
+	return p, nil
+}
+
+// CallTool calls a tool and caches the result under its name, even if the call failed. It
+// returns an error if the call was refused or not answered; a tool's own failure is a
+// result without Success. See [session.WithProgress] for progress. If ctx ends, the
+// call is cancelled on the server.
+func (c *Client) CallTool(ctx context.Context, tool string, args map[string]any) (cache.ToolResult, error) {
+	conn, err := c.offering(ctx, catalog.Tools)
+	if err != nil {
+		return cache.ToolResult{}, err
+	}
+	began := time.Now()
+	f := conn.cache.Fetch(catalog.Tools, tool, "")
+	raw, err := do(conn, func(s *session.Session) (json.RawMessage, error) { return s.CallTool(ctx, tool, args) })
+	failure, _ := conn.s.ToolFailure(raw)
+	if err != nil {
+		failure = errorLine(err)
+		if errors.Is(err, context.Canceled) {
+			failure = "cancelled"
+		}
+	}
+	if args == nil {
+		args = map[string]any{}
+	}
+	r := cache.NewToolResult(tool, args, raw, failure, time.Now())
+	conn.publishing.Lock()
+	defer conn.publishing.Unlock()
+	if o := f.ToolResult(r); o == cache.Stored || o == cache.TooLarge {
+		result := event.ToolResult{Name: tool, Success: r.Success, Error: r.Error, Duration: event.Milliseconds(r.Time.Sub(began))}
+		if int64(len(raw)) <= c.t.opts.MaxText {
+			cached := r
+			result.Result = &cached
+		}
+		c.t.store.publish(event.Event{ServerID: c.server, Payload: result})
+	}
+	return r, err
+}
+
+// Complete requests completions for an argument of a prompt or a variable of a
+// template, given the beginning of its value and the arguments that are already known.
+func (c *Client) Complete(ctx context.Context, ref session.Reference, argument, value string, given map[string]string) (session.Completion, error) {
+	conn, err := c.t.connection(ctx, c.server)
+	if err != nil {
+		return session.Completion{}, err
+	}
+	if !conn.s.Info().Capabilities.Completions {
+		return session.Completion{}, &UnsupportedError{"completions"}
+	}
+	return do(conn, func(s *session.Session) (session.Completion, error) {
+		return s.Complete(ctx, ref, argument, value, given)
+	})
+}
+
+// offering returns the connection of the live session, if the server offers lists of the kind.
+func (c *Client) offering(ctx context.Context, k catalog.Kind) (*connection, error) {
+	conn, err := c.t.connection(ctx, c.server)
+	if err == nil && !conn.s.Info().Capabilities.Has(k) {
+		return nil, &UnsupportedError{string(k)}
+	}
+	return conn, err
+}
+
+// connection is the part of a session that clients use. The sessionFollower creates it and ends
+// it with the session.
+type connection struct {
+	t      *Tracker
+	server string
+	s      *session.Session
+	cache  *cache.Session
+
+	// changes carries requests to the sessionFollower, which receives until it closes ended. It
+	// has no capacity, so that no request is sent that nobody will receive.
+	changes chan *subscriptionRequest
+	ended   chan struct{}
+
+	// subscriptions are the URIs that clients are subscribed to, sorted; the sessionFollower
+	// replaces the slice and never modifies it.
+	subscriptions atomic.Pointer[[]string]
+
+	requests requests
+
+	// publishing keeps the events about the cache in the order of its changes. It is
+	// not held across I/O.
+	publishing sync.Mutex
+}
+
+func newConnection(t *Tracker, server string, s *session.Session) *connection {
+	c := &connection{t: t, server: server, s: s, cache: t.caches.Open(server), changes: make(chan *subscriptionRequest), ended: make(chan struct{})}
+	c.subscriptions.Store(new([]string))
+	return c
+}
+
+// maxRereads bounds how often a resource is read if updates are announced while it is read.
+const maxRereads = 3
+
+// readCached reads a resource and caches the content. It reads again if an update was announced
+// meanwhile. kind is Resources, or Templates if the URI came from a template; name is the URI or
+// the template.
+func (c *connection) readCached(ctx context.Context, kind catalog.Kind, name, uri string, params map[string]string) (cache.Resource, error) {
+	for try := 1; ; try++ {
+		f := c.cache.Fetch(kind, name, uri)
+		content, err := do(c, func(s *session.Session) (*session.Content, error) { return s.Read(ctx, uri) })
+		if err != nil {
+			f.Cancel()
+			if errors.Is(err, session.ErrNotFound) {
+				c.cache.Gone(uri)
+			}
+			return cache.Resource{}, err
+		}
+		r := newResource(uri, content)
+		if kind == catalog.Templates {
+			r.Template, r.Params = name, params
+		}
+		if c.storeResource(f, kind, name, r) == cache.Outdated && try < maxRereads {
+			continue
+		}
+		return r, nil
+	}
+}
+
+func newResource(uri string, c *session.Content) cache.Resource {
+	r := cache.NewResource(uri, c.Raw, time.Now())
+	r.Digest, r.Size, r.MimeType = c.Digest, c.Size, c.MimeType
+	return r
+}
+
+// storeResource caches the result of a fetch and publishes it.
+func (c *connection) storeResource(f *cache.Fetch, kind catalog.Kind, name string, r cache.Resource) cache.Outcome {
+	c.publishing.Lock()
+	defer c.publishing.Unlock()
+	view := c.t.caches.View(c.server)
+	was, had := view.Resource(name)
+	if kind == catalog.Templates {
+		was, had = view.Template(name)
+	}
+	outcome := f.Resource(r)
+	if outcome == cache.Stored || outcome == cache.TooLarge {
+		previous := &was
+		if !had || was.URI != r.URI {
+			previous = nil
+		}
+		c.publishContent("", previous, r)
+	}
+	return outcome
+}
+
+// publishContent publishes the content of a resource that a client read, or that was read again
+// because a client had read it.
+func (c *connection) publishContent(cause event.Cause, was *cache.Resource, now cache.Resource) {
+	p := event.ResourceContent{Template: now.Template, MimeType: now.MimeType, Size: now.Size, Digest: now.Digest}
+	if now.Size <= c.t.opts.MaxText {
+		now.Params = maps.Clone(now.Params) // the caller may change its own map
+		p.Content = &now
+	}
+	if was != nil {
+		changed := was.Digest != now.Digest
+		p.Changed, p.PreviousDigest = &changed, was.Digest
+		if was.Size <= c.t.opts.MaxText {
+			p.Previous = was
+		}
+	}
+	// The event does not change the published state: it is not the resource's last event, which
+	// still describes its last change.
+	c.t.store.publish(event.Event{ServerID: c.server, ResourceURI: now.URI, Cause: cause, Payload: p})
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// An HTTP server that dies is in Backoff as soon as subscribing again fails, long before
-// the next routine ping. It is not taken for a server that does not push.
-func TestDeadHTTPServerIsNoticedAtOnce(t *testing.T) {
+// An HTTP server that dies enters Backoff as soon as resubscribing fails, long before the next
+// ping. It is not mistaken for a server that does not push.
+func TestDeadHTTPServerIsNoticedImmediately(t *testing.T) {
 	for _, era := range []session.Era{session.EraLegacy, session.EraModern} {
 		t.Run(string(era), func(t *testing.T) {
 			docs := sessiontest.New()
@@ -54,7 +54,7 @@ func TestDeadHTTPServerIsNoticedAtOnce(t *testing.T) {
 			}
 			cancel()
 			running.Wait()
-			if active > 1 { // the first one is of the beginning
+			if active > 1 { // the first one is from the start
 				t.Errorf("subscription.active was published %d times", active)
 			}
 			if strings.Contains(log.String(), "does not push") || strings.Contains(log.String(), "cannot subscribe") {

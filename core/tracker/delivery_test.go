@@ -3,6 +3,7 @@ package tracker
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,11 +11,11 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// settledOn starts the tracker on docs with the resources, and waits until their
-// baseline is known.
+// settledOn starts the tracker on docs with the resources and waits for their baseline.
 func settledOn(w *world, docs *sessiontest.Fake, uris ...string) {
 	w.Helper()
 	for _, uri := range uris {
@@ -26,8 +27,8 @@ func settledOn(w *world, docs *sessiontest.Fake, uris ...string) {
 	w.forget()
 }
 
-// Duplicates within the window are one event; a real second change is one
-// trailing event at the window's end; after it a third leads again (B7).
+// Duplicates within the window are one event. A real second change is one trailing event at the end
+// of the window. After it, a third change leads again.
 func TestPromiseOneEventForOneState(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
@@ -65,8 +66,8 @@ func TestUpdateWithoutChange(t *testing.T) {
 	})
 }
 
-// A read that takes its time: the event goes out without the digest after the
-// patience, and the content is published in any case.
+// If a read is slow, the event is published without the digest after the patience; the content is
+// published in any case.
 func TestSlowRead(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
@@ -82,7 +83,7 @@ func TestSlowRead(t *testing.T) {
 	})
 }
 
-// read: none publishes every announcement at once, and reads nothing.
+// "read": "none" publishes every announcement immediately and reads nothing.
 func TestReadNone(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.SetQuietly("file:///a.md", "one")
@@ -100,13 +101,12 @@ func TestReadNone(t *testing.T) {
 	})
 }
 
-// The list {a,b} becomes {b,c}: c is followed, a is not, b never was interrupted
-// (B4).
+// The list {a,b} becomes {b,c}: c is followed, a no longer is, and b is never interrupted.
 func TestListReplacesTheSet(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md")
 		docs.SetQuietly("file:///c.md", "one")
-		docs.Remove("file:///a.md") // and notifies
+		docs.Remove("file:///a.md") // and announces it
 		w.pass(2 * time.Second)
 		if subs := docs.Subscribed(); !slices.Equal(subs, []string{"file:///b.md", "file:///c.md"}) {
 			w.Errorf("subscribed to %q", subs)
@@ -134,7 +134,7 @@ func TestListReplacesTheSet(t *testing.T) {
 	})
 }
 
-// A page that fails keeps the old set whole, and says so.
+// If a page fails, the old set stays complete, and the failure is published.
 func TestFailingPageKeepsTheList(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.PageSize = 2
@@ -148,17 +148,17 @@ func TestFailingPageKeepsTheList(t *testing.T) {
 			w.Fatalf("want one list change with an error:\n%s", w.log())
 		}
 		if n := len(docs.Subscribed()); n != 3 {
-			w.Errorf("%d subscriptions, want the old three", n)
+			w.Errorf("%d subscriptions, want the first three", n)
 		}
-		w.pass(5 * time.Second) // tried again
+		w.pass(5 * time.Second) // retried
 		if n := len(docs.Subscribed()); n != 4 {
 			w.Errorf("%d subscriptions, want four after the retry", n)
 		}
 	})
 }
 
-// 50 announcements of a changed list cost at most two syncs; one that comes
-// during a sync costs one more (B5).
+// 50 announcements of a changed list cost at most two syncs; an announcement during a sync costs
+// one more.
 func TestListFlood(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
@@ -178,13 +178,13 @@ func TestListFlood(t *testing.T) {
 		docs.NotifyListChanged(catalog.Tools)
 		w.pass(5 * time.Second)
 		if n := docs.Count("tools/list") - before; n != 2 {
-			w.Errorf("%d syncs, want one more for what came during the first", n)
+			w.Errorf("%d syncs, want one more for the announcement during the first", n)
 		}
 	})
 }
 
-// A server that announces changed lists without end is listed twice a second, and the
-// last change is not missed.
+// A server that announces changed lists incessantly is listed twice a second, and the last change
+// is not missed.
 func TestListFloodWithoutEnd(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
@@ -203,13 +203,13 @@ func TestListFloodWithoutEnd(t *testing.T) {
 			w.Errorf("%d lists of tools and %d of resources in 10 s", tools, resources)
 		}
 		if n := len(docs.Subscribed()); n != 2 {
-			w.Errorf("%d are subscribed to, want 2", n)
+			w.Errorf("%d resources are subscribed to, want 2", n)
 		}
 	})
 }
 
-// An update of something below a followed URI is published under its own URI, and the
-// parent is looked at (B10).
+// An update of a sub-resource of a followed URI is published under its own URI, and the parent is
+// read.
 func TestUpdateOfASubResource(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///dir")
@@ -224,8 +224,7 @@ func TestUpdateOfASubResource(t *testing.T) {
 	})
 }
 
-// A resource that cannot be found any more is removed, once, without a storm of
-// reads (F11).
+// A resource that can no longer be found is removed once, without a storm of reads.
 func TestNotFound(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
@@ -246,8 +245,7 @@ func TestNotFound(t *testing.T) {
 	})
 }
 
-// Notifications are conserved: every one led, was folded, or was about something
-// unknown.
+// Notifications are conserved: every one led, was folded, or was about an unknown resource.
 func TestCountsAreConserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
@@ -260,6 +258,32 @@ func TestCountsAreConserved(t *testing.T) {
 		c := st.Counts
 		if c.Signals != 1001 || c.Led+c.Folded+c.Unknown != c.Signals {
 			w.Errorf("%+v", c)
+		}
+	})
+}
+
+// A text that exceeds its limit, or the room that the others leave, is not in events.
+func TestTextsInEventsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Texts: true, MaxText: 100, MaxTexts: 150})
+		docs := w.Serve("docs", session.EraLegacy)
+		settledOn(w, docs, "file:///a.md", "file:///b.md", "file:///c.md")
+		docs.Set("file:///a.md", strings.Repeat("x", 101))
+		w.pass(time.Second)
+		docs.Set("file:///b.md", strings.Repeat("x", 90))
+		w.pass(time.Second)
+		docs.Set("file:///c.md", strings.Repeat("x", 90))
+		w.pass(time.Second)
+		var got []bool
+		for _, e := range w.published(event.TypeResourceUpdated) {
+			u := e.Payload.(event.ResourceUpdated)
+			got = append(got, u.Text != nil)
+			if u.Digest.IsZero() || *u.Size < 90 {
+				w.Errorf("published %+v", u)
+			}
+		}
+		if len(got) != 3 || got[0] || !got[1] || got[2] {
+			w.Errorf("events with their text: %v, want the second of three", got)
 		}
 	})
 }

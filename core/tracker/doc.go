@@ -5,62 +5,76 @@
 //
 // States, not edges: once a resource has not changed for the window (2 s) plus the time of one
 // read, while its server is connected, the last event about it describes its current content.
-// Changes in between may be merged, and a change that is undone within one window, or while the
+// Changes in between may be merged. A change that is undone within one window, or while the
 // server is away, is invisible.
 //
 // Loss: nothing is lost silently. Whatever could not be tracked is published as a state, a gap
-// or a count. A resource that leaves the list and comes back with other content is published as
-// changed, also if its server announces only the change of the list; up to 10,000 resources per
-// server are remembered for this. A resource that the config or a client no longer selects is
-// forgotten: selected again, it is new.
+// or a count. A resource that leaves the list and returns with other content is published as
+// changed, even if its server announces only the change of the list; the tracker remembers up
+// to 10,000 such resources per server. A resource that neither the config nor a client selects
+// any more is forgotten: if it is selected again, it is new.
 //
 // Unannounced changes: a server may fail to announce a change. Every resource whose
-// updates are pushed is read in the background once per safety interval (5 min), and all
+// updates are pushed is read in the background once per safety interval (5 min). All
 // are compared, slowly, when the server announces that its list of resources changed. A
 // server that missed two changes is polled from then on.
 //
-// Eras: a server that speaks both is tracked in the modern era, unless it announces more in the
-// legacy one, or missed changes: see eras. What was found out is remembered until the server
-// says another name or version.
+// Eras: a server that speaks both eras is tracked in the modern one, unless it announces more in
+// the legacy one, or missed changes: see eras. The findings are remembered until the server
+// reports another name or version.
 //
-// Order: the events of one resource are in the order of its reads; all events are in one
-// total order with sequence numbers without holes (see core/journal). A snapshot and the
+// Order: the events of one resource are in the order of its reads. All events are in one
+// total order, with sequence numbers without holes (see core/journal). A snapshot and the
 // events after it join without a gap.
 //
 // Isolation: every server has one worker, a goroutine that owns all state about it. A
-// server that hangs, floods or crashes delays its own worker only.
+// server that hangs, floods or crashes delays only its own worker.
 //
-// Events: a server may offer events of its own (MCP Events). They are hints like notifications,
-// but can be resumed: the resources that they name are read and compared, with cause event; if
-// the server says that events are missing, everything is compared, as after a gap. A server
+// Events: a server may offer events of its own (MCP Events). They are hints, like notifications,
+// but can be resumed. The resources that they name are read and compared, with cause event. If
+// the server reports missing events, everything is compared, as after a gap. A server
 // whose events report the changes of its resources is polled ten times more rarely. See
-// eventFollower.
+// serverEvents.
 //
 // Liveness: a server that gives no sign of life counts as dead within 30 s. While it works on a
-// request of a client, it has until that request's timeout: a server that handles one request
+// client's request, it has until that request times out: a server that handles one request
 // at a time is indistinguishable from one that hangs.
 //
-// Ownership: Run owns the workers and returns when all have ended; a worker owns its
+// Ownership: Run owns the workers and returns when all have ended. A worker owns its
 // session, closes it, and waits for every job. Run closes the log last, so that every
 // subscriber receives the last events.
 //
-// # Structure
+// # From a notification to the log
 //
-// Apply sets the desired servers; Run is the one loop that starts, changes and ends
-// workers accordingly. A worker dials, then a follower tracks the session: a sync
-// subscribes to the resources that are known, lists, and subscribes to those that the
-// list added; then every resource whose content may be outdated is read. The order
-// matters: a change between two of these steps is announced. Notifications only mark
-// resources and lists as dirty; the coalescer decides when a dirty resource is read and
-// what is published about it.
+// Apply sets the desired servers. Run (tracker.go) is the one loop that starts, changes and
+// ends workers. A worker (worker.go) dials; then a sessionFollower (follow.go) tracks the
+// session, in the worker's goroutine:
 //
-//	Apply ─▶ Run (reconcile) ─▶ worker ─▶ follower (one session) ─▶ coalescer
-//	                              │ dial, retry         │ syncs, reads and pings are jobs
-//	                              └──────── commit ◀────┘ state + event, one lock ─▶ log
+//  1. Sync (sync.go): subscribe to the known resources, list, subscribe to those that the list
+//     added, then read every resource whose content may be outdated. The order matters: a
+//     change between two of these steps is announced.
+//  2. The session's reader collects notifications. sessionFollower.run takes them and marks
+//     resources and lists as dirty.
+//  3. The coalescer (internal/coalesce) decides when a dirty resource is read.
+//     sessionFollower.startReads reads it in a job (read.go), and run passes the result to
+//     sessionFollower.answered.
+//  4. The coalescer calls worker.updated (publish.go), which commits the new state and its
+//     event to the store under one lock (store.go). The store publishes the event to the log.
 //
-// A [Client] makes requests for a user, in the same session: their results are cached
-// (core/cache) and published, and it can subscribe to resources in addition to those of
-// the config. Its requests go straight to the session; its subscriptions go through the
-// follower, which alone changes the subscription of the session. The cache and the
+// So one notification crosses goroutines three times before it is in the log: session → worker,
+// worker → read job, read job → worker.
+//
+//	Apply ─▶ Run ─▶ worker ─▶ sessionFollower (one session) ─▶ coalescer
+//	                  │ dial, retry      │ syncs, reads and pings are jobs
+//	                  └──── commit ◀─────┘ state + event, one lock ─▶ log
+//
+// A config edit takes this way: Apply keeps the config and wakes Run; Run offers each changed entry
+// to its worker; the worker adopts it (worker.adopt). If only the selection changed, the
+// sessionFollower retargets the session; otherwise a new session begins.
+//
+// A [Client] makes requests for a user in the same session. Their results are cached
+// (core/cache) and published, and the client can subscribe to more resources than the config
+// selects. Its requests go directly to the session; its subscriptions go through the
+// sessionFollower, which alone changes the session's subscription. The cache and the
 // subscriptions end with the session.
 package tracker

@@ -14,7 +14,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/status"
 )
 
-// stopped ends the tracker and says how long that took.
+// stopped ends the tracker and returns how long this took.
 func (w *world) stopped() time.Duration {
 	began := time.Now()
 	w.end(nil)
@@ -22,8 +22,8 @@ func (w *world) stopped() time.Duration {
 	return time.Since(began)
 }
 
-// A shutdown in the middle of a window publishes the newest content, also if the
-// change came while the last one was being read.
+// A shutdown in the middle of a window publishes the newest content, even if it changed while the
+// previous change was being read.
 func TestDrainPublishesTheNewestContent(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
@@ -32,7 +32,7 @@ func TestDrainPublishesTheNewestContent(t *testing.T) {
 		docs.Set("file:///a.md", "three")
 		w.pass(900 * time.Millisecond)
 		docs.Fail(sessiontest.Fault{Method: "resources/read", Times: 1, Delay: 300 * time.Millisecond, Result: content1("file:///a.md", "three")})
-		w.pass(200 * time.Millisecond) // the trailing read is out
+		w.pass(200 * time.Millisecond) // the trailing read is in flight
 		docs.Set("file:///a.md", "four")
 		w.pass(0)
 		if d := w.stopped(); d > 2*time.Second {
@@ -41,13 +41,13 @@ func TestDrainPublishesTheNewestContent(t *testing.T) {
 		updates := w.published(event.TypeResourceUpdated)
 		last := updates[len(updates)-1].Payload.(event.ResourceUpdated)
 		if want := trueDigests(docs)["file:///a.md"]; last.Digest != want {
-			w.Errorf("the last event says %s, true is %s:\n%s", last.Digest, want, w.log())
+			w.Errorf("the last event has %s, truth %s:\n%s", last.Digest, want, w.log())
 		}
 	})
 }
 
-// Reads that fail during a shutdown are not tried for ever: a server that answers
-// every read with an error at once must not be asked again and again.
+// Reads that fail during a shutdown are not retried for ever, even if the server answers each with
+// an immediate error.
 func TestDrainOfFailingReads(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md")
@@ -70,8 +70,8 @@ func TestDrainOfFailingReads(t *testing.T) {
 	})
 }
 
-// A server that has stopped to answer holds up a shutdown for at most the drain
-// and the goodbye, in whatever state it is found.
+// A server that has stopped answering delays a shutdown by at most the drain and the unsubscribe,
+// whatever its state.
 func TestShutdownOfAHungServer(t *testing.T) {
 	for _, after := range []time.Duration{0, time.Second, 17 * time.Second, 40 * time.Second} {
 		t.Run(fmt.Sprint("after ", after), func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestShutdownOfAHungServer(t *testing.T) {
 	}
 }
 
-// The end is orderly also before the beginning is over.
+// A shutdown while connecting is orderly.
 func TestShutdownWhileConnecting(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		for i := range 50 {
@@ -108,8 +108,8 @@ func TestShutdownWhileConnecting(t *testing.T) {
 	})
 }
 
-// A snapshot and the events after it join without a gap and without overlap,
-// wherever a consumer joins.
+// A snapshot and the events after it join without a gap or an overlap, whenever a consumer
+// subscribes.
 func TestSnapshotAndStreamJoin(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md")
@@ -156,7 +156,7 @@ func TestSnapshotAndStreamJoin(t *testing.T) {
 				}
 				if u, ok := e.Payload.(event.ResourceUpdated); ok && !u.Digest.IsZero() {
 					if was := digests[e.ResourceURI]; u.PreviousDigest.String() != was {
-						t.Errorf("consumer %d: event %d follows on %s, known is %s", i, e.Seq, u.PreviousDigest, was)
+						t.Errorf("consumer %d: event %d follows %s, known is %s", i, e.Seq, u.PreviousDigest, was)
 					}
 					digests[e.ResourceURI] = u.Digest.String()
 				}
@@ -164,15 +164,15 @@ func TestSnapshotAndStreamJoin(t *testing.T) {
 			end, _ := final.Server("docs")
 			for _, r := range end.Resources {
 				if digests[r.URI] != r.Digest.String() {
-					t.Errorf("consumer %d: %s is %s by the events, %s in the end", i, r.URI, digests[r.URI], r.Digest)
+					t.Errorf("consumer %d: %s is %s according to the events, %s in the end", i, r.URI, digests[r.URI], r.Digest)
 				}
 			}
 		}
 	})
 }
 
-// An update that is announced while the resource is being read for another reason
-// is read and published before the end.
+// An update that is announced while the resource is being read for another reason is read and
+// published before the end.
 func TestDrainDuringAComparison(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
@@ -180,7 +180,7 @@ func TestDrainDuringAComparison(t *testing.T) {
 		settledOn(w, docs, "file:///a.md")
 		docs.Fail(sessiontest.Fault{Method: "resources/read", Times: 1, Delay: 300 * time.Millisecond})
 		docs.SetResource("file:///a.md", sessiontest.Resource{Text: "one", MimeType: "text/markdown"})
-		docs.NotifyListChanged("resources") // another descriptor: it is compared
+		docs.NotifyListChanged("resources") // a changed descriptor: the resource is compared
 		w.pass(120 * time.Millisecond)
 		w.forget()
 		docs.SetResource("file:///a.md", sessiontest.Resource{Text: "two", MimeType: "text/markdown"})
@@ -193,7 +193,7 @@ func TestDrainDuringAComparison(t *testing.T) {
 		}
 		last := updates[len(updates)-1].Payload.(event.ResourceUpdated)
 		if want := trueDigests(docs)["file:///a.md"]; last.Digest != want {
-			w.Errorf("the last event says %s, true is %s:\n%s", last.Digest, want, w.log())
+			w.Errorf("the last event has %s, truth %s:\n%s", last.Digest, want, w.log())
 		}
 	})
 }

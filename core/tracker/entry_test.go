@@ -1,6 +1,7 @@
 package tracker
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,8 +14,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// Another way of reading takes effect: from none to digest the content is read and
-// published, from digest to none it is not read any more.
+// A changed read mode takes effect: from none to digest, the content is read and published; from
+// digest to none, it is no longer read.
 func TestReadModeChanges(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		none := func(s *config.Server) { s.Read = config.ReadNone }
@@ -43,8 +44,7 @@ func TestReadModeChanges(t *testing.T) {
 	})
 }
 
-// Another timeout takes effect on the session that there is, also if it is only being
-// dialled.
+// A changed timeout takes effect on the current session, even while it is being dialled.
 func TestRequestTimeoutChanges(t *testing.T) {
 	within := func(d time.Duration) config.Server {
 		return sessiontest.Entry("docs", func(s *config.Server) { s.RequestTimeout = d })
@@ -67,8 +67,8 @@ func TestRequestTimeoutChanges(t *testing.T) {
 	})
 }
 
-// Another filter over stdio costs a modern server's listen for a moment: what
-// changes in it is one event (F8). A legacy server notices nothing.
+// A changed filter interrupts the listen of a modern server over stdio for a moment; a change
+// during it is one event. A legacy server is not interrupted.
 func TestChangeDuringAFilterSwap(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md")
@@ -85,7 +85,7 @@ func TestChangeDuringAFilterSwap(t *testing.T) {
 				w.Fatal("the listen was never interrupted: this test tests nothing")
 			}
 		}
-		docs.Set("file:///a.md", "two") // nobody listens
+		docs.Set("file:///a.md", "two") // there is no listen now
 		w.pass(4 * time.Second)
 		if got := w.updates(); len(got) != 1 || !strings.HasPrefix(got[0], "file:///a.md ") {
 			w.Fatalf("updates %q, want one of a.md; events:\n%s", got, w.log())
@@ -101,8 +101,7 @@ func TestChangeDuringAFilterSwap(t *testing.T) {
 	})
 }
 
-// Include and exclude change what is followed, on the same session, and the rest
-// goes on.
+// Include and exclude change what is followed, on the same session, without interrupting the rest.
 func TestSelectionChanges(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md")
@@ -126,8 +125,8 @@ func TestSelectionChanges(t *testing.T) {
 	})
 }
 
-// A server without resources is unsupported only while nothing else of it is tracked: one
-// that has tools alone is ready, without a warning.
+// A server without resources is unsupported only while nothing else of it is tracked: a server that
+// has only tools is ready, without a warning.
 func TestUnsupportedOnlyWhileWanted(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.Capabilities = map[string]any{"tools": map[string]any{"listChanged": true}}
@@ -157,7 +156,7 @@ func TestUnsupportedOnlyWhileWanted(t *testing.T) {
 	})
 }
 
-// Settled looks at the last applied config, also right after Apply.
+// Settled considers the last applied config, even immediately after Apply.
 func TestSettledAfterAnotherConfig(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
@@ -177,15 +176,15 @@ func TestSettledAfterAnotherConfig(t *testing.T) {
 		}
 		w.stopped()
 		w.apply(sessiontest.Entry("one"))
-		snap, _ = w.tracker.Settled(t.Context()) // after the end it hangs nobody
+		snap, _ = w.tracker.Settled(t.Context()) // after the end it does not block
 		if st, _ := snap.Server("one"); st.State != event.Stopping {
 			w.Errorf("after the end a server is %q", st.State)
 		}
 	})
 }
 
-// Of many configs in a row the last one counts, and what all of them have in
-// common is not touched.
+// Of many consecutive configs the last one counts, and servers that are in all of them are not
+// interrupted.
 func TestManyConfigsInARow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
@@ -214,7 +213,7 @@ func TestManyConfigsInARow(t *testing.T) {
 	})
 }
 
-// A server that is removed is silent at once, however much it has to say.
+// Nothing is published about a removed server from its removal on, however much it announces.
 func TestRemovedServerIsSilent(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
@@ -239,8 +238,8 @@ func TestRemovedServerIsSilent(t *testing.T) {
 	})
 }
 
-// A refusal for want of credentials is a state of its own, tried again rarely,
-// and at once when the entry changes.
+// A rejection for missing credentials is a state of its own. The server is retried rarely, but
+// immediately when the entry changes.
 func TestNeedsAuth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
@@ -259,8 +258,8 @@ func TestNeedsAuth(t *testing.T) {
 	})
 }
 
-// A resource that the config selects during a sync is subscribed to before it is
-// read, too: a change between the two is published.
+// A resource that the config selects during a sync is also subscribed to before it is read: a
+// change between the two is published.
 func TestSelectionChangesDuringASync(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.SetQuietly("file:///a.md", "one")
@@ -271,17 +270,17 @@ func TestSelectionChangesDuringASync(t *testing.T) {
 		docs.NotifyListChanged(catalog.Resources)
 		w.pass(100 * time.Millisecond)
 		w.apply(sessiontest.Entry("docs"))
-		w.pass(time.Second) // the sync has failed, and is tried again in about half a second
+		w.pass(time.Second) // the sync has failed, and is retried in about half a second
 		docs.Set("file:///a.md", "two")
 		w.pass(5 * time.Second)
 		want := trueDigests(docs)["file:///a.md"]
 		if got := digests(w)["file:///a.md"]; got != want {
-			w.Errorf("known %s, true is %s:\n%s", got, want, w.log())
+			w.Errorf("known %s, truth %s:\n%s", got, want, w.log())
 		}
 	})
 }
 
-// A sync that hangs does not delay a change of the config (B2).
+// A hanging sync does not delay a change of the config.
 func TestSwitchedOffDuringAHungSync(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
@@ -297,12 +296,59 @@ func TestSwitchedOffDuringAHungSync(t *testing.T) {
 		docs.Set("file:///a.md", "two")
 		w.pass(5 * time.Second)
 		w.wantUpdates()
-		// What the sync was to do is not forgotten.
+		// The work of the sync is not forgotten.
 		if n := len(w.published(event.TypeToolsListChanged)); n != 1 {
 			w.Errorf("%d changes of the tools were published:\n%s", n, w.log())
 		}
 		if n := len(w.Dialled("docs")); n != 1 {
 			w.Errorf("dialled %d times", n)
+		}
+	})
+}
+
+// With AllLists, the lists of a server are followed whatever its entry selects; its resources are
+// not.
+func TestAllLists(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
+		docs.SetQuietly("file:///a.md", "one")
+		docs.SetList(catalog.Prompts, map[string]any{"name": "ask"})
+		docs.SetList(catalog.Tools, map[string]any{"name": "dig"})
+		w.opts.AllLists = true
+		w.start(sessiontest.Entry("docs", func(s *config.Server) { s.TrackResources, s.TrackPrompts = false, false }))
+		w.pass(5 * time.Second)
+		w.wantState("docs", event.Ready)
+		st, _ := w.tracker.Snapshot().Server("docs")
+		for k, want := range map[catalog.Kind]string{catalog.Resources: "file:///a.md", catalog.Prompts: "ask", catalog.Tools: "dig"} {
+			if got := strings.Join(st.Lists[k].Keys(), " "); got != want {
+				w.Errorf("%s: %q, want %q", k, got, want)
+			}
+		}
+		if n := docs.Count("resources/read"); n != 0 || len(docs.Subscribed()) != 0 {
+			w.Errorf("%d reads, subscribed to %q", n, docs.Subscribed())
+		}
+		docs.SetList(catalog.Prompts, map[string]any{"name": "ask"}, map[string]any{"name": "tell"})
+		docs.NotifyListChanged(catalog.Prompts)
+		docs.Set("file:///b.md", "two") // announces its list
+		w.pass(5 * time.Second)
+		if n := len(w.published(event.TypePromptsListChanged)); n != 1 {
+			w.Errorf("%d changes of prompts", n)
+		}
+		if n := len(w.published(event.TypeResourcesListChanged)); n != 1 {
+			w.Errorf("%d changes of resources", n)
+		}
+	})
+}
+
+func TestDoReachesTheLiveSession(t *testing.T) {
+	inWorld(t, func(w *world, _ *sessiontest.Fake) {
+		w.start(sessiontest.Entry("docs"))
+		w.pass(time.Second)
+		q := session.Request{Method: "tools/call", Params: map[string]json.RawMessage{"name": json.RawMessage(`"dig"`)}}
+		if raw, err := w.tracker.Do(w.Context(), "docs", q); err != nil || !strings.Contains(string(raw), "dig") {
+			w.Errorf("%s, %v", raw, err)
+		}
+		if _, err := w.tracker.Do(w.Context(), "none", q); err == nil {
+			w.Error("an unknown server answers")
 		}
 	})
 }

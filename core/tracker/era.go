@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
@@ -13,20 +12,20 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// eras is what a worker remembers of the eras that its server speaks, from session to session
-// and until the entry needs another connection or the server is another one.
+// eras is what a worker remembers of the eras that its server speaks, from session to session,
+// until the connection settings change or another server answers.
 type eras struct {
 	use    session.Era // what the next session tries first; "": nothing is known
-	other  session.Era // also spoken, for clients; "": not known
-	reason string      // why a server that speaks the modern era is tracked in the legacy one
+	other  session.Era // the other era that the server speaks, for clients; "": not known
+	reason string      // why a server that also speaks the modern era is tracked in the legacy one
 	tried  bool        // it is known whether the legacy era pushes more
 	server string      // name and version
-	// next is a session that a trial dialled, to be followed next; nil: none.
+	// next is a session that a trial dialled and that is followed next; nil: none.
 	next *session.Session
 }
 
-// learn records what a session of the server says. It reports whether the session was dialled
-// for another server, so that its era must be determined again.
+// learn records what a session reports about its server. It returns true if another server than
+// before answers, so that the era must be determined again.
 func (e *eras) learn(info session.Info) (another bool) {
 	server := info.ServerName + "\x00" + info.ServerVersion
 	another = e.server != "" && e.server != server && e.use == session.EraLegacy
@@ -43,7 +42,7 @@ func (e *eras) learn(info session.Info) (another bool) {
 	return another
 }
 
-// forget forgets everything.
+// forget closes the session of a trial, if there is one, and forgets everything.
 func (e *eras) forget() {
 	if e.next != nil {
 		_ = e.next.Close()
@@ -59,22 +58,20 @@ type lacks struct {
 
 func (l lacks) none() bool { return len(l.lists) == 0 && !l.updates }
 
-// given returns the part of it that a session offers, in words; "": nothing.
+// given describes the part of it that a session offers; "": nothing.
 func (l lacks) given(info session.Info) string {
-	caps := info.Capabilities
-	var more []string
-	if l.updates && caps.ResourcesSubscribe {
-		more = append(more, "updates of resources")
+	if !info.Push {
+		return ""
 	}
-	for k, announced := range map[catalog.Kind]bool{catalog.Tools: caps.ToolsListChanged, catalog.Prompts: caps.PromptsListChanged, catalog.Resources: caps.ResourcesListChanged} {
-		if announced && slices.Contains(l.lists, k) {
+	var more []string
+	for _, k := range []catalog.Kind{catalog.Prompts, catalog.Resources, catalog.Tools} {
+		if announces(info.Capabilities, k) && slices.Contains(l.lists, k) {
 			more = append(more, "changes of the list of "+string(k))
 		}
 	}
-	if !info.Push || len(more) == 0 {
-		return ""
+	if l.updates && info.Capabilities.ResourcesSubscribe {
+		more = append(more, "updates of resources")
 	}
-	slices.Sort(more)
 	return strings.Join(more, ", ")
 }
 
@@ -85,7 +82,7 @@ type eraTrial struct {
 }
 
 // lacks returns what the session does not announce although it is tracked.
-func (f *follower) lacks() lacks {
+func (f *sessionFollower) lacks() lacks {
 	sc := f.scope()
 	l := lacks{lists: sc.polledLists(f.coverage.lists)}
 	l.updates = sc.srv.TrackResources && sc.info.Capabilities.Resources && sc.srv.Mode != config.ModePoll && !f.events.coverage.Resources &&
@@ -94,28 +91,17 @@ func (f *follower) lacks() lacks {
 }
 
 // doubtful reports whether the server may push no updates in this era, although it agreed to:
-// it has not pushed any, and speaks the other era, too. Some acknowledge subscriptions in the
-// modern era and send nothing.
-func (f *follower) doubtful() bool {
+// it has not pushed any, and also speaks the other era. Some servers acknowledge subscriptions in
+// the modern era and send nothing.
+func (f *sessionFollower) doubtful() bool {
 	info := f.s.Info()
 	return !f.pushed && !f.w.eras.tried && info.Era == session.EraModern && info.Other == session.EraLegacy && f.w.srv.Protocol != config.ProtocolModern
 }
 
-// safetyInterval is the interval of the safety reads; see [coverage.safetyInterval]. As long as it
-// is in doubt that the server pushes updates, it is that of polls, with one read in a second at
-// most.
-func (f *follower) safetyInterval() time.Duration {
-	interval := f.coverage.safetyInterval(f.w.srv)
-	if interval > 0 && f.doubtful() {
-		interval = min(interval, max(f.w.srv.PollInterval, time.Duration(f.w.co.Len())*minSafetyTick))
-	}
-	return interval
-}
-
-// tryLegacy finds out, once, whether the legacy era of a server that is tracked in the modern one
-// pushes what this one does not. Over stdio that takes another process, which is only started if
-// the server says that it speaks that era.
-func (f *follower) tryLegacy(l lacks) {
+// tryLegacy finds out, once, whether a server that is tracked in the modern era pushes in the
+// legacy era what it does not push in this one. Over stdio this takes another process, which is
+// only started if the server declares the legacy era.
+func (f *sessionFollower) tryLegacy(l lacks) {
 	e, info := &f.w.eras, f.s.Info()
 	if e.tried || l.none() || info.Era != session.EraModern || f.w.srv.Protocol == config.ProtocolModern ||
 		info.Transport == config.TransportStdio && info.Other != session.EraLegacy {
@@ -127,7 +113,7 @@ func (f *follower) tryLegacy(l lacks) {
 	f.jobs.start(func(ctx context.Context) {
 		s, err := f.w.opts.Dial(ctx, srv, opts)
 		if err != nil {
-			f.w.log.Debug("no session in the legacy era, to compare", "err", err)
+			f.w.log.Debug("cannot connect in the legacy era, to compare", "err", err)
 			f.trials <- eraTrial{}
 			return
 		}
@@ -139,9 +125,9 @@ func (f *follower) tryLegacy(l lacks) {
 	})
 }
 
-// compared takes in the result of a trial. The error ends the session, so that the one of the
+// trialEnded handles the result of a trial. An error ends the session, so that the session of the
 // trial is followed.
-func (f *follower) compared(r eraTrial) error {
+func (f *sessionFollower) trialEnded(r eraTrial) error {
 	e := &f.w.eras
 	if r.s == nil {
 		return nil
@@ -157,8 +143,9 @@ func (f *follower) compared(r eraTrial) error {
 	return errSuperseded
 }
 
-// dropTrial closes the session of a trial that nobody takes any more. All jobs have ended.
-func (f *follower) dropTrial() {
+// dropTrial closes the session of a trial that nobody takes any more. It is called after all jobs
+// have ended.
+func (f *sessionFollower) dropTrial() {
 	select {
 	case r := <-f.trials:
 		if r.s != nil && r.more != "" {

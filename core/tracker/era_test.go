@@ -13,7 +13,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// bothEras runs the test with a server of both eras that says so.
+// bothEras runs the test with a server that speaks both eras and declares it.
 func bothEras(t *testing.T, test func(w *world, docs *sessiontest.Fake)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -35,8 +35,8 @@ func (w *world) wantEra(era, other session.Era) {
 	}
 }
 
-// A server that speaks both eras, and announces less in the modern one, is tracked in the legacy
-// one. The user is told why.
+// A server that speaks both eras and announces less in the modern one is tracked in the legacy one.
+// The published state has the reason.
 func TestLegacyEraWhereItAnnouncesMore(t *testing.T) {
 	for name, ack := range map[string]sessiontest.AckFault{
 		"a list":  {NoTools: true},
@@ -62,7 +62,7 @@ func TestLegacyEraWhereItAnnouncesMore(t *testing.T) {
 					w.Errorf("not announced:\n%s", w.log())
 				}
 				w.wantUpdates("file:///a.md notify")
-				docs.Disconnect() // what was found out stays
+				docs.Disconnect() // the finding is remembered
 				w.pass(5 * time.Second)
 				w.wantEra(session.EraLegacy, session.EraModern)
 				if n := docs.Count("server/discover"); n != 1 {
@@ -73,7 +73,7 @@ func TestLegacyEraWhereItAnnouncesMore(t *testing.T) {
 	}
 }
 
-// If the legacy era announces no more, the modern one stays, and that is not asked again.
+// If the legacy era announces no more, the modern one stays, and the legacy era is not tried again.
 func TestModernEraWhereTheLegacyAnnouncesNoMore(t *testing.T) {
 	bothEras(t, func(w *world, docs *sessiontest.Fake) {
 		docs.Capabilities["tools"] = map[string]any{}
@@ -106,7 +106,7 @@ func TestLegacyEraAfterMissedUpdates(t *testing.T) {
 	})
 }
 
-// One that announced an update is read as rarely as any other.
+// A server of both eras that announced an update is read as rarely as any other.
 func TestServersThatPushAreNotPolled(t *testing.T) {
 	bothEras(t, func(w *world, docs *sessiontest.Fake) {
 		w.start(sessiontest.Entry("docs", func(s *config.Server) { s.SafetyInterval = config.DefaultSafetyInterval }))
@@ -140,8 +140,8 @@ func TestLegacyEraAfterAHangingListen(t *testing.T) {
 	})
 }
 
-// What is remembered of a server is not applied to another one in its place.
-func TestAnotherServerIsAskedAgain(t *testing.T) {
+// What is remembered of a server is not applied to another server that replaces it.
+func TestEraOfAnotherServerIsDeterminedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
 		old := w.Serve("docs", session.EraLegacy)

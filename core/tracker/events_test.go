@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,19 +17,19 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// withEvents makes the server offer events, and push nothing else.
+// withEvents makes the server offer events and push nothing else.
 func withEvents(docs *sessiontest.Fake, feed *sessiontest.Feed) {
 	docs.Capabilities = map[string]any{"resources": map[string]any{}, "tools": map[string]any{},
 		"extensions": map[string]any{mcp.ExtensionEvents: map[string]any{"listChanged": true}}}
 	docs.Events = feed.Handle
 }
 
-// ownData is what an mcptrack says about a resource.
+// ownData is the data of an event of mcptrack about a resource.
 func ownData(uri string) map[string]any {
 	return map[string]any{"server": "up", "uri": uri, "cause": "notify"}
 }
 
-// following runs the test with a server that offers events of its resources, in each era.
+// following runs the test, in each era, with a server that offers events about its resources.
 func following(t *testing.T, delivery config.EventDelivery, test func(w *world, docs *sessiontest.Fake, feed *sessiontest.Feed)) {
 	t.Helper()
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
@@ -54,13 +55,13 @@ func inEachDelivery(t *testing.T, test func(w *world, docs *sessiontest.Fake, fe
 	}
 }
 
-// TestEventLeadsToARead: a change that an event names is found, with cause event; an event
-// that lies costs a read and publishes nothing.
+// A change that an event names is found, with cause event. A false event costs a read and publishes
+// nothing.
 func TestEventLeadsToARead(t *testing.T) {
 	inEachDelivery(t, func(w *world, docs *sessiontest.Fake, feed *sessiontest.Feed) {
 		docs.SetQuietly("file:///a.md", "two")
 		feed.Emit("resource.updated", ownData("file:///a.md"))
-		feed.Emit("resource.updated", ownData("file:///b.md")) // a lie
+		feed.Emit("resource.updated", ownData("file:///b.md")) // false
 		w.pass(4 * time.Second)
 		w.wantUpdates("file:///a.md event")
 		if n := feed.Calls("events/stream") + feed.Calls("events/poll"); n == 0 {
@@ -69,7 +70,7 @@ func TestEventLeadsToARead(t *testing.T) {
 	})
 }
 
-// TestEventAndNotificationOfOneChange: published once.
+// A change with an event and a notification is published once.
 func TestEventAndNotificationOfOneChange(t *testing.T) {
 	for _, first := range []string{"event", "notification"} {
 		t.Run(first, func(t *testing.T) {
@@ -95,7 +96,7 @@ func TestEventAndNotificationOfOneChange(t *testing.T) {
 	}
 }
 
-// TestEventsWithoutDigests: with "read": "none", an event is an update of unknown content.
+// With "read": "none", an event is an update of unknown content.
 func TestEventsWithoutDigests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
@@ -113,7 +114,7 @@ func TestEventsWithoutDigests(t *testing.T) {
 	})
 }
 
-// TestEventOfAListAndAnUnknownResource: both lead to a list.
+// An event about a list and one about an unknown resource both cause a list.
 func TestEventOfAListAndAnUnknownResource(t *testing.T) {
 	following(t, "", func(w *world, docs *sessiontest.Fake, feed *sessiontest.Feed) {
 		docs.SetQuietly("file:///c.md", "new")
@@ -131,8 +132,7 @@ func TestEventOfAListAndAnUnknownResource(t *testing.T) {
 	})
 }
 
-// TestEventsOfUnknownResourcesInARow: a resource that an event names soon after another one
-// caused a list is found, too.
+// A resource that an event names soon after another one caused a list is also found.
 func TestEventsOfUnknownResourcesInARow(t *testing.T) {
 	following(t, "", func(w *world, docs *sessiontest.Fake, feed *sessiontest.Feed) {
 		for _, uri := range []string{"file:///c.md", "file:///d.md"} {
@@ -147,13 +147,13 @@ func TestEventsOfUnknownResourcesInARow(t *testing.T) {
 	})
 }
 
-// TestEventsCountAsPush: the server is polled ten times more rarely, until its events fail.
+// A server whose events report changes is polled ten times more rarely, until its events fail.
 func TestEventsCountAsPush(t *testing.T) {
 	following(t, "", func(w *world, docs *sessiontest.Fake, feed *sessiontest.Feed) {
 		if st, _ := w.tracker.Snapshot().Server("docs"); st.Mode != event.Push {
 			w.Fatalf("mode %q", st.Mode)
 		}
-		w.pass(time.Minute) // the first poll was planned before
+		w.pass(time.Minute) // the first poll was planned earlier
 		docs.SetQuietly("file:///a.md", "two")
 		w.pass(2 * time.Minute)
 		w.wantUpdates()
@@ -177,7 +177,8 @@ func TestEventsCountAsPush(t *testing.T) {
 	})
 }
 
-// TestMissingEventsAreCompared: truncated, and a cursor that is refused in either numbering.
+// Everything is compared if events were truncated, or the cursor was rejected, with either error
+// number.
 func TestMissingEventsAreCompared(t *testing.T) {
 	inEachDelivery(t, func(w *world, docs *sessiontest.Fake, feed *sessiontest.Feed) {
 		feed.Emit("resource.updated", ownData("file:///a.md"))
@@ -222,7 +223,7 @@ func TestMissingEventsAreCompared(t *testing.T) {
 	}
 }
 
-// TestCursorsOutliveSessions: what happened while the server was away is delivered after it.
+// Events that happened while the server was away are delivered when it returns.
 func TestCursorsOutliveSessions(t *testing.T) {
 	inEachDelivery(t, func(w *world, docs *sessiontest.Fake, feed *sessiontest.Feed) {
 		feed.Emit("resource.updated", ownData("file:///a.md"))
@@ -240,7 +241,7 @@ func TestCursorsOutliveSessions(t *testing.T) {
 		var resumed bool
 		for _, m := range docs.Wire() {
 			resumed = resumed || strings.HasPrefix(m.Method, "events/") && (strings.Contains(string(m.Params), `"cursor":"1"`) ||
-				strings.Contains(string(m.Params), `"cursor":"2"`)) // if the old stream had delivered that, too
+				strings.Contains(string(m.Params), `"cursor":"2"`)) // if the old stream had also delivered it
 		}
 		if !resumed {
 			w.Error("no request had the cursor")
@@ -248,8 +249,8 @@ func TestCursorsOutliveSessions(t *testing.T) {
 	})
 }
 
-// TestEventsOfOtherTypes: with "all" they are published as they are; by name, the config
-// says what they are about.
+// Events of other types are published as they are with "all"; for a type that it names, the config
+// says which resource its events are about.
 func TestEventsOfOtherTypes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
@@ -281,7 +282,7 @@ func TestEventsOfOtherTypes(t *testing.T) {
 	})
 }
 
-// TestEventsOff: nothing is asked, and a change of the config takes effect at once.
+// With "events" off, no request is made; a change of the config takes effect immediately.
 func TestEventsFollowTheConfig(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
@@ -317,7 +318,7 @@ func TestEventsFollowTheConfig(t *testing.T) {
 	})
 }
 
-// TestUnknownMethodEndsEvents: until the next session.
+// After "unknown method", events are not followed until the next session.
 func TestUnknownMethodEndsEvents(t *testing.T) {
 	following(t, "", func(w *world, docs *sessiontest.Fake, feed *sessiontest.Feed) {
 		feed.Override(func(*sessiontest.EventCall) (any, *sessiontest.EventError) {
@@ -332,8 +333,7 @@ func TestUnknownMethodEndsEvents(t *testing.T) {
 	})
 }
 
-// TestSilentStreamsAreReplaced: a server whose stream never begins, and one that never says
-// anything on it.
+// A stream that never begins is replaced, and so is one that is silent.
 func TestSilentStreamsAreReplaced(t *testing.T) {
 	following(t, config.DeliveryPush, func(w *world, docs *sessiontest.Fake, feed *sessiontest.Feed) {
 		feed.Emit("resource.updated", ownData("file:///a.md"))
@@ -368,8 +368,8 @@ func TestSilentStreamsAreReplaced(t *testing.T) {
 	})
 }
 
-// TestHostileEvents: floods, giants, endless pages and cursors that do not move cost their
-// server some reads, and nobody memory or time.
+// Floods, giant events, endless pages and cursors that do not advance cost their server some reads,
+// and neither memory nor other servers' time.
 func TestHostileEvents(t *testing.T) {
 	giant := strings.Repeat("x", 100_000)
 	for name, handle := range map[string]func(feed *sessiontest.Feed, c *sessiontest.EventCall) (any, *sessiontest.EventError){
@@ -413,11 +413,11 @@ func TestHostileEvents(t *testing.T) {
 			}
 			return map[string]any{"events": []any{7, nil, map[string]any{"eventId": "1"}}, "hasMore": true}, nil
 		},
-		"ends at once": func(feed *sessiontest.Feed, c *sessiontest.EventCall) (any, *sessiontest.EventError) {
+		"ends immediately": func(feed *sessiontest.Feed, c *sessiontest.EventCall) (any, *sessiontest.EventError) {
 			c.Send("active", map[string]any{"cursor": "1"})
 			return map[string]any{}, nil
 		},
-		"unknown at once": func(feed *sessiontest.Feed, c *sessiontest.EventCall) (any, *sessiontest.EventError) {
+		"unknown immediately": func(feed *sessiontest.Feed, c *sessiontest.EventCall) (any, *sessiontest.EventError) {
 			c.Send("active", map[string]any{"cursor": "1"})
 			c.Send("terminated", map[string]any{"error": map[string]any{"code": -32011, "message": "NotFound"}})
 			return map[string]any{}, nil
@@ -454,8 +454,7 @@ func TestHostileEvents(t *testing.T) {
 	}
 }
 
-// TestStreamsAreBounded: the rest is polled, and so is what the server does not stream any
-// more.
+// Types beyond the bound of streams are polled, and so are types that the server no longer streams.
 func TestStreamsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
@@ -483,13 +482,44 @@ func TestStreamsAreBounded(t *testing.T) {
 	})
 }
 
-// TestEventsEndWithTheirSession: no goroutine is left, also of streams that hang.
+// Events end with their session: no goroutine is left, even of hanging streams.
 func TestEventsEndWithTheirSession(t *testing.T) {
 	following(t, "", func(w *world, docs *sessiontest.Fake, feed *sessiontest.Feed) {
 		w.end(errors.New("over"))
 		w.pass(10 * time.Second)
 		if feed.Streams() != 0 {
 			w.Errorf("%d streams are open", feed.Streams())
+		}
+	})
+}
+
+// However long the wait for an unknown type of events is, it ends when the server announces that
+// its types changed.
+func TestChangedEventTypesEndTheWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{})
+		docs := w.Serve("docs", session.EraLegacy)
+		feed := sessiontest.NewFeed("resource.updated")
+		withEvents(docs, feed)
+		var known atomic.Bool
+		feed.Override(func(c *sessiontest.EventCall) (any, *sessiontest.EventError) {
+			if c.Method == "events/list" || known.Load() {
+				return feed.Answer(c)
+			}
+			return nil, &sessiontest.EventError{Code: -32011, Message: "NotFound"}
+		})
+		docs.SetQuietly("file:///a.md", "one")
+		w.start(sessiontest.Entry("docs"))
+		w.pass(20 * time.Minute)
+		for calls := feed.Calls("events/list"); feed.Calls("events/list") == calls; { // a long wait begins now
+			w.pass(time.Second)
+		}
+		w.pass(time.Second)
+		known.Store(true)
+		docs.NotifyEventsChanged()
+		w.pass(10 * time.Second)
+		if n := feed.Streams(); n != 1 {
+			t.Errorf("%d streams", n)
 		}
 	})
 }

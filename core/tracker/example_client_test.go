@@ -14,8 +14,8 @@ import (
 	"github.com/mcptrack/mcptrack/output/diff"
 )
 
-// notes is a server in this process, for the examples: with tracker.Options.Dial left
-// out the tracker starts or reaches the servers of the config.
+// notes is a server in this process, for the examples. Without tracker.Options.Dial, the tracker
+// connects to the servers of the config.
 type notes struct {
 	*sessiontest.Fake
 	serving sync.WaitGroup
@@ -36,14 +36,14 @@ func (n *notes) dial(ctx context.Context, srv config.Server, opts session.Option
 	return session.OverIO(ctx, r, w, srv, opts)
 }
 
-// config follows the lists of the server, but no resource of it.
+// config tracks the lists of the server, but no resource.
 func (n *notes) config() *config.Config {
 	return &config.Config{Servers: []config.Server{{ID: "notes", Transport: config.TransportStdio, Program: config.Program{Command: "notes-server"},
 		Enabled: true, Tracking: config.Tracking{TrackTools: true, TrackPrompts: true, Read: config.ReadDigest}}}}
 }
 
-// Everything that a client does, and every change that concerns it, is an event with
-// a type of its own. Switch on the payload.
+// Everything that a client does, and every change that concerns it, is an event with its own type.
+// Switch on the payload.
 func ExampleClient() {
 	server := newNotes()
 	t := tracker.New(tracker.Options{Dial: server.dial})
@@ -100,7 +100,7 @@ func ExampleClient() {
 	// subscribed to []
 }
 
-// use makes the requests of a user who looks around.
+// use makes the requests of a user who explores the server.
 func use(ctx context.Context, client *tracker.Client) {
 	_, err := client.ReadResource(ctx, "note:///plan")
 	if err == nil {
@@ -117,7 +117,7 @@ func use(ctx context.Context, client *tracker.Client) {
 	}
 }
 
-// What was read is kept: show it again without asking again.
+// Show a cached result again without another request.
 func ExampleClient_Cache() {
 	server := newNotes()
 	t := tracker.New(tracker.Options{Dial: server.dial})
@@ -138,21 +138,21 @@ func ExampleClient_Cache() {
 	text, _ := kept.Text()
 	fmt.Printf("%s: %q\n", kept.URI, text)
 	_, ok := client.Cache().Resource("note:///plan")
-	fmt.Println("kept by its URI, too:", ok)
+	fmt.Println("also cached by its URI:", ok)
 	client.Cache().ClearAll()
 	_, ok = client.Cache().Template("note:///{name}")
-	fmt.Println("kept after clearing:", ok)
+	fmt.Println("cached after clearing:", ok)
 
 	stop()
 	running.Wait()
 	server.serving.Wait()
 	// Output:
 	// note:///plan: "write\ntest\n"
-	// kept by its URI, too: false
-	// kept after clearing: false
+	// also cached by its URI: false
+	// cached after clearing: false
 }
 
-// Print how the resources of all servers change, as diffs: the program of mcptrack help embedding.
+// Print the changes of all servers' resources as diffs: the program in mcptrack help embedding.
 func Example_diffs() {
 	server := newNotes()
 	cfg := server.config() // or config.Load("config/mcp-servers.json", config.Options{})

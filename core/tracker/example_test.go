@@ -13,9 +13,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
-// Follow a server and print what changes. Dial is replaced here so that the
-// example needs no server of its own; without it the tracker starts or reaches
-// the servers of the config.
+// Follow a server and print what changes. Dial is replaced here so that the example needs no real
+// server; without it, the tracker connects to the servers of the config.
 func Example() {
 	server := sessiontest.New()
 	server.SetQuietly("file:///guide.md", "first edition")
@@ -41,7 +40,7 @@ func Example() {
 	var running sync.WaitGroup
 	running.Go(func() { _ = t.Run(ctx) })
 
-	for e := range events.Events() { // until Run has returned
+	for e := range events.Events() { // until Run has ended
 		switch p := e.Payload.(type) {
 		case event.SubscriptionActive:
 			fmt.Printf("following %d resource (%s)\n", p.Resources.Count, p.Mode)
@@ -61,7 +60,7 @@ func Example() {
 	// file:///guide.md: "first edition" became "second edition"
 }
 
-// baselineOf waits until the content of the server's one resource is known.
+// baselineOf waits until the content of the server's only resource is known.
 func baselineOf(t *tracker.Tracker, server string) {
 	for tick := time.NewTicker(time.Millisecond); ; <-tick.C {
 		if srv, _ := t.Snapshot().Server(server); len(srv.Resources) == 1 && !srv.Resources[0].Digest.IsZero() {

@@ -14,7 +14,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// methods are the requests on the wire about resources, in order.
+// methods returns the requests about resources on the wire, in order.
 func methods(s *sessiontest.Fake) []string {
 	var out []string
 	for _, m := range s.Wire() {
@@ -26,8 +26,8 @@ func methods(s *sessiontest.Fake) []string {
 	return out
 }
 
-// A connect subscribes to what is known, lists, subscribes to what the list
-// added, reads it, and publishes no event of content: that is the baseline (B1).
+// Connecting subscribes to the known resources, lists, subscribes to those that the list added, and
+// reads them. It publishes no event about their content: this is the baseline.
 func TestConnectSubscribesBeforeItReads(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.PageSize = 40
@@ -54,7 +54,7 @@ func TestConnectSubscribesBeforeItReads(t *testing.T) {
 		if n := docs.Count("resources/read"); n != 120 {
 			w.Errorf("%d reads, want 120", n)
 		}
-		if n := docs.Count("subscriptions/listen"); n > 2 { // F9
+		if n := docs.Count("subscriptions/listen"); n > 2 {
 			w.Errorf("%d listens", n)
 		}
 	})
@@ -69,8 +69,8 @@ func lastIndex(all []string, s string) int {
 	return -1
 }
 
-// A server without anything that is tracked is published as such once, stays connected,
-// and is not tried again (B3).
+// A server that offers nothing that is tracked is published as Unsupported once, stays connected,
+// and is not retried.
 func TestServerWithoutResources(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.Capabilities = map[string]any{"completions": map[string]any{}}
@@ -84,12 +84,12 @@ func TestServerWithoutResources(t *testing.T) {
 			w.Errorf("dialled %d times", n)
 		}
 		if n := docs.Count("resources/list") + docs.Count("resources/subscribe"); n != 0 {
-			w.Errorf("%d requests for what it does not offer (E6)", n)
+			w.Errorf("%d requests for what it does not offer", n)
 		}
 	})
 }
 
-// A server that cannot push is polled, and says so once.
+// A server that cannot push is polled; this is published once.
 func TestServerWithoutSubscribeIsPolled(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.Capabilities = map[string]any{"resources": map[string]any{}}
@@ -111,7 +111,7 @@ func TestServerWithoutSubscribeIsPolled(t *testing.T) {
 	})
 }
 
-// Servers are removed, added and changed without touching the others.
+// Servers are removed, added and changed without interrupting the others.
 func TestApplyTouchesOnlyWhatDiffers(t *testing.T) {
 	for _, era := range []session.Era{session.EraLegacy, session.EraModern} {
 		t.Run(string(era), func(t *testing.T) {
@@ -150,8 +150,9 @@ func TestApplyTouchesOnlyWhatDiffers(t *testing.T) {
 	}
 }
 
-// trackResources switched off: unsubscribed at once, and not one event after; on
-// again: subscribed within 5 s, on the same session (B2).
+// When trackResources is switched off, resources are unsubscribed from immediately, and no further
+// event is published. When it is switched on again, they are subscribed to within 5 s, on the same
+// session.
 func TestTrackingSwitchedOffAndOn(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.SetQuietly("file:///a.md", "one")
@@ -199,7 +200,7 @@ func TestDisabledServer(t *testing.T) {
 	})
 }
 
-// A catalog is known and not connected: it is no MCP server.
+// An HTTP catalog is known and not connected: it is no MCP server.
 func TestCatalogIsNotDialled(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		catalog := func(s *config.Server) { s.Transport = config.TransportCatalog }
@@ -227,8 +228,8 @@ func TestCatalogIsNotDialled(t *testing.T) {
 	})
 }
 
-// A server that this machine lacks something for is known, says what is missing, and
-// is connected to as soon as nothing is.
+// If this machine lacks something that a server needs, the server is known, its state names what is
+// missing, and it is connected as soon as nothing is.
 func TestUnconfiguredIsNotDialled(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		lacks := func(what string) config.Server {
@@ -275,7 +276,7 @@ func TestSettled(t *testing.T) {
 	})
 }
 
-// A shutdown publishes what is outstanding, unsubscribes, and leaves nothing (B11).
+// A shutdown publishes outstanding changes, unsubscribes, and leaves nothing behind.
 func TestShutdownDrains(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.SetQuietly("file:///a.md", "one")
@@ -295,7 +296,7 @@ func TestShutdownDrains(t *testing.T) {
 	})
 }
 
-// Nothing is pending once the end has begun.
+// No server is left Pending once the shutdown has begun.
 func TestNothingIsPendingAtTheEnd(t *testing.T) {
 	for range 50 { // the config and the end race
 		synctest.Test(t, func(t *testing.T) {
@@ -324,8 +325,7 @@ func TestNothingIsPendingAtTheEnd(t *testing.T) {
 	}
 }
 
-// An entry without an interval, as an embedder may write it, is polled at the
-// default one.
+// An entry without a poll interval, as an embedder may write it, is polled at the default interval.
 func TestPollIntervalHasADefault(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.Capabilities = map[string]any{"resources": map[string]any{}}

@@ -3,6 +3,7 @@ package tracker
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -12,14 +13,14 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// noPings has the server leave all pings unanswered.
+// noPings makes the server leave all pings unanswered.
 func noPings(docs *sessiontest.Fake) {
 	for _, method := range []string{"ping", "server/discover"} {
 		docs.Fail(sessiontest.Fault{Method: method, Silent: true})
 	}
 }
 
-// call begins a call that may take so long; its error is sent when it has ended.
+// call begins a call with the timeout; its error is sent when it has ended.
 func (w *world) call(tool string, timeout time.Duration) <-chan error {
 	done := make(chan error, 1)
 	w.running.Go(func() {
@@ -30,9 +31,9 @@ func (w *world) call(tool string, timeout time.Duration) <-chan error {
 	return done
 }
 
-// A server that does one thing at a time is not taken for dead while it is at a call
-// that may take so long, whatever becomes of what waits behind it.
-func TestBusyServerIsNotTakenForDead(t *testing.T) {
+// A server that handles one request at a time does not count as dead while it works on a call
+// within its timeout, whatever happens to the requests behind it.
+func TestBusyServerDoesNotCountAsDead(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
 		noPings(docs)
@@ -55,8 +56,8 @@ func TestBusyServerIsNotTakenForDead(t *testing.T) {
 	})
 }
 
-// A server that freezes during a call is found dead once the call has run out of
-// time, also if others are made all the time.
+// A server that freezes during a call counts as dead once the call has timed out, even if other
+// calls keep being made.
 func TestFrozenDuringCalls(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
@@ -72,7 +73,7 @@ func TestFrozenDuringCalls(t *testing.T) {
 	})
 }
 
-// What the tracker itself waits for does not keep a frozen server from being found.
+// The tracker's own requests do not keep a frozen server from being detected.
 func TestFrozenDuringReads(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md")
@@ -90,8 +91,8 @@ func TestFrozenDuringReads(t *testing.T) {
 	})
 }
 
-// A server that answers reads, one after the other, lives, also if a ping has to
-// wait for its turn for too long.
+// A server that answers reads one after the other is alive, even if a ping waits behind them until
+// it times out.
 func TestPingBehindReads(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
@@ -105,13 +106,12 @@ func TestPingBehindReads(t *testing.T) {
 		}
 		w.pass(25 * time.Second) // 30 s after the last answer
 		if n := len(w.Dialled("docs")); n < 2 {
-			w.Error("the session goes on")
+			w.Error("the session was not ended")
 		}
 	})
 }
 
-// What was begun after a request that got no answer is no excuse, whatever ends in
-// which order.
+// A request that began after an unanswered one is no excuse, in whatever order they end.
 func TestRequestsExcuseAnUnansweredPing(t *testing.T) {
 	var e requests
 	since, late := time.Now(), errors.New("no response in time")
@@ -135,7 +135,96 @@ func TestRequestsExcuseAnUnansweredPing(t *testing.T) {
 	e.end(third, &session.RPCError{Code: -32603})
 	want(true, "an error is an answer")
 	since = time.Now().Add(time.Hour)
-	want(true, "and the fourth may be answered too")
+	want(true, "and the fourth may also be answered")
 	e.end(fourth, nil)
 	want(false, "idle again")
+}
+
+// suspend blocks the worker's goroutine for the given time, as a suspension of the process does:
+// the next read of the URI fails, and writing the log line about it takes that long.
+func (w *world) suspend(docs *sessiontest.Fake, uri string, d time.Duration) {
+	docs.Fail(sessiontest.Fault{Method: "resources/read", URI: uri, Times: 1, Code: -32603, Message: "disk on fire"})
+	w.logs.stallAt("read failed", d)
+	docs.NotifyUpdated(uri)
+}
+
+// After a suspension of a minute, everything is compared once, and the session stays.
+func TestSuspension(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
+		settledOn(w, docs, "file:///a.md", "file:///b.md", "file:///c.md")
+		w.suspend(docs, "file:///a.md", time.Minute)
+		w.pass(time.Second)
+		docs.SetQuietly("file:///b.md", "two")
+		lists := docs.Count("resources/list")
+		w.pass(70 * time.Second)
+		got := w.updates()
+		slices.Sort(got)
+		if want := []string{"file:///a.md notify", "file:///a.md resync", "file:///b.md resync"}; !slices.Equal(got, want) {
+			w.Errorf("updates %q, want %q; events:\n%s", got, want, w.log())
+		}
+		if n := len(w.Dialled("docs")); n != 1 {
+			w.Errorf("dialled %d times", n)
+		}
+		if n := docs.Count("resources/list") - lists; n != 1 {
+			w.Errorf("%d syncs, want one", n)
+		}
+		if n := len(w.published(event.TypeServerState)); n != 0 {
+			w.Errorf("%d states:\n%s", n, w.log())
+		}
+		w.forget()
+		docs.Set("file:///c.md", "two")
+		w.pass(3 * time.Second)
+		w.wantUpdates("file:///c.md notify")
+	})
+}
+
+// A ping that was in flight during the suspension does not count against the server, and does not
+// keep the session from ending.
+func TestSuspensionDuringAPing(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
+		settledOn(w, docs, "file:///a.md") // 3 s after the connection
+		for _, method := range []string{"ping", "server/discover"} {
+			docs.Fail(sessiontest.Fault{Method: method, Silent: true})
+		}
+		w.pass(12500 * time.Millisecond) // one has been in flight for half a second
+		w.suspend(docs, "file:///a.md", 6*time.Second)
+		w.pass(7 * time.Second) // and now two are
+		w.wantState("docs", event.Ready)
+		docs.Heal()
+		docs.Disconnect()
+		w.pass(10 * time.Second)
+		w.wantState("docs", event.Ready)
+		if n := len(w.Dialled("docs")); n != 2 {
+			w.Errorf("dialled %d times", n)
+		}
+	})
+}
+
+func TestClock(t *testing.T) {
+	start := time.Now()
+	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
+	var c clock
+	for _, step := range []struct {
+		now, until float64
+		never      bool
+		jumped     bool
+	}{
+		{now: 0, until: 1},
+		{now: 1, until: 2},
+		{now: 6.9, until: 9}, // late, within the tolerance
+		{now: 14.1, until: 15, jumped: true},
+		{now: 14.2, never: true},
+		{now: 3000, until: 3001}, // nothing was due
+		{now: 3002, never: true},
+		{now: 3002 + 3700, until: 8000, jumped: true},
+	} {
+		if got := c.jumped(at(step.now)); got != step.jumped {
+			t.Errorf("at %v s: jumped is %t", step.now, got)
+		}
+		if step.never {
+			c.expect(time.Time{})
+		} else {
+			c.expect(at(step.until))
+		}
+	}
 }

@@ -14,8 +14,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// A resource that goes away is removed once, whether a read or the list finds out
-// first (F11).
+// The removal of a resource is published once, whether a read or the list finds out first.
 func TestRemovalIsPublishedOnce(t *testing.T) {
 	for name, remove := range map[string]func(w *world, docs *sessiontest.Fake){
 		"the read finds out": func(w *world, docs *sessiontest.Fake) {
@@ -55,8 +54,8 @@ func TestRemovalIsPublishedOnce(t *testing.T) {
 	}
 }
 
-// A resource that the list names and nobody can read is no news, and known as
-// gone; the list announces its return.
+// A listed resource that nobody can read is known as gone without an event; the list announces its
+// return.
 func TestListedButUnreadable(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.Fail(sessiontest.Fault{Method: "resources/read", URI: "file:///a.md", Code: -32002, Message: "Resource not found"})
@@ -79,7 +78,7 @@ func TestListedButUnreadable(t *testing.T) {
 	})
 }
 
-// What is no content is never taken for content (F14).
+// A result without content is never mistaken for content.
 func TestResultsWithoutContent(t *testing.T) {
 	for name, result := range map[string]any{
 		"input is required":     map[string]any{"resultType": "input_required", "contents": []any{}},
@@ -109,7 +108,7 @@ func TestResultsWithoutContent(t *testing.T) {
 	}
 }
 
-// A list without end or in a circle keeps the old one (F12).
+// A list without end, or whose pages form a cycle, does not replace the old list.
 func TestEndlessLists(t *testing.T) {
 	for name, spoil := range map[string]func(*sessiontest.Fake){
 		"repeated cursor": func(s *sessiontest.Fake) { s.RepeatedCursor = true },
@@ -121,7 +120,7 @@ func TestEndlessLists(t *testing.T) {
 				settledOn(w, docs, "file:///a.md", "file:///b.md", "file:///c.md")
 				w.SetDown("docs", sessiontest.ErrRefused)
 				w.pass(0)
-				spoil(docs) // nobody is served now
+				spoil(docs) // no list is served now
 				w.SetDown("docs", nil)
 				w.pass(2 * time.Second)
 				w.wantState("docs", event.Ready)
@@ -140,8 +139,8 @@ func TestEndlessLists(t *testing.T) {
 	}
 }
 
-// A list that hangs takes nothing from the other lists: resources are followed,
-// and the one that hangs is published.
+// A hanging list does not affect the other lists: resources are followed, and the failed list is
+// published.
 func TestOneListHangs(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.Fail(sessiontest.Fault{Method: "prompts/list", Silent: true})
@@ -162,9 +161,8 @@ func TestOneListHangs(t *testing.T) {
 	})
 }
 
-// What the server does not honour is polled and named in one warning: resources
-// and lists (F4).
-func TestNarrowAcknowledgementOfLists(t *testing.T) {
+// Resources and lists that the server does not agree to push are polled and named in one warning.
+func TestPartialAcknowledgementOfLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
 		docs := w.Serve("docs", session.EraModern)
@@ -175,13 +173,13 @@ func TestNarrowAcknowledgementOfLists(t *testing.T) {
 		w.start(sessiontest.Entry("docs"))
 		w.pass(3 * time.Second)
 		docs.SetList(catalog.Tools, map[string]any{"name": "one"}, map[string]any{"name": "two"})
-		docs.NotifyListChanged(catalog.Tools) // to nobody
+		docs.NotifyListChanged(catalog.Tools) // without a subscriber
 		docs.SetQuietly("file:///b.md", "two")
 		w.pass(40 * time.Second)
 		w.wantUpdates("file:///b.md poll")
 		tools := w.published(event.TypeToolsListChanged)
 		if len(tools) != 1 || tools[0].Cause != event.CausePoll || fmt.Sprint(tools[0].Payload.(event.ListChanged).Added) != "[two]" {
-			w.Errorf("the list that is not pushed was not polled:\n%s", w.log())
+			w.Errorf("the unannounced list was not polled:\n%s", w.log())
 		}
 		warned := w.logs.warnings()
 		if len(warned) != 1 || !strings.Contains(warned[0], "file:///b.md") || !strings.Contains(warned[0], "tools") {
@@ -190,8 +188,8 @@ func TestNarrowAcknowledgementOfLists(t *testing.T) {
 	})
 }
 
-// A resource that leaves the list and comes back with other content has changed,
-// though its server announces only the change of the list; with the same content it has not.
+// A resource that leaves the list and returns with other content has changed, even if its server
+// announces only the change of the list. With the same content it has not.
 func TestReturningResourceIsCompared(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md", "file:///c.md")
@@ -210,9 +208,8 @@ func TestReturningResourceIsCompared(t *testing.T) {
 	})
 }
 
-// What is followed on, listed or not, is not remembered as it was when it left the
-// list.
-func TestLeavesTheListButStays(t *testing.T) {
+// A resource that is still followed after it left the list is not compared with its tombstone.
+func TestUnlistedResourceStaysTracked(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.SetQuietly("file:///a.md", "one")
 		docs.SetQuietly("file:///b.md", "one")
@@ -234,5 +231,29 @@ func TestLeavesTheListButStays(t *testing.T) {
 		if n := len(w.published(event.TypeResourceRemoved)); n != 1 {
 			w.Errorf("%d resources have left the list: this test tests nothing", n)
 		}
+	})
+}
+
+// Items that are left out of a list, and resources that are too large to be read, cause one warning
+// each, which names the server, however often they are listed and read. The session continues.
+func TestLeftOutItemsAreWarnedAboutOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{AllLists: true, Session: session.Options{Limits: session.Limits{MaxLine: 10_000}}})
+		srv := w.Serve("docs", session.EraLegacy)
+		srv.SetQuietly("test://ok", "one")
+		srv.SetQuietly("test://large", strings.Repeat("x", 20_000))
+		srv.SetList(catalog.Tools, map[string]any{"name": ""}, map[string]any{"name": "t"})
+		w.start(sessiontest.Entry("docs"))
+		w.pass(time.Minute)
+		srv.SetList(catalog.Tools, map[string]any{"name": ""}, map[string]any{"name": "u"})
+		w.pass(time.Minute)
+		got := strings.Join(w.logs.warnings(), "\n")
+		if strings.Count(got, "items of the server's lists are left out") != 1 || strings.Count(got, "a resource is too large to be compared") != 1 || !strings.Contains(got, "docs") {
+			w.Errorf("%s", got)
+		}
+		if n := srv.Count("initialize"); n != 1 {
+			w.Errorf("%d sessions", n)
+		}
+		w.stop()
 	})
 }

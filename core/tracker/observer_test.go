@@ -12,26 +12,25 @@ import (
 	"github.com/mcptrack/mcptrack/core/status"
 )
 
-// observer is a consumer of all events, who believes nothing but them, and checks
-// what they add up to.
+// observer consumes all events, relies only on them, and checks the resulting state.
 type observer struct {
 	c        *chaos
 	begin    *status.Snapshot
-	baseline map[string]catalog.Digest // what was there in begin
+	baseline map[string]catalog.Digest // the digests at begin
 	view     map[string]known
-	stopped  bool // what was not announced in time may be missing
+	stopped  bool // changes that were not announced in time may be missing
 }
 
-// known is what the events say about one resource.
+// known is what the events report about one resource.
 type known struct {
 	digest    catalog.Digest
-	published bool // an event said something about it
+	published bool // an event reported it
 	owed      bool // the last event was without its digest
 	gone      bool
 	at        time.Time
 }
 
-// check compares what the events say with the truth.
+// check compares what the events report with the truth.
 func (o *observer) check() {
 	w := o.c.w
 	o.replay()
@@ -41,14 +40,14 @@ func (o *observer) check() {
 	wrong := 0
 	complain := func(uri, what string) {
 		wrong++
-		w.Errorf("%s: %s; true is %s, known %s, view %+v", uri, what, truth[uri], status[uri], o.view[uri])
+		w.Errorf("%s: %s; truth %s, known %s, view %+v", uri, what, truth[uri], status[uri], o.view[uri])
 	}
 	for _, uri := range slices.Sorted(maps.Keys(truth)) {
 		want, v := truth[uri], o.view[uri]
 		_, follows := status[uri]
 		switch {
 		case want.IsZero() && v.published && !v.gone:
-			complain(uri, "it is gone and nobody said so")
+			complain(uri, "it is gone, but no event reported it")
 		case want.IsZero() && follows:
 			complain(uri, "it is gone and still followed")
 		case want.IsZero():
@@ -63,7 +62,7 @@ func (o *observer) check() {
 		case v.published && v.owed:
 			complain(uri, "the last event owes its digest")
 		case v.published && !v.gone && !v.digest.IsZero() && v.digest != want:
-			complain(uri, "its last event says something else")
+			complain(uri, "its last event has another digest")
 		}
 	}
 	if wrong > 0 {
@@ -77,7 +76,7 @@ func (o *observer) check() {
 	}
 }
 
-// checkUnread: without content, every change is followed by an event.
+// checkUnread checks that without reads, every change is followed by an event.
 func (o *observer) checkUnread(uri string, v known, complain func(uri, what string)) {
 	var last time.Time
 	for _, ch := range o.c.docs.Truth() {
@@ -85,7 +84,7 @@ func (o *observer) checkUnread(uri string, v known, complain func(uri, what stri
 			last = ch.Time
 		}
 	}
-	if base, there := o.begin.Server("docs"); there && !v.published && slices.ContainsFunc(base.Resources, func(r status.Resource) bool { return r.URI == uri }) {
+	if base, there := o.begin.Server("docs"); there && !v.published && slices.ContainsFunc(base.Resources, func(r status.ResourceStatus) bool { return r.URI == uri }) {
 		if last.After(base.Since) {
 			complain(uri, "nothing was published of its change")
 		}
@@ -96,18 +95,11 @@ func (o *observer) checkUnread(uri string, v known, complain func(uri, what stri
 	}
 }
 
-// checkLists: the lists are those of the server.
-func (o *observer) checkLists(st status.Server) {
-	keys := func(l catalog.List) []string {
-		var out []string
-		for _, it := range l {
-			out = append(out, it.Key)
-		}
-		return out
-	}
+// checkLists checks that the lists equal the server's.
+func (o *observer) checkLists(st status.ServerStatus) {
 	if !o.c.noTools {
-		if got, want := keys(st.Lists[catalog.Tools]), slices.Sorted(slices.Values(o.c.tools)); !slices.Equal(got, want) {
-			o.c.w.Errorf("known tools %q, true are %q", got, want)
+		if got, want := st.Lists[catalog.Tools].Keys(), slices.Sorted(slices.Values(o.c.tools)); !slices.Equal(got, want) {
+			o.c.w.Errorf("known tools %q, true tools %q", got, want)
 		}
 	}
 	var want []string
@@ -117,16 +109,16 @@ func (o *observer) checkLists(st status.Server) {
 		}
 	}
 	slices.Sort(want)
-	if got := keys(st.Lists[catalog.Resources]); !slices.Equal(got, want) {
-		o.c.w.Errorf("known resources %q, true are %q", got, want)
+	if got := st.Lists[catalog.Resources].Keys(); !slices.Equal(got, want) {
+		o.c.w.Errorf("known resources %q, true resources %q", got, want)
 	}
 	if st.State != event.Ready {
 		o.c.w.Errorf("the server is %s (%s %s)", st.State, st.Reason, st.Error)
 	}
 }
 
-// replay adds up the events: their numbers have no holes, each says rightly what
-// preceding event, and only the answer to an announcement may repeat the content.
+// replay applies the events. Their numbers must have no holes, each must name the previous content
+// correctly, and only the answer to an announcement may repeat the content.
 func (o *observer) replay() {
 	w := o.c.w
 	o.view = map[string]known{}
@@ -179,7 +171,7 @@ func (o *observer) replay() {
 	}
 }
 
-// unlearn forgets a resource, or all.
+// unlearn forgets a resource, or all for "".
 func (o *observer) unlearn(uri string) {
 	if uri == "" {
 		clear(o.view)
@@ -190,17 +182,17 @@ func (o *observer) unlearn(uri string) {
 func (o *observer) checkUpdate(e *event.Event, p event.ResourceUpdated, v known) {
 	w := o.c.w
 	if !v.digest.IsZero() && !p.Digest.IsZero() && !p.PreviousDigest.IsZero() && p.PreviousDigest != v.digest {
-		w.Errorf("event %d: %s follows on %s, published was %s", e.Seq, e.ResourceURI, p.PreviousDigest, v.digest)
+		w.Errorf("event %d: %s follows %s, published was %s", e.Seq, e.ResourceURI, p.PreviousDigest, v.digest)
 	}
 	if e.Cause != event.CauseNotify && !v.owed && v.published && p.Digest == v.digest && !p.Digest.IsZero() {
-		w.Errorf("event %d: %s for nothing new of %s", e.Seq, e.Cause, e.ResourceURI)
+		w.Errorf("event %d: %s without a change of %s", e.Seq, e.Cause, e.ResourceURI)
 	}
 	if p.Changed != nil && *p.Changed == (p.Digest == p.PreviousDigest) {
 		w.Errorf("event %d: changed is %t from %s to %s", e.Seq, *p.Changed, p.PreviousDigest, p.Digest)
 	}
 }
 
-// log shows the events of docs in short.
+// log returns the events of docs in a short form.
 func (o *observer) log() string {
 	var b strings.Builder
 	for _, e := range o.c.w.published() {

@@ -18,14 +18,16 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
-// patience is how long a test waits for what must happen: a busy machine is no bug.
+// patience is how long a test waits for what must happen; a busy machine is no bug.
 const patience = 30 * time.Second
 
 // peer is a tracker that follows one real server, made with the TypeScript SDK (see
-// testdata/peers/scripted.mjs), what it sent there, and the events that came of it.
+// testdata/peers/scripted.mjs), together with the messages that it sent and the events that it
+// published.
 type peer struct {
 	*testing.T
 	era     session.Era
@@ -33,9 +35,9 @@ type peer struct {
 	tracker *tracker.Tracker
 	client  *tracker.Client
 	events  *journal.Subscription
-	queue   []*event.Event // taken from events, not looked at yet
+	queue   []*event.Event // taken from events, not yet looked at
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards all below
 	wire  []message  // of all sessions
 	child *exec.Cmd  // of the last session
 	dials int
@@ -47,8 +49,8 @@ type message struct {
 	Params json.RawMessage `json:"params"`
 }
 
-// eachEra runs the test with a server of either era. The entry is for changing what
-// is tracked; nothing is, unless it says so.
+// eachEra runs the test with a server of either era. entry changes what is tracked; by default
+// nothing is.
 func eachEra(t *testing.T, opts tracker.Options, entry func(*config.Server), test func(p *peer), args ...string) {
 	t.Helper()
 	for _, era := range []session.Era{session.EraLegacy, session.EraModern} {
@@ -59,7 +61,7 @@ func eachEra(t *testing.T, opts tracker.Options, entry func(*config.Server), tes
 	}
 }
 
-// startPeer follows the server; the test ends both.
+// startPeer follows the server; both end with the test.
 func startPeer(t *testing.T, era session.Era, opts tracker.Options, entry func(*config.Server), args ...string) *peer {
 	t.Helper()
 	p := &peer{T: t, era: era, args: args}
@@ -103,7 +105,7 @@ func startPeer(t *testing.T, era session.Era, opts tracker.Options, entry func(*
 	return p
 }
 
-// dial starts the server and connects to it. What the session sends is noted.
+// dial starts the server, connects to it, and records what the session sends.
 func (p *peer) dial(ctx context.Context, script string, srv config.Server, opts session.Options) (*session.Session, error) {
 	node := filepath.Join(filepath.Dir(script), "node_modules", ".bin", "node")
 	if _, err := os.Stat(node); err != nil {
@@ -146,13 +148,13 @@ func (p *peer) dial(ctx context.Context, script string, srv config.Server, opts 
 	return s, err
 }
 
-// tap notes the messages that pass.
+// tap records the messages that pass.
 type tap struct {
 	p *peer
 	w io.WriteCloser
 }
 
-// Write implements [io.Writer]; every call is one whole message.
+// Write implements [io.Writer]; every call is one complete message.
 func (t *tap) Write(b []byte) (int, error) {
 	for line := range bytes.Lines(b) {
 		var m message
@@ -167,8 +169,8 @@ func (t *tap) Write(b []byte) (int, error) {
 
 func (t *tap) Close() error { return t.w.Close() }
 
-// sent returns how many messages of the method, whose parameters have the text in
-// them, were sent so far.
+// sent returns how many messages of the method, with parameters that contain the text, were sent so
+// far.
 func (p *peer) sent(method, text string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -195,7 +197,7 @@ func (p *peer) do(tool string, args map[string]any) {
 	}
 }
 
-// set gives a resource another text; the update is on its way when it returns.
+// set changes the text of a resource. When it returns, the update has been sent.
 func (p *peer) set(uri, text string) {
 	p.Helper()
 	p.do("set", map[string]any{"uri": uri, "text": text})
@@ -206,4 +208,80 @@ func (p *peer) ctx() context.Context {
 	ctx, cancel := context.WithTimeout(p.Context(), patience)
 	p.Cleanup(cancel)
 	return ctx
+}
+
+// await returns the next matching event, and the events before it.
+func (p *peer) await(fits func(*event.Event) bool, what string) (e *event.Event, before []*event.Event) {
+	p.Helper()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	for {
+		for i, e := range p.queue {
+			if fits(e) {
+				before, p.queue = slices.Concat(before, p.queue[:i]), p.queue[i+1:]
+				return e, before
+			}
+		}
+		before, p.queue = slices.Concat(before, p.queue), nil
+		select {
+		case <-p.events.Ready():
+			p.queue, _ = p.events.Take()
+		case <-deadline.C:
+			p.Fatalf("%s did not happen; events:\n%s", what, show(before))
+		}
+	}
+}
+
+// awaitType waits for the next event of a type, about the URI if one is given.
+func (p *peer) awaitType(t event.Type, uri string) (*event.Event, []*event.Event) {
+	p.Helper()
+	return p.await(func(e *event.Event) bool { return e.Type() == t && (uri == "" || e.ResourceURI == uri) }, string(t)+" "+uri)
+}
+
+// pending returns the events that have arrived and were not looked at.
+func (p *peer) pending() []*event.Event {
+	batch, _ := p.events.Take()
+	out := append(p.queue, batch...)
+	p.queue = nil
+	return out
+}
+
+func show(events []*event.Event) string {
+	var b []byte
+	for _, e := range events {
+		b, _ = e.AppendJSON(b)
+		b = append(b, '\n')
+	}
+	return string(b)
+}
+
+// has reports whether there is an event of the type, about the URI if one is given.
+func has(events []*event.Event, t event.Type, uri string) bool {
+	return slices.ContainsFunc(events, func(e *event.Event) bool { return e.Type() == t && (uri == "" || e.ResourceURI == uri) })
+}
+
+// settled waits until the tracker has read a resource for the first time.
+func (p *peer) settled(uri string) {
+	p.Helper()
+	p.eventually("the tracker has read "+uri, func() bool {
+		st, _ := p.tracker.Snapshot().Server("notes")
+		i := slices.IndexFunc(st.Resources, func(r status.ResourceStatus) bool { return r.URI == uri })
+		return i >= 0 && !st.Resources[i].Digest.IsZero()
+	})
+}
+
+// eventually waits for a condition that has no event.
+func (p *peer) eventually(what string, so func() bool) {
+	p.Helper()
+	deadline := time.NewTimer(patience)
+	defer deadline.Stop()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !so() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			p.Fatalf("%s: not within %s", what, patience)
+		}
+	}
 }

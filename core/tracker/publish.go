@@ -3,10 +3,10 @@ package tracker
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
-	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/session"
@@ -14,89 +14,71 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
 )
 
-// publisher publishes and logs everything about one server. It is part of its worker.
-type publisher struct {
-	store     *store
-	id        string
-	log       *slog.Logger
-	transport func() config.Transport
-	counts    func() coalesce.Counts
-
-	state    event.State       // as last published
-	failures uint64            // connections and lists that failed
-	missed   uint64            // changes that the server should have announced
-	warned   map[string]bool   // the subjects of warnings that were logged
-	needs    string            // the error of the last NeedsAuth state
-	waits    event.ServerState // as last published, if that was Unapproved
-	cursors  map[string]string // where to resume the subscriptions to events; replaced, never modified
-}
-
 // setState publishes a state, unless it is published already. Unconfigured is published again
-// if the server lacks something else than before, and Unapproved if something else approves it or the
-// server stops going on.
-func (p *publisher) setState(st event.ServerState) {
-	if st.State != p.state || st.State == event.Pending || st.State == event.Unconfigured || st.State == event.Unapproved && (st.Error != p.waits.Error || st.StillConnected != p.waits.StillConnected) {
-		p.publishState(st, nil)
+// if something else is missing than before, and Unapproved if its hint changes or the server is no
+// longer connected.
+func (w *worker) setState(st event.ServerState) {
+	if st.State != w.state || st.State == event.Pending || st.State == event.Unconfigured || st.State == event.Unapproved && (st.Error != w.waits.Error || st.StillConnected != w.waits.StillConnected) {
+		w.publishState(st, nil)
 	}
 }
 
-// failure publishes a failed attempt or the end of a session. Missing credentials are published
-// once, and again only if the reason changes.
-func (p *publisher) failure(st event.ServerState) {
-	p.failures++
+// publishFailure publishes a failed attempt or the end of a session. Missing credentials are
+// published once, and again only if the reason changes.
+func (w *worker) publishFailure(st event.ServerState) {
+	w.failures++
 	if st.State == event.NeedsAuth {
-		if p.state == event.NeedsAuth && p.needs == st.Error {
-			p.store.update(p.id, func(r *record) {
+		if w.state == event.NeedsAuth && w.needs == st.Error {
+			w.t.store.update(w.id, func(r *record) {
 				r.status.Attempt, r.status.NextRetry = st.Attempt, time.Now().Add(time.Duration(st.RetryIn))
-				p.sum(&r.status)
+				w.count(&r.status)
 			})
 			return
 		}
-		p.needs = st.Error
+		w.needs = st.Error
 	}
-	p.publishState(st, func(r *record) {
+	w.publishState(st, func(r *record) {
 		r.status.NextRetry = time.Now().Add(time.Duration(st.RetryIn))
 	})
 }
 
-// connected publishes that the server is connected and tracked from now on.
-func (p *publisher) connected(state event.State, st event.ServerState, info session.Info) {
-	st.State = state
-	p.publishState(st, func(r *record) {
-		r.status.Info, r.status.EventCursors, r.status.StillConnected = info, p.cursors, st.StillConnected
+// publishConnected publishes that the server is connected and tracked from now on.
+func (w *worker) publishConnected(st event.ServerState, info session.Info) {
+	w.publishState(st, func(r *record) {
+		r.status.Info, r.status.EventCursors, r.status.StillConnected = info, w.cursors, st.StillConnected
 		r.status.Transport = info.Transport
 	})
 }
 
-func (p *publisher) publishState(st event.ServerState, change func(*record)) {
-	st.Previous = p.state
-	p.state, p.waits = st.State, event.ServerState{}
+func (w *worker) publishState(st event.ServerState, change func(*record)) {
+	st.Previous = w.state
+	w.state, w.waits = st.State, event.ServerState{}
 	if st.State == event.Unapproved {
-		p.waits = st
+		w.waits = st
 	}
-	p.store.commit(event.Event{ServerID: p.id, Payload: st}, func(r *record) {
+	w.t.store.commit(event.Event{ServerID: w.id, Payload: st}, func(r *record) {
 		now := time.Now()
 		if r.status.State != st.State || r.status.Since.IsZero() {
 			r.status.Since = now
 		}
 		r.status.State, r.status.Reason, r.status.Attempt, r.status.StillConnected = st.State, st.Reason, st.Attempt, false
 		r.status.NextRetry = time.Time{}
-		r.status.Transport = p.transport()
+		r.status.Transport = w.srv.Transport
 		if st.Error != "" {
 			r.status.Error = st.Error
 		}
 		if st.State == event.Ready || st.State == event.Unsupported {
 			r.status.Error = ""
 		}
-		p.sum(&r.status)
+		w.count(&r.status)
 		if change != nil {
 			change(r)
 		}
 	})
-	p.logState(st)
+	w.logState(st)
 }
 
-func (p *publisher) logState(st event.ServerState) {
+func (w *worker) logState(st event.ServerState) {
 	args := []any{"state", string(st.State)}
 	for _, a := range []struct{ key, value string }{{"reason", st.Reason}, {"err", st.Error}} {
 		if a.value != "" {
@@ -110,25 +92,38 @@ func (p *publisher) logState(st event.ServerState) {
 	if st.Error != "" && st.Attempt <= 1 || st.Reason == "crashloop" {
 		level = slog.LevelWarn
 	}
-	p.log.Log(context.Background(), level, status.StateMessage, args...)
+	w.log.Log(context.Background(), level, status.StateMessage, args...)
 }
 
-// sum copies the counts into the status.
-func (p *publisher) sum(st *status.Server) {
-	c := p.counts()
+// warnOnce logs a warning at most once for each value of about, until the server's
+// connection settings change in the config.
+func (w *worker) warnOnce(about, msg string, err error, args ...any) {
+	if w.warned[about] {
+		return
+	}
+	w.warned[about] = true
+	if err != nil {
+		args = append(args, "err", errorLine(err))
+	}
+	w.log.Warn(msg, args...)
+}
+
+// count copies the counts into the status.
+func (w *worker) count(st *status.ServerStatus) {
+	c := w.co.Counts()
 	st.Counts = status.Counts{
 		Signals: c.Signals, Led: c.Led, Folded: c.Folded, Unknown: c.Unknown,
 		Published: c.Published, Unchanged: c.Unchanged, Failed: c.Failed,
-		Failures: p.failures, Missed: p.missed, Dropped: st.Counts.Dropped,
+		Failures: w.failures, Missed: w.missedTotal, Dropped: st.Counts.Dropped,
 	}
 }
 
-// dropped adds the notifications that the session discarded.
-func (p *publisher) dropped(by map[string]int) {
+// addDropped adds the notifications that the session discarded.
+func (w *worker) addDropped(by map[string]int) {
 	if len(by) == 0 {
 		return
 	}
-	p.store.update(p.id, func(r *record) {
+	w.t.store.update(w.id, func(r *record) {
 		if r.status.Counts.Dropped == nil {
 			r.status.Counts.Dropped = map[string]uint64{}
 		}
@@ -138,39 +133,47 @@ func (p *publisher) dropped(by map[string]int) {
 	})
 }
 
-// missedChanges counts changes that the server should have announced.
-func (p *publisher) missedChanges(n int) {
+// addMissed counts changes that the server should have announced.
+func (w *worker) addMissed(n int) {
 	if n == 0 {
 		return
 	}
-	p.missed += uint64(n)
-	p.store.update(p.id, func(r *record) { p.sum(&r.status) })
+	w.missedTotal += uint64(n)
+	w.t.store.update(w.id, func(r *record) { w.count(&r.status) })
 }
 
-// subscribed publishes how changes of resources are noticed.
-func (p *publisher) subscribed(active event.SubscriptionActive) {
-	p.store.commit(event.Event{ServerID: p.id, Payload: active}, func(r *record) {
+// publishMode publishes how changes of resources are noticed.
+func (w *worker) publishMode(active event.SubscriptionActive) {
+	w.t.store.commit(event.Event{ServerID: w.id, Payload: active}, func(r *record) {
 		r.status.Mode, r.status.Missing = active.Mode, active.Missing
 	})
 }
 
-// followed stores where to resume the subscriptions to events.
-func (p *publisher) followed(cursors map[string]string) {
-	p.cursors = cursors
-	p.store.update(p.id, func(r *record) { r.status.EventCursors = cursors })
-	p.store.remember(func(rec journal.Recorder) error {
-		return rec.RememberList(journal.ListName{ServerID: p.id, Kind: journal.Cursors}, journal.CursorList(cursors))
+// clearMode records that no resources are tracked any more.
+func (w *worker) clearMode() {
+	w.t.store.update(w.id, func(r *record) { r.status.Mode, r.status.Missing = "", nil })
+}
+
+// storeCursors stores where to resume the subscriptions to events.
+func (w *worker) storeCursors(cursors map[string]string) {
+	w.cursors = cursors
+	w.t.store.update(w.id, func(r *record) { r.status.EventCursors = cursors })
+	w.t.store.remember(func(rec journal.Recorder) error {
+		return rec.RememberList(journal.ListName{ServerID: w.id, Kind: journal.Cursors}, journal.CursorList(cursors))
 	})
 }
 
-// unfollow records that no resources are tracked any more.
-func (p *publisher) unfollow() {
-	p.store.update(p.id, func(r *record) { r.status.Mode, r.status.Missing = "", nil })
+// baseline returns the digest that an earlier tracker published for a resource.
+func (w *worker) baseline(uri string) catalog.Digest {
+	if w.opts.Baseline == nil {
+		return catalog.Digest{}
+	}
+	return w.opts.Baseline(w.id, uri)
 }
 
 // updated publishes an event of the coalescer.
-func (p *publisher) updated(u coalesce.Update) {
-	e := event.Event{ServerID: p.id, ResourceURI: u.URI, Cause: u.Cause, Received: u.Received}
+func (w *worker) updated(u coalesce.Update) {
+	e := event.Event{ServerID: w.id, ResourceURI: u.URI, Cause: u.Cause, Received: u.Received}
 	if u.Removed {
 		e.Payload = event.ResourceRemoved{Descriptor: u.Descriptor, Missing: true}
 	} else {
@@ -187,84 +190,170 @@ func (p *publisher) updated(u coalesce.Update) {
 		}
 		e.Payload = up
 	}
-	p.store.commit(e, func(r *record) {
-		p.sum(&r.status)
-		r.describe(u.Resource)
+	w.t.store.commit(e, func(r *record) {
+		w.count(&r.status)
+		r.describe(u.Known)
 	})
+	if !u.Read && !u.Removed && w.co.Digests() {
+		w.remember(u.URI, catalog.Unread())
+	}
+	f := w.following
+	switch {
+	case f == nil:
+	case !w.co.Digests() && !u.Removed:
+		f.reload(u.URI, u.Cause)
+	case f.coverage.pushes(u.URI):
+		w.addMissed(f.unannounced.found(u, time.Now()))
+	}
 }
 
 // learned stores facts about a resource for which no event is published.
-func (p *publisher) learned(res coalesce.Resource) {
-	p.store.learn(p.id, res, func(r *record) { p.sum(&r.status) })
+func (w *worker) learned(res coalesce.Known) {
+	w.t.store.learn(w.id, res, func(r *record) { w.count(&r.status) })
 }
 
 // forgotten removes resources that are no longer tracked from the published state.
-func (p *publisher) forgotten(uris []string) {
-	p.store.update(p.id, func(r *record) {
+func (w *worker) forgotten(uris []string) {
+	w.t.store.update(w.id, func(r *record) {
 		for _, uri := range uris {
 			delete(r.resources, uri)
 		}
 	})
 }
 
-// remembered remembers what was published of the content of a resource, zero: nothing any more.
-func (p *publisher) remembered(uri string, d catalog.Digest) {
-	p.store.remember(func(rec journal.Recorder) error {
-		return rec.Remember(journal.Resource{ServerID: p.id, URI: uri}, journal.State{Digest: d, When: time.Now()})
+// remember records the digest that was published for a resource; zero: there is none any more.
+func (w *worker) remember(uri string, d catalog.Digest) {
+	w.t.store.remember(func(rec journal.Recorder) error {
+		return rec.Remember(journal.Resource{ServerID: w.id, URI: uri}, journal.State{Digest: d, When: time.Now()})
 	})
 }
 
-// settled remembers that the events that follow from a change of the list of resources are published.
-func (p *publisher) settled() {
-	p.store.remember(func(rec journal.Recorder) error {
-		return rec.RememberList(journal.ListName{ServerID: p.id, Kind: journal.Owed}, nil)
-	})
-}
-
-// listChanged publishes how a list changed. Events about the resources in follows have to follow.
-func (p *publisher) listChanged(k catalog.Kind, old, list catalog.List, d catalog.Delta, cause event.Cause, follows []string) {
-	p.store.commit(event.Event{ServerID: p.id, Cause: cause, Payload: event.ListChanged{
-		List: k, Added: d.Added, Removed: d.Removed, Changed: d.Changed,
-		Details: catalog.ItemChanges(old, list, d.Changed), Items: &list, Follows: follows,
-	}}, func(r *record) { r.lists[k] = list })
-}
-
-// listDiffers records that a list differs from what the durable log says; see listChanged.
-func (p *publisher) listDiffers(k catalog.Kind, list catalog.List, d catalog.Delta, follows []string) {
-	p.store.record(event.Event{ServerID: p.id, Cause: event.CauseResync, Payload: event.ListChanged{
-		List: k, Added: d.Added, Removed: d.Removed, Changed: d.Changed, Items: &list, Follows: follows,
-	}})
-}
-
-// commit publishes an event that changes only the state of its resource.
-func (p *publisher) commit(e event.Event) { p.store.commit(e, nil) }
-
-// descriptors passes one event for each of the resources, with its descriptor from the list, to
-// publish.
-func (p *publisher) descriptors(publish func(event.Event), uris []string, list catalog.List, cause event.Cause, payload func(event.Descriptor) event.Payload) {
-	for _, uri := range uris {
-		it, _ := list.Get(uri)
-		d := it.Describe()
-		publish(event.Event{ServerID: p.id, ResourceURI: uri, Cause: cause,
-			Payload: payload(event.Descriptor{Name: d.Name, MimeType: d.MimeType})})
+// baselineList returns a list that an earlier tracker published.
+func (w *worker) baselineList(k catalog.Kind) (catalog.List, bool) {
+	if w.opts.BaselineList == nil {
+		return nil, false
 	}
+	return w.opts.BaselineList(w.id, k)
+}
+
+// setList replaces a list in one step and publishes how it changed. The first list is the
+// baseline, unless an earlier tracker published one; the delta is then empty.
+func (w *worker) setList(k catalog.Kind, list catalog.List, cause event.Cause) catalog.Delta {
+	old, had := w.lists[k]
+	if !had {
+		if published, ok := w.baselineList(k); ok {
+			w.lists[k] = published
+			w.setList(k, list, event.CauseResync)
+			return catalog.Delta{}
+		}
+	}
+	delta := catalog.Diff(old, list)
+	w.lists[k] = list
+	if !had || delta.Empty() {
+		published, ok := w.baselineList(k)
+		w.t.store.learnList(w.id, k, list, !had || !ok && w.opts.BaselineList != nil)
+		if ok {
+			w.compareList(k, published, list)
+		}
+		return catalog.Delta{}
+	}
+	if w.following != nil {
+		w.following.conn.cache.Remove(k, delta.Removed)
+	}
+	resources := w.selected(k, delta, list)
+	w.t.store.commit(event.Event{ServerID: w.id, Cause: cause, Payload: event.ListChanged{
+		List: k, Added: delta.Added, Removed: delta.Removed, Changed: delta.Changed,
+		Details: catalog.ItemChanges(old, list, delta.Changed), Items: &list, Follows: keys(resources),
+	}}, func(r *record) { r.lists[k] = list })
+	if k == catalog.Resources {
+		publish := func(e event.Event) { w.t.store.commit(e, nil) }
+		w.publishDelta(publish, old, list, resources, cause)
+	}
+	return delta
+}
+
+// compareList records how a list that has not changed differs from the one in the durable log,
+// which another process, or an earlier one, stored.
+func (w *worker) compareList(k catalog.Kind, published, list catalog.List) {
+	if w.opts.Record == nil {
+		return
+	}
+	delta := catalog.Diff(published, list)
+	resources := w.selected(k, delta, list)
+	if !delta.Empty() {
+		w.t.store.recordOnly(event.Event{ServerID: w.id, Cause: event.CauseResync, Payload: event.ListChanged{
+			List: k, Added: delta.Added, Removed: delta.Removed, Changed: delta.Changed, Items: &list, Follows: keys(resources),
+		}})
+	}
+	if k == catalog.Resources && !(delta.Empty() && resources.Empty()) {
+		w.publishDelta(w.t.store.recordOnly, published, list, resources, event.CauseResync)
+	}
+}
+
+// selected returns the selected resources that a list gained, lost, or describes otherwise, and
+// the ones that are [journal.Owed]: their events may never have been published.
+func (w *worker) selected(k catalog.Kind, delta catalog.Delta, list catalog.List) (out catalog.Delta) {
+	if k != catalog.Resources || !w.srv.TrackResources {
+		return out
+	}
+	owed, _ := w.baselineList(journal.Owed)
+	pick := func(uris []string) (picked []string) {
+		for _, uri := range uris {
+			if _, again := owed.Get(uri); !again && w.srv.Selects(uri) {
+				picked = append(picked, uri)
+			}
+		}
+		return picked
+	}
+	out = catalog.Delta{Added: pick(delta.Added), Removed: pick(delta.Removed), Changed: pick(delta.Changed)}
+	for _, it := range owed {
+		if _, there := list.Get(it.Key); !w.srv.Selects(it.Key) {
+			continue
+		} else if there {
+			out.Added = append(out.Added, it.Key)
+		} else {
+			out.Removed = append(out.Removed, it.Key)
+		}
+	}
+	return out
+}
+
+// keys returns all keys of a delta.
+func keys(d catalog.Delta) []string { return slices.Concat(d.Added, d.Removed, d.Changed) }
+
+// publishDelta passes an event for every resource of the delta to publish, with its descriptor
+// from the list. Then it remembers that these events are published.
+func (w *worker) publishDelta(publish func(event.Event), old, list catalog.List, delta catalog.Delta, cause event.Cause) {
+	each := func(uris []string, from catalog.List, payload func(event.Descriptor) event.Payload) {
+		for _, uri := range uris {
+			it, _ := from.Get(uri)
+			publish(event.Event{ServerID: w.id, ResourceURI: uri, Cause: cause, Payload: payload(descriptor(it))})
+		}
+	}
+	each(delta.Added, list, func(d event.Descriptor) event.Payload { return event.ResourceAdded{Descriptor: d} })
+	var removed []string
+	for _, uri := range delta.Removed {
+		if known, _ := w.co.Lookup(uri); known.Reported { // already published, when a read did not find it
+			w.remember(uri, catalog.Digest{})
+		} else {
+			removed = append(removed, uri)
+		}
+	}
+	each(removed, old, func(d event.Descriptor) event.Payload { return event.ResourceRemoved{Descriptor: d} })
+	each(delta.Changed, list, func(d event.Descriptor) event.Payload { return event.ResourceChanged{Descriptor: d} })
+	w.t.store.remember(func(rec journal.Recorder) error {
+		return rec.RememberList(journal.ListName{ServerID: w.id, Kind: journal.Owed}, nil)
+	})
+}
+
+// descriptor returns the part of an item that events show.
+func descriptor(it catalog.Item) event.Descriptor {
+	d := it.Describe()
+	return event.Descriptor{Name: d.Name, MimeType: d.MimeType}
 }
 
 // listFailed publishes that a list could not be loaded; the old list is kept.
-func (p *publisher) listFailed(k catalog.Kind, err error) {
-	p.store.commit(event.Event{ServerID: p.id, Payload: event.ListChanged{List: k, Error: errorLine(err)}}, nil)
-	p.log.Warn("cannot load a list of the server; the last known list stays in use", "list", string(k), "err", errorLine(err))
-}
-
-// warnOnce logs a warning at most once for each value of about, until the server's
-// connection settings change in the config.
-func (p *publisher) warnOnce(about, msg string, err error, args ...any) {
-	if p.warned[about] {
-		return
-	}
-	p.warned[about] = true
-	if err != nil {
-		args = append(args, "err", errorLine(err))
-	}
-	p.log.Warn(msg, args...)
+func (w *worker) listFailed(k catalog.Kind, err error) {
+	w.t.store.commit(event.Event{ServerID: w.id, Payload: event.ListChanged{List: k, Error: errorLine(err)}}, nil)
+	w.log.Warn("cannot load a list of the server; the last known list stays in use", "list", string(k), "err", errorLine(err))
 }

@@ -3,24 +3,17 @@ package tracker
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
+	"slices"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/cache"
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
 )
-
-// reader starts the reads that a coalescer queues, as jobs.
-type reader struct {
-	conn   *connection
-	jobs   *jobs
-	cached *refresher
-	texts  bool // whether to keep texts
-
-	// results receives the result of every read and is never closed. Its capacity is
-	// the number of reads in flight.
-	results chan readResult
-}
 
 // readResult is how a read ended.
 type readResult struct {
@@ -30,25 +23,23 @@ type readResult struct {
 	err     error
 }
 
-// start begins as many of the queued reads as may be in flight.
-func (r *reader) start(co *coalesce.Coalescer) {
-	if r.conn.s.Err() != nil {
+// startReads begins, as jobs, as many of the reads that the coalescer queues as may be in flight.
+func (f *sessionFollower) startReads() {
+	if f.s.Err() != nil {
 		return
 	}
 	for {
-		q, ok := co.NextRead(cap(r.results))
+		q, ok := f.w.co.NextRead(cap(f.reads))
 		if !ok {
 			return
 		}
-		r.jobs.start(func(ctx context.Context) { r.results <- r.read(ctx, q) })
+		f.jobs.start(func(ctx context.Context) { f.reads <- f.read(ctx, q) })
 	}
 }
 
-// read reads one resource; it runs in a job.
-func (r *reader) read(ctx context.Context, q coalesce.Read) readResult {
-	cached := r.conn.begin(q.URI)
-	c, err := r.conn.s.Read(ctx, q.URI)
-	r.cached.store(cached, q.URI, c, err, q.Cause)
+// read reads one resource. It runs in a job, so it uses only what never changes.
+func (f *sessionFollower) read(ctx context.Context, q coalesce.Read) readResult {
+	c, err := f.conn.readAndRefresh(ctx, q.URI, q.Cause)
 	switch {
 	case errors.Is(err, session.ErrNotFound):
 		return readResult{read: q, outcome: coalesce.Missing, err: err}
@@ -56,24 +47,86 @@ func (r *reader) read(ctx context.Context, q coalesce.Read) readResult {
 		return readResult{read: q, outcome: coalesce.Failed, err: err}
 	}
 	got := coalesce.Content{Digest: c.Digest, Size: c.Size, MimeType: c.MimeType}
-	if text, ok := c.Text(); ok && r.texts {
+	if text, ok := c.Text(); ok && f.w.opts.Texts {
 		got.Text = &text
 	}
 	return readResult{read: q, content: got}
 }
 
 // answered handles the result of a read.
-func (f *follower) answered(r readResult) {
+func (f *sessionFollower) answered(r readResult) {
 	if r.outcome != coalesce.Failed {
 		f.conn.requests.alive()
 	} else {
 		f.w.log.Debug("read failed", "uri", r.read.URI, "err", errorLine(r.err))
 		if _, ok := errors.AsType[*session.TooLargeError](r.err); ok {
-			f.w.pub.warnOnce("too large", "a resource is too large to be compared; others of the server that are will not be reported", r.err, "uri", r.read.URI)
+			f.w.warnOnce("too large", "a resource is too large to be compared; mcptrack does not report further such resources of this server", r.err, "uri", r.read.URI)
 		}
 		if _, ok := errors.AsType[*net.OpError](r.err); ok { // the connection failed, not only this read
 			f.liveness.pingSoon(time.Now())
 		}
 	}
 	f.w.co.Answer(r.read, r.outcome, r.content, time.Now())
+}
+
+// cacheReloads are the cached resources to read again on a server whose resources the tracker
+// does not read. One is read at a time, and each is queued once.
+type cacheReloads struct {
+	queue map[string]event.Cause
+	busy  bool // a queued resource is being read
+	// done receives a value when that read has ended and is never closed. Capacity 1.
+	done chan struct{}
+}
+
+// reload queues a resource to be read again, if it is cached.
+func (f *sessionFollower) reload(uri string, cause event.Cause) {
+	if f.conn.cache.Holds(uri) {
+		f.reloads.queue[uri] = cause
+		f.startReload()
+	}
+}
+
+// startReload reads the next queued resource, unless one is being read.
+func (f *sessionFollower) startReload() {
+	r := &f.reloads
+	if r.busy || len(r.queue) == 0 || f.s.Err() != nil {
+		return
+	}
+	uri := slices.Min(slices.Collect(maps.Keys(r.queue)))
+	cause := r.queue[uri]
+	delete(r.queue, uri)
+	r.busy = true
+	done := r.done
+	f.jobs.start(func(ctx context.Context) {
+		_, _ = f.conn.readAndRefresh(ctx, uri, cause)
+		done <- struct{}{}
+	})
+}
+
+// readAndRefresh reads a resource for the tracker, and keeps the session cache, which clients
+// fill, current: cached content of the resource is replaced, and dropped if the resource is gone.
+// The new content is published if the server had announced an update, or if it differs.
+func (c *connection) readAndRefresh(ctx context.Context, uri string, cause event.Cause) (*session.Content, error) {
+	var f *cache.Fetch
+	if c.cache.Holds(uri) {
+		f = c.cache.Fetch(catalog.Resources, uri, uri)
+	}
+	content, err := c.s.Read(ctx, uri)
+	if errors.Is(err, session.ErrNotFound) {
+		c.cache.Gone(uri)
+	}
+	switch {
+	case f == nil:
+	case err != nil:
+		f.Cancel()
+	default:
+		c.publishing.Lock()
+		defer c.publishing.Unlock()
+		for _, e := range f.Refresh(newResource(uri, content)) {
+			if e.Was.Stale || e.Was.Digest != e.Now.Digest {
+				c.publishContent(cause, &e.Was, e.Now)
+			}
+		}
+	}
+	return content, err
 }

@@ -1,97 +1,117 @@
 package tracker
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
-	"sync"
-	"time"
+	"fmt"
+	"log/slog"
 
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// requests are the requests in flight that clients and the config make in a session. Many
-// servers handle one request at a time, and answer no ping while they work on one of these;
-// that must not end a call of ten minutes. The price: a server that hangs during such a request
-// counts as dead only after the request has timed out. The tracker's own requests do not count,
-// and after one that got no answer neither do those that began later: otherwise a client that
-// asks again and again would hide a dead server.
-type requests struct {
-	mu       sync.Mutex // guards all below
-	last     uint64     // number of the newest request
-	inFlight map[uint64]struct{}
-	// unanswered is the number of the oldest request that has ended without an answer since the
-	// last sign of life; 0: none.
-	unanswered uint64
-	sign       time.Time // of the last sign of life
+// Errors of requests that were not sent. Before a request fails with ErrUnknownServer, it waits
+// until Run has taken the config that was applied last; if there is none yet, the first.
+var (
+	// ErrUnknownServer means that the tracker does not know a server of that id.
+	ErrUnknownServer = errors.New("unknown server")
+	// ErrNotConnected means that the server is known but not connected right now.
+	ErrNotConnected = errors.New("server not connected")
+)
+
+// CallTool calls a tool in the server's live session and returns the raw MCP result; a
+// tool's own failure is in its isError member, see [session.ToolFailure]. CallTool, ReadResource,
+// GetPrompt and Do cache and publish nothing; see [Client] for that.
+func (t *Tracker) CallTool(ctx context.Context, server, tool string, args map[string]any) (json.RawMessage, error) {
+	return request(ctx, t, server, func(s *session.Session) (json.RawMessage, error) { return s.CallTool(ctx, tool, args) })
 }
 
-// begin records a request and returns its number.
-func (r *requests) begin() uint64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.last++
-	if r.inFlight == nil {
-		r.inFlight = map[uint64]struct{}{}
-	}
-	r.inFlight[r.last] = struct{}{}
-	return r.last
+// ReadResource reads a resource in the server's live session.
+func (t *Tracker) ReadResource(ctx context.Context, server, uri string) (*session.Content, error) {
+	return request(ctx, t, server, func(s *session.Session) (*session.Content, error) { return s.Read(ctx, uri) })
 }
 
-// end records how the request ended.
-func (r *requests) end(n uint64, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.inFlight, n)
-	switch {
-	case isAnswer(err):
-		r.unanswered, r.sign = 0, time.Now()
-	case r.unanswered == 0 || n < r.unanswered:
-		r.unanswered = n
-	}
+// GetPrompt gets a prompt in the server's live session and returns the raw result.
+func (t *Tracker) GetPrompt(ctx context.Context, server, name string, args map[string]string) (json.RawMessage, error) {
+	return request(ctx, t, server, func(s *session.Session) (json.RawMessage, error) { return s.GetPrompt(ctx, name, args) })
 }
 
-// alive records a sign of life.
-func (r *requests) alive() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.unanswered, r.sign = 0, time.Now()
+// Do sends any request in the server's live session and returns the raw result, for a proxy.
+func (t *Tracker) Do(ctx context.Context, server string, q session.Request) (json.RawMessage, error) {
+	return request(ctx, t, server, func(s *session.Session) (json.RawMessage, error) { return s.Do(ctx, q) })
 }
 
-// excuse reports whether a server that has not answered a ping sent at that time may be busy
-// rather than dead.
-func (r *requests) excuse(since time.Time) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.sign.After(since) {
-		return true
+// request makes a request in the server's live session.
+func request[T any](ctx context.Context, t *Tracker, server string, send func(*session.Session) (T, error)) (answer T, err error) {
+	conn, err := t.connection(ctx, server)
+	if err != nil {
+		return answer, err
 	}
-	for n := range r.inFlight {
-		if r.unanswered == 0 || n < r.unanswered {
-			return true
-		}
-	}
-	return false
-}
-
-// isAnswer reports whether err, with which a request ended, means that the server answered
-// it: nil, a JSON-RPC error, a demand for input, or an answer that is too large.
-func isAnswer(err error) bool {
-	if err == nil {
-		return true
-	}
-	if _, ok := errors.AsType[*session.InputRequiredError](err); ok {
-		return true
-	}
-	if _, ok := errors.AsType[*session.TooLargeError](err); ok {
-		return true
-	}
-	_, ok := errors.AsType[*session.RPCError](err)
-	return ok
+	return do(conn, send)
 }
 
 // do makes a request for a client or the config.
-func do[T any](c *connection, request func(*session.Session) (T, error)) (T, error) {
+func do[T any](c *connection, send func(*session.Session) (T, error)) (T, error) {
 	n := c.requests.begin()
-	answer, err := request(c.s)
+	answer, err := send(c.s)
 	c.requests.end(n, err)
 	return answer, err
+}
+
+// connection is like live, but before it reports an unknown server, it waits as awaitTaken does.
+func (t *Tracker) connection(ctx context.Context, server string) (*connection, error) {
+	conn, err := t.live(server)
+	if !errors.Is(err, ErrUnknownServer) {
+		return conn, err
+	}
+	if waitErr := t.awaitTaken(ctx); waitErr != nil {
+		return nil, fmt.Errorf("%w: %w", err, waitErr)
+	}
+	return t.live(server)
+}
+
+// live returns the connection of the server's live session.
+func (t *Tracker) live(server string) (*connection, error) {
+	t.mu.Lock()
+	w := t.workers[server]
+	t.mu.Unlock()
+	if w == nil {
+		return nil, fmt.Errorf("%w: %s", ErrUnknownServer, printable.Line(server, 128))
+	}
+	if conn := w.conn.Load(); conn != nil {
+		return conn, nil
+	}
+	return nil, fmt.Errorf("%w: %s", ErrNotConnected, printable.Line(server, 128))
+}
+
+// callAll makes the calls of the config's onConnect, one after the other.
+func (c *connection) callAll(ctx context.Context, calls []config.ToolCall, log *slog.Logger) {
+	for _, call := range calls {
+		raw, err := do(c, func(s *session.Session) (json.RawMessage, error) { return s.CallTool(ctx, call.Tool, call.Arguments) })
+		if err == nil {
+			if text, failed := c.s.ToolFailure(raw); failed {
+				err = errors.New(text)
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			log.Warn("onConnect call failed", "tool", call.Tool, "err", errorLine(err))
+		}
+	}
+}
+
+// OnMessage sets a function that gets the notifications that do not concern tracking, such as
+// notifications/tasks. The goroutine that reads from the server calls it, so it must not
+// block. OnMessage must be called before Run.
+func (t *Tracker) OnMessage(f func(server, method string, params json.RawMessage)) { t.messages = f }
+
+// dial returns a DialFunc whose sessions pass such notifications to the function of OnMessage.
+func (t *Tracker) dial(next session.DialFunc) session.DialFunc {
+	return func(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
+		if f := t.messages; f != nil {
+			opts.Client = &session.ClientSide{Message: func(method string, params json.RawMessage) { f(srv.ID, method, params) }}
+		}
+		return next(ctx, srv, opts)
+	}
 }

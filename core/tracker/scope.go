@@ -2,14 +2,19 @@ package tracker
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
 )
 
 // scope determines what to track on a server: what its entry selects and the server offers.
@@ -18,6 +23,35 @@ type scope struct {
 	opts       *Options
 	info       session.Info
 	unreliable bool // the server failed to push updates that it claims to push
+}
+
+// scope returns what to track now.
+func (f *sessionFollower) scope() scope {
+	return scope{f.w.srv, &f.w.opts, f.s.Info(), f.w.unreliable}
+}
+
+// targets returns the resources to track now, with the descriptors of those that are listed.
+func (f *sessionFollower) targets() map[string]event.Descriptor {
+	uris, list := f.offered(), f.w.lists[catalog.Resources]
+	targets := make(map[string]event.Descriptor, len(uris))
+	for _, uri := range uris {
+		var desc event.Descriptor
+		if it, ok := list.Get(uri); ok {
+			desc = descriptor(it)
+		}
+		targets[uri] = desc
+	}
+	return targets
+}
+
+// offered returns the URIs of targets, sorted, without the cost of the descriptors. There are none
+// on a server without resources, even if an earlier session had some.
+func (f *sessionFollower) offered() []string {
+	sc := f.scope()
+	if !sc.info.Capabilities.Resources {
+		return nil
+	}
+	return sc.resources(f.w.lists[catalog.Resources], f.clients.uris())
 }
 
 // wants reports whether lists of the kind should be tracked.
@@ -64,17 +98,28 @@ func (s scope) kindsOf(k catalog.Kind) []catalog.Kind {
 // filter returns what to ask the server to push, as far as it declares that it can.
 func (s scope) filter(uris []string) session.Filter {
 	caps := s.info.Capabilities
-	follow := func(k catalog.Kind, announced bool) bool { return announced && s.wants(k) && !s.ignores(k) }
+	follow := func(k catalog.Kind) bool { return announces(caps, k) && s.wants(k) && !s.ignores(k) }
 	want := session.Filter{
-		Tools:     follow(catalog.Tools, caps.ToolsListChanged),
-		Prompts:   follow(catalog.Prompts, caps.PromptsListChanged),
-		Resources: follow(catalog.Resources, caps.ResourcesListChanged),
+		Tools:     follow(catalog.Tools),
+		Prompts:   follow(catalog.Prompts),
+		Resources: follow(catalog.Resources),
 		Events:    caps.EventsListChanged && !s.srv.Events.Off,
 	}
 	if s.subscribes() {
 		want.URIs = uris
 	}
 	return want
+}
+
+// announces reports whether a server with the capabilities announces changes of the list.
+func announces(caps session.Capabilities, k catalog.Kind) bool {
+	switch k {
+	case catalog.Tools:
+		return caps.ToolsListChanged
+	case catalog.Prompts:
+		return caps.PromptsListChanged
+	}
+	return caps.ResourcesListChanged
 }
 
 // subscribes reports whether resources are subscribed to.
@@ -87,7 +132,7 @@ func (s scope) subscribes() bool {
 func (s scope) pushes() bool { return s.subscribes() && s.info.Push && !s.unreliable }
 
 // resources returns the URIs to track, sorted, given the server's list and the additional
-// subscriptions of clients. They are the listed ones that the entry includes and does not
+// subscriptions of clients: the listed ones that the entry includes and does not
 // exclude, and those that it includes by their full URI, listed or not (resources of a template
 // are not listed).
 func (s scope) resources(list catalog.List, clients []string) []string {
@@ -106,52 +151,15 @@ func (s scope) resources(list catalog.List, clients []string) []string {
 	return slices.Compact(uris)
 }
 
-// targets returns the URIs of resources, with the descriptors of those that are listed. It is
-// empty for a server without resources, even if an earlier session had some.
-func (s scope) targets(list catalog.List, clients []string) map[string]event.Descriptor {
-	uris := s.offered(list, clients)
-	targets := make(map[string]event.Descriptor, len(uris))
-	for _, uri := range uris {
-		var desc event.Descriptor
-		if it, ok := list.Get(uri); ok {
-			d := it.Describe()
-			desc = event.Descriptor{Name: d.Name, MimeType: d.MimeType}
-		}
-		targets[uri] = desc
-	}
-	return targets
-}
-
-// offered returns the URIs of targets, sorted.
-func (s scope) offered(list catalog.List, clients []string) []string {
-	if !s.info.Capabilities.Resources {
-		return nil
-	}
-	return s.resources(list, clients)
-}
-
-// contains reports whether sorted URIs have one.
-func contains(sorted []string, uri string) bool {
-	_, ok := slices.BinarySearch(sorted, uri)
-	return ok
-}
-
 // selects reports whether the entry selects the resource.
 func (s scope) selects(uri string) bool { return s.srv.TrackResources && s.srv.Selects(uri) }
 
 // polledLists returns the wanted lists whose changes the server does not announce. missing are
-// those that it was asked to announce but does not.
+// the lists that it was asked to announce but does not.
 func (s scope) polledLists(missing []catalog.Kind) []catalog.Kind {
-	caps := s.info.Capabilities
-	announced := map[catalog.Kind]bool{
-		catalog.Resources: caps.ResourcesListChanged,
-		catalog.Templates: caps.ResourcesListChanged,
-		catalog.Tools:     caps.ToolsListChanged,
-		catalog.Prompts:   caps.PromptsListChanged,
-	}
 	var kinds []catalog.Kind
 	for _, k := range s.kinds() {
-		if !s.ignores(k) && (!announced[k] || !s.info.Push || slices.Contains(missing, k)) {
+		if !s.ignores(k) && (!announces(s.info.Capabilities, k) || !s.info.Push || slices.Contains(missing, k)) {
 			kinds = append(kinds, k)
 		}
 	}
@@ -159,6 +167,123 @@ func (s scope) polledLists(missing []catalog.Kind) []catalog.Kind {
 }
 
 func isGlob(s string) bool { return strings.ContainsAny(s, "*[{") }
+
+// coverage says which changes the server pushes. It is a value: update replaces its maps, so a
+// copy preserves the earlier state.
+type coverage struct {
+	mode    event.UpdateMode
+	asked   map[string]struct{} // resources that the server was asked to push
+	missing map[string]struct{} // resources in asked that the server does not push
+	lists   []catalog.Kind      // lists whose changes the server was asked to push, but does not
+}
+
+// update records what the server agreed to push, if the sync that returned r subscribed.
+// Without such an agreement all resources are polled.
+func (c *coverage) update(r syncResult, sc scope) {
+	if !r.made {
+		return
+	}
+	c.asked, c.lists = setOf(r.asked.URIs), r.ack.MissingLists
+	c.mode, c.missing = event.Push, setOf(r.ack.MissingURIs)
+	if r.subscribe != nil || !sc.pushes() {
+		c.mode, c.missing = event.Poll, nil
+	}
+}
+
+// poll marks all resources as polled until the next subscription.
+func (c *coverage) poll() { c.mode, c.missing = event.Poll, nil }
+
+// partial reports whether the server pushes less than it should: what it did not agree to may
+// have failed only for the moment.
+func (c *coverage) partial(sc scope) bool {
+	return sc.pushes() && len(c.asked) > 0 && (c.mode != event.Push || len(c.missing) > 0)
+}
+
+// pushes reports whether the server pushes updates of the resource.
+func (c *coverage) pushes(uri string) bool {
+	return c.mode == event.Push && has(c.asked, uri) && !has(c.missing, uri)
+}
+
+// warn logs the first few things that the server was asked to push and does not.
+func (c *coverage) warn(w *worker) {
+	uris := sortedKeys(c.missing)
+	if len(uris)+len(c.lists) == 0 {
+		return
+	}
+	msg := "the server does not push some changes; polling for them"
+	if len(uris) > 0 && w.srv.Read == config.ReadNone {
+		msg = `the server does not push some changes, and with "read": "none" changes of resources are not detected; set "read": "digest"`
+	}
+	w.warnOnce("missing", msg, nil,
+		"resources", len(uris), "uris", printable.Line(strings.Join(uris[:min(len(uris), 10)], " "), 1000),
+		"lists", fmt.Sprint(c.lists))
+}
+
+// announceMode publishes how changes of resources are noticed from now on, once in each session
+// and whenever it changes.
+func (f *sessionFollower) announceMode() {
+	active := event.SubscriptionActive{
+		Resources: event.ResourceSet{Count: len(f.offered())},
+		Mode:      f.coverage.mode,
+		Missing:   sortedKeys(f.coverage.missing),
+	}
+	if f.events.coverage.Resources {
+		active.Mode = event.Push
+	}
+	if f.w.srv.Read == config.ReadNone && active.Mode == event.Poll {
+		active.Mode = "" // polling would need reads
+	}
+	if last := f.lastActive; last != nil && active.Mode == last.Mode && active.Resources.Count == last.Resources.Count &&
+		slices.Equal(active.Missing, last.Missing) {
+		return
+	}
+	switch {
+	case active.Mode == event.Poll && f.w.srv.Mode == config.ModePoll: // as the config says
+	case active.Mode == event.Poll:
+		f.w.warnOnce("poll", "the server does not push changes of resources; polling for them every "+f.w.srv.PollInterval.String(), nil)
+	case active.Mode == "":
+		f.w.warnOnce("unnoticed", `the server does not push changes of resources, and with "read": "none" they are not detected; set "read": "digest"`, nil)
+	}
+	f.lastActive = &active
+	f.w.publishMode(active)
+}
+
+// planPolls sets the time of the next poll, if anything tracked is not pushed.
+func (f *sessionFollower) planPolls(now time.Time) {
+	switch {
+	case f.coverage.mode != event.Poll && len(f.coverage.missing) == 0 && len(f.scope().polledLists(f.coverage.lists)) == 0:
+		f.nextPoll = time.Time{}
+	case f.nextPoll.IsZero():
+		f.nextPoll = now.Add(backoff.Spread(f.pollInterval()))
+	}
+}
+
+// poll lists and reads whatever is not pushed.
+func (f *sessionFollower) poll(now time.Time) {
+	f.nextPoll = now.Add(backoff.Spread(f.pollInterval()))
+	f.syncs.pending.list(f.scope().polledLists(f.coverage.lists), event.CausePoll)
+	if f.coverage.mode == event.Poll {
+		f.w.co.CheckAll(coalesce.Poll)
+		return
+	}
+	for uri := range f.coverage.missing {
+		f.w.co.Check(uri, coalesce.Poll)
+	}
+}
+
+// pollInterval returns how often the server is polled.
+func (f *sessionFollower) pollInterval() time.Duration {
+	if f.events.coverage.Resources {
+		return coveredPolls * f.w.srv.PollInterval
+	}
+	return f.w.srv.PollInterval
+}
+
+// contains reports whether the sorted URIs include uri.
+func contains(sorted []string, uri string) bool {
+	_, ok := slices.BinarySearch(sorted, uri)
+	return ok
+}
 
 // setOf returns the URIs as a set.
 func setOf(uris []string) map[string]struct{} {
@@ -169,12 +294,12 @@ func setOf(uris []string) map[string]struct{} {
 	return set
 }
 
-func has[V any](m map[string]V, key string) bool {
+func has[K comparable, V any](m map[K]V, key K) bool {
 	_, ok := m[key]
 	return ok
 }
 
-// sameSet reports whether the URIs, which are distinct, are those of the set.
+// sameSet reports whether the distinct URIs are the elements of the set.
 func sameSet(uris []string, set map[string]struct{}) bool {
 	return len(uris) == len(set) && !slices.ContainsFunc(uris, func(u string) bool { return !has(set, u) })
 }

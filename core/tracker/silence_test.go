@@ -14,8 +14,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
-// A change that a dead stream swallowed is published within 75 s, once, and those after
-// it at once; only the first counts as missed. A quiet server that is well gives no events.
+// A change that a dead stream swallowed is published once, within 75 s, and changes after it
+// immediately; only the first counts as missed. A quiet healthy server causes no events.
 func TestChangeOnADeadStreamIsPublished(t *testing.T) {
 	for name, legacy := range map[string]bool{"legacy": true, "modern": false} {
 		t.Run(name, func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestChangeOnADeadStreamIsPublished(t *testing.T) {
 				tr := tracker.New(tracker.Options{Session: session.Options{DialContext: box.DialContext}})
 				tr.Apply(cfg)
 				ctx, stop := context.WithCancel(t.Context())
-				var mu sync.Mutex // guards what follows
+				var mu sync.Mutex // guards all below
 				all := 0
 				var got []*event.Event
 				var running sync.WaitGroup
@@ -84,7 +84,7 @@ func TestChangeOnADeadStreamIsPublished(t *testing.T) {
 				box.Forget()
 				server.Set("file:///a.md", "five")
 				updates(4, 75*time.Second)
-				missed(3) // the network lost them: what the server pushes is still relied on
+				missed(3) // the network lost them: the server's pushes are still relied on
 			})
 		})
 	}

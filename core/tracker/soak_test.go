@@ -14,7 +14,7 @@ import (
 
 var soak = flag.Duration("soak", 0, "how long TestSoak works; scripts/soak.sh sets it")
 
-// usage is what the process holds.
+// usage is what resources the process holds.
 type usage struct{ goroutines, files, rssMiB int }
 
 func used(t *testing.T) usage {
@@ -32,13 +32,12 @@ func used(t *testing.T) usage {
 	return u
 }
 
-// TestSoak lets faults of the matrix happen at random on servers of every
-// transport and era for as long as -soak says, with changes in between, and wants
-// every resource to be published truly after each of them, and nothing to have grown
-// at the end. It is void, and fails, unless the load really flowed.
+// TestSoak lets random faults of the matrix happen on servers of every transport and era for the
+// duration of -soak, with changes in between. After each fault, the last event of every resource
+// must be true, and at the end nothing may have grown. It fails if there was too little load.
 func TestSoak(t *testing.T) {
 	if *soak == 0 {
-		t.Skip("run by scripts/soak.sh, which says for how long")
+		t.Skip("run by scripts/soak.sh, which sets the duration")
 	}
 	var stands []*stand
 	for _, l := range links() {
@@ -63,7 +62,7 @@ func TestSoak(t *testing.T) {
 		f.happens(s)
 		over := time.Now()
 		s.docs.Set("file:///8.md", fmt.Sprint("soak ", rounds))
-		truth := digestsOf(s.docs)
+		truth := trueDigests(s.docs)
 		s.eventually("truth after "+s.String()+": "+f.name, func() bool { return len(s.wrong(truth)) == 0 })
 		worst = max(worst, time.Since(over))
 		if u := used(t); u.rssMiB > peak.rssMiB {
@@ -80,7 +79,7 @@ func TestSoak(t *testing.T) {
 		dups += s.dups
 		s.mu.Unlock()
 	}
-	for _, s := range stands { // what the faults of the network left hanging is not the tracker's
+	for _, s := range stands { // connections that network faults left hanging do not belong to the tracker
 		if s.wire != nil {
 			s.wire.down()
 			s.docs.ForgetSessions()
@@ -89,15 +88,15 @@ func TestSoak(t *testing.T) {
 	}
 	rest(5 * time.Second)
 	after := used(t)
-	t.Logf("%d faults in %v; notifications %d, events %d; keys whose last event differs from the truth: 0; longest recovery %v; resync events that said nothing new: %d",
+	t.Logf("%d faults in %v; notifications %d, events %d; keys whose last event differs from the truth: 0; longest recovery %v; resync events without a change: %d",
 		rounds, *soak, signals, events, worst.Round(time.Millisecond), dups)
 	t.Logf("goroutines %d → %d, descriptors %d → %d, RSS %d → %d MiB, peak %d MiB",
 		before.goroutines, after.goroutines, before.files, after.files, before.rssMiB, after.rssMiB, peak.rssMiB)
 	if minimum := uint64(soak.Seconds()); signals < 10*minimum || events < minimum {
-		t.Errorf("void: only %d notifications and %d events in %v", signals, events, *soak)
+		t.Errorf("too little load: only %d notifications and %d events in %v", signals, events, *soak)
 	}
 	if dups > 0 {
-		t.Errorf("%d resync events said nothing new", dups)
+		t.Errorf("%d resync events without a change", dups)
 	}
 	if after.goroutines > before.goroutines+20 || after.files > before.files+20 {
 		t.Errorf("something grew: %+v became %+v", before, after)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
@@ -16,13 +17,13 @@ import (
 )
 
 // store is the published state. A change and its event are committed under one lock, so
-// that a snapshot and the events after it join without a gap and without overlap. Only
+// that a snapshot and the events after it join without a gap or an overlap. Only
 // workers write.
 type store struct {
 	log     *journal.Memory
 	durable journal.Recorder // nil: there is none
-	// baseline returns what durable says of the content of a resource, zero: nothing; nil: it says
-	// nothing of any.
+	// baseline returns the digest that durable has for a resource, zero: none; nil: it has no
+	// digests.
 	baseline func(server, uri string) catalog.Digest
 
 	order sync.Mutex // held while an event is published, so that both logs have one order; acquired after mu
@@ -33,26 +34,22 @@ type store struct {
 
 // record is the published state of one server.
 type record struct {
-	status    status.Server // without Lists and Resources
+	status    status.ServerStatus // without Lists and Resources
 	lists     map[catalog.Kind]catalog.List
-	resources map[string]*status.Resource
-}
-
-func newStore(opts Options) *store {
-	return &store{log: opts.Log, durable: opts.Record, baseline: opts.Baseline, servers: map[string]*record{}}
+	resources map[string]*status.ResourceStatus
 }
 
 // known returns the server's record, creating it if necessary. s.mu must be held.
 func (s *store) known(id string) *record {
 	r, ok := s.servers[id]
 	if !ok {
-		r = &record{status: status.Server{ID: id}, lists: map[catalog.Kind]catalog.List{}, resources: map[string]*status.Resource{}}
+		r = &record{status: status.ServerStatus{ID: id}, lists: map[catalog.Kind]catalog.List{}, resources: map[string]*status.ResourceStatus{}}
 		s.servers[id] = r
 	}
 	return r
 }
 
-// commit publishes the event and applies its change to the state, as one step.
+// commit publishes the event and applies its change to the state in one step.
 func (s *store) commit(e event.Event, change func(*record)) *event.Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,26 +93,26 @@ func (s *store) publish(e event.Event) *event.Event {
 	return published
 }
 
-// remember records what is known without an event.
-func (s *store) remember(record func(journal.Recorder) error) {
+// remember calls f with the durable log, if there is one, to record facts without an event.
+func (s *store) remember(f func(journal.Recorder) error) {
 	if s.durable == nil {
 		return
 	}
 	s.order.Lock()
 	defer s.order.Unlock()
-	_ = record(s.durable) // as in publish
+	_ = f(s.durable) // as in publish
 }
 
-// record records an event only in the durable log. Its timestamp is set.
-func (s *store) record(e event.Event) {
+// recordOnly sets the timestamp of an event and appends it only to the durable log.
+func (s *store) recordOnly(e event.Event) {
 	e.Timestamp = time.Now()
 	s.remember(func(rec journal.Recorder) error { return rec.Append(&e) })
 }
 
 // learn applies facts about a resource for which no event is published, and remembers them. If the
-// durable log says otherwise, the facts are recorded as a change there: another process stored
-// what this one saw.
-func (s *store) learn(id string, res coalesce.Resource, change func(*record)) {
+// durable log has another digest, because another process wrote it, the facts are recorded there
+// as a change.
+func (s *store) learn(id string, res coalesce.Known, change func(*record)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.known(id)
@@ -126,19 +123,19 @@ func (s *store) learn(id string, res coalesce.Resource, change func(*record)) {
 	}
 	r.describe(res)
 	now := r.resources[res.URI]
-	said, differs := s.said(id, res)
+	stored, differs := s.stored(id, res)
 	switch {
-	case differs && !said.IsZero():
+	case differs && !stored.IsZero():
 		e := event.Event{ServerID: id, ResourceURI: res.URI, Cause: event.CauseResync}
-		if said == catalog.Gone() || said == catalog.Unread() {
-			said = catalog.Digest{}
+		if stored == catalog.Gone() || stored == catalog.Unread() {
+			stored = catalog.Digest{}
 		}
 		if changed, size := true, now.Size; res.Gone {
 			e.Payload = event.ResourceRemoved{Descriptor: res.Descriptor, Missing: true}
 		} else {
-			e.Payload = event.ResourceUpdated{Name: res.Descriptor.Name, Changed: &changed, MimeType: now.MimeType, Size: &size, Digest: now.Digest, PreviousDigest: said, Text: now.Text}
+			e.Payload = event.ResourceUpdated{Name: res.Descriptor.Name, Changed: &changed, MimeType: now.MimeType, Size: &size, Digest: now.Digest, PreviousDigest: stored, Text: now.Text}
 		}
-		s.record(e)
+		s.recordOnly(e)
 	case !now.Digest.IsZero() && (differs || now.Digest != before):
 		s.remember(func(rec journal.Recorder) error {
 			return rec.Remember(journal.Resource{ServerID: id, URI: res.URI}, stateOf(now))
@@ -146,17 +143,17 @@ func (s *store) learn(id string, res coalesce.Resource, change func(*record)) {
 	}
 }
 
-// said returns the digest that the durable log has of a resource, zero: none, and whether a read
-// has just found something else.
-func (s *store) said(id string, res coalesce.Resource) (said catalog.Digest, differs bool) {
+// stored returns the digest that the durable log has for a resource, zero: none, and whether a
+// read has just found something else.
+func (s *store) stored(id string, res coalesce.Known) (stored catalog.Digest, differs bool) {
 	if s.durable == nil || s.baseline == nil || !res.Confirmed {
-		return said, false
+		return stored, false
 	}
-	said = s.baseline(id, res.URI)
-	if res.Gone && said == catalog.Gone() {
+	stored = s.baseline(id, res.URI)
+	if res.Gone && stored == catalog.Gone() {
 		return catalog.Digest{}, false
 	}
-	return said, said != res.Content.Digest
+	return stored, stored != res.Content.Digest
 }
 
 // learnList replaces a list for which no event is published, and remembers it if it is new.
@@ -171,7 +168,7 @@ func (s *store) learnList(id string, k catalog.Kind, list catalog.List, isNew bo
 	})
 }
 
-func stateOf(r *status.Resource) journal.State {
+func stateOf(r *status.ResourceStatus) journal.State {
 	return journal.State{Digest: r.Digest, Size: r.Size, MimeType: r.MimeType, When: time.Now(), Text: r.Text}
 }
 
@@ -184,7 +181,7 @@ func (s *store) republish(id string) {
 		return
 	}
 	st := &r.status
-	s.record(event.Event{ServerID: id, Payload: event.ServerState{State: st.State, Previous: event.Pending, Reason: st.Reason, Error: st.Error, Attempt: st.Attempt,
+	s.recordOnly(event.Event{ServerID: id, Payload: event.ServerState{State: st.State, Previous: event.Pending, Reason: st.Reason, Error: st.Error, Attempt: st.Attempt,
 		ProtocolVersion: st.Info.ProtocolVersion, Era: string(st.Info.Era), StillConnected: st.StillConnected}})
 }
 
@@ -210,7 +207,7 @@ func (s *store) forget(id string) {
 	delete(s.servers, id)
 }
 
-// list returns one list of a server, nil if none is known. Lists are replaced as a whole.
+// list returns one list of a server, nil if none is known. Lists are replaced, never modified.
 func (s *store) list(id string, k catalog.Kind) catalog.List {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -233,30 +230,56 @@ func (s *store) subscribe(ctx context.Context) (*status.Snapshot, *journal.Subsc
 }
 
 func (s *store) snapshotLocked() *status.Snapshot {
-	snap := &status.Snapshot{Epoch: s.log.Epoch(), Seq: s.log.Last(), Servers: make([]status.Server, 0, len(s.servers))}
+	snap := &status.Snapshot{Epoch: s.log.Epoch(), Seq: s.log.Last(), Servers: make([]status.ServerStatus, 0, len(s.servers))}
 	for _, r := range s.servers {
 		st := r.status
 		st.Lists = maps.Clone(r.lists)
 		st.Counts.Dropped = maps.Clone(r.status.Counts.Dropped)
 		st.Missing = slices.Clone(r.status.Missing)
-		st.Resources = make([]status.Resource, 0, len(r.resources))
+		st.Resources = make([]status.ResourceStatus, 0, len(r.resources))
 		for _, res := range r.resources {
 			st.Resources = append(st.Resources, *res)
 		}
-		slices.SortFunc(st.Resources, func(a, b status.Resource) int { return strings.Compare(a.URI, b.URI) })
+		slices.SortFunc(st.Resources, func(a, b status.ResourceStatus) int { return strings.Compare(a.URI, b.URI) })
 		snap.Servers = append(snap.Servers, st)
 	}
-	slices.SortFunc(snap.Servers, func(a, b status.Server) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(snap.Servers, func(a, b status.ServerStatus) int { return strings.Compare(a.ID, b.ID) })
 	return snap
 }
 
 // describe records what is known of a resource.
-func (r *record) describe(res coalesce.Resource) {
+func (r *record) describe(res coalesce.Known) {
 	st, ok := r.resources[res.URI]
 	if !ok {
-		st = &status.Resource{URI: res.URI}
+		st = &status.ResourceStatus{URI: res.URI}
 		r.resources[res.URI] = st
 	}
 	st.Digest, st.Size, st.MimeType, st.Text = res.Content.Digest, res.Content.Size, res.Content.MimeType, res.Content.Text
 	st.Gone = res.Gone
+}
+
+// textBudget bounds the texts of resources that are kept in memory for contents and diffs in
+// events.
+type textBudget struct {
+	each, all int64
+	used      atomic.Int64
+}
+
+// replace accounts for new content in place of old, and returns it, without its text if the
+// budget has no room for that.
+func (b *textBudget) replace(was, now coalesce.Content) coalesce.Content {
+	if was.Text != nil {
+		b.used.Add(-int64(len(*was.Text)))
+	}
+	if now.Text == nil {
+		return now
+	}
+	n := int64(len(*now.Text))
+	if n > b.each || b.used.Add(n) > b.all {
+		if n <= b.each {
+			b.used.Add(-n)
+		}
+		now.Text = nil
+	}
+	return now
 }

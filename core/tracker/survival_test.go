@@ -11,8 +11,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// A server that was away: exactly one resync event for what changed meanwhile,
-// none for the others, within 5 s of its return (B8).
+// When a server returns, exactly one resync event is published for each resource that changed
+// meanwhile, and none for the others, within 5 s.
 func TestPromiseResyncAfterACrash(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md", "file:///c.md")
@@ -34,14 +34,14 @@ func TestPromiseResyncAfterACrash(t *testing.T) {
 	})
 }
 
-// A change between the listing of a reconnect and its subscription is not lost:
-// subscribing comes first.
+// When reconnecting, a change between listing and subscribing cannot be lost, because subscribing
+// comes first.
 func TestPromiseChangeWhileConnecting(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
 		docs.Disconnect()
-		// The read of the resync is answered with what was there before; the change
-		// comes right after, and only a subscription announces it.
+		// The read of the resync is answered with the old content. The change follows immediately,
+		// and only a subscription announces it.
 		docs.Fail(sessiontest.Fault{Method: "resources/list", Times: 1, Delay: time.Second})
 		for range 40 {
 			w.pass(50 * time.Millisecond)
@@ -61,15 +61,15 @@ func TestPromiseChangeWhileConnecting(t *testing.T) {
 	})
 }
 
-// assertOrder: in every connection the known resources are subscribed to before
-// anything is listed or read.
+// assertOrder checks that in every connection the known resources are subscribed to before anything
+// is listed or read.
 func assertOrder(t *testing.T, docs *sessiontest.Fake) {
 	t.Helper()
 	connections, subscribed, discovering := 0, false, false
 	for _, m := range docs.Wire() {
 		switch m.Method {
 		case "initialize", "server/discover":
-			if !discovering { // else the server turned the modern era down
+			if !discovering { // otherwise the server rejected the modern era
 				connections++
 			}
 			subscribed = false
@@ -85,9 +85,9 @@ func assertOrder(t *testing.T, docs *sessiontest.Fake) {
 	}
 }
 
-// The waits double from 0.5 s and never exceed 30 s: with the jitter of core/backoff the
-// longest are 25 s, ± 20 %. There is one state and one count for every failure; a success
-// that lasts resets the waits (B6).
+// The waits double from 0.5 s and never exceed 30 s: with the jitter of core/backoff, the longest
+// are 25 s, ± 20 %. There is one state and one count for every failure; a lasting success resets
+// the waits.
 func TestBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
@@ -128,7 +128,7 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
-// A server that dies again and again is named (and tried ever more slowly).
+// A server that dies repeatedly is reported as in a crash loop (and retried at growing intervals).
 func TestCrashLoop(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
@@ -143,7 +143,7 @@ func TestCrashLoop(t *testing.T) {
 			}
 		}
 		if named == 0 {
-			w.Errorf("nobody named the crash loop:\n%s", w.log())
+			w.Errorf("the crash loop was not published:\n%s", w.log())
 		}
 		if n := len(w.Dialled("docs")); n > 12 {
 			w.Errorf("dialled %d times in a minute", n)
@@ -151,7 +151,7 @@ func TestCrashLoop(t *testing.T) {
 	})
 }
 
-// A server that dies without a word is found within 30 s, and so is its return.
+// A server that dies silently is detected within 30 s, and so is its return.
 func TestSilentDeath(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
@@ -183,8 +183,8 @@ func TestUnannouncedChangeIsFound(t *testing.T) {
 	})
 }
 
-// A listen that the server ends, politely or not, is opened again, and a change
-// in the gap is one event (F6, F7).
+// A listen that the server ends, in order or not, is opened again, and a change in the gap is one
+// event.
 func TestListenEnds(t *testing.T) {
 	for name, end := range map[string]func(*sessiontest.Fake){
 		"with its result":   func(s *sessiontest.Fake) { s.EndListens(true) },
@@ -195,11 +195,11 @@ func TestListenEnds(t *testing.T) {
 				w := newWorld(t, Options{})
 				docs := w.Serve("docs", session.EraModern)
 				settledOn(w, docs, "file:///a.md", "file:///b.md")
-				docs.SetQuietly("file:///a.md", "two") // first: what follows reads it at once
+				docs.SetQuietly("file:///a.md", "two") // first: the next step reads it immediately
 				end(docs)                              // it lived for 3 s
 				w.pass(500 * time.Millisecond)
 				if docs.Listens() != 1 {
-					w.Errorf("%d listens, want one at once", docs.Listens())
+					w.Errorf("%d listens, want one immediately", docs.Listens())
 				}
 				w.wantUpdates("file:///a.md resync")
 				docs.SetQuietly("file:///b.md", "two")
@@ -218,16 +218,16 @@ func TestListenEnds(t *testing.T) {
 	}
 }
 
-// Streams that a balancer ends every 25 s are replaced at once, however often: no change
+// Streams that a load balancer ends every 25 s are replaced immediately, however often: no change
 // waits for a backoff.
-func TestStreamsThatEndRegularlyAreReplacedAtOnce(t *testing.T) {
+func TestStreamsThatEndRegularlyAreReplacedImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
 		docs := w.Serve("docs", session.EraModern)
 		settledOn(w, docs, "file:///a.md")
 		for i := range 30 {
 			w.pass(25 * time.Second)
-			docs.SetQuietly("file:///a.md", fmt.Sprint("version ", i)) // first: what follows reads it at once
+			docs.SetQuietly("file:///a.md", fmt.Sprint("version ", i)) // first: the next step reads it immediately
 			docs.EndListens(true)
 			w.pass(200 * time.Millisecond)
 			if n := len(w.updates()); n != i+1 {
@@ -237,8 +237,8 @@ func TestStreamsThatEndRegularlyAreReplacedAtOnce(t *testing.T) {
 	})
 }
 
-// What the server does not honour is polled, and published once (F4).
-func TestNarrowAcknowledgement(t *testing.T) {
+// Resources that the server does not agree to push are polled; this is published once.
+func TestPartialAcknowledgement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
 		docs := w.Serve("docs", session.EraModern)
@@ -249,7 +249,7 @@ func TestNarrowAcknowledgement(t *testing.T) {
 		w.pass(3 * time.Second)
 		active := w.published(event.TypeSubscriptionActive)
 		if len(active) != 1 || fmt.Sprint(active[0].Payload.(event.SubscriptionActive).Missing) != "[file:///b.md]" {
-			w.Fatalf("want one subscription.active that misses b:\n%s", w.log())
+			w.Fatalf("want one subscription.active with b missing:\n%s", w.log())
 		}
 		docs.SetQuietly("file:///b.md", "two")
 		w.pass(40 * time.Second)
@@ -257,7 +257,7 @@ func TestNarrowAcknowledgement(t *testing.T) {
 	})
 }
 
-// One server never answers, another floods: the third does not notice (B9).
+// One server never answers and another floods; a third is not affected.
 func TestIsolation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
@@ -278,7 +278,7 @@ func TestIsolation(t *testing.T) {
 			published := w.published(event.TypeResourceUpdated)
 			last := published[len(published)-1]
 			if last.ServerID != "docs" && published[max(0, len(published)-2)].ServerID != "docs" {
-				w.Fatalf("round %d: docs was not heard:\n%s", i, w.log())
+				w.Fatalf("round %d: the announcement of docs was not published:\n%s", i, w.log())
 			}
 			if d := last.Timestamp.Sub(began); d > 50*time.Millisecond {
 				w.Errorf("round %d: %v late", i, d)
@@ -287,7 +287,7 @@ func TestIsolation(t *testing.T) {
 		}
 		st, _ := w.tracker.Snapshot().Server("loud")
 		if st.Counts.Signals < 50_000 {
-			w.Errorf("only %d of 50,000 notifications flowed", st.Counts.Signals)
+			w.Errorf("only %d of 50,000 notifications arrived", st.Counts.Signals)
 		}
 	})
 }

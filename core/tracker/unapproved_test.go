@@ -10,7 +10,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// A server with an entry that is not approved is not connected until it is.
+// A server whose entry is not approved is not connected until it is.
 func TestUnapprovedIsNotConnected(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.SetQuietly("file:///a.md", "one")
@@ -29,7 +29,7 @@ func TestUnapprovedIsNotConnected(t *testing.T) {
 		w.apply(sessiontest.Entry("docs", func(s *config.Server) { s.Unapproved = "approve it elsewhere" }))
 		w.pass(3 * time.Second)
 		if n := len(w.published(event.TypeServerState)); n != 1 {
-			w.Errorf("another way to approve it is not published once:\n%s", w.log())
+			w.Errorf("another way to approve it was not published once:\n%s", w.log())
 		}
 		w.apply(sessiontest.Entry("docs"))
 		w.pass(3 * time.Second)
@@ -43,8 +43,8 @@ func TestUnapprovedIsNotConnected(t *testing.T) {
 	})
 }
 
-// A server whose entry was approved before the one that waits stays connected, also after crashes; its state
-// says that something waits, whenever it is connected.
+// A server stays connected with its approved entry while a changed entry waits for approval, even
+// after crashes. Whenever it is connected, its state says that approval is missing.
 func TestSupersededStillConnected(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
@@ -68,12 +68,12 @@ func TestSupersededStillConnected(t *testing.T) {
 		w.pass(3 * time.Second)
 		expect("elsewhere")
 		if n := len(w.published(event.TypeServerState)); n != 1 {
-			w.Errorf("another way to approve it is not published once:\n%s", w.log())
+			w.Errorf("another way to approve it was not published once:\n%s", w.log())
 		}
 		docs.Set("file:///a.md", "two")
 		w.pass(5 * time.Second)
 		w.wantUpdates("file:///a.md notify")
-		if handshakes() > before+1 { // the modern era probes now and then
+		if handshakes() > before+1 { // the modern era probes occasionally
 			w.Errorf("%d handshakes", handshakes()-before)
 		}
 		docs.Disconnect()
@@ -92,9 +92,9 @@ func TestSupersededStillConnected(t *testing.T) {
 			w.Errorf("approved: %+v", st)
 		}
 		if n := len(w.published(event.TypeServerState)); n != 1 {
-			w.Errorf("the session did not stay:\n%s", w.log())
+			w.Errorf("the session ended:\n%s", w.log())
 		}
-		// One that is still connected, and then is not approved at all, is published as such.
+		// A still connected server that loses its approval is published as such.
 		w.apply(waits)
 		w.pass(3 * time.Second)
 		expect("again")

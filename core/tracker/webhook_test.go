@@ -21,7 +21,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 )
 
-// hooking is a server that delivers events by webhook only.
+// hooking is a server that delivers events only by webhook.
 type hooking struct {
 	t    *testing.T
 	feed *sessiontest.Feed
@@ -35,7 +35,7 @@ type hooking struct {
 	refuse *sessiontest.EventError
 	slow   time.Duration // until the answer to a subscribe request
 
-	waiting atomic.Bool // such a request has come
+	waiting atomic.Bool // such a request has arrived
 }
 
 func (h *hooking) answer(c *sessiontest.EventCall) (any, *sessiontest.EventError) {
@@ -143,8 +143,8 @@ func wantCalls(t *testing.T, h *hooking, want ...string) {
 	}
 }
 
-// TestEventsByWebhook: events lead to reads, once; the subscription is refreshed before its
-// time is over, and ends with the tracker.
+// Every event leads to one read. The subscription is refreshed before it expires, and ends with the
+// tracker.
 func TestEventsByWebhook(t *testing.T) {
 	hooked(t, true, func(w *world, docs *sessiontest.Fake, h *hooking) {
 		wantCalls(t, h, "subscribe null")
@@ -157,7 +157,7 @@ func TestEventsByWebhook(t *testing.T) {
 			t.Errorf("cursors %v", st.EventCursors)
 		}
 		h.post("e2", `{"eventId":"e2","name":"resource.updated","data":[]}`, http.StatusBadRequest)
-		w.pass(8 * time.Minute) // half of ten minutes, with jitter, is over once or twice
+		w.pass(8 * time.Minute) // half of ten minutes, with jitter, passes once or twice
 		if n := len(h.asked()); n < 1 || n > 2 {
 			t.Errorf("%d refreshes", n)
 		}
@@ -178,7 +178,7 @@ func TestEventsByWebhook(t *testing.T) {
 	})
 }
 
-// TestWebhookTerminated: after a failure that passes it subscribes again, with its cursor.
+// After a temporary failure, the tracker subscribes again, with its cursor.
 func TestWebhookTerminated(t *testing.T) {
 	hooked(t, true, func(w *world, docs *sessiontest.Fake, h *hooking) {
 		h.asked()
@@ -188,7 +188,7 @@ func TestWebhookTerminated(t *testing.T) {
 		wantCalls(t, h, "subscribe 8")
 		docs.Disconnect()
 		w.pass(30 * time.Second)
-		wantCalls(t, h, "unsubscribe", "subscribe 8") // not a refresh: what was delivered since is delivered again
+		wantCalls(t, h, "unsubscribe", "subscribe 8") // not a refresh: events that were delivered since are delivered again
 		docs.SetQuietly("file:///a.md", "three")
 		w.forget()
 		h.post("e3", updated("e3", "file:///a.md", "9"), http.StatusNoContent)
@@ -197,8 +197,8 @@ func TestWebhookTerminated(t *testing.T) {
 	})
 }
 
-// TestWebhookEndsWhileItBegins: a subscription that the server is still making when the
-// tracker ends is ended, too, after it was made.
+// A subscription that the server is still making when the tracker ends is also ended, once it was
+// made.
 func TestWebhookEndsWhileItBegins(t *testing.T) {
 	for name, slow := range map[string]time.Duration{"answered": 300 * time.Millisecond, "not answered": time.Minute} {
 		t.Run(name, func(t *testing.T) {
@@ -210,7 +210,7 @@ func TestWebhookEndsWhileItBegins(t *testing.T) {
 				docs.Disconnect()
 				want := []string{"unsubscribe", "subscribe 7", "unsubscribe"}
 				if slow == time.Minute {
-					want = []string{"unsubscribe", "unsubscribe"} // the request is given up
+					want = []string{"unsubscribe", "unsubscribe"} // the request is abandoned
 				}
 				for w.pass(10 * time.Millisecond); !h.waiting.Load(); w.pass(10 * time.Millisecond) {
 				}
@@ -223,8 +223,8 @@ func TestWebhookEndsWhileItBegins(t *testing.T) {
 	}
 }
 
-// TestWebhookEndpointNotReachable: with no other way it is tried again, and warned about once,
-// without the secret.
+// If the server cannot reach the receiver and has no other delivery mode, the subscription is
+// retried, with one warning that does not contain the secret.
 func TestWebhookEndpointNotReachable(t *testing.T) {
 	hooked(t, true, func(w *world, docs *sessiontest.Fake, h *hooking) {
 		h.mu.Lock()
@@ -244,12 +244,12 @@ func TestWebhookEndpointNotReachable(t *testing.T) {
 		h.asked()
 		w.pass(time.Minute)
 		if n := len(h.asked()); n == 0 {
-			t.Error("it was not tried again")
+			t.Error("it was not retried")
 		}
 	})
 }
 
-// TestWebhookWithoutReceiver: a warning says what is missing.
+// Without a receiver, a warning names what is missing.
 func TestWebhookWithoutReceiver(t *testing.T) {
 	hooked(t, false, func(w *world, docs *sessiontest.Fake, h *hooking) {
 		wantCalls(t, h)

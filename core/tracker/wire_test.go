@@ -14,8 +14,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// 500 resources are one listen, or one subscription each, and stay that through
-// routine comparisons: nothing is subscribed to twice (E6, F9).
+// 500 resources are one listen, or one subscription each, and remain so through routine
+// comparisons: nothing is subscribed to twice.
 func TestNothingIsSubscribedTwice(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.PageSize = 50
@@ -29,7 +29,7 @@ func TestNothingIsSubscribedTwice(t *testing.T) {
 		}
 		wants := map[string]int{"resources/subscribe": 500}
 		if docs.Modern {
-			// The first one, for lists only, is there before the resources are known.
+			// The first one, for lists only, is made before the resources are known.
 			wants = map[string]int{"resources/subscribe": 0, "subscriptions/listen": 2}
 		}
 		w.pass(7 * time.Minute) // a routine comparison
@@ -50,8 +50,8 @@ func TestNothingIsSubscribedTwice(t *testing.T) {
 	})
 }
 
-// The era is learned once: however often a modern server is connected to, at most
-// one initialize is refused, and nothing of the other era is sent (F1).
+// The era is determined once: however often a modern server is connected, at most one initialize is
+// rejected, and nothing of the other era is sent.
 func TestEraIsLearnedOnce(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
@@ -82,8 +82,8 @@ func TestEraIsLearnedOnce(t *testing.T) {
 	})
 }
 
-// Notifications for other clients are counted and ignored; those without their tag on
-// stdio is (F5).
+// Notifications for other clients are counted and ignored. Over stdio, a notification without a tag
+// is counted and used.
 func TestForeignNotifications(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
@@ -96,7 +96,7 @@ func TestForeignNotifications(t *testing.T) {
 			return st.Counts.Dropped
 		}
 		if n := dropped()["before_ack"]; n == 0 {
-			w.Errorf("nothing was dropped for coming early: %v", dropped())
+			w.Errorf("nothing was dropped for arriving early: %v", dropped())
 		}
 		update := func(uri string, tag any) map[string]any {
 			params := map[string]any{"uri": uri}
@@ -122,8 +122,8 @@ func TestForeignNotifications(t *testing.T) {
 	})
 }
 
-// 50 announcements of changed resources cost at most two syncs, and the set
-// follows the last of them (B5).
+// 50 announcements of changed resources cost at most two syncs, and the set follows the last of
+// them.
 func TestResourceListFlood(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
@@ -135,13 +135,13 @@ func TestResourceListFlood(t *testing.T) {
 		w.pass(5 * time.Second)
 		limit := 2
 		if docs.Modern {
-			limit = 4 // each swap of a listen over stdio looks once more
+			limit = 4 // each swap of a listen over stdio lists once more
 		}
 		if n := docs.Count("resources/list") - before; n < 1 || n > limit {
 			w.Errorf("%d syncs for 50 announcements", n)
 		}
 		if n := len(docs.Subscribed()); n != 51 {
-			w.Errorf("%d are subscribed to, want 51", n)
+			w.Errorf("%d resources are subscribed to, want 51", n)
 		}
 		added := w.published(event.TypeResourceAdded)
 		if len(added) != 50 || added[0].Cause != event.CauseNotify {
@@ -150,8 +150,7 @@ func TestResourceListFlood(t *testing.T) {
 	})
 }
 
-// Another descriptor makes the content be looked at, too: it may be all that a
-// server says.
+// A changed descriptor causes a read of the content: the server may announce nothing else.
 func TestChangedDescriptor(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md")
@@ -165,8 +164,8 @@ func TestChangedDescriptor(t *testing.T) {
 	})
 }
 
-// The calls of onConnect are made once in every session, in order, after the
-// subscription; one that fails stops nothing.
+// The calls of onConnect are made once in every session, in order, after the subscription; a failed
+// call stops nothing.
 func TestOnConnect(t *testing.T) {
 	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.Fail(sessiontest.Fault{Method: "tools/call", Times: 1, Code: -32603, Message: "not now"})

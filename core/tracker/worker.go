@@ -7,17 +7,19 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/login"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
 )
 
-// worker keeps one server connected and tracked for as long as its id is wanted. Its run
-// goroutine owns every field below the channels; what it knows of the server is kept from
-// session to session.
+// worker keeps one server connected and tracked for as long as its id is wanted, and publishes
+// and logs everything about it (publish.go). Its run goroutine owns every field below the
+// channels and conn. What it knows of the server is kept from session to session.
 type worker struct {
 	t    *Tracker
 	opts Options
@@ -31,25 +33,32 @@ type worker struct {
 	removing bool
 	offered  config.Server // the newest entry
 
-	// hasten has room for one: Tracker.Hasten sends, run receives; never closed.
-	hasten chan struct{}
-	// restarts has room for one: Tracker.Restart sends, run receives; never closed.
-	restarts chan struct{}
-	// rechecks has room for one: Tracker.Republish sends, run receives; never closed.
-	rechecks chan struct{}
+	// Each of these has capacity 1 and is never closed. Run receives; the sender is the method
+	// of Tracker in the comment.
+	hasten   chan struct{} // Hasten
+	restarts chan struct{} // Restart
+	rechecks chan struct{} // Republish
 
 	conn atomic.Pointer[connection] // of the live session, for clients; nil while not connected
 
 	srv        config.Server
 	eras       eras
 	lists      map[catalog.Kind]catalog.List
-	following  *follower // of the live session
+	following  *sessionFollower // of the live session
 	co         *coalesce.Coalescer
-	pub        *publisher
-	retries    *retries
+	retries    retries
 	login      loginWatch // as it was at the last attempt to connect
-	missed     int        // changes that the server did not announce, since the last new connection of the config
+	missed     int        // changes that the server did not announce, since the connection settings last changed
 	unreliable bool       // the server is polled because of missed changes
+
+	// For publishing:
+	state       event.State       // as last published
+	waits       event.ServerState // as last published, if that was Unapproved
+	needs       string            // the error of the last NeedsAuth state
+	failures    uint64            // connections and lists that failed
+	missedTotal uint64            // changes that the server should have announced
+	warned      map[string]bool   // the subjects of warnings that were logged
+	cursors     map[string]string // where to resume the subscriptions to events; replaced, never modified
 }
 
 func newWorker(t *Tracker, srv config.Server) *worker {
@@ -61,17 +70,16 @@ func newWorker(t *Tracker, srv config.Server) *worker {
 		restarts: make(chan struct{}, 1),
 		rechecks: make(chan struct{}, 1),
 		lists:    map[catalog.Kind]catalog.List{},
-		retries:  newRetries(t.opts.Backoff, t.opts.MaxBackoff),
+		retries:  retries{maxWait: t.opts.MaxBackoff, delays: backoff.New(t.opts.Backoff, t.opts.MaxBackoff)},
+		state:    event.Pending,
+		warned:   map[string]bool{},
 	}
-	w.pub = &publisher{store: t.store, id: w.id, log: w.log, state: event.Pending, warned: map[string]bool{},
-		transport: func() config.Transport { return w.srv.Transport },
-		counts:    func() coalesce.Counts { return w.co.Counts() }}
 	if w.opts.EventCursors != nil {
-		w.pub.cursors = w.opts.EventCursors(w.id)
+		w.cursors = w.opts.EventCursors(w.id)
 	}
 	w.co = coalesce.New(coalesce.Options{
 		Window: w.opts.Window, Patience: w.opts.Patience, Digests: srv.Read != config.ReadNone,
-		Baseline: w.baseline, Publish: w.updated, Learned: w.pub.learned, Forgotten: w.pub.forgotten,
+		Baseline: w.baseline, Publish: w.updated, Learned: w.learned, Forgotten: w.forgotten,
 		Replace: t.texts.replace,
 	})
 	return w
@@ -99,7 +107,7 @@ func (w *worker) run(ctx context.Context) {
 	defer w.eras.forget()
 	for ctx.Err() == nil {
 		if st, ok := unconnected(&w.srv); ok {
-			w.pub.setState(st)
+			w.setState(st)
 			w.wait(ctx, 0)
 			continue
 		}
@@ -112,7 +120,7 @@ func (w *worker) run(ctx context.Context) {
 			w.wait(ctx, max(time.Until(again), time.Nanosecond))
 		}
 	}
-	w.pub.setState(event.ServerState{State: event.Stopping, Reason: reasonOf(context.Cause(ctx))})
+	w.setState(event.ServerState{State: event.Stopping, Reason: reasonOf(context.Cause(ctx))})
 }
 
 // unconnected reports whether a server must not be connected to, and the state that it then
@@ -146,14 +154,14 @@ func (w *worker) forgetResources(digests bool) {
 	w.t.store.update(w.id, func(r *record) { clear(r.resources) })
 }
 
-// connectAndFollow runs one session from dialling to its end; the error says why it ended and
+// connectAndFollow runs one session from dialling to its end. The error says why it ended and
 // is never nil. A failure has been published; again is when to try again.
 func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err error) {
 	if digests := w.srv.Read != config.ReadNone; w.co.Digests() != digests {
 		w.forgetResources(digests)
 	}
-	if w.pub.state != event.NeedsAuth || w.retries.attempt == 0 { // while NeedsAuth persists, the failed attempts are not published
-		w.pub.setState(event.ServerState{State: event.Connecting, Attempt: w.retries.attempt})
+	if w.state != event.NeedsAuth || w.retries.attempt == 0 { // while NeedsAuth persists, the failed attempts are not published
+		w.setState(event.ServerState{State: event.Connecting, Attempt: w.retries.attempt})
 	}
 	sctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -174,10 +182,10 @@ func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err err
 		return w.failed(err, ""), err
 	}
 	began := time.Now()
-	f := newFollower(w, s)
-	f.open()
+	f := newSessionFollower(w, s)
+	f.openToClients()
 	err = f.run(sctx)
-	f.shut()
+	f.closeToClients()
 	if errors.Is(context.Cause(ctx), errRemoved) {
 		w.forgetResources(w.co.Digests()) // nothing is published about them from now on
 	}
@@ -186,7 +194,7 @@ func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err err
 		w.retries.reset()
 	}
 	if ctx.Err() != nil {
-		w.pub.setState(event.ServerState{State: event.Stopping, Reason: reasonOf(context.Cause(ctx))})
+		w.setState(event.ServerState{State: event.Stopping, Reason: reasonOf(context.Cause(ctx))})
 	} else if !errors.Is(err, errSuperseded) {
 		again = w.failed(err, "disconnected")
 	}
@@ -198,7 +206,7 @@ func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err err
 	return again, err
 }
 
-// session returns the session to follow: the one that a trial of the eras left, or a new one.
+// session returns the session to follow: the one that an era trial left, or a new one.
 func (w *worker) session(ctx context.Context, opts session.Options) (*session.Session, error) {
 	if s := w.eras.next; s != nil {
 		w.eras.next = nil
@@ -208,7 +216,7 @@ func (w *worker) session(ctx context.Context, opts session.Options) (*session.Se
 	if err != nil || !w.eras.learn(s.Info()) {
 		return s, err
 	}
-	w.log.Debug("another server: its era is determined again")
+	w.log.Debug("another server answers: determining its era again")
 	_ = s.Close()
 	opts.Era = ""
 	if s, err = w.dial(ctx, opts); err == nil {
@@ -217,7 +225,7 @@ func (w *worker) session(ctx context.Context, opts session.Options) (*session.Se
 	return s, err
 }
 
-// dial connects, and gives up at once if a new config requires another connection.
+// dial connects. It stops immediately if a new config requires another connection.
 func (w *worker) dial(ctx context.Context, opts session.Options) (*session.Session, error) {
 	type result struct {
 		s   *session.Session
@@ -254,8 +262,8 @@ func (w *worker) adopt(next config.Server) (reconnect bool) {
 	if !next.SameConnection(old) {
 		w.eras.forget()
 		w.missed, w.unreliable = 0, false
-		clear(w.pub.warned)
-		w.pub.followed(nil)
+		clear(w.warned)
+		w.storeCursors(nil)
 		return true
 	}
 	return next.Read != old.Read // all resources are forgotten and tracked anew
@@ -265,12 +273,12 @@ func (w *worker) adopt(next config.Server) (reconnect bool) {
 func (w *worker) failed(err error, reason string) time.Time {
 	now := time.Now()
 	st := w.retries.failed(err, reason, now)
-	w.pub.failure(st)
+	w.publishFailure(st)
 	return now.Add(time.Duration(st.RetryIn))
 }
 
-// wait waits for d, or for ever if d is 0, but returns when ctx ends or a new entry of the
-// config needs another connection.
+// wait waits for d, or indefinitely if d is 0. It returns early if ctx ends, a new entry of the
+// config needs another connection, or something else calls for an earlier attempt.
 func (w *worker) wait(ctx context.Context, d time.Duration) {
 	var over <-chan time.Time
 	var hasten <-chan struct{}
@@ -279,7 +287,7 @@ func (w *worker) wait(ctx context.Context, d time.Duration) {
 	if d > 0 {
 		over, hasten = timer.C, w.hasten
 	}
-	tick, stop := w.login.ticker(w.pub.state)
+	tick, stop := w.login.ticker(w.state)
 	defer stop()
 	for {
 		select {
@@ -288,7 +296,7 @@ func (w *worker) wait(ctx context.Context, d time.Duration) {
 		case <-over:
 			return
 		case <-hasten:
-			if sooner := time.Until(began.Add(hurryAfter)); w.pub.state == event.Backoff && w.retries.hurry.allow(time.Now()) {
+			if sooner := time.Until(began.Add(hurryAfter)); w.state == event.Backoff && w.retries.mayHurry(time.Now()) {
 				timer.Reset(min(max(sooner, time.Nanosecond), time.Until(began.Add(d))))
 				hasten = nil
 			}
@@ -311,3 +319,120 @@ func (w *worker) wait(ctx context.Context, d time.Duration) {
 
 // errorLine returns the error as one printable line.
 func errorLine(err error) string { return printable.Reason(err, 1000) }
+
+const (
+	// A server is in a crash loop if this many sessions died within this time.
+	crashLoopDeaths = 5
+	crashLoopWithin = time.Minute
+	// healthyAfter is how long a session must last for the next wait to be short again.
+	healthyAfter = time.Minute
+	// hurryAfter is the least time between a failure and an early attempt to connect, made
+	// because a request waits for the server.
+	hurryAfter = 250 * time.Millisecond
+	// maxHurried bounds the early attempts per minute: a server that exits at every request
+	// must not be restarted without a pause.
+	maxHurried = 10
+)
+
+// retries counts the failures of one server and decides how long to wait after each.
+type retries struct {
+	maxWait time.Duration
+	delays  *backoff.Backoff
+	attempt int         // consecutive failures
+	deaths  []time.Time // when the last sessions died, at most crashLoopDeaths
+	until   time.Time   // when the next attempt is planned; zero: none is
+	asked   bool        // the server asked for this wait
+	hurried []time.Time // the early attempts within the last minute
+}
+
+// reset makes the next wait short again.
+func (r *retries) reset() {
+	r.attempt = 0
+	r.delays.Reset()
+	r.until = time.Time{}
+}
+
+// failed counts a failure and returns the state that the server is in now.
+func (r *retries) failed(err error, reason string, now time.Time) event.ServerState {
+	r.attempt++
+	st := event.ServerState{State: event.Backoff, Reason: reason, Error: errorLine(err), Attempt: r.attempt}
+	var least time.Duration
+	if ra, ok := errors.AsType[*session.RetryAfter](err); ok {
+		least, st.Reason = ra.Wait, "the server asked clients to wait"
+	}
+	wait := r.until.Sub(now)
+	if wait <= 0 || least > 0 { // otherwise this was an early attempt, and the planned one stays
+		wait = r.delays.NextAfter(least)
+	}
+	r.until, r.asked = now.Add(wait), least > 0
+	if errors.Is(err, session.ErrAuth) {
+		st.State, wait = event.NeedsAuth, min(backoff.Spread(r.maxWait), r.maxWait)
+	}
+	r.deaths = append(r.deaths, now)
+	if over := len(r.deaths) - crashLoopDeaths; over > 0 {
+		r.deaths = r.deaths[over:]
+	}
+	if _, died := errors.AsType[*session.EndError](err); died && len(r.deaths) == crashLoopDeaths && now.Sub(r.deaths[0]) < crashLoopWithin {
+		st.Reason = "crashloop"
+	}
+	st.RetryIn = event.Milliseconds(wait)
+	return st
+}
+
+// mayHurry reports whether an early attempt may be made, and counts it.
+func (r *retries) mayHurry(now time.Time) bool {
+	for len(r.hurried) > 0 && now.Sub(r.hurried[0]) >= time.Minute {
+		r.hurried = r.hurried[1:]
+	}
+	if r.asked || len(r.hurried) >= maxHurried {
+		return false
+	}
+	r.hurried = append(r.hurried, now)
+	return true
+}
+
+// loginPoll is how often the tracker checks whether somebody has logged in to a server that
+// needs it. The file is polled, not watched: this works on every file system, and with a
+// keyring.
+const loginPoll = 500 * time.Millisecond
+
+// loginWatch detects a login to a server, or a logout.
+type loginWatch struct {
+	logins *login.Store // nil: there are none
+	target login.Target
+	stamp  login.Stamp
+	since  time.Time // when the login was made; zero: there is none
+}
+
+// watchLogin records the current login of a server, before it is used.
+func (w *worker) watchLogin() loginWatch {
+	target := login.TargetOf(w.srv)
+	if w.opts.Session.Logins == nil || target.URL == "" {
+		return loginWatch{}
+	}
+	l := loginWatch{logins: w.opts.Session.Logins, target: target}
+	l.stamp = l.logins.Stamp(target)
+	l.since = l.logins.Since(target)
+	return l
+}
+
+// ticker returns a channel that receives whenever changed should be called, and a function that
+// stops it.
+func (l *loginWatch) ticker(state event.State) (tick <-chan time.Time, stop func()) {
+	if l.logins == nil || state != event.NeedsAuth {
+		return nil, func() {}
+	}
+	t := time.NewTicker(loginPoll)
+	return t.C, t.Stop
+}
+
+// changed reports whether there is another login than before, or none any more. A renewal, by any
+// process, does not count.
+func (l *loginWatch) changed() bool {
+	stamp := l.logins.Stamp(l.target)
+	if stamp.Same(l.stamp) {
+		return false
+	}
+	l.stamp = stamp
+	return !l.logins.Since(l.target).Equal(l.since)
+}

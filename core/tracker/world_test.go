@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -19,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is a tracker, the fake servers that it follows, and what it published: all
-// within one synctest bubble, so that time passes only where a test says so.
+// world is a tracker, the fake servers that it follows, and the events that it published, all
+// within one synctest bubble: time passes only when a test lets it.
 type world struct {
 	*testing.T
 	opts    Options
@@ -35,7 +36,7 @@ type world struct {
 	running sync.WaitGroup
 }
 
-// inWorld runs the test once in either era with one server, "docs".
+// inWorld runs the test in each era, with one server, "docs".
 func inWorld(t *testing.T, test func(w *world, docs *sessiontest.Fake)) {
 	t.Helper()
 	for _, era := range []session.Era{session.EraLegacy, session.EraModern} {
@@ -76,7 +77,7 @@ func (w *world) start(entries ...config.Server) {
 	synctest.Wait()
 }
 
-// stop ends the tracker and waits for all that it started.
+// stop ends the tracker and waits for everything that it started.
 func (w *world) stop() {
 	if w.end != nil {
 		w.end(nil)
@@ -85,13 +86,13 @@ func (w *world) stop() {
 	w.Wait()
 }
 
-// pass lets time pass, and everything settle that it set in motion.
+// pass lets bubble time pass, and waits until everything has settled.
 func (w *world) pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// published returns the events of the types, since the last forget; all without types.
+// published returns the events of the types since the last forget; without types, all events.
 func (w *world) published(types ...event.Type) []*event.Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,7 +111,7 @@ func (w *world) forget() {
 	w.events = nil
 }
 
-// updates are the resource.updated events as "uri cause", in order.
+// updates returns the resource.updated events as "uri cause", in order.
 func (w *world) updates() []string {
 	var out []string
 	for _, e := range w.published(event.TypeResourceUpdated) {
@@ -122,7 +123,7 @@ func (w *world) updates() []string {
 // apply gives the tracker another config.
 func (w *world) apply(entries ...config.Server) { w.tracker.Apply(&config.Config{Servers: entries}) }
 
-// state is the published state of the server.
+// state returns the published state of the server.
 func (w *world) state(id string) event.State {
 	st, _ := w.tracker.Snapshot().Server(id)
 	return st.State
@@ -142,7 +143,7 @@ func (w *world) wantUpdates(want ...string) {
 	}
 }
 
-// log shows all events.
+// log returns all events as text.
 func (w *world) log() string {
 	var b []byte
 	for _, e := range w.published() {
@@ -150,4 +151,86 @@ func (w *world) log() string {
 		b = append(b, '\n')
 	}
 	return string(b)
+}
+
+// logbook is a slog.Handler that keeps every line and can block the goroutine that writes one. This
+// stops a worker's goroutine as a suspension of the process does.
+type logbook struct {
+	*lines
+	attrs []slog.Attr
+}
+
+type lines struct {
+	mu    sync.Mutex
+	all   []line
+	stall map[string]time.Duration // by message, for the next line with it
+	held  int                      // blocked goroutines
+}
+
+type line struct {
+	level slog.Level
+	text  string
+}
+
+func newLogbook() logbook { return logbook{lines: &lines{stall: map[string]time.Duration{}}} }
+
+// Enabled implements [slog.Handler].
+func (l logbook) Enabled(context.Context, slog.Level) bool { return true }
+
+// Handle implements [slog.Handler].
+func (l logbook) Handle(_ context.Context, r slog.Record) error {
+	var text strings.Builder
+	text.WriteString(r.Message)
+	add := func(a slog.Attr) bool { text.WriteString(" " + a.String()); return true }
+	for _, a := range l.attrs {
+		add(a)
+	}
+	r.Attrs(add)
+	l.mu.Lock()
+	l.all = append(l.all, line{r.Level, text.String()})
+	d := l.stall[r.Message]
+	delete(l.stall, r.Message)
+	l.held++
+	l.mu.Unlock()
+	time.Sleep(d) // in a bubble
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held--
+	return nil
+}
+
+// holds reports whether a goroutine is blocked.
+func (l *lines) holds() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held > 0
+}
+
+// WithAttrs implements [slog.Handler].
+func (l logbook) WithAttrs(attrs []slog.Attr) slog.Handler {
+	l.attrs = slices.Concat(l.attrs, attrs)
+	return l
+}
+
+// WithGroup implements [slog.Handler].
+func (l logbook) WithGroup(string) slog.Handler { return l }
+
+// stallAt blocks the next goroutine that writes the message.
+func (l *lines) stallAt(message string, d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stall[message] = d
+}
+
+// warnings returns the lines at level warn and above.
+func (l *lines) warnings() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []string
+	for _, n := range l.all {
+		if n.level >= slog.LevelWarn {
+			out = append(out, n.text)
+		}
+	}
+	return out
 }

@@ -192,7 +192,7 @@ func (c *Cursor) serverLocked(id string) *server {
 	return s
 }
 
-func (c *Cursor) reportLocked(s *server, st *status.Server) {
+func (c *Cursor) reportLocked(s *server, st *status.ServerStatus) {
 	for kind, list := range st.Lists {
 		old, known := s.Lists[kind]
 		same := known && len(old) == len(list)
@@ -236,7 +236,7 @@ func (c *Cursor) reportLocked(s *server, st *status.Server) {
 	s.Resources = now
 }
 
-func byURI(r status.Resource, uri string) int { return strings.Compare(r.URI, uri) }
+func byURI(r status.ResourceStatus, uri string) int { return strings.Compare(r.URI, uri) }
 
 // down reports whether it was reported that a server cannot be reached.
 func (c *Cursor) down(id string) bool {

@@ -30,7 +30,7 @@ func digest(n byte) (d catalog.Digest) {
 
 // snapshot knows resources of the server a by URI, and its tools.
 func snapshot(resources map[string]byte, tools ...string) *status.Snapshot {
-	st := status.Server{ID: "a", Lists: map[catalog.Kind]catalog.List{}}
+	st := status.ServerStatus{ID: "a", Lists: map[catalog.Kind]catalog.List{}}
 	var listed, named []catalog.Item
 	for uri := range resources {
 		listed = append(listed, catalog.Item{Key: uri, Digest: digest(1)})
@@ -40,14 +40,14 @@ func snapshot(resources map[string]byte, tools ...string) *status.Snapshot {
 	}
 	st.Lists[catalog.Resources], st.Lists[catalog.Tools] = catalog.NewList(listed), catalog.NewList(named)
 	for _, it := range st.Lists[catalog.Resources] {
-		st.Resources = append(st.Resources, status.Resource{URI: it.Key, Digest: digest(resources[it.Key])})
+		st.Resources = append(st.Resources, status.ResourceStatus{URI: it.Key, Digest: digest(resources[it.Key])})
 	}
 	for i := range st.Resources {
 		if resources[st.Resources[i].URI] == 0 {
 			st.Resources[i].Digest = catalog.Digest{} // not read yet
 		}
 	}
-	return &status.Snapshot{Servers: []status.Server{st}}
+	return &status.Snapshot{Servers: []status.ServerStatus{st}}
 }
 
 func report(t *testing.T, c *Cursor, snap *status.Snapshot) {
@@ -84,7 +84,7 @@ func TestCursorIsKept(t *testing.T) {
 	if c.Baseline("a", "x:1") != digest(1) || !c.Baseline("a", "x:2").IsZero() || c.Baseline("a", "x:3") != digest(3) {
 		t.Errorf("%+v", c.state.Servers["a"])
 	}
-	c.Report(&status.Snapshot{Servers: []status.Server{{ID: "a"}}}) // not reached
+	c.Report(&status.Snapshot{Servers: []status.ServerStatus{{ID: "a"}}}) // not reached
 	if c.Baseline("a", "x:1") != digest(1) {
 		t.Error("a server that was not reached was forgotten")
 	}

@@ -282,7 +282,7 @@ func (w *Watch) approval(server string, st event.ServerState, kept bool) {
 }
 
 // reachable records that a server is reachable or is not, unless that was already reported.
-func (w *Watch) reachable(st *status.Server, yes bool) {
+func (w *Watch) reachable(st *status.ServerStatus, yes bool) {
 	was := w.told[st.ID]
 	if w.Cursor != nil {
 		was = w.Cursor.down(st.ID)

@@ -76,7 +76,7 @@ func stamp(t time.Time) string {
 	return t.UTC().Format(event.TimeFormat)
 }
 
-func newResource(st *status.Server, r *status.Resource) resource {
+func newResource(st *status.ServerStatus, r *status.ResourceStatus) resource {
 	out := resource{URI: r.URI, MimeType: r.MimeType, Size: r.Size, Digest: r.Digest.String(), Gone: r.Gone}
 	if it, ok := st.Lists[catalog.Resources].Get(r.URI); ok {
 		d := it.Describe()

@@ -62,7 +62,7 @@ func (d *Dashboard) version(ctx context.Context, digest string) (text string, ok
 // readText returns the current text of a resource, from the cache or from its server. It
 // returns nil if reading fails, or if the content is too large, is not text, or is not the
 // version that the tracker knows.
-func (d *Dashboard) readText(ctx context.Context, id string, res status.Resource) *string {
+func (d *Dashboard) readText(ctx context.Context, id string, res status.ResourceStatus) *string {
 	c, err := d.read(ctx, id, res)
 	if err != nil || c.Size > maxText || !res.Digest.IsZero() && c.Digest != res.Digest {
 		return nil
@@ -76,18 +76,18 @@ func (d *Dashboard) readText(ctx context.Context, id string, res status.Resource
 
 // followed returns the server with the id and its followed resource with the URI; false if
 // there is no such resource. The server's ID is "" if this process does not follow the server.
-func (d *Dashboard) followed(id, uri string) (status.Server, status.Resource, bool) {
+func (d *Dashboard) followed(id, uri string) (status.ServerStatus, status.ResourceStatus, bool) {
 	st, _ := d.opts.Snapshot().Server(id)
 	for _, res := range st.Resources {
 		if res.URI == uri {
 			return st, res, true
 		}
 	}
-	return st, status.Resource{}, false
+	return st, status.ResourceStatus{}, false
 }
 
 // read returns the content of a resource as its server has it.
-func (d *Dashboard) read(ctx context.Context, id string, res status.Resource) (cache.Resource, error) {
+func (d *Dashboard) read(ctx context.Context, id string, res status.ResourceStatus) (cache.Resource, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
 	select {

@@ -28,7 +28,7 @@ func world(servers, resources int) *status.Snapshot {
 	at := time.Date(2026, 11, 20, 19, 37, 25, 0, time.UTC)
 	snap := &status.Snapshot{Epoch: "ab", Seq: 9}
 	for i := range servers {
-		snap.Servers = append(snap.Servers, status.Server{ID: fmt.Sprintf("server-%04d", i), State: event.Ready, Transport: config.TransportHTTP, Since: at,
+		snap.Servers = append(snap.Servers, status.ServerStatus{ID: fmt.Sprintf("server-%04d", i), State: event.Ready, Transport: config.TransportHTTP, Since: at,
 			Info: session.Info{Transport: config.TransportHTTP, Era: session.EraModern, ServerName: evil}, Mode: event.Push})
 	}
 	away := &snap.Servers[1]
@@ -37,7 +37,7 @@ func world(servers, resources int) *status.Snapshot {
 	var items []catalog.Item
 	for i := range resources {
 		text := fmt.Sprintf("# Page %d\n\nfirst line\n", i)
-		docs.Resources = append(docs.Resources, status.Resource{URI: fmt.Sprintf("file:///%05d.md", i), Digest: catalog.Digest{byte(i), 1}, Size: int64(len(text)), MimeType: "text/markdown", Text: &text})
+		docs.Resources = append(docs.Resources, status.ResourceStatus{URI: fmt.Sprintf("file:///%05d.md", i), Digest: catalog.Digest{byte(i), 1}, Size: int64(len(text)), MimeType: "text/markdown", Text: &text})
 	}
 	docs.Resources[0].URI = "file:///00000.md?" + evil
 	raw, _ := json.Marshal(map[string]string{"uri": docs.Resources[0].URI, "name": evil})
@@ -137,7 +137,7 @@ func TestStatusCanBeResumed(t *testing.T) {
 		Last: func() (string, uint64) { defer func() { happened++ }(); return "3f9a1c20b7e4d581", happened },
 		Snapshot: func() *status.Snapshot {
 			defer func() { happened++ }()
-			return &status.Snapshot{Epoch: "ab", Seq: 9, Servers: make([]status.Server, happened)}
+			return &status.Snapshot{Epoch: "ab", Seq: 9, Servers: make([]status.ServerStatus, happened)}
 		},
 	}), nil)
 	var st overview

@@ -118,7 +118,7 @@ func TestControlCharactersNeverReachTheTerminal(t *testing.T) {
 			&event.Event{ServerID: evil, ResourceURI: evil, Payload: event.ResourceUpdated{Content: &evil, Diff: &evil}},
 			&event.Event{ServerID: evil, Payload: event.ServerState{State: event.Backoff, Error: evil, Reason: evil, ProtocolVersion: evil}},
 			&event.Event{Payload: event.ServerState{State: event.State(evil)}}, // as a newer mcptrack, or anybody, may have stored it
-			&event.Event{Payload: event.SubscriptionActive{Mode: event.Mode(evil)}},
+			&event.Event{Payload: event.SubscriptionActive{Mode: event.UpdateMode(evil)}},
 			&event.Event{Payload: event.ListChanged{List: catalog.Tools, Added: []string{evil}, Error: evil}},
 			&event.Event{Payload: event.ListChanged{List: catalog.Tools, Changed: []string{evil}, Details: []catalog.ItemChange{
 				{Key: evil, Changes: []catalog.Change{{Op: catalog.Changed, Path: "/" + evil}}}}}},

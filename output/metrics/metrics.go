@@ -155,7 +155,7 @@ func states() []event.State {
 // scrape sends the metrics of one scrape.
 type scrape struct{ out chan<- prometheus.Metric }
 
-func (s scrape) server(st *status.Server) {
+func (s scrape) server(st *status.ServerStatus) {
 	for _, state := range states() {
 		s.gauge("mcptrack_server_state", "1 for the current state of a server.", truth(st.State == state), "server", st.ID, "state", string(state))
 	}

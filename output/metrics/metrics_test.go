@@ -22,11 +22,11 @@ import (
 func example() *Metrics {
 	return New(Options{Version: "1.2.3",
 		Snapshot: func() *status.Snapshot {
-			resources := make([]status.Resource, 10_000)
+			resources := make([]status.ResourceStatus, 10_000)
 			for i := range resources {
 				resources[i].URI = fmt.Sprintf("file:///%d\"}\n", i)
 			}
-			return &status.Snapshot{Servers: []status.Server{{ID: "docs", State: event.Ready, Resources: resources,
+			return &status.Snapshot{Servers: []status.ServerStatus{{ID: "docs", State: event.Ready, Resources: resources,
 				Counts: status.Counts{Signals: 7, Folded: 3, Unknown: 1, Missed: 2, Dropped: map[string]uint64{"foreign": 2}}}}}
 		},
 		Journal: func() journal.Stats { return journal.Stats{Stored: 5, Syncs: 2, SyncTime: time.Second} },

@@ -60,7 +60,7 @@ func TestRealPrometheus(t *testing.T) {
 		if scrapes.Add(1)%2 == 0 {
 			crashes = event.Connecting
 		}
-		return &status.Snapshot{Servers: []status.Server{{ID: "crashes \"1\"", State: crashes}, {ID: "works", State: event.Ready}}}
+		return &status.Snapshot{Servers: []status.ServerStatus{{ID: "crashes \"1\"", State: crashes}, {ID: "works", State: event.Ready}}}
 	}})
 	ours := httptest.NewServer(m.Handler())
 	defer ours.Close()

@@ -30,7 +30,7 @@ func answerAll(c *Coalescer, content int, now time.Time) {
 	}
 }
 
-// BenchmarkChange is a signal, a read that finds another content, and the end of windows.
+// BenchmarkChange is a signal, a read that finds another content, and the end of the window.
 func BenchmarkChange(b *testing.B) {
 	c, uris := benchmarked(1000)
 	now := time.Unix(1_700_000_000, 0)

@@ -11,8 +11,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// lab drives a Coalescer in simulated time against resources whose true content it
-// knows: the model of a server that announces every change.
+// lab drives a Coalescer in simulated time against resources whose true content it knows. It models
+// a server that announces every change.
 type lab struct {
 	c       *Coalescer
 	now     time.Time
@@ -22,7 +22,7 @@ type lab struct {
 	rtt     func() time.Duration
 	fail    func() bool
 	signals uint64
-	slots   int // reads in flight at once
+	slots   int // reads that may be in flight
 }
 
 type published struct {
@@ -33,8 +33,8 @@ type published struct {
 	gone  bool
 }
 
-// flight is a read in flight: the server reads the content at one time and the
-// answer arrives later.
+// flight is a read in flight: the server reads the content at one time, and the answer arrives
+// later.
 type flight struct {
 	read         Read
 	looks, lands time.Time
@@ -93,7 +93,7 @@ func (l *lab) launch() {
 	}
 }
 
-// run lets time pass, with everything that happens in it in order.
+// run lets time pass and performs everything that becomes due, in order.
 func (l *lab) run(d time.Duration) {
 	end := l.now.Add(d)
 	for {
@@ -204,7 +204,7 @@ func TestChangeDuringATrailingReadIsPublished(t *testing.T) {
 	l.run(time.Second)
 	l.announce("a", 1) // without a change: the end of the window reads
 	l.rtt = func() time.Duration { return time.Second }
-	l.run(1600 * time.Millisecond) // and the answer is on its way
+	l.run(1600 * time.Millisecond) // and the answer has been sent
 	l.change("a", 1)
 	l.run(10 * time.Second)
 	if got := l.events["a"]; len(got) != 2 || l.last("a").value != l.truth["a"] {
@@ -250,8 +250,8 @@ func TestMissingResourceIsPublishedAndComesBack(t *testing.T) {
 	}
 }
 
-// properties checks a random schedule of changes, announcements, slow and failing
-// reads and suspensions against what the tracker promises.
+// properties checks a random schedule of changes, announcements, slow and failing reads, and
+// suspensions against the promises of the tracker.
 func properties(t *rapid.T) {
 	l := newLab(true)
 	uris := []string{"a", "b", "c"}
@@ -285,7 +285,7 @@ func properties(t *rapid.T) {
 	}
 	l.fail = func() bool { return false }
 	l.rtt = func() time.Duration { return 20 * time.Millisecond }
-	// Quiet: the window, the rest after failed reads, and one read.
+	// Quiet: the window, the wait after failed reads, and one read.
 	l.run(2*maxRetryWait + 5*time.Second)
 
 	for _, uri := range uris {
@@ -320,8 +320,7 @@ func properties(t *rapid.T) {
 
 func TestProperties(t *testing.T) { rapid.Check(t, properties) }
 
-// TestRateAndLatency checks schedules without suspensions and failures, which
-// publish at once.
+// TestRateAndLatency checks schedules without suspensions and failures, which publish immediately.
 func TestRateAndLatency(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := newLab(true)
@@ -386,8 +385,8 @@ func TestUrgentReadsGoFirst(t *testing.T) {
 	}
 }
 
-// What changes unannounced while a read is in flight whose answer is older is found by the
-// check that follows, which the read would otherwise stand for.
+// An unannounced change while a read is in flight is found by the check that follows: the answer of
+// that read, which may be older, does not count as the check.
 func TestCheckDuringAReadReadsAgain(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(*lab){
@@ -401,7 +400,7 @@ func TestCheckDuringAReadReadsAgain(t *testing.T) {
 			l.rtt = func() time.Duration { return 100 * time.Millisecond }
 			begin(l)
 			l.launch()
-			l.run(80 * time.Millisecond) // the server has read it, and the answer is on its way
+			l.run(80 * time.Millisecond) // the server has read it and sent the answer
 			l.truth["a"] += 10
 			l.c.CheckNext(1, Resync)
 			l.launch()

@@ -15,8 +15,8 @@ type key struct {
 	descriptor event.Descriptor
 	published  Content // of the last event, or the baseline; zero: nothing yet
 	noDigest   bool    // the last event had no digest: the next read is published in any case
-	gone       bool    // the server says that the resource does not exist
-	reported   bool    // and that was published
+	gone       bool    // the server reports that the resource does not exist
+	reported   bool    // that it is gone was published
 	seen       bool    // tracked before the last suspension: see compare
 	removed    bool    // no longer tracked; the answer of a read in flight is ignored
 
@@ -25,34 +25,34 @@ type key struct {
 	timer
 
 	turn     *list.Element     // in the rotation
-	parent   *key              // the resource of which this is a sub-resource; nil: it is none
+	parent   *key              // the resource that contains this sub-resource; nil: it is none
 	children map[*key]struct{} // the sub-resources whose parent this is
-	swept    time.Time         // when idle children were last forgotten
+	swept    time.Time         // when idle children were last dropped
 }
 
 // window is the state of a key's current window; it counts only while open is set.
 type window struct {
 	open     bool
 	dirty    bool        // announced since the last read began
-	waiting  bool        // the leading event is still to be published
+	waiting  bool        // the leading event has not been published yet
 	until    time.Time   // end of the window
 	patience time.Time   // when the leading event is published without its digest
 	received time.Time   // of the signal that opened the window, or made it dirty
 	cause    event.Cause // of the leading event
 }
 
-// resource returns what is known of the key's resource.
-func (k *key) resource() Resource {
-	return Resource{URI: k.uri, Descriptor: k.descriptor, Content: k.published, Gone: k.gone, Reported: k.reported}
+// known returns what is known of the key's resource.
+func (k *key) known() Known {
+	return Known{URI: k.uri, Descriptor: k.descriptor, Content: k.published, Gone: k.gone, Reported: k.reported}
 }
 
-// learned reports what is known of the key's resource to the owner, and whether a read has just
-// found it.
+// learned passes what is known of the key's resource to the owner; confirmed says that a read has
+// just found it.
 func (k *key) learned(confirmed bool) {
 	if k.c.opts.Learned != nil {
-		res := k.resource()
-		res.Confirmed = confirmed
-		k.c.opts.Learned(res)
+		known := k.known()
+		known.Confirmed = confirmed
+		k.c.opts.Learned(known)
 	}
 }
 
@@ -82,7 +82,7 @@ func (k *key) signal(s Signal, now time.Time) {
 	k.open, k.waiting, k.received, k.cause = true, true, received, cmp.Or(s.Cause, event.CauseNotify)
 	k.until, k.patience = now.Add(c.opts.Window), now.Add(c.opts.Patience)
 	if !c.opts.Digests {
-		k.dirty = n > 1 // without reads, the other signals need an event, too
+		k.dirty = n > 1 // without reads, the other signals also need an event
 		k.lead()
 		return
 	}
@@ -107,8 +107,8 @@ func (k *key) leadUnread() {
 	k.lead()
 }
 
-// windowEnd handles the end of a window: it closes the window if nothing changed, otherwise
-// it reads again (without digests it publishes and opens the next window). If a read is in
+// windowEnd handles the end of a window. It closes the window if nothing changed. Otherwise
+// it reads again; without digests, it publishes and opens the next window. If a read is in
 // flight, its result decides instead.
 func (k *key) windowEnd(now time.Time) {
 	switch {
@@ -154,7 +154,7 @@ func (k *key) suspend() {
 // publish counts and publishes an event.
 func (k *key) publish(u Update) {
 	k.c.counts.Published++
-	u.Resource = k.resource()
+	u.Known = k.known()
 	if k.c.opts.Publish != nil {
 		k.c.opts.Publish(u)
 	}
@@ -175,4 +175,66 @@ func (k *key) remember(now Content) {
 		now = k.c.opts.Replace(k.published, now)
 	}
 	k.published = now
+}
+
+func (k *key) check(reason Reason) {
+	if !k.c.opts.Digests || k.reason != none {
+		return // it is being read, or will be
+	}
+	if k.open {
+		k.dirty = true // compared at the end of the window
+		return
+	}
+	if !k.published.known() && !k.noDigest && !k.gone {
+		reason = baseline
+	}
+	k.reason = reason
+	k.c.reads.push(k)
+}
+
+func (k *key) recheck(reason Reason) {
+	k.stale = k.stale || k.inFlight
+	k.check(reason)
+}
+
+func (k *key) compare() {
+	if !k.c.opts.Digests && k.seen {
+		k.publish(Update{Cause: event.CauseResync})
+	}
+	k.seen = true
+	k.recheck(Resync)
+}
+
+// maxChildren bounds the sub-resources of one resource that are tracked because the server
+// announced them.
+const maxChildren = 1000
+
+// adopt makes the key a sub-resource of parent; nil: of none.
+func (k *key) adopt(parent *key) {
+	if k.parent != nil {
+		delete(k.parent.children, k)
+	}
+	k.parent = parent
+	if parent != nil {
+		if parent.children == nil {
+			parent.children = map[*key]struct{}{}
+		}
+		parent.children[k] = struct{}{}
+	}
+}
+
+// makeRoom reports whether there is room for another sub-resource. If there is none, it drops
+// the idle ones, at most once per window; if they are announced again, they are new.
+func (k *key) makeRoom(now time.Time) bool {
+	if len(k.children) >= maxChildren && now.Sub(k.swept) >= k.c.opts.Window {
+		k.swept = now
+		var idle []*key
+		for child := range k.children {
+			if !child.open && child.reason == none && !child.inFlight {
+				idle = append(idle, child)
+			}
+		}
+		k.c.forget(idle)
+	}
+	return len(k.children) < maxChildren
 }

@@ -1,12 +1,16 @@
 package coalesce
 
-import "container/list"
+import (
+	"container/heap"
+	"container/list"
+	"time"
+)
 
 // readQueues order the reads of all keys. A key is queued at most once.
 type readQueues struct {
 	waiting  [2]list.List // of *key: leading and trailing reads, then the others
 	inFlight [2]int       // reads in flight, of either kind
-	streak   int          // urgent reads taken in a row
+	streak   int          // consecutive urgent reads taken
 }
 
 // place is a key's position in a queue.
@@ -15,8 +19,8 @@ type place struct {
 	element *list.Element
 }
 
-// maxUrgentStreak is the number of urgent reads after which another one gets its turn:
-// resources that are announced all the time must not keep the others from being read.
+// maxUrgentStreak is the number of consecutive urgent reads after which another read gets its
+// turn: resources that are announced all the time must not starve the others.
 const maxUrgentStreak = 7
 
 func index(r Reason) int {
@@ -44,8 +48,8 @@ func (q *readQueues) remove(k *key) {
 }
 
 // next takes a key to be read now, nil if there is none. Urgent reads may use all
-// slots and come first, but for every eighth; the others use half of the slots at
-// most, and none if only the urgent ones still matter.
+// slots and go first, except that every eighth read is another one. The others use at most half
+// of the slots, and none if only urgent reads still matter.
 func (q *readQueues) next(slots int, urgentOnly bool) *key {
 	if q.inFlight[0]+q.inFlight[1] >= slots {
 		return nil
@@ -80,3 +84,67 @@ func (q *readQueues) abandon() { q.inFlight = [2]int{} }
 
 // urgentPending reports whether urgent reads are queued or in flight.
 func (q *readQueues) urgentPending() bool { return q.inFlight[0] > 0 || q.waiting[0].Len() > 0 }
+
+// timer is the one timer of a key.
+type timer struct {
+	at    time.Time // zero: not set
+	index int       // in the heap, -1 when not there
+}
+
+// timers are the timers that are set.
+type timers struct{ heap timerHeap }
+
+// next returns when the first timer expires; zero if none is set.
+func (t *timers) next() time.Time {
+	if len(t.heap) == 0 {
+		return time.Time{}
+	}
+	return t.heap[0].at
+}
+
+// pop clears the timer that expires first, and returns its key.
+func (t *timers) pop() *key {
+	k := t.heap[0]
+	t.set(k, time.Time{})
+	return k
+}
+
+// set sets the key's timer; the zero time clears it.
+func (t *timers) set(k *key, at time.Time) {
+	k.at = at
+	switch {
+	case at.IsZero() && k.index >= 0:
+		heap.Remove(&t.heap, k.index)
+	case at.IsZero():
+	case k.index >= 0:
+		heap.Fix(&t.heap, k.index)
+	default:
+		heap.Push(&t.heap, k)
+	}
+}
+
+type timerHeap []*key
+
+func (h timerHeap) Len() int           { return len(h) }
+func (h timerHeap) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h timerHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+// Push implements [heap.Interface].
+func (h *timerHeap) Push(x any) {
+	k := x.(*key)
+	k.index = len(*h)
+	*h = append(*h, k)
+}
+
+// Pop implements [heap.Interface].
+func (h *timerHeap) Pop() any {
+	old := *h
+	k := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	k.index = -1
+	return k
+}

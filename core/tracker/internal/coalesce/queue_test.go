@@ -9,8 +9,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// Resources that are announced more often than the server can answer do not keep an
-// idle one from being compared, however few reads may be in flight.
+// Resources that are announced more often than the server can answer do not keep an idle one from
+// being compared, however few reads may be in flight.
 func TestIdleResourcesAreComparedBesideBusyOnes(t *testing.T) {
 	for _, slots := range []int{1, 8} {
 		t.Run(fmt.Sprint(slots), func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestIdleResourcesAreComparedBesideBusyOnes(t *testing.T) {
 	}
 }
 
-// A key whose read is replaced by a more urgent one, again and again, is queued once.
+// A key whose read is repeatedly replaced by a more urgent one is queued once.
 func TestAKeyIsQueuedOnce(t *testing.T) {
 	l := newLab(true)
 	l.follow("a")

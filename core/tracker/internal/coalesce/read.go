@@ -18,7 +18,7 @@ const (
 	baseline        // first look: publishes nothing
 	Resync          // notifications may have been lost
 	Poll            // instead of notifications
-	Event           // an event of the server's own named it
+	Event           // an event of the server (MCP Events) named it
 )
 
 func (r Reason) urgent() bool { return r == leading || r == trailing }
@@ -46,8 +46,8 @@ type reading struct {
 	inFlight bool
 	sentAs   Reason           // the reason when the read in flight began
 	stale    bool             // the read in flight began before a signal: its answer is ignored
-	retry    Reason           // of a failed read outside a window, to be tried again
-	waits    *backoff.Backoff // between reads that failed in a row; nil: the last one did not fail
+	retry    Reason           // of a failed read outside a window, to be retried
+	waits    *backoff.Backoff // between consecutive failed reads; nil: the last one did not fail
 }
 
 // Read is a read that the owner has to make.
@@ -64,23 +64,22 @@ type Outcome uint8
 // The outcomes.
 const (
 	OK      Outcome = iota
-	Missing         // the server says that there is no such resource
+	Missing         // the server reports that there is no such resource
 	Failed          // anything else
 )
 
 const (
 	// maxReadFailures is the number of consecutive failed reads after which a resource outside
-	// any window is read rarely, if it has to be compared, or not until the next comparison.
+	// any window is read rarely, if it has to be compared, or else only at the next comparison.
 	maxReadFailures = 5
-	// rareRetry is the wait between two such comparisons. Nothing else may read the resource
-	// again, and a server may have many resources that cannot be read.
+	// rareRetry is the wait between two such rare reads. They are needed because nothing else may
+	// read the resource again; they are rare because a server may have many unreadable resources.
 	rareRetry = 5 * time.Minute
-	// maxRetryWait is the longest wait between two reads of a resource that keeps
-	// failing.
+	// maxRetryWait is the longest wait between two reads that keep failing.
 	maxRetryWait = 30 * time.Second
 )
 
-// NextRead returns the next read to make, given how many may be in flight at once;
+// NextRead returns the next read to make, given how many may be in flight;
 // false if there is none now. Its result must be passed to Answer.
 func (c *Coalescer) NextRead(slots int) (Read, bool) {
 	k := c.reads.next(slots, c.ending)
@@ -108,7 +107,7 @@ func (c *Coalescer) Answer(r Read, outcome Outcome, got Content, now time.Time) 
 	}
 }
 
-// Abandon forgets the reads in flight because their session is gone. They must not
+// Abandon forgets the reads in flight because their session has ended. They must not
 // be answered.
 func (c *Coalescer) Abandon() {
 	for _, k := range c.keys {
@@ -148,7 +147,7 @@ func (k *key) found(reason Reason, got Content, now time.Time) {
 			k.c.timers.set(k, k.until)
 			return
 		}
-		k.endIfOver(now) // published without its digest; the end of the window makes up for that
+		k.endIfOver(now) // published without its digest, which the end of the window publishes
 	case trailing:
 		if got.Digest != k.published.Digest || k.noDigest {
 			k.publishRead(event.CauseTrailing, got)
@@ -190,7 +189,7 @@ func (k *key) unchanged(got Content) {
 // missing publishes once that the resource does not exist. The first look publishes
 // nothing: a list may name what cannot be read.
 func (k *key) missing(reason Reason, now time.Time) {
-	// An event that was published without a read may have said otherwise.
+	// An event that was published without a read may contradict this.
 	contradicts := k.waiting || k.noDigest
 	news := !k.gone && reason != baseline
 	k.gone, k.waiting, k.noDigest = true, false, false
@@ -217,7 +216,7 @@ func (k *key) failed(reason Reason, now time.Time) {
 		k.leadUnread()
 	case k.c.ending:
 		k.open = false
-	case k.open: // try again, with growing waits
+	case k.open: // retry, with growing waits
 		k.dirty = true
 		k.until = now.Add(wait)
 		k.c.timers.set(k, k.until)

@@ -12,8 +12,8 @@ import (
 
 func all(string) bool { return true }
 
-// A resource that left the list and comes back is compared with what was published
-// last; one that is no longer selected is new when it comes back.
+// A resource that left the list and returns is compared with what was published last. One that was
+// no longer selected is new when it returns.
 func TestReturningResourceIsComparedWithItsTombstone(t *testing.T) {
 	for _, tombstone := range []bool{true, false} {
 		t.Run(fmt.Sprint(tombstone), func(t *testing.T) {
@@ -45,8 +45,7 @@ func TestTombstonesAreBounded(t *testing.T) {
 	}
 }
 
-// Sub-resources are removed with the resource that they are below, unless they were
-// added in their own right meanwhile.
+// Sub-resources are removed with their parent, unless they were added in their own right meanwhile.
 func TestSubResourcesAreRemovedWithTheirParent(t *testing.T) {
 	l := newLab(true)
 	var forgotten []string
@@ -70,8 +69,8 @@ func TestSubResourcesAreRemovedWithTheirParent(t *testing.T) {
 	}
 }
 
-// Any signal below a resource makes the resource compared; it has at most maxChildren
-// sub-resources, and idle ones make room for new ones.
+// Every signal of a sub-resource causes a comparison of its parent. A parent has at most
+// maxChildren sub-resources; idle ones make room for new ones.
 func TestSubResourcesAreBounded(t *testing.T) {
 	l := newLab(true)
 	l.follow("dir")
@@ -93,7 +92,7 @@ func TestSubResourcesAreBounded(t *testing.T) {
 	}
 }
 
-// Reset forgets everything and changes whether resources are read.
+// Reset forgets everything and sets whether resources are read.
 func TestResetForgets(t *testing.T) {
 	l := newLab(true)
 	l.follow("a", "b")
@@ -109,11 +108,11 @@ func TestResetForgets(t *testing.T) {
 	}
 }
 
-// What is learned is confirmed only by a read that found just that: not by being added, and not by
-// a read whose answer is ignored because it may be outdated.
+// Facts are confirmed only by a read that has just found them: not by Add, and not by a read whose
+// answer is ignored because it may be outdated.
 func TestOnlyReadsConfirm(t *testing.T) {
-	var last Resource
-	c := New(Options{Window: 2 * time.Second, Patience: time.Second, Digests: true, Learned: func(r Resource) { last = r },
+	var last Known
+	c := New(Options{Window: 2 * time.Second, Patience: time.Second, Digests: true, Learned: func(r Known) { last = r },
 		Baseline: func(string) catalog.Digest { return digestOf(1) }})
 	now := time.Unix(1_700_000_000, 0)
 	c.Add("a", event.Descriptor{})

@@ -13,7 +13,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// The types of events that mcptrack itself serves (see core/mcpevents), when it is the server.
+// The types of events that mcptrack itself serves (see core/mcpevents).
 const (
 	ownUpdated = "resource.updated"
 	ownLists   = "list.changed"
@@ -22,8 +22,8 @@ const (
 
 const (
 	maxSubscriptions = 200
-	// streamsHTTP bounds the streams to a server over HTTP, where each may be a connection, and
-	// streamsElse those over other transports, because servers limit them as well.
+	// streamsHTTP bounds the streams to a server over HTTP, where each may be a connection.
+	// streamsElse bounds the streams over other transports, because servers also limit them.
 	streamsHTTP = 8
 	streamsElse = 32
 )
@@ -37,7 +37,7 @@ type plan struct {
 	modes     []mcp.DeliveryMode
 }
 
-// about says what the events of a type are about.
+// about is what the events of a type are about.
 type about uint8
 
 const (
@@ -61,8 +61,8 @@ func (p plan) key() string {
 	return p.name + "#" + hex.EncodeToString(sum[:8])
 }
 
-// plans returns the subscriptions that the config asks for, of what the server offers, and
-// the names in the config that it does not offer.
+// plans returns the subscriptions that the config asks for and the server offers, and
+// the names in the config that the server does not offer.
 func plans(types []mcp.EventType, want config.Events) (out []plan, unknown []string) {
 	if want.Off {
 		return nil, nil
@@ -103,8 +103,8 @@ func plans(types []mcp.EventType, want config.Events) (out []plan, unknown []str
 	return out[:min(len(out), maxSubscriptions)], unknown
 }
 
-// ownType reports whether the type is one that mcptrack serves, by its name and its schema:
-// another server may use the same name.
+// ownType reports whether the type is one that mcptrack serves, and what its events are about. It
+// checks the name and the schema: another server may use the same name.
 func ownType(t mcp.EventType) (about, bool) {
 	needs, what := "", aboutOther
 	switch t.Name {
@@ -120,12 +120,12 @@ func ownType(t mcp.EventType) (about, bool) {
 	var payload struct {
 		Required []string `json:"required"`
 	}
-	_ = json.Unmarshal(t.PayloadSchema, &payload) // any other form requires no members
+	_ = json.Unmarshal(t.PayloadSchema, &payload) // a schema of any other form requires no members
 	return what, slices.Contains(payload.Required, "server") && slices.Contains(payload.Required, needs)
 }
 
-// mode chooses the delivery mode: the one in the config, or else push, poll or webhook, in this
-// order. streams is how many more streams may be opened, and receiver whether webhooks can be
+// mode chooses the delivery mode: the one in the config if possible, or else push, poll or webhook,
+// in this order. streams is how many more streams may be opened, and receiver whether webhooks can be
 // received. It returns "" if no mode is possible.
 func (p plan) mode(wanted config.EventDelivery, streams int, receiver bool) mcp.DeliveryMode {
 	for _, m := range []mcp.DeliveryMode{mcp.DeliveryMode(wanted), mcp.DeliverPush, mcp.DeliverPoll, mcp.DeliverWebhook} {

@@ -17,7 +17,8 @@ func typeOf(name string, required string, modes ...mcp.DeliveryMode) mcp.EventTy
 	return mcp.EventType{Name: name, Delivery: modes, PayloadSchema: json.RawMessage(`{"required":[` + required + `]}`)}
 }
 
-// TestPlans: our own types by what they have, others if they are wanted, each once.
+// mcptrack's own types are recognised by their schema, other types are followed if they are wanted,
+// and each is followed once.
 func TestPlans(t *testing.T) {
 	types := []mcp.EventType{typeOf("resource.updated", `"server","uri","cause"`, "push"), typeOf("list.changed", `"server","list"`, "poll"),
 		typeOf("server.state", `"server","state"`, "poll"), typeOf("build.done", ``, "webhook"), typeOf("page.changed", ``, "push")}
@@ -108,7 +109,7 @@ func FuzzLocate(f *testing.F) {
 	f.Add(`[`, "/~2")
 	f.Fuzz(func(t *testing.T, data, where string) {
 		if locate(json.RawMessage(data), where) != nil && !json.Valid([]byte(data)) {
-			// A decoder stops after the first value, which is all that counts.
+			// A decoder stops after the first value; nothing else counts.
 			var v any
 			if json.NewDecoder(strings.NewReader(data)).Decode(&v) != nil {
 				t.Errorf("found something in %q", data)
@@ -117,7 +118,7 @@ func FuzzLocate(f *testing.F) {
 	})
 }
 
-// TestSeen: the last 10,000, in bounded memory.
+// The last 10,000 ids are recognised, in bounded memory.
 func TestSeen(t *testing.T) {
 	var s seen
 	for i := range 3 * maxSeen {
@@ -136,7 +137,7 @@ func TestSeen(t *testing.T) {
 	}
 }
 
-// TestInboxIsBounded: by number and by bytes; what is dropped is known.
+// The inbox is bounded by number and by bytes, and reports that it dropped messages.
 func TestInboxIsBounded(t *testing.T) {
 	for name, params := range map[string]string{"small": `{}`, "large": `{"x":"` + strings.Repeat("x", 1<<20) + `"}`} {
 		in := newInbox()
@@ -158,10 +159,10 @@ func TestInboxIsBounded(t *testing.T) {
 	}
 }
 
-// TestBatchIsBounded: what does not fit is a gap.
-func TestBatchIsBounded(t *testing.T) {
+// What exceeds the bounds of a report becomes a gap.
+func TestReportIsBounded(t *testing.T) {
 	now := time.Now()
-	var b Batch
+	var b Report
 	for i := range maxURIs {
 		b.mark(fmt.Sprint(i), now)
 	}
@@ -175,7 +176,7 @@ func TestBatchIsBounded(t *testing.T) {
 	if b.Gap == "" || len(b.URIs) != maxURIs {
 		t.Errorf("gap %q, %d resources", b.Gap, len(b.URIs))
 	}
-	b = Batch{}
+	b = Report{}
 	for range maxEvents + 1 {
 		b.keep(Occurrence{})
 	}
@@ -184,9 +185,9 @@ func TestBatchIsBounded(t *testing.T) {
 	}
 }
 
-func TestMergeDropsWhatIsNotKnownAnyMore(t *testing.T) {
+func TestMergeDropsForgottenCursors(t *testing.T) {
 	known := map[string]string{"a": "1", "b": "1"}
-	got := (&Batch{Cursors: map[string]string{"a": "", "c": "2"}}).Merge(known)
+	got := (&Report{Cursors: map[string]string{"a": "", "c": "2"}}).Merge(known)
 	if len(got) != 2 || got["b"] != "1" || got["c"] != "2" || known["a"] != "1" {
 		t.Errorf("%v of %v", got, known)
 	}

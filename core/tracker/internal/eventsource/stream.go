@@ -10,7 +10,7 @@ import (
 )
 
 // minSilence is the least time without a message after which a stream counts as dead:
-// servers should send one every 30 s. A server that is slower gets twice its longest pause.
+// servers should send one every 30 s. A slower server gets twice its longest pause.
 const minSilence = time.Minute
 
 var (
@@ -107,7 +107,7 @@ func (p *pushed) receive(in *inbox) error {
 	return nil
 }
 
-// begin handles the message "active": events follow from its cursor on.
+// begin handles the message "active": the events after its cursor follow.
 func (p *pushed) begin(news session.EventNews) {
 	if news.Truncated {
 		p.u.gap("the server no longer stores all of them")
@@ -117,6 +117,6 @@ func (p *pushed) begin(news session.EventNews) {
 	}
 	if !p.active {
 		p.active = true
-		p.u.stands(p.fresh)
+		p.u.active(p.fresh)
 	}
 }

@@ -19,24 +19,25 @@ import (
 	"github.com/mcptrack/mcptrack/core/uritemplate"
 )
 
-// subscription follows the events of one type. Its goroutine owns it.
+// subscription follows the events of one type: by push (stream.go), poll or webhook (webhook.go).
+// Its goroutine owns it.
 type subscription struct {
-	src  *Source
+	src  *Subscriber
 	plan plan
 	key  string
 	mode mcp.DeliveryMode
 
-	query session.EventQuery // its Cursor is how far events were handled
+	query session.EventQuery // its Cursor is the last one whose events were handled
 	seen  seen
 
 	// For webhooks:
 	slot   *standardwebhooks.Slot // nil: it was not opened
-	slotID string                 // the server's id of the subscription, "" before it has one
-	// mayExist means that the subscription was requested and the server did not refuse it.
+	slotID string                 // the server's id of the subscription; "": none yet
+	// mayExist means that the subscription was requested and the server did not reject it.
 	mayExist bool
 }
 
-// run follows the events until ctx ends, or the server refuses for good.
+// run follows the events until ctx ends, or an error is permanent.
 func (u *subscription) run(ctx context.Context) {
 	retry := backoff.New(time.Second, u.src.opts.MaxBackoff)
 	defer u.close(ctx)
@@ -49,8 +50,8 @@ func (u *subscription) run(ctx context.Context) {
 		if time.Since(began) > u.src.opts.MaxBackoff {
 			retry.Reset()
 		}
-		if retry.Failures() > 0 { // a subscription that has ended can usually be resumed at once
-			u.src.pending.stands(u.key, Coverage{})
+		if retry.Failures() > 0 { // after the first failure, the subscription can usually be resumed immediately
+			u.src.pending.cover(u.key, Coverage{})
 		}
 		u.src.opts.Logger.Debug("events ended", "event", printable.Line(u.plan.name, 200), "mode", string(u.mode), "err", u.errorText(err))
 		if !u.survives(err) {
@@ -64,7 +65,7 @@ func (u *subscription) run(ctx context.Context) {
 	}
 }
 
-// errorText returns the text of an error for logs, without the secret, which the server may
+// errorText returns the text of an error for logs. It redacts the secret, which the server may
 // repeat.
 func (u *subscription) errorText(err error) string {
 	switch {
@@ -91,7 +92,7 @@ func (u *subscription) follow(ctx context.Context) (err error) {
 	return u.stream(ctx)
 }
 
-// close cleans up after follow has returned for the last time.
+// close unsubscribes and frees the slot, after follow has returned for the last time.
 func (u *subscription) close(ctx context.Context) {
 	if u.slot == nil {
 		return
@@ -102,22 +103,22 @@ func (u *subscription) close(ctx context.Context) {
 	u.slot.Close()
 }
 
-// survives handles an error, and reports whether to try again.
+// survives handles an error, and reports whether to retry.
 func (u *subscription) survives(err error) bool {
 	failure := session.EventFailure(err)
 	refused, answered := errors.AsType[*session.RPCError](err)
 	switch {
 	case u.query.Cursor != "" && answered && refusesCursor(refused, failure):
-		u.gap("the server does not know the cursor any more")
+		u.gap("the server no longer knows the cursor")
 		u.advance("")
 		return true
 	case errors.Is(err, session.ErrUnsupported):
 		return false // the server has no such method; the next session tries again
 	case failure == mcp.EventForbidden:
-		u.src.pending.change(func(b *Batch) { b.Forbidden = append(b.Forbidden, u.plan.name) })
+		u.src.pending.change(func(r *Report) { r.Forbidden = append(r.Forbidden, u.plan.name) })
 		return false
 	case failure == mcp.EventNotFound, failure == mcp.EventUnsupported:
-		u.src.askAgain()
+		ring(u.src.relist)
 		return false
 	case failure == mcp.EventCallbackEndpointError:
 		u.src.warnEndpoint(u.plan.name, u.errorText(err))
@@ -129,46 +130,46 @@ func (u *subscription) survives(err error) bool {
 		u.mode = mcp.DeliverPoll
 		return true
 	case answered && refused.Code == mcp.CodeInvalidParams:
-		u.src.opts.Logger.Warn("the server refuses a subscription to events", "event", printable.Line(u.plan.name, 200), "err", u.errorText(err))
+		u.src.opts.Logger.Warn("the server rejected a subscription to events", "event", printable.Line(u.plan.name, 200), "err", u.errorText(err))
 		return false
 	}
 	return true
 }
 
-// refusesCursor reports whether the server refuses a request because of its cursor. The
-// specification has no error for that, as servers should go on with what they have.
+// refusesCursor reports whether the server rejects a request because of its cursor. The
+// specification has no error for that, because servers should continue with what they have.
 func refusesCursor(e *session.RPCError, failure mcp.EventFailure) bool {
 	var data struct {
 		Kind string `json:"kind"`
 	}
-	_ = json.Unmarshal(e.Data, &data) // data in any other form says nothing
+	_ = json.Unmarshal(e.Data, &data) // ignore data of any other form
 	return failure == mcp.EventNotFound && data.Kind == "cursor" || e.Code == mcp.CodeInvalidParams ||
 		strings.Contains(strings.ToLower(e.Message), "cursor")
 }
 
-// gap says that events are missing.
+// gap reports that events are missing.
 func (u *subscription) gap(reason string) {
-	u.src.pending.change(func(b *Batch) { b.gap("events of " + printable.Line(u.plan.name, 200) + ": " + reason) })
+	u.src.pending.change(func(r *Report) { r.gap("events of " + printable.Line(u.plan.name, 200) + ": " + reason) })
 }
 
-// advance records up to which cursor events were handled.
+// advance records the cursor up to which events were handled.
 func (u *subscription) advance(cursor string) {
 	u.query.Cursor = cursor
-	u.src.pending.change(func(b *Batch) { b.cursor(u.key, cursor) })
+	u.src.pending.change(func(r *Report) { r.cursor(u.key, cursor) })
 }
 
-// stands records that events are delivered from now on. fresh means that there was no cursor.
-func (u *subscription) stands(fresh bool) {
+// active records that events are delivered from now on. fresh means that there was no cursor.
+func (u *subscription) active(fresh bool) {
 	covers := u.plan.coverage()
 	if fresh {
-		u.src.pending.change(func(b *Batch) {
-			b.Began = b.Began || covers.Resources
+		u.src.pending.change(func(r *Report) {
+			r.Began = r.Began || covers.Resources
 			if covers.Lists {
-				b.list(catalog.Kinds()...)
+				r.list(catalog.Kinds()...)
 			}
 		})
 	}
-	u.src.pending.stands(u.key, covers)
+	u.src.pending.cover(u.key, covers)
 }
 
 // take handles events, and the cursor after them ("" if unknown).
@@ -177,44 +178,45 @@ func (u *subscription) take(events []mcp.EventOccurrence, cursor string) {
 	if cursor != "" {
 		u.query.Cursor = cursor
 	}
-	u.src.pending.change(func(b *Batch) {
+	u.src.pending.change(func(r *Report) {
 		for _, o := range events {
 			if o.Name == u.plan.name && !u.seen.add(o.EventID) {
-				u.fold(b, o, now)
+				u.fold(r, o, now)
 			}
 		}
 		if cursor != "" {
-			b.cursor(u.key, cursor)
+			r.cursor(u.key, cursor)
 		}
 	})
 }
 
-// fold adds one event to the batch.
-func (u *subscription) fold(b *Batch, o mcp.EventOccurrence, now time.Time) {
+// fold adds one event to the report.
+func (u *subscription) fold(r *Report, o mcp.EventOccurrence, now time.Time) {
 	var data struct {
 		URI  string `json:"uri"`
 		List string `json:"list"`
 	}
 	switch u.plan.about {
 	case aboutResource:
-		_ = json.Unmarshal(o.Data, &data) // a hint of another form names nothing
-		b.mark(data.URI, now)
+		_ = json.Unmarshal(o.Data, &data) // data of any other form names no resource
+		r.mark(data.URI, now)
 	case aboutList:
 		_ = json.Unmarshal(o.Data, &data)
 		switch k := catalog.Kind(data.List); k {
 		case catalog.Resources, catalog.Templates, catalog.Prompts, catalog.Tools:
-			b.list(k)
+			r.list(k)
 		}
 	case aboutMapped:
 		for _, uri := range locate(o.Data, u.plan.uri) {
-			b.mark(uri, now)
+			r.mark(uri, now)
 		}
 	default:
-		b.keep(Occurrence{Name: o.Name, ID: o.EventID, Size: len(o.Data)})
+		r.keep(Occurrence{Name: o.Name, ID: o.EventID, Size: len(o.Data)})
 	}
 }
 
-// locate returns the resources that an event is about, as the config says.
+// locate returns the resources that an event is about. where is a JSON Pointer or a URI template from
+// the config.
 func locate(data json.RawMessage, where string) []string {
 	if strings.HasPrefix(where, "/") {
 		return pointer(data, where)
@@ -240,4 +242,63 @@ func locate(data json.RawMessage, where string) []string {
 		return nil
 	}
 	return []string{uri}
+}
+
+const (
+	// minPoll is the least time between two polls, even if the server asks for more.
+	minPoll = time.Second
+	// maxPages bounds the pages that are requested without a pause.
+	maxPages = 100
+)
+
+var errNoCursor = errors.New("the server sends no cursor, so events may be missed")
+
+// poll follows the events by polling, until a poll fails.
+func (u *subscription) poll(ctx context.Context) error {
+	for pages := 1; ; pages++ {
+		page, err := u.ask(ctx)
+		if err != nil {
+			return err
+		}
+		fresh, before := u.query.Cursor == "", u.query.Cursor
+		if page.Truncated {
+			u.gap("the server no longer stores all of them")
+		}
+		var events []mcp.EventOccurrence
+		for _, raw := range page.Events {
+			if o, err := session.DecodeEvent(raw); err == nil {
+				events = append(events, o)
+			}
+		}
+		u.take(events, page.Cursor)
+		if u.query.Cursor == "" {
+			return errNoCursor
+		}
+		u.active(fresh)
+		if page.HasMore && u.query.Cursor != before && pages < maxPages {
+			continue
+		}
+		pages = 0
+		wait := page.NextPoll
+		if wait == 0 {
+			wait = u.src.opts.Poll
+		}
+		if page.HasMore {
+			wait = minPoll
+		}
+		if !backoff.Sleep(ctx, max(minPoll, backoff.Spread(wait))) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// ask makes one poll; at most maxPolls are in flight.
+func (u *subscription) ask(ctx context.Context) (session.EventPage, error) {
+	select {
+	case u.src.polls <- struct{}{}:
+	case <-ctx.Done():
+		return session.EventPage{}, context.Cause(ctx)
+	}
+	defer func() { <-u.src.polls }()
+	return u.src.opts.Session.PollEvents(ctx, u.query)
 }

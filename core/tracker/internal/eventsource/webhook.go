@@ -13,11 +13,11 @@ import (
 
 const (
 	// webhookTTL is the requested lifetime of a subscription without a refresh. It also bounds
-	// how long a subscription that the server has lost goes unnoticed.
+	// how long it goes unnoticed that the server has lost a subscription.
 	webhookTTL = time.Hour
 	minRefresh = 30 * time.Second
 	// answerWait bounds the wait for a subscribe request in flight at the end: a server that
-	// gets the unsubscribe before it has answered would keep the subscription.
+	// receives the unsubscribe before it has answered would keep the subscription.
 	answerWait = 500 * time.Millisecond
 	// unsubscribeWait bounds the last request of a subscription.
 	unsubscribeWait = time.Second
@@ -26,7 +26,7 @@ const (
 // webhook follows the events by messages that the server sends to u.slot, until a subscribe
 // request fails or the server ends the subscription.
 func (u *subscription) webhook(ctx context.Context) error {
-	answers := make(chan subscribed, 1) // receives one value from each ask below
+	answers := make(chan answer, 1) // receives one value from each ask below
 	var asked context.CancelFunc
 	ask := func() {
 		var asking context.Context
@@ -38,7 +38,7 @@ func (u *subscription) webhook(ctx context.Context) error {
 				u.unsubscribe(asking, query)
 			}
 			sub, err := u.src.opts.Session.SubscribeEvents(asking, query, u.target())
-			answers <- subscribed{sub, err}
+			answers <- answer{sub, err}
 		}()
 	}
 	ask()
@@ -81,24 +81,24 @@ func (u *subscription) webhook(ctx context.Context) error {
 }
 
 // awaitAnswer cancels the request in flight and waits for it.
-func (u *subscription) awaitAnswer(answers <-chan subscribed, asked context.CancelFunc) {
+func (u *subscription) awaitAnswer(answers <-chan answer, asked context.CancelFunc) {
 	late := time.AfterFunc(answerWait, asked)
 	defer late.Stop()
-	if a := <-answers; a.err != nil { // it comes as soon as the context of the request ends
+	if a := <-answers; a.err != nil { // it arrives as soon as the context of the request ends
 		u.refused(a.err)
 	}
 }
 
-// refused handles a failed subscribe request. There is certainly no subscription only if the
-// server answered, and there was none before.
+// refused handles a failed subscribe request. It is certain that there is no subscription only if
+// the server answered, and there was none before.
 func (u *subscription) refused(err error) {
 	if _, answered := errors.AsType[*session.RPCError](err); answered && u.slotID == "" {
 		u.mayExist = false
 	}
 }
 
-// subscribed is the answer to a subscribe request.
-type subscribed struct {
+// answer is the outcome of a subscribe request.
+type answer struct {
 	sub session.EventSubscription
 	err error
 }
@@ -116,7 +116,7 @@ func (u *subscription) target() session.EventWebhook {
 	return session.EventWebhook{URL: u.slot.URL(), Secret: u.slot.Secret(), TTL: webhookTTL}
 }
 
-// subscribed handles the answer that the subscription was made or refreshed.
+// subscribed handles the answer to a subscribe request that made or refreshed the subscription.
 func (u *subscription) subscribed(s session.EventSubscription) {
 	fresh := u.query.Cursor == "" && u.slotID == ""
 	refreshed := u.slotID == s.ID
@@ -124,11 +124,11 @@ func (u *subscription) subscribed(s session.EventSubscription) {
 	if s.Truncated {
 		u.gap("the server no longer stores all of them")
 	}
-	// That of a refresh may be before what has arrived, or after what is still to arrive.
+	// The cursor of a refresh may be before events that have arrived, or after events that have not.
 	if s.Cursor != "" && (!refreshed || s.Truncated || u.query.Cursor == "") {
 		u.advance(s.Cursor)
 	}
-	u.stands(fresh)
+	u.active(fresh)
 	u.slot.Activate(s.ID)
 }
 
@@ -151,7 +151,7 @@ func (u *subscription) receive(m *standardwebhooks.Message) (valid bool, err err
 	switch {
 	case err != nil:
 		return false, nil
-	case u.seen.add("message " + m.ID): // a repetition; ids of events have no such form
+	case u.seen.add("message " + m.ID): // a repetition; ids of events do not have this form
 		return true, nil
 	case news.Err != nil:
 		return true, &session.RPCError{Code: news.Err.Code, Message: u.src.opts.Session.Redact(news.Err.Message), Data: news.Err.Data}
@@ -163,10 +163,10 @@ func (u *subscription) receive(m *standardwebhooks.Message) (valid bool, err err
 	return true, nil
 }
 
-// unsubscribe ends the subscription at the server, if it can be reached: else it ends there
-// by its time. Also called before the first subscribe request, if an earlier session or run
-// got somewhere: were its subscription refreshed, the server would go on after what it has
-// delivered, and not after what was stored.
+// unsubscribe ends the subscription on the server, if the server can be reached; otherwise the
+// subscription expires there. It is also called before the first subscribe request, if an earlier
+// session or run stored a cursor: if that subscription were refreshed, the server would resume
+// after the last event that it delivered, not after the last one that was stored.
 func (u *subscription) unsubscribe(ctx context.Context, query session.EventQuery) {
 	ctx, cancel := context.WithTimeout(ctx, unsubscribeWait)
 	defer cancel()

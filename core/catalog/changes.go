@@ -1,0 +1,228 @@
+package catalog
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Op is how one member of a descriptor differs.
+type Op string
+
+// The ops.
+const (
+	Added   Op = "added"
+	Removed Op = "removed"
+	Changed Op = "changed"
+)
+
+// Change is one place in which two descriptors differ: the innermost value that can be
+// named.
+type Change struct {
+	Op Op `json:"op"`
+	// Path is a JSON Pointer (RFC 6901), such as /inputSchema/properties/path/type: into the old
+	// descriptor for a removed value, otherwise into the new one.
+	Path string `json:"path"`
+}
+
+// Field returns the member of the descriptor that contains the change, such as "inputSchema".
+func (c Change) Field() string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(c.Path, "/"), "/")
+	return unescape(name)
+}
+
+// Bounds of a comparison. A deeper difference is reported as a change of the whole value.
+const (
+	maxDepth = 32  // levels of nested values
+	maxPath  = 256 // bytes of a pointer
+)
+
+// Changes compares two descriptors member by member and returns up to limit
+// changes, in order of their paths, and how many more there are. Elements of
+// arrays are matched by name if all have one (arguments of prompts), otherwise
+// by position; an array of plain values (required, enum) is one value.
+func Changes(from, to Item, limit int) (changes []Change, more int) {
+	a, errA := decode(Lossless(from.Raw))
+	b, errB := decode(Lossless(to.Raw))
+	if errA != nil || errB != nil {
+		return nil, 0 // not the Raw of an Item
+	}
+	c := comparison{limit: limit}
+	c.compare("", a, b, 0)
+	slices.SortStableFunc(c.changes, func(a, b Change) int { return strings.Compare(a.Path, b.Path) })
+	return c.changes, c.found - len(c.changes)
+}
+
+// comparison walks two values in a fixed order and keeps the first changes.
+type comparison struct {
+	limit   int
+	changes []Change
+	found   int // number of all changes, kept or not
+}
+
+func (c *comparison) note(op Op, path string) {
+	c.found++
+	if len(c.changes) < c.limit {
+		c.changes = append(c.changes, Change{op, path})
+	}
+}
+
+func (c *comparison) compare(path string, from, to any, depth int) {
+	if depth < maxDepth && len(path) < maxPath {
+		switch a := from.(type) {
+		case map[string]any:
+			if b, ok := to.(map[string]any); ok {
+				c.objects(path, a, b, depth)
+				return
+			}
+		case []any:
+			if b, ok := to.([]any); ok && !plain(a) && !plain(b) {
+				c.arrays(path, a, b, depth)
+				return
+			}
+		}
+	}
+	if !reflect.DeepEqual(from, to) {
+		c.note(Changed, path)
+	}
+}
+
+func (c *comparison) objects(path string, from, to map[string]any, depth int) {
+	both := maps.Clone(from)
+	maps.Copy(both, to)
+	for _, name := range slices.Sorted(maps.Keys(both)) {
+		at := path + "/" + escape(name)
+		a, had := from[name]
+		b, has := to[name]
+		switch {
+		case !has:
+			c.note(Removed, at)
+		case !had:
+			c.note(Added, at)
+		default:
+			c.compare(at, a, b, depth+1)
+		}
+	}
+}
+
+func (c *comparison) arrays(path string, from, to []any, depth int) {
+	was, is := names(from), names(to)
+	at := func(i int) string { return path + "/" + strconv.Itoa(i) }
+	if was == nil || is == nil {
+		for i := range max(len(from), len(to)) {
+			switch {
+			case i >= len(to):
+				c.note(Removed, at(i))
+			case i >= len(from):
+				c.note(Added, at(i))
+			default:
+				c.compare(at(i), from[i], to[i], depth+1)
+			}
+		}
+		return
+	}
+	before := c.found
+	for i, v := range from {
+		if _, ok := is[nameOf(v)]; !ok {
+			c.note(Removed, at(i))
+		}
+	}
+	for j, v := range to {
+		if i, ok := was[nameOf(v)]; ok {
+			c.compare(at(j), from[i], v, depth+1)
+		} else {
+			c.note(Added, at(j))
+		}
+	}
+	if c.found == before && !reflect.DeepEqual(from, to) {
+		c.note(Changed, path) // only the order differs
+	}
+}
+
+// plain reports whether an array has elements, none of which is an object or array.
+func plain(array []any) bool {
+	return !slices.ContainsFunc(array, func(v any) bool {
+		switch v.(type) {
+		case map[string]any, []any:
+			return true
+		}
+		return false
+	}) && len(array) > 0
+}
+
+// names maps the names of an array's objects to their positions. It returns nil unless
+// all elements are objects with unique names.
+func names(array []any) map[string]int {
+	out := make(map[string]int, len(array))
+	for i, v := range array {
+		m, _ := v.(map[string]any)
+		name, ok := m["name"].(string)
+		if _, twice := out[name]; !ok || twice {
+			return nil
+		}
+		out[name] = i
+	}
+	return out
+}
+
+func nameOf(v any) string {
+	name, _ := v.(map[string]any)["name"].(string)
+	return name
+}
+
+// escape returns the reference token of a name (RFC 6901, section 3), truncated if it is long.
+func escape(name string) string {
+	if len(name) > maxPath {
+		name = strings.ToValidUTF8(name[:maxPath], "") + "…"
+	}
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+}
+
+func unescape(token string) string { return strings.NewReplacer("~1", "/", "~0", "~").Replace(token) }
+
+// ItemChange is how one descriptor of a list differs from its previous version.
+// Its slices are never nil.
+type ItemChange struct {
+	Key     string   `json:"key"`            // the URI, URI template or name
+	Fields  []string `json:"fields"`         // the members that differ, sorted
+	Changes []Change `json:"changes"`        // the innermost places
+	More    int      `json:"more,omitempty"` // places that were left out
+}
+
+const (
+	// MaxItemChanges bounds the Changes of all items that [ItemChanges] returns.
+	MaxItemChanges = 200
+	// maxChangesPerItem bounds the Changes of one item.
+	maxChangesPerItem = 20
+)
+
+// ItemChanges compares the items with the given keys in two versions of a list. It
+// stops after [MaxItemChanges] changes in all, so the last keys may have no entry. Nor has a key
+// that is missing from the older list.
+func ItemChanges(from, to List, keys []string) []ItemChange {
+	var out []ItemChange
+	room := MaxItemChanges
+	for _, key := range keys {
+		if room == 0 {
+			break
+		}
+		before, _ := from.Get(key)
+		after, _ := to.Get(key)
+		if before.Raw == nil {
+			continue
+		}
+		c := ItemChange{Key: key, Fields: []string{}, Changes: []Change{}}
+		changes, more := Changes(before, after, min(room, maxChangesPerItem))
+		c.Changes, c.More = append(c.Changes, changes...), more
+		room -= len(changes)
+		for _, change := range changes {
+			c.Fields = append(c.Fields, change.Field())
+		}
+		slices.Sort(c.Fields)
+		c.Fields = slices.Compact(c.Fields)
+		out = append(out, c)
+	}
+	return out
+}

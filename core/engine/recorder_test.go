@@ -1,0 +1,37 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
+)
+
+// A server may echo a secret that it was given. Such a text is not stored beside the log, where
+// other people may read it.
+func TestTextsWithSecretsAreNotStored(t *testing.T) {
+	j := journal.NewMemory(journal.MemoryOptions{KeepContent: 1 << 20})
+	srv := config.Server{ID: "docs", Secrets: []config.Secret{config.NewSecret("v4riable-value")}, Headers: map[string]config.Secret{"Authorization": config.NewSecret("Bearer h34der-value")}}
+	srv.Env = map[string]config.Secret{"API_TOKEN": config.NewSecret("3nvironment-value"), "MODE": config.NewSecret("production")}
+	srv.URL = config.NewSecret("https://me:passw0rd-value@docs.example/?token=qu3ry-value&page=chapter-1")
+	x := &texts{contents: j.Contents(), secrets: map[string][]string{}}
+	x.apply(&config.Config{Servers: []config.Server{srv}})
+	x.apply(&config.Config{}) // the last events of a removed server may not have been recorded yet
+	for text, stored := range map[string]bool{
+		"plain": true, "for production": true, "of chapter-1": true,
+		"a v4riable-value": false, "h34der-value.": false, "(3nvironment-value)": false, "x passw0rd-value": false, "qu3ry-value": false,
+	} {
+		before, after := catalog.Digest{byte(len(text))}, catalog.Digest{0, byte(len(text))}
+		x.putEvent(&event.Event{ServerID: "docs", Payload: event.ResourceUpdated{Digest: after, Text: &text, PreviousDigest: before, PreviousText: &text}})
+		if err := j.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range []catalog.Digest{before, after} {
+			if _, ok, err := j.Contents().Get(t.Context(), d); ok != stored || err != nil {
+				t.Errorf("%q: stored %t, %v", text, ok, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,341 @@
+package tracker
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
+)
+
+// sessionFollower tracks one session: an event loop in the worker's goroutine that owns all
+// fields, and jobs whose results it receives.
+type sessionFollower struct {
+	w    *worker
+	s    *session.Session
+	conn *connection // the part of the session that clients use: cache, requests, subscriptions
+	jobs jobs
+
+	// The results of jobs. Each channel has room for the results of all jobs of its kind, so
+	// that no job waits for the worker; none is ever closed. run receives.
+	reads  chan readResult // its capacity is the number of reads in flight
+	trials chan eraTrial   // from tryLegacy, which is called once; also received by dropTrial
+
+	reloads  cacheReloads
+	syncs    syncs
+	coverage coverage
+	clients  clientSubscriptions
+	liveness liveness
+	events   serverEvents
+
+	background  background
+	unannounced missedChanges
+
+	ready        bool                      // the first sync is done
+	onConnect    bool                      // the calls of the config's onConnect were started
+	pushed       bool                      // an update of a resource was announced
+	unsubscribed bool                      // a resubscription was not answered; the next ping decides whether the server is dead
+	lastActive   *event.SubscriptionActive // as last published; nil: not yet
+
+	nextPoll, nextResync time.Time
+	clock                clock
+}
+
+func newSessionFollower(w *worker, s *session.Session) *sessionFollower {
+	conn := newConnection(w.t, w.id, s)
+	f := &sessionFollower{
+		w: w, s: s, conn: conn,
+		reads:    make(chan readResult, w.opts.Reads),
+		trials:   make(chan eraTrial, 1),
+		reloads:  cacheReloads{queue: map[string]event.Cause{}, done: make(chan struct{}, 1)},
+		syncs:    syncs{results: make(chan syncResult, 1)},
+		clients:  clientSubscriptions{conn: conn, wanted: map[string]bool{}},
+		liveness: liveness{results: make(chan pingResult, 1)},
+	}
+	f.jobs.ctx, f.jobs.cancel = context.WithCancel(context.Background())
+	return f
+}
+
+// jobs are the short-lived goroutines of one session: syncs, reads, pings and calls. They
+// continue after the worker's context has ended, while the worker drains.
+type jobs struct {
+	ctx    context.Context // ends before the session is closed
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+}
+
+// start runs a job.
+func (j *jobs) start(job func(context.Context)) { j.wg.Go(func() { job(j.ctx) }) }
+
+// run tracks until ctx ends or the session does. It returns why, never nil.
+func (f *sessionFollower) run(ctx context.Context) error {
+	f.s.SetRequestTimeout(f.w.srv.RequestTimeout) // the config may have changed during dialling
+	now := time.Now()
+	f.liveness.next = now.Add(f.w.opts.Liveness)
+	f.nextResync = now.Add(backoff.Spread(f.w.opts.Resync))
+	f.syncs.pending = fullSync()
+	f.startEvents()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		now = time.Now()
+		if f.clock.jumped(now) {
+			f.gap("this machine or process was suspended", now)
+			f.liveness.pingNow(now)
+		}
+		f.due(now)
+		f.startReads()
+		timer.Reset(time.Until(f.clock.expect(f.wakeAt())))
+		select {
+		case <-ctx.Done():
+			f.drain(context.Cause(ctx))
+			return context.Cause(ctx)
+		case <-f.s.Done():
+			return f.s.Err()
+		case <-f.s.Signals().C():
+			f.signals(f.s.Signals().Take())
+		case r := <-f.reads:
+			f.answered(r)
+		case r := <-f.syncs.results:
+			if err := f.synced(r); err != nil {
+				return err
+			}
+		case q := <-f.conn.changes:
+			f.changeSubscription(q)
+		case <-f.events.wake():
+			f.takeEvents(time.Now())
+		case <-f.reloads.done:
+			f.reloads.busy = false
+			f.startReload()
+		case r := <-f.liveness.results:
+			if err := f.pinged(r); err != nil {
+				return err
+			}
+		case r := <-f.trials:
+			if err := f.trialEnded(r); err != nil {
+				return err
+			}
+		case next := <-f.w.offers:
+			if f.w.adopt(next) {
+				return errSuperseded
+			}
+			f.retarget()
+		case <-f.w.restarts:
+			return errSuperseded
+		case <-f.w.rechecks:
+			f.syncs.pending.list(f.scope().kinds(), event.CauseResync)
+			f.w.co.CheckAll(coalesce.Resync)
+		case <-timer.C:
+		}
+	}
+}
+
+// due starts all work whose time has come.
+func (f *sessionFollower) due(now time.Time) {
+	f.w.co.Advance(now)
+	f.background.advance(now, f.safetyInterval(), f.w.co)
+	f.countMissed(f.unannounced.expired(now), now)
+	if f.ready && !now.Before(f.nextResync) {
+		f.nextResync = now.Add(backoff.Spread(f.w.opts.Resync))
+		f.syncs.pending.list(f.scope().kinds(), event.CauseResync)
+		f.syncs.pending.subscribe = f.syncs.pending.subscribe || f.coverage.partial(f.scope())
+	}
+	if f.ready && !f.nextPoll.IsZero() && !now.Before(f.nextPoll) {
+		f.poll(now)
+	}
+	f.dueEvents(now)
+	if f.liveness.due(now) {
+		f.signals(f.s.Signals().Take()) // if notifications were only dropped, the session does not wake this loop
+		f.ping(now)
+	}
+	if f.syncs.due(now) {
+		f.startSync(now)
+	}
+}
+
+// wakeAt returns when due has something to do next.
+func (f *sessionFollower) wakeAt() time.Time {
+	at := earliest(f.w.co.Next(), f.liveness.wakeAt(), f.syncs.wakeAt(), f.background.wakeAt(), f.unannounced.wakeAt(), f.events.wakeAt(f.ready))
+	if f.ready {
+		at = earliest(at, f.nextResync, f.nextPoll)
+	}
+	return at
+}
+
+// earliest returns the earliest of the times that are not zero; zero if all are.
+func earliest(times ...time.Time) (first time.Time) {
+	for _, t := range times {
+		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
+			first = t
+		}
+	}
+	return first
+}
+
+// signals handles the notifications that a session collected.
+func (f *sessionFollower) signals(b session.Dirty) {
+	now := time.Now()
+	f.w.addDropped(b.Dropped)
+	if b.Dropped[session.DroppedUndecodable] > 0 {
+		f.w.warnOnce("undecodable", "the server sends messages that cannot be decoded; mcptrack checks everything again after them, at most every 5s", nil)
+	}
+	if n := b.Dropped[session.DroppedItems]; n > 0 {
+		f.w.warnOnce("items", "items of the server's lists are left out, because they have no URI or name, or one of more than 8 KiB", nil, "items", n)
+	}
+	for uri, sig := range b.URIs { // all, before the first is read again
+		f.conn.cache.Updated(uri)
+		if sig.Parent != "" {
+			f.conn.cache.Updated(sig.Parent)
+		}
+	}
+	for uri, sig := range b.URIs {
+		f.signal(uri, sig, now)
+	}
+	sc := f.scope()
+	for k := range b.Lists {
+		if !sc.ignores(k) {
+			f.syncs.pending.list([]catalog.Kind{k}, event.CauseNotify)
+		}
+	}
+	switch {
+	case b.Silent:
+		f.w.log.Debug("compare", "reason", b.Gap)
+		f.unannounced.silent(now)
+		f.w.co.Suspend()
+		f.syncs.compare(now)
+	case b.Gap != "":
+		f.gap(b.Gap, now)
+	}
+}
+
+func (f *sessionFollower) signal(uri string, sig session.Signal, now time.Time) {
+	if _, known := f.w.co.Lookup(uri); !known && f.syncs.hold(uri, sig) {
+		return
+	}
+	f.unannounced.announced(uri)
+	f.pushed = true
+	f.w.co.Signal(uri, coalesce.Signal{Parent: sig.Parent, N: sig.Count, Received: sig.First}, now)
+}
+
+// gap handles a possible loss of notifications.
+func (f *sessionFollower) gap(reason string, now time.Time) {
+	f.w.log.Debug("resync", "reason", reason)
+	f.unannounced.reset()
+	f.w.co.Suspend()
+	f.syncs.gap(now, f.s.Info().Era != session.EraModern, f.w.opts.MaxBackoff)
+}
+
+// retarget tracks what the changed entry of the config selects. Nothing is published about
+// resources that are no longer selected, even if the server still pushes updates.
+func (f *sessionFollower) retarget() {
+	f.s.SetRequestTimeout(f.w.srv.RequestTimeout)
+	offered := f.offered()
+	f.w.co.Retain(func(uri string) bool { return contains(offered, uri) }, nil)
+	f.syncs.pending.merge(syncRequest{subscribe: true})
+	f.syncs.pending.list(f.scope().kinds(), event.CauseResync)
+	f.syncs.next = time.Time{}
+	f.nextPoll = time.Time{}
+	f.syncs.abort()
+	f.retargetEvents()
+	if !f.w.srv.TrackResources {
+		f.w.clearMode()
+		f.lastActive = nil
+	}
+}
+
+// drain publishes outstanding changes before the end, unless the server was removed: nothing is
+// published about a removed server.
+func (f *sessionFollower) drain(cause error) {
+	if errors.Is(cause, errRemoved) {
+		return
+	}
+	over := time.NewTimer(f.w.opts.Drain)
+	defer over.Stop()
+	f.signals(f.s.Signals().Take())
+	f.w.co.EndWindows(time.Now())
+	for f.startReads(); f.w.co.Busy(); f.startReads() {
+		select {
+		case r := <-f.reads:
+			f.answered(r)
+		case <-f.s.Done():
+			return
+		case <-over.C:
+			return
+		}
+		f.w.co.EndWindows(time.Now())
+	}
+}
+
+// openToClients makes the session available to clients.
+func (f *sessionFollower) openToClients() {
+	f.w.following = f
+	f.w.conn.Store(f.conn)
+}
+
+// closeToClients ends the clients' access to the session, and clears its cache and subscriptions.
+func (f *sessionFollower) closeToClients() {
+	f.w.following = nil
+	f.w.conn.Store(nil)
+	close(f.conn.ended)
+	f.conn.publishing.Lock()
+	defer f.conn.publishing.Unlock()
+	f.conn.cache.Close()
+	f.clients.end()
+}
+
+// close ends the jobs and the session, and waits for both. In an orderly end it
+// unsubscribes first, which takes at most a second.
+func (f *sessionFollower) close() {
+	if f.s.Err() == nil {
+		ctx, cancel := context.WithTimeout(f.jobs.ctx, time.Second)
+		f.events.end() // concurrently with the other steps: each may take the whole second
+		f.syncs.quiesce(ctx)
+		_, _ = f.s.Subscribe(ctx, session.Filter{})
+		f.events.wait(ctx)
+		cancel()
+	}
+	f.jobs.cancel()
+	f.s.Close()
+	f.w.addDropped(f.s.Signals().Take().Dropped)
+	f.jobs.wg.Wait()
+	f.dropTrial()
+	f.w.co.Abandon()
+}
+
+// clockTolerance is how much later than planned something may happen before it
+// counts as a suspension of the process or the machine.
+const clockTolerance = 5 * time.Second
+
+// clock detects that this process did not run for a while: a timer expired far too late
+// (SIGSTOP), or wall time ran ahead of the monotonic clock, which stops while a machine sleeps.
+type clock struct {
+	last     time.Time // when jumped was called last
+	expected time.Time // when it should be called again at the latest
+}
+
+// expect records when the owner will wake up, and returns that time; zero (never) becomes one
+// hour from now.
+func (c *clock) expect(at time.Time) time.Time {
+	if at.IsZero() {
+		at = c.last.Add(time.Hour)
+	}
+	c.expected = at
+	return at
+}
+
+// jumped reports whether the process was suspended since the last call.
+func (c *clock) jumped(now time.Time) bool {
+	last, expected := c.last, c.expected
+	c.last = now
+	if last.IsZero() {
+		return false
+	}
+	late := now.Sub(expected) > clockTolerance
+	asleep := now.Round(0).Sub(last.Round(0))-now.Sub(last) > clockTolerance
+	return late || asleep
+}

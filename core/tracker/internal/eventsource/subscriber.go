@@ -1,0 +1,229 @@
+// Package eventsource is the client side of MCP Events (SEP-3415): it follows the events that the
+// server of one session offers, and reports which resources and lists may have changed. It decides
+// nothing: its owner takes a [Report] and reads, lists and publishes.
+//
+// # Order and loss
+//
+// An event is a hint. The resource that it names is only marked, in a bounded set. Events
+// that are about no resource are kept in order, up to a bound. Events that cannot be kept, or
+// that the server reports as missing, are a gap: everything has to be compared. A cursor is
+// handed out together with the events up to it, so an owner that stores both never skips an
+// event; an event that was not taken is delivered again after a restart.
+//
+// Events may be repeated; the last 10,000 of each subscription are recognised.
+//
+// A server that delivers by webhook learns that an event was taken once it is in the report.
+// Therefore the subscription of an earlier session or run is not continued: it is
+// ended and made again, from the cursor that the owner has.
+//
+// # Bounds
+//
+// Types, subscriptions, streams, waiting messages and bytes, marked URIs, kept events and
+// the waits that a server can ask for are bounded. A server that floods, is silent or returns
+// endless pages costs only its own followers a read or a comparison now and then.
+//
+// # Ownership
+//
+// [Subscriber.Run] owns all goroutines and returns when they have ended, which is soon after its
+// context has. Take and C may be called at any time.
+package eventsource
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/standardwebhooks"
+)
+
+// Options configure a [Subscriber]. All fields but Cursors and Webhooks are required.
+type Options struct {
+	Session *session.Session
+	Want    config.Events
+	// Cursors say where to resume the subscriptions of an earlier session, by their keys.
+	Cursors map[string]string
+	// Timeout is how long a server may take to begin a stream.
+	Timeout time.Duration
+	// Poll is the interval of polls if the server asks for none.
+	Poll time.Duration
+	// MaxBackoff is the longest wait between two attempts.
+	MaxBackoff time.Duration
+	Logger     *slog.Logger
+	// Webhooks receives events by webhook, under the name Server; nil: there are no webhooks.
+	Webhooks *standardwebhooks.Receiver
+	Server   string
+}
+
+// minRelist is the least time between two lists of the event types.
+const minRelist = 5 * time.Second
+
+// Subscriber follows the events of one session. See [New].
+type Subscriber struct {
+	opts    Options
+	pending pending
+	// relist has capacity 1: a subscription whose type the server no longer knows
+	// sends without blocking, Run receives; it is never closed.
+	relist chan struct{}
+	// polls has capacity maxPolls: a poll sends to it before it begins and receives from it after
+	// it ends; it is never closed.
+	polls chan struct{}
+
+	running map[string]*running // by key; owned by Run, as is:
+	warned  map[string]bool     // the subjects of warnings that were logged
+	wg      sync.WaitGroup      // of the subscriptions
+
+	endpoint sync.Once // the warning of warnEndpoint
+}
+
+// maxPolls is how many polls of one server are in flight at a time.
+const maxPolls = 4
+
+// running is a subscription that Run has begun.
+type running struct {
+	cancel context.CancelFunc
+	ended  chan struct{} // closed by its goroutine
+	stream bool
+}
+
+// New returns a subscriber that follows nothing yet.
+func New(opts Options) *Subscriber {
+	return &Subscriber{opts: opts, pending: newPending(), relist: make(chan struct{}, 1), polls: make(chan struct{}, maxPolls), running: map[string]*running{}, warned: map[string]bool{}}
+}
+
+// C returns the channel that wakes the owner: a receive means that Take has something to return,
+// or an earlier Take returned it. It is never closed.
+func (s *Subscriber) C() <-chan struct{} { return s.pending.wake }
+
+// Take returns what the events since the last call report.
+func (s *Subscriber) Take() Report { return s.pending.take() }
+
+// Run follows the events until ctx ends, or the server turns out to offer none.
+func (s *Subscriber) Run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer s.wg.Wait()
+	defer cancel()
+	retry := backoff.New(time.Second, s.opts.MaxBackoff)
+	again := backoff.New(minRelist, 10*s.opts.MaxBackoff)
+	for ctx.Err() == nil {
+		types, err := s.opts.Session.ListEventTypes(ctx)
+		switch {
+		case errors.Is(err, session.ErrUnsupported):
+			s.opts.Logger.Debug("the server declares MCP Events but lists no types")
+			return
+		case err != nil:
+			s.opts.Logger.Debug("cannot list events", "err", printable.Reason(err, 500))
+			backoff.Sleep(ctx, retry.Next())
+			continue
+		}
+		retry.Reset()
+		s.follow(ctx, types)
+		listed := time.Now()
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.opts.Session.EventTypesChanged():
+			again.Reset()
+		case <-s.relist:
+			wait := time.NewTimer(time.Until(listed.Add(again.Next())))
+			select {
+			case <-ctx.Done():
+			case <-s.opts.Session.EventTypesChanged(): // the type may be known by now
+				again.Reset()
+			case <-wait.C:
+			}
+			wait.Stop()
+		}
+		backoff.Sleep(ctx, time.Until(listed.Add(minRelist)))
+	}
+}
+
+// follow ends the subscriptions that are no longer wanted and begins new ones.
+func (s *Subscriber) follow(ctx context.Context, types []mcp.EventType) {
+	wanted, unknown := plans(types, s.opts.Want)
+	for _, name := range unknown {
+		s.warnOnce(name, "the config names a type of events that the server does not offer")
+	}
+	streams := streamsElse
+	if s.opts.Session.HTTP() {
+		streams = streamsHTTP
+	}
+	isWanted := func(key string) bool {
+		return slices.ContainsFunc(wanted, func(p plan) bool { return p.key() == key })
+	}
+	for key, r := range s.running { // all, before waiting for the first: each may take a second
+		if !isWanted(key) {
+			r.cancel()
+		}
+	}
+	for key, r := range s.running {
+		if !isWanted(key) {
+			<-r.ended
+		}
+		select {
+		case <-r.ended:
+			delete(s.running, key)
+		default:
+			if r.stream {
+				streams--
+			}
+		}
+	}
+	for _, p := range wanted {
+		key := p.key()
+		if s.running[key] != nil {
+			continue
+		}
+		mode := p.mode(s.opts.Want.Delivery, streams, s.opts.Webhooks != nil)
+		switch {
+		case mode == "" && slices.Contains(p.modes, mcp.DeliverWebhook) && s.opts.Webhooks == nil:
+			s.warnOnce(p.name, "the server delivers these events only by webhook, which requires serve-sse --public-url")
+			continue
+		case mode == "":
+			s.warnOnce(p.name, "the server offers no delivery mode for these events that mcptrack can use")
+			continue
+		case s.opts.Want.Delivery == config.DeliveryWebhook && mode != mcp.DeliverWebhook && s.opts.Webhooks == nil:
+			s.warnOnce(p.name, `delivery of these events by webhook requires serve-sse --public-url; mcptrack uses this mode instead: `+string(mode))
+		}
+		if mode == mcp.DeliverPush {
+			streams--
+		}
+		s.begin(ctx, p, key, mode)
+	}
+}
+
+func (s *Subscriber) warnOnce(name, msg string) {
+	if !s.warned[name] && len(s.warned) < maxSubscriptions {
+		s.warned[name] = true
+		s.opts.Logger.Warn(msg, "event", printable.Line(name, 200))
+	}
+}
+
+func (s *Subscriber) begin(ctx context.Context, p plan, key string, mode mcp.DeliveryMode) {
+	ctx, cancel := context.WithCancel(ctx)
+	r := &running{cancel: cancel, ended: make(chan struct{}), stream: mode == mcp.DeliverPush}
+	s.running[key] = r
+	u := &subscription{src: s, plan: p, key: key, mode: mode,
+		query: session.EventQuery{Name: p.name, Arguments: p.arguments, Cursor: s.opts.Cursors[key]}}
+	s.wg.Go(func() {
+		defer close(r.ended)
+		defer cancel()
+		defer s.pending.cover(key, Coverage{})
+		u.run(ctx)
+	})
+}
+
+// warnEndpoint warns, once, that the server cannot send to the receiver. The goroutines of
+// subscriptions call it.
+func (s *Subscriber) warnEndpoint(name, reason string) {
+	s.endpoint.Do(func() {
+		s.opts.Logger.Warn("the server cannot deliver events by webhook to --public-url", "event", printable.Line(name, 200), "err", reason)
+	})
+}
