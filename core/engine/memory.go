@@ -93,7 +93,7 @@ func (m *memory) each(f func(journal.ListName, catalog.List)) {
 }
 
 // publish notes the content of a resource, zero: it is gone.
-func (m *memory) publish(at journal.Resource, d catalog.Digest) {
+func (m *memory) publish(at journal.ResourceID, d catalog.Digest) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if p := m.ofLocked(at.ServerID); d.IsZero() {

@@ -81,7 +81,7 @@ func (r *recorder) Append(e *event.Event) error {
 }
 
 // Remember implements [journal.Recorder].
-func (r *recorder) Remember(at journal.Resource, st journal.State) error {
+func (r *recorder) Remember(at journal.ResourceID, st journal.State) error {
 	to := r.to(at.ServerID)
 	if to == nil {
 		return nil

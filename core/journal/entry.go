@@ -65,15 +65,24 @@ func Keepable(data []byte) bool { return len(data) > 2 && data[0] == '{' && data
 // and must not be changed.
 func (e *Entry) Data() []byte {
 	if e.data == nil && e.event != nil {
-		ev := *e.event
-		ev.ID = e.ID
-		if u, ok := ev.Payload.(event.ResourceUpdated); ok {
-			u.Content, u.Diff = nil, nil // shown on request, never part of the log
-			ev.Payload = u
-		}
-		e.data, _ = ev.AppendJSON(nil) // events in a log were encoded, or are gaps
+		e.data, _ = Encode(e.event, e.ID) // events in a log were encoded before, or are gaps
 	}
 	return e.data
+}
+
+// Encode returns the wire form of an event in a log, with that id; "" for the form that is stored.
+func Encode(e *event.Event, id string) ([]byte, error) {
+	bare := *e
+	bare.ID = id
+	if u, ok := bare.Payload.(event.ResourceUpdated); ok {
+		u.Content, u.Diff = nil, nil // shown on request, never part of the log
+		bare.Payload = u
+	}
+	data, err := bare.AppendJSON(nil)
+	if err != nil {
+		return nil, fmt.Errorf("event log: %w", err)
+	}
+	return data, nil
 }
 
 // Event returns the entry as an event. One that this process appended a short time ago also has
@@ -153,4 +162,44 @@ func NewEpoch() string {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails, see crypto/rand
 	return hex.EncodeToString(b[:])
+}
+
+// WithoutItems returns the event without the items of a list and without what it follows, which
+// are large and remembered elsewhere; see [KnownLists].
+func WithoutItems(e *event.Event) *event.Event {
+	p, ok := e.Payload.(event.ListChanged)
+	if !ok || p.Items == nil && p.Follows == nil {
+		return e
+	}
+	out := *e
+	p.Items, p.Follows = nil, nil
+	out.Payload = p
+	return &out
+}
+
+// MemoryOf returns the number of bytes of texts and keys that an event carries.
+func MemoryOf(e *event.Event) (n int) {
+	switch p := e.Payload.(type) {
+	case event.ResourceUpdated:
+		for _, t := range []*string{p.Text, p.PreviousText, p.Content, p.Diff} {
+			if t != nil {
+				n += len(*t)
+			}
+		}
+	case event.ListChanged:
+		for _, keys := range [][]string{p.Added, p.Removed, p.Changed} {
+			for _, key := range keys {
+				n += 16 + len(key)
+			}
+		}
+	case event.PromptContent:
+		if p.Prompt != nil {
+			n += int(p.Size)
+		}
+	case event.ToolResult:
+		if p.Result != nil {
+			n += len(p.Result.Raw())
+		}
+	}
+	return n
 }

@@ -19,7 +19,7 @@ type Recorder interface {
 	Append(e *event.Event) error
 	// Remember stores what is known of a resource without an event, such as its content at the
 	// first read. The zero State forgets the resource.
-	Remember(r Resource, st State) error
+	Remember(r ResourceID, st State) error
 	// RememberList stores the keys and digests of a list that was found without an event.
 	RememberList(name ListName, list catalog.List) error
 }
@@ -71,7 +71,7 @@ type Log interface {
 	// events wait and no reader sees them.
 	Err() error
 	// Stats returns counts since the log was opened.
-	Stats() Stats
+	Stats() StoreStats
 	// Close stores what is queued, within the time that the options allow, ends all iterators,
 	// and waits for everything the log owns. It returns how many events could not be stored.
 	// Later calls return nil.
@@ -155,8 +155,8 @@ type Changes struct {
 	Last uint64 // the number of the last write, for PutAfter
 }
 
-// Stats counts what happened since a log was opened.
-type Stats struct {
+// StoreStats counts what happened since a log was opened.
+type StoreStats struct {
 	Stored   uint64 // events that are durable
 	Waiting  int    // items that are queued or being stored
 	Folded   uint64 // events that were merged into a newer one
@@ -193,3 +193,34 @@ var (
 	// ErrLocked matches the error of opening a log that another process writes.
 	ErrLocked = errors.New("data directory is in use")
 )
+
+// FollowToEnd follows the log until ctx ends, then yields what was stored until then, and ends. Who
+// wants all that was appended calls [Log.Flush] before ctx ends. It also ends without an error when
+// the log is closed, and early with any other error. Its result is used once.
+func FollowToEnd(ctx context.Context, log Log, from uint64) iter.Seq2[Entry, error] {
+	live := log.Follow(ctx, from)
+	return func(yield func(Entry, error) bool) {
+		next := from
+		for e, err := range live {
+			switch {
+			case errors.Is(err, ErrClosed):
+				return
+			case err != nil && (ctx.Err() == nil || errors.Is(err, ErrEpoch)):
+				yield(Entry{}, err)
+				return
+			}
+			if err != nil {
+				break
+			}
+			next = max(next, e.Seq+1)
+			if !yield(e, nil) {
+				return
+			}
+		}
+		for e, err := range log.Read(context.WithoutCancel(ctx), next) {
+			if errors.Is(err, ErrClosed) || !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}

@@ -41,6 +41,7 @@ type Memory struct {
 	opts     MemoryOptions
 	epoch    string
 	contents memoryContents
+	tables   *RecordTables
 
 	mu     sync.Mutex // guards all below, and the queues of subscriptions; held for no I/O
 	last   uint64
@@ -51,7 +52,6 @@ type Memory struct {
 	sweep  int // the size of latest at which removals are forgotten
 	known  States
 	subs   map[*Subscription]struct{}
-	tables map[string]*RecordTable // by name
 	closed bool
 }
 
@@ -59,7 +59,7 @@ type Memory struct {
 type held struct {
 	*event.Event
 	stored time.Time
-	size   int // see memoryOf
+	size   int // see MemoryOf
 }
 
 // subject is what an event tells the state of.
@@ -72,8 +72,8 @@ type subject struct {
 func NewMemory(opts MemoryOptions) *Memory {
 	opts.Keep, opts.KeepBytes, opts.Lag = cmp.Or(opts.Keep, 1<<10), cmp.Or(opts.KeepBytes, 8<<20), cmp.Or(opts.Lag, DefaultLag)
 	opts.LagBytes = cmp.Or(opts.LagBytes, DefaultLagBytes)
-	m := &Memory{opts: opts, epoch: NewEpoch(), latest: map[subject]held{}, tables: map[string]*RecordTable{}, subs: map[*Subscription]struct{}{},
-		known: States{Resources: map[Resource]State{}, Lists: map[ListName]catalog.List{}}}
+	m := &Memory{opts: opts, epoch: NewEpoch(), latest: map[subject]held{}, tables: NewRecordTables(nil, func(context.Context, string, Record) error { return nil }), subs: map[*Subscription]struct{}{},
+		known: States{Resources: map[ResourceID]State{}, Lists: map[ListName]catalog.List{}}}
 	m.contents.keep = opts.KeepContent
 	return m
 }
@@ -102,13 +102,10 @@ func (m *Memory) appendLocked(e event.Event) held {
 	for name, list := range KnownLists(&e) {
 		m.rememberListLocked(name, list)
 	}
-	if p, ok := e.Payload.(event.ListChanged); ok {
-		p.Items, p.Follows = nil, nil // large, and remembered
-		e.Payload = p
-	}
+	e = *WithoutItems(&e)
 	m.last++
 	e.Seq, e.ID = m.last, event.FormatID(m.epoch, m.last)
-	h := held{&e, time.Now(), memoryOf(&e)}
+	h := held{&e, time.Now(), MemoryOf(&e)}
 	m.recent, m.bytes = append(m.recent, h), m.bytes+h.size
 	for len(m.recent) > m.opts.Keep || m.bytes > m.opts.KeepBytes && len(m.recent) > 1 {
 		m.bytes -= m.recent[0].size
@@ -158,34 +155,6 @@ func removal(e *event.Event) bool {
 	return false
 }
 
-// memoryOf is the memory of what an event carries: texts and keys. Events without are bounded by
-// their number.
-func memoryOf(e *event.Event) (n int) {
-	switch p := e.Payload.(type) {
-	case event.ResourceUpdated:
-		for _, t := range []*string{p.Text, p.PreviousText, p.Content, p.Diff} {
-			if t != nil {
-				n += len(*t)
-			}
-		}
-	case event.ListChanged:
-		for _, keys := range [][]string{p.Added, p.Removed, p.Changed} {
-			for _, key := range keys {
-				n += 16 + len(key)
-			}
-		}
-	case event.PromptContent:
-		if p.Prompt != nil {
-			n += int(p.Size)
-		}
-	case event.ToolResult:
-		if p.Result != nil {
-			n += len(p.Result.Raw())
-		}
-	}
-	return n
-}
-
 // Append implements [Log].
 func (m *Memory) Append(e *event.Event) error {
 	_, err := m.Store(context.Background(), e)
@@ -203,7 +172,7 @@ func (m *Memory) Store(_ context.Context, e *event.Event) (Entry, error) {
 }
 
 // Remember implements [Log].
-func (m *Memory) Remember(r Resource, st State) error {
+func (m *Memory) Remember(r ResourceID, st State) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
@@ -213,7 +182,7 @@ func (m *Memory) Remember(r Resource, st State) error {
 	return nil
 }
 
-func (m *Memory) rememberLocked(r Resource, st State) {
+func (m *Memory) rememberLocked(r ResourceID, st State) {
 	if st.Text = nil; st.Digest.IsZero() {
 		delete(m.known.Resources, r)
 	} else {
@@ -233,18 +202,14 @@ func (m *Memory) RememberList(name ListName, list catalog.List) error {
 }
 
 func (m *Memory) rememberListLocked(name ListName, list catalog.List) {
-	items := make(catalog.List, len(list))
-	for i, it := range list {
-		items[i] = catalog.Item{Key: it.Key, Digest: it.Digest}
-	}
-	m.known.Lists[name] = items
+	m.known.Lists[name] = StoredList(list)
 }
 
 // States implements [Log].
 func (m *Memory) States(_ context.Context, server string) (States, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := States{Resources: map[Resource]State{}, Lists: map[ListName]catalog.List{}}
+	out := States{Resources: map[ResourceID]State{}, Lists: map[ListName]catalog.List{}}
 	for r, st := range m.known.Resources {
 		if server == "" || r.ServerID == server {
 			out.Resources[r] = st
@@ -385,28 +350,16 @@ func (m *Memory) KeepsContent() bool { return m.contents.keep > 0 }
 func (m *Memory) Contents() Contents { return &m.contents }
 
 // Records implements [Log].
-func (m *Memory) Records(name string) Records {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	t, ok := m.tables[name]
-	if !ok {
-		t = NewRecordTable(nil, nil)
-		m.tables[name] = t
-		if m.closed {
-			t.Close()
-		}
-	}
-	return t
-}
+func (m *Memory) Records(name string) Records { return m.tables.Table(name) }
 
 // Err implements [Log].
 func (m *Memory) Err() error { return nil }
 
 // Stats implements [Log].
-func (m *Memory) Stats() Stats {
+func (m *Memory) Stats() StoreStats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return Stats{Stored: m.last}
+	return StoreStats{Stored: m.last}
 }
 
 // Close ends every subscription and iterator once its consumer has received what was appended.
@@ -418,9 +371,7 @@ func (m *Memory) Close() error {
 	for s := range m.subs {
 		s.endLocked(nil)
 	}
-	for _, t := range m.tables {
-		t.Close()
-	}
+	m.tables.Close()
 	return nil
 }
 
@@ -523,7 +474,7 @@ func events(batch []held) (out []*event.Event) {
 // the last event of every subject that had one in it, oldest first.
 func (m *Memory) missedLocked(first, last uint64, reason string) []held {
 	gap := GapEntry(m.epoch, first, last, reason).event
-	out := []held{{gap, gap.Timestamp, memoryOf(gap)}}
+	out := []held{{gap, gap.Timestamp, MemoryOf(gap)}}
 	for _, e := range m.latest {
 		if first <= e.Seq && e.Seq <= last {
 			out = append(out, e)
@@ -595,4 +546,69 @@ func (s *Subscription) signal() {
 	case s.wake <- struct{}{}:
 	default:
 	}
+}
+
+// memoryContents are the texts of a [Memory].
+type memoryContents struct {
+	keep int64
+
+	mu      sync.Mutex // guards all below
+	texts   map[catalog.Digest]string
+	order   []catalog.Digest // oldest first
+	bytes   int64
+	dropped uint64
+}
+
+// Put implements [Contents].
+func (c *memoryContents) Put(d catalog.Digest, text string) {
+	if c.keep <= 0 || d.IsZero() || len(text) > MaxContent {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.texts[d]; ok {
+		return
+	}
+	if int64(len(text)) > c.keep {
+		c.dropped++
+		return
+	}
+	if c.texts == nil {
+		c.texts = map[catalog.Digest]string{}
+	}
+	c.texts[d], c.order, c.bytes = text, append(c.order, d), c.bytes+int64(len(text))
+	for c.bytes > c.keep {
+		oldest := c.order[0]
+		c.order = c.order[1:]
+		c.bytes -= int64(len(c.texts[oldest]))
+		delete(c.texts, oldest)
+	}
+}
+
+// Get implements [Contents].
+func (c *memoryContents) Get(_ context.Context, d catalog.Digest) (string, bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	text, ok := c.texts[d]
+	return text, ok, nil
+}
+
+// Stored implements [Contents].
+func (c *memoryContents) Stored(_ context.Context, digests []catalog.Digest) (map[catalog.Digest]bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := map[catalog.Digest]bool{}
+	for _, d := range digests {
+		if _, ok := c.texts[d]; ok {
+			out[d] = true
+		}
+	}
+	return out, nil
+}
+
+// Dropped implements [Contents].
+func (c *memoryContents) Dropped() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.dropped
 }

@@ -75,7 +75,7 @@ func TestStateAndEventAreOneStep(t *testing.T) {
 			t.Fatal(err)
 		}
 		last := m.recent[len(m.recent)-1].Payload.(event.ResourceUpdated).Digest
-		if got := states.Resources[Resource{"docs", "a"}].Digest; got != last {
+		if got := states.Resources[ResourceID{"docs", "a"}].Digest; got != last {
 			t.Fatalf("the state is version %d, the last event %d", got[0], last[0])
 		}
 	}
@@ -90,7 +90,7 @@ func TestPublishedIsRemembered(t *testing.T) {
 	p := m.Publish(event.Event{ServerID: "docs", Payload: event.ListChanged{List: catalog.Tools, Items: &items}})
 	states, err := m.States(t.Context(), "")
 	list := states.Lists[ListName{"docs", catalog.Tools}]
-	if err != nil || states.Resources[Resource{"docs", "a"}].Digest != (catalog.Digest{1}) || len(list) != 1 || list[0].Raw != nil || list[0].Digest != (catalog.Digest{2}) {
+	if err != nil || states.Resources[ResourceID{"docs", "a"}].Digest != (catalog.Digest{1}) || len(list) != 1 || list[0].Raw != nil || list[0].Digest != (catalog.Digest{2}) {
 		t.Errorf("states %+v, %v", states, err)
 	}
 	if p.Payload.(event.ListChanged).Items != nil {

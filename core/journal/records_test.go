@@ -41,7 +41,7 @@ func listed(records []Record) string {
 func TestTableContinues(t *testing.T) {
 	t.Parallel()
 	s := &saved{}
-	r := NewRecordTable([]Record{{"a", []byte("1"), 4}, {"gone", nil, 9}, {"b", []byte("2"), 7}}, s.save)
+	r := newRecordTable([]Record{{"a", []byte("1"), 4}, {"gone", nil, 9}, {"b", []byte("2"), 7}}, s.save)
 	defer r.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	r.Follow(ctx, func(c Changes) {
@@ -71,7 +71,7 @@ func TestTableContinues(t *testing.T) {
 func TestTableDoesNotCountWhatIsNotSaved(t *testing.T) {
 	t.Parallel()
 	s := &saved{err: errors.New("disk full")}
-	r := NewRecordTable([]Record{{"a", []byte("1"), 1}}, s.save)
+	r := newRecordTable([]Record{{"a", []byte("1"), 1}}, s.save)
 	defer r.Close()
 	for what, write := range map[string]func() error{
 		"Put":      func() error { _, err := r.Put(t.Context(), Record{"a", []byte("2"), 1}); return err },
@@ -101,7 +101,7 @@ func TestTableWaitsForTheDisk(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &saved{waits: make(chan struct{})}
-		r := NewRecordTable(nil, s.save)
+		r := newRecordTable(nil, s.save)
 		defer r.Close()
 		written := make(chan error, 1)
 		go func() {
@@ -132,7 +132,7 @@ func TestTableWaitsForTheDisk(t *testing.T) {
 func TestTableOwnsItsValues(t *testing.T) {
 	t.Parallel()
 	s, value := &saved{}, []byte("1")
-	r := NewRecordTable(nil, s.save)
+	r := newRecordTable(nil, s.save)
 	defer r.Close()
 	if _, err := r.Put(t.Context(), Record{Key: "a", Value: value}); err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func TestTableOwnsItsValues(t *testing.T) {
 func TestTableIsFollowed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := NewRecordTable(nil, nil)
+		r := newRecordTable(nil, new(saved).save)
 		var seen []string
 		ended := make(chan struct{})
 		go func() {

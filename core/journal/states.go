@@ -11,8 +11,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// Resource identifies a resource of a server.
-type Resource struct{ ServerID, URI string }
+// ResourceID identifies a resource of a server.
+type ResourceID struct{ ServerID, URI string }
 
 // State is the last known content of a resource, published or not.
 type State struct {
@@ -33,14 +33,23 @@ type ListName struct {
 
 // States are the stored states of resources and lists.
 type States struct {
-	Resources map[Resource]State
+	Resources map[ResourceID]State
 	Lists     map[ListName]catalog.List // items have only keys and digests
+}
+
+// StoredList returns a copy of a list as it is stored: only keys and digests.
+func StoredList(list catalog.List) catalog.List {
+	items := make(catalog.List, len(list))
+	for i, it := range list {
+		items[i] = catalog.Item{Key: it.Key, Digest: it.Digest}
+	}
+	return items
 }
 
 // Known returns the state of a resource after an event; ok is false if the event does not give
 // it. The zero State means that the resource is gone.
-func Known(e *event.Event) (r Resource, st State, ok bool) {
-	r = Resource{e.ServerID, e.ResourceURI}
+func Known(e *event.Event) (r ResourceID, st State, ok bool) {
+	r = ResourceID{e.ServerID, e.ResourceURI}
 	switch p := e.Payload.(type) {
 	case event.ResourceUpdated:
 		st = State{Digest: p.Digest, MimeType: p.MimeType, When: e.Timestamp}

@@ -210,7 +210,7 @@ func (p *publisher) forgotten(uris []string) {
 // remembered remembers what was published of the content of a resource, zero: nothing any more.
 func (p *publisher) remembered(uri string, d catalog.Digest) {
 	p.store.remember(func(rec journal.Recorder) error {
-		return rec.Remember(journal.Resource{ServerID: p.id, URI: uri}, journal.State{Digest: d, When: time.Now()})
+		return rec.Remember(journal.ResourceID{ServerID: p.id, URI: uri}, journal.State{Digest: d, When: time.Now()})
 	})
 }
 

@@ -141,7 +141,7 @@ func (s *store) learn(id string, res coalesce.Resource, change func(*record)) {
 		s.record(e)
 	case !now.Digest.IsZero() && (differs || now.Digest != before):
 		s.remember(func(rec journal.Recorder) error {
-			return rec.Remember(journal.Resource{ServerID: id, URI: res.URI}, stateOf(now))
+			return rec.Remember(journal.ResourceID{ServerID: id, URI: res.URI}, stateOf(now))
 		})
 	}
 }

@@ -34,7 +34,7 @@ type Clients struct {
 type Options struct {
 	Version  string
 	Snapshot func() *status.Snapshot
-	Journal  func() journal.Stats
+	Journal  func() journal.StoreStats
 	Clients  func() Clients
 	Reloads  func() status.Reloads
 	// Webhooks returns the statistics of webhook deliveries, by who configured the webhook.

@@ -28,7 +28,7 @@ func closing(t *testing.T, open Open) {
 		"Append": func() error { return o.Log.Append(late) },
 		"Store":  func() error { _, err := o.Log.Store(within(t), late); return err },
 		"Remember": func() error {
-			return o.Log.Remember(journal.Resource{ServerID: "docs", URI: "late"}, journal.State{Digest: digest(1)})
+			return o.Log.Remember(journal.ResourceID{ServerID: "docs", URI: "late"}, journal.State{Digest: digest(1)})
 		},
 		"RememberList": func() error { return o.Log.RememberList(journal.ListName{ServerID: "docs", Kind: catalog.Tools}, nil) },
 	} {
@@ -177,7 +177,7 @@ func failingStore(t *testing.T, open Open) {
 				return
 			}
 			if i%resources == 0 {
-				if err := o.Log.Remember(journal.Resource{ServerID: "docs", URI: "file:///quiet"}, journal.State{Digest: digest(i)}); err != nil {
+				if err := o.Log.Remember(journal.ResourceID{ServerID: "docs", URI: "file:///quiet"}, journal.State{Digest: digest(i)}); err != nil {
 					appended <- err
 					return
 				}

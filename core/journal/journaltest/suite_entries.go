@@ -129,14 +129,14 @@ func hostileNames(t *testing.T, open Open) {
 				t.Errorf("%s: of resource %.30q: %s, want %s", when, name, got, want)
 			}
 			for _, st := range []journal.States{all, states(t, o.Log, name)} {
-				if got := st.Resources[journal.Resource{ServerID: name, URI: name}].Digest; got != digest(i) {
+				if got := st.Resources[journal.ResourceID{ServerID: name, URI: name}].Digest; got != digest(i) {
 					t.Errorf("%s: the state of %.30q is %v", when, name, got)
 				}
 				if got := st.Lists[journal.ListName{ServerID: name, Kind: catalog.Resources}]; len(got) != 1 || got[0].Key != name {
 					t.Errorf("%s: the list of %.30q is %v", when, name, got)
 				}
 			}
-			if got := states(t, o.Log, name+"'").Resources; len(got) != 1 || got[journal.Resource{ServerID: name + "'", URI: name}].Digest != digest(i) {
+			if got := states(t, o.Log, name+"'").Resources; len(got) != 1 || got[journal.ResourceID{ServerID: name + "'", URI: name}].Digest != digest(i) {
 				t.Errorf("%s: the states of server %.30q with a quote are %v", when, name, got)
 			}
 		}

@@ -100,7 +100,7 @@ func (m *modelLog) run(rt *rapid.T) {
 			}
 		},
 		"remember": func(rt *rapid.T) {
-			r := journal.Resource{ServerID: m.server(rt), URI: uris.Draw(rt, "uri")}
+			r := journal.ResourceID{ServerID: m.server(rt), URI: uris.Draw(rt, "uri")}
 			m.calls++
 			st := journal.State{Digest: digest(m.calls), When: time.Now()}
 			m.resources[r.ServerID+" "+r.URI] = st.Digest

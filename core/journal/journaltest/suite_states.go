@@ -39,14 +39,14 @@ func digests(t tb, log journal.Log, server string) map[string]catalog.Digest {
 
 func remember(t *testing.T, log journal.Log, server, uri string, n int) {
 	t.Helper()
-	if err := log.Remember(journal.Resource{ServerID: server, URI: uri}, journal.State{Digest: digest(n), Size: int64(n), When: time.Now()}); err != nil {
+	if err := log.Remember(journal.ResourceID{ServerID: server, URI: uri}, journal.State{Digest: digest(n), Size: int64(n), When: time.Now()}); err != nil {
 		t.Fatalf("Remember: %v", err)
 	}
 }
 
 func forget(t *testing.T, log journal.Log, server, uri string) {
 	t.Helper()
-	if err := log.Remember(journal.Resource{ServerID: server, URI: uri}, journal.State{}); err != nil {
+	if err := log.Remember(journal.ResourceID{ServerID: server, URI: uri}, journal.State{}); err != nil {
 		t.Fatalf("Remember: %v", err)
 	}
 }
@@ -82,7 +82,7 @@ func statesOfEvents(t *testing.T, open Open) {
 		about("docs", "file:///never", event.ResourceRemoved{}),
 	)
 	checkDigests(t, &o, map[string]catalog.Digest{"docs file:///a": digest(2), "docs file:///back": digest(5)})
-	st := states(t, o.Log, "docs").Resources[journal.Resource{ServerID: "docs", URI: "file:///a"}]
+	st := states(t, o.Log, "docs").Resources[journal.ResourceID{ServerID: "docs", URI: "file:///a"}]
 	if apart := st.When.Sub(last.Timestamp).Abs(); st.Size != 2 || st.MimeType != "text/plain" || apart > time.Millisecond || st.Text != nil {
 		t.Errorf("the state is %+v", st)
 	}
@@ -92,7 +92,7 @@ func statesRemembered(t *testing.T, open Open) {
 	o := open(t, Options{})
 	text := "content"
 	want := journal.State{Digest: digest(1), Size: 7, MimeType: "text/html", When: time.Now(), Text: &text}
-	if err := o.Log.Remember(journal.Resource{ServerID: "docs", URI: "file:///a"}, want); err != nil {
+	if err := o.Log.Remember(journal.ResourceID{ServerID: "docs", URI: "file:///a"}, want); err != nil {
 		t.Fatal(err)
 	}
 	remember(t, o.Log, "docs", "file:///b", 2)
@@ -104,7 +104,7 @@ func statesRemembered(t *testing.T, open Open) {
 	forget(t, o.Log, "docs", "file:///again")
 	remember(t, o.Log, "docs", "file:///again", 6)
 	checkDigests(t, &o, map[string]catalog.Digest{"docs file:///a": digest(1), "docs file:///b": digest(3), "docs file:///again": digest(6)})
-	st := states(t, o.Log, "").Resources[journal.Resource{ServerID: "docs", URI: "file:///a"}]
+	st := states(t, o.Log, "").Resources[journal.ResourceID{ServerID: "docs", URI: "file:///a"}]
 	if apart := st.When.Sub(want.When).Abs(); st.Size != 7 || st.MimeType != "text/html" || apart > time.Millisecond || st.Text != nil {
 		t.Errorf("the state is %+v, want %+v without the text", st, want)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 )
 
 const (
@@ -36,12 +37,11 @@ type contents struct {
 	wakeup chan struct{} // signalled by Put; capacity 1, never closed
 
 	dropped  atomic.Uint64
-	progress progress // of texts: queued, and stored or dropped
+	progress storing.Progress // of texts: queued, and stored or dropped
 
 	mu      sync.Mutex // guards all below
 	queue   []storedContent
 	queued  int                         // bytes in queue
-	taken   uint64                      // texts that were ever taken from the queue
 	known   map[catalog.Digest]struct{} // recently stored or queued
 	written int64                       // bytes that were stored since known was empty
 }
@@ -85,7 +85,7 @@ func (c *contents) Put(d catalog.Digest, text string) {
 	c.known[d] = struct{}{}
 	c.written += int64(len(data))
 	c.queue, c.queued = append(c.queue, storedContent{d, data}), c.queued+len(data)
-	c.progress.begin()
+	c.progress.Begin()
 	select {
 	case c.wakeup <- struct{}{}:
 	default:
@@ -121,8 +121,8 @@ func (c *contents) run(ctx context.Context) {
 	}
 }
 
-// take removes the texts of one step from the queue, and returns how many were ever taken.
-func (c *contents) take() ([]storedContent, uint64) {
+// take removes the texts of one step from the queue.
+func (c *contents) take() []storedContent {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n, size := 0, 0
@@ -131,14 +131,14 @@ func (c *contents) take() ([]storedContent, uint64) {
 		n++
 	}
 	taken := c.queue[:n:n]
-	c.queue, c.queued, c.taken = c.queue[n:], c.queued-size, c.taken+uint64(n)
-	return taken, c.taken
+	c.queue, c.queued = c.queue[n:], c.queued-size
+	return taken
 }
 
 // flush stores all queued texts. Texts that cannot be stored are dropped: the next event with
 // the same digest puts them again.
 func (c *contents) flush(ctx context.Context) {
-	for taken, ever := c.take(); len(taken) > 0; taken, ever = c.take() {
+	for taken := c.take(); len(taken) > 0; taken = c.take() {
 		var records []*record
 		for _, t := range taken {
 			records = append(records, &record{subject: c.subject(t.digest), data: t.data})
@@ -155,7 +155,7 @@ func (c *contents) flush(ctx context.Context) {
 			c.dropped.Add(1)
 		}
 		c.mu.Unlock()
-		c.progress.finish(ever)
+		c.progress.Advance(len(taken))
 	}
 }
 

@@ -53,7 +53,7 @@ func TestCutOffHolderStoresNothingOld(t *testing.T) {
 	}
 	f.setAway(true)
 	for range 3 {
-		if err := errors.Join(old.Append(s.next(uri(1))), old.Remember(journal.Resource{ServerID: "docs", URI: uri(2)}, journal.State{Digest: digest(7)})); err != nil {
+		if err := errors.Join(old.Append(s.next(uri(1))), old.Remember(journal.ResourceID{ServerID: "docs", URI: uri(2)}, journal.State{Digest: digest(7)})); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -75,7 +75,7 @@ func TestCutOffHolderStoresNothingOld(t *testing.T) {
 	}
 	closeLog(t, cut)
 	states, err := other.States(t.Context(), "")
-	if err != nil || states.Resources[journal.Resource{ServerID: "docs", URI: uri(1)}].Digest != newer.Payload.(event.ResourceUpdated).Digest || len(states.Resources) != 1 {
+	if err != nil || states.Resources[journal.ResourceID{ServerID: "docs", URI: uri(1)}].Digest != newer.Payload.(event.ResourceUpdated).Digest || len(states.Resources) != 1 {
 		t.Errorf("states %v, %v", states, err)
 	}
 }
@@ -93,7 +93,7 @@ func TestStoppedHolderStoresNothingOld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := old.table.bucket().Put(t.Context(), old.key, value); err != nil {
+	if _, err := old.log.leases.bucket().Put(t.Context(), old.key, value); err != nil {
 		t.Fatal(err)
 	}
 	next := holder(t, other, time.Minute)
@@ -176,14 +176,14 @@ func TestContentRememberedUnderALostLease(t *testing.T) {
 		return len(states.Resources)
 	}
 	j.states.mu.Lock() // nothing is written to the store meanwhile
-	j.states.dirty["x"] = remembered{value: newResourceState(journal.Resource{ServerID: "docs", URI: uri(1)}, journal.State{Digest: digest(1)}), lease: lease}
+	j.states.dirty["x"] = remembered{value: newResourceState(journal.ResourceID{ServerID: "docs", URI: uri(1)}, journal.State{Digest: digest(1)}), lease: lease}
 	lease.stop()
 	<-lease.lost
 	j.states.mu.Unlock()
 	if n := known(); n != 0 {
 		t.Errorf("%d contents known that waited when the lease was lost", n)
 	}
-	if err := lease.Remember(journal.Resource{ServerID: "docs", URI: uri(2)}, journal.State{Digest: digest(2)}); err != nil {
+	if err := lease.Remember(journal.ResourceID{ServerID: "docs", URI: uri(2)}, journal.State{Digest: digest(2)}); err != nil {
 		t.Fatal(err)
 	}
 	if n := known(); n != 0 {
@@ -198,7 +198,7 @@ func TestLostLeaseKeepsWhatIsStored(t *testing.T) {
 	held, gone := &Lease{lost: make(chan struct{})}, &Lease{lost: make(chan struct{})}
 	close(gone.lost)
 	of := func(n uint64) value {
-		return newResourceState(journal.Resource{ServerID: "docs"}, journal.State{Digest: digest(n)})
+		return newResourceState(journal.ResourceID{ServerID: "docs"}, journal.State{Digest: digest(n)})
 	}
 	type put struct {
 		n     uint64

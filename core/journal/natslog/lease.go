@@ -10,9 +10,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 )
 
 // DefaultLease is the default time to live of a lease. A holder that died is replaced
@@ -37,7 +42,6 @@ type Lease struct {
 	Name string
 
 	log   *Log
-	table *leaseTable
 	key   string
 	ttl   time.Duration
 	value leaseValue
@@ -67,19 +71,18 @@ func (l *Log) Lease(ctx context.Context, name string, opts LeaseOptions) (*Lease
 	if opts.TTL == 0 {
 		opts.TTL = DefaultLease
 	}
-	ctx, cancel := l.lifetime(ctx)
+	ctx, cancel := l.life.Begin(ctx)
 	defer cancel()
-	t, err := l.leases.open(l.store)
-	if err != nil {
+	if err := l.leases.open(); err != nil {
 		return nil, err
 	}
 	ttl := max(opts.TTL, time.Second)
 	held := &Lease{
-		Name: name, log: l, table: t, key: leaseKey(name), ttl: ttl,
+		Name: name, log: l, key: leaseKey(name), ttl: ttl,
 		value: leaseValue{Holder: journal.NewEpoch() + journal.NewEpoch(), Instance: l.store.instance, Process: l.store.opts.Process, TTL: ttl.Milliseconds()},
 		lost:  make(chan struct{}),
 	}
-	sent, err := held.acquire(ctx, opts.Yield, l.leases.holds)
+	sent, err := held.acquire(ctx, opts.Yield)
 	if err != nil {
 		return nil, fmt.Errorf("event log: acquire a lease: %w", err)
 	}
@@ -92,14 +95,14 @@ func (l *Log) Lease(ctx context.Context, name string, opts LeaseOptions) (*Lease
 func leaseKey(name string) string { return "l" + hex.EncodeToString([]byte(name)) }
 
 // acquire waits for the lease and takes it. It returns when it sent the successful request.
-func (l *Lease) acquire(ctx context.Context, yield func(taken bool) time.Duration, here func(key string) bool) (time.Time, error) {
+func (l *Lease) acquire(ctx context.Context, yield func(taken bool) time.Duration) (time.Time, error) {
 	yielded := false // Yield was called since the lease was last seen to be held
 	taken := false   // another process held the lease
 	for {
-		seen, kv, changed := l.table.look(l.key)
+		seen, kv, changed := l.log.leases.look(l.key)
 		wait := time.Until(seen.at.Add(seen.value.ttl()))
 		// This process held the lease before, and has lost it: there is no holder.
-		abandoned := seen.value.Instance == l.value.Instance && !here(l.key)
+		abandoned := seen.value.Instance == l.value.Instance && !l.log.leases.holds(l.key)
 		switch {
 		case kv == nil:
 			wait = time.Minute // until there is a bucket
@@ -123,7 +126,7 @@ func (l *Lease) acquire(ctx context.Context, yield func(taken bool) time.Duratio
 			wait = l.ttl / 10 // another process was faster, or the store is unreachable
 			if !errors.Is(err, jetstream.ErrKeyExists) && !wrongRevision(err) {
 				wait = l.ttl / 4
-				l.table.check()
+				l.log.leases.check()
 			}
 		}
 		timer := time.NewTimer(wait)
@@ -210,7 +213,7 @@ func (l *Lease) renew(ctx context.Context, sent time.Time) {
 // beat renews the lease once. held is false if another process has it. If err is not nil, the
 // lease may or may not have been renewed.
 func (l *Lease) beat(ctx context.Context) (held bool, err error) {
-	kv := l.table.bucket()
+	kv := l.log.leases.bucket()
 	if kv == nil {
 		return true, errNoAnswer
 	}
@@ -220,7 +223,7 @@ func (l *Lease) beat(ctx context.Context) (held bool, err error) {
 		return true, nil
 	}
 	if !wrongRevision(err) {
-		l.table.check()
+		l.log.leases.check()
 		return true, err
 	}
 	// The answer to an earlier renewal was lost, the store has lost the lease, or
@@ -246,7 +249,148 @@ func (l *Lease) beat(ctx context.Context) (held bool, err error) {
 func (l *Lease) giveBack(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if kv := l.table.bucket(); kv != nil {
+	if kv := l.log.leases.bucket(); kv != nil {
 		_ = kv.Delete(ctx, l.key, jetstream.LastRevision(l.rev)) // else it expires
 	}
+}
+
+// ErrLeaseLost is the error of storing something under a lease that another process may have
+// taken.
+var ErrLeaseLost = errors.New("the lease was lost")
+
+// Fence stores the first event of the lease's holder. Once it has returned nil, nothing that an
+// earlier holder appended under its lease will be stored.
+func (l *Lease) Fence(ctx context.Context, e *event.Event) error {
+	s := l.log.store
+	ctx, cancel := l.log.life.Begin(ctx)
+	defer cancel()
+	parts, err := storing.Encode(e, s.largest())
+	if err != nil {
+		return err
+	}
+	subject := s.subjects.fence(l.Name)
+	id := journal.NewEpoch() + journal.NewEpoch()
+	retry := backoff.New(50*time.Millisecond, time.Second)
+	for {
+		err := l.tryFence(ctx, subject, id, parts[0])
+		if err == nil || l.isLost() || errors.Is(err, ErrLeaseLost) || !backoff.Sleep(ctx, retry.Next()) {
+			return err
+		}
+	}
+}
+
+func (l *Lease) tryFence(ctx context.Context, subject, id string, data []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout/4)
+	defer cancel()
+	epoch := l.log.Epoch()
+	// Read the last fence before checking the lease: if another process takes the lease after
+	// that, one of the two fences finds the other.
+	last, err := l.log.store.lastFence(ctx, subject)
+	if err != nil {
+		return err
+	}
+	if err := l.verify(ctx); err != nil {
+		return err
+	}
+	ack, err := l.log.store.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: data, Header: nats.Header{"Nats-Msg-Id": {id}}},
+		jetstream.WithExpectLastSequencePerSubject(last))
+	if err != nil {
+		return fmt.Errorf("event log: fence a lease: %w", err)
+	}
+	l.fence.Store(&position{ack.Sequence, epoch})
+	return nil
+}
+
+// verify asks the store whether the lease is held.
+func (l *Lease) verify(ctx context.Context) error {
+	kv := l.log.leases.bucket()
+	if kv == nil {
+		return errNoAnswer
+	}
+	e, err := kv.Get(ctx, l.key)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return errNoAnswer // the store has lost the lease; the next renewal claims it again
+	}
+	if err != nil {
+		return fmt.Errorf("event log: verify a lease: %w", err)
+	}
+	var v leaseValue
+	if json.Unmarshal(e.Value(), &v) != nil || v.Holder != l.value.Holder {
+		return ErrLeaseLost
+	}
+	return nil
+}
+
+// lastFence returns the number of the last event on the subject, 0 if there is none.
+func (s *store) lastFence(ctx context.Context, subject string) (uint64, error) {
+	log, err := s.js.Stream(ctx, s.opts.Stream)
+	if err != nil {
+		return 0, fmt.Errorf("event log: fence a lease: %w", err)
+	}
+	m, err := log.GetLastMsgForSubject(ctx, subject)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("event log: fence a lease: %w", err)
+	}
+	return m.Sequence, nil
+}
+
+// fenced returns the position of the holder's first event, which is zero if there is none.
+func (l *Lease) fenced() position {
+	if at := l.fence.Load(); at != nil {
+		return *at
+	}
+	return position{}
+}
+
+// Append implements [journal.Recorder]: it is like [Log.Append], but the event is dropped, and
+// counted, if the lease is lost before it is stored. [Lease.Fence] must have returned.
+func (l *Lease) Append(e *event.Event) error {
+	return l.log.writer.queue.Push(&item{Event: e, Note: note{lease: l}})
+}
+
+// Remember implements [journal.Recorder]: it is like [Log.Remember], but does nothing once the
+// lease is lost.
+func (l *Lease) Remember(r journal.ResourceID, st journal.State) error {
+	return l.log.remember(newResourceState(r, st), l)
+}
+
+// RememberList implements [journal.Recorder]: it is like [Log.RememberList], but does nothing
+// once the lease is lost.
+func (l *Lease) RememberList(name journal.ListName, list catalog.List) error {
+	return l.log.remember(newKnownList(name, list), l)
+}
+
+var _ journal.Recorder = (*Lease)(nil)
+
+func (l *Lease) isLost() bool {
+	select {
+	case <-l.lost:
+		return true
+	default:
+		return false
+	}
+}
+
+// check marks the lease as lost if another process has stored under it, and reports whether it
+// is still held.
+func (l *Lease) check(ctx context.Context) (held bool, err error) {
+	if l.isLost() {
+		return false, nil
+	}
+	last, err := l.log.store.lastFence(ctx, l.log.store.subjects.fence(l.Name))
+	switch {
+	case err != nil:
+		return false, err
+	case last == 0: // retention, or a new log, removed the fence; there is no newer one
+		l.fence.Store(nil)
+		return true, nil
+	case last == l.fenced().Seq:
+		return true, nil
+	}
+	l.stop()
+	<-l.lost
+	return false, nil
 }

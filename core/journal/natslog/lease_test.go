@@ -76,7 +76,7 @@ func TestLeaseIsHeldByOne(t *testing.T) {
 // seconds, and waking everybody for that is work that grows with their square.
 func TestRenewalWakesOnlyWaitersOfItsLease(t *testing.T) {
 	t.Parallel()
-	table := newLeaseTable(nil)
+	table := newLeases(nil)
 	beat := sighting{rev: 1, value: leaseValue{TTL: DefaultLease.Milliseconds()}, at: time.Now()}
 	for _, key := range []string{"a", "b"} {
 		table.put(key, beat)
@@ -156,7 +156,7 @@ func TestYieldAfterAnotherHolder(t *testing.T) {
 		leases, err := one.Leases()
 		return err == nil && len(leases) == 1 && !leases[0].Own
 	})
-	next, table := make(chan error, 1), one.leases.table
+	next, table := make(chan error, 1), one.leases
 	go func() {
 		_, err := one.Lease(t.Context(), "docs", waiting)
 		next <- err

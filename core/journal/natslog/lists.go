@@ -42,11 +42,7 @@ type knownList struct {
 
 // newKnownList copies the list, so that the caller may change it and descriptors are not kept.
 func newKnownList(name journal.ListName, list catalog.List) knownList {
-	items := make(catalog.List, len(list))
-	for i, it := range list {
-		items[i] = catalog.Item{Key: it.Key, Digest: it.Digest}
-	}
-	return knownList{name, items}
+	return knownList{name, journal.StoredList(list)}
 }
 
 func (l knownList) subject() string {

@@ -213,7 +213,7 @@ func TestOwedByKilledProcess(t *testing.T) {
 	resources, owed := journal.ListName{ServerID: "docs", Kind: catalog.Resources}, journal.ListName{ServerID: "docs", Kind: journal.Owed}
 	stays, leaves := catalog.Item{Key: "stays", Digest: digest(1)}, catalog.Item{Key: "leaves", Digest: digest(2)}
 	err := errors.Join(j.RememberList(resources, catalog.List{leaves, stays}), j.RememberList(owed, nil),
-		j.Remember(journal.Resource{ServerID: "docs", URI: "stays"}, journal.State{Digest: digest(3), When: time.Now()}))
+		j.Remember(journal.ResourceID{ServerID: "docs", URI: "stays"}, journal.State{Digest: digest(3), When: time.Now()}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,12 +230,12 @@ func TestOwedByKilledProcess(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
-	at := journal.Resource{ServerID: "docs", URI: "stays"}
-	check(journal.States{Resources: map[journal.Resource]journal.State{at: {Digest: digest(3)}}, Lists: map[journal.ListName]catalog.List{resources: {leaves, stays}, owed: nil}})
+	at := journal.ResourceID{ServerID: "docs", URI: "stays"}
+	check(journal.States{Resources: map[journal.ResourceID]journal.State{at: {Digest: digest(3)}}, Lists: map[journal.ListName]catalog.List{resources: {leaves, stays}, owed: nil}})
 	left := catalog.List{stays}
 	byKilledProcess(t, j, &event.Event{ServerID: "docs", Timestamp: time.Now(), Payload: event.ListChanged{List: catalog.Resources, Removed: []string{"leaves"}, Items: &left, Follows: []string{"leaves"}}})
 	byKilledProcess(t, j, &event.Event{ServerID: "docs", ResourceURI: "stays", Timestamp: time.Now(), Payload: event.ResourceRemoved{Missing: true}})
-	check(journal.States{Resources: map[journal.Resource]journal.State{at: {Digest: catalog.Gone()}}, Lists: map[journal.ListName]catalog.List{resources: {stays}, owed: {{Key: "leaves"}}}})
+	check(journal.States{Resources: map[journal.ResourceID]journal.State{at: {Digest: catalog.Gone()}}, Lists: map[journal.ListName]catalog.List{resources: {stays}, owed: {{Key: "leaves"}}}})
 	// The next process tells it, and begins to follow another change that it cannot finish.
 	if _, err := j.Store(t.Context(), &event.Event{ServerID: "docs", Timestamp: time.Now(), Payload: event.ServerState{State: event.Ready}}); err != nil {
 		t.Fatal(err)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
-
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
@@ -228,8 +227,8 @@ func TestTooLargeEventDoesNotStopTheLog(t *testing.T) {
 		t.Errorf("the parts add %d tools", added)
 	}
 	// What cannot be remembered is dropped, and the rest is stored.
-	if err := errors.Join(j.Remember(journal.Resource{ServerID: "docs", URI: strings.Repeat("a", 2<<20)}, journal.State{Digest: digest(1)}),
-		j.Remember(journal.Resource{ServerID: "docs", URI: "file:///b"}, journal.State{Digest: digest(2)})); err != nil {
+	if err := errors.Join(j.Remember(journal.ResourceID{ServerID: "docs", URI: strings.Repeat("a", 2<<20)}, journal.State{Digest: digest(1)}),
+		j.Remember(journal.ResourceID{ServerID: "docs", URI: "file:///b"}, journal.State{Digest: digest(2)})); err != nil {
 		t.Fatal(err)
 	}
 	if states, err := j.States(t.Context(), ""); err != nil || len(states.Resources) != 1 {

@@ -35,7 +35,18 @@ type storeError struct {
 
 func (e *storeError) Error() string { return fmt.Sprintf("%s (%d)", e.Description, e.Code) }
 
-const codeBatchTooLarge = 10199
+// Error codes of the server that its client gives no names.
+const (
+	codeBatchTooLarge         = 10199
+	codeWrongSequence         = 10071 // the expected last sequence is wrong
+	codeWrongSequenceConstant = 10164 // likewise, in a batch or on several nodes
+)
+
+// refused reports whether the store did not store a record because of a fence.
+func refused(err error) bool {
+	e, ok := errors.AsType[*storeError](err)
+	return ok && (e.Code == codeWrongSequence || e.Code == codeWrongSequenceConstant)
+}
 
 // errNoAnswer: there was no response, so it is unknown whether the store stored it.
 var errNoAnswer = errors.New("the store does not respond")

@@ -43,7 +43,7 @@ func (l *Log) Records(name string) journal.Records {
 
 // call makes one request to the bucket.
 func (r *records) call(ctx context.Context, what string, f func(context.Context, jetstream.KeyValue) error) error {
-	life, cancel := r.log.lifetime(ctx)
+	life, cancel := r.log.life.Begin(ctx)
 	defer cancel()
 	ctx, over := context.WithTimeout(life, callTimeout/2)
 	defer over()
@@ -138,7 +138,7 @@ func (r *records) Remove(ctx context.Context, rec journal.Record) error {
 // Follow implements [journal.Records]: after the first call, changed is normally called with single
 // records.
 func (r *records) Follow(ctx context.Context, changed func(journal.Changes)) {
-	ctx, cancel := r.log.lifetime(ctx)
+	ctx, cancel := r.log.life.Begin(ctx)
 	defer cancel()
 	s := r.log.store
 	for ctx.Err() == nil {

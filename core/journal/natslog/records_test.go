@@ -80,7 +80,7 @@ func TestRecordsAreChangedByWhoHasSeenThem(t *testing.T) {
 		}
 	}
 	k, done := &known{}, make(chan struct{})
-	following, stop := one.log.lifetime(ctx)
+	following, stop := one.log.life.Begin(ctx)
 	go func() {
 		defer close(done)
 		one.Follow(following, k.changed)
@@ -115,7 +115,7 @@ func TestRecordsOnACluster(t *testing.T) {
 	one, other := open(t, opts).Records("things").(*records), open(t, opts).Records("things").(*records)
 	ctx := t.Context()
 	k, done := &known{}, make(chan struct{})
-	following, stop := one.log.lifetime(ctx)
+	following, stop := one.log.life.Begin(ctx)
 	go func() {
 		defer close(done)
 		one.Follow(following, k.changed)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/event"
-
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 

@@ -8,9 +8,8 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
-
 	"github.com/mcptrack/mcptrack/core/journal"
-	"github.com/mcptrack/mcptrack/core/journal/internal/pending"
+	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 )
 
 // digests are the states as one wants to read them in a failure.
@@ -34,7 +33,7 @@ func TestStatesSurviveARestart(t *testing.T) {
 	s := newSource()
 	remember := func(uri string, n uint64) {
 		t.Helper()
-		if err := j.Remember(journal.Resource{ServerID: "docs", URI: uri}, journal.State{Digest: digest(n), Size: 7, MimeType: "text/plain", When: time.Now()}); err != nil {
+		if err := j.Remember(journal.ResourceID{ServerID: "docs", URI: uri}, journal.State{Digest: digest(n), Size: 7, MimeType: "text/plain", When: time.Now()}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -51,7 +50,7 @@ func TestStatesSurviveARestart(t *testing.T) {
 	_ = j.Append(removed)
 	remember("file:///forgotten", 1004)
 	remember("file:///forgotten", 0)
-	_ = j.Remember(journal.Resource{ServerID: "docs", URI: "file:///forgotten"}, journal.State{})
+	_ = j.Remember(journal.ResourceID{ServerID: "docs", URI: "file:///forgotten"}, journal.State{})
 	undigested := s.next("file:///b")
 	undigested.Payload = event.ResourceUpdated{}
 	if _, err := j.Store(t.Context(), undigested); err != nil {
@@ -74,7 +73,7 @@ func TestStatesSurviveARestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if st := states.Resources[journal.Resource{ServerID: "docs", URI: "file:///quiet"}]; st.Size != 7 || st.MimeType != "text/plain" || st.When.IsZero() {
+	if st := states.Resources[journal.ResourceID{ServerID: "docs", URI: "file:///quiet"}]; st.Size != 7 || st.MimeType != "text/plain" || st.When.IsZero() {
 		t.Errorf("the state is %+v", st)
 	}
 }
@@ -83,7 +82,7 @@ func TestStatesSurviveARestart(t *testing.T) {
 // event tells.
 func byKilledProcess(t *testing.T, j *Log, e *event.Event) {
 	t.Helper()
-	parts, err := pending.Encode(e, j.store.largest())
+	parts, err := storing.Encode(e, j.store.largest())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,11 @@
 package natslog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"slices"
 	"strings"
@@ -14,8 +16,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
-	"github.com/mcptrack/mcptrack/core/journal/internal/running"
+	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/secretfile"
 )
@@ -27,12 +30,12 @@ type store struct {
 	js       jetstream.JetStream
 	instance string // identifies this Log among all that use the log
 	subjects subjects
-	health   running.Health
+	health   storing.Health
 	current  atomic.Pointer[string] // see epoch
 }
 
 func newStore(opts Options) *store {
-	return &store{opts: opts, health: running.Health{Logger: opts.Logger}, instance: journal.NewEpoch(), subjects: subjects(opts.Stream)}
+	return &store{opts: opts, health: storing.Health{Logger: opts.Logger}, instance: journal.NewEpoch(), subjects: subjects(opts.Stream)}
 }
 
 // epoch returns the epoch of the log that is written, "" before it is known.
@@ -130,3 +133,314 @@ func (s *store) close() {
 
 // maxCredentials bounds the size of a file of NATS credentials.
 const maxCredentials = 64 << 10
+
+const (
+	epochKey = "mcptrack.epoch"
+	// callTimeout bounds one request to the store.
+	callTimeout = 10 * time.Second
+	// dedupe is how long the store itself recognises a repeated event. This covers an attempt
+	// that is still on its way when the event is looked up.
+	dedupe = time.Minute
+	// stateBytes bounds the states: some 500,000 resources.
+	stateBytes = 256 << 20
+)
+
+// info returns the state of a stream. It repeats the request until there is a response: a
+// cluster that elects a leader loses requests. The error is from a response, or from the last
+// attempt.
+func (s *store) info(ctx context.Context, name string) (*jetstream.StreamInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	for {
+		try, done := context.WithTimeout(ctx, time.Second)
+		found, err := s.js.Stream(try, name)
+		done()
+		if err == nil {
+			return found.CachedInfo(), nil
+		}
+		if apiErr, ok := errors.AsType[*jetstream.APIError](err); ok && apiErr.Code < 500 || s.nc.IsClosed() {
+			return nil, err
+		}
+		if !backoff.Sleep(ctx, 50*time.Millisecond) {
+			return nil, err
+		}
+	}
+}
+
+// ensure creates the streams of the log and the states, or opens existing ones and updates
+// their retention. It returns the state of the log.
+func (s *store) ensure(ctx context.Context) (*jetstream.StreamInfo, error) {
+	replicas := cmp.Or(s.opts.Replicas, 3)
+	events := jetstream.StreamConfig{
+		Name:               s.opts.Stream,
+		Description:        "mcptrack: events",
+		Subjects:           []string{s.subjects.of("event.>"), s.subjects.of("content.>")},
+		Storage:            jetstream.FileStorage,
+		MaxAge:             s.opts.Retain,
+		MaxBytes:           s.opts.RetainBytes,
+		Duplicates:         min(dedupe, s.opts.Retain),
+		AllowDirect:        true,
+		AllowAtomicPublish: true,
+		DenyDelete:         true, // a hole would be taken for damage
+		Replicas:           replicas,
+	}
+	states := jetstream.StreamConfig{
+		Name:               s.opts.Stream + "_states",
+		Description:        "mcptrack: the last known content of resources",
+		Subjects:           []string{s.subjects.of("state.>")},
+		Storage:            jetstream.FileStorage,
+		MaxBytes:           stateBytes,
+		MaxMsgsPerSubject:  1,
+		AllowAtomicPublish: true,
+		AllowMsgTTL:        true,
+		Replicas:           replicas,
+	}
+	info, err := s.ensureStream(ctx, events)
+	if err != nil {
+		return nil, fmt.Errorf("event log: open the log: %w", err)
+	}
+	if _, err := s.ensureStream(ctx, states); err != nil {
+		return nil, fmt.Errorf("event log: open the stored states: %w", err)
+	}
+	if err := s.ensureContents(ctx, replicas); err != nil {
+		return nil, fmt.Errorf("event log: open the stored texts: %w", err)
+	}
+	return info, nil
+}
+
+// ensureContents creates or opens the stream of texts, if they are kept.
+func (s *store) ensureContents(ctx context.Context, replicas int) error {
+	if s.opts.Existing || s.opts.KeepContent == 0 {
+		return nil
+	}
+	_, err := s.ensureStream(ctx, jetstream.StreamConfig{
+		Name:               s.opts.Stream + contentsSuffix,
+		Description:        "mcptrack: texts of resources, by the digest of their content",
+		Subjects:           []string{s.subjects.of("text.*")},
+		Storage:            jetstream.FileStorage,
+		MaxBytes:           s.opts.KeepContent,
+		MaxMsgsPerSubject:  1,
+		Duplicates:         time.Second,
+		AllowDirect:        true,
+		AllowAtomicPublish: true,
+		Replicas:           replicas,
+	})
+	return err
+}
+
+func (s *store) ensureStream(ctx context.Context, cfg jetstream.StreamConfig) (*jetstream.StreamInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*callTimeout)
+	defer cancel()
+	for {
+		info, err := s.info(ctx, cfg.Name)
+		if err == nil {
+			return s.adopt(ctx, info, cfg)
+		}
+		switch {
+		case !errors.Is(err, jetstream.ErrStreamNotFound):
+			return nil, err
+		case s.opts.Existing:
+			return nil, fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+		}
+		cfg.Metadata = map[string]string{epochKey: journal.NewEpoch()}
+		try, done := context.WithTimeout(ctx, callTimeout/4)
+		made, err := s.js.CreateStream(try, cfg)
+		done()
+		if err == nil {
+			return made.CachedInfo(), nil
+		}
+		switch apiErr, _ := errors.AsType[*jetstream.APIError](err); {
+		case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse): // another node created it first
+		case apiErr == nil: // no answer: a cluster that is starting loses requests
+			if s.nc.IsClosed() || !backoff.Sleep(ctx, 50*time.Millisecond) {
+				return nil, err
+			}
+		case apiErr.ErrorCode == codeNotClustered && s.opts.Replicas == 0:
+			s.opts.Logger.Warn("the NATS server is not part of a cluster; the log is stored on one node")
+			cfg.Replicas = 1
+		case apiErr.ErrorCode == codeNoPeers: // nodes that are starting are waited for
+			if !backoff.Sleep(ctx, 250*time.Millisecond) {
+				return nil, fmt.Errorf("the cluster has too few nodes for %d replicas: %w", cfg.Replicas, err)
+			}
+		default:
+			return nil, err
+		}
+	}
+}
+
+// Error codes of the server that its client gives no names.
+const (
+	codeNotClustered = 10074 // replicas > 1 not supported in non-clustered mode
+	codeNoPeers      = 10005 // no suitable peers for placement
+)
+
+// adopt opens an existing stream. Its replicas and its epoch are not changed.
+func (s *store) adopt(ctx context.Context, info *jetstream.StreamInfo, want jetstream.StreamConfig) (*jetstream.StreamInfo, error) {
+	have := info.Config
+	if _, _, err := event.ParseID(event.FormatID(have.Metadata[epochKey], 0)); err != nil {
+		return nil, fmt.Errorf("stream %s was not created by mcptrack", have.Name)
+	}
+	if s.opts.Existing || have.MaxAge == want.MaxAge && have.MaxBytes == want.MaxBytes && have.Duplicates >= want.Duplicates {
+		return info, nil
+	}
+	have.MaxAge, have.MaxBytes, have.Duplicates = want.MaxAge, want.MaxBytes, max(want.Duplicates, 0)
+	updated, err := s.js.UpdateStream(ctx, have)
+	if err != nil {
+		return nil, fmt.Errorf("set the retention: %w", err)
+	}
+	return updated.CachedInfo(), nil
+}
+
+// renew gives the log another epoch, because ids given out before may name events
+// that are no longer there.
+func (s *store) renew(ctx context.Context, info *jetstream.StreamInfo) (*jetstream.StreamInfo, error) {
+	cfg := info.Config
+	cfg.Metadata[epochKey] = journal.NewEpoch()
+	updated, err := s.js.UpdateStream(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("event log: begin a new epoch: %w", err)
+	}
+	return updated.CachedInfo(), nil
+}
+
+// bucket returns the key-value bucket, creating it if necessary, with as many replicas as the
+// log.
+func (s *store) bucket(ctx context.Context, cfg jetstream.KeyValueConfig) (jetstream.KeyValue, error) {
+	for {
+		kv, err := s.js.KeyValue(ctx, cfg.Bucket)
+		if !errors.Is(err, jetstream.ErrBucketNotFound) {
+			return kv, err
+		}
+		log, err := s.js.Stream(ctx, s.opts.Stream)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Replicas = log.CachedInfo().Config.Replicas
+		kv, err = s.js.CreateKeyValue(ctx, cfg)
+		if !errors.Is(err, jetstream.ErrBucketExists) {
+			return kv, err
+		}
+	}
+}
+
+const (
+	bucketCheck    = time.Second // how often a bucket is checked
+	bucketPatience = 3           // consecutive checks that may fail
+)
+
+var (
+	errBucketReplaced = errors.New("the bucket was replaced")
+	errBucketSilent   = errors.New("the watcher of the bucket is behind")
+)
+
+// bucketView has the callbacks of a goroutine that follows a bucket; only that goroutine calls
+// them.
+type bucketView struct {
+	config jetstream.KeyValueConfig
+	// suspect makes the follower check the bucket at once.
+	suspect <-chan struct{}
+	// reset is called with the whole content of the bucket, and put with each later write. last
+	// is the number of the last write, whose value may have been removed since.
+	reset func(kv jetstream.KeyValue, all []jetstream.KeyValueEntry, last uint64)
+	put   func(jetstream.KeyValueEntry)
+	// state is called with the reason why the view is not current, nil if it is.
+	state func(error)
+}
+
+// followBucket creates the bucket if necessary, and watches it until it is lost or ctx ends.
+func (s *store) followBucket(ctx context.Context, v bucketView) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	open, opened := context.WithTimeout(ctx, callTimeout)
+	defer opened()
+	kv, err := s.bucket(open, v.config)
+	if err != nil {
+		return err
+	}
+	stream := "KV_" + v.config.Bucket
+	made, err := s.js.Stream(open, stream)
+	if err != nil {
+		return err
+	}
+	watcher, err := kv.WatchAll(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		_ = watcher.Stop()
+		// The library's goroutine waits for the reader until it has closed the channel.
+		over := time.NewTimer(callTimeout)
+		defer over.Stop()
+		for open := true; open; {
+			select {
+			case _, open = <-watcher.Updates():
+			case <-over.C:
+				open = false
+			}
+		}
+	}()
+	var first []jetstream.KeyValueEntry
+	last := made.CachedInfo().State.LastSeq // what the watcher begins with is not older
+	for all := false; !all; {
+		select {
+		case e, ok := <-watcher.Updates():
+			if !ok {
+				return errBucketSilent
+			}
+			if all = e == nil; !all {
+				first, last = append(first, e), max(last, e.Revision())
+			}
+		case <-open.Done():
+			return context.Cause(open)
+		}
+	}
+	v.reset(kv, first, last)
+	tick := time.NewTicker(bucketCheck)
+	defer tick.Stop()
+	for failed, behind := 0, 0; ; {
+		select {
+		case e, ok := <-watcher.Updates():
+			if !ok {
+				return errBucketSilent
+			}
+			if e != nil {
+				v.put(e)
+				last = e.Revision()
+			}
+			continue
+		case <-tick.C:
+		case <-v.suspect:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		try, done := context.WithTimeout(ctx, bucketCheck)
+		now, err := s.js.Stream(try, stream)
+		done()
+		switch {
+		case errors.Is(err, jetstream.ErrStreamNotFound):
+			return err
+		case err != nil:
+			if failed++; failed >= bucketPatience {
+				v.state(err)
+			}
+			continue
+		case !now.CachedInfo().Created.Equal(made.CachedInfo().Created), now.CachedInfo().State.LastSeq < last:
+			return errBucketReplaced
+		case now.CachedInfo().State.LastSeq > last:
+			if behind++; behind >= bucketPatience {
+				return errBucketSilent
+			}
+		default:
+			behind = 0
+		}
+		failed = 0
+		v.state(nil)
+	}
+}
+
+// wrongRevision reports whether another write came first. A bucket on several nodes has a
+// code of its own for that.
+func wrongRevision(err error) bool {
+	apiErr, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && (apiErr.ErrorCode == codeWrongSequence || apiErr.ErrorCode == codeWrongSequenceConstant)
+}

@@ -35,7 +35,7 @@ func (s subjects) event(e *event.Event) string {
 	if name, _, ok := journal.KnownList(e); ok {
 		return s.list(serverToken(name.ServerID), name.Kind)
 	}
-	r := journal.Resource{ServerID: e.ServerID, URI: e.ResourceURI}
+	r := journal.ResourceID{ServerID: e.ServerID, URI: e.ResourceURI}
 	if _, _, content := journal.Known(e); content {
 		return s.of("content.") + resourceToken(r)
 	}
@@ -50,7 +50,7 @@ func (s subjects) selected(sel journal.Selection) []string {
 	case sel.URI == "":
 		return []string{s.of("event." + server + ".*"), s.of("content." + server + ".*")}
 	}
-	return []string{s.of("content.") + resourceToken(journal.Resource{ServerID: sel.ServerID, URI: sel.URI})}
+	return []string{s.of("content.") + resourceToken(journal.ResourceID{ServerID: sel.ServerID, URI: sel.URI})}
 }
 
 // list returns the subject of the events that tell a list; server is a token, or * for all servers.
@@ -68,7 +68,7 @@ func (s subjects) fence(lease string) string {
 
 // resourceToken returns the resource as two tokens of a subject. They are hashes, because names
 // are hostile and subjects have a grammar; the names are in the data.
-func resourceToken(r journal.Resource) string {
+func resourceToken(r journal.ResourceID) string {
 	if r.URI == "" {
 		return serverToken(r.ServerID) + ".-"
 	}

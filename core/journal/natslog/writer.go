@@ -7,15 +7,17 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
-	"github.com/mcptrack/mcptrack/core/journal/internal/pending"
+	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 )
 
 // item is an event, a value to remember, or, without either, something that only takes its place
 // in the order.
-type item = pending.Item[note]
+type item = storing.Item[note]
 
 // note is what the writer wants to know of an item.
 type note struct {
@@ -29,7 +31,7 @@ type writer struct {
 	store  *store
 	states *stateWriter
 	recent *recent
-	queue  *pending.Queue[note]
+	queue  *storing.Queue[note]
 	doubt  atomic.Bool // the log may have been replaced: verify must check
 
 	pub      *publisher
@@ -38,7 +40,7 @@ type writer struct {
 }
 
 func newWriter(s *store, states *stateWriter, r *recent) *writer {
-	return &writer{store: s, states: states, recent: r, queue: pending.New[note](s.opts.Queue)}
+	return &writer{store: s, states: states, recent: r, queue: storing.NewQueue[note](s.opts.Queue)}
 }
 
 // open creates or opens the log.
@@ -100,13 +102,8 @@ func (w *writer) records(it *item) ([]*record, error) {
 	for name, items := range journal.KnownLists(it.Event) {
 		lists = append(lists, newKnownList(name, items))
 	}
-	if lists != nil {
-		e, p := *it.Event, it.Event.Payload.(event.ListChanged)
-		p.Items, p.Follows = nil, nil // large, and remembered as lists
-		e.Payload = p
-		it.Event = &e
-	}
-	parts, err := pending.Encode(it.Event, w.store.largest())
+	it.Event = journal.WithoutItems(it.Event)
+	parts, err := storing.Encode(it.Event, w.store.largest())
 	if err != nil {
 		return nil, err
 	}
@@ -184,6 +181,42 @@ func (w *writer) storeAll(ctx context.Context, records []*record) {
 			return
 		}
 	}
+}
+
+// held returns the records whose leases are not lost. With ask, it asks the store about every
+// lease, because the store refused a record.
+func (w *writer) held(ctx context.Context, records []*record, ask bool) ([]*record, error) {
+	known := map[*Lease]bool{}
+	kept := records[:0:0]
+	for _, r := range records {
+		if r.lease == nil {
+			kept = append(kept, r)
+			continue
+		}
+		held, ok := known[r.lease]
+		if !ok {
+			held = !r.lease.isLost()
+			if held && ask {
+				var err error
+				if held, err = r.lease.check(ctx); err != nil {
+					return records, err
+				}
+			}
+			known[r.lease] = held
+		}
+		if held {
+			kept = append(kept, r)
+			continue
+		}
+		w.store.health.Fenced.Add(1)
+		if r.item != nil {
+			r.item.Finish(journal.Entry{}, fmt.Errorf("event log: %w", ErrLeaseLost))
+		}
+		for _, it := range r.after {
+			w.reached(it, w.last)
+		}
+	}
+	return kept, nil
 }
 
 // giveUp ends the wait for records that will not be stored.
@@ -286,4 +319,111 @@ func (w *writer) mend(ctx context.Context, records []*record) ([]*record, error)
 	}
 	w.stored(found)
 	return left, nil
+}
+
+// check compares the log with what this process knows of it, after a failure and whenever it may
+// have been replaced. A log that may have lost events that readers saw begins a new epoch: their
+// numbers would be given out again. It reports whether the log has another epoch now.
+func (w *writer) check(ctx context.Context, info *jetstream.StreamInfo) (renewed bool, err error) {
+	if w.shorter(info) {
+		if info, err = w.lookAgain(ctx, info); err != nil {
+			return false, err
+		}
+	}
+	if w.shorter(info) {
+		w.store.health.Damages.Add(1)
+		w.store.opts.Logger.Error("the event log has lost its last events; a new epoch begins", "last", info.State.LastSeq, "was", w.last)
+		if info, err = w.store.renew(ctx, info); err != nil {
+			return false, err
+		}
+		renewed = true
+	}
+	if info.Config.Metadata[epochKey] == w.store.epoch() {
+		return false, nil
+	}
+	if !renewed {
+		w.store.opts.Logger.Warn("the event log was replaced; a new epoch begins", "last", info.State.LastSeq, "was", w.last)
+	}
+	w.take(info)
+	return true, nil
+}
+
+// shorter reports whether the log has fewer events than when it was last written or read.
+func (w *writer) shorter(info *jetstream.StreamInfo) bool {
+	return info.State.LastSeq < w.last && info.Config.Metadata[epochKey] == w.store.epoch()
+}
+
+// lookAgain reads the state of the log again for some seconds while it is shorter than it was:
+// a cluster node that has just become leader may not have applied all stored events yet.
+func (w *writer) lookAgain(ctx context.Context, info *jetstream.StreamInfo) (*jetstream.StreamInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout/2)
+	defer cancel()
+	for w.shorter(info) && backoff.Sleep(ctx, 100*time.Millisecond) {
+		again, err := w.store.info(ctx, w.store.opts.Stream)
+		if err == nil {
+			info = again
+		} else if ctx.Err() == nil {
+			return nil, err
+		}
+	}
+	return info, nil
+}
+
+// suspect makes the writer check whether the log is still the one that it knows.
+func (w *writer) suspect() {
+	w.doubt.Store(true)
+	w.queue.Rouse()
+}
+
+// verify calls check if there is reason to: another process may replace the log although
+// nothing fails here.
+func (w *writer) verify(ctx context.Context) error {
+	if !w.doubt.Swap(false) {
+		return nil
+	}
+	info, err := w.store.info(ctx, w.store.opts.Stream)
+	if err == nil {
+		_, err = w.check(ctx, info)
+	}
+	if err != nil {
+		w.doubt.Store(true)
+		return fmt.Errorf("event log: check whether the event log is still the same: %w", err)
+	}
+	return nil
+}
+
+// take makes the store's current log the one that is written.
+func (w *writer) take(info *jetstream.StreamInfo) {
+	epoch := info.Config.Metadata[epochKey]
+	w.store.current.Store(&epoch)
+	w.last = info.State.LastSeq
+}
+
+// recent keeps the last events that this process appended, by the ids of their messages, so that
+// its readers also get the members that are not stored.
+type recent struct {
+	instance string // the first part of the ids of this process
+	slots    [4096]atomic.Pointer[appended]
+}
+
+type appended struct {
+	n     uint64
+	event *event.Event
+}
+
+// put keeps the event that is stored with the id instance-n.
+func (r *recent) put(n uint64, e *event.Event) {
+	r.slots[n%uint64(len(r.slots))].Store(&appended{n, e})
+}
+
+// get returns nil if the event is not there.
+func (r *recent) get(id string) *event.Event {
+	instance, n, err := event.ParseID(id)
+	if err != nil || instance != r.instance {
+		return nil
+	}
+	if a := r.slots[n%uint64(len(r.slots))].Load(); a != nil && a.n == n {
+		return a.event
+	}
+	return nil
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
-	"github.com/mcptrack/mcptrack/core/journal/internal/pending"
+	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 )
 
 // child is a process of a test with a log in childDir.
@@ -45,7 +45,7 @@ const (
 
 // push appends an event and returns what gets its outcome.
 func push(l *Log, e *event.Event) (*item, error) {
-	it := &item{Event: e, Done: make(chan pending.Outcome, 1)}
+	it := &item{Event: e, Done: make(chan storing.Outcome, 1)}
 	return it, l.push(it)
 }
 

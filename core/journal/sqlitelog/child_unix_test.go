@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/journal/internal/pending"
+	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 )
 
 // childFull fills a log, makes its disk full (no file may grow beyond what
@@ -58,7 +58,7 @@ func childFull(dir string) int {
 	}()
 	push(300)
 	<-items[299].Done
-	items[299].Done <- pending.Outcome{} // looked at again below
+	items[299].Done <- storing.Outcome{} // looked at again below
 	var was syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &was); err != nil {
 		return fail(err)

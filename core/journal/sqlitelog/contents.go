@@ -8,6 +8,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 )
 
 const (
@@ -20,14 +21,16 @@ const (
 // contents are the texts of a log. Those that wait are in memory; the writer stores them together
 // with events.
 type contents struct {
-	l *Log
+	keep  int64  // bytes; 0: nothing is stored
+	rouse func() // makes the writer take what waits
+	read  func(ctx context.Context, f func(*file, *sqlite.Conn) error) error
+
+	progress storing.Progress // of texts: accepted, and stored or dropped
 
 	mu      sync.Mutex // guards all below
 	queue   []text
 	bytes   int                        // of queue, and of what the writer has taken
 	queued  map[catalog.Digest]*string // the texts of these
-	put     uint64                     // texts accepted
-	ended   uint64                     // of them, stored or dropped
 	dropped uint64
 	closed  bool
 }
@@ -37,17 +40,11 @@ type text struct {
 	text   string
 }
 
-func newContents(l *Log) *contents { return &contents{l: l, queued: map[catalog.Digest]*string{}} }
-
 // Put implements [journal.Contents].
 func (c *contents) Put(d catalog.Digest, content string) {
-	if c.l.opts.Existing || c.l.opts.KeepContent == 0 || d.IsZero() || len(content) > journal.MaxContent {
-		return
+	if c.keep > 0 && !d.IsZero() && len(content) <= journal.MaxContent && c.add(text{d, content}) {
+		c.rouse()
 	}
-	if !c.add(text{d, content}) {
-		return
-	}
-	c.l.queue.Rouse()
 }
 
 func (c *contents) add(t text) bool {
@@ -56,11 +53,12 @@ func (c *contents) add(t text) bool {
 	if _, ok := c.queued[t.digest]; ok || c.closed {
 		return false
 	}
-	if int64(len(t.text)) > c.l.opts.KeepContent || c.bytes+len(t.text) > maxWaitingTexts {
+	if int64(len(t.text)) > c.keep || c.bytes+len(t.text) > maxWaitingTexts {
 		c.dropped++
 		return false
 	}
-	c.queue, c.bytes, c.put = append(c.queue, t), c.bytes+len(t.text), c.put+1
+	c.queue, c.bytes = append(c.queue, t), c.bytes+len(t.text)
+	c.progress.Begin()
 	c.queued[t.digest] = &t.text
 	return true
 }
@@ -72,24 +70,10 @@ func (c *contents) Dropped() uint64 {
 	return c.dropped
 }
 
-// accepted returns how many texts were accepted, stored whether as many of them are stored.
-func (c *contents) accepted() uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.put
-}
-
-func (c *contents) stored(n uint64) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.ended >= n
-}
-
 // waiting returns how many texts are not stored yet.
 func (c *contents) waiting() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return int(c.put - c.ended)
+	_, n := c.progress.Count()
+	return n
 }
 
 // close lets no more texts in.
@@ -123,7 +107,7 @@ func (c *contents) done(taken []text) {
 		c.bytes -= len(t.text)
 		delete(c.queued, t.digest)
 	}
-	c.ended += uint64(len(taken))
+	c.progress.Advance(len(taken))
 }
 
 func (c *contents) drop(taken []text) {
@@ -197,9 +181,7 @@ func (c *contents) Get(ctx context.Context, d catalog.Digest) (content string, o
 	if content, ok := c.waitingText(d); ok {
 		return content, true, nil
 	}
-	ctx, cancel := c.l.lifetime(ctx)
-	defer cancel()
-	err = c.l.reading(ctx, func(f *file, conn *sqlite.Conn) error {
+	err = c.read(ctx, func(f *file, conn *sqlite.Conn) error {
 		s, err := conn.Prepare("SELECT text, sum FROM contents WHERE digest = ?")
 		if err != nil {
 			return err
@@ -232,12 +214,10 @@ func (c *contents) waitingText(d catalog.Digest) (string, bool) {
 
 // Stored implements [journal.Contents].
 func (c *contents) Stored(ctx context.Context, digests []catalog.Digest) (map[catalog.Digest]bool, error) {
-	ctx, cancel := c.l.lifetime(ctx)
-	defer cancel()
 	found := map[catalog.Digest]bool{}
 	for len(digests) > 0 { // in parts, because a connection is not held for long
 		part := digests[:min(len(digests), 1024)]
-		err := c.l.reading(ctx, func(_ *file, conn *sqlite.Conn) error {
+		err := c.read(ctx, func(_ *file, conn *sqlite.Conn) error {
 			s, err := conn.Prepare("SELECT 1 FROM contents WHERE digest = ?")
 			if err != nil {
 				return err

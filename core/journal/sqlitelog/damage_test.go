@@ -778,7 +778,7 @@ func TestDamagedStateIsLearnedAgain(t *testing.T) {
 			if err != nil || len(st.Resources) != 99 || l.Stats().Damages == 0 {
 				t.Errorf("%d states, %v, %+v", len(st.Resources), err, l.Stats())
 			}
-			if got := st.Resources[journal.Resource{ServerID: "docs", URI: uri(7)}]; got.Digest != digest(208) || got.Size != 208 || got.MimeType != "text/plain" {
+			if got := st.Resources[journal.ResourceID{ServerID: "docs", URI: uri(7)}]; got.Digest != digest(208) || got.Size != 208 || got.MimeType != "text/plain" {
 				t.Errorf("the state is %+v", got)
 			}
 			closeLog(t, l)

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/journal"
-	"github.com/mcptrack/mcptrack/core/journal/internal/pending"
+	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 )
 
 // TestFullDisk fills the file system of a log, and frees it: what was stored can be read
@@ -63,7 +63,7 @@ func TestFullDisk(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i, it := range items {
-				var o pending.Outcome
+				var o storing.Outcome
 				select {
 				case o = <-it.Done:
 				case <-time.After(time.Minute):

@@ -40,7 +40,7 @@ func TestIntervalSyncs(t *testing.T) {
 	l := open(t, Options{Dir: dir, Durability: journal.Interval})
 	s := newSource()
 	synced := func() (at int64) {
-		err := l.reading(t.Context(), func(_ *file, c *sqlite.Conn) (err error) {
+		err := l.read(t.Context(), func(_ *file, c *sqlite.Conn) (err error) {
 			at, err = number(c, "SELECT synced FROM log")
 			return err
 		})

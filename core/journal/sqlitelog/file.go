@@ -116,7 +116,7 @@ func (l *Log) makeFile(path string) (made bool, err error) {
 // admit checks a file that was opened and makes it the log of this run. In what it returns clean says
 // whether the run before has closed the log.
 func (l *Log) admit(c *sqlite.Conn, inode int64, known *logRow) (row logRow, err error) {
-	if err := l.set(c, "PRAGMA journal_mode = wal", "wal"); err != nil {
+	if err := set(c, "PRAGMA journal_mode = wal", "wal"); err != nil {
 		return row, err
 	}
 	if err := run(c, "PRAGMA synchronous = full"); err != nil { // this run shows what the one before has not synced
@@ -210,7 +210,7 @@ func lastEvent(c *sqlite.Conn, row logRow) (end int64, err error) {
 }
 
 // set runs a PRAGMA and fails unless it returns what is wanted.
-func (l *Log) set(c *sqlite.Conn, pragma, want string) error {
+func set(c *sqlite.Conn, pragma, want string) error {
 	got, err := firstText(c, pragma)
 	if err == nil && got != want {
 		err = fmt.Errorf("%s returned %q", pragma, got)

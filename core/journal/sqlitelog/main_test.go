@@ -61,8 +61,8 @@ func idle(t *testing.T, opts Options) (*Log, *writer) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		l.end(journal.ErrClosed)
-		l.readers.Close()
+		l.life.End()
+		l.life.Wait()
 		w.finish()
 		if err := l.dir.close(); err != nil {
 			t.Error(err)

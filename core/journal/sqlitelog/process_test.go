@@ -64,7 +64,7 @@ func TestReaderBesideWriter(t *testing.T) {
 	for _, call := range []func() error{
 		func() error { return l.Append(newSource().next(uri(1))) },
 		func() error { _, err := l.Store(t.Context(), newSource().next(uri(1))); return err },
-		func() error { return l.Remember(journal.Resource{ServerID: "docs", URI: "u"}, journal.State{}) },
+		func() error { return l.Remember(journal.ResourceID{ServerID: "docs", URI: "u"}, journal.State{}) },
 		func() error { return l.RememberList(journal.ListName{ServerID: "docs"}, nil) },
 		func() error { _, err := l.Records("things").Put(t.Context(), journal.Record{Key: "a"}); return err },
 	} {

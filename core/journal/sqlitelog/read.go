@@ -6,13 +6,108 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"sync"
 	"time"
 
 	"zombiezen.com/go/sqlite"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 )
+
+// view is what readers of this process may see. Its methods may be called from several goroutines.
+type view struct {
+	mu     sync.Mutex // guards all below; held for no I/O
+	file   *file
+	bounds journal.Bounds
+	recent recent
+	moved  chan struct{} // closed and replaced at every change
+}
+
+// recent holds the newest entries, so that who follows does not read the file.
+type recent struct {
+	entries []kept // without a hole up to the last of the view; empty in a process that only reads
+	bytes   int
+}
+
+// kept is an entry in memory.
+type kept struct {
+	journal.Entry
+	size int // about the memory that it takes
+}
+
+// recentEntries and recentBytes bound the newest entries in memory.
+const recentEntries, recentBytes = 4096, 4 << 20
+
+// now returns the file and the ends of the log.
+func (v *view) now() (*file, journal.Bounds) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.file, v.bounds
+}
+
+// replace makes another file, or another epoch, the log.
+func (v *view) replace(f *file, row logRow) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.file, v.recent = f, recent{}
+	v.moveLocked(row)
+}
+
+// show lets readers see what was stored.
+func (v *view) show(row logRow, added []kept) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	r := &v.recent
+	for i := range added {
+		r.bytes += added[i].size
+	}
+	r.entries = append(r.entries, added...)
+	n := 0
+	for ; len(r.entries)-n > recentEntries || n < len(r.entries) && r.entries[n].Seq < uint64(row.first) || r.bytes > recentBytes && n < len(r.entries); n++ {
+		r.bytes -= r.entries[n].size
+	}
+	clear(r.entries[:n])
+	r.entries = r.entries[n:]
+	v.moveLocked(row)
+}
+
+func (v *view) moveLocked(row logRow) {
+	v.bounds = journal.Bounds{Epoch: v.file.epoch, First: uint64(row.first), Last: uint64(row.last), Bytes: uint64(row.bytes)}
+	if v.moved != nil {
+		close(v.moved)
+	}
+	v.moved = make(chan struct{})
+}
+
+// take appends entries from number next on to into, as far as they are in memory, but not beyond
+// to unless that is 0, and returns the last number of the log. moved is closed when that changes. ok
+// is false if f is no longer the file of the log.
+func (v *view) take(f *file, next, to uint64, into []journal.Entry) (_ []journal.Entry, last uint64, moved chan struct{}, ok bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if f != v.file {
+		return into, 0, v.moved, false
+	}
+	if last = v.bounds.Last; to == 0 || to > last {
+		to = last
+	}
+	if begin := last + 1 - uint64(len(v.recent.entries)); next >= begin && next <= to {
+		from := int(next - begin)
+		for _, k := range v.recent.entries[from:min(from+cap(into)-len(into), int(to+1-begin))] {
+			into = append(into, k.Entry)
+		}
+	}
+	return into, last, v.moved, true
+}
+
+// has reports whether f is still the file of the log. moved is closed when that may have changed.
+func (v *view) has(f *file) (moved chan struct{}, ok bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.moved, f == v.file
+}
 
 const (
 	// pageEntries and pageBytes bound what is read from the file as one step; it may be one more
@@ -24,52 +119,37 @@ const (
 
 // Read implements [journal.Log].
 func (l *Log) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
-	return func(yield func(journal.Entry, error) bool) {
-		l.iterate(ctx, yield, func(ctx context.Context, r *reader) error {
-			_, _, last, _ := l.view.now()
-			r.next, r.to = max(from, 1), last
-			if r.next > r.to {
-				return nil
-			}
-			return r.run(ctx)
-		})
-	}
+	return l.iterate(ctx, func(ctx context.Context, r *reader) error {
+		_, b := l.view.now()
+		if r.next, r.to = max(from, 1), b.Last; r.next > r.to {
+			return nil
+		}
+		return r.run(ctx)
+	})
 }
 
 // Follow implements [journal.Log]. In a process that only reads it looks for new events every
 // 100 ms.
 func (l *Log) Follow(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
-	return func(yield func(journal.Entry, error) bool) {
-		l.iterate(ctx, yield, func(ctx context.Context, r *reader) error {
-			r.next = max(from, 1)
-			return r.run(ctx)
-		})
-	}
+	return l.iterate(ctx, func(ctx context.Context, r *reader) error {
+		r.next = max(from, 1)
+		return r.run(ctx)
+	})
 }
 
-// iterate calls f with a reader of the present file, and yields its error.
-func (l *Log) iterate(ctx context.Context, yield func(journal.Entry, error) bool, f func(ctx context.Context, r *reader) error) {
-	ctx, cancel := l.lifetime(ctx)
-	defer cancel()
-	err := context.Cause(ctx)
-	if err == nil {
-		err = l.refresh(ctx)
-	}
-	if err == nil {
-		r := &reader{l: l, yield: yield}
-		r.file, _, _, _ = l.view.now()
-		err = f(ctx, r)
-	}
-	if err != nil && !errors.Is(err, errStop) {
+// iterate returns a sequence that calls read with a reader of the present file.
+func (l *Log) iterate(ctx context.Context, read func(ctx context.Context, r *reader) error) iter.Seq2[journal.Entry, error] {
+	return l.life.Iterate(ctx, func(ctx context.Context, yield func(journal.Entry, error) bool) error {
 		if ctx.Err() != nil {
-			err = context.Cause(ctx)
+			return context.Cause(ctx)
 		}
-		yield(journal.Entry{}, err)
-	}
+		if err := l.refresh(ctx); err != nil {
+			return err
+		}
+		f, _ := l.view.now()
+		return read(ctx, &reader{l: l, file: f, yield: yield})
+	})
 }
-
-// errStop ends a reader whose consumer wants no more.
-var errStop = errors.New("the consumer has stopped")
 
 // reader reads the log once.
 type reader struct {
@@ -87,7 +167,7 @@ func (r *reader) run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		entries, _, last, moved, ok := r.l.view.take(r.file, r.next, r.to, buf[:0])
+		entries, last, moved, ok := r.l.view.take(r.file, r.next, r.to, buf[:0])
 		switch {
 		case !ok:
 			return journal.ErrEpoch
@@ -127,7 +207,7 @@ func (r *reader) pass(ctx context.Context, e journal.Entry, more bool) error {
 	r.next = e.Seq + 1
 	e.More = more
 	if !r.yield(e, nil) {
-		return errStop
+		return storing.ErrStop
 	}
 	return nil
 }
@@ -156,16 +236,12 @@ func (r *reader) page(ctx context.Context, last uint64) error {
 // missing yields gaps for the entries from r.next to last: one for those that the retention has
 // removed, one for those that are damaged.
 func (r *reader) missing(ctx context.Context, first, last uint64, more bool) error {
-	if gone := min(last, first-1); gone >= r.next {
-		if err := r.pass(ctx, journal.GapEntry(r.file.epoch, r.next, gone, journal.ReasonRetention), more || gone < last); err != nil {
+	for _, gap := range r.l.health.Missing(r.file.epoch, r.next, first, last) {
+		if err := r.pass(ctx, gap, more || gap.Seq < last); err != nil {
 			return err
 		}
 	}
-	if r.next > last {
-		return nil
-	}
-	r.l.health.Damaged(r.next, last)
-	return r.pass(ctx, journal.GapEntry(r.file.epoch, r.next, last, journal.ReasonDamaged), more)
+	return nil
 }
 
 // page is a part of the log as it is in the file: the entries up to number to that are
@@ -284,8 +360,10 @@ func (c *checksum) event(r *eventRow) int64 {
 	return c.end(r.data)
 }
 
-// reading calls f with the present file and a connection in a transaction.
-func (l *Log) reading(ctx context.Context, f func(f *file, c *sqlite.Conn) error) error {
+// read calls f with the present file and a connection in a transaction.
+func (l *Log) read(ctx context.Context, f func(f *file, c *sqlite.Conn) error) error {
+	ctx, cancel := l.life.Begin(ctx)
+	defer cancel()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -293,7 +371,7 @@ func (l *Log) reading(ctx context.Context, f func(f *file, c *sqlite.Conn) error
 		if err := l.refresh(ctx); err != nil {
 			return err
 		}
-		file, _, _, _ := l.view.now()
+		file, _ := l.view.now()
 		err := l.readFile(ctx, file, func(c *sqlite.Conn) error { return f(file, c) })
 		if !errors.Is(err, journal.ErrEpoch) {
 			return err
@@ -315,7 +393,7 @@ func (l *Log) readFile(ctx context.Context, file *file, f func(c *sqlite.Conn) e
 	case err == nil || ctx.Err() != nil || errors.Is(err, journal.ErrEpoch):
 		return err
 	case damaged(err) && !l.opts.Existing:
-		if _, _, _, _, ok := l.view.take(file, 0, 0, nil); ok {
+		if _, ok := l.view.has(file); ok {
 			l.suspected.Store(&suspicion{file, err})
 			l.queue.Rouse()
 		}
@@ -323,7 +401,7 @@ func (l *Log) readFile(ctx context.Context, file *file, f func(c *sqlite.Conn) e
 		return fmt.Errorf("event log: read: %w", plain(err))
 	}
 	for {
-		_, _, _, moved, ok := l.view.take(file, 0, 0, nil)
+		moved, ok := l.view.has(file)
 		if !ok {
 			return journal.ErrEpoch
 		}
@@ -361,7 +439,7 @@ func (l *Log) refresh(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	defer func() { <-l.refreshing }()
-	f, _, last, _ := l.view.now()
+	f, b := l.view.now()
 	var row logRow
 	err := errRetired
 	if f.inPlace() && inPlace(f.path+"-wal", f.wal) && inPlace(f.path+"-shm", f.shm) {
@@ -371,7 +449,7 @@ func (l *Log) refresh(ctx context.Context) error {
 		})
 	}
 	switch {
-	case err == nil && row.epoch == f.epoch && uint64(row.last) == last:
+	case err == nil && row.epoch == f.epoch && uint64(row.last) == b.Last:
 		return nil
 	case err == nil && row.epoch == f.epoch:
 		l.view.show(row, nil)

@@ -2,7 +2,6 @@ package sqlitelog
 
 import (
 	"context"
-	"sync"
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -10,57 +9,29 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// tables are the records of a log by name, in memory and in the file.
-type tables struct {
-	mu     sync.Mutex // guards all below
-	saved  map[string][]journal.Record
-	open   map[string]*journal.RecordTable
-	closed bool
-}
-
-// load reads all records from the file.
-func (t *tables) load(ctx context.Context, l *Log) error {
-	t.open = map[string]*journal.RecordTable{}
-	return l.reading(ctx, func(f *file, c *sqlite.Conn) error {
-		t.saved = map[string][]journal.Record{}
+// loadRecords reads all records from the file.
+func (l *Log) loadRecords(ctx context.Context) error {
+	var saved map[string][]journal.Record
+	err := l.read(ctx, func(f *file, c *sqlite.Conn) error {
+		saved = map[string][]journal.Record{}
 		sums := newChecksum(f.origin)
 		return sqlitex.Execute(c, "SELECT name, key, value, revision, sum FROM records", &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
 			name, rec := recordOf(s)
 			if sums.record(name, rec) == s.ColumnInt64(4) {
-				t.saved[name] = append(t.saved[name], rec)
+				saved[name] = append(saved[name], rec)
 			}
 			return nil
 		}})
 	})
+	l.tables = journal.NewRecordTables(saved, func(ctx context.Context, name string, rec journal.Record) error {
+		_, err := l.wait(ctx, &item{Note: note{record: &recordNote{name, rec}}})
+		return err
+	})
+	return err
 }
 
 // Records implements [journal.Log].
-func (l *Log) Records(name string) journal.Records {
-	t := &l.tables
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	table, ok := t.open[name]
-	if !ok {
-		table = journal.NewRecordTable(t.saved[name], func(ctx context.Context, rec journal.Record) error {
-			_, err := l.wait(ctx, &item{Note: note{record: &recordNote{name, rec}}})
-			return err
-		})
-		delete(t.saved, name)
-		if t.open[name] = table; t.closed {
-			table.Close()
-		}
-	}
-	return table
-}
-
-func (t *tables) close() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.closed = true
-	for _, table := range t.open {
-		table.Close()
-	}
-}
+func (l *Log) Records(name string) journal.Records { return l.tables.Table(name) }
 
 // erase chooses whether the next transaction overwrites what it removes from events.db, free pages
 // included: records have secrets. Events have none, and overwriting them would be more to write.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
@@ -20,20 +21,18 @@ const partBits = 14
 
 // Select implements [journal.Log].
 func (l *Log) Select(ctx context.Context, sel journal.Selection) iter.Seq2[journal.Entry, error] {
-	return func(yield func(journal.Entry, error) bool) {
-		l.iterate(ctx, yield, func(ctx context.Context, r *reader) error {
-			_, first, last, _ := l.view.now()
-			r.next, r.to = first, last
-			if !sel.After.IsZero() {
-				since, err := l.Since(ctx, sel.After)
-				if err != nil {
-					return err
-				}
-				r.next = max(r.next, since)
+	return l.iterate(ctx, func(ctx context.Context, r *reader) error {
+		_, b := l.view.now()
+		r.next, r.to = b.First, b.Last
+		if !sel.After.IsZero() {
+			since, err := l.Since(ctx, sel.After)
+			if err != nil {
+				return err
 			}
-			return r.selected(ctx, sel)
-		})
-	}
+			r.next = max(r.next, since)
+		}
+		return r.selected(ctx, sel)
+	})
 }
 
 // selected yields the selected entries, each when it is certain that another one follows or none.
@@ -159,4 +158,80 @@ func (r *eventRow) isSelected(sel journal.Selection) bool {
 		return false
 	}
 	return string(r.kind) == string(event.TypeResourceRemoved) || string(r.kind) == string(event.TypeResourceUpdated) && bytes.Contains(r.data, []byte(`,"digest":"`))
+}
+
+// Since implements [journal.Log].
+func (l *Log) Since(ctx context.Context, t time.Time) (seq uint64, err error) {
+	err = l.read(ctx, func(_ *file, c *sqlite.Conn) error {
+		row, err := readLog(c)
+		if err != nil {
+			return err
+		}
+		n, err := sinceTime(c, row.first, row.last, t)
+		seq = uint64(n)
+		return err
+	})
+	return seq, err
+}
+
+// sinceTime returns the number of the first event from first to last that was stored at t or
+// later; last+1 if there is none.
+func sinceTime(c *sqlite.Conn, first, last int64, t time.Time) (int64, error) {
+	at := t.UnixMicro()
+	if t.After(time.UnixMicro(at)) {
+		at++
+	}
+	turns, err := turnsOf(c, first, last)
+	if err != nil {
+		return 0, err
+	}
+	for i, begin := range turns {
+		end := last
+		if i < len(turns)-1 {
+			end = turns[i+1] - 1
+		}
+		if n, err := firstSince(c, begin, end, at); err != nil || n <= end {
+			return n, err
+		}
+	}
+	return last + 1, nil
+}
+
+// turnsOf returns first and the numbers of events above it, up to last, at which the clock was set
+// back.
+func turnsOf(c *sqlite.Conn, first, last int64) ([]int64, error) {
+	turns := []int64{first}
+	err := sqlitex.Execute(c, "SELECT seq FROM turns WHERE seq > ? AND seq <= ? ORDER BY seq", &sqlitex.ExecOptions{Args: []any{first, last}, ResultFunc: func(s *sqlite.Stmt) error {
+		turns = append(turns, s.ColumnInt64(0))
+		return nil
+	}})
+	return turns, err
+}
+
+// firstSince returns the number of the first event from first to last that was stored at a time in
+// microseconds or later; last+1 if there is none. The times rise from first to last.
+func firstSince(c *sqlite.Conn, first, last, at int64) (int64, error) {
+	probe, err := c.Prepare("SELECT stored FROM events WHERE seq >= ? ORDER BY seq LIMIT 1")
+	if err != nil {
+		return 0, err
+	}
+	end := last + 1
+	for first < end {
+		middle := first + (end-first)/2
+		probe.BindInt64(1, middle)
+		row, err := probe.Step()
+		if err != nil {
+			return 0, err
+		}
+		stored := probe.ColumnInt64(0)
+		if err := probe.Reset(); err != nil {
+			return 0, err
+		}
+		if !row || stored >= at {
+			end = middle
+		} else {
+			first = middle + 1
+		}
+	}
+	return end, nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-func (w *writer) putState(r journal.Resource, st journal.State, seq int64) error {
+func (w *writer) putState(r journal.ResourceID, st journal.State, seq int64) error {
 	s := w.stmts.state
 	if st.Digest.IsZero() {
 		s = w.stmts.noState
@@ -25,7 +25,7 @@ func (w *writer) putState(r journal.Resource, st journal.State, seq int64) error
 }
 
 // bindState binds a row of states.
-func bindState(s *sqlite.Stmt, sums *checksum, r journal.Resource, st journal.State, seq int64) {
+func bindState(s *sqlite.Stmt, sums *checksum, r journal.ResourceID, st journal.State, seq int64) {
 	at := st.When.UnixMicro()
 	s.BindText(1, r.ServerID)
 	s.BindText(2, r.URI)
@@ -82,7 +82,7 @@ func (c *checksum) list(server, kind string, seq int64, items string) int64 {
 // did not run would be missed: the first look at a resource publishes nothing. What a list was, no
 // event says. lost says that rows are missing already.
 func (l *Log) heal(c *sqlite.Conn, origin string, lost bool) error {
-	out := journal.States{Resources: map[journal.Resource]journal.State{}, Lists: map[journal.ListName]catalog.List{}}
+	out := journal.States{Resources: map[journal.ResourceID]journal.State{}, Lists: map[journal.ListName]catalog.List{}}
 	states, lists, err := readStates(c, newChecksum(origin), "", out)
 	if err != nil || !lost && len(states)+len(lists) == 0 {
 		return err
@@ -108,7 +108,7 @@ func (l *Log) heal(c *sqlite.Conn, origin string, lost bool) error {
 
 // learn stores the states that the events give of resources that are not among the known ones,
 // and returns how many.
-func learn(c *sqlite.Conn, origin string, known map[journal.Resource]journal.State) (learned int, err error) {
+func learn(c *sqlite.Conn, origin string, known map[journal.ResourceID]journal.State) (learned int, err error) {
 	insert, err := c.Prepare("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?, ?, ?, ?, ?)")
 	if err != nil {
 		return 0, err
@@ -139,13 +139,11 @@ func learn(c *sqlite.Conn, origin string, known map[journal.Resource]journal.Sta
 
 // States implements [journal.Log].
 func (l *Log) States(ctx context.Context, server string) (journal.States, error) {
-	ctx, cancel := l.lifetime(ctx)
-	defer cancel()
 	if err := l.Flush(ctx); err != nil { // they are as of the last event appended
 		return journal.States{}, err
 	}
-	out := journal.States{Resources: map[journal.Resource]journal.State{}, Lists: map[journal.ListName]catalog.List{}}
-	return out, l.reading(ctx, func(f *file, c *sqlite.Conn) error {
+	out := journal.States{Resources: map[journal.ResourceID]journal.State{}, Lists: map[journal.ListName]catalog.List{}}
+	return out, l.read(ctx, func(f *file, c *sqlite.Conn) error {
 		clear(out.Resources)
 		clear(out.Lists)
 		_, _, err := readStates(c, newChecksum(f.origin), server, out)
@@ -155,7 +153,7 @@ func (l *Log) States(ctx context.Context, server string) (journal.States, error)
 
 // readStates reads the states and lists of a server, or all. Rows that are damaged are left out, and
 // returned as far as they say what they are about.
-func readStates(c *sqlite.Conn, sums *checksum, server string, out journal.States) (states []journal.Resource, lists []journal.ListName, err error) {
+func readStates(c *sqlite.Conn, sums *checksum, server string, out journal.States) (states []journal.ResourceID, lists []journal.ListName, err error) {
 	of := "WHERE server = ?"
 	args := []any{server}
 	if server == "" {
@@ -163,7 +161,7 @@ func readStates(c *sqlite.Conn, sums *checksum, server string, out journal.State
 	}
 	err = sqlitex.Execute(c, "SELECT server, uri, digest, size, mime, at, seq, sum FROM states "+of, &sqlitex.ExecOptions{Args: args, ResultFunc: func(s *sqlite.Stmt) error {
 		var d catalog.Digest
-		r := journal.Resource{ServerID: s.ColumnText(0), URI: s.ColumnText(1)}
+		r := journal.ResourceID{ServerID: s.ColumnText(0), URI: s.ColumnText(1)}
 		st := journal.State{Size: s.ColumnInt64(3), MimeType: s.ColumnText(4), When: time.UnixMicro(s.ColumnInt64(5)).UTC()}
 		if n := s.ColumnBytes(2, d[:]); n != len(d) || s.ColumnLen(2) != len(d) ||
 			sums.state(r.ServerID, r.URI, d[:], st.Size, st.MimeType, s.ColumnInt64(5), s.ColumnInt64(6)) != s.ColumnInt64(7) {

@@ -14,7 +14,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
-	"github.com/mcptrack/mcptrack/core/journal/internal/pending"
+	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 )
 
 const (
@@ -68,7 +68,7 @@ func (w *writer) open(known *logRow) error {
 	if err != nil {
 		return err
 	}
-	stmts := newStatements()
+	stmts := new(statements)
 	if err = stmts.prepare(c); err == nil {
 		w.clock, err = number(c, "SELECT stored FROM events ORDER BY seq DESC LIMIT 1")
 	}
@@ -122,9 +122,6 @@ func (w *writer) run(ctx context.Context) {
 	}
 	for err == nil && w.l.contents.waiting() > 0 {
 		err = w.storeGroup(ctx, nil)
-	}
-	for _, it := range w.flushes {
-		it.Finish(journal.Entry{}, journal.ErrClosed)
 	}
 	w.finish()
 }
@@ -181,19 +178,13 @@ func (w *writer) giveUp(items []*item, err error) {
 	w.flushes = nil
 }
 
-// flushed answers the calls of Flush whose items and texts are stored.
+// flushed answers the calls of Flush, which then wait for the texts.
 func (w *writer) flushed() {
 	w.l.queue.Stored() // before anybody who waited for that looks
-	left := w.flushes[:0]
 	for _, it := range w.flushes {
-		if w.l.contents.stored(it.Note.texts) {
-			it.Finish(journal.Entry{}, nil)
-		} else {
-			left = append(left, it)
-		}
+		it.Finish(journal.Entry{}, nil)
 	}
-	clear(w.flushes[len(left):])
-	if w.flushes = left; w.l.contents.waiting() > 0 {
+	if w.flushes = nil; w.l.contents.waiting() > 0 {
 		w.l.queue.Rouse()
 	}
 }
@@ -203,7 +194,7 @@ type batch struct {
 	items   []*item
 	rows    []row
 	bytes   int
-	states  map[journal.Resource]stateRow
+	states  map[journal.ResourceID]stateRow
 	lists   map[journal.ListName]listRow
 	records []*recordNote
 	texts   []text
@@ -238,7 +229,7 @@ func (w *writer) gather(group *[]*item) *batch {
 		case it.Note.record != nil:
 			b.records = append(b.records, it.Note.record)
 		case it.Note.state != nil:
-			b.state(it.Note.state.Resource, it.Note.state.State)
+			b.state(it.Note.state.ResourceID, it.Note.state.State)
 		case it.Note.list != nil:
 			b.list(it.Note.list.ListName, it.Note.list.List)
 		}
@@ -251,7 +242,7 @@ func (w *writer) gather(group *[]*item) *batch {
 // encode adds the rows of an event, and what follows from it. It returns false, and finishes the
 // item, if the event cannot be stored.
 func (w *writer) encode(b *batch, it *item) bool {
-	parts, err := pending.Encode(it.Event, maxEvent)
+	parts, err := storing.Encode(it.Event, maxEvent)
 	if err != nil {
 		w.l.health.TooLarge.Add(1)
 		w.l.opts.Logger.Error("an event cannot be stored", "err", err)
@@ -264,7 +255,7 @@ func (w *writer) encode(b *batch, it *item) bool {
 			r.item = it
 		}
 		if len(parts) == 1 {
-			r.local = local(it.Event)
+			r.local = journal.WithoutItems(it.Event)
 		}
 		b.rows = append(b.rows, r)
 		b.bytes += len(data)
@@ -276,19 +267,6 @@ func (w *writer) encode(b *batch, it *item) bool {
 		b.list(name, list)
 	}
 	return true
-}
-
-// local returns the event as readers in this process get it: without the items of a list, which
-// are large and remembered.
-func local(e *event.Event) *event.Event {
-	p, ok := e.Payload.(event.ListChanged)
-	if !ok || p.Items == nil {
-		return e
-	}
-	ev := *e
-	p.Items, p.Follows = nil, nil
-	ev.Payload = p
-	return &ev
 }
 
 // store stores a batch. It gives up only when ctx ends, and returns why it could not store then.
@@ -478,7 +456,7 @@ func (w *writer) stored(b *batch) {
 	for i := range b.rows {
 		r := &b.rows[i]
 		seq++
-		added[i] = kept{journal.NewEntry(w.file.epoch, seq, at, r.data).WithEvent(r.local), sizeOf(r.data, r.event)}
+		added[i] = kept{journal.NewEntry(w.file.epoch, seq, at, r.data).WithEvent(r.local), 256 + len(r.data) + journal.MemoryOf(r.event)}
 	}
 	w.row, w.clock = b.next, b.stored
 	if len(b.rows) > 0 {

@@ -1,4 +1,4 @@
-package pending
+package storing
 
 import (
 	"fmt"
@@ -12,23 +12,17 @@ import (
 // too large for the store is split into several if its meaning allows that, or loses details: a
 // list of 10,000 URIs must not stop the log.
 func Encode(e *event.Event, limit int) ([][]byte, error) {
-	bare := *e
-	bare.ID = ""
-	if u, ok := bare.Payload.(event.ResourceUpdated); ok {
-		u.Content, u.Diff = nil, nil // shown on request, never stored
-		bare.Payload = u
-	}
-	data, err := bare.AppendJSON(nil)
+	data, err := journal.Encode(e, "")
 	if err != nil {
-		return nil, fmt.Errorf("event log: %w", err)
+		return nil, err
 	}
 	if len(data) <= limit {
 		return [][]byte{data}, nil
 	}
 	var parts [][]byte
-	for _, p := range split(bare.Payload) {
-		part := bare
-		part.Payload, part.Exported = p, namesOf(p, bare.Exported)
+	for _, p := range split(e.Payload) {
+		part := *e
+		part.Payload, part.Exported = p, namesOf(p, e.Exported)
 		more, err := Encode(&part, limit)
 		if err != nil {
 			return nil, err

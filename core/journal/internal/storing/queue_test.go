@@ -1,4 +1,4 @@
-package pending
+package storing
 
 import (
 	"encoding/json"
@@ -17,7 +17,7 @@ import (
 
 func TestFullQueueKeepsTheNewestOfEveryResource(t *testing.T) {
 	t.Parallel()
-	q := New[struct{}](100)
+	q := NewQueue[struct{}](100)
 	s := newSource()
 	const keys, rounds = 150, 40 // more keys than the capacity
 	for i := range keys * rounds {
@@ -66,7 +66,7 @@ func TestFullQueueKeepsTheNewestOfEveryResource(t *testing.T) {
 // not be let go while the last events are on their way to the disk.
 func TestItemsBeingStoredCountAsWaiting(t *testing.T) {
 	t.Parallel()
-	q := New[struct{}](100)
+	q := NewQueue[struct{}](100)
 	s := newSource()
 	for i := range 3 {
 		if err := q.Push(&Item[struct{}]{Event: s.next(uri(i))}); err != nil {
@@ -186,7 +186,7 @@ func TestTooLargeEventsAreSplit(t *testing.T) {
 // An item that is withdrawn is not taken; one that was taken is not disturbed.
 func TestWithdraw(t *testing.T) {
 	t.Parallel()
-	q := New[int](10)
+	q := NewQueue[int](10)
 	var items []*Item[int]
 	for n := range 4 {
 		it := &Item[int]{Note: n, Done: make(chan Outcome, 1)}
@@ -204,8 +204,8 @@ func TestWithdraw(t *testing.T) {
 	if n, _ := q.Size(); n != 2 {
 		t.Errorf("%d wait, want the two that were not taken", n)
 	}
-	q.Withdraw(items[0])
-	q.Withdraw(items[2])
+	q.withdraw(items[0])
+	q.withdraw(items[2])
 	if taken[0] != items[0] || taken[1] != items[1] {
 		t.Errorf("taken: %v", taken)
 	}
