@@ -1,6 +1,7 @@
 package sqlitelog
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +13,7 @@ import (
 
 // statements are those that the writer runs often.
 type statements struct {
-	begin, commit, event, turn, state, noState, list, oldest, trim, oldTurns, hasText, text, oldText, dropText, record, noRecord *sqlite.Stmt
+	begin, commit, event, turn, state, noState, list, oldest, trim, oldTurns, text, oldText, dropText, record, noRecord *sqlite.Stmt
 }
 
 func (s *statements) prepare(c *sqlite.Conn) error {
@@ -30,7 +31,6 @@ func (s *statements) prepare(c *sqlite.Conn) error {
 		{&s.oldest, "SELECT seq, 2 * octet_length(server) + 2 * octet_length(uri) + octet_length(event) FROM events WHERE seq >= ? ORDER BY seq"},
 		{&s.trim, "DELETE FROM events WHERE seq < ?"},
 		{&s.oldTurns, "DELETE FROM turns WHERE seq <= ?"},
-		{&s.hasText, "SELECT 1 FROM contents WHERE digest = ?"},
 		{&s.text, "INSERT INTO contents VALUES ((SELECT coalesce(max(n), 0) + 1 FROM contents), ?, ?, ?, ?)"},
 		{&s.oldText, "SELECT n, size FROM contents ORDER BY n"},
 		{&s.dropText, "DELETE FROM contents WHERE n <= ?"},
@@ -65,8 +65,7 @@ func (w *writer) commit(b *batch) error {
 		return err
 	}
 	if turned && len(b.rows) > 0 {
-		s.turn.BindInt64(1, w.row.last+1)
-		if err := do(s.turn); err != nil {
+		if err := do(s.turn, w.row.last+1); err != nil {
 			return err
 		}
 	}
@@ -97,22 +96,15 @@ func (w *writer) commit(b *batch) error {
 
 // insert adds an event.
 func (w *writer) insert(b *batch, r *row) error {
-	e, s := r.event, w.stmts.event
+	e := r.event
 	b.next.last++
 	kind := string(e.Type())
 	w.sums.begin(b.next.last, b.stored)
 	w.sums.text(e.ServerID)
 	w.sums.text(e.ResourceURI)
 	w.sums.text(kind)
-	s.BindInt64(1, b.next.last)
-	s.BindInt64(2, b.stored)
-	s.BindText(3, e.ServerID)
-	s.BindText(4, e.ResourceURI)
-	s.BindText(5, kind)
-	s.BindText(6, string(r.data))
-	s.BindInt64(7, w.sums.end(r.data))
 	b.next.bytes += int64(2*len(e.ServerID) + 2*len(e.ResourceURI) + len(r.data) + rowBytes)
-	return do(s)
+	return do(w.stmts.event, b.next.last, b.stored, e.ServerID, e.ResourceURI, kind, string(r.data), w.sums.end(r.data))
 }
 
 // stamp returns the time of what is stored now, and whether the clock was set back. Times rise
@@ -187,11 +179,7 @@ func (b *batch) state(r journal.ResourceID, st journal.State) {
 
 // putRemembered stores the states, lists and records of a batch.
 func (w *writer) putRemembered(b *batch) error {
-	resources := make([]journal.ResourceID, 0, len(b.states))
-	for r := range b.states {
-		resources = append(resources, r)
-	}
-	slices.SortFunc(resources, func(a, b journal.ResourceID) int { // neighbors are on one page
+	resources := slices.SortedFunc(maps.Keys(b.states), func(a, b journal.ResourceID) int { // neighbors are on one page
 		if c := strings.Compare(a.ServerID, b.ServerID); c != 0 {
 			return c
 		}
@@ -234,7 +222,7 @@ func (w *writer) trim(next *logRow, now time.Time, limit int) error {
 		return nil
 	}
 	s := w.stmts.oldest
-	s.BindInt64(1, next.first)
+	bind(s, next.first)
 	first, bytes := next.last+1, next.bytes
 	for ; ; limit-- {
 		row, err := s.Step()
@@ -254,13 +242,11 @@ func (w *writer) trim(next *logRow, now time.Time, limit int) error {
 	if err := s.Reset(); err != nil {
 		return err
 	}
-	w.stmts.trim.BindInt64(1, first)
 	next.first, next.bytes = first, max(bytes, 0)
-	if err := do(w.stmts.trim); err != nil {
+	if err := do(w.stmts.trim, first); err != nil {
 		return err
 	}
-	w.stmts.oldTurns.BindInt64(1, first)
-	return do(w.stmts.oldTurns)
+	return do(w.stmts.oldTurns, first)
 }
 
 // overdue reports whether there are events or texts that are to be removed.

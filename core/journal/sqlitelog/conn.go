@@ -50,34 +50,61 @@ func connect(path string, flags sqlite.OpenFlags, cache int) (*sqlite.Conn, erro
 }
 
 // run runs a statement that is not run often.
-func run(c *sqlite.Conn, query string, args ...any) error {
-	return sqlitex.ExecuteTransient(c, query, &sqlitex.ExecOptions{Args: args})
+func run(c *sqlite.Conn, text string, args ...any) error {
+	return sqlitex.ExecuteTransient(c, text, &sqlitex.ExecOptions{Args: args})
 }
 
 // number returns the first column of the last row, 0 if there is none.
-func number(c *sqlite.Conn, query string, args ...any) (n int64, err error) {
-	err = sqlitex.Execute(c, query, &sqlitex.ExecOptions{Args: args, ResultFunc: func(s *sqlite.Stmt) error {
+func number(c *sqlite.Conn, text string, args ...any) (n int64, err error) {
+	err = query(c, text, func(s *sqlite.Stmt) error {
 		n = s.ColumnInt64(0)
 		return nil
-	}})
+	}, args...)
 	return n, err
 }
 
 // firstText returns the first column of the last row, "" if there is none.
-func firstText(c *sqlite.Conn, query string) (found string, err error) {
-	err = sqlitex.ExecuteTransient(c, query, &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
+func firstText(c *sqlite.Conn, text string) (found string, err error) {
+	err = sqlitex.ExecuteTransient(c, text, &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
 		found = s.ColumnText(0)
 		return nil
 	}})
 	return found, err
 }
 
-// do runs a prepared statement without rows.
-func do(s *sqlite.Stmt) error {
+// do runs a prepared statement without rows. The parameters are int64, string, []byte, where nil
+// means NULL, or bool.
+func do(s *sqlite.Stmt, params ...any) error {
+	bind(s, params...)
 	if _, err := s.Step(); err != nil {
 		return err // Step has reset it
 	}
 	return s.Reset()
+}
+
+// bind sets the parameters of a prepared statement; see do.
+func bind(s *sqlite.Stmt, params ...any) {
+	for i, p := range params {
+		switch p := p.(type) {
+		case int64:
+			s.BindInt64(i+1, p)
+		case string:
+			s.BindText(i+1, p)
+		case []byte:
+			if s.BindNull(i + 1); p != nil {
+				s.BindBytes(i+1, p)
+			}
+		case bool:
+			s.BindBool(i+1, p)
+		default:
+			panic("sqlitelog: a parameter has an unknown type")
+		}
+	}
+}
+
+// query calls row with every row of a query. It keeps the prepared statement.
+func query(c *sqlite.Conn, text string, row func(s *sqlite.Stmt) error, args ...any) error {
+	return sqlitex.Execute(c, text, &sqlitex.ExecOptions{Args: args, ResultFunc: row})
 }
 
 // transaction runs f as one transaction.

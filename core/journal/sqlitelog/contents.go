@@ -120,18 +120,14 @@ func (c *contents) drop(taken []text) {
 // putTexts stores the texts of a batch, and removes the oldest ones beyond the limit.
 func (w *writer) putTexts(b *batch) error {
 	for _, t := range b.texts {
-		if ok, err := w.hasText(t.digest); ok || err != nil {
-			if err != nil {
-				return err
-			}
+		has, err := number(w.conn, "SELECT 1 FROM contents WHERE digest = ?", t.digest[:])
+		if err != nil {
+			return err
+		}
+		if has == 1 {
 			continue
 		}
-		s := w.stmts.text
-		s.BindBytes(1, t.digest[:])
-		s.BindInt64(2, int64(len(t.text)))
-		s.BindText(3, t.text)
-		s.BindInt64(4, w.sums.content(t.digest[:], t.text))
-		if err := do(s); err != nil {
+		if err := do(w.stmts.text, t.digest[:], int64(len(t.text)), t.text, w.sums.content(t.digest[:], t.text)); err != nil {
 			return err
 		}
 		b.next.textBytes += int64(len(t.text))
@@ -156,18 +152,7 @@ func (w *writer) putTexts(b *batch) error {
 	if err := s.Reset(); err != nil {
 		return err
 	}
-	w.stmts.dropText.BindInt64(1, upTo)
-	return do(w.stmts.dropText)
-}
-
-func (w *writer) hasText(d catalog.Digest) (bool, error) {
-	s := w.stmts.hasText
-	s.BindBytes(1, d[:])
-	row, err := s.Step()
-	if err != nil {
-		return false, err
-	}
-	return row, s.Reset()
+	return do(w.stmts.dropText, upTo)
 }
 
 func (c *checksum) content(digest []byte, text string) int64 {
@@ -182,20 +167,11 @@ func (c *contents) Get(ctx context.Context, d catalog.Digest) (content string, o
 		return content, true, nil
 	}
 	err = c.read(ctx, func(f *file, conn *sqlite.Conn) error {
-		s, err := conn.Prepare("SELECT text, sum FROM contents WHERE digest = ?")
-		if err != nil {
-			return err
-		}
-		s.BindBytes(1, d[:])
-		row, err := s.Step()
-		if err != nil {
-			return err
-		}
-		if row {
+		return query(conn, "SELECT text, sum FROM contents WHERE digest = ?", func(s *sqlite.Stmt) error {
 			content = s.ColumnText(0)
 			ok = newChecksum(f.origin).content(d[:], content) == s.ColumnInt64(1)
-		}
-		return s.Reset()
+			return nil
+		}, d[:])
 	})
 	if !ok {
 		content = ""
@@ -218,21 +194,13 @@ func (c *contents) Stored(ctx context.Context, digests []catalog.Digest) (map[ca
 	for len(digests) > 0 { // in parts, because a connection is not held for long
 		part := digests[:min(len(digests), 1024)]
 		err := c.read(ctx, func(_ *file, conn *sqlite.Conn) error {
-			s, err := conn.Prepare("SELECT 1 FROM contents WHERE digest = ?")
-			if err != nil {
-				return err
-			}
 			for _, d := range part {
-				s.BindBytes(1, d[:])
-				row, err := s.Step()
+				has, err := number(conn, "SELECT 1 FROM contents WHERE digest = ?", d[:])
 				if err != nil {
 					return err
 				}
-				if row {
+				if has == 1 {
 					found[d] = true
-				}
-				if err := s.Reset(); err != nil {
-					return err
 				}
 			}
 			return nil

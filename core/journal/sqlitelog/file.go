@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"zombiezen.com/go/sqlite"
-	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/mcptrack/mcptrack/core/journal"
 )
@@ -198,14 +197,14 @@ func (l *Log) admit(c *sqlite.Conn, inode int64, known *logRow) (row logRow, err
 // lastEvent returns the number of the last row of events, 0 if there is none. One behind the end of the
 // log must be an event.
 func lastEvent(c *sqlite.Conn, row logRow) (end int64, err error) {
-	err = sqlitex.Execute(c, "SELECT "+eventColumns+" FROM events ORDER BY seq DESC LIMIT 1", &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
+	err = query(c, "SELECT "+eventColumns+" FROM events ORDER BY seq DESC LIMIT 1", func(s *sqlite.Stmt) error {
 		sc := &scanner{sums: newChecksum(row.origin)}
 		if ok := sc.read(s); !ok && sc.row.seq > row.last || sc.row.seq > maxMark {
 			return fmt.Errorf("%w: the number of an event is not the one that was written", errDamaged)
 		}
 		end = sc.row.seq
 		return nil
-	}})
+	})
 	return end, err
 }
 

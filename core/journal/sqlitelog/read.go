@@ -266,8 +266,7 @@ func (l *Log) page(ctx context.Context, f *file, from, to uint64) (p page, err e
 			return err
 		}
 		p = page{first: uint64(row.first), to: to, entries: make([]journal.Entry, 0, min(pageEntries, to-from+1))}
-		s.BindInt64(1, number64(from))
-		s.BindInt64(2, number64(to))
+		bind(s, number64(from), number64(to))
 		sc := newScanner(f)
 		next := number64(from)
 		for n, bytes := 0, 0; ; n++ {

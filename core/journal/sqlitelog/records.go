@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"zombiezen.com/go/sqlite"
-	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/mcptrack/mcptrack/core/journal"
 )
@@ -15,13 +14,13 @@ func (l *Log) loadRecords(ctx context.Context) error {
 	err := l.read(ctx, func(f *file, c *sqlite.Conn) error {
 		saved = map[string][]journal.Record{}
 		sums := newChecksum(f.origin)
-		return sqlitex.Execute(c, "SELECT name, key, value, revision, sum FROM records", &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
+		return query(c, "SELECT name, key, value, revision, sum FROM records", func(s *sqlite.Stmt) error {
 			name, rec := recordOf(s)
 			if sums.record(name, rec) == s.ColumnInt64(4) {
 				saved[name] = append(saved[name], rec)
 			}
 			return nil
-		}})
+		})
 	})
 	l.tables = journal.NewRecordTables(saved, func(ctx context.Context, name string, rec journal.Record) error {
 		_, err := l.wait(ctx, &item{Note: note{record: &recordNote{name, rec}}})
@@ -78,13 +77,13 @@ func (w *writer) eraseRemoved() error {
 // rewriteRecords writes all records to new pages, in a transaction.
 func (w *writer) rewriteRecords() error {
 	var kept []recordNote
-	err := sqlitex.Execute(w.conn, "SELECT name, key, value, revision, sum FROM records ORDER BY name, key", &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
+	err := query(w.conn, "SELECT name, key, value, revision, sum FROM records ORDER BY name, key", func(s *sqlite.Stmt) error {
 		name, rec := recordOf(s)
 		if w.sums.record(name, rec) == s.ColumnInt64(4) {
 			kept = append(kept, recordNote{name, rec})
 		}
 		return nil
-	}})
+	})
 	if err != nil {
 		return err
 	}
@@ -92,8 +91,7 @@ func (w *writer) rewriteRecords() error {
 		return err
 	}
 	for _, rec := range kept {
-		bindRecord(w.stmts.record, w.sums, rec.name, rec.Record)
-		if err := do(w.stmts.record); err != nil {
+		if err := do(w.stmts.record, w.sums.recordRow(rec.name, rec.Record)...); err != nil {
 			return err
 		}
 	}
@@ -104,16 +102,12 @@ func (w *writer) putRecord(rec *recordNote) error {
 	put := rec.Record
 	if rec.Value == nil {
 		w.removed = true
-		s := w.stmts.noRecord
-		s.BindText(1, rec.name)
-		s.BindText(2, rec.Key)
-		if err := do(s); err != nil {
+		if err := do(w.stmts.noRecord, rec.name, rec.Key); err != nil {
 			return err
 		}
 		put.Key = "" // so that no later record gets its revision
 	}
-	bindRecord(w.stmts.record, w.sums, rec.name, put)
-	return do(w.stmts.record)
+	return do(w.stmts.record, w.sums.recordRow(rec.name, put)...)
 }
 
 // recordOf returns the record in a row with the columns name, key, value and revision.
@@ -125,15 +119,9 @@ func recordOf(s *sqlite.Stmt) (name string, rec journal.Record) {
 	return s.ColumnText(0), rec
 }
 
-// bindRecord binds a record to the insertion of a row.
-func bindRecord(s *sqlite.Stmt, sums *checksum, name string, rec journal.Record) {
-	s.BindText(1, name)
-	s.BindText(2, rec.Key)
-	if s.BindNull(3); rec.Value != nil {
-		s.BindBytes(3, rec.Value)
-	}
-	s.BindInt64(4, int64(rec.Revision))
-	s.BindInt64(5, sums.record(name, rec))
+// recordRow returns a row of records.
+func (c *checksum) recordRow(name string, rec journal.Record) []any {
+	return []any{name, rec.Key, rec.Value, int64(rec.Revision), c.record(name, rec)}
 }
 
 func (c *checksum) record(name string, rec journal.Record) int64 {

@@ -187,70 +187,43 @@ func (c *copier) all(row *logRow) (copied int64, err error) {
 	if copied, err = c.events(row); err != nil {
 		return copied, err
 	}
-	if err := c.table("turns", "seq", "seq", func(s, insert *sqlite.Stmt) bool {
-		insert.BindInt64(1, s.ColumnInt64(0))
-		return true
-	}); err != nil {
+	if err := c.table("turns", "seq", "seq", func(s *sqlite.Stmt) ([]any, bool) { return []any{s.ColumnInt64(0)}, true }); err != nil {
 		return copied, err
 	}
-	if err := c.contents(row); err != nil {
+	err = c.table("contents", "n, digest, size, text, sum", "n", func(s *sqlite.Stmt) ([]any, bool) {
+		digest, text := blob(s, 1), s.ColumnText(3)
+		return []any{s.ColumnInt64(0), digest, int64(len(text)), text, c.sums.content(digest, text)}, c.was.content(digest, text) == s.ColumnInt64(4)
+	})
+	if err != nil {
+		return copied, err
+	}
+	if row.textBytes, err = number(c.to, "SELECT coalesce(sum(size), 0) FROM contents"); err != nil {
 		return copied, err
 	}
 	return copied, c.remembered()
 }
 
-// remembered copies what is not events: states, lists and records.
+// remembered copies states, lists and records.
 func (c *copier) remembered() error {
-	err := c.table("states", "server, uri, digest, size, mime, at, seq, sum", "server, uri", func(s, insert *sqlite.Stmt) bool {
-		digest := blob(s, 2)
-		for i := range 2 {
-			insert.BindText(i+1, s.ColumnText(i))
-		}
-		insert.BindBytes(3, digest)
-		insert.BindInt64(4, s.ColumnInt64(3))
-		insert.BindText(5, s.ColumnText(4))
-		insert.BindInt64(6, s.ColumnInt64(5))
-		insert.BindInt64(7, s.ColumnInt64(6))
-		insert.BindInt64(8, c.sums.state(s.ColumnText(0), s.ColumnText(1), digest, s.ColumnInt64(3), s.ColumnText(4), s.ColumnInt64(5), s.ColumnInt64(6)))
-		return c.was.state(s.ColumnText(0), s.ColumnText(1), digest, s.ColumnInt64(3), s.ColumnText(4), s.ColumnInt64(5), s.ColumnInt64(6)) == s.ColumnInt64(7)
+	err := c.table("states", "server, uri, digest, size, mime, at, seq, sum", "server, uri", func(s *sqlite.Stmt) ([]any, bool) {
+		server, uri, digest, size, mime, at, seq := s.ColumnText(0), s.ColumnText(1), blob(s, 2), s.ColumnInt64(3), s.ColumnText(4), s.ColumnInt64(5), s.ColumnInt64(6)
+		return []any{server, uri, digest, size, mime, at, seq, c.sums.state(server, uri, digest, size, mime, at, seq)},
+			c.was.state(server, uri, digest, size, mime, at, seq) == s.ColumnInt64(7)
 	})
 	if err != nil {
 		return err
 	}
-	err = c.table("lists", "server, kind, seq, items, sum", "server, kind", func(s, insert *sqlite.Stmt) bool {
+	err = c.table("lists", "server, kind, seq, items, sum", "server, kind", func(s *sqlite.Stmt) ([]any, bool) {
 		server, kind, seq, items := s.ColumnText(0), s.ColumnText(1), s.ColumnInt64(2), s.ColumnText(3)
-		insert.BindText(1, server)
-		insert.BindText(2, kind)
-		insert.BindInt64(3, seq)
-		insert.BindText(4, items)
-		insert.BindInt64(5, c.sums.list(server, kind, seq, items))
-		return c.was.list(server, kind, seq, items) == s.ColumnInt64(4)
+		return []any{server, kind, seq, items, c.sums.list(server, kind, seq, items)}, c.was.list(server, kind, seq, items) == s.ColumnInt64(4)
 	})
 	if err != nil {
 		return err
 	}
-	return c.table("records", "name, key, value, revision, sum", "name, key", func(s, insert *sqlite.Stmt) bool {
+	return c.table("records", "name, key, value, revision, sum", "name, key", func(s *sqlite.Stmt) ([]any, bool) {
 		name, rec := recordOf(s)
-		bindRecord(insert, c.sums, name, rec)
-		return c.was.record(name, rec) == s.ColumnInt64(4)
+		return c.sums.recordRow(name, rec), c.was.record(name, rec) == s.ColumnInt64(4)
 	})
-}
-
-// contents copies the texts.
-func (c *copier) contents(row *logRow) error {
-	err := c.table("contents", "n, digest, size, text, sum", "n", func(s, insert *sqlite.Stmt) bool {
-		digest, text := blob(s, 1), s.ColumnText(3)
-		insert.BindInt64(1, s.ColumnInt64(0))
-		insert.BindBytes(2, digest)
-		insert.BindInt64(3, int64(len(text)))
-		insert.BindText(4, text)
-		insert.BindInt64(5, c.sums.content(digest, text))
-		return c.was.content(digest, text) == s.ColumnInt64(4)
-	})
-	if err == nil {
-		row.textBytes, err = number(c.to, "SELECT coalesce(sum(size), 0) FROM contents")
-	}
-	return err
 }
 
 func blob(s *sqlite.Stmt, n int) []byte {
@@ -259,10 +232,9 @@ func blob(s *sqlite.Stmt, n int) []byte {
 	return b
 }
 
-// table copies the rows of a table for which bind returns true after it has bound them to the
-// insertion. It reads from both ends up to the first row that cannot be read. An error is one of
+// table copies the rows of a table that valid accepts, as it returns them. It reads from both ends up to the first row that cannot be read. An error is one of
 // the new file.
-func (c *copier) table(name, columns, key string, bind func(s, insert *sqlite.Stmt) bool) error {
+func (c *copier) table(name, columns, key string, valid func(s *sqlite.Stmt) (row []any, ok bool)) error {
 	insert, err := c.to.Prepare("INSERT OR REPLACE INTO " + name + " VALUES (" + strings.Repeat("?, ", strings.Count(columns, ",")) + "?" + ")")
 	if err != nil {
 		return err
@@ -274,10 +246,11 @@ func (c *copier) table(name, columns, key string, bind func(s, insert *sqlite.St
 		}
 		row, err := s.Step()
 		for ; row && err == nil; row, err = s.Step() {
-			if !bind(s, insert) {
+			values, ok := valid(s)
+			if !ok {
 				continue
 			}
-			if err := do(insert); err != nil {
+			if err := do(insert, values...); err != nil {
 				return err
 			}
 		}
@@ -311,7 +284,7 @@ func (c *copier) events(row *logRow) (copied int64, err error) {
 	}
 	next := row.first
 	for next <= end {
-		read.BindInt64(1, next)
+		bind(read, next)
 		found, rerr := read.Step()
 		for ; found && rerr == nil; found, rerr = read.Step() {
 			ok := sc.read(read)
@@ -324,14 +297,7 @@ func (c *copier) events(row *logRow) (copied int64, err error) {
 			if open { // those before it were removed by the retention
 				row.first, open = r.seq, false
 			}
-			insert.BindInt64(1, r.seq)
-			insert.BindInt64(2, r.stored)
-			insert.BindText(3, string(r.server))
-			insert.BindText(4, string(r.uri))
-			insert.BindText(5, string(r.kind))
-			insert.BindText(6, string(r.data))
-			insert.BindInt64(7, c.sums.event(r))
-			if err := do(insert); err != nil {
+			if err := do(insert, r.seq, r.stored, string(r.server), string(r.uri), string(r.kind), string(r.data), c.sums.event(r)); err != nil {
 				return copied, err
 			}
 			copied++
@@ -370,7 +336,7 @@ func (c *copier) end(sc *scanner) int64 {
 // read is the number from which on it reads, and the first column the number of an event.
 func readable(read *sqlite.Stmt, from, end int64) int64 {
 	can := func(seq int64) bool {
-		read.BindInt64(1, seq)
+		bind(read, seq)
 		found, err := read.Step()
 		ok := err == nil && found && read.ColumnInt64(0) >= seq && read.ColumnInt64(0) <= end
 		_ = read.Reset()

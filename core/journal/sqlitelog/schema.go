@@ -206,23 +206,23 @@ func addEpoch(c *sqlite.Conn, r logRow, why string) error {
 // readLog returns the row of log. Its error matches errDamaged if there is none, or another one than
 // was written.
 func readLog(c *sqlite.Conn) (r logRow, err error) {
-	s, err := c.Prepare("SELECT version, epoch, origin, first, last, bytes, text_bytes, durability, boot, clean, inode, synced, sum FROM log")
-	if err != nil {
+	found, valid := false, false
+	err = query(c, "SELECT version, epoch, origin, first, last, bytes, text_bytes, durability, boot, clean, inode, synced, sum FROM log", func(s *sqlite.Stmt) error {
+		found = true
+		r = logRow{version: s.ColumnInt64(0), epoch: s.ColumnText(1), origin: s.ColumnText(2), first: s.ColumnInt64(3), last: s.ColumnInt64(4), bytes: s.ColumnInt64(5), textBytes: s.ColumnInt64(6),
+			durability: journal.Durability(s.ColumnText(7)), boot: s.ColumnText(8), clean: s.ColumnInt64(9) == 1, inode: s.ColumnInt64(10), synced: s.ColumnInt64(11)}
+		valid = r.sum() == s.ColumnInt64(12) && isEpoch(r.epoch) && isEpoch(r.origin) && r.first >= 1 && r.last >= r.first-1 && r.last <= maxMark
+		return nil
+	})
+	switch {
+	case err != nil:
 		return r, err
-	}
-	row, err := s.Step()
-	if err != nil {
-		return r, err
-	}
-	if !row {
+	case !found:
 		return r, fmt.Errorf("%w: it does not say which log it is", errDamaged)
+	case !valid:
+		return r, fmt.Errorf("%w: what it says of the log is not what was written", errDamaged)
 	}
-	r = logRow{version: s.ColumnInt64(0), epoch: s.ColumnText(1), origin: s.ColumnText(2), first: s.ColumnInt64(3), last: s.ColumnInt64(4), bytes: s.ColumnInt64(5), textBytes: s.ColumnInt64(6),
-		durability: journal.Durability(s.ColumnText(7)), boot: s.ColumnText(8), clean: s.ColumnInt64(9) == 1, inode: s.ColumnInt64(10), synced: s.ColumnInt64(11)}
-	if r.sum() != s.ColumnInt64(12) || !isEpoch(r.epoch) || !isEpoch(r.origin) || r.first < 1 || r.last < r.first-1 || r.last > maxMark {
-		err = fmt.Errorf("%w: what it says of the log is not what was written", errDamaged)
-	}
-	return r, errors.Join(err, s.Reset())
+	return r, nil
 }
 
 // sum is the checksum of the row.
@@ -245,20 +245,7 @@ func writeLog(c *sqlite.Conn, r logRow) error {
 		return err
 	}
 	r.version = int64(len(migrations()))
-	s.BindInt64(1, r.version)
-	s.BindText(2, r.epoch)
-	s.BindText(3, r.origin)
-	s.BindInt64(4, r.first)
-	s.BindInt64(5, r.last)
-	s.BindInt64(6, r.bytes)
-	s.BindInt64(7, r.textBytes)
-	s.BindText(8, string(r.durability))
-	s.BindText(9, r.boot)
-	s.BindBool(10, r.clean)
-	s.BindInt64(11, r.inode)
-	s.BindInt64(12, r.synced)
-	s.BindInt64(13, r.sum())
-	return do(s)
+	return do(s, r.version, r.epoch, r.origin, r.first, r.last, r.bytes, r.textBytes, string(r.durability), r.boot, r.clean, r.inode, r.synced, r.sum())
 }
 
 // isEpoch reports whether the text has the form of an epoch.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"zombiezen.com/go/sqlite"
-	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
@@ -77,7 +76,7 @@ func (r *reader) selectPart(ctx context.Context, sel journal.Selection) (found [
 		}
 		sc := newScanner(r.file)
 		for n, bytes := 0, 0; n < len(numbers) && n < pageEntries && bytes < pageBytes; n++ {
-			s.BindInt64(1, numbers[n])
+			bind(s, numbers[n])
 			next = uint64(numbers[n]) + 1
 			row, err := s.Step()
 			if err != nil {
@@ -109,37 +108,19 @@ func (r *reader) selectPart(ctx context.Context, sel journal.Selection) (found [
 // numbersOf returns the numbers from first to last, which are of one part of the index, of the
 // events that may be selected, in order. If all are, it returns a page of them.
 func numbersOf(c *sqlite.Conn, sel journal.Selection, first, last uint64) (numbers []int64, err error) {
-	query := fmt.Sprintf("SELECT seq FROM events WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq LIMIT %d", pageEntries)
-	switch {
-	case sel.ServerID != "" && sel.URI != "":
-		query = "SELECT seq FROM events INDEXED BY events_by_resource WHERE seq >> 14 = ?3 AND server = ?4 AND uri = ?5 AND seq BETWEEN ?1 AND ?2"
-	case sel.ServerID != "":
-		query = "SELECT seq FROM events INDEXED BY events_by_resource WHERE seq >> 14 = ?3 AND server = ?4 AND seq BETWEEN ?1 AND ?2"
-	}
-	s, err := c.Prepare(query)
-	if err != nil {
-		return nil, err
-	}
-	s.BindInt64(1, number64(first))
-	s.BindInt64(2, number64(last))
+	text, args := fmt.Sprintf("SELECT seq FROM events WHERE seq BETWEEN ? AND ? ORDER BY seq LIMIT %d", pageEntries), []any{number64(first), number64(last)}
 	if sel.ServerID != "" {
-		s.BindInt64(3, number64(first>>partBits))
-		s.BindText(4, sel.ServerID)
+		text, args = "SELECT seq FROM events INDEXED BY events_by_resource WHERE seq BETWEEN ? AND ? AND seq >> 14 = ? AND server = ?", append(args, number64(first>>partBits), sel.ServerID)
 		if sel.URI != "" {
-			s.BindText(5, sel.URI)
+			text, args = text+" AND uri = ?", append(args, sel.URI)
 		}
 	}
-	for {
-		row, err := s.Step()
-		if err != nil {
-			return nil, err
-		}
-		if !row {
-			slices.Sort(numbers)
-			return numbers, s.Reset()
-		}
+	err = query(c, text, func(s *sqlite.Stmt) error {
 		numbers = append(numbers, s.ColumnInt64(0))
-	}
+		return nil
+	}, args...)
+	slices.Sort(numbers)
+	return numbers, err
 }
 
 // isSelected reports whether a row is selected. Quotes within a text of
@@ -201,33 +182,24 @@ func sinceTime(c *sqlite.Conn, first, last int64, t time.Time) (int64, error) {
 // back.
 func turnsOf(c *sqlite.Conn, first, last int64) ([]int64, error) {
 	turns := []int64{first}
-	err := sqlitex.Execute(c, "SELECT seq FROM turns WHERE seq > ? AND seq <= ? ORDER BY seq", &sqlitex.ExecOptions{Args: []any{first, last}, ResultFunc: func(s *sqlite.Stmt) error {
+	err := query(c, "SELECT seq FROM turns WHERE seq > ? AND seq <= ? ORDER BY seq", func(s *sqlite.Stmt) error {
 		turns = append(turns, s.ColumnInt64(0))
 		return nil
-	}})
+	}, first, last)
 	return turns, err
 }
 
 // firstSince returns the number of the first event from first to last that was stored at a time in
 // microseconds or later; last+1 if there is none. The times rise from first to last.
 func firstSince(c *sqlite.Conn, first, last, at int64) (int64, error) {
-	probe, err := c.Prepare("SELECT stored FROM events WHERE seq >= ? ORDER BY seq LIMIT 1")
-	if err != nil {
-		return 0, err
-	}
 	end := last + 1
 	for first < end {
 		middle := first + (end-first)/2
-		probe.BindInt64(1, middle)
-		row, err := probe.Step()
+		stored, err := number(c, "SELECT coalesce((SELECT stored FROM events WHERE seq >= ? ORDER BY seq LIMIT 1), ?)", middle, at)
 		if err != nil {
 			return 0, err
 		}
-		stored := probe.ColumnInt64(0)
-		if err := probe.Reset(); err != nil {
-			return 0, err
-		}
-		if !row || stored >= at {
+		if stored >= at {
 			end = middle
 		} else {
 			first = middle + 1

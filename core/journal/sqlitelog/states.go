@@ -6,35 +6,22 @@ import (
 	"time"
 
 	"zombiezen.com/go/sqlite"
-	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
 func (w *writer) putState(r journal.ResourceID, st journal.State, seq int64) error {
-	s := w.stmts.state
 	if st.Digest.IsZero() {
-		s = w.stmts.noState
-		s.BindText(1, r.ServerID)
-		s.BindText(2, r.URI)
-		return do(s)
+		return do(w.stmts.noState, r.ServerID, r.URI)
 	}
-	bindState(s, w.sums, r, st, seq)
-	return do(s)
+	return insertState(w.stmts.state, w.sums, r, st, seq)
 }
 
-// bindState binds a row of states.
-func bindState(s *sqlite.Stmt, sums *checksum, r journal.ResourceID, st journal.State, seq int64) {
+// insertState inserts a row of states.
+func insertState(s *sqlite.Stmt, sums *checksum, r journal.ResourceID, st journal.State, seq int64) error {
 	at := st.When.UnixMicro()
-	s.BindText(1, r.ServerID)
-	s.BindText(2, r.URI)
-	s.BindBytes(3, st.Digest[:])
-	s.BindInt64(4, st.Size)
-	s.BindText(5, st.MimeType)
-	s.BindInt64(6, at)
-	s.BindInt64(7, seq)
-	s.BindInt64(8, sums.state(r.ServerID, r.URI, st.Digest[:], st.Size, st.MimeType, at, seq))
+	return do(s, r.ServerID, r.URI, st.Digest[:], st.Size, st.MimeType, at, seq, sums.state(r.ServerID, r.URI, st.Digest[:], st.Size, st.MimeType, at, seq))
 }
 
 func (c *checksum) state(server, uri string, digest []byte, size int64, mime string, at, seq int64) int64 {
@@ -61,13 +48,7 @@ func (b *batch) list(name journal.ListName, list catalog.List) {
 }
 
 func (w *writer) putList(name journal.ListName, items string, seq int64) error {
-	s := w.stmts.list
-	s.BindText(1, name.ServerID)
-	s.BindText(2, string(name.Kind))
-	s.BindInt64(3, seq)
-	s.BindText(4, items)
-	s.BindInt64(5, w.sums.list(name.ServerID, string(name.Kind), seq, items))
-	return do(s)
+	return do(w.stmts.list, name.ServerID, string(name.Kind), seq, items, w.sums.list(name.ServerID, string(name.Kind), seq, items))
 }
 
 func (c *checksum) list(server, kind string, seq int64, items string) int64 {
@@ -114,7 +95,7 @@ func learn(c *sqlite.Conn, origin string, known map[journal.ResourceID]journal.S
 		return 0, err
 	}
 	sc := &scanner{epoch: origin, sums: newChecksum(origin)}
-	err = sqlitex.Execute(c, "SELECT "+eventColumns+" FROM events WHERE type LIKE 'resource.%' ORDER BY seq DESC", &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
+	err = query(c, "SELECT "+eventColumns+" FROM events WHERE type LIKE 'resource.%' ORDER BY seq DESC", func(s *sqlite.Stmt) error {
 		e, ok := sc.scan(s)
 		if !ok {
 			return nil
@@ -131,9 +112,8 @@ func learn(c *sqlite.Conn, origin string, known map[journal.ResourceID]journal.S
 			return nil
 		}
 		learned++
-		bindState(insert, sc.sums, r, st, sc.row.seq)
-		return do(insert)
-	}})
+		return insertState(insert, sc.sums, r, st, sc.row.seq)
+	})
 	return learned, err
 }
 
@@ -159,7 +139,7 @@ func readStates(c *sqlite.Conn, sums *checksum, server string, out journal.State
 	if server == "" {
 		of, args = "", nil
 	}
-	err = sqlitex.Execute(c, "SELECT server, uri, digest, size, mime, at, seq, sum FROM states "+of, &sqlitex.ExecOptions{Args: args, ResultFunc: func(s *sqlite.Stmt) error {
+	err = query(c, "SELECT server, uri, digest, size, mime, at, seq, sum FROM states "+of, func(s *sqlite.Stmt) error {
 		var d catalog.Digest
 		r := journal.ResourceID{ServerID: s.ColumnText(0), URI: s.ColumnText(1)}
 		st := journal.State{Size: s.ColumnInt64(3), MimeType: s.ColumnText(4), When: time.UnixMicro(s.ColumnInt64(5)).UTC()}
@@ -171,11 +151,11 @@ func readStates(c *sqlite.Conn, sums *checksum, server string, out journal.State
 		st.Digest = d
 		out.Resources[r] = st
 		return nil
-	}})
+	}, args...)
 	if err != nil {
 		return states, nil, err
 	}
-	err = sqlitex.Execute(c, "SELECT server, kind, seq, items, sum FROM lists "+of, &sqlitex.ExecOptions{Args: args, ResultFunc: func(s *sqlite.Stmt) error {
+	err = query(c, "SELECT server, kind, seq, items, sum FROM lists "+of, func(s *sqlite.Stmt) error {
 		name, items := journal.ListName{ServerID: s.ColumnText(0), Kind: catalog.Kind(s.ColumnText(1))}, s.ColumnText(3)
 		var digests map[string]catalog.Digest
 		if sums.list(name.ServerID, string(name.Kind), s.ColumnInt64(2), items) != s.ColumnInt64(4) || json.Unmarshal([]byte(items), &digests) != nil {
@@ -188,6 +168,6 @@ func readStates(c *sqlite.Conn, sums *checksum, server string, out journal.State
 		}
 		out.Lists[name] = catalog.NewList(list)
 		return nil
-	}})
+	}, args...)
 	return states, lists, err
 }
