@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/event"
@@ -98,6 +99,21 @@ func (e *Entry) Event() (event.Event, error) {
 		return event.Event{}, fmt.Errorf("event log: entry %s: %w", e.ID, err)
 	}
 	return ev, nil
+}
+
+// Events returns the entries of a sequence as events.
+func Events(entries iter.Seq2[Entry, error]) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
+		for entry, err := range entries {
+			e := event.Event{}
+			if err == nil {
+				e, err = entry.Event()
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 // Local reports whether this process appended the event and still has it in memory, so that

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // record is one message on its way into the store.
@@ -27,14 +28,6 @@ type record struct {
 	after []*item // those without an event that were queued directly after it
 }
 
-// storeError is an error response of the store.
-type storeError struct {
-	Code        int    `json:"err_code"`
-	Description string `json:"description"`
-}
-
-func (e *storeError) Error() string { return fmt.Sprintf("%s (%d)", e.Description, e.Code) }
-
 // Error codes of the server that its client gives no names.
 const (
 	codeBatchTooLarge         = 10199
@@ -42,10 +35,11 @@ const (
 	codeWrongSequenceConstant = 10164 // likewise, in a batch or on several nodes
 )
 
-// refused reports whether the store did not store a record because of a fence.
-func refused(err error) bool {
-	e, ok := errors.AsType[*storeError](err)
-	return ok && (e.Code == codeWrongSequence || e.Code == codeWrongSequenceConstant)
+// wrongRevision reports whether the store refused a message because another one was stored before:
+// another write of the key, or the fence of another holder of the lease.
+func wrongRevision(err error) bool {
+	e, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && (e.ErrorCode == codeWrongSequence || e.ErrorCode == codeWrongSequenceConstant)
 }
 
 // errNoAnswer: there was no response, so it is unknown whether the store stored it.
@@ -104,7 +98,7 @@ func (p *publisher) publish(ctx context.Context, records []*record) (int, error)
 		}
 	}
 	last, err := p.answer(ctx, reply)
-	if e, ok := errors.AsType[*storeError](err); ok && e.Code == codeBatchTooLarge && p.largest > 1 {
+	if e, ok := errors.AsType[*jetstream.APIError](err); ok && e.ErrorCode == codeBatchTooLarge && p.largest > 1 {
 		p.largest /= 2
 		return 0, nil
 	}
@@ -146,8 +140,8 @@ func (p *publisher) answer(ctx context.Context, reply string) (uint64, error) {
 				return 0, fmt.Errorf("%w (status %s)", errNoAnswer, status)
 			}
 			var ack struct {
-				Error *storeError `json:"error"`
-				Seq   uint64      `json:"seq"`
+				Error *jetstream.APIError `json:"error"`
+				Seq   uint64              `json:"seq"`
 			}
 			if err := json.Unmarshal(m.Data, &ack); err != nil {
 				return 0, fmt.Errorf("malformed response of the store: %w", err)

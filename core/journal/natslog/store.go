@@ -437,10 +437,3 @@ func (s *store) followBucket(ctx context.Context, v bucketView) error {
 		v.state(nil)
 	}
 }
-
-// wrongRevision reports whether another write came first. A bucket on several nodes has a
-// code of its own for that.
-func wrongRevision(err error) bool {
-	apiErr, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && (apiErr.ErrorCode == codeWrongSequence || apiErr.ErrorCode == codeWrongSequenceConstant)
-}

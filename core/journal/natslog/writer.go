@@ -164,7 +164,7 @@ func (w *writer) storeAll(ctx context.Context, records []*record) {
 		if err == nil {
 			continue
 		}
-		if refused(err) {
+		if wrongRevision(err) {
 			if records, err = w.held(ctx, records, true); err == nil && backoff.Sleep(ctx, retry.Next()) {
 				continue
 			}
