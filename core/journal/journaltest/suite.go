@@ -40,6 +40,8 @@ type Opened struct {
 	// Break makes every attempt to store fail until mend is called; reading may fail, too. nil:
 	// storing cannot fail.
 	Break func() (mend func())
+
+	another Open
 }
 
 // Open opens a new, empty log for a subtest. It is called from several subtests, which run in
@@ -51,58 +53,61 @@ type Open func(t *testing.T, opts Options) Opened
 func Run(t *testing.T, open Open) {
 	for _, c := range []struct {
 		name string
-		test func(t *testing.T, open Open)
+		opts Options
+		test func(t *testing.T, o *Opened)
 	}{
-		{"IdsRiseByOne", idsRiseByOne},
-		{"NewLogIsEmpty", newLogIsEmpty},
-		{"IdOfTheEventDoesNotMatter", foreignID},
-		{"OrderOfSeveralGoroutines", orderOfGoroutines},
-		{"StoreReturnsWhatReadersSee", storeReturnsTheEntry},
-		{"SeenIsStored", seenIsStored},
-		{"Read", read},
-		{"ReadEndsWithItsContext", readEndsWithContext},
-		{"Follow", follow},
-		{"FollowJoinsHistoryAndLive", followJoins},
-		{"FollowEndsWithTheCause", followEndsWithCause},
-		{"FollowEndsWithTheLog", followEndsWithLog},
-		{"ManyFollowers", manyFollowers},
-		{"FollowToEnd", followToEnd},
-		{"FollowToEndOfAClosedLog", followToEndOfClosed},
-		{"Select", selects},
-		{"SelectAfter", selectsAfter},
-		{"Since", since},
-		{"Resume", resume},
-		{"Retention", retention},
-		{"StatesOfEvents", statesOfEvents},
-		{"StatesThatWereRemembered", statesRemembered},
-		{"LaterStateWins", laterStateWins},
-		{"StatesOfOneServer", statesOfOneServer},
-		{"StatesOutliveEvents", statesOutliveEvents},
-		{"StatesOfManyGoroutines", statesOfGoroutines},
-		{"Lists", lists},
-		{"LongList", longList},
-		{"Contents", contents},
-		{"ContentsAreBounded", contentsAreBounded},
-		{"LargestContent", largestContent},
-		{"NoContents", noContents},
-		{"Records", records},
-		{"RecordsAreFollowed", recordsAreFollowed},
-		{"RecordsOfConcurrentWriters", recordsOfWriters},
-		{"RecordsAfterReopen", recordsAfterReopen},
-		{"EntriesAreTheEvents", entriesAreEvents},
-		{"HostileNames", hostileNames},
-		{"MembersThatAreNotStored", membersNotStored},
-		{"LargeEvents", largeEvents},
-		{"EventTooLarge", eventTooLarge},
-		{"Close", closing},
-		{"CloseStores", closeStores},
-		{"FlushAndStats", flushAndStats},
-		{"FailingStore", failingStore},
-		{"Model", model},
+		{"IdsRiseByOne", Options{}, idsRiseByOne},
+		{"NewLogIsEmpty", Options{}, newLogIsEmpty},
+		{"IdOfTheEventDoesNotMatter", Options{}, foreignID},
+		{"OrderOfSeveralGoroutines", Options{}, orderOfGoroutines},
+		{"StoreReturnsWhatReadersSee", Options{}, storeReturnsTheEntry},
+		{"SeenIsStored", Options{}, seenIsStored},
+		{"Read", Options{}, read},
+		{"ReadEndsWithItsContext", Options{}, readEndsWithContext},
+		{"Follow", Options{}, follow},
+		{"FollowJoinsHistoryAndLive", Options{}, followJoins},
+		{"FollowEndsWithTheCause", Options{}, followEndsWithCause},
+		{"FollowEndsWithTheLog", Options{}, followEndsWithLog},
+		{"ManyFollowers", Options{}, manyFollowers},
+		{"FollowToEnd", Options{}, followToEnd},
+		{"FollowToEndOfAClosedLog", Options{}, followToEndOfClosed},
+		{"Select", Options{}, selects},
+		{"SelectAfter", Options{}, selectsAfter},
+		{"Since", Options{}, since},
+		{"Resume", Options{}, resume},
+		{"Retention", Options{Few: true}, retention},
+		{"StatesOfEvents", Options{}, statesOfEvents},
+		{"StatesThatWereRemembered", Options{}, statesRemembered},
+		{"LaterStateWins", Options{}, laterStateWins},
+		{"StatesOfOneServer", Options{}, statesOfOneServer},
+		{"StatesOutliveEvents", Options{Few: true}, statesOutliveEvents},
+		{"StatesOfManyGoroutines", Options{}, statesOfGoroutines},
+		{"Lists", Options{}, lists},
+		{"LongList", Options{}, longList},
+		{"Contents", Options{KeepContent: 1 << 20}, contents},
+		{"ContentsAreBounded", Options{KeepContent: 1 << 20}, contentsAreBounded},
+		{"LargestContent", Options{KeepContent: 4 * journal.MaxContent}, largestContent},
+		{"NoContents", Options{}, noContents},
+		{"Records", Options{}, records},
+		{"RecordsAreFollowed", Options{}, recordsAreFollowed},
+		{"RecordsOfConcurrentWriters", Options{}, recordsOfWriters},
+		{"RecordsAfterReopen", Options{}, recordsAfterReopen},
+		{"EntriesAreTheEvents", Options{}, entriesAreEvents},
+		{"HostileNames", Options{}, hostileNames},
+		{"MembersThatAreNotStored", Options{}, membersNotStored},
+		{"LargeEvents", Options{}, largeEvents},
+		{"EventTooLarge", Options{}, eventTooLarge},
+		{"Close", Options{KeepContent: 1 << 20}, closing},
+		{"CloseStores", Options{}, closeStores},
+		{"FlushAndStats", Options{}, flushAndStats},
+		{"FailingStore", Options{}, failingStore},
+		{"Model", Options{KeepContent: 64 << 20}, model},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			c.test(t, open)
+			o := open(t, c.opts)
+			o.another = open
+			c.test(t, &o)
 		})
 	}
 }
@@ -189,13 +194,21 @@ func add(t tb, log journal.Log, events ...*event.Event) {
 	}
 }
 
-// addN appends versions from to to-1 of resources that no other event is about, so that a slow
-// log cannot merge them, and waits until they are stored.
-func addN(t tb, log journal.Log, from, to int) {
+// addEach appends an event about each of the resources from to to-1: a slow log cannot merge them.
+// It may be called in a goroutine.
+func addEach(t tb, log journal.Log, server string, from, to int) {
 	t.Helper()
 	for n := from; n < to; n++ {
-		add(t, log, update("docs", uri(n), n))
+		if err := log.Append(update(server, uri(n), n)); err != nil {
+			t.Errorf("Append: %v", err)
+		}
 	}
+}
+
+// addN is addEach, and waits until the events are stored.
+func addN(t tb, log journal.Log, from, to int) {
+	t.Helper()
+	addEach(t, log, "docs", from, to)
 	flush(t, log)
 }
 
@@ -242,6 +255,15 @@ func followTo(ctx context.Context, log journal.Log, from, to uint64) (out []jour
 		}
 	}
 	return out, errors.New("the iterator of Follow ended without an error")
+}
+
+// followInOrder is followTo, and returns an error unless these are all entries from from to to.
+func followInOrder(ctx context.Context, log journal.Log, from, to uint64) ([]journal.Entry, error) {
+	entries, err := followTo(ctx, log, from, to)
+	if from = max(from, 1); err == nil {
+		err = inOrder(entries, log.Epoch(), from, int(to+1-from))
+	}
+	return entries, err
 }
 
 // wellFormed returns an error unless an entry has the form that every reader relies on.

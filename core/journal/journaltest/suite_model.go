@@ -19,9 +19,8 @@ import (
 
 // model compares a log with a simple one after random calls. All checks share one log: each has
 // servers and records of its own.
-func model(t *testing.T, open Open) {
+func model(t *testing.T, o *Opened) {
 	const budget = 10 * time.Second // a store that syncs every event takes its time
-	o := open(t, Options{KeepContent: 64 << 20})
 	began, checks, failed := time.Now(), 0, false
 	rapid.Check(t, func(rt *rapid.T) {
 		if !failed && time.Since(began) > budget {
@@ -30,7 +29,7 @@ func model(t *testing.T, open Open) {
 		passed := false
 		defer func() { failed = failed || !passed }() // then rapid repeats and shortens the check
 		checks++
-		m := &modelLog{o: &o, name: fmt.Sprint("check", checks), resources: map[string]catalog.Digest{}, lists: map[journal.ListName]catalog.List{},
+		m := &modelLog{o: o, name: fmt.Sprint("check", checks), resources: map[string]catalog.Digest{}, lists: map[journal.ListName]catalog.List{},
 			values: map[string]journal.Record{}}
 		flush(rt, o.Log)
 		m.base = bounds(rt, o.Log).Last
@@ -92,7 +91,7 @@ func (m *modelLog) run(rt *rapid.T) {
 			name := journal.ListName{ServerID: m.server(rt), Kind: kinds.Draw(rt, "kind")}
 			m.calls++
 			l := list(rapid.IntRange(0, 3).Draw(rt, "items"), m.calls)
-			m.lists[name] = kept(l)
+			m.lists[name] = journal.StoredList(l)
 			if rapid.Bool().Draw(rt, "event") {
 				add(rt, about(name.ServerID, "", event.ListChanged{List: name.Kind, Added: l.Keys(), Items: &l}))
 			} else if err := m.o.Log.RememberList(name, l); err != nil {

@@ -1,3 +1,9 @@
+// Package journaltest tests that a log keeps the contract of [journal.Log] (see [Run]), and gives
+// tests a store on a network: the program nats-server with JetStream, on the loopback, as one node or
+// as a cluster of three. Only tests import it.
+//
+// The version of nats-server is the one in scripts/tools.mod. The first test on a machine waits
+// until it is built; later ones need no network.
 package journaltest
 
 import (
@@ -13,9 +19,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
 )
@@ -25,9 +35,13 @@ const (
 	stopTimeout  = 30 * time.Second // then it is killed
 )
 
-// node is a nats-server on the loopback. It may be ended and started again with the same
-// ports and data.
-type node struct {
+// NATSServer is a nats-server process on the loopback. It can be stopped and started again with the
+// same ports and data. Its methods are for the goroutine of the test.
+type NATSServer struct {
+	URL string // the same after every start
+	Dir string // of JetStream; empty: without JetStream
+
+	t       testing.TB
 	name    string
 	program string // path of nats-server
 	config  string // file
@@ -38,8 +52,26 @@ type node struct {
 	ended   chan struct{} // closed, by the goroutine that waits for the process, when it has ended
 }
 
-// nodeConfig is what differs between nodes. Ports are free ones.
-type nodeConfig struct {
+// Store starts a server of one node and returns its URL. The test's end stops it and removes its
+// data.
+func Store(t testing.TB) (url string) {
+	t.Helper()
+	return Start(t, t.TempDir()).URL
+}
+
+// Start starts a server of one node with the data of dir, and returns when it is ready. The test's
+// end stops it. An empty dir means a server without JetStream.
+func Start(t testing.TB, dir string) *NATSServer {
+	t.Helper()
+	ports := freePorts(t, 2)
+	s := newServer(t, program(t), serverConfig{name: "n", dir: dir, client: ports[0], monitor: ports[1]})
+	t.Cleanup(s.Stop)
+	s.Start()
+	return s
+}
+
+// serverConfig is what differs between servers. Ports are free ones.
+type serverConfig struct {
 	name    string
 	dir     string // of JetStream; empty: without JetStream
 	client  int    // port
@@ -49,9 +81,9 @@ type nodeConfig struct {
 	routes  []int  // ports of all nodes of the cluster
 }
 
-// newNode prepares a node; its files besides the data are in a folder that the test's end
+// newServer prepares a server; its files besides the data are in a folder that the test's end
 // removes.
-func newNode(t testing.TB, program string, c nodeConfig) *node {
+func newServer(t testing.TB, program string, c serverConfig) *NATSServer {
 	t.Helper()
 	conf := map[string]any{
 		"server_name": c.name,
@@ -77,8 +109,8 @@ func newNode(t testing.TB, program string, c nodeConfig) *node {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	n := &node{
-		name: c.name, program: program,
+	n := &NATSServer{
+		URL: "nats://" + loopback(c.client), Dir: c.dir, t: t, name: c.name, program: program,
 		config: filepath.Join(dir, "nats.conf"), log: filepath.Join(dir, "log"),
 		monitor: "http://" + loopback(c.monitor),
 	}
@@ -119,8 +151,19 @@ func program(t testing.TB) string {
 	return strings.TrimSpace(string(out))
 }
 
+// Start starts the server after Stop, and returns when it is ready.
+func (n *NATSServer) Start() {
+	n.t.Helper()
+	if err := n.start(); err != nil {
+		n.t.Fatal(err)
+	}
+	if err := n.ready(n.t.Context()); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
 // start starts a node that does not run. ready waits until it serves.
-func (n *node) start() error {
+func (n *NATSServer) start() error {
 	log, err := os.OpenFile(n.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -151,7 +194,7 @@ func (n *node) start() error {
 
 // ready waits until a node that was started serves; in a cluster, until it follows the
 // leader of all nodes.
-func (n *node) ready(ctx context.Context) error {
+func (n *NATSServer) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not ready within %s", readyTimeout))
 	defer cancel()
 	for {
@@ -174,7 +217,7 @@ func (n *node) ready(ctx context.Context) error {
 }
 
 // get reads a page of the node's monitor.
-func (n *node) get(ctx context.Context, page string) ([]byte, error) {
+func (n *NATSServer) get(ctx context.Context, page string) ([]byte, error) {
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, n.monitor+page, nil)
 	if err != nil {
 		return nil, err
@@ -192,21 +235,21 @@ func (n *node) get(ctx context.Context, page string) ([]byte, error) {
 }
 
 // kill kills (SIGKILL) the node if it runs. wait waits for its end.
-func (n *node) kill() {
+func (n *NATSServer) kill() {
 	if n.process != nil {
 		_ = n.process.Kill()
 	}
 }
 
 // wait waits until the node has ended.
-func (n *node) wait() {
+func (n *NATSServer) wait() {
 	if n.process != nil {
 		<-n.ended
 	}
 }
 
-// stop lets the node close its files, and waits for its end.
-func (n *node) stop() {
+// Stop lets the server close its files, and waits for its end. What it stored stays.
+func (n *NATSServer) Stop() {
 	if n.process == nil {
 		return
 	}
@@ -243,3 +286,100 @@ func freePorts(t testing.TB, n int) []int {
 }
 
 func loopback(port int) string { return fmt.Sprint("127.0.0.1:", port) }
+
+// Cluster is three NATS servers, which can be killed. They sync what they store. One
+// goroutine at a time calls its methods.
+type Cluster struct {
+	URLs []string // of the nodes
+
+	nodes []*NATSServer
+}
+
+// StartCluster starts a cluster, and returns when it is ready. The test's end kills it.
+func StartCluster(t testing.TB) *Cluster {
+	t.Helper()
+	free, dir, program := freePorts(t, 9), t.TempDir(), program(t)
+	clients, monitors, routes := free[:3], free[3:6], free[6:]
+	c := &Cluster{}
+	for i := range 3 {
+		c.nodes = append(c.nodes, newServer(t, program, serverConfig{
+			name: fmt.Sprint("n", i), dir: filepath.Join(dir, fmt.Sprint(i)), sync: true,
+			client: clients[i], monitor: monitors[i], route: routes[i], routes: routes,
+		}))
+		c.URLs = append(c.URLs, c.nodes[i].URL)
+	}
+	t.Cleanup(func() { c.Kill(0, 1, 2) })
+	c.Start(t, 0, 1, 2)
+	return c
+}
+
+// URL returns the URLs of all nodes, separated by commas.
+func (c *Cluster) URL() string {
+	return strings.Join(c.URLs, ",")
+}
+
+// Start starts nodes by their numbers, at first or after Kill, and waits until they are ready.
+func (c *Cluster) Start(t testing.TB, nodes ...int) {
+	t.Helper()
+	for _, i := range nodes {
+		if err := c.nodes[i].start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, i := range nodes {
+		if err := c.nodes[i].ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Kill kills (SIGKILL) nodes by their numbers, simultaneously, and waits for their ends.
+func (c *Cluster) Kill(nodes ...int) {
+	for _, i := range nodes {
+		c.nodes[i].kill()
+	}
+	for _, i := range nodes {
+		c.nodes[i].wait()
+	}
+}
+
+// KillLeader kills (SIGKILL) the node that leads a stream, and returns its name. A cluster
+// under load may have to be asked more than once; ctx ends that.
+func (c *Cluster) KillLeader(ctx context.Context, stream string) (string, error) {
+	conn, err := nats.Connect(c.URL())
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return "", err
+	}
+	for {
+		try, done := context.WithTimeout(ctx, time.Second) // a cluster that elects a leader loses requests
+		s, err := js.Stream(try, stream)
+		done()
+		if err == nil && s.CachedInfo().Cluster != nil {
+			leader := s.CachedInfo().Cluster.Leader
+			if i := slices.IndexFunc(c.nodes, func(n *NATSServer) bool { return n.name == leader }); i >= 0 {
+				c.Kill(i)
+				return leader, nil
+			}
+		}
+		if !backoff.Sleep(ctx, 20*time.Millisecond) {
+			return "", errors.Join(err, context.Cause(ctx))
+		}
+	}
+}
+
+// Report says, for a test that failed, what every node has of every stream, who leads it, and what
+// the nodes logged last.
+func (c *Cluster) Report(ctx context.Context) string {
+	var out strings.Builder
+	for _, n := range c.nodes {
+		streams, err := n.get(ctx, "/jsz?streams=true&raft=true")
+		log, _ := os.ReadFile(n.log)
+		fmt.Fprintf(&out, "node %s: %s %v\n%s\n", n.name, streams, err, log[max(0, len(log)-8192):])
+	}
+	return out.String()
+}

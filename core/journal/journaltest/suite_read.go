@@ -12,8 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-func idsRiseByOne(t *testing.T, open Open) {
-	o := open(t, Options{})
+func idsRiseByOne(t *testing.T, o *Opened) {
 	const n = 700 // groups and single events
 	var events []*event.Event
 	for i := range n {
@@ -43,13 +42,12 @@ func idsRiseByOne(t *testing.T, open Open) {
 	if e, err := o.Log.Store(within(t), more); err != nil || e.ID != event.FormatID(epoch, n+1) {
 		t.Errorf("the next event has id %q, %v", e.ID, err)
 	}
-	if other := open(t, Options{}); other.Log.Epoch() == epoch {
+	if other := o.another(t, Options{}); other.Log.Epoch() == epoch {
 		t.Error("two logs have the same epoch")
 	}
 }
 
-func newLogIsEmpty(t *testing.T, open Open) {
-	o := open(t, Options{})
+func newLogIsEmpty(t *testing.T, o *Opened) {
 	o.check(t, func(t *testing.T, when string) {
 		b := bounds(t, o.Log)
 		if _, _, err := event.ParseID(event.FormatID(b.Epoch, 1)); err != nil || len(b.Epoch) != 16 || b.First != 1 || b.Last != 0 {
@@ -73,8 +71,7 @@ func newLogIsEmpty(t *testing.T, open Open) {
 }
 
 // An event that has an id of another log gets one of this log.
-func foreignID(t *testing.T, open Open) {
-	o := open(t, Options{})
+func foreignID(t *testing.T, o *Opened) {
 	e := update("docs", uri(1), 1)
 	e.ID, e.Seq = event.FormatID(journal.NewEpoch(), 77), 77
 	entry, err := o.Log.Store(within(t), e)
@@ -86,18 +83,11 @@ func foreignID(t *testing.T, open Open) {
 	})
 }
 
-func orderOfGoroutines(t *testing.T, open Open) {
-	o := open(t, Options{})
+func orderOfGoroutines(t *testing.T, o *Opened) {
 	const writers, each = 4, 200
 	var wg sync.WaitGroup
 	for w := range writers {
-		wg.Go(func() {
-			for i := range each {
-				if err := o.Log.Append(update(fmt.Sprint(w), uri(i), i)); err != nil {
-					t.Error(err)
-				}
-			}
-		})
+		wg.Go(func() { addEach(t, o.Log, fmt.Sprint(w), 0, each) })
 	}
 	wg.Wait()
 	flush(t, o.Log)
@@ -118,12 +108,9 @@ func orderOfGoroutines(t *testing.T, open Open) {
 }
 
 // What was appended before an event that is stored comes before it.
-func storeReturnsTheEntry(t *testing.T, open Open) {
-	o := open(t, Options{})
+func storeReturnsTheEntry(t *testing.T, o *Opened) {
 	for round := range 5 {
-		for i := range 10 {
-			add(t, o.Log, update("docs", uri(10*round+i), i))
-		}
+		addEach(t, o.Log, "docs", 10*round, 10*round+10)
 		e, err := o.Log.Store(within(t), update("docs", "file:///stored", round))
 		if err != nil {
 			t.Fatal(err)
@@ -154,19 +141,12 @@ func storeReturnsTheEntry(t *testing.T, open Open) {
 }
 
 // What a reader sees is within the bounds, and every other reader sees it, too.
-func seenIsStored(t *testing.T, open Open) {
-	o := open(t, Options{})
+func seenIsStored(t *testing.T, o *Opened) {
 	const n = 300
 	ctx := within(t)
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() {
-		for i := range n {
-			if err := o.Log.Append(update("docs", uri(i), i)); err != nil {
-				t.Error(err)
-			}
-		}
-	})
+	wg.Go(func() { addEach(t, o.Log, "docs", 0, n) })
 	for e, err := range o.Log.Follow(ctx, 1) {
 		if err != nil {
 			t.Fatal(err)
@@ -186,8 +166,7 @@ func seenIsStored(t *testing.T, open Open) {
 	}
 }
 
-func read(t *testing.T, open Open) {
-	o := open(t, Options{})
+func read(t *testing.T, o *Opened) {
 	addN(t, o.Log, 0, 50)
 	o.check(t, func(t *testing.T, when string) {
 		for from, want := range map[uint64]int{0: 50, 1: 50, 2: 49, 25: 26, 50: 1, 51: 0, 52: 0, 1 << 63: 0} {
@@ -225,8 +204,7 @@ func read(t *testing.T, open Open) {
 	}
 }
 
-func readEndsWithContext(t *testing.T, open Open) {
-	o := open(t, Options{})
+func readEndsWithContext(t *testing.T, o *Opened) {
 	addN(t, o.Log, 0, 10)
 	cause := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -241,5 +219,196 @@ func readEndsWithContext(t *testing.T, open Open) {
 		if failed := slices.IndexFunc(errs, func(err error) bool { return err != nil }); failed != len(errs)-1 || !errors.Is(errs[failed], cause) {
 			t.Errorf("%s with a context that has ended: %v, want the cause as the last", name, errs)
 		}
+	}
+}
+
+func follow(t *testing.T, o *Opened) {
+	addN(t, o.Log, 0, 50)
+	o.check(t, func(t *testing.T, when string) {
+		for _, from := range []uint64{0, 1, 25, 50} {
+			entries, err := followInOrder(within(t), o.Log, from, 50)
+			if err != nil {
+				t.Fatalf("%s: Follow(%d): %v", when, from, err)
+			}
+			if entries[len(entries)-1].More {
+				t.Errorf("%s: Follow(%d): the last entry says that another follows without waiting", when, from)
+			}
+			for _, e := range entries {
+				if err := wellFormed(e); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	// From an entry that is still to come: what comes before it is not yielded. There are several
+	// rounds, because events may be appended before Follow has begun.
+	for beyond := range 20 {
+		last := bounds(t, o.Log).Last
+		from := last + 1 + uint64(beyond)%3
+		ctx, begins, followed := within(t), make(chan struct{}), make(chan error, 1)
+		go func() {
+			close(begins)
+			_, err := followInOrder(ctx, o.Log, from, from+2)
+			followed <- err
+		}()
+		<-begins
+		for n := last; n < from+2; n++ {
+			addN(t, o.Log, int(n), int(n)+1)
+		}
+		if err := <-followed; err != nil {
+			t.Fatalf("Follow(%d) after %d: %v", from, last, err)
+		}
+	}
+}
+
+func followJoins(t *testing.T, o *Opened) {
+	const n = 2000
+	addN(t, o.Log, 0, n/4)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { addEach(t, o.Log, "docs", n/4, n) })
+	entries, err := followInOrder(within(t), o.Log, 7, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		ev, err := e.Event()
+		if want := uri(int(e.Seq - 1)); err != nil || ev.ResourceURI != want {
+			t.Fatalf("entry %d is about %s, %v, want %s", e.Seq, ev.ResourceURI, err, want)
+		}
+	}
+}
+
+func followEndsWithCause(t *testing.T, o *Opened) {
+	addN(t, o.Log, 0, 3)
+	cause := errors.New("enough")
+	for _, from := range []uint64{0, 4} { // with entries, and waiting
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		if from == 4 {
+			cancel(cause)
+		}
+		var last error
+		for e, err := range o.Log.Follow(ctx, from) {
+			if last != nil {
+				t.Error("an entry follows the error")
+			}
+			if last = err; e.Seq == 3 {
+				cancel(cause)
+			}
+		}
+		if !errors.Is(last, cause) {
+			t.Errorf("Follow(%d) ended with %v, want the cause of its context", from, last)
+		}
+	}
+}
+
+func followEndsWithLog(t *testing.T, o *Opened) {
+	addN(t, o.Log, 0, 10)
+	const followers = 5
+	ended, reached := make(chan error, followers), make(chan struct{}, followers)
+	for range followers {
+		go func() {
+			var last error
+			for e, err := range o.Log.Follow(context.WithoutCancel(t.Context()), 1) {
+				if last = err; e.Seq == 10 {
+					reached <- struct{}{}
+				}
+			}
+			ended <- last
+		}()
+	}
+	for range followers {
+		<-reached
+	}
+	if err := o.Log.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	for range followers {
+		if err := <-ended; !errors.Is(err, journal.ErrClosed) {
+			t.Errorf("Follow ended with %v, want ErrClosed", err)
+		}
+	}
+	var last error
+	for _, err := range o.Log.Follow(within(t), 11) {
+		last = err
+	}
+	if !errors.Is(last, journal.ErrClosed) {
+		t.Errorf("Follow of a closed log ended with %v, want ErrClosed", last)
+	}
+}
+
+func manyFollowers(t *testing.T, o *Opened) {
+	const followers, n = 30, 300
+	addN(t, o.Log, 0, n/3)
+	ctx := within(t)
+	var wg sync.WaitGroup
+	for i := range followers {
+		wg.Go(func() {
+			from := uint64(i * 10) // of the beginning, the middle, and what is not there yet
+			if _, err := followInOrder(ctx, o.Log, from, n); err != nil {
+				t.Errorf("Follow(%d): %v", from, err)
+			}
+		})
+	}
+	addEach(t, o.Log, "docs", n/3, n)
+	wg.Wait()
+}
+
+// Whatever was stored before the end of ctx is yielded, and no error.
+func followToEnd(t *testing.T, o *Opened) {
+	const n = 300
+	addN(t, o.Log, 0, n/2)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	begun, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		var entries []journal.Entry
+		for e, err := range journal.FollowToEnd(ctx, o.Log, 3) {
+			if err != nil {
+				done <- fmt.Errorf("after %s: %w", numbers(entries), err)
+				return
+			}
+			if entries = append(entries, e); len(entries) == 1 {
+				close(begun)
+			}
+		}
+		done <- inOrder(entries, o.Log.Epoch(), 3, n-2)
+	}()
+	<-begun
+	addN(t, o.Log, n/2, n)
+	cancel()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-within(t).Done():
+		t.Error("FollowToEnd does not end")
+	}
+}
+
+// The end of the log ends FollowToEnd without an error, too.
+func followToEndOfClosed(t *testing.T, o *Opened) {
+	addN(t, o.Log, 0, 10)
+	reached, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for e, err := range journal.FollowToEnd(context.WithoutCancel(t.Context()), o.Log, 0) {
+			if err != nil {
+				done <- err
+				return
+			}
+			if e.Seq == 10 {
+				close(reached)
+			}
+		}
+		done <- nil
+	}()
+	<-reached
+	if err := o.Log.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }

@@ -15,8 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-func closing(t *testing.T, open Open) {
-	o := open(t, Options{KeepContent: 1 << 20})
+func closing(t *testing.T, o *Opened) {
 	addN(t, o.Log, 0, 5)
 	for range 2 {
 		if err := o.Log.Close(); err != nil {
@@ -76,8 +75,7 @@ func closing(t *testing.T, open Open) {
 }
 
 // closeStores: everything that was appended, remembered or put before Close is stored.
-func closeStores(t *testing.T, open Open) {
-	o := open(t, Options{})
+func closeStores(t *testing.T, o *Opened) {
 	if o.Reopen == nil {
 		t.Skip("the log ends with the process")
 	}
@@ -95,9 +93,7 @@ func closeStores(t *testing.T, open Open) {
 			want["docs "+quiet] = digest(round)
 		}
 		items = append(items, catalog.Item{Key: fmt.Sprint(round), Digest: digest(round)})
-		if err := o.Log.RememberList(journal.ListName{ServerID: "docs", Kind: catalog.Tools}, items); err != nil {
-			t.Fatal(err)
-		}
+		rememberList(t, o.Log, journal.ListName{ServerID: "docs", Kind: catalog.Tools}, items)
 		o.reopen(t)
 		same(t, fmt.Sprintf("after %d times Close", round+1), readAll(t, o.Log, 0), o.Log.Epoch(), 1, events)
 		if diff := cmp.Diff(want, digests(t, o.Log, "")); diff != "" {
@@ -109,8 +105,7 @@ func closeStores(t *testing.T, open Open) {
 	}
 }
 
-func flushAndStats(t *testing.T, open Open) {
-	o := open(t, Options{})
+func flushAndStats(t *testing.T, o *Opened) {
 	for round := range 5 {
 		for i := range 100 {
 			add(t, o.Log, update("docs", uri(i), 100*round+i))
@@ -134,8 +129,7 @@ func flushAndStats(t *testing.T, open Open) {
 
 // failingStore: while storing fails, nobody waits and no reader sees what is not stored. Then
 // the last event of every resource is stored, in order, and none twice.
-func failingStore(t *testing.T, open Open) {
-	o := open(t, Options{})
+func failingStore(t *testing.T, o *Opened) {
 	if o.Break == nil {
 		t.Skip("storing cannot fail")
 	}

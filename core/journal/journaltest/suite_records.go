@@ -43,8 +43,7 @@ func has(t tb, log journal.Log, text string) bool {
 	return ok
 }
 
-func contents(t *testing.T, open Open) {
-	o := open(t, Options{KeepContent: 1 << 20})
+func contents(t *testing.T, o *Opened) {
 	texts := []string{"one", "two", "", "a\x00b\r\n\xff\U0001F600", strings.Repeat("large ", 50_000)}
 	put(t, o.Log, texts...)
 	put(t, o.Log, "one") // again
@@ -87,9 +86,8 @@ func randomTexts(n, size int) (texts []string) {
 	return texts
 }
 
-func contentsAreBounded(t *testing.T, open Open) {
+func contentsAreBounded(t *testing.T, o *Opened) {
 	const keep, size = 1 << 20, 64 << 10
-	o := open(t, Options{KeepContent: keep})
 	texts := randomTexts(40, size)
 	put(t, o.Log, texts...)
 	o.check(t, func(t *testing.T, when string) {
@@ -108,8 +106,7 @@ func contentsAreBounded(t *testing.T, open Open) {
 	}
 }
 
-func largestContent(t *testing.T, open Open) {
-	o := open(t, Options{KeepContent: 4 * journal.MaxContent})
+func largestContent(t *testing.T, o *Opened) {
 	largest := strings.Repeat("x", journal.MaxContent)
 	put(t, o.Log, largest, largest+"x")
 	o.check(t, func(t *testing.T, when string) {
@@ -122,8 +119,7 @@ func largestContent(t *testing.T, open Open) {
 	})
 }
 
-func noContents(t *testing.T, open Open) {
-	o := open(t, Options{})
+func noContents(t *testing.T, o *Opened) {
 	put(t, o.Log, "one")
 	o.check(t, func(t *testing.T, when string) {
 		if has(t, o.Log, "one") {
@@ -141,8 +137,7 @@ func get(t tb, r journal.Records, key string) journal.Record {
 	return rec
 }
 
-func records(t *testing.T, open Open) {
-	o := open(t, Options{})
+func records(t *testing.T, o *Opened) {
 	ctx, r := within(t), o.Log.Records("things")
 	if rec := get(t, r, "a"); rec.Value != nil || rec.Revision != 0 {
 		t.Errorf("a record that does not exist is %+v", rec)
@@ -163,27 +158,20 @@ func records(t *testing.T, open Open) {
 	if err != nil || second <= first {
 		t.Fatalf("revision %d after %d, %v", second, first, err)
 	}
-	for what, late := range map[string]func() error{
-		"Put as new": func() error { _, err := r.Put(ctx, journal.Record{Key: "a", Value: []byte("late")}); return err },
-		"Put with the first revision": func() error {
-			_, err := r.Put(ctx, journal.Record{Key: "a", Value: []byte("late"), Revision: first})
-			return err
-		},
-		"Put with a revision to come": func() error {
-			_, err := r.Put(ctx, journal.Record{Key: "a", Value: []byte("late"), Revision: second + 1})
-			return err
-		},
-		"Put of what does not exist": func() error {
-			_, err := r.Put(ctx, journal.Record{Key: "b", Value: []byte("late"), Revision: second})
-			return err
-		},
-		"PutAfter the first write": func() error {
-			_, err := r.PutAfter(ctx, journal.Record{Key: "b", Value: []byte("late")}, first)
-			return err
-		},
-		"Remove of the first revision": func() error { return r.Remove(ctx, journal.Record{Key: "a", Revision: first}) },
+	late := func(key string, revision uint64) error {
+		_, err := r.Put(ctx, journal.Record{Key: key, Value: []byte("late"), Revision: revision})
+		return err
+	}
+	_, after := r.PutAfter(ctx, journal.Record{Key: "b", Value: []byte("late")}, first)
+	for what, err := range map[string]error{
+		"Put as new":                   late("a", 0),
+		"Put with the first revision":  late("a", first),
+		"Put with a future revision":   late("a", second+1),
+		"Put of what does not exist":   late("b", second),
+		"PutAfter the first write":     after,
+		"Remove of the first revision": r.Remove(ctx, journal.Record{Key: "a", Revision: first}),
 	} {
-		if err := late(); !errors.Is(err, journal.ErrChanged) {
+		if !errors.Is(err, journal.ErrChanged) {
 			t.Errorf("%s: %v, want ErrChanged", what, err)
 		}
 	}
@@ -200,7 +188,7 @@ func records(t *testing.T, open Open) {
 	if gone.Value != nil {
 		t.Errorf("a removed record is %+v", gone)
 	}
-	if _, err := r.Put(ctx, journal.Record{Key: "a", Value: []byte("late"), Revision: second}); !errors.Is(err, journal.ErrChanged) {
+	if err := late("a", second); !errors.Is(err, journal.ErrChanged) {
 		t.Errorf("Put with a revision from before the removal: %v, want ErrChanged", err)
 	}
 	third, err := r.Put(ctx, journal.Record{Key: "a", Value: []byte("3"), Revision: gone.Revision})
@@ -213,7 +201,7 @@ func records(t *testing.T, open Open) {
 	if _, err := r.Get(ctx, "a"); !errors.Is(err, journal.ErrClosed) {
 		t.Errorf("Get after Close: %v", err)
 	}
-	if _, err := r.Put(ctx, journal.Record{Key: "a", Value: []byte("4"), Revision: third}); !errors.Is(err, journal.ErrClosed) {
+	if err := late("a", third); !errors.Is(err, journal.ErrClosed) {
 		t.Errorf("Put after Close: %v", err)
 	}
 }
@@ -267,8 +255,7 @@ func await(ctx context.Context, t *testing.T, changes <-chan known, want map[str
 	}
 }
 
-func recordsAreFollowed(t *testing.T, open Open) {
-	o := open(t, Options{})
+func recordsAreFollowed(t *testing.T, o *Opened) {
 	ctx, r := within(t), o.Log.Records("things")
 	empty := watch(ctx, t, o.Log.Records("things"))
 	await(ctx, t, empty, nil)
@@ -324,8 +311,7 @@ func recordsAreFollowed(t *testing.T, open Open) {
 }
 
 // Several writers count: no update is lost.
-func recordsOfWriters(t *testing.T, open Open) {
-	o := open(t, Options{})
+func recordsOfWriters(t *testing.T, o *Opened) {
 	const writers, each = 5, 20
 	ctx := within(t)
 	var wg sync.WaitGroup
@@ -358,8 +344,7 @@ func recordsOfWriters(t *testing.T, open Open) {
 	})
 }
 
-func recordsAfterReopen(t *testing.T, open Open) {
-	o := open(t, Options{})
+func recordsAfterReopen(t *testing.T, o *Opened) {
 	if o.Reopen == nil {
 		t.Skip("the log ends with the process")
 	}
