@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -151,26 +149,12 @@ func within(t tb) context.Context {
 	return ctx
 }
 
-// eventually waits until the condition holds, for what a log does on its own.
-func eventually(ctx context.Context, t tb, what string, cond func() bool) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for !cond() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("%s: %v", what, context.Cause(ctx))
-		}
-	}
-}
-
 // update returns an event about a resource whose content has become version n.
 func update(server, uri string, n int) *event.Event {
 	size := int64(n)
 	return &event.Event{
 		ServerID: server, ResourceURI: uri, Timestamp: time.Now().UTC(), Cause: event.CauseNotify,
-		Payload: event.ResourceUpdated{Name: fmt.Sprint("version ", n), MimeType: "text/plain", Size: &size, Digest: digest(n)},
+		Payload: event.ResourceUpdated{Name: fmt.Sprint("n", n), MimeType: "text/plain", Size: &size, Digest: Digest(n)},
 	}
 }
 
@@ -178,11 +162,6 @@ func update(server, uri string, n int) *event.Event {
 func about(server, uri string, p event.Payload) *event.Event {
 	return &event.Event{ServerID: server, ResourceURI: uri, Timestamp: time.Now().UTC(), Payload: p}
 }
-
-// digest returns the digest of the n-th version of a text.
-func digest(n int) catalog.Digest { return sha256.Sum256(fmt.Append(nil, n)) }
-
-func uri(n int) string { return fmt.Sprintf("file:///docs/%d.md", n) }
 
 // add appends events.
 func add(t tb, log journal.Log, events ...*event.Event) {
@@ -199,7 +178,7 @@ func add(t tb, log journal.Log, events ...*event.Event) {
 func addEach(t tb, log journal.Log, server string, from, to int) {
 	t.Helper()
 	for n := from; n < to; n++ {
-		if err := log.Append(update(server, uri(n), n)); err != nil {
+		if err := log.Append(update(server, URI(n), n)); err != nil {
 			t.Errorf("Append: %v", err)
 		}
 	}
@@ -226,21 +205,6 @@ func bounds(t tb, log journal.Log) journal.Bounds {
 		t.Fatalf("Bounds: %v", err)
 	}
 	return b
-}
-
-// readAll returns what Read yields, and fails if an entry is malformed.
-func readAll(t tb, log journal.Log, from uint64) (out []journal.Entry) {
-	t.Helper()
-	for e, err := range log.Read(within(t), from) {
-		if err == nil {
-			err = wellFormed(e)
-		}
-		if err != nil {
-			t.Fatalf("Read(%d), entry %d: %v", from, len(out), err)
-		}
-		out = append(out, e)
-	}
-	return out
 }
 
 // followTo returns what Follow yields up to an entry.

@@ -27,7 +27,7 @@ func closing(t *testing.T, o *Opened) {
 		"Append": func() error { return o.Log.Append(late) },
 		"Store":  func() error { _, err := o.Log.Store(within(t), late); return err },
 		"Remember": func() error {
-			return o.Log.Remember(journal.ResourceID{ServerID: "docs", URI: "late"}, journal.State{Digest: digest(1)})
+			return o.Log.Remember(journal.ResourceID{ServerID: "docs", URI: "late"}, journal.State{Digest: Digest(1)})
 		},
 		"RememberList": func() error { return o.Log.RememberList(journal.ListName{ServerID: "docs", Kind: catalog.Tools}, nil) },
 	} {
@@ -65,7 +65,7 @@ func closing(t *testing.T, o *Opened) {
 	}
 	if o.Reopen != nil {
 		o.Log = o.Reopen()
-		if err := inOrder(readAll(t, o.Log, 0), o.Log.Epoch(), 1, 5); err != nil {
+		if err := inOrder(ReadAll(t, o.Log, 0), o.Log.Epoch(), 1, 5); err != nil {
 			t.Error(err)
 		}
 		if len(digests(t, o.Log, "")) != 5 {
@@ -85,17 +85,17 @@ func closeStores(t *testing.T, o *Opened) {
 	for round := range 3 {
 		for i := range 200 {
 			n := len(events)
-			events = append(events, update("docs", uri(n), n))
+			events = append(events, update("docs", URI(n), n))
 			add(t, o.Log, events[n])
-			want["docs "+uri(n)] = digest(n)
+			want["docs "+URI(n)] = Digest(n)
 			quiet := fmt.Sprint("file:///quiet/", i)
 			remember(t, o.Log, "docs", quiet, round)
-			want["docs "+quiet] = digest(round)
+			want["docs "+quiet] = Digest(round)
 		}
-		items = append(items, catalog.Item{Key: fmt.Sprint(round), Digest: digest(round)})
+		items = append(items, catalog.Item{Key: fmt.Sprint(round), Digest: Digest(round)})
 		rememberList(t, o.Log, journal.ListName{ServerID: "docs", Kind: catalog.Tools}, items)
 		o.reopen(t)
-		same(t, fmt.Sprintf("after %d times Close", round+1), readAll(t, o.Log, 0), o.Log.Epoch(), 1, events)
+		same(t, fmt.Sprintf("after %d times Close", round+1), ReadAll(t, o.Log, 0), o.Log.Epoch(), 1, events)
 		if diff := cmp.Diff(want, digests(t, o.Log, "")); diff != "" {
 			t.Errorf("after %d times Close (-want +got):\n%s", round+1, diff)
 		}
@@ -108,7 +108,7 @@ func closeStores(t *testing.T, o *Opened) {
 func flushAndStats(t *testing.T, o *Opened) {
 	for round := range 5 {
 		for i := range 100 {
-			add(t, o.Log, update("docs", uri(i), 100*round+i))
+			add(t, o.Log, update("docs", URI(i), 100*round+i))
 		}
 		flush(t, o.Log)
 		b, s := bounds(t, o.Log), o.Log.Stats()
@@ -161,17 +161,17 @@ func failingStore(t *testing.T, o *Opened) {
 			next++
 		}
 	}()
-	eventually(ctx, t, "the first event is seen", func() bool { return seen.Load() == 1 })
+	Eventually(t, patience, "the first event is seen", func() bool { return seen.Load() == 1 })
 	mend := o.Break()
 	appended := make(chan error, 1)
 	go func() {
 		for i := range resources * rounds {
-			if err := o.Log.Append(update("docs", uri(i%resources), i)); err != nil {
+			if err := o.Log.Append(update("docs", URI(i%resources), i)); err != nil {
 				appended <- err
 				return
 			}
 			if i%resources == 0 {
-				if err := o.Log.Remember(journal.ResourceID{ServerID: "docs", URI: "file:///quiet"}, journal.State{Digest: digest(i)}); err != nil {
+				if err := o.Log.Remember(journal.ResourceID{ServerID: "docs", URI: "file:///quiet"}, journal.State{Digest: Digest(i)}); err != nil {
 					appended <- err
 					return
 				}
@@ -187,7 +187,7 @@ func failingStore(t *testing.T, o *Opened) {
 	case <-ctx.Done():
 		t.Fatal("Append waits for a store that fails")
 	}
-	eventually(ctx, t, "Err says why", func() bool { return o.Log.Err() != nil })
+	Eventually(t, patience, "Err says why", func() bool { return o.Log.Err() != nil })
 	for what, wait := range map[string]func(context.Context) error{
 		"Flush": o.Log.Flush,
 		"Store": func(ctx context.Context) error {
@@ -213,14 +213,14 @@ func failingStore(t *testing.T, o *Opened) {
 	if err := <-followed; err != nil {
 		t.Error(err)
 	}
-	eventually(ctx, t, "Err is nil again", func() bool { return o.Log.Err() == nil })
-	want := map[string]catalog.Digest{"docs file:///first": digest(0), "docs file:///last": digest(0), "docs file:///stored": digest(1), "docs file:///quiet": digest(resources * (rounds - 1))}
+	Eventually(t, patience, "Err is nil again", func() bool { return o.Log.Err() == nil })
+	want := map[string]catalog.Digest{"docs file:///first": Digest(0), "docs file:///last": Digest(0), "docs file:///stored": Digest(1), "docs file:///quiet": Digest(resources * (rounds - 1))}
 	for i := range resources {
-		want["docs "+uri(i)] = digest(resources*(rounds-1) + i)
+		want["docs "+URI(i)] = Digest(resources*(rounds-1) + i)
 	}
 	stats := o.Log.Stats()
 	o.check(t, func(t *testing.T, when string) {
-		entries := readAll(t, o.Log, 0)
+		entries := ReadAll(t, o.Log, 0)
 		if err := inOrder(entries, o.Log.Epoch(), 1, len(entries)); err != nil {
 			t.Fatalf("%s: %v", when, err)
 		}

@@ -29,7 +29,7 @@ func decode(t tb, data string) event.Event {
 func entriesAreEvents(t *testing.T, o *Opened) {
 	changed, size := true, int64(12)
 	text := "shown on request"
-	updated := event.ResourceUpdated{Changed: &changed, Name: "n", MimeType: "text/plain", Size: &size, Digest: digest(1), PreviousDigest: digest(2)}
+	updated := event.ResourceUpdated{Changed: &changed, Name: "n", MimeType: "text/plain", Size: &size, Digest: Digest(1), PreviousDigest: Digest(2)}
 	shown := updated
 	shown.Content, shown.Diff = &text, &text // never part of the log
 	payloads := []event.Payload{
@@ -43,14 +43,14 @@ func entriesAreEvents(t *testing.T, o *Opened) {
 		event.ServerEvent{Name: "n", EventID: "e", Size: 2},
 		event.ConfigReloaded{Added: []string{"a"}, Duration: event.Milliseconds(time.Second)},
 		event.ConfigRejected{Problems: []event.Problem{{Message: "m"}}},
-		event.ResourceContent{Size: 1, Digest: digest(3)}, event.PromptContent{Name: "n", Size: 4},
+		event.ResourceContent{Size: 1, Digest: Digest(3)}, event.PromptContent{Name: "n", Size: 4},
 		event.ToolResult{Name: "n", Success: true}, event.SubscriptionsChanged{URIs: []string{"a"}},
 	}
 	var events, stored []*event.Event
 	for i, p := range payloads {
-		e := about("docs", uri(i), p)
+		e := about("docs", URI(i), p)
 		e.Cause = event.CauseResync
-		e.Exported = []map[string]string{nil, {}, {"a": "mcptrack://server/docs/a", uri(i): uri(i + 1)}}[i%3]
+		e.Exported = []map[string]string{nil, {}, {"a": "mcptrack://server/docs/a", URI(i): URI(i + 1)}}[i%3]
 		events = append(events, e)
 		bare := *e
 		if u, ok := p.(event.ResourceUpdated); ok {
@@ -71,7 +71,7 @@ func entriesAreEvents(t *testing.T, o *Opened) {
 	add(t, o.Log, events...)
 	flush(t, o.Log)
 	o.check(t, func(t *testing.T, when string) {
-		entries := readAll(t, o.Log, 0)
+		entries := ReadAll(t, o.Log, 0)
 		same(t, when, entries, o.Log.Epoch(), 1, stored)
 		for i, e := range entries {
 			got, _ := e.Event()
@@ -110,12 +110,12 @@ func hostileNames(t *testing.T, o *Opened) {
 	add(t, o.Log, events...)
 	for i, name := range names {
 		remember(t, o.Log, name+"'", name, i)
-		items := catalog.List{{Key: name, Digest: digest(i)}}
+		items := catalog.List{{Key: name, Digest: Digest(i)}}
 		rememberList(t, o.Log, journal.ListName{ServerID: name, Kind: catalog.Resources}, items)
 	}
 	flush(t, o.Log)
 	o.check(t, func(t *testing.T, when string) {
-		same(t, when, readAll(t, o.Log, 0), o.Log.Epoch(), 1, events)
+		same(t, when, ReadAll(t, o.Log, 0), o.Log.Epoch(), 1, events)
 		all := states(t, o.Log, "")
 		for i, name := range names {
 			want := fmt.Sprint(i + 1)
@@ -126,14 +126,14 @@ func hostileNames(t *testing.T, o *Opened) {
 				t.Errorf("%s: of resource %.30q: %s, want %s", when, name, got, want)
 			}
 			for _, st := range []journal.States{all, states(t, o.Log, name)} {
-				if got := st.Resources[journal.ResourceID{ServerID: name, URI: name}].Digest; got != digest(i) {
+				if got := st.Resources[journal.ResourceID{ServerID: name, URI: name}].Digest; got != Digest(i) {
 					t.Errorf("%s: the state of %.30q is %v", when, name, got)
 				}
 				if got := st.Lists[journal.ListName{ServerID: name, Kind: catalog.Resources}]; len(got) != 1 || got[0].Key != name {
 					t.Errorf("%s: the list of %.30q is %v", when, name, got)
 				}
 			}
-			if got := states(t, o.Log, name+"'").Resources; len(got) != 1 || got[journal.ResourceID{ServerID: name + "'", URI: name}].Digest != digest(i) {
+			if got := states(t, o.Log, name+"'").Resources; len(got) != 1 || got[journal.ResourceID{ServerID: name + "'", URI: name}].Digest != Digest(i) {
 				t.Errorf("%s: the states of server %.30q with a quote are %v", when, name, got)
 			}
 		}
@@ -156,7 +156,7 @@ func membersNotStored(t *testing.T, o *Opened) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for what, entry := range map[string]journal.Entry{"stored": stored, "read": readAll(t, o.Log, 1)[0], "followed": followed[0]} {
+	for what, entry := range map[string]journal.Entry{"stored": stored, "read": ReadAll(t, o.Log, 1)[0], "followed": followed[0]} {
 		got, err := entry.Event()
 		if err != nil {
 			t.Fatal(err)
@@ -170,7 +170,7 @@ func membersNotStored(t *testing.T, o *Opened) {
 		t.Errorf("the event that was appended was changed: it has id %q", e.ID)
 	}
 	if o.reopen(t) {
-		entry := readAll(t, o.Log, 1)[0]
+		entry := ReadAll(t, o.Log, 1)[0]
 		if got, err := entry.Event(); err != nil || entry.Local() || !entry.Received().IsZero() || !got.Received.IsZero() || got.Payload.(event.ResourceUpdated).Text != nil {
 			t.Errorf("after a reopen: local %v, event %+v, %v", entry.Local(), got, err)
 		}
@@ -185,10 +185,10 @@ func largeEvents(t *testing.T, o *Opened) {
 		uris = append(uris, fmt.Sprintf("file:///%s/%05d", strings.Repeat("x", 1010), i))
 	}
 	gone := uris[:100]
-	add(t, o.Log, update("docs", uri(1), 1), about("docs", "", event.ListChanged{List: catalog.Resources, Added: uris, Removed: gone}), update("docs", uri(2), 2))
+	add(t, o.Log, update("docs", URI(1), 1), about("docs", "", event.ListChanged{List: catalog.Resources, Added: uris, Removed: gone}), update("docs", URI(2), 2))
 	flush(t, o.Log)
 	o.check(t, func(t *testing.T, when string) {
-		entries := readAll(t, o.Log, 0)
+		entries := ReadAll(t, o.Log, 0)
 		if err := inOrder(entries, o.Log.Epoch(), 1, len(entries)); err != nil || len(entries) < 3 {
 			t.Fatalf("%s: %d entries, %v", when, len(entries), err)
 		}
@@ -205,7 +205,7 @@ func largeEvents(t *testing.T, o *Opened) {
 			t.Errorf("%s: %d are added and %d removed, want %d and %d", when, len(added), len(removed), len(uris), len(gone))
 		}
 		for i, e := range map[int]journal.Entry{1: entries[0], 2: entries[len(entries)-1]} {
-			if ev, _ := e.Event(); ev.ResourceURI != uri(i) {
+			if ev, _ := e.Event(); ev.ResourceURI != URI(i) {
 				t.Errorf("%s: entry %d is %.200s", when, e.Seq, e.Data())
 			}
 		}
@@ -218,7 +218,7 @@ func eventTooLarge(t *testing.T, o *Opened) {
 	huge := func() *event.Event {
 		return about("docs", "file:///huge", event.ResourceAdded{Descriptor: event.Descriptor{Name: strings.Repeat("n", 9<<20)}})
 	}
-	want := []*event.Event{update("docs", uri(1), 1)}
+	want := []*event.Event{update("docs", URI(1), 1)}
 	add(t, o.Log, want[0])
 	if e, err := o.Log.Store(within(t), huge()); err == nil {
 		want = append(want, huge(), huge())
@@ -238,7 +238,7 @@ func eventTooLarge(t *testing.T, o *Opened) {
 			t.Errorf("%d events are counted as too large, want 2", n)
 		}
 	}
-	last := update("docs", uri(2), 2)
+	last := update("docs", URI(2), 2)
 	if _, err := o.Log.Store(within(t), last); err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +247,7 @@ func eventTooLarge(t *testing.T, o *Opened) {
 	}
 	want = append(want, last)
 	o.check(t, func(t *testing.T, when string) {
-		same(t, when, readAll(t, o.Log, 0), o.Log.Epoch(), 1, want)
+		same(t, when, ReadAll(t, o.Log, 0), o.Log.Epoch(), 1, want)
 	})
 }
 
@@ -275,12 +275,12 @@ func selects(t *testing.T, o *Opened) {
 		about("docs", "file:///a", event.ResourceUpdated{Name: "not read"}),                           // 5
 		about("docs", "", event.ServerState{State: event.Ready}),                                      // 6
 		about("", "", event.ConfigReloaded{Added: []string{"wiki"}}),                                  // 7
-		about("docs", "file:///a", event.ResourceUpdated{Digest: digest(1), Changed: &changed}),       // 8
+		about("docs", "file:///a", event.ResourceUpdated{Digest: Digest(1), Changed: &changed}),       // 8
 		about("docs", "file:///a", event.ResourceRemoved{}),                                           // 9
 		about("docs", "file:///a", event.ResourceChanged{}),                                           // 10
 		about("docs", "", event.ListChanged{List: catalog.Resources, Removed: []string{"file:///a"}}), // 11
 		update("docs", "file:///a", 3),                                                                // 12
-		about("docs", "file:///a", event.ResourceContent{Digest: digest(3)}),                          // 13
+		about("docs", "file:///a", event.ResourceContent{Digest: Digest(3)}),                          // 13
 	)
 	flush(t, o.Log)
 	o.check(t, func(t *testing.T, when string) {
@@ -311,7 +311,7 @@ func spread(t tb, log journal.Log) []journal.Entry {
 	t.Helper()
 	for i, skew := range []time.Duration{0, -10 * 365 * 24 * time.Hour, 10 * 365 * 24 * time.Hour, 0, 0} {
 		for n := range 3 {
-			e := update("docs", uri(n), i)
+			e := update("docs", URI(n), i)
 			e.Timestamp = e.Timestamp.Add(skew)
 			add(t, log, e)
 		}
@@ -320,7 +320,7 @@ func spread(t tb, log journal.Log) []journal.Entry {
 		<-later.Done()
 		cancel()
 	}
-	entries := readAll(t, log, 0)
+	entries := ReadAll(t, log, 0)
 	for _, e := range entries {
 		if age := time.Since(e.Stored); age < -time.Minute || age > time.Hour {
 			t.Fatalf("%d was stored at %v", e.Seq, e.Stored)
@@ -364,7 +364,7 @@ func selectsAfter(t *testing.T, o *Opened) {
 	entries := spread(t, o.Log)
 	o.check(t, func(t *testing.T, when string) {
 		for _, at := range times(entries) {
-			for _, sel := range []journal.Selection{{After: at}, {ServerID: "docs", After: at}, {ServerID: "docs", URI: uri(1), After: at}} {
+			for _, sel := range []journal.Selection{{After: at}, {ServerID: "docs", After: at}, {ServerID: "docs", URI: URI(1), After: at}} {
 				var want []journal.Entry
 				for _, e := range entries {
 					if ev, _ := e.Event(); !e.Stored.Before(at) && (sel.URI == "" || ev.ResourceURI == sel.URI) {
@@ -470,11 +470,11 @@ func retention(t *testing.T, o *Opened) {
 			}
 		}
 		for _, from := range []uint64{1, 5, b.First - 1} {
-			check(fmt.Sprintf("Read(%d)", from), from, readAll(t, o.Log, from), nil)
+			check(fmt.Sprintf("Read(%d)", from), from, ReadAll(t, o.Log, from), nil)
 			entries, err := followTo(within(t), o.Log, from, b.Last)
 			check(fmt.Sprintf("Follow(%d)", from), from, entries, err)
 		}
-		check("Read(0)", 1, readAll(t, o.Log, 0), nil)
+		check("Read(0)", 1, ReadAll(t, o.Log, 0), nil)
 		if first, err := o.Log.Since(within(t), time.Unix(0, 0)); err != nil || first < b.First {
 			t.Errorf("%s: Since the beginning: %d, %v, want %d", when, first, err, b.First)
 		}
@@ -496,7 +496,7 @@ func retention(t *testing.T, o *Opened) {
 		add(t, o.Log, update("docs", fmt.Sprint("file:///more/", i), i))
 	}
 	flush(t, o.Log)
-	eventually(within(t), t, "First moves", func() bool { return bounds(t, o.Log).First > before.First })
+	Eventually(t, patience, "First moves", func() bool { return bounds(t, o.Log).First > before.First })
 	if b := bounds(t, o.Log); b.Last != before.Last+5000 || b.Epoch != before.Epoch {
 		t.Errorf("bounds %+v after %+v and 5,000 events", b, before)
 	}

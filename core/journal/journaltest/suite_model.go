@@ -75,7 +75,7 @@ func (m *modelLog) run(rt *rapid.T) {
 		"update": func(rt *rapid.T) {
 			server, u := m.server(rt), uris.Draw(rt, "uri")
 			m.calls++
-			m.resources[server+" "+u] = digest(m.calls)
+			m.resources[server+" "+u] = Digest(m.calls)
 			add(rt, update(server, u, m.calls))
 		},
 		"remove": func(rt *rapid.T) {
@@ -101,7 +101,7 @@ func (m *modelLog) run(rt *rapid.T) {
 		"remember": func(rt *rapid.T) {
 			r := journal.ResourceID{ServerID: m.server(rt), URI: uris.Draw(rt, "uri")}
 			m.calls++
-			st := journal.State{Digest: digest(m.calls), When: time.Now()}
+			st := journal.State{Digest: Digest(m.calls), When: time.Now()}
 			m.resources[r.ServerID+" "+r.URI] = st.Digest
 			if rapid.Bool().Draw(rt, "forget") {
 				delete(m.resources, r.ServerID+" "+r.URI)
@@ -174,7 +174,7 @@ func (m *modelLog) check(rt *rapid.T) {
 		rt.Fatalf("the last is %d, want %d", b.Last, m.base+uint64(len(m.events)))
 	}
 	from := m.base + 1 + uint64(rapid.IntRange(0, len(m.events)).Draw(rt, "from"))
-	same(rt, "read", readAll(rt, log, from), b.Epoch, from, m.events[from-m.base-1:])
+	same(rt, "read", ReadAll(rt, log, from), b.Epoch, from, m.events[from-m.base-1:])
 	if r, err := log.Resume(ctx, event.FormatID(b.Epoch, from-1)); err != nil || r.Gap != nil || r.From != from || r.Next != b.Last+1 {
 		rt.Fatalf("Resume after %d: %+v, %v", from-1, r, err)
 	}

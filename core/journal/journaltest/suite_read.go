@@ -16,7 +16,7 @@ func idsRiseByOne(t *testing.T, o *Opened) {
 	const n = 700 // groups and single events
 	var events []*event.Event
 	for i := range n {
-		events = append(events, update("docs", uri(i), i))
+		events = append(events, update("docs", URI(i), i))
 	}
 	add(t, o.Log, events[:n-2]...)
 	for i := range 2 {
@@ -30,7 +30,7 @@ func idsRiseByOne(t *testing.T, o *Opened) {
 		if b := bounds(t, o.Log); o.Log.Epoch() != epoch || b.Epoch != epoch || b.First != 1 || b.Last != n {
 			t.Errorf("%s: epoch %q and bounds %+v, want epoch %q and 1 to %d", when, o.Log.Epoch(), b, epoch, n)
 		}
-		same(t, "read "+when, readAll(t, o.Log, 0), epoch, 1, events)
+		same(t, "read "+when, ReadAll(t, o.Log, 0), epoch, 1, events)
 		followed, err := followTo(within(t), o.Log, 0, n)
 		if err != nil {
 			t.Fatal(err)
@@ -54,7 +54,7 @@ func newLogIsEmpty(t *testing.T, o *Opened) {
 			t.Errorf("%s: bounds %+v, %v", when, b, err)
 		}
 		for _, from := range []uint64{0, 1, 2} {
-			if got := readAll(t, o.Log, from); len(got) != 0 {
+			if got := ReadAll(t, o.Log, from); len(got) != 0 {
 				t.Errorf("%s: Read(%d) yields %s", when, from, numbers(got))
 			}
 		}
@@ -72,14 +72,14 @@ func newLogIsEmpty(t *testing.T, o *Opened) {
 
 // An event that has an id of another log gets one of this log.
 func foreignID(t *testing.T, o *Opened) {
-	e := update("docs", uri(1), 1)
+	e := update("docs", URI(1), 1)
 	e.ID, e.Seq = event.FormatID(journal.NewEpoch(), 77), 77
 	entry, err := o.Log.Store(within(t), e)
 	if err != nil || entry.ID != event.FormatID(o.Log.Epoch(), 1) || e.Seq != 77 {
 		t.Errorf("stored as %q, %v; the event is now %q", entry.ID, err, e.ID)
 	}
 	o.check(t, func(t *testing.T, when string) {
-		same(t, when, readAll(t, o.Log, 0), o.Log.Epoch(), 1, []*event.Event{e})
+		same(t, when, ReadAll(t, o.Log, 0), o.Log.Epoch(), 1, []*event.Event{e})
 	})
 }
 
@@ -92,15 +92,15 @@ func orderOfGoroutines(t *testing.T, o *Opened) {
 	wg.Wait()
 	flush(t, o.Log)
 	o.check(t, func(t *testing.T, when string) {
-		entries := readAll(t, o.Log, 0)
+		entries := ReadAll(t, o.Log, 0)
 		if err := inOrder(entries, o.Log.Epoch(), 1, writers*each); err != nil {
 			t.Fatalf("%s: %v", when, err)
 		}
 		next := map[string]int{}
 		for _, e := range entries {
-			ev, _ := e.Event() // readAll has checked it
-			if ev.ResourceURI != uri(next[ev.ServerID]) {
-				t.Fatalf("%s: entry %d is about %s of goroutine %s, want %s", when, e.Seq, ev.ResourceURI, ev.ServerID, uri(next[ev.ServerID]))
+			ev, _ := e.Event() // ReadAll has checked it
+			if ev.ResourceURI != URI(next[ev.ServerID]) {
+				t.Fatalf("%s: entry %d is about %s of goroutine %s, want %s", when, e.Seq, ev.ResourceURI, ev.ServerID, URI(next[ev.ServerID]))
 			}
 			next[ev.ServerID]++
 		}
@@ -124,7 +124,7 @@ func storeReturnsTheEntry(t *testing.T, o *Opened) {
 		if b := bounds(t, o.Log); b.Last != e.Seq {
 			t.Errorf("the last is %d after %d was stored", b.Last, e.Seq)
 		}
-		got := readAll(t, o.Log, e.Seq)
+		got := ReadAll(t, o.Log, e.Seq)
 		if len(got) != 1 || string(got[0].Data()) != string(e.Data()) || !got[0].Stored.Equal(e.Stored) {
 			t.Errorf("Store returns %s of %v, but %d entries are read from there on", e.Data(), e.Stored, len(got))
 		}
@@ -155,7 +155,7 @@ func seenIsStored(t *testing.T, o *Opened) {
 			if last := bounds(t, o.Log).Last; last < e.Seq {
 				t.Fatalf("%d is seen, but the last is %d", e.Seq, last)
 			}
-			other := readAll(t, o.Log, e.Seq)
+			other := ReadAll(t, o.Log, e.Seq)
 			if len(other) == 0 || other[0].ID != e.ID || string(other[0].Data()) != string(e.Data()) {
 				t.Fatalf("%s is seen, but another reader sees %s from there on", e.ID, numbers(other))
 			}
@@ -170,7 +170,7 @@ func read(t *testing.T, o *Opened) {
 	addN(t, o.Log, 0, 50)
 	o.check(t, func(t *testing.T, when string) {
 		for from, want := range map[uint64]int{0: 50, 1: 50, 2: 49, 25: 26, 50: 1, 51: 0, 52: 0, 1 << 63: 0} {
-			entries := readAll(t, o.Log, from)
+			entries := ReadAll(t, o.Log, from)
 			if err := inOrder(entries, o.Log.Epoch(), max(from, 1), want); err != nil {
 				t.Errorf("%s: Read(%d): %v", when, from, err)
 			}
@@ -273,7 +273,7 @@ func followJoins(t *testing.T, o *Opened) {
 	}
 	for _, e := range entries {
 		ev, err := e.Event()
-		if want := uri(int(e.Seq - 1)); err != nil || ev.ResourceURI != want {
+		if want := URI(int(e.Seq - 1)); err != nil || ev.ResourceURI != want {
 			t.Fatalf("entry %d is about %s, %v, want %s", e.Seq, ev.ResourceURI, err, want)
 		}
 	}

@@ -39,7 +39,7 @@ func digests(t tb, log journal.Log, server string) map[string]catalog.Digest {
 
 func remember(t *testing.T, log journal.Log, server, uri string, n int) {
 	t.Helper()
-	if err := log.Remember(journal.ResourceID{ServerID: server, URI: uri}, journal.State{Digest: digest(n), Size: int64(n), When: time.Now()}); err != nil {
+	if err := log.Remember(journal.ResourceID{ServerID: server, URI: uri}, journal.State{Digest: Digest(n), Size: int64(n), When: time.Now()}); err != nil {
 		t.Fatalf("Remember: %v", err)
 	}
 }
@@ -84,10 +84,10 @@ func statesOfEvents(t *testing.T, o *Opened) {
 		about("docs", "file:///unread", event.ResourceUpdated{Name: "n"}),
 		about("docs", "file:///a", event.ResourceUpdated{Name: "announced, not read"}),
 		about("docs", "file:///a", event.ResourceChanged{}),
-		about("docs", "file:///read", event.ResourceContent{Digest: digest(6)}),
+		about("docs", "file:///read", event.ResourceContent{Digest: Digest(6)}),
 		about("docs", "file:///never", event.ResourceRemoved{}),
 	)
-	checkDigests(t, o, map[string]catalog.Digest{"docs file:///a": digest(2), "docs file:///back": digest(5)})
+	checkDigests(t, o, map[string]catalog.Digest{"docs file:///a": Digest(2), "docs file:///back": Digest(5)})
 	st := states(t, o.Log, "docs").Resources[journal.ResourceID{ServerID: "docs", URI: "file:///a"}]
 	if apart := st.When.Sub(last.Timestamp).Abs(); st.Size != 2 || st.MimeType != "text/plain" || apart > time.Millisecond || st.Text != nil {
 		t.Errorf("the state is %+v", st)
@@ -96,7 +96,7 @@ func statesOfEvents(t *testing.T, o *Opened) {
 
 func statesRemembered(t *testing.T, o *Opened) {
 	text := "content"
-	want := journal.State{Digest: digest(1), Size: 7, MimeType: "text/html", When: time.Now(), Text: &text}
+	want := journal.State{Digest: Digest(1), Size: 7, MimeType: "text/html", When: time.Now(), Text: &text}
 	if err := o.Log.Remember(journal.ResourceID{ServerID: "docs", URI: "file:///a"}, want); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func statesRemembered(t *testing.T, o *Opened) {
 	remember(t, o.Log, "docs", "file:///again", 5)
 	forget(t, o.Log, "docs", "file:///again")
 	remember(t, o.Log, "docs", "file:///again", 6)
-	checkDigests(t, o, map[string]catalog.Digest{"docs file:///a": digest(1), "docs file:///b": digest(3), "docs file:///again": digest(6)})
+	checkDigests(t, o, map[string]catalog.Digest{"docs file:///a": Digest(1), "docs file:///b": Digest(3), "docs file:///again": Digest(6)})
 	st := states(t, o.Log, "").Resources[journal.ResourceID{ServerID: "docs", URI: "file:///a"}]
 	if apart := st.When.Sub(want.When).Abs(); st.Size != 7 || st.MimeType != "text/html" || apart > time.Millisecond || st.Text != nil {
 		t.Errorf("the state is %+v, want %+v without the text", st, want)
@@ -137,8 +137,8 @@ func laterStateWins(t *testing.T, o *Opened) {
 		add(t, o.Log, about("docs", "event that says nothing last", event.ResourceUpdated{}))
 	}
 	want := map[string]catalog.Digest{
-		"docs event last": digest(2), "docs remembered last": digest(4), "docs event after forgetting": digest(6),
-		"docs remembered after removal": digest(8), "docs event that says nothing last": digest(9),
+		"docs event last": Digest(2), "docs remembered last": Digest(4), "docs event after forgetting": Digest(6),
+		"docs remembered after removal": Digest(8), "docs event that says nothing last": Digest(9),
 	}
 	checkDigests(t, o, want)
 	// What comes after a reopen wins over what was there before.
@@ -147,12 +147,12 @@ func laterStateWins(t *testing.T, o *Opened) {
 	forget(t, o.Log, "docs", "event after forgetting")
 	add(t, o.Log, about("docs", "remembered after removal", event.ResourceRemoved{}))
 	checkDigests(t, o, map[string]catalog.Digest{
-		"docs event last": digest(11), "docs remembered last": digest(12), "docs event that says nothing last": digest(9),
+		"docs event last": Digest(11), "docs remembered last": Digest(12), "docs event that says nothing last": Digest(9),
 	})
 }
 
 func statesOfOneServer(t *testing.T, o *Opened) {
-	tools := catalog.List{{Key: "t", Digest: digest(9)}}
+	tools := catalog.List{{Key: "t", Digest: Digest(9)}}
 	for i, server := range []string{"docs", "wiki", "doc", "docs.", ""} {
 		add(t, o.Log, update(server, "file:///a", i))
 		remember(t, o.Log, server, "file:///b", i+10)
@@ -165,7 +165,7 @@ func statesOfOneServer(t *testing.T, o *Opened) {
 			if diff := cmp.Diff(want.Lists, got.Lists); diff != "" {
 				t.Errorf("%s: lists of %q (-want +got):\n%s", when, server, diff)
 			}
-			if diff := cmp.Diff(map[string]catalog.Digest{server + " file:///a": digest(i), server + " file:///b": digest(i + 10)}, digests(t, o.Log, server)); diff != "" {
+			if diff := cmp.Diff(map[string]catalog.Digest{server + " file:///a": Digest(i), server + " file:///b": Digest(i + 10)}, digests(t, o.Log, server)); diff != "" {
 				t.Errorf("%s: resources of %q (-want +got):\n%s", when, server, diff)
 			}
 		}
@@ -179,12 +179,12 @@ func statesOfOneServer(t *testing.T, o *Opened) {
 }
 
 func statesOutliveEvents(t *testing.T, o *Opened) {
-	items := catalog.List{{Key: "t", Digest: digest(9)}}
+	items := catalog.List{{Key: "t", Digest: Digest(9)}}
 	add(t, o.Log, update("old", "file:///event", 1), about("old", "", event.ListChanged{List: catalog.Tools, Items: &items}))
 	remember(t, o.Log, "old", "file:///remembered", 2)
 	fill(t, o.Log)
 	o.check(t, func(t *testing.T, when string) {
-		want := map[string]catalog.Digest{"old file:///event": digest(1), "old file:///remembered": digest(2)}
+		want := map[string]catalog.Digest{"old file:///event": Digest(1), "old file:///remembered": Digest(2)}
 		if diff := cmp.Diff(want, digests(t, o.Log, "old")); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", when, diff)
 		}
@@ -201,7 +201,7 @@ func statesOfGoroutines(t *testing.T, o *Opened) {
 	for w := range writers {
 		wg.Go(func() {
 			for i := range each {
-				if err := o.Log.Append(update("docs", uri(i%resources), w*each+i)); err != nil {
+				if err := o.Log.Append(update("docs", URI(i%resources), w*each+i)); err != nil {
 					t.Error(err)
 				}
 			}
@@ -210,7 +210,7 @@ func statesOfGoroutines(t *testing.T, o *Opened) {
 	wg.Wait()
 	flush(t, o.Log)
 	want := map[string]catalog.Digest{}
-	for _, e := range readAll(t, o.Log, 0) {
+	for _, e := range ReadAll(t, o.Log, 0) {
 		ev, _ := e.Event()
 		want["docs "+ev.ResourceURI] = ev.Payload.(event.ResourceUpdated).Digest
 	}
@@ -222,7 +222,7 @@ func list(n, version int) catalog.List {
 	var items []catalog.Item
 	for i := range n {
 		key := fmt.Sprintf("file:///%s/%05d", strings.Repeat("x", 100), i)
-		items = append(items, catalog.Item{Key: key, Digest: digest(i + version), Raw: json.RawMessage(`{"uri":"` + key + `"}`)})
+		items = append(items, catalog.Item{Key: key, Digest: Digest(i + version), Raw: json.RawMessage(`{"uri":"` + key + `"}`)})
 	}
 	return catalog.NewList(items)
 }

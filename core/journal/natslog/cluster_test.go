@@ -60,9 +60,9 @@ func TestClusterLosesItsLeaderUnderLoad(t *testing.T) {
 	}
 	for w := range writers {
 		appenders.Go(func() {
-			s := newSource()
+			s := new(journaltest.Source)
 			for n := range perWriter {
-				e := s.next(uri(n % 50))
+				e := s.Next(journaltest.URI(n % 50))
 				e.ServerID = fmt.Sprintf("w%d", w)
 				if n%100 == 50 {
 					if _, err := journals[w].Store(ctx, e); err != nil {
@@ -105,7 +105,7 @@ func TestClusterLosesItsLeaderUnderLoad(t *testing.T) {
 	}
 	for i, j := range journals {
 		t.Logf("journal %d: %+v", i, j.Stats())
-		if got := read(t, j, 1); len(got) != perWriter*writers {
+		if got := journaltest.ReadAll(t, j, 1); len(got) != perWriter*writers {
 			t.Errorf("journal %d reads %d entries", i, len(got))
 		}
 	}
@@ -126,7 +126,7 @@ func TestLeaseIsTakenOverWithinTenSeconds(t *testing.T) {
 			taken <- time.Now()
 		}
 	}()
-	eventually(t, "the other process sees the lease", time.Minute, func() bool {
+	journaltest.Eventually(t, time.Minute, "the other process sees the lease", func() bool {
 		held, err := b.Leases()
 		return err == nil && len(held) == 1
 	})
@@ -201,7 +201,7 @@ func TestLeasesComeBack(t *testing.T) {
 	back := func(what string) {
 		t.Helper()
 		began := time.Now()
-		eventually(t, what+": all leases held again", time.Minute, func() bool {
+		journaltest.Eventually(t, time.Minute, what+": all leases held again", func() bool {
 			for _, j := range journals {
 				if known, err := j.Leases(); err != nil || len(known) != len(names) {
 					return false
@@ -223,7 +223,7 @@ func TestLeasesComeBack(t *testing.T) {
 	c.Kill(0, 1, 2) // shorter than a lease lasts
 	c.Start(t, 0, 1, 2)
 	back("after a short restart")
-	eventually(t, "the bucket is deleted", time.Minute, func() bool {
+	journaltest.Eventually(t, time.Minute, "the bucket is deleted", func() bool {
 		return journals[0].store.js.DeleteKeyValue(t.Context(), "mcptrack_leases") == nil
 	})
 	backoff.Sleep(t.Context(), 2*bucketCheck)
@@ -246,7 +246,7 @@ func TestRestartedNodesHaveLeases(t *testing.T) {
 	}
 	c.Kill(0, 1, 2)
 	c.Start(t, 0, 1, 2)
-	eventually(t, "the bucket can be read", time.Minute, func() bool {
+	journaltest.Eventually(t, time.Minute, "the bucket can be read", func() bool {
 		after, err := j.store.info(t.Context(), bucket)
 		if err == nil && after.State.LastSeq < before.State.LastSeq {
 			t.Fatalf("%d leases were lost", before.State.LastSeq-after.State.LastSeq)

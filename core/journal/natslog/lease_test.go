@@ -152,7 +152,7 @@ func TestYieldAfterAnotherHolder(t *testing.T) {
 	}
 	free.Release()
 	held := acquire(t, other, "docs", time.Minute)
-	eventually(t, "the holder is known", time.Minute, func() bool {
+	journaltest.Eventually(t, time.Minute, "the holder is known", func() bool {
 		leases, err := one.Leases()
 		return err == nil && len(leases) == 1 && !leases[0].Own
 	})
@@ -161,7 +161,7 @@ func TestYieldAfterAnotherHolder(t *testing.T) {
 		_, err := one.Lease(t.Context(), "docs", waiting)
 		next <- err
 	}()
-	eventually(t, "the lease is waited for", time.Minute, func() bool {
+	journaltest.Eventually(t, time.Minute, "the lease is waited for", func() bool {
 		table.mu.Lock()
 		defer table.mu.Unlock()
 		return len(table.waiting) > 0

@@ -14,12 +14,13 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
 func listOf(n int, version uint64) catalog.List {
 	var items []catalog.Item
 	for i := range n {
-		items = append(items, catalog.Item{Key: fmt.Sprintf("file:///%s/%05d", strings.Repeat("x", 200), i), Digest: digest(uint64(i) + version)})
+		items = append(items, catalog.Item{Key: fmt.Sprintf("file:///%s/%05d", strings.Repeat("x", 200), i), Digest: journaltest.Digest(uint64(i) + version)})
 	}
 	return catalog.NewList(items)
 }
@@ -107,7 +108,7 @@ func TestListIsRememberedWithItsEvent(t *testing.T) {
 	t.Parallel()
 	opts := onServer(t)
 	j := open(t, opts)
-	a, b := catalog.Item{Key: "a", Digest: digest(1), Raw: json.RawMessage(`{"name":"a"}`)}, catalog.Item{Key: "b", Digest: digest(2)}
+	a, b := catalog.Item{Key: "a", Digest: journaltest.Digest(1), Raw: json.RawMessage(`{"name":"a"}`)}, catalog.Item{Key: "b", Digest: journaltest.Digest(2)}
 	var err error
 	for _, e := range []*event.Event{changed(event.ListChanged{Added: []string{"a"}}, a), changed(event.ListChanged{Added: []string{"b"}}, a, b), changed(event.ListChanged{Error: "timed out"})} {
 		err = errors.Join(err, j.Append(e))
@@ -115,11 +116,11 @@ func TestListIsRememberedWithItsEvent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]catalog.Digest{"a": digest(1), "b": digest(2)}
+	want := map[string]catalog.Digest{"a": journaltest.Digest(1), "b": journaltest.Digest(2)}
 	if diff := cmp.Diff(want, toolsOf(t, j)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	for _, e := range read(t, j, 1) {
+	for _, e := range journaltest.ReadAll(t, j, 1) {
 		ev, err := e.Event()
 		if err != nil || !e.Local() || ev.Payload.(event.ListChanged).Items != nil {
 			t.Errorf("%s: local %v, %v, %v", e.Data(), e.Local(), ev.Payload, err)
@@ -140,7 +141,9 @@ func TestChangesOfAListThatWasNotStored(t *testing.T) {
 	if got := toolsOf(t, j); got != nil {
 		t.Errorf("%v is known of a list that was never stored", got)
 	}
-	of := func(name string, n uint64) catalog.Item { return catalog.Item{Key: name, Digest: digest(n)} }
+	of := func(name string, n uint64) catalog.Item {
+		return catalog.Item{Key: name, Digest: journaltest.Digest(n)}
+	}
 	if err := j.Append(changed(event.ListChanged{Added: []string{"b"}}, of("a", 1), of("b", 2), of("c", 3))); err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +158,7 @@ func TestChangesOfAListThatWasNotStored(t *testing.T) {
 	byKilledProcess(t, j, changed(event.ListChanged{Added: []string{"d", "e"}}, of("b", 5), of("c", 3), of("d", 6), of("e", 7)))
 	byKilledProcess(t, j, changed(event.ListChanged{Removed: []string{"e"}}, of("b", 5), of("c", 3), of("d", 6)))
 	byKilledProcess(t, j, changed(event.ListChanged{Removed: []string{"b"}})) // does not tell the list
-	want := map[string]catalog.Digest{"b": {}, "c": digest(3), "d": {}}
+	want := map[string]catalog.Digest{"b": {}, "c": journaltest.Digest(3), "d": {}}
 	if diff := cmp.Diff(want, toolsOf(t, j)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -170,7 +173,7 @@ func TestChangesOfAListThatWasNotStored(t *testing.T) {
 		t.Fatal(err)
 	}
 	j.writer.suspect()
-	eventually(t, "the new epoch is known", time.Minute, func() bool { return j.Epoch() != before })
+	journaltest.Eventually(t, time.Minute, "the new epoch is known", func() bool { return j.Epoch() != before })
 	if diff := cmp.Diff(want, toolsOf(t, j)); diff != "" {
 		t.Errorf("in a new epoch (-want +got):\n%s", diff)
 	}
@@ -178,7 +181,7 @@ func TestChangesOfAListThatWasNotStored(t *testing.T) {
 	if err := j.RememberList(tools, catalog.List{of("b", 4)}); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]catalog.Digest{"b": digest(4)}, toolsOf(t, j)); diff != "" {
+	if diff := cmp.Diff(map[string]catalog.Digest{"b": journaltest.Digest(4)}, toolsOf(t, j)); diff != "" {
 		t.Errorf("at the end (-want +got):\n%s", diff)
 	}
 }
@@ -190,16 +193,16 @@ func TestNextHolderKnowsMoreThanEventsOfEarlierOnes(t *testing.T) {
 	opts := onServer(t)
 	one, next := open(t, opts), open(t, opts)
 	for range 3 {
-		if _, err := one.Store(t.Context(), changed(event.ListChanged{Added: []string{"a"}}, catalog.Item{Key: "a", Digest: digest(1)})); err != nil {
+		if _, err := one.Store(t.Context(), changed(event.ListChanged{Added: []string{"a"}}, catalog.Item{Key: "a", Digest: journaltest.Digest(1)})); err != nil {
 			t.Fatal(err)
 		}
 	}
 	closeLog(t, one) // without a lease it stores what it knows whenever it comes to it
 	l := holder(t, next, time.Minute)
-	if err := l.RememberList(tools, catalog.List{{Key: "b", Digest: digest(2)}}); err != nil {
+	if err := l.RememberList(tools, catalog.List{{Key: "b", Digest: journaltest.Digest(2)}}); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]catalog.Digest{"b": digest(2)}, toolsOf(t, next)); diff != "" {
+	if diff := cmp.Diff(map[string]catalog.Digest{"b": journaltest.Digest(2)}, toolsOf(t, next)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -211,9 +214,9 @@ func TestOwedByKilledProcess(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
 	resources, owed := journal.ListName{ServerID: "docs", Kind: catalog.Resources}, journal.ListName{ServerID: "docs", Kind: journal.Owed}
-	stays, leaves := catalog.Item{Key: "stays", Digest: digest(1)}, catalog.Item{Key: "leaves", Digest: digest(2)}
+	stays, leaves := catalog.Item{Key: "stays", Digest: journaltest.Digest(1)}, catalog.Item{Key: "leaves", Digest: journaltest.Digest(2)}
 	err := errors.Join(j.RememberList(resources, catalog.List{leaves, stays}), j.RememberList(owed, nil),
-		j.Remember(journal.ResourceID{ServerID: "docs", URI: "stays"}, journal.State{Digest: digest(3), When: time.Now()}))
+		j.Remember(journal.ResourceID{ServerID: "docs", URI: "stays"}, journal.State{Digest: journaltest.Digest(3), When: time.Now()}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +234,7 @@ func TestOwedByKilledProcess(t *testing.T) {
 		}
 	}
 	at := journal.ResourceID{ServerID: "docs", URI: "stays"}
-	check(journal.States{Resources: map[journal.ResourceID]journal.State{at: {Digest: digest(3)}}, Lists: map[journal.ListName]catalog.List{resources: {leaves, stays}, owed: nil}})
+	check(journal.States{Resources: map[journal.ResourceID]journal.State{at: {Digest: journaltest.Digest(3)}}, Lists: map[journal.ListName]catalog.List{resources: {leaves, stays}, owed: nil}})
 	left := catalog.List{stays}
 	byKilledProcess(t, j, &event.Event{ServerID: "docs", Timestamp: time.Now(), Payload: event.ListChanged{List: catalog.Resources, Removed: []string{"leaves"}, Items: &left, Follows: []string{"leaves"}}})
 	byKilledProcess(t, j, &event.Event{ServerID: "docs", ResourceURI: "stays", Timestamp: time.Now(), Payload: event.ResourceRemoved{Missing: true}})

@@ -85,23 +85,23 @@ func TestRecordsAreChangedByWhoHasSeenThem(t *testing.T) {
 		defer close(done)
 		one.Follow(following, k.changed)
 	}()
-	eventually(t, "all", time.Minute, func() bool { return k.is("3,") })
+	journaltest.Eventually(t, time.Minute, "all", func() bool { return k.is("3,") })
 	if _, err := other.PutAfter(ctx, journal.Record{Key: "b", Value: []byte("4")}, k.last); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the new one", time.Minute, func() bool { return k.is("3,4") })
+	journaltest.Eventually(t, time.Minute, "the new one", func() bool { return k.is("3,4") })
 	got, _ = other.Get(ctx, "a")
 	if err := other.Remove(ctx, got); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the removal", time.Minute, func() bool { return k.is(",4") })
+	journaltest.Eventually(t, time.Minute, "the removal", func() bool { return k.is(",4") })
 	if got, err := one.Get(ctx, "a"); err != nil || got.Value != nil {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if _, err := one.Put(ctx, journal.Record{Key: "a", Value: []byte("5")}); err != nil {
 		t.Error(err)
 	}
-	eventually(t, "it is made again", time.Minute, func() bool { return k.is("5,4") })
+	journaltest.Eventually(t, time.Minute, "it is made again", func() bool { return k.is("5,4") })
 	stop()
 	<-done
 }
@@ -131,13 +131,13 @@ func TestRecordsOnACluster(t *testing.T) {
 	if _, err := one.Put(ctx, journal.Record{Key: "a", Value: []byte("late"), Revision: rev}); !errors.Is(err, journal.ErrChanged) {
 		t.Errorf("a late write: %v", err)
 	}
-	eventually(t, "both", time.Minute, func() bool { return k.is("2,") })
+	journaltest.Eventually(t, time.Minute, "both", func() bool { return k.is("2,") })
 	nodes.Kill(0)
-	eventually(t, "a write without a node", time.Minute, func() bool {
+	journaltest.Eventually(t, time.Minute, "a write without a node", func() bool {
 		_, err := other.Put(ctx, journal.Record{Key: "a", Value: []byte("3"), Revision: next})
 		return err == nil || errors.Is(err, journal.ErrChanged) // the answer to the one before was lost
 	})
-	eventually(t, "it is seen", time.Minute, func() bool { return k.is("3,") })
+	journaltest.Eventually(t, time.Minute, "it is seen", func() bool { return k.is("3,") })
 	stop()
 	<-done
 }

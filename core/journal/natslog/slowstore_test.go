@@ -150,7 +150,7 @@ func TestDeliveriesAreNotTakenForAnswers(t *testing.T) {
 	t.Parallel()
 	f := startSlowStore(t)
 	j := open(t, Options{URL: f.url, Replicas: 1})
-	appendN(t, j, newSource(), 20)
+	journaltest.AppendN(t, j, new(journaltest.Source), 20)
 	one, err := j.store.consumeFrom(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)
@@ -182,8 +182,8 @@ func TestSlowStoreIsReadToTheEnd(t *testing.T) {
 	j := open(t, Options{URL: f.url, Replicas: 1})
 	began := time.Now().Add(-time.Minute)
 	const n = 20
-	appendN(t, j, newSource(), n)
-	eventually(t, "the states are stored", time.Minute, func() bool {
+	journaltest.AppendN(t, j, new(journaltest.Source), n)
+	journaltest.Eventually(t, time.Minute, "the states are stored", func() bool {
 		info, err := j.store.info(t.Context(), j.store.opts.Stream+"_states")
 		return err == nil && info.State.Msgs == n
 	})
@@ -208,7 +208,7 @@ func TestSlowStoreIsReadToTheEnd(t *testing.T) {
 func TestReadEndsWhenNothingIsPending(t *testing.T) {
 	t.Parallel()
 	j := open(t, Options{URL: journaltest.Store(t), Replicas: 1})
-	appendN(t, j, newSource(), 3)
+	journaltest.AppendN(t, j, new(journaltest.Source), 3)
 	found := 0
 	began := time.Now()
 	if err := j.store.scan(t.Context(), 1, 5, func(uint64, string) { found++ }); found != 3 || err != nil {

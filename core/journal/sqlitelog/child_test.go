@@ -14,6 +14,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
 // child is a process of a test with a log in childDir.
@@ -54,12 +55,12 @@ func childAppend(dir string) error {
 	if err != nil {
 		return err
 	}
-	s := newSource()
+	s := new(journaltest.Source)
 	out := bufio.NewWriter(os.Stdout)
 	const window = 200 // several in flight, so that groups are cut by the kill
 	waiting := make([]*item, 0, window)
 	for n := 0; ; n++ {
-		it, err := push(l, s.next(uri(n%100)))
+		it, err := push(l, s.Next(journaltest.URI(n%100)))
 		if err != nil {
 			return err
 		}
@@ -128,7 +129,7 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 	}
 	l := open(t, Options{Dir: dir})
 	found := map[string]bool{}
-	for i, e := range read(t, l, 0) {
+	for i, e := range journaltest.ReadAll(t, l, 0) {
 		if e.Gap != nil || e.Seq != uint64(i+1) {
 			t.Fatalf("entry %d is %s", i, e.Data())
 		}
@@ -164,7 +165,7 @@ func resume(t *testing.T, dir string, next uint64, seen map[uint64]string) uint6
 	if err != nil || r.Gap != nil || r.From != next {
 		t.Fatalf("resumed with %+v, %v", r, err)
 	}
-	for _, e := range read(t, l, next) {
+	for _, e := range journaltest.ReadAll(t, l, next) {
 		if e.Seq != next || e.Gap != nil {
 			t.Fatalf("%s comes where %d should", e.Data(), next)
 		}

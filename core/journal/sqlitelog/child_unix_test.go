@@ -19,6 +19,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
 // childFull fills a log, makes its disk full (no file may grow beyond what
@@ -34,11 +35,11 @@ func childFull(dir string) int {
 	if err != nil {
 		return fail(err)
 	}
-	s := newSource()
+	s := new(journaltest.Source)
 	var items []*item
 	push := func(n int) {
 		for range n {
-			it, _ := push(l, s.next(uri(len(items)%100)))
+			it, _ := push(l, s.Next(journaltest.URI(len(items)%100)))
 			items = append(items, it)
 		}
 	}
@@ -105,7 +106,7 @@ func childFull(dir string) int {
 		}
 	}
 	last.Store(uint64(len(items)) + 1)
-	e, err := l.Store(ctx, s.next(uri(0)))
+	e, err := l.Store(ctx, s.Next(journaltest.URI(0)))
 	if err != nil {
 		return fail(err)
 	}
@@ -165,8 +166,8 @@ func TestDiskFullAndBack(t *testing.T) {
 		t.Errorf("a follower got %d of %d", report.Followed, len(report.Acked))
 	}
 	l := open(t, Options{Dir: dir})
-	entries := read(t, l, 0)
-	inOrder(t, entries, l.Epoch(), 1, len(report.Acked))
+	entries := journaltest.ReadAll(t, l, 0)
+	journaltest.InOrder(t, entries, l.Epoch(), 1, len(report.Acked))
 	for i, e := range entries {
 		ev, err := e.Event()
 		if err != nil {

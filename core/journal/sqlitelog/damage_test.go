@@ -17,6 +17,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
 // filled makes a log with n events that was closed, and returns its directory and epoch.
@@ -24,9 +25,9 @@ func filled(t *testing.T, n int) (dir, epoch string) {
 	t.Helper()
 	dir = t.TempDir()
 	l := open(t, Options{Dir: dir, KeepContent: 1 << 20})
-	appendN(t, l, newSource(), n)
+	journaltest.AppendN(t, l, new(journaltest.Source), n)
 	for i := range 10 {
-		l.Contents().Put(digest(uint64(i+1)), strings.Repeat(fmt.Sprint("text ", i), 100))
+		l.Contents().Put(journaltest.Digest(uint64(i+1)), strings.Repeat(fmt.Sprint("text ", i), 100))
 	}
 	if _, err := l.Records("things").Put(t.Context(), journal.Record{Key: "a", Value: []byte("1")}); err != nil {
 		t.Fatal(err)
@@ -72,7 +73,7 @@ func truthful(t *testing.T, entries []journal.Entry) (there, missing int) {
 		if err != nil {
 			t.Fatalf("%s: %v", e.Data(), err)
 		}
-		if u := ev.Payload.(event.ResourceUpdated); u.Name != fmt.Sprintf("n%d", e.Seq) || u.Digest != digest(e.Seq) {
+		if u := ev.Payload.(event.ResourceUpdated); u.Name != fmt.Sprintf("n%d", e.Seq) || u.Digest != journaltest.Digest(e.Seq) {
 			t.Fatalf("served as truth: %s", e.Data())
 		}
 		there++
@@ -90,12 +91,12 @@ func truthfulRest(t *testing.T, l *Log, n int) {
 	}
 	for r, s := range st.Resources {
 		seq := uint64(s.Size)
-		if s.Digest != digest(seq) || r.URI != uri(int(seq-1)%100) || seq > uint64(n) || s.MimeType != "text/plain" {
+		if s.Digest != journaltest.Digest(seq) || r.URI != journaltest.URI(int(seq-1)%100) || seq > uint64(n) || s.MimeType != "text/plain" {
 			t.Errorf("the state of %v is %+v", r, s)
 		}
 	}
 	for i := range 10 {
-		text, ok, err := l.Contents().Get(t.Context(), digest(uint64(i+1)))
+		text, ok, err := l.Contents().Get(t.Context(), journaltest.Digest(uint64(i+1)))
 		if err != nil || ok && text != strings.Repeat(fmt.Sprint("text ", i), 100) {
 			t.Errorf("text %d is %.20q, %v", i, text, err)
 		}
@@ -119,7 +120,7 @@ func TestFlippedByteIsNeverServed(t *testing.T) {
 		return b
 	})
 	l := open(t, Options{Dir: dir})
-	there, missing := truthful(t, read(t, l, 0))
+	there, missing := truthful(t, journaltest.ReadAll(t, l, 0))
 	if there != n-1 || missing != 1 || l.Epoch() != epoch || l.Stats().Damages != 1 {
 		t.Errorf("%d there, %d reported missing, epoch %s was %s, %+v", there, missing, l.Epoch(), epoch, l.Stats())
 	}
@@ -132,7 +133,7 @@ func TestFlippedByteIsNeverServed(t *testing.T) {
 	if count != n-1 {
 		t.Errorf("%d entries are selected", count)
 	}
-	if e := appendN(t, l, newSource(), 3); e.Seq != n+3 {
+	if e := journaltest.AppendN(t, l, new(journaltest.Source), 3); e.Seq != n+3 {
 		t.Errorf("continues with %s", e.ID)
 	}
 }
@@ -188,7 +189,7 @@ func TestRandomDamage(t *testing.T) {
 			t.Errorf("seed %d, round %d, damaged at %d: %d there and %d reported missing", seed, round, at, there, missing)
 		}
 		truthfulRest(t, l, n)
-		e, err := l.Store(t.Context(), newSource().next(uri(1)))
+		e, err := l.Store(t.Context(), new(journaltest.Source).Next(journaltest.URI(1)))
 		if err != nil || e.Seq <= uint64(there) {
 			t.Errorf("seed %d, round %d, damaged at %d: stored as %s, %v", seed, round, at, e.ID, err)
 		}
@@ -329,11 +330,11 @@ func TestUnreadableFileIsSetAside(t *testing.T) {
 			if _, err := os.Stat(events(dir) + ".damaged-1"); err != nil {
 				t.Errorf("what there was is gone: %v", err)
 			}
-			there, _ := truthful(t, read(t, l, 0))
+			there, _ := truthful(t, journaltest.ReadAll(t, l, 0))
 			if rescued := strings.HasSuffix(name, "missing") || name == "no row"; rescued != (there == 10) {
 				t.Errorf("%d events were rescued", there)
 			}
-			appendN(t, l, newSource(), 5)
+			journaltest.AppendN(t, l, new(journaltest.Source), 5)
 		})
 	}
 }
@@ -389,8 +390,8 @@ func TestEpochs(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "data")
 			l := open(t, Options{Dir: dir, Durability: tt.durability})
-			s := newSource()
-			appendN(t, l, s, n)
+			s := new(journaltest.Source)
+			journaltest.AppendN(t, l, s, n)
 			epoch := l.Epoch()
 			closeLog(t, l)
 			tt.do(t, dir)
@@ -398,10 +399,10 @@ func TestEpochs(t *testing.T) {
 			if (l.Epoch() == epoch) != tt.keeps {
 				t.Errorf("epoch kept: %v", l.Epoch() == epoch)
 			}
-			if e := appendN(t, l, s, 1); e.Seq != n+1 {
+			if e := journaltest.AppendN(t, l, s, 1); e.Seq != n+1 {
 				t.Errorf("continues with %s", e.ID)
 			}
-			there, missing := truthful(t, read(t, l, 0))
+			there, missing := truthful(t, journaltest.ReadAll(t, l, 0))
 			if want := tt.missing; want >= 0 && (missing != want || there != n+1-want) || want < 0 && missing+there != n+1 {
 				t.Errorf("%d there, %d missing", there, missing)
 			}
@@ -456,7 +457,7 @@ func TestInterruptedRescue(t *testing.T) {
 				want = epoch
 			}
 			l := open(t, Options{Dir: dir})
-			if there, _ := truthful(t, read(t, l, 0)); there != 30 || l.Epoch() != want {
+			if there, _ := truthful(t, journaltest.ReadAll(t, l, 0)); there != 30 || l.Epoch() != want {
 				t.Errorf("%d events, epoch %s, want %s", there, l.Epoch(), want)
 			}
 			if _, err := os.Stat(events(dir) + ".new"); err == nil {
@@ -496,8 +497,8 @@ func TestFileIsDeletedOrReplaced(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "data")
 			l := open(t, Options{Dir: dir})
-			s := newSource()
-			appendN(t, l, s, 60)
+			s := new(journaltest.Source)
+			journaltest.AppendN(t, l, s, 60)
 			closeLog(t, l)
 			b, err := os.ReadFile(events(dir))
 			if err == nil {
@@ -507,7 +508,7 @@ func TestFileIsDeletedOrReplaced(t *testing.T) {
 				t.Fatal(err)
 			}
 			l = open(t, Options{Dir: dir})
-			appendN(t, l, s, 40)
+			journaltest.AppendN(t, l, s, 40)
 			epoch := l.Epoch()
 			if _, err := l.Records("things").Put(t.Context(), journal.Record{Key: "a", Value: []byte("1")}); err != nil {
 				t.Fatal(err)
@@ -520,7 +521,7 @@ func TestFileIsDeletedOrReplaced(t *testing.T) {
 			if l.Epoch() == epoch || l.Stats().Damages == 0 {
 				t.Errorf("epoch kept: %v, %+v", l.Epoch() == epoch, l.Stats())
 			}
-			e := appendN(t, l, s, 1)
+			e := journaltest.AppendN(t, l, s, 1)
 			if e.Seq != 101 {
 				t.Errorf("continues with %s", e.ID)
 			}
@@ -536,7 +537,7 @@ func TestFileIsDeletedOrReplaced(t *testing.T) {
 			now := l.Epoch()
 			closeLog(t, l)
 			l = open(t, Options{Dir: dir})
-			there, missing := truthful(t, read(t, l, 0))
+			there, missing := truthful(t, journaltest.ReadAll(t, l, 0))
 			if l.Epoch() != now || there+missing != 101 || there != tt.there {
 				t.Errorf("epoch %s was %s, %d entries, %d missing", l.Epoch(), now, there, missing)
 			}
@@ -581,17 +582,17 @@ func TestFilesBesideAreDeleted(t *testing.T) {
 			t.Parallel()
 			dir, lines := filepath.Join(t.TempDir(), "data"), new(logged)
 			l := open(t, Options{Dir: dir, Logger: slog.New(slog.NewTextHandler(lines, nil))})
-			s := newSource()
-			appendN(t, l, s, 100)
+			s := new(journaltest.Source)
+			journaltest.AppendN(t, l, s, 100)
 			epoch := l.Epoch()
-			read(t, l, 50) // so that readers have it open
+			journaltest.ReadAll(t, l, 50) // so that readers have it open
 			for _, suffix := range suffixes {
 				remove(t, filepath.Join(dir, suffix))
 			}
-			eventually(t, "it is said", noticed, func() bool { return len(lines.errors()) > 0 })
-			eventually(t, "the log goes on", noticed, func() bool { return l.Err() == nil })
-			appendN(t, l, s, 5)
-			inOrder(t, read(t, l, 1), epoch, 1, 105)
+			journaltest.Eventually(t, noticed, "it is said", func() bool { return len(lines.errors()) > 0 })
+			journaltest.Eventually(t, noticed, "the log goes on", func() bool { return l.Err() == nil })
+			journaltest.AppendN(t, l, s, 5)
+			journaltest.InOrder(t, journaltest.ReadAll(t, l, 1), epoch, 1, 105)
 			if got := lines.errors(); len(got) != 1 || !strings.Contains(got[0], suffixes[0]) || !strings.Contains(got[0], "was deleted while mcptrack used it") {
 				t.Errorf("said: %q", got)
 			}
@@ -605,7 +606,7 @@ func TestFilesBesideAreDeleted(t *testing.T) {
 			if err := os.Chmod(killed, 0o700); err != nil {
 				t.Fatal(err)
 			}
-			if there, missing := truthful(t, read(t, open(t, Options{Dir: killed}), 1)); there != 105 || missing != 0 {
+			if there, missing := truthful(t, journaltest.ReadAll(t, open(t, Options{Dir: killed}), 1)); there != 105 || missing != 0 {
 				t.Errorf("after a kill %d are there, %d missing", there, missing)
 			}
 		})
@@ -621,8 +622,8 @@ func TestEmptiedFile(t *testing.T) {
 			dir, lines := filepath.Join(t.TempDir(), "data"), new(logged)
 			opts := Options{Dir: dir, Logger: slog.New(slog.NewTextHandler(lines, nil))}
 			l := open(t, opts)
-			s := newSource()
-			appendN(t, l, s, 100)
+			s := new(journaltest.Source)
+			journaltest.AppendN(t, l, s, 100)
 			epoch := l.Epoch()
 			if closeLog(t, l); running {
 				l = open(t, opts)
@@ -633,8 +634,8 @@ func TestEmptiedFile(t *testing.T) {
 			if !running {
 				l = open(t, opts)
 			}
-			eventually(t, "a new epoch begins", noticed, func() bool { return l.Epoch() != epoch })
-			if e := appendN(t, l, s, 1); e.Seq != 101 {
+			journaltest.Eventually(t, noticed, "a new epoch begins", func() bool { return l.Epoch() != epoch })
+			if e := journaltest.AppendN(t, l, s, 1); e.Seq != 101 {
 				t.Errorf("it goes on with %s", e.ID)
 			}
 			if _, err := os.Lstat(events(dir) + ".damaged-1"); err != nil {
@@ -684,16 +685,16 @@ func TestLostEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			s := newSource()
+			s := new(journaltest.Source)
 			l := open(t, Options{Dir: dir})
-			appendN(t, l, s, 20)
+			journaltest.AppendN(t, l, s, 20)
 			closeLog(t, l)
 			older, err := os.ReadFile(events(dir))
 			if err != nil {
 				t.Fatal(err)
 			}
 			l = open(t, Options{Dir: dir})
-			appendN(t, l, s, 30)
+			journaltest.AppendN(t, l, s, 30)
 			epoch := l.Epoch()
 			closeLog(t, l)
 			tt.do(t, dir, older)
@@ -701,11 +702,11 @@ func TestLostEnd(t *testing.T) {
 			if (l.Epoch() == epoch) != tt.keeps || (l.Stats().Damages == 0) != tt.keeps {
 				t.Errorf("epoch %s was %s, %+v", l.Epoch(), epoch, l.Stats())
 			}
-			there, missing := truthful(t, read(t, l, 0))
+			there, missing := truthful(t, journaltest.ReadAll(t, l, 0))
 			if want := 50 - tt.there; there != tt.there || tt.there > 0 && !tt.keeps && missing != want {
 				t.Errorf("%d there, %d missing", there, missing)
 			}
-			if e := appendN(t, l, s, 1); !tt.keeps && e.Seq != 51 {
+			if e := journaltest.AppendN(t, l, s, 1); !tt.keeps && e.Seq != 51 {
 				t.Errorf("continues with %s", e.ID)
 			}
 			now := l.Epoch()
@@ -746,7 +747,7 @@ func TestLostWAL(t *testing.T) {
 			if l.Epoch() == epoch || l.Stats().Damages != 1 {
 				t.Errorf("epoch kept: %v, %+v", l.Epoch() == epoch, l.Stats())
 			}
-			if e := appendN(t, l, newSource(), 1); e.Seq <= seq {
+			if e := journaltest.AppendN(t, l, new(journaltest.Source), 1); e.Seq <= seq {
 				t.Errorf("%s follows %s", e.ID, last)
 			}
 		})
@@ -759,16 +760,18 @@ func TestDamagedStateIsLearnedAgain(t *testing.T) {
 	t.Parallel()
 	for name, harm := range map[string]func(t *testing.T, dir string){
 		"a sum": func(t *testing.T, dir string) {
-			sql(t, dir, "UPDATE states SET sum = sum + 1 WHERE uri IN ('"+uri(7)+"', '"+uri(8)+"')")
+			sql(t, dir, "UPDATE states SET sum = sum + 1 WHERE uri IN ('"+journaltest.URI(7)+"', '"+journaltest.URI(8)+"')")
 		},
-		"a key":     func(t *testing.T, dir string) { sql(t, dir, "UPDATE states SET uri = 'x' WHERE uri = '"+uri(7)+"'") },
+		"a key": func(t *testing.T, dir string) {
+			sql(t, dir, "UPDATE states SET uri = 'x' WHERE uri = '"+journaltest.URI(7)+"'")
+		},
 		"the pages": func(t *testing.T, dir string) { sql(t, dir, "DELETE FROM states"); sql(t, dir, "DELETE FROM log") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir, _ := filled(t, 250)
 			l := open(t, Options{Dir: dir})
-			if _, err := l.Store(t.Context(), &event.Event{ServerID: "docs", ResourceURI: uri(8), Payload: event.ResourceRemoved{}}); err != nil {
+			if _, err := l.Store(t.Context(), &event.Event{ServerID: "docs", ResourceURI: journaltest.URI(8), Payload: event.ResourceRemoved{}}); err != nil {
 				t.Fatal(err)
 			}
 			closeLog(t, l)
@@ -778,7 +781,7 @@ func TestDamagedStateIsLearnedAgain(t *testing.T) {
 			if err != nil || len(st.Resources) != 99 || l.Stats().Damages == 0 {
 				t.Errorf("%d states, %v, %+v", len(st.Resources), err, l.Stats())
 			}
-			if got := st.Resources[journal.ResourceID{ServerID: "docs", URI: uri(7)}]; got.Digest != digest(208) || got.Size != 208 || got.MimeType != "text/plain" {
+			if got := st.Resources[journal.ResourceID{ServerID: "docs", URI: journaltest.URI(7)}]; got.Digest != journaltest.Digest(208) || got.Size != 208 || got.MimeType != "text/plain" {
 				t.Errorf("the state is %+v", got)
 			}
 			closeLog(t, l)

@@ -10,6 +10,7 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
 // TestLibraryIsNewEnough: SQLite before 3.51.3 may damage a file in WAL mode that several
@@ -38,7 +39,7 @@ func TestIntervalSyncs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	l := open(t, Options{Dir: dir, Durability: journal.Interval})
-	s := newSource()
+	s := new(journaltest.Source)
 	synced := func() (at int64) {
 		err := l.read(t.Context(), func(_ *file, c *sqlite.Conn) (err error) {
 			at, err = number(c, "SELECT synced FROM log")
@@ -50,10 +51,10 @@ func TestIntervalSyncs(t *testing.T) {
 		return at
 	}
 	for range 3 {
-		appendN(t, l, s, 3)
+		journaltest.AppendN(t, l, s, 3)
 		after := synced()
 		began := time.Now()
-		eventually(t, "a sync", time.Minute, func() bool { return synced() > after })
+		journaltest.Eventually(t, time.Minute, "a sync", func() bool { return synced() > after })
 		if took := time.Since(began); took > 5*time.Second {
 			t.Errorf("a sync after %v", took)
 		}
@@ -70,7 +71,7 @@ func TestWriterIsQuiet(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	l := open(t, Options{Dir: dir})
-	appendN(t, l, newSource(), 3)
+	journaltest.AppendN(t, l, new(journaltest.Source), 3)
 	stat := func() (size int64, at time.Time) {
 		info, err := os.Stat(events(dir) + "-wal")
 		if err != nil {
@@ -93,8 +94,8 @@ func TestTransactionThatCommitted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, w := idle(t, Options{Dir: t.TempDir()})
-			s := newSource()
-			group := []*item{{Event: s.next(uri(1))}, {Event: s.next(uri(2))}}
+			s := new(journaltest.Source)
+			group := []*item{{Event: s.Next(journaltest.URI(1))}, {Event: s.Next(journaltest.URI(2))}}
 			b := w.gather(&group)
 			if in {
 				if err := w.commit(b); err != nil {

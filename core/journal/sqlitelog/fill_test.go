@@ -9,6 +9,8 @@ import (
 	"os"
 	"strconv"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
 // fillEvents names the variable with the number of events that a child stores.
@@ -27,11 +29,11 @@ func childFill(dir string) error {
 	if err != nil {
 		return err
 	}
-	s := newSource()
+	s := new(journaltest.Source)
 	began := time.Now()
 	var last *item
 	for i := range n {
-		if last, err = push(l, s.next(uri(i%10_000))); err != nil {
+		if last, err = push(l, s.Next(journaltest.URI(i%10_000))); err != nil {
 			return err
 		}
 		for i%1024 == 0 && l.Stats().Waiting > l.opts.Queue/2 { // lest events give way to newer ones

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
 // TestDataDirectoryOfOthers: a directory that others own or may write to, and files in it that
@@ -87,7 +89,7 @@ func TestFilesArePrivate(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "events")
 	l := open(t, Options{Dir: dir})
-	appendN(t, l, newSource(), 5)
+	journaltest.AppendN(t, l, new(journaltest.Source), 5)
 	files, err := os.ReadDir(dir)
 	if err != nil || len(files) < 4 { // and the lock
 		t.Fatalf("%v, %v", files, err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
 // A power cut cannot be had by killing the process: what it wrote and did not sync
@@ -65,7 +66,7 @@ func (d *device) detach(t *testing.T) {
 		return
 	}
 	// A process that was killed a moment ago may still be on its way out.
-	eventually(t, "the image is unmounted", time.Minute, func() bool {
+	journaltest.Eventually(t, time.Minute, "the image is unmounted", func() bool {
 		err := syscall.Unmount(d.mount, 0)
 		return err == nil || errors.Is(err, syscall.EINVAL)
 	})
@@ -126,7 +127,7 @@ func (a *acknowledged) missing(t *testing.T, dir string) (missing, total int) {
 	l := open(t, Options{Dir: dir})
 	defer closeLog(t, l)
 	found := map[string]string{}
-	for _, e := range read(t, l, 0) {
+	for _, e := range journaltest.ReadAll(t, l, 0) {
 		if e.Gap != nil {
 			continue // what it stands for is missing below
 		}
@@ -187,7 +188,7 @@ func TestPowerCut(t *testing.T) {
 				_ = cmd.Wait() // killed
 			}()
 			for i, n := range tt.cuts {
-				eventually(t, fmt.Sprint(n, " events are acknowledged"), time.Minute, func() bool { return acked.count() >= n })
+				journaltest.Eventually(t, time.Minute, fmt.Sprint(n, " events are acknowledged"), func() bool { return acked.count() >= n })
 				if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 					t.Fatal(err)
 				}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
 // record returns where in events.db the last row of a table is that has one page.
@@ -90,11 +91,11 @@ func TestEveryByteOfTheLogsRow(t *testing.T) {
 		if l.Epoch() == epoch || l.Stats().Damages == 0 || len(lines.errors()) != 1 {
 			t.Errorf("%s: epoch kept: %v, %+v, said %q", what, l.Epoch() == epoch, l.Stats(), lines.errors())
 		}
-		if there, missing := truthful(t, read(t, l, 0)); there != n || missing != 0 {
+		if there, missing := truthful(t, journaltest.ReadAll(t, l, 0)); there != n || missing != 0 {
 			t.Errorf("%s: %d there, %d missing", what, there, missing)
 		}
 		truthfulRest(t, l, n)
-		if e := appendN(t, l, newSource(), 1); e.Seq != n+1 {
+		if e := journaltest.AppendN(t, l, new(journaltest.Source), 1); e.Seq != n+1 {
 			t.Errorf("%s: goes on with %s", what, e.ID)
 		}
 		closeLog(t, l)
@@ -128,25 +129,25 @@ func TestAbsurdNumbers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			s := newSource()
+			s := new(journaltest.Source)
 			l := open(t, Options{Dir: dir})
-			appendN(t, l, s, n/2)
-			appendN(t, l, s, n/2)
+			journaltest.AppendN(t, l, s, n/2)
+			journaltest.AppendN(t, l, s, n/2)
 			closeLog(t, l)
 			script(t, dir, change)
 			remove(t, filepath.Join(dir, "lock"))
 			l = open(t, Options{Dir: dir})
-			there, missing := truthful(t, read(t, l, 0))
+			there, missing := truthful(t, journaltest.ReadAll(t, l, 0))
 			if there < n-1 || there+missing > n || name != "an old epoch" && l.Stats().Damages == 0 {
 				t.Errorf("%d there, %d missing, %+v", there, missing, l.Stats())
 			}
-			s.seq = uint64(there + missing)
-			if e := appendN(t, l, s, 1); e.Seq != s.seq {
+			s.N = there + missing
+			if e := journaltest.AppendN(t, l, s, 1); e.Seq != uint64(s.N) {
 				t.Errorf("goes on with %s", e.ID)
 			}
 			closeLog(t, l)
 			l = open(t, Options{Dir: dir})
-			if there, missing := truthful(t, read(t, l, 0)); l.Stats().Damages > 0 && missing == 0 || there < n || there+missing > n+1 {
+			if there, missing := truthful(t, journaltest.ReadAll(t, l, 0)); l.Stats().Damages > 0 && missing == 0 || there < n || there+missing > n+1 {
 				t.Errorf("opened again: %d there, %d missing, %+v", there, missing, l.Stats())
 			}
 		})
@@ -161,7 +162,7 @@ func TestLogsRowIsDamagedWhileItIsRead(t *testing.T) {
 	dir, epoch := filled(t, n)
 	l := open(t, Options{Dir: dir})
 	other := open(t, Options{Dir: dir, Existing: true})
-	if there, _ := truthful(t, read(t, other, 0)); there != n {
+	if there, _ := truthful(t, journaltest.ReadAll(t, other, 0)); there != n {
 		t.Fatalf("%d events", there)
 	}
 	sql(t, dir, fmt.Sprint("UPDATE log SET last = ", math.MaxInt64))
@@ -173,11 +174,11 @@ func TestLogsRowIsDamagedWhileItIsRead(t *testing.T) {
 	if _, err := readOnce(t, l); !errors.Is(err, journal.ErrEpoch) {
 		t.Fatal(err)
 	}
-	there, missing := truthful(t, read(t, l, 0))
+	there, missing := truthful(t, journaltest.ReadAll(t, l, 0))
 	if there != n || missing != 0 || l.Epoch() == epoch || l.Stats().Damages == 0 {
 		t.Errorf("%d there, %d missing, epoch kept: %v, %+v", there, missing, l.Epoch() == epoch, l.Stats())
 	}
-	if there, missing := truthful(t, read(t, other, 0)); there != n || missing != 0 || other.Epoch() != l.Epoch() {
+	if there, missing := truthful(t, journaltest.ReadAll(t, other, 0)); there != n || missing != 0 || other.Epoch() != l.Epoch() {
 		t.Errorf("another process: %d there, %d missing", there, missing)
 	}
 }
@@ -207,9 +208,9 @@ func TestWhatARepairLostIsDamaged(t *testing.T) {
 				t.Parallel()
 				dir := t.TempDir()
 				opts := Options{Dir: dir}
-				s := newSource()
+				s := new(journaltest.Source)
 				l := open(t, opts)
-				appendN(t, l, s, n)
+				journaltest.AppendN(t, l, s, n)
 				epoch := l.Epoch()
 				closeLog(t, l)
 				setLog(t, dir, func(r *logRow) { r.first = 21 }) // as the retention does
@@ -226,10 +227,10 @@ func TestWhatARepairLostIsDamaged(t *testing.T) {
 					l = open(t, opts)
 				}
 				if name != "all events" || !running {
-					eventually(t, "a new epoch begins", noticed, func() bool { return l.Epoch() != epoch })
+					journaltest.Eventually(t, noticed, "a new epoch begins", func() bool { return l.Epoch() != epoch })
 				}
 				checkLost(t, l, name, n)
-				if e := appendN(t, l, s, 1); e.Seq != n+1 {
+				if e := journaltest.AppendN(t, l, s, 1); e.Seq != n+1 {
 					t.Errorf("goes on with %s", e.ID)
 				}
 				closeLog(t, l)
@@ -247,7 +248,7 @@ func TestWhatARepairLostIsDamaged(t *testing.T) {
 func checkLost(t *testing.T, l *Log, name string, n uint64) {
 	t.Helper()
 	lost := uint64(0)
-	for _, e := range read(t, l, 1) {
+	for _, e := range journaltest.ReadAll(t, l, 1) {
 		if e.Gap != nil && e.Gap.Reason == journal.ReasonDamaged {
 			_, from, err := event.ParseID(e.Gap.From)
 			if err != nil {
@@ -282,7 +283,7 @@ func TestZeroedRows(t *testing.T) {
 				return b
 			})
 			l := open(t, Options{Dir: dir, Existing: existing})
-			there, missing := truthful(t, read(t, l, 0))
+			there, missing := truthful(t, journaltest.ReadAll(t, l, 0))
 			if there+missing != n || missing < 100 || missing > 150 {
 				t.Errorf("%d there, %d missing", there, missing)
 			}

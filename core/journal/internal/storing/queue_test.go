@@ -13,24 +13,25 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
 func TestFullQueueKeepsTheNewestOfEveryResource(t *testing.T) {
 	t.Parallel()
 	q := NewQueue[struct{}](100)
-	s := newSource()
+	s := new(journaltest.Source)
 	const keys, rounds = 150, 40 // more keys than the capacity
 	for i := range keys * rounds {
-		if err := q.Push(&Item[struct{}]{Event: s.next(uri(i % keys))}); err != nil {
+		if err := q.Push(&Item[struct{}]{Event: s.Next(journaltest.URI(i % keys))}); err != nil {
 			t.Fatal(err)
 		}
 		if n, _ := q.Size(); n > 2*keys+100 {
 			t.Fatalf("%d items wait: not bounded by the resources", n)
 		}
 	}
-	waited := &Item[struct{}]{Event: s.next(uri(0)), Done: make(chan Outcome, 1)}
+	waited := &Item[struct{}]{Event: s.Next(journaltest.URI(0)), Done: make(chan Outcome, 1)}
 	_ = q.Push(waited)
-	_ = q.Push(&Item[struct{}]{Event: s.next(uri(0))})
+	_ = q.Push(&Item[struct{}]{Event: s.Next(journaltest.URI(0))})
 	q.Close()
 	var got []*Item[struct{}]
 	for group := q.Take(64); group != nil; group = q.Take(64) {
@@ -53,8 +54,8 @@ func TestFullQueueKeepsTheNewestOfEveryResource(t *testing.T) {
 		last[it.Event.ResourceURI] = seq
 	}
 	for i := 1; i < keys; i++ {
-		if want := uint64(keys*(rounds-1) + i + 1); last[uri(i)] != want {
-			t.Errorf("the last of %s is %d, want %d", uri(i), last[uri(i)], want)
+		if want := uint64(keys*(rounds-1) + i + 1); last[journaltest.URI(i)] != want {
+			t.Errorf("the last of %s is %d, want %d", journaltest.URI(i), last[journaltest.URI(i)], want)
 		}
 	}
 	if err := q.Push(waited); !errors.Is(err, journal.ErrClosed) {
@@ -67,9 +68,9 @@ func TestFullQueueKeepsTheNewestOfEveryResource(t *testing.T) {
 func TestItemsBeingStoredCountAsWaiting(t *testing.T) {
 	t.Parallel()
 	q := NewQueue[struct{}](100)
-	s := newSource()
+	s := new(journaltest.Source)
 	for i := range 3 {
-		if err := q.Push(&Item[struct{}]{Event: s.next(uri(i))}); err != nil {
+		if err := q.Push(&Item[struct{}]{Event: s.Next(journaltest.URI(i))}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -96,7 +97,7 @@ func TestMergedEventsAddUp(t *testing.T) {
 	t.Parallel()
 	yes := true
 	updated := func(was, now uint64, changed *bool) *event.Event {
-		e := &event.Event{ServerID: "s", ResourceURI: "u", Payload: event.ResourceUpdated{Digest: digest(now), PreviousDigest: digest(was), Changed: changed}}
+		e := &event.Event{ServerID: "s", ResourceURI: "u", Payload: event.ResourceUpdated{Digest: journaltest.Digest(now), PreviousDigest: journaltest.Digest(was), Changed: changed}}
 		return e
 	}
 	list := func(added, removed, changed []string) *event.Event {
@@ -139,10 +140,10 @@ func TestTooLargeEventsAreSplit(t *testing.T) {
 	var l event.ListChanged
 	l.List = catalog.Resources
 	for i := range 300 {
-		l.Added = append(l.Added, uri(i))
-		l.Removed = append(l.Removed, uri(i+1000))
+		l.Added = append(l.Added, journaltest.URI(i))
+		l.Removed = append(l.Removed, journaltest.URI(i+1000))
 	}
-	l.Changed = []string{uri(5000)}
+	l.Changed = []string{journaltest.URI(5000)}
 	names := map[string]string{}
 	for _, key := range slices.Concat(l.Added, l.Removed[:100]) {
 		names[key] = "mcptrack://server/s/" + key
