@@ -6,23 +6,23 @@ import (
 	"sync"
 )
 
-// recordTable is [Records] of one process. Its methods may be called from several goroutines.
+// recordTable implements [Records] for a log of one process.
 type recordTable struct {
 	save func(ctx context.Context, rec Record) error
-	// writing is a semaphore: whoever has sent writes, and receives when done. Capacity 1, never
-	// closed. It is no mutex, because save waits for a disk.
+	// writing is a semaphore: a writer sends, and receives when it is done. Capacity 1, never
+	// closed. It is not a mutex because save waits for a disk.
 	writing chan struct{}
 
 	mu    sync.Mutex // guards all below
 	all   map[string]Record
 	last  uint64
 	ended bool
-	moved chan struct{} // closed and replaced at every write and at the end
+	moved chan struct{} // closed and replaced at every write, and closed at the end
 }
 
-// newRecordTable returns a table of records, which have been saved before. Of those without Value,
-// which were removed, only the Revision matters: no write gets it again. save makes a write durable
-// before it counts: a Record without Value is removed.
+// newRecordTable returns a table with the saved records. Removed records have no Value; their
+// Revision is never used again. save makes a write durable before it counts; a Record without Value
+// is removed.
 func newRecordTable(saved []Record, save func(ctx context.Context, rec Record) error) *recordTable {
 	t := &recordTable{save: save, writing: make(chan struct{}, 1), all: map[string]Record{}, moved: make(chan struct{})}
 	for _, rec := range saved {
@@ -43,7 +43,6 @@ func (t *recordTable) Close() {
 	}
 }
 
-// Get implements [Records].
 func (t *recordTable) Get(_ context.Context, key string) (Record, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -57,23 +56,20 @@ func (t *recordTable) Get(_ context.Context, key string) (Record, error) {
 	return rec, nil
 }
 
-// Put implements [Records].
 func (t *recordTable) Put(ctx context.Context, rec Record) (uint64, error) {
 	return t.write(ctx, rec, func(now Record, _ uint64) bool { return now.Revision == rec.Revision })
 }
 
-// PutAfter implements [Records].
 func (t *recordTable) PutAfter(ctx context.Context, rec Record, last uint64) (uint64, error) {
 	return t.write(ctx, rec, func(_ Record, written uint64) bool { return written == last })
 }
 
-// Remove implements [Records].
 func (t *recordTable) Remove(ctx context.Context, rec Record) error {
 	_, err := t.write(ctx, Record{Key: rec.Key}, func(now Record, _ uint64) bool { return now.Revision == rec.Revision })
 	return err
 }
 
-// write writes a record if allowed says so of the present one and the number of the last write.
+// write writes a record if allowed accepts the stored record and the number of the last write.
 func (t *recordTable) write(ctx context.Context, rec Record, allowed func(now Record, last uint64) bool) (uint64, error) {
 	select {
 	case t.writing <- struct{}{}:
@@ -108,7 +104,7 @@ func (t *recordTable) write(ctx context.Context, rec Record, allowed func(now Re
 	return rec.Revision, nil
 }
 
-// Follow implements [Records]: it calls changed with all records each time.
+// Follow implements [Records]: each call of changed gets all records.
 func (t *recordTable) Follow(ctx context.Context, changed func(Changes)) {
 	for ctx.Err() == nil {
 		t.mu.Lock()
@@ -129,7 +125,7 @@ func (t *recordTable) Follow(ctx context.Context, changed func(Changes)) {
 	}
 }
 
-// RecordTables are the tables of a log of one process, by name. Its methods may be called from
+// RecordTables are the tables of a log of one process by name. Its methods may be called from
 // several goroutines.
 type RecordTables struct {
 	save func(ctx context.Context, name string, rec Record) error
@@ -140,7 +136,8 @@ type RecordTables struct {
 	closed bool
 }
 
-// NewRecordTables returns tables with the records that were saved before; see newRecordTable.
+// NewRecordTables returns tables with the records that were saved before. save makes a write
+// durable before it counts; a Record without Value is removed.
 func NewRecordTables(saved map[string][]Record, save func(ctx context.Context, name string, rec Record) error) *RecordTables {
 	return &RecordTables{save: save, saved: saved, open: map[string]*recordTable{}}
 }
@@ -160,7 +157,7 @@ func (t *RecordTables) Table(name string) Records {
 	return table
 }
 
-// Close closes all tables, also those that are opened later.
+// Close closes all tables, including tables that are opened later.
 func (t *RecordTables) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

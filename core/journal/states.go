@@ -20,8 +20,8 @@ type State struct {
 	Size     int64
 	MimeType string
 	When     time.Time // when it was read
-	// Text is the content itself where the tracker keeps it; nil otherwise. It is not part of
-	// the state that is stored: see [Log.Contents].
+	// Text is the content itself if the tracker keeps it. It is not stored with the state: see
+	// [Log.Contents].
 	Text *string
 }
 
@@ -34,10 +34,10 @@ type ListName struct {
 // States are the stored states of resources and lists.
 type States struct {
 	Resources map[ResourceID]State
-	Lists     map[ListName]catalog.List // items have only keys and digests
+	Lists     map[ListName]catalog.List // the items have only keys and digests
 }
 
-// StoredList returns a copy of a list as it is stored: only keys and digests.
+// StoredList returns a copy of a list with keys and digests only, as it is stored.
 func StoredList(list catalog.List) catalog.List {
 	items := make(catalog.List, len(list))
 	for i, it := range list {
@@ -46,8 +46,8 @@ func StoredList(list catalog.List) catalog.List {
 	return items
 }
 
-// Known returns the state of a resource after an event; ok is false if the event does not give
-// it. The zero State means that the resource is gone.
+// Known returns the state of a resource after an event. The zero State means that the resource is
+// gone. ok is false if the event does not tell the state.
 func Known(e *event.Event) (r ResourceID, st State, ok bool) {
 	r = ResourceID{e.ServerID, e.ResourceURI}
 	switch p := e.Payload.(type) {
@@ -66,8 +66,7 @@ func Known(e *event.Event) (r ResourceID, st State, ok bool) {
 	return r, State{}, false
 }
 
-// KnownList returns the list after an event, as far as the process that published the event
-// says: ok is false otherwise.
+// KnownList returns the list after an event; ok is false if the publisher of the event did not say.
 func KnownList(e *event.Event) (name ListName, list catalog.List, ok bool) {
 	p, ok := e.Payload.(event.ListChanged)
 	if !ok || p.Items == nil {
@@ -77,7 +76,7 @@ func KnownList(e *event.Event) (name ListName, list catalog.List, ok bool) {
 }
 
 // KnownLists yields what is remembered in the step that stores the event: the list of [KnownList]
-// and the resources that are [Owed] then.
+// and the resources that are then [Owed].
 func KnownLists(e *event.Event) iter.Seq2[ListName, catalog.List] {
 	return func(yield func(ListName, catalog.List) bool) {
 		name, list, ok := KnownList(e)
@@ -90,12 +89,12 @@ func KnownLists(e *event.Event) iter.Seq2[ListName, catalog.List] {
 	}
 }
 
-// Owed is the kind of list that has the resources whose own events may not be stored although a
-// change of the list of resources is: whoever tracks the server next publishes them. A tracker
-// that has appended them empties it.
+// Owed is the kind of the list of resources whose own events may be missing although the change of
+// the list of resources is stored. The next tracker of the server publishes them. A tracker empties
+// the list after it has appended them.
 const Owed catalog.Kind = "owed"
 
-// OwedList returns resources as a list of [Owed].
+// OwedList returns resources as an [Owed] list.
 func OwedList(uris []string) catalog.List {
 	items := make([]catalog.Item, len(uris))
 	for i, uri := range uris {
@@ -104,11 +103,11 @@ func OwedList(uris []string) catalog.List {
 	return catalog.NewList(items)
 }
 
-// Cursors is the kind of list under which is stored where to resume the subscriptions to events
-// of a server (MCP Events), one item for each.
+// Cursors is the kind of the list of cursors with which the event subscriptions of a server (MCP
+// Events) are resumed, one item for each subscription.
 const Cursors catalog.Kind = "cursors"
 
-// CursorList returns cursors, by the keys of their subscriptions, as a list.
+// CursorList returns cursors, keyed by subscription, as a list.
 func CursorList(cursors map[string]string) catalog.List {
 	var list catalog.List
 	for _, key := range slices.Sorted(maps.Keys(cursors)) {
@@ -119,7 +118,7 @@ func CursorList(cursors map[string]string) catalog.List {
 	return list
 }
 
-// CursorsOf returns the cursors in a list that CursorList made.
+// CursorsOf returns the cursors in a list from CursorList.
 func CursorsOf(list catalog.List) map[string]string {
 	cursors := map[string]string{}
 	for _, it := range list {

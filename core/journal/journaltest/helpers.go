@@ -26,7 +26,7 @@ func (s *Source) Next(uri string) *event.Event {
 	s.N++
 	e := update("docs", uri, s.N)
 	e.Seq = uint64(s.N)
-	e.ID = event.FormatID("0000000000000abc", e.Seq) // the log gives it another one
+	e.ID = event.FormatID("0000000000000abc", e.Seq) // the log assigns another one
 	return e
 }
 
@@ -64,7 +64,7 @@ func ReadAll(t tb, log journal.Log, from uint64) (out []journal.Entry) {
 	return out
 }
 
-// InOrder fails unless the entries are the n from number first on.
+// InOrder fails unless the entries are exactly the n from number first on.
 func InOrder(t testing.TB, entries []journal.Entry, epoch string, first uint64, n int) {
 	t.Helper()
 	if err := inOrder(entries, epoch, first, n); err != nil {

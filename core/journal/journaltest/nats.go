@@ -36,7 +36,7 @@ const (
 )
 
 // NATSServer is a nats-server process on the loopback. It can be stopped and started again with the
-// same ports and data. Its methods are for the goroutine of the test.
+// same ports and data. Only the goroutine of the test calls its methods.
 type NATSServer struct {
 	URL string // the same after every start
 	Dir string // of JetStream; empty: without JetStream
@@ -52,15 +52,15 @@ type NATSServer struct {
 	ended   chan struct{} // closed, by the goroutine that waits for the process, when it has ended
 }
 
-// Store starts a server of one node and returns its URL. The test's end stops it and removes its
+// Store starts a server and returns its URL. The end of the test stops the server and removes its
 // data.
 func Store(t testing.TB) (url string) {
 	t.Helper()
 	return Start(t, t.TempDir()).URL
 }
 
-// Start starts a server of one node with the data of dir, and returns when it is ready. The test's
-// end stops it. An empty dir means a server without JetStream.
+// Start starts a server with the data of dir, and returns when it is ready. The end of the test
+// stops it. If dir is empty, the server has no JetStream.
 func Start(t testing.TB, dir string) *NATSServer {
 	t.Helper()
 	ports := freePorts(t, 2)
@@ -70,19 +70,18 @@ func Start(t testing.TB, dir string) *NATSServer {
 	return s
 }
 
-// serverConfig is what differs between servers. Ports are free ones.
+// serverConfig is what differs between servers. The ports must be free.
 type serverConfig struct {
 	name    string
 	dir     string // of JetStream; empty: without JetStream
 	client  int    // port
 	monitor int    // port
-	sync    bool   // whatever is stored, before it is acknowledged
-	route   int    // port, 0: not in a cluster
+	sync    bool   // sync everything before acknowledging it
+	route   int    // port; 0: not in a cluster
 	routes  []int  // ports of all nodes of the cluster
 }
 
-// newServer prepares a server; its files besides the data are in a folder that the test's end
-// removes.
+// newServer prepares a server. The end of the test removes its files except the data.
 func newServer(t testing.TB, program string, c serverConfig) *NATSServer {
 	t.Helper()
 	conf := map[string]any{
@@ -104,7 +103,7 @@ func newServer(t testing.TB, program string, c serverConfig) *NATSServer {
 		}
 		conf["cluster"] = map[string]any{"name": "c", "listen": loopback(c.route), "routes": routes}
 	}
-	data, err := json.Marshal(conf) // which the format of nats-server contains
+	data, err := json.Marshal(conf) // the format of nats-server includes JSON
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,8 +119,8 @@ func newServer(t testing.TB, program string, c serverConfig) *NATSServer {
 	return n
 }
 
-// program returns the path of nats-server. It is the one of scripts/tools.mod, which the go
-// command builds unless its cache has it.
+// program returns the path of nats-server. The go command builds the version of scripts/tools.mod
+// unless it is cached.
 func program(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -162,7 +161,7 @@ func (n *NATSServer) Start() {
 	}
 }
 
-// start starts a node that does not run. ready waits until it serves.
+// start starts a server that is not running. ready waits until it serves.
 func (n *NATSServer) start() error {
 	log, err := os.OpenFile(n.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -176,13 +175,13 @@ func (n *NATSServer) start() error {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		// To Linux the parent is the thread that started the process, so it has to stay.
+		// To Linux, the parent is the thread that started the process, so the thread must stay.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // a test that misses the node says so
+			_ = cmd.Wait() // a test that needs the server fails
 		}
 	}()
 	if err := <-started; err != nil {
@@ -192,8 +191,8 @@ func (n *NATSServer) start() error {
 	return nil
 }
 
-// ready waits until a node that was started serves; in a cluster, until it follows the
-// leader of all nodes.
+// ready waits until a started server serves; in a cluster, until it follows the leader of all
+// nodes.
 func (n *NATSServer) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not ready within %s", readyTimeout))
 	defer cancel()
@@ -216,13 +215,13 @@ func (n *NATSServer) ready(ctx context.Context) error {
 	}
 }
 
-// get reads a page of the node's monitor.
+// get reads a page of the server's monitor.
 func (n *NATSServer) get(ctx context.Context, page string) ([]byte, error) {
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, n.monitor+page, nil)
 	if err != nil {
 		return nil, err
 	}
-	q.Close = true // the node may be killed before the next request
+	q.Close = true // the server may be killed before the next request
 	p, err := http.DefaultClient.Do(q)
 	if err != nil {
 		return nil, err
@@ -234,7 +233,7 @@ func (n *NATSServer) get(ctx context.Context, page string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(p.Body, 1<<20))
 }
 
-// kill kills (SIGKILL) the node if it runs. wait waits for its end.
+// kill kills (SIGKILL) the server if it runs. wait waits for its end.
 func (n *NATSServer) kill() {
 	if n.process != nil {
 		_ = n.process.Kill()
@@ -248,7 +247,7 @@ func (n *NATSServer) wait() {
 	}
 }
 
-// Stop lets the server close its files, and waits for its end. What it stored stays.
+// Stop lets the server close its files, and waits for its end. Its data stays.
 func (n *NATSServer) Stop() {
 	if n.process == nil {
 		return
@@ -264,9 +263,8 @@ func (n *NATSServer) Stop() {
 	}
 }
 
-// freePorts returns different ports that nothing listens on now. Systems choose ports for
-// connections, and for listeners that ask for any, above these: nobody takes the port of a
-// node that is not running.
+// freePorts returns different ports that nothing listens on. Systems assign higher ports to
+// connections and to listeners without a port, so nobody takes the port of a stopped server.
 func freePorts(t testing.TB, n int) []int {
 	t.Helper()
 	var ports []int
@@ -287,7 +285,7 @@ func freePorts(t testing.TB, n int) []int {
 
 func loopback(port int) string { return fmt.Sprint("127.0.0.1:", port) }
 
-// Cluster is three NATS servers, which can be killed. They sync what they store. One
+// Cluster is three NATS servers that can be killed. They sync everything that they store. One
 // goroutine at a time calls its methods.
 type Cluster struct {
 	URLs []string // of the nodes
@@ -295,7 +293,7 @@ type Cluster struct {
 	nodes []*NATSServer
 }
 
-// StartCluster starts a cluster, and returns when it is ready. The test's end kills it.
+// StartCluster starts a cluster, and returns when it is ready. The end of the test kills it.
 func StartCluster(t testing.TB) *Cluster {
 	t.Helper()
 	free, dir, program := freePorts(t, 9), t.TempDir(), program(t)
@@ -318,7 +316,7 @@ func (c *Cluster) URL() string {
 	return strings.Join(c.URLs, ",")
 }
 
-// Start starts nodes by their numbers, at first or after Kill, and waits until they are ready.
+// Start starts nodes by number, at first or after Kill, and waits until they are ready.
 func (c *Cluster) Start(t testing.TB, nodes ...int) {
 	t.Helper()
 	for _, i := range nodes {
@@ -333,7 +331,7 @@ func (c *Cluster) Start(t testing.TB, nodes ...int) {
 	}
 }
 
-// Kill kills (SIGKILL) nodes by their numbers, simultaneously, and waits for their ends.
+// Kill kills (SIGKILL) nodes by number, simultaneously, and waits for their ends.
 func (c *Cluster) Kill(nodes ...int) {
 	for _, i := range nodes {
 		c.nodes[i].kill()
@@ -343,8 +341,8 @@ func (c *Cluster) Kill(nodes ...int) {
 	}
 }
 
-// KillLeader kills (SIGKILL) the node that leads a stream, and returns its name. A cluster
-// under load may have to be asked more than once; ctx ends that.
+// KillLeader kills (SIGKILL) the node that leads a stream, and returns its name. It asks a busy
+// cluster repeatedly until ctx ends.
 func (c *Cluster) KillLeader(ctx context.Context, stream string) (string, error) {
 	conn, err := nats.Connect(c.URL())
 	if err != nil {
@@ -372,7 +370,7 @@ func (c *Cluster) KillLeader(ctx context.Context, stream string) (string, error)
 	}
 }
 
-// Report says, for a test that failed, what every node has of every stream, who leads it, and what
+// Report describes, for a failed test, what every node has of every stream, who leads it, and what
 // the nodes logged last.
 func (c *Cluster) Report(ctx context.Context) string {
 	var out strings.Builder

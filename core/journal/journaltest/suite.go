@@ -18,32 +18,31 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Options say what a subtest of [Run] needs of its log. The zero value is a log that keeps all
-// events that a subtest appends (at most 30,000 small ones, or one of 20 MiB).
+// Options say what log a subtest of [Run] needs. The zero value is a log that keeps all events of a
+// subtest (at most 30,000 small ones, or one of 20 MiB).
 type Options struct {
-	// Few limits the log to the newest events: more than 10 and fewer than 5,000 of about 300
-	// bytes each.
+	// Few limits the log to its newest events: more than 10 and fewer than 5,000 of about 300 bytes
+	// each.
 	Few bool
 	// KeepContent bounds the texts in Contents, in bytes; 0: none are kept.
 	KeepContent int64
 }
 
-// Opened is the log of one subtest. The opener closes it, and every log that Reopen returns, at
-// the end of the test.
+// Opened is the log of one subtest. The opener closes it, and every log from Reopen, at the end of
+// the test.
 type Opened struct {
 	Log journal.Log
-	// Reopen opens the same log again, after the one before was closed; nil: the log ends with
-	// the process. The log has the same options.
+	// Reopen opens the same log again, with the same options, after the previous one was closed.
+	// nil: the log ends with the process.
 	Reopen func() journal.Log
-	// Break makes every attempt to store fail until mend is called; reading may fail, too. nil:
+	// Break makes every attempt to store fail until mend is called; reading may also fail. nil:
 	// storing cannot fail.
 	Break func() (mend func())
 
 	another Open
 }
 
-// Open opens a new, empty log for a subtest. It is called from several subtests, which run in
-// parallel, once or more from each.
+// Open opens a new, empty log for a subtest. Parallel subtests call it, once or several times each.
 type Open func(t *testing.T, opts Options) Opened
 
 // Run tests that a kind of log keeps the contract of [journal.Log]. The caller's TestMain checks
@@ -132,7 +131,7 @@ func (o *Opened) check(t *testing.T, f func(t *testing.T, when string)) {
 	}
 }
 
-// tb is what helpers need of a test or of one check of a property.
+// tb is what helpers need of a test, or of one check of a property.
 type tb interface {
 	rapid.TB
 	Context() context.Context
@@ -142,7 +141,7 @@ type tb interface {
 // patience bounds every wait.
 const patience = 2 * time.Minute
 
-// within returns a context that ends when a subtest has waited for too long.
+// within returns a context that ends if a subtest waits for too long.
 func within(t tb) context.Context {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, errors.New("the log does not answer"))
 	t.Cleanup(cancel)
@@ -173,8 +172,8 @@ func add(t tb, log journal.Log, events ...*event.Event) {
 	}
 }
 
-// addEach appends an event about each of the resources from to to-1: a slow log cannot merge them.
-// It may be called in a goroutine.
+// addEach appends one event about each of the resources from to to-1, so that a slow log cannot
+// merge them. It may be called in a goroutine.
 func addEach(t tb, log journal.Log, server string, from, to int) {
 	t.Helper()
 	for n := from; n < to; n++ {
@@ -221,7 +220,8 @@ func followTo(ctx context.Context, log journal.Log, from, to uint64) (out []jour
 	return out, errors.New("the iterator of Follow ended without an error")
 }
 
-// followInOrder is followTo, and returns an error unless these are all entries from from to to.
+// followInOrder is followTo. Its error also says if the entries are not exactly those between the
+// two numbers.
 func followInOrder(ctx context.Context, log journal.Log, from, to uint64) ([]journal.Entry, error) {
 	entries, err := followTo(ctx, log, from, to)
 	if from = max(from, 1); err == nil {
@@ -230,7 +230,7 @@ func followInOrder(ctx context.Context, log journal.Log, from, to uint64) ([]jou
 	return entries, err
 }
 
-// wellFormed returns an error unless an entry has the form that every reader relies on.
+// wellFormed returns an error unless an entry has the form that readers rely on.
 func wellFormed(e journal.Entry) error {
 	data := e.Data()
 	epoch, seq, err := event.ParseID(e.ID)
@@ -256,7 +256,7 @@ func wellFormed(e journal.Entry) error {
 	return nil
 }
 
-// inOrder returns an error unless the entries are the n from number first on.
+// inOrder returns an error unless the entries are exactly the n from number first on.
 func inOrder(entries []journal.Entry, epoch string, first uint64, n int) error {
 	for i, e := range entries {
 		if want := event.FormatID(epoch, first+uint64(i)); e.ID != want || e.Gap != nil || e.Again {
@@ -269,7 +269,7 @@ func inOrder(entries []journal.Entry, epoch string, first uint64, n int) error {
 	return nil
 }
 
-// wire returns what Data of an entry with the event has to be.
+// wire returns the expected Data of an entry with the event.
 func wire(t tb, id string, ev *event.Event) string {
 	t.Helper()
 	e := *ev
@@ -294,7 +294,7 @@ func same(t tb, what string, entries []journal.Entry, epoch string, first uint64
 	}
 }
 
-// numbers returns the numbers of entries as one wants to read them in a failure.
+// numbers returns the numbers of entries in a readable form.
 func numbers(entries []journal.Entry) string {
 	var out []string
 	for _, e := range entries {

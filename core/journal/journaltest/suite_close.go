@@ -35,7 +35,7 @@ func closing(t *testing.T, o *Opened) {
 			t.Errorf("%s after Close: %v, want ErrClosed", what, err)
 		}
 	}
-	// Whether a closed log can still be read is left to it, but nothing hangs or panics.
+	// A closed log may or may not be readable, but nothing hangs or panics.
 	ctx := within(t)
 	o.Log.Contents().Put(textDigest("late"), "late")
 	_, _, _ = o.Log.Contents().Get(ctx, textDigest("late"))
@@ -74,7 +74,7 @@ func closing(t *testing.T, o *Opened) {
 	}
 }
 
-// closeStores: everything that was appended, remembered or put before Close is stored.
+// Everything that was appended, remembered or put before Close is stored.
 func closeStores(t *testing.T, o *Opened) {
 	if o.Reopen == nil {
 		t.Skip("the log ends with the process")
@@ -127,8 +127,8 @@ func flushAndStats(t *testing.T, o *Opened) {
 	}
 }
 
-// failingStore: while storing fails, nobody waits and no reader sees what is not stored. Then
-// the last event of every resource is stored, in order, and none twice.
+// While storing fails, nobody waits and no reader sees what is not stored. Then the last event of
+// every resource is stored, in order, and none twice.
 func failingStore(t *testing.T, o *Opened) {
 	if o.Break == nil {
 		t.Skip("storing cannot fail")
@@ -137,7 +137,7 @@ func failingStore(t *testing.T, o *Opened) {
 	if _, err := o.Log.Store(ctx, update("docs", "file:///first", 0)); err != nil {
 		t.Fatal(err)
 	}
-	var seen atomic.Uint64 // the last entry of one that follows
+	var seen atomic.Uint64 // the last entry that the follower saw
 	followed := make(chan error, 1)
 	following, stop := context.WithCancel(ctx)
 	defer stop()

@@ -15,7 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// decode returns an event as its stored form says.
+// decode returns the event in a stored form.
 func decode(t tb, data string) event.Event {
 	t.Helper()
 	var e event.Event
@@ -25,7 +25,7 @@ func decode(t tb, data string) event.Event {
 	return e
 }
 
-// entriesAreEvents: entries of events of every type say what the events said.
+// Entries say what the events said, for events of every type.
 func entriesAreEvents(t *testing.T, o *Opened) {
 	changed, size := true, int64(12)
 	text := "shown on request"
@@ -140,8 +140,7 @@ func hostileNames(t *testing.T, o *Opened) {
 	})
 }
 
-// membersNotStored: an event that was appended a short time ago has all its members, also those
-// that are not stored.
+// A recently appended event has all its members, including those that are not stored.
 func membersNotStored(t *testing.T, o *Opened) {
 	text, received := "content", time.Now().Add(-time.Second)
 	e := update("docs", "file:///a", 1)
@@ -177,8 +176,7 @@ func membersNotStored(t *testing.T, o *Opened) {
 	}
 }
 
-// largeEvents: a list of 10,000 URIs of 1 KiB is stored, as one event or as several that mean the
-// same.
+// A list of 10,000 URIs of 1 KiB is stored, as one event or as several that mean the same.
 func largeEvents(t *testing.T, o *Opened) {
 	var uris []string
 	for i := range 10_000 {
@@ -212,8 +210,7 @@ func largeEvents(t *testing.T, o *Opened) {
 	})
 }
 
-// eventTooLarge: an event that cannot be split is refused where the store has a limit, and does
-// not stop the log.
+// An event that cannot be split is rejected if the store has a limit, and does not stop the log.
 func eventTooLarge(t *testing.T, o *Opened) {
 	huge := func() *event.Event {
 		return about("docs", "file:///huge", event.ResourceAdded{Descriptor: event.Descriptor{Name: strings.Repeat("n", 9<<20)}})
@@ -305,8 +302,8 @@ func selects(t *testing.T, o *Opened) {
 	}
 }
 
-// spread appends events at times that differ, and returns all entries. What events say of their
-// own time does not matter: clocks of servers and of earlier runs may be wrong.
+// spread appends events at different times, and returns all entries. The events' own times do not
+// matter: clocks of servers and of earlier runs may be wrong.
 func spread(t tb, log journal.Log) []journal.Entry {
 	t.Helper()
 	for i, skew := range []time.Duration{0, -10 * 365 * 24 * time.Hour, 10 * 365 * 24 * time.Hour, 0, 0} {
@@ -332,7 +329,7 @@ func spread(t tb, log journal.Log) []journal.Entry {
 	return entries
 }
 
-// times returns times of entries and between them, and before and after all of them.
+// times returns the times of entries, times between them, and times before and after all of them.
 func times(entries []journal.Entry) (at []time.Time) {
 	at = append(at, time.Unix(0, 0), entries[0].Stored.Add(-time.Hour))
 	for i, e := range entries {
@@ -418,7 +415,7 @@ func resume(t *testing.T, o *Opened) {
 	})
 }
 
-// fill appends until the first events are gone.
+// fill appends until the first events are removed.
 func fill(t tb, log journal.Log) journal.Bounds {
 	t.Helper()
 	ctx := within(t)
@@ -442,7 +439,7 @@ func retention(t *testing.T, o *Opened) {
 		if b.First <= 10 || b.Last <= b.First+10 {
 			t.Fatalf("%s: bounds %+v", when, b)
 		}
-		// A log may remove more while this test runs, but then Read and Follow know.
+		// A log may remove more while this test runs, but then Read and Follow report it.
 		check := func(what string, from uint64, entries []journal.Entry, err error) {
 			t.Helper()
 			if err != nil || len(entries) == 0 || entries[0].Gap == nil {

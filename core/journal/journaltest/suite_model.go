@@ -17,17 +17,17 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// model compares a log with a simple one after random calls. All checks share one log: each has
-// servers and records of its own.
+// model compares a log with a simple model after random calls. All checks share one log; each has
+// its own servers and records.
 func model(t *testing.T, o *Opened) {
-	const budget = 10 * time.Second // a store that syncs every event takes its time
+	const budget = 10 * time.Second // a store that syncs every event is slow
 	began, checks, failed := time.Now(), 0, false
 	rapid.Check(t, func(rt *rapid.T) {
 		if !failed && time.Since(began) > budget {
 			return
 		}
 		passed := false
-		defer func() { failed = failed || !passed }() // then rapid repeats and shortens the check
+		defer func() { failed = failed || !passed }() // rapid then repeats and shortens the check
 		checks++
 		m := &modelLog{o: o, name: fmt.Sprint("check", checks), resources: map[string]catalog.Digest{}, lists: map[journal.ListName]catalog.List{},
 			values: map[string]journal.Record{}}
@@ -39,7 +39,7 @@ func model(t *testing.T, o *Opened) {
 	t.Logf("%d checks", checks)
 }
 
-// modelLog is what a log should contain.
+// modelLog is what the log should contain.
 type modelLog struct {
 	o         *Opened
 	name      string // of this check
@@ -130,7 +130,7 @@ func (m *modelLog) run(rt *rapid.T) {
 	m.history(rt)
 }
 
-// record writes a record: if it has seen the latest value, it must succeed.
+// record writes a record. The write must succeed if it is based on the latest value.
 func (m *modelLog) record(rt *rapid.T) {
 	ctx, r := within(rt), m.o.Log.Records("model")
 	key := m.name + rapid.SampledFrom([]string{".1", ".2"}).Draw(rt, "key")

@@ -70,7 +70,7 @@ func newLogIsEmpty(t *testing.T, o *Opened) {
 	})
 }
 
-// An event that has an id of another log gets one of this log.
+// An event with an id of another log gets one of this log.
 func foreignID(t *testing.T, o *Opened) {
 	e := update("docs", URI(1), 1)
 	e.ID, e.Seq = event.FormatID(journal.NewEpoch(), 77), 77
@@ -107,7 +107,7 @@ func orderOfGoroutines(t *testing.T, o *Opened) {
 	})
 }
 
-// What was appended before an event that is stored comes before it.
+// Events that were appended before a stored event precede it.
 func storeReturnsTheEntry(t *testing.T, o *Opened) {
 	for round := range 5 {
 		addEach(t, o.Log, "docs", 10*round, 10*round+10)
@@ -140,7 +140,7 @@ func storeReturnsTheEntry(t *testing.T, o *Opened) {
 	}
 }
 
-// What a reader sees is within the bounds, and every other reader sees it, too.
+// What a reader sees is within the bounds, and every other reader also sees it.
 func seenIsStored(t *testing.T, o *Opened) {
 	const n = 300
 	ctx := within(t)
@@ -179,7 +179,7 @@ func read(t *testing.T, o *Opened) {
 			}
 		}
 	})
-	// What is appended while a reader reads does not lengthen its sequence.
+	// Events that are appended during a read do not lengthen its sequence.
 	var got []journal.Entry
 	for e, err := range o.Log.Read(within(t), 41) {
 		if err != nil {
@@ -192,7 +192,7 @@ func read(t *testing.T, o *Opened) {
 	if err := inOrder(got, o.Log.Epoch(), 41, 10); err != nil {
 		t.Error(err)
 	}
-	// A reader may stop, and the next one begins anew.
+	// A reader may stop, and the next one starts over.
 	reading := o.Log.Read(within(t), 3)
 	for range 2 {
 		for e := range reading {
@@ -240,8 +240,8 @@ func follow(t *testing.T, o *Opened) {
 			}
 		}
 	})
-	// From an entry that is still to come: what comes before it is not yielded. There are several
-	// rounds, because events may be appended before Follow has begun.
+	// From a future entry: earlier ones are not yielded. There are several rounds, because events
+	// may be appended before Follow has begun.
 	for beyond := range 20 {
 		last := bounds(t, o.Log).Last
 		from := last + 1 + uint64(beyond)%3
@@ -355,7 +355,7 @@ func manyFollowers(t *testing.T, o *Opened) {
 	wg.Wait()
 }
 
-// Whatever was stored before the end of ctx is yielded, and no error.
+// Everything that was stored before the end of ctx is yielded, without an error.
 func followToEnd(t *testing.T, o *Opened) {
 	const n = 300
 	addN(t, o.Log, 0, n/2)
@@ -388,7 +388,7 @@ func followToEnd(t *testing.T, o *Opened) {
 	}
 }
 
-// The end of the log ends FollowToEnd without an error, too.
+// The end of the log also ends FollowToEnd without an error.
 func followToEndOfClosed(t *testing.T, o *Opened) {
 	addN(t, o.Log, 0, 10)
 	reached, done := make(chan struct{}), make(chan error, 1)

@@ -19,7 +19,7 @@ import (
 
 func textDigest(text string) catalog.Digest { return sha256.Sum256([]byte(text)) }
 
-// put stores texts, one after the other, so that none has to be dropped.
+// put stores texts one after the other, so that none must be dropped.
 func put(t tb, log journal.Log, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
@@ -28,7 +28,7 @@ func put(t tb, log journal.Log, texts ...string) {
 	}
 }
 
-// has reports whether the text is stored, and fails if another one is in its place.
+// has reports whether the text is stored, and fails if another text is in its place.
 func has(t tb, log journal.Log, text string) bool {
 	t.Helper()
 	d := textDigest(text)
@@ -100,7 +100,7 @@ func contentsAreBounded(t *testing.T, o *Opened) {
 			t.Errorf("%s: of texts with the double size of the bound, these are stored: %v", when, there)
 		}
 	})
-	put(t, o.Log, texts[0]) // it was there, but was removed
+	put(t, o.Log, texts[0]) // it was stored and then removed
 	if !has(t, o.Log, texts[0]) {
 		t.Error("a text that was removed is not stored again")
 	}
@@ -147,7 +147,7 @@ func records(t *testing.T, o *Opened) {
 	if err != nil || first == 0 {
 		t.Fatalf("revision %d, %v", first, err)
 	}
-	value[0] = 'x' // it is the caller's
+	value[0] = 'x' // the caller owns it
 	if rec := get(t, o.Log.Records("things"), "a"); string(rec.Value) != "1" || rec.Revision != first {
 		t.Errorf("the record is %+v, want revision %d", rec, first)
 	}
@@ -206,14 +206,14 @@ func records(t *testing.T, o *Opened) {
 	}
 }
 
-// known is what one that follows records knows: values by key, and the last write.
+// known is what a follower of records knows: values by key, and the last write.
 type known struct {
 	values map[string]string
 	last   uint64
 }
 
-// watch follows records in a goroutine until the test's end, and returns what it knows after
-// each change. Nobody closes the channel; what is not received before ctx ends is lost.
+// watch follows records in a goroutine until the end of the test, and sends what it knows after
+// each change. Nobody closes the channel; after the end of ctx, changes are lost.
 func watch(ctx context.Context, t *testing.T, r journal.Records) <-chan known {
 	changes, now := make(chan known), known{values: map[string]string{}}
 	ctx, cancel := context.WithCancel(ctx)
@@ -239,7 +239,7 @@ func watch(ctx context.Context, t *testing.T, r journal.Records) <-chan known {
 	return changes
 }
 
-// await waits until one that follows knows exactly these values.
+// await waits until a follower knows exactly these values.
 func await(ctx context.Context, t *testing.T, changes <-chan known, want map[string]string) known {
 	t.Helper()
 	var now known
@@ -264,7 +264,7 @@ func recordsAreFollowed(t *testing.T, o *Opened) {
 		t.Fatal(err)
 	}
 	await(ctx, t, empty, map[string]string{"a": "1"})
-	changes := watch(ctx, t, r) // of what is there already
+	changes := watch(ctx, t, r) // of existing records
 	now := await(ctx, t, changes, map[string]string{"a": "1"})
 	if now.last == 0 {
 		t.Error("the last write has number 0")
@@ -290,7 +290,7 @@ func recordsAreFollowed(t *testing.T, o *Opened) {
 	}
 	await(ctx, t, changes, map[string]string{"a": "3", "b": "4"})
 	await(ctx, t, empty, map[string]string{"a": "3", "b": "4"}) // many changes later
-	// Both ways to end.
+	// Follow ends with its context and with the log.
 	ended := make(chan struct{}, 2)
 	following, cancel := context.WithCancel(ctx)
 	seen := make(chan struct{}, 2)
@@ -310,7 +310,7 @@ func recordsAreFollowed(t *testing.T, o *Opened) {
 	<-ended
 }
 
-// Several writers count: no update is lost.
+// Several writers count, and no update is lost.
 func recordsOfWriters(t *testing.T, o *Opened) {
 	const writers, each = 5, 20
 	ctx := within(t)

@@ -27,7 +27,7 @@ func states(t tb, log journal.Log, server string) journal.States {
 	return s
 }
 
-// digests are the states of resources as one wants to read them in a failure.
+// digests returns the states of resources in a readable form.
 func digests(t tb, log journal.Log, server string) map[string]catalog.Digest {
 	t.Helper()
 	out := map[string]catalog.Digest{}
@@ -58,7 +58,7 @@ func rememberList(t *testing.T, log journal.Log, name journal.ListName, l catalo
 	}
 }
 
-// checkDigests fails unless the log knows these digests, immediately, after everything is
+// checkDigests fails unless the log knows exactly these digests: immediately, after everything is
 // stored, and after a reopen.
 func checkDigests(t *testing.T, o *Opened, want map[string]catalog.Digest) {
 	t.Helper()
@@ -118,7 +118,7 @@ func statesRemembered(t *testing.T, o *Opened) {
 	}
 }
 
-// Events and what is remembered without an event have one order: the later call wins.
+// Events and remembered states have one order: the later call wins.
 func laterStateWins(t *testing.T, o *Opened) {
 	for range 3 { // so that groups of any size have several of each
 		remember(t, o.Log, "docs", "event last", 1)
@@ -141,7 +141,7 @@ func laterStateWins(t *testing.T, o *Opened) {
 		"docs remembered after removal": Digest(8), "docs event that says nothing last": Digest(9),
 	}
 	checkDigests(t, o, want)
-	// What comes after a reopen wins over what was there before.
+	// What comes after a reopen wins over what was stored before.
 	remember(t, o.Log, "docs", "event last", 11)
 	add(t, o.Log, update("docs", "remembered last", 12))
 	forget(t, o.Log, "docs", "event after forgetting")
@@ -194,7 +194,7 @@ func statesOutliveEvents(t *testing.T, o *Opened) {
 	})
 }
 
-// What a resource's last event says is what is known of it, whoever appended it.
+// The state of a resource is what its last event says, whoever appended it.
 func statesOfGoroutines(t *testing.T, o *Opened) {
 	const writers, each, resources = 8, 60, 3
 	var wg sync.WaitGroup
@@ -234,7 +234,7 @@ func first(l catalog.List) (it catalog.Item) {
 	return it
 }
 
-// checkLists fails unless the log knows these lists, of which only keys and digests are kept.
+// checkLists fails unless the log knows exactly these lists, with only keys and digests.
 func checkLists(t *testing.T, o *Opened, want map[journal.ListName]catalog.List) {
 	t.Helper()
 	o.check(t, func(t *testing.T, when string) {
@@ -272,14 +272,14 @@ func lists(t *testing.T, o *Opened) {
 	one, two, three, four := list(1, 1), list(2, 2), list(3, 3), list(4, 4)
 	rememberList(t, o.Log, tools, one)
 	changed(tools, &two)
-	changed(tools, nil) // it could not be loaded again: the old one is kept
+	changed(tools, nil) // the list could not be loaded again: the old one is kept
 	changed(prompts, &three)
 	rememberList(t, o.Log, prompts, four)
 	rememberList(t, o.Log, other, two)
 	rememberList(t, o.Log, other, three)
 	rememberList(t, o.Log, empty, nil)
 	checkLists(t, o, map[journal.ListName]catalog.List{tools: two, prompts: four, other: three, empty: nil, cursors: cursor})
-	// A shorter list leaves nothing of a longer one, and the slice is the caller's again.
+	// A shorter list replaces all of a longer one, and the caller owns the slice again.
 	reused := list(1, 5)
 	rememberList(t, o.Log, prompts, reused)
 	reused[0] = catalog.Item{Key: "changed"}

@@ -20,15 +20,15 @@ import (
 )
 
 const (
-	// maxContentQueue bounds the texts that wait to be stored, in bytes as compressed.
+	// maxContentQueue bounds the compressed texts that wait to be stored, in bytes.
 	maxContentQueue = 16 << 20
-	// contentBatch bounds the texts that are stored as one step.
+	// contentBatch and contentBatchBytes bound the texts that are stored in one step.
 	contentBatch, contentBatchBytes = 256, 2 << 20
 	// maxKnown is how many digests are remembered as stored.
 	maxKnown = 16 << 10
 )
 
-// contents is a [journal.Contents] in a stream of its own. Texts that cannot be stored in time are
+// contents is a [journal.Contents] in a separate stream. Texts that cannot be stored in time are
 // dropped and counted.
 type contents struct {
 	store  *store
@@ -43,7 +43,7 @@ type contents struct {
 	queue   []storedContent
 	queued  int                         // bytes in queue
 	known   map[catalog.Digest]struct{} // recently stored or queued
-	written int64                       // bytes that were stored since known was empty
+	written int64                       // bytes stored since known was empty
 }
 
 // storedContent is a compressed text.
@@ -63,7 +63,6 @@ func (c *contents) open() (err error) {
 	return err
 }
 
-// Put implements [journal.Contents].
 func (c *contents) Put(d catalog.Digest, text string) {
 	if !c.keep || d.IsZero() || len(text) > journal.MaxContent || c.isKnown(d) {
 		return
@@ -99,10 +98,9 @@ func (c *contents) isKnown(d catalog.Digest) bool {
 	return ok
 }
 
-// Dropped implements [journal.Contents].
 func (c *contents) Dropped() uint64 { return c.dropped.Load() }
 
-// run stores texts until ctx ends, and then those that are still queued.
+// run stores texts until ctx ends, and then the texts that are still queued.
 func (c *contents) run(ctx context.Context) {
 	if !c.keep {
 		return
@@ -135,8 +133,8 @@ func (c *contents) take() []storedContent {
 	return taken
 }
 
-// flush stores all queued texts. Texts that cannot be stored are dropped: the next event with
-// the same digest puts them again.
+// flush stores all queued texts. It drops texts that cannot be stored: the next event with the same
+// digest puts them again.
 func (c *contents) flush(ctx context.Context) {
 	for taken := c.take(); len(taken) > 0; taken = c.take() {
 		var records []*record
@@ -168,7 +166,6 @@ func (c *contents) subject(d catalog.Digest) string {
 	return c.store.subjects.of("text.") + hex.EncodeToString(d[:])
 }
 
-// Get implements [journal.Contents].
 func (c *contents) Get(ctx context.Context, d catalog.Digest) (text string, ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -180,7 +177,7 @@ func (c *contents) Get(ctx context.Context, d catalog.Digest) (text string, ok b
 		return "", false, fmt.Errorf("event log: read a stored text: %w", err)
 	}
 	packed := m.Data
-	if m.Header.Get("Status") != "" { // any node answers, and one that was away may not have it yet
+	if m.Header.Get("Status") != "" { // any node responds, and one that was away may not have the text yet
 		err := retried(ctx, func() (err error) {
 			packed, err = c.fromLeader(ctx, d)
 			return err
@@ -190,7 +187,7 @@ func (c *contents) Get(ctx context.Context, d catalog.Digest) (text string, ok b
 		}
 	}
 	if n, err := s2.DecodedLen(packed); err != nil || n > journal.MaxContent {
-		return "", false, nil // others may have stored anything
+		return "", false, nil // other clients may store anything
 	}
 	data, err := s2.Decode(nil, packed)
 	if err != nil {
@@ -199,7 +196,7 @@ func (c *contents) Get(ctx context.Context, d catalog.Digest) (text string, ok b
 	return string(data), true, nil
 }
 
-// fromLeader returns a text as it is stored, nil if it is not, from the node that has all texts.
+// fromLeader returns a compressed text, nil if it is not stored, from the node that has all texts.
 func (c *contents) fromLeader(ctx context.Context, d catalog.Digest) ([]byte, error) {
 	request, err := json.Marshal(map[string]string{"last_by_subj": c.subject(d)})
 	if err != nil {
@@ -228,7 +225,6 @@ func (c *contents) fromLeader(ctx context.Context, d catalog.Digest) ([]byte, er
 	return answer.Message.Data, nil
 }
 
-// Stored implements [journal.Contents].
 func (c *contents) Stored(ctx context.Context, digests []catalog.Digest) (map[catalog.Digest]bool, error) {
 	found := map[catalog.Digest]bool{}
 	var subjects []string

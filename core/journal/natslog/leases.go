@@ -16,8 +16,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// leases are the leases that a Log holds, and what is known about all leases on the cluster, which
-// is read after the first lease was requested. One watcher of their bucket serves all waiters.
+// leases are the leases that a Log holds, and what it knows about all leases on the cluster after
+// the first one was requested. One watcher of their bucket serves all waiters.
 type leases struct {
 	store *store
 	// suspect is signalled when a request to the bucket failed. Capacity 1, never closed: a token
@@ -30,9 +30,9 @@ type leases struct {
 	closed  bool
 	end     context.CancelFunc // of run; nil: it does not run
 	kv      jetstream.KeyValue
-	err     error // why what is known is not current; nil if it is
+	err     error // why the sightings are not current; nil if they are
 	seen    map[string]sighting
-	waiting map[string]chan struct{} // by lease; closed and removed when the lease is seen to change
+	waiting map[string]chan struct{} // by lease; closed and removed when the lease changes
 }
 
 func newLeases(s *store) *leases {
@@ -40,7 +40,7 @@ func newLeases(s *store) *leases {
 		held: map[*Lease]struct{}{}, seen: map[string]sighting{}, waiting: map[string]chan struct{}{}}
 }
 
-// open begins to follow the leases.
+// open starts to follow the leases.
 func (s *leases) open() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,7 +55,7 @@ func (s *leases) open() error {
 	return nil
 }
 
-// hold starts to renew a lease that was acquired.
+// hold starts to renew an acquired lease.
 func (s *leases) hold(l *Lease, sent time.Time) error {
 	ctx, stop := context.WithCancel(context.Background())
 	l.stop = stop
@@ -93,7 +93,7 @@ func (s *leases) holds(key string) bool {
 	return false
 }
 
-// close releases all leases and ends the table.
+// close releases all leases and stops following them.
 func (s *leases) close() {
 	s.mu.Lock()
 	s.closed = true
@@ -116,7 +116,7 @@ func (s *leases) close() {
 // LeaseInfo is a lease that some process holds.
 type LeaseInfo struct {
 	Name    string
-	Process string // that holds it; see [Options.Process]
+	Process string // of the holder; see [Options.Process]
 	Own     bool   // this Log holds it
 }
 
@@ -148,7 +148,7 @@ type sighting struct {
 	free  bool
 	rev   uint64 // 0: the store has lost the lease
 	value leaseValue
-	at    time.Time // when it was seen, by our clock
+	at    time.Time // when it was seen, by the local clock
 }
 
 func sightingOf(e jetstream.KeyValueEntry) sighting {

@@ -22,36 +22,35 @@ import (
 
 // Options say where the log is and how much of it is kept.
 type Options struct {
-	// URL is the NATS server or cluster, such as "nats://a:4222,nats://b:4222". It may hold
+	// URL is the NATS server or cluster, such as "nats://a:4222,nats://b:4222". It may contain
 	// credentials and does not appear in errors or logs. Required.
 	URL string
 	// Credentials is a file with NATS user credentials for URL; optional.
 	Credentials string
-	// Existing opens only a log that exists, for reading: nothing is created, and the retention
-	// is not changed. If there is no log, the error of Open matches [fs.ErrNotExist].
+	// Existing opens only an existing log, for reading: nothing is created, and the retention is
+	// not changed. If there is no log, the error of Open matches [fs.ErrNotExist].
 	Existing bool
 	// Retain is how long events are kept; 7 days.
 	Retain time.Duration
 	// RetainBytes bounds the stored size; 1 GiB. The oldest events are removed first.
 	RetainBytes int64
-	// KeepContent bounds the compressed size, in bytes, of the texts in [Log.Contents]; 0: this
-	// process stores none. Texts that other processes store can be read.
+	// KeepContent bounds the compressed texts in [Log.Contents], in bytes; 0: this process stores
+	// none. Texts that other processes store can be read.
 	KeepContent int64
 	// Stream names the log: letters, digits, _ and -; "mcptrack".
 	Stream string
-	// Replicas is the number of cluster nodes that store the log, when it is created; 0: 3, or
-	// 1 if the server is not part of a cluster.
+	// Replicas is the number of cluster nodes that store a new log; 0: 3, or 1 if the server is not
+	// part of a cluster.
 	Replicas int
-	// Process is the name of this process, shown to people by other processes that share the
-	// log; host:pid.
+	// Process is the name of this process, which other processes that share the log show to people;
+	// host:pid.
 	Process string
 	// Queue is how many events may wait before newer ones replace older ones of the same server,
 	// resource and type; 65,536.
 	Queue int
-	// Drain bounds how long Close waits for what is queued to be stored; 5 s.
+	// Drain bounds how long Close waits until queued items are stored; 5 s.
 	Drain time.Duration
-	// Logger gets a line when storing fails, when it works again, and when damage is found; nil
-	// discards.
+	// Logger logs when storing fails, when it works again, and when damage is found; nil discards.
 	Logger *slog.Logger
 }
 
@@ -143,17 +142,15 @@ func (l *Log) start(ctx context.Context) error {
 	return nil
 }
 
-// Epoch implements [journal.Log].
 func (l *Log) Epoch() string { return l.store.epoch() }
 
 // Process returns the name of this process; see [Options].
 func (l *Log) Process() string { return l.store.opts.Process }
 
-// Contents implements [journal.Log]. Texts are stored compressed, and not if that is larger than
-// a message of the server.
+// Contents implements [journal.Log]. Texts are stored compressed; a text that is then larger than a
+// message of the server is not stored.
 func (l *Log) Contents() journal.Contents { return l.contents }
 
-// Append implements [journal.Log].
 func (l *Log) Append(e *event.Event) error { return l.writer.queue.Push(&item{Event: e}) }
 
 // Remember implements [journal.Log]. The state is stored within some seconds.
@@ -170,20 +167,18 @@ func (l *Log) remember(v value, lease *Lease) error {
 	return l.writer.queue.Push(&item{Key: v.subject(), Note: note{value: v, lease: lease}})
 }
 
-// Store implements [journal.Log].
 func (l *Log) Store(ctx context.Context, e *event.Event) (journal.Entry, error) {
 	entry, err := l.writer.queue.Do(ctx, &item{Event: e})
 	if err != nil {
 		return journal.Entry{}, err
 	}
-	// Only the stored message says when it was stored, by the store's clock.
+	// Only the stored message has the time of the store's clock.
 	if found, err := l.store.get(ctx, entry.Seq, entry.Seq); err == nil && len(found) == 1 && found[0].seq == entry.Seq {
 		entry.Stored = found[0].stored
 	}
 	return entry, nil
 }
 
-// Flush implements [journal.Log].
 func (l *Log) Flush(ctx context.Context) error {
 	ctx, cancel := l.life.Begin(ctx)
 	defer cancel()
@@ -226,13 +221,12 @@ func (l *Log) Bounds(ctx context.Context) (journal.Bounds, error) {
 	return b, nil
 }
 
-// Resume implements [journal.Log].
 func (l *Log) Resume(ctx context.Context, id string) (journal.Resumption, error) {
 	b, err := l.Bounds(ctx)
 	return journal.ResumeAt(b, id), err
 }
 
-// Since implements [journal.Log]. It fails if the store does not answer in time.
+// Since implements [journal.Log]. It fails if the store does not respond in time.
 func (l *Log) Since(ctx context.Context, t time.Time) (seq uint64, err error) {
 	ctx, cancel := l.life.Begin(ctx)
 	defer cancel()
@@ -274,10 +268,8 @@ func (l *Log) since(ctx context.Context, t time.Time) (uint64, error) {
 	return min(m.seq, b.Last+1), nil
 }
 
-// Stats implements [journal.Log].
 func (l *Log) Stats() journal.StoreStats { return l.store.health.Stats(l.writer.queue.Size()) }
 
-// Err implements [journal.Log].
 func (l *Log) Err() error { return l.store.health.Err() }
 
 // Close implements [journal.Log]. It also releases all leases.

@@ -14,15 +14,14 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 )
 
-// prefetch bounds the entries requested ahead of a reader. They are held in memory, so it
-// bounds the cost of a slow reader.
+// prefetch bounds the entries that are requested ahead of a reader and held in memory: the cost of
+// a slow reader.
 const prefetch = 4096
 
-// maxEmptyConsumers is the number of consecutive consumers that may yield nothing before
-// reading gives up.
+// maxEmptyConsumers is the number of consecutive consumers that may yield nothing before reading
+// fails.
 const maxEmptyConsumers = 3
 
-// Read implements [journal.Log].
 func (l *Log) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
 	return l.life.Iterate(ctx, func(ctx context.Context, yield func(journal.Entry, error) bool) error {
 		b, err := l.Bounds(ctx)
@@ -34,7 +33,6 @@ func (l *Log) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entry, er
 	})
 }
 
-// Follow implements [journal.Log].
 func (l *Log) Follow(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
 	return l.life.Iterate(ctx, func(ctx context.Context, yield func(journal.Entry, error) bool) error {
 		r := &reader{log: l, next: max(from, 1), yield: yield}
@@ -54,8 +52,8 @@ type reader struct {
 	yield func(journal.Entry, error) bool
 }
 
-// begin determines which log there is. It waits while the store is unreachable, and returns false
-// when ctx has ended.
+// begin determines the current log. It waits while the store is unreachable, and returns false if
+// ctx has ended.
 func (r *reader) begin(ctx context.Context) bool {
 	for {
 		b, err := r.log.Bounds(ctx)
@@ -89,7 +87,7 @@ func (r *reader) run(ctx context.Context) error {
 		wait := retry.Next()
 		switch {
 		case r.to == 0 || retry.Failures() <= maxEmptyConsumers:
-			backoff.Sleep(ctx, wait) // the store is unreachable for now
+			backoff.Sleep(ctx, wait) // the store is unreachable
 		case err != nil:
 			return err
 		default:
@@ -99,8 +97,8 @@ func (r *reader) run(ctx context.Context) error {
 	return nil
 }
 
-// bounds asks the store for the bounds of the log that it reads. Everything opened or received
-// before the answer then belongs to that log.
+// bounds asks the store for the bounds of the log of this reader. Everything opened or received
+// before the response belongs to that log.
 func (r *reader) bounds(ctx context.Context) (journal.Bounds, error) {
 	b, err := r.log.Bounds(ctx)
 	if err == nil && b.Epoch != r.epoch {
@@ -125,7 +123,7 @@ func (r *reader) consume(ctx context.Context) error {
 	for stalled := 0; r.to == 0 || r.next <= r.to; {
 		m, err := msgs.next(ctx)
 		if errors.Is(err, errQuiet) {
-			// A consumer on a node that died never delivers again.
+			// A consumer on a dead node never delivers again.
 			b, err := r.bounds(ctx)
 			if stalled++; b.Last < r.next {
 				stalled = 0
@@ -146,7 +144,7 @@ func (r *reader) consume(ctx context.Context) error {
 	return nil
 }
 
-// few yields the entries that one request to the store returns: usually a reader is only a little
+// few yields the entries that one request to the store returns: a reader is usually only a little
 // behind and needs no consumer. The response may be incomplete if a node lags or the store is
 // damaged.
 func (r *reader) few(ctx context.Context) error {
@@ -166,7 +164,7 @@ func (r *reader) few(ctx context.Context) error {
 	return nil
 }
 
-// take yields one message, after the gap before it, if there is one.
+// take yields one message, after the gap before it, if any.
 func (r *reader) take(ctx context.Context, m message) error {
 	if m.seq < r.next { // a replaced consumer may begin a little early
 		return nil
@@ -228,7 +226,7 @@ func (l *Log) Select(ctx context.Context, sel journal.Selection) iter.Seq2[journ
 				if m.seq > b.Last {
 					return false
 				}
-				// Another attempt reads what follows.
+				// A retry reads what follows.
 				cfg.DeliverPolicy, cfg.OptStartTime, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, nil, m.seq+1
 				e, ok := entryOf(b.Epoch, m)
 				return !ok || yield(e, nil)

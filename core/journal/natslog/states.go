@@ -27,8 +27,8 @@ const (
 	flushAt    = 20_000 // values; each is a write in addition to the events
 )
 
-// value is the last version of something that is remembered: the state of a resource, a list, or
-// the announcement about a server.
+// value is the last version of something remembered: the state of a resource, a list, or the
+// announcement about a server.
 type value interface {
 	// subject is where it is stored, below "state.".
 	subject() string
@@ -37,39 +37,38 @@ type value interface {
 	encode(at position, limit int) (parts [][]byte, ttl time.Duration, err error)
 }
 
-// position says which events a stored value reflects: those up to number Seq of the log with
-// that Epoch.
+// position says which events a stored value reflects: those up to number Seq of the log with that
+// Epoch.
 type position struct {
 	Seq   uint64 `json:"seq"`
 	Epoch string `json:"epoch,omitempty"`
 }
 
-// stateWriter collects values, and stores them from time to time. Its memory is bounded by the
-// number of resources, lists and servers.
+// stateWriter collects values and stores them periodically. Its memory is bounded by the number of
+// resources, lists and servers.
 type stateWriter struct {
 	store    *store
 	pub      *publisher       // used by run only
 	progress storing.Progress // of values: put, and stored or dropped
-	// soon is signalled to have everything stored before flushEvery is over. Capacity 1, never
-	// closed.
+	// soon is signalled to store everything before flushEvery is over. Capacity 1, never closed.
 	soon chan struct{}
 
 	mu    sync.Mutex            // guards below
 	dirty map[string]remembered // by subject
-	// found has, by subject, lists that no event told and that may not be stored: the number of
-	// each in progress.
+	// found has lists that no event told and that may not be stored yet, by subject: their numbers
+	// in progress.
 	found map[string]uint64
 }
 
 type remembered struct {
 	value value
 	at    position
-	lease *Lease // the lease it is stored under; nil: none is needed
+	lease *Lease // under which it is stored; nil: none is needed
 	// sure is an earlier value that needs no lease, and is stored if the lease is lost.
 	sure *remembered
 }
 
-// over returns what waits once r was put after old.
+// over returns what waits after r was put over old.
 func (r remembered) over(old remembered) remembered {
 	switch {
 	case r.lease == nil || r.sure != nil:
@@ -81,7 +80,7 @@ func (r remembered) over(old remembered) remembered {
 	return r
 }
 
-// current returns what is to be stored now, if anything.
+// current returns the value to store now, if any.
 func (r remembered) current() (now remembered, ok bool) {
 	switch {
 	case r.lease == nil || !r.lease.isLost():
@@ -101,9 +100,9 @@ func (s *stateWriter) open() (err error) {
 	return err
 }
 
-// put queues a value. If its lease is lost the value is dropped, also later: its event, if there
-// is one, is not stored, and a process that took the value for published would never publish it.
-// found says that no event tells the value.
+// put queues a value. If its lease is lost, now or later, the value is dropped: its event, if any,
+// is not stored, and a process that took the value for published would never publish it. found says
+// that no event tells the value.
 func (s *stateWriter) put(v value, lease *Lease, at position, found bool) {
 	s.mu.Lock()
 	subject := v.subject()
@@ -119,8 +118,8 @@ func (s *stateWriter) put(v value, lease *Lease, at position, found bool) {
 	}
 }
 
-// known waits until a list is stored that no event told: changes are applied to it only then. It
-// waits for a store that does not answer for callTimeout at most, so that the log continues.
+// known waits until a list that no event told is stored: changes apply only to a stored list. It
+// waits at most callTimeout for a store that does not respond, so that the log continues.
 func (s *stateWriter) known(ctx context.Context, subject string) {
 	s.mu.Lock()
 	n, ok := s.found[subject]
@@ -152,7 +151,7 @@ func (s *stateWriter) take() (values map[string]remembered, begun uint64) {
 	return values, begun
 }
 
-// takeBack takes back values that could not be stored, unless there are newer ones.
+// takeBack returns values that could not be stored to the queue, unless there are newer ones.
 func (s *stateWriter) takeBack(values map[string]remembered) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,14 +180,14 @@ func (s *stateWriter) run(ctx context.Context) {
 	}
 }
 
-// flush stores all values that wait. After a failure the rest waits for the next time; the
-// writer of events repairs the store.
+// flush stores all values that wait. After a failure the rest waits for the next time; the writer
+// of events repairs the store.
 func (s *stateWriter) flush(ctx context.Context) {
 	values, begun := s.take()
 	var records []*record
-	var ends []string // for each record: the subject of the value that is stored with it, or ""
+	var ends []string // for each record: the subject of the value that it completes, or ""
 	limit := s.store.largest()
-	// In order, so that what is owed is stored before the list of resources: see changeLists.
+	// In order, so that owed resources are stored before the list of resources: see owedLists.
 	for _, subject := range slices.Sorted(maps.Keys(values)) {
 		r, ok := values[subject].current()
 		if !ok {
@@ -244,8 +243,8 @@ func newResourceState(r journal.ResourceID, st journal.State) *resourceState {
 	return &resourceState{ServerID: r.ServerID, URI: r.URI, Digest: st.Digest.String(), Size: st.Size, MimeType: st.MimeType, When: st.When.UTC()}
 }
 
-// tombstoneTTL is how long a removed resource is remembered as removed: much longer than any
-// event that could bring it back is stored.
+// tombstoneTTL is how long a removed resource is remembered as removed: much longer than any event
+// that could restore it is stored.
 const tombstoneTTL = 30 * 24 * time.Hour
 
 func (s *resourceState) resource() journal.ResourceID {
@@ -264,9 +263,9 @@ func (s *resourceState) encode(at position, _ int) (parts [][]byte, ttl time.Dur
 	return [][]byte{data}, ttl, err
 }
 
-// covers reports whether what was stored at a position, at that time, already reflects a message
-// of the log with that epoch. Numbers of different epochs cannot be compared: a new epoch begins
-// when events were lost, and reuses their numbers.
+// covers reports whether a value at this position, stored at when, already reflects a message of
+// the log with that epoch. Numbers of different epochs cannot be compared: an epoch begins when
+// events were lost, and reuses their numbers.
 func (p position) covers(when time.Time, m message, epoch string) bool {
 	if p.Epoch == epoch {
 		return m.seq <= p.Seq
@@ -304,7 +303,7 @@ func (l *Log) readStates(ctx context.Context, server string) (journal.States, er
 	out.Lists = make(map[journal.ListName]catalog.List, len(lists))
 	for _, list := range lists {
 		out.Lists[list.name] = list.items()
-		for _, r := range removed { // the event does not say why: if it is still listed, a read did not find it
+		for _, r := range removed { // if it is still listed, a read did not find it; the event does not say
 			if _, listed := list.keys[r.URI]; listed && list.name == (journal.ListName{ServerID: r.ServerID, Kind: catalog.Resources}) {
 				out.Resources[r] = journal.State{Digest: catalog.Gone()}
 			}
@@ -313,8 +312,8 @@ func (l *Log) readStates(ctx context.Context, server string) (journal.States, er
 	return out, nil
 }
 
-// readStored fills in the states of resources, and returns the lists as they were stored, and the
-// resources that are removed according to an event and not yet to their state.
+// readStored fills in the states of resources. It returns the stored lists, and the resources that
+// an event has removed, but not yet their state.
 func (l *Log) readStored(ctx context.Context, server string, resources map[journal.ResourceID]journal.State) (_ map[string]*listState, removed []journal.ResourceID, _ error) {
 	set := func(r journal.ResourceID, st journal.State) {
 		if resources[r] = st; st.Digest.IsZero() {
@@ -326,7 +325,7 @@ func (l *Log) readStored(ctx context.Context, server string, resources map[journ
 		position
 		when time.Time
 	}
-	covered := map[string]reflected{} // by the tokens of resources
+	covered := map[string]reflected{} // by resource token
 	prefix := l.store.subjects.of("state.")
 	err := l.store.latest(ctx, l.store.opts.Stream+"_states", func(m message) {
 		below := strings.TrimPrefix(m.subject, prefix)
@@ -351,7 +350,7 @@ func (l *Log) readStored(ctx context.Context, server string, resources map[journ
 	err = l.store.latest(ctx, l.store.opts.Stream, func(m message) {
 		by, ok := covered[strings.TrimPrefix(m.subject, prefix)]
 		if ok && by.covers(by.when, m, l.Epoch()) {
-			return // most are covered; decoding them would be most of the work of a start
+			return // most are; decoding them would take most of the time of a start
 		}
 		var e event.Event
 		if json.Unmarshal(m.data, &e) != nil {
@@ -382,11 +381,11 @@ func (s *store) latest(ctx context.Context, stream string, f func(message), subj
 // AnnouncementTTL is how long an announcement is stored unless it is repeated.
 const AnnouncementTTL = time.Hour
 
-// Announcement is the last message about a server from the process that holds its lease, for
-// the other processes on the cluster.
+// Announcement is the last message about a server from the process that holds its lease, for the
+// other processes on the cluster.
 type Announcement struct {
 	ServerID string `json:"serverId"`
-	// Status is null when the server was removed.
+	// Status is null if the server was removed.
 	Status json.RawMessage `json:"status"`
 }
 
@@ -397,8 +396,8 @@ func (a Announcement) encode(position, int) (parts [][]byte, ttl time.Duration, 
 	return [][]byte{data}, AnnouncementTTL, err
 }
 
-// Announce replaces the announcement about a server, if the lease is still held. It never
-// waits. The error is [journal.ErrClosed], or that Status is not JSON.
+// Announce replaces the announcement about a server if the lease is still held. It never waits. The
+// error is [journal.ErrClosed], or says that Status is not JSON.
 func (l *Lease) Announce(a Announcement) error {
 	if a.Status != nil && !json.Valid(a.Status) {
 		return errors.New("event log: the status of a server is not JSON")
@@ -406,8 +405,8 @@ func (l *Lease) Announce(a Announcement) error {
 	return l.log.remember(a, l)
 }
 
-// Announcements returns the last announcement about every server, and then each new one; some
-// may be repeated. It ends with the cause of ctx, or [journal.ErrClosed].
+// Announcements yields the last announcement about every server, and then each new one; some may be
+// repeated. It ends with the cause of ctx or [journal.ErrClosed].
 func (l *Log) Announcements(ctx context.Context) iter.Seq2[Announcement, error] {
 	return func(yield func(Announcement, error) bool) {
 		ctx, cancel := l.life.Begin(ctx)
@@ -427,8 +426,8 @@ func (l *Log) Announcements(ctx context.Context) iter.Seq2[Announcement, error] 
 	}
 }
 
-// announcements reads with one consumer of the store until that consumer fails, and reports
-// whether the caller wants more.
+// announcements reads with one consumer of the store until the consumer fails, and reports whether
+// the caller wants more.
 func (s *store) announcements(ctx context.Context, yield func(Announcement) bool) (more bool) {
 	msgs, err := s.consume(ctx, s.opts.Stream+"_states", jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubjects: []string{s.subjects.of("state.*.server")},

@@ -46,10 +46,10 @@ func (s *store) epoch() string {
 	return ""
 }
 
-// largest returns the greatest size of a message: what the server accepts, less the headers.
+// largest returns the largest size of a message: what the server accepts, without the headers.
 func (s *store) largest() int { return int(s.nc.MaxPayload()) - 1024 }
 
-// open connects. suspect is called whenever the connection was lost: the log may have been
+// open connects. suspect is called whenever the connection was lost, because the log may have been
 // replaced.
 func (s *store) open(suspect func()) error {
 	if err := s.connect(suspect); err != nil {
@@ -58,18 +58,18 @@ func (s *store) open(suspect func()) error {
 	return s.supported()
 }
 
-// needs is the error for a server that is too old: atomic batches of messages with ids came
-// with 2.12.1.
+// needs is the requirement in the errors of supported: atomic batches of messages with ids exist
+// since 2.12.1.
 const needs = "mcptrack needs NATS 2.12.1 or newer with JetStream"
 
-// supported returns why the log cannot be on the NATS server; nil if it can.
+// supported returns an error if the NATS server cannot hold the log.
 func (s *store) supported() error {
 	version := s.nc.ConnectedServerVersion()
 	var have [3]int
 	if _, err := fmt.Sscanf(version, "%d.%d.%d", &have[0], &have[1], &have[2]); err == nil && slices.Compare(have[:], []int{2, 12, 1}) < 0 {
 		return fmt.Errorf("event log: the NATS server has version %s; %s", printable.Line(version, 40), needs)
 	}
-	var first time.Time // when the server said that there is no JetStream
+	var first time.Time // when the server first said that there is no JetStream
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), callTimeout/2)
 		_, err := s.js.AccountInfo(ctx)
@@ -78,7 +78,7 @@ func (s *store) supported() error {
 		case errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 			return fmt.Errorf("event log: JetStream is not enabled for the account on the NATS server; %s", needs)
 		case !errors.Is(err, jetstream.ErrJetStreamNotEnabled):
-			return nil // or a cluster that is starting, which is waited for
+			return nil // or a starting cluster, which is waited for
 		case first.IsZero():
 			first = time.Now()
 		case time.Since(first) > time.Second:
@@ -94,7 +94,7 @@ func (s *store) connect(suspect func()) error {
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(100 * time.Millisecond),
 		nats.ReconnectJitter(50*time.Millisecond, 200*time.Millisecond),
-		nats.ReconnectBufSize(-1), // the writer repeats what cannot be sent now
+		nats.ReconnectBufSize(-1), // the writer repeats what cannot be sent
 		nats.Timeout(5 * time.Second),
 		nats.ReconnectHandler(func(*nats.Conn) { suspect() }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
@@ -107,7 +107,7 @@ func (s *store) connect(suspect func()) error {
 		}
 	}
 	if s.opts.Credentials != "" {
-		// The client reads the file as a whole, at every connection.
+		// The client reads the whole file at every connection.
 		if _, err := secretfile.Load(s.opts.Credentials, maxCredentials, 0o007); err != nil {
 			return fmt.Errorf("event log: read the NATS credentials: %w", err)
 		}
@@ -138,15 +138,15 @@ const (
 	epochKey = "mcptrack.epoch"
 	// callTimeout bounds one request to the store.
 	callTimeout = 10 * time.Second
-	// dedupe is how long the store itself recognises a repeated event. This covers an attempt
-	// that is still on its way when the event is looked up.
+	// dedupe is how long the store itself recognizes a repeated event: an attempt may still be in
+	// flight while the event is looked up.
 	dedupe = time.Minute
 	// stateBytes bounds the states: some 500,000 resources.
 	stateBytes = 256 << 20
 )
 
-// info returns the state of a stream. It repeats the request until there is a response: a
-// cluster that elects a leader loses requests. The error is from a response, or from the last
+// info returns the state of a stream. It repeats the request until there is a response, because a
+// cluster that elects a leader loses requests. The error comes from a response or from the last
 // attempt.
 func (s *store) info(ctx context.Context, name string) (*jetstream.StreamInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -167,8 +167,8 @@ func (s *store) info(ctx context.Context, name string) (*jetstream.StreamInfo, e
 	}
 }
 
-// ensure creates the streams of the log and the states, or opens existing ones and updates
-// their retention. It returns the state of the log.
+// ensure creates the streams of the log, the states and the texts, or opens them and updates their
+// retention. It returns the state of the log.
 func (s *store) ensure(ctx context.Context) (*jetstream.StreamInfo, error) {
 	replicas := cmp.Or(s.opts.Replicas, 3)
 	events := jetstream.StreamConfig{
@@ -181,7 +181,7 @@ func (s *store) ensure(ctx context.Context) (*jetstream.StreamInfo, error) {
 		Duplicates:         min(dedupe, s.opts.Retain),
 		AllowDirect:        true,
 		AllowAtomicPublish: true,
-		DenyDelete:         true, // a hole would be taken for damage
+		DenyDelete:         true, // a hole would count as damage
 		Replicas:           replicas,
 	}
 	states := jetstream.StreamConfig{
@@ -251,14 +251,14 @@ func (s *store) ensureStream(ctx context.Context, cfg jetstream.StreamConfig) (*
 		}
 		switch apiErr, _ := errors.AsType[*jetstream.APIError](err); {
 		case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse): // another node created it first
-		case apiErr == nil: // no answer: a cluster that is starting loses requests
+		case apiErr == nil: // no response: a starting cluster loses requests
 			if s.nc.IsClosed() || !backoff.Sleep(ctx, 50*time.Millisecond) {
 				return nil, err
 			}
 		case apiErr.ErrorCode == codeNotClustered && s.opts.Replicas == 0:
 			s.opts.Logger.Warn("the NATS server is not part of a cluster; the log is stored on one node")
 			cfg.Replicas = 1
-		case apiErr.ErrorCode == codeNoPeers: // nodes that are starting are waited for
+		case apiErr.ErrorCode == codeNoPeers: // wait for starting nodes
 			if !backoff.Sleep(ctx, 250*time.Millisecond) {
 				return nil, fmt.Errorf("the cluster has too few nodes for %d replicas: %w", cfg.Replicas, err)
 			}
@@ -274,7 +274,7 @@ const (
 	codeNoPeers      = 10005 // no suitable peers for placement
 )
 
-// adopt opens an existing stream. Its replicas and its epoch are not changed.
+// adopt opens an existing stream. It does not change the stream's replicas and epoch.
 func (s *store) adopt(ctx context.Context, info *jetstream.StreamInfo, want jetstream.StreamConfig) (*jetstream.StreamInfo, error) {
 	have := info.Config
 	if _, _, err := event.ParseID(event.FormatID(have.Metadata[epochKey], 0)); err != nil {
@@ -291,8 +291,7 @@ func (s *store) adopt(ctx context.Context, info *jetstream.StreamInfo, want jets
 	return updated.CachedInfo(), nil
 }
 
-// renew gives the log another epoch, because ids given out before may name events
-// that are no longer there.
+// renew gives the log another epoch, because earlier ids may name events that are lost.
 func (s *store) renew(ctx context.Context, info *jetstream.StreamInfo) (*jetstream.StreamInfo, error) {
 	cfg := info.Config
 	cfg.Metadata[epochKey] = journal.NewEpoch()
@@ -303,8 +302,7 @@ func (s *store) renew(ctx context.Context, info *jetstream.StreamInfo) (*jetstre
 	return updated.CachedInfo(), nil
 }
 
-// bucket returns the key-value bucket, creating it if necessary, with as many replicas as the
-// log.
+// bucket opens the key-value bucket, or creates it with as many replicas as the log has.
 func (s *store) bucket(ctx context.Context, cfg jetstream.KeyValueConfig) (jetstream.KeyValue, error) {
 	for {
 		kv, err := s.js.KeyValue(ctx, cfg.Bucket)
@@ -337,10 +335,10 @@ var (
 // them.
 type bucketView struct {
 	config jetstream.KeyValueConfig
-	// suspect makes the follower check the bucket at once.
+	// suspect makes the follower check the bucket immediately.
 	suspect <-chan struct{}
-	// reset is called with the whole content of the bucket, and put with each later write. last
-	// is the number of the last write, whose value may have been removed since.
+	// reset is called with the whole content of the bucket, and put with each later write. last is
+	// the number of the last write, whose value may have been removed.
 	reset func(kv jetstream.KeyValue, all []jetstream.KeyValueEntry, last uint64)
 	put   func(jetstream.KeyValueEntry)
 	// state is called with the reason why the view is not current, nil if it is.
@@ -380,7 +378,7 @@ func (s *store) followBucket(ctx context.Context, v bucketView) error {
 		}
 	}()
 	var first []jetstream.KeyValueEntry
-	last := made.CachedInfo().State.LastSeq // what the watcher begins with is not older
+	last := made.CachedInfo().State.LastSeq // the watcher begins with nothing older
 	for all := false; !all; {
 		select {
 		case e, ok := <-watcher.Updates():

@@ -29,8 +29,8 @@ type subjects string
 func (s subjects) of(below string) string { return string(s) + "." + below }
 
 // event returns the subject of an event. Events with a digest of content have one subject per
-// resource, and events that tell a list one per list, so that the last one is found without
-// reading the log.
+// resource, and events that tell a list one per list, so that the last one is found without reading
+// the log.
 func (s subjects) event(e *event.Event) string {
 	if name, _, ok := journal.KnownList(e); ok {
 		return s.list(serverToken(name.ServerID), name.Kind)
@@ -58,16 +58,15 @@ func (s subjects) list(server string, kind catalog.Kind) string {
 	return s.of("event.") + server + ".list-" + string(kind)
 }
 
-// fence returns the subject on which each holder of a lease stores its first event. Events
-// appended under the lease are stored only while the last event on that subject is the
-// holder's. The store checks that, so it is also true of a process that was suspended or
-// disconnected.
+// fence returns the subject on which each holder of a lease stores its first event. The store
+// accepts events under the lease only while the holder's event is the last one on that subject,
+// even if the process was suspended or disconnected.
 func (s subjects) fence(lease string) string {
 	return s.of("event.") + serverToken(lease) + ".lease"
 }
 
-// resourceToken returns the resource as two tokens of a subject. They are hashes, because names
-// are hostile and subjects have a grammar; the names are in the data.
+// resourceToken returns the resource as two tokens of a subject. They are hashes, because names are
+// hostile and subjects have a grammar; the data has the names.
 func resourceToken(r journal.ResourceID) string {
 	if r.URI == "" {
 		return serverToken(r.ServerID) + ".-"

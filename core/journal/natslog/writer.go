@@ -15,18 +15,16 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 )
 
-// item is an event, a value to remember, or, without either, something that only takes its place
-// in the order.
+// item is an event, a value to remember, or neither: then it only has its place in the order.
 type item = storing.Item[note]
 
-// note is what the writer wants to know of an item.
+// note is what the writer needs to know about an item.
 type note struct {
-	lease *Lease // the lease that it is stored under; nil: none is needed
-	value value  // what to remember; nil: nothing
+	lease *Lease // under which it is stored; nil: none is needed
+	value value  // to remember; nil: nothing
 }
 
-// writer stores queued items. Only its run goroutine uses it, except for queue, doubt and
-// suspect.
+// writer stores queued items. Only its run goroutine uses it, except for queue, doubt and suspect.
 type writer struct {
 	store  *store
 	states *stateWriter
@@ -50,7 +48,7 @@ func (w *writer) open(ctx context.Context) error {
 		return err
 	}
 	w.take(info)
-	w.pub, err = newPublisher(w.store, 2*time.Second) // a leader that died will not answer
+	w.pub, err = newPublisher(w.store, 2*time.Second) // a dead leader does not respond
 	return err
 }
 
@@ -62,7 +60,7 @@ func (w *writer) run(ctx context.Context) {
 		if group == nil {
 			return
 		}
-		_ = w.verify(ctx) // if that fails, it is repeated before anything is stored
+		_ = w.verify(ctx) // if it fails, it is repeated before anything is stored
 		w.storeGroup(ctx, group)
 	}
 }
@@ -124,8 +122,8 @@ func (w *writer) records(it *item) ([]*record, error) {
 	return records, nil
 }
 
-// reached is called for an item without an event when everything before it, up to the event
-// with that number, is stored or dropped.
+// reached is called for an item without an event after everything before it, up to event number
+// seq, is stored or dropped.
 func (w *writer) reached(it *item, seq uint64) {
 	if v := it.Note.value; v != nil {
 		w.states.put(v, it.Note.lease, w.position(seq, it.Note.lease), true)
@@ -133,8 +131,8 @@ func (w *writer) reached(it *item, seq uint64) {
 	it.Finish(journal.Entry{}, nil)
 }
 
-// position says what a process knows that has stored the event with that number. Whoever
-// holds a lease knows more than the events before its fence, which other processes stored.
+// position returns what a process knows after it has stored event number seq. The holder of a lease
+// also knows the events before its fence, which other processes stored.
 func (w *writer) position(seq uint64, l *Lease) position {
 	at := position{Seq: seq, Epoch: w.store.epoch()}
 	if l != nil {
@@ -145,7 +143,7 @@ func (w *writer) position(seq uint64, l *Lease) position {
 	return at
 }
 
-// storeAll stores the records in order. It gives up only when ctx ends.
+// storeAll stores the records in order. It abandons them only if ctx ends.
 func (w *writer) storeAll(ctx context.Context, records []*record) {
 	retry := backoff.New(50*time.Millisecond, 2*time.Second)
 	for {
@@ -183,8 +181,8 @@ func (w *writer) storeAll(ctx context.Context, records []*record) {
 	}
 }
 
-// held returns the records whose leases are not lost. With ask, it asks the store about every
-// lease, because the store refused a record.
+// held returns the records whose leases are not lost. With ask it asks the store about every lease,
+// because the store rejected a record.
 func (w *writer) held(ctx context.Context, records []*record, ask bool) ([]*record, error) {
 	known := map[*Lease]bool{}
 	kept := records[:0:0]
@@ -219,7 +217,7 @@ func (w *writer) held(ctx context.Context, records []*record, ask bool) ([]*reco
 	return kept, nil
 }
 
-// giveUp ends the wait for records that will not be stored.
+// giveUp fails the callers that wait for records that will not be stored.
 func (w *writer) giveUp(records []*record, err error) {
 	err = fmt.Errorf("event log: the event was not stored: %w", err)
 	for _, r := range records {
@@ -240,7 +238,7 @@ func (w *writer) publish(ctx context.Context, records []*record) (int, error) {
 	}
 	n, err := w.pub.publish(ctx, records)
 	if slices.ContainsFunc(records[:n], func(r *record) bool { return r.seq <= w.last }) {
-		w.doubt.Store(true) // numbers only rise, so these are of another log, or were stored before
+		w.doubt.Store(true) // numbers only rise: these belong to another log, or were stored before
 		if err := w.verify(ctx); err != nil {
 			return 0, err
 		}
@@ -248,8 +246,7 @@ func (w *writer) publish(ctx context.Context, records []*record) (int, error) {
 	return n, err
 }
 
-// stored remembers what the records, which are in the log now, tell, and wakes the callers that
-// wait for their items.
+// stored remembers what stored records tell, and wakes the callers that wait for their items.
 func (w *writer) stored(records []*record) {
 	for _, r := range records {
 		w.last = max(w.last, r.seq)
@@ -279,8 +276,7 @@ func (w *writer) stored(records []*record) {
 	}
 }
 
-// mend opens the store again after a failed attempt, and returns the records that it does not
-// have.
+// mend opens the store again after a failed attempt, and returns the records that are not stored.
 func (w *writer) mend(ctx context.Context, records []*record) ([]*record, error) {
 	info, err := w.store.ensure(ctx)
 	if err != nil {
@@ -290,7 +286,7 @@ func (w *writer) mend(ctx context.Context, records []*record) ([]*record, error)
 	if err != nil {
 		return records, err
 	}
-	if renewed { // the records that were found are not in the new log
+	if renewed { // the new log has none of the found records
 		for _, r := range records {
 			r.seq = 0
 		}
@@ -307,8 +303,8 @@ func (w *writer) mend(ctx context.Context, records []*record) ([]*record, error)
 	if err != nil {
 		return records, err
 	}
-	// A missing record between found ones is now stored after them, because these stay in the
-	// log. Batches prevent that.
+	// A missing record between found ones is now stored after them, because they stay in the log.
+	// Batches prevent that.
 	var found, left []*record
 	for _, r := range records {
 		if r.seq != 0 {
@@ -321,9 +317,10 @@ func (w *writer) mend(ctx context.Context, records []*record) ([]*record, error)
 	return left, nil
 }
 
-// check compares the log with what this process knows of it, after a failure and whenever it may
-// have been replaced. A log that may have lost events that readers saw begins a new epoch: their
-// numbers would be given out again. It reports whether the log has another epoch now.
+// check compares the log with what this process knows of it, after a failure and whenever the log
+// may have been replaced. If the log may have lost events that readers saw, check begins a new
+// epoch: otherwise their numbers would be used again. It reports whether the log now has another
+// epoch.
 func (w *writer) check(ctx context.Context, info *jetstream.StreamInfo) (renewed bool, err error) {
 	if w.shorter(info) {
 		if info, err = w.lookAgain(ctx, info); err != nil {
@@ -353,8 +350,8 @@ func (w *writer) shorter(info *jetstream.StreamInfo) bool {
 	return info.State.LastSeq < w.last && info.Config.Metadata[epochKey] == w.store.epoch()
 }
 
-// lookAgain reads the state of the log again for some seconds while it is shorter than it was:
-// a cluster node that has just become leader may not have applied all stored events yet.
+// lookAgain reads the state of the log for some seconds while it is shorter than it was: a new
+// leader may not have applied all stored events yet.
 func (w *writer) lookAgain(ctx context.Context, info *jetstream.StreamInfo) (*jetstream.StreamInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout/2)
 	defer cancel()
@@ -369,14 +366,14 @@ func (w *writer) lookAgain(ctx context.Context, info *jetstream.StreamInfo) (*je
 	return info, nil
 }
 
-// suspect makes the writer check whether the log is still the one that it knows.
+// suspect makes the writer check whether the log is still the same.
 func (w *writer) suspect() {
 	w.doubt.Store(true)
 	w.queue.Rouse()
 }
 
-// verify calls check if there is reason to: another process may replace the log although
-// nothing fails here.
+// verify calls check if there is reason to: another process may replace the log although nothing
+// fails here.
 func (w *writer) verify(ctx context.Context) error {
 	if !w.doubt.Swap(false) {
 		return nil
@@ -392,17 +389,17 @@ func (w *writer) verify(ctx context.Context) error {
 	return nil
 }
 
-// take makes the store's current log the one that is written.
+// take makes the store's current log the log of this process.
 func (w *writer) take(info *jetstream.StreamInfo) {
 	epoch := info.Config.Metadata[epochKey]
 	w.store.current.Store(&epoch)
 	w.last = info.State.LastSeq
 }
 
-// recent keeps the last events that this process appended, by the ids of their messages, so that
-// its readers also get the members that are not stored.
+// recent keeps the last events of this process by their message ids, so that its readers also get
+// the members that are not stored.
 type recent struct {
-	instance string // the first part of the ids of this process
+	instance string // the first part of this process's message ids
 	slots    [4096]atomic.Pointer[appended]
 }
 

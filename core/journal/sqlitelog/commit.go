@@ -11,7 +11,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// statements are those that the writer runs often.
+// statements are the prepared statements that the writer runs often.
 type statements struct {
 	begin, commit, event, turn, state, noState, list, oldest, trim, oldTurns, text, oldText, dropText, record, noRecord *sqlite.Stmt
 }
@@ -45,7 +45,7 @@ func (s *statements) prepare(c *sqlite.Conn) error {
 	return nil
 }
 
-// rowBytes is what an event counts beside its texts: numbers, and its entry in the index.
+// rowBytes is the size of an event besides its texts: numbers, and its entry in the index.
 const rowBytes = 48
 
 // commit stores a batch as one transaction.
@@ -107,8 +107,8 @@ func (w *writer) insert(b *batch, r *row) error {
 	return do(w.stmts.event, b.next.last, b.stored, e.ServerID, e.ResourceURI, kind, string(r.data), w.sums.end(r.data))
 }
 
-// stamp returns the time of what is stored now, and whether the clock was set back. Times rise
-// with the numbers, except at such a turn: a clock that is corrected by less than a minute stands
+// stamp returns the time to store, and whether the clock was set back. Times rise with the numbers
+// except at such a turn. If the clock was set back by less than a minute, the stored time stands
 // still instead.
 func (w *writer) stamp(now time.Time) (at int64, turned bool) {
 	at = now.UnixMicro()
@@ -147,7 +147,7 @@ func (w *writer) synchronous(full bool) error {
 	return err
 }
 
-// committed notes what was synced.
+// committed records what was synced.
 func (w *writer) committed(now time.Time) {
 	switch {
 	case w.full:
@@ -158,8 +158,8 @@ func (w *writer) committed(now time.Time) {
 	}
 }
 
-// stateRow is a row of states, listRow one of lists. after is the number of events of the batch
-// before it was learned.
+// stateRow is a row of states, listRow one of lists. after is the number of events in the batch
+// before the state or list was learned.
 type stateRow struct {
 	journal.State
 	after int
@@ -204,11 +204,11 @@ func (w *writer) putRemembered(b *batch) error {
 	return nil
 }
 
-// minTrim is how many events one transaction may remove, or twice as many as it adds: removing a
-// million events that are too old after a long pause must not keep new ones waiting.
+// minTrim is how many events one transaction may remove, or twice as many as it adds. Removing a
+// million expired events after a long pause must not keep new ones waiting.
 const minTrim = 4096
 
-// trim removes the oldest events that the retention does not allow, at most limit.
+// trim removes the oldest events that retention does not allow, at most limit.
 func (w *writer) trim(next *logRow, now time.Time, limit int) error {
 	expired := int64(0)
 	if now.Sub(w.looked) >= tickInterval {
@@ -249,7 +249,7 @@ func (w *writer) trim(next *logRow, now time.Time, limit int) error {
 	return do(w.stmts.oldTurns, first)
 }
 
-// overdue reports whether there are events or texts that are to be removed.
+// overdue reports whether events or texts must be removed.
 func (w *writer) overdue() bool {
 	if w.row.textBytes > w.l.opts.KeepContent {
 		return true
@@ -258,13 +258,13 @@ func (w *writer) overdue() bool {
 	return err != nil || expired >= w.row.first || w.row.bytes > w.l.opts.RetainBytes
 }
 
-// expired returns the number of the last event that is too old, 0 if there is none.
+// expired returns the number of the last expired event, 0 if there is none.
 func (w *writer) expired(now time.Time) (int64, error) {
 	return lastBefore(w.conn, w.row.first, w.row.last, now.Add(-w.l.opts.Retain).UnixMicro())
 }
 
 // lastBefore returns the number of the last event from first to last that was stored before a time
-// in microseconds, 0 if there is none. Times rise between the turns of the clock.
+// in microseconds, 0 if there is none. Times rise between turns of the clock.
 func lastBefore(c *sqlite.Conn, first, last, at int64) (int64, error) {
 	oldest, err := number(c, "SELECT stored FROM events WHERE seq >= ? ORDER BY seq LIMIT 1", first)
 	if err != nil || last < first {

@@ -14,23 +14,23 @@ import (
 const (
 	// maxWaitingTexts bounds the texts that wait to be stored, in bytes.
 	maxWaitingTexts = 16 << 20
-	// maxGroupTexts bounds the texts of one transaction, in bytes; it may be one more text.
+	// maxGroupTexts bounds the texts of one transaction, in bytes; one more text may be added.
 	maxGroupTexts = 2 << 20
 )
 
-// contents are the texts of a log. Those that wait are in memory; the writer stores them together
-// with events.
+// contents are the texts of a log. Texts that wait to be stored are in memory; the writer stores
+// them together with events.
 type contents struct {
 	keep  int64  // bytes; 0: nothing is stored
-	rouse func() // makes the writer take what waits
+	rouse func() // makes the writer take waiting texts
 	read  func(ctx context.Context, f func(*file, *sqlite.Conn) error) error
 
 	progress storing.Progress // of texts: accepted, and stored or dropped
 
 	mu      sync.Mutex // guards all below
 	queue   []text
-	bytes   int                        // of queue, and of what the writer has taken
-	queued  map[catalog.Digest]*string // the texts of these
+	bytes   int                        // of queue, and of the texts that the writer has taken
+	queued  map[catalog.Digest]*string // the same texts, to be read
 	dropped uint64
 	closed  bool
 }
@@ -40,7 +40,6 @@ type text struct {
 	text   string
 }
 
-// Put implements [journal.Contents].
 func (c *contents) Put(d catalog.Digest, content string) {
 	if c.keep > 0 && !d.IsZero() && len(content) <= journal.MaxContent && c.add(text{d, content}) {
 		c.rouse()
@@ -63,7 +62,6 @@ func (c *contents) add(t text) bool {
 	return true
 }
 
-// Dropped implements [journal.Contents].
 func (c *contents) Dropped() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,14 +74,14 @@ func (c *contents) waiting() int {
 	return n
 }
 
-// close lets no more texts in.
+// close rejects later texts.
 func (c *contents) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
 }
 
-// take removes the texts of one transaction from the queue. The writer calls done or drop with
+// take removes the texts of one transaction from the queue. The writer then calls done or drop with
 // them.
 func (c *contents) take() []text {
 	c.mu.Lock()
@@ -161,7 +159,6 @@ func (c *checksum) content(digest []byte, text string) int64 {
 	return c.end([]byte(text))
 }
 
-// Get implements [journal.Contents].
 func (c *contents) Get(ctx context.Context, d catalog.Digest) (content string, ok bool, err error) {
 	if content, ok := c.waitingText(d); ok {
 		return content, true, nil
@@ -188,10 +185,9 @@ func (c *contents) waitingText(d catalog.Digest) (string, bool) {
 	return "", false
 }
 
-// Stored implements [journal.Contents].
 func (c *contents) Stored(ctx context.Context, digests []catalog.Digest) (map[catalog.Digest]bool, error) {
 	found := map[catalog.Digest]bool{}
-	for len(digests) > 0 { // in parts, because a connection is not held for long
+	for len(digests) > 0 { // in parts, because nobody may hold a connection for long
 		part := digests[:min(len(digests), 1024)]
 		err := c.read(ctx, func(_ *file, conn *sqlite.Conn) error {
 			for _, d := range part {

@@ -12,7 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// lockFile takes the lock or fails immediately. The kernel releases it however the process ends.
+// lockFile takes the lock or fails immediately. The kernel releases it when the process ends.
 func lockFile(path string) (*os.File, error) {
 	f, err := openPrivate(path)
 	if err != nil {
@@ -28,13 +28,13 @@ func lockFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// unlockFile releases the lock. Closing the file is not enough: a child that is being started
-// has it open until it executes its program.
+// unlockFile releases the lock. Closing the file is not enough: a child that is being started keeps
+// it open until it executes its program.
 func unlockFile(f *os.File) error {
 	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
 }
 
-// isLocked reports whether a process has the lock.
+// isLocked reports whether a process holds the lock.
 func isLocked(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {
@@ -48,8 +48,8 @@ func isLocked(path string) bool {
 	return false
 }
 
-// checkOwner returns an error unless this user owns a file or directory and nobody else may
-// write to it: others could replace the log, or have us write to a file of theirs.
+// checkOwner returns an error unless this user owns the file or directory and nobody else may write
+// to it. Others could replace the log, or make mcptrack write to their file.
 func checkOwner(path string, info fs.FileInfo) error {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Geteuid() {
 		return fmt.Errorf("%s belongs to another user; use a data directory of your own", path)
@@ -60,8 +60,8 @@ func checkOwner(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// openPrivate opens a file of the data directory, or creates it. It follows no link,
-// and an existing file must be a regular one with one name.
+// openPrivate opens a file of the data directory, or creates it. It follows no link; an existing
+// file must be a regular one without other hard links.
 func openPrivate(path string) (*os.File, error) {
 	const flags = os.O_RDWR | syscall.O_NOFOLLOW | syscall.O_NONBLOCK | syscall.O_CLOEXEC
 	f, err := os.OpenFile(path, flags|os.O_CREATE|os.O_EXCL, 0o600)
@@ -84,7 +84,7 @@ func openPrivate(path string) (*os.File, error) {
 	return f, nil
 }
 
-// inode returns the number that identifies the file within its file system; 0 if there is none.
+// inode returns the number that identifies the file within its file system; 0 if unknown.
 func inode(info fs.FileInfo) int64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return int64(st.Ino)

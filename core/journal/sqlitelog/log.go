@@ -20,12 +20,12 @@ var _ journal.Log = (*Log)(nil)
 
 // Options say where the log is and how much of it is kept.
 type Options struct {
-	// Dir is the data directory, created with mode 0700 if necessary. Only one process at a time
-	// can write to its log. Required.
+	// Dir is the data directory. It is created with mode 0700 if necessary. Only one process at a
+	// time can write to its log. Required.
 	Dir string
-	// Existing opens a log that exists only to read it, also while another process writes to it:
-	// nothing is created or changed. If there is no log, the error of Open matches
-	// [fs.ErrNotExist]. What would write returns an error.
+	// Existing opens an existing log only to read it, even while another process writes to it.
+	// Nothing is created or changed; methods that write return an error. If there is no log, the
+	// error of Open matches [fs.ErrNotExist].
 	Existing bool
 	// Durability says when an event counts as stored; [journal.Always].
 	Durability journal.Durability
@@ -33,20 +33,19 @@ type Options struct {
 	Retain time.Duration
 	// RetainBytes bounds the size of the stored events; 1 GiB. The oldest are removed first.
 	RetainBytes int64
-	// KeepContent bounds the texts in Contents, in bytes; 0: no texts are kept, and those stored
-	// earlier are removed.
+	// KeepContent bounds the texts in Contents, in bytes. 0: no texts are kept, and stored ones are
+	// removed.
 	KeepContent int64
 	// Queue is how many events may wait before newer ones replace older ones of the same server,
 	// resource and type; 65,536.
 	Queue int
-	// Drain bounds how long Close waits for what is queued to be stored; 5 s.
+	// Drain bounds how long Close waits until queued items are stored; 5 s.
 	Drain time.Duration
-	// Logger gets a line when storing fails, when it works again, and when damage is found; nil
-	// discards.
+	// Logger logs when storing fails, when it works again, and when damage is found; nil discards.
 	Logger *slog.Logger
 
-	// check bounds PRAGMA quick_check when the file is opened; 150 ms. Tests in which the damage must
-	// be found then set more, because a busy machine does not finish in time.
+	// check bounds PRAGMA quick_check when the file is opened; 150 ms. Tests that need the check to
+	// find damage set more, because a busy machine does not finish in time.
 	check time.Duration
 }
 
@@ -71,11 +70,11 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// Log is an open log. Its methods may be called from several goroutines.
+// Log is an open log, a [journal.Log]. Its methods may be called from several goroutines.
 type Log struct {
 	opts     Options
 	dir      *dir
-	boot     string // identifies the run of the operating system
+	boot     string // identifies the boot of the operating system
 	health   storing.Health
 	view     view
 	queue    *queue
@@ -83,13 +82,14 @@ type Log struct {
 	tables   *journal.RecordTables
 	life     *storing.Lifetime
 
-	// suspected is what a reader found in a file that seems damaged; the writer then replaces that file.
+	// suspected is the damage that a reader found; the writer then replaces the file.
 	suspected atomic.Pointer[suspicion]
 
 	writing sync.WaitGroup // writer.run and its ticker
 	closed  sync.Once
 
-	// refreshing is a semaphore for refresh: whoever has sent may look. Capacity 1, never closed.
+	// refreshing is a semaphore for refresh: a caller sends, and receives when it is done. Capacity
+	// 1, never closed.
 	refreshing chan struct{}
 }
 
@@ -98,12 +98,12 @@ type (
 	item  = storing.Item[note]
 )
 
-// note is what an item without an event stores. At most one of the fields is set.
+// note is the content of an item without an event. At most one field is set.
 type note struct {
 	state  *stateNote
 	list   *listNote
 	record *recordNote
-	flush  bool // nothing: Done is sent when everything before is stored
+	flush  bool // stores nothing; Done is sent when everything before is stored
 }
 
 type stateNote struct {
@@ -121,7 +121,7 @@ type recordNote struct {
 	journal.Record
 }
 
-// errReadOnly is the error of what would write to a log that was opened only to read.
+// errReadOnly is the error of writing to a log that was opened with Existing.
 var errReadOnly = errors.New("the event log was opened only to read it")
 
 // Open opens the log, creating it if necessary. ctx applies to opening only.
@@ -136,7 +136,7 @@ func Open(ctx context.Context, opts Options) (*Log, error) {
 		return nil, err
 	}
 	if err := l.start(ctx); err != nil {
-		l.life.End() // the context's resources
+		l.life.End() // releases the context
 		return nil, errors.Join(err, l.dir.close())
 	}
 	return l, nil
@@ -194,26 +194,21 @@ func (l *Log) wait(ctx context.Context, it *item) (journal.Entry, error) {
 	return l.queue.Do(ctx, it)
 }
 
-// Append implements [journal.Log].
 func (l *Log) Append(e *event.Event) error { return l.push(&item{Event: e}) }
 
-// Store implements [journal.Log].
 func (l *Log) Store(ctx context.Context, e *event.Event) (journal.Entry, error) {
 	return l.wait(ctx, &item{Event: e})
 }
 
-// Remember implements [journal.Log].
 func (l *Log) Remember(r journal.ResourceID, st journal.State) error {
 	st.Text = nil
 	return l.push(&item{Key: "state\x00" + r.ServerID + "\x00" + r.URI, Note: note{state: &stateNote{r, st}}})
 }
 
-// RememberList implements [journal.Log].
 func (l *Log) RememberList(name journal.ListName, list catalog.List) error {
 	return l.push(&item{Key: "list\x00" + name.ServerID + "\x00" + string(name.Kind), Note: note{list: &listNote{name, journal.StoredList(list)}}})
 }
 
-// Flush implements [journal.Log].
 func (l *Log) Flush(ctx context.Context) error {
 	if l.opts.Existing {
 		return nil
@@ -226,13 +221,11 @@ func (l *Log) Flush(ctx context.Context) error {
 	return l.contents.progress.Wait(ctx)
 }
 
-// Epoch implements [journal.Log].
 func (l *Log) Epoch() string {
 	_, b := l.view.now()
 	return b.Epoch
 }
 
-// Bounds implements [journal.Log].
 func (l *Log) Bounds(ctx context.Context) (journal.Bounds, error) {
 	ctx, cancel := l.life.Begin(ctx)
 	defer cancel()
@@ -246,25 +239,21 @@ func (l *Log) Bounds(ctx context.Context) (journal.Bounds, error) {
 	return b, nil
 }
 
-// Resume implements [journal.Log].
 func (l *Log) Resume(ctx context.Context, id string) (journal.Resumption, error) {
 	b, err := l.Bounds(ctx)
 	return journal.ResumeAt(b, id), err
 }
 
-// Contents implements [journal.Log].
 func (l *Log) Contents() journal.Contents { return l.contents }
 
-// Stats implements [journal.Log].
 func (l *Log) Stats() journal.StoreStats {
 	waiting, folded := l.queue.Size()
 	return l.health.Stats(waiting+l.contents.waiting(), folded)
 }
 
-// Err implements [journal.Log].
 func (l *Log) Err() error { return l.health.Err() }
 
-// Close stores what is queued, for [Options.Drain] at most, ends all iterators, and waits for
+// Close stores what is queued, for at most [Options.Drain], ends all iterators, and waits for
 // everything the Log owns. It returns how many events could not be stored. Later calls return nil.
 func (l *Log) Close() error {
 	var err error

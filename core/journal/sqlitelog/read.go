@@ -25,22 +25,22 @@ type view struct {
 	moved  chan struct{} // closed and replaced at every change
 }
 
-// recent holds the newest entries, so that who follows does not read the file.
+// recent holds the newest entries, so that followers do not read the file.
 type recent struct {
-	entries []kept // without a hole up to the last of the view; empty in a process that only reads
+	entries []kept // no hole up to the last of the view; empty in a process that only reads
 	bytes   int
 }
 
 // kept is an entry in memory.
 type kept struct {
 	journal.Entry
-	size int // about the memory that it takes
+	size int // approximate, in memory
 }
 
 // recentEntries and recentBytes bound the newest entries in memory.
 const recentEntries, recentBytes = 4096, 4 << 20
 
-// now returns the file and the ends of the log.
+// now returns the file and the bounds of the log.
 func (v *view) now() (*file, journal.Bounds) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -55,7 +55,7 @@ func (v *view) replace(f *file, row logRow) {
 	v.moveLocked(row)
 }
 
-// show lets readers see what was stored.
+// show makes stored entries visible to readers.
 func (v *view) show(row logRow, added []kept) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -81,9 +81,9 @@ func (v *view) moveLocked(row logRow) {
 	v.moved = make(chan struct{})
 }
 
-// take appends entries from number next on to into, as far as they are in memory, but not beyond
-// to unless that is 0, and returns the last number of the log. moved is closed when that changes. ok
-// is false if f is no longer the file of the log.
+// take appends to into the entries in memory from number next on, up to number to (0: no limit),
+// and returns the last number of the log. moved is closed when that changes. ok is false if f is no
+// longer the file of the log.
 func (v *view) take(f *file, next, to uint64, into []journal.Entry) (_ []journal.Entry, last uint64, moved chan struct{}, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -110,14 +110,13 @@ func (v *view) has(f *file) (moved chan struct{}, ok bool) {
 }
 
 const (
-	// pageEntries and pageBytes bound what is read from the file as one step; it may be one more
-	// entry. It is held in memory while the consumer works.
+	// pageEntries and pageBytes bound what is read from the file in one step; one more entry may be
+	// added. It is held in memory while the consumer works.
 	pageEntries, pageBytes = 256, 512 << 10
 	// pollInterval is how often a process that only reads looks for new events.
 	pollInterval = 100 * time.Millisecond
 )
 
-// Read implements [journal.Log].
 func (l *Log) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
 	return l.iterate(ctx, func(ctx context.Context, r *reader) error {
 		_, b := l.view.now()
@@ -128,8 +127,7 @@ func (l *Log) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entry, er
 	})
 }
 
-// Follow implements [journal.Log]. In a process that only reads it looks for new events every
-// 100 ms.
+// Follow implements [journal.Log]. A process that only reads looks for new events every 100 ms.
 func (l *Log) Follow(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
 	return l.iterate(ctx, func(ctx context.Context, r *reader) error {
 		r.next = max(from, 1)
@@ -137,7 +135,7 @@ func (l *Log) Follow(ctx context.Context, from uint64) iter.Seq2[journal.Entry, 
 	})
 }
 
-// iterate returns a sequence that calls read with a reader of the present file.
+// iterate returns a sequence of what read yields with a reader of the current file.
 func (l *Log) iterate(ctx context.Context, read func(ctx context.Context, r *reader) error) iter.Seq2[journal.Entry, error] {
 	return l.life.Iterate(ctx, func(ctx context.Context, yield func(journal.Entry, error) bool) error {
 		if ctx.Err() != nil {
@@ -177,7 +175,7 @@ func (r *reader) run(ctx context.Context) error {
 					return err
 				}
 			}
-			clear(entries) // what is large is not held longer than by the view
+			clear(entries) // large entries are not held longer than by the view
 		case last < r.next:
 			if err := r.l.await(ctx, moved); err != nil {
 				return err
@@ -191,7 +189,7 @@ func (r *reader) run(ctx context.Context) error {
 	return nil
 }
 
-// more reports whether an entry follows number seq without waiting.
+// more reports whether another entry follows number seq without waiting.
 func (r *reader) more(last, seq uint64) bool {
 	if r.to != 0 {
 		last = r.to
@@ -233,8 +231,7 @@ func (r *reader) page(ctx context.Context, last uint64) error {
 	return r.missing(ctx, p.first, p.to, r.more(last, p.to))
 }
 
-// missing yields gaps for the entries from r.next to last: one for those that the retention has
-// removed, one for those that are damaged.
+// missing yields the gaps in place of the entries from r.next to last.
 func (r *reader) missing(ctx context.Context, first, last uint64, more bool) error {
 	for _, gap := range r.l.health.Missing(r.file.epoch, r.next, first, last) {
 		if err := r.pass(ctx, gap, more || gap.Seq < last); err != nil {
@@ -244,14 +241,14 @@ func (r *reader) missing(ctx context.Context, first, last uint64, more bool) err
 	return nil
 }
 
-// page is a part of the log as it is in the file: the entries up to number to that are
-// there and are not damaged. first is the number of the first that the retention has left.
+// page is a part of the log in the file: its undamaged entries up to number to. first is the first
+// number that retention has left.
 type page struct {
 	entries   []journal.Entry
 	first, to uint64
 }
 
-// page reads a page, which begins with number from and ends with number to at the latest.
+// page reads a page that begins with number from and ends at or before number to.
 func (l *Log) page(ctx context.Context, f *file, from, to uint64) (p page, err error) {
 	err = l.readFile(ctx, f, func(c *sqlite.Conn) error {
 		row, err := readLog(c)
@@ -273,7 +270,7 @@ func (l *Log) page(ctx context.Context, f *file, from, to uint64) (p page, err e
 			row, err := s.Step()
 			full := n >= pageEntries || bytes >= pageBytes
 			if row && full && s.ColumnInt64(0) < next {
-				err = errors.Join(errDamaged, s.Reset()) // its number is wrong, and so may be those that follow
+				err = errors.Join(errDamaged, s.Reset()) // its number is wrong, and so may be the following ones
 			}
 			if damaged(err) && l.opts.Existing { // nobody replaces the file
 				if p.to = uint64(next) - 1; len(p.entries) == 0 {
@@ -299,13 +296,13 @@ func (l *Log) page(ctx context.Context, f *file, from, to uint64) (p page, err e
 	return p, err
 }
 
-// number64 is the number as SQLite has it.
+// number64 is the number as SQLite stores it.
 func number64(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 
-// eventColumns are those that a scanner scans.
+// eventColumns are the columns that a scanner scans.
 const eventColumns = "seq, stored, server, uri, type, sum, event"
 
-// scanner makes entries of rows.
+// scanner makes entries from rows.
 type scanner struct {
 	epoch string
 	sums  *checksum
@@ -314,7 +311,7 @@ type scanner struct {
 	size  int // of the last row
 }
 
-// eventRow is a row of events; server, uri and kind are valid until the next row is scanned.
+// eventRow is a row of events. server, uri and kind are valid until the next row is scanned.
 type eventRow struct {
 	seq, stored       int64
 	server, uri, kind []byte
@@ -331,7 +328,7 @@ func (sc *scanner) scan(s *sqlite.Stmt) (e journal.Entry, ok bool) {
 	return journal.NewEntry(sc.epoch, uint64(sc.row.seq), time.UnixMicro(sc.row.stored).UTC(), sc.row.data), true
 }
 
-// read reads a row. The data are in a buffer that the next row overwrites.
+// read reads a row. The next row overwrites its data.
 func (sc *scanner) read(s *sqlite.Stmt) bool {
 	r := &sc.row
 	r.seq, r.stored = s.ColumnInt64(0), s.ColumnInt64(1)
@@ -341,7 +338,7 @@ func (sc *scanner) read(s *sqlite.Stmt) bool {
 	return sc.sums.event(r) == s.ColumnInt64(5) && r.seq > 0 && journal.Keepable(r.data)
 }
 
-// column appends a column to the buffer. If that moves the buffer, earlier columns stay valid.
+// column appends a column to the buffer. Earlier columns stay valid even if the buffer moves.
 func (sc *scanner) column(s *sqlite.Stmt, n int) []byte {
 	begin, size := len(sc.buf), s.ColumnLen(n)
 	if begin+size > cap(sc.buf) {
@@ -359,7 +356,7 @@ func (c *checksum) event(r *eventRow) int64 {
 	return c.end(r.data)
 }
 
-// read calls f with the present file and a connection in a transaction.
+// read calls f with the current file and a connection in a transaction.
 func (l *Log) read(ctx context.Context, f func(f *file, c *sqlite.Conn) error) error {
 	ctx, cancel := l.life.Begin(ctx)
 	defer cancel()
@@ -378,14 +375,14 @@ func (l *Log) read(ctx context.Context, f func(f *file, c *sqlite.Conn) error) e
 	}
 }
 
-// suspicion is the error of a reader. It says nothing about the file that has replaced its own.
+// suspicion is the damage that a reader found in a file. It says nothing about a later file.
 type suspicion struct {
 	file *file
 	err  error
 }
 
-// readFile calls f with a connection to the file. If it turns out to be damaged, the writer
-// replaces it; readFile waits for that, and returns [journal.ErrEpoch].
+// readFile calls f with a connection to the file. If the file is damaged, the writer replaces it;
+// readFile waits for that and returns [journal.ErrEpoch].
 func (l *Log) readFile(ctx context.Context, file *file, f func(c *sqlite.Conn) error) error {
 	err := file.readers.use(ctx, f)
 	switch {
@@ -427,7 +424,7 @@ func (l *Log) await(ctx context.Context, moved chan struct{}) error {
 	}
 }
 
-// refresh makes the view what the file says, in a process that only reads.
+// refresh updates the view from the file, in a process that only reads.
 func (l *Log) refresh(ctx context.Context) error {
 	if !l.opts.Existing {
 		return nil
@@ -456,7 +453,7 @@ func (l *Log) refresh(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
-	f.readers.close() // first, since connections of one process share what is beside the file
+	f.readers.close() // first, because connections of one process share the files beside the file
 	next, row, err := l.openExisting(ctx)
 	if gone(err) {
 		return nil // it is being replaced

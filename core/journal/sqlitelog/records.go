@@ -29,11 +29,10 @@ func (l *Log) loadRecords(ctx context.Context) error {
 	return err
 }
 
-// Records implements [journal.Log].
 func (l *Log) Records(name string) journal.Records { return l.tables.Table(name) }
 
-// erase chooses whether the next transaction overwrites what it removes from events.db, free pages
-// included: records have secrets. Events have none, and overwriting them would be more to write.
+// erase chooses whether the next transaction overwrites what it removes from events.db, including
+// free pages: records contain secrets. Events contain none, and overwriting them would cost writes.
 func (w *writer) erase(on bool) error {
 	if on == w.erases {
 		return nil
@@ -49,8 +48,8 @@ func (w *writer) erase(on bool) error {
 	return err
 }
 
-// eraseRemoved overwrites what is left of records that were removed: copies that SQLite has made within
-// pages of others, and those in events.db-wal, which waits while another process reads.
+// eraseRemoved overwrites what is left of removed records: copies that SQLite has made within other
+// pages, and copies in events.db-wal, which wait while another process reads.
 func (w *writer) eraseRemoved() error {
 	if w.removed {
 		if err := w.erase(true); err != nil {
@@ -105,7 +104,7 @@ func (w *writer) putRecord(rec *recordNote) error {
 		if err := do(w.stmts.noRecord, rec.name, rec.Key); err != nil {
 			return err
 		}
-		put.Key = "" // so that no later record gets its revision
+		put.Key = "" // reserves its revision
 	}
 	return do(w.stmts.record, w.sums.recordRow(rec.name, put)...)
 }

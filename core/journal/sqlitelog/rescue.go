@@ -12,14 +12,14 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// The rescue of a damaged file: what can be read is copied into events.db.new, in one transaction;
-// then events.db is moved aside, and the new file takes its place. A rescue that was interrupted
-// is finished, or begun again, at the next start: events.db.new is complete if it has a version.
+// The rescue of a damaged file copies what can be read into events.db.new, in one transaction. Then
+// it moves events.db aside and moves the new file to its place. The next start finishes or repeats
+// an interrupted rescue: events.db.new is complete if it has a version.
 
 func (d *dir) newFile() string { return d.file() + ".new" }
 
-// rescue replaces a damaged file, of which no connection may be open. known is what this process
-// knew of the log, or nil. It returns what the caller knows of the new one.
+// rescue replaces a damaged file; no connection to it may be open. known is what this process knew
+// of the log, or nil. It returns what is known of the new log.
 func (l *Log) rescue(cause error, known *logRow) (*logRow, error) {
 	l.health.Damages.Add(1)
 	if err := l.removeNew(); err != nil {
@@ -54,7 +54,7 @@ func (l *Log) finishRescue() error {
 	}
 	var err error
 	if complete {
-		l.dir.seen = mark{} // it is of the damaged file
+		l.dir.seen = mark{} // it belongs to the damaged file
 		_, err = l.swap()
 	} else {
 		err = l.removeNew()
@@ -74,9 +74,9 @@ func (l *Log) removeNew() error {
 	return nil
 }
 
-// swap moves events.db aside and events.db.new to its place, and returns where the damaged file
-// is. It moves the files beside events.db first, because they must never be found beside the new
-// one, which SQLite would then change.
+// swap moves events.db aside and events.db.new to its place, and returns where the damaged file is.
+// It moves the files beside events.db first: SQLite would change the new file if it found them
+// beside it.
 func (l *Log) swap() (to string, err error) {
 	path := l.dir.file()
 	for n := 1; ; n++ {
@@ -93,8 +93,8 @@ func (l *Log) swap() (to string, err error) {
 	return to, errors.Join(os.Rename(l.dir.newFile(), path), l.dir.sync())
 }
 
-// copyFile copies what can be read of events.db to events.db.new, and returns the row of its log
-// and how many events it has.
+// copyFile copies what can be read from events.db to events.db.new. It returns the new row of log
+// and the number of copied events.
 func (l *Log) copyFile(known *logRow) (row logRow, copied int64, err error) {
 	f, err := os.OpenFile(l.dir.newFile(), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err == nil {
@@ -119,7 +119,7 @@ func (l *Log) copyFile(known *logRow) (row logRow, copied int64, err error) {
 	if err != nil {
 		return row, 0, err
 	}
-	// The version says that the file is complete, so it comes with the last transaction.
+	// A version means that the file is complete, so the last transaction sets it.
 	if err := run(to, "PRAGMA user_version = 0"); err != nil {
 		return row, 0, err
 	}
@@ -153,8 +153,8 @@ func (l *Log) copyFile(known *logRow) (row logRow, copied int64, err error) {
 	return row, copied, err
 }
 
-// openDamaged opens the damaged file to read it, as far as that is possible. It returns what is known
-// of its log: nothing, or only the first epoch, if not even its row can be believed.
+// openDamaged opens the damaged file for reading, if possible. It returns what is known of its log:
+// nothing, or only the first epoch, if its row of log is damaged.
 func (l *Log) openDamaged(known *logRow) (was logRow, c *sqlite.Conn) {
 	if known != nil {
 		was = *known
@@ -166,13 +166,13 @@ func (l *Log) openDamaged(known *logRow) (was logRow, c *sqlite.Conn) {
 	if row, err := readLog(c); err == nil {
 		return row, c
 	}
-	if was.origin == "" { // the table epochs still says it
+	if was.origin == "" { // the table epochs still has it
 		was.origin, _ = firstText(c, "SELECT epoch FROM epochs ORDER BY n LIMIT 1")
 	}
 	return was, c
 }
 
-// copier copies rows whose sums match from a file to another one.
+// copier copies rows with correct sums from one file to another.
 type copier struct {
 	from, to  *sqlite.Conn
 	was, sums *checksum // of the two files
@@ -182,7 +182,7 @@ func newCopier(from, to *sqlite.Conn, was, is string) *copier {
 	return &copier{from: from, to: to, was: newChecksum(was), sums: newChecksum(is)}
 }
 
-// all copies everything, and completes the row of the log. It returns how many events it copied.
+// all copies everything, and completes the row of log. It returns how many events it copied.
 func (c *copier) all(row *logRow) (copied int64, err error) {
 	if copied, err = c.events(row); err != nil {
 		return copied, err
@@ -232,8 +232,8 @@ func blob(s *sqlite.Stmt, n int) []byte {
 	return b
 }
 
-// table copies the rows of a table that valid accepts, as it returns them. It reads from both ends up to the first row that cannot be read. An error is one of
-// the new file.
+// table copies the rows that valid accepts, with the values that valid returns. It reads from both
+// ends up to the first unreadable row. An error is an error of the new file.
 func (c *copier) table(name, columns, key string, valid func(s *sqlite.Stmt) (row []any, ok bool)) error {
 	insert, err := c.to.Prepare("INSERT OR REPLACE INTO " + name + " VALUES (" + strings.Repeat("?, ", strings.Count(columns, ",")) + "?" + ")")
 	if err != nil {
@@ -261,7 +261,7 @@ func (c *copier) table(name, columns, key string, valid func(s *sqlite.Stmt) (ro
 	return nil
 }
 
-// events copies the events. Where a page cannot be read it looks for the next number that can.
+// events copies the events. Behind an unreadable page it looks for the next readable number.
 func (c *copier) events(row *logRow) (copied int64, err error) {
 	insert, err := c.to.Prepare("INSERT OR IGNORE INTO events VALUES (?, ?, ?, ?, ?, ?, ?)")
 	if err != nil {
@@ -272,12 +272,12 @@ func (c *copier) events(row *logRow) (copied int64, err error) {
 		return 0, nil // the schema cannot be read
 	}
 	sc := &scanner{sums: c.was}
-	open := row.first == 0 // which events the log has, only they say
+	open := row.first == 0 // only the events say which events the log has
 	if open {
 		row.first = 1
 	}
 	end, err := number(c.from, "SELECT max(seq) FROM events")
-	if err != nil || open || end > row.last+maxGroup { // its number may be damaged, too
+	if err != nil || open || end > row.last+maxGroup { // its number may be damaged
 		if end = row.last; open {
 			end = c.end(sc)
 		}
@@ -289,12 +289,12 @@ func (c *copier) events(row *logRow) (copied int64, err error) {
 		for ; found && rerr == nil; found, rerr = read.Step() {
 			ok := sc.read(read)
 			r := &sc.row
-			if !ok || r.seq < next || r.seq > end { // its number may be wrong, too
+			if !ok || r.seq < next || r.seq > end { // its number may be wrong
 				open = false
 				continue
 			}
 			next = r.seq + 1
-			if open { // those before it were removed by the retention
+			if open { // earlier ones were removed by retention
 				row.first, open = r.seq, false
 			}
 			if err := do(insert, r.seq, r.stored, string(r.server), string(r.uri), string(r.kind), string(r.data), c.sums.event(r)); err != nil {
@@ -313,8 +313,8 @@ func (c *copier) events(row *logRow) (copied int64, err error) {
 	return copied, nil
 }
 
-// end returns the number of the last event whose sum matches, maxMark if there is none or it cannot
-// be read.
+// end returns the number of the last event with a correct sum; maxMark if there is none or it
+// cannot be read.
 func (c *copier) end(sc *scanner) int64 {
 	s, err := c.from.Prepare("SELECT " + eventColumns + " FROM events ORDER BY seq DESC")
 	if err != nil {
@@ -331,9 +331,9 @@ func (c *copier) end(sc *scanner) int64 {
 	return sc.row.seq
 }
 
-// readable returns a number above from from which on events can be read; end+1 if it finds none.
-// It looks at numbers ever farther away, and then between the last two. The first parameter of
-// read is the number from which on it reads, and the first column the number of an event.
+// readable returns a number above from at which events can be read; end+1 if it finds none. It
+// tries numbers at growing distances, and then between the last two. The parameter of read is the
+// number to read from; its first column is the number of an event.
 func readable(read *sqlite.Stmt, from, end int64) int64 {
 	can := func(seq int64) bool {
 		bind(read, seq)

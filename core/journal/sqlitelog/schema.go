@@ -13,9 +13,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// migrations returns what makes version n+1 of the schema out of version n. Version 0 is an empty
-// file. PRAGMA user_version and log.version have the version; only if both say so is a file one
-// of a newer mcptrack.
+// migrations returns the scripts that upgrade the schema from version n to n+1. Version 0 is an
+// empty file. The version is in PRAGMA user_version and in log.version; only if both agree was the
+// file written by a newer mcptrack.
 func migrations() []string {
 	return []string{`
 CREATE TABLE log (
@@ -89,10 +89,10 @@ CREATE TABLE records (
 `}
 }
 
-// errDamaged matches the errors of a file that is not, or no longer, a log of this package.
+// errDamaged matches the errors of a file that is not, or is no longer, a log of this package.
 var errDamaged = errors.New("the file is damaged")
 
-// migrate brings the schema to the version of this package.
+// migrate upgrades the schema to the version of this package.
 func migrate(c *sqlite.Conn) error {
 	version, err := number(c, "PRAGMA user_version")
 	if err != nil {
@@ -133,8 +133,8 @@ func migrate(c *sqlite.Conn) error {
 	})
 }
 
-// checkSchema returns an error unless all tables and indexes are as the last migration made them. A
-// damaged definition may still be one that SQLite accepts.
+// checkSchema returns an error unless all tables and indexes are as the last migration made them.
+// SQLite may accept a damaged definition.
 func checkSchema(c *sqlite.Conn) error {
 	ideal, err := sqlite.OpenConn(":memory:", sqlite.OpenReadWrite)
 	if err != nil {
@@ -198,13 +198,12 @@ func beginLog(c *sqlite.Conn) error {
 	return addEpoch(c, r, "the file was made")
 }
 
-// addEpoch notes that an epoch begins.
+// addEpoch records that an epoch begins.
 func addEpoch(c *sqlite.Conn, r logRow, why string) error {
 	return run(c, "INSERT INTO epochs (epoch, first, began, why) VALUES (?, ?, ?, ?)", r.epoch, r.last+1, time.Now().UnixMicro(), why)
 }
 
-// readLog returns the row of log. Its error matches errDamaged if there is none, or another one than
-// was written.
+// readLog returns the row of log. Its error matches errDamaged if the row is missing or damaged.
 func readLog(c *sqlite.Conn) (r logRow, err error) {
 	found, valid := false, false
 	err = query(c, "SELECT version, epoch, origin, first, last, bytes, text_bytes, durability, boot, clean, inode, synced, sum FROM log", func(s *sqlite.Stmt) error {
@@ -261,12 +260,12 @@ func isEpoch(s string) bool {
 	return true
 }
 
-// checksum computes the sums of rows: a CRC-32C over the first epoch of the file and the columns
-// in their order in the table, each number as eight bytes, little-endian, and each text or blob
-// after its length. So a row is valid only in its file and at its place.
+// checksum computes the sums of rows: a CRC-32C over the first epoch of the file and the columns in
+// table order. A number is eight bytes, little-endian; a text or blob follows its length. So a row
+// is valid only in its file and in its place.
 type checksum struct {
 	table *crc32.Table
-	start []byte // of every sum: the first epoch
+	start []byte // the first epoch, which begins every sum
 	buf   []byte
 }
 
@@ -292,7 +291,7 @@ func (c *checksum) begin(numbers ...int64) {
 func (c *checksum) text(s string)  { c.buf = appendText(c.buf, s) }
 func (c *checksum) bytes(b []byte) { c.buf = appendText(c.buf, b) }
 
-// end returns the sum, last being another text that need not be copied first.
+// end returns the sum. last is a final text that is not copied.
 func (c *checksum) end(last []byte) int64 {
 	c.buf = binary.LittleEndian.AppendUint64(c.buf, uint64(len(last)))
 	return int64(crc32.Update(crc32.Update(0, c.table, c.buf), c.table, last))

@@ -14,11 +14,10 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// partBits is the number of low bits of a number within a part of the index of events; see the
-// package documentation. The index says it, too.
+// partBits is the number of low bits of a number within one part of the index of events; see the
+// package documentation. The definition of the index repeats it.
 const partBits = 14
 
-// Select implements [journal.Log].
 func (l *Log) Select(ctx context.Context, sel journal.Selection) iter.Seq2[journal.Entry, error] {
 	return l.iterate(ctx, func(ctx context.Context, r *reader) error {
 		_, b := l.view.now()
@@ -34,7 +33,7 @@ func (l *Log) Select(ctx context.Context, sel journal.Selection) iter.Seq2[journ
 	})
 }
 
-// selected yields the selected entries, each when it is certain that another one follows or none.
+// selected yields the selected entries, each as soon as it is known whether another one follows.
 func (r *reader) selected(ctx context.Context, sel journal.Selection) error {
 	var held *journal.Entry
 	for r.next <= r.to {
@@ -58,8 +57,8 @@ func (r *reader) selected(ctx context.Context, sel journal.Selection) error {
 	return r.pass(ctx, *held, false)
 }
 
-// selectPart returns selected entries from r.next on, at most a page, and moves r.next behind
-// what it has looked at, which is within one part of the index.
+// selectPart returns selected entries from r.next on, at most a page within one part of the index,
+// and moves r.next behind what it has looked at.
 func (r *reader) selectPart(ctx context.Context, sel journal.Selection) (found []journal.Entry, err error) {
 	part := r.next >> partBits
 	to := min(r.to, (part+1)<<partBits-1)
@@ -105,8 +104,8 @@ func (r *reader) selectPart(ctx context.Context, sel journal.Selection) (found [
 	return found, err
 }
 
-// numbersOf returns the numbers from first to last, which are of one part of the index, of the
-// events that may be selected, in order. If all are, it returns a page of them.
+// numbersOf returns the numbers, in order, of the events from first to last that may be selected.
+// The range is within one part of the index. If all events may be selected, it returns one page.
 func numbersOf(c *sqlite.Conn, sel journal.Selection, first, last uint64) (numbers []int64, err error) {
 	text, args := fmt.Sprintf("SELECT seq FROM events WHERE seq BETWEEN ? AND ? ORDER BY seq LIMIT %d", pageEntries), []any{number64(first), number64(last)}
 	if sel.ServerID != "" {
@@ -123,8 +122,8 @@ func numbersOf(c *sqlite.Conn, sel journal.Selection, first, last uint64) (numbe
 	return numbers, err
 }
 
-// isSelected reports whether a row is selected. Quotes within a text of
-// the event are escaped, so that only the member itself can be found.
+// isSelected reports whether a row is selected. Quotes in texts of the event are escaped, so the
+// search finds only the member itself.
 func (r *eventRow) isSelected(sel journal.Selection) bool {
 	switch {
 	case !sel.After.IsZero() && time.UnixMicro(r.stored).Before(sel.After): // the clock was set back
@@ -141,7 +140,6 @@ func (r *eventRow) isSelected(sel journal.Selection) bool {
 	return string(r.kind) == string(event.TypeResourceRemoved) || string(r.kind) == string(event.TypeResourceUpdated) && bytes.Contains(r.data, []byte(`,"digest":"`))
 }
 
-// Since implements [journal.Log].
 func (l *Log) Since(ctx context.Context, t time.Time) (seq uint64, err error) {
 	err = l.read(ctx, func(_ *file, c *sqlite.Conn) error {
 		row, err := readLog(c)
@@ -178,8 +176,7 @@ func sinceTime(c *sqlite.Conn, first, last int64, t time.Time) (int64, error) {
 	return last + 1, nil
 }
 
-// turnsOf returns first and the numbers of events above it, up to last, at which the clock was set
-// back.
+// turnsOf returns first, and the numbers above it up to last at which the clock was set back.
 func turnsOf(c *sqlite.Conn, first, last int64) ([]int64, error) {
 	turns := []int64{first}
 	err := query(c, "SELECT seq FROM turns WHERE seq > ? AND seq <= ? ORDER BY seq", func(s *sqlite.Stmt) error {
@@ -190,7 +187,7 @@ func turnsOf(c *sqlite.Conn, first, last int64) ([]int64, error) {
 }
 
 // firstSince returns the number of the first event from first to last that was stored at a time in
-// microseconds or later; last+1 if there is none. The times rise from first to last.
+// microseconds or later; last+1 if there is none. Times must rise from first to last.
 func firstSince(c *sqlite.Conn, first, last, at int64) (int64, error) {
 	end := last + 1
 	for first < end {

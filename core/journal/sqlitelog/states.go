@@ -58,10 +58,10 @@ func (c *checksum) list(server, kind string, seq int64, items string) int64 {
 	return c.end([]byte(items))
 }
 
-// heal removes damaged rows of states and lists, in a transaction, and remembers what the events
-// say of resources that are not remembered. Otherwise a change of such a resource while mcptrack
-// did not run would be missed: the first look at a resource publishes nothing. What a list was, no
-// event says. lost says that rows are missing already.
+// heal removes damaged rows of states and lists, in a transaction, and restores the states of
+// resources from their last events. Without a state, a change while mcptrack did not run would be
+// missed: the first read of a resource publishes nothing. No event tells a whole list. lost is set
+// if rows are already missing.
 func (l *Log) heal(c *sqlite.Conn, origin string, lost bool) error {
 	out := journal.States{Resources: map[journal.ResourceID]journal.State{}, Lists: map[journal.ListName]catalog.List{}}
 	states, lists, err := readStates(c, newChecksum(origin), "", out)
@@ -87,8 +87,7 @@ func (l *Log) heal(c *sqlite.Conn, origin string, lost bool) error {
 	return err
 }
 
-// learn stores the states that the events give of resources that are not among the known ones,
-// and returns how many.
+// learn stores the states that events tell of resources that are not known, and returns how many.
 func learn(c *sqlite.Conn, origin string, known map[journal.ResourceID]journal.State) (learned int, err error) {
 	insert, err := c.Prepare("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?, ?, ?, ?, ?)")
 	if err != nil {
@@ -117,9 +116,8 @@ func learn(c *sqlite.Conn, origin string, known map[journal.ResourceID]journal.S
 	return learned, err
 }
 
-// States implements [journal.Log].
 func (l *Log) States(ctx context.Context, server string) (journal.States, error) {
-	if err := l.Flush(ctx); err != nil { // they are as of the last event appended
+	if err := l.Flush(ctx); err != nil { // the states are as of the last appended event
 		return journal.States{}, err
 	}
 	out := journal.States{Resources: map[journal.ResourceID]journal.State{}, Lists: map[journal.ListName]catalog.List{}}
@@ -131,8 +129,8 @@ func (l *Log) States(ctx context.Context, server string) (journal.States, error)
 	})
 }
 
-// readStates reads the states and lists of a server, or all. Rows that are damaged are left out, and
-// returned as far as they say what they are about.
+// readStates reads the states and lists of a server, or all. It leaves out damaged rows, and
+// returns their keys.
 func readStates(c *sqlite.Conn, sums *checksum, server string, out journal.States) (states []journal.ResourceID, lists []journal.ListName, err error) {
 	of := "WHERE server = ?"
 	args := []any{server}

@@ -12,13 +12,13 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// Health counts what a log stores, and says whether it can store. Its methods may be called from
+// Health counts what a log stores, and knows whether it can store. Its methods may be called from
 // several goroutines.
 type Health struct {
 	Logger *slog.Logger // set before the first use
 
-	// Stored, TooLarge, Damages and Fenced are reported by Stats. Unsaved counts the events that are
-	// lost because the log was closed.
+	// Stats reports Stored, TooLarge, Damages and Fenced. Unsaved counts the events that were lost
+	// because the log was closed.
 	Stored, TooLarge, Damages, Fenced, Unsaved atomic.Uint64
 
 	failures atomic.Uint64
@@ -30,7 +30,7 @@ type Health struct {
 	total, slowest time.Duration // of groups
 }
 
-// Stats returns what was counted; the queue has counted waiting and folded.
+// Stats returns the counts. waiting and folded come from the queue.
 func (h *Health) Stats(waiting int, folded uint64) journal.StoreStats {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -46,7 +46,7 @@ func (h *Health) Err() error {
 	return nil
 }
 
-// Lost returns an error with the number of events that were lost when the log was closed.
+// Lost returns an error if events were lost when the log was closed.
 func (h *Health) Lost() error {
 	if n := h.Unsaved.Load(); n > 0 {
 		return fmt.Errorf("event log: %d events could not be stored before mcptrack stopped", n)
@@ -54,7 +54,7 @@ func (h *Health) Lost() error {
 	return nil
 }
 
-// Fails counts a failed attempt to store, and logs the first of several consecutive ones. A
+// Fails counts a failed attempt to store, and logs the first of several consecutive failures. A
 // cancelled attempt says nothing about the store.
 func (h *Health) Fails(err error) {
 	h.failures.Add(1)
@@ -66,8 +66,8 @@ func (h *Health) Fails(err error) {
 	}
 }
 
-// Works ends the failure that Fails began. It logs a warning, because whoever saw the failure at
-// the default level also wants to see its end. size returns what the queue has.
+// Works ends the failure that Fails began. It logs a warning, so that whoever sees the failure at
+// the default level also sees its end. size is the queue's Size.
 func (h *Health) Works(size func() (waiting int, folded uint64)) {
 	if old := h.trouble.Swap(nil); old != nil {
 		waiting, folded := size()
@@ -82,9 +82,9 @@ func (h *Health) Synced(d time.Duration) {
 	h.groups, h.total, h.slowest = h.groups+1, h.total+d, max(h.slowest, d)
 }
 
-// Missing returns the gaps that readers get in place of entries from to last: one for those before
-// first, which the retention has removed, and one for the others, which are damaged. Damaged
-// entries are counted and logged, each once if readers find them in order.
+// Missing returns the gaps that readers get in place of the entries from from to last: one for the
+// entries before first, which retention has removed, and one for the others, which are damaged. It
+// counts and logs damaged entries, each once if readers find them in order.
 func (h *Health) Missing(epoch string, from, first, last uint64) (gaps []journal.Entry) {
 	if gone := min(last, first-1); gone >= from {
 		gaps = append(gaps, journal.GapEntry(epoch, from, gone, journal.ReasonRetention))

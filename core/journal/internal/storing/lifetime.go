@@ -10,17 +10,17 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// Lifetime is the time during which a log is open. Close of the log calls End and then Wait.
+// Lifetime is the time during which a log is open. Closing the log calls End and then Wait.
 type Lifetime struct {
 	ctx context.Context
 	end context.CancelCauseFunc
 
 	mu     sync.Mutex // guards ended
-	ended  bool       // Wait was called: there are no more calls
+	ended  bool       // Wait was called: no more calls begin
 	active sync.WaitGroup
 }
 
-// NewLifetime begins a lifetime with the values of ctx, but not its end.
+// NewLifetime begins a lifetime. It keeps the values of ctx, but does not end with it.
 func NewLifetime(ctx context.Context) *Lifetime {
 	l := &Lifetime{}
 	l.ctx, l.end = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -33,7 +33,7 @@ func (l *Lifetime) Context() context.Context { return l.ctx }
 // End ends the contexts of the log and of all calls.
 func (l *Lifetime) End() { l.end(journal.ErrClosed) }
 
-// Begin returns the context of a call, which ends with ctx or with the lifetime. Wait waits until
+// Begin returns the context of a call. It ends with ctx or with the lifetime. Wait waits until
 // cancel is called.
 func (l *Lifetime) Begin(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -52,7 +52,8 @@ func (l *Lifetime) Begin(ctx context.Context) (context.Context, context.CancelFu
 	}
 }
 
-// Wait waits for all calls that have begun, after End. Later ones get a context that has ended.
+// Wait waits for all calls that have begun; call End first. Later calls get a context that has
+// ended.
 func (l *Lifetime) Wait() {
 	l.mu.Lock()
 	l.ended = true
@@ -60,11 +61,11 @@ func (l *Lifetime) Wait() {
 	l.active.Wait()
 }
 
-// ErrStop is what the read function of Iterate returns when the consumer wants no more.
+// ErrStop is returned by the read function of Iterate if the consumer wants no more.
 var ErrStop = errors.New("the consumer has stopped")
 
-// Iterate returns a sequence that calls read with the context of a call. An error of read is
-// yielded last; if the context has ended, its cause is yielded instead.
+// Iterate returns a sequence of what read yields. An error of read is yielded last, or the cause of
+// the context if it has ended.
 func (l *Lifetime) Iterate(ctx context.Context, read func(ctx context.Context, yield func(journal.Entry, error) bool) error) iter.Seq2[journal.Entry, error] {
 	return func(yield func(journal.Entry, error) bool) {
 		ctx, cancel := l.Begin(ctx)

@@ -1,6 +1,6 @@
-// Package storing has what every log with a store shares: the queue of what is appended and not
-// stored yet, whose memory is bounded by the number of resources; the stored form of events; what a
-// log counts and reports about storing; and how its callers end with it.
+// Package storing has what every log with a store shares: the queue of items that are not stored
+// yet, whose memory is bounded by the number of resources; the stored form of events; counts and
+// the health of the store; and the lifetime of the log's callers.
 package storing
 
 import (
@@ -17,12 +17,12 @@ import (
 // Item is an entry of a [Queue]: an event, or a note of the implementation's own kind N.
 type Item[N any] struct {
 	Event *event.Event // nil: the item is only a note
-	// Key identifies the subject of a note without an event: a newer note with the same Key replaces
-	// an older one.
+	// Key identifies the subject of a note without an event: a newer note with the same Key
+	// replaces an older one.
 	Key  string
 	Note N
-	// Done gets the outcome if a caller waits for it; otherwise it is nil. The writer sends once and
-	// never closes it. Capacity 1, so that the writer never waits.
+	// Done receives the outcome if a caller waits for it; otherwise it is nil. The writer sends
+	// once and never closes it. Capacity 1, so that the writer never waits.
 	Done chan Outcome
 }
 
@@ -95,8 +95,8 @@ func (q *Queue[N]) Push(it *Item[N]) error {
 		var n int
 		q.items, n = fold(q.items)
 		q.folded += uint64(n)
-		// The remaining items have distinct keys. Folding again only helps after as many more
-		// were added.
+		// The remaining items have distinct keys. Folding again helps only after the queue has
+		// doubled.
 		q.limit = max(q.capacity, 2*len(q.items))
 	}
 	q.mu.Unlock()
@@ -121,7 +121,7 @@ func (q *Queue[N]) Do(ctx context.Context, it *Item[N]) (journal.Entry, error) {
 }
 
 // withdraw removes a note whose caller no longer waits for it, unless the writer has taken it. Such
-// notes are not merged, so they would fill the memory while nothing can be stored.
+// notes are never merged, so they would fill the memory while the store fails.
 func (q *Queue[N]) withdraw(it *Item[N]) {
 	if it.Event != nil {
 		return
@@ -133,8 +133,8 @@ func (q *Queue[N]) withdraw(it *Item[N]) {
 	}
 }
 
-// Take waits for items and returns the oldest, at most n: an empty group after Rouse was called,
-// nil once the queue is closed and empty.
+// Take waits for items and returns the oldest, at most n: an empty group after Rouse, nil after the
+// queue is closed and empty.
 func (q *Queue[N]) Take(n int) []*Item[N] {
 	for {
 		q.mu.Lock()
@@ -164,8 +164,8 @@ func (q *Queue[N]) Take(n int) []*Item[N] {
 	}
 }
 
-// Stored records that everything that Take returned is stored, as the next call of Take also does.
-// The writer calls it before it wakes a caller that may look at Size.
+// Stored records that everything that Take returned is stored; the next Take does the same. The
+// writer calls it before it wakes a caller that may look at Size.
 func (q *Queue[N]) Stored() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -180,7 +180,7 @@ func (q *Queue[N]) Rouse() {
 	q.signal()
 }
 
-// Close lets no more items in; those that are queued can still be taken.
+// Close rejects later items. Queued items can still be taken.
 func (q *Queue[N]) Close() {
 	q.mu.Lock()
 	q.closed = true
@@ -188,8 +188,8 @@ func (q *Queue[N]) Close() {
 	q.signal()
 }
 
-// Size returns how many items are not stored yet, queued or taken by the writer, and how many
-// events were folded into others.
+// Size returns how many items are not stored yet, queued or taken, and how many events were folded
+// into others.
 func (q *Queue[N]) Size() (waiting int, folded uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -203,9 +203,9 @@ func (q *Queue[N]) signal() {
 	}
 }
 
-// fold merges items into newer ones of the same key and returns what is left, in the order of
-// the newer ones, and how many events were merged. An item that a caller waits for is not
-// merged.
+// fold merges items into newer ones with the same key. It returns the remaining items, in the order
+// of the newer ones, and how many events were merged. It does not merge an item that a caller waits
+// for.
 func fold[N any](items []*Item[N]) (kept []*Item[N], folded int) {
 	newest := make(map[foldKey]*Item[N], len(items))
 	for n := len(items) - 1; n >= 0; n-- {
@@ -230,8 +230,8 @@ func fold[N any](items []*Item[N]) (kept []*Item[N], folded int) {
 	return kept, folded
 }
 
-// merge returns the newer event with the members that only the older one has. It changes
-// neither, because events are shared.
+// merge returns the newer event with the members that only the older one has. It changes neither;
+// events are shared.
 func merge(older, newer *event.Event) *event.Event {
 	e := *newer
 	if e.Received.IsZero() || !older.Received.IsZero() && older.Received.Before(e.Received) {
@@ -275,8 +275,8 @@ func mergeNames(older, newer map[string]string, now event.ListChanged) map[strin
 	return names
 }
 
-// mergeLists combines two changes of one list. An entry that was added and removed ends as
-// removed, and one that was removed and added as changed.
+// mergeLists combines two changes of one list. A key that was added and then removed ends as
+// removed; one that was removed and then added ends as changed.
 func mergeLists(was, now event.ListChanged) event.ListChanged {
 	type fate struct{ before, after bool }
 	fates := map[string]fate{}
