@@ -2,7 +2,6 @@ package journaltest
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/mcptrack/mcptrack/core/event"
@@ -146,6 +146,22 @@ func within(t tb) context.Context {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, errors.New("the log does not answer"))
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// must fails the test if err is not nil.
+func must(t tb, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// equal fails unless got equals want.
+func equal(t tb, what string, want, got any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
 }
 
 // update returns an event about a resource whose content has become version n.
@@ -300,5 +316,8 @@ func numbers(entries []journal.Entry) string {
 	for _, e := range entries {
 		out = append(out, fmt.Sprint(e.Seq))
 	}
-	return cmp.Or(strings.Join(out, " "), "none")
+	if out == nil {
+		return "none"
+	}
+	return strings.Join(out, " ")
 }

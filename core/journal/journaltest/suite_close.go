@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
@@ -96,9 +94,7 @@ func closeStores(t *testing.T, o *Opened) {
 		rememberList(t, o.Log, journal.ListName{ServerID: "docs", Kind: catalog.Tools}, items)
 		o.reopen(t)
 		same(t, fmt.Sprintf("after %d times Close", round+1), ReadAll(t, o.Log, 0), o.Log.Epoch(), 1, events)
-		if diff := cmp.Diff(want, digests(t, o.Log, "")); diff != "" {
-			t.Errorf("after %d times Close (-want +got):\n%s", round+1, diff)
-		}
+		equal(t, fmt.Sprintf("after %d times Close", round+1), want, digests(t, o.Log, ""))
 		if got := states(t, o.Log, "").Lists[journal.ListName{ServerID: "docs", Kind: catalog.Tools}]; len(got) != round+1 {
 			t.Errorf("after %d times Close, the list has %d items", round+1, len(got))
 		}
@@ -242,11 +238,7 @@ func failingStore(t *testing.T, o *Opened) {
 				last = n
 			}
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s: the last events (-want +got):\n%s", when, diff)
-		}
-		if diff := cmp.Diff(want, digests(t, o.Log, "")); diff != "" {
-			t.Errorf("%s: the states (-want +got):\n%s", when, diff)
-		}
+		equal(t, fmt.Sprintf("%s: the last events", when), want, got)
+		equal(t, fmt.Sprintf("%s: the states", when), want, digests(t, o.Log, ""))
 	})
 }

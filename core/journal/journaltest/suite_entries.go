@@ -148,18 +148,12 @@ func membersNotStored(t *testing.T, o *Opened) {
 	u.Text = &text
 	e.Payload, e.Received = u, received
 	stored, err := o.Log.Store(within(t), e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	followed, err := followTo(within(t), o.Log, 1, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for what, entry := range map[string]journal.Entry{"stored": stored, "read": ReadAll(t, o.Log, 1)[0], "followed": followed[0]} {
 		got, err := entry.Event()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		p, _ := got.Payload.(event.ResourceUpdated)
 		if !entry.Local() || !entry.Received().Equal(received) || !got.Received.Equal(received) || p.Text == nil || *p.Text != text || strings.Contains(string(entry.Data()), text) {
 			t.Errorf("%s: local %v, received %v, event %+v", what, entry.Local(), entry.Received(), got)

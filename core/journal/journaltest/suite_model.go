@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
@@ -194,9 +193,7 @@ func (m *modelLog) check(rt *rapid.T) {
 func (m *modelLog) states(rt *rapid.T) {
 	all := digests(rt, m.o.Log, "")
 	maps.DeleteFunc(all, func(r string, _ catalog.Digest) bool { return !strings.HasPrefix(r, m.name+"-") })
-	if diff := cmp.Diff(m.resources, all); diff != "" {
-		rt.Fatalf("states (-want +got):\n%s", diff)
-	}
+	equal(rt, "states", m.resources, all)
 	server := m.server(rt)
 	of, got := map[journal.ListName]catalog.List{}, map[journal.ListName]catalog.List{}
 	for name, l := range m.lists {
@@ -207,9 +204,7 @@ func (m *modelLog) states(rt *rapid.T) {
 	for name, l := range states(rt, m.o.Log, server).Lists {
 		got[name] = append(catalog.List{}, l...)
 	}
-	if diff := cmp.Diff(of, got); diff != "" {
-		rt.Fatalf("lists of %q (-want +got):\n%s", server, diff)
-	}
+	equal(rt, fmt.Sprintf("lists of %q", server), of, got)
 }
 
 func (m *modelLog) follow(rt *rapid.T) {

@@ -32,9 +32,7 @@ func idsRiseByOne(t *testing.T, o *Opened) {
 		}
 		same(t, "read "+when, ReadAll(t, o.Log, 0), epoch, 1, events)
 		followed, err := followTo(within(t), o.Log, 0, n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		same(t, "followed "+when, followed, epoch, 1, events)
 		same(t, "selected "+when, selected(t, o.Log, journal.Selection{ServerID: "docs"}), epoch, 1, events)
 	})
@@ -112,9 +110,7 @@ func storeReturnsTheEntry(t *testing.T, o *Opened) {
 	for round := range 5 {
 		addEach(t, o.Log, "docs", 10*round, 10*round+10)
 		e, err := o.Log.Store(within(t), update("docs", "file:///stored", round))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := wellFormed(e); err != nil {
 			t.Error(err)
 		}
@@ -148,9 +144,7 @@ func seenIsStored(t *testing.T, o *Opened) {
 	defer wg.Wait()
 	wg.Go(func() { addEach(t, o.Log, "docs", 0, n) })
 	for e, err := range o.Log.Follow(ctx, 1) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if e.Seq%20 == 0 || e.Seq == n {
 			if last := bounds(t, o.Log).Last; last < e.Seq {
 				t.Fatalf("%d is seen, but the last is %d", e.Seq, last)
@@ -182,9 +176,7 @@ func read(t *testing.T, o *Opened) {
 	// Events that are appended during a read do not lengthen its sequence.
 	var got []journal.Entry
 	for e, err := range o.Log.Read(within(t), 41) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got = append(got, e); len(got) == 1 {
 			addN(t, o.Log, 50, 55)
 		}
@@ -268,9 +260,7 @@ func followJoins(t *testing.T, o *Opened) {
 	defer wg.Wait()
 	wg.Go(func() { addEach(t, o.Log, "docs", n/4, n) })
 	entries, err := followInOrder(within(t), o.Log, 7, n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, e := range entries {
 		ev, err := e.Event()
 		if want := URI(int(e.Seq - 1)); err != nil || ev.ResourceURI != want {

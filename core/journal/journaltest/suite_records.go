@@ -181,9 +181,7 @@ func records(t *testing.T, o *Opened) {
 	if rec := get(t, r, "b"); rec.Value != nil {
 		t.Errorf("a write that failed stored %+v", rec)
 	}
-	if err := r.Remove(ctx, journal.Record{Key: "a", Revision: second}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Remove(ctx, journal.Record{Key: "a", Revision: second}))
 	gone := get(t, r, "a")
 	if gone.Value != nil {
 		t.Errorf("a removed record is %+v", gone)
@@ -195,9 +193,7 @@ func records(t *testing.T, o *Opened) {
 	if err != nil || third <= second {
 		t.Errorf("a record that is made again has revision %d after %d, %v", third, second, err)
 	}
-	if err := o.Log.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, o.Log.Close())
 	if _, err := r.Get(ctx, "a"); !errors.Is(err, journal.ErrClosed) {
 		t.Errorf("Get after Close: %v", err)
 	}
@@ -260,9 +256,7 @@ func recordsAreFollowed(t *testing.T, o *Opened) {
 	empty := watch(ctx, t, o.Log.Records("things"))
 	await(ctx, t, empty, nil)
 	first, err := r.Put(ctx, journal.Record{Key: "a", Value: []byte("1")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	await(ctx, t, empty, map[string]string{"a": "1"})
 	changes := watch(ctx, t, r) // of existing records
 	now := await(ctx, t, changes, map[string]string{"a": "1"})
@@ -281,9 +275,7 @@ func recordsAreFollowed(t *testing.T, o *Opened) {
 		t.Fatal(err)
 	}
 	await(ctx, t, changes, map[string]string{"a": "3", "b": "2"})
-	if err := r.Remove(ctx, journal.Record{Key: "b", Revision: b}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Remove(ctx, journal.Record{Key: "b", Revision: b}))
 	now = await(ctx, t, changes, map[string]string{"a": "3"})
 	if _, err := r.PutAfter(ctx, journal.Record{Key: "b", Value: []byte("4")}, now.last); err != nil {
 		t.Errorf("PutAfter a removal: %v", err)
@@ -352,14 +344,10 @@ func recordsAfterReopen(t *testing.T, o *Opened) {
 	revisions := map[string]uint64{}
 	for _, key := range []string{"a", "b.c_D-1", "gone"} {
 		rev, err := r.Put(ctx, journal.Record{Key: key, Value: []byte("value of " + key)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		revisions[key] = rev
 	}
-	if err := r.Remove(ctx, journal.Record{Key: "gone", Revision: revisions["gone"]}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Remove(ctx, journal.Record{Key: "gone", Revision: revisions["gone"]}))
 	o.reopen(t)
 	r = o.Log.Records("things")
 	now := await(ctx, t, watch(ctx, t, r), map[string]string{"a": "value of a", "b.c_D-1": "value of b.c_D-1"})

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
@@ -62,15 +60,11 @@ func rememberList(t *testing.T, log journal.Log, name journal.ListName, l catalo
 // stored, and after a reopen.
 func checkDigests(t *testing.T, o *Opened, want map[string]catalog.Digest) {
 	t.Helper()
-	if diff := cmp.Diff(want, digests(t, o.Log, "")); diff != "" {
-		t.Errorf("while events may wait (-want +got):\n%s", diff)
-	}
+	equal(t, "while events may wait", want, digests(t, o.Log, ""))
 	flush(t, o.Log)
 	o.check(t, func(t *testing.T, when string) {
 		t.Helper()
-		if diff := cmp.Diff(want, digests(t, o.Log, "")); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", when, diff)
-		}
+		equal(t, when, want, digests(t, o.Log, ""))
 	})
 }
 
@@ -97,9 +91,7 @@ func statesOfEvents(t *testing.T, o *Opened) {
 func statesRemembered(t *testing.T, o *Opened) {
 	text := "content"
 	want := journal.State{Digest: Digest(1), Size: 7, MimeType: "text/html", When: time.Now(), Text: &text}
-	if err := o.Log.Remember(journal.ResourceID{ServerID: "docs", URI: "file:///a"}, want); err != nil {
-		t.Fatal(err)
-	}
+	must(t, o.Log.Remember(journal.ResourceID{ServerID: "docs", URI: "file:///a"}, want))
 	remember(t, o.Log, "docs", "file:///b", 2)
 	remember(t, o.Log, "docs", "file:///b", 3)
 	remember(t, o.Log, "docs", "file:///forgotten", 4)
@@ -162,12 +154,8 @@ func statesOfOneServer(t *testing.T, o *Opened) {
 		for i, server := range []string{"docs", "wiki", "doc", "docs."} {
 			want := journal.States{Lists: map[journal.ListName]catalog.List{{ServerID: server, Kind: catalog.Tools}: tools}}
 			got := states(t, o.Log, server)
-			if diff := cmp.Diff(want.Lists, got.Lists); diff != "" {
-				t.Errorf("%s: lists of %q (-want +got):\n%s", when, server, diff)
-			}
-			if diff := cmp.Diff(map[string]catalog.Digest{server + " file:///a": Digest(i), server + " file:///b": Digest(i + 10)}, digests(t, o.Log, server)); diff != "" {
-				t.Errorf("%s: resources of %q (-want +got):\n%s", when, server, diff)
-			}
+			equal(t, fmt.Sprintf("%s: lists of %q", when, server), want.Lists, got.Lists)
+			equal(t, fmt.Sprintf("%s: resources of %q", when, server), map[string]catalog.Digest{server + " file:///a": Digest(i), server + " file:///b": Digest(i + 10)}, digests(t, o.Log, server))
 		}
 		if got := states(t, o.Log, "none"); len(got.Resources)+len(got.Lists) != 0 {
 			t.Errorf("%s: of a server that does not exist: %+v", when, got)
@@ -185,12 +173,8 @@ func statesOutliveEvents(t *testing.T, o *Opened) {
 	fill(t, o.Log)
 	o.check(t, func(t *testing.T, when string) {
 		want := map[string]catalog.Digest{"old file:///event": Digest(1), "old file:///remembered": Digest(2)}
-		if diff := cmp.Diff(want, digests(t, o.Log, "old")); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", when, diff)
-		}
-		if diff := cmp.Diff(map[journal.ListName]catalog.List{{ServerID: "old", Kind: catalog.Tools}: items}, states(t, o.Log, "old").Lists); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", when, diff)
-		}
+		equal(t, when, want, digests(t, o.Log, "old"))
+		equal(t, when, map[journal.ListName]catalog.List{{ServerID: "old", Kind: catalog.Tools}: items}, states(t, o.Log, "old").Lists)
 	})
 }
 

@@ -170,65 +170,37 @@ func (s *store) info(ctx context.Context, name string) (*jetstream.StreamInfo, e
 // ensure creates the streams of the log, the states and the texts, or opens them and updates their
 // retention. It returns the state of the log.
 func (s *store) ensure(ctx context.Context) (*jetstream.StreamInfo, error) {
-	replicas := cmp.Or(s.opts.Replicas, 3)
-	events := jetstream.StreamConfig{
-		Name:               s.opts.Stream,
-		Description:        "mcptrack: events",
-		Subjects:           []string{s.subjects.of("event.>"), s.subjects.of("content.>")},
-		Storage:            jetstream.FileStorage,
-		MaxAge:             s.opts.Retain,
-		MaxBytes:           s.opts.RetainBytes,
-		Duplicates:         min(dedupe, s.opts.Retain),
-		AllowDirect:        true,
-		AllowAtomicPublish: true,
-		DenyDelete:         true, // a hole would count as damage
-		Replicas:           replicas,
-	}
-	states := jetstream.StreamConfig{
-		Name:               s.opts.Stream + "_states",
-		Description:        "mcptrack: the last known content of resources",
-		Subjects:           []string{s.subjects.of("state.>")},
-		Storage:            jetstream.FileStorage,
-		MaxBytes:           stateBytes,
-		MaxMsgsPerSubject:  1,
-		AllowAtomicPublish: true,
-		AllowMsgTTL:        true,
-		Replicas:           replicas,
-	}
-	info, err := s.ensureStream(ctx, events)
+	info, err := s.ensureStream(ctx, jetstream.StreamConfig{
+		Name: s.opts.Stream, Description: "mcptrack: events", Subjects: []string{s.subjects.of("event.>"), s.subjects.of("content.>")},
+		MaxAge: s.opts.Retain, MaxBytes: s.opts.RetainBytes, Duplicates: min(dedupe, s.opts.Retain), AllowDirect: true,
+		DenyDelete: true, // a hole would count as damage
+	})
 	if err != nil {
 		return nil, fmt.Errorf("event log: open the log: %w", err)
 	}
-	if _, err := s.ensureStream(ctx, states); err != nil {
+	_, err = s.ensureStream(ctx, jetstream.StreamConfig{
+		Name: s.opts.Stream + "_states", Description: "mcptrack: the last known content of resources", Subjects: []string{s.subjects.of("state.>")},
+		MaxBytes: stateBytes, MaxMsgsPerSubject: 1, AllowMsgTTL: true,
+	})
+	if err != nil {
 		return nil, fmt.Errorf("event log: open the stored states: %w", err)
 	}
-	if err := s.ensureContents(ctx, replicas); err != nil {
+	if s.opts.Existing || s.opts.KeepContent == 0 {
+		return info, nil
+	}
+	_, err = s.ensureStream(ctx, jetstream.StreamConfig{
+		Name: s.opts.Stream + contentsSuffix, Description: "mcptrack: texts of resources, by the digest of their content", Subjects: []string{s.subjects.of("text.*")},
+		MaxBytes: s.opts.KeepContent, MaxMsgsPerSubject: 1, Duplicates: time.Second, AllowDirect: true,
+	})
+	if err != nil {
 		return nil, fmt.Errorf("event log: open the stored texts: %w", err)
 	}
 	return info, nil
 }
 
-// ensureContents creates or opens the stream of texts, if they are kept.
-func (s *store) ensureContents(ctx context.Context, replicas int) error {
-	if s.opts.Existing || s.opts.KeepContent == 0 {
-		return nil
-	}
-	_, err := s.ensureStream(ctx, jetstream.StreamConfig{
-		Name:               s.opts.Stream + contentsSuffix,
-		Description:        "mcptrack: texts of resources, by the digest of their content",
-		Subjects:           []string{s.subjects.of("text.*")},
-		Storage:            jetstream.FileStorage,
-		MaxBytes:           s.opts.KeepContent,
-		MaxMsgsPerSubject:  1,
-		Duplicates:         time.Second,
-		AllowDirect:        true,
-		AllowAtomicPublish: true,
-		Replicas:           replicas,
-	})
-	return err
-}
-
+// ensureStream creates a stream, or opens it and updates its retention.
 func (s *store) ensureStream(ctx context.Context, cfg jetstream.StreamConfig) (*jetstream.StreamInfo, error) {
+	cfg.Storage, cfg.AllowAtomicPublish, cfg.Replicas = jetstream.FileStorage, true, cmp.Or(s.opts.Replicas, 3)
 	ctx, cancel := context.WithTimeout(ctx, 3*callTimeout)
 	defer cancel()
 	for {

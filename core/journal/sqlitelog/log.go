@@ -98,28 +98,9 @@ type (
 	item  = storing.Item[note]
 )
 
-// note is the content of an item without an event. At most one field is set.
-type note struct {
-	state  *stateNote
-	list   *listNote
-	record *recordNote
-	flush  bool // stores nothing; Done is sent when everything before is stored
-}
-
-type stateNote struct {
-	journal.ResourceID
-	journal.State
-}
-
-type listNote struct {
-	journal.ListName
-	catalog.List
-}
-
-type recordNote struct {
-	name string
-	journal.Record
-}
+// note adds the content of an item without an event to a batch. nil: the item stores nothing, and
+// Done is sent when everything before is stored.
+type note func(b *batch)
 
 // errReadOnly is the error of writing to a log that was opened with Existing.
 var errReadOnly = errors.New("the event log was opened only to read it")
@@ -202,11 +183,12 @@ func (l *Log) Store(ctx context.Context, e *event.Event) (journal.Entry, error) 
 
 func (l *Log) Remember(r journal.ResourceID, st journal.State) error {
 	st.Text = nil
-	return l.push(&item{Key: "state\x00" + r.ServerID + "\x00" + r.URI, Note: note{state: &stateNote{r, st}}})
+	return l.push(&item{Key: "state\x00" + r.ServerID + "\x00" + r.URI, Note: func(b *batch) { b.state(r, st) }})
 }
 
 func (l *Log) RememberList(name journal.ListName, list catalog.List) error {
-	return l.push(&item{Key: "list\x00" + name.ServerID + "\x00" + string(name.Kind), Note: note{list: &listNote{name, journal.StoredList(list)}}})
+	list = journal.StoredList(list)
+	return l.push(&item{Key: "list\x00" + name.ServerID + "\x00" + string(name.Kind), Note: func(b *batch) { b.list(name, list) }})
 }
 
 func (l *Log) Flush(ctx context.Context) error {
@@ -215,7 +197,7 @@ func (l *Log) Flush(ctx context.Context) error {
 	}
 	ctx, cancel := l.life.Begin(ctx)
 	defer cancel()
-	if _, err := l.wait(ctx, &item{Note: note{flush: true}}); err != nil {
+	if _, err := l.wait(ctx, &item{}); err != nil {
 		return err
 	}
 	return l.contents.progress.Wait(ctx)

@@ -23,10 +23,16 @@ func (l *Log) loadRecords(ctx context.Context) error {
 		})
 	})
 	l.tables = journal.NewRecordTables(saved, func(ctx context.Context, name string, rec journal.Record) error {
-		_, err := l.wait(ctx, &item{Note: note{record: &recordNote{name, rec}}})
+		_, err := l.wait(ctx, &item{Note: func(b *batch) { b.records = append(b.records, namedRecord{name, rec}) }})
 		return err
 	})
 	return err
+}
+
+// namedRecord is a row of records.
+type namedRecord struct {
+	name string
+	journal.Record
 }
 
 func (l *Log) Records(name string) journal.Records { return l.tables.Table(name) }
@@ -75,11 +81,11 @@ func (w *writer) eraseRemoved() error {
 
 // rewriteRecords writes all records to new pages, in a transaction.
 func (w *writer) rewriteRecords() error {
-	var kept []recordNote
+	var kept []namedRecord
 	err := query(w.conn, "SELECT name, key, value, revision, sum FROM records ORDER BY name, key", func(s *sqlite.Stmt) error {
 		name, rec := recordOf(s)
 		if w.sums.record(name, rec) == s.ColumnInt64(4) {
-			kept = append(kept, recordNote{name, rec})
+			kept = append(kept, namedRecord{name, rec})
 		}
 		return nil
 	})
@@ -97,7 +103,7 @@ func (w *writer) rewriteRecords() error {
 	return nil
 }
 
-func (w *writer) putRecord(rec *recordNote) error {
+func (w *writer) putRecord(rec namedRecord) error {
 	put := rec.Record
 	if rec.Value == nil {
 		w.removed = true

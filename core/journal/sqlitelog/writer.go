@@ -196,7 +196,7 @@ type batch struct {
 	bytes   int
 	states  map[journal.ResourceID]stateRow
 	lists   map[journal.ListName]listRow
-	records []*recordNote
+	records []namedRecord
 	texts   []text
 	next    logRow // after the transaction
 	began   int64  // when the last attempt began, in microseconds; the committed log.synced
@@ -221,17 +221,13 @@ func (w *writer) gather(group *[]*item) *batch {
 	for ; n < len(*group) && b.bytes < maxGroupBytes; n++ {
 		it := (*group)[n]
 		switch {
-		case it.Note.flush:
+		case it.Event == nil && it.Note == nil:
 			w.flushes = append(w.flushes, it)
 			continue
 		case it.Event != nil && !w.encode(b, it):
 			continue
-		case it.Note.record != nil:
-			b.records = append(b.records, it.Note.record)
-		case it.Note.state != nil:
-			b.state(it.Note.state.ResourceID, it.Note.state.State)
-		case it.Note.list != nil:
-			b.list(it.Note.list.ListName, it.Note.list.List)
+		case it.Note != nil:
+			it.Note(b)
 		}
 		b.items = append(b.items, it)
 	}
