@@ -27,7 +27,7 @@ func (s *saved) save(_ context.Context, rec Record) error {
 	return s.err
 }
 
-// listed are records as one wants to read them in a failure.
+// listed returns records in a readable form.
 func listed(records []Record) string {
 	var out []string
 	for _, rec := range records {
@@ -37,7 +37,7 @@ func listed(records []Record) string {
 	return strings.Join(out, " ")
 }
 
-// A table is made of what was saved, and continues with its revisions, also after a removal.
+// A table starts with what was saved, and continues its revisions, even after a removal.
 func TestTableContinues(t *testing.T) {
 	t.Parallel()
 	s := &saved{}
@@ -89,14 +89,14 @@ func TestTableDoesNotCountWhatIsNotSaved(t *testing.T) {
 	if rev, err := r.Put(t.Context(), Record{"a", []byte("2"), 1}); err != nil || rev != 2 {
 		t.Errorf("then the revision is %d, %v", rev, err)
 	}
-	// A wrong revision is not tried.
+	// A write with a wrong revision is not saved.
 	if _, err := r.Put(t.Context(), Record{"a", []byte("3"), 1}); !errors.Is(err, ErrChanged) || len(s.writes) != 1 {
 		t.Errorf("a late write: %v, saved %s", err, listed(s.writes))
 	}
 }
 
-// While a write waits for the disk, nobody sees it, reading does not wait, and others that write
-// wait only as long as their context.
+// While a write waits for the disk, nobody sees it, reading does not wait, and other writers wait
+// only as long as their context.
 func TestTableWaitsForTheDisk(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestTableWaitsForTheDisk(t *testing.T) {
 	})
 }
 
-// The value is the table's own: what its writer does with it later changes nothing.
+// The table owns the value: later changes by its writer have no effect.
 func TestTableOwnsItsValues(t *testing.T) {
 	t.Parallel()
 	s, value := &saved{}, []byte("1")
@@ -150,7 +150,7 @@ func TestTableOwnsItsValues(t *testing.T) {
 	}
 }
 
-// Follow calls again after every write, whatever comes between, and ends with the table.
+// Follow calls changed after every write, and ends with the table.
 func TestTableIsFollowed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

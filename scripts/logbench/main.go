@@ -82,7 +82,7 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) (err e
 func appendAll(ctx context.Context, log journal.Log, n int) error {
 	for i := range n {
 		for i%1024 == 0 && log.Stats().Waiting > queue/2 {
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // the writer has no signal for a shorter queue
 		}
 		if err := log.Append(updated(i)); err != nil {
 			return err

@@ -8,8 +8,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// BenchmarkAppend is one appender that does not wait, on three nodes that sync always: events a
-// second that are durable.
+// BenchmarkAppend measures one appender that does not wait, on three nodes that sync always:
+// durable events per second.
 func BenchmarkAppend(b *testing.B) {
 	c := journaltest.StartCluster(b)
 	j := open(b, Options{URL: c.URLs[0], Queue: 1 << 22, Drain: time.Minute, Logger: slog.New(slog.DiscardHandler)})

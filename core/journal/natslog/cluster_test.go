@@ -21,8 +21,8 @@ func openNode(t testing.TB, c *journaltest.Cluster, i int) *Log {
 	return open(t, Options{URL: strings.Join(urls, ","), Drain: 30 * time.Second})
 }
 
-// TestClusterLosesItsLeaderUnderLoad: two processes append through different
-// nodes, readers follow on each, and the leader of the log dies.
+// Two processes append through different nodes, readers follow on each, and the leader of the log
+// dies.
 func TestClusterLosesItsLeaderUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := journaltest.StartCluster(t)
@@ -36,7 +36,7 @@ func TestClusterLosesItsLeaderUnderLoad(t *testing.T) {
 	const perWriter, writers = 1500, 2
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	// ids[i][n] is what reader i saw as the n-th.
+	// ids[i][n] is the n-th id that reader i saw.
 	seen := make([][]string, len(journals))
 	var readers, appenders sync.WaitGroup
 	for i, j := range journals {
@@ -114,7 +114,7 @@ func TestClusterLosesItsLeaderUnderLoad(t *testing.T) {
 	}
 }
 
-// TestLeaseIsTakenOverWithinTenSeconds: the holder's process vanishes.
+// The process of the holder vanishes.
 func TestLeaseIsTakenOverWithinTenSeconds(t *testing.T) {
 	t.Parallel()
 	c := journaltest.StartCluster(t)
@@ -152,9 +152,8 @@ func TestLeaseIsTakenOverWithinTenSeconds(t *testing.T) {
 	}
 }
 
-// TestLeasesComeBack: whatever the cluster loses, leases are held again within 15 s of
-// its return. A cluster that loses what it acknowledged may give a lease to a second
-// process; the first one notices when it renews.
+// Whatever the cluster loses, leases are held again within 15 s of its return. A cluster that loses
+// what it acknowledged may give a lease to a second process; the first one notices when it renews.
 func TestLeasesComeBack(t *testing.T) {
 	t.Parallel()
 	c := journaltest.StartCluster(t)
@@ -197,7 +196,7 @@ func TestLeasesComeBack(t *testing.T) {
 			})
 		}
 	}
-	// back waits until all leases are held and known to be on all nodes.
+	// back waits until all leases are held and known on all nodes.
 	back := func(what string) {
 		t.Helper()
 		began := time.Now()
@@ -230,8 +229,8 @@ func TestLeasesComeBack(t *testing.T) {
 	back("after the bucket was deleted")
 }
 
-// TestRestartedNodesHaveLeases: nodes that lost them elect no leader of the bucket if the node that
-// has them dies too early, and then nobody can acquire a lease.
+// Nodes that lost the leases elect no leader of the bucket if the node that has them dies early.
+// Nobody can then acquire a lease.
 func TestRestartedNodesHaveLeases(t *testing.T) {
 	t.Parallel()
 	c := journaltest.StartCluster(t)

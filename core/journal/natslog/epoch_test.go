@@ -13,8 +13,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// anew deletes the log, as an operator may, and has the journal make another one with
-// an entry.
+// anew deletes the log, as an operator may, and makes the journal create another one with an entry.
 func anew(t *testing.T, j *Log, s *journaltest.Source) journal.Entry {
 	t.Helper()
 	was := j.Epoch()
@@ -31,8 +30,8 @@ func anew(t *testing.T, j *Log, s *journaltest.Source) journal.Entry {
 	return e
 }
 
-// TestReadersSeeThatTheLogWasReplaced: a process that only reads, and whose own writer notices
-// nothing, gets an error, and can follow the new log.
+// A process that only reads, and whose own writer notices nothing, gets an error, and can follow
+// the new log.
 func TestReadersSeeThatTheLogWasReplaced(t *testing.T) {
 	t.Parallel()
 	url := journaltest.Store(t)
@@ -73,8 +72,8 @@ func TestReadersSeeThatTheLogWasReplaced(t *testing.T) {
 	}
 }
 
-// TestWriterSeesThatTheLogWasReplaced: nothing fails for a process that stores in a log that
-// another one made anew, but its numbers do not rise.
+// A process that stores in a log that another one recreated sees no failure, but its numbers do not
+// rise.
 func TestWriterSeesThatTheLogWasReplaced(t *testing.T) {
 	t.Parallel()
 	url := journaltest.Store(t)
@@ -90,7 +89,7 @@ func TestWriterSeesThatTheLogWasReplaced(t *testing.T) {
 	}
 }
 
-// TestReplacedLogIsSeenAfterReconnect: a process that reconnects checks the epoch.
+// A process that reconnects checks the epoch.
 func TestReplacedLogIsSeenAfterReconnect(t *testing.T) {
 	t.Parallel()
 	f := startSlowStore(t)
@@ -102,7 +101,7 @@ func TestReplacedLogIsSeenAfterReconnect(t *testing.T) {
 	journaltest.Eventually(t, time.Minute, "the new epoch is known", func() bool { return b.Epoch() == a.Epoch() })
 }
 
-// TestShorterLogOfAServer: a NATS server comes back with less than it acknowledged.
+// A NATS server comes back with less than it acknowledged.
 func TestShorterLogOfAServer(t *testing.T) {
 	t.Parallel()
 	server := journaltest.Start(t, t.TempDir())

@@ -11,7 +11,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// holder acquires and fences the lease of the server of newSource's events.
+// holder acquires and fences the lease of the server of a journaltest.Source.
 func holder(t *testing.T, j *Log, ttl time.Duration) *Lease {
 	t.Helper()
 	l := acquire(t, j, "docs", ttl)
@@ -22,7 +22,7 @@ func holder(t *testing.T, j *Log, ttl time.Duration) *Lease {
 	return l
 }
 
-// last is the name in the last event of the resource.
+// last returns the name in the last event of the resource.
 func last(t *testing.T, j *Log, uri string) (name string) {
 	t.Helper()
 	for _, entry := range journaltest.ReadAll(t, j, 0) {
@@ -37,8 +37,8 @@ func last(t *testing.T, j *Log, uri string) (name string) {
 	return name
 }
 
-// TestCutOffHolderStoresNothingOld: what waits in the queue of a process that was cut
-// off is not stored behind the events of the process that took over.
+// What waits in the queue of a disconnected process is not stored behind the events of the process
+// that took over.
 func TestCutOffHolderStoresNothingOld(t *testing.T) {
 	t.Parallel()
 	f := startSlowStore(t)
@@ -80,15 +80,15 @@ func TestCutOffHolderStoresNothingOld(t *testing.T) {
 	}
 }
 
-// TestStoppedHolderStoresNothingOld: a process that was stopped (SIGSTOP) does not know
-// yet that its lease was lost. The store refuses what it appends.
+// A stopped process (SIGSTOP) does not know that it lost its lease. The store rejects what it
+// appends.
 func TestStoppedHolderStoresNothingOld(t *testing.T) {
 	t.Parallel()
 	url := journaltest.Store(t)
 	stopped, other := open(t, Options{URL: url, Replicas: 1}), open(t, Options{URL: url, Replicas: 1})
 	s := new(journaltest.Source)
 	old := holder(t, stopped, time.Minute)
-	// The lease goes to another process before its time, which the holder does not see.
+	// The lease moves to another process early, which the holder does not see.
 	value, err := json.Marshal(leaseValue{Holder: "x", TTL: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +136,7 @@ func TestStoppedHolderStoresNothingOld(t *testing.T) {
 	if found["docs"] != 3 || found["another"] != 5 {
 		t.Errorf("stored: %v", found)
 	}
-	// The next holder goes on.
+	// The next holder continues.
 	if err := next.Append(s.Next(journaltest.URI(1))); err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestStoppedHolderStoresNothingOld(t *testing.T) {
 	}
 }
 
-// TestFenceOutlivesRetention: a lease whose fence retention has removed is still good.
+// A lease whose fence retention has removed is still valid.
 func TestFenceOutlivesRetention(t *testing.T) {
 	t.Parallel()
 	j := open(t, Options{URL: journaltest.Store(t), Replicas: 1, Retain: 300 * time.Millisecond})
@@ -162,8 +162,8 @@ func TestFenceOutlivesRetention(t *testing.T) {
 	}
 }
 
-// TestContentRememberedUnderALostLease: what a process learned under a lease that it lost
-// is not known when it gets the lease again, since the event of it may not be stored.
+// What a process learned under a lost lease is unknown when it gets the lease again, because its
+// event may not be stored.
 func TestContentRememberedUnderALostLease(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
@@ -191,8 +191,8 @@ func TestContentRememberedUnderALostLease(t *testing.T) {
 	}
 }
 
-// TestLostLeaseKeepsWhatIsStored: what a stored event tells stays remembered when its lease is
-// lost, also if the holder has learned something newer since.
+// What a stored event tells stays remembered after its lease is lost, even if the holder has
+// learned something newer since.
 func TestLostLeaseKeepsWhatIsStored(t *testing.T) {
 	t.Parallel()
 	held, gone := &Lease{lost: make(chan struct{})}, &Lease{lost: make(chan struct{})}

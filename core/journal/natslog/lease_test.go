@@ -45,7 +45,7 @@ func TestLeaseIsHeldByOne(t *testing.T) {
 	if lost(a) || lost(other) {
 		t.Error("a lease that is renewed was lost")
 	}
-	// Given back, it is free at once.
+	// A released lease is free immediately.
 	got := make(chan *Lease, 1)
 	go func() {
 		l, _ := j.Lease(t.Context(), "docs", LeaseOptions{TTL: time.Minute})
@@ -72,8 +72,8 @@ func TestLeaseIsHeldByOne(t *testing.T) {
 	}
 }
 
-// TestRenewalWakesOnlyWaitersOfItsLease: at rest every lease of the log is renewed every few
-// seconds, and waking everybody for that is work that grows with their square.
+// Every lease of the log is renewed every few seconds. Waking all waiters for each renewal would be
+// work that grows with the square of the leases.
 func TestRenewalWakesOnlyWaitersOfItsLease(t *testing.T) {
 	t.Parallel()
 	table := newLeases(nil)
@@ -136,7 +136,7 @@ func TestLeaseHasOneHolderAmongMany(t *testing.T) {
 	}
 }
 
-// Yield tells a lease that another process held from one that nobody took.
+// Yield tells a lease that another process has held from one that nobody took.
 func TestYieldAfterAnotherHolder(t *testing.T) {
 	t.Parallel()
 	opts := Options{URL: journaltest.Store(t), Replicas: 1}

@@ -25,8 +25,7 @@ func listOf(n int, version uint64) catalog.List {
 	return catalog.NewList(items)
 }
 
-// TestListsSurviveARestart: long ones are stored in parts, and a shorter version leaves
-// nothing of a longer one.
+// Long lists are stored in parts, and a shorter version replaces all of a longer one.
 func TestListsSurviveARestart(t *testing.T) {
 	t.Parallel()
 	opts := onServer(t)
@@ -69,7 +68,7 @@ func TestListsSurviveARestart(t *testing.T) {
 	check()
 }
 
-// changed is the event that a list changed; items is the whole list after it, if it is known.
+// changed returns an event about a changed list; items is the whole list after it, if known.
 func changed(p event.ListChanged, items ...catalog.Item) *event.Event {
 	p.List = catalog.Tools
 	if items != nil {
@@ -81,7 +80,7 @@ func changed(p event.ListChanged, items ...catalog.Item) *event.Event {
 
 var tools = journal.ListName{ServerID: "docs", Kind: catalog.Tools}
 
-// toolsOf are the known tools of docs.
+// toolsOf returns the known tools of docs.
 func toolsOf(t *testing.T, j *Log) map[string]catalog.Digest {
 	t.Helper()
 	states, err := j.States(t.Context(), "")
@@ -103,7 +102,7 @@ func toolsOf(t *testing.T, j *Log) map[string]catalog.Digest {
 	return out
 }
 
-// TestListIsRememberedWithItsEvent: the event tells the list, which is not part of the entry.
+// The event tells the list, which is not part of the entry.
 func TestListIsRememberedWithItsEvent(t *testing.T) {
 	t.Parallel()
 	opts := onServer(t)
@@ -132,8 +131,8 @@ func TestListIsRememberedWithItsEvent(t *testing.T) {
 	}
 }
 
-// TestChangesOfAListThatWasNotStored: a process was killed between events and the list after
-// them. What it published is what is known, and what was added or changed counts as different.
+// A process was killed between events and the list after them. Its published changes are known, and
+// what was added or changed counts as different.
 func TestChangesOfAListThatWasNotStored(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
@@ -163,7 +162,7 @@ func TestChangesOfAListThatWasNotStored(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 
-	// In a new epoch numbers say nothing; the list is newer than the first events.
+	// In a new epoch, numbers say nothing; the list is newer than the first events.
 	info, err := j.store.info(t.Context(), j.store.opts.Stream)
 	if err != nil {
 		t.Fatal(err)
@@ -186,8 +185,8 @@ func TestChangesOfAListThatWasNotStored(t *testing.T) {
 	}
 }
 
-// TestNextHolderKnowsMoreThanEventsOfEarlierOnes: what the holder of a lease remembers is newer
-// than all events before its fence, which another process may have stored.
+// What the holder of a lease remembers is newer than all events before its fence, which another
+// process may have stored.
 func TestNextHolderKnowsMoreThanEventsOfEarlierOnes(t *testing.T) {
 	t.Parallel()
 	opts := onServer(t)
@@ -207,9 +206,8 @@ func TestNextHolderKnowsMoreThanEventsOfEarlierOnes(t *testing.T) {
 	}
 }
 
-// What a process stored before it was killed says less than it had to: the events about the
-// resources of a changed list may be missing, and a resource that is listed and was told to be
-// removed is gone.
+// A process was killed before it had told everything: the events about the resources of a changed
+// list may be missing, and a listed resource that was reported as removed is gone.
 func TestOwedByKilledProcess(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
@@ -239,7 +237,7 @@ func TestOwedByKilledProcess(t *testing.T) {
 	byKilledProcess(t, j, &event.Event{ServerID: "docs", Timestamp: time.Now(), Payload: event.ListChanged{List: catalog.Resources, Removed: []string{"leaves"}, Items: &left, Follows: []string{"leaves"}}})
 	byKilledProcess(t, j, &event.Event{ServerID: "docs", ResourceURI: "stays", Timestamp: time.Now(), Payload: event.ResourceRemoved{Missing: true}})
 	check(journal.States{Resources: map[journal.ResourceID]journal.State{at: {Digest: catalog.Gone()}}, Lists: map[journal.ListName]catalog.List{resources: {stays}, owed: {{Key: "leaves"}}}})
-	// The next process tells it, and begins to follow another change that it cannot finish.
+	// The next process publishes it, and starts another change that it cannot finish.
 	if _, err := j.Store(t.Context(), &event.Event{ServerID: "docs", Timestamp: time.Now(), Payload: event.ServerState{State: event.Ready}}); err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func TestStoredInOrderWithIdsWithoutHoles(t *testing.T) {
 	}
 }
 
-// TestMoreIsTrue: whoever waits for the entry that More announces gets it.
+// After More, the next entry comes without waiting.
 func TestMoreIsTrue(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
@@ -81,7 +81,7 @@ func TestReopenKeepsIdsAndContinues(t *testing.T) {
 		t.Errorf("the epoch was %s and is %s", epoch, j.Epoch())
 	}
 	if e := journaltest.AppendN(t, j, new(journaltest.Source), 1); e.Seq != 151 {
-		t.Errorf("the log goes on with %d", e.Seq)
+		t.Errorf("the log continues with %d", e.Seq)
 	}
 	journaltest.InOrder(t, journaltest.ReadAll(t, j, 1), epoch, 1, 151)
 }
@@ -195,7 +195,7 @@ func TestCloseEndsReaders(t *testing.T) {
 	}
 }
 
-// TestTooLargeEventDoesNotStopTheLog appends one beyond what the server takes.
+// An event that is larger than the server accepts is appended.
 func TestTooLargeEventDoesNotStopTheLog(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))

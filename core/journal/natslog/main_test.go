@@ -10,7 +10,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// onServer are the options of a new log on a server.
+// onServer returns the options of a new log on a server.
 func onServer(t testing.TB) Options { return Options{URL: journaltest.Store(t), Replicas: 1} }
 
 func open(t testing.TB, opts Options) *Log {

@@ -11,7 +11,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// known is what one who follows records knows.
+// known is what a follower of records knows.
 type known struct {
 	mu   sync.Mutex
 	all  map[string]string
@@ -42,8 +42,8 @@ func (k *known) is(want string) bool {
 	return strings.Join(got, ",") == want && k.last > 0
 }
 
-// A record is replaced only by one who has seen the latest; those who follow get all
-// records and then each change; what was removed can be made again.
+// Only a writer that has seen the latest record replaces it. Followers get all records and then
+// each change. A removed record can be created again.
 func TestRecordsAreChangedByWhoHasSeenThem(t *testing.T) {
 	t.Parallel()
 	url := journaltest.Store(t)
@@ -106,8 +106,8 @@ func TestRecordsAreChangedByWhoHasSeenThem(t *testing.T) {
 	<-done
 }
 
-// On three nodes a bucket says in another way that a write came first; and whoever follows
-// sees what was written while a node was away.
+// On three nodes, a bucket reports a concurrent write in another way; and followers see what was
+// written while a node was away.
 func TestRecordsOnACluster(t *testing.T) {
 	t.Parallel()
 	nodes := journaltest.StartCluster(t)
@@ -142,7 +142,7 @@ func TestRecordsOnACluster(t *testing.T) {
 	<-done
 }
 
-// A holder that is late knows it at once, before Lost is closed.
+// A late holder knows immediately that it lost the lease, before Lost is closed.
 func TestLeaseIsHeldUntilOthersMayTakeIt(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))

@@ -68,7 +68,7 @@ func TestEmptyLog(t *testing.T) {
 	}
 }
 
-// TestRetentionIsReadAsAGap keeps so little that the beginning goes.
+// The log keeps so little that its beginning is removed.
 func TestRetentionIsReadAsAGap(t *testing.T) {
 	t.Parallel()
 	opts := onServer(t)
@@ -113,7 +113,7 @@ func TestRetentionIsReadAsAGap(t *testing.T) {
 	}
 }
 
-// TestExistingLogIsNotChanged: opening with Existing makes nothing and shortens nothing.
+// Opening with Existing creates nothing and shortens nothing.
 func TestExistingLogIsNotChanged(t *testing.T) {
 	t.Parallel()
 	url := journaltest.Store(t)
@@ -133,8 +133,7 @@ func TestExistingLogIsNotChanged(t *testing.T) {
 	journaltest.InOrder(t, journaltest.ReadAll(t, j, 1), j.Epoch(), 1, 3)
 }
 
-// TestRetentionByAge lets everything grow old: what is gone is a gap, and the
-// numbers go on.
+// Everything expires: what is gone is a gap, and numbers continue.
 func TestRetentionByAge(t *testing.T) {
 	t.Parallel()
 	j := open(t, Options{URL: journaltest.Store(t), Replicas: 1, Retain: 300 * time.Millisecond})
@@ -152,7 +151,7 @@ func TestRetentionByAge(t *testing.T) {
 		t.Errorf("resumed with %+v, %v", r, err)
 	}
 	if e := journaltest.AppendN(t, j, s, 1); e.Seq != 11 {
-		t.Errorf("goes on with %s", e.ID)
+		t.Errorf("continues with %s", e.ID)
 	}
 }
 
@@ -162,8 +161,7 @@ func TestSince(t *testing.T) {
 	s := new(journaltest.Source)
 	journaltest.AppendN(t, j, s, 5)
 	between := time.Now()
-	// What the events say of themselves does not matter: clocks of servers and of
-	// earlier runs may be wrong.
+	// The events' own times do not matter: clocks of servers and of earlier runs may be wrong.
 	skewed := s.Next(journaltest.URI(1))
 	skewed.Timestamp = between.Add(-10 * 365 * 24 * time.Hour)
 	if _, err := j.Store(t.Context(), skewed); err != nil {

@@ -10,8 +10,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// TestSelect: a selection has the entries of its server or resource in order, from its
-// time on.
+// A selection has the entries of its server or resource in order, from its time on.
 func TestSelect(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
@@ -74,8 +73,8 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-// TestSelectOutlivesConsumers: a consumer ends with its node; the selection goes on with
-// another one, without a repetition.
+// A consumer ends with its node; the selection continues with another one, without repeating an
+// entry.
 func TestSelectOutlivesConsumers(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))

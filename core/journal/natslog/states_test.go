@@ -13,7 +13,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// digests are the states as one wants to read them in a failure.
+// digests returns the states in a readable form.
 func digests(t *testing.T, j *Log) map[string]catalog.Digest {
 	t.Helper()
 	states, err := j.States(t.Context(), "")
@@ -79,8 +79,8 @@ func TestStatesSurviveARestart(t *testing.T) {
 	}
 }
 
-// byKilledProcess stores an event as a process does that is killed before it has stored what the
-// event tells.
+// byKilledProcess stores an event like a process that is killed before it has stored what the event
+// tells.
 func byKilledProcess(t *testing.T, j *Log, e *event.Event) {
 	t.Helper()
 	parts, err := storing.Encode(e, j.store.largest())
@@ -94,7 +94,7 @@ func byKilledProcess(t *testing.T, j *Log, e *event.Event) {
 	}
 }
 
-// TestStatesOfAKilledRun: states that were not stored in time are found in the log.
+// States that were not stored in time are found in the log.
 func TestStatesOfAKilledRun(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
@@ -115,7 +115,7 @@ func TestStatesOfAKilledRun(t *testing.T) {
 	}
 }
 
-// TestStatesOutliveTheirEvents: retention of events does not take the states.
+// Retention of events does not remove states.
 func TestStatesOutliveTheirEvents(t *testing.T) {
 	t.Parallel()
 	opts := onServer(t)
@@ -136,8 +136,8 @@ func TestStatesOutliveTheirEvents(t *testing.T) {
 	}
 }
 
-// TestStateOfAnotherEpoch: after events were lost their numbers are given out again,
-// so the number in an older state says nothing about them; the time does.
+// After events were lost, their numbers are used again. The number in an older state then says
+// nothing about them, but its time does.
 func TestStateOfAnotherEpoch(t *testing.T) {
 	t.Parallel()
 	read := time.Now()

@@ -15,8 +15,8 @@ func quiet(dir string, d journal.Durability) Options {
 	return Options{Dir: dir, Durability: d, Logger: slog.New(slog.DiscardHandler), Queue: 1 << 20}
 }
 
-// appendAll appends n events about so many resources and waits for the last, without letting
-// events wait that the queue would merge.
+// appendAll appends n events about the resources and waits for the last, without letting so many
+// wait that the queue would merge them.
 func appendAll(b *testing.B, l *Log, s *journaltest.Source, n, resources int) {
 	b.Helper()
 	for i := range n - 1 {
@@ -24,7 +24,7 @@ func appendAll(b *testing.B, l *Log, s *journaltest.Source, n, resources int) {
 			b.Fatal(err)
 		}
 		for i%1024 == 0 && l.Stats().Waiting > l.opts.Queue/8 {
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // lets the writer catch up
 		}
 	}
 	if _, err := l.Store(b.Context(), s.Next(journaltest.URI(0))); err != nil {
@@ -32,7 +32,7 @@ func appendAll(b *testing.B, l *Log, s *journaltest.Source, n, resources int) {
 	}
 }
 
-// BenchmarkAppend is one appender that does not wait: events a second that are durable.
+// BenchmarkAppend measures one appender that does not wait: durable events per second.
 func BenchmarkAppend(b *testing.B) {
 	for _, resources := range []int{100, 10_000} {
 		for _, d := range []journal.Durability{journal.Always, journal.Interval, journal.OS} {
@@ -50,7 +50,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkStore is one appender that waits for each event.
+// BenchmarkStore measures one appender that waits for each event.
 func BenchmarkStore(b *testing.B) {
 	for _, d := range []journal.Durability{journal.Always, journal.OS} {
 		b.Run(string(d), func(b *testing.B) {
@@ -66,7 +66,7 @@ func BenchmarkStore(b *testing.B) {
 	}
 }
 
-// BenchmarkReplay reads 100,000 events, and opens their log again.
+// BenchmarkReplay reads 100,000 events and opens their log again.
 func BenchmarkReplay(b *testing.B) {
 	const n = 100_000
 	dir := b.TempDir()
@@ -149,7 +149,8 @@ func BenchmarkHistory(b *testing.B) {
 	closeLog(b, l)
 }
 
-// BenchmarkFollow is the way of one event through the log: appended, durable, seen by a follower.
+// BenchmarkFollow measures the way of one event through the log: appended, durable, seen by a
+// follower.
 func BenchmarkFollow(b *testing.B) {
 	l := open(b, quiet(b.TempDir(), journal.Always))
 	s := new(journaltest.Source)

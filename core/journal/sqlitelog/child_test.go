@@ -17,8 +17,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// child is a process of a test with a log in childDir.
-// "append" appends for ever, and prints "<own id> <id>" when an event is durable.
+// child is the process of a test with a log in childDir. "append" appends for ever, and prints
+// "<own id> <id>" when an event is durable.
 func child(what string) int {
 	dir := os.Getenv(childDir)
 	var err error
@@ -44,7 +44,7 @@ const (
 	childDurability = "MCPTRACK_LOG_DURABILITY" // of "append"; empty for the default
 )
 
-// push appends an event and returns what gets its outcome.
+// push appends an event and returns the item that receives its outcome.
 func push(l *Log, e *event.Event) (*item, error) {
 	it := &item{Event: e, Done: make(chan storing.Outcome, 1)}
 	return it, l.push(it)
@@ -98,9 +98,9 @@ func startChild(t *testing.T, what, dir string, env ...string) (*exec.Cmd, *bufi
 	return cmd, bufio.NewScanner(out)
 }
 
-// TestKillLosesNothingAcknowledged kills a process that appends, at different points, while a
-// reader in this process resumes, and looks for every event that was acknowledged as durable. The
-// reader gets every event once.
+// The test kills a process that appends, at different points, while a reader in this process
+// resumes, and looks for every event that was acknowledged as durable. The reader gets every event
+// once.
 func TestKillLosesNothingAcknowledged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -156,7 +156,7 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 	}
 }
 
-// resume reads from number next on, in a process that only reads, and returns the next one.
+// resume reads from number next on, in a process that only reads, and returns the next number.
 func resume(t *testing.T, dir string, next uint64, seen map[uint64]string) uint64 {
 	t.Helper()
 	l := open(t, Options{Dir: dir, Existing: true})

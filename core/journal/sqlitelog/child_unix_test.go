@@ -22,8 +22,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// childFull fills a log, makes its disk full (no file may grow beyond what
-// the log has), goes on appending, frees the disk, and reports what was acknowledged.
+// childFull fills a log, makes its disk full (no file may grow beyond the size of the log),
+// continues appending, frees the disk, and reports what was acknowledged.
 func childFull(dir string) int {
 	signal.Ignore(syscall.SIGXFSZ)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -78,15 +78,15 @@ func childFull(dir string) int {
 	}
 	for l.Err() == nil && ctx.Err() == nil {
 		push(50)
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // a real process with a real disk: there is nothing to wait on
 	}
 	if err := l.Err(); err != nil {
 		report.Failed = err.Error()
 	}
 	push(100)
 	report.Queued = l.Stats().Waiting
-	for l.Stats().Failures < 3 && ctx.Err() == nil { // some attempts fail too
-		time.Sleep(5 * time.Millisecond)
+	for l.Stats().Failures < 3 && ctx.Err() == nil { // some attempts fail
+		time.Sleep(5 * time.Millisecond) // a real process with a real disk: there is nothing to wait on
 	}
 	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &was); err != nil {
 		return fail(err)
@@ -131,7 +131,7 @@ func childFull(dir string) int {
 	return 0
 }
 
-// TestDiskFullAndBack runs a child whose files may not grow, and then may.
+// The files of a child may not grow, and later may.
 func TestDiskFullAndBack(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

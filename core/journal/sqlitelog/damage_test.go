@@ -20,7 +20,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// filled makes a log with n events that was closed, and returns its directory and epoch.
+// filled creates and closes a log with n events, and returns its directory and epoch.
 func filled(t *testing.T, n int) (dir, epoch string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -39,7 +39,7 @@ func filled(t *testing.T, n int) (dir, epoch string) {
 
 func events(dir string) string { return filepath.Join(dir, "events.db") }
 
-// change replaces what is in a file, which keeps its inode.
+// change replaces the content of a file, which keeps its inode.
 func change(t *testing.T, file string, f func([]byte) []byte) {
 	t.Helper()
 	b, err := os.ReadFile(file)
@@ -51,8 +51,8 @@ func change(t *testing.T, file string, f func([]byte) []byte) {
 	}
 }
 
-// truthful fails if an entry is not what was appended under its number, and returns how many are
-// there and how many were reported missing.
+// truthful fails if an entry is not what was appended under its number. It returns how many events
+// are there and how many were reported missing.
 func truthful(t *testing.T, entries []journal.Entry) (there, missing int) {
 	t.Helper()
 	next := uint64(1)
@@ -82,7 +82,7 @@ func truthful(t *testing.T, entries []journal.Entry) (there, missing int) {
 	return there, missing
 }
 
-// truthfulRest fails if a state, text or record is not one of those that filled has stored.
+// truthfulRest fails if a state, text or record is not one that filled has stored.
 func truthfulRest(t *testing.T, l *Log, n int) {
 	t.Helper()
 	st, err := l.States(t.Context(), "")
@@ -138,9 +138,9 @@ func TestFlippedByteIsNeverServed(t *testing.T) {
 	}
 }
 
-// TestRandomDamage flips bits at 200 random places, in a file that was closed and in one of a
-// process that was killed, cuts it, and overwrites pages. Nothing wrong is ever served, what is
-// missing is reported, and the log continues.
+// The test flips bits at 200 random places, in a closed file and in the file of a killed process,
+// truncates it, and overwrites pages. Nothing wrong is ever served, what is missing is reported,
+// and the log continues.
 func TestRandomDamage(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -221,8 +221,8 @@ func pageOf(t *testing.T, b []byte, event string) int {
 	return i &^ 4095
 }
 
-// TestUnreadablePageIsRescued: what is on other pages is copied to a new file, also when the damage
-// is found only while the log is used.
+// Everything on other pages is copied to a new file, even if the damage is found only while the log
+// is used.
 func TestUnreadablePageIsRescued(t *testing.T) {
 	t.Parallel()
 	for _, when := range []string{"before the start", "by a reader"} {
@@ -272,7 +272,7 @@ func TestUnreadablePageIsRescued(t *testing.T) {
 	}
 }
 
-// harm overwrites the page with an event of that name.
+// harm overwrites the page with the event of that name.
 func harm(t *testing.T, dir, name string) {
 	t.Helper()
 	change(t, events(dir), func(b []byte) []byte {
@@ -280,14 +280,13 @@ func harm(t *testing.T, dir, name string) {
 	})
 }
 
-// overwrite overwrites the page that begins there.
+// overwrite overwrites the page that begins at that offset.
 func overwrite(b []byte, at int) []byte {
 	copy(b[at:], bytes.Repeat([]byte{0xa5}, 4096))
 	return b
 }
 
-// TestLateSuspicion: what a reader found in a file that was replaced meanwhile is no reason to replace
-// the present one.
+// Damage that a reader found in a replaced file is no reason to replace the current one.
 func TestLateSuspicion(t *testing.T) {
 	t.Parallel()
 	dir, epoch := filled(t, 10)
@@ -302,7 +301,7 @@ func TestLateSuspicion(t *testing.T) {
 	}
 }
 
-// TestUnreadableFileIsSetAside: garbage, and tables of others.
+// Garbage and foreign tables are set aside.
 func TestUnreadableFileIsSetAside(t *testing.T) {
 	t.Parallel()
 	for name, harm := range map[string]func(t *testing.T, dir string){
@@ -339,7 +338,7 @@ func TestUnreadableFileIsSetAside(t *testing.T) {
 	}
 }
 
-// sql changes the file as somebody with sqlite3 may.
+// sql changes the file as sqlite3 may.
 func sql(t *testing.T, dir, statement string) {
 	t.Helper()
 	c, err := sqlite.OpenConn(events(dir), sqlite.OpenReadWrite|sqlite.OpenCreate)
@@ -351,8 +350,8 @@ func sql(t *testing.T, dir, statement string) {
 	}
 }
 
-// TestEpochs: whatever may make an id name two events begins a new epoch, in which numbers
-// continue; and nothing else does.
+// Whatever may make an id name two events begins a new epoch, in which numbers continue; and
+// nothing else does.
 func TestEpochs(t *testing.T) {
 	t.Parallel()
 	const n = 50
@@ -415,7 +414,7 @@ func TestEpochs(t *testing.T) {
 	}
 }
 
-// TestNewerFormatIsNotTouched: an older mcptrack says so, and changes nothing.
+// An older mcptrack rejects a newer format, and changes nothing.
 func TestNewerFormatIsNotTouched(t *testing.T) {
 	t.Parallel()
 	dir, _ := filled(t, 3)
@@ -432,7 +431,7 @@ func TestNewerFormatIsNotTouched(t *testing.T) {
 	}
 }
 
-// TestInterruptedRescue: whatever an interrupted rescue leaves, the next start finishes it.
+// The next start finishes whatever an interrupted rescue leaves.
 func TestInterruptedRescue(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(dir string) error{
@@ -467,8 +466,8 @@ func TestInterruptedRescue(t *testing.T) {
 	}
 }
 
-// TestFileIsDeletedOrReplaced while the log is used: Err says so until another file is in use, who
-// follows learns that the log is another one, and no id is given twice.
+// The file is deleted or replaced while the log is used: Err says so until another file is in use,
+// followers learn that the log is another one, and no id is used twice.
 func TestFileIsDeletedOrReplaced(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -545,10 +544,10 @@ func TestFileIsDeletedOrReplaced(t *testing.T) {
 	}
 }
 
-// noticed is within what time a fault is noticed, on a busy machine.
+// noticed is how soon a fault is noticed, on a busy machine.
 const noticed = 15 * time.Second
 
-// logged keeps the lines of a log; from any goroutine.
+// logged keeps the lines of a log. Its methods may be called from several goroutines.
 type logged struct {
 	mu    sync.Mutex // guards lines
 	lines []string
@@ -573,8 +572,8 @@ func (l *logged) errors() (out []string) {
 	return out
 }
 
-// What SQLite and the log have beside the file is deleted while they use it: that is noticed and
-// said once, and nothing is lost, also if the process is killed later.
+// The files beside events.db are deleted while in use. That is noticed and logged once, and nothing
+// is lost, even if the process is killed later.
 func TestFilesBesideAreDeleted(t *testing.T) {
 	t.Parallel()
 	for name, suffixes := range map[string][]string{"wal": {"events.db-wal"}, "shm": {"events.db-shm"}, "both": {"events.db-wal", "events.db-shm"}, "lock": {"lock"}} {
@@ -589,12 +588,12 @@ func TestFilesBesideAreDeleted(t *testing.T) {
 			for _, suffix := range suffixes {
 				remove(t, filepath.Join(dir, suffix))
 			}
-			journaltest.Eventually(t, noticed, "it is said", func() bool { return len(lines.errors()) > 0 })
-			journaltest.Eventually(t, noticed, "the log goes on", func() bool { return l.Err() == nil })
+			journaltest.Eventually(t, noticed, "an error is logged", func() bool { return len(lines.errors()) > 0 })
+			journaltest.Eventually(t, noticed, "the log works again", func() bool { return l.Err() == nil })
 			journaltest.AppendN(t, l, s, 5)
 			journaltest.InOrder(t, journaltest.ReadAll(t, l, 1), epoch, 1, 105)
 			if got := lines.errors(); len(got) != 1 || !strings.Contains(got[0], suffixes[0]) || !strings.Contains(got[0], "was deleted while mcptrack used it") {
-				t.Errorf("said: %q", got)
+				t.Errorf("logged: %q", got)
 			}
 			if _, err := Open(t.Context(), Options{Dir: dir}); !errors.Is(err, journal.ErrLocked) {
 				t.Errorf("another process opens it: %v", err)
@@ -613,7 +612,7 @@ func TestFilesBesideAreDeleted(t *testing.T) {
 	}
 }
 
-// The file was cut to nothing: that is damage, which is said, and no id is used twice.
+// The file was truncated to nothing. That is reported as damage, and no id is used twice.
 func TestEmptiedFile(t *testing.T) {
 	t.Parallel()
 	for _, running := range []bool{false, true} {
@@ -636,13 +635,13 @@ func TestEmptiedFile(t *testing.T) {
 			}
 			journaltest.Eventually(t, noticed, "a new epoch begins", func() bool { return l.Epoch() != epoch })
 			if e := journaltest.AppendN(t, l, s, 1); e.Seq != 101 {
-				t.Errorf("it goes on with %s", e.ID)
+				t.Errorf("it continues with %s", e.ID)
 			}
 			if _, err := os.Lstat(events(dir) + ".damaged-1"); err != nil {
 				t.Error(err)
 			}
 			if got := lines.errors(); len(got) != 1 || !strings.Contains(got[0], "damaged") || l.Stats().Damages == 0 {
-				t.Errorf("said: %q", got)
+				t.Errorf("logged: %q", got)
 			}
 		})
 	}
@@ -657,8 +656,8 @@ func remove(t *testing.T, files ...string) {
 	}
 }
 
-// TestLostEnd: a file that is whole, but no longer has events that were seen, does not give their
-// ids to others. What the lock says decides that only if it can be read.
+// A valid file that no longer has events that were seen does not give their ids to others. The lock
+// proves that only if it can be read.
 func TestLostEnd(t *testing.T) {
 	t.Parallel()
 	over := func(t *testing.T, dir string, older []byte) {
@@ -718,8 +717,8 @@ func TestLostEnd(t *testing.T) {
 	}
 }
 
-// TestLostWAL: events that were only in events.db-wal of a process that was killed are lost with it,
-// but not their ids.
+// Events that were only in the events.db-wal of a killed process are lost with it, but not their
+// ids.
 func TestLostWAL(t *testing.T) {
 	t.Parallel()
 	for name, harm := range map[string]func(b []byte) []byte{
@@ -754,8 +753,8 @@ func TestLostWAL(t *testing.T) {
 	}
 }
 
-// TestDamagedStateIsLearnedAgain: what is remembered of a resource is what its last event says if
-// the row about it is damaged, or on a page that cannot be read.
+// If the row about a resource is damaged, or on an unreadable page, its state is what its last
+// event says.
 func TestDamagedStateIsLearnedAgain(t *testing.T) {
 	t.Parallel()
 	for name, harm := range map[string]func(t *testing.T, dir string){
@@ -787,7 +786,7 @@ func TestDamagedStateIsLearnedAgain(t *testing.T) {
 			closeLog(t, l)
 			l = open(t, Options{Dir: dir})
 			if l.Stats().Damages != 0 {
-				t.Error("it is damaged at the next start, too")
+				t.Error("it is still damaged at the next start")
 			}
 		})
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// TestFullDisk fills the file system of a log, and frees it: what was stored can be read
-// meanwhile, what waits is stored then, in order and once. Several sizes are left free, so that it
+// The test fills the file system of a log, and frees it. What was stored can be read meanwhile;
+// what waits is then stored, in order and once. Different sizes are left free, so that the disk
 // becomes full in different steps.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
@@ -52,7 +52,7 @@ func TestFullDisk(t *testing.T) {
 					l.Contents().Put(journaltest.Digest(uint64(i+1)), fmt.Sprint("text ", i))
 				}
 				if i%100 == 0 || i > 2000 { // all of them must fit later
-					time.Sleep(time.Millisecond)
+					time.Sleep(time.Millisecond) // a pause for the writer and its real disk
 				}
 			}
 			b, err := l.Bounds(t.Context())
@@ -92,7 +92,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// fill writes a file that leaves so many bytes free.
+// fill writes a file that leaves free bytes.
 func fill(t *testing.T, path string, free int64) string {
 	t.Helper()
 	f, err := os.Create(path)
@@ -114,7 +114,7 @@ type endless struct{}
 
 func (endless) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
-// TestNoRoomForANewLog: the error says why.
+// The error says that there is no room.
 func TestNoRoomForANewLog(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

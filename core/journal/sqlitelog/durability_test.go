@@ -13,8 +13,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// TestLibraryIsNewEnough: SQLite before 3.51.3 may damage a file in WAL mode that several
-// connections use. The library asks for an older one, so go.mod must not.
+// SQLite before 3.51.3 may damage a file in WAL mode that several connections use. The library asks
+// for an older one, so go.mod must not.
 func TestLibraryIsNewEnough(t *testing.T) {
 	t.Parallel()
 	c, err := sqlite.OpenConn(":memory:", sqlite.OpenReadWrite)
@@ -33,8 +33,8 @@ func TestLibraryIsNewEnough(t *testing.T) {
 	}
 }
 
-// TestIntervalSyncs: with journal.Interval, a transaction without a sync is followed by one with a
-// sync, also when nothing else is appended.
+// With journal.Interval, a transaction with a sync follows one without, even if nothing else is
+// appended.
 func TestIntervalSyncs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -59,14 +59,14 @@ func TestIntervalSyncs(t *testing.T) {
 			t.Errorf("a sync after %v", took)
 		}
 		last := synced()
-		time.Sleep(3 * syncInterval)
+		time.Sleep(3 * syncInterval) // real time: nothing must happen, and SQLite waits for a real disk
 		if synced() != last {
-			t.Error("synced again, though nothing was appended")
+			t.Error("synced again although nothing was appended")
 		}
 	}
 }
 
-// TestWriterIsQuiet: a log that nobody uses is not written.
+// An unused log is not written.
 func TestWriterIsQuiet(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -80,14 +80,14 @@ func TestWriterIsQuiet(t *testing.T) {
 		return info.Size(), info.ModTime()
 	}
 	size, at := stat()
-	time.Sleep(2500 * time.Millisecond) // more than two ticks
+	time.Sleep(2500 * time.Millisecond) // more than two ticks; real time, as above
 	if again, later := stat(); again != size || !later.Equal(at) {
 		t.Errorf("%d bytes at %v, then %d at %v", size, at, again, later)
 	}
 }
 
-// TestTransactionThatCommitted: a transaction whose end failed is not repeated if it is in the
-// file, and is repeated if it is not.
+// A transaction whose commit failed is not repeated if it is in the file, and is repeated if it is
+// not.
 func TestTransactionThatCommitted(t *testing.T) {
 	t.Parallel()
 	for name, in := range map[string]bool{"it is in the file": true, "it is not": false} {

@@ -16,10 +16,10 @@ import (
 // fillEvents names the variable with the number of events that a child stores.
 const fillEvents = "MCPTRACK_LOG_EVENTS"
 
-// childFill stores events about 10,000 resources, durably and without waiting for
-// each, reads them back, and prints {"events":N,"stored":S,"read":S}, in seconds. It
-// keeps the log open until its standard input ends, so that it can be killed with
-// it. scripts/bench.sh measures with it, and has what it leaves replayed.
+// childFill stores events about 10,000 resources, durably and without waiting for each, reads them
+// back, and prints {"events":N,"stored":S,"read":S}, in seconds. It keeps the log open until its
+// standard input ends, so that it can be killed with it. scripts/bench.sh measures with it and
+// replays its log.
 func childFill(dir string) error {
 	n, err := strconv.Atoi(os.Getenv(fillEvents))
 	if err != nil || n < 1 {

@@ -10,8 +10,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// A call of Flush that waits while nothing can be stored ends when the log is closed, whether or
-// not its own context ever does.
+// A call of Flush that waits while nothing can be stored ends when the log is closed, even if its
+// own context does not end.
 func TestFlushEndsWithTheLog(t *testing.T) {
 	t.Parallel()
 	l := open(t, Options{Dir: t.TempDir(), Drain: 50 * time.Millisecond})

@@ -34,7 +34,7 @@ func open(t testing.TB, opts Options) *Log {
 	return l
 }
 
-// idle opens a log whose writer the test calls itself. Whatever waits for the writer hangs.
+// idle opens a log whose writer the test calls itself. A call that waits for the writer hangs.
 func idle(t *testing.T, opts Options) (*Log, *writer) {
 	t.Helper()
 	opts, err := opts.withDefaults()

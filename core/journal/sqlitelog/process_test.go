@@ -16,7 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// TestOneProcessWrites: the second one is told which directory, and who has it.
+// The error of the second process names the directory and the process that holds the lock.
 func TestOneProcessWrites(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -35,7 +35,7 @@ func TestOneProcessWrites(t *testing.T) {
 	closeLog(t, open(t, Options{Dir: dir}))
 }
 
-// TestReaderBesideWriter: a process that only reads follows one that writes, and changes nothing.
+// A process that only reads follows one that writes, and changes nothing.
 func TestReaderBesideWriter(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -61,7 +61,7 @@ func TestReaderBesideWriter(t *testing.T) {
 			break
 		}
 	}
-	// A page at a time, so that what the child writes can be moved to events.db.
+	// A page at a time, so that SQLite can move what the child writes to events.db.
 	for _, call := range []func() error{
 		func() error { return l.Append(new(journaltest.Source).Next(journaltest.URI(1))) },
 		func() error {
@@ -97,8 +97,8 @@ func TestReaderBesideWriter(t *testing.T) {
 	}
 }
 
-// TestExistingLogIsNotChanged: opening with Existing makes nothing and shortens nothing, and reads
-// a file that nobody has open, or that a killed process left.
+// Opening with Existing creates nothing, shortens nothing, and reads a file that nobody has open or
+// that a killed process left.
 func TestExistingLogIsNotChanged(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "events")
@@ -130,8 +130,7 @@ func TestExistingLogIsNotChanged(t *testing.T) {
 	closeLog(t, open(t, Options{Dir: dir}))
 }
 
-// TestReaderOfADamagedFile: a process that only reads leaves a damaged file to the one that
-// writes, and reads around what cannot be read.
+// A process that only reads leaves a damaged file to the writer, and reads around the damage.
 func TestReaderOfADamagedFile(t *testing.T) {
 	t.Parallel()
 	const n = 3000
@@ -154,7 +153,7 @@ func TestReaderOfADamagedFile(t *testing.T) {
 	}
 }
 
-// TestReaderSeesThatTheFileWasReplaced: a process that only reads continues with the new file.
+// A process that only reads continues with the new file.
 func TestReaderSeesThatTheFileWasReplaced(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -15,7 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// TestRetentionByAge: what is too old is gone, in more than one transaction, and read as a gap.
+// Expired events are removed, in more than one transaction, and read as a gap.
 func TestRetentionByAge(t *testing.T) {
 	t.Parallel()
 	const n = 3*minTrim + 5
@@ -37,7 +37,7 @@ func TestRetentionByAge(t *testing.T) {
 	}
 }
 
-// TestFileStopsGrowing: with a bound on bytes, the pages of what was removed hold what is new.
+// With a bound on bytes, new events use the pages of removed ones.
 func TestFileStopsGrowing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -65,8 +65,8 @@ func TestFileStopsGrowing(t *testing.T) {
 	}
 }
 
-// TestClockIsSetBack: times rise within a log, except where the clock was set back by much. Then
-// Since, Select and the retention still do what they say.
+// Times rise within a log, except where the clock was set back by much. Since, Select and retention
+// still do what they promise.
 func TestClockIsSetBack(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -102,7 +102,7 @@ func TestClockIsSetBack(t *testing.T) {
 		t.Errorf("selected %v", got)
 	}
 	closeLog(t, l)
-	// What comes before an event that is too old is too old.
+	// Everything before an expired event is also removed.
 	restamp(t, dir, func(seq int64) time.Time {
 		if seq > 10 && seq <= 15 {
 			return back.Add(-2 * time.Hour)
@@ -148,8 +148,8 @@ func restamp(t *testing.T, dir string, at func(seq int64) time.Time) {
 	}
 }
 
-// TestTextsAreBounded: the oldest texts are removed first, also after a restart with another bound,
-// and those that cannot wait are dropped and counted.
+// The oldest texts are removed first, even after a restart with another bound. Texts that cannot
+// wait are dropped and counted.
 func TestTextsAreBounded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -12,8 +12,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// TestRemovedRecordsLeaveNothing: what a record had, such as the secret of a webhook, is in none of the
-// files soon after the record was removed or replaced, also if it is large, or among many.
+// Soon after a record was removed or replaced, no file contains what it had, such as the secret of
+// a webhook, even if the record was large or one of many.
 func TestRemovedRecordsLeaveNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -10,8 +10,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// Whoever gives up waiting leaves nothing in memory: while nothing can be stored, webhooks try to
-// store how far they are again and again.
+// A caller that stops waiting leaves nothing in memory: while nothing can be stored, webhooks
+// repeatedly try to store their progress.
 func TestGivingUpLeavesNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -63,8 +63,8 @@ func TestFullQueueKeepsTheNewestOfEveryResource(t *testing.T) {
 	}
 }
 
-// TestItemsBeingStoredCountAsWaiting: somebody who waits until nothing waits any more must
-// not be let go while the last events are on their way to the disk.
+// A caller that waits until nothing waits must not continue while the last events are on their way
+// to the disk.
 func TestItemsBeingStoredCountAsWaiting(t *testing.T) {
 	t.Parallel()
 	q := NewQueue[struct{}](100)
@@ -160,7 +160,7 @@ func TestTooLargeEventsAreSplit(t *testing.T) {
 		}
 		got := e.Payload.(event.ListChanged)
 		if maps.Copy(named, e.Exported); e.Exported == nil {
-			t.Errorf("%s: it is not said that names are the same", p)
+			t.Errorf("%s: the names are missing", p)
 		}
 		sum.Added, sum.Removed, sum.Changed = append(sum.Added, got.Added...), append(sum.Removed, got.Removed...), append(sum.Changed, got.Changed...)
 	}
@@ -184,7 +184,7 @@ func TestTooLargeEventsAreSplit(t *testing.T) {
 	}
 }
 
-// An item that is withdrawn is not taken; one that was taken is not disturbed.
+// A withdrawn item is not taken; a taken item is not disturbed.
 func TestWithdraw(t *testing.T) {
 	t.Parallel()
 	q := NewQueue[int](10)
@@ -197,7 +197,7 @@ func TestWithdraw(t *testing.T) {
 	}
 	taken := q.Take(2)
 	if n, _ := q.Size(); n != 4 {
-		t.Errorf("%d wait, want those that were taken, too", n)
+		t.Errorf("%d wait, want also those that were taken", n)
 	}
 	if q.Stored(); len(taken) != 2 {
 		t.Fatalf("taken: %v", taken)
@@ -215,7 +215,7 @@ func TestWithdraw(t *testing.T) {
 	}
 }
 
-// A change of a list that is merged into a newer one keeps its names; the newer one's win.
+// A list change that is merged into a newer one keeps its names; names in the newer one win.
 func TestMergedListsKeepTheirNames(t *testing.T) {
 	t.Parallel()
 	of := func(names map[string]string, added ...string) *event.Event {
