@@ -209,7 +209,7 @@ func (l *Log) Bounds(ctx context.Context) (journal.Bounds, error) {
 	defer cancel()
 	info, err := l.store.info(ctx, l.store.opts.Stream)
 	if err != nil {
-		return journal.Bounds{}, storing.Cause(ctx, fmt.Errorf("event log: read the first and last position of the log: %w", err))
+		return journal.Bounds{}, storing.Cause(ctx, fmt.Errorf("event log: read the bounds of the log: %w", err))
 	}
 	b := journal.Bounds{Epoch: info.Config.Metadata[epochKey], First: max(info.State.FirstSeq, 1), Last: info.State.LastSeq, Bytes: info.State.Bytes}
 	if info.State.Msgs == 0 {

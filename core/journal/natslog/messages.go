@@ -132,7 +132,7 @@ func (s *store) consume(ctx context.Context, stream string, cfg jetstream.Consum
 const quietAfter = 500 * time.Millisecond
 
 var (
-	errQuiet = errors.New("no message came")
+	errQuiet = errors.New("no message arrived")
 	// errMissed: the connection dropped a message. Another consumer will deliver it again.
 	errMissed = errors.New("the consumer of the store missed a message")
 )

@@ -199,7 +199,7 @@ func (s *stateWriter) flush(ctx context.Context) {
 			err = journal.ErrTooLarge
 		}
 		if err != nil {
-			s.store.opts.Logger.Error("what is known of a resource, a list or a server cannot be stored", "err", err)
+			s.store.opts.Logger.Error("a state of a resource, list or server cannot be stored", "err", err)
 			delete(values, subject)
 			continue
 		}

@@ -79,7 +79,7 @@ func (w *writer) storeGroup(ctx context.Context, group []*item) {
 			more, err := w.records(it)
 			if err != nil {
 				w.store.health.TooLarge.Add(1)
-				w.store.opts.Logger.Error("cannot store an event", "err", err)
+				w.store.opts.Logger.Error("an event cannot be stored", "err", err)
 				it.Finish(journal.Entry{}, err)
 			}
 			records = append(records, more...)

@@ -163,13 +163,13 @@ func plain(err error) error {
 	text := ""
 	switch code.ToPrimary() {
 	case sqlite.ResultCorrupt, sqlite.ResultNotADB, sqlite.ResultFormat:
-		text = "it is damaged, or no file of mcptrack; serve-sse sets a damaged file aside and saves what can be read"
+		text = "it is damaged or not a file of mcptrack; serve-sse sets a damaged file aside and rescues what can be read"
 	case sqlite.ResultCantOpen, sqlite.ResultPerm, sqlite.ResultReadOnly:
-		text = "the file cannot be used, as its folder cannot be written to; copy events.db, and events.db-wal if it is there, to a folder of your own"
+		text = "the file cannot be used because its folder is not writable; copy events.db, and events.db-wal if it exists, to a folder of your own"
 	case sqlite.ResultBusy, sqlite.ResultLocked:
 		text = "another program, such as sqlite3, holds the file; try again"
 	case sqlite.ResultFull:
-		text = "there is no room on the disk"
+		text = "the disk is full"
 	case sqlite.ResultIOErr:
 		text = "the disk cannot be read or written"
 	default:

@@ -39,7 +39,7 @@ func openDir(path string, existing bool) (*dir, error) {
 	d := &dir{path: path}
 	if existing {
 		if _, err := os.Lstat(d.file()); err != nil {
-			return nil, fmt.Errorf("event log: look for the stored events: %w", err)
+			return nil, fmt.Errorf("event log: find the stored events: %w", err)
 		}
 		return d, d.check()
 	}
@@ -62,7 +62,7 @@ func (d *dir) check() error {
 	info, err := os.Lstat(d.path)
 	switch {
 	case err != nil:
-		return fmt.Errorf("event log: look for the stored events: %w", err)
+		return fmt.Errorf("event log: find the stored events: %w", err)
 	case info.Mode()&fs.ModeSymlink != 0:
 		return fmt.Errorf("event log: the data directory %s is a symbolic link; specify the directory itself", d.path)
 	case !info.IsDir():

@@ -48,7 +48,7 @@ func (f *file) emptied() bool {
 
 // errEmptied is the damage of a file that was truncated to nothing.
 func errEmptied(path string) error {
-	return fmt.Errorf("%w: %s has no bytes any more", errDamaged, path)
+	return fmt.Errorf("%w: %s is empty", errDamaged, path)
 }
 
 // openFile opens events.db to write. It creates a missing file, sets a damaged one aside, and
@@ -146,13 +146,13 @@ func (l *Log) admit(c *sqlite.Conn, inode int64, known *logRow) (row logRow, err
 	case known != nil && row.epoch != known.epoch:
 		why = "the file was replaced"
 	case known == nil && row.last >= row.first && end < row.last:
-		why = "the log was shorter than it had been"
+		why = "the log came back shorter"
 		l.health.Damages.Add(1)
 	case end > row.last:
-		why = "the log was longer than it had been"
+		why = "the log came back longer"
 		l.health.Damages.Add(1)
 	case row.inode != 0 && inode != 0 && row.inode != inode:
-		why = "the file is a copy, or was restored from one"
+		why = "the file is a copy or was restored"
 	case seen.epoch == row.epoch && seen.last > row.last:
 		why = "its last events are missing"
 		l.health.Damages.Add(1)
@@ -200,7 +200,7 @@ func lastEvent(c *sqlite.Conn, row logRow) (end int64, err error) {
 	err = query(c, "SELECT "+eventColumns+" FROM events ORDER BY seq DESC LIMIT 1", func(s *sqlite.Stmt) error {
 		sc := &scanner{sums: newChecksum(row.origin)}
 		if ok := sc.read(s); !ok && sc.row.seq > row.last || sc.row.seq > maxMark {
-			return fmt.Errorf("%w: the number of an event is not the one that was written", errDamaged)
+			return fmt.Errorf("%w: the number of an event was changed", errDamaged)
 		}
 		end = sc.row.seq
 		return nil

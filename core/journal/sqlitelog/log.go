@@ -103,7 +103,7 @@ type (
 type note func(b *batch)
 
 // errReadOnly is the error of writing to a log that was opened with Existing.
-var errReadOnly = errors.New("the event log was opened only to read it")
+var errReadOnly = errors.New("the event log was opened read-only")
 
 // Open opens the log, creating it if necessary. ctx applies to opening only.
 func Open(ctx context.Context, opts Options) (*Log, error) {

@@ -23,21 +23,21 @@ func (d *dir) newFile() string { return d.file() + ".new" }
 func (l *Log) rescue(cause error, known *logRow) (*logRow, error) {
 	l.health.Damages.Add(1)
 	if err := l.removeNew(); err != nil {
-		return nil, fmt.Errorf("event log: rescue what a damaged file has: %w", err)
+		return nil, fmt.Errorf("event log: rescue a damaged file: %w", err)
 	}
 	row, copied, err := l.copyFile(known)
 	if err != nil {
-		return nil, fmt.Errorf("event log: rescue what a damaged file has: %w", err)
+		return nil, fmt.Errorf("event log: rescue a damaged file: %w", err)
 	}
 	to, err := l.swap()
 	if err != nil {
 		return nil, fmt.Errorf("event log: set a damaged file aside: %w", err)
 	}
-	said := []any{"err", plain(cause), "movedTo", to, "events", copied}
+	attrs := []any{"err", plain(cause), "movedTo", to, "events", copied}
 	if lost := row.last + 1 - row.first - copied; lost > 0 {
-		said = append(said, "lost", lost)
+		attrs = append(attrs, "lost", lost)
 	}
-	l.opts.Logger.Error("the event log is damaged; it was moved away, and what can be read was copied into a new one", said...)
+	l.opts.Logger.Error("the event log is damaged; it was moved aside, and what can be read was copied into a new one", attrs...)
 	return &row, nil
 }
 
@@ -145,7 +145,7 @@ func (l *Log) copyFile(known *logRow) (row logRow, copied int64, err error) {
 		if err := writeLog(to, row); err != nil {
 			return err
 		}
-		if err := run(to, "UPDATE epochs SET first = ?, why = ?", row.last+1, "the file before was damaged"); err != nil {
+		if err := run(to, "UPDATE epochs SET first = ?, why = ?", row.last+1, "the previous file was damaged"); err != nil {
 			return err
 		}
 		return run(to, fmt.Sprintf("PRAGMA user_version = %d", len(migrations())))

@@ -100,7 +100,7 @@ func migrate(c *sqlite.Conn) error {
 	}
 	steps := migrations()
 	if version > int64(len(steps)) {
-		if said, err := number(c, "SELECT version FROM log"); err == nil && said == version {
+		if stored, err := number(c, "SELECT version FROM log"); err == nil && stored == version {
 			return fmt.Errorf("it was written by a newer mcptrack (format %d; this one knows %d); update mcptrack", version, len(steps))
 		}
 		return fmt.Errorf("%w: unknown version %d", errDamaged, version)
@@ -156,7 +156,7 @@ func checkSchema(c *sqlite.Conn) error {
 	}
 	for name, sql := range want { // others may have added an index
 		if is[name] != sql {
-			return fmt.Errorf("%w: %s is not what it should be", errDamaged, name)
+			return fmt.Errorf("%w: the definition of %s was changed", errDamaged, name)
 		}
 	}
 	return nil
@@ -195,7 +195,7 @@ func beginLog(c *sqlite.Conn) error {
 	if err := writeLog(c, r); err != nil {
 		return err
 	}
-	return addEpoch(c, r, "the file was made")
+	return addEpoch(c, r, "the file was created")
 }
 
 // addEpoch records that an epoch begins.
@@ -217,9 +217,9 @@ func readLog(c *sqlite.Conn) (r logRow, err error) {
 	case err != nil:
 		return r, err
 	case !found:
-		return r, fmt.Errorf("%w: it does not say which log it is", errDamaged)
+		return r, fmt.Errorf("%w: the row of log is missing", errDamaged)
 	case !valid:
-		return r, fmt.Errorf("%w: what it says of the log is not what was written", errDamaged)
+		return r, fmt.Errorf("%w: the row of log was changed", errDamaged)
 	}
 	return r, nil
 }

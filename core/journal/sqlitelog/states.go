@@ -81,7 +81,7 @@ func (l *Log) heal(c *sqlite.Conn, origin string, lost bool) error {
 	learned, err := learn(c, origin, out.Resources)
 	if n := len(states) + len(lists); err == nil && n > 0 {
 		l.health.Damages.Add(uint64(n))
-		l.opts.Logger.Error("what the event log remembers is damaged; contents of resources are taken from their last events, and changes of lists while mcptrack did not run are missed",
+		l.opts.Logger.Error("stored states are damaged; states of resources are restored from their last events, but changes of lists while mcptrack did not run are missed",
 			"resources", len(states), "learned", learned, "lists", len(lists))
 	}
 	return err

@@ -377,7 +377,7 @@ func (w *writer) lost(name, what string, so string) {
 
 // relock takes the lock again after the lock file was deleted.
 func (w *writer) relock() error {
-	w.lost("lock", "deleted", "mcptrack makes it again, and no event is lost")
+	w.lost("lock", "deleted", "mcptrack creates it again; no event is lost")
 	if err := w.l.dir.reacquire(); err != nil {
 		return err
 	}
@@ -389,7 +389,7 @@ func (w *writer) relock() error {
 // rejoin moves its content to events.db and opens events.db with new files. Otherwise the next
 // process would not find the content.
 func (w *writer) rejoin(name string) error {
-	w.lost(name, "deleted", "mcptrack makes it again, and no event is lost")
+	w.lost(name, "deleted", "mcptrack creates it again; no event is lost")
 	w.file.readers.close()
 	if err := w.synchronous(true); err != nil {
 		return err
@@ -417,9 +417,9 @@ func (w *writer) restore() error {
 		if _, err := os.Lstat(w.l.dir.path); gone(err) {
 			name = ""
 		}
-		w.lost(name, "deleted", "mcptrack continues with a new log as soon as it can make one, and readers get a gap. To have the old events back, stop mcptrack, restore the directory from a backup, and start mcptrack")
+		w.lost(name, "deleted", "mcptrack continues with a new log as soon as it can create one, and readers get a gap. To recover the old events, stop mcptrack, restore the directory from a backup, and start mcptrack")
 	} else {
-		w.lost("events.db", "replaced", "mcptrack continues with the file that is there now, and readers get a gap")
+		w.lost("events.db", "replaced", "mcptrack continues with the current file, and readers get a gap")
 	}
 	// The files beside it belong to the old file unless they were also replaced. SQLite would use
 	// them with the new file.
