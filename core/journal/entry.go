@@ -179,6 +179,12 @@ func NewEpoch() string {
 	return hex.EncodeToString(b[:])
 }
 
+// IsEpoch reports whether the text has the form of an epoch from NewEpoch.
+func IsEpoch(s string) bool {
+	_, _, err := event.ParseID(event.FormatID(s, 0))
+	return err == nil && len(s) == 16
+}
+
 // WithoutItems returns the event without the items of a changed list, which are large and
 // remembered separately; see [KnownLists].
 func WithoutItems(e *event.Event) *event.Event {

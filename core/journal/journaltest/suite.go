@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"testing"
 	"time"
@@ -244,6 +245,21 @@ func followInOrder(ctx context.Context, log journal.Log, from, to uint64) ([]jou
 		err = inOrder(entries, log.Epoch(), from, int(to+1-from))
 	}
 	return entries, err
+}
+
+// drain returns how many entries a sequence yields, and the error that ends it. It fails if something
+// follows the error.
+func drain(t tb, entries iter.Seq2[journal.Entry, error]) (n int, last error) {
+	t.Helper()
+	for _, err := range entries {
+		if last != nil {
+			t.Error("something follows the error")
+		}
+		if last = err; err == nil {
+			n++
+		}
+	}
+	return n, last
 }
 
 // wellFormed returns an error unless an entry has the form that readers rely on.

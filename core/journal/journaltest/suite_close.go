@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -42,20 +43,12 @@ func closing(t *testing.T, o *Opened) {
 	_, _ = o.Log.Resume(ctx, event.FormatID(o.Log.Epoch(), 3))
 	_, _ = o.Log.Since(ctx, time.Now())
 	_, _, _ = o.Log.Flush(ctx), o.Log.Err(), o.Log.Stats()
-	for what, seq := range map[string]func(yield func(journal.Entry, error) bool){
+	for what, seq := range map[string]iter.Seq2[journal.Entry, error]{
 		"Read": o.Log.Read(ctx, 1), "Select": o.Log.Select(ctx, journal.Selection{ServerID: "docs"}),
 	} {
-		n := 0
-		for _, err := range seq {
-			if err != nil && !errors.Is(err, journal.ErrClosed) {
-				t.Errorf("%s after Close: %v", what, err)
-			}
-			if err == nil {
-				n++
-			}
-		}
-		if n != 0 && n != 5 {
-			t.Errorf("%s after Close yields %d of 5 entries", what, n)
+		n, err := drain(t, seq)
+		if err != nil && !errors.Is(err, journal.ErrClosed) || n != 0 && n != 5 {
+			t.Errorf("%s after Close yields %d of 5 entries, and ends with %v", what, n, err)
 		}
 	}
 	if ctx.Err() != nil {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"iter"
 	"sync"
 	"testing"
 
@@ -201,15 +201,11 @@ func readEndsWithContext(t *testing.T, o *Opened) {
 	cause := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
-	for name, seq := range map[string]func(yield func(journal.Entry, error) bool){
+	for name, seq := range map[string]iter.Seq2[journal.Entry, error]{
 		"Read": o.Log.Read(ctx, 1), "Select": o.Log.Select(ctx, journal.Selection{}),
 	} {
-		var errs []error
-		for _, err := range seq {
-			errs = append(errs, err)
-		}
-		if failed := slices.IndexFunc(errs, func(err error) bool { return err != nil }); failed != len(errs)-1 || !errors.Is(errs[failed], cause) {
-			t.Errorf("%s with a context that has ended: %v, want the cause as the last", name, errs)
+		if _, err := drain(t, seq); !errors.Is(err, cause) {
+			t.Errorf("%s with a context that has ended: %v, want the cause", name, err)
 		}
 	}
 }
@@ -319,12 +315,8 @@ func followEndsWithLog(t *testing.T, o *Opened) {
 			t.Errorf("Follow ended with %v, want ErrClosed", err)
 		}
 	}
-	var last error
-	for _, err := range o.Log.Follow(within(t), 11) {
-		last = err
-	}
-	if !errors.Is(last, journal.ErrClosed) {
-		t.Errorf("Follow of a closed log ended with %v, want ErrClosed", last)
+	if _, err := drain(t, o.Log.Follow(within(t), 11)); !errors.Is(err, journal.ErrClosed) {
+		t.Errorf("Follow of a closed log ended with %v, want ErrClosed", err)
 	}
 }
 

@@ -64,13 +64,19 @@ func (c *contents) open() (err error) {
 }
 
 func (c *contents) Put(d catalog.Digest, text string) {
-	if !c.keep || d.IsZero() || len(text) > journal.MaxContent || c.isKnown(d) {
+	if !c.keep || d.IsZero() || len(text) > journal.MaxContent {
+		return
+	}
+	c.mu.Lock()
+	_, known := c.known[d]
+	c.mu.Unlock()
+	if known {
 		return
 	}
 	data := s2.Encode(nil, []byte(text))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ok := c.known[d]; ok {
+	if _, known := c.known[d]; known {
 		return
 	}
 	if len(data) > c.store.largest() || c.queued+len(data) > maxContentQueue {
@@ -89,13 +95,6 @@ func (c *contents) Put(d catalog.Digest, text string) {
 	case c.wakeup <- struct{}{}:
 	default:
 	}
-}
-
-func (c *contents) isKnown(d catalog.Digest) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_, ok := c.known[d]
-	return ok
 }
 
 func (c *contents) Dropped() uint64 { return c.dropped.Load() }
@@ -240,22 +239,19 @@ func (c *contents) Stored(ctx context.Context, digests []catalog.Digest) (map[ca
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return found, retried(ctx, func() error { return c.find(ctx, subjects, found) })
-}
-
-// find adds the digests of the texts that are stored under the subjects.
-func (c *contents) find(ctx context.Context, subjects []string, found map[catalog.Digest]bool) error {
-	err := c.store.each(ctx, c.stream(), jetstream.ConsumerConfig{
-		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubjects: subjects, HeadersOnly: true,
-	}, func(m message) bool {
-		var d catalog.Digest
-		if _, err := hex.Decode(d[:], []byte(m.subject[strings.LastIndexByte(m.subject, '.')+1:])); err == nil {
-			found[d] = true
+	return found, retried(ctx, func() error {
+		err := c.store.each(ctx, c.stream(), jetstream.ConsumerConfig{
+			DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubjects: subjects, HeadersOnly: true,
+		}, func(m message) bool {
+			var d catalog.Digest
+			if _, err := hex.Decode(d[:], []byte(m.subject[strings.LastIndexByte(m.subject, '.')+1:])); err == nil {
+				found[d] = true
+			}
+			return true
+		})
+		if errors.Is(err, jetstream.ErrStreamNotFound) { // no texts were ever stored
+			return nil
 		}
-		return true
+		return err
 	})
-	if errors.Is(err, jetstream.ErrStreamNotFound) { // no texts were ever stored
-		return nil
-	}
-	return err
 }

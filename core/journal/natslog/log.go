@@ -112,9 +112,9 @@ func Open(ctx context.Context, opts Options) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := newStore(opts)
+	s := &store{opts: opts, health: storing.Health{Logger: opts.Logger}, instance: journal.NewEpoch(), subjects: subjects(opts.Stream)}
 	l := &Log{store: s, recent: &recent{instance: s.instance}, states: newStateWriter(s), contents: newContents(s), leases: newLeases(s), life: storing.NewLifetime(ctx)}
-	l.writer = newWriter(s, l.states, l.recent)
+	l.writer = &writer{store: s, states: l.states, recent: l.recent, queue: storing.NewQueue[note](opts.Queue)}
 	if err := l.start(ctx); err != nil {
 		l.life.End()
 		s.close()
@@ -124,17 +124,12 @@ func Open(ctx context.Context, opts Options) (*Log, error) {
 }
 
 func (l *Log) start(ctx context.Context) error {
-	if err := l.store.open(l.writer.suspect); err != nil {
-		return err
-	}
-	if err := l.writer.open(ctx); err != nil {
-		return err
-	}
-	if err := l.states.open(); err != nil {
-		return err
-	}
-	if err := l.contents.open(); err != nil {
-		return err
+	for _, open := range []func() error{
+		func() error { return l.store.open(l.writer.suspect) }, func() error { return l.writer.open(ctx) }, l.states.open, l.contents.open,
+	} {
+		if err := open(); err != nil {
+			return err
+		}
 	}
 	l.writing.Go(func() { l.writer.run(l.life.Context()) })
 	l.keeping.Go(func() { l.states.run(l.life.Context()) })

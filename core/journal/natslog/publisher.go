@@ -31,6 +31,8 @@ type record struct {
 // Error codes of the server that its client gives no names.
 const (
 	codeBatchTooLarge         = 10199
+	codeNotClustered          = 10074 // replicas > 1 not supported in non-clustered mode
+	codeNoPeers               = 10005 // no suitable peers for placement
 	codeWrongSequence         = 10071 // the expected last sequence is wrong
 	codeWrongSequenceConstant = 10164 // likewise, in a batch or on several nodes
 )

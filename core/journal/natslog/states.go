@@ -274,25 +274,20 @@ func (p position) covers(when time.Time, m message, epoch string) bool {
 }
 
 // States implements [journal.Log]. It waits until what was appended before is stored.
-func (l *Log) States(ctx context.Context, server string) (journal.States, error) {
+func (l *Log) States(ctx context.Context, server string) (out journal.States, err error) {
 	ctx, cancel := l.life.Begin(ctx)
 	defer cancel()
-	out, err := l.readStates(ctx, server)
-	return out, storing.Cause(ctx, err)
-}
-
-func (l *Log) readStates(ctx context.Context, server string) (journal.States, error) {
-	wait, cancel := context.WithTimeoutCause(ctx, callTimeout, errNoAnswer)
-	err := l.settle(wait)
-	cancel()
-	if err != nil {
+	defer func() { err = storing.Cause(ctx, err) }()
+	wait, done := context.WithTimeoutCause(ctx, callTimeout, errNoAnswer)
+	defer done()
+	if err := l.settle(wait); err != nil {
 		return journal.States{}, err
 	}
 	of := "*" // the token of the server
 	if server != "" {
 		of = serverToken(server)
 	}
-	out := journal.States{Resources: map[journal.ResourceID]journal.State{}}
+	out.Resources = map[journal.ResourceID]journal.State{}
 	lists, removed, err := l.readStored(ctx, of, out.Resources)
 	if err != nil {
 		return journal.States{}, err

@@ -16,7 +16,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
-	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -32,10 +31,6 @@ type store struct {
 	subjects subjects
 	health   storing.Health
 	current  atomic.Pointer[string] // see epoch
-}
-
-func newStore(opts Options) *store {
-	return &store{opts: opts, health: storing.Health{Logger: opts.Logger}, instance: journal.NewEpoch(), subjects: subjects(opts.Stream)}
 }
 
 // epoch returns the epoch of the log that is written, "" before it is known.
@@ -240,16 +235,10 @@ func (s *store) ensureStream(ctx context.Context, cfg jetstream.StreamConfig) (*
 	}
 }
 
-// Error codes of the server that its client gives no names.
-const (
-	codeNotClustered = 10074 // replicas > 1 not supported in non-clustered mode
-	codeNoPeers      = 10005 // no suitable peers for placement
-)
-
 // adopt opens an existing stream. It does not change the stream's replicas and epoch.
 func (s *store) adopt(ctx context.Context, info *jetstream.StreamInfo, want jetstream.StreamConfig) (*jetstream.StreamInfo, error) {
 	have := info.Config
-	if _, _, err := event.ParseID(event.FormatID(have.Metadata[epochKey], 0)); err != nil {
+	if !journal.IsEpoch(have.Metadata[epochKey]) {
 		return nil, fmt.Errorf("stream %s was not created by mcptrack", have.Name)
 	}
 	if s.opts.Existing || have.MaxAge == want.MaxAge && have.MaxBytes == want.MaxBytes && have.Duplicates >= want.Duplicates {

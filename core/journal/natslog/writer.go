@@ -37,10 +37,6 @@ type writer struct {
 	appended uint64 // number of events that were given an id
 }
 
-func newWriter(s *store, states *stateWriter, r *recent) *writer {
-	return &writer{store: s, states: states, recent: r, queue: storing.NewQueue[note](s.opts.Queue)}
-}
-
 // open creates or opens the log.
 func (w *writer) open(ctx context.Context) error {
 	info, err := w.store.ensure(ctx)

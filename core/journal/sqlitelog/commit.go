@@ -187,12 +187,19 @@ func (w *writer) putRemembered(b *batch) error {
 	})
 	for _, r := range resources {
 		st := b.states[r]
-		if err := w.putState(r, st.State, w.row.last+int64(st.after)); err != nil {
+		var err error
+		if st.Digest.IsZero() {
+			err = do(w.stmts.noState, r.ServerID, r.URI)
+		} else {
+			err = insertState(w.stmts.state, w.sums, r, st.State, w.row.last+int64(st.after))
+		}
+		if err != nil {
 			return err
 		}
 	}
 	for name, list := range b.lists {
-		if err := w.putList(name, list.items, w.row.last+int64(list.after)); err != nil {
+		seq := w.row.last + int64(list.after)
+		if err := do(w.stmts.list, name.ServerID, string(name.Kind), seq, list.items, w.sums.list(name.ServerID, string(name.Kind), seq, list.items)); err != nil {
 			return err
 		}
 	}

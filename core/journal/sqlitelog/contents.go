@@ -160,8 +160,11 @@ func (c *checksum) content(digest []byte, text string) int64 {
 }
 
 func (c *contents) Get(ctx context.Context, d catalog.Digest) (content string, ok bool, err error) {
-	if content, ok := c.waitingText(d); ok {
-		return content, true, nil
+	c.mu.Lock()
+	waiting, ok := c.queued[d]
+	c.mu.Unlock()
+	if ok {
+		return *waiting, true, nil
 	}
 	err = c.read(ctx, func(f *file, conn *sqlite.Conn) error {
 		return query(conn, "SELECT text, sum FROM contents WHERE digest = ?", func(s *sqlite.Stmt) error {
@@ -174,15 +177,6 @@ func (c *contents) Get(ctx context.Context, d catalog.Digest) (content string, o
 		content = ""
 	}
 	return content, ok, err
-}
-
-func (c *contents) waitingText(d catalog.Digest) (string, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if t, ok := c.queued[d]; ok {
-		return *t, true
-	}
-	return "", false
 }
 
 func (c *contents) Stored(ctx context.Context, digests []catalog.Digest) (map[catalog.Digest]bool, error) {

@@ -21,14 +21,9 @@ type view struct {
 	mu     sync.Mutex // guards all below; held for no I/O
 	file   *file
 	bounds journal.Bounds
-	recent recent
+	recent []kept        // the newest entries, for followers; no hole up to the last; empty in a process that only reads
+	bytes  int           // of recent
 	moved  chan struct{} // closed and replaced at every change
-}
-
-// recent holds the newest entries, so that followers do not read the file.
-type recent struct {
-	entries []kept // no hole up to the last of the view; empty in a process that only reads
-	bytes   int
 }
 
 // kept is an entry in memory.
@@ -51,7 +46,7 @@ func (v *view) now() (*file, journal.Bounds) {
 func (v *view) replace(f *file, row logRow) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.file, v.recent = f, recent{}
+	v.file, v.recent, v.bytes = f, nil, 0
 	v.moveLocked(row)
 }
 
@@ -59,17 +54,16 @@ func (v *view) replace(f *file, row logRow) {
 func (v *view) show(row logRow, added []kept) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	r := &v.recent
 	for i := range added {
-		r.bytes += added[i].size
+		v.bytes += added[i].size
 	}
-	r.entries = append(r.entries, added...)
+	v.recent = append(v.recent, added...)
 	n := 0
-	for ; len(r.entries)-n > recentEntries || n < len(r.entries) && r.entries[n].Seq < uint64(row.first) || r.bytes > recentBytes && n < len(r.entries); n++ {
-		r.bytes -= r.entries[n].size
+	for ; len(v.recent)-n > recentEntries || n < len(v.recent) && v.recent[n].Seq < uint64(row.first) || v.bytes > recentBytes && n < len(v.recent); n++ {
+		v.bytes -= v.recent[n].size
 	}
-	clear(r.entries[:n])
-	r.entries = r.entries[n:]
+	clear(v.recent[:n])
+	v.recent = v.recent[n:]
 	v.moveLocked(row)
 }
 
@@ -93,9 +87,9 @@ func (v *view) take(f *file, next, to uint64, into []journal.Entry) (_ []journal
 	if last = v.bounds.Last; to == 0 || to > last {
 		to = last
 	}
-	if begin := last + 1 - uint64(len(v.recent.entries)); next >= begin && next <= to {
+	if begin := last + 1 - uint64(len(v.recent)); next >= begin && next <= to {
 		from := int(next - begin)
-		for _, k := range v.recent.entries[from:min(from+cap(into)-len(into), int(to+1-begin))] {
+		for _, k := range v.recent[from:min(from+cap(into)-len(into), int(to+1-begin))] {
 			into = append(into, k.Entry)
 		}
 	}

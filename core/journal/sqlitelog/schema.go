@@ -210,7 +210,7 @@ func readLog(c *sqlite.Conn) (r logRow, err error) {
 		found = true
 		r = logRow{version: s.ColumnInt64(0), epoch: s.ColumnText(1), origin: s.ColumnText(2), first: s.ColumnInt64(3), last: s.ColumnInt64(4), bytes: s.ColumnInt64(5), textBytes: s.ColumnInt64(6),
 			durability: journal.Durability(s.ColumnText(7)), boot: s.ColumnText(8), clean: s.ColumnInt64(9) == 1, inode: s.ColumnInt64(10), synced: s.ColumnInt64(11)}
-		valid = r.sum() == s.ColumnInt64(12) && isEpoch(r.epoch) && isEpoch(r.origin) && r.first >= 1 && r.last >= r.first-1 && r.last <= maxMark
+		valid = r.sum() == s.ColumnInt64(12) && journal.IsEpoch(r.epoch) && journal.IsEpoch(r.origin) && r.first >= 1 && r.last >= r.first-1 && r.last <= maxMark
 		return nil
 	})
 	switch {
@@ -245,19 +245,6 @@ func writeLog(c *sqlite.Conn, r logRow) error {
 	}
 	r.version = int64(len(migrations()))
 	return do(s, r.version, r.epoch, r.origin, r.first, r.last, r.bytes, r.textBytes, string(r.durability), r.boot, r.clean, r.inode, r.synced, r.sum())
-}
-
-// isEpoch reports whether the text has the form of an epoch.
-func isEpoch(s string) bool {
-	if len(s) != len(journal.NewEpoch()) {
-		return false
-	}
-	for _, r := range s {
-		if (r < '0' || r > '9') && (r < 'a' || r > 'f') {
-			return false
-		}
-	}
-	return true
 }
 
 // checksum computes the sums of rows: a CRC-32C over the first epoch of the file and the columns in

@@ -11,13 +11,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-func (w *writer) putState(r journal.ResourceID, st journal.State, seq int64) error {
-	if st.Digest.IsZero() {
-		return do(w.stmts.noState, r.ServerID, r.URI)
-	}
-	return insertState(w.stmts.state, w.sums, r, st, seq)
-}
-
 // insertState inserts a row of states.
 func insertState(s *sqlite.Stmt, sums *checksum, r journal.ResourceID, st journal.State, seq int64) error {
 	at := st.When.UnixMicro()
@@ -45,10 +38,6 @@ func (b *batch) list(name journal.ListName, list catalog.List) {
 		b.lists = map[journal.ListName]listRow{}
 	}
 	b.lists[name] = listRow{string(data), len(b.rows)}
-}
-
-func (w *writer) putList(name journal.ListName, items string, seq int64) error {
-	return do(w.stmts.list, name.ServerID, string(name.Kind), seq, items, w.sums.list(name.ServerID, string(name.Kind), seq, items))
 }
 
 func (c *checksum) list(server, kind string, seq int64, items string) int64 {
