@@ -11,7 +11,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-func TestContract(t *testing.T) {
+func TestLogKeepsTheContract(t *testing.T) {
 	journaltest.Run(t, func(t *testing.T, opts journaltest.Options) journaltest.Opened {
 		o := Options{Dir: t.TempDir(), KeepContent: opts.KeepContent, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 		if opts.Few {
