@@ -21,7 +21,9 @@ type view struct {
 	mu     sync.Mutex // guards all below; held for no I/O
 	file   *file
 	bounds journal.Bounds
-	recent []kept        // the newest entries, for followers; no hole up to the last; empty in a process that only reads
+	// recent has the newest entries, for followers, without a hole up to the last. It is empty in a
+	// process that only reads.
+	recent []kept
 	bytes  int           // of recent
 	moved  chan struct{} // closed and replaced at every change
 }
