@@ -14,7 +14,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// openNode opens a journal that connects to that node first.
+// openNode opens a log that connects to that node first.
 func openNode(t testing.TB, c *journaltest.Cluster, i int) *Log {
 	t.Helper()
 	urls := append(slices.Clone(c.URLs[i:]), c.URLs[:i]...)

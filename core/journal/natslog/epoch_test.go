@@ -13,7 +13,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// anew deletes the log, as an operator may, and makes the journal create another one with an entry.
+// anew deletes the log, as an operator may, and makes the Log create another one with an entry.
 func anew(t *testing.T, j *Log, s *journaltest.Source) journal.Entry {
 	t.Helper()
 	was := j.Epoch()

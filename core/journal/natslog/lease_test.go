@@ -62,7 +62,7 @@ func TestLeaseIsHeldByOne(t *testing.T) {
 		}
 		closeLog(t, j)
 		if !lost(l) || !lost(other) {
-			t.Error("leases outlive the Journal")
+			t.Error("leases outlive the log")
 		}
 	case <-time.After(5 * time.Second):
 		t.Error("a released lease was not free within 5 s")
