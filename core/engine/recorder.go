@@ -90,7 +90,7 @@ func (r *recorder) Append(e *event.Event) error {
 }
 
 // Remember implements [journal.Recorder].
-func (r *recorder) Remember(at journal.Resource, st journal.State) error {
+func (r *recorder) Remember(at journal.ResourceID, st journal.State) error {
 	to := r.to(at.ServerID)
 	if to == nil {
 		return nil
@@ -234,7 +234,7 @@ func (m *memory) each(f func(journal.ListName, catalog.List)) {
 }
 
 // publish records the digest of a resource; zero: it is gone.
-func (m *memory) publish(at journal.Resource, d catalog.Digest) {
+func (m *memory) publish(at journal.ResourceID, d catalog.Digest) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if p := m.ofLocked(at.ServerID); d.IsZero() {

@@ -56,7 +56,7 @@ func (c *cut) Append(e *event.Event) error {
 	return c.do(func() error { return c.Log.Append(e) })
 }
 
-func (c *cut) Remember(r journal.Resource, st journal.State) error {
+func (c *cut) Remember(r journal.ResourceID, st journal.State) error {
 	return c.do(func() error { return c.Log.Remember(r, st) })
 }
 

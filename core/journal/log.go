@@ -10,68 +10,67 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// Recorder takes what a tracker finds out. Its methods never wait, and what they are given is
+// Recorder stores what a tracker finds out. Its methods never wait, and what they are given is
 // stored in the order of the calls. Their only error is [ErrClosed].
 type Recorder interface {
-	// Append adds the event to the log, with an id of the log. The event is shared from now on
-	// and must not be changed. What the event says about a resource or a list is remembered in the
-	// same step: see [Known].
+	// Append adds the event to the log, under an id of the log. From now on the event is shared and
+	// must not be changed. What the event says about a resource or a list is remembered in the same
+	// step: see [Known].
 	Append(e *event.Event) error
-	// Remember stores what is known of a resource without an event, such as its content at the
-	// first read. The zero State forgets the resource.
-	Remember(r Resource, st State) error
-	// RememberList stores the keys and digests of a list that was found without an event.
+	// Remember stores the state of a resource without an event, such as its content at the first
+	// read. The zero State forgets the resource.
+	Remember(r ResourceID, st State) error
+	// RememberList stores the keys and digests of a list without an event.
 	RememberList(name ListName, list catalog.List) error
 }
 
-// Log is a log of events, in one total order, and what belongs to it. Its implementations are
-// [Memory], sqlitelog.Log (one file) and natslog.Log (a cluster); the package documentation has
-// the contract, and journaltest.Run the tests that all of them pass. Its methods may be called
-// from several goroutines.
+// Log is a log of events in one total order, with the states, texts and records that belong to it.
+// The package documentation has the contract, and journaltest.Run the tests that all
+// implementations pass. Its methods may be called from several goroutines.
 type Log interface {
 	Recorder
-	// Store appends the event and waits until it is durable. When ctx ends first, the event may
-	// still be stored later.
+	// Store appends the event and waits until it is durable. If ctx ends first, the event may still
+	// be stored later.
 	Store(ctx context.Context, e *event.Event) (Entry, error)
 	// Flush waits until everything that was appended, remembered or put is stored, or ctx ends.
 	Flush(ctx context.Context) error
 
-	// Epoch returns the first part of the ids that the log gives now.
+	// Epoch returns the first part of the ids that the log assigns now.
 	Epoch() string
 	// Bounds returns the ends of the log.
 	Bounds(ctx context.Context) (Bounds, error)
-	// Read yields the entries from number from (0: the first) up to the last one when it is
-	// called. Missing entries are reported as entries with Gap, one for each reason. An error is
+	// Read yields the entries from number from (0: the first) up to the last one at the time of the
+	// call. For missing entries it yields entries with Gap, one for each reason. An error is
 	// yielded last and ends the sequence.
 	Read(ctx context.Context, from uint64) iter.Seq2[Entry, error]
-	// Follow yields the entries from number from (0: the first) on and then every new one as soon
-	// as it is durable, without a hole between the two. It ends with an error: the cause of ctx,
-	// ErrClosed, or ErrEpoch.
+	// Follow yields the entries from number from (0: the first) on, and then every new one as soon
+	// as it is durable; nothing is missing between the two. It ends with an error: the cause of
+	// ctx, ErrClosed, or ErrEpoch.
 	Follow(ctx context.Context, from uint64) iter.Seq2[Entry, error]
-	// Select yields the selected entries up to the last one there is now, oldest first. A
-	// selection is cheap also in a large log. Missing entries are left out without a gap: it is
-	// for history, not for following. An error is yielded once, at the end.
+	// Select yields the selected entries up to the current last one, oldest first. It is cheap even
+	// in a large log. It yields no gaps for missing entries: it is for history, not for following.
+	// An error is yielded last and ends the sequence.
 	Select(ctx context.Context, sel Selection) iter.Seq2[Entry, error]
-	// Resume determines where a consumer continues that has the events up to id, which may be any
+	// Resume determines where a consumer that has the events up to id continues. id may be any
 	// text.
 	Resume(ctx context.Context, id string) (Resumption, error)
-	// Since returns the number of the first entry that was stored at t or later: Last+1 if there
+	// Since returns the number of the first entry that was stored at t or later, or Last+1 if there
 	// is none.
 	Since(ctx context.Context, t time.Time) (uint64, error)
 
-	// States returns what is known of resources and lists as of the last event appended. If
-	// server is not "", it returns only what is known of that one.
+	// States returns the states of resources and lists as of the last appended event, of one server
+	// if server is not "".
 	States(ctx context.Context, server string) (States, error)
 	// Contents are the texts stored beside the log; never nil.
 	Contents() Contents
 	// Records returns the records with that name, which consists of letters, digits, _ and -.
 	Records(name string) Records
 
-	// Err returns why events cannot be stored at the moment, nil if they can. Until they can,
+	// Err returns why events cannot be stored at the moment, or nil if they can. While they cannot,
 	// events wait and no reader sees them.
 	Err() error
 	// Stats returns counts since the log was opened.
-	Stats() Stats
+	Stats() StoreStats
 	// Close stores what is queued, within the time that the options allow, ends all iterators,
 	// and waits for everything the log owns. It returns how many events could not be stored.
 	// Later calls return nil.
@@ -81,10 +80,10 @@ type Log interface {
 // Bounds are the ends of the log.
 type Bounds struct {
 	Epoch string
-	// First and Last are the numbers of the first and last stored event. In an empty log First
-	// is Last+1.
+	// First and Last are the numbers of the first and the last stored event. First is Last+1 if the
+	// log is empty.
 	First, Last uint64
-	// Bytes is the size of the log in the store, as far as it is known.
+	// Bytes is the size of the log in the store, if known.
 	Bytes uint64
 }
 
@@ -92,24 +91,23 @@ type Bounds struct {
 type Selection struct {
 	// ServerID selects the events of one server; "" selects all events.
 	ServerID string
-	// URI selects the contents of one resource of the server: its updates that have a
-	// digest, and its removals.
+	// URI selects the contents of one resource of the server: its updates with a digest, and its
+	// removals.
 	URI string
-	// After selects entries that were stored at that time or later.
+	// After selects entries that were stored at this time or later.
 	After time.Time
 }
 
-// Contents holds texts of resources by the digest of their content, so that versions can be
-// shown and compared after a restart. They are limited in bytes, the oldest are removed first,
-// and nothing waits for them.
+// Contents holds texts of resources by the digest of their content, so that versions can be shown
+// and compared after a restart. Their total size is limited; the oldest are removed first. Nothing
+// waits for them.
 type Contents interface {
-	// Put stores a text under the digest of its content, unless it is stored already. It never
-	// waits. Texts of more than 4 MiB are not stored.
+	// Put stores a text under the digest of its content, unless it is already stored. It never
+	// waits. It does not store texts of more than [MaxContent] bytes.
 	Put(d catalog.Digest, text string)
 	// Get returns the text with the digest; ok is false if it is not stored.
 	Get(ctx context.Context, d catalog.Digest) (text string, ok bool, err error)
-	// Stored returns the digests whose text is stored. After an error, others may be,
-	// too.
+	// Stored returns the digests whose text is stored. After an error the result may be incomplete.
 	Stored(ctx context.Context, digests []catalog.Digest) (map[catalog.Digest]bool, error)
 	// Dropped counts texts that could not be stored.
 	Dropped() uint64
@@ -118,53 +116,53 @@ type Contents interface {
 // MaxContent is the size in bytes of the largest text that is stored.
 const MaxContent = 4 << 20
 
-// Records are small values by key, stored with the log and, on a cluster, shared by its
-// processes. A value can be replaced only by a process that has seen the latest one, so that an
-// outdated process overwrites nothing.
+// Records are small values by key, stored with the log and, on a cluster, shared by its processes.
+// Only a process that has seen the latest value can replace it, so an outdated process overwrites
+// nothing.
 type Records interface {
-	// Get returns a record, without a Value if there is none. It may be outdated; a write based
-	// on it then fails.
+	// Get returns a record, without a Value if it does not exist. The record may be outdated; a
+	// write based on it then fails.
 	Get(ctx context.Context, key string) (Record, error)
-	// Put stores rec if the record still has rec.Revision (0: none exists), and returns the new
-	// revision. The error is [ErrChanged] if it has another revision. After any other error the
+	// Put stores rec if the stored revision is rec.Revision (0: the record does not exist), and
+	// returns the new revision. Otherwise the error is [ErrChanged]. After any other error the
 	// value may have been stored.
 	Put(ctx context.Context, rec Record) (revision uint64, err error)
-	// PutAfter stores rec if no record at all was written since write number last, as reported by
-	// Follow.
+	// PutAfter stores rec if no record was written after write number last, as reported by Follow.
+	// Otherwise the error is [ErrChanged].
 	PutAfter(ctx context.Context, rec Record, last uint64) (revision uint64, err error)
-	// Remove removes the record if it still has rec.Revision. The error is [ErrChanged] if it has
-	// another one.
+	// Remove removes the record if the stored revision is rec.Revision. Otherwise the error is
+	// [ErrChanged].
 	Remove(ctx context.Context, rec Record) error
 	// Follow calls changed with all records, and then with each change, until ctx ends or the log
-	// is closed. It may be called with all records again.
+	// is closed. It may repeat all records.
 	Follow(ctx context.Context, changed func(Changes))
 }
 
 // Record is one of [Records]. Keys are letters, digits, -, _ and dots.
 type Record struct {
 	Key      string
-	Value    []byte // nil: there is no value, or it was removed
-	Revision uint64 // revision of the last write; 0: there was none
+	Value    []byte // nil: the record does not exist
+	Revision uint64 // of the last write; 0: there was none
 }
 
 // Changes are records that were written.
 type Changes struct {
 	Records []Record
-	// All means that these are all existing records.
+	// All is set if these are all existing records.
 	All  bool
 	Last uint64 // the number of the last write, for PutAfter
 }
 
-// Stats counts what happened since a log was opened.
-type Stats struct {
+// StoreStats counts what happened since a log was opened.
+type StoreStats struct {
 	Stored   uint64 // events that are durable
 	Waiting  int    // items that are queued or being stored
 	Folded   uint64 // events that were merged into a newer one
-	TooLarge uint64 // events that did not fit into the store
+	TooLarge uint64 // events that were too large for the store
 	Failures uint64 // failed attempts to store
 	Fenced   uint64 // events that were dropped because their lease was lost
-	Damages  uint64 // entries that could not be read back, and logs that came back short
-	// Syncs, SyncTime and SlowestSync are about groups of events stored as one step.
+	Damages  uint64 // entries that could not be read back, and logs that came back shorter
+	// Syncs, SyncTime and SlowestSync refer to groups of events that were stored in one step.
 	Syncs       uint64
 	SyncTime    time.Duration
 	SlowestSync time.Duration
@@ -183,13 +181,44 @@ const (
 var (
 	// ErrClosed is the error of using a log after Close.
 	ErrClosed = errors.New("the event log is closed")
-	// ErrEpoch ends an iterator when the log was replaced by a new one, so that it cannot
-	// continue. Resume returns where to continue.
+	// ErrEpoch ends an iterator that cannot continue because the log was replaced by a new one.
+	// Resume returns where to continue.
 	ErrEpoch = errors.New("the log was replaced")
-	// ErrChanged is the error of a write by a process that has not seen the latest value.
+	// ErrChanged is the error of a write that is not based on the latest value.
 	ErrChanged = errors.New("another process has changed the record")
-	// ErrTooLarge is the error of an event that does not fit into the store.
+	// ErrTooLarge is the error of an event that is too large for the store.
 	ErrTooLarge = errors.New("event too large for the store")
 	// ErrLocked matches the error of opening a log that another process writes.
 	ErrLocked = errors.New("data directory is in use")
 )
+
+// FollowToEnd follows the log until ctx ends, then yields what was stored until then, and ends. To
+// get everything that was appended, call [Log.Flush] before ctx ends. It also ends without an error
+// if the log is closed; any other error ends it early. Its result can be used once.
+func FollowToEnd(ctx context.Context, log Log, from uint64) iter.Seq2[Entry, error] {
+	live := log.Follow(ctx, from)
+	return func(yield func(Entry, error) bool) {
+		next := from
+		for e, err := range live {
+			switch {
+			case errors.Is(err, ErrClosed):
+				return
+			case err != nil && (ctx.Err() == nil || errors.Is(err, ErrEpoch)):
+				yield(Entry{}, err)
+				return
+			}
+			if err != nil {
+				break
+			}
+			next = max(next, e.Seq+1)
+			if !yield(e, nil) {
+				return
+			}
+		}
+		for e, err := range log.Read(context.WithoutCancel(ctx), next) {
+			if errors.Is(err, ErrClosed) || !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}

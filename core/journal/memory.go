@@ -13,45 +13,46 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// DefaultLag and DefaultLagBytes are how many events, and how many bytes that they carry, a follower
-// of a [Memory] may fall behind by default.
+// DefaultLag and DefaultLagBytes are how far a follower of a [Memory] may fall behind by default: a
+// number of events, and the bytes that they carry.
 const DefaultLag, DefaultLagBytes = 1 << 16, 64 << 20
 
-// MemoryOptions configure a [Memory]. The zero value means the defaults.
+// MemoryOptions configure a [Memory]. Zero values mean the defaults.
 type MemoryOptions struct {
-	// Keep and KeepBytes bound the newest events that Read, Resume and Select still find, and
-	// the bytes of texts and lists that they carry; 1,024 and 8 MiB.
+	// Keep and KeepBytes bound the newest events that Read, Resume and Select still find, and the
+	// texts and lists that they carry; 1,024 and 8 MiB.
 	Keep, KeepBytes int
-	// Lag and LagBytes are how many events, and how many bytes of texts and lists in them, a
-	// follower may fall behind before it gets a gap; [DefaultLag] and [DefaultLagBytes].
+	// Lag and LagBytes are how far a follower may fall behind before it gets a gap; [DefaultLag]
+	// and [DefaultLagBytes].
 	Lag, LagBytes int
 	// KeepContent bounds the texts in Contents, in bytes; 0: none are kept.
 	KeepContent int64
 }
 
-// Memory is a [Log] in this process, which ends with it. Appending makes an event visible
+// Memory is a [Log] in memory. It ends with the process. Appending makes an event visible
 // immediately, and never fails before Close.
 //
-// A follower that falls behind by more than [MemoryOptions.Lag] events, or LagBytes, gets a gap with
-// [ReasonSlow], and then, with Again set, the last event of every resource, list and server that
-// had one in the gap. Memory is bounded by KeepBytes, by LagBytes for each follower that is behind,
-// and by the number of resources, whatever the number and the size of events. A resource or server that was removed is forgotten after every
-// follower has received that: a later one that asks for events from before it gets only the gap.
+// A follower that falls behind by more than [MemoryOptions.Lag] events, or LagBytes, gets a gap
+// with [ReasonSlow], and then, with Again set, the last event of every resource, list and server
+// with an event in the gap. Memory is bounded by KeepBytes, by LagBytes for each slow follower, and
+// by the number of resources, however many and large the events are. A removed resource or server
+// is forgotten after every follower has received the removal; a follower that later asks for
+// earlier events gets only the gap.
 type Memory struct {
 	opts     MemoryOptions
 	epoch    string
 	contents memoryContents
+	tables   *RecordTables
 
 	mu     sync.Mutex // guards all below, and the queues of subscriptions; held for no I/O
 	last   uint64
 	unseen uint64 // events that came after Close
-	recent []held // the newest, oldest first, without a hole up to last
+	recent []held // the newest events, oldest first, without a hole up to last
 	bytes  int    // of recent
 	latest map[subject]held
 	sweep  int // the size of latest at which removals are forgotten
 	known  States
 	subs   map[*Subscription]struct{}
-	tables map[string]*RecordTable // by name
 	closed bool
 }
 
@@ -59,7 +60,7 @@ type Memory struct {
 type held struct {
 	*event.Event
 	stored time.Time
-	size   int // see memoryOf
+	size   int // from MemoryOf
 }
 
 // subject is what an event tells the state of.
@@ -72,17 +73,16 @@ type subject struct {
 func NewMemory(opts MemoryOptions) *Memory {
 	opts.Keep, opts.KeepBytes, opts.Lag = cmp.Or(opts.Keep, 1<<10), cmp.Or(opts.KeepBytes, 8<<20), cmp.Or(opts.Lag, DefaultLag)
 	opts.LagBytes = cmp.Or(opts.LagBytes, DefaultLagBytes)
-	m := &Memory{opts: opts, epoch: NewEpoch(), latest: map[subject]held{}, tables: map[string]*RecordTable{}, subs: map[*Subscription]struct{}{},
-		known: States{Resources: map[Resource]State{}, Lists: map[ListName]catalog.List{}}}
+	m := &Memory{opts: opts, epoch: NewEpoch(), latest: map[subject]held{}, tables: NewRecordTables(nil, func(context.Context, string, Record) error { return nil }), subs: map[*Subscription]struct{}{},
+		known: States{Resources: map[ResourceID]State{}, Lists: map[ListName]catalog.List{}}}
 	m.contents.keep = opts.KeepContent
 	return m
 }
 
-// Epoch implements [Log].
 func (m *Memory) Epoch() string { return m.epoch }
 
-// Publish appends the event and returns it as it is in the log, with its id. It is shared and
-// must not be changed. After Close the event gets a number, but nobody sees it.
+// Publish appends the event and returns it as it is in the log, with its id. The result is shared
+// and must not be changed. After Close the event gets a number, but nobody sees it.
 func (m *Memory) Publish(e event.Event) *event.Event {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -102,13 +102,10 @@ func (m *Memory) appendLocked(e event.Event) held {
 	for name, list := range KnownLists(&e) {
 		m.rememberListLocked(name, list)
 	}
-	if p, ok := e.Payload.(event.ListChanged); ok {
-		p.Items, p.Follows = nil, nil // large, and remembered
-		e.Payload = p
-	}
+	e = *WithoutItems(&e)
 	m.last++
 	e.Seq, e.ID = m.last, event.FormatID(m.epoch, m.last)
-	h := held{&e, time.Now(), memoryOf(&e)}
+	h := held{&e, time.Now(), MemoryOf(&e)}
 	m.recent, m.bytes = append(m.recent, h), m.bytes+h.size
 	for len(m.recent) > m.opts.Keep || m.bytes > m.opts.KeepBytes && len(m.recent) > 1 {
 		m.bytes -= m.recent[0].size
@@ -127,18 +124,18 @@ func (m *Memory) latestLocked(e held) {
 	if at.uri == "" {
 		at.about = e.Type()
 	}
-	if at.about == event.TypeServerState && removal(e.Event) { // the server left the config
+	if at.about == event.TypeServerState && removal(e.Event) { // the server was removed from the config
 		maps.DeleteFunc(m.latest, func(s subject, _ held) bool { return s.server == e.ServerID })
 	}
 	m.latest[at] = e
 	if len(m.latest) > m.sweep {
 		m.sweepLocked()
-		m.sweep = max(1<<10, 2*len(m.latest)) // so that sweeping costs little for each event
+		m.sweep = max(1<<10, 2*len(m.latest)) // so that the cost of a sweep is small for each event
 	}
 }
 
-// sweepLocked forgets removals that are no longer kept and that every subscriber has received:
-// otherwise URIs that come and go would fill the memory.
+// sweepLocked forgets removals that are no longer kept and that every subscriber has received.
+// Otherwise URIs that come and go would fill the memory.
 func (m *Memory) sweepLocked() {
 	needed := m.firstLocked()
 	for s := range m.subs {
@@ -158,35 +155,6 @@ func removal(e *event.Event) bool {
 	return false
 }
 
-// memoryOf is the memory of what an event carries: texts and keys. Events without are bounded by
-// their number.
-func memoryOf(e *event.Event) (n int) {
-	switch p := e.Payload.(type) {
-	case event.ResourceUpdated:
-		for _, t := range []*string{p.Text, p.PreviousText, p.Content, p.Diff} {
-			if t != nil {
-				n += len(*t)
-			}
-		}
-	case event.ListChanged:
-		for _, keys := range [][]string{p.Added, p.Removed, p.Changed} {
-			for _, key := range keys {
-				n += 16 + len(key)
-			}
-		}
-	case event.PromptContent:
-		if p.Prompt != nil {
-			n += int(p.Size)
-		}
-	case event.ToolResult:
-		if p.Result != nil {
-			n += len(p.Result.Raw())
-		}
-	}
-	return n
-}
-
-// Append implements [Log].
 func (m *Memory) Append(e *event.Event) error {
 	_, err := m.Store(context.Background(), e)
 	return err
@@ -202,8 +170,7 @@ func (m *Memory) Store(_ context.Context, e *event.Event) (Entry, error) {
 	return m.appendLocked(*e).entry(), nil
 }
 
-// Remember implements [Log].
-func (m *Memory) Remember(r Resource, st State) error {
+func (m *Memory) Remember(r ResourceID, st State) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
@@ -213,7 +180,7 @@ func (m *Memory) Remember(r Resource, st State) error {
 	return nil
 }
 
-func (m *Memory) rememberLocked(r Resource, st State) {
+func (m *Memory) rememberLocked(r ResourceID, st State) {
 	if st.Text = nil; st.Digest.IsZero() {
 		delete(m.known.Resources, r)
 	} else {
@@ -221,7 +188,6 @@ func (m *Memory) rememberLocked(r Resource, st State) {
 	}
 }
 
-// RememberList implements [Log].
 func (m *Memory) RememberList(name ListName, list catalog.List) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -233,18 +199,13 @@ func (m *Memory) RememberList(name ListName, list catalog.List) error {
 }
 
 func (m *Memory) rememberListLocked(name ListName, list catalog.List) {
-	items := make(catalog.List, len(list))
-	for i, it := range list {
-		items[i] = catalog.Item{Key: it.Key, Digest: it.Digest}
-	}
-	m.known.Lists[name] = items
+	m.known.Lists[name] = StoredList(list)
 }
 
-// States implements [Log].
 func (m *Memory) States(_ context.Context, server string) (States, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := States{Resources: map[Resource]State{}, Lists: map[ListName]catalog.List{}}
+	out := States{Resources: map[ResourceID]State{}, Lists: map[ListName]catalog.List{}}
 	for r, st := range m.known.Resources {
 		if server == "" || r.ServerID == server {
 			out.Resources[r] = st
@@ -261,7 +222,6 @@ func (m *Memory) States(_ context.Context, server string) (States, error) {
 // Flush implements [Log]: everything is stored already.
 func (m *Memory) Flush(context.Context) error { return nil }
 
-// Bounds implements [Log].
 func (m *Memory) Bounds(context.Context) (Bounds, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -277,7 +237,6 @@ func (m *Memory) Last() uint64 {
 
 func (m *Memory) firstLocked() uint64 { return m.last + 1 - uint64(len(m.recent)) }
 
-// Read implements [Log].
 func (m *Memory) Read(ctx context.Context, from uint64) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		m.mu.Lock()
@@ -313,8 +272,8 @@ func (h held) entry() Entry {
 	return out
 }
 
-// Follow implements [Log]. It misses nothing from the call on, however late its result is used,
-// which must be used or ctx ended. When ctx ends, it first yields what was appended before.
+// Follow implements [Log]. It misses nothing from the call on, even if its result is used later;
+// use the result or end ctx. When ctx ends, it first yields what was appended before.
 func (m *Memory) Follow(ctx context.Context, from uint64) iter.Seq2[Entry, error] {
 	s := m.subscribe(ctx, max(from, 1))
 	return func(yield func(Entry, error) bool) {
@@ -334,7 +293,6 @@ func (m *Memory) Follow(ctx context.Context, from uint64) iter.Seq2[Entry, error
 	}
 }
 
-// Select implements [Log].
 func (m *Memory) Select(ctx context.Context, sel Selection) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		for e, err := range m.Read(ctx, 0) {
@@ -360,13 +318,11 @@ func (s Selection) selects(entry Entry) bool {
 	return content && e.ResourceURI == s.URI
 }
 
-// Resume implements [Log].
 func (m *Memory) Resume(ctx context.Context, id string) (Resumption, error) {
 	b, err := m.Bounds(ctx)
 	return ResumeAt(b, id), err
 }
 
-// Since implements [Log].
 func (m *Memory) Since(_ context.Context, t time.Time) (uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -381,36 +337,20 @@ func (m *Memory) Since(_ context.Context, t time.Time) (uint64, error) {
 // KeepsContent reports whether Contents keeps any text.
 func (m *Memory) KeepsContent() bool { return m.contents.keep > 0 }
 
-// Contents implements [Log].
 func (m *Memory) Contents() Contents { return &m.contents }
 
-// Records implements [Log].
-func (m *Memory) Records(name string) Records {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	t, ok := m.tables[name]
-	if !ok {
-		t = NewRecordTable(nil, nil)
-		m.tables[name] = t
-		if m.closed {
-			t.Close()
-		}
-	}
-	return t
-}
+func (m *Memory) Records(name string) Records { return m.tables.Table(name) }
 
-// Err implements [Log].
 func (m *Memory) Err() error { return nil }
 
-// Stats implements [Log].
-func (m *Memory) Stats() Stats {
+func (m *Memory) Stats() StoreStats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return Stats{Stored: m.last}
+	return StoreStats{Stored: m.last}
 }
 
-// Close ends every subscription and iterator once its consumer has received what was appended.
-// It does not wait for the consumers. It may be called more than once.
+// Close ends every subscription and iterator after its consumer has received what was appended. It
+// does not wait for the consumers. It may be called more than once.
 func (m *Memory) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -418,17 +358,15 @@ func (m *Memory) Close() error {
 	for s := range m.subs {
 		s.endLocked(nil)
 	}
-	for _, t := range m.tables {
-		t.Close()
-	}
+	m.tables.Close()
 	return nil
 }
 
-// Subscribe starts a stream of all events after the last one. It ends when ctx does or the log
-// is closed; Subscription.Close ends it earlier.
+// Subscribe starts a stream of all events after the last one. The stream ends when ctx ends, the
+// log is closed, or Subscription.Close is called.
 func (m *Memory) Subscribe(ctx context.Context) *Subscription { return m.subscribe(ctx, 0) }
 
-// subscribe starts a stream of all events from a number on; 0: of those after the last one.
+// subscribe starts a stream of all events from number from on; 0: of those after the last one.
 func (m *Memory) subscribe(ctx context.Context, from uint64) *Subscription {
 	s := &Subscription{log: m, wake: make(chan struct{}, 1)}
 	m.mu.Lock()
@@ -459,8 +397,8 @@ func (m *Memory) subscribe(ctx context.Context, from uint64) *Subscription {
 	return s
 }
 
-// Subscription is one consumer's stream of the events of a [Memory]. A consumer that is too slow
-// gets a gap event and the last events instead; see there.
+// Subscription is one consumer's stream of the events of a [Memory], which says what a slow
+// consumer gets.
 type Subscription struct {
 	log  *Memory
 	stop func() bool // removes the AfterFunc from the subscriber's context; nil: there is none
@@ -472,14 +410,14 @@ type Subscription struct {
 	// The log's mutex guards all below.
 	queue  []held
 	bytes  int    // of queue
-	from   uint64 // the number of the first event that the consumer has not received
+	from   uint64 // number of the first event that the consumer has not received
 	behind bool   // the queue was dropped: the consumer gets a gap
 	ended  bool   // nothing more is queued
 	err    error  // see Err
 }
 
-// Next waits for events and returns all that are queued, oldest first, or nil once the stream
-// has ended and all was returned. The slice is the caller's.
+// Next waits for events and returns all that are queued, oldest first, or nil after the end of the
+// stream. The caller owns the slice.
 func (s *Subscription) Next() []*event.Event { return events(s.next()) }
 
 func (s *Subscription) next() []held {
@@ -491,8 +429,8 @@ func (s *Subscription) next() []held {
 	}
 }
 
-// Take is Next without waiting: it returns what is queued now, which may be nothing, and whether
-// the stream has ended, so that nothing will follow.
+// Take is Next without waiting: it returns what is queued now, possibly nothing, and whether the
+// stream has ended and nothing will follow.
 func (s *Subscription) Take() (batch []*event.Event, ended bool) {
 	queued, ended := s.take()
 	return events(queued), ended
@@ -519,11 +457,11 @@ func events(batch []held) (out []*event.Event) {
 	return out
 }
 
-// missedLocked returns what a consumer gets in place of the events from first to last: a gap and
-// the last event of every subject that had one in it, oldest first.
+// missedLocked returns what a consumer gets in place of the events from first to last: a gap, and
+// the last event of every subject with an event in it, oldest first.
 func (m *Memory) missedLocked(first, last uint64, reason string) []held {
 	gap := GapEntry(m.epoch, first, last, reason).event
-	out := []held{{gap, gap.Timestamp, memoryOf(gap)}}
+	out := []held{{gap, gap.Timestamp, MemoryOf(gap)}}
 	for _, e := range m.latest {
 		if first <= e.Seq && e.Seq <= last {
 			out = append(out, e)
@@ -533,12 +471,12 @@ func (m *Memory) missedLocked(first, last uint64, reason string) []held {
 	return out
 }
 
-// Ready receives a value when Take may have something, for a consumer that waits for other
-// things, too. Events that were queued since the last Take are always signalled, but a signal
-// may be about what an earlier Take returned. Capacity 1, sent to by the log, never closed.
+// Ready receives a value when Take may have something, for a consumer that also waits for other
+// things. Every event that was queued after the last Take is signalled, but a signal may refer to
+// events that Take has already returned. Capacity 1, sent to by the log, never closed.
 func (s *Subscription) Ready() <-chan struct{} { return s.wake }
 
-// Events ranges over the stream until it ends; then Err returns the reason.
+// Events ranges over the stream until it ends. Err then returns the reason.
 func (s *Subscription) Events() iter.Seq[*event.Event] {
 	return func(yield func(*event.Event) bool) {
 		for batch := s.Next(); batch != nil; batch = s.Next() {
@@ -551,8 +489,8 @@ func (s *Subscription) Events() iter.Seq[*event.Event] {
 	}
 }
 
-// Err returns why the stream ended: nil when the log was closed, or the cause of the
-// subscriber's context. It is nil before the end.
+// Err returns why the stream ended: nil if the log was closed, or the cause of the subscriber's
+// context. It is nil before the end.
 func (s *Subscription) Err() error {
 	s.log.mu.Lock()
 	defer s.log.mu.Unlock()
@@ -568,9 +506,9 @@ func (s *Subscription) Close() {
 
 func (s *Subscription) pushLocked(e held) {
 	switch {
-	case e.Seq < s.from: // it follows from a later one on
+	case e.Seq < s.from: // it follows from a later event on
 		return
-	case s.behind: // it gets the state when it asks
+	case s.behind: // it gets the state when it takes
 	case len(s.queue) >= s.log.opts.Lag || len(s.queue) > 0 && s.bytes+e.size > s.log.opts.LagBytes:
 		s.queue, s.bytes, s.behind = nil, 0, true
 	default:
@@ -595,4 +533,65 @@ func (s *Subscription) signal() {
 	case s.wake <- struct{}{}:
 	default:
 	}
+}
+
+// memoryContents are the texts of a [Memory].
+type memoryContents struct {
+	keep int64
+
+	mu      sync.Mutex // guards all below
+	texts   map[catalog.Digest]string
+	order   []catalog.Digest // oldest first
+	bytes   int64
+	dropped uint64
+}
+
+func (c *memoryContents) Put(d catalog.Digest, text string) {
+	if c.keep <= 0 || d.IsZero() || len(text) > MaxContent {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.texts[d]; ok {
+		return
+	}
+	if int64(len(text)) > c.keep {
+		c.dropped++
+		return
+	}
+	if c.texts == nil {
+		c.texts = map[catalog.Digest]string{}
+	}
+	c.texts[d], c.order, c.bytes = text, append(c.order, d), c.bytes+int64(len(text))
+	for c.bytes > c.keep {
+		oldest := c.order[0]
+		c.order = c.order[1:]
+		c.bytes -= int64(len(c.texts[oldest]))
+		delete(c.texts, oldest)
+	}
+}
+
+func (c *memoryContents) Get(_ context.Context, d catalog.Digest) (string, bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	text, ok := c.texts[d]
+	return text, ok, nil
+}
+
+func (c *memoryContents) Stored(_ context.Context, digests []catalog.Digest) (map[catalog.Digest]bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := map[catalog.Digest]bool{}
+	for _, d := range digests {
+		if _, ok := c.texts[d]; ok {
+			out[d] = true
+		}
+	}
+	return out, nil
+}
+
+func (c *memoryContents) Dropped() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.dropped
 }

@@ -55,7 +55,7 @@ func TestKeepBytesBoundsTexts(t *testing.T) {
 	}
 }
 
-// What a resource's last event says is what is known of it, also while others append.
+// The state of a resource is what its last event says, even while others append.
 func TestStateAndEventAreOneStep(t *testing.T) {
 	t.Parallel()
 	m := NewMemory(MemoryOptions{})
@@ -75,13 +75,13 @@ func TestStateAndEventAreOneStep(t *testing.T) {
 			t.Fatal(err)
 		}
 		last := m.recent[len(m.recent)-1].Payload.(event.ResourceUpdated).Digest
-		if got := states.Resources[Resource{"docs", "a"}].Digest; got != last {
+		if got := states.Resources[ResourceID{"docs", "a"}].Digest; got != last {
 			t.Fatalf("the state is version %d, the last event %d", got[0], last[0])
 		}
 	}
 }
 
-// Publish appends, so what it appends is remembered.
+// Publish appends, so what it tells is remembered.
 func TestPublishedIsRemembered(t *testing.T) {
 	t.Parallel()
 	m := NewMemory(MemoryOptions{})
@@ -90,7 +90,7 @@ func TestPublishedIsRemembered(t *testing.T) {
 	p := m.Publish(event.Event{ServerID: "docs", Payload: event.ListChanged{List: catalog.Tools, Items: &items}})
 	states, err := m.States(t.Context(), "")
 	list := states.Lists[ListName{"docs", catalog.Tools}]
-	if err != nil || states.Resources[Resource{"docs", "a"}].Digest != (catalog.Digest{1}) || len(list) != 1 || list[0].Raw != nil || list[0].Digest != (catalog.Digest{2}) {
+	if err != nil || states.Resources[ResourceID{"docs", "a"}].Digest != (catalog.Digest{1}) || len(list) != 1 || list[0].Raw != nil || list[0].Digest != (catalog.Digest{2}) {
 		t.Errorf("states %+v, %v", states, err)
 	}
 	if p.Payload.(event.ListChanged).Items != nil {
@@ -98,7 +98,7 @@ func TestPublishedIsRemembered(t *testing.T) {
 	}
 }
 
-// Events after Close have ids of their own, and change nothing that readers see.
+// Events after Close get their own ids, and change nothing that readers see.
 func TestPublishAfterClose(t *testing.T) {
 	t.Parallel()
 	m := NewMemory(MemoryOptions{})
@@ -125,7 +125,7 @@ func TestPublishAfterClose(t *testing.T) {
 	}
 }
 
-// When an event was stored is the log's to say, not the event's.
+// The log, not the event, says when the event was stored.
 func TestStoredIsTheTimeOfTheLog(t *testing.T) {
 	t.Parallel()
 	m := NewMemory(MemoryOptions{})
@@ -146,8 +146,8 @@ func TestStoredIsTheTimeOfTheLog(t *testing.T) {
 	}
 }
 
-// A follower of the beginning gets a gap for what is no longer kept, the last event of each
-// subject in that gap, and then all that is kept.
+// A follower of the beginning gets a gap for what is no longer kept, the last event of each subject
+// in that gap, and then everything that is kept.
 func TestFollowFromBeforeTheFirst(t *testing.T) {
 	t.Parallel()
 	m := NewMemory(MemoryOptions{Keep: 3})
@@ -185,7 +185,7 @@ func TestFollowFromBeforeTheFirst(t *testing.T) {
 	}
 }
 
-// A follower of what is still to come gets nothing from before it, and no gap.
+// A follower of future events gets nothing from before them, and no gap.
 func TestFollowFromBeyondTheLast(t *testing.T) {
 	t.Parallel()
 	m := NewMemory(MemoryOptions{Lag: 2})
@@ -209,8 +209,8 @@ func TestFollowFromBeyondTheLast(t *testing.T) {
 	}
 }
 
-// TestRemovedResourcesAreForgotten: servers that make and remove resources for ever do not fill
-// the memory. One that is behind is still told what was removed.
+// Servers that create and remove resources for ever do not fill the memory. A slow follower still
+// gets the removals.
 func TestRemovedResourcesAreForgotten(t *testing.T) {
 	t.Parallel()
 	m := NewMemory(MemoryOptions{Keep: 10, Lag: 1})
@@ -236,8 +236,8 @@ func TestRemovedResourcesAreForgotten(t *testing.T) {
 	m.Publish(event.Event{ServerID: "docs", ResourceURI: "stays", Payload: event.ResourceRemoved{}})
 	churn(2)
 	batch := s.Next()
-	if told := batch[1]; told.ResourceURI != "stays" || told.Type() != event.TypeResourceRemoved {
-		t.Errorf("one that is behind is told first of %s", told.ResourceURI)
+	if first := batch[1]; first.ResourceURI != "stays" || first.Type() != event.TypeResourceRemoved {
+		t.Errorf("a slow follower first gets the event of %s", first.ResourceURI)
 	}
 	churn(3)
 	if n := len(m.latest); n > 5000+len(batch) {
@@ -279,7 +279,7 @@ func TestFollowToEndYieldsAll(t *testing.T) {
 	}
 }
 
-// replaced is a log whose Follow ends in a way of its own.
+// replaced is a log whose Follow ends with an error of its own.
 type replaced struct {
 	*Memory
 	follow iter.Seq2[Entry, error]
@@ -287,7 +287,7 @@ type replaced struct {
 
 func (r replaced) Follow(context.Context, uint64) iter.Seq2[Entry, error] { return r.follow }
 
-// TestFollowToEndOfAReplacedLog: entries of another log are not yielded as if they followed.
+// Entries of another log are not yielded as if they followed.
 func TestFollowToEndOfAReplacedLog(t *testing.T) {
 	t.Parallel()
 	for _, cause := range []error{ErrEpoch, fmt.Errorf("read: %w", ErrEpoch)} {

@@ -6,25 +6,25 @@ import (
 	"sync"
 )
 
-// RecordTable is [Records] of one process. Its methods may be called from several goroutines.
-type RecordTable struct {
+// recordTable implements [Records] for a log of one process.
+type recordTable struct {
 	save func(ctx context.Context, rec Record) error
-	// writing is a semaphore: whoever has sent writes, and receives when done. Capacity 1, never
-	// closed. It is no mutex, because save waits for a disk.
+	// writing is a semaphore: a writer sends, and receives when it is done. Capacity 1, never
+	// closed. It is not a mutex because save waits for a disk.
 	writing chan struct{}
 
 	mu    sync.Mutex // guards all below
 	all   map[string]Record
 	last  uint64
 	ended bool
-	moved chan struct{} // closed and replaced at every write and at the end
+	moved chan struct{} // closed and replaced at every write, and closed at the end
 }
 
-// NewRecordTable returns a table of records, which have been saved before. Of those without Value,
-// which were removed, only the Revision matters: no write gets it again. save makes a write durable
-// before it counts: a Record without Value is removed. It may be nil.
-func NewRecordTable(saved []Record, save func(ctx context.Context, rec Record) error) *RecordTable {
-	t := &RecordTable{save: save, writing: make(chan struct{}, 1), all: map[string]Record{}, moved: make(chan struct{})}
+// newRecordTable returns a table with the saved records. Removed records have no Value; their
+// Revision is never used again. save makes a write durable before it counts; a Record without Value
+// is removed.
+func newRecordTable(saved []Record, save func(ctx context.Context, rec Record) error) *recordTable {
+	t := &recordTable{save: save, writing: make(chan struct{}, 1), all: map[string]Record{}, moved: make(chan struct{})}
 	for _, rec := range saved {
 		if t.last = max(t.last, rec.Revision); rec.Value != nil {
 			t.all[rec.Key] = rec
@@ -34,7 +34,7 @@ func NewRecordTable(saved []Record, save func(ctx context.Context, rec Record) e
 }
 
 // Close ends all calls of Follow. It does not wait for them.
-func (t *RecordTable) Close() {
+func (t *recordTable) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.ended {
@@ -43,8 +43,7 @@ func (t *RecordTable) Close() {
 	}
 }
 
-// Get implements [Records].
-func (t *RecordTable) Get(_ context.Context, key string) (Record, error) {
+func (t *recordTable) Get(_ context.Context, key string) (Record, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended {
@@ -57,24 +56,21 @@ func (t *RecordTable) Get(_ context.Context, key string) (Record, error) {
 	return rec, nil
 }
 
-// Put implements [Records].
-func (t *RecordTable) Put(ctx context.Context, rec Record) (uint64, error) {
+func (t *recordTable) Put(ctx context.Context, rec Record) (uint64, error) {
 	return t.write(ctx, rec, func(now Record, _ uint64) bool { return now.Revision == rec.Revision })
 }
 
-// PutAfter implements [Records].
-func (t *RecordTable) PutAfter(ctx context.Context, rec Record, last uint64) (uint64, error) {
+func (t *recordTable) PutAfter(ctx context.Context, rec Record, last uint64) (uint64, error) {
 	return t.write(ctx, rec, func(_ Record, written uint64) bool { return written == last })
 }
 
-// Remove implements [Records].
-func (t *RecordTable) Remove(ctx context.Context, rec Record) error {
+func (t *recordTable) Remove(ctx context.Context, rec Record) error {
 	_, err := t.write(ctx, Record{Key: rec.Key}, func(now Record, _ uint64) bool { return now.Revision == rec.Revision })
 	return err
 }
 
-// write writes a record if allowed says so of the present one and the number of the last write.
-func (t *RecordTable) write(ctx context.Context, rec Record, allowed func(now Record, last uint64) bool) (uint64, error) {
+// write writes a record if allowed accepts the stored record and the number of the last write.
+func (t *recordTable) write(ctx context.Context, rec Record, allowed func(now Record, last uint64) bool) (uint64, error) {
 	select {
 	case t.writing <- struct{}{}:
 	case <-ctx.Done():
@@ -91,10 +87,8 @@ func (t *RecordTable) write(ctx context.Context, rec Record, allowed func(now Re
 		return 0, ErrChanged
 	}
 	rec.Revision, rec.Value = last+1, bytes.Clone(rec.Value)
-	if t.save != nil {
-		if err := t.save(ctx, rec); err != nil {
-			return 0, err
-		}
+	if err := t.save(ctx, rec); err != nil {
+		return 0, err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -110,8 +104,8 @@ func (t *RecordTable) write(ctx context.Context, rec Record, allowed func(now Re
 	return rec.Revision, nil
 }
 
-// Follow implements [Records]: it calls changed with all records each time.
-func (t *RecordTable) Follow(ctx context.Context, changed func(Changes)) {
+// Follow implements [Records]: each call of changed gets all records.
+func (t *recordTable) Follow(ctx context.Context, changed func(Changes)) {
 	for ctx.Err() == nil {
 		t.mu.Lock()
 		c := Changes{All: true, Last: t.last}
@@ -128,5 +122,47 @@ func (t *RecordTable) Follow(ctx context.Context, changed func(Changes)) {
 		case <-moved:
 		case <-ctx.Done():
 		}
+	}
+}
+
+// RecordTables are the tables of a log of one process by name. Its methods may be called from
+// several goroutines.
+type RecordTables struct {
+	save func(ctx context.Context, name string, rec Record) error
+
+	mu     sync.Mutex // guards all below
+	saved  map[string][]Record
+	open   map[string]*recordTable
+	closed bool
+}
+
+// NewRecordTables returns tables with the records that were saved before. save makes a write
+// durable before it counts; a Record without Value is removed.
+func NewRecordTables(saved map[string][]Record, save func(ctx context.Context, name string, rec Record) error) *RecordTables {
+	return &RecordTables{save: save, saved: saved, open: map[string]*recordTable{}}
+}
+
+// Table returns the table with that name, creating it if necessary.
+func (t *RecordTables) Table(name string) Records {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	table, ok := t.open[name]
+	if !ok {
+		table = newRecordTable(t.saved[name], func(ctx context.Context, rec Record) error { return t.save(ctx, name, rec) })
+		delete(t.saved, name)
+		if t.open[name] = table; t.closed {
+			table.Close()
+		}
+	}
+	return table
+}
+
+// Close closes all tables, including tables that are opened later.
+func (t *RecordTables) Close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = true
+	for _, table := range t.open {
+		table.Close()
 	}
 }

@@ -27,7 +27,7 @@ func (s *saved) save(_ context.Context, rec Record) error {
 	return s.err
 }
 
-// listed are records as one wants to read them in a failure.
+// listed returns records in a readable form.
 func listed(records []Record) string {
 	var out []string
 	for _, rec := range records {
@@ -37,11 +37,11 @@ func listed(records []Record) string {
 	return strings.Join(out, " ")
 }
 
-// A table is made of what was saved, and continues with its revisions, also after a removal.
+// A table starts with what was saved, and continues its revisions, even after a removal.
 func TestTableContinues(t *testing.T) {
 	t.Parallel()
 	s := &saved{}
-	r := NewRecordTable([]Record{{"a", []byte("1"), 4}, {"gone", nil, 9}, {"b", []byte("2"), 7}}, s.save)
+	r := newRecordTable([]Record{{"a", []byte("1"), 4}, {"gone", nil, 9}, {"b", []byte("2"), 7}}, s.save)
 	defer r.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	r.Follow(ctx, func(c Changes) {
@@ -71,7 +71,7 @@ func TestTableContinues(t *testing.T) {
 func TestTableDoesNotCountWhatIsNotSaved(t *testing.T) {
 	t.Parallel()
 	s := &saved{err: errors.New("disk full")}
-	r := NewRecordTable([]Record{{"a", []byte("1"), 1}}, s.save)
+	r := newRecordTable([]Record{{"a", []byte("1"), 1}}, s.save)
 	defer r.Close()
 	for what, write := range map[string]func() error{
 		"Put":      func() error { _, err := r.Put(t.Context(), Record{"a", []byte("2"), 1}); return err },
@@ -89,19 +89,19 @@ func TestTableDoesNotCountWhatIsNotSaved(t *testing.T) {
 	if rev, err := r.Put(t.Context(), Record{"a", []byte("2"), 1}); err != nil || rev != 2 {
 		t.Errorf("then the revision is %d, %v", rev, err)
 	}
-	// A wrong revision is not tried.
+	// A write with a wrong revision is not saved.
 	if _, err := r.Put(t.Context(), Record{"a", []byte("3"), 1}); !errors.Is(err, ErrChanged) || len(s.writes) != 1 {
 		t.Errorf("a late write: %v, saved %s", err, listed(s.writes))
 	}
 }
 
-// While a write waits for the disk, nobody sees it, reading does not wait, and others that write
-// wait only as long as their context.
+// While a write waits for the disk, nobody sees it, reading does not wait, and other writers wait
+// only as long as their context.
 func TestTableWaitsForTheDisk(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &saved{waits: make(chan struct{})}
-		r := NewRecordTable(nil, s.save)
+		r := newRecordTable(nil, s.save)
 		defer r.Close()
 		written := make(chan error, 1)
 		go func() {
@@ -128,11 +128,11 @@ func TestTableWaitsForTheDisk(t *testing.T) {
 	})
 }
 
-// The value is the table's own: what its writer does with it later changes nothing.
+// The table owns the value: later changes by its writer have no effect.
 func TestTableOwnsItsValues(t *testing.T) {
 	t.Parallel()
 	s, value := &saved{}, []byte("1")
-	r := NewRecordTable(nil, s.save)
+	r := newRecordTable(nil, s.save)
 	defer r.Close()
 	if _, err := r.Put(t.Context(), Record{Key: "a", Value: value}); err != nil {
 		t.Fatal(err)
@@ -150,11 +150,11 @@ func TestTableOwnsItsValues(t *testing.T) {
 	}
 }
 
-// Follow calls again after every write, whatever comes between, and ends with the table.
+// Follow calls changed after every write, and ends with the table.
 func TestTableIsFollowed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		r := NewRecordTable(nil, nil)
+		r := newRecordTable(nil, new(saved).save)
 		var seen []string
 		ended := make(chan struct{})
 		go func() {

@@ -11,8 +11,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// Resource identifies a resource of a server.
-type Resource struct{ ServerID, URI string }
+// ResourceID identifies a resource of a server.
+type ResourceID struct{ ServerID, URI string }
 
 // State is the last known content of a resource, published or not.
 type State struct {
@@ -20,8 +20,8 @@ type State struct {
 	Size     int64
 	MimeType string
 	When     time.Time // when it was read
-	// Text is the content itself where the tracker keeps it; nil otherwise. It is not part of
-	// the state that is stored: see [Log.Contents].
+	// Text is the content itself if the tracker keeps it. It is not stored with the state: see
+	// [Log.Contents].
 	Text *string
 }
 
@@ -33,14 +33,23 @@ type ListName struct {
 
 // States are the stored states of resources and lists.
 type States struct {
-	Resources map[Resource]State
-	Lists     map[ListName]catalog.List // items have only keys and digests
+	Resources map[ResourceID]State
+	Lists     map[ListName]catalog.List // the items have only keys and digests
 }
 
-// Known returns the state of a resource after an event; ok is false if the event does not give
-// it. The zero State means that the resource is gone.
-func Known(e *event.Event) (r Resource, st State, ok bool) {
-	r = Resource{e.ServerID, e.ResourceURI}
+// StoredList returns a copy of a list with keys and digests only, as it is stored.
+func StoredList(list catalog.List) catalog.List {
+	items := make(catalog.List, len(list))
+	for i, it := range list {
+		items[i] = catalog.Item{Key: it.Key, Digest: it.Digest}
+	}
+	return items
+}
+
+// Known returns the state of a resource after an event. The zero State means that the resource is
+// gone. ok is false if the event does not tell the state.
+func Known(e *event.Event) (r ResourceID, st State, ok bool) {
+	r = ResourceID{e.ServerID, e.ResourceURI}
 	switch p := e.Payload.(type) {
 	case event.ResourceUpdated:
 		st = State{Digest: p.Digest, MimeType: p.MimeType, When: e.Timestamp}
@@ -57,8 +66,7 @@ func Known(e *event.Event) (r Resource, st State, ok bool) {
 	return r, State{}, false
 }
 
-// KnownList returns the list after an event, as far as the process that published the event
-// says: ok is false otherwise.
+// KnownList returns the list after an event; ok is false if the publisher of the event did not say.
 func KnownList(e *event.Event) (name ListName, list catalog.List, ok bool) {
 	p, ok := e.Payload.(event.ListChanged)
 	if !ok || p.Items == nil {
@@ -68,7 +76,7 @@ func KnownList(e *event.Event) (name ListName, list catalog.List, ok bool) {
 }
 
 // KnownLists yields what is remembered in the step that stores the event: the list of [KnownList]
-// and the resources that are [Owed] then.
+// and the resources that are then [Owed].
 func KnownLists(e *event.Event) iter.Seq2[ListName, catalog.List] {
 	return func(yield func(ListName, catalog.List) bool) {
 		name, list, ok := KnownList(e)
@@ -81,12 +89,12 @@ func KnownLists(e *event.Event) iter.Seq2[ListName, catalog.List] {
 	}
 }
 
-// Owed is the kind of list that has the resources whose own events may not be stored although a
-// change of the list of resources is: whoever tracks the server next publishes them. A tracker
-// that has appended them empties it.
+// Owed is the kind of the list of resources whose own events may be missing although the change of
+// the list of resources is stored. The next tracker of the server publishes them. A tracker empties
+// the list after it has appended them.
 const Owed catalog.Kind = "owed"
 
-// OwedList returns resources as a list of [Owed].
+// OwedList returns resources as an [Owed] list.
 func OwedList(uris []string) catalog.List {
 	items := make([]catalog.Item, len(uris))
 	for i, uri := range uris {
@@ -95,11 +103,11 @@ func OwedList(uris []string) catalog.List {
 	return catalog.NewList(items)
 }
 
-// Cursors is the kind of list under which is stored where to resume the subscriptions to events
-// of a server (MCP Events), one item for each.
+// Cursors is the kind of the list of cursors with which the event subscriptions of a server (MCP
+// Events) are resumed, one item for each subscription.
 const Cursors catalog.Kind = "cursors"
 
-// CursorList returns cursors, by the keys of their subscriptions, as a list.
+// CursorList returns cursors, keyed by subscription, as a list.
 func CursorList(cursors map[string]string) catalog.List {
 	var list catalog.List
 	for _, key := range slices.Sorted(maps.Keys(cursors)) {
@@ -110,7 +118,7 @@ func CursorList(cursors map[string]string) catalog.List {
 	return list
 }
 
-// CursorsOf returns the cursors in a list that CursorList made.
+// CursorsOf returns the cursors in a list from CursorList.
 func CursorsOf(list catalog.List) map[string]string {
 	cursors := map[string]string{}
 	for _, it := range list {

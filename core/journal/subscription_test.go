@@ -24,8 +24,8 @@ func updated(server, uri string, version byte) event.Event {
 	return event.Event{ServerID: server, ResourceURI: uri, Payload: event.ResourceUpdated{Digest: catalog.Digest{version}}}
 }
 
-// told are events as one wants to read them in a failure: what each is about, and its number.
-func told(events []*event.Event) string {
+// summary returns events in a readable form: their subjects and numbers.
+func summary(events []*event.Event) string {
 	var out []string
 	for _, e := range events {
 		about := e.ServerID + e.ResourceURI
@@ -77,7 +77,7 @@ func TestOneOrderForAll(t *testing.T) {
 	}
 }
 
-// A consumer that is too slow gets a gap and the last event of every subject, and continues.
+// A slow consumer gets a gap and the last event of every subject, and continues.
 func TestSlowConsumerGetsTheState(t *testing.T) {
 	t.Parallel()
 	m := NewMemory(MemoryOptions{Lag: 4})
@@ -96,31 +96,31 @@ func TestSlowConsumerGetsTheState(t *testing.T) {
 		all = append(all, batch...)
 	}
 	if len(all) != 9 {
-		t.Errorf("the quick one got %s", told(all))
+		t.Errorf("the quick one got %s", summary(all))
 	}
-	if got, want := told(slow.Next()), "slow after 1 to 10, docs b 3, docs a 4, wiki 6, docs 7, docs list 9, docs list 10"; got != want {
+	if got, want := summary(slow.Next()), "slow after 1 to 10, docs b 3, docs a 4, wiki 6, docs 7, docs list 9, docs list 10"; got != want {
 		t.Errorf("the slow one got\n%s\nwant\n%s", got, want)
 	}
 	m.Publish(updated("docs ", "c", 1)) // 11
-	if got := told(slow.Next()); got != "docs c 11" {
+	if got := summary(slow.Next()); got != "docs c 11" {
 		t.Errorf("then it got %s", got)
 	}
 	// Again, and this time it gets less than it has room for.
 	for range 5 {
 		m.Publish(updated("docs ", "c", 2)) // 12 to 16
 	}
-	if got := told(slow.Next()); got != "slow after 11 to 16, docs c 16" {
+	if got := summary(slow.Next()); got != "slow after 11 to 16, docs c 16" {
 		t.Errorf("then it got %s", got)
 	}
 	for range 4 {
 		m.Publish(updated("docs ", "c", 2))
 	}
-	if got := told(slow.Next()); got != "docs c 17, docs c 18, docs c 19, docs c 20" {
+	if got := summary(slow.Next()); got != "docs c 17, docs c 18, docs c 19, docs c 20" {
 		t.Errorf("then it got %s", got)
 	}
 }
 
-// One that is behind when the stream ends gets the state, too.
+// A consumer that is behind when the stream ends also gets the state.
 func TestSlowConsumerAtTheEnd(t *testing.T) {
 	t.Parallel()
 	m := NewMemory(MemoryOptions{Lag: 2})
@@ -129,7 +129,7 @@ func TestSlowConsumerAtTheEnd(t *testing.T) {
 		m.Publish(updated("docs ", "a", 1))
 	}
 	_ = m.Close()
-	if got := told(s.Next()); got != "slow after 0 to 4, docs a 4" {
+	if got := summary(s.Next()); got != "slow after 0 to 4, docs a 4" {
 		t.Errorf("it got %s", got)
 	}
 	if s.Next() != nil || s.Err() != nil {
@@ -137,7 +137,7 @@ func TestSlowConsumerAtTheEnd(t *testing.T) {
 	}
 }
 
-// A follower sees in its entries what is the gap, and what belongs to it.
+// A follower sees in its entries which one is the gap and which ones belong to it.
 func TestSlowFollower(t *testing.T) {
 	t.Parallel()
 	m := NewMemory(MemoryOptions{Lag: 2})
@@ -184,7 +184,7 @@ func TestRemovedServerIsForgotten(t *testing.T) {
 	m.Publish(event.Event{ServerID: "docs", Payload: event.ListChanged{List: catalog.Tools}})
 	m.Publish(event.Event{ServerID: "wiki", Payload: event.ServerState{State: event.Stopping, Reason: "shutdown"}})
 	m.Publish(event.Event{ServerID: "docs", Payload: event.ServerState{State: event.Stopping, Reason: "removed"}})
-	if got := told(s.Next()); got != "slow after 0 to 6, wiki a 3, wiki 5, docs 6" {
+	if got := summary(s.Next()); got != "slow after 0 to 6, wiki a 3, wiki 5, docs 6" {
 		t.Errorf("it got %s", got)
 	}
 }
@@ -234,7 +234,8 @@ func TestSubscribeAfterClose(t *testing.T) {
 	}
 }
 
-// A signal may be about what was taken already; what was not taken always has one.
+// A signal may refer to events that were already taken; every event that was not taken is
+// signalled.
 func TestTakeDoesNotWait(t *testing.T) {
 	t.Parallel()
 	m := NewMemory(MemoryOptions{})
@@ -258,7 +259,7 @@ func TestTakeDoesNotWait(t *testing.T) {
 	}
 }
 
-// Events stops when its consumer does, and the rest of what was taken is gone, not the stream.
+// Events stops when its consumer stops. The rest of the batch is lost, but not the stream.
 func TestEventsCanBeLeft(t *testing.T) {
 	t.Parallel()
 	m := NewMemory(MemoryOptions{})
@@ -273,13 +274,13 @@ func TestEventsCanBeLeft(t *testing.T) {
 	for e := range s.Events() {
 		got = append(got, e)
 	}
-	if told(got) != "wiki 2" {
-		t.Errorf("then it got %s", told(got))
+	if summary(got) != "wiki 2" {
+		t.Errorf("then it got %s", summary(got))
 	}
 }
 
-// A follower that falls behind by many bytes in few events gets a gap, and one event is always
-// queued, however large.
+// A follower that falls behind by many bytes in few events gets a gap. One event is always queued,
+// however large.
 func TestLagIsBoundedInBytes(t *testing.T) {
 	t.Parallel()
 	m := NewMemory(MemoryOptions{LagBytes: 1 << 20, KeepBytes: 1 << 20})
@@ -291,27 +292,27 @@ func TestLagIsBoundedInBytes(t *testing.T) {
 	for range 3 {
 		m.Publish(large("a", text))
 	}
-	if batch, _ := s.Take(); told(batch) != "docsa 1, docsa 2, docsa 3" {
-		t.Errorf("within the limit: %s", told(batch))
+	if batch, _ := s.Take(); summary(batch) != "docsa 1, docsa 2, docsa 3" {
+		t.Errorf("within the limit: %s", summary(batch))
 	}
 	for _, uri := range []string{"a", "b", "a", "a"} {
 		m.Publish(large(uri, text))
 	}
-	if batch, _ := s.Take(); told(batch) != "slow after 3 to 7, docsb 5, docsa 7" {
-		t.Errorf("beyond it: %s", told(batch))
+	if batch, _ := s.Take(); summary(batch) != "slow after 3 to 7, docsb 5, docsa 7" {
+		t.Errorf("beyond it: %s", summary(batch))
 	}
 	var long event.ListChanged
 	for i := range 50_000 {
 		long.Added = append(long.Added, fmt.Sprintf("file:///%030d", i))
 	}
 	m.Publish(event.Event{ServerID: "docs", Payload: long})
-	if batch, _ := s.Take(); told(batch) != "docs 8" {
-		t.Errorf("one that is larger: %s", told(batch))
+	if batch, _ := s.Take(); summary(batch) != "docs 8" {
+		t.Errorf("one that is larger: %s", summary(batch))
 	}
 	m.Publish(state("docs", event.Ready))
 	m.Publish(event.Event{ServerID: "docs", Payload: long})
 	if batch, _ := s.Take(); len(batch) != 3 || batch[0].Type() != event.TypeGap {
-		t.Errorf("a long list beyond it: %s", told(batch))
+		t.Errorf("a long list beyond it: %s", summary(batch))
 	}
 	if b, err := m.Bounds(t.Context()); err != nil || b.First != 10 {
 		t.Errorf("bounds %+v, %v", b, err)

@@ -224,7 +224,7 @@ func (w *worker) forgotten(uris []string) {
 // remember records the digest that was published for a resource; zero: there is none any more.
 func (w *worker) remember(uri string, d catalog.Digest) {
 	w.t.store.remember(func(rec journal.Recorder) error {
-		return rec.Remember(journal.Resource{ServerID: w.id, URI: uri}, journal.State{Digest: d, When: time.Now()})
+		return rec.Remember(journal.ResourceID{ServerID: w.id, URI: uri}, journal.State{Digest: d, When: time.Now()})
 	})
 }
 

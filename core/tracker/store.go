@@ -138,7 +138,7 @@ func (s *store) learn(id string, res coalesce.Known, change func(*record)) {
 		s.recordOnly(e)
 	case !now.Digest.IsZero() && (differs || now.Digest != before):
 		s.remember(func(rec journal.Recorder) error {
-			return rec.Remember(journal.Resource{ServerID: id, URI: res.URI}, stateOf(now))
+			return rec.Remember(journal.ResourceID{ServerID: id, URI: res.URI}, stateOf(now))
 		})
 	}
 }

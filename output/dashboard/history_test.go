@@ -236,7 +236,7 @@ func TestServerOfAnotherProcess(t *testing.T) {
 func TestResourcesOfAnotherProcess(t *testing.T) {
 	j, _, _ := stored(t, fixed(world(12, 60)))
 	digest := catalog.Digest{1}
-	if err := j.Remember(journal.Resource{ServerID: "other", URI: "file:///a.md"}, journal.State{Digest: digest, Size: 3, MimeType: "text/plain", When: time.Now()}); err != nil {
+	if err := j.Remember(journal.ResourceID{ServerID: "other", URI: "file:///a.md"}, journal.State{Digest: digest, Size: 3, MimeType: "text/plain", When: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	if err := j.Flush(t.Context()); err != nil {

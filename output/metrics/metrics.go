@@ -35,7 +35,7 @@ type Clients struct {
 type Options struct {
 	Version  string
 	Snapshot func() *status.Snapshot
-	Journal  func() journal.Stats
+	Journal  func() journal.StoreStats
 	Clients  func() Clients
 	Reloads  func() status.Reloads
 	// Webhooks returns delivery statistics by the source that configured the webhook.

@@ -29,7 +29,7 @@ func example() *Metrics {
 			return &status.Snapshot{Servers: []status.ServerStatus{{ID: "docs", State: event.Ready, Resources: resources,
 				Counts: status.Counts{Signals: 7, Folded: 3, Unknown: 1, Missed: 2, Dropped: map[string]uint64{"foreign": 2}}}}}
 		},
-		Journal: func() journal.Stats { return journal.Stats{Stored: 5, Syncs: 2, SyncTime: time.Second} },
+		Journal: func() journal.StoreStats { return journal.StoreStats{Stored: 5, Syncs: 2, SyncTime: time.Second} },
 		Clients: func() Clients { return Clients{Connected: 3, Slow: 1} },
 		Cluster: func() (status.Cluster, bool) {
 			return status.Cluster{Processes: 2, Unfollowed: []string{"docs"}}, true

@@ -1,6 +1,7 @@
 package journaltest
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,7 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// decode returns an event as its stored form says.
+// decode returns the event in a stored form.
 func decode(t tb, data string) event.Event {
 	t.Helper()
 	var e event.Event
@@ -24,12 +25,11 @@ func decode(t tb, data string) event.Event {
 	return e
 }
 
-// entriesAreEvents: entries of events of every type say what the events said.
-func entriesAreEvents(t *testing.T, open Open) {
-	o := open(t, Options{})
+// Entries say what the events said, for events of every type.
+func entriesAreEvents(t *testing.T, o *Opened) {
 	changed, size := true, int64(12)
 	text := "shown on request"
-	updated := event.ResourceUpdated{Changed: &changed, Name: "n", MimeType: "text/plain", Size: &size, Digest: digest(1), PreviousDigest: digest(2)}
+	updated := event.ResourceUpdated{Changed: &changed, Name: "n", MimeType: "text/plain", Size: &size, Digest: Digest(1), PreviousDigest: Digest(2)}
 	shown := updated
 	shown.Content, shown.Diff = &text, &text // never part of the log
 	payloads := []event.Payload{
@@ -43,14 +43,14 @@ func entriesAreEvents(t *testing.T, open Open) {
 		event.ServerEvent{Name: "n", EventID: "e", Size: 2},
 		event.ConfigReloaded{Added: []string{"a"}, Duration: event.Milliseconds(time.Second)},
 		event.ConfigRejected{Problems: []event.Problem{{Message: "m"}}},
-		event.ResourceContent{Size: 1, Digest: digest(3)}, event.PromptContent{Name: "n", Size: 4},
+		event.ResourceContent{Size: 1, Digest: Digest(3)}, event.PromptContent{Name: "n", Size: 4},
 		event.ToolResult{Name: "n", Success: true}, event.SubscriptionsChanged{URIs: []string{"a"}},
 	}
 	var events, stored []*event.Event
 	for i, p := range payloads {
-		e := about("docs", uri(i), p)
+		e := about("docs", URI(i), p)
 		e.Cause = event.CauseResync
-		e.Exported = []map[string]string{nil, {}, {"a": "mcptrack://server/docs/a", uri(i): uri(i + 1)}}[i%3]
+		e.Exported = []map[string]string{nil, {}, {"a": "mcptrack://server/docs/a", URI(i): URI(i + 1)}}[i%3]
 		events = append(events, e)
 		bare := *e
 		if u, ok := p.(event.ResourceUpdated); ok {
@@ -71,7 +71,7 @@ func entriesAreEvents(t *testing.T, open Open) {
 	add(t, o.Log, events...)
 	flush(t, o.Log)
 	o.check(t, func(t *testing.T, when string) {
-		entries := readAll(t, o.Log, 0)
+		entries := ReadAll(t, o.Log, 0)
 		same(t, when, entries, o.Log.Epoch(), 1, stored)
 		for i, e := range entries {
 			got, _ := e.Event()
@@ -94,8 +94,7 @@ func hostile() []string {
 	}
 }
 
-func hostileNames(t *testing.T, open Open) {
-	o := open(t, Options{})
+func hostileNames(t *testing.T, o *Opened) {
 	var events []*event.Event
 	names := hostile()
 	for i, name := range names {
@@ -111,14 +110,12 @@ func hostileNames(t *testing.T, open Open) {
 	add(t, o.Log, events...)
 	for i, name := range names {
 		remember(t, o.Log, name+"'", name, i)
-		items := catalog.List{{Key: name, Digest: digest(i)}}
-		if err := o.Log.RememberList(journal.ListName{ServerID: name, Kind: catalog.Resources}, items); err != nil {
-			t.Fatal(err)
-		}
+		items := catalog.List{{Key: name, Digest: Digest(i)}}
+		rememberList(t, o.Log, journal.ListName{ServerID: name, Kind: catalog.Resources}, items)
 	}
 	flush(t, o.Log)
 	o.check(t, func(t *testing.T, when string) {
-		same(t, when, readAll(t, o.Log, 0), o.Log.Epoch(), 1, events)
+		same(t, when, ReadAll(t, o.Log, 0), o.Log.Epoch(), 1, events)
 		all := states(t, o.Log, "")
 		for i, name := range names {
 			want := fmt.Sprint(i + 1)
@@ -129,42 +126,34 @@ func hostileNames(t *testing.T, open Open) {
 				t.Errorf("%s: of resource %.30q: %s, want %s", when, name, got, want)
 			}
 			for _, st := range []journal.States{all, states(t, o.Log, name)} {
-				if got := st.Resources[journal.Resource{ServerID: name, URI: name}].Digest; got != digest(i) {
+				if got := st.Resources[journal.ResourceID{ServerID: name, URI: name}].Digest; got != Digest(i) {
 					t.Errorf("%s: the state of %.30q is %v", when, name, got)
 				}
 				if got := st.Lists[journal.ListName{ServerID: name, Kind: catalog.Resources}]; len(got) != 1 || got[0].Key != name {
 					t.Errorf("%s: the list of %.30q is %v", when, name, got)
 				}
 			}
-			if got := states(t, o.Log, name+"'").Resources; len(got) != 1 || got[journal.Resource{ServerID: name + "'", URI: name}].Digest != digest(i) {
+			if got := states(t, o.Log, name+"'").Resources; len(got) != 1 || got[journal.ResourceID{ServerID: name + "'", URI: name}].Digest != Digest(i) {
 				t.Errorf("%s: the states of server %.30q with a quote are %v", when, name, got)
 			}
 		}
 	})
 }
 
-// membersNotStored: an event that was appended a short time ago has all its members, also those
-// that are not stored.
-func membersNotStored(t *testing.T, open Open) {
-	o := open(t, Options{})
+// A recently appended event has all its members, including those that are not stored.
+func membersNotStored(t *testing.T, o *Opened) {
 	text, received := "content", time.Now().Add(-time.Second)
 	e := update("docs", "file:///a", 1)
 	u := e.Payload.(event.ResourceUpdated)
 	u.Text = &text
 	e.Payload, e.Received = u, received
 	stored, err := o.Log.Store(within(t), e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	followed, err := followTo(within(t), o.Log, 1, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for what, entry := range map[string]journal.Entry{"stored": stored, "read": readAll(t, o.Log, 1)[0], "followed": followed[0]} {
+	must(t, err)
+	for what, entry := range map[string]journal.Entry{"stored": stored, "read": ReadAll(t, o.Log, 1)[0], "followed": followed[0]} {
 		got, err := entry.Event()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		p, _ := got.Payload.(event.ResourceUpdated)
 		if !entry.Local() || !entry.Received().Equal(received) || !got.Received.Equal(received) || p.Text == nil || *p.Text != text || strings.Contains(string(entry.Data()), text) {
 			t.Errorf("%s: local %v, received %v, event %+v", what, entry.Local(), entry.Received(), got)
@@ -174,26 +163,24 @@ func membersNotStored(t *testing.T, open Open) {
 		t.Errorf("the event that was appended was changed: it has id %q", e.ID)
 	}
 	if o.reopen(t) {
-		entry := readAll(t, o.Log, 1)[0]
+		entry := ReadAll(t, o.Log, 1)[0]
 		if got, err := entry.Event(); err != nil || entry.Local() || !entry.Received().IsZero() || !got.Received.IsZero() || got.Payload.(event.ResourceUpdated).Text != nil {
 			t.Errorf("after a reopen: local %v, event %+v, %v", entry.Local(), got, err)
 		}
 	}
 }
 
-// largeEvents: a list of 10,000 URIs of 1 KiB is stored, as one event or as several that mean the
-// same.
-func largeEvents(t *testing.T, open Open) {
-	o := open(t, Options{})
+// A list of 10,000 URIs of 1 KiB is stored, as one event or as several that mean the same.
+func largeEvents(t *testing.T, o *Opened) {
 	var uris []string
 	for i := range 10_000 {
 		uris = append(uris, fmt.Sprintf("file:///%s/%05d", strings.Repeat("x", 1010), i))
 	}
 	gone := uris[:100]
-	add(t, o.Log, update("docs", uri(1), 1), about("docs", "", event.ListChanged{List: catalog.Resources, Added: uris, Removed: gone}), update("docs", uri(2), 2))
+	add(t, o.Log, update("docs", URI(1), 1), about("docs", "", event.ListChanged{List: catalog.Resources, Added: uris, Removed: gone}), update("docs", URI(2), 2))
 	flush(t, o.Log)
 	o.check(t, func(t *testing.T, when string) {
-		entries := readAll(t, o.Log, 0)
+		entries := ReadAll(t, o.Log, 0)
 		if err := inOrder(entries, o.Log.Epoch(), 1, len(entries)); err != nil || len(entries) < 3 {
 			t.Fatalf("%s: %d entries, %v", when, len(entries), err)
 		}
@@ -210,21 +197,19 @@ func largeEvents(t *testing.T, open Open) {
 			t.Errorf("%s: %d are added and %d removed, want %d and %d", when, len(added), len(removed), len(uris), len(gone))
 		}
 		for i, e := range map[int]journal.Entry{1: entries[0], 2: entries[len(entries)-1]} {
-			if ev, _ := e.Event(); ev.ResourceURI != uri(i) {
+			if ev, _ := e.Event(); ev.ResourceURI != URI(i) {
 				t.Errorf("%s: entry %d is %.200s", when, e.Seq, e.Data())
 			}
 		}
 	})
 }
 
-// eventTooLarge: an event that cannot be split is refused where the store has a limit, and does
-// not stop the log.
-func eventTooLarge(t *testing.T, open Open) {
-	o := open(t, Options{})
+// An event that cannot be split is rejected if the store has a limit, and does not stop the log.
+func eventTooLarge(t *testing.T, o *Opened) {
 	huge := func() *event.Event {
 		return about("docs", "file:///huge", event.ResourceAdded{Descriptor: event.Descriptor{Name: strings.Repeat("n", 9<<20)}})
 	}
-	want := []*event.Event{update("docs", uri(1), 1)}
+	want := []*event.Event{update("docs", URI(1), 1)}
 	add(t, o.Log, want[0])
 	if e, err := o.Log.Store(within(t), huge()); err == nil {
 		want = append(want, huge(), huge())
@@ -244,7 +229,7 @@ func eventTooLarge(t *testing.T, open Open) {
 			t.Errorf("%d events are counted as too large, want 2", n)
 		}
 	}
-	last := update("docs", uri(2), 2)
+	last := update("docs", URI(2), 2)
 	if _, err := o.Log.Store(within(t), last); err != nil {
 		t.Fatal(err)
 	}
@@ -253,6 +238,257 @@ func eventTooLarge(t *testing.T, open Open) {
 	}
 	want = append(want, last)
 	o.check(t, func(t *testing.T, when string) {
-		same(t, when, readAll(t, o.Log, 0), o.Log.Epoch(), 1, want)
+		same(t, when, ReadAll(t, o.Log, 0), o.Log.Epoch(), 1, want)
 	})
+}
+
+func selected(t tb, log journal.Log, sel journal.Selection) (out []journal.Entry) {
+	t.Helper()
+	for e, err := range log.Select(within(t), sel) {
+		if err == nil {
+			err = wellFormed(e)
+		}
+		if err != nil || e.Gap != nil {
+			t.Fatalf("Select(%+v): %s, %v", sel, e.Data(), err)
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+func selects(t *testing.T, o *Opened) {
+	changed := false
+	add(t, o.Log,
+		update("docs", "file:///a", 1),                                                                // 1
+		update("docs", "file:///b", 1),                                                                // 2
+		update("wiki", "file:///a", 2),                                                                // 3
+		about("docs", "file:///a", event.ResourceAdded{}),                                             // 4
+		about("docs", "file:///a", event.ResourceUpdated{Name: "not read"}),                           // 5
+		about("docs", "", event.ServerState{State: event.Ready}),                                      // 6
+		about("", "", event.ConfigReloaded{Added: []string{"wiki"}}),                                  // 7
+		about("docs", "file:///a", event.ResourceUpdated{Digest: Digest(1), Changed: &changed}),       // 8
+		about("docs", "file:///a", event.ResourceRemoved{}),                                           // 9
+		about("docs", "file:///a", event.ResourceChanged{}),                                           // 10
+		about("docs", "", event.ListChanged{List: catalog.Resources, Removed: []string{"file:///a"}}), // 11
+		update("docs", "file:///a", 3),                                                                // 12
+		about("docs", "file:///a", event.ResourceContent{Digest: Digest(3)}),                          // 13
+	)
+	flush(t, o.Log)
+	o.check(t, func(t *testing.T, when string) {
+		for sel, want := range map[journal.Selection]string{
+			{}:                                      "1 2 3 4 5 6 7 8 9 10 11 12 13",
+			{ServerID: "docs"}:                      "1 2 4 5 6 8 9 10 11 12 13",
+			{ServerID: "wiki"}:                      "3",
+			{ServerID: "none"}:                      "none",
+			{ServerID: "docs", URI: "file:///a"}:    "1 8 9 12",
+			{ServerID: "docs", URI: "file:///b"}:    "2",
+			{ServerID: "wiki", URI: "file:///a"}:    "3",
+			{ServerID: "wiki", URI: "file:///b"}:    "none",
+			{ServerID: "docs", URI: "file:///none"}: "none",
+		} {
+			if got := numbers(selected(t, o.Log, sel)); got != want {
+				t.Errorf("%s: Select(%+v) yields %s, want %s", when, sel, got, want)
+			}
+		}
+	})
+	for range o.Log.Select(within(t), journal.Selection{}) {
+		break // and nothing is left behind
+	}
+}
+
+// spread appends events at different times, and returns all entries. The events' own times do not
+// matter: clocks of servers and of earlier runs may be wrong.
+func spread(t tb, log journal.Log) []journal.Entry {
+	t.Helper()
+	for i, skew := range []time.Duration{0, -10 * 365 * 24 * time.Hour, 10 * 365 * 24 * time.Hour, 0, 0} {
+		for n := range 3 {
+			e := update("docs", URI(n), i)
+			e.Timestamp = e.Timestamp.Add(skew)
+			add(t, log, e)
+		}
+		flush(t, log)
+		later, cancel := context.WithTimeout(t.Context(), 3*time.Millisecond) // than the unit of the store's clock
+		<-later.Done()
+		cancel()
+	}
+	entries := ReadAll(t, log, 0)
+	for _, e := range entries {
+		if age := time.Since(e.Stored); age < -time.Minute || age > time.Hour {
+			t.Fatalf("%d was stored at %v", e.Seq, e.Stored)
+		}
+	}
+	if !entries[0].Stored.Before(entries[len(entries)-1].Stored) {
+		t.Fatalf("the first was stored at %v, the last at %v", entries[0].Stored, entries[len(entries)-1].Stored)
+	}
+	return entries
+}
+
+// times returns the times of entries, times between them, and times before and after all of them.
+func times(entries []journal.Entry) (at []time.Time) {
+	at = append(at, time.Unix(0, 0), entries[0].Stored.Add(-time.Hour))
+	for i, e := range entries {
+		at = append(at, e.Stored)
+		if i > 0 {
+			was := entries[i-1].Stored
+			at = append(at, was.Add(e.Stored.Sub(was)/2))
+		}
+	}
+	return append(at, entries[len(entries)-1].Stored.Add(time.Hour))
+}
+
+func since(t *testing.T, o *Opened) {
+	entries := spread(t, o.Log)
+	o.check(t, func(t *testing.T, when string) {
+		for _, at := range times(entries) {
+			want := uint64(len(entries) + 1)
+			if i := slices.IndexFunc(entries, func(e journal.Entry) bool { return !e.Stored.Before(at) }); i >= 0 {
+				want = entries[i].Seq
+			}
+			if got, err := o.Log.Since(within(t), at); err != nil || got != want {
+				t.Errorf("%s: Since(%v) is %d, %v, want %d", when, at, got, err, want)
+			}
+		}
+	})
+}
+
+func selectsAfter(t *testing.T, o *Opened) {
+	entries := spread(t, o.Log)
+	o.check(t, func(t *testing.T, when string) {
+		for _, at := range times(entries) {
+			for _, sel := range []journal.Selection{{After: at}, {ServerID: "docs", After: at}, {ServerID: "docs", URI: URI(1), After: at}} {
+				var want []journal.Entry
+				for _, e := range entries {
+					if ev, _ := e.Event(); !e.Stored.Before(at) && (sel.URI == "" || ev.ResourceURI == sel.URI) {
+						want = append(want, e)
+					}
+				}
+				if got := selected(t, o.Log, sel); numbers(got) != numbers(want) {
+					t.Errorf("%s: Select(%+v) yields %s, want %s", when, sel, numbers(got), numbers(want))
+				}
+			}
+		}
+	})
+}
+
+func resume(t *testing.T, o *Opened) {
+	id := func(n uint64) string { return event.FormatID(o.Log.Epoch(), n) }
+	if r, err := o.Log.Resume(within(t), id(0)); err != nil || r.Gap != nil || r.From != 1 || r.Next != 1 {
+		t.Errorf("an empty log, from its beginning: %+v, %v", r, err)
+	}
+	if r, err := o.Log.Resume(within(t), ""); err != nil || r.Gap == nil || r.Gap.Reason != journal.ReasonInvalid || r.From != 1 || r.Next != 1 {
+		t.Errorf("an empty log, from no id: %+v, %v", r, err)
+	}
+	addN(t, o.Log, 0, 20)
+	foreign := journal.NewEpoch()
+	hostile := strings.Repeat("\x1b[2J\r\nid: 9\x00\u202e", 1000)
+	o.check(t, func(t *testing.T, when string) {
+		for _, c := range []struct {
+			id     string
+			from   uint64
+			reason string
+		}{
+			{id(0), 1, ""}, {id(1), 2, ""}, {id(15), 16, ""}, {id(20), 21, ""},
+			{id(21), 1, journal.ReasonAhead}, {id(1 << 63), 1, journal.ReasonAhead}, {id(1<<64 - 1), 1, journal.ReasonAhead},
+			{foreign + "-5", 1, journal.ReasonEpoch}, {foreign + "-0", 1, journal.ReasonEpoch},
+			{"", 1, journal.ReasonInvalid}, {"5", 1, journal.ReasonInvalid}, {o.Log.Epoch() + "-", 1, journal.ReasonInvalid},
+			{o.Log.Epoch() + "-05", 1, journal.ReasonInvalid}, {o.Log.Epoch() + "--5", 1, journal.ReasonInvalid},
+			{id(5) + "\n", 1, journal.ReasonInvalid}, {strings.ToUpper(foreign+"ff") + "-5", 1, journal.ReasonInvalid},
+			{strings.Repeat("9", 10<<10), 1, journal.ReasonInvalid}, {hostile, 1, journal.ReasonInvalid}, {id(5) + hostile, 1, journal.ReasonInvalid},
+		} {
+			r, err := o.Log.Resume(within(t), c.id)
+			reason := ""
+			if g := r.Gap; g != nil {
+				if reason = g.Reason; len(g.From) > 300 || strings.ContainsAny(g.From, "\r\n\x00\x1b\u202e") || g.To != id(r.From-1) {
+					t.Errorf("%s: Resume(%.60q): gap %+v", when, c.id, g)
+				}
+			}
+			if err != nil || r.From != c.from || reason != c.reason || r.Next != 21 {
+				t.Errorf("%s: Resume(%.60q): %+v with reason %q, %v, want from %d, %q", when, c.id, r, reason, err, c.from, c.reason)
+			}
+		}
+	})
+}
+
+// fill appends until the first events are removed.
+func fill(t tb, log journal.Log) journal.Bounds {
+	t.Helper()
+	ctx := within(t)
+	for n := 0; ctx.Err() == nil; n += 250 {
+		for i := range 250 {
+			add(t, log, update("docs", fmt.Sprint("file:///busy/", n+i), n+i))
+		}
+		flush(t, log)
+		if b := bounds(t, log); b.First > 10 {
+			return b
+		}
+	}
+	t.Fatalf("no event is gone: %+v", bounds(t, log))
+	return journal.Bounds{}
+}
+
+func retention(t *testing.T, o *Opened) {
+	fill(t, o.Log)
+	o.check(t, func(t *testing.T, when string) {
+		b := bounds(t, o.Log)
+		if b.First <= 10 || b.Last <= b.First+10 {
+			t.Fatalf("%s: bounds %+v", when, b)
+		}
+		// A log may remove more while this test runs, but then Read and Follow report it.
+		check := func(what string, from uint64, entries []journal.Entry, err error) {
+			t.Helper()
+			if err != nil || len(entries) == 0 || entries[0].Gap == nil {
+				t.Fatalf("%s: %s begins with no gap: %v", when, what, err)
+			}
+			gap := entries[0]
+			if err := wellFormed(gap); err != nil {
+				t.Errorf("%s: %s: %v", when, what, err)
+			}
+			if want := (event.Gap{From: event.FormatID(b.Epoch, from-1), To: gap.ID, Reason: journal.ReasonRetention}); *gap.Gap != want || gap.Seq+1 < b.First {
+				t.Errorf("%s: %s begins with %+v at %d, want %+v at %d", when, what, *gap.Gap, gap.Seq, want, b.First-1)
+			}
+			ev, err := gap.Event()
+			if got, ok := ev.Payload.(event.Gap); err != nil || !ok || got != *gap.Gap {
+				t.Errorf("%s: %s: the gap as an event is %+v, %v", when, what, ev, err)
+			}
+			rest := slices.DeleteFunc(entries[1:], func(e journal.Entry) bool {
+				if e.Again && e.Seq > gap.Seq {
+					t.Errorf("%s: %s: %d is not in the gap to %d", when, what, e.Seq, gap.Seq)
+				}
+				return e.Again
+			})
+			if err := inOrder(rest, b.Epoch, gap.Seq+1, int(b.Last-gap.Seq)); err != nil {
+				t.Errorf("%s: %s: %v", when, what, err)
+			}
+		}
+		for _, from := range []uint64{1, 5, b.First - 1} {
+			check(fmt.Sprintf("Read(%d)", from), from, ReadAll(t, o.Log, from), nil)
+			entries, err := followTo(within(t), o.Log, from, b.Last)
+			check(fmt.Sprintf("Follow(%d)", from), from, entries, err)
+		}
+		check("Read(0)", 1, ReadAll(t, o.Log, 0), nil)
+		if first, err := o.Log.Since(within(t), time.Unix(0, 0)); err != nil || first < b.First {
+			t.Errorf("%s: Since the beginning: %d, %v, want %d", when, first, err, b.First)
+		}
+		if got := selected(t, o.Log, journal.Selection{ServerID: "docs"}); len(got) == 0 || got[0].Seq < b.First || inOrder(got, b.Epoch, got[0].Seq, int(b.Last+1-got[0].Seq)) != nil {
+			t.Errorf("%s: Select yields %d entries of %+v", when, len(got), b)
+		}
+		for id, missed := range map[uint64]bool{0: true, 5: true, b.First - 2: true, b.Last: false} {
+			r, err := o.Log.Resume(within(t), event.FormatID(b.Epoch, id))
+			switch {
+			case err != nil || r.Next != b.Last+1 || missed != (r.Gap != nil) || !missed && r.From != id+1:
+				t.Errorf("%s: Resume after %d: %+v, %v", when, id, r, err)
+			case missed && (r.From < b.First || *r.Gap != event.Gap{From: event.FormatID(b.Epoch, id), To: event.FormatID(b.Epoch, r.From-1), Reason: journal.ReasonRetention}):
+				t.Errorf("%s: Resume after %d: from %d, gap %+v", when, id, r.From, *r.Gap)
+			}
+		}
+	})
+	before := bounds(t, o.Log)
+	for i := range 5000 {
+		add(t, o.Log, update("docs", fmt.Sprint("file:///more/", i), i))
+	}
+	flush(t, o.Log)
+	Eventually(t, patience, "First moves", func() bool { return bounds(t, o.Log).First > before.First })
+	if b := bounds(t, o.Log); b.Last != before.Last+5000 || b.Epoch != before.Epoch {
+		t.Errorf("bounds %+v after %+v and 5,000 events", b, before)
+	}
 }

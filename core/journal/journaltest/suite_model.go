@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
@@ -17,20 +16,19 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// model compares a log with a simple one after random calls. All checks share one log: each has
-// servers and records of its own.
-func model(t *testing.T, open Open) {
-	const budget = 10 * time.Second // a store that syncs every event takes its time
-	o := open(t, Options{KeepContent: 64 << 20})
+// model compares a log with a simple model after random calls. All checks share one log; each has
+// its own servers and records.
+func model(t *testing.T, o *Opened) {
+	const budget = 10 * time.Second // a store that syncs every event is slow
 	began, checks, failed := time.Now(), 0, false
 	rapid.Check(t, func(rt *rapid.T) {
 		if !failed && time.Since(began) > budget {
 			return
 		}
 		passed := false
-		defer func() { failed = failed || !passed }() // then rapid repeats and shortens the check
+		defer func() { failed = failed || !passed }() // rapid then repeats and shortens the check
 		checks++
-		m := &modelLog{o: &o, name: fmt.Sprint("check", checks), resources: map[string]catalog.Digest{}, lists: map[journal.ListName]catalog.List{},
+		m := &modelLog{o: o, name: fmt.Sprint("check", checks), resources: map[string]catalog.Digest{}, lists: map[journal.ListName]catalog.List{},
 			values: map[string]journal.Record{}}
 		flush(rt, o.Log)
 		m.base = bounds(rt, o.Log).Last
@@ -40,7 +38,7 @@ func model(t *testing.T, open Open) {
 	t.Logf("%d checks", checks)
 }
 
-// modelLog is what a log should contain.
+// modelLog is what the log should contain.
 type modelLog struct {
 	o         *Opened
 	name      string // of this check
@@ -76,7 +74,7 @@ func (m *modelLog) run(rt *rapid.T) {
 		"update": func(rt *rapid.T) {
 			server, u := m.server(rt), uris.Draw(rt, "uri")
 			m.calls++
-			m.resources[server+" "+u] = digest(m.calls)
+			m.resources[server+" "+u] = Digest(m.calls)
 			add(rt, update(server, u, m.calls))
 		},
 		"remove": func(rt *rapid.T) {
@@ -92,7 +90,7 @@ func (m *modelLog) run(rt *rapid.T) {
 			name := journal.ListName{ServerID: m.server(rt), Kind: kinds.Draw(rt, "kind")}
 			m.calls++
 			l := list(rapid.IntRange(0, 3).Draw(rt, "items"), m.calls)
-			m.lists[name] = kept(l)
+			m.lists[name] = journal.StoredList(l)
 			if rapid.Bool().Draw(rt, "event") {
 				add(rt, about(name.ServerID, "", event.ListChanged{List: name.Kind, Added: l.Keys(), Items: &l}))
 			} else if err := m.o.Log.RememberList(name, l); err != nil {
@@ -100,9 +98,9 @@ func (m *modelLog) run(rt *rapid.T) {
 			}
 		},
 		"remember": func(rt *rapid.T) {
-			r := journal.Resource{ServerID: m.server(rt), URI: uris.Draw(rt, "uri")}
+			r := journal.ResourceID{ServerID: m.server(rt), URI: uris.Draw(rt, "uri")}
 			m.calls++
-			st := journal.State{Digest: digest(m.calls), When: time.Now()}
+			st := journal.State{Digest: Digest(m.calls), When: time.Now()}
 			m.resources[r.ServerID+" "+r.URI] = st.Digest
 			if rapid.Bool().Draw(rt, "forget") {
 				delete(m.resources, r.ServerID+" "+r.URI)
@@ -131,7 +129,7 @@ func (m *modelLog) run(rt *rapid.T) {
 	m.history(rt)
 }
 
-// record writes a record: if it has seen the latest value, it must succeed.
+// record writes a record. The write must succeed if it is based on the latest value.
 func (m *modelLog) record(rt *rapid.T) {
 	ctx, r := within(rt), m.o.Log.Records("model")
 	key := m.name + rapid.SampledFrom([]string{".1", ".2"}).Draw(rt, "key")
@@ -175,7 +173,7 @@ func (m *modelLog) check(rt *rapid.T) {
 		rt.Fatalf("the last is %d, want %d", b.Last, m.base+uint64(len(m.events)))
 	}
 	from := m.base + 1 + uint64(rapid.IntRange(0, len(m.events)).Draw(rt, "from"))
-	same(rt, "read", readAll(rt, log, from), b.Epoch, from, m.events[from-m.base-1:])
+	same(rt, "read", ReadAll(rt, log, from), b.Epoch, from, m.events[from-m.base-1:])
 	if r, err := log.Resume(ctx, event.FormatID(b.Epoch, from-1)); err != nil || r.Gap != nil || r.From != from || r.Next != b.Last+1 {
 		rt.Fatalf("Resume after %d: %+v, %v", from-1, r, err)
 	}
@@ -195,9 +193,7 @@ func (m *modelLog) check(rt *rapid.T) {
 func (m *modelLog) states(rt *rapid.T) {
 	all := digests(rt, m.o.Log, "")
 	maps.DeleteFunc(all, func(r string, _ catalog.Digest) bool { return !strings.HasPrefix(r, m.name+"-") })
-	if diff := cmp.Diff(m.resources, all); diff != "" {
-		rt.Fatalf("states (-want +got):\n%s", diff)
-	}
+	equal(rt, "states", m.resources, all)
 	server := m.server(rt)
 	of, got := map[journal.ListName]catalog.List{}, map[journal.ListName]catalog.List{}
 	for name, l := range m.lists {
@@ -208,9 +204,7 @@ func (m *modelLog) states(rt *rapid.T) {
 	for name, l := range states(rt, m.o.Log, server).Lists {
 		got[name] = append(catalog.List{}, l...)
 	}
-	if diff := cmp.Diff(of, got); diff != "" {
-		rt.Fatalf("lists of %q (-want +got):\n%s", server, diff)
-	}
+	equal(rt, fmt.Sprintf("lists of %q", server), of, got)
 }
 
 func (m *modelLog) follow(rt *rapid.T) {

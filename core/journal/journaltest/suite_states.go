@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
@@ -27,7 +25,7 @@ func states(t tb, log journal.Log, server string) journal.States {
 	return s
 }
 
-// digests are the states of resources as one wants to read them in a failure.
+// digests returns the states of resources in a readable form.
 func digests(t tb, log journal.Log, server string) map[string]catalog.Digest {
 	t.Helper()
 	out := map[string]catalog.Digest{}
@@ -39,36 +37,38 @@ func digests(t tb, log journal.Log, server string) map[string]catalog.Digest {
 
 func remember(t *testing.T, log journal.Log, server, uri string, n int) {
 	t.Helper()
-	if err := log.Remember(journal.Resource{ServerID: server, URI: uri}, journal.State{Digest: digest(n), Size: int64(n), When: time.Now()}); err != nil {
+	if err := log.Remember(journal.ResourceID{ServerID: server, URI: uri}, journal.State{Digest: Digest(n), Size: int64(n), When: time.Now()}); err != nil {
 		t.Fatalf("Remember: %v", err)
 	}
 }
 
 func forget(t *testing.T, log journal.Log, server, uri string) {
 	t.Helper()
-	if err := log.Remember(journal.Resource{ServerID: server, URI: uri}, journal.State{}); err != nil {
+	if err := log.Remember(journal.ResourceID{ServerID: server, URI: uri}, journal.State{}); err != nil {
 		t.Fatalf("Remember: %v", err)
 	}
 }
 
-// checkDigests fails unless the log knows these digests, immediately, after everything is
+func rememberList(t *testing.T, log journal.Log, name journal.ListName, l catalog.List) {
+	t.Helper()
+	if err := log.RememberList(name, l); err != nil {
+		t.Fatalf("RememberList: %v", err)
+	}
+}
+
+// checkDigests fails unless the log knows exactly these digests: immediately, after everything is
 // stored, and after a reopen.
 func checkDigests(t *testing.T, o *Opened, want map[string]catalog.Digest) {
 	t.Helper()
-	if diff := cmp.Diff(want, digests(t, o.Log, "")); diff != "" {
-		t.Errorf("while events may wait (-want +got):\n%s", diff)
-	}
+	equal(t, "while events may wait", want, digests(t, o.Log, ""))
 	flush(t, o.Log)
 	o.check(t, func(t *testing.T, when string) {
 		t.Helper()
-		if diff := cmp.Diff(want, digests(t, o.Log, "")); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", when, diff)
-		}
+		equal(t, when, want, digests(t, o.Log, ""))
 	})
 }
 
-func statesOfEvents(t *testing.T, open Open) {
-	o := open(t, Options{})
+func statesOfEvents(t *testing.T, o *Opened) {
 	last := update("docs", "file:///a", 2)
 	add(t, o.Log,
 		update("docs", "file:///a", 1), last,
@@ -78,23 +78,20 @@ func statesOfEvents(t *testing.T, open Open) {
 		about("docs", "file:///unread", event.ResourceUpdated{Name: "n"}),
 		about("docs", "file:///a", event.ResourceUpdated{Name: "announced, not read"}),
 		about("docs", "file:///a", event.ResourceChanged{}),
-		about("docs", "file:///read", event.ResourceContent{Digest: digest(6)}),
+		about("docs", "file:///read", event.ResourceContent{Digest: Digest(6)}),
 		about("docs", "file:///never", event.ResourceRemoved{}),
 	)
-	checkDigests(t, &o, map[string]catalog.Digest{"docs file:///a": digest(2), "docs file:///back": digest(5)})
-	st := states(t, o.Log, "docs").Resources[journal.Resource{ServerID: "docs", URI: "file:///a"}]
+	checkDigests(t, o, map[string]catalog.Digest{"docs file:///a": Digest(2), "docs file:///back": Digest(5)})
+	st := states(t, o.Log, "docs").Resources[journal.ResourceID{ServerID: "docs", URI: "file:///a"}]
 	if apart := st.When.Sub(last.Timestamp).Abs(); st.Size != 2 || st.MimeType != "text/plain" || apart > time.Millisecond || st.Text != nil {
 		t.Errorf("the state is %+v", st)
 	}
 }
 
-func statesRemembered(t *testing.T, open Open) {
-	o := open(t, Options{})
+func statesRemembered(t *testing.T, o *Opened) {
 	text := "content"
-	want := journal.State{Digest: digest(1), Size: 7, MimeType: "text/html", When: time.Now(), Text: &text}
-	if err := o.Log.Remember(journal.Resource{ServerID: "docs", URI: "file:///a"}, want); err != nil {
-		t.Fatal(err)
-	}
+	want := journal.State{Digest: Digest(1), Size: 7, MimeType: "text/html", When: time.Now(), Text: &text}
+	must(t, o.Log.Remember(journal.ResourceID{ServerID: "docs", URI: "file:///a"}, want))
 	remember(t, o.Log, "docs", "file:///b", 2)
 	remember(t, o.Log, "docs", "file:///b", 3)
 	remember(t, o.Log, "docs", "file:///forgotten", 4)
@@ -103,8 +100,8 @@ func statesRemembered(t *testing.T, open Open) {
 	remember(t, o.Log, "docs", "file:///again", 5)
 	forget(t, o.Log, "docs", "file:///again")
 	remember(t, o.Log, "docs", "file:///again", 6)
-	checkDigests(t, &o, map[string]catalog.Digest{"docs file:///a": digest(1), "docs file:///b": digest(3), "docs file:///again": digest(6)})
-	st := states(t, o.Log, "").Resources[journal.Resource{ServerID: "docs", URI: "file:///a"}]
+	checkDigests(t, o, map[string]catalog.Digest{"docs file:///a": Digest(1), "docs file:///b": Digest(3), "docs file:///again": Digest(6)})
+	st := states(t, o.Log, "").Resources[journal.ResourceID{ServerID: "docs", URI: "file:///a"}]
 	if apart := st.When.Sub(want.When).Abs(); st.Size != 7 || st.MimeType != "text/html" || apart > time.Millisecond || st.Text != nil {
 		t.Errorf("the state is %+v, want %+v without the text", st, want)
 	}
@@ -113,9 +110,8 @@ func statesRemembered(t *testing.T, open Open) {
 	}
 }
 
-// Events and what is remembered without an event have one order: the later call wins.
-func laterStateWins(t *testing.T, open Open) {
-	o := open(t, Options{})
+// Events and remembered states have one order: the later call wins.
+func laterStateWins(t *testing.T, o *Opened) {
 	for range 3 { // so that groups of any size have several of each
 		remember(t, o.Log, "docs", "event last", 1)
 		add(t, o.Log, update("docs", "event last", 2))
@@ -133,40 +129,33 @@ func laterStateWins(t *testing.T, open Open) {
 		add(t, o.Log, about("docs", "event that says nothing last", event.ResourceUpdated{}))
 	}
 	want := map[string]catalog.Digest{
-		"docs event last": digest(2), "docs remembered last": digest(4), "docs event after forgetting": digest(6),
-		"docs remembered after removal": digest(8), "docs event that says nothing last": digest(9),
+		"docs event last": Digest(2), "docs remembered last": Digest(4), "docs event after forgetting": Digest(6),
+		"docs remembered after removal": Digest(8), "docs event that says nothing last": Digest(9),
 	}
-	checkDigests(t, &o, want)
-	// What comes after a reopen wins over what was there before.
+	checkDigests(t, o, want)
+	// What comes after a reopen wins over what was stored before.
 	remember(t, o.Log, "docs", "event last", 11)
 	add(t, o.Log, update("docs", "remembered last", 12))
 	forget(t, o.Log, "docs", "event after forgetting")
 	add(t, o.Log, about("docs", "remembered after removal", event.ResourceRemoved{}))
-	checkDigests(t, &o, map[string]catalog.Digest{
-		"docs event last": digest(11), "docs remembered last": digest(12), "docs event that says nothing last": digest(9),
+	checkDigests(t, o, map[string]catalog.Digest{
+		"docs event last": Digest(11), "docs remembered last": Digest(12), "docs event that says nothing last": Digest(9),
 	})
 }
 
-func statesOfOneServer(t *testing.T, open Open) {
-	o := open(t, Options{})
-	tools := catalog.List{{Key: "t", Digest: digest(9)}}
+func statesOfOneServer(t *testing.T, o *Opened) {
+	tools := catalog.List{{Key: "t", Digest: Digest(9)}}
 	for i, server := range []string{"docs", "wiki", "doc", "docs.", ""} {
 		add(t, o.Log, update(server, "file:///a", i))
 		remember(t, o.Log, server, "file:///b", i+10)
-		if err := o.Log.RememberList(journal.ListName{ServerID: server, Kind: catalog.Tools}, tools); err != nil {
-			t.Fatal(err)
-		}
+		rememberList(t, o.Log, journal.ListName{ServerID: server, Kind: catalog.Tools}, tools)
 	}
 	o.check(t, func(t *testing.T, when string) {
 		for i, server := range []string{"docs", "wiki", "doc", "docs."} {
 			want := journal.States{Lists: map[journal.ListName]catalog.List{{ServerID: server, Kind: catalog.Tools}: tools}}
 			got := states(t, o.Log, server)
-			if diff := cmp.Diff(want.Lists, got.Lists); diff != "" {
-				t.Errorf("%s: lists of %q (-want +got):\n%s", when, server, diff)
-			}
-			if diff := cmp.Diff(map[string]catalog.Digest{server + " file:///a": digest(i), server + " file:///b": digest(i + 10)}, digests(t, o.Log, server)); diff != "" {
-				t.Errorf("%s: resources of %q (-want +got):\n%s", when, server, diff)
-			}
+			equal(t, fmt.Sprintf("%s: lists of %q", when, server), want.Lists, got.Lists)
+			equal(t, fmt.Sprintf("%s: resources of %q", when, server), map[string]catalog.Digest{server + " file:///a": Digest(i), server + " file:///b": Digest(i + 10)}, digests(t, o.Log, server))
 		}
 		if got := states(t, o.Log, "none"); len(got.Resources)+len(got.Lists) != 0 {
 			t.Errorf("%s: of a server that does not exist: %+v", when, got)
@@ -177,32 +166,26 @@ func statesOfOneServer(t *testing.T, open Open) {
 	})
 }
 
-func statesOutliveEvents(t *testing.T, open Open) {
-	o := open(t, Options{Few: true})
-	items := catalog.List{{Key: "t", Digest: digest(9)}}
+func statesOutliveEvents(t *testing.T, o *Opened) {
+	items := catalog.List{{Key: "t", Digest: Digest(9)}}
 	add(t, o.Log, update("old", "file:///event", 1), about("old", "", event.ListChanged{List: catalog.Tools, Items: &items}))
 	remember(t, o.Log, "old", "file:///remembered", 2)
 	fill(t, o.Log)
 	o.check(t, func(t *testing.T, when string) {
-		want := map[string]catalog.Digest{"old file:///event": digest(1), "old file:///remembered": digest(2)}
-		if diff := cmp.Diff(want, digests(t, o.Log, "old")); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", when, diff)
-		}
-		if diff := cmp.Diff(map[journal.ListName]catalog.List{{ServerID: "old", Kind: catalog.Tools}: items}, states(t, o.Log, "old").Lists); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", when, diff)
-		}
+		want := map[string]catalog.Digest{"old file:///event": Digest(1), "old file:///remembered": Digest(2)}
+		equal(t, when, want, digests(t, o.Log, "old"))
+		equal(t, when, map[journal.ListName]catalog.List{{ServerID: "old", Kind: catalog.Tools}: items}, states(t, o.Log, "old").Lists)
 	})
 }
 
-// What a resource's last event says is what is known of it, whoever appended it.
-func statesOfGoroutines(t *testing.T, open Open) {
-	o := open(t, Options{})
+// The state of a resource is what its last event says, whoever appended it.
+func statesOfGoroutines(t *testing.T, o *Opened) {
 	const writers, each, resources = 8, 60, 3
 	var wg sync.WaitGroup
 	for w := range writers {
 		wg.Go(func() {
 			for i := range each {
-				if err := o.Log.Append(update("docs", uri(i%resources), w*each+i)); err != nil {
+				if err := o.Log.Append(update("docs", URI(i%resources), w*each+i)); err != nil {
 					t.Error(err)
 				}
 			}
@@ -211,11 +194,11 @@ func statesOfGoroutines(t *testing.T, open Open) {
 	wg.Wait()
 	flush(t, o.Log)
 	want := map[string]catalog.Digest{}
-	for _, e := range readAll(t, o.Log, 0) {
+	for _, e := range ReadAll(t, o.Log, 0) {
 		ev, _ := e.Event()
 		want["docs "+ev.ResourceURI] = ev.Payload.(event.ResourceUpdated).Digest
 	}
-	checkDigests(t, &o, want)
+	checkDigests(t, o, want)
 }
 
 // list returns a list of n items with the raw descriptors that a server sent.
@@ -223,18 +206,9 @@ func list(n, version int) catalog.List {
 	var items []catalog.Item
 	for i := range n {
 		key := fmt.Sprintf("file:///%s/%05d", strings.Repeat("x", 100), i)
-		items = append(items, catalog.Item{Key: key, Digest: digest(i + version), Raw: json.RawMessage(`{"uri":"` + key + `"}`)})
+		items = append(items, catalog.Item{Key: key, Digest: Digest(i + version), Raw: json.RawMessage(`{"uri":"` + key + `"}`)})
 	}
 	return catalog.NewList(items)
-}
-
-// kept is what is stored of a list.
-func kept(l catalog.List) catalog.List {
-	out := catalog.List{}
-	for _, it := range l {
-		out = append(out, catalog.Item{Key: it.Key, Digest: it.Digest})
-	}
-	return out
 }
 
 func first(l catalog.List) (it catalog.Item) {
@@ -244,7 +218,7 @@ func first(l catalog.List) (it catalog.Item) {
 	return it
 }
 
-// checkLists fails unless the log knows these lists, of which only keys and digests are kept.
+// checkLists fails unless the log knows exactly these lists, with only keys and digests.
 func checkLists(t *testing.T, o *Opened, want map[journal.ListName]catalog.List) {
 	t.Helper()
 	o.check(t, func(t *testing.T, when string) {
@@ -255,7 +229,7 @@ func checkLists(t *testing.T, o *Opened, want map[journal.ListName]catalog.List)
 		}
 		all := map[journal.ListName]catalog.List{}
 		for name, l := range want {
-			all[name] = kept(l)
+			all[name] = journal.StoredList(l)
 		}
 		for name, l := range all {
 			if now, ok := got[name]; !ok || !reflect.DeepEqual(l, now) { // cmp.Diff takes minutes for a long list
@@ -269,54 +243,44 @@ func checkLists(t *testing.T, o *Opened, want map[journal.ListName]catalog.List)
 	})
 }
 
-func lists(t *testing.T, open Open) {
-	o := open(t, Options{})
+func lists(t *testing.T, o *Opened) {
 	tools, prompts := journal.ListName{ServerID: "docs", Kind: catalog.Tools}, journal.ListName{ServerID: "docs", Kind: catalog.Prompts}
 	other, empty := journal.ListName{ServerID: "wiki", Kind: catalog.Tools}, journal.ListName{ServerID: "wiki", Kind: catalog.Templates}
-	rememberList := func(name journal.ListName, l catalog.List) {
-		t.Helper()
-		if err := o.Log.RememberList(name, l); err != nil {
-			t.Fatal(err)
-		}
-	}
 	changed := func(name journal.ListName, items *catalog.List) {
 		t.Helper()
 		add(t, o.Log, about(name.ServerID, "", event.ListChanged{List: name.Kind, Added: []string{"a"}, Items: items}))
 	}
 	cursors := journal.ListName{ServerID: "docs", Kind: journal.Cursors} // no list of a server, without digests
 	cursor := journal.CursorList(map[string]string{"topic\n\"a\"": "c\x00", "b": ""})
-	rememberList(cursors, cursor)
+	rememberList(t, o.Log, cursors, cursor)
 	one, two, three, four := list(1, 1), list(2, 2), list(3, 3), list(4, 4)
-	rememberList(tools, one)
+	rememberList(t, o.Log, tools, one)
 	changed(tools, &two)
-	changed(tools, nil) // it could not be loaded again: the old one is kept
+	changed(tools, nil) // the list could not be loaded again: the old one is kept
 	changed(prompts, &three)
-	rememberList(prompts, four)
-	rememberList(other, two)
-	rememberList(other, three)
-	rememberList(empty, nil)
-	checkLists(t, &o, map[journal.ListName]catalog.List{tools: two, prompts: four, other: three, empty: nil, cursors: cursor})
-	// A shorter list leaves nothing of a longer one, and the slice is the caller's again.
+	rememberList(t, o.Log, prompts, four)
+	rememberList(t, o.Log, other, two)
+	rememberList(t, o.Log, other, three)
+	rememberList(t, o.Log, empty, nil)
+	checkLists(t, o, map[journal.ListName]catalog.List{tools: two, prompts: four, other: three, empty: nil, cursors: cursor})
+	// A shorter list replaces all of a longer one, and the caller owns the slice again.
 	reused := list(1, 5)
-	rememberList(prompts, reused)
+	rememberList(t, o.Log, prompts, reused)
 	reused[0] = catalog.Item{Key: "changed"}
 	none := catalog.List{}
 	changed(other, &none)
-	checkLists(t, &o, map[journal.ListName]catalog.List{tools: two, prompts: list(1, 5), other: nil, empty: nil, cursors: cursor})
+	checkLists(t, o, map[journal.ListName]catalog.List{tools: two, prompts: list(1, 5), other: nil, empty: nil, cursors: cursor})
 	if st := states(t, o.Log, ""); len(st.Resources) != 0 {
 		t.Errorf("resources: %v", st.Resources)
 	}
 }
 
-func longList(t *testing.T, open Open) {
-	o := open(t, Options{})
+func longList(t *testing.T, o *Opened) {
 	name, other := journal.ListName{ServerID: "docs", Kind: catalog.Resources}, journal.ListName{ServerID: "docs", Kind: catalog.Tools}
 	long, short := list(10_000, 1), list(3, 2)
 	for n, l := range []catalog.List{long, short, long} {
 		add(t, o.Log, about("docs", "", event.ListChanged{List: catalog.Resources, Added: []string{fmt.Sprint(n)}, Items: &l}))
-		if err := o.Log.RememberList(other, l); err != nil {
-			t.Fatal(err)
-		}
-		checkLists(t, &o, map[journal.ListName]catalog.List{name: l, other: l})
+		rememberList(t, o.Log, other, l)
+		checkLists(t, o, map[journal.ListName]catalog.List{name: l, other: l})
 	}
 }

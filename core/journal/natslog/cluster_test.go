@@ -14,15 +14,15 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// openNode opens a journal that connects to that node first.
+// openNode opens a log that connects to that node first.
 func openNode(t testing.TB, c *journaltest.Cluster, i int) *Log {
 	t.Helper()
 	urls := append(slices.Clone(c.URLs[i:]), c.URLs[:i]...)
 	return open(t, Options{URL: strings.Join(urls, ","), Drain: 30 * time.Second})
 }
 
-// TestClusterLosesItsLeaderUnderLoad: two processes append through different
-// nodes, readers follow on each, and the leader of the log dies.
+// Two processes append through different nodes, readers follow on each, and the leader of the log
+// dies.
 func TestClusterLosesItsLeaderUnderLoad(t *testing.T) {
 	t.Parallel()
 	c := journaltest.StartCluster(t)
@@ -36,7 +36,7 @@ func TestClusterLosesItsLeaderUnderLoad(t *testing.T) {
 	const perWriter, writers = 1500, 2
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	// ids[i][n] is what reader i saw as the n-th.
+	// ids[i][n] is the n-th id that reader i saw.
 	seen := make([][]string, len(journals))
 	var readers, appenders sync.WaitGroup
 	for i, j := range journals {
@@ -60,9 +60,9 @@ func TestClusterLosesItsLeaderUnderLoad(t *testing.T) {
 	}
 	for w := range writers {
 		appenders.Go(func() {
-			s := newSource()
+			s := new(journaltest.Source)
 			for n := range perWriter {
-				e := s.next(uri(n % 50))
+				e := s.Next(journaltest.URI(n % 50))
 				e.ServerID = fmt.Sprintf("w%d", w)
 				if n%100 == 50 {
 					if _, err := journals[w].Store(ctx, e); err != nil {
@@ -105,7 +105,7 @@ func TestClusterLosesItsLeaderUnderLoad(t *testing.T) {
 	}
 	for i, j := range journals {
 		t.Logf("journal %d: %+v", i, j.Stats())
-		if got := read(t, j, 1); len(got) != perWriter*writers {
+		if got := journaltest.ReadAll(t, j, 1); len(got) != perWriter*writers {
 			t.Errorf("journal %d reads %d entries", i, len(got))
 		}
 	}
@@ -114,7 +114,7 @@ func TestClusterLosesItsLeaderUnderLoad(t *testing.T) {
 	}
 }
 
-// TestLeaseIsTakenOverWithinTenSeconds: the holder's process vanishes.
+// The process of the holder vanishes.
 func TestLeaseIsTakenOverWithinTenSeconds(t *testing.T) {
 	t.Parallel()
 	c := journaltest.StartCluster(t)
@@ -126,7 +126,7 @@ func TestLeaseIsTakenOverWithinTenSeconds(t *testing.T) {
 			taken <- time.Now()
 		}
 	}()
-	eventually(t, "the other process sees the lease", time.Minute, func() bool {
+	journaltest.Eventually(t, time.Minute, "the other process sees the lease", func() bool {
 		held, err := b.Leases()
 		return err == nil && len(held) == 1
 	})
@@ -152,9 +152,8 @@ func TestLeaseIsTakenOverWithinTenSeconds(t *testing.T) {
 	}
 }
 
-// TestLeasesComeBack: whatever the cluster loses, leases are held again within 15 s of
-// its return. A cluster that loses what it acknowledged may give a lease to a second
-// process; the first one notices when it renews.
+// Whatever the cluster loses, leases are held again within 15 s of its return. A cluster that loses
+// what it acknowledged may give a lease to a second process; the first one notices when it renews.
 func TestLeasesComeBack(t *testing.T) {
 	t.Parallel()
 	c := journaltest.StartCluster(t)
@@ -197,11 +196,11 @@ func TestLeasesComeBack(t *testing.T) {
 			})
 		}
 	}
-	// back waits until all leases are held and known to be on all nodes.
+	// back waits until all leases are held and known on all nodes.
 	back := func(what string) {
 		t.Helper()
 		began := time.Now()
-		eventually(t, what+": all leases held again", time.Minute, func() bool {
+		journaltest.Eventually(t, time.Minute, what+": all leases held again", func() bool {
 			for _, j := range journals {
 				if known, err := j.Leases(); err != nil || len(known) != len(names) {
 					return false
@@ -223,15 +222,15 @@ func TestLeasesComeBack(t *testing.T) {
 	c.Kill(0, 1, 2) // shorter than a lease lasts
 	c.Start(t, 0, 1, 2)
 	back("after a short restart")
-	eventually(t, "the bucket is deleted", time.Minute, func() bool {
+	journaltest.Eventually(t, time.Minute, "the bucket is deleted", func() bool {
 		return journals[0].store.js.DeleteKeyValue(t.Context(), "mcptrack_leases") == nil
 	})
 	backoff.Sleep(t.Context(), 2*bucketCheck)
 	back("after the bucket was deleted")
 }
 
-// TestRestartedNodesHaveLeases: nodes that lost them elect no leader of the bucket if the node that
-// has them dies too early, and then nobody can acquire a lease.
+// Nodes that lost the leases elect no leader of the bucket if the node that has them dies early.
+// Nobody can then acquire a lease.
 func TestRestartedNodesHaveLeases(t *testing.T) {
 	t.Parallel()
 	c := journaltest.StartCluster(t)
@@ -246,7 +245,7 @@ func TestRestartedNodesHaveLeases(t *testing.T) {
 	}
 	c.Kill(0, 1, 2)
 	c.Start(t, 0, 1, 2)
-	eventually(t, "the bucket can be read", time.Minute, func() bool {
+	journaltest.Eventually(t, time.Minute, "the bucket can be read", func() bool {
 		after, err := j.store.info(t.Context(), bucket)
 		if err == nil && after.State.LastSeq < before.State.LastSeq {
 			t.Fatalf("%d leases were lost", before.State.LastSeq-after.State.LastSeq)

@@ -16,18 +16,19 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 )
 
 const (
-	// maxContentQueue bounds the texts that wait to be stored, in bytes as compressed.
+	// maxContentQueue bounds the compressed texts that wait to be stored, in bytes.
 	maxContentQueue = 16 << 20
-	// contentBatch bounds the texts that are stored as one step.
+	// contentBatch and contentBatchBytes bound the texts that are stored in one step.
 	contentBatch, contentBatchBytes = 256, 2 << 20
 	// maxKnown is how many digests are remembered as stored.
 	maxKnown = 16 << 10
 )
 
-// contents is a [journal.Contents] in a stream of its own. Texts that cannot be stored in time are
+// contents is a [journal.Contents] in a separate stream. Texts that cannot be stored in time are
 // dropped and counted.
 type contents struct {
 	store  *store
@@ -36,14 +37,13 @@ type contents struct {
 	wakeup chan struct{} // signalled by Put; capacity 1, never closed
 
 	dropped  atomic.Uint64
-	progress progress // of texts: queued, and stored or dropped
+	progress storing.Progress // of texts: queued, and stored or dropped
 
 	mu      sync.Mutex // guards all below
 	queue   []storedContent
 	queued  int                         // bytes in queue
-	taken   uint64                      // texts that were ever taken from the queue
 	known   map[catalog.Digest]struct{} // recently stored or queued
-	written int64                       // bytes that were stored since known was empty
+	written int64                       // bytes stored since known was empty
 }
 
 // storedContent is a compressed text.
@@ -63,15 +63,20 @@ func (c *contents) open() (err error) {
 	return err
 }
 
-// Put implements [journal.Contents].
 func (c *contents) Put(d catalog.Digest, text string) {
-	if !c.keep || d.IsZero() || len(text) > journal.MaxContent || c.isKnown(d) {
+	if !c.keep || d.IsZero() || len(text) > journal.MaxContent {
+		return
+	}
+	c.mu.Lock()
+	_, known := c.known[d]
+	c.mu.Unlock()
+	if known {
 		return
 	}
 	data := s2.Encode(nil, []byte(text))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ok := c.known[d]; ok {
+	if _, known := c.known[d]; known {
 		return
 	}
 	if len(data) > c.store.largest() || c.queued+len(data) > maxContentQueue {
@@ -85,24 +90,16 @@ func (c *contents) Put(d catalog.Digest, text string) {
 	c.known[d] = struct{}{}
 	c.written += int64(len(data))
 	c.queue, c.queued = append(c.queue, storedContent{d, data}), c.queued+len(data)
-	c.progress.begin()
+	c.progress.Begin()
 	select {
 	case c.wakeup <- struct{}{}:
 	default:
 	}
 }
 
-func (c *contents) isKnown(d catalog.Digest) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	_, ok := c.known[d]
-	return ok
-}
-
-// Dropped implements [journal.Contents].
 func (c *contents) Dropped() uint64 { return c.dropped.Load() }
 
-// run stores texts until ctx ends, and then those that are still queued.
+// run stores texts until ctx ends, and then the texts that are still queued.
 func (c *contents) run(ctx context.Context) {
 	if !c.keep {
 		return
@@ -121,8 +118,8 @@ func (c *contents) run(ctx context.Context) {
 	}
 }
 
-// take removes the texts of one step from the queue, and returns how many were ever taken.
-func (c *contents) take() ([]storedContent, uint64) {
+// take removes the texts of one step from the queue.
+func (c *contents) take() []storedContent {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n, size := 0, 0
@@ -131,14 +128,14 @@ func (c *contents) take() ([]storedContent, uint64) {
 		n++
 	}
 	taken := c.queue[:n:n]
-	c.queue, c.queued, c.taken = c.queue[n:], c.queued-size, c.taken+uint64(n)
-	return taken, c.taken
+	c.queue, c.queued = c.queue[n:], c.queued-size
+	return taken
 }
 
-// flush stores all queued texts. Texts that cannot be stored are dropped: the next event with
-// the same digest puts them again.
+// flush stores all queued texts. It drops texts that cannot be stored: the next event with the same
+// digest puts them again.
 func (c *contents) flush(ctx context.Context) {
-	for taken, ever := c.take(); len(taken) > 0; taken, ever = c.take() {
+	for taken := c.take(); len(taken) > 0; taken = c.take() {
 		var records []*record
 		for _, t := range taken {
 			records = append(records, &record{subject: c.subject(t.digest), data: t.data})
@@ -155,7 +152,7 @@ func (c *contents) flush(ctx context.Context) {
 			c.dropped.Add(1)
 		}
 		c.mu.Unlock()
-		c.progress.finish(ever)
+		c.progress.Advance(len(taken))
 	}
 }
 
@@ -168,7 +165,6 @@ func (c *contents) subject(d catalog.Digest) string {
 	return c.store.subjects.of("text.") + hex.EncodeToString(d[:])
 }
 
-// Get implements [journal.Contents].
 func (c *contents) Get(ctx context.Context, d catalog.Digest) (text string, ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -180,7 +176,7 @@ func (c *contents) Get(ctx context.Context, d catalog.Digest) (text string, ok b
 		return "", false, fmt.Errorf("event log: read a stored text: %w", err)
 	}
 	packed := m.Data
-	if m.Header.Get("Status") != "" { // any node answers, and one that was away may not have it yet
+	if m.Header.Get("Status") != "" { // any node responds, and one that was away may not have the text yet
 		err := retried(ctx, func() (err error) {
 			packed, err = c.fromLeader(ctx, d)
 			return err
@@ -190,7 +186,7 @@ func (c *contents) Get(ctx context.Context, d catalog.Digest) (text string, ok b
 		}
 	}
 	if n, err := s2.DecodedLen(packed); err != nil || n > journal.MaxContent {
-		return "", false, nil // others may have stored anything
+		return "", false, nil // other clients may store anything
 	}
 	data, err := s2.Decode(nil, packed)
 	if err != nil {
@@ -199,7 +195,7 @@ func (c *contents) Get(ctx context.Context, d catalog.Digest) (text string, ok b
 	return string(data), true, nil
 }
 
-// fromLeader returns a text as it is stored, nil if it is not, from the node that has all texts.
+// fromLeader returns a compressed text, nil if it is not stored, from the node that has all texts.
 func (c *contents) fromLeader(ctx context.Context, d catalog.Digest) ([]byte, error) {
 	request, err := json.Marshal(map[string]string{"last_by_subj": c.subject(d)})
 	if err != nil {
@@ -228,7 +224,6 @@ func (c *contents) fromLeader(ctx context.Context, d catalog.Digest) ([]byte, er
 	return answer.Message.Data, nil
 }
 
-// Stored implements [journal.Contents].
 func (c *contents) Stored(ctx context.Context, digests []catalog.Digest) (map[catalog.Digest]bool, error) {
 	found := map[catalog.Digest]bool{}
 	var subjects []string
@@ -244,22 +239,19 @@ func (c *contents) Stored(ctx context.Context, digests []catalog.Digest) (map[ca
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return found, retried(ctx, func() error { return c.find(ctx, subjects, found) })
-}
-
-// find adds the digests of the texts that are stored under the subjects.
-func (c *contents) find(ctx context.Context, subjects []string, found map[catalog.Digest]bool) error {
-	err := c.store.each(ctx, c.stream(), jetstream.ConsumerConfig{
-		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubjects: subjects, HeadersOnly: true,
-	}, func(m message) bool {
-		var d catalog.Digest
-		if _, err := hex.Decode(d[:], []byte(m.subject[strings.LastIndexByte(m.subject, '.')+1:])); err == nil {
-			found[d] = true
+	return found, retried(ctx, func() error {
+		err := c.store.each(ctx, c.stream(), jetstream.ConsumerConfig{
+			DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubjects: subjects, HeadersOnly: true,
+		}, func(m message) bool {
+			var d catalog.Digest
+			if _, err := hex.Decode(d[:], []byte(m.subject[strings.LastIndexByte(m.subject, '.')+1:])); err == nil {
+				found[d] = true
+			}
+			return true
+		})
+		if errors.Is(err, jetstream.ErrStreamNotFound) { // no texts were ever stored
+			return nil
 		}
-		return true
+		return err
 	})
-	if errors.Is(err, jetstream.ErrStreamNotFound) { // no texts were ever stored
-		return nil
-	}
-	return err
 }

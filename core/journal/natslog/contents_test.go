@@ -41,8 +41,7 @@ func hasText(t *testing.T, j *Log, text string) bool {
 	return ok
 }
 
-// TestContentsOutliveTheProcess: texts are there after a restart, and for processes that store
-// none.
+// Texts outlive a restart, and processes that store none can read them.
 func TestContentsOutliveTheProcess(t *testing.T) {
 	t.Parallel()
 	opts := onServer(t)
@@ -74,8 +73,7 @@ func TestContentsOutliveTheProcess(t *testing.T) {
 	}
 }
 
-// TestContentsAreBounded: the oldest texts are removed first, and what is too large or
-// cannot wait is dropped.
+// The oldest texts are removed first; texts that are large or cannot wait are dropped.
 func TestContentsAreBounded(t *testing.T) {
 	t.Parallel()
 	j := open(t, Options{URL: journaltest.Store(t), Replicas: 1, KeepContent: 1 << 20})
@@ -105,7 +103,7 @@ func TestContentsAreBounded(t *testing.T) {
 	}
 }
 
-// TestContentsNeverWait: texts that come faster than they are stored are dropped.
+// Texts that come faster than they are stored are dropped.
 func TestContentsNeverWait(t *testing.T) {
 	t.Parallel()
 	s := &store{opts: Options{KeepContent: 1 << 30}}
@@ -128,7 +126,7 @@ func TestContentsNeverWait(t *testing.T) {
 	}
 }
 
-// A log without texts has none of them, and that is no error.
+// A log without texts is not an error.
 func TestNoTextsWereEverStored(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
@@ -140,7 +138,7 @@ func TestNoTextsWereEverStored(t *testing.T) {
 	}
 }
 
-// A consumer ends with its node: which texts are stored is then asked of another one.
+// A consumer ends with its node: another one then looks up which texts are stored.
 func TestStoredOutlivesConsumers(t *testing.T) {
 	t.Parallel()
 	j := open(t, Options{URL: journaltest.Store(t), Replicas: 1, KeepContent: 1 << 20})
@@ -177,7 +175,7 @@ func TestStoredOutlivesConsumers(t *testing.T) {
 	}
 }
 
-// TestTextOfTheLeader: what the node that answers first does not have yet is asked of the leader.
+// If the node that responds first does not have a text yet, the leader is asked.
 func TestTextOfTheLeader(t *testing.T) {
 	t.Parallel()
 	opts := onServer(t)

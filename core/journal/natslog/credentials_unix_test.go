@@ -11,8 +11,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/secretfile"
 )
 
-// Credentials that everybody can read, or that could be read for ever, are refused before
-// anything connects.
+// Credentials that everybody can read, or that never end, are rejected before anything connects.
 func TestCredentialsOfOthersAreRefused(t *testing.T) {
 	open := filepath.Join(t.TempDir(), "open.creds")
 	if err := os.WriteFile(open, []byte("secret"), 0o644); err != nil {

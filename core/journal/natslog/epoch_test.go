@@ -13,15 +13,14 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// anew deletes the log, as an operator may, and has the journal make another one with
-// an entry.
-func anew(t *testing.T, j *Log, s *source) journal.Entry {
+// anew deletes the log, as an operator may, and makes the Log create another one with an entry.
+func anew(t *testing.T, j *Log, s *journaltest.Source) journal.Entry {
 	t.Helper()
 	was := j.Epoch()
 	if err := j.store.js.DeleteStream(t.Context(), j.store.opts.Stream); err != nil {
 		t.Fatal(err)
 	}
-	e, err := j.Store(t.Context(), s.next(uri(1)))
+	e, err := j.Store(t.Context(), s.Next(journaltest.URI(1)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,15 +30,15 @@ func anew(t *testing.T, j *Log, s *source) journal.Entry {
 	return e
 }
 
-// TestReadersSeeThatTheLogWasReplaced: a process that only reads, and whose own writer notices
-// nothing, gets an error, and can follow the new log.
+// A process that only reads, and whose own writer notices nothing, gets an error, and can follow
+// the new log.
 func TestReadersSeeThatTheLogWasReplaced(t *testing.T) {
 	t.Parallel()
 	url := journaltest.Store(t)
 	a, b := open(t, Options{URL: url, Replicas: 1}), open(t, Options{URL: url, Replicas: 1})
-	s := newSource()
+	s := new(journaltest.Source)
 	const n = 5
-	appendN(t, a, s, n)
+	journaltest.AppendN(t, a, s, n)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var first journal.Entry
@@ -63,52 +62,52 @@ func TestReadersSeeThatTheLogWasReplaced(t *testing.T) {
 		}
 		break
 	}
-	if got := read(t, b, 1); len(got) != 1 || got[0].ID != first.ID {
+	if got := journaltest.ReadAll(t, b, 1); len(got) != 1 || got[0].ID != first.ID {
 		t.Errorf("%d entries are read", len(got))
 	}
 	// Its reader noticed: the number alone is above what it knows.
-	e, err := b.Store(ctx, s.next(uri(2)))
+	e, err := b.Store(ctx, s.Next(journaltest.URI(2)))
 	if err != nil || e.ID != event.FormatID(a.Epoch(), 2) {
 		t.Errorf("stored as %s, %v, in the log %s", e.ID, err, a.Epoch())
 	}
 }
 
-// TestWriterSeesThatTheLogWasReplaced: nothing fails for a process that stores in a log that
-// another one made anew, but its numbers do not rise.
+// A process that stores in a log that another one recreated sees no failure, but its numbers do not
+// rise.
 func TestWriterSeesThatTheLogWasReplaced(t *testing.T) {
 	t.Parallel()
 	url := journaltest.Store(t)
 	a, b := open(t, Options{URL: url, Replicas: 1}), open(t, Options{URL: url, Replicas: 1})
-	s := newSource()
-	appendN(t, b, s, 5)
+	s := new(journaltest.Source)
+	journaltest.AppendN(t, b, s, 5)
 	anew(t, a, s)
 	for want := uint64(2); want < 4; want++ {
-		e, err := b.Store(t.Context(), s.next(uri(2)))
+		e, err := b.Store(t.Context(), s.Next(journaltest.URI(2)))
 		if err != nil || e.ID != event.FormatID(a.Epoch(), want) {
 			t.Errorf("stored as %s, %v, in the log %s", e.ID, err, a.Epoch())
 		}
 	}
 }
 
-// TestReplacedLogIsSeenAfterReconnect: a process that reconnects checks the epoch.
+// A process that reconnects checks the epoch.
 func TestReplacedLogIsSeenAfterReconnect(t *testing.T) {
 	t.Parallel()
 	f := startSlowStore(t)
 	a, b := open(t, Options{URL: f.url, Replicas: 1}), open(t, Options{URL: f.url, Replicas: 1})
-	s := newSource()
-	appendN(t, a, s, 2)
+	s := new(journaltest.Source)
+	journaltest.AppendN(t, a, s, 2)
 	anew(t, a, s)
 	f.cut()
-	eventually(t, "the new epoch is known", time.Minute, func() bool { return b.Epoch() == a.Epoch() })
+	journaltest.Eventually(t, time.Minute, "the new epoch is known", func() bool { return b.Epoch() == a.Epoch() })
 }
 
-// TestShorterLogOfAServer: a NATS server comes back with less than it acknowledged.
+// A NATS server comes back with less than it acknowledged.
 func TestShorterLogOfAServer(t *testing.T) {
 	t.Parallel()
 	server := journaltest.Start(t, t.TempDir())
 	j := open(t, Options{URL: server.URL, Replicas: 1})
 	epoch := j.Epoch()
-	appendN(t, j, newSource(), 100)
+	journaltest.AppendN(t, j, new(journaltest.Source), 100)
 	server.Stop()
 	blocks, err := filepath.Glob(filepath.Join(server.Dir, "jetstream", "*", "streams", "mcptrack", "msgs", "*.blk"))
 	if err != nil || len(blocks) != 1 {
@@ -124,8 +123,8 @@ func TestShorterLogOfAServer(t *testing.T) {
 	}
 	_ = os.Remove(filepath.Join(filepath.Dir(block), "index.db"))
 	server.Start()
-	eventually(t, "a new epoch", time.Minute, func() bool { return j.Epoch() != epoch })
-	if e := appendN(t, j, newSource(), 1); e.Seq > 100 {
+	journaltest.Eventually(t, time.Minute, "a new epoch", func() bool { return j.Epoch() != epoch })
+	if e := journaltest.AppendN(t, j, new(journaltest.Source), 1); e.Seq > 100 {
 		t.Fatalf("the log continues with %s: nothing was cut", e.ID)
 	}
 }

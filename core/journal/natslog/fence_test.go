@@ -11,7 +11,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// holder acquires and fences the lease of the server of newSource's events.
+// holder acquires and fences the lease of the server of a journaltest.Source.
 func holder(t *testing.T, j *Log, ttl time.Duration) *Lease {
 	t.Helper()
 	l := acquire(t, j, "docs", ttl)
@@ -22,10 +22,10 @@ func holder(t *testing.T, j *Log, ttl time.Duration) *Lease {
 	return l
 }
 
-// last is the name in the last event of the resource.
+// last returns the name in the last event of the resource.
 func last(t *testing.T, j *Log, uri string) (name string) {
 	t.Helper()
-	for _, entry := range read(t, j, 0) {
+	for _, entry := range journaltest.ReadAll(t, j, 0) {
 		e, err := entry.Event()
 		if err != nil {
 			t.Fatal(err)
@@ -37,15 +37,15 @@ func last(t *testing.T, j *Log, uri string) (name string) {
 	return name
 }
 
-// TestCutOffHolderStoresNothingOld: what waits in the queue of a process that was cut
-// off is not stored behind the events of the process that took over.
+// What waits in the queue of a disconnected process is not stored behind the events of the process
+// that took over.
 func TestCutOffHolderStoresNothingOld(t *testing.T) {
 	t.Parallel()
 	f := startSlowStore(t)
 	cut, other := open(t, Options{URL: f.url, Replicas: 1}), open(t, Options{URL: f.store, Replicas: 1})
-	s := newSource()
+	s := new(journaltest.Source)
 	old := holder(t, cut, 2*time.Second)
-	if err := old.Append(s.next(uri(1))); err != nil {
+	if err := old.Append(s.Next(journaltest.URI(1))); err != nil {
 		t.Fatal(err)
 	}
 	if err := cut.Flush(t.Context()); err != nil {
@@ -53,12 +53,12 @@ func TestCutOffHolderStoresNothingOld(t *testing.T) {
 	}
 	f.setAway(true)
 	for range 3 {
-		if err := errors.Join(old.Append(s.next(uri(1))), old.Remember(journal.Resource{ServerID: "docs", URI: uri(2)}, journal.State{Digest: digest(7)})); err != nil {
+		if err := errors.Join(old.Append(s.Next(journaltest.URI(1))), old.Remember(journal.ResourceID{ServerID: "docs", URI: journaltest.URI(2)}, journal.State{Digest: journaltest.Digest(7)})); err != nil {
 			t.Fatal(err)
 		}
 	}
 	next := holder(t, other, 2*time.Second)
-	newer := s.next(uri(1))
+	newer := s.Next(journaltest.URI(1))
 	if err := next.Append(newer); err != nil {
 		t.Fatal(err)
 	}
@@ -66,8 +66,8 @@ func TestCutOffHolderStoresNothingOld(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.setAway(false)
-	eventually(t, "the cut off process has nothing to store", time.Minute, func() bool { return cut.Stats().Waiting == 0 })
-	if got, want := last(t, other, uri(1)), newer.Payload.(event.ResourceUpdated).Name; got != want {
+	journaltest.Eventually(t, time.Minute, "the cut off process has nothing to store", func() bool { return cut.Stats().Waiting == 0 })
+	if got, want := last(t, other, journaltest.URI(1)), newer.Payload.(event.ResourceUpdated).Name; got != want {
 		t.Errorf("the last event is %s, want %s", got, want)
 	}
 	if n := cut.Stats().Fenced; n == 0 {
@@ -75,29 +75,29 @@ func TestCutOffHolderStoresNothingOld(t *testing.T) {
 	}
 	closeLog(t, cut)
 	states, err := other.States(t.Context(), "")
-	if err != nil || states.Resources[journal.Resource{ServerID: "docs", URI: uri(1)}].Digest != newer.Payload.(event.ResourceUpdated).Digest || len(states.Resources) != 1 {
+	if err != nil || states.Resources[journal.ResourceID{ServerID: "docs", URI: journaltest.URI(1)}].Digest != newer.Payload.(event.ResourceUpdated).Digest || len(states.Resources) != 1 {
 		t.Errorf("states %v, %v", states, err)
 	}
 }
 
-// TestStoppedHolderStoresNothingOld: a process that was stopped (SIGSTOP) does not know
-// yet that its lease was lost. The store refuses what it appends.
+// A stopped process (SIGSTOP) does not know that it lost its lease. The store rejects what it
+// appends.
 func TestStoppedHolderStoresNothingOld(t *testing.T) {
 	t.Parallel()
 	url := journaltest.Store(t)
 	stopped, other := open(t, Options{URL: url, Replicas: 1}), open(t, Options{URL: url, Replicas: 1})
-	s := newSource()
+	s := new(journaltest.Source)
 	old := holder(t, stopped, time.Minute)
-	// The lease goes to another process before its time, which the holder does not see.
+	// The lease moves to another process early, which the holder does not see.
 	value, err := json.Marshal(leaseValue{Holder: "x", TTL: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := old.table.bucket().Put(t.Context(), old.key, value); err != nil {
+	if _, err := old.log.leases.bucket().Put(t.Context(), old.key, value); err != nil {
 		t.Fatal(err)
 	}
 	next := holder(t, other, time.Minute)
-	newer := s.next(uri(1))
+	newer := s.Next(journaltest.URI(1))
 	if err := next.Append(newer); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestStoppedHolderStoresNothingOld(t *testing.T) {
 		t.Fatal("the holder knows already")
 	}
 	for n := range 10 { // as a batch
-		e := s.next(uri(1))
+		e := s.Next(journaltest.URI(1))
 		e.ServerID = []string{"docs", "another"}[n%2]
 		if e.ServerID == "docs" {
 			err = old.Append(e)
@@ -126,7 +126,7 @@ func TestStoppedHolderStoresNothingOld(t *testing.T) {
 		t.Errorf("lost: %v, %+v", lost(old), stopped.Stats())
 	}
 	found := map[string]int{}
-	for _, entry := range read(t, other, 0) {
+	for _, entry := range journaltest.ReadAll(t, other, 0) {
 		e, err := entry.Event()
 		if err != nil {
 			t.Fatal(err)
@@ -136,8 +136,8 @@ func TestStoppedHolderStoresNothingOld(t *testing.T) {
 	if found["docs"] != 3 || found["another"] != 5 {
 		t.Errorf("stored: %v", found)
 	}
-	// The next holder goes on.
-	if err := next.Append(s.next(uri(1))); err != nil {
+	// The next holder continues.
+	if err := next.Append(s.Next(journaltest.URI(1))); err != nil {
 		t.Fatal(err)
 	}
 	if err := other.Flush(t.Context()); err != nil || other.Stats().Fenced != 0 {
@@ -145,16 +145,16 @@ func TestStoppedHolderStoresNothingOld(t *testing.T) {
 	}
 }
 
-// TestFenceOutlivesRetention: a lease whose fence retention has removed is still good.
+// A lease whose fence retention has removed is still valid.
 func TestFenceOutlivesRetention(t *testing.T) {
 	t.Parallel()
 	j := open(t, Options{URL: journaltest.Store(t), Replicas: 1, Retain: 300 * time.Millisecond})
 	l := holder(t, j, 0)
-	eventually(t, "the fence is gone", time.Minute, func() bool {
+	journaltest.Eventually(t, time.Minute, "the fence is gone", func() bool {
 		b, err := j.Bounds(t.Context())
 		return err == nil && b.First > b.Last
 	})
-	if err := l.Append(newSource().next(uri(1))); err != nil {
+	if err := l.Append(new(journaltest.Source).Next(journaltest.URI(1))); err != nil {
 		t.Fatal(err)
 	}
 	if err := j.Flush(t.Context()); err != nil || j.Stats().Fenced != 0 || j.Stats().Stored != 1 {
@@ -162,8 +162,8 @@ func TestFenceOutlivesRetention(t *testing.T) {
 	}
 }
 
-// TestContentRememberedUnderALostLease: what a process learned under a lease that it lost
-// is not known when it gets the lease again, since the event of it may not be stored.
+// What a process learned under a lost lease is unknown when it gets the lease again, because its
+// event may not be stored.
 func TestContentRememberedUnderALostLease(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
@@ -176,14 +176,14 @@ func TestContentRememberedUnderALostLease(t *testing.T) {
 		return len(states.Resources)
 	}
 	j.states.mu.Lock() // nothing is written to the store meanwhile
-	j.states.dirty["x"] = remembered{value: newResourceState(journal.Resource{ServerID: "docs", URI: uri(1)}, journal.State{Digest: digest(1)}), lease: lease}
+	j.states.dirty["x"] = remembered{value: newResourceState(journal.ResourceID{ServerID: "docs", URI: journaltest.URI(1)}, journal.State{Digest: journaltest.Digest(1)}), lease: lease}
 	lease.stop()
 	<-lease.lost
 	j.states.mu.Unlock()
 	if n := known(); n != 0 {
 		t.Errorf("%d contents known that waited when the lease was lost", n)
 	}
-	if err := lease.Remember(journal.Resource{ServerID: "docs", URI: uri(2)}, journal.State{Digest: digest(2)}); err != nil {
+	if err := lease.Remember(journal.ResourceID{ServerID: "docs", URI: journaltest.URI(2)}, journal.State{Digest: journaltest.Digest(2)}); err != nil {
 		t.Fatal(err)
 	}
 	if n := known(); n != 0 {
@@ -191,14 +191,14 @@ func TestContentRememberedUnderALostLease(t *testing.T) {
 	}
 }
 
-// TestLostLeaseKeepsWhatIsStored: what a stored event tells stays remembered when its lease is
-// lost, also if the holder has learned something newer since.
+// What a stored event tells stays remembered after its lease is lost, even if the holder has
+// learned something newer since.
 func TestLostLeaseKeepsWhatIsStored(t *testing.T) {
 	t.Parallel()
 	held, gone := &Lease{lost: make(chan struct{})}, &Lease{lost: make(chan struct{})}
 	close(gone.lost)
 	of := func(n uint64) value {
-		return newResourceState(journal.Resource{ServerID: "docs"}, journal.State{Digest: digest(n)})
+		return newResourceState(journal.ResourceID{ServerID: "docs"}, journal.State{Digest: journaltest.Digest(n)})
 	}
 	type put struct {
 		n     uint64
@@ -230,7 +230,7 @@ func TestLostLeaseKeepsWhatIsStored(t *testing.T) {
 			}
 			for _, r := range values {
 				got, ok := r.current()
-				if ok != (c.want != 0) || ok && got.value.(*resourceState).Digest != digest(c.want).String() {
+				if ok != (c.want != 0) || ok && got.value.(*resourceState).Digest != journaltest.Digest(c.want).String() {
 					t.Errorf("%s, %d taken: %+v, %v", what, taken, got.value, ok)
 				}
 			}

@@ -45,7 +45,7 @@ func TestLeaseIsHeldByOne(t *testing.T) {
 	if lost(a) || lost(other) {
 		t.Error("a lease that is renewed was lost")
 	}
-	// Given back, it is free at once.
+	// A released lease is free immediately.
 	got := make(chan *Lease, 1)
 	go func() {
 		l, _ := j.Lease(t.Context(), "docs", LeaseOptions{TTL: time.Minute})
@@ -62,7 +62,7 @@ func TestLeaseIsHeldByOne(t *testing.T) {
 		}
 		closeLog(t, j)
 		if !lost(l) || !lost(other) {
-			t.Error("leases outlive the Journal")
+			t.Error("leases outlive the log")
 		}
 	case <-time.After(5 * time.Second):
 		t.Error("a released lease was not free within 5 s")
@@ -72,11 +72,11 @@ func TestLeaseIsHeldByOne(t *testing.T) {
 	}
 }
 
-// TestRenewalWakesOnlyWaitersOfItsLease: at rest every lease of the log is renewed every few
-// seconds, and waking everybody for that is work that grows with their square.
+// Every lease of the log is renewed every few seconds. Waking all waiters for each renewal would be
+// work that grows with the square of the leases.
 func TestRenewalWakesOnlyWaitersOfItsLease(t *testing.T) {
 	t.Parallel()
-	table := newLeaseTable(nil)
+	table := newLeases(nil)
 	beat := sighting{rev: 1, value: leaseValue{TTL: DefaultLease.Milliseconds()}, at: time.Now()}
 	for _, key := range []string{"a", "b"} {
 		table.put(key, beat)
@@ -136,7 +136,7 @@ func TestLeaseHasOneHolderAmongMany(t *testing.T) {
 	}
 }
 
-// Yield tells a lease that another process held from one that nobody took.
+// Yield tells a lease that another process has held from one that nobody took.
 func TestYieldAfterAnotherHolder(t *testing.T) {
 	t.Parallel()
 	opts := Options{URL: journaltest.Store(t), Replicas: 1}
@@ -152,16 +152,16 @@ func TestYieldAfterAnotherHolder(t *testing.T) {
 	}
 	free.Release()
 	held := acquire(t, other, "docs", time.Minute)
-	eventually(t, "the holder is known", time.Minute, func() bool {
+	journaltest.Eventually(t, time.Minute, "the holder is known", func() bool {
 		leases, err := one.Leases()
 		return err == nil && len(leases) == 1 && !leases[0].Own
 	})
-	next, table := make(chan error, 1), one.leases.table
+	next, table := make(chan error, 1), one.leases
 	go func() {
 		_, err := one.Lease(t.Context(), "docs", waiting)
 		next <- err
 	}()
-	eventually(t, "the lease is waited for", time.Minute, func() bool {
+	journaltest.Eventually(t, time.Minute, "the lease is waited for", func() bool {
 		table.mu.Lock()
 		defer table.mu.Unlock()
 		return len(table.waiting) > 0

@@ -20,7 +20,7 @@ import (
 type storedList struct {
 	ServerID string       `json:"serverId"`
 	List     catalog.Kind `json:"list"`
-	// Version is the same in all Parts parts of one version.
+	// Version is the same in all parts of one version.
 	Version string            `json:"version"`
 	Parts   int               `json:"parts"`
 	Items   map[string]string `json:"items"` // key → digest
@@ -34,7 +34,7 @@ const listPart = 512 << 10
 // listToken separates the tokens of the server and of the list in the subjects of lists.
 const listToken = ".list."
 
-// knownList is a list as it was published, or found without an event: the keys and digests.
+// knownList is a list from an event or without one: its keys and digests.
 type knownList struct {
 	name journal.ListName
 	list catalog.List
@@ -42,18 +42,14 @@ type knownList struct {
 
 // newKnownList copies the list, so that the caller may change it and descriptors are not kept.
 func newKnownList(name journal.ListName, list catalog.List) knownList {
-	items := make(catalog.List, len(list))
-	for i, it := range list {
-		items[i] = catalog.Item{Key: it.Key, Digest: it.Digest}
-	}
-	return knownList{name, items}
+	return knownList{name, journal.StoredList(list)}
 }
 
 func (l knownList) subject() string {
 	return serverToken(l.name.ServerID) + listToken + string(l.name.Kind)
 }
 
-// encode returns the parts of a list. Parts of an earlier, longer version stay stored, and are
+// encode returns the parts of a list. Parts of an earlier, longer version stay stored and are
 // ignored.
 func (l knownList) encode(at position, limit int) (out [][]byte, ttl time.Duration, err error) {
 	limit = min(listPart, limit/2)
@@ -81,11 +77,11 @@ func (l knownList) encode(at position, limit int) (out [][]byte, ttl time.Durati
 	return out, 0, nil
 }
 
-// listReader assembles lists from their parts, by their subjects and numbers.
+// listReader assembles lists from their parts. It has the parts by subject and number.
 type listReader map[string]map[int]storedList
 
-// read takes one message, given its subject below the prefix of states, and reports whether it
-// is part of a list.
+// read takes one message with its subject below the prefix of states, and reports whether it is
+// part of a list.
 func (r listReader) read(subject string, data []byte) bool {
 	server, of, ok := strings.Cut(subject, listToken)
 	if !ok {
@@ -105,7 +101,7 @@ func (r listReader) read(subject string, data []byte) bool {
 	return true
 }
 
-// listState is a list while changes of it are read.
+// listState is a list while its changes are read.
 type listState struct {
 	name journal.ListName
 	at   position
@@ -113,7 +109,7 @@ type listState struct {
 	keys map[string]catalog.Digest
 }
 
-// whole returns the lists whose parts are all there, by their subjects.
+// whole returns the complete lists by their subjects.
 func (r listReader) whole() map[string]*listState {
 	out := map[string]*listState{}
 	for subject, parts := range r {
@@ -124,7 +120,7 @@ func (r listReader) whole() map[string]*listState {
 	return out
 }
 
-// join returns nil if a part is missing or of another version.
+// join returns nil if a part is missing or belongs to another version.
 func join(parts map[int]storedList) *listState {
 	first, ok := parts[0]
 	if !ok {
@@ -147,12 +143,12 @@ func join(parts map[int]storedList) *listState {
 	return l
 }
 
-// apply changes the list as the event says, which does not have the digests: an item that was
-// added or changed gets a zero digest, so that it differs from what the server has.
+// apply changes the list as the event says. The event has no digests: an added or changed item gets
+// a zero digest, so that it differs from the server's.
 func (l *listState) apply(e *event.Event) {
 	p, ok := e.Payload.(event.ListChanged)
 	if !ok || e.ServerID != l.name.ServerID || p.List != l.name.Kind {
-		return // stored by somebody else
+		return // stored by another client
 	}
 	for _, key := range p.Removed {
 		delete(l.keys, key)
@@ -164,12 +160,12 @@ func (l *listState) apply(e *event.Event) {
 	}
 }
 
-// owedLists are the lists of [journal.Owed], by their subjects. A list of resources is stored after
-// what is owed, so whatever list reflects a change, what was owed then does, too.
+// owedLists are the [journal.Owed] lists by their subjects. A list of resources is stored after the
+// owed list, so if it reflects a change, the owed list of that time does, and is stored.
 type owedLists map[string]*listState
 
-// add notes the resources of a change that the list of resources does not reflect: events about
-// them may be missing.
+// add records the resources of a change that the owed list does not reflect: events about them may
+// be missing.
 func (o owedLists) add(e *event.Event, m message, epoch string) {
 	p, ok := e.Payload.(event.ListChanged)
 	if !ok || p.List != catalog.Resources {
@@ -198,10 +194,9 @@ func (l *listState) items() catalog.List {
 	return catalog.NewList(items)
 }
 
-// changeLists applies the events in the log that the stored lists do not reflect: a process that
-// was killed between an event and the list after it leaves the list before it. Changes of a list
-// that was never stored are skipped, since the rest of the list is unknown. lists are by their
-// subjects, and server is a token.
+// changeLists applies the events that the stored lists do not reflect because a process was killed
+// after it stored the event. It skips changes of a list that was never stored, since the rest of
+// the list is unknown. lists are by their subjects; server is a token.
 func (l *Log) changeLists(ctx context.Context, server string, lists map[string]*listState) error {
 	byEvent := map[string]*listState{} // by the subject of their changes
 	var patterns []string

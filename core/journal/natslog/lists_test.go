@@ -14,18 +14,18 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
 func listOf(n int, version uint64) catalog.List {
 	var items []catalog.Item
 	for i := range n {
-		items = append(items, catalog.Item{Key: fmt.Sprintf("file:///%s/%05d", strings.Repeat("x", 200), i), Digest: digest(uint64(i) + version)})
+		items = append(items, catalog.Item{Key: fmt.Sprintf("file:///%s/%05d", strings.Repeat("x", 200), i), Digest: journaltest.Digest(uint64(i) + version)})
 	}
 	return catalog.NewList(items)
 }
 
-// TestListsSurviveARestart: long ones are stored in parts, and a shorter version leaves
-// nothing of a longer one.
+// Long lists are stored in parts, and a shorter version replaces all of a longer one.
 func TestListsSurviveARestart(t *testing.T) {
 	t.Parallel()
 	opts := onServer(t)
@@ -68,7 +68,7 @@ func TestListsSurviveARestart(t *testing.T) {
 	check()
 }
 
-// changed is the event that a list changed; items is the whole list after it, if it is known.
+// changed returns an event about a changed list; items is the whole list after it, if known.
 func changed(p event.ListChanged, items ...catalog.Item) *event.Event {
 	p.List = catalog.Tools
 	if items != nil {
@@ -80,7 +80,7 @@ func changed(p event.ListChanged, items ...catalog.Item) *event.Event {
 
 var tools = journal.ListName{ServerID: "docs", Kind: catalog.Tools}
 
-// toolsOf are the known tools of docs.
+// toolsOf returns the known tools of docs.
 func toolsOf(t *testing.T, j *Log) map[string]catalog.Digest {
 	t.Helper()
 	states, err := j.States(t.Context(), "")
@@ -102,12 +102,12 @@ func toolsOf(t *testing.T, j *Log) map[string]catalog.Digest {
 	return out
 }
 
-// TestListIsRememberedWithItsEvent: the event tells the list, which is not part of the entry.
+// The event tells the list, which is not part of the entry.
 func TestListIsRememberedWithItsEvent(t *testing.T) {
 	t.Parallel()
 	opts := onServer(t)
 	j := open(t, opts)
-	a, b := catalog.Item{Key: "a", Digest: digest(1), Raw: json.RawMessage(`{"name":"a"}`)}, catalog.Item{Key: "b", Digest: digest(2)}
+	a, b := catalog.Item{Key: "a", Digest: journaltest.Digest(1), Raw: json.RawMessage(`{"name":"a"}`)}, catalog.Item{Key: "b", Digest: journaltest.Digest(2)}
 	var err error
 	for _, e := range []*event.Event{changed(event.ListChanged{Added: []string{"a"}}, a), changed(event.ListChanged{Added: []string{"b"}}, a, b), changed(event.ListChanged{Error: "timed out"})} {
 		err = errors.Join(err, j.Append(e))
@@ -115,11 +115,11 @@ func TestListIsRememberedWithItsEvent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]catalog.Digest{"a": digest(1), "b": digest(2)}
+	want := map[string]catalog.Digest{"a": journaltest.Digest(1), "b": journaltest.Digest(2)}
 	if diff := cmp.Diff(want, toolsOf(t, j)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	for _, e := range read(t, j, 1) {
+	for _, e := range journaltest.ReadAll(t, j, 1) {
 		ev, err := e.Event()
 		if err != nil || !e.Local() || ev.Payload.(event.ListChanged).Items != nil {
 			t.Errorf("%s: local %v, %v, %v", e.Data(), e.Local(), ev.Payload, err)
@@ -131,8 +131,8 @@ func TestListIsRememberedWithItsEvent(t *testing.T) {
 	}
 }
 
-// TestChangesOfAListThatWasNotStored: a process was killed between events and the list after
-// them. What it published is what is known, and what was added or changed counts as different.
+// A process was killed between events and the list after them. Its published changes are known, and
+// what was added or changed counts as different.
 func TestChangesOfAListThatWasNotStored(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
@@ -140,7 +140,9 @@ func TestChangesOfAListThatWasNotStored(t *testing.T) {
 	if got := toolsOf(t, j); got != nil {
 		t.Errorf("%v is known of a list that was never stored", got)
 	}
-	of := func(name string, n uint64) catalog.Item { return catalog.Item{Key: name, Digest: digest(n)} }
+	of := func(name string, n uint64) catalog.Item {
+		return catalog.Item{Key: name, Digest: journaltest.Digest(n)}
+	}
 	if err := j.Append(changed(event.ListChanged{Added: []string{"b"}}, of("a", 1), of("b", 2), of("c", 3))); err != nil {
 		t.Fatal(err)
 	}
@@ -155,12 +157,12 @@ func TestChangesOfAListThatWasNotStored(t *testing.T) {
 	byKilledProcess(t, j, changed(event.ListChanged{Added: []string{"d", "e"}}, of("b", 5), of("c", 3), of("d", 6), of("e", 7)))
 	byKilledProcess(t, j, changed(event.ListChanged{Removed: []string{"e"}}, of("b", 5), of("c", 3), of("d", 6)))
 	byKilledProcess(t, j, changed(event.ListChanged{Removed: []string{"b"}})) // does not tell the list
-	want := map[string]catalog.Digest{"b": {}, "c": digest(3), "d": {}}
+	want := map[string]catalog.Digest{"b": {}, "c": journaltest.Digest(3), "d": {}}
 	if diff := cmp.Diff(want, toolsOf(t, j)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 
-	// In a new epoch numbers say nothing; the list is newer than the first events.
+	// In a new epoch, numbers say nothing; the list is newer than the first events.
 	info, err := j.store.info(t.Context(), j.store.opts.Stream)
 	if err != nil {
 		t.Fatal(err)
@@ -170,7 +172,7 @@ func TestChangesOfAListThatWasNotStored(t *testing.T) {
 		t.Fatal(err)
 	}
 	j.writer.suspect()
-	eventually(t, "the new epoch is known", time.Minute, func() bool { return j.Epoch() != before })
+	journaltest.Eventually(t, time.Minute, "the new epoch is known", func() bool { return j.Epoch() != before })
 	if diff := cmp.Diff(want, toolsOf(t, j)); diff != "" {
 		t.Errorf("in a new epoch (-want +got):\n%s", diff)
 	}
@@ -178,42 +180,41 @@ func TestChangesOfAListThatWasNotStored(t *testing.T) {
 	if err := j.RememberList(tools, catalog.List{of("b", 4)}); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]catalog.Digest{"b": digest(4)}, toolsOf(t, j)); diff != "" {
+	if diff := cmp.Diff(map[string]catalog.Digest{"b": journaltest.Digest(4)}, toolsOf(t, j)); diff != "" {
 		t.Errorf("at the end (-want +got):\n%s", diff)
 	}
 }
 
-// TestNextHolderKnowsMoreThanEventsOfEarlierOnes: what the holder of a lease remembers is newer
-// than all events before its fence, which another process may have stored.
+// What the holder of a lease remembers is newer than all events before its fence, which another
+// process may have stored.
 func TestNextHolderKnowsMoreThanEventsOfEarlierOnes(t *testing.T) {
 	t.Parallel()
 	opts := onServer(t)
 	one, next := open(t, opts), open(t, opts)
 	for range 3 {
-		if _, err := one.Store(t.Context(), changed(event.ListChanged{Added: []string{"a"}}, catalog.Item{Key: "a", Digest: digest(1)})); err != nil {
+		if _, err := one.Store(t.Context(), changed(event.ListChanged{Added: []string{"a"}}, catalog.Item{Key: "a", Digest: journaltest.Digest(1)})); err != nil {
 			t.Fatal(err)
 		}
 	}
 	closeLog(t, one) // without a lease it stores what it knows whenever it comes to it
 	l := holder(t, next, time.Minute)
-	if err := l.RememberList(tools, catalog.List{{Key: "b", Digest: digest(2)}}); err != nil {
+	if err := l.RememberList(tools, catalog.List{{Key: "b", Digest: journaltest.Digest(2)}}); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]catalog.Digest{"b": digest(2)}, toolsOf(t, next)); diff != "" {
+	if diff := cmp.Diff(map[string]catalog.Digest{"b": journaltest.Digest(2)}, toolsOf(t, next)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// What a process stored before it was killed says less than it had to: the events about the
-// resources of a changed list may be missing, and a resource that is listed and was told to be
-// removed is gone.
+// A process was killed before it had told everything: the events about the resources of a changed
+// list may be missing, and a listed resource that was reported as removed is gone.
 func TestOwedByKilledProcess(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
 	resources, owed := journal.ListName{ServerID: "docs", Kind: catalog.Resources}, journal.ListName{ServerID: "docs", Kind: journal.Owed}
-	stays, leaves := catalog.Item{Key: "stays", Digest: digest(1)}, catalog.Item{Key: "leaves", Digest: digest(2)}
+	stays, leaves := catalog.Item{Key: "stays", Digest: journaltest.Digest(1)}, catalog.Item{Key: "leaves", Digest: journaltest.Digest(2)}
 	err := errors.Join(j.RememberList(resources, catalog.List{leaves, stays}), j.RememberList(owed, nil),
-		j.Remember(journal.Resource{ServerID: "docs", URI: "stays"}, journal.State{Digest: digest(3), When: time.Now()}))
+		j.Remember(journal.ResourceID{ServerID: "docs", URI: "stays"}, journal.State{Digest: journaltest.Digest(3), When: time.Now()}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,13 +231,13 @@ func TestOwedByKilledProcess(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
-	at := journal.Resource{ServerID: "docs", URI: "stays"}
-	check(journal.States{Resources: map[journal.Resource]journal.State{at: {Digest: digest(3)}}, Lists: map[journal.ListName]catalog.List{resources: {leaves, stays}, owed: nil}})
+	at := journal.ResourceID{ServerID: "docs", URI: "stays"}
+	check(journal.States{Resources: map[journal.ResourceID]journal.State{at: {Digest: journaltest.Digest(3)}}, Lists: map[journal.ListName]catalog.List{resources: {leaves, stays}, owed: nil}})
 	left := catalog.List{stays}
 	byKilledProcess(t, j, &event.Event{ServerID: "docs", Timestamp: time.Now(), Payload: event.ListChanged{List: catalog.Resources, Removed: []string{"leaves"}, Items: &left, Follows: []string{"leaves"}}})
 	byKilledProcess(t, j, &event.Event{ServerID: "docs", ResourceURI: "stays", Timestamp: time.Now(), Payload: event.ResourceRemoved{Missing: true}})
-	check(journal.States{Resources: map[journal.Resource]journal.State{at: {Digest: catalog.Gone()}}, Lists: map[journal.ListName]catalog.List{resources: {stays}, owed: {{Key: "leaves"}}}})
-	// The next process tells it, and begins to follow another change that it cannot finish.
+	check(journal.States{Resources: map[journal.ResourceID]journal.State{at: {Digest: catalog.Gone()}}, Lists: map[journal.ListName]catalog.List{resources: {stays}, owed: {{Key: "leaves"}}}})
+	// The next process publishes it, and starts another change that it cannot finish.
 	if _, err := j.Store(t.Context(), &event.Event{ServerID: "docs", Timestamp: time.Now(), Payload: event.ServerState{State: event.Ready}}); err != nil {
 		t.Fatal(err)
 	}

@@ -11,41 +11,41 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
-
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
 func TestStoredInOrderWithIdsWithoutHoles(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
 	const n = 2700 // in several steps
-	last := appendN(t, j, newSource(), n)
+	last := journaltest.AppendN(t, j, new(journaltest.Source), n)
 	if last.Seq != n || last.ID != event.FormatID(j.Epoch(), n) {
 		t.Errorf("the last got %s", last.ID)
 	}
-	got := read(t, j, 0)
-	inOrder(t, got, j.Epoch(), 1, n)
+	got := journaltest.ReadAll(t, j, 0)
+	journaltest.InOrder(t, got, j.Epoch(), 1, n)
 	for i, e := range got {
 		var ev event.Event
 		if err := json.Unmarshal(e.Data(), &ev); err != nil {
 			t.Fatalf("%s: %v", e.Data(), err)
 		}
-		if ev.ID != e.ID || ev.Payload.(event.ResourceUpdated).Digest != digest(uint64(i+1)) {
+		if ev.ID != e.ID || ev.Payload.(event.ResourceUpdated).Digest != journaltest.Digest(uint64(i+1)) {
 			t.Fatalf("entry %d is %s", i, e.Data())
 		}
 	}
-	inOrder(t, read(t, j, n-4), j.Epoch(), n-4, 5)
-	if more := read(t, j, n+1); len(more) != 0 {
+	journaltest.InOrder(t, journaltest.ReadAll(t, j, n-4), j.Epoch(), n-4, 5)
+	if more := journaltest.ReadAll(t, j, n+1); len(more) != 0 {
 		t.Errorf("%d entries after the last", len(more))
 	}
 }
 
-// TestMoreIsTrue: whoever waits for the entry that More announces gets it.
+// After More, the next entry comes without waiting.
 func TestMoreIsTrue(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
 	const n = 1500 // more than one request reads
-	appendN(t, j, newSource(), n)
+	journaltest.AppendN(t, j, new(journaltest.Source), n)
 	announced := 0
 	for e, err := range j.Read(t.Context(), 1) {
 		if err != nil {
@@ -61,7 +61,7 @@ func TestMoreIsTrue(t *testing.T) {
 	if announced == 0 {
 		t.Error("no entry announces the next one")
 	}
-	few := read(t, j, n-9)
+	few := journaltest.ReadAll(t, j, n-9)
 	for i, e := range few {
 		if e.More != (i < len(few)-1) {
 			t.Errorf("entry %d of %d: %v", i, len(few), e.More)
@@ -74,45 +74,45 @@ func TestReopenKeepsIdsAndContinues(t *testing.T) {
 	opts := onServer(t)
 	j := open(t, opts)
 	epoch := j.Epoch()
-	appendN(t, j, newSource(), 150)
+	journaltest.AppendN(t, j, new(journaltest.Source), 150)
 	closeLog(t, j)
 	j = open(t, opts)
 	if j.Epoch() != epoch {
 		t.Errorf("the epoch was %s and is %s", epoch, j.Epoch())
 	}
-	if e := appendN(t, j, newSource(), 1); e.Seq != 151 {
-		t.Errorf("the log goes on with %d", e.Seq)
+	if e := journaltest.AppendN(t, j, new(journaltest.Source), 1); e.Seq != 151 {
+		t.Errorf("the log continues with %d", e.Seq)
 	}
-	inOrder(t, read(t, j, 1), epoch, 1, 151)
+	journaltest.InOrder(t, journaltest.ReadAll(t, j, 1), epoch, 1, 151)
 }
 
 func TestCloseStoresWhatIsQueued(t *testing.T) {
 	t.Parallel()
 	opts := onServer(t)
 	j := open(t, opts)
-	s := newSource()
+	s := new(journaltest.Source)
 	for i := range 500 {
-		if err := j.Append(s.next(uri(i))); err != nil {
+		if err := j.Append(s.Next(journaltest.URI(i))); err != nil {
 			t.Fatal(err)
 		}
 	}
 	closeLog(t, j)
-	if err := j.Append(s.next(uri(1))); !errors.Is(err, journal.ErrClosed) {
+	if err := j.Append(s.Next(journaltest.URI(1))); !errors.Is(err, journal.ErrClosed) {
 		t.Errorf("appended after Close: %v", err)
 	}
 	j = open(t, opts)
-	inOrder(t, read(t, j, 0), j.Epoch(), 1, 500)
+	journaltest.InOrder(t, journaltest.ReadAll(t, j, 0), j.Epoch(), 1, 500)
 }
 
 func TestFollowGoesFromHistoryIntoLive(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
 	const n = 4000
-	s := newSource()
-	appendN(t, j, s, n/4)
+	s := new(journaltest.Source)
+	journaltest.AppendN(t, j, s, n/4)
 	go func() { // ends with its loop
 		for i := range n * 3 / 4 {
-			_ = j.Append(s.next(uri(i)))
+			_ = j.Append(s.Next(journaltest.URI(i)))
 		}
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -135,7 +135,7 @@ func TestRecentEntryHasMembersThatAreNotStored(t *testing.T) {
 	t.Parallel()
 	opts := onServer(t)
 	j := open(t, opts)
-	e := newSource().next("file:///a")
+	e := new(journaltest.Source).Next("file:///a")
 	text := "content"
 	u := e.Payload.(event.ResourceUpdated)
 	u.Text = &text
@@ -143,7 +143,7 @@ func TestRecentEntryHasMembersThatAreNotStored(t *testing.T) {
 	if _, err := j.Store(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
-	entry := read(t, j, 1)[0]
+	entry := journaltest.ReadAll(t, j, 1)[0]
 	got, err := entry.Event()
 	if err != nil {
 		t.Fatal(err)
@@ -152,7 +152,7 @@ func TestRecentEntryHasMembersThatAreNotStored(t *testing.T) {
 		t.Errorf("read %+v", got)
 	}
 	closeLog(t, j)
-	if got, err = read(t, open(t, opts), 1)[0].Event(); err != nil || !got.Received.IsZero() || got.ResourceURI != "file:///a" {
+	if got, err = journaltest.ReadAll(t, open(t, opts), 1)[0].Event(); err != nil || !got.Received.IsZero() || got.ResourceURI != "file:///a" {
 		t.Errorf("read %+v, %v", got, err)
 	}
 }
@@ -173,7 +173,7 @@ func TestOptionsAreChecked(t *testing.T) {
 func TestCloseEndsReaders(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
-	appendN(t, j, newSource(), 10)
+	journaltest.AppendN(t, j, new(journaltest.Source), 10)
 	ended := make(chan error, 1)
 	go func() {
 		for e, err := range j.Follow(context.Background(), 1) {
@@ -195,24 +195,24 @@ func TestCloseEndsReaders(t *testing.T) {
 	}
 }
 
-// TestTooLargeEventDoesNotStopTheLog appends one beyond what the server takes.
+// An event that is larger than the server accepts is appended.
 func TestTooLargeEventDoesNotStopTheLog(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
-	s := newSource()
-	huge := s.next(uri(1))
+	s := new(journaltest.Source)
+	huge := s.Next(journaltest.URI(1))
 	huge.ServerID = strings.Repeat("a", 2<<20)
 	_, err := j.Store(t.Context(), huge)
 	if !errors.Is(err, journal.ErrTooLarge) || j.Stats().TooLarge != 1 {
 		t.Errorf("stored with %v, %+v", err, j.Stats())
 	}
-	large := s.next("")
+	large := s.Next("")
 	large.Payload = event.ListChanged{List: catalog.Tools, Added: slices.Repeat([]string{strings.Repeat("a", 300<<10)}, 5)}
 	e, err := j.Store(t.Context(), large)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := read(t, j, 0)
+	got := journaltest.ReadAll(t, j, 0)
 	if len(got) != 2 || got[1].ID != e.ID {
 		t.Fatalf("%d entries", len(got))
 	}
@@ -228,8 +228,8 @@ func TestTooLargeEventDoesNotStopTheLog(t *testing.T) {
 		t.Errorf("the parts add %d tools", added)
 	}
 	// What cannot be remembered is dropped, and the rest is stored.
-	if err := errors.Join(j.Remember(journal.Resource{ServerID: "docs", URI: strings.Repeat("a", 2<<20)}, journal.State{Digest: digest(1)}),
-		j.Remember(journal.Resource{ServerID: "docs", URI: "file:///b"}, journal.State{Digest: digest(2)})); err != nil {
+	if err := errors.Join(j.Remember(journal.ResourceID{ServerID: "docs", URI: strings.Repeat("a", 2<<20)}, journal.State{Digest: journaltest.Digest(1)}),
+		j.Remember(journal.ResourceID{ServerID: "docs", URI: "file:///b"}, journal.State{Digest: journaltest.Digest(2)})); err != nil {
 		t.Fatal(err)
 	}
 	if states, err := j.States(t.Context(), ""); err != nil || len(states.Resources) != 1 {

@@ -10,54 +10,61 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // record is one message on its way into the store.
 type record struct {
-	subject, id string // id: recognises a repeated attempt; "" for what is only remembered
+	subject, id string // id: recognizes a repeated attempt; "" for a value that is only remembered
 	data        []byte
 	ttl         time.Duration // 0: stored until retention removes it
-	lease       *Lease        // the lease it is stored under; nil: none is needed
+	lease       *Lease        // under which it is stored; nil: none is needed
 	seq         uint64        // set once it is stored
 
 	// The rest is for records of events.
-	item  *item   // the item that is stored once this record is; nil if more of its records follow
-	lists []value // those that are known after the event
-	whole bool    // data is all of the event
-	after []*item // those without an event that were queued directly after it
+	item  *item   // the item that is finished once this record is stored; nil if more of its records follow
+	lists []value // the lists that are known after the event
+	whole bool    // data is the whole event
+	after []*item // the items without an event that directly follow in the queue
 }
 
-// storeError is an error response of the store.
-type storeError struct {
-	Code        int    `json:"err_code"`
-	Description string `json:"description"`
+// Error codes of the server that its client gives no names.
+const (
+	codeBatchTooLarge         = 10199
+	codeNotClustered          = 10074 // replicas > 1 not supported in non-clustered mode
+	codeNoPeers               = 10005 // no suitable peers for placement
+	codeWrongSequence         = 10071 // the expected last sequence is wrong
+	codeWrongSequenceConstant = 10164 // likewise, in a batch or on several nodes
+)
+
+// wrongRevision reports whether the store refused a message because another one was stored before:
+// another write of the key, or the fence of another holder of the lease.
+func wrongRevision(err error) bool {
+	e, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && (e.ErrorCode == codeWrongSequence || e.ErrorCode == codeWrongSequenceConstant)
 }
 
-func (e *storeError) Error() string { return fmt.Sprintf("%s (%d)", e.Description, e.Code) }
-
-const codeBatchTooLarge = 10199
-
-// errNoAnswer: there was no response, so it is unknown whether the store stored it.
+// errNoAnswer: there was no response, so it is unknown whether the record is stored.
 var errNoAnswer = errors.New("the store does not respond")
 
-// maxBatch is the most records that are stored as one step: what servers accept unless they are
-// configured otherwise.
+// maxBatch bounds the records that are stored in one step. Servers accept as many unless configured
+// otherwise.
 const maxBatch = 1000
 
 // publisher writes records to one stream. One goroutine uses it.
 type publisher struct {
 	store *store
 	sub   *nats.Subscription
-	// acks is sent to by the connection and never closed. Its capacity is above what an attempt
-	// can be answered with, so that the connection drops none.
+	// acks is sent to by the connection and never closed. Its capacity is larger than the number of
+	// responses to an attempt, so that the connection drops none.
 	acks    chan *nats.Msg
 	inbox   string
-	round   uint64        // part of the reply inbox, to recognise late responses to earlier attempts
+	round   uint64        // part of the reply inbox; recognizes late responses to earlier attempts
 	largest int           // the most records that the store accepts as one batch
 	wait    time.Duration // for a response
 }
 
-// newPublisher makes a publisher that waits that long for each response.
+// newPublisher returns a publisher that waits that long for each response.
 func newPublisher(s *store, wait time.Duration) (*publisher, error) {
 	p := &publisher{store: s, inbox: s.nc.NewRespInbox(), acks: make(chan *nats.Msg, 64), largest: maxBatch, wait: wait}
 	var err error
@@ -69,8 +76,8 @@ func newPublisher(s *store, wait time.Duration) (*publisher, error) {
 
 func (p *publisher) close() { _ = p.sub.Unsubscribe() }
 
-// publish stores the first records, in their order and as one step, and returns how many. If err
-// is not nil, it is unknown whether they are stored.
+// publish stores the first records, in order and in one step, and returns how many. After an error
+// it is unknown whether they are stored.
 func (p *publisher) publish(ctx context.Context, records []*record) (int, error) {
 	records = records[:min(len(records), p.largest)]
 	p.round++
@@ -93,7 +100,7 @@ func (p *publisher) publish(ctx context.Context, records []*record) (int, error)
 		}
 	}
 	last, err := p.answer(ctx, reply)
-	if e, ok := errors.AsType[*storeError](err); ok && e.Code == codeBatchTooLarge && p.largest > 1 {
+	if e, ok := errors.AsType[*jetstream.APIError](err); ok && e.ErrorCode == codeBatchTooLarge && p.largest > 1 {
 		p.largest /= 2
 		return 0, nil
 	}
@@ -121,7 +128,7 @@ func (p *publisher) message(r *record) *nats.Msg {
 	return m
 }
 
-// answer waits for the next answer to the attempt and returns the sequence.
+// answer waits for the next response to the attempt and returns the sequence.
 func (p *publisher) answer(ctx context.Context, reply string) (uint64, error) {
 	timeout := time.NewTimer(p.wait)
 	defer timeout.Stop()
@@ -135,8 +142,8 @@ func (p *publisher) answer(ctx context.Context, reply string) (uint64, error) {
 				return 0, fmt.Errorf("%w (status %s)", errNoAnswer, status)
 			}
 			var ack struct {
-				Error *storeError `json:"error"`
-				Seq   uint64      `json:"seq"`
+				Error *jetstream.APIError `json:"error"`
+				Seq   uint64              `json:"seq"`
 			}
 			if err := json.Unmarshal(m.Data, &ack); err != nil {
 				return 0, fmt.Errorf("malformed response of the store: %w", err)

@@ -7,50 +7,40 @@ import (
 	"iter"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 )
 
-// prefetch bounds the entries requested ahead of a reader. They are held in memory, so it
-// bounds the cost of a slow reader.
+// prefetch bounds the entries that are requested ahead of a reader and held in memory: the cost of
+// a slow reader.
 const prefetch = 4096
 
-// maxEmptyConsumers is the number of consecutive consumers that may yield nothing before
-// reading gives up.
+// maxEmptyConsumers is the number of consecutive consumers that may yield nothing before reading
+// fails.
 const maxEmptyConsumers = 3
 
-// Read implements [journal.Log].
 func (l *Log) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
-	return func(yield func(journal.Entry, error) bool) {
-		l.read(ctx, yield, func(ctx context.Context, r *reader) error {
-			b, err := l.Bounds(ctx)
-			if r.epoch, r.next, r.to = b.Epoch, max(from, 1), b.Last; err != nil || r.next > r.to {
-				return err
-			}
-			return r.run(ctx)
-		})
-	}
+	return l.life.Iterate(ctx, func(ctx context.Context, yield func(journal.Entry, error) bool) error {
+		b, err := l.Bounds(ctx)
+		r := &reader{log: l, epoch: b.Epoch, next: max(from, 1), to: b.Last, yield: yield}
+		if err != nil || r.next > r.to {
+			return err
+		}
+		return r.run(ctx)
+	})
 }
 
-// Follow implements [journal.Log].
 func (l *Log) Follow(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
-	return func(yield func(journal.Entry, error) bool) {
-		l.read(ctx, yield, func(ctx context.Context, r *reader) error {
-			if r.next = max(from, 1); !r.begin(ctx) {
-				return context.Cause(ctx)
-			}
-			return r.run(ctx)
-		})
-	}
-}
-
-// read calls run with a new reader and yields its error.
-func (l *Log) read(ctx context.Context, yield func(journal.Entry, error) bool, run func(context.Context, *reader) error) {
-	ctx, cancel := l.lifetime(ctx)
-	defer cancel()
-	if err := ended(ctx, run(ctx, &reader{log: l, yield: yield})); err != nil {
-		yield(journal.Entry{}, err)
-	}
+	return l.life.Iterate(ctx, func(ctx context.Context, yield func(journal.Entry, error) bool) error {
+		r := &reader{log: l, next: max(from, 1), yield: yield}
+		if !r.begin(ctx) {
+			return context.Cause(ctx)
+		}
+		return r.run(ctx)
+	})
 }
 
 // reader reads the log once.
@@ -62,8 +52,8 @@ type reader struct {
 	yield func(journal.Entry, error) bool
 }
 
-// begin determines which log there is. It waits while the store is unreachable, and returns false
-// when ctx has ended.
+// begin determines the current log. It waits while the store is unreachable, and returns false if
+// ctx has ended.
 func (r *reader) begin(ctx context.Context) bool {
 	for {
 		b, err := r.log.Bounds(ctx)
@@ -77,18 +67,18 @@ func (r *reader) begin(ctx context.Context) bool {
 	}
 }
 
-// run yields entries until the end is reached or the consumer stops (nil).
+// run yields entries until the end is reached.
 func (r *reader) run(ctx context.Context) error {
 	if r.to != 0 && r.to-r.next < direct {
-		if more, err := r.few(ctx); err != nil || !more {
+		if err := r.few(ctx); err != nil {
 			return err
 		}
 	}
 	retry := backoff.New(50*time.Millisecond, 1600*time.Millisecond)
 	for r.to == 0 || r.next <= r.to {
 		before := r.next
-		more, err := r.consume(ctx)
-		if err == nil && !more || ctx.Err() != nil || errors.Is(err, journal.ErrEpoch) {
+		err := r.consume(ctx)
+		if ctx.Err() != nil || errors.Is(err, journal.ErrEpoch) || errors.Is(err, storing.ErrStop) {
 			return err
 		}
 		if r.next > before {
@@ -97,7 +87,7 @@ func (r *reader) run(ctx context.Context) error {
 		wait := retry.Next()
 		switch {
 		case r.to == 0 || retry.Failures() <= maxEmptyConsumers:
-			backoff.Sleep(ctx, wait) // the store is unreachable for now
+			backoff.Sleep(ctx, wait) // the store is unreachable
 		case err != nil:
 			return err
 		default:
@@ -107,8 +97,8 @@ func (r *reader) run(ctx context.Context) error {
 	return nil
 }
 
-// bounds asks the store for the bounds of the log that it reads. Everything opened or received
-// before the answer then belongs to that log.
+// bounds asks the store for the bounds of the log of this reader. Everything opened or received
+// before the response belongs to that log.
 func (r *reader) bounds(ctx context.Context) (journal.Bounds, error) {
 	b, err := r.log.Bounds(ctx)
 	if err == nil && b.Epoch != r.epoch {
@@ -117,106 +107,130 @@ func (r *reader) bounds(ctx context.Context) (journal.Bounds, error) {
 	return b, err
 }
 
-// consume reads with one consumer of the store until that consumer fails.
-func (r *reader) consume(ctx context.Context) (more bool, err error) {
+// consume reads with one consumer of the store until the end, or until that consumer fails.
+func (r *reader) consume(ctx context.Context) error {
 	msgs, err := r.log.store.consumeFrom(ctx, r.next)
 	if err != nil {
-		return true, err
+		return err
 	}
 	defer msgs.close()
 	if _, err := r.bounds(ctx); err != nil {
-		return true, err
+		return err
 	}
-	if r.to != 0 && msgs.pending == 0 { // no entry from here on is stored any more
+	if r.to != 0 && msgs.pending == 0 { // the rest is no longer stored
 		return r.missing(ctx, r.to, false)
 	}
 	for stalled := 0; r.to == 0 || r.next <= r.to; {
 		m, err := msgs.next(ctx)
 		if errors.Is(err, errQuiet) {
-			// A consumer on a node that died never delivers again.
+			// A consumer on a dead node never delivers again.
 			b, err := r.bounds(ctx)
 			if stalled++; b.Last < r.next {
 				stalled = 0
 			}
 			if err != nil || stalled == 2 {
-				return true, err
+				return err
 			}
 			continue
 		}
 		if err != nil {
-			return true, err
+			return err
 		}
 		stalled = 0
-		if more, err := r.take(ctx, m); err != nil || !more {
-			return false, err
+		if err := r.take(ctx, m); err != nil {
+			return err
 		}
 	}
-	return true, nil
+	return nil
 }
 
-// few yields the entries that one request to the store returns: usually a reader is only a
-// little behind, and needs no consumer. The answer may be incomplete if a node lags or the
-// store is damaged.
-func (r *reader) few(ctx context.Context) (more bool, err error) {
+// few yields the entries that one request to the store returns: a reader is usually only a little
+// behind and needs no consumer. The response may be incomplete if a node lags or the store is
+// damaged.
+func (r *reader) few(ctx context.Context) error {
 	found, err := r.log.store.get(ctx, r.next, r.to)
 	if err == nil {
 		_, err = r.bounds(ctx)
 	}
 	if err != nil {
-		return false, err
+		return err
 	}
 	for i, m := range found {
 		m.more = i < len(found)-1
-		if more, err := r.take(ctx, m); err != nil || !more {
-			return false, err
+		if err := r.take(ctx, m); err != nil {
+			return err
 		}
 	}
-	return true, nil
+	return nil
 }
 
-// take yields one message, and before it the gap, if there is one.
-func (r *reader) take(ctx context.Context, m message) (more bool, err error) {
+// take yields one message, after the gap before it, if any.
+func (r *reader) take(ctx context.Context, m message) error {
 	if m.seq < r.next { // a replaced consumer may begin a little early
-		return true, nil
+		return nil
 	}
 	if r.to != 0 && m.seq > r.to {
 		return r.missing(ctx, r.to, false)
 	}
 	if m.seq > r.next {
-		if more, err := r.missing(ctx, m.seq-1, true); err != nil || !more {
-			return false, err
+		if err := r.missing(ctx, m.seq-1, true); err != nil {
+			return err
 		}
 	}
-	r.next = m.seq + 1
 	e, ok := entryOf(r.epoch, m)
 	if !ok {
 		e = journal.GapEntry(r.epoch, m.seq, m.seq, journal.ReasonDamaged)
 	} else {
 		e = e.WithEvent(r.log.recent.get(m.id))
 	}
-	e.More = m.more
-	return r.yield(e, nil), nil
+	return r.pass(e, m.more)
 }
 
-// missing yields a gap for the entries from r.next to last: one for those that have expired, one
-// for those that are damaged. follows says that there is an entry after last.
-func (r *reader) missing(ctx context.Context, last uint64, follows bool) (more bool, err error) {
+// missing yields the gaps in place of the entries from r.next to last. more says that an entry
+// follows last.
+func (r *reader) missing(ctx context.Context, last uint64, more bool) error {
 	b, err := r.bounds(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
-	gap := func(to uint64, reason string) bool {
-		e := journal.GapEntry(r.epoch, r.next, to, reason)
-		r.next = to + 1
-		e.More = follows || r.next <= last
-		return r.yield(e, nil)
+	for _, gap := range r.log.store.health.Missing(r.epoch, r.next, b.First, last) {
+		if err := r.pass(gap, more || gap.Seq < last); err != nil {
+			return err
+		}
 	}
-	if gone := min(last, b.First-1); gone >= r.next && !gap(gone, journal.ReasonRetention) {
-		return false, nil
+	return nil
+}
+
+// pass yields an entry.
+func (r *reader) pass(e journal.Entry, more bool) error {
+	r.next, e.More = e.Seq+1, more
+	if !r.yield(e, nil) {
+		return storing.ErrStop
 	}
-	if r.next <= last {
-		r.log.store.health.Damaged(r.next, last)
-		return gap(last, journal.ReasonDamaged), nil
-	}
-	return true, nil
+	return nil
+}
+
+// Select implements [journal.Log]. The store does the filtering.
+func (l *Log) Select(ctx context.Context, sel journal.Selection) iter.Seq2[journal.Entry, error] {
+	return l.life.Iterate(ctx, func(ctx context.Context, yield func(journal.Entry, error) bool) error {
+		b, err := l.Bounds(ctx)
+		if err != nil || b.Last < b.First {
+			return err
+		}
+		cfg := jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy, FilterSubjects: l.store.subjects.selected(sel)}
+		if !sel.After.IsZero() {
+			cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy, &sel.After
+		}
+		return retried(ctx, func() error {
+			return l.store.each(ctx, l.store.opts.Stream, cfg, func(m message) bool {
+				if m.seq > b.Last {
+					return false
+				}
+				// A retry reads what follows.
+				cfg.DeliverPolicy, cfg.OptStartTime, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, nil, m.seq+1
+				e, ok := entryOf(b.Epoch, m)
+				return !ok || yield(e, nil)
+			})
+		})
+	})
 }

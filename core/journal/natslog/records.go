@@ -14,13 +14,13 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// records is a [journal.Records] in a bucket with as many replicas as the log, which is created at
-// the first use.
+// records is a [journal.Records] in a bucket with as many replicas as the log. The first use
+// creates the bucket.
 type records struct {
 	log    *Log
 	config jetstream.KeyValueConfig
-	// suspect makes Follow check the bucket. Capacity 1, never closed: it is signalled when a
-	// request failed, and received by Follow.
+	// suspect makes Follow check the bucket. Capacity 1, never closed: signalled after a failed
+	// request, received by Follow.
 	suspect chan struct{}
 
 	mu sync.Mutex // guards kv
@@ -33,7 +33,6 @@ const (
 	markersFor = time.Hour
 )
 
-// Records implements [journal.Log].
 func (l *Log) Records(name string) journal.Records {
 	return &records{log: l, suspect: make(chan struct{}, 1), config: jetstream.KeyValueConfig{
 		Bucket: l.store.opts.Stream + "_" + name, Description: "mcptrack: " + name, Storage: jetstream.FileStorage,
@@ -43,7 +42,7 @@ func (l *Log) Records(name string) journal.Records {
 
 // call makes one request to the bucket.
 func (r *records) call(ctx context.Context, what string, f func(context.Context, jetstream.KeyValue) error) error {
-	life, cancel := r.log.lifetime(ctx)
+	life, cancel := r.log.life.Begin(ctx)
 	defer cancel()
 	ctx, over := context.WithTimeout(life, callTimeout/2)
 	defer over()
@@ -86,7 +85,6 @@ func (r *records) set(kv jetstream.KeyValue) {
 	r.kv = kv
 }
 
-// Get implements [journal.Records].
 func (r *records) Get(ctx context.Context, key string) (journal.Record, error) {
 	out := journal.Record{Key: key}
 	err := r.call(ctx, "read", func(ctx context.Context, kv jetstream.KeyValue) error {
@@ -103,7 +101,6 @@ func (r *records) Get(ctx context.Context, key string) (journal.Record, error) {
 	return out, err
 }
 
-// Put implements [journal.Records].
 func (r *records) Put(ctx context.Context, rec journal.Record) (revision uint64, err error) {
 	err = r.call(ctx, "store", func(ctx context.Context, kv jetstream.KeyValue) error {
 		if rec.Revision == 0 {
@@ -116,7 +113,6 @@ func (r *records) Put(ctx context.Context, rec journal.Record) (revision uint64,
 	return revision, err
 }
 
-// PutAfter implements [journal.Records].
 func (r *records) PutAfter(ctx context.Context, rec journal.Record, last uint64) (revision uint64, err error) {
 	err = r.call(ctx, "store", func(ctx context.Context, _ jetstream.KeyValue) error {
 		ack, err := r.log.store.js.PublishMsg(ctx, &nats.Msg{Subject: "$KV." + r.config.Bucket + "." + rec.Key, Data: rec.Value}, jetstream.WithExpectLastSequence(last))
@@ -128,17 +124,15 @@ func (r *records) PutAfter(ctx context.Context, rec journal.Record, last uint64)
 	return revision, err
 }
 
-// Remove implements [journal.Records].
 func (r *records) Remove(ctx context.Context, rec journal.Record) error {
 	return r.call(ctx, "remove", func(ctx context.Context, kv jetstream.KeyValue) error {
 		return kv.Purge(ctx, rec.Key, jetstream.LastRevision(rec.Revision), jetstream.PurgeTTL(markersFor))
 	})
 }
 
-// Follow implements [journal.Records]: after the first call, changed is normally called with single
-// records.
+// Follow implements [journal.Records]. After the first call, changed usually gets single records.
 func (r *records) Follow(ctx context.Context, changed func(journal.Changes)) {
-	ctx, cancel := r.log.lifetime(ctx)
+	ctx, cancel := r.log.life.Begin(ctx)
 	defer cancel()
 	s := r.log.store
 	for ctx.Err() == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// known is what one who follows records knows.
+// known is what a follower of records knows.
 type known struct {
 	mu   sync.Mutex
 	all  map[string]string
@@ -42,8 +42,8 @@ func (k *known) is(want string) bool {
 	return strings.Join(got, ",") == want && k.last > 0
 }
 
-// A record is replaced only by one who has seen the latest; those who follow get all
-// records and then each change; what was removed can be made again.
+// Only a writer that has seen the latest record replaces it. Followers get all records and then
+// each change. A removed record can be created again.
 func TestRecordsAreChangedByWhoHasSeenThem(t *testing.T) {
 	t.Parallel()
 	url := journaltest.Store(t)
@@ -80,34 +80,34 @@ func TestRecordsAreChangedByWhoHasSeenThem(t *testing.T) {
 		}
 	}
 	k, done := &known{}, make(chan struct{})
-	following, stop := one.log.lifetime(ctx)
+	following, stop := one.log.life.Begin(ctx)
 	go func() {
 		defer close(done)
 		one.Follow(following, k.changed)
 	}()
-	eventually(t, "all", time.Minute, func() bool { return k.is("3,") })
+	journaltest.Eventually(t, time.Minute, "all", func() bool { return k.is("3,") })
 	if _, err := other.PutAfter(ctx, journal.Record{Key: "b", Value: []byte("4")}, k.last); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the new one", time.Minute, func() bool { return k.is("3,4") })
+	journaltest.Eventually(t, time.Minute, "the new one", func() bool { return k.is("3,4") })
 	got, _ = other.Get(ctx, "a")
 	if err := other.Remove(ctx, got); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the removal", time.Minute, func() bool { return k.is(",4") })
+	journaltest.Eventually(t, time.Minute, "the removal", func() bool { return k.is(",4") })
 	if got, err := one.Get(ctx, "a"); err != nil || got.Value != nil {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if _, err := one.Put(ctx, journal.Record{Key: "a", Value: []byte("5")}); err != nil {
 		t.Error(err)
 	}
-	eventually(t, "it is made again", time.Minute, func() bool { return k.is("5,4") })
+	journaltest.Eventually(t, time.Minute, "it is made again", func() bool { return k.is("5,4") })
 	stop()
 	<-done
 }
 
-// On three nodes a bucket says in another way that a write came first; and whoever follows
-// sees what was written while a node was away.
+// On three nodes, a bucket reports a concurrent write in another way; and followers see what was
+// written while a node was away.
 func TestRecordsOnACluster(t *testing.T) {
 	t.Parallel()
 	nodes := journaltest.StartCluster(t)
@@ -115,7 +115,7 @@ func TestRecordsOnACluster(t *testing.T) {
 	one, other := open(t, opts).Records("things").(*records), open(t, opts).Records("things").(*records)
 	ctx := t.Context()
 	k, done := &known{}, make(chan struct{})
-	following, stop := one.log.lifetime(ctx)
+	following, stop := one.log.life.Begin(ctx)
 	go func() {
 		defer close(done)
 		one.Follow(following, k.changed)
@@ -131,18 +131,18 @@ func TestRecordsOnACluster(t *testing.T) {
 	if _, err := one.Put(ctx, journal.Record{Key: "a", Value: []byte("late"), Revision: rev}); !errors.Is(err, journal.ErrChanged) {
 		t.Errorf("a late write: %v", err)
 	}
-	eventually(t, "both", time.Minute, func() bool { return k.is("2,") })
+	journaltest.Eventually(t, time.Minute, "both", func() bool { return k.is("2,") })
 	nodes.Kill(0)
-	eventually(t, "a write without a node", time.Minute, func() bool {
+	journaltest.Eventually(t, time.Minute, "a write without a node", func() bool {
 		_, err := other.Put(ctx, journal.Record{Key: "a", Value: []byte("3"), Revision: next})
 		return err == nil || errors.Is(err, journal.ErrChanged) // the answer to the one before was lost
 	})
-	eventually(t, "it is seen", time.Minute, func() bool { return k.is("3,") })
+	journaltest.Eventually(t, time.Minute, "it is seen", func() bool { return k.is("3,") })
 	stop()
 	<-done
 }
 
-// A holder that is late knows it at once, before Lost is closed.
+// A late holder knows immediately that it lost the lease, before Lost is closed.
 func TestLeaseIsHeldUntilOthersMayTakeIt(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))

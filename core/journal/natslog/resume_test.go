@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/event"
-
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
@@ -17,7 +16,7 @@ import (
 func TestResume(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
-	appendN(t, j, newSource(), 20)
+	journaltest.AppendN(t, j, new(journaltest.Source), 20)
 	id := func(n uint64) string { return event.FormatID(j.Epoch(), n) }
 	foreign := strings.Repeat("0", 16)
 	if foreign == j.Epoch() {
@@ -58,7 +57,7 @@ func TestEmptyLog(t *testing.T) {
 	if err != nil || b.First != 1 || b.Last != 0 {
 		t.Errorf("bounds %+v, %v", b, err)
 	}
-	if got := read(t, j, 0); len(got) != 0 {
+	if got := journaltest.ReadAll(t, j, 0); len(got) != 0 {
 		t.Errorf("read %d entries", len(got))
 	}
 	if r, err := j.Resume(t.Context(), event.FormatID(j.Epoch(), 0)); err != nil || r.Gap != nil || r.From != 1 {
@@ -69,14 +68,14 @@ func TestEmptyLog(t *testing.T) {
 	}
 }
 
-// TestRetentionIsReadAsAGap keeps so little that the beginning goes.
+// The log keeps so little that its beginning is removed.
 func TestRetentionIsReadAsAGap(t *testing.T) {
 	t.Parallel()
 	opts := onServer(t)
 	opts.RetainBytes = 64 << 10
 	j := open(t, opts)
 	const n = 1000
-	appendN(t, j, newSource(), n)
+	journaltest.AppendN(t, j, new(journaltest.Source), n)
 	b, err := j.Bounds(t.Context())
 	if err != nil || b.First < 100 || b.Last != n {
 		t.Fatalf("bounds %+v, %v", b, err)
@@ -87,12 +86,12 @@ func TestRetentionIsReadAsAGap(t *testing.T) {
 		if g == nil || g.Reason != journal.ReasonRetention || g.From != event.FormatID(j.Epoch(), from-1) || g.To != event.FormatID(j.Epoch(), b.First-1) {
 			t.Fatalf("begins with %s", entries[0].Data())
 		}
-		inOrder(t, entries[1:], j.Epoch(), b.First, int(n-b.First+1))
+		journaltest.InOrder(t, entries[1:], j.Epoch(), b.First, int(n-b.First+1))
 		if ev, err := entries[0].Event(); err != nil || ev.Type() != event.TypeGap {
 			t.Errorf("the gap as an event: %+v, %v", ev, err)
 		}
 	}
-	check(read(t, j, 5), 5)
+	check(journaltest.ReadAll(t, j, 5), 5)
 	check(slices.Collect(func(yield func(journal.Entry) bool) {
 		for e, err := range j.Follow(t.Context(), 7) {
 			if err != nil || !yield(e) || e.Seq == n {
@@ -114,7 +113,7 @@ func TestRetentionIsReadAsAGap(t *testing.T) {
 	}
 }
 
-// TestExistingLogIsNotChanged: opening with Existing makes nothing and shortens nothing.
+// Opening with Existing creates nothing and shortens nothing.
 func TestExistingLogIsNotChanged(t *testing.T) {
 	t.Parallel()
 	url := journaltest.Store(t)
@@ -124,53 +123,51 @@ func TestExistingLogIsNotChanged(t *testing.T) {
 		}
 	}
 	j := open(t, Options{URL: url, Replicas: 1, Retain: 1000 * time.Hour})
-	appendN(t, j, newSource(), 3)
+	journaltest.AppendN(t, j, new(journaltest.Source), 3)
 	closeLog(t, j)
 	j = open(t, Options{URL: url, Existing: true, RetainBytes: 1})
 	info, err := j.store.info(t.Context(), j.store.opts.Stream)
 	if err != nil || info.Config.MaxAge != 1000*time.Hour || info.Config.MaxBytes != 1<<30 {
 		t.Errorf("retention %v, %v", info.Config, err)
 	}
-	inOrder(t, read(t, j, 1), j.Epoch(), 1, 3)
+	journaltest.InOrder(t, journaltest.ReadAll(t, j, 1), j.Epoch(), 1, 3)
 }
 
-// TestRetentionByAge lets everything grow old: what is gone is a gap, and the
-// numbers go on.
+// Everything expires: what is gone is a gap, and numbers continue.
 func TestRetentionByAge(t *testing.T) {
 	t.Parallel()
 	j := open(t, Options{URL: journaltest.Store(t), Replicas: 1, Retain: 300 * time.Millisecond})
-	s := newSource()
-	appendN(t, j, s, 10)
-	eventually(t, "the events are gone", time.Minute, func() bool {
+	s := new(journaltest.Source)
+	journaltest.AppendN(t, j, s, 10)
+	journaltest.Eventually(t, time.Minute, "the events are gone", func() bool {
 		b, err := j.Bounds(t.Context())
 		return err == nil && b.First == 11 && b.Last == 10
 	})
-	if got := read(t, j, 0); len(got) != 0 {
+	if got := journaltest.ReadAll(t, j, 0); len(got) != 0 {
 		t.Logf("read %s", got[0].Data())
 	}
 	r, err := j.Resume(t.Context(), event.FormatID(j.Epoch(), 4))
 	if err != nil || r.Gap == nil || r.From != 11 || r.Gap.To != event.FormatID(j.Epoch(), 10) {
 		t.Errorf("resumed with %+v, %v", r, err)
 	}
-	if e := appendN(t, j, s, 1); e.Seq != 11 {
-		t.Errorf("goes on with %s", e.ID)
+	if e := journaltest.AppendN(t, j, s, 1); e.Seq != 11 {
+		t.Errorf("continues with %s", e.ID)
 	}
 }
 
 func TestSince(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
-	s := newSource()
-	appendN(t, j, s, 5)
+	s := new(journaltest.Source)
+	journaltest.AppendN(t, j, s, 5)
 	between := time.Now()
-	// What the events say of themselves does not matter: clocks of servers and of
-	// earlier runs may be wrong.
-	skewed := s.next(uri(1))
+	// The events' own times do not matter: clocks of servers and of earlier runs may be wrong.
+	skewed := s.Next(journaltest.URI(1))
 	skewed.Timestamp = between.Add(-10 * 365 * 24 * time.Hour)
 	if _, err := j.Store(t.Context(), skewed); err != nil {
 		t.Fatal(err)
 	}
-	skewed = s.next(uri(1))
+	skewed = s.Next(journaltest.URI(1))
 	skewed.Timestamp = between.Add(10 * 365 * 24 * time.Hour)
 	if _, err := j.Store(t.Context(), skewed); err != nil {
 		t.Fatal(err)
@@ -183,5 +180,5 @@ func TestSince(t *testing.T) {
 			t.Errorf("since %v: %d, %v, want %d", c.at, seq, err, c.want)
 		}
 	}
-	inOrder(t, read(t, j, 0), j.Epoch(), 1, 7)
+	journaltest.InOrder(t, journaltest.ReadAll(t, j, 0), j.Epoch(), 1, 7)
 }

@@ -6,16 +6,15 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/event"
-
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// TestSelect: a selection has the entries of its server or resource in order, from its
-// time on.
+// A selection has the entries of its server or resource in order, from its time on.
 func TestSelect(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
-	s := newSource()
+	s := new(journaltest.Source)
 	store := func(e *event.Event) {
 		t.Helper()
 		if _, err := j.Store(t.Context(), e); err != nil {
@@ -23,21 +22,21 @@ func TestSelect(t *testing.T) {
 		}
 	}
 	of := func(server, uri string, p event.Payload) *event.Event {
-		e := s.next(uri)
+		e := s.Next(uri)
 		e.ServerID = server
 		if p != nil {
 			e.Payload = p
 		}
 		return e
 	}
-	store(of("docs", "file:///a", nil))                                      // 1
-	store(of("docs", "file:///b", nil))                                      // 2
-	store(of("mail", "file:///a", nil))                                      // 3
-	store(of("docs", "", event.ServerState{State: event.Ready}))             // 4
-	store(of("docs", "file:///a", event.ResourceUpdated{}))                  // 5, without a digest
-	store(of("docs", "file:///a", nil))                                      // 6
-	store(of("docs", "file:///a", event.ResourceRemoved{}))                  // 7
-	store(of("docs", "file:///a", event.ResourceUpdated{Digest: digest(9)})) // 8
+	store(of("docs", "file:///a", nil))                                                  // 1
+	store(of("docs", "file:///b", nil))                                                  // 2
+	store(of("mail", "file:///a", nil))                                                  // 3
+	store(of("docs", "", event.ServerState{State: event.Ready}))                         // 4
+	store(of("docs", "file:///a", event.ResourceUpdated{}))                              // 5, without a digest
+	store(of("docs", "file:///a", nil))                                                  // 6
+	store(of("docs", "file:///a", event.ResourceRemoved{}))                              // 7
+	store(of("docs", "file:///a", event.ResourceUpdated{Digest: journaltest.Digest(9)})) // 8
 	var middle time.Time
 	for e := range j.Select(t.Context(), journal.Selection{}) {
 		if e.Seq == 6 {
@@ -74,14 +73,14 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-// TestSelectOutlivesConsumers: a consumer ends with its node; the selection goes on with
-// another one, without a repetition.
+// A consumer ends with its node; the selection continues with another one, without repeating an
+// entry.
 func TestSelectOutlivesConsumers(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
-	s := newSource()
+	s := new(journaltest.Source)
 	const events = 2*prefetch + 10 // more than one request reads
-	appendN(t, j, s, events)
+	journaltest.AppendN(t, j, s, events)
 	last := uint64(0)
 	for e, err := range j.Select(t.Context(), journal.Selection{ServerID: "docs"}) {
 		if err != nil || e.Seq != last+1 {

@@ -13,8 +13,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// slowStore is a proxy between a client and a server. While it is slow it holds back
-// what the server delivers, until the client sends another request.
+// slowStore is a proxy between a client and a server. While it is slow, it holds back what the
+// server delivers until the client sends another request.
 type slowStore struct {
 	url   string
 	store string // its URL
@@ -22,7 +22,7 @@ type slowStore struct {
 	mu    sync.Mutex // guards all below
 	slow  bool
 	away  bool          // connections are refused
-	held  chan struct{} // closed when what is held goes on; nil if nothing is
+	held  chan struct{} // closed when what is held back continues; nil if nothing is
 	conns []net.Conn
 }
 
@@ -114,7 +114,7 @@ func (f *slowStore) wait() {
 	}
 }
 
-// cut ends all connections; the client makes new ones.
+// cut closes all connections; the client opens new ones.
 func (f *slowStore) cut() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -144,13 +144,12 @@ func (f *slowStore) setSlow(slow bool) {
 	}
 }
 
-// TestDeliveriesAreNotTakenForAnswers: what one reader is sent while another one opens a
-// consumer is not taken for the answer.
+// A delivery to one reader is not taken for a response to another reader that opens a consumer.
 func TestDeliveriesAreNotTakenForAnswers(t *testing.T) {
 	t.Parallel()
 	f := startSlowStore(t)
 	j := open(t, Options{URL: f.url, Replicas: 1})
-	appendN(t, j, newSource(), 20)
+	journaltest.AppendN(t, j, new(journaltest.Source), 20)
 	one, err := j.store.consumeFrom(t.Context(), 1)
 	if err != nil {
 		t.Fatal(err)
@@ -175,15 +174,15 @@ func TestDeliveriesAreNotTakenForAnswers(t *testing.T) {
 	}
 }
 
-// TestSlowStoreIsReadToTheEnd: a store that answers slowly is not taken for an empty one.
+// A store that responds slowly is not taken for an empty one.
 func TestSlowStoreIsReadToTheEnd(t *testing.T) {
 	t.Parallel()
 	f := startSlowStore(t)
 	j := open(t, Options{URL: f.url, Replicas: 1})
 	began := time.Now().Add(-time.Minute)
 	const n = 20
-	appendN(t, j, newSource(), n)
-	eventually(t, "the states are stored", time.Minute, func() bool {
+	journaltest.AppendN(t, j, new(journaltest.Source), n)
+	journaltest.Eventually(t, time.Minute, "the states are stored", func() bool {
 		info, err := j.store.info(t.Context(), j.store.opts.Stream+"_states")
 		return err == nil && info.State.Msgs == n
 	})
@@ -204,11 +203,11 @@ func TestSlowStoreIsReadToTheEnd(t *testing.T) {
 	}
 }
 
-// TestReadEndsWhenNothingIsPending: messages that do not exist are not waited for.
+// A reader does not wait for messages that do not exist.
 func TestReadEndsWhenNothingIsPending(t *testing.T) {
 	t.Parallel()
 	j := open(t, Options{URL: journaltest.Store(t), Replicas: 1})
-	appendN(t, j, newSource(), 3)
+	journaltest.AppendN(t, j, new(journaltest.Source), 3)
 	found := 0
 	began := time.Now()
 	if err := j.store.scan(t.Context(), 1, 5, func(uint64, string) { found++ }); found != 3 || err != nil {

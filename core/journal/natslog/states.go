@@ -3,16 +3,230 @@ package natslog
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 )
+
+const (
+	flushEvery = time.Second
+	flushAt    = 20_000 // values; each is a write in addition to the events
+)
+
+// value is the last version of something remembered: the state of a resource, a list, or the
+// announcement about a server.
+type value interface {
+	// subject is where it is stored, below "state.".
+	subject() string
+	// encode returns its parts, of at most limit bytes, and how long they are stored; 0: for ever.
+	// The first part is stored on the subject, the others below it as 1, 2, …
+	encode(at position, limit int) (parts [][]byte, ttl time.Duration, err error)
+}
+
+// position says which events a stored value reflects: those up to number Seq of the log with that
+// Epoch.
+type position struct {
+	Seq   uint64 `json:"seq"`
+	Epoch string `json:"epoch,omitempty"`
+}
+
+// stateWriter collects values and stores them periodically. Its memory is bounded by the number of
+// resources, lists and servers.
+type stateWriter struct {
+	store    *store
+	pub      *publisher       // used by run only
+	progress storing.Progress // of values: put, and stored or dropped
+	// soon is signalled to store everything before flushEvery is over. Capacity 1, never closed.
+	soon chan struct{}
+
+	mu    sync.Mutex            // guards below
+	dirty map[string]remembered // by subject
+	// found has lists that no event told and that may not be stored yet, by subject: their numbers
+	// in progress.
+	found map[string]uint64
+}
+
+type remembered struct {
+	value value
+	at    position
+	lease *Lease // under which it is stored; nil: none is needed
+	// sure is an earlier value that needs no lease, and is stored if the lease is lost.
+	sure *remembered
+}
+
+// over returns what waits after r was put over old.
+func (r remembered) over(old remembered) remembered {
+	switch {
+	case r.lease == nil || r.sure != nil:
+	case old.lease != nil:
+		r.sure = old.sure
+	case old.value != nil:
+		r.sure = &old
+	}
+	return r
+}
+
+// current returns the value to store now, if any.
+func (r remembered) current() (now remembered, ok bool) {
+	switch {
+	case r.lease == nil || !r.lease.isLost():
+		return r, true
+	case r.sure != nil:
+		return *r.sure, true
+	}
+	return remembered{}, false
+}
+
+func newStateWriter(s *store) *stateWriter {
+	return &stateWriter{store: s, soon: make(chan struct{}, 1), dirty: map[string]remembered{}, found: map[string]uint64{}}
+}
+
+func (s *stateWriter) open() (err error) {
+	s.pub, err = newPublisher(s.store, callTimeout/2)
+	return err
+}
+
+// put queues a value. If its lease is lost, now or later, the value is dropped: its event, if any,
+// is not stored, and a process that took the value for published would never publish it. found says
+// that no event tells the value.
+func (s *stateWriter) put(v value, lease *Lease, at position, found bool) {
+	s.mu.Lock()
+	subject := v.subject()
+	s.dirty[subject] = remembered{v, at, lease, nil}.over(s.dirty[subject])
+	n := s.progress.Begin()
+	if _, list := v.(knownList); list && found {
+		s.found[subject] = n
+	}
+	full := len(s.dirty) >= flushAt
+	s.mu.Unlock()
+	if full {
+		s.hurry()
+	}
+}
+
+// known waits until a list that no event told is stored: changes apply only to a stored list. It
+// waits at most callTimeout for a store that does not respond, so that the log continues.
+func (s *stateWriter) known(ctx context.Context, subject string) {
+	s.mu.Lock()
+	n, ok := s.found[subject]
+	delete(s.found, subject)
+	s.mu.Unlock()
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	s.hurry()
+	_ = s.progress.Reach(ctx, n)
+}
+
+// hurry requests that everything be stored soon.
+func (s *stateWriter) hurry() {
+	select {
+	case s.soon <- struct{}{}:
+	default:
+	}
+}
+
+// take returns the values that wait, and how many were put until now.
+func (s *stateWriter) take() (values map[string]remembered, begun uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	values, s.dirty = s.dirty, map[string]remembered{}
+	begun, _ = s.progress.Count()
+	return values, begun
+}
+
+// takeBack returns values that could not be stored to the queue, unless there are newer ones.
+func (s *stateWriter) takeBack(values map[string]remembered) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for subject, r := range s.dirty {
+		values[subject] = r.over(values[subject])
+	}
+	s.dirty = values
+}
+
+// run stores values every flushEvery until ctx ends, and once more then.
+func (s *stateWriter) run(ctx context.Context) {
+	defer s.pub.close()
+	tick := time.NewTicker(flushEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-s.soon:
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.store.opts.Drain)
+			s.flush(last)
+			cancel()
+			return
+		}
+		s.flush(ctx)
+	}
+}
+
+// flush stores all values that wait. After a failure the rest waits for the next time; the writer
+// of events repairs the store.
+func (s *stateWriter) flush(ctx context.Context) {
+	values, begun := s.take()
+	var records []*record
+	var ends []string // for each record: the subject of the value that it completes, or ""
+	limit := s.store.largest()
+	// In order, so that owed resources are stored before the list of resources: see owedLists.
+	for _, subject := range slices.Sorted(maps.Keys(values)) {
+		r, ok := values[subject].current()
+		if !ok {
+			delete(values, subject)
+			continue
+		}
+		parts, ttl, err := r.value.encode(r.at, limit)
+		if slices.ContainsFunc(parts, func(data []byte) bool { return len(data) > limit }) {
+			err = journal.ErrTooLarge
+		}
+		if err != nil {
+			s.store.opts.Logger.Error("a state of a resource, list or server cannot be stored", "err", err)
+			delete(values, subject)
+			continue
+		}
+		at := s.store.subjects.of("state." + subject)
+		for i, data := range parts {
+			rec, end := &record{subject: at, data: data, ttl: ttl}, ""
+			if i > 0 {
+				rec.subject += "." + strconv.Itoa(i)
+			}
+			if i == len(parts)-1 {
+				end = subject
+			}
+			records, ends = append(records, rec), append(ends, end)
+		}
+	}
+	for len(records) > 0 {
+		n, err := s.pub.publish(ctx, records)
+		for _, subject := range ends[:n] {
+			delete(values, subject)
+		}
+		if records, ends = records[n:], ends[n:]; err != nil {
+			s.takeBack(values)
+			return
+		}
+	}
+	s.progress.Finish(begun)
+}
 
 // resourceState is the wire form of the state of a resource.
 type resourceState struct {
@@ -25,16 +239,16 @@ type resourceState struct {
 	position           // set by encode
 }
 
-func newResourceState(r journal.Resource, st journal.State) *resourceState {
+func newResourceState(r journal.ResourceID, st journal.State) *resourceState {
 	return &resourceState{ServerID: r.ServerID, URI: r.URI, Digest: st.Digest.String(), Size: st.Size, MimeType: st.MimeType, When: st.When.UTC()}
 }
 
-// tombstoneTTL is how long a removed resource is remembered as removed: much longer than any
-// event that could bring it back is stored.
+// tombstoneTTL is how long a removed resource is remembered as removed: much longer than any event
+// that could restore it is stored.
 const tombstoneTTL = 30 * 24 * time.Hour
 
-func (s *resourceState) resource() journal.Resource {
-	return journal.Resource{ServerID: s.ServerID, URI: s.URI}
+func (s *resourceState) resource() journal.ResourceID {
+	return journal.ResourceID{ServerID: s.ServerID, URI: s.URI}
 }
 
 func (s *resourceState) subject() string { return resourceToken(s.resource()) }
@@ -49,9 +263,9 @@ func (s *resourceState) encode(at position, _ int) (parts [][]byte, ttl time.Dur
 	return [][]byte{data}, ttl, err
 }
 
-// covers reports whether what was stored at a position, at that time, already reflects a message
-// of the log with that epoch. Numbers of different epochs cannot be compared: a new epoch begins
-// when events were lost, and reuses their numbers.
+// covers reports whether a value at this position, stored at when, already reflects a message of
+// the log with that epoch. Numbers of different epochs cannot be compared: an epoch begins when
+// events were lost, and reuses their numbers.
 func (p position) covers(when time.Time, m message, epoch string) bool {
 	if p.Epoch == epoch {
 		return m.seq <= p.Seq
@@ -60,25 +274,20 @@ func (p position) covers(when time.Time, m message, epoch string) bool {
 }
 
 // States implements [journal.Log]. It waits until what was appended before is stored.
-func (l *Log) States(ctx context.Context, server string) (journal.States, error) {
-	ctx, cancel := l.lifetime(ctx)
+func (l *Log) States(ctx context.Context, server string) (out journal.States, err error) {
+	ctx, cancel := l.life.Begin(ctx)
 	defer cancel()
-	out, err := l.readStates(ctx, server)
-	return out, ended(ctx, err)
-}
-
-func (l *Log) readStates(ctx context.Context, server string) (journal.States, error) {
-	wait, cancel := context.WithTimeoutCause(ctx, callTimeout, errNoAnswer)
-	err := l.settle(wait)
-	cancel()
-	if err != nil {
-		return journal.States{}, fmt.Errorf("event log: wait until states are stored: %w", err)
+	defer func() { err = storing.Cause(ctx, err) }()
+	wait, done := context.WithTimeoutCause(ctx, callTimeout, errNoAnswer)
+	defer done()
+	if err := l.settle(wait); err != nil {
+		return journal.States{}, err
 	}
 	of := "*" // the token of the server
 	if server != "" {
 		of = serverToken(server)
 	}
-	out := journal.States{Resources: map[journal.Resource]journal.State{}}
+	out.Resources = map[journal.ResourceID]journal.State{}
 	lists, removed, err := l.readStored(ctx, of, out.Resources)
 	if err != nil {
 		return journal.States{}, err
@@ -89,7 +298,7 @@ func (l *Log) readStates(ctx context.Context, server string) (journal.States, er
 	out.Lists = make(map[journal.ListName]catalog.List, len(lists))
 	for _, list := range lists {
 		out.Lists[list.name] = list.items()
-		for _, r := range removed { // the event does not say why: if it is still listed, a read did not find it
+		for _, r := range removed { // if it is still listed, a read did not find it; the event does not say
 			if _, listed := list.keys[r.URI]; listed && list.name == (journal.ListName{ServerID: r.ServerID, Kind: catalog.Resources}) {
 				out.Resources[r] = journal.State{Digest: catalog.Gone()}
 			}
@@ -98,10 +307,10 @@ func (l *Log) readStates(ctx context.Context, server string) (journal.States, er
 	return out, nil
 }
 
-// readStored fills in the states of resources, and returns the lists as they were stored, and the
-// resources that are removed according to an event and not yet to their state.
-func (l *Log) readStored(ctx context.Context, server string, resources map[journal.Resource]journal.State) (_ map[string]*listState, removed []journal.Resource, _ error) {
-	set := func(r journal.Resource, st journal.State) {
+// readStored fills in the states of resources. It returns the stored lists, and the resources that
+// an event has removed, but not yet their state.
+func (l *Log) readStored(ctx context.Context, server string, resources map[journal.ResourceID]journal.State) (_ map[string]*listState, removed []journal.ResourceID, _ error) {
+	set := func(r journal.ResourceID, st journal.State) {
 		if resources[r] = st; st.Digest.IsZero() {
 			delete(resources, r)
 		}
@@ -111,7 +320,7 @@ func (l *Log) readStored(ctx context.Context, server string, resources map[journ
 		position
 		when time.Time
 	}
-	covered := map[string]reflected{} // by the tokens of resources
+	covered := map[string]reflected{} // by resource token
 	prefix := l.store.subjects.of("state.")
 	err := l.store.latest(ctx, l.store.opts.Stream+"_states", func(m message) {
 		below := strings.TrimPrefix(m.subject, prefix)
@@ -136,7 +345,7 @@ func (l *Log) readStored(ctx context.Context, server string, resources map[journ
 	err = l.store.latest(ctx, l.store.opts.Stream, func(m message) {
 		by, ok := covered[strings.TrimPrefix(m.subject, prefix)]
 		if ok && by.covers(by.when, m, l.Epoch()) {
-			return // most are covered; decoding them would be most of the work of a start
+			return // most are; decoding them would take most of the time of a start
 		}
 		var e event.Event
 		if json.Unmarshal(m.data, &e) != nil {
@@ -162,4 +371,83 @@ func (s *store) latest(ctx context.Context, stream string, f func(message), subj
 			return true
 		})
 	})
+}
+
+// AnnouncementTTL is how long an announcement is stored unless it is repeated.
+const AnnouncementTTL = time.Hour
+
+// Announcement is the last message about a server from the process that holds its lease, for the
+// other processes on the cluster.
+type Announcement struct {
+	ServerID string `json:"serverId"`
+	// Status is null if the server was removed.
+	Status json.RawMessage `json:"status"`
+}
+
+func (a Announcement) subject() string { return serverToken(a.ServerID) + ".server" }
+
+func (a Announcement) encode(position, int) (parts [][]byte, ttl time.Duration, err error) {
+	data, err := json.Marshal(a)
+	return [][]byte{data}, AnnouncementTTL, err
+}
+
+// Announce replaces the announcement about a server if the lease is still held. It never waits. The
+// error is [journal.ErrClosed], or says that Status is not JSON.
+func (l *Lease) Announce(a Announcement) error {
+	if a.Status != nil && !json.Valid(a.Status) {
+		return errors.New("event log: the status of a server is not JSON")
+	}
+	return l.log.remember(a, l)
+}
+
+// Announcements yields the last announcement about every server, and then each new one; some may be
+// repeated. It ends with the cause of ctx or [journal.ErrClosed].
+func (l *Log) Announcements(ctx context.Context) iter.Seq2[Announcement, error] {
+	return func(yield func(Announcement, error) bool) {
+		ctx, cancel := l.life.Begin(ctx)
+		defer cancel()
+		retry := backoff.New(100*time.Millisecond, 2*time.Second)
+		for ctx.Err() == nil {
+			more := l.store.announcements(ctx, func(a Announcement) bool {
+				retry.Reset()
+				return yield(a, nil)
+			})
+			if !more {
+				return
+			}
+			backoff.Sleep(ctx, retry.Next())
+		}
+		yield(Announcement{}, context.Cause(ctx))
+	}
+}
+
+// announcements reads with one consumer of the store until the consumer fails, and reports whether
+// the caller wants more.
+func (s *store) announcements(ctx context.Context, yield func(Announcement) bool) (more bool) {
+	msgs, err := s.consume(ctx, s.opts.Stream+"_states", jetstream.ConsumerConfig{
+		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubjects: []string{s.subjects.of("state.*.server")},
+	})
+	if err != nil {
+		return true
+	}
+	defer msgs.close()
+	for quiet := 0; ; {
+		m, err := msgs.next(ctx)
+		if errors.Is(err, errQuiet) {
+			if quiet++; quiet%4 != 0 {
+				continue
+			}
+			if late, err := msgs.left(ctx); err != nil || late {
+				return true
+			}
+			continue
+		}
+		if err != nil {
+			return true
+		}
+		var a Announcement
+		if json.Unmarshal(sanitize(m.data), &a) == nil && a.ServerID != "" && !yield(a) {
+			return false
+		}
+	}
 }

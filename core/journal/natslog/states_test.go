@@ -8,12 +8,12 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
-
 	"github.com/mcptrack/mcptrack/core/journal"
-	"github.com/mcptrack/mcptrack/core/journal/internal/pending"
+	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// digests are the states as one wants to read them in a failure.
+// digests returns the states in a readable form.
 func digests(t *testing.T, j *Log) map[string]catalog.Digest {
 	t.Helper()
 	states, err := j.States(t.Context(), "")
@@ -31,36 +31,36 @@ func TestStatesSurviveARestart(t *testing.T) {
 	t.Parallel()
 	opts := onServer(t)
 	j := open(t, opts)
-	s := newSource()
+	s := new(journaltest.Source)
 	remember := func(uri string, n uint64) {
 		t.Helper()
-		if err := j.Remember(journal.Resource{ServerID: "docs", URI: uri}, journal.State{Digest: digest(n), Size: 7, MimeType: "text/plain", When: time.Now()}); err != nil {
+		if err := j.Remember(journal.ResourceID{ServerID: "docs", URI: uri}, journal.State{Digest: journaltest.Digest(n), Size: 7, MimeType: "text/plain", When: time.Now()}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	remember("file:///quiet", 1001)
 	remember("file:///a", 1002)
-	_ = j.Append(s.next("file:///a")) // 1
-	_ = j.Append(s.next("file:///b")) // 2
-	_ = j.Append(s.next("file:///b")) // 3
+	_ = j.Append(s.Next("file:///a")) // 1
+	_ = j.Append(s.Next("file:///b")) // 2
+	_ = j.Append(s.Next("file:///b")) // 3
 	remember("file:///b", 1003)
-	removed := s.next("file:///gone") // 4
+	removed := s.Next("file:///gone") // 4
 	_ = j.Append(removed)
-	removed = s.next("file:///gone")
+	removed = s.Next("file:///gone")
 	removed.Payload = event.ResourceRemoved{}
 	_ = j.Append(removed)
 	remember("file:///forgotten", 1004)
 	remember("file:///forgotten", 0)
-	_ = j.Remember(journal.Resource{ServerID: "docs", URI: "file:///forgotten"}, journal.State{})
-	undigested := s.next("file:///b")
+	_ = j.Remember(journal.ResourceID{ServerID: "docs", URI: "file:///forgotten"}, journal.State{})
+	undigested := s.Next("file:///b")
 	undigested.Payload = event.ResourceUpdated{}
 	if _, err := j.Store(t.Context(), undigested); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]catalog.Digest{
-		"docs file:///quiet": digest(1001),
-		"docs file:///a":     digest(1),
-		"docs file:///b":     digest(1003),
+		"docs file:///quiet": journaltest.Digest(1001),
+		"docs file:///a":     journaltest.Digest(1),
+		"docs file:///b":     journaltest.Digest(1003),
 	}
 	if diff := cmp.Diff(want, digests(t, j)); diff != "" {
 		t.Errorf("before the restart (-want +got):\n%s", diff)
@@ -74,16 +74,16 @@ func TestStatesSurviveARestart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if st := states.Resources[journal.Resource{ServerID: "docs", URI: "file:///quiet"}]; st.Size != 7 || st.MimeType != "text/plain" || st.When.IsZero() {
+	if st := states.Resources[journal.ResourceID{ServerID: "docs", URI: "file:///quiet"}]; st.Size != 7 || st.MimeType != "text/plain" || st.When.IsZero() {
 		t.Errorf("the state is %+v", st)
 	}
 }
 
-// byKilledProcess stores an event as a process does that is killed before it has stored what the
-// event tells.
+// byKilledProcess stores an event like a process that is killed before it has stored what the event
+// tells.
 func byKilledProcess(t *testing.T, j *Log, e *event.Event) {
 	t.Helper()
-	parts, err := pending.Encode(e, j.store.largest())
+	parts, err := storing.Encode(e, j.store.largest())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,50 +94,50 @@ func byKilledProcess(t *testing.T, j *Log, e *event.Event) {
 	}
 }
 
-// TestStatesOfAKilledRun: states that were not stored in time are found in the log.
+// States that were not stored in time are found in the log.
 func TestStatesOfAKilledRun(t *testing.T) {
 	t.Parallel()
 	j := open(t, onServer(t))
-	s := newSource()
-	appendN(t, j, s, 150)
+	s := new(journaltest.Source)
+	journaltest.AppendN(t, j, s, 150)
 	want := digests(t, j)
 	for i := range 300 {
-		e := s.next(uri(i % 120))
+		e := s.Next(journaltest.URI(i % 120))
 		byKilledProcess(t, j, e)
 		want["docs "+e.ResourceURI] = e.Payload.(event.ResourceUpdated).Digest
 	}
-	gone := s.next(uri(7))
+	gone := s.Next(journaltest.URI(7))
 	gone.Payload = event.ResourceRemoved{}
 	byKilledProcess(t, j, gone)
-	delete(want, "docs "+uri(7))
+	delete(want, "docs "+journaltest.URI(7))
 	if diff := cmp.Diff(want, digests(t, j)); diff != "" || len(want) != 119 {
 		t.Errorf("%d resources (-want +got):\n%s", len(want), diff)
 	}
 }
 
-// TestStatesOutliveTheirEvents: retention of events does not take the states.
+// Retention of events does not remove states.
 func TestStatesOutliveTheirEvents(t *testing.T) {
 	t.Parallel()
 	opts := onServer(t)
 	opts.RetainBytes = 32 << 10
 	j := open(t, opts)
-	s := newSource()
-	_ = j.Append(s.next("file:///old"))
+	s := new(journaltest.Source)
+	_ = j.Append(s.Next("file:///old"))
 	for range 500 {
-		_ = j.Append(s.next("file:///busy"))
+		_ = j.Append(s.Next("file:///busy"))
 	}
 	closeLog(t, j)
 	j = open(t, opts)
 	if b, err := j.Bounds(t.Context()); err != nil || b.First < 2 {
 		t.Fatalf("bounds %+v, %v: the event is still there", b, err)
 	}
-	if got := digests(t, j)["docs file:///old"]; got != digest(1) {
+	if got := digests(t, j)["docs file:///old"]; got != journaltest.Digest(1) {
 		t.Errorf("the state is %v", got)
 	}
 }
 
-// TestStateOfAnotherEpoch: after events were lost their numbers are given out again,
-// so the number in an older state says nothing about them; the time does.
+// After events were lost, their numbers are used again. The number in an older state then says
+// nothing about them, but its time does.
 func TestStateOfAnotherEpoch(t *testing.T) {
 	t.Parallel()
 	read := time.Now()

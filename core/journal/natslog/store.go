@@ -1,9 +1,13 @@
 package natslog
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"slices"
 	"strings"
@@ -14,8 +18,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
-	"github.com/mcptrack/mcptrack/core/journal/internal/running"
+	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/secretfile"
 )
@@ -27,12 +33,8 @@ type store struct {
 	js       jetstream.JetStream
 	instance string // identifies this Log among all that use the log
 	subjects subjects
-	health   running.Health
+	health   storing.Health
 	current  atomic.Pointer[string] // see epoch
-}
-
-func newStore(opts Options) *store {
-	return &store{opts: opts, health: running.Health{Logger: opts.Logger}, instance: journal.NewEpoch(), subjects: subjects(opts.Stream)}
 }
 
 // epoch returns the epoch of the log that is written, "" before it is known.
@@ -43,10 +45,10 @@ func (s *store) epoch() string {
 	return ""
 }
 
-// largest returns the greatest size of a message: what the server accepts, less the headers.
+// largest returns the largest size of a message: what the server accepts, without the headers.
 func (s *store) largest() int { return int(s.nc.MaxPayload()) - 1024 }
 
-// open connects. suspect is called whenever the connection was lost: the log may have been
+// open connects. suspect is called whenever the connection was lost, because the log may have been
 // replaced.
 func (s *store) open(suspect func()) error {
 	if err := s.connect(suspect); err != nil {
@@ -55,18 +57,18 @@ func (s *store) open(suspect func()) error {
 	return s.supported()
 }
 
-// needs is the error for a server that is too old: atomic batches of messages with ids came
-// with 2.12.1.
+// needs is the requirement in the errors of supported: atomic batches of messages with ids exist
+// since 2.12.1.
 const needs = "mcptrack needs NATS 2.12.1 or newer with JetStream"
 
-// supported returns why the log cannot be on the NATS server; nil if it can.
+// supported returns an error if the NATS server cannot hold the log.
 func (s *store) supported() error {
 	version := s.nc.ConnectedServerVersion()
 	var have [3]int
 	if _, err := fmt.Sscanf(version, "%d.%d.%d", &have[0], &have[1], &have[2]); err == nil && slices.Compare(have[:], []int{2, 12, 1}) < 0 {
 		return fmt.Errorf("event log: the NATS server has version %s; %s", printable.Line(version, 40), needs)
 	}
-	var first time.Time // when the server said that there is no JetStream
+	var first time.Time // when the server first said that there is no JetStream
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), callTimeout/2)
 		_, err := s.js.AccountInfo(ctx)
@@ -75,7 +77,7 @@ func (s *store) supported() error {
 		case errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 			return fmt.Errorf("event log: JetStream is not enabled for the account on the NATS server; %s", needs)
 		case !errors.Is(err, jetstream.ErrJetStreamNotEnabled):
-			return nil // or a cluster that is starting, which is waited for
+			return nil // or a starting cluster, which is waited for
 		case first.IsZero():
 			first = time.Now()
 		case time.Since(first) > time.Second:
@@ -91,7 +93,7 @@ func (s *store) connect(suspect func()) error {
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(100 * time.Millisecond),
 		nats.ReconnectJitter(50*time.Millisecond, 200*time.Millisecond),
-		nats.ReconnectBufSize(-1), // the writer repeats what cannot be sent now
+		nats.ReconnectBufSize(-1), // the writer repeats what cannot be sent
 		nats.Timeout(5 * time.Second),
 		nats.ReconnectHandler(func(*nats.Conn) { suspect() }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
@@ -104,7 +106,7 @@ func (s *store) connect(suspect func()) error {
 		}
 	}
 	if s.opts.Credentials != "" {
-		// The client reads the file as a whole, at every connection.
+		// The client reads the whole file at every connection.
 		if _, err := secretfile.Load(s.opts.Credentials, maxCredentials, 0o007); err != nil {
 			return fmt.Errorf("event log: read the NATS credentials: %w", err)
 		}
@@ -130,3 +132,343 @@ func (s *store) close() {
 
 // maxCredentials bounds the size of a file of NATS credentials.
 const maxCredentials = 64 << 10
+
+const (
+	epochKey = "mcptrack.epoch"
+	// callTimeout bounds one request to the store.
+	callTimeout = 10 * time.Second
+	// dedupe is how long the store itself recognizes a repeated event: an attempt may still be in
+	// flight while the event is looked up.
+	dedupe = time.Minute
+	// stateBytes bounds the states: some 500,000 resources.
+	stateBytes = 256 << 20
+)
+
+// info returns the state of a stream. It repeats the request until there is a response, because a
+// cluster that elects a leader loses requests. The error comes from a response or from the last
+// attempt.
+func (s *store) info(ctx context.Context, name string) (*jetstream.StreamInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	for {
+		try, done := context.WithTimeout(ctx, time.Second)
+		found, err := s.js.Stream(try, name)
+		done()
+		if err == nil {
+			return found.CachedInfo(), nil
+		}
+		if apiErr, ok := errors.AsType[*jetstream.APIError](err); ok && apiErr.Code < 500 || s.nc.IsClosed() {
+			return nil, err
+		}
+		if !backoff.Sleep(ctx, 50*time.Millisecond) {
+			return nil, err
+		}
+	}
+}
+
+// ensure creates the streams of the log, the states and the texts, or opens them and updates their
+// retention. It returns the state of the log.
+func (s *store) ensure(ctx context.Context) (*jetstream.StreamInfo, error) {
+	info, err := s.ensureStream(ctx, jetstream.StreamConfig{
+		Name: s.opts.Stream, Description: "mcptrack: events", Subjects: []string{s.subjects.of("event.>"), s.subjects.of("content.>")},
+		MaxAge: s.opts.Retain, MaxBytes: s.opts.RetainBytes, Duplicates: min(dedupe, s.opts.Retain), AllowDirect: true,
+		DenyDelete: true, // a hole would count as damage
+	})
+	if err != nil {
+		return nil, fmt.Errorf("event log: open the log: %w", err)
+	}
+	_, err = s.ensureStream(ctx, jetstream.StreamConfig{
+		Name: s.opts.Stream + "_states", Description: "mcptrack: the last known content of resources", Subjects: []string{s.subjects.of("state.>")},
+		MaxBytes: stateBytes, MaxMsgsPerSubject: 1, AllowMsgTTL: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("event log: open the stored states: %w", err)
+	}
+	if s.opts.Existing || s.opts.KeepContent == 0 {
+		return info, nil
+	}
+	_, err = s.ensureStream(ctx, jetstream.StreamConfig{
+		Name: s.opts.Stream + contentsSuffix, Description: "mcptrack: texts of resources, by the digest of their content", Subjects: []string{s.subjects.of("text.*")},
+		MaxBytes: s.opts.KeepContent, MaxMsgsPerSubject: 1, Duplicates: time.Second, AllowDirect: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("event log: open the stored texts: %w", err)
+	}
+	return info, nil
+}
+
+// ensureStream creates a stream, or opens it and updates its retention.
+func (s *store) ensureStream(ctx context.Context, cfg jetstream.StreamConfig) (*jetstream.StreamInfo, error) {
+	cfg.Storage, cfg.AllowAtomicPublish, cfg.Replicas = jetstream.FileStorage, true, cmp.Or(s.opts.Replicas, 3)
+	ctx, cancel := context.WithTimeout(ctx, 3*callTimeout)
+	defer cancel()
+	for {
+		info, err := s.info(ctx, cfg.Name)
+		if err == nil {
+			return s.adopt(ctx, info, cfg)
+		}
+		switch {
+		case !errors.Is(err, jetstream.ErrStreamNotFound):
+			return nil, err
+		case s.opts.Existing:
+			return nil, fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+		}
+		cfg.Metadata = map[string]string{epochKey: journal.NewEpoch()}
+		try, done := context.WithTimeout(ctx, callTimeout/4)
+		made, err := s.js.CreateStream(try, cfg)
+		done()
+		if err == nil {
+			return made.CachedInfo(), nil
+		}
+		switch apiErr, _ := errors.AsType[*jetstream.APIError](err); {
+		case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse): // another node created it first
+		case apiErr == nil: // no response: a starting cluster loses requests
+			if s.nc.IsClosed() || !backoff.Sleep(ctx, 50*time.Millisecond) {
+				return nil, err
+			}
+		case apiErr.ErrorCode == codeNotClustered && s.opts.Replicas == 0:
+			s.opts.Logger.Warn("the NATS server is not part of a cluster; the log is stored on one node")
+			cfg.Replicas = 1
+		case apiErr.ErrorCode == codeNoPeers: // wait for starting nodes
+			if !backoff.Sleep(ctx, 250*time.Millisecond) {
+				return nil, fmt.Errorf("the cluster has too few nodes for %d replicas: %w", cfg.Replicas, err)
+			}
+		default:
+			return nil, err
+		}
+	}
+}
+
+// adopt opens an existing stream. It does not change the stream's replicas and epoch.
+func (s *store) adopt(ctx context.Context, info *jetstream.StreamInfo, want jetstream.StreamConfig) (*jetstream.StreamInfo, error) {
+	have := info.Config
+	if !journal.IsEpoch(have.Metadata[epochKey]) {
+		return nil, fmt.Errorf("stream %s was not created by mcptrack", have.Name)
+	}
+	if s.opts.Existing || have.MaxAge == want.MaxAge && have.MaxBytes == want.MaxBytes && have.Duplicates >= want.Duplicates {
+		return info, nil
+	}
+	have.MaxAge, have.MaxBytes, have.Duplicates = want.MaxAge, want.MaxBytes, max(want.Duplicates, 0)
+	updated, err := s.js.UpdateStream(ctx, have)
+	if err != nil {
+		return nil, fmt.Errorf("set the retention: %w", err)
+	}
+	return updated.CachedInfo(), nil
+}
+
+// renew gives the log another epoch, because earlier ids may name events that are lost.
+func (s *store) renew(ctx context.Context, info *jetstream.StreamInfo) (*jetstream.StreamInfo, error) {
+	cfg := info.Config
+	cfg.Metadata[epochKey] = journal.NewEpoch()
+	updated, err := s.js.UpdateStream(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("event log: begin a new epoch: %w", err)
+	}
+	return updated.CachedInfo(), nil
+}
+
+// bucket opens the key-value bucket, or creates it with as many replicas as the log has.
+func (s *store) bucket(ctx context.Context, cfg jetstream.KeyValueConfig) (jetstream.KeyValue, error) {
+	for {
+		kv, err := s.js.KeyValue(ctx, cfg.Bucket)
+		if !errors.Is(err, jetstream.ErrBucketNotFound) {
+			return kv, err
+		}
+		log, err := s.js.Stream(ctx, s.opts.Stream)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Replicas = log.CachedInfo().Config.Replicas
+		kv, err = s.js.CreateKeyValue(ctx, cfg)
+		if !errors.Is(err, jetstream.ErrBucketExists) {
+			return kv, err
+		}
+	}
+}
+
+const (
+	bucketCheck    = time.Second // how often a bucket is checked
+	bucketPatience = 3           // consecutive checks that may fail
+)
+
+var (
+	errBucketReplaced = errors.New("the bucket was replaced")
+	errBucketSilent   = errors.New("the watcher of the bucket is behind")
+)
+
+// bucketView has the callbacks of a goroutine that follows a bucket; only that goroutine calls
+// them.
+type bucketView struct {
+	config jetstream.KeyValueConfig
+	// suspect makes the follower check the bucket immediately.
+	suspect <-chan struct{}
+	// reset is called with the whole content of the bucket, and put with each later write. last is
+	// the number of the last write, whose value may have been removed.
+	reset func(kv jetstream.KeyValue, all []jetstream.KeyValueEntry, last uint64)
+	put   func(jetstream.KeyValueEntry)
+	// state is called with the reason why the view is not current, nil if it is.
+	state func(error)
+}
+
+// followBucket creates the bucket if necessary, and watches it until it is lost or ctx ends.
+func (s *store) followBucket(ctx context.Context, v bucketView) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	open, opened := context.WithTimeout(ctx, callTimeout)
+	defer opened()
+	kv, err := s.bucket(open, v.config)
+	if err != nil {
+		return err
+	}
+	stream := "KV_" + v.config.Bucket
+	made, err := s.js.Stream(open, stream)
+	if err != nil {
+		return err
+	}
+	watcher, err := kv.WatchAll(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		_ = watcher.Stop()
+		// The library's goroutine waits for the reader until it has closed the channel.
+		over := time.NewTimer(callTimeout)
+		defer over.Stop()
+		for open := true; open; {
+			select {
+			case _, open = <-watcher.Updates():
+			case <-over.C:
+				open = false
+			}
+		}
+	}()
+	var first []jetstream.KeyValueEntry
+	last := made.CachedInfo().State.LastSeq // the watcher begins with nothing older
+	for all := false; !all; {
+		select {
+		case e, ok := <-watcher.Updates():
+			if !ok {
+				return errBucketSilent
+			}
+			if all = e == nil; !all {
+				first, last = append(first, e), max(last, e.Revision())
+			}
+		case <-open.Done():
+			return context.Cause(open)
+		}
+	}
+	v.reset(kv, first, last)
+	tick := time.NewTicker(bucketCheck)
+	defer tick.Stop()
+	for failed, behind := 0, 0; ; {
+		select {
+		case e, ok := <-watcher.Updates():
+			if !ok {
+				return errBucketSilent
+			}
+			if e != nil {
+				v.put(e)
+				last = e.Revision()
+			}
+			continue
+		case <-tick.C:
+		case <-v.suspect:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		try, done := context.WithTimeout(ctx, bucketCheck)
+		now, err := s.js.Stream(try, stream)
+		done()
+		switch {
+		case errors.Is(err, jetstream.ErrStreamNotFound):
+			return err
+		case err != nil:
+			if failed++; failed >= bucketPatience {
+				v.state(err)
+			}
+			continue
+		case !now.CachedInfo().Created.Equal(made.CachedInfo().Created), now.CachedInfo().State.LastSeq < last:
+			return errBucketReplaced
+		case now.CachedInfo().State.LastSeq > last:
+			if behind++; behind >= bucketPatience {
+				return errBucketSilent
+			}
+		default:
+			behind = 0
+		}
+		failed = 0
+		v.state(nil)
+	}
+}
+
+// subjects are the subjects of a log, below the name of its stream. The log has
+//
+//	event.<server>.<resource>     events; <resource> is - if there is none
+//	event.<server>.list-<kind>    events that tell a list
+//	event.<lease>.lease           fences
+//	content.<server>.<resource>   events with a digest of content, and removals
+//
+// the states beside it
+//
+//	state.<server>.<resource>         the state of a resource
+//	state.<server>.list.<kind>[.<n>]  a list, in parts
+//	state.<server>.server             the announcement about the server
+//
+// and the texts text.<digest>.
+type subjects string
+
+// of returns the subject, or pattern, below the stream's name.
+func (s subjects) of(below string) string { return string(s) + "." + below }
+
+// event returns the subject of an event. Events with a digest of content have one subject per
+// resource, and events that tell a list one per list, so that the last one is found without reading
+// the log.
+func (s subjects) event(e *event.Event) string {
+	if name, _, ok := journal.KnownList(e); ok {
+		return s.list(serverToken(name.ServerID), name.Kind)
+	}
+	r := journal.ResourceID{ServerID: e.ServerID, URI: e.ResourceURI}
+	if _, _, content := journal.Known(e); content {
+		return s.of("content.") + resourceToken(r)
+	}
+	return s.of("event.") + resourceToken(r)
+}
+
+// selected returns the subjects of a selection; nil means all.
+func (s subjects) selected(sel journal.Selection) []string {
+	switch server := serverToken(sel.ServerID); {
+	case sel.ServerID == "":
+		return nil
+	case sel.URI == "":
+		return []string{s.of("event." + server + ".*"), s.of("content." + server + ".*")}
+	}
+	return []string{s.of("content.") + resourceToken(journal.ResourceID{ServerID: sel.ServerID, URI: sel.URI})}
+}
+
+// list returns the subject of the events that tell a list; server is a token, or * for all servers.
+func (s subjects) list(server string, kind catalog.Kind) string {
+	return s.of("event.") + server + ".list-" + string(kind)
+}
+
+// fence returns the subject on which each holder of a lease stores its first event. The store
+// accepts events under the lease only while the holder's event is the last one on that subject,
+// even if the process was suspended or disconnected.
+func (s subjects) fence(lease string) string {
+	return s.of("event.") + serverToken(lease) + ".lease"
+}
+
+// resourceToken returns the resource as two tokens of a subject. They are hashes, because names are
+// hostile and subjects have a grammar; the data has the names.
+func resourceToken(r journal.ResourceID) string {
+	if r.URI == "" {
+		return serverToken(r.ServerID) + ".-"
+	}
+	uri := sha256.Sum256([]byte(r.URI))
+	return serverToken(r.ServerID) + "." + hex.EncodeToString(uri[:16])
+}
+
+// serverToken returns the server as a token of a subject.
+func serverToken(id string) string {
+	server := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(server[:8])
+}

@@ -11,10 +11,10 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// TestUnsupportedNATSFailsSoon: within 2 s, with the version that is needed.
+// The error names the required version, within 2 s.
 func TestUnsupportedNATSFailsSoon(t *testing.T) {
 	t.Parallel()
-	for what, url := range map[string]string{ // each is asked again if the machine is too slow for its answer
+	for what, url := range map[string]string{ // repeated if the machine responds slowly
 		"version 2.9.25":           oldServer(t, "2.9.25"),
 		"version 2.12.0":           oldServer(t, "2.12.0"),
 		"version 2.10.29":          oldServer(t, "2.10.29"),
@@ -43,7 +43,7 @@ func TestUnsupportedNATSFailsSoon(t *testing.T) {
 	}
 }
 
-// oldServer is as much of a NATS server as connecting to it needs.
+// oldServer is the part of a NATS server that connecting needs.
 func oldServer(t *testing.T, version string) (url string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

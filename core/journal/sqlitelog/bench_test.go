@@ -8,36 +8,37 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
 func quiet(dir string, d journal.Durability) Options {
 	return Options{Dir: dir, Durability: d, Logger: slog.New(slog.DiscardHandler), Queue: 1 << 20}
 }
 
-// appendAll appends n events about so many resources and waits for the last, without letting
-// events wait that the queue would merge.
-func appendAll(b *testing.B, l *Log, s *source, n, resources int) {
+// appendAll appends n events about the resources and waits for the last, without letting so many
+// wait that the queue would merge them.
+func appendAll(b *testing.B, l *Log, s *journaltest.Source, n, resources int) {
 	b.Helper()
 	for i := range n - 1 {
-		if err := l.Append(s.next(uri(i % resources))); err != nil {
+		if err := l.Append(s.Next(journaltest.URI(i % resources))); err != nil {
 			b.Fatal(err)
 		}
 		for i%1024 == 0 && l.Stats().Waiting > l.opts.Queue/8 {
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // lets the writer catch up
 		}
 	}
-	if _, err := l.Store(b.Context(), s.next(uri(0))); err != nil {
+	if _, err := l.Store(b.Context(), s.Next(journaltest.URI(0))); err != nil {
 		b.Fatal(err)
 	}
 }
 
-// BenchmarkAppend is one appender that does not wait: events a second that are durable.
+// BenchmarkAppend measures one appender that does not wait: durable events per second.
 func BenchmarkAppend(b *testing.B) {
 	for _, resources := range []int{100, 10_000} {
 		for _, d := range []journal.Durability{journal.Always, journal.Interval, journal.OS} {
 			b.Run(fmt.Sprint(d, "/", resources), func(b *testing.B) {
 				l := open(b, quiet(b.TempDir(), d))
-				s := newSource()
+				s := new(journaltest.Source)
 				appendAll(b, l, s, 100, resources)
 				b.ResetTimer()
 				appendAll(b, l, s, b.N, resources)
@@ -49,14 +50,14 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkStore is one appender that waits for each event.
+// BenchmarkStore measures one appender that waits for each event.
 func BenchmarkStore(b *testing.B) {
 	for _, d := range []journal.Durability{journal.Always, journal.OS} {
 		b.Run(string(d), func(b *testing.B) {
 			l := open(b, quiet(b.TempDir(), d))
-			s := newSource()
+			s := new(journaltest.Source)
 			for b.Loop() {
-				if _, err := l.Store(b.Context(), s.next(uri(1))); err != nil {
+				if _, err := l.Store(b.Context(), s.Next(journaltest.URI(1))); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -65,12 +66,12 @@ func BenchmarkStore(b *testing.B) {
 	}
 }
 
-// BenchmarkReplay reads 100,000 events, and opens their log again.
+// BenchmarkReplay reads 100,000 events and opens their log again.
 func BenchmarkReplay(b *testing.B) {
 	const n = 100_000
 	dir := b.TempDir()
 	l := open(b, quiet(dir, journal.OS))
-	appendAll(b, l, newSource(), n, 10_000)
+	appendAll(b, l, new(journaltest.Source), n, 10_000)
 	closeLog(b, l)
 	l = open(b, quiet(dir, journal.OS)) // nothing is in memory
 	b.Run("all", func(b *testing.B) {
@@ -90,7 +91,7 @@ func BenchmarkReplay(b *testing.B) {
 	})
 	b.Run("tail10", func(b *testing.B) {
 		for b.Loop() {
-			inOrder(b, read(b, l, n-9), l.Epoch(), n-9, 10)
+			journaltest.InOrder(b, journaltest.ReadAll(b, l, n-9), l.Epoch(), n-9, 10)
 		}
 	})
 	b.Run("states", func(b *testing.B) {
@@ -114,7 +115,7 @@ func BenchmarkHistory(b *testing.B) {
 	dir := b.TempDir()
 	l := open(b, quiet(dir, journal.OS))
 	began := time.Now()
-	appendAll(b, l, newSource(), n, 10_000)
+	appendAll(b, l, new(journaltest.Source), n, 10_000)
 	bounds, err := l.Bounds(b.Context())
 	if err != nil {
 		b.Fatal(err)
@@ -128,7 +129,7 @@ func BenchmarkHistory(b *testing.B) {
 	l = open(b, quiet(dir, journal.OS))
 	b.Logf("opened in %v", time.Since(began))
 	for name, sel := range map[string]journal.Selection{
-		"resource": {ServerID: "docs", URI: uri(77)}, "nothing": {ServerID: "none"}, "last second": {ServerID: "docs", URI: uri(77), After: began.Add(-time.Second)},
+		"resource": {ServerID: "docs", URI: journaltest.URI(77)}, "nothing": {ServerID: "none"}, "last second": {ServerID: "docs", URI: journaltest.URI(77), After: began.Add(-time.Second)},
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
@@ -148,11 +149,12 @@ func BenchmarkHistory(b *testing.B) {
 	closeLog(b, l)
 }
 
-// BenchmarkFollow is the way of one event through the log: appended, durable, seen by a follower.
+// BenchmarkFollow measures the way of one event through the log: appended, durable, seen by a
+// follower.
 func BenchmarkFollow(b *testing.B) {
 	l := open(b, quiet(b.TempDir(), journal.Always))
-	s := newSource()
-	appendN(b, l, s, 1)
+	s := new(journaltest.Source)
+	journaltest.AppendN(b, l, s, 1)
 	seen := make(chan struct{})
 	go func() {
 		for _, err := range l.Follow(b.Context(), 2) {
@@ -163,7 +165,7 @@ func BenchmarkFollow(b *testing.B) {
 		}
 	}()
 	for b.Loop() {
-		_ = l.Append(s.next(uri(1)))
+		_ = l.Append(s.Next(journaltest.URI(1)))
 		<-seen
 	}
 	closeLog(b, l)

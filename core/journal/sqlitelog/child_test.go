@@ -13,11 +13,12 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
-	"github.com/mcptrack/mcptrack/core/journal/internal/pending"
+	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// child is a process of a test with a log in childDir.
-// "append" appends for ever, and prints "<own id> <id>" when an event is durable.
+// child is the process of a test with a log in childDir. "append" appends for ever, and prints
+// "<own id> <id>" when an event is durable.
 func child(what string) int {
 	dir := os.Getenv(childDir)
 	var err error
@@ -43,9 +44,9 @@ const (
 	childDurability = "MCPTRACK_LOG_DURABILITY" // of "append"; empty for the default
 )
 
-// push appends an event and returns what gets its outcome.
+// push appends an event and returns the item that receives its outcome.
 func push(l *Log, e *event.Event) (*item, error) {
-	it := &item{Event: e, Done: make(chan pending.Outcome, 1)}
+	it := &item{Event: e, Done: make(chan storing.Outcome, 1)}
 	return it, l.push(it)
 }
 
@@ -54,12 +55,12 @@ func childAppend(dir string) error {
 	if err != nil {
 		return err
 	}
-	s := newSource()
+	s := new(journaltest.Source)
 	out := bufio.NewWriter(os.Stdout)
 	const window = 200 // several in flight, so that groups are cut by the kill
 	waiting := make([]*item, 0, window)
 	for n := 0; ; n++ {
-		it, err := push(l, s.next(uri(n%100)))
+		it, err := push(l, s.Next(journaltest.URI(n%100)))
 		if err != nil {
 			return err
 		}
@@ -97,9 +98,9 @@ func startChild(t *testing.T, what, dir string, env ...string) (*exec.Cmd, *bufi
 	return cmd, bufio.NewScanner(out)
 }
 
-// TestKillLosesNothingAcknowledged kills a process that appends, at different points, while a
-// reader in this process resumes, and looks for every event that was acknowledged as durable. The
-// reader gets every event once.
+// The test kills a process that appends, at different points, while a reader in this process
+// resumes, and looks for every event that was acknowledged as durable. The reader gets every event
+// once.
 func TestKillLosesNothingAcknowledged(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -128,7 +129,7 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 	}
 	l := open(t, Options{Dir: dir})
 	found := map[string]bool{}
-	for i, e := range read(t, l, 0) {
+	for i, e := range journaltest.ReadAll(t, l, 0) {
 		if e.Gap != nil || e.Seq != uint64(i+1) {
 			t.Fatalf("entry %d is %s", i, e.Data())
 		}
@@ -155,7 +156,7 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 	}
 }
 
-// resume reads from number next on, in a process that only reads, and returns the next one.
+// resume reads from number next on, in a process that only reads, and returns the next number.
 func resume(t *testing.T, dir string, next uint64, seen map[uint64]string) uint64 {
 	t.Helper()
 	l := open(t, Options{Dir: dir, Existing: true})
@@ -164,7 +165,7 @@ func resume(t *testing.T, dir string, next uint64, seen map[uint64]string) uint6
 	if err != nil || r.Gap != nil || r.From != next {
 		t.Fatalf("resumed with %+v, %v", r, err)
 	}
-	for _, e := range read(t, l, next) {
+	for _, e := range journaltest.ReadAll(t, l, next) {
 		if e.Seq != next || e.Gap != nil {
 			t.Fatalf("%s comes where %d should", e.Data(), next)
 		}

@@ -18,11 +18,12 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/journal/internal/pending"
+	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// childFull fills a log, makes its disk full (no file may grow beyond what
-// the log has), goes on appending, frees the disk, and reports what was acknowledged.
+// childFull fills a log, makes its disk full (no file may grow beyond the size of the log),
+// continues appending, frees the disk, and reports what was acknowledged.
 func childFull(dir string) int {
 	signal.Ignore(syscall.SIGXFSZ)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -34,11 +35,11 @@ func childFull(dir string) int {
 	if err != nil {
 		return fail(err)
 	}
-	s := newSource()
+	s := new(journaltest.Source)
 	var items []*item
 	push := func(n int) {
 		for range n {
-			it, _ := push(l, s.next(uri(len(items)%100)))
+			it, _ := push(l, s.Next(journaltest.URI(len(items)%100)))
 			items = append(items, it)
 		}
 	}
@@ -58,7 +59,7 @@ func childFull(dir string) int {
 	}()
 	push(300)
 	<-items[299].Done
-	items[299].Done <- pending.Outcome{} // looked at again below
+	items[299].Done <- storing.Outcome{} // looked at again below
 	var was syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &was); err != nil {
 		return fail(err)
@@ -77,15 +78,15 @@ func childFull(dir string) int {
 	}
 	for l.Err() == nil && ctx.Err() == nil {
 		push(50)
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // a real process with a real disk: there is nothing to wait on
 	}
 	if err := l.Err(); err != nil {
 		report.Failed = err.Error()
 	}
 	push(100)
 	report.Queued = l.Stats().Waiting
-	for l.Stats().Failures < 3 && ctx.Err() == nil { // some attempts fail too
-		time.Sleep(5 * time.Millisecond)
+	for l.Stats().Failures < 3 && ctx.Err() == nil { // some attempts fail
+		time.Sleep(5 * time.Millisecond) // a real process with a real disk: there is nothing to wait on
 	}
 	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &was); err != nil {
 		return fail(err)
@@ -105,7 +106,7 @@ func childFull(dir string) int {
 		}
 	}
 	last.Store(uint64(len(items)) + 1)
-	e, err := l.Store(ctx, s.next(uri(0)))
+	e, err := l.Store(ctx, s.Next(journaltest.URI(0)))
 	if err != nil {
 		return fail(err)
 	}
@@ -130,7 +131,7 @@ func childFull(dir string) int {
 	return 0
 }
 
-// TestDiskFullAndBack runs a child whose files may not grow, and then may.
+// The files of a child may not grow, and later may.
 func TestDiskFullAndBack(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -165,8 +166,8 @@ func TestDiskFullAndBack(t *testing.T) {
 		t.Errorf("a follower got %d of %d", report.Followed, len(report.Acked))
 	}
 	l := open(t, Options{Dir: dir})
-	entries := read(t, l, 0)
-	inOrder(t, entries, l.Epoch(), 1, len(report.Acked))
+	entries := journaltest.ReadAll(t, l, 0)
+	journaltest.InOrder(t, entries, l.Epoch(), 1, len(report.Acked))
 	for i, e := range entries {
 		ev, err := e.Event()
 		if err != nil {

@@ -1,6 +1,7 @@
 package sqlitelog
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -10,12 +11,10 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// statements are those that the writer runs often.
+// statements are the prepared statements that the writer runs often.
 type statements struct {
-	begin, commit, event, turn, state, noState, list, oldest, trim, oldTurns, hasText, text, oldText, dropText, record, noRecord *sqlite.Stmt
+	begin, commit, event, turn, state, noState, list, oldest, trim, oldTurns, text, oldText, dropText, record, noRecord *sqlite.Stmt
 }
-
-func newStatements() *statements { return new(statements) }
 
 func (s *statements) prepare(c *sqlite.Conn) error {
 	for _, p := range []struct {
@@ -32,7 +31,6 @@ func (s *statements) prepare(c *sqlite.Conn) error {
 		{&s.oldest, "SELECT seq, 2 * octet_length(server) + 2 * octet_length(uri) + octet_length(event) FROM events WHERE seq >= ? ORDER BY seq"},
 		{&s.trim, "DELETE FROM events WHERE seq < ?"},
 		{&s.oldTurns, "DELETE FROM turns WHERE seq <= ?"},
-		{&s.hasText, "SELECT 1 FROM contents WHERE digest = ?"},
 		{&s.text, "INSERT INTO contents VALUES ((SELECT coalesce(max(n), 0) + 1 FROM contents), ?, ?, ?, ?)"},
 		{&s.oldText, "SELECT n, size FROM contents ORDER BY n"},
 		{&s.dropText, "DELETE FROM contents WHERE n <= ?"},
@@ -47,7 +45,7 @@ func (s *statements) prepare(c *sqlite.Conn) error {
 	return nil
 }
 
-// rowBytes is what an event counts beside its texts: numbers, and its entry in the index.
+// rowBytes is the size of an event besides its texts: numbers, and its entry in the index.
 const rowBytes = 48
 
 // commit stores a batch as one transaction.
@@ -67,8 +65,7 @@ func (w *writer) commit(b *batch) error {
 		return err
 	}
 	if turned && len(b.rows) > 0 {
-		s.turn.BindInt64(1, w.row.last+1)
-		if err := do(s.turn); err != nil {
+		if err := do(s.turn, w.row.last+1); err != nil {
 			return err
 		}
 	}
@@ -99,26 +96,19 @@ func (w *writer) commit(b *batch) error {
 
 // insert adds an event.
 func (w *writer) insert(b *batch, r *row) error {
-	e, s := r.event, w.stmts.event
+	e := r.event
 	b.next.last++
 	kind := string(e.Type())
 	w.sums.begin(b.next.last, b.stored)
 	w.sums.text(e.ServerID)
 	w.sums.text(e.ResourceURI)
 	w.sums.text(kind)
-	s.BindInt64(1, b.next.last)
-	s.BindInt64(2, b.stored)
-	s.BindText(3, e.ServerID)
-	s.BindText(4, e.ResourceURI)
-	s.BindText(5, kind)
-	s.BindText(6, string(r.data))
-	s.BindInt64(7, w.sums.end(r.data))
 	b.next.bytes += int64(2*len(e.ServerID) + 2*len(e.ResourceURI) + len(r.data) + rowBytes)
-	return do(s)
+	return do(w.stmts.event, b.next.last, b.stored, e.ServerID, e.ResourceURI, kind, string(r.data), w.sums.end(r.data))
 }
 
-// stamp returns the time of what is stored now, and whether the clock was set back. Times rise
-// with the numbers, except at such a turn: a clock that is corrected by less than a minute stands
+// stamp returns the time to store, and whether the clock was set back. Times rise with the numbers
+// except at such a turn. If the clock was set back by less than a minute, the stored time stands
 // still instead.
 func (w *writer) stamp(now time.Time) (at int64, turned bool) {
 	at = now.UnixMicro()
@@ -157,7 +147,7 @@ func (w *writer) synchronous(full bool) error {
 	return err
 }
 
-// committed notes what was synced.
+// committed records what was synced.
 func (w *writer) committed(now time.Time) {
 	switch {
 	case w.full:
@@ -168,8 +158,8 @@ func (w *writer) committed(now time.Time) {
 	}
 }
 
-// stateRow is a row of states, listRow one of lists. after is the number of events of the batch
-// before it was learned.
+// stateRow is a row of states, listRow one of lists. after is the number of events in the batch
+// before the state or list was learned.
 type stateRow struct {
 	journal.State
 	after int
@@ -180,20 +170,16 @@ type listRow struct {
 	after int
 }
 
-func (b *batch) state(r journal.Resource, st journal.State) {
+func (b *batch) state(r journal.ResourceID, st journal.State) {
 	if b.states == nil {
-		b.states = map[journal.Resource]stateRow{}
+		b.states = map[journal.ResourceID]stateRow{}
 	}
 	b.states[r] = stateRow{st, len(b.rows)}
 }
 
 // putRemembered stores the states, lists and records of a batch.
 func (w *writer) putRemembered(b *batch) error {
-	resources := make([]journal.Resource, 0, len(b.states))
-	for r := range b.states {
-		resources = append(resources, r)
-	}
-	slices.SortFunc(resources, func(a, b journal.Resource) int { // neighbors are on one page
+	resources := slices.SortedFunc(maps.Keys(b.states), func(a, b journal.ResourceID) int { // neighbors are on one page
 		if c := strings.Compare(a.ServerID, b.ServerID); c != 0 {
 			return c
 		}
@@ -201,12 +187,19 @@ func (w *writer) putRemembered(b *batch) error {
 	})
 	for _, r := range resources {
 		st := b.states[r]
-		if err := w.putState(r, st.State, w.row.last+int64(st.after)); err != nil {
+		var err error
+		if st.Digest.IsZero() {
+			err = do(w.stmts.noState, r.ServerID, r.URI)
+		} else {
+			err = insertState(w.stmts.state, w.sums, r, st.State, w.row.last+int64(st.after))
+		}
+		if err != nil {
 			return err
 		}
 	}
 	for name, list := range b.lists {
-		if err := w.putList(name, list.items, w.row.last+int64(list.after)); err != nil {
+		seq := w.row.last + int64(list.after)
+		if err := do(w.stmts.list, name.ServerID, string(name.Kind), seq, list.items, w.sums.list(name.ServerID, string(name.Kind), seq, list.items)); err != nil {
 			return err
 		}
 	}
@@ -216,4 +209,90 @@ func (w *writer) putRemembered(b *batch) error {
 		}
 	}
 	return nil
+}
+
+// minTrim is how many events one transaction may remove, or twice as many as it adds. Removing a
+// million expired events after a long pause must not keep new ones waiting.
+const minTrim = 4096
+
+// trim removes the oldest events that retention does not allow, at most limit.
+func (w *writer) trim(next *logRow, now time.Time, limit int) error {
+	expired := int64(0)
+	if now.Sub(w.looked) >= tickInterval {
+		w.looked = now
+		var err error
+		if expired, err = w.expired(now); err != nil {
+			return err
+		}
+	}
+	if next.bytes <= w.l.opts.RetainBytes && expired < next.first {
+		return nil
+	}
+	s := w.stmts.oldest
+	bind(s, next.first)
+	first, bytes := next.last+1, next.bytes
+	for ; ; limit-- {
+		row, err := s.Step()
+		if err != nil {
+			return err
+		}
+		if !row {
+			bytes = 0
+			break
+		}
+		if seq := s.ColumnInt64(0); limit <= 0 || seq > expired && bytes <= w.l.opts.RetainBytes {
+			first = seq
+			break
+		}
+		bytes -= s.ColumnInt64(1) + rowBytes
+	}
+	if err := s.Reset(); err != nil {
+		return err
+	}
+	next.first, next.bytes = first, max(bytes, 0)
+	if err := do(w.stmts.trim, first); err != nil {
+		return err
+	}
+	return do(w.stmts.oldTurns, first)
+}
+
+// overdue reports whether events or texts must be removed.
+func (w *writer) overdue() bool {
+	if w.row.textBytes > w.l.opts.KeepContent {
+		return true
+	}
+	expired, err := w.expired(time.Now())
+	return err != nil || expired >= w.row.first || w.row.bytes > w.l.opts.RetainBytes
+}
+
+// expired returns the number of the last expired event, 0 if there is none.
+func (w *writer) expired(now time.Time) (int64, error) {
+	return lastBefore(w.conn, w.row.first, w.row.last, now.Add(-w.l.opts.Retain).UnixMicro())
+}
+
+// lastBefore returns the number of the last event from first to last that was stored before a time
+// in microseconds, 0 if there is none. Times rise between turns of the clock.
+func lastBefore(c *sqlite.Conn, first, last, at int64) (int64, error) {
+	oldest, err := number(c, "SELECT stored FROM events WHERE seq >= ? ORDER BY seq LIMIT 1", first)
+	if err != nil || last < first {
+		return 0, err
+	}
+	turns, err := turnsOf(c, first, last)
+	if err != nil || oldest >= at && len(turns) == 1 {
+		return 0, err
+	}
+	for i := len(turns) - 1; i >= 0; i-- {
+		end := last
+		if i < len(turns)-1 {
+			end = turns[i+1] - 1
+		}
+		n, err := firstSince(c, turns[i], end, at)
+		if err != nil {
+			return 0, err
+		}
+		if n > turns[i] {
+			return n - 1, nil
+		}
+	}
+	return 0, nil
 }

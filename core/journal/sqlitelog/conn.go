@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// writerCache and readerCache bound the pages that a connection keeps, in KiB. What a
-	// transaction changes beyond that is written before its end.
+	// writerCache and readerCache bound the pages that a connection keeps in memory, in KiB. A
+	// transaction that changes more pages writes them before its end.
 	writerCache, readerCache = 6 << 10, 512
-	// checkpointPages is the length of events.db-wal, in pages of 4 KiB, at which its pages are
-	// written to events.db: each costs one write there, however often it was written before.
+	// checkpointPages is the length of events.db-wal, in pages of 4 KiB, at which SQLite writes its
+	// pages to events.db. Each page is then written there once, however often it changed.
 	checkpointPages = 4096
 	// busyTimeout is how long a statement waits for the lock of another process, such as sqlite3.
 	busyTimeout = 500 * time.Millisecond
@@ -31,12 +31,12 @@ func connect(path string, flags sqlite.OpenFlags, cache int) (*sqlite.Conn, erro
 		return nil, err
 	}
 	c.SetBusyTimeout(busyTimeout)
-	// Not c.SetDefensive: in v1.4.2 it passes one argument too few, and SQLite writes to an address
-	// that it finds in freed memory.
+	// Do not call c.SetDefensive: in v1.4.2 it passes one argument too few, and SQLite writes to an
+	// address that it finds in freed memory.
 	for _, pragma := range []string{
 		fmt.Sprintf("cache_size = -%d", cache), "mmap_size = 0", "temp_store = memory", "trusted_schema = off",
-		"cell_size_check = on",          // a damaged page is found when it is read, and not by its consequences
-		"journal_size_limit = 16777216", // as long as it is between checkpoints: overwriting is cheaper than growing
+		"cell_size_check = on",          // finds a damaged page when it is read, not by its consequences
+		"journal_size_limit = 16777216", // as long as between checkpoints: overwriting is cheaper than growing
 		fmt.Sprintf("wal_autocheckpoint = %d", checkpointPages),
 	} {
 		if err == nil {
@@ -50,34 +50,61 @@ func connect(path string, flags sqlite.OpenFlags, cache int) (*sqlite.Conn, erro
 }
 
 // run runs a statement that is not run often.
-func run(c *sqlite.Conn, query string, args ...any) error {
-	return sqlitex.ExecuteTransient(c, query, &sqlitex.ExecOptions{Args: args})
+func run(c *sqlite.Conn, text string, args ...any) error {
+	return sqlitex.ExecuteTransient(c, text, &sqlitex.ExecOptions{Args: args})
 }
 
 // number returns the first column of the last row, 0 if there is none.
-func number(c *sqlite.Conn, query string, args ...any) (n int64, err error) {
-	err = sqlitex.Execute(c, query, &sqlitex.ExecOptions{Args: args, ResultFunc: func(s *sqlite.Stmt) error {
+func number(c *sqlite.Conn, text string, args ...any) (n int64, err error) {
+	err = query(c, text, func(s *sqlite.Stmt) error {
 		n = s.ColumnInt64(0)
 		return nil
-	}})
+	}, args...)
 	return n, err
 }
 
 // firstText returns the first column of the last row, "" if there is none.
-func firstText(c *sqlite.Conn, query string) (found string, err error) {
-	err = sqlitex.ExecuteTransient(c, query, &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
+func firstText(c *sqlite.Conn, text string) (found string, err error) {
+	err = sqlitex.ExecuteTransient(c, text, &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
 		found = s.ColumnText(0)
 		return nil
 	}})
 	return found, err
 }
 
-// do runs a prepared statement without rows.
-func do(s *sqlite.Stmt) error {
+// do runs a prepared statement without rows. The parameters are int64, string, []byte, where nil
+// means NULL, or bool.
+func do(s *sqlite.Stmt, params ...any) error {
+	bind(s, params...)
 	if _, err := s.Step(); err != nil {
 		return err // Step has reset it
 	}
 	return s.Reset()
+}
+
+// bind sets the parameters of a prepared statement; see do.
+func bind(s *sqlite.Stmt, params ...any) {
+	for i, p := range params {
+		switch p := p.(type) {
+		case int64:
+			s.BindInt64(i+1, p)
+		case string:
+			s.BindText(i+1, p)
+		case []byte:
+			if s.BindNull(i + 1); p != nil {
+				s.BindBytes(i+1, p)
+			}
+		case bool:
+			s.BindBool(i+1, p)
+		default:
+			panic("sqlitelog: a parameter has an unknown type")
+		}
+	}
+}
+
+// query calls row with every row of a query. It caches the prepared statement.
+func query(c *sqlite.Conn, text string, row func(s *sqlite.Stmt) error, args ...any) error {
+	return sqlitex.Execute(c, text, &sqlitex.ExecOptions{Args: args, ResultFunc: row})
 }
 
 // transaction runs f as one transaction.
@@ -95,14 +122,14 @@ func transaction(c *sqlite.Conn, f func() error) error {
 	return err
 }
 
-// rollback ends a transaction that failed, if SQLite has not ended it.
+// rollback ends a failed transaction unless SQLite has already ended it.
 func rollback(c *sqlite.Conn) {
 	if !c.AutocommitEnabled() {
 		_ = run(c, "ROLLBACK") // only fails if there is nothing to roll back
 	}
 }
 
-// damaged reports whether the error says that the file is not a database that can be used.
+// damaged reports whether the error says that the file is not a usable database.
 func damaged(err error) bool {
 	if errors.Is(err, errDamaged) {
 		return true
@@ -113,21 +140,21 @@ func damaged(err error) bool {
 	switch code := sqlite.ErrCode(err); code.ToPrimary() {
 	case sqlite.ResultCorrupt, sqlite.ResultNotADB, sqlite.ResultFormat:
 		return true
-	case sqlite.ResultConstraint, sqlite.ResultMismatch: // what our statements never do to our tables
+	case sqlite.ResultConstraint, sqlite.ResultMismatch: // our statements never cause these in our tables
 		return true
 	case sqlite.ResultIOErr:
-		return code == sqlite.ResultIOErrShortRead // the file ends before it should
+		return code == sqlite.ResultIOErrShortRead // the file is too short
 	}
 	return false
 }
 
-// immutable is the name of a file for a connection that reads it without files beside it, which
-// is right only if nobody writes it.
+// immutable returns the name of a file for a connection that reads it without files beside it.
+// Nobody may write to the file.
 func immutable(path string) string {
 	return "file:" + (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath() + "?immutable=1"
 }
 
-// plain returns an error of SQLite with a sentence in place of its text; others as they are.
+// plain replaces the text of an SQLite error by a sentence. It returns other errors unchanged.
 func plain(err error) error {
 	if err == nil || errors.Is(err, errDamaged) {
 		return err
@@ -136,13 +163,13 @@ func plain(err error) error {
 	text := ""
 	switch code.ToPrimary() {
 	case sqlite.ResultCorrupt, sqlite.ResultNotADB, sqlite.ResultFormat:
-		text = "it is damaged, or no file of mcptrack; serve-sse sets a damaged file aside and saves what can be read"
+		text = "it is damaged or not a file of mcptrack; serve-sse sets a damaged file aside and rescues what can be read"
 	case sqlite.ResultCantOpen, sqlite.ResultPerm, sqlite.ResultReadOnly:
-		text = "the file cannot be used, as its folder cannot be written to; copy events.db, and events.db-wal if it is there, to a folder of your own"
+		text = "the file cannot be used because its folder is not writable; copy events.db, and events.db-wal if it exists, to a folder of your own"
 	case sqlite.ResultBusy, sqlite.ResultLocked:
 		text = "another program, such as sqlite3, holds the file; try again"
 	case sqlite.ResultFull:
-		text = "there is no room on the disk"
+		text = "the disk is full"
 	case sqlite.ResultIOErr:
 		text = "the disk cannot be read or written"
 	default:
@@ -160,8 +187,8 @@ type plainError struct {
 func (e *plainError) Error() string { return e.text }
 func (e *plainError) Unwrap() error { return e.err }
 
-// ours returns err as damage if it says that tables or columns are missing: all statements fit the
-// schema of a file of ours.
+// ours returns err as damage if it says that tables or columns are missing: our statements fit our
+// schema.
 func ours(err error) error {
 	if err != nil && sqlite.ErrCode(err) == sqlite.ResultError && !errors.Is(err, errDamaged) {
 		return fmt.Errorf("%w: %w", errDamaged, err)
@@ -175,8 +202,8 @@ const maxReaders = 4
 // pool holds connections that only read. Its methods may be called from several goroutines.
 type pool struct {
 	path string
-	// slots is a semaphore for connections in use: who has sent may use one. Capacity maxReaders,
-	// never closed.
+	// slots is a semaphore for connections in use: a user sends, and receives when it is done.
+	// Capacity maxReaders, never closed.
 	slots chan struct{}
 
 	mu     sync.Mutex // guards all below
@@ -191,8 +218,8 @@ func newPool(path string) *pool {
 // errRetired is the error of using a pool after close.
 var errRetired = errors.New("the file is no longer used")
 
-// use calls f with a connection and in a transaction, so that f sees one state of the file. f must
-// not wait for anything: while it reads, the file events.db-wal cannot become shorter.
+// use calls f with a connection in a transaction, so that f sees one state of the file. f must not
+// wait for anything: while it reads, events.db-wal cannot become shorter.
 func (p *pool) use(ctx context.Context, f func(c *sqlite.Conn) error) error {
 	select {
 	case p.slots <- struct{}{}:
@@ -233,7 +260,7 @@ func (p *pool) take() (*sqlite.Conn, error) {
 		return c, nil
 	}
 	p.mu.Unlock()
-	c, err := connect(p.path, sqlite.OpenReadOnly|sqlite.OpenURI, readerCache) // the path is absolute, or from immutable
+	c, err := connect(p.path, sqlite.OpenReadOnly|sqlite.OpenURI, readerCache) // the path is absolute or comes from immutable
 	if err != nil {
 		return nil, fmt.Errorf("event log: open the file: %w", err)
 	}

@@ -8,26 +8,29 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 )
 
 const (
 	// maxWaitingTexts bounds the texts that wait to be stored, in bytes.
 	maxWaitingTexts = 16 << 20
-	// maxGroupTexts bounds the texts of one transaction, in bytes; it may be one more text.
+	// maxGroupTexts bounds the texts of one transaction, in bytes; one more text may be added.
 	maxGroupTexts = 2 << 20
 )
 
-// contents are the texts of a log. Those that wait are in memory; the writer stores them together
-// with events.
+// contents are the texts of a log. Texts that wait to be stored are in memory; the writer stores
+// them together with events.
 type contents struct {
-	l *Log
+	keep  int64  // bytes; 0: nothing is stored
+	rouse func() // makes the writer take waiting texts
+	read  func(ctx context.Context, f func(*file, *sqlite.Conn) error) error
+
+	progress storing.Progress // of texts: accepted, and stored or dropped
 
 	mu      sync.Mutex // guards all below
 	queue   []text
-	bytes   int                        // of queue, and of what the writer has taken
-	queued  map[catalog.Digest]*string // the texts of these
-	put     uint64                     // texts accepted
-	ended   uint64                     // of them, stored or dropped
+	bytes   int                        // of queue, and of the texts that the writer has taken
+	queued  map[catalog.Digest]*string // the same texts, to be read
 	dropped uint64
 	closed  bool
 }
@@ -37,17 +40,10 @@ type text struct {
 	text   string
 }
 
-func newContents(l *Log) *contents { return &contents{l: l, queued: map[catalog.Digest]*string{}} }
-
-// Put implements [journal.Contents].
 func (c *contents) Put(d catalog.Digest, content string) {
-	if c.l.opts.Existing || c.l.opts.KeepContent == 0 || d.IsZero() || len(content) > journal.MaxContent {
-		return
+	if c.keep > 0 && !d.IsZero() && len(content) <= journal.MaxContent && c.add(text{d, content}) {
+		c.rouse()
 	}
-	if !c.add(text{d, content}) {
-		return
-	}
-	c.l.queue.Rouse()
 }
 
 func (c *contents) add(t text) bool {
@@ -56,50 +52,36 @@ func (c *contents) add(t text) bool {
 	if _, ok := c.queued[t.digest]; ok || c.closed {
 		return false
 	}
-	if int64(len(t.text)) > c.l.opts.KeepContent || c.bytes+len(t.text) > maxWaitingTexts {
+	if int64(len(t.text)) > c.keep || c.bytes+len(t.text) > maxWaitingTexts {
 		c.dropped++
 		return false
 	}
-	c.queue, c.bytes, c.put = append(c.queue, t), c.bytes+len(t.text), c.put+1
+	c.queue, c.bytes = append(c.queue, t), c.bytes+len(t.text)
+	c.progress.Begin()
 	c.queued[t.digest] = &t.text
 	return true
 }
 
-// Dropped implements [journal.Contents].
 func (c *contents) Dropped() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.dropped
 }
 
-// accepted returns how many texts were accepted, stored whether as many of them are stored.
-func (c *contents) accepted() uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.put
-}
-
-func (c *contents) stored(n uint64) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.ended >= n
-}
-
 // waiting returns how many texts are not stored yet.
 func (c *contents) waiting() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return int(c.put - c.ended)
+	_, n := c.progress.Count()
+	return n
 }
 
-// close lets no more texts in.
+// close rejects later texts.
 func (c *contents) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
 }
 
-// take removes the texts of one transaction from the queue. The writer calls done or drop with
+// take removes the texts of one transaction from the queue. The writer then calls done or drop with
 // them.
 func (c *contents) take() []text {
 	c.mu.Lock()
@@ -123,7 +105,7 @@ func (c *contents) done(taken []text) {
 		c.bytes -= len(t.text)
 		delete(c.queued, t.digest)
 	}
-	c.ended += uint64(len(taken))
+	c.progress.Advance(len(taken))
 }
 
 func (c *contents) drop(taken []text) {
@@ -136,18 +118,14 @@ func (c *contents) drop(taken []text) {
 // putTexts stores the texts of a batch, and removes the oldest ones beyond the limit.
 func (w *writer) putTexts(b *batch) error {
 	for _, t := range b.texts {
-		if ok, err := w.hasText(t.digest); ok || err != nil {
-			if err != nil {
-				return err
-			}
+		has, err := number(w.conn, "SELECT 1 FROM contents WHERE digest = ?", t.digest[:])
+		if err != nil {
+			return err
+		}
+		if has == 1 {
 			continue
 		}
-		s := w.stmts.text
-		s.BindBytes(1, t.digest[:])
-		s.BindInt64(2, int64(len(t.text)))
-		s.BindText(3, t.text)
-		s.BindInt64(4, w.sums.content(t.digest[:], t.text))
-		if err := do(s); err != nil {
+		if err := do(w.stmts.text, t.digest[:], int64(len(t.text)), t.text, w.sums.content(t.digest[:], t.text)); err != nil {
 			return err
 		}
 		b.next.textBytes += int64(len(t.text))
@@ -172,18 +150,7 @@ func (w *writer) putTexts(b *batch) error {
 	if err := s.Reset(); err != nil {
 		return err
 	}
-	w.stmts.dropText.BindInt64(1, upTo)
-	return do(w.stmts.dropText)
-}
-
-func (w *writer) hasText(d catalog.Digest) (bool, error) {
-	s := w.stmts.hasText
-	s.BindBytes(1, d[:])
-	row, err := s.Step()
-	if err != nil {
-		return false, err
-	}
-	return row, s.Reset()
+	return do(w.stmts.dropText, upTo)
 }
 
 func (c *checksum) content(digest []byte, text string) int64 {
@@ -192,28 +159,19 @@ func (c *checksum) content(digest []byte, text string) int64 {
 	return c.end([]byte(text))
 }
 
-// Get implements [journal.Contents].
 func (c *contents) Get(ctx context.Context, d catalog.Digest) (content string, ok bool, err error) {
-	if content, ok := c.waitingText(d); ok {
-		return content, true, nil
+	c.mu.Lock()
+	waiting, ok := c.queued[d]
+	c.mu.Unlock()
+	if ok {
+		return *waiting, true, nil
 	}
-	ctx, cancel := c.l.lifetime(ctx)
-	defer cancel()
-	err = c.l.reading(ctx, func(f *file, conn *sqlite.Conn) error {
-		s, err := conn.Prepare("SELECT text, sum FROM contents WHERE digest = ?")
-		if err != nil {
-			return err
-		}
-		s.BindBytes(1, d[:])
-		row, err := s.Step()
-		if err != nil {
-			return err
-		}
-		if row {
+	err = c.read(ctx, func(f *file, conn *sqlite.Conn) error {
+		return query(conn, "SELECT text, sum FROM contents WHERE digest = ?", func(s *sqlite.Stmt) error {
 			content = s.ColumnText(0)
 			ok = newChecksum(f.origin).content(d[:], content) == s.ColumnInt64(1)
-		}
-		return s.Reset()
+			return nil
+		}, d[:])
 	})
 	if !ok {
 		content = ""
@@ -221,38 +179,18 @@ func (c *contents) Get(ctx context.Context, d catalog.Digest) (content string, o
 	return content, ok, err
 }
 
-func (c *contents) waitingText(d catalog.Digest) (string, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if t, ok := c.queued[d]; ok {
-		return *t, true
-	}
-	return "", false
-}
-
-// Stored implements [journal.Contents].
 func (c *contents) Stored(ctx context.Context, digests []catalog.Digest) (map[catalog.Digest]bool, error) {
-	ctx, cancel := c.l.lifetime(ctx)
-	defer cancel()
 	found := map[catalog.Digest]bool{}
-	for len(digests) > 0 { // in parts, because a connection is not held for long
+	for len(digests) > 0 { // in parts, because nobody may hold a connection for long
 		part := digests[:min(len(digests), 1024)]
-		err := c.l.reading(ctx, func(_ *file, conn *sqlite.Conn) error {
-			s, err := conn.Prepare("SELECT 1 FROM contents WHERE digest = ?")
-			if err != nil {
-				return err
-			}
+		err := c.read(ctx, func(_ *file, conn *sqlite.Conn) error {
 			for _, d := range part {
-				s.BindBytes(1, d[:])
-				row, err := s.Step()
+				has, err := number(conn, "SELECT 1 FROM contents WHERE digest = ?", d[:])
 				if err != nil {
 					return err
 				}
-				if row {
+				if has == 1 {
 					found[d] = true
-				}
-				if err := s.Reset(); err != nil {
-					return err
 				}
 			}
 			return nil

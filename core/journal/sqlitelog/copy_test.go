@@ -9,8 +9,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// A copy of events.db alone can be read where no file can be made beside it. The error for a file
-// that is none of ours says so in words that are not those of SQLite.
+// A copy of events.db alone can be read where no file can be created beside it. The error for a
+// foreign file is a sentence, not a text of SQLite.
 func TestReadOnlyCopy(t *testing.T) {
 	t.Parallel()
 	from, to := t.TempDir(), t.TempDir()
@@ -64,5 +64,5 @@ func TestReadOnlyCopy(t *testing.T) {
 	if err := os.Remove(file + "-shm"); err != nil {
 		t.Fatal(err)
 	}
-	wantError("it is damaged, or no file of mcptrack")
+	wantError("it is damaged or not a file of mcptrack")
 }

@@ -17,16 +17,17 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// filled makes a log with n events that was closed, and returns its directory and epoch.
+// filled creates and closes a log with n events, and returns its directory and epoch.
 func filled(t *testing.T, n int) (dir, epoch string) {
 	t.Helper()
 	dir = t.TempDir()
 	l := open(t, Options{Dir: dir, KeepContent: 1 << 20})
-	appendN(t, l, newSource(), n)
+	journaltest.AppendN(t, l, new(journaltest.Source), n)
 	for i := range 10 {
-		l.Contents().Put(digest(uint64(i+1)), strings.Repeat(fmt.Sprint("text ", i), 100))
+		l.Contents().Put(journaltest.Digest(uint64(i+1)), strings.Repeat(fmt.Sprint("text ", i), 100))
 	}
 	if _, err := l.Records("things").Put(t.Context(), journal.Record{Key: "a", Value: []byte("1")}); err != nil {
 		t.Fatal(err)
@@ -38,7 +39,7 @@ func filled(t *testing.T, n int) (dir, epoch string) {
 
 func events(dir string) string { return filepath.Join(dir, "events.db") }
 
-// change replaces what is in a file, which keeps its inode.
+// change replaces the content of a file, which keeps its inode.
 func change(t *testing.T, file string, f func([]byte) []byte) {
 	t.Helper()
 	b, err := os.ReadFile(file)
@@ -50,8 +51,8 @@ func change(t *testing.T, file string, f func([]byte) []byte) {
 	}
 }
 
-// truthful fails if an entry is not what was appended under its number, and returns how many are
-// there and how many were reported missing.
+// truthful fails if an entry is not what was appended under its number. It returns how many events
+// are there and how many were reported missing.
 func truthful(t *testing.T, entries []journal.Entry) (there, missing int) {
 	t.Helper()
 	next := uint64(1)
@@ -72,7 +73,7 @@ func truthful(t *testing.T, entries []journal.Entry) (there, missing int) {
 		if err != nil {
 			t.Fatalf("%s: %v", e.Data(), err)
 		}
-		if u := ev.Payload.(event.ResourceUpdated); u.Name != fmt.Sprintf("n%d", e.Seq) || u.Digest != digest(e.Seq) {
+		if u := ev.Payload.(event.ResourceUpdated); u.Name != fmt.Sprintf("n%d", e.Seq) || u.Digest != journaltest.Digest(e.Seq) {
 			t.Fatalf("served as truth: %s", e.Data())
 		}
 		there++
@@ -81,7 +82,7 @@ func truthful(t *testing.T, entries []journal.Entry) (there, missing int) {
 	return there, missing
 }
 
-// truthfulRest fails if a state, text or record is not one of those that filled has stored.
+// truthfulRest fails if a state, text or record is not one that filled has stored.
 func truthfulRest(t *testing.T, l *Log, n int) {
 	t.Helper()
 	st, err := l.States(t.Context(), "")
@@ -90,12 +91,12 @@ func truthfulRest(t *testing.T, l *Log, n int) {
 	}
 	for r, s := range st.Resources {
 		seq := uint64(s.Size)
-		if s.Digest != digest(seq) || r.URI != uri(int(seq-1)%100) || seq > uint64(n) || s.MimeType != "text/plain" {
+		if s.Digest != journaltest.Digest(seq) || r.URI != journaltest.URI(int(seq-1)%100) || seq > uint64(n) || s.MimeType != "text/plain" {
 			t.Errorf("the state of %v is %+v", r, s)
 		}
 	}
 	for i := range 10 {
-		text, ok, err := l.Contents().Get(t.Context(), digest(uint64(i+1)))
+		text, ok, err := l.Contents().Get(t.Context(), journaltest.Digest(uint64(i+1)))
 		if err != nil || ok && text != strings.Repeat(fmt.Sprint("text ", i), 100) {
 			t.Errorf("text %d is %.20q, %v", i, text, err)
 		}
@@ -119,7 +120,7 @@ func TestFlippedByteIsNeverServed(t *testing.T) {
 		return b
 	})
 	l := open(t, Options{Dir: dir})
-	there, missing := truthful(t, read(t, l, 0))
+	there, missing := truthful(t, journaltest.ReadAll(t, l, 0))
 	if there != n-1 || missing != 1 || l.Epoch() != epoch || l.Stats().Damages != 1 {
 		t.Errorf("%d there, %d reported missing, epoch %s was %s, %+v", there, missing, l.Epoch(), epoch, l.Stats())
 	}
@@ -132,14 +133,14 @@ func TestFlippedByteIsNeverServed(t *testing.T) {
 	if count != n-1 {
 		t.Errorf("%d entries are selected", count)
 	}
-	if e := appendN(t, l, newSource(), 3); e.Seq != n+3 {
+	if e := journaltest.AppendN(t, l, new(journaltest.Source), 3); e.Seq != n+3 {
 		t.Errorf("continues with %s", e.ID)
 	}
 }
 
-// TestRandomDamage flips bits at 200 random places, in a file that was closed and in one of a
-// process that was killed, cuts it, and overwrites pages. Nothing wrong is ever served, what is
-// missing is reported, and the log continues.
+// The test flips bits at 200 random places, in a closed file and in the file of a killed process,
+// truncates it, and overwrites pages. Nothing wrong is ever served, what is missing is reported,
+// and the log continues.
 func TestRandomDamage(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -188,7 +189,7 @@ func TestRandomDamage(t *testing.T) {
 			t.Errorf("seed %d, round %d, damaged at %d: %d there and %d reported missing", seed, round, at, there, missing)
 		}
 		truthfulRest(t, l, n)
-		e, err := l.Store(t.Context(), newSource().next(uri(1)))
+		e, err := l.Store(t.Context(), new(journaltest.Source).Next(journaltest.URI(1)))
 		if err != nil || e.Seq <= uint64(there) {
 			t.Errorf("seed %d, round %d, damaged at %d: stored as %s, %v", seed, round, at, e.ID, err)
 		}
@@ -220,8 +221,8 @@ func pageOf(t *testing.T, b []byte, event string) int {
 	return i &^ 4095
 }
 
-// TestUnreadablePageIsRescued: what is on other pages is copied to a new file, also when the damage
-// is found only while the log is used.
+// Everything on other pages is copied to a new file, even if the damage is found only while the log
+// is used.
 func TestUnreadablePageIsRescued(t *testing.T) {
 	t.Parallel()
 	for _, when := range []string{"before the start", "by a reader"} {
@@ -271,7 +272,7 @@ func TestUnreadablePageIsRescued(t *testing.T) {
 	}
 }
 
-// harm overwrites the page with an event of that name.
+// harm overwrites the page with the event of that name.
 func harm(t *testing.T, dir, name string) {
 	t.Helper()
 	change(t, events(dir), func(b []byte) []byte {
@@ -279,14 +280,13 @@ func harm(t *testing.T, dir, name string) {
 	})
 }
 
-// overwrite overwrites the page that begins there.
+// overwrite overwrites the page that begins at that offset.
 func overwrite(b []byte, at int) []byte {
 	copy(b[at:], bytes.Repeat([]byte{0xa5}, 4096))
 	return b
 }
 
-// TestLateSuspicion: what a reader found in a file that was replaced meanwhile is no reason to replace
-// the present one.
+// Damage that a reader found in a replaced file is no reason to replace the current one.
 func TestLateSuspicion(t *testing.T) {
 	t.Parallel()
 	dir, epoch := filled(t, 10)
@@ -301,7 +301,7 @@ func TestLateSuspicion(t *testing.T) {
 	}
 }
 
-// TestUnreadableFileIsSetAside: garbage, and tables of others.
+// Garbage and foreign tables are set aside.
 func TestUnreadableFileIsSetAside(t *testing.T) {
 	t.Parallel()
 	for name, harm := range map[string]func(t *testing.T, dir string){
@@ -329,16 +329,16 @@ func TestUnreadableFileIsSetAside(t *testing.T) {
 			if _, err := os.Stat(events(dir) + ".damaged-1"); err != nil {
 				t.Errorf("what there was is gone: %v", err)
 			}
-			there, _ := truthful(t, read(t, l, 0))
+			there, _ := truthful(t, journaltest.ReadAll(t, l, 0))
 			if rescued := strings.HasSuffix(name, "missing") || name == "no row"; rescued != (there == 10) {
 				t.Errorf("%d events were rescued", there)
 			}
-			appendN(t, l, newSource(), 5)
+			journaltest.AppendN(t, l, new(journaltest.Source), 5)
 		})
 	}
 }
 
-// sql changes the file as somebody with sqlite3 may.
+// sql changes the file as sqlite3 may.
 func sql(t *testing.T, dir, statement string) {
 	t.Helper()
 	c, err := sqlite.OpenConn(events(dir), sqlite.OpenReadWrite|sqlite.OpenCreate)
@@ -350,8 +350,8 @@ func sql(t *testing.T, dir, statement string) {
 	}
 }
 
-// TestEpochs: whatever may make an id name two events begins a new epoch, in which numbers
-// continue; and nothing else does.
+// Whatever may make an id name two events begins a new epoch, in which numbers continue; and
+// nothing else does.
 func TestEpochs(t *testing.T) {
 	t.Parallel()
 	const n = 50
@@ -389,8 +389,8 @@ func TestEpochs(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "data")
 			l := open(t, Options{Dir: dir, Durability: tt.durability})
-			s := newSource()
-			appendN(t, l, s, n)
+			s := new(journaltest.Source)
+			journaltest.AppendN(t, l, s, n)
 			epoch := l.Epoch()
 			closeLog(t, l)
 			tt.do(t, dir)
@@ -398,10 +398,10 @@ func TestEpochs(t *testing.T) {
 			if (l.Epoch() == epoch) != tt.keeps {
 				t.Errorf("epoch kept: %v", l.Epoch() == epoch)
 			}
-			if e := appendN(t, l, s, 1); e.Seq != n+1 {
+			if e := journaltest.AppendN(t, l, s, 1); e.Seq != n+1 {
 				t.Errorf("continues with %s", e.ID)
 			}
-			there, missing := truthful(t, read(t, l, 0))
+			there, missing := truthful(t, journaltest.ReadAll(t, l, 0))
 			if want := tt.missing; want >= 0 && (missing != want || there != n+1-want) || want < 0 && missing+there != n+1 {
 				t.Errorf("%d there, %d missing", there, missing)
 			}
@@ -414,7 +414,7 @@ func TestEpochs(t *testing.T) {
 	}
 }
 
-// TestNewerFormatIsNotTouched: an older mcptrack says so, and changes nothing.
+// An older mcptrack rejects a newer format, and changes nothing.
 func TestNewerFormatIsNotTouched(t *testing.T) {
 	t.Parallel()
 	dir, _ := filled(t, 3)
@@ -431,7 +431,7 @@ func TestNewerFormatIsNotTouched(t *testing.T) {
 	}
 }
 
-// TestInterruptedRescue: whatever an interrupted rescue leaves, the next start finishes it.
+// The next start finishes whatever an interrupted rescue leaves.
 func TestInterruptedRescue(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(dir string) error{
@@ -456,7 +456,7 @@ func TestInterruptedRescue(t *testing.T) {
 				want = epoch
 			}
 			l := open(t, Options{Dir: dir})
-			if there, _ := truthful(t, read(t, l, 0)); there != 30 || l.Epoch() != want {
+			if there, _ := truthful(t, journaltest.ReadAll(t, l, 0)); there != 30 || l.Epoch() != want {
 				t.Errorf("%d events, epoch %s, want %s", there, l.Epoch(), want)
 			}
 			if _, err := os.Stat(events(dir) + ".new"); err == nil {
@@ -466,8 +466,8 @@ func TestInterruptedRescue(t *testing.T) {
 	}
 }
 
-// TestFileIsDeletedOrReplaced while the log is used: Err says so until another file is in use, who
-// follows learns that the log is another one, and no id is given twice.
+// The file is deleted or replaced while the log is used: Err says so until another file is in use,
+// followers learn that the log is another one, and no id is used twice.
 func TestFileIsDeletedOrReplaced(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -496,8 +496,8 @@ func TestFileIsDeletedOrReplaced(t *testing.T) {
 			t.Parallel()
 			dir := filepath.Join(t.TempDir(), "data")
 			l := open(t, Options{Dir: dir})
-			s := newSource()
-			appendN(t, l, s, 60)
+			s := new(journaltest.Source)
+			journaltest.AppendN(t, l, s, 60)
 			closeLog(t, l)
 			b, err := os.ReadFile(events(dir))
 			if err == nil {
@@ -507,7 +507,7 @@ func TestFileIsDeletedOrReplaced(t *testing.T) {
 				t.Fatal(err)
 			}
 			l = open(t, Options{Dir: dir})
-			appendN(t, l, s, 40)
+			journaltest.AppendN(t, l, s, 40)
 			epoch := l.Epoch()
 			if _, err := l.Records("things").Put(t.Context(), journal.Record{Key: "a", Value: []byte("1")}); err != nil {
 				t.Fatal(err)
@@ -520,7 +520,7 @@ func TestFileIsDeletedOrReplaced(t *testing.T) {
 			if l.Epoch() == epoch || l.Stats().Damages == 0 {
 				t.Errorf("epoch kept: %v, %+v", l.Epoch() == epoch, l.Stats())
 			}
-			e := appendN(t, l, s, 1)
+			e := journaltest.AppendN(t, l, s, 1)
 			if e.Seq != 101 {
 				t.Errorf("continues with %s", e.ID)
 			}
@@ -536,7 +536,7 @@ func TestFileIsDeletedOrReplaced(t *testing.T) {
 			now := l.Epoch()
 			closeLog(t, l)
 			l = open(t, Options{Dir: dir})
-			there, missing := truthful(t, read(t, l, 0))
+			there, missing := truthful(t, journaltest.ReadAll(t, l, 0))
 			if l.Epoch() != now || there+missing != 101 || there != tt.there {
 				t.Errorf("epoch %s was %s, %d entries, %d missing", l.Epoch(), now, there, missing)
 			}
@@ -544,10 +544,10 @@ func TestFileIsDeletedOrReplaced(t *testing.T) {
 	}
 }
 
-// noticed is within what time a fault is noticed, on a busy machine.
+// noticed is how soon a fault is noticed, on a busy machine.
 const noticed = 15 * time.Second
 
-// logged keeps the lines of a log; from any goroutine.
+// logged keeps the lines of a log. Its methods may be called from several goroutines.
 type logged struct {
 	mu    sync.Mutex // guards lines
 	lines []string
@@ -572,8 +572,8 @@ func (l *logged) errors() (out []string) {
 	return out
 }
 
-// What SQLite and the log have beside the file is deleted while they use it: that is noticed and
-// said once, and nothing is lost, also if the process is killed later.
+// The files beside events.db are deleted while in use. That is noticed and logged once, and nothing
+// is lost, even if the process is killed later.
 func TestFilesBesideAreDeleted(t *testing.T) {
 	t.Parallel()
 	for name, suffixes := range map[string][]string{"wal": {"events.db-wal"}, "shm": {"events.db-shm"}, "both": {"events.db-wal", "events.db-shm"}, "lock": {"lock"}} {
@@ -581,19 +581,19 @@ func TestFilesBesideAreDeleted(t *testing.T) {
 			t.Parallel()
 			dir, lines := filepath.Join(t.TempDir(), "data"), new(logged)
 			l := open(t, Options{Dir: dir, Logger: slog.New(slog.NewTextHandler(lines, nil))})
-			s := newSource()
-			appendN(t, l, s, 100)
+			s := new(journaltest.Source)
+			journaltest.AppendN(t, l, s, 100)
 			epoch := l.Epoch()
-			read(t, l, 50) // so that readers have it open
+			journaltest.ReadAll(t, l, 50) // so that readers have it open
 			for _, suffix := range suffixes {
 				remove(t, filepath.Join(dir, suffix))
 			}
-			eventually(t, "it is said", noticed, func() bool { return len(lines.errors()) > 0 })
-			eventually(t, "the log goes on", noticed, func() bool { return l.Err() == nil })
-			appendN(t, l, s, 5)
-			inOrder(t, read(t, l, 1), epoch, 1, 105)
+			journaltest.Eventually(t, noticed, "an error is logged", func() bool { return len(lines.errors()) > 0 })
+			journaltest.Eventually(t, noticed, "the log works again", func() bool { return l.Err() == nil })
+			journaltest.AppendN(t, l, s, 5)
+			journaltest.InOrder(t, journaltest.ReadAll(t, l, 1), epoch, 1, 105)
 			if got := lines.errors(); len(got) != 1 || !strings.Contains(got[0], suffixes[0]) || !strings.Contains(got[0], "was deleted while mcptrack used it") {
-				t.Errorf("said: %q", got)
+				t.Errorf("logged: %q", got)
 			}
 			if _, err := Open(t.Context(), Options{Dir: dir}); !errors.Is(err, journal.ErrLocked) {
 				t.Errorf("another process opens it: %v", err)
@@ -605,14 +605,14 @@ func TestFilesBesideAreDeleted(t *testing.T) {
 			if err := os.Chmod(killed, 0o700); err != nil {
 				t.Fatal(err)
 			}
-			if there, missing := truthful(t, read(t, open(t, Options{Dir: killed}), 1)); there != 105 || missing != 0 {
+			if there, missing := truthful(t, journaltest.ReadAll(t, open(t, Options{Dir: killed}), 1)); there != 105 || missing != 0 {
 				t.Errorf("after a kill %d are there, %d missing", there, missing)
 			}
 		})
 	}
 }
 
-// The file was cut to nothing: that is damage, which is said, and no id is used twice.
+// The file was truncated to nothing. That is reported as damage, and no id is used twice.
 func TestEmptiedFile(t *testing.T) {
 	t.Parallel()
 	for _, running := range []bool{false, true} {
@@ -621,8 +621,8 @@ func TestEmptiedFile(t *testing.T) {
 			dir, lines := filepath.Join(t.TempDir(), "data"), new(logged)
 			opts := Options{Dir: dir, Logger: slog.New(slog.NewTextHandler(lines, nil))}
 			l := open(t, opts)
-			s := newSource()
-			appendN(t, l, s, 100)
+			s := new(journaltest.Source)
+			journaltest.AppendN(t, l, s, 100)
 			epoch := l.Epoch()
 			if closeLog(t, l); running {
 				l = open(t, opts)
@@ -633,15 +633,15 @@ func TestEmptiedFile(t *testing.T) {
 			if !running {
 				l = open(t, opts)
 			}
-			eventually(t, "a new epoch begins", noticed, func() bool { return l.Epoch() != epoch })
-			if e := appendN(t, l, s, 1); e.Seq != 101 {
-				t.Errorf("it goes on with %s", e.ID)
+			journaltest.Eventually(t, noticed, "a new epoch begins", func() bool { return l.Epoch() != epoch })
+			if e := journaltest.AppendN(t, l, s, 1); e.Seq != 101 {
+				t.Errorf("it continues with %s", e.ID)
 			}
 			if _, err := os.Lstat(events(dir) + ".damaged-1"); err != nil {
 				t.Error(err)
 			}
 			if got := lines.errors(); len(got) != 1 || !strings.Contains(got[0], "damaged") || l.Stats().Damages == 0 {
-				t.Errorf("said: %q", got)
+				t.Errorf("logged: %q", got)
 			}
 		})
 	}
@@ -656,8 +656,8 @@ func remove(t *testing.T, files ...string) {
 	}
 }
 
-// TestLostEnd: a file that is whole, but no longer has events that were seen, does not give their
-// ids to others. What the lock says decides that only if it can be read.
+// A valid file that no longer has events that were seen does not give their ids to others. The lock
+// proves that only if it can be read.
 func TestLostEnd(t *testing.T) {
 	t.Parallel()
 	over := func(t *testing.T, dir string, older []byte) {
@@ -684,16 +684,16 @@ func TestLostEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			s := newSource()
+			s := new(journaltest.Source)
 			l := open(t, Options{Dir: dir})
-			appendN(t, l, s, 20)
+			journaltest.AppendN(t, l, s, 20)
 			closeLog(t, l)
 			older, err := os.ReadFile(events(dir))
 			if err != nil {
 				t.Fatal(err)
 			}
 			l = open(t, Options{Dir: dir})
-			appendN(t, l, s, 30)
+			journaltest.AppendN(t, l, s, 30)
 			epoch := l.Epoch()
 			closeLog(t, l)
 			tt.do(t, dir, older)
@@ -701,11 +701,11 @@ func TestLostEnd(t *testing.T) {
 			if (l.Epoch() == epoch) != tt.keeps || (l.Stats().Damages == 0) != tt.keeps {
 				t.Errorf("epoch %s was %s, %+v", l.Epoch(), epoch, l.Stats())
 			}
-			there, missing := truthful(t, read(t, l, 0))
+			there, missing := truthful(t, journaltest.ReadAll(t, l, 0))
 			if want := 50 - tt.there; there != tt.there || tt.there > 0 && !tt.keeps && missing != want {
 				t.Errorf("%d there, %d missing", there, missing)
 			}
-			if e := appendN(t, l, s, 1); !tt.keeps && e.Seq != 51 {
+			if e := journaltest.AppendN(t, l, s, 1); !tt.keeps && e.Seq != 51 {
 				t.Errorf("continues with %s", e.ID)
 			}
 			now := l.Epoch()
@@ -717,8 +717,8 @@ func TestLostEnd(t *testing.T) {
 	}
 }
 
-// TestLostWAL: events that were only in events.db-wal of a process that was killed are lost with it,
-// but not their ids.
+// Events that were only in the events.db-wal of a killed process are lost with it, but not their
+// ids.
 func TestLostWAL(t *testing.T) {
 	t.Parallel()
 	for name, harm := range map[string]func(b []byte) []byte{
@@ -746,29 +746,31 @@ func TestLostWAL(t *testing.T) {
 			if l.Epoch() == epoch || l.Stats().Damages != 1 {
 				t.Errorf("epoch kept: %v, %+v", l.Epoch() == epoch, l.Stats())
 			}
-			if e := appendN(t, l, newSource(), 1); e.Seq <= seq {
+			if e := journaltest.AppendN(t, l, new(journaltest.Source), 1); e.Seq <= seq {
 				t.Errorf("%s follows %s", e.ID, last)
 			}
 		})
 	}
 }
 
-// TestDamagedStateIsLearnedAgain: what is remembered of a resource is what its last event says if
-// the row about it is damaged, or on a page that cannot be read.
+// If the row about a resource is damaged, or on an unreadable page, its state is what its last
+// event says.
 func TestDamagedStateIsLearnedAgain(t *testing.T) {
 	t.Parallel()
 	for name, harm := range map[string]func(t *testing.T, dir string){
 		"a sum": func(t *testing.T, dir string) {
-			sql(t, dir, "UPDATE states SET sum = sum + 1 WHERE uri IN ('"+uri(7)+"', '"+uri(8)+"')")
+			sql(t, dir, "UPDATE states SET sum = sum + 1 WHERE uri IN ('"+journaltest.URI(7)+"', '"+journaltest.URI(8)+"')")
 		},
-		"a key":     func(t *testing.T, dir string) { sql(t, dir, "UPDATE states SET uri = 'x' WHERE uri = '"+uri(7)+"'") },
+		"a key": func(t *testing.T, dir string) {
+			sql(t, dir, "UPDATE states SET uri = 'x' WHERE uri = '"+journaltest.URI(7)+"'")
+		},
 		"the pages": func(t *testing.T, dir string) { sql(t, dir, "DELETE FROM states"); sql(t, dir, "DELETE FROM log") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir, _ := filled(t, 250)
 			l := open(t, Options{Dir: dir})
-			if _, err := l.Store(t.Context(), &event.Event{ServerID: "docs", ResourceURI: uri(8), Payload: event.ResourceRemoved{}}); err != nil {
+			if _, err := l.Store(t.Context(), &event.Event{ServerID: "docs", ResourceURI: journaltest.URI(8), Payload: event.ResourceRemoved{}}); err != nil {
 				t.Fatal(err)
 			}
 			closeLog(t, l)
@@ -778,13 +780,13 @@ func TestDamagedStateIsLearnedAgain(t *testing.T) {
 			if err != nil || len(st.Resources) != 99 || l.Stats().Damages == 0 {
 				t.Errorf("%d states, %v, %+v", len(st.Resources), err, l.Stats())
 			}
-			if got := st.Resources[journal.Resource{ServerID: "docs", URI: uri(7)}]; got.Digest != digest(208) || got.Size != 208 || got.MimeType != "text/plain" {
+			if got := st.Resources[journal.ResourceID{ServerID: "docs", URI: journaltest.URI(7)}]; got.Digest != journaltest.Digest(208) || got.Size != 208 || got.MimeType != "text/plain" {
 				t.Errorf("the state is %+v", got)
 			}
 			closeLog(t, l)
 			l = open(t, Options{Dir: dir})
 			if l.Stats().Damages != 0 {
-				t.Error("it is damaged at the next start, too")
+				t.Error("it is still damaged at the next start")
 			}
 		})
 	}

@@ -19,13 +19,12 @@ import (
 type dir struct {
 	path string
 	lock *os.File // nil if the log is only read
-	seen mark     // what the lock said when it was acquired
+	seen mark     // the mark when the lock was acquired
 }
 
-// mark is the last event that a run has stored, which the lock has beside the process: so a file
-// is recognized that has come back shorter although nothing in it is wrong, as one whose WAL was
-// lost after a crash, or that an older copy was written over. The zero mark means that the lock
-// does not say.
+// mark names the last event that a run has stored. It is in the lock file, and shows that a file
+// has come back shorter although nothing in it is wrong: its WAL was lost after a crash, or an
+// older copy was written over it. The zero mark means that the lock does not say.
 type mark struct {
 	epoch string
 	last  int64
@@ -40,14 +39,14 @@ func openDir(path string, existing bool) (*dir, error) {
 	d := &dir{path: path}
 	if existing {
 		if _, err := os.Lstat(d.file()); err != nil {
-			return nil, fmt.Errorf("event log: look for the stored events: %w", err)
+			return nil, fmt.Errorf("event log: find the stored events: %w", err)
 		}
 		return d, d.check()
 	}
 	return d, d.make()
 }
 
-// make makes the directory if there is none, and locks it.
+// make creates the directory if necessary, and locks it.
 func (d *dir) make() error {
 	if err := os.MkdirAll(d.path, 0o700); err != nil {
 		return fmt.Errorf("event log: create the data directory: %w", err)
@@ -58,12 +57,12 @@ func (d *dir) make() error {
 	return d.acquire()
 }
 
-// check returns an error unless it is a directory that only this user may write to.
+// check returns an error unless the path is a directory that only this user may write to.
 func (d *dir) check() error {
 	info, err := os.Lstat(d.path)
 	switch {
 	case err != nil:
-		return fmt.Errorf("event log: look for the stored events: %w", err)
+		return fmt.Errorf("event log: find the stored events: %w", err)
 	case info.Mode()&fs.ModeSymlink != 0:
 		return fmt.Errorf("event log: the data directory %s is a symbolic link; specify the directory itself", d.path)
 	case !info.IsDir():
@@ -78,7 +77,7 @@ func (d *dir) check() error {
 // acquire locks the directory.
 func (d *dir) acquire() error {
 	lock, err := lockFile(d.lockPath())
-	if errors.Is(err, journal.ErrLocked) { // perhaps by a reader that asks whether somebody writes
+	if errors.Is(err, journal.ErrLocked) { // perhaps by InUse in another process
 		time.Sleep(lookTime)
 		lock, err = lockFile(d.lockPath())
 	}
@@ -92,13 +91,13 @@ func (d *dir) acquire() error {
 	return nil
 }
 
-// lockSize is the length of the lock file: a process, for people and the message above, and the id
-// of an event, each in a line, and spaces.
+// lockSize is the length of the lock file: a line with the process, for people and the message
+// above, a line with the id of an event, and spaces.
 const lockSize = 64
 
-// mark writes a mark into the lock, in one write that a kill cannot tear. It is not synced: after a
-// power cut it may be older than the file, which says less, and nothing wrong. A failure leaves the
-// mark before, which is not wrong either.
+// mark writes a mark into the lock file, in one write that a kill cannot tear. The mark is not
+// synced: after a power cut it may be older than the file, which proves less but nothing wrong. The
+// same is true of the previous mark after a failed write.
 func (d *dir) mark(m mark) {
 	b := fmt.Appendf(make([]byte, 0, lockSize), "%d\n", os.Getpid())
 	if m.epoch != "" {
@@ -122,16 +121,16 @@ func readMark(lock *os.File) mark {
 	return mark{epoch, int64(seq)}
 }
 
-// maxMark is the largest number that is believed: numbers continue after it.
+// maxMark is the largest number that is believed, because numbers continue after it.
 const maxMark = 1 << 53
 
-// lookTime is longer than InUse has the lock.
+// lookTime is longer than InUse holds the lock.
 const lookTime = 50 * time.Millisecond
 
-// InUse reports whether a process writes the log in the directory at present.
+// InUse reports whether a process is writing the log in the directory.
 func InUse(path string) bool { return isLocked((&dir{path: path}).lockPath()) }
 
-// locked reports whether the lock that this process has is the one of the directory.
+// locked reports whether the lock of this process is still the lock file of the directory.
 func (d *dir) locked() bool {
 	is, err := os.Lstat(d.lockPath())
 	if err != nil {
@@ -141,8 +140,8 @@ func (d *dir) locked() bool {
 	return err == nil && os.SameFile(was, is)
 }
 
-// reacquire makes and locks the directory again if it was deleted or replaced, or its lock was:
-// otherwise another process would get the lock.
+// reacquire creates and locks the directory again if the directory or its lock file was deleted or
+// replaced. Otherwise another process would get the lock.
 func (d *dir) reacquire() error {
 	if d.locked() {
 		return nil
@@ -154,12 +153,12 @@ func (d *dir) reacquire() error {
 	return unlockFile(old)
 }
 
-// file is the SQLite file.
+// file returns the path of the SQLite file.
 func (d *dir) file() string { return filepath.Join(d.path, "events.db") }
 
 func (d *dir) lockPath() string { return filepath.Join(d.path, "lock") }
 
-// holder returns " (process N)", or "" if it is not known who has the lock.
+// holder returns " (process N)", or "" if the holder of the lock is unknown.
 func (d *dir) holder() string {
 	f, err := os.Open(d.lockPath())
 	if err != nil {
@@ -189,7 +188,7 @@ func (d *dir) sync() error {
 	if err != nil {
 		return err
 	}
-	_ = f.Sync() // not every system can do that
+	_ = f.Sync() // not every system can
 	return f.Close()
 }
 
@@ -204,7 +203,7 @@ func checkFile(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// bootID returns an identifier of the current run of the operating system; "" if it has none.
+// bootID identifies the current boot of the operating system; "" if it has no identifier.
 func bootID() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

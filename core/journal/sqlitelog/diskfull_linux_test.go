@@ -11,11 +11,12 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/journal"
-	"github.com/mcptrack/mcptrack/core/journal/internal/pending"
+	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// TestFullDisk fills the file system of a log, and frees it: what was stored can be read
-// meanwhile, what waits is stored then, in order and once. Several sizes are left free, so that it
+// The test fills the file system of a log, and frees it. What was stored can be read meanwhile;
+// what waits is then stored, in order and once. Different sizes are left free, so that the disk
 // becomes full in different steps.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
@@ -37,33 +38,33 @@ func TestFullDisk(t *testing.T) {
 				}
 			})
 			l := open(t, Options{Dir: filepath.Join(disk, "data"), KeepContent: 1 << 20})
-			s := newSource()
-			appendN(t, l, s, 300)
+			s := new(journaltest.Source)
+			journaltest.AppendN(t, l, s, 300)
 			ballast := fill(t, filepath.Join(disk, "ballast"), free)
 			var items []*item
 			for i := 0; l.Err() == nil || l.Stats().Failures < 3; i++ {
-				it, err := push(l, s.next(uri(i)))
+				it, err := push(l, s.Next(journaltest.URI(i)))
 				if err != nil {
 					t.Fatal(err)
 				}
 				items = append(items, it)
 				if i < 10 {
-					l.Contents().Put(digest(uint64(i+1)), fmt.Sprint("text ", i))
+					l.Contents().Put(journaltest.Digest(uint64(i+1)), fmt.Sprint("text ", i))
 				}
 				if i%100 == 0 || i > 2000 { // all of them must fit later
-					time.Sleep(time.Millisecond)
+					time.Sleep(time.Millisecond) // a pause for the writer and its real disk
 				}
 			}
 			b, err := l.Bounds(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			inOrder(t, read(t, l, 0), l.Epoch(), 1, int(b.Last))
+			journaltest.InOrder(t, journaltest.ReadAll(t, l, 0), l.Epoch(), 1, int(b.Last))
 			if err := os.Remove(ballast); err != nil {
 				t.Fatal(err)
 			}
 			for i, it := range items {
-				var o pending.Outcome
+				var o storing.Outcome
 				select {
 				case o = <-it.Done:
 				case <-time.After(time.Minute):
@@ -73,16 +74,16 @@ func TestFullDisk(t *testing.T) {
 					t.Fatalf("event %d is %d, %v", i, o.Entry.Seq, o.Err)
 				}
 			}
-			eventually(t, "Err is nil", time.Minute, func() bool { return l.Err() == nil })
+			journaltest.Eventually(t, time.Minute, "Err is nil", func() bool { return l.Err() == nil })
 			epoch := l.Epoch()
 			closeLog(t, l)
 			l = open(t, Options{Dir: filepath.Join(disk, "data"), KeepContent: 1 << 20})
-			there, missing := truthful(t, read(t, l, 0))
+			there, missing := truthful(t, journaltest.ReadAll(t, l, 0))
 			if l.Epoch() != epoch || missing != 0 || there != 300+len(items) || l.Stats().Damages != 0 {
 				t.Errorf("%d there, %d missing, epoch kept: %v, %+v", there, missing, l.Epoch() == epoch, l.Stats())
 			}
 			for i := range 10 {
-				if text, ok, err := l.Contents().Get(t.Context(), digest(uint64(i+1))); text != fmt.Sprint("text ", i) || !ok || err != nil {
+				if text, ok, err := l.Contents().Get(t.Context(), journaltest.Digest(uint64(i+1))); text != fmt.Sprint("text ", i) || !ok || err != nil {
 					t.Errorf("text %d is %q, %v", i, text, err)
 				}
 			}
@@ -91,7 +92,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// fill writes a file that leaves so many bytes free.
+// fill writes a file that leaves free bytes.
 func fill(t *testing.T, path string, free int64) string {
 	t.Helper()
 	f, err := os.Create(path)
@@ -113,7 +114,7 @@ type endless struct{}
 
 func (endless) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
-// TestNoRoomForANewLog: the error says why.
+// The error says that there is no room.
 func TestNoRoomForANewLog(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

@@ -10,10 +10,11 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// TestLibraryIsNewEnough: SQLite before 3.51.3 may damage a file in WAL mode that several
-// connections use. The library asks for an older one, so go.mod must not.
+// SQLite before 3.51.3 may damage a file in WAL mode that several connections use. The library asks
+// for an older one, so go.mod must not.
 func TestLibraryIsNewEnough(t *testing.T) {
 	t.Parallel()
 	c, err := sqlite.OpenConn(":memory:", sqlite.OpenReadWrite)
@@ -32,15 +33,15 @@ func TestLibraryIsNewEnough(t *testing.T) {
 	}
 }
 
-// TestIntervalSyncs: with journal.Interval, a transaction without a sync is followed by one with a
-// sync, also when nothing else is appended.
+// With journal.Interval, a transaction with a sync follows one without, even if nothing else is
+// appended.
 func TestIntervalSyncs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	l := open(t, Options{Dir: dir, Durability: journal.Interval})
-	s := newSource()
+	s := new(journaltest.Source)
 	synced := func() (at int64) {
-		err := l.reading(t.Context(), func(_ *file, c *sqlite.Conn) (err error) {
+		err := l.read(t.Context(), func(_ *file, c *sqlite.Conn) (err error) {
 			at, err = number(c, "SELECT synced FROM log")
 			return err
 		})
@@ -50,27 +51,27 @@ func TestIntervalSyncs(t *testing.T) {
 		return at
 	}
 	for range 3 {
-		appendN(t, l, s, 3)
+		journaltest.AppendN(t, l, s, 3)
 		after := synced()
 		began := time.Now()
-		eventually(t, "a sync", time.Minute, func() bool { return synced() > after })
+		journaltest.Eventually(t, time.Minute, "a sync", func() bool { return synced() > after })
 		if took := time.Since(began); took > 5*time.Second {
 			t.Errorf("a sync after %v", took)
 		}
 		last := synced()
-		time.Sleep(3 * syncInterval)
+		time.Sleep(3 * syncInterval) // real time: nothing must happen, and SQLite waits for a real disk
 		if synced() != last {
-			t.Error("synced again, though nothing was appended")
+			t.Error("synced again although nothing was appended")
 		}
 	}
 }
 
-// TestWriterIsQuiet: a log that nobody uses is not written.
+// An unused log is not written.
 func TestWriterIsQuiet(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	l := open(t, Options{Dir: dir})
-	appendN(t, l, newSource(), 3)
+	journaltest.AppendN(t, l, new(journaltest.Source), 3)
 	stat := func() (size int64, at time.Time) {
 		info, err := os.Stat(events(dir) + "-wal")
 		if err != nil {
@@ -79,22 +80,22 @@ func TestWriterIsQuiet(t *testing.T) {
 		return info.Size(), info.ModTime()
 	}
 	size, at := stat()
-	time.Sleep(2500 * time.Millisecond) // more than two ticks
+	time.Sleep(2500 * time.Millisecond) // more than two ticks; real time, as above
 	if again, later := stat(); again != size || !later.Equal(at) {
 		t.Errorf("%d bytes at %v, then %d at %v", size, at, again, later)
 	}
 }
 
-// TestTransactionThatCommitted: a transaction whose end failed is not repeated if it is in the
-// file, and is repeated if it is not.
+// A transaction whose commit failed is not repeated if it is in the file, and is repeated if it is
+// not.
 func TestTransactionThatCommitted(t *testing.T) {
 	t.Parallel()
 	for name, in := range map[string]bool{"it is in the file": true, "it is not": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, w := idle(t, Options{Dir: t.TempDir()})
-			s := newSource()
-			group := []*item{{Event: s.next(uri(1))}, {Event: s.next(uri(2))}}
+			s := new(journaltest.Source)
+			group := []*item{{Event: s.Next(journaltest.URI(1))}, {Event: s.Next(journaltest.URI(2))}}
 			b := w.gather(&group)
 			if in {
 				if err := w.commit(b); err != nil {

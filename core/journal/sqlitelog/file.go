@@ -10,17 +10,16 @@ import (
 	"time"
 
 	"zombiezen.com/go/sqlite"
-	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// file is one epoch of the file events.db, as readers use it. Readers that use a file that is no
-// longer the one of the log get journal.ErrEpoch.
+// file is one epoch of events.db, as readers use it. Readers of a file that is no longer the file
+// of the log get journal.ErrEpoch.
 type file struct {
 	path    string
 	info    fs.FileInfo // by which it is recognized
-	wal     fs.FileInfo // events.db-wal, in a process that only reads; nil: it is not known
+	wal     fs.FileInfo // events.db-wal, in a process that only reads; nil: unknown
 	shm     fs.FileInfo // events.db-shm, likewise
 	epoch   string
 	origin  string
@@ -31,30 +30,30 @@ type file struct {
 // descriptor of the file would release the locks that SQLite holds.
 func (f *file) inPlace() bool { return inPlace(f.path, f.info) }
 
-// inPlace reports whether the file at a path is still a known one; nil: none is known.
+// inPlace reports whether the file at a path is still the known one; nil: none is known.
 func inPlace(path string, known fs.FileInfo) bool {
 	info, err := os.Lstat(path)
 	return known == nil || err == nil && os.SameFile(info, known) || err != nil && !gone(err)
 }
 
-// gone reports whether an error of a look at a file says that there is none.
+// gone reports whether an error of Lstat says that the file does not exist.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) }
 
-// emptied reports whether the file is in its place and has nothing, which is never so once SQLite
-// has written to it.
+// emptied reports whether the file is in its place but empty, which it never is once SQLite has
+// written to it.
 func (f *file) emptied() bool {
 	info, err := os.Lstat(f.path)
 	return err == nil && info.Size() == 0
 }
 
-// errEmptied is the damage of a file that was cut to nothing.
+// errEmptied is the damage of a file that was truncated to nothing.
 func errEmptied(path string) error {
-	return fmt.Errorf("%w: %s has no bytes any more", errDamaged, path)
+	return fmt.Errorf("%w: %s is empty", errDamaged, path)
 }
 
-// openFile opens events.db to write: it makes a new file if there is none, sets a damaged one
-// aside, and begins a new epoch where ids might name two events. known is what this process knew
-// of the log; nil at the start.
+// openFile opens events.db to write. It creates a missing file, sets a damaged one aside, and
+// begins a new epoch wherever ids might name two events. known is what this process knew of the
+// log; nil at the start.
 func (l *Log) openFile(known *logRow) (c *sqlite.Conn, f *file, row logRow, err error) {
 	if err := l.finishRescue(); err != nil {
 		return nil, nil, row, err
@@ -83,7 +82,7 @@ func (l *Log) tryFile(known *logRow) (_ *sqlite.Conn, _ *file, row logRow, err e
 	if err := checkFile(path, info); err != nil {
 		return nil, nil, row, err
 	}
-	if info.Size() == 0 && !made && known == nil && l.dir.seen.last > 0 { // there were events in it
+	if info.Size() == 0 && !made && known == nil && l.dir.seen.last > 0 { // it had events
 		return nil, nil, row, errEmptied(path)
 	}
 	c, err := connect(path, sqlite.OpenReadWrite, writerCache)
@@ -97,7 +96,7 @@ func (l *Log) tryFile(known *logRow) (_ *sqlite.Conn, _ *file, row logRow, err e
 	return c, &file{path: path, info: info, epoch: row.epoch, origin: row.origin, readers: newPool(path)}, row, nil
 }
 
-// makeFile makes an empty file that only this user may read, if there is none: SQLite would ask
+// makeFile creates an empty file that only this user may read, if there is none. SQLite would apply
 // the umask.
 func (l *Log) makeFile(path string) (made bool, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -113,13 +112,13 @@ func (l *Log) makeFile(path string) (made bool, err error) {
 	return true, nil
 }
 
-// admit checks a file that was opened and makes it the log of this run. In what it returns clean says
-// whether the run before has closed the log.
+// admit checks an opened file and makes it the log of this run. The result's clean says whether the
+// previous run has closed the log.
 func (l *Log) admit(c *sqlite.Conn, inode int64, known *logRow) (row logRow, err error) {
-	if err := l.set(c, "PRAGMA journal_mode = wal", "wal"); err != nil {
+	if err := set(c, "PRAGMA journal_mode = wal", "wal"); err != nil {
 		return row, err
 	}
-	if err := run(c, "PRAGMA synchronous = full"); err != nil { // this run shows what the one before has not synced
+	if err := run(c, "PRAGMA synchronous = full"); err != nil { // this run shows what the previous one has not synced
 		return row, err
 	}
 	if err := migrate(c); err != nil {
@@ -138,7 +137,7 @@ func (l *Log) admit(c *sqlite.Conn, inode int64, known *logRow) (row logRow, err
 	if err != nil {
 		return row, ours(err)
 	}
-	var seen mark // by the run before
+	var seen mark // by the previous run
 	if known == nil {
 		seen = l.dir.seen
 	}
@@ -147,13 +146,13 @@ func (l *Log) admit(c *sqlite.Conn, inode int64, known *logRow) (row logRow, err
 	case known != nil && row.epoch != known.epoch:
 		why = "the file was replaced"
 	case known == nil && row.last >= row.first && end < row.last:
-		why = "the log was shorter than it had been"
+		why = "the log came back shorter"
 		l.health.Damages.Add(1)
 	case end > row.last:
-		why = "the log was longer than it had been"
+		why = "the log came back longer"
 		l.health.Damages.Add(1)
 	case row.inode != 0 && inode != 0 && row.inode != inode:
-		why = "the file is a copy, or was restored from one"
+		why = "the file is a copy or was restored"
 	case seen.epoch == row.epoch && seen.last > row.last:
 		why = "its last events are missing"
 		l.health.Damages.Add(1)
@@ -177,7 +176,7 @@ func (l *Log) admit(c *sqlite.Conn, inode int64, known *logRow) (row logRow, err
 				return err
 			}
 		}
-		if row.first <= row.last && end < row.last { // a row that is damaged stands for the end that is lost, until it is too old
+		if row.first <= row.last && end < row.last { // a damaged row stands for the lost end until it expires
 			if err := run(c, "INSERT INTO events SELECT ?, max(?, coalesce(max(stored), 0)), '', '', '', '', 0 FROM events WHERE seq = ?", row.last, time.Now().UnixMicro(), end); err != nil {
 				return err
 			}
@@ -195,22 +194,22 @@ func (l *Log) admit(c *sqlite.Conn, inode int64, known *logRow) (row logRow, err
 	return row, err
 }
 
-// lastEvent returns the number of the last row of events, 0 if there is none. One behind the end of the
-// log must be an event.
+// lastEvent returns the number of the last row of events, 0 if there is none. A row behind the end
+// of the log must be an event.
 func lastEvent(c *sqlite.Conn, row logRow) (end int64, err error) {
-	err = sqlitex.Execute(c, "SELECT "+eventColumns+" FROM events ORDER BY seq DESC LIMIT 1", &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
+	err = query(c, "SELECT "+eventColumns+" FROM events ORDER BY seq DESC LIMIT 1", func(s *sqlite.Stmt) error {
 		sc := &scanner{sums: newChecksum(row.origin)}
 		if ok := sc.read(s); !ok && sc.row.seq > row.last || sc.row.seq > maxMark {
-			return fmt.Errorf("%w: the number of an event is not the one that was written", errDamaged)
+			return fmt.Errorf("%w: the number of an event was changed", errDamaged)
 		}
 		end = sc.row.seq
 		return nil
-	}})
+	})
 	return end, err
 }
 
-// set runs a PRAGMA and fails unless it returns what is wanted.
-func (l *Log) set(c *sqlite.Conn, pragma, want string) error {
+// set runs a PRAGMA and fails unless it returns want.
+func set(c *sqlite.Conn, pragma, want string) error {
 	got, err := firstText(c, pragma)
 	if err == nil && got != want {
 		err = fmt.Errorf("%s returned %q", pragma, got)
@@ -218,7 +217,7 @@ func (l *Log) set(c *sqlite.Conn, pragma, want string) error {
 	return err
 }
 
-// quickCheck returns an error if the file is damaged, as far as that is found within limit.
+// quickCheck returns an error if it finds damage within limit.
 func quickCheck(c *sqlite.Conn, limit time.Duration) error {
 	late := make(chan struct{})
 	timer := time.AfterFunc(limit, func() { close(late) })
@@ -251,7 +250,7 @@ func (l *Log) openExisting(ctx context.Context) (f *file, row logRow, err error)
 	read := func(c *sqlite.Conn) error {
 		version, err := number(c, "PRAGMA user_version")
 		if err == nil && version == 0 {
-			return fs.ErrNotExist // it is being made
+			return fs.ErrNotExist // it is being created
 		}
 		if err == nil && version != int64(len(migrations())) {
 			return fmt.Errorf("it has format %d; this mcptrack reads format %d", version, len(migrations()))
@@ -264,7 +263,8 @@ func (l *Log) openExisting(ctx context.Context) (f *file, row logRow, err error)
 	}
 	err = f.readers.use(ctx, read)
 	if _, wal := os.Lstat(path + "-wal"); sqlite.ErrCode(err).ToPrimary() == sqlite.ResultCantOpen && errors.Is(wal, fs.ErrNotExist) {
-		// A copy in a folder that cannot be written to: whoever wrote it would have made that file.
+		// A copy in a folder that cannot be written to: the writer of events.db would have made
+		// that file.
 		f.readers.close()
 		f.readers = newPool(immutable(path))
 		err = f.readers.use(ctx, read)

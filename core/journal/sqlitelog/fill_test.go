@@ -9,15 +9,17 @@ import (
 	"os"
 	"strconv"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
 // fillEvents names the variable with the number of events that a child stores.
 const fillEvents = "MCPTRACK_LOG_EVENTS"
 
-// childFill stores events about 10,000 resources, durably and without waiting for
-// each, reads them back, and prints {"events":N,"stored":S,"read":S}, in seconds. It
-// keeps the log open until its standard input ends, so that it can be killed with
-// it. scripts/bench.sh measures with it, and has what it leaves replayed.
+// childFill stores events about 10,000 resources, durably and without waiting for each, reads them
+// back, and prints {"events":N,"stored":S,"read":S}, in seconds. It keeps the log open until its
+// standard input ends, so that it can be killed with it. scripts/bench.sh measures with it and
+// replays its log.
 func childFill(dir string) error {
 	n, err := strconv.Atoi(os.Getenv(fillEvents))
 	if err != nil || n < 1 {
@@ -27,11 +29,11 @@ func childFill(dir string) error {
 	if err != nil {
 		return err
 	}
-	s := newSource()
+	s := new(journaltest.Source)
 	began := time.Now()
 	var last *item
 	for i := range n {
-		if last, err = push(l, s.next(uri(i%10_000))); err != nil {
+		if last, err = push(l, s.Next(journaltest.URI(i%10_000))); err != nil {
 			return err
 		}
 		for i%1024 == 0 && l.Stats().Waiting > l.opts.Queue/2 { // lest events give way to newer ones

@@ -6,10 +6,12 @@ import (
 	"time"
 
 	"zombiezen.com/go/sqlite"
+
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// A call of Flush that waits while nothing can be stored ends when the log is closed, whether or
-// not its own context ever does.
+// A call of Flush that waits while nothing can be stored ends when the log is closed, even if its
+// own context does not end.
 func TestFlushEndsWithTheLog(t *testing.T) {
 	t.Parallel()
 	l := open(t, Options{Dir: t.TempDir(), Drain: 50 * time.Millisecond})
@@ -21,12 +23,12 @@ func TestFlushEndsWithTheLog(t *testing.T) {
 	if err := run(other, "BEGIN IMMEDIATE"); err != nil { // the writer cannot store anything from now on
 		t.Fatal(err)
 	}
-	if err := l.Append(newSource().next(uri(1))); err != nil {
+	if err := l.Append(new(journaltest.Source).Next(journaltest.URI(1))); err != nil {
 		t.Fatal(err)
 	}
 	flushed := make(chan error, 1)
 	go func() { flushed <- l.Flush(context.WithoutCancel(t.Context())) }()
-	eventually(t, "the log cannot store anything", time.Minute, func() bool {
+	journaltest.Eventually(t, time.Minute, "the log cannot store anything", func() bool {
 		waiting, _ := l.queue.Size()
 		return l.Err() != nil && waiting >= 2
 	})

@@ -1,9 +1,11 @@
 package sqlitelog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,68 +13,97 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
-	"github.com/mcptrack/mcptrack/core/journal/internal/pending"
-	"github.com/mcptrack/mcptrack/core/journal/internal/running"
+	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 )
 
 var _ journal.Log = (*Log)(nil)
 
-// Log is an open log. Its methods may be called from several goroutines.
+// Options say where the log is and how much of it is kept.
+type Options struct {
+	// Dir is the data directory. It is created with mode 0700 if necessary. Only one process at a
+	// time can write to its log. Required.
+	Dir string
+	// Existing opens an existing log only to read it, even while another process writes to it.
+	// Nothing is created or changed; methods that write return an error. If there is no log, the
+	// error of Open matches [fs.ErrNotExist].
+	Existing bool
+	// Durability says when an event counts as stored; [journal.Always].
+	Durability journal.Durability
+	// Retain is how long events are kept; 7 days.
+	Retain time.Duration
+	// RetainBytes bounds the size of the stored events; 1 GiB. The oldest are removed first.
+	RetainBytes int64
+	// KeepContent bounds the texts in Contents, in bytes. 0: no texts are kept, and stored ones are
+	// removed.
+	KeepContent int64
+	// Queue is how many events may wait before newer ones replace older ones of the same server,
+	// resource and type; 65,536.
+	Queue int
+	// Drain bounds how long Close waits until queued items are stored; 5 s.
+	Drain time.Duration
+	// Logger logs when storing fails, when it works again, and when damage is found; nil discards.
+	Logger *slog.Logger
+
+	// check bounds PRAGMA quick_check when the file is opened; 150 ms. Tests that need the check to
+	// find damage set more, because a busy machine does not finish in time.
+	check time.Duration
+}
+
+func (o Options) withDefaults() (Options, error) {
+	o.Durability = cmp.Or(o.Durability, journal.Always)
+	o.Retain = cmp.Or(o.Retain, 7*24*time.Hour)
+	o.RetainBytes = cmp.Or(o.RetainBytes, 1<<30)
+	o.Queue = cmp.Or(o.Queue, 1<<16)
+	o.Drain = cmp.Or(o.Drain, 5*time.Second)
+	o.check = cmp.Or(o.check, 150*time.Millisecond)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	switch {
+	case o.Dir == "":
+		return o, errors.New("event log: no data directory given")
+	case o.Durability != journal.Always && o.Durability != journal.Interval && o.Durability != journal.OS:
+		return o, fmt.Errorf("event log: unknown durability %q; choose always, interval or os", o.Durability)
+	case o.Retain < 0 || o.RetainBytes < 0 || o.KeepContent < 0 || o.Queue < 0 || o.Drain < 0:
+		return o, errors.New("event log: negative option")
+	}
+	return o, nil
+}
+
+// Log is an open log, a [journal.Log]. Its methods may be called from several goroutines.
 type Log struct {
 	opts     Options
 	dir      *dir
-	boot     string // identifies the run of the operating system
-	health   running.Health
+	boot     string // identifies the boot of the operating system
+	health   storing.Health
 	view     view
 	queue    *queue
 	contents *contents
-	tables   tables
+	tables   *journal.RecordTables
+	life     *storing.Lifetime
 
-	// suspected is what a reader found in a file that seems damaged; the writer then replaces that file.
+	// suspected is the damage that a reader found; the writer then replaces the file.
 	suspected atomic.Pointer[suspicion]
 
-	ctx     context.Context // ends all reading and the writer; see lifetime
-	end     context.CancelCauseFunc
-	writing sync.WaitGroup // writer.run and writer.tick
+	writing sync.WaitGroup // writer.run and its ticker
 	closed  sync.Once
 
-	readers running.Readers
-
-	// refreshing is a semaphore for refresh: whoever has sent may look. Capacity 1, never closed.
+	// refreshing is a semaphore for refresh: a caller sends, and receives when it is done. Capacity
+	// 1, never closed.
 	refreshing chan struct{}
 }
 
 type (
-	queue = pending.Queue[note]
-	item  = pending.Item[note]
+	queue = storing.Queue[note]
+	item  = storing.Item[note]
 )
 
-// note is what an item says beside its event. At most one of the fields is set.
-type note struct {
-	state  *stateNote
-	list   *listNote
-	record *recordNote
-	flush  bool   // Done is sent when everything before is stored
-	texts  uint64 // and as many texts, since the log was opened
-}
+// note adds the content of an item without an event to a batch. nil: the item stores nothing, and
+// Done is sent when everything before is stored.
+type note func(b *batch)
 
-type stateNote struct {
-	journal.Resource
-	journal.State
-}
-
-type listNote struct {
-	journal.ListName
-	catalog.List
-}
-
-type recordNote struct {
-	name string
-	journal.Record
-}
-
-// errReadOnly is the error of what would write to a log that was opened only to read.
-var errReadOnly = errors.New("the event log was opened only to read it")
+// errReadOnly is the error of writing to a log that was opened with Existing.
+var errReadOnly = errors.New("the event log was opened read-only")
 
 // Open opens the log, creating it if necessary. ctx applies to opening only.
 func Open(ctx context.Context, opts Options) (*Log, error) {
@@ -82,20 +113,23 @@ func Open(ctx context.Context, opts Options) (*Log, error) {
 	}
 	l := newLog(ctx, opts)
 	if l.dir, err = openDir(opts.Dir, opts.Existing); err != nil {
-		l.end(journal.ErrClosed)
+		l.life.End()
 		return nil, err
 	}
 	if err := l.start(ctx); err != nil {
-		l.end(journal.ErrClosed) // the context's resources
+		l.life.End() // releases the context
 		return nil, errors.Join(err, l.dir.close())
 	}
 	return l, nil
 }
 
 func newLog(ctx context.Context, opts Options) *Log {
-	l := &Log{opts: opts, health: running.Health{Logger: opts.Logger}, boot: bootID(), queue: pending.New[note](opts.Queue), refreshing: make(chan struct{}, 1)}
-	l.contents = newContents(l)
-	l.ctx, l.end = context.WithCancelCause(context.WithoutCancel(ctx))
+	l := &Log{opts: opts, health: storing.Health{Logger: opts.Logger}, boot: bootID(), queue: storing.NewQueue[note](opts.Queue),
+		life: storing.NewLifetime(ctx), refreshing: make(chan struct{}, 1)}
+	l.contents = &contents{rouse: l.queue.Rouse, read: l.read, queued: map[catalog.Digest]*string{}}
+	if !opts.Existing {
+		l.contents.keep = opts.KeepContent
+	}
 	return l
 }
 
@@ -106,7 +140,7 @@ func (l *Log) start(ctx context.Context) error {
 			return err
 		}
 		l.view.replace(f, row)
-		if err := l.tables.load(ctx, l); err != nil {
+		if err := l.loadRecords(ctx); err != nil {
 			f.readers.close()
 			return err
 		}
@@ -116,8 +150,8 @@ func (l *Log) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.writing.Go(func() { w.run(l.ctx) })
-	if err := l.tables.load(ctx, l); err != nil {
+	l.writing.Go(func() { w.run(l.life.Context()) })
+	if err := l.loadRecords(ctx); err != nil {
 		l.queue.Close()
 		l.writing.Wait()
 		return err
@@ -135,62 +169,47 @@ func (l *Log) push(it *item) error {
 
 // wait queues an item and waits until the writer has finished it.
 func (l *Log) wait(ctx context.Context, it *item) (journal.Entry, error) {
-	it.Done = make(chan pending.Outcome, 1)
-	if err := l.push(it); err != nil {
-		return journal.Entry{}, err
+	if l.opts.Existing {
+		return journal.Entry{}, errReadOnly
 	}
-	select {
-	case out := <-it.Done:
-		return out.Entry, out.Err
-	case <-ctx.Done():
-		if it.Event == nil {
-			l.queue.Withdraw(it)
-		}
-		return journal.Entry{}, fmt.Errorf("event log: wait for what was appended: %w", context.Cause(ctx))
-	}
+	return l.queue.Do(ctx, it)
 }
 
-// Append implements [journal.Log].
 func (l *Log) Append(e *event.Event) error { return l.push(&item{Event: e}) }
 
-// Store implements [journal.Log].
 func (l *Log) Store(ctx context.Context, e *event.Event) (journal.Entry, error) {
 	return l.wait(ctx, &item{Event: e})
 }
 
-// Remember implements [journal.Log].
-func (l *Log) Remember(r journal.Resource, st journal.State) error {
+func (l *Log) Remember(r journal.ResourceID, st journal.State) error {
 	st.Text = nil
-	return l.push(&item{Key: "state\x00" + r.ServerID + "\x00" + r.URI, Note: note{state: &stateNote{r, st}}})
+	return l.push(&item{Key: "state\x00" + r.ServerID + "\x00" + r.URI, Note: func(b *batch) { b.state(r, st) }})
 }
 
-// RememberList implements [journal.Log].
 func (l *Log) RememberList(name journal.ListName, list catalog.List) error {
-	items := make(catalog.List, len(list)) // the caller keeps the list
-	for i, it := range list {
-		items[i] = catalog.Item{Key: it.Key, Digest: it.Digest}
-	}
-	return l.push(&item{Key: "list\x00" + name.ServerID + "\x00" + string(name.Kind), Note: note{list: &listNote{name, items}}})
+	list = journal.StoredList(list)
+	return l.push(&item{Key: "list\x00" + name.ServerID + "\x00" + string(name.Kind), Note: func(b *batch) { b.list(name, list) }})
 }
 
-// Flush implements [journal.Log].
 func (l *Log) Flush(ctx context.Context) error {
 	if l.opts.Existing {
 		return nil
 	}
-	_, err := l.wait(ctx, &item{Note: note{flush: true, texts: l.contents.accepted()}})
-	return err
+	ctx, cancel := l.life.Begin(ctx)
+	defer cancel()
+	if _, err := l.wait(ctx, &item{}); err != nil {
+		return err
+	}
+	return l.contents.progress.Wait(ctx)
 }
 
-// Epoch implements [journal.Log].
 func (l *Log) Epoch() string {
-	f, _, _, _ := l.view.now()
-	return f.epoch
+	_, b := l.view.now()
+	return b.Epoch
 }
 
-// Bounds implements [journal.Log].
 func (l *Log) Bounds(ctx context.Context) (journal.Bounds, error) {
-	ctx, cancel := l.lifetime(ctx)
+	ctx, cancel := l.life.Begin(ctx)
 	defer cancel()
 	if ctx.Err() != nil {
 		return journal.Bounds{}, context.Cause(ctx)
@@ -198,42 +217,39 @@ func (l *Log) Bounds(ctx context.Context) (journal.Bounds, error) {
 	if err := l.refresh(ctx); err != nil {
 		return journal.Bounds{}, err
 	}
-	f, first, last, bytes := l.view.now()
-	return journal.Bounds{Epoch: f.epoch, First: first, Last: last, Bytes: bytes}, nil
+	_, b := l.view.now()
+	return b, nil
 }
 
-// Resume implements [journal.Log].
 func (l *Log) Resume(ctx context.Context, id string) (journal.Resumption, error) {
 	b, err := l.Bounds(ctx)
-	if err != nil {
-		return journal.Resumption{}, err
-	}
-	return journal.ResumeAt(b, id), nil
+	return journal.ResumeAt(b, id), err
 }
 
-// Contents implements [journal.Log].
 func (l *Log) Contents() journal.Contents { return l.contents }
 
-// lifetime returns a context that ends with ctx or Close. Close waits until cancel is called.
-func (l *Log) lifetime(ctx context.Context) (context.Context, context.CancelFunc) {
-	return l.readers.Begin(ctx, l.ctx)
+func (l *Log) Stats() journal.StoreStats {
+	waiting, folded := l.queue.Size()
+	return l.health.Stats(waiting+l.contents.waiting(), folded)
 }
 
-// Close stores what is queued, for [Options.Drain] at most, ends all iterators, and waits for
+func (l *Log) Err() error { return l.health.Err() }
+
+// Close stores what is queued, for at most [Options.Drain], ends all iterators, and waits for
 // everything the Log owns. It returns how many events could not be stored. Later calls return nil.
 func (l *Log) Close() error {
 	var err error
 	l.closed.Do(func() {
 		l.queue.Close()
 		l.contents.close()
-		drain := time.AfterFunc(l.opts.Drain, func() { l.end(journal.ErrClosed) })
+		drain := time.AfterFunc(l.opts.Drain, l.life.End)
 		l.writing.Wait()
 		drain.Stop()
-		l.end(journal.ErrClosed)
-		l.readers.Close()
-		l.tables.close()
+		l.life.End()
+		l.life.Wait()
+		l.tables.Close()
 		if l.opts.Existing {
-			f, _, _, _ := l.view.now()
+			f, _ := l.view.now()
 			f.readers.close()
 		}
 		err = errors.Join(l.health.Lost(), l.dir.close())

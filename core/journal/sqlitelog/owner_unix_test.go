@@ -7,10 +7,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// TestDataDirectoryOfOthers: a directory that others own or may write to, and files in it that
-// are links, are refused and stay as they are.
+// A directory that others own or may write to, or that contains links, is rejected and left
+// unchanged.
 func TestDataDirectoryOfOthers(t *testing.T) {
 	t.Parallel()
 	victim := filepath.Join(t.TempDir(), "victim")
@@ -82,12 +84,12 @@ func TestDataDirectoryOfOthers(t *testing.T) {
 	}
 }
 
-// TestFilesArePrivate: whatever the umask, only this user reads what is stored.
+// Whatever the umask is, only this user can read what is stored.
 func TestFilesArePrivate(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "events")
 	l := open(t, Options{Dir: dir})
-	appendN(t, l, newSource(), 5)
+	journaltest.AppendN(t, l, new(journaltest.Source), 5)
 	files, err := os.ReadDir(dir)
 	if err != nil || len(files) < 4 { // and the lock
 		t.Fatalf("%v, %v", files, err)

@@ -16,19 +16,18 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// A power cut cannot be had by killing the process: what it wrote and did not sync
-// stays in the memory of the operating system. So the log is on a file system of
-// its own, an ext4 in an image, and the cut is a copy of the image: it has what
-// had reached the device, and nothing that was only in memory. The process is
-// stopped meanwhile, and a copy during which anything was written to the device is
-// made again, so that it is the state of one moment. Mounting the copy is what the
-// next boot does.
+// Killing the process is no power cut: what it wrote and did not sync stays in the memory of the
+// operating system. So the log is on its own file system, an ext4 in an image, and the cut is a
+// copy of the image, which has what had reached the device and nothing that was only in memory. The
+// process is stopped during the copy, and a copy during which anything was written to the device is
+// repeated, so that it is the state of one moment. Mounting the copy is what the next boot does.
 //
-// Not simulated: a device that forgets what it acknowledged as flushed, or that keeps
-// later writes and loses earlier ones. A run whose durability leaves syncing to the
-// operating system shows that the cut takes something away at all.
+// Not simulated: a device that forgets what it acknowledged as flushed, or that keeps later writes
+// and loses earlier ones. A run whose durability leaves syncing to the operating system shows that
+// the cut really loses something.
 
 // device is a mounted image.
 type device struct {
@@ -64,15 +63,15 @@ func (d *device) detach(t *testing.T) {
 	if d.mount == "" {
 		return
 	}
-	// A process that was killed a moment ago may still be on its way out.
-	eventually(t, "the image is unmounted", time.Minute, func() bool {
+	// A process that was just killed may still be ending.
+	journaltest.Eventually(t, time.Minute, "the image is unmounted", func() bool {
 		err := syscall.Unmount(d.mount, 0)
 		return err == nil || errors.Is(err, syscall.EINVAL)
 	})
 	d.mount = ""
 }
 
-// writes are the writes that the device has begun and ended, and those under way.
+// writes counts the writes that the device has begun and ended, and those in flight.
 func (d *device) writes(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(d.stat)
@@ -98,7 +97,7 @@ func (d *device) cut(t *testing.T, to string) {
 	t.Fatal("the device is never at rest")
 }
 
-// acknowledged are the ids of the events that were acknowledged to a child as durable.
+// acknowledged has the ids of the events that were acknowledged to a child as durable.
 type acknowledged struct {
 	mu  sync.Mutex
 	bus map[string]string
@@ -120,13 +119,13 @@ func (a *acknowledged) count() int {
 	return len(a.bus)
 }
 
-// missing are those that the log in the folder does not have as they were.
+// missing returns the events that the log in the folder does not have as they were.
 func (a *acknowledged) missing(t *testing.T, dir string) (missing, total int) {
 	t.Helper()
 	l := open(t, Options{Dir: dir})
 	defer closeLog(t, l)
 	found := map[string]string{}
-	for _, e := range read(t, l, 0) {
+	for _, e := range journaltest.ReadAll(t, l, 0) {
 		if e.Gap != nil {
 			continue // what it stands for is missing below
 		}
@@ -187,7 +186,7 @@ func TestPowerCut(t *testing.T) {
 				_ = cmd.Wait() // killed
 			}()
 			for i, n := range tt.cuts {
-				eventually(t, fmt.Sprint(n, " events are acknowledged"), time.Minute, func() bool { return acked.count() >= n })
+				journaltest.Eventually(t, time.Minute, fmt.Sprint(n, " events are acknowledged"), func() bool { return acked.count() >= n })
 				if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 					t.Fatal(err)
 				}

@@ -13,9 +13,10 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// TestOneProcessWrites: the second one is told which directory, and who has it.
+// The error of the second process names the directory and the process that holds the lock.
 func TestOneProcessWrites(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -34,7 +35,7 @@ func TestOneProcessWrites(t *testing.T) {
 	closeLog(t, open(t, Options{Dir: dir}))
 }
 
-// TestReaderBesideWriter: a process that only reads follows one that writes, and changes nothing.
+// A process that only reads follows one that writes, and changes nothing.
 func TestReaderBesideWriter(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -60,11 +61,14 @@ func TestReaderBesideWriter(t *testing.T) {
 			break
 		}
 	}
-	// A page at a time, so that what the child writes can be moved to events.db.
+	// A page at a time, so that SQLite can move what the child writes to events.db.
 	for _, call := range []func() error{
-		func() error { return l.Append(newSource().next(uri(1))) },
-		func() error { _, err := l.Store(t.Context(), newSource().next(uri(1))); return err },
-		func() error { return l.Remember(journal.Resource{ServerID: "docs", URI: "u"}, journal.State{}) },
+		func() error { return l.Append(new(journaltest.Source).Next(journaltest.URI(1))) },
+		func() error {
+			_, err := l.Store(t.Context(), new(journaltest.Source).Next(journaltest.URI(1)))
+			return err
+		},
+		func() error { return l.Remember(journal.ResourceID{ServerID: "docs", URI: "u"}, journal.State{}) },
 		func() error { return l.RememberList(journal.ListName{ServerID: "docs"}, nil) },
 		func() error { _, err := l.Records("things").Put(t.Context(), journal.Record{Key: "a"}); return err },
 	} {
@@ -79,8 +83,8 @@ func TestReaderBesideWriter(t *testing.T) {
 		t.Errorf("%d states, %v", len(st.Resources), err)
 	}
 	n := 0
-	for e, err := range l.Select(t.Context(), journal.Selection{ServerID: "docs", URI: uri(7)}) {
-		if ev, _ := e.Event(); err != nil || ev.ResourceURI != uri(7) {
+	for e, err := range l.Select(t.Context(), journal.Selection{ServerID: "docs", URI: journaltest.URI(7)}) {
+		if ev, _ := e.Event(); err != nil || ev.ResourceURI != journaltest.URI(7) {
 			t.Fatalf("%s, %v", e.Data(), err)
 		}
 		n++
@@ -93,8 +97,8 @@ func TestReaderBesideWriter(t *testing.T) {
 	}
 }
 
-// TestExistingLogIsNotChanged: opening with Existing makes nothing and shortens nothing, and reads
-// a file that nobody has open, or that a killed process left.
+// Opening with Existing creates nothing, shortens nothing, and reads a file that nobody has open or
+// that a killed process left.
 func TestExistingLogIsNotChanged(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "events")
@@ -105,8 +109,8 @@ func TestExistingLogIsNotChanged(t *testing.T) {
 		t.Errorf("the directory was made: %v", err)
 	}
 	l := open(t, Options{Dir: dir, KeepContent: 1 << 20})
-	l.Contents().Put(digest(1), "text")
-	appendN(t, l, newSource(), 30)
+	l.Contents().Put(journaltest.Digest(1), "text")
+	journaltest.AppendN(t, l, new(journaltest.Source), 30)
 	epoch := l.Epoch()
 	closeLog(t, l)
 	before, err := os.ReadFile(events(dir))
@@ -114,11 +118,11 @@ func TestExistingLogIsNotChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	l = open(t, Options{Dir: dir, Existing: true, RetainBytes: 1, Retain: 1})
-	inOrder(t, read(t, l, 1), epoch, 1, 30)
-	if text, ok, err := l.Contents().Get(t.Context(), digest(1)); !ok || text != "text" || err != nil {
+	journaltest.InOrder(t, journaltest.ReadAll(t, l, 1), epoch, 1, 30)
+	if text, ok, err := l.Contents().Get(t.Context(), journaltest.Digest(1)); !ok || text != "text" || err != nil {
 		t.Errorf("the text is %q, %v", text, err)
 	}
-	l.Contents().Put(digest(2), "another")
+	l.Contents().Put(journaltest.Digest(2), "another")
 	closeLog(t, l)
 	if after, err := os.ReadFile(events(dir)); err != nil || !bytes.Equal(before, after) {
 		t.Errorf("the file was changed: %v", err)
@@ -126,8 +130,7 @@ func TestExistingLogIsNotChanged(t *testing.T) {
 	closeLog(t, open(t, Options{Dir: dir}))
 }
 
-// TestReaderOfADamagedFile: a process that only reads leaves a damaged file to the one that
-// writes, and reads around what cannot be read.
+// A process that only reads leaves a damaged file to the writer, and reads around the damage.
 func TestReaderOfADamagedFile(t *testing.T) {
 	t.Parallel()
 	const n = 3000
@@ -139,33 +142,33 @@ func TestReaderOfADamagedFile(t *testing.T) {
 		return b
 	})
 	l := open(t, Options{Dir: dir, Existing: true})
-	there, missing := truthful(t, read(t, l, 0))
+	there, missing := truthful(t, journaltest.ReadAll(t, l, 0))
 	if there+missing != n || missing > 60 || missing < 3 {
 		t.Errorf("%d there, %d missing", there, missing)
 	}
 	closeLog(t, l)
 	l = open(t, Options{Dir: dir})
-	if rescued, lost := truthful(t, read(t, l, 0)); rescued != there || lost != missing {
+	if rescued, lost := truthful(t, journaltest.ReadAll(t, l, 0)); rescued != there || lost != missing {
 		t.Errorf("%d there, %d missing after the rescue; %d and %d before it", rescued, lost, there, missing)
 	}
 }
 
-// TestReaderSeesThatTheFileWasReplaced: a process that only reads continues with the new file.
+// A process that only reads continues with the new file.
 func TestReaderSeesThatTheFileWasReplaced(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	w := open(t, Options{Dir: dir})
-	s := newSource()
-	appendN(t, w, s, 10)
+	s := new(journaltest.Source)
+	journaltest.AppendN(t, w, s, 10)
 	r := open(t, Options{Dir: dir, Existing: true})
 	f := startFollow(t, r, 10)
 	remove(t, events(dir))
-	e := appendN(t, w, s, 1)
+	e := journaltest.AppendN(t, w, s, 1)
 	if err := <-f.ended; !errors.Is(err, journal.ErrEpoch) {
 		t.Errorf("Follow ended with %v", err)
 	}
-	eventually(t, "the new event is read", time.Minute, func() bool {
-		got := read(t, r, 11)
+	journaltest.Eventually(t, time.Minute, "the new event is read", func() bool {
+		got := journaltest.ReadAll(t, r, 11)
 		return len(got) == 1 && got[0].ID == e.ID
 	})
 	if res, err := r.Resume(t.Context(), event.FormatID(w.Epoch(), 11)); err != nil || res.Gap != nil || res.From != 12 {

@@ -6,70 +6,144 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"sync"
 	"time"
 
 	"zombiezen.com/go/sqlite"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 )
 
+// view is what readers of this process may see. Its methods may be called from several goroutines.
+type view struct {
+	mu     sync.Mutex // guards all below; held for no I/O
+	file   *file
+	bounds journal.Bounds
+	// recent has the newest entries, for followers, without a hole up to the last. It is empty in a
+	// process that only reads.
+	recent []kept
+	bytes  int           // of recent
+	moved  chan struct{} // closed and replaced at every change
+}
+
+// kept is an entry in memory.
+type kept struct {
+	journal.Entry
+	size int // approximate, in memory
+}
+
+// recentEntries and recentBytes bound the newest entries in memory.
+const recentEntries, recentBytes = 4096, 4 << 20
+
+// now returns the file and the bounds of the log.
+func (v *view) now() (*file, journal.Bounds) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.file, v.bounds
+}
+
+// replace makes another file, or another epoch, the log.
+func (v *view) replace(f *file, row logRow) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.file, v.recent, v.bytes = f, nil, 0
+	v.moveLocked(row)
+}
+
+// show makes stored entries visible to readers.
+func (v *view) show(row logRow, added []kept) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for i := range added {
+		v.bytes += added[i].size
+	}
+	v.recent = append(v.recent, added...)
+	n := 0
+	for ; len(v.recent)-n > recentEntries || n < len(v.recent) && v.recent[n].Seq < uint64(row.first) || v.bytes > recentBytes && n < len(v.recent); n++ {
+		v.bytes -= v.recent[n].size
+	}
+	clear(v.recent[:n])
+	v.recent = v.recent[n:]
+	v.moveLocked(row)
+}
+
+func (v *view) moveLocked(row logRow) {
+	v.bounds = journal.Bounds{Epoch: v.file.epoch, First: uint64(row.first), Last: uint64(row.last), Bytes: uint64(row.bytes)}
+	if v.moved != nil {
+		close(v.moved)
+	}
+	v.moved = make(chan struct{})
+}
+
+// take appends to into the entries in memory from number next on, up to number to (0: no limit),
+// and returns the last number of the log. moved is closed when that changes. ok is false if f is no
+// longer the file of the log.
+func (v *view) take(f *file, next, to uint64, into []journal.Entry) (_ []journal.Entry, last uint64, moved chan struct{}, ok bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if f != v.file {
+		return into, 0, v.moved, false
+	}
+	if last = v.bounds.Last; to == 0 || to > last {
+		to = last
+	}
+	if begin := last + 1 - uint64(len(v.recent)); next >= begin && next <= to {
+		from := int(next - begin)
+		for _, k := range v.recent[from:min(from+cap(into)-len(into), int(to+1-begin))] {
+			into = append(into, k.Entry)
+		}
+	}
+	return into, last, v.moved, true
+}
+
+// has reports whether f is still the file of the log. moved is closed when that may have changed.
+func (v *view) has(f *file) (moved chan struct{}, ok bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.moved, f == v.file
+}
+
 const (
-	// pageEntries and pageBytes bound what is read from the file as one step; it may be one more
-	// entry. It is held in memory while the consumer works.
+	// pageEntries and pageBytes bound what is read from the file in one step; one more entry may be
+	// added. It is held in memory while the consumer works.
 	pageEntries, pageBytes = 256, 512 << 10
 	// pollInterval is how often a process that only reads looks for new events.
 	pollInterval = 100 * time.Millisecond
 )
 
-// Read implements [journal.Log].
 func (l *Log) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
-	return func(yield func(journal.Entry, error) bool) {
-		l.iterate(ctx, yield, func(ctx context.Context, r *reader) error {
-			_, _, last, _ := l.view.now()
-			r.next, r.to = max(from, 1), last
-			if r.next > r.to {
-				return nil
-			}
-			return r.run(ctx)
-		})
-	}
-}
-
-// Follow implements [journal.Log]. In a process that only reads it looks for new events every
-// 100 ms.
-func (l *Log) Follow(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
-	return func(yield func(journal.Entry, error) bool) {
-		l.iterate(ctx, yield, func(ctx context.Context, r *reader) error {
-			r.next = max(from, 1)
-			return r.run(ctx)
-		})
-	}
-}
-
-// iterate calls f with a reader of the present file, and yields its error.
-func (l *Log) iterate(ctx context.Context, yield func(journal.Entry, error) bool, f func(ctx context.Context, r *reader) error) {
-	ctx, cancel := l.lifetime(ctx)
-	defer cancel()
-	err := context.Cause(ctx)
-	if err == nil {
-		err = l.refresh(ctx)
-	}
-	if err == nil {
-		r := &reader{l: l, yield: yield}
-		r.file, _, _, _ = l.view.now()
-		err = f(ctx, r)
-	}
-	if err != nil && !errors.Is(err, errStop) {
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
+	return l.iterate(ctx, func(ctx context.Context, r *reader) error {
+		_, b := l.view.now()
+		if r.next, r.to = max(from, 1), b.Last; r.next > r.to {
+			return nil
 		}
-		yield(journal.Entry{}, err)
-	}
+		return r.run(ctx)
+	})
 }
 
-// errStop ends a reader whose consumer wants no more.
-var errStop = errors.New("the consumer has stopped")
+// Follow implements [journal.Log]. A process that only reads looks for new events every 100 ms.
+func (l *Log) Follow(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
+	return l.iterate(ctx, func(ctx context.Context, r *reader) error {
+		r.next = max(from, 1)
+		return r.run(ctx)
+	})
+}
+
+// iterate returns a sequence of what read yields with a reader of the current file.
+func (l *Log) iterate(ctx context.Context, read func(ctx context.Context, r *reader) error) iter.Seq2[journal.Entry, error] {
+	return l.life.Iterate(ctx, func(ctx context.Context, yield func(journal.Entry, error) bool) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := l.refresh(ctx); err != nil {
+			return err
+		}
+		f, _ := l.view.now()
+		return read(ctx, &reader{l: l, file: f, yield: yield})
+	})
+}
 
 // reader reads the log once.
 type reader struct {
@@ -87,7 +161,7 @@ func (r *reader) run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		entries, _, last, moved, ok := r.l.view.take(r.file, r.next, r.to, buf[:0])
+		entries, last, moved, ok := r.l.view.take(r.file, r.next, r.to, buf[:0])
 		switch {
 		case !ok:
 			return journal.ErrEpoch
@@ -97,7 +171,7 @@ func (r *reader) run(ctx context.Context) error {
 					return err
 				}
 			}
-			clear(entries) // what is large is not held longer than by the view
+			clear(entries) // large entries are not held longer than by the view
 		case last < r.next:
 			if err := r.l.await(ctx, moved); err != nil {
 				return err
@@ -111,7 +185,7 @@ func (r *reader) run(ctx context.Context) error {
 	return nil
 }
 
-// more reports whether an entry follows number seq without waiting.
+// more reports whether another entry follows number seq without waiting.
 func (r *reader) more(last, seq uint64) bool {
 	if r.to != 0 {
 		last = r.to
@@ -127,7 +201,7 @@ func (r *reader) pass(ctx context.Context, e journal.Entry, more bool) error {
 	r.next = e.Seq + 1
 	e.More = more
 	if !r.yield(e, nil) {
-		return errStop
+		return storing.ErrStop
 	}
 	return nil
 }
@@ -153,29 +227,24 @@ func (r *reader) page(ctx context.Context, last uint64) error {
 	return r.missing(ctx, p.first, p.to, r.more(last, p.to))
 }
 
-// missing yields gaps for the entries from r.next to last: one for those that the retention has
-// removed, one for those that are damaged.
+// missing yields the gaps in place of the entries from r.next to last.
 func (r *reader) missing(ctx context.Context, first, last uint64, more bool) error {
-	if gone := min(last, first-1); gone >= r.next {
-		if err := r.pass(ctx, journal.GapEntry(r.file.epoch, r.next, gone, journal.ReasonRetention), more || gone < last); err != nil {
+	for _, gap := range r.l.health.Missing(r.file.epoch, r.next, first, last) {
+		if err := r.pass(ctx, gap, more || gap.Seq < last); err != nil {
 			return err
 		}
 	}
-	if r.next > last {
-		return nil
-	}
-	r.l.health.Damaged(r.next, last)
-	return r.pass(ctx, journal.GapEntry(r.file.epoch, r.next, last, journal.ReasonDamaged), more)
+	return nil
 }
 
-// page is a part of the log as it is in the file: the entries up to number to that are
-// there and are not damaged. first is the number of the first that the retention has left.
+// page is a part of the log in the file: its undamaged entries up to number to. first is the first
+// number that retention has left.
 type page struct {
 	entries   []journal.Entry
 	first, to uint64
 }
 
-// page reads a page, which begins with number from and ends with number to at the latest.
+// page reads a page that begins with number from and ends at or before number to.
 func (l *Log) page(ctx context.Context, f *file, from, to uint64) (p page, err error) {
 	err = l.readFile(ctx, f, func(c *sqlite.Conn) error {
 		row, err := readLog(c)
@@ -190,15 +259,14 @@ func (l *Log) page(ctx context.Context, f *file, from, to uint64) (p page, err e
 			return err
 		}
 		p = page{first: uint64(row.first), to: to, entries: make([]journal.Entry, 0, min(pageEntries, to-from+1))}
-		s.BindInt64(1, number64(from))
-		s.BindInt64(2, number64(to))
+		bind(s, number64(from), number64(to))
 		sc := newScanner(f)
 		next := number64(from)
 		for n, bytes := 0, 0; ; n++ {
 			row, err := s.Step()
 			full := n >= pageEntries || bytes >= pageBytes
 			if row && full && s.ColumnInt64(0) < next {
-				err = errors.Join(errDamaged, s.Reset()) // its number is wrong, and so may be those that follow
+				err = errors.Join(errDamaged, s.Reset()) // its number is wrong, and so may be the following ones
 			}
 			if damaged(err) && l.opts.Existing { // nobody replaces the file
 				if p.to = uint64(next) - 1; len(p.entries) == 0 {
@@ -224,13 +292,13 @@ func (l *Log) page(ctx context.Context, f *file, from, to uint64) (p page, err e
 	return p, err
 }
 
-// number64 is the number as SQLite has it.
+// number64 is the number as SQLite stores it.
 func number64(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 
-// eventColumns are those that a scanner scans.
+// eventColumns are the columns that a scanner scans.
 const eventColumns = "seq, stored, server, uri, type, sum, event"
 
-// scanner makes entries of rows.
+// scanner makes entries from rows.
 type scanner struct {
 	epoch string
 	sums  *checksum
@@ -239,7 +307,7 @@ type scanner struct {
 	size  int // of the last row
 }
 
-// eventRow is a row of events; server, uri and kind are valid until the next row is scanned.
+// eventRow is a row of events. server, uri and kind are valid until the next row is scanned.
 type eventRow struct {
 	seq, stored       int64
 	server, uri, kind []byte
@@ -256,7 +324,7 @@ func (sc *scanner) scan(s *sqlite.Stmt) (e journal.Entry, ok bool) {
 	return journal.NewEntry(sc.epoch, uint64(sc.row.seq), time.UnixMicro(sc.row.stored).UTC(), sc.row.data), true
 }
 
-// read reads a row. The data are in a buffer that the next row overwrites.
+// read reads a row. The next row overwrites its data.
 func (sc *scanner) read(s *sqlite.Stmt) bool {
 	r := &sc.row
 	r.seq, r.stored = s.ColumnInt64(0), s.ColumnInt64(1)
@@ -266,7 +334,7 @@ func (sc *scanner) read(s *sqlite.Stmt) bool {
 	return sc.sums.event(r) == s.ColumnInt64(5) && r.seq > 0 && journal.Keepable(r.data)
 }
 
-// column appends a column to the buffer. If that moves the buffer, earlier columns stay valid.
+// column appends a column to the buffer. Earlier columns stay valid even if the buffer moves.
 func (sc *scanner) column(s *sqlite.Stmt, n int) []byte {
 	begin, size := len(sc.buf), s.ColumnLen(n)
 	if begin+size > cap(sc.buf) {
@@ -284,8 +352,10 @@ func (c *checksum) event(r *eventRow) int64 {
 	return c.end(r.data)
 }
 
-// reading calls f with the present file and a connection in a transaction.
-func (l *Log) reading(ctx context.Context, f func(f *file, c *sqlite.Conn) error) error {
+// read calls f with the current file and a connection in a transaction.
+func (l *Log) read(ctx context.Context, f func(f *file, c *sqlite.Conn) error) error {
+	ctx, cancel := l.life.Begin(ctx)
+	defer cancel()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -293,7 +363,7 @@ func (l *Log) reading(ctx context.Context, f func(f *file, c *sqlite.Conn) error
 		if err := l.refresh(ctx); err != nil {
 			return err
 		}
-		file, _, _, _ := l.view.now()
+		file, _ := l.view.now()
 		err := l.readFile(ctx, file, func(c *sqlite.Conn) error { return f(file, c) })
 		if !errors.Is(err, journal.ErrEpoch) {
 			return err
@@ -301,21 +371,21 @@ func (l *Log) reading(ctx context.Context, f func(f *file, c *sqlite.Conn) error
 	}
 }
 
-// suspicion is the error of a reader. It says nothing about the file that has replaced its own.
+// suspicion is the damage that a reader found in a file. It says nothing about a later file.
 type suspicion struct {
 	file *file
 	err  error
 }
 
-// readFile calls f with a connection to the file. If it turns out to be damaged, the writer
-// replaces it; readFile waits for that, and returns [journal.ErrEpoch].
+// readFile calls f with a connection to the file. If the file is damaged, the writer replaces it;
+// readFile waits for that and returns [journal.ErrEpoch].
 func (l *Log) readFile(ctx context.Context, file *file, f func(c *sqlite.Conn) error) error {
 	err := file.readers.use(ctx, f)
 	switch {
 	case err == nil || ctx.Err() != nil || errors.Is(err, journal.ErrEpoch):
 		return err
 	case damaged(err) && !l.opts.Existing:
-		if _, _, _, _, ok := l.view.take(file, 0, 0, nil); ok {
+		if _, ok := l.view.has(file); ok {
 			l.suspected.Store(&suspicion{file, err})
 			l.queue.Rouse()
 		}
@@ -323,7 +393,7 @@ func (l *Log) readFile(ctx context.Context, file *file, f func(c *sqlite.Conn) e
 		return fmt.Errorf("event log: read: %w", plain(err))
 	}
 	for {
-		_, _, _, moved, ok := l.view.take(file, 0, 0, nil)
+		moved, ok := l.view.has(file)
 		if !ok {
 			return journal.ErrEpoch
 		}
@@ -350,7 +420,7 @@ func (l *Log) await(ctx context.Context, moved chan struct{}) error {
 	}
 }
 
-// refresh makes the view what the file says, in a process that only reads.
+// refresh updates the view from the file, in a process that only reads.
 func (l *Log) refresh(ctx context.Context) error {
 	if !l.opts.Existing {
 		return nil
@@ -361,7 +431,7 @@ func (l *Log) refresh(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	defer func() { <-l.refreshing }()
-	f, _, last, _ := l.view.now()
+	f, b := l.view.now()
 	var row logRow
 	err := errRetired
 	if f.inPlace() && inPlace(f.path+"-wal", f.wal) && inPlace(f.path+"-shm", f.shm) {
@@ -371,7 +441,7 @@ func (l *Log) refresh(ctx context.Context) error {
 		})
 	}
 	switch {
-	case err == nil && row.epoch == f.epoch && uint64(row.last) == last:
+	case err == nil && row.epoch == f.epoch && uint64(row.last) == b.Last:
 		return nil
 	case err == nil && row.epoch == f.epoch:
 		l.view.show(row, nil)
@@ -379,7 +449,7 @@ func (l *Log) refresh(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
-	f.readers.close() // first, since connections of one process share what is beside the file
+	f.readers.close() // first, because connections of one process share the files beside the file
 	next, row, err := l.openExisting(ctx)
 	if gone(err) {
 		return nil // it is being replaced

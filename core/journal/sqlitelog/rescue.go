@@ -12,32 +12,32 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// The rescue of a damaged file: what can be read is copied into events.db.new, in one transaction;
-// then events.db is moved aside, and the new file takes its place. A rescue that was interrupted
-// is finished, or begun again, at the next start: events.db.new is complete if it has a version.
+// The rescue of a damaged file copies what can be read into events.db.new, in one transaction. Then
+// it moves events.db aside and moves the new file to its place. The next start finishes or repeats
+// an interrupted rescue: events.db.new is complete if it has a version.
 
 func (d *dir) newFile() string { return d.file() + ".new" }
 
-// rescue replaces a damaged file, of which no connection may be open. known is what this process
-// knew of the log, or nil. It returns what the caller knows of the new one.
+// rescue replaces a damaged file; no connection to it may be open. known is what this process knew
+// of the log, or nil. It returns what is known of the new log.
 func (l *Log) rescue(cause error, known *logRow) (*logRow, error) {
 	l.health.Damages.Add(1)
 	if err := l.removeNew(); err != nil {
-		return nil, fmt.Errorf("event log: rescue what a damaged file has: %w", err)
+		return nil, fmt.Errorf("event log: rescue a damaged file: %w", err)
 	}
 	row, copied, err := l.copyFile(known)
 	if err != nil {
-		return nil, fmt.Errorf("event log: rescue what a damaged file has: %w", err)
+		return nil, fmt.Errorf("event log: rescue a damaged file: %w", err)
 	}
 	to, err := l.swap()
 	if err != nil {
 		return nil, fmt.Errorf("event log: set a damaged file aside: %w", err)
 	}
-	said := []any{"err", plain(cause), "movedTo", to, "events", copied}
+	attrs := []any{"err", plain(cause), "movedTo", to, "events", copied}
 	if lost := row.last + 1 - row.first - copied; lost > 0 {
-		said = append(said, "lost", lost)
+		attrs = append(attrs, "lost", lost)
 	}
-	l.opts.Logger.Error("the event log is damaged; it was moved away, and what can be read was copied into a new one", said...)
+	l.opts.Logger.Error("the event log is damaged; it was moved aside, and what can be read was copied into a new one", attrs...)
 	return &row, nil
 }
 
@@ -54,7 +54,7 @@ func (l *Log) finishRescue() error {
 	}
 	var err error
 	if complete {
-		l.dir.seen = mark{} // it is of the damaged file
+		l.dir.seen = mark{} // it belongs to the damaged file
 		_, err = l.swap()
 	} else {
 		err = l.removeNew()
@@ -74,9 +74,9 @@ func (l *Log) removeNew() error {
 	return nil
 }
 
-// swap moves events.db aside and events.db.new to its place, and returns where the damaged file
-// is. It moves the files beside events.db first, because they must never be found beside the new
-// one, which SQLite would then change.
+// swap moves events.db aside and events.db.new to its place, and returns where the damaged file is.
+// It moves the files beside events.db first: SQLite would change the new file if it found them
+// beside it.
 func (l *Log) swap() (to string, err error) {
 	path := l.dir.file()
 	for n := 1; ; n++ {
@@ -93,8 +93,8 @@ func (l *Log) swap() (to string, err error) {
 	return to, errors.Join(os.Rename(l.dir.newFile(), path), l.dir.sync())
 }
 
-// copyFile copies what can be read of events.db to events.db.new, and returns the row of its log
-// and how many events it has.
+// copyFile copies what can be read from events.db to events.db.new. It returns the new row of log
+// and the number of copied events.
 func (l *Log) copyFile(known *logRow) (row logRow, copied int64, err error) {
 	f, err := os.OpenFile(l.dir.newFile(), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err == nil {
@@ -119,7 +119,7 @@ func (l *Log) copyFile(known *logRow) (row logRow, copied int64, err error) {
 	if err != nil {
 		return row, 0, err
 	}
-	// The version says that the file is complete, so it comes with the last transaction.
+	// A version means that the file is complete, so the last transaction sets it.
 	if err := run(to, "PRAGMA user_version = 0"); err != nil {
 		return row, 0, err
 	}
@@ -145,7 +145,7 @@ func (l *Log) copyFile(known *logRow) (row logRow, copied int64, err error) {
 		if err := writeLog(to, row); err != nil {
 			return err
 		}
-		if err := run(to, "UPDATE epochs SET first = ?, why = ?", row.last+1, "the file before was damaged"); err != nil {
+		if err := run(to, "UPDATE epochs SET first = ?, why = ?", row.last+1, "the previous file was damaged"); err != nil {
 			return err
 		}
 		return run(to, fmt.Sprintf("PRAGMA user_version = %d", len(migrations())))
@@ -153,8 +153,8 @@ func (l *Log) copyFile(known *logRow) (row logRow, copied int64, err error) {
 	return row, copied, err
 }
 
-// openDamaged opens the damaged file to read it, as far as that is possible. It returns what is known
-// of its log: nothing, or only the first epoch, if not even its row can be believed.
+// openDamaged opens the damaged file for reading, if possible. It returns what is known of its log:
+// nothing, or only the first epoch, if its row of log is damaged.
 func (l *Log) openDamaged(known *logRow) (was logRow, c *sqlite.Conn) {
 	if known != nil {
 		was = *known
@@ -166,13 +166,13 @@ func (l *Log) openDamaged(known *logRow) (was logRow, c *sqlite.Conn) {
 	if row, err := readLog(c); err == nil {
 		return row, c
 	}
-	if was.origin == "" { // the table epochs still says it
+	if was.origin == "" { // the table epochs still has it
 		was.origin, _ = firstText(c, "SELECT epoch FROM epochs ORDER BY n LIMIT 1")
 	}
 	return was, c
 }
 
-// copier copies rows whose sums match from a file to another one.
+// copier copies rows with correct sums from one file to another.
 type copier struct {
 	from, to  *sqlite.Conn
 	was, sums *checksum // of the two files
@@ -182,75 +182,48 @@ func newCopier(from, to *sqlite.Conn, was, is string) *copier {
 	return &copier{from: from, to: to, was: newChecksum(was), sums: newChecksum(is)}
 }
 
-// all copies everything, and completes the row of the log. It returns how many events it copied.
+// all copies everything, and completes the row of log. It returns how many events it copied.
 func (c *copier) all(row *logRow) (copied int64, err error) {
 	if copied, err = c.events(row); err != nil {
 		return copied, err
 	}
-	if err := c.table("turns", "seq", "seq", func(s, insert *sqlite.Stmt) bool {
-		insert.BindInt64(1, s.ColumnInt64(0))
-		return true
-	}); err != nil {
+	if err := c.table("turns", "seq", "seq", func(s *sqlite.Stmt) ([]any, bool) { return []any{s.ColumnInt64(0)}, true }); err != nil {
 		return copied, err
 	}
-	if err := c.contents(row); err != nil {
+	err = c.table("contents", "n, digest, size, text, sum", "n", func(s *sqlite.Stmt) ([]any, bool) {
+		digest, text := blob(s, 1), s.ColumnText(3)
+		return []any{s.ColumnInt64(0), digest, int64(len(text)), text, c.sums.content(digest, text)}, c.was.content(digest, text) == s.ColumnInt64(4)
+	})
+	if err != nil {
+		return copied, err
+	}
+	if row.textBytes, err = number(c.to, "SELECT coalesce(sum(size), 0) FROM contents"); err != nil {
 		return copied, err
 	}
 	return copied, c.remembered()
 }
 
-// remembered copies what is not events: states, lists and records.
+// remembered copies states, lists and records.
 func (c *copier) remembered() error {
-	err := c.table("states", "server, uri, digest, size, mime, at, seq, sum", "server, uri", func(s, insert *sqlite.Stmt) bool {
-		digest := blob(s, 2)
-		for i := range 2 {
-			insert.BindText(i+1, s.ColumnText(i))
-		}
-		insert.BindBytes(3, digest)
-		insert.BindInt64(4, s.ColumnInt64(3))
-		insert.BindText(5, s.ColumnText(4))
-		insert.BindInt64(6, s.ColumnInt64(5))
-		insert.BindInt64(7, s.ColumnInt64(6))
-		insert.BindInt64(8, c.sums.state(s.ColumnText(0), s.ColumnText(1), digest, s.ColumnInt64(3), s.ColumnText(4), s.ColumnInt64(5), s.ColumnInt64(6)))
-		return c.was.state(s.ColumnText(0), s.ColumnText(1), digest, s.ColumnInt64(3), s.ColumnText(4), s.ColumnInt64(5), s.ColumnInt64(6)) == s.ColumnInt64(7)
+	err := c.table("states", "server, uri, digest, size, mime, at, seq, sum", "server, uri", func(s *sqlite.Stmt) ([]any, bool) {
+		server, uri, digest, size, mime, at, seq := s.ColumnText(0), s.ColumnText(1), blob(s, 2), s.ColumnInt64(3), s.ColumnText(4), s.ColumnInt64(5), s.ColumnInt64(6)
+		return []any{server, uri, digest, size, mime, at, seq, c.sums.state(server, uri, digest, size, mime, at, seq)},
+			c.was.state(server, uri, digest, size, mime, at, seq) == s.ColumnInt64(7)
 	})
 	if err != nil {
 		return err
 	}
-	err = c.table("lists", "server, kind, seq, items, sum", "server, kind", func(s, insert *sqlite.Stmt) bool {
+	err = c.table("lists", "server, kind, seq, items, sum", "server, kind", func(s *sqlite.Stmt) ([]any, bool) {
 		server, kind, seq, items := s.ColumnText(0), s.ColumnText(1), s.ColumnInt64(2), s.ColumnText(3)
-		insert.BindText(1, server)
-		insert.BindText(2, kind)
-		insert.BindInt64(3, seq)
-		insert.BindText(4, items)
-		insert.BindInt64(5, c.sums.list(server, kind, seq, items))
-		return c.was.list(server, kind, seq, items) == s.ColumnInt64(4)
+		return []any{server, kind, seq, items, c.sums.list(server, kind, seq, items)}, c.was.list(server, kind, seq, items) == s.ColumnInt64(4)
 	})
 	if err != nil {
 		return err
 	}
-	return c.table("records", "name, key, value, revision, sum", "name, key", func(s, insert *sqlite.Stmt) bool {
+	return c.table("records", "name, key, value, revision, sum", "name, key", func(s *sqlite.Stmt) ([]any, bool) {
 		name, rec := recordOf(s)
-		bindRecord(insert, c.sums, name, rec)
-		return c.was.record(name, rec) == s.ColumnInt64(4)
+		return c.sums.recordRow(name, rec), c.was.record(name, rec) == s.ColumnInt64(4)
 	})
-}
-
-// contents copies the texts.
-func (c *copier) contents(row *logRow) error {
-	err := c.table("contents", "n, digest, size, text, sum", "n", func(s, insert *sqlite.Stmt) bool {
-		digest, text := blob(s, 1), s.ColumnText(3)
-		insert.BindInt64(1, s.ColumnInt64(0))
-		insert.BindBytes(2, digest)
-		insert.BindInt64(3, int64(len(text)))
-		insert.BindText(4, text)
-		insert.BindInt64(5, c.sums.content(digest, text))
-		return c.was.content(digest, text) == s.ColumnInt64(4)
-	})
-	if err == nil {
-		row.textBytes, err = number(c.to, "SELECT coalesce(sum(size), 0) FROM contents")
-	}
-	return err
 }
 
 func blob(s *sqlite.Stmt, n int) []byte {
@@ -259,10 +232,9 @@ func blob(s *sqlite.Stmt, n int) []byte {
 	return b
 }
 
-// table copies the rows of a table for which bind returns true after it has bound them to the
-// insertion. It reads from both ends up to the first row that cannot be read. An error is one of
-// the new file.
-func (c *copier) table(name, columns, key string, bind func(s, insert *sqlite.Stmt) bool) error {
+// table copies the rows that valid accepts, with the values that valid returns. It reads from both
+// ends up to the first unreadable row. An error is an error of the new file.
+func (c *copier) table(name, columns, key string, valid func(s *sqlite.Stmt) (row []any, ok bool)) error {
 	insert, err := c.to.Prepare("INSERT OR REPLACE INTO " + name + " VALUES (" + strings.Repeat("?, ", strings.Count(columns, ",")) + "?" + ")")
 	if err != nil {
 		return err
@@ -274,10 +246,11 @@ func (c *copier) table(name, columns, key string, bind func(s, insert *sqlite.St
 		}
 		row, err := s.Step()
 		for ; row && err == nil; row, err = s.Step() {
-			if !bind(s, insert) {
+			values, ok := valid(s)
+			if !ok {
 				continue
 			}
-			if err := do(insert); err != nil {
+			if err := do(insert, values...); err != nil {
 				return err
 			}
 		}
@@ -288,7 +261,7 @@ func (c *copier) table(name, columns, key string, bind func(s, insert *sqlite.St
 	return nil
 }
 
-// events copies the events. Where a page cannot be read it looks for the next number that can.
+// events copies the events. Behind an unreadable page it looks for the next readable number.
 func (c *copier) events(row *logRow) (copied int64, err error) {
 	insert, err := c.to.Prepare("INSERT OR IGNORE INTO events VALUES (?, ?, ?, ?, ?, ?, ?)")
 	if err != nil {
@@ -299,39 +272,32 @@ func (c *copier) events(row *logRow) (copied int64, err error) {
 		return 0, nil // the schema cannot be read
 	}
 	sc := &scanner{sums: c.was}
-	open := row.first == 0 // which events the log has, only they say
+	open := row.first == 0 // only the events say which events the log has
 	if open {
 		row.first = 1
 	}
 	end, err := number(c.from, "SELECT max(seq) FROM events")
-	if err != nil || open || end > row.last+maxGroup { // its number may be damaged, too
+	if err != nil || open || end > row.last+maxGroup { // its number may be damaged
 		if end = row.last; open {
 			end = c.end(sc)
 		}
 	}
 	next := row.first
 	for next <= end {
-		read.BindInt64(1, next)
+		bind(read, next)
 		found, rerr := read.Step()
 		for ; found && rerr == nil; found, rerr = read.Step() {
 			ok := sc.read(read)
 			r := &sc.row
-			if !ok || r.seq < next || r.seq > end { // its number may be wrong, too
+			if !ok || r.seq < next || r.seq > end { // its number may be wrong
 				open = false
 				continue
 			}
 			next = r.seq + 1
-			if open { // those before it were removed by the retention
+			if open { // earlier ones were removed by retention
 				row.first, open = r.seq, false
 			}
-			insert.BindInt64(1, r.seq)
-			insert.BindInt64(2, r.stored)
-			insert.BindText(3, string(r.server))
-			insert.BindText(4, string(r.uri))
-			insert.BindText(5, string(r.kind))
-			insert.BindText(6, string(r.data))
-			insert.BindInt64(7, c.sums.event(r))
-			if err := do(insert); err != nil {
+			if err := do(insert, r.seq, r.stored, string(r.server), string(r.uri), string(r.kind), string(r.data), c.sums.event(r)); err != nil {
 				return copied, err
 			}
 			copied++
@@ -347,8 +313,8 @@ func (c *copier) events(row *logRow) (copied int64, err error) {
 	return copied, nil
 }
 
-// end returns the number of the last event whose sum matches, maxMark if there is none or it cannot
-// be read.
+// end returns the number of the last event with a correct sum; maxMark if there is none or it
+// cannot be read.
 func (c *copier) end(sc *scanner) int64 {
 	s, err := c.from.Prepare("SELECT " + eventColumns + " FROM events ORDER BY seq DESC")
 	if err != nil {
@@ -365,12 +331,12 @@ func (c *copier) end(sc *scanner) int64 {
 	return sc.row.seq
 }
 
-// readable returns a number above from from which on events can be read; end+1 if it finds none.
-// It looks at numbers ever farther away, and then between the last two. The first parameter of
-// read is the number from which on it reads, and the first column the number of an event.
+// readable returns a number above from at which events can be read; end+1 if it finds none. It
+// tries numbers at growing distances, and then between the last two. The parameter of read is the
+// number to read from; its first column is the number of an event.
 func readable(read *sqlite.Stmt, from, end int64) int64 {
 	can := func(seq int64) bool {
-		read.BindInt64(1, seq)
+		bind(read, seq)
 		found, err := read.Step()
 		ok := err == nil && found && read.ColumnInt64(0) >= seq && read.ColumnInt64(0) <= end
 		_ = read.Reset()

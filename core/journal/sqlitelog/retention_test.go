@@ -12,40 +12,41 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// TestRetentionByAge: what is too old is gone, in more than one transaction, and read as a gap.
+// Expired events are removed, in more than one transaction, and read as a gap.
 func TestRetentionByAge(t *testing.T) {
 	t.Parallel()
 	const n = 3*minTrim + 5
 	l := open(t, Options{Dir: t.TempDir(), Retain: 300 * time.Millisecond, Durability: journal.OS})
-	s := newSource()
-	appendN(t, l, s, n)
-	eventually(t, "the events are gone", time.Minute, func() bool {
+	s := new(journaltest.Source)
+	journaltest.AppendN(t, l, s, n)
+	journaltest.Eventually(t, time.Minute, "the events are gone", func() bool {
 		b, err := l.Bounds(t.Context())
 		return err == nil && b.First == n+1 && b.Last == n && b.Bytes == 0
 	})
-	if got := read(t, l, 0); len(got) != 1 || got[0].Gap == nil || got[0].Gap.Reason != journal.ReasonRetention || got[0].Seq != n {
+	if got := journaltest.ReadAll(t, l, 0); len(got) != 1 || got[0].Gap == nil || got[0].Gap.Reason != journal.ReasonRetention || got[0].Seq != n {
 		t.Errorf("%d entries", len(got))
 	}
 	if r, err := l.Resume(t.Context(), event.FormatID(l.Epoch(), 4)); err != nil || r.Gap == nil || r.From != n+1 {
 		t.Errorf("resumed with %+v, %v", r, err)
 	}
-	if e := appendN(t, l, s, 1); e.Seq != n+1 {
+	if e := journaltest.AppendN(t, l, s, 1); e.Seq != n+1 {
 		t.Errorf("continues with %s", e.ID)
 	}
 }
 
-// TestFileStopsGrowing: with a bound on bytes, the pages of what was removed hold what is new.
+// With a bound on bytes, new events use the pages of removed ones.
 func TestFileStopsGrowing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	const limit = 1 << 20
 	l := open(t, Options{Dir: dir, RetainBytes: limit, Durability: journal.OS})
-	s := newSource()
+	s := new(journaltest.Source)
 	var sizes []int64
 	for range 4 {
-		appendN(t, l, s, 6000) // 2 MB
+		journaltest.AppendN(t, l, s, 6000) // 2 MB
 		closeLog(t, l)
 		info, err := os.Stat(events(dir))
 		if err != nil {
@@ -57,27 +58,27 @@ func TestFileStopsGrowing(t *testing.T) {
 		if err != nil || b.Bytes > limit || b.Bytes < limit/2 {
 			t.Errorf("bounds %+v, %v", b, err)
 		}
-		inOrder(t, read(t, l, b.First), l.Epoch(), b.First, int(b.Last-b.First+1))
+		journaltest.InOrder(t, journaltest.ReadAll(t, l, b.First), l.Epoch(), b.First, int(b.Last-b.First+1))
 	}
 	if last := sizes[len(sizes)-1]; last > 4*limit || last > slices.Max(sizes[:2])*5/4 {
 		t.Errorf("the file grows: %v", sizes)
 	}
 }
 
-// TestClockIsSetBack: times rise within a log, except where the clock was set back by much. Then
-// Since, Select and the retention still do what they say.
+// Times rise within a log, except where the clock was set back by much. Since, Select and retention
+// still do what they promise.
 func TestClockIsSetBack(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	l := open(t, Options{Dir: dir})
-	s := newSource()
-	appendN(t, l, s, 10)
+	s := new(journaltest.Source)
+	journaltest.AppendN(t, l, s, 10)
 	closeLog(t, l)
 	ahead := time.Now().Add(1000 * time.Hour).Truncate(time.Microsecond)
 	restamp(t, dir, func(seq int64) time.Time { return ahead.Add(time.Duration(seq) * time.Second) })
 	l = open(t, Options{Dir: dir})
 	back := time.Now()
-	appendN(t, l, s, 10)
+	journaltest.AppendN(t, l, s, 10)
 	closeLog(t, l)
 	l = open(t, Options{Dir: dir, Retain: time.Hour})
 	for _, tt := range []struct {
@@ -101,7 +102,7 @@ func TestClockIsSetBack(t *testing.T) {
 		t.Errorf("selected %v", got)
 	}
 	closeLog(t, l)
-	// What comes before an event that is too old is too old.
+	// Everything before an expired event is also removed.
 	restamp(t, dir, func(seq int64) time.Time {
 		if seq > 10 && seq <= 15 {
 			return back.Add(-2 * time.Hour)
@@ -109,7 +110,7 @@ func TestClockIsSetBack(t *testing.T) {
 		return back.Add(time.Duration(1000-2000*(seq/16)) * time.Minute)
 	})
 	l = open(t, Options{Dir: dir, Retain: time.Hour})
-	eventually(t, "the first 15 are gone", time.Minute, func() bool {
+	journaltest.Eventually(t, time.Minute, "the first 15 are gone", func() bool {
 		b, err := l.Bounds(t.Context())
 		return err == nil && b.First > 15
 	})
@@ -147,15 +148,15 @@ func restamp(t *testing.T, dir string, at func(seq int64) time.Time) {
 	}
 }
 
-// TestTextsAreBounded: the oldest texts are removed first, also after a restart with another bound,
-// and those that cannot wait are dropped and counted.
+// The oldest texts are removed first, even after a restart with another bound. Texts that cannot
+// wait are dropped and counted.
 func TestTextsAreBounded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	text := func(i int) string { return strings.Repeat(string(rune('a'+i)), 64<<10) }
 	l := open(t, Options{Dir: dir, KeepContent: 1 << 20})
 	for i := range 20 {
-		l.Contents().Put(digest(uint64(i+1)), text(i))
+		l.Contents().Put(journaltest.Digest(uint64(i+1)), text(i))
 	}
 	check := func(first int) {
 		t.Helper()
@@ -163,7 +164,7 @@ func TestTextsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 20 {
-			got, ok, err := l.Contents().Get(t.Context(), digest(uint64(i+1)))
+			got, ok, err := l.Contents().Get(t.Context(), journaltest.Digest(uint64(i+1)))
 			if err != nil || ok != (i >= first) || ok && got != text(i) {
 				t.Errorf("text %d: %v, %v", i, ok, err)
 			}
@@ -172,14 +173,14 @@ func TestTextsAreBounded(t *testing.T) {
 	check(4)
 	closeLog(t, l)
 	l = open(t, Options{Dir: dir, KeepContent: 128 << 10})
-	eventually(t, "there are fewer texts", time.Minute, func() bool {
-		_, ok, err := l.Contents().Get(t.Context(), digest(18))
+	journaltest.Eventually(t, time.Minute, "there are fewer texts", func() bool {
+		_, ok, err := l.Contents().Get(t.Context(), journaltest.Digest(18))
 		return err == nil && !ok
 	})
 	check(18)
 	unlock := lock(t, dir)
 	for i := range 400 {
-		l.Contents().Put(digest(uint64(i+100)), text(i%20))
+		l.Contents().Put(journaltest.Digest(uint64(i+100)), text(i%20))
 	}
 	if n := l.Contents().Dropped(); n < 100 {
 		t.Errorf("%d texts were dropped", n)
@@ -187,9 +188,9 @@ func TestTextsAreBounded(t *testing.T) {
 	unlock()
 	closeLog(t, l)
 	l = open(t, Options{Dir: dir})
-	eventually(t, "there are no texts", time.Minute, func() bool {
+	journaltest.Eventually(t, time.Minute, "there are no texts", func() bool {
 		found, err := l.Contents().Stored(t.Context(), nil)
-		_, ok, _ := l.Contents().Get(t.Context(), digest(19))
+		_, ok, _ := l.Contents().Get(t.Context(), journaltest.Digest(19))
 		return err == nil && len(found) == 0 && !ok
 	})
 }

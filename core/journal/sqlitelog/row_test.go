@@ -16,9 +16,10 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// record returns where in events.db the last row of a table is that has one page.
+// record returns where in events.db the last row of a table with one page is.
 func record(t *testing.T, dir, table string) (from, to int) {
 	t.Helper()
 	root := rootOf(t, dir, table)
@@ -39,7 +40,7 @@ func record(t *testing.T, dir, table string) (from, to int) {
 	return root + cell, root + cell + n + 1 + int(size) // 1: the rowid
 }
 
-// setLog changes the row of the log as a run of mcptrack may have left it.
+// setLog changes the row of log to what a run of mcptrack may have left.
 func setLog(t *testing.T, dir string, f func(*logRow)) {
 	t.Helper()
 	c, err := sqlite.OpenConn(events(dir), sqlite.OpenReadWrite)
@@ -55,8 +56,8 @@ func setLog(t *testing.T, dir string, f func(*logRow)) {
 	}
 }
 
-// TestEveryByteOfTheLogsRow: whatever byte of the row is another one, the log opens, says that it was
-// damaged, has all events under a new epoch, and goes on with the next number.
+// Whatever byte of the row is changed, the log opens, reports damage, has all events under a new
+// epoch, and continues with the next number.
 func TestEveryByteOfTheLogsRow(t *testing.T) {
 	t.Parallel()
 	const n = 50
@@ -88,14 +89,14 @@ func TestEveryByteOfTheLogsRow(t *testing.T) {
 		lines := new(logged)
 		l := open(t, Options{Dir: dir, KeepContent: 1 << 20, Logger: slog.New(slog.NewTextHandler(lines, nil))})
 		if l.Epoch() == epoch || l.Stats().Damages == 0 || len(lines.errors()) != 1 {
-			t.Errorf("%s: epoch kept: %v, %+v, said %q", what, l.Epoch() == epoch, l.Stats(), lines.errors())
+			t.Errorf("%s: epoch kept: %v, %+v, logged %q", what, l.Epoch() == epoch, l.Stats(), lines.errors())
 		}
-		if there, missing := truthful(t, read(t, l, 0)); there != n || missing != 0 {
+		if there, missing := truthful(t, journaltest.ReadAll(t, l, 0)); there != n || missing != 0 {
 			t.Errorf("%s: %d there, %d missing", what, there, missing)
 		}
 		truthfulRest(t, l, n)
-		if e := appendN(t, l, newSource(), 1); e.Seq != n+1 {
-			t.Errorf("%s: goes on with %s", what, e.ID)
+		if e := journaltest.AppendN(t, l, new(journaltest.Source), 1); e.Seq != n+1 {
+			t.Errorf("%s: continues with %s", what, e.ID)
 		}
 		closeLog(t, l)
 		moved := events(dir) + ".damaged-1"
@@ -108,8 +109,8 @@ func TestEveryByteOfTheLogsRow(t *testing.T) {
 	}
 }
 
-// TestAbsurdNumbers: nobody is told of numbers that never were, and the next number follows the last
-// one, also if the lock does not say it.
+// Nobody sees numbers that never existed. The next number follows the last one, even if the lock
+// does not name it.
 func TestAbsurdNumbers(t *testing.T) {
 	t.Parallel()
 	const n = 6000 // more than a transaction has
@@ -128,40 +129,40 @@ func TestAbsurdNumbers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			s := newSource()
+			s := new(journaltest.Source)
 			l := open(t, Options{Dir: dir})
-			appendN(t, l, s, n/2)
-			appendN(t, l, s, n/2)
+			journaltest.AppendN(t, l, s, n/2)
+			journaltest.AppendN(t, l, s, n/2)
 			closeLog(t, l)
 			script(t, dir, change)
 			remove(t, filepath.Join(dir, "lock"))
 			l = open(t, Options{Dir: dir})
-			there, missing := truthful(t, read(t, l, 0))
+			there, missing := truthful(t, journaltest.ReadAll(t, l, 0))
 			if there < n-1 || there+missing > n || name != "an old epoch" && l.Stats().Damages == 0 {
 				t.Errorf("%d there, %d missing, %+v", there, missing, l.Stats())
 			}
-			s.seq = uint64(there + missing)
-			if e := appendN(t, l, s, 1); e.Seq != s.seq {
-				t.Errorf("goes on with %s", e.ID)
+			s.N = there + missing
+			if e := journaltest.AppendN(t, l, s, 1); e.Seq != uint64(s.N) {
+				t.Errorf("continues with %s", e.ID)
 			}
 			closeLog(t, l)
 			l = open(t, Options{Dir: dir})
-			if there, missing := truthful(t, read(t, l, 0)); l.Stats().Damages > 0 && missing == 0 || there < n || there+missing > n+1 {
+			if there, missing := truthful(t, journaltest.ReadAll(t, l, 0)); l.Stats().Damages > 0 && missing == 0 || there < n || there+missing > n+1 {
 				t.Errorf("opened again: %d there, %d missing, %+v", there, missing, l.Stats())
 			}
 		})
 	}
 }
 
-// TestLogsRowIsDamagedWhileItIsRead: a reader of the process that writes has the file replaced, and
-// one of another process gets an error; none gets numbers that never were.
+// A reader of the writing process has the file replaced; a reader of another process gets an error.
+// Neither sees numbers that never existed.
 func TestLogsRowIsDamagedWhileItIsRead(t *testing.T) {
 	t.Parallel()
 	const n = 50
 	dir, epoch := filled(t, n)
 	l := open(t, Options{Dir: dir})
 	other := open(t, Options{Dir: dir, Existing: true})
-	if there, _ := truthful(t, read(t, other, 0)); there != n {
+	if there, _ := truthful(t, journaltest.ReadAll(t, other, 0)); there != n {
 		t.Fatalf("%d events", there)
 	}
 	sql(t, dir, fmt.Sprint("UPDATE log SET last = ", math.MaxInt64))
@@ -173,17 +174,17 @@ func TestLogsRowIsDamagedWhileItIsRead(t *testing.T) {
 	if _, err := readOnce(t, l); !errors.Is(err, journal.ErrEpoch) {
 		t.Fatal(err)
 	}
-	there, missing := truthful(t, read(t, l, 0))
+	there, missing := truthful(t, journaltest.ReadAll(t, l, 0))
 	if there != n || missing != 0 || l.Epoch() == epoch || l.Stats().Damages == 0 {
 		t.Errorf("%d there, %d missing, epoch kept: %v, %+v", there, missing, l.Epoch() == epoch, l.Stats())
 	}
-	if there, missing := truthful(t, read(t, other, 0)); there != n || missing != 0 || other.Epoch() != l.Epoch() {
+	if there, missing := truthful(t, journaltest.ReadAll(t, other, 0)); there != n || missing != 0 || other.Epoch() != l.Epoch() {
 		t.Errorf("another process: %d there, %d missing", there, missing)
 	}
 }
 
-// TestWhatARepairLostIsDamaged: the numbers of events that were lost are in gaps that say so, and not
-// that the retention removed them, until it would have.
+// The numbers of lost events are in gaps that say so, and do not blame retention before it would
+// have removed them.
 func TestWhatARepairLostIsDamaged(t *testing.T) {
 	t.Parallel()
 	const n = 300
@@ -207,9 +208,9 @@ func TestWhatARepairLostIsDamaged(t *testing.T) {
 				t.Parallel()
 				dir := t.TempDir()
 				opts := Options{Dir: dir}
-				s := newSource()
+				s := new(journaltest.Source)
 				l := open(t, opts)
-				appendN(t, l, s, n)
+				journaltest.AppendN(t, l, s, n)
 				epoch := l.Epoch()
 				closeLog(t, l)
 				setLog(t, dir, func(r *logRow) { r.first = 21 }) // as the retention does
@@ -226,28 +227,28 @@ func TestWhatARepairLostIsDamaged(t *testing.T) {
 					l = open(t, opts)
 				}
 				if name != "all events" || !running {
-					eventually(t, "a new epoch begins", noticed, func() bool { return l.Epoch() != epoch })
+					journaltest.Eventually(t, noticed, "a new epoch begins", func() bool { return l.Epoch() != epoch })
 				}
 				checkLost(t, l, name, n)
-				if e := appendN(t, l, s, 1); e.Seq != n+1 {
-					t.Errorf("goes on with %s", e.ID)
+				if e := journaltest.AppendN(t, l, s, 1); e.Seq != n+1 {
+					t.Errorf("continues with %s", e.ID)
 				}
 				closeLog(t, l)
 				l = open(t, opts)
 				checkLost(t, l, name, n)
 				if l.Stats().Damages == 0 {
-					t.Error("readers are not told that it is damaged")
+					t.Error("readers do not learn that it is damaged")
 				}
 			})
 		}
 	}
 }
 
-// checkLost fails unless some of the events 21 to n are in gaps that say that they are damaged.
+// checkLost fails unless some of the events 21 to n are in gaps with the reason "damaged".
 func checkLost(t *testing.T, l *Log, name string, n uint64) {
 	t.Helper()
 	lost := uint64(0)
-	for _, e := range read(t, l, 1) {
+	for _, e := range journaltest.ReadAll(t, l, 1) {
 		if e.Gap != nil && e.Gap.Reason == journal.ReasonDamaged {
 			_, from, err := event.ParseID(e.Gap.From)
 			if err != nil {
@@ -259,12 +260,12 @@ func checkLost(t *testing.T, l *Log, name string, n uint64) {
 		}
 	}
 	if lost == 0 {
-		t.Errorf("%s: nothing is said to be damaged", name)
+		t.Errorf("%s: nothing is reported as damaged", name)
 	}
 }
 
-// TestZeroedRows: of pages of which only the beginning is left, as where a file was cut, nothing is
-// served, and the numbers that they seem to have are not believed.
+// Of pages whose end is zeroed, as in a truncated file, nothing is served and no number is
+// believed.
 func TestZeroedRows(t *testing.T) {
 	t.Parallel()
 	const n = 1000
@@ -282,7 +283,7 @@ func TestZeroedRows(t *testing.T) {
 				return b
 			})
 			l := open(t, Options{Dir: dir, Existing: existing})
-			there, missing := truthful(t, read(t, l, 0))
+			there, missing := truthful(t, journaltest.ReadAll(t, l, 0))
 			if there+missing != n || missing < 100 || missing > 150 {
 				t.Errorf("%d there, %d missing", there, missing)
 			}

@@ -1,8 +1,10 @@
 package sqlitelog
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -11,9 +13,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// migrations returns what makes version n+1 of the schema out of version n. Version 0 is an empty
-// file. PRAGMA user_version and log.version have the version; only if both say so is a file one
-// of a newer mcptrack.
+// migrations returns the scripts that upgrade the schema from version n to n+1. Version 0 is an
+// empty file. The version is in PRAGMA user_version and in log.version; only if both agree was the
+// file written by a newer mcptrack.
 func migrations() []string {
 	return []string{`
 CREATE TABLE log (
@@ -87,10 +89,10 @@ CREATE TABLE records (
 `}
 }
 
-// errDamaged matches the errors of a file that is not, or no longer, a log of this package.
+// errDamaged matches the errors of a file that is not, or is no longer, a log of this package.
 var errDamaged = errors.New("the file is damaged")
 
-// migrate brings the schema to the version of this package.
+// migrate upgrades the schema to the version of this package.
 func migrate(c *sqlite.Conn) error {
 	version, err := number(c, "PRAGMA user_version")
 	if err != nil {
@@ -98,7 +100,7 @@ func migrate(c *sqlite.Conn) error {
 	}
 	steps := migrations()
 	if version > int64(len(steps)) {
-		if said, err := number(c, "SELECT version FROM log"); err == nil && said == version {
+		if stored, err := number(c, "SELECT version FROM log"); err == nil && stored == version {
 			return fmt.Errorf("it was written by a newer mcptrack (format %d; this one knows %d); update mcptrack", version, len(steps))
 		}
 		return fmt.Errorf("%w: unknown version %d", errDamaged, version)
@@ -131,8 +133,8 @@ func migrate(c *sqlite.Conn) error {
 	})
 }
 
-// checkSchema returns an error unless all tables and indexes are as the last migration made them. A
-// damaged definition may still be one that SQLite accepts.
+// checkSchema returns an error unless all tables and indexes are as the last migration made them.
+// SQLite may accept a damaged definition.
 func checkSchema(c *sqlite.Conn) error {
 	ideal, err := sqlite.OpenConn(":memory:", sqlite.OpenReadWrite)
 	if err != nil {
@@ -154,7 +156,7 @@ func checkSchema(c *sqlite.Conn) error {
 	}
 	for name, sql := range want { // others may have added an index
 		if is[name] != sql {
-			return fmt.Errorf("%w: %s is not what it should be", errDamaged, name)
+			return fmt.Errorf("%w: the definition of %s was changed", errDamaged, name)
 		}
 	}
 	return nil
@@ -193,34 +195,33 @@ func beginLog(c *sqlite.Conn) error {
 	if err := writeLog(c, r); err != nil {
 		return err
 	}
-	return addEpoch(c, r, "the file was made")
+	return addEpoch(c, r, "the file was created")
 }
 
-// addEpoch notes that an epoch begins.
+// addEpoch records that an epoch begins.
 func addEpoch(c *sqlite.Conn, r logRow, why string) error {
 	return run(c, "INSERT INTO epochs (epoch, first, began, why) VALUES (?, ?, ?, ?)", r.epoch, r.last+1, time.Now().UnixMicro(), why)
 }
 
-// readLog returns the row of log. Its error matches errDamaged if there is none, or another one than
-// was written.
+// readLog returns the row of log. Its error matches errDamaged if the row is missing or damaged.
 func readLog(c *sqlite.Conn) (r logRow, err error) {
-	s, err := c.Prepare("SELECT version, epoch, origin, first, last, bytes, text_bytes, durability, boot, clean, inode, synced, sum FROM log")
-	if err != nil {
+	found, valid := false, false
+	err = query(c, "SELECT version, epoch, origin, first, last, bytes, text_bytes, durability, boot, clean, inode, synced, sum FROM log", func(s *sqlite.Stmt) error {
+		found = true
+		r = logRow{version: s.ColumnInt64(0), epoch: s.ColumnText(1), origin: s.ColumnText(2), first: s.ColumnInt64(3), last: s.ColumnInt64(4), bytes: s.ColumnInt64(5), textBytes: s.ColumnInt64(6),
+			durability: journal.Durability(s.ColumnText(7)), boot: s.ColumnText(8), clean: s.ColumnInt64(9) == 1, inode: s.ColumnInt64(10), synced: s.ColumnInt64(11)}
+		valid = r.sum() == s.ColumnInt64(12) && journal.IsEpoch(r.epoch) && journal.IsEpoch(r.origin) && r.first >= 1 && r.last >= r.first-1 && r.last <= maxMark
+		return nil
+	})
+	switch {
+	case err != nil:
 		return r, err
+	case !found:
+		return r, fmt.Errorf("%w: the row of log is missing", errDamaged)
+	case !valid:
+		return r, fmt.Errorf("%w: the row of log was changed", errDamaged)
 	}
-	row, err := s.Step()
-	if err != nil {
-		return r, err
-	}
-	if !row {
-		return r, fmt.Errorf("%w: it does not say which log it is", errDamaged)
-	}
-	r = logRow{version: s.ColumnInt64(0), epoch: s.ColumnText(1), origin: s.ColumnText(2), first: s.ColumnInt64(3), last: s.ColumnInt64(4), bytes: s.ColumnInt64(5), textBytes: s.ColumnInt64(6),
-		durability: journal.Durability(s.ColumnText(7)), boot: s.ColumnText(8), clean: s.ColumnInt64(9) == 1, inode: s.ColumnInt64(10), synced: s.ColumnInt64(11)}
-	if r.sum() != s.ColumnInt64(12) || !isEpoch(r.epoch) || !isEpoch(r.origin) || r.first < 1 || r.last < r.first-1 || r.last > maxMark {
-		err = fmt.Errorf("%w: what it says of the log is not what was written", errDamaged)
-	}
-	return r, errors.Join(err, s.Reset())
+	return r, nil
 }
 
 // sum is the checksum of the row.
@@ -243,31 +244,42 @@ func writeLog(c *sqlite.Conn, r logRow) error {
 		return err
 	}
 	r.version = int64(len(migrations()))
-	s.BindInt64(1, r.version)
-	s.BindText(2, r.epoch)
-	s.BindText(3, r.origin)
-	s.BindInt64(4, r.first)
-	s.BindInt64(5, r.last)
-	s.BindInt64(6, r.bytes)
-	s.BindInt64(7, r.textBytes)
-	s.BindText(8, string(r.durability))
-	s.BindText(9, r.boot)
-	s.BindBool(10, r.clean)
-	s.BindInt64(11, r.inode)
-	s.BindInt64(12, r.synced)
-	s.BindInt64(13, r.sum())
-	return do(s)
+	return do(s, r.version, r.epoch, r.origin, r.first, r.last, r.bytes, r.textBytes, string(r.durability), r.boot, r.clean, r.inode, r.synced, r.sum())
 }
 
-// isEpoch reports whether the text has the form of an epoch.
-func isEpoch(s string) bool {
-	if len(s) != len(journal.NewEpoch()) {
-		return false
+// checksum computes the sums of rows: a CRC-32C over the first epoch of the file and the columns in
+// table order. A number is eight bytes, little-endian; a text or blob follows its length. So a row
+// is valid only in its file and in its place.
+type checksum struct {
+	table *crc32.Table
+	start []byte // the first epoch, which begins every sum
+	buf   []byte
+}
+
+func newChecksum(origin string) *checksum {
+	c := &checksum{table: crc32.MakeTable(crc32.Castagnoli)}
+	c.start = appendText(nil, origin)
+	return c
+}
+
+func appendText[T string | []byte](b []byte, s T) []byte {
+	return append(binary.LittleEndian.AppendUint64(b, uint64(len(s))), s...)
+}
+
+// begin begins a sum with numbers.
+func (c *checksum) begin(numbers ...int64) {
+	c.buf = append(c.buf[:0], c.start...)
+	for _, n := range numbers {
+		c.buf = binary.LittleEndian.AppendUint64(c.buf, uint64(n))
 	}
-	for _, r := range s {
-		if (r < '0' || r > '9') && (r < 'a' || r > 'f') {
-			return false
-		}
-	}
-	return true
+}
+
+// text adds a text or blob.
+func (c *checksum) text(s string)  { c.buf = appendText(c.buf, s) }
+func (c *checksum) bytes(b []byte) { c.buf = appendText(c.buf, b) }
+
+// end returns the sum. last is a final text that is not copied.
+func (c *checksum) end(last []byte) int64 {
+	c.buf = binary.LittleEndian.AppendUint64(c.buf, uint64(len(last)))
+	return int64(crc32.Update(crc32.Update(0, c.table, c.buf), c.table, last))
 }

@@ -9,10 +9,11 @@ import (
 	"testing"
 
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// TestRemovedRecordsLeaveNothing: what a record had, such as the secret of a webhook, is in none of the
-// files soon after the record was removed or replaced, also if it is large, or among many.
+// Soon after a record was removed or replaced, no file contains what it had, such as the secret of
+// a webhook, even if the record was large or one of many.
 func TestRemovedRecordsLeaveNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -78,7 +79,7 @@ func TestRemovedRecordsLeaveNothing(t *testing.T) {
 	}
 	for i := range n {
 		if gone := i%3 != 1 || i == 1; gone {
-			eventually(t, fmt.Sprintf("secret %d is gone", i), noticed, func() bool { return contains(i) == "" })
+			journaltest.Eventually(t, noticed, fmt.Sprintf("secret %d is gone", i), func() bool { return contains(i) == "" })
 		} else if contains(i) == "" {
 			t.Errorf("record %d is gone", i)
 		}

@@ -14,29 +14,26 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// partBits is the number of low bits of a number within a part of the index of events; see the
-// package documentation. The index says it, too.
+// partBits is the number of low bits of a number within one part of the index of events; see the
+// package documentation. The definition of the index repeats it.
 const partBits = 14
 
-// Select implements [journal.Log].
 func (l *Log) Select(ctx context.Context, sel journal.Selection) iter.Seq2[journal.Entry, error] {
-	return func(yield func(journal.Entry, error) bool) {
-		l.iterate(ctx, yield, func(ctx context.Context, r *reader) error {
-			_, first, last, _ := l.view.now()
-			r.next, r.to = first, last
-			if !sel.After.IsZero() {
-				since, err := l.Since(ctx, sel.After)
-				if err != nil {
-					return err
-				}
-				r.next = max(r.next, since)
+	return l.iterate(ctx, func(ctx context.Context, r *reader) error {
+		_, b := l.view.now()
+		r.next, r.to = b.First, b.Last
+		if !sel.After.IsZero() {
+			since, err := l.Since(ctx, sel.After)
+			if err != nil {
+				return err
 			}
-			return r.selected(ctx, sel)
-		})
-	}
+			r.next = max(r.next, since)
+		}
+		return r.selected(ctx, sel)
+	})
 }
 
-// selected yields the selected entries, each when it is certain that another one follows or none.
+// selected yields the selected entries, each as soon as it is known whether another one follows.
 func (r *reader) selected(ctx context.Context, sel journal.Selection) error {
 	var held *journal.Entry
 	for r.next <= r.to {
@@ -60,8 +57,8 @@ func (r *reader) selected(ctx context.Context, sel journal.Selection) error {
 	return r.pass(ctx, *held, false)
 }
 
-// selectPart returns selected entries from r.next on, at most a page, and moves r.next behind
-// what it has looked at, which is within one part of the index.
+// selectPart returns selected entries from r.next on, at most a page within one part of the index,
+// and moves r.next behind what it has looked at.
 func (r *reader) selectPart(ctx context.Context, sel journal.Selection) (found []journal.Entry, err error) {
 	part := r.next >> partBits
 	to := min(r.to, (part+1)<<partBits-1)
@@ -78,7 +75,7 @@ func (r *reader) selectPart(ctx context.Context, sel journal.Selection) (found [
 		}
 		sc := newScanner(r.file)
 		for n, bytes := 0, 0; n < len(numbers) && n < pageEntries && bytes < pageBytes; n++ {
-			s.BindInt64(1, numbers[n])
+			bind(s, numbers[n])
 			next = uint64(numbers[n]) + 1
 			row, err := s.Step()
 			if err != nil {
@@ -107,44 +104,26 @@ func (r *reader) selectPart(ctx context.Context, sel journal.Selection) (found [
 	return found, err
 }
 
-// numbersOf returns the numbers from first to last, which are of one part of the index, of the
-// events that may be selected, in order. If all are, it returns a page of them.
+// numbersOf returns the numbers, in order, of the events from first to last that may be selected.
+// The range is within one part of the index. If all events may be selected, it returns one page.
 func numbersOf(c *sqlite.Conn, sel journal.Selection, first, last uint64) (numbers []int64, err error) {
-	query := fmt.Sprintf("SELECT seq FROM events WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq LIMIT %d", pageEntries)
-	switch {
-	case sel.ServerID != "" && sel.URI != "":
-		query = "SELECT seq FROM events INDEXED BY events_by_resource WHERE seq >> 14 = ?3 AND server = ?4 AND uri = ?5 AND seq BETWEEN ?1 AND ?2"
-	case sel.ServerID != "":
-		query = "SELECT seq FROM events INDEXED BY events_by_resource WHERE seq >> 14 = ?3 AND server = ?4 AND seq BETWEEN ?1 AND ?2"
-	}
-	s, err := c.Prepare(query)
-	if err != nil {
-		return nil, err
-	}
-	s.BindInt64(1, number64(first))
-	s.BindInt64(2, number64(last))
+	text, args := fmt.Sprintf("SELECT seq FROM events WHERE seq BETWEEN ? AND ? ORDER BY seq LIMIT %d", pageEntries), []any{number64(first), number64(last)}
 	if sel.ServerID != "" {
-		s.BindInt64(3, number64(first>>partBits))
-		s.BindText(4, sel.ServerID)
+		text, args = "SELECT seq FROM events INDEXED BY events_by_resource WHERE seq BETWEEN ? AND ? AND seq >> 14 = ? AND server = ?", append(args, number64(first>>partBits), sel.ServerID)
 		if sel.URI != "" {
-			s.BindText(5, sel.URI)
+			text, args = text+" AND uri = ?", append(args, sel.URI)
 		}
 	}
-	for {
-		row, err := s.Step()
-		if err != nil {
-			return nil, err
-		}
-		if !row {
-			slices.Sort(numbers)
-			return numbers, s.Reset()
-		}
+	err = query(c, text, func(s *sqlite.Stmt) error {
 		numbers = append(numbers, s.ColumnInt64(0))
-	}
+		return nil
+	}, args...)
+	slices.Sort(numbers)
+	return numbers, err
 }
 
-// isSelected reports whether a row is selected. Quotes within a text of
-// the event are escaped, so that only the member itself can be found.
+// isSelected reports whether a row is selected. Quotes in texts of the event are escaped, so the
+// search finds only the member itself.
 func (r *eventRow) isSelected(sel journal.Selection) bool {
 	switch {
 	case !sel.After.IsZero() && time.UnixMicro(r.stored).Before(sel.After): // the clock was set back
@@ -159,4 +138,69 @@ func (r *eventRow) isSelected(sel journal.Selection) bool {
 		return false
 	}
 	return string(r.kind) == string(event.TypeResourceRemoved) || string(r.kind) == string(event.TypeResourceUpdated) && bytes.Contains(r.data, []byte(`,"digest":"`))
+}
+
+func (l *Log) Since(ctx context.Context, t time.Time) (seq uint64, err error) {
+	err = l.read(ctx, func(_ *file, c *sqlite.Conn) error {
+		row, err := readLog(c)
+		if err != nil {
+			return err
+		}
+		n, err := sinceTime(c, row.first, row.last, t)
+		seq = uint64(n)
+		return err
+	})
+	return seq, err
+}
+
+// sinceTime returns the number of the first event from first to last that was stored at t or
+// later; last+1 if there is none.
+func sinceTime(c *sqlite.Conn, first, last int64, t time.Time) (int64, error) {
+	at := t.UnixMicro()
+	if t.After(time.UnixMicro(at)) {
+		at++
+	}
+	turns, err := turnsOf(c, first, last)
+	if err != nil {
+		return 0, err
+	}
+	for i, begin := range turns {
+		end := last
+		if i < len(turns)-1 {
+			end = turns[i+1] - 1
+		}
+		if n, err := firstSince(c, begin, end, at); err != nil || n <= end {
+			return n, err
+		}
+	}
+	return last + 1, nil
+}
+
+// turnsOf returns first, and the numbers above it up to last at which the clock was set back.
+func turnsOf(c *sqlite.Conn, first, last int64) ([]int64, error) {
+	turns := []int64{first}
+	err := query(c, "SELECT seq FROM turns WHERE seq > ? AND seq <= ? ORDER BY seq", func(s *sqlite.Stmt) error {
+		turns = append(turns, s.ColumnInt64(0))
+		return nil
+	}, first, last)
+	return turns, err
+}
+
+// firstSince returns the number of the first event from first to last that was stored at a time in
+// microseconds or later; last+1 if there is none. Times must rise from first to last.
+func firstSince(c *sqlite.Conn, first, last, at int64) (int64, error) {
+	end := last + 1
+	for first < end {
+		middle := first + (end-first)/2
+		stored, err := number(c, "SELECT coalesce((SELECT stored FROM events WHERE seq >= ? ORDER BY seq LIMIT 1), ?)", middle, at)
+		if err != nil {
+			return 0, err
+		}
+		if stored >= at {
+			end = middle
+		} else {
+			first = middle + 1
+		}
+	}
+	return end, nil
 }

@@ -6,35 +6,15 @@ import (
 	"time"
 
 	"zombiezen.com/go/sqlite"
-	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-func (w *writer) putState(r journal.Resource, st journal.State, seq int64) error {
-	s := w.stmts.state
-	if st.Digest.IsZero() {
-		s = w.stmts.noState
-		s.BindText(1, r.ServerID)
-		s.BindText(2, r.URI)
-		return do(s)
-	}
-	bindState(s, w.sums, r, st, seq)
-	return do(s)
-}
-
-// bindState binds a row of states.
-func bindState(s *sqlite.Stmt, sums *checksum, r journal.Resource, st journal.State, seq int64) {
+// insertState inserts a row of states.
+func insertState(s *sqlite.Stmt, sums *checksum, r journal.ResourceID, st journal.State, seq int64) error {
 	at := st.When.UnixMicro()
-	s.BindText(1, r.ServerID)
-	s.BindText(2, r.URI)
-	s.BindBytes(3, st.Digest[:])
-	s.BindInt64(4, st.Size)
-	s.BindText(5, st.MimeType)
-	s.BindInt64(6, at)
-	s.BindInt64(7, seq)
-	s.BindInt64(8, sums.state(r.ServerID, r.URI, st.Digest[:], st.Size, st.MimeType, at, seq))
+	return do(s, r.ServerID, r.URI, st.Digest[:], st.Size, st.MimeType, at, seq, sums.state(r.ServerID, r.URI, st.Digest[:], st.Size, st.MimeType, at, seq))
 }
 
 func (c *checksum) state(server, uri string, digest []byte, size int64, mime string, at, seq int64) int64 {
@@ -60,16 +40,6 @@ func (b *batch) list(name journal.ListName, list catalog.List) {
 	b.lists[name] = listRow{string(data), len(b.rows)}
 }
 
-func (w *writer) putList(name journal.ListName, items string, seq int64) error {
-	s := w.stmts.list
-	s.BindText(1, name.ServerID)
-	s.BindText(2, string(name.Kind))
-	s.BindInt64(3, seq)
-	s.BindText(4, items)
-	s.BindInt64(5, w.sums.list(name.ServerID, string(name.Kind), seq, items))
-	return do(s)
-}
-
 func (c *checksum) list(server, kind string, seq int64, items string) int64 {
 	c.begin(seq)
 	c.text(server)
@@ -77,12 +47,12 @@ func (c *checksum) list(server, kind string, seq int64, items string) int64 {
 	return c.end([]byte(items))
 }
 
-// heal removes damaged rows of states and lists, in a transaction, and remembers what the events
-// say of resources that are not remembered. Otherwise a change of such a resource while mcptrack
-// did not run would be missed: the first look at a resource publishes nothing. What a list was, no
-// event says. lost says that rows are missing already.
+// heal removes damaged rows of states and lists, in a transaction, and restores the states of
+// resources from their last events. Without a state, a change while mcptrack did not run would be
+// missed: the first read of a resource publishes nothing. No event tells a whole list. lost is set
+// if rows are already missing.
 func (l *Log) heal(c *sqlite.Conn, origin string, lost bool) error {
-	out := journal.States{Resources: map[journal.Resource]journal.State{}, Lists: map[journal.ListName]catalog.List{}}
+	out := journal.States{Resources: map[journal.ResourceID]journal.State{}, Lists: map[journal.ListName]catalog.List{}}
 	states, lists, err := readStates(c, newChecksum(origin), "", out)
 	if err != nil || !lost && len(states)+len(lists) == 0 {
 		return err
@@ -100,21 +70,20 @@ func (l *Log) heal(c *sqlite.Conn, origin string, lost bool) error {
 	learned, err := learn(c, origin, out.Resources)
 	if n := len(states) + len(lists); err == nil && n > 0 {
 		l.health.Damages.Add(uint64(n))
-		l.opts.Logger.Error("what the event log remembers is damaged; contents of resources are taken from their last events, and changes of lists while mcptrack did not run are missed",
+		l.opts.Logger.Error("stored states are damaged; states of resources are restored from their last events, but changes of lists while mcptrack did not run are missed",
 			"resources", len(states), "learned", learned, "lists", len(lists))
 	}
 	return err
 }
 
-// learn stores the states that the events give of resources that are not among the known ones,
-// and returns how many.
-func learn(c *sqlite.Conn, origin string, known map[journal.Resource]journal.State) (learned int, err error) {
+// learn stores the states that events tell of resources that are not known, and returns how many.
+func learn(c *sqlite.Conn, origin string, known map[journal.ResourceID]journal.State) (learned int, err error) {
 	insert, err := c.Prepare("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?, ?, ?, ?, ?)")
 	if err != nil {
 		return 0, err
 	}
 	sc := &scanner{epoch: origin, sums: newChecksum(origin)}
-	err = sqlitex.Execute(c, "SELECT "+eventColumns+" FROM events WHERE type LIKE 'resource.%' ORDER BY seq DESC", &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
+	err = query(c, "SELECT "+eventColumns+" FROM events WHERE type LIKE 'resource.%' ORDER BY seq DESC", func(s *sqlite.Stmt) error {
 		e, ok := sc.scan(s)
 		if !ok {
 			return nil
@@ -131,21 +100,17 @@ func learn(c *sqlite.Conn, origin string, known map[journal.Resource]journal.Sta
 			return nil
 		}
 		learned++
-		bindState(insert, sc.sums, r, st, sc.row.seq)
-		return do(insert)
-	}})
+		return insertState(insert, sc.sums, r, st, sc.row.seq)
+	})
 	return learned, err
 }
 
-// States implements [journal.Log].
 func (l *Log) States(ctx context.Context, server string) (journal.States, error) {
-	ctx, cancel := l.lifetime(ctx)
-	defer cancel()
-	if err := l.Flush(ctx); err != nil { // they are as of the last event appended
+	if err := l.Flush(ctx); err != nil { // the states are as of the last appended event
 		return journal.States{}, err
 	}
-	out := journal.States{Resources: map[journal.Resource]journal.State{}, Lists: map[journal.ListName]catalog.List{}}
-	return out, l.reading(ctx, func(f *file, c *sqlite.Conn) error {
+	out := journal.States{Resources: map[journal.ResourceID]journal.State{}, Lists: map[journal.ListName]catalog.List{}}
+	return out, l.read(ctx, func(f *file, c *sqlite.Conn) error {
 		clear(out.Resources)
 		clear(out.Lists)
 		_, _, err := readStates(c, newChecksum(f.origin), server, out)
@@ -153,17 +118,17 @@ func (l *Log) States(ctx context.Context, server string) (journal.States, error)
 	})
 }
 
-// readStates reads the states and lists of a server, or all. Rows that are damaged are left out, and
-// returned as far as they say what they are about.
-func readStates(c *sqlite.Conn, sums *checksum, server string, out journal.States) (states []journal.Resource, lists []journal.ListName, err error) {
+// readStates reads the states and lists of a server, or all. It leaves out damaged rows, and
+// returns their keys.
+func readStates(c *sqlite.Conn, sums *checksum, server string, out journal.States) (states []journal.ResourceID, lists []journal.ListName, err error) {
 	of := "WHERE server = ?"
 	args := []any{server}
 	if server == "" {
 		of, args = "", nil
 	}
-	err = sqlitex.Execute(c, "SELECT server, uri, digest, size, mime, at, seq, sum FROM states "+of, &sqlitex.ExecOptions{Args: args, ResultFunc: func(s *sqlite.Stmt) error {
+	err = query(c, "SELECT server, uri, digest, size, mime, at, seq, sum FROM states "+of, func(s *sqlite.Stmt) error {
 		var d catalog.Digest
-		r := journal.Resource{ServerID: s.ColumnText(0), URI: s.ColumnText(1)}
+		r := journal.ResourceID{ServerID: s.ColumnText(0), URI: s.ColumnText(1)}
 		st := journal.State{Size: s.ColumnInt64(3), MimeType: s.ColumnText(4), When: time.UnixMicro(s.ColumnInt64(5)).UTC()}
 		if n := s.ColumnBytes(2, d[:]); n != len(d) || s.ColumnLen(2) != len(d) ||
 			sums.state(r.ServerID, r.URI, d[:], st.Size, st.MimeType, s.ColumnInt64(5), s.ColumnInt64(6)) != s.ColumnInt64(7) {
@@ -173,11 +138,11 @@ func readStates(c *sqlite.Conn, sums *checksum, server string, out journal.State
 		st.Digest = d
 		out.Resources[r] = st
 		return nil
-	}})
+	}, args...)
 	if err != nil {
 		return states, nil, err
 	}
-	err = sqlitex.Execute(c, "SELECT server, kind, seq, items, sum FROM lists "+of, &sqlitex.ExecOptions{Args: args, ResultFunc: func(s *sqlite.Stmt) error {
+	err = query(c, "SELECT server, kind, seq, items, sum FROM lists "+of, func(s *sqlite.Stmt) error {
 		name, items := journal.ListName{ServerID: s.ColumnText(0), Kind: catalog.Kind(s.ColumnText(1))}, s.ColumnText(3)
 		var digests map[string]catalog.Digest
 		if sums.list(name.ServerID, string(name.Kind), s.ColumnInt64(2), items) != s.ColumnInt64(4) || json.Unmarshal([]byte(items), &digests) != nil {
@@ -190,6 +155,134 @@ func readStates(c *sqlite.Conn, sums *checksum, server string, out journal.State
 		}
 		out.Lists[name] = catalog.NewList(list)
 		return nil
-	}})
+	}, args...)
 	return states, lists, err
+}
+
+// loadRecords reads all records from the file.
+func (l *Log) loadRecords(ctx context.Context) error {
+	var saved map[string][]journal.Record
+	err := l.read(ctx, func(f *file, c *sqlite.Conn) error {
+		saved = map[string][]journal.Record{}
+		sums := newChecksum(f.origin)
+		return query(c, "SELECT name, key, value, revision, sum FROM records", func(s *sqlite.Stmt) error {
+			name, rec := recordOf(s)
+			if sums.record(name, rec) == s.ColumnInt64(4) {
+				saved[name] = append(saved[name], rec)
+			}
+			return nil
+		})
+	})
+	l.tables = journal.NewRecordTables(saved, func(ctx context.Context, name string, rec journal.Record) error {
+		_, err := l.wait(ctx, &item{Note: func(b *batch) { b.records = append(b.records, namedRecord{name, rec}) }})
+		return err
+	})
+	return err
+}
+
+// namedRecord is a row of records.
+type namedRecord struct {
+	name string
+	journal.Record
+}
+
+func (l *Log) Records(name string) journal.Records { return l.tables.Table(name) }
+
+// erase chooses whether the next transaction overwrites what it removes from events.db, including
+// free pages: records contain secrets. Events contain none, and overwriting them would cost writes.
+func (w *writer) erase(on bool) error {
+	if on == w.erases {
+		return nil
+	}
+	mode := "off"
+	if on {
+		mode = "on"
+	}
+	err := run(w.conn, "PRAGMA secure_delete = "+mode)
+	if err == nil {
+		w.erases = on
+	}
+	return err
+}
+
+// eraseRemoved overwrites what is left of removed records: copies that SQLite has made within other
+// pages, and copies in events.db-wal, which wait while another process reads.
+func (w *writer) eraseRemoved() error {
+	if w.removed {
+		if err := w.erase(true); err != nil {
+			return err
+		}
+		if err := transaction(w.conn, w.rewriteRecords); err != nil {
+			return err
+		}
+		w.removed, w.stale = false, true
+	}
+	if !w.stale {
+		return nil
+	}
+	w.conn.SetBusyTimeout(0)
+	defer w.conn.SetBusyTimeout(busyTimeout)
+	busy, err := number(w.conn, "PRAGMA wal_checkpoint(TRUNCATE)")
+	if sqlite.ErrCode(err).ToPrimary() == sqlite.ResultBusy {
+		return nil
+	}
+	w.stale = err != nil || busy != 0
+	return err
+}
+
+// rewriteRecords writes all records to new pages, in a transaction.
+func (w *writer) rewriteRecords() error {
+	var kept []namedRecord
+	err := query(w.conn, "SELECT name, key, value, revision, sum FROM records ORDER BY name, key", func(s *sqlite.Stmt) error {
+		name, rec := recordOf(s)
+		if w.sums.record(name, rec) == s.ColumnInt64(4) {
+			kept = append(kept, namedRecord{name, rec})
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := run(w.conn, "DELETE FROM records"); err != nil {
+		return err
+	}
+	for _, rec := range kept {
+		if err := do(w.stmts.record, w.sums.recordRow(rec.name, rec.Record)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *writer) putRecord(rec namedRecord) error {
+	put := rec.Record
+	if rec.Value == nil {
+		w.removed = true
+		if err := do(w.stmts.noRecord, rec.name, rec.Key); err != nil {
+			return err
+		}
+		put.Key = "" // reserves its revision
+	}
+	return do(w.stmts.record, w.sums.recordRow(rec.name, put)...)
+}
+
+// recordOf returns the record in a row with the columns name, key, value and revision.
+func recordOf(s *sqlite.Stmt) (name string, rec journal.Record) {
+	rec = journal.Record{Key: s.ColumnText(1), Revision: uint64(s.ColumnInt64(3))}
+	if rec.Key != "" {
+		rec.Value = blob(s, 2)
+	}
+	return s.ColumnText(0), rec
+}
+
+// recordRow returns a row of records.
+func (c *checksum) recordRow(name string, rec journal.Record) []any {
+	return []any{name, rec.Key, rec.Value, int64(rec.Revision), c.record(name, rec)}
+}
+
+func (c *checksum) record(name string, rec journal.Record) int64 {
+	c.begin(int64(rec.Revision))
+	c.text(name)
+	c.text(rec.Key)
+	return c.end(rec.Value)
 }

@@ -7,19 +7,20 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-// Whoever gives up waiting leaves nothing in memory: while nothing can be stored, webhooks try to
-// store how far they are again and again.
+// A caller that stops waiting leaves nothing in memory: while nothing can be stored, webhooks
+// repeatedly try to store their progress.
 func TestGivingUpLeavesNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	l := open(t, Options{Dir: dir, Drain: 50 * time.Millisecond})
 	unlock := lock(t, dir)
-	if err := l.Append(newSource().next(uri(1))); err != nil { // the writer has something to store from now on
+	if err := l.Append(new(journaltest.Source).Next(journaltest.URI(1))); err != nil { // the writer has something to store from now on
 		t.Fatal(err)
 	}
-	eventually(t, "the log cannot store anything", time.Minute, func() bool { return l.Err() != nil })
+	journaltest.Eventually(t, time.Minute, "the log cannot store anything", func() bool { return l.Err() != nil })
 	records := l.Records("things")
 	for range 200 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)

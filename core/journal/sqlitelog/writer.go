@@ -14,19 +14,19 @@ import (
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
-	"github.com/mcptrack/mcptrack/core/journal/internal/pending"
+	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 )
 
 const (
-	// maxGroup and maxGroupBytes bound one transaction. A transaction costs a sync, so
-	// the more wait, the more it stores.
+	// maxGroup and maxGroupBytes bound one transaction. A transaction costs a sync, so it stores
+	// more if more is waiting.
 	maxGroup, maxGroupBytes = 4096, 4 << 20
-	// maxEvent is the size in bytes of the largest event that is stored as one.
+	// maxEvent is the size in bytes above which an event is split.
 	maxEvent = 1 << 20
-	// syncInterval is how long an event may be in the log without a sync with journal.Interval.
+	// syncInterval is how long an event may stay in the log without a sync with journal.Interval.
 	syncInterval = 100 * time.Millisecond
-	// tickInterval is how often the writer looks whether the file is in its place, and whether
-	// events have become too old.
+	// tickInterval is how often the writer checks whether the file is in its place and whether
+	// events have expired.
 	tickInterval = time.Second
 )
 
@@ -37,21 +37,21 @@ type writer struct {
 	conn  *sqlite.Conn // nil after a failed attempt to open the file again
 	stmts *statements
 	sums  *checksum
-	wal   fs.FileInfo // events.db-wal, nil if it is not known
-	shm   fs.FileInfo // events.db-shm, nil if it is not known
+	wal   fs.FileInfo // events.db-wal; nil: unknown
+	shm   fs.FileInfo // events.db-shm; nil: unknown
 	row   logRow      // as committed
 
 	clock   int64 // time of the last event, in microseconds
 	full    bool  // PRAGMA synchronous is full
 	erases  bool  // PRAGMA secure_delete is on
-	removed bool  // a record was removed, and something of it may be left
-	stale   bool  // what is left of it may be in events.db-wal
+	removed bool  // a record was removed, and copies of it may be left
+	stale   bool  // copies may be left in events.db-wal
 	synced  time.Time
 	dirty   bool        // something was committed since synced
-	late    *time.Timer // rouses the queue when it has to be synced
+	late    *time.Timer // rouses the queue when a sync is due
 	ticked  time.Time
-	looked  time.Time // for events that are too old
-	doubt   bool      // whether the last transaction was committed is not known
+	looked  time.Time // for expired events
+	doubt   bool      // it is unknown whether the last transaction was committed
 	flushes []*item
 }
 
@@ -62,13 +62,13 @@ func newWriter(l *Log) (*writer, error) {
 	return w, w.open(nil)
 }
 
-// open opens the file, or makes one, and lets readers use it.
+// open opens or creates the file, and lets readers use it.
 func (w *writer) open(known *logRow) error {
 	c, f, row, err := w.l.openFile(known)
 	if err != nil {
 		return err
 	}
-	stmts := newStatements()
+	stmts := new(statements)
 	if err = stmts.prepare(c); err == nil {
 		w.clock, err = number(c, "SELECT stored FROM events ORDER BY seq DESC LIMIT 1")
 	}
@@ -89,13 +89,13 @@ func (w *writer) open(known *logRow) error {
 func (w *writer) close() {
 	if w.conn != nil {
 		w.file.readers.close()
-		_ = w.conn.Close() // what was committed is in the file
+		_ = w.conn.Close() // committed transactions are in the file
 		w.conn = nil
 	}
 }
 
-// run stores queued items, in groups that grow with the load. It returns when the queue is
-// closed and empty, or when ctx ends.
+// run stores queued items, in groups that grow with the load. It returns when the queue is closed
+// and empty, or when ctx ends.
 func (w *writer) run(ctx context.Context) {
 	defer w.late.Stop()
 	ticker := time.NewTicker(tickInterval)
@@ -123,14 +123,11 @@ func (w *writer) run(ctx context.Context) {
 	for err == nil && w.l.contents.waiting() > 0 {
 		err = w.storeGroup(ctx, nil)
 	}
-	for _, it := range w.flushes {
-		it.Finish(journal.Entry{}, journal.ErrClosed)
-	}
 	w.finish()
 }
 
-// finish marks the log as closed by this run, and closes it. What is in events.db-wal is
-// moved to events.db by closing the last connection.
+// finish marks the log as closed by this run, and closes it. Closing the last connection moves the
+// content of events.db-wal to events.db.
 func (w *writer) finish() {
 	if w.conn == nil {
 		return
@@ -151,8 +148,8 @@ func (w *writer) finish() {
 	w.conn = nil
 }
 
-// storeGroup stores a group of items in their order, however long that takes. It gives the rest up
-// only when ctx ends, and returns why it could not store then.
+// storeGroup stores a group of items in order, however long that takes. It abandons the rest only
+// if ctx ends, and returns the reason.
 func (w *writer) storeGroup(ctx context.Context, group []*item) error {
 	for first := true; first || len(group) > 0; first = false {
 		b := w.gather(&group)
@@ -169,7 +166,7 @@ func (w *writer) storeGroup(ctx context.Context, group []*item) error {
 	return nil
 }
 
-// giveUp ends the wait for items that will not be stored, and for those that flush.
+// giveUp fails the callers that wait for items that will not be stored, including calls of Flush.
 func (w *writer) giveUp(items []*item, err error) {
 	err = fmt.Errorf("event log: not stored: %w", err)
 	for _, it := range append(items, w.flushes...) {
@@ -181,19 +178,13 @@ func (w *writer) giveUp(items []*item, err error) {
 	w.flushes = nil
 }
 
-// flushed answers the calls of Flush whose items and texts are stored.
+// flushed answers the calls of Flush, which then wait for the texts.
 func (w *writer) flushed() {
-	w.l.queue.Stored() // before anybody who waited for that looks
-	left := w.flushes[:0]
+	w.l.queue.Stored() // before a woken caller looks
 	for _, it := range w.flushes {
-		if w.l.contents.stored(it.Note.texts) {
-			it.Finish(journal.Entry{}, nil)
-		} else {
-			left = append(left, it)
-		}
+		it.Finish(journal.Entry{}, nil)
 	}
-	clear(w.flushes[len(left):])
-	if w.flushes = left; w.l.contents.waiting() > 0 {
+	if w.flushes = nil; w.l.contents.waiting() > 0 {
 		w.l.queue.Rouse()
 	}
 }
@@ -203,44 +194,40 @@ type batch struct {
 	items   []*item
 	rows    []row
 	bytes   int
-	states  map[journal.Resource]stateRow
+	states  map[journal.ResourceID]stateRow
 	lists   map[journal.ListName]listRow
-	records []*recordNote
+	records []namedRecord
 	texts   []text
 	next    logRow // after the transaction
-	began   int64  // the last attempt, in microseconds; log.synced once it is committed
+	began   int64  // when the last attempt began, in microseconds; the committed log.synced
 	stored  int64  // the time of its events: began, unless the clock was set back
 }
 
 // row is a row of events.
 type row struct {
-	item  *item // that the row finishes; nil for the first parts of an event that was split
+	item  *item // finished with this row; nil for all but the last part of a split event
 	event *event.Event
-	local *event.Event // what readers in this process get; nil for parts
+	local *event.Event // the event for readers in this process; nil for parts
 	data  []byte
 }
 
 func (b *batch) empty() bool { return len(b.items)+len(b.texts) == 0 }
 
-// gather makes a batch of the first items of a group, and removes them from it. Calls that flush
-// are kept until all of it is stored.
+// gather makes a batch of the first items of a group, and removes them from it. Calls of Flush are
+// kept until the whole group is stored.
 func (w *writer) gather(group *[]*item) *batch {
 	b := &batch{texts: w.l.contents.take()}
 	n := 0
 	for ; n < len(*group) && b.bytes < maxGroupBytes; n++ {
 		it := (*group)[n]
 		switch {
-		case it.Note.flush:
+		case it.Event == nil && it.Note == nil:
 			w.flushes = append(w.flushes, it)
 			continue
 		case it.Event != nil && !w.encode(b, it):
 			continue
-		case it.Note.record != nil:
-			b.records = append(b.records, it.Note.record)
-		case it.Note.state != nil:
-			b.state(it.Note.state.Resource, it.Note.state.State)
-		case it.Note.list != nil:
-			b.list(it.Note.list.ListName, it.Note.list.List)
+		case it.Note != nil:
+			it.Note(b)
 		}
 		b.items = append(b.items, it)
 	}
@@ -248,10 +235,10 @@ func (w *writer) gather(group *[]*item) *batch {
 	return b
 }
 
-// encode adds the rows of an event, and what follows from it. It returns false, and finishes the
-// item, if the event cannot be stored.
+// encode adds the rows of an event and what it tells. If the event cannot be stored, it finishes
+// the item and returns false.
 func (w *writer) encode(b *batch, it *item) bool {
-	parts, err := pending.Encode(it.Event, maxEvent)
+	parts, err := storing.Encode(it.Event, maxEvent)
 	if err != nil {
 		w.l.health.TooLarge.Add(1)
 		w.l.opts.Logger.Error("an event cannot be stored", "err", err)
@@ -264,7 +251,7 @@ func (w *writer) encode(b *batch, it *item) bool {
 			r.item = it
 		}
 		if len(parts) == 1 {
-			r.local = local(it.Event)
+			r.local = journal.WithoutItems(it.Event)
 		}
 		b.rows = append(b.rows, r)
 		b.bytes += len(data)
@@ -278,22 +265,9 @@ func (w *writer) encode(b *batch, it *item) bool {
 	return true
 }
 
-// local returns the event as readers in this process get it: without the items of a list, which
-// are large and remembered.
-func local(e *event.Event) *event.Event {
-	p, ok := e.Payload.(event.ListChanged)
-	if !ok || p.Items == nil {
-		return e
-	}
-	ev := *e
-	p.Items, p.Follows = nil, nil
-	ev.Payload = p
-	return &ev
-}
-
-// store stores a batch. It gives up only when ctx ends, and returns why it could not store then.
+// store stores a batch. It abandons the batch only if ctx ends, and returns the reason.
 func (w *writer) store(ctx context.Context, b *batch) error {
-	if err := w.l.Err(); err != nil && ctx.Err() != nil { // Close has waited for long enough
+	if err := w.l.Err(); err != nil && ctx.Err() != nil { // Close has waited long enough
 		w.l.contents.drop(b.texts)
 		return err
 	}
@@ -317,8 +291,8 @@ func (w *writer) store(ctx context.Context, b *batch) error {
 	}
 }
 
-// attempt stores a batch as one transaction. Whether it did is never left open: after a failure
-// it looks whether the transaction is in the file, and does not begin another one before it knows.
+// attempt stores a batch in one transaction. After a failure it looks whether the transaction is in
+// the file, and it begins no other transaction before it knows.
 func (w *writer) attempt(b *batch) error {
 	if err := w.ready(); err != nil {
 		return err
@@ -359,7 +333,7 @@ func (w *writer) landed(b *batch) (bool, error) {
 	return b.began != 0 && began == b.began, nil
 }
 
-// ready makes sure that the file is open and the one at its path.
+// ready makes sure that the file is open and is the file at its path.
 func (w *writer) ready() error {
 	if w.conn == nil {
 		return w.open(&w.row)
@@ -392,8 +366,8 @@ func (w *writer) reopen(cause error) error {
 	return w.open(known)
 }
 
-// lost notes that something of the log was deleted or replaced while it was used. It is said once,
-// and readers are told until the log works again.
+// lost counts and logs, once, that a file of the log was deleted or replaced while in use. Err
+// returns the reason until the log works again.
 func (w *writer) lost(name, what string, so string) {
 	if w.l.health.Err() == nil {
 		w.l.health.Damages.Add(1)
@@ -401,9 +375,9 @@ func (w *writer) lost(name, what string, so string) {
 	w.l.health.Fails(fmt.Errorf("%s was %s while mcptrack used it; %s", filepath.Join(w.l.dir.path, name), what, so))
 }
 
-// relock takes the lock again after it was deleted.
+// relock takes the lock again after the lock file was deleted.
 func (w *writer) relock() error {
-	w.lost("lock", "deleted", "mcptrack makes it again, and no event is lost")
+	w.lost("lock", "deleted", "mcptrack creates it again; no event is lost")
 	if err := w.l.dir.reacquire(); err != nil {
 		return err
 	}
@@ -411,11 +385,11 @@ func (w *writer) relock() error {
 	return nil
 }
 
-// rejoin is called when a file beside events.db was deleted. This connection still has it: all that
-// is in it is moved to events.db, and the file opened again with new ones. Otherwise the next process
-// would not find it.
+// rejoin is called when a file beside events.db was deleted. This connection still has the file:
+// rejoin moves its content to events.db and opens events.db with new files. Otherwise the next
+// process would not find the content.
 func (w *writer) rejoin(name string) error {
-	w.lost(name, "deleted", "mcptrack makes it again, and no event is lost")
+	w.lost(name, "deleted", "mcptrack creates it again; no event is lost")
 	w.file.readers.close()
 	if err := w.synchronous(true); err != nil {
 		return err
@@ -431,9 +405,9 @@ func (w *writer) rejoin(name string) error {
 	return w.open(&w.row)
 }
 
-// restore is called when the file was deleted or replaced while it was open. What is at the path
-// becomes the log. In place of a deleted file it makes a new one, which has what the tracker
-// relies on, but no events.
+// restore is called when events.db was deleted or replaced while open. The file at the path becomes
+// the log. In place of a deleted file, restore creates one with states, lists and records, but no
+// events.
 func (w *writer) restore() error {
 	w.file.readers.close()
 	_, err := os.Lstat(w.file.path)
@@ -443,12 +417,12 @@ func (w *writer) restore() error {
 		if _, err := os.Lstat(w.l.dir.path); gone(err) {
 			name = ""
 		}
-		w.lost(name, "deleted", "mcptrack continues with a new log as soon as it can make one, and readers get a gap. To have the old events back, stop mcptrack, restore the directory from a backup, and start mcptrack")
+		w.lost(name, "deleted", "mcptrack continues with a new log as soon as it can create one, and readers get a gap. To recover the old events, stop mcptrack, restore the directory from a backup, and start mcptrack")
 	} else {
-		w.lost("events.db", "replaced", "mcptrack continues with the file that is there now, and readers get a gap")
+		w.lost("events.db", "replaced", "mcptrack continues with the current file, and readers get a gap")
 	}
-	// The files beside it belong to the old file, unless they were replaced as well. SQLite would
-	// use them with the new one.
+	// The files beside it belong to the old file unless they were also replaced. SQLite would use
+	// them with the new file.
 	if wal, err := os.Lstat(w.file.path + "-wal"); deleted || w.wal != nil && err == nil && os.SameFile(wal, w.wal) {
 		_ = os.Remove(w.file.path + "-wal")
 		_ = os.Remove(w.file.path + "-shm")
@@ -458,7 +432,7 @@ func (w *writer) restore() error {
 	}
 	old, origin := w.conn, w.file.origin
 	w.conn = nil
-	defer old.Close() // it moves nothing to a path that is no longer its own
+	defer old.Close() // it moves nothing to the path, which belongs to another file
 	if err := w.open(&w.row); err != nil {
 		return err
 	}
@@ -470,7 +444,8 @@ func (w *writer) restore() error {
 	return nil
 }
 
-// stored lets readers see what was committed, and then wakes the callers that wait for their items.
+// stored makes what was committed visible to readers, and then wakes the callers that wait for
+// their items.
 func (w *writer) stored(b *batch) {
 	added := make([]kept, len(b.rows))
 	at := time.UnixMicro(b.stored).UTC()
@@ -478,11 +453,11 @@ func (w *writer) stored(b *batch) {
 	for i := range b.rows {
 		r := &b.rows[i]
 		seq++
-		added[i] = kept{journal.NewEntry(w.file.epoch, seq, at, r.data).WithEvent(r.local), sizeOf(r.data, r.event)}
+		added[i] = kept{journal.NewEntry(w.file.epoch, seq, at, r.data).WithEvent(r.local), 256 + len(r.data) + journal.MemoryOf(r.event)}
 	}
 	w.row, w.clock = b.next, b.stored
 	if len(b.rows) > 0 {
-		w.l.dir.mark(mark{w.row.epoch, w.row.last}) // before anybody sees them
+		w.l.dir.mark(mark{w.row.epoch, w.row.last}) // before anybody sees the events
 	}
 	w.l.health.Stored.Add(uint64(len(b.rows)))
 	w.l.contents.done(b.texts)
@@ -499,8 +474,8 @@ func (w *writer) stored(b *batch) {
 	}
 }
 
-// keep does what is due from time to time: syncing, removing what is too old, and looking whether
-// the file is still there.
+// keep does periodic work: it syncs, removes what has expired, and checks whether the file is in
+// its place.
 func (w *writer) keep(ctx context.Context) {
 	due := time.Since(w.ticked) >= tickInterval
 	late := w.dirty && time.Since(w.synced) >= syncInterval
@@ -509,7 +484,7 @@ func (w *writer) keep(ctx context.Context) {
 	}
 	if err := w.ready(); err != nil {
 		w.l.health.Fails(err)
-		return // the next tick tries again
+		return // the next tick retries
 	}
 	if due {
 		w.ticked, w.looked = time.Now(), time.Time{}
@@ -526,7 +501,7 @@ func (w *writer) keep(ctx context.Context) {
 	case !late && !(due && w.overdue()):
 		w.l.health.Works(w.l.queue.Size)
 	case w.store(ctx, new(batch)) == nil && w.overdue():
-		w.ticked = time.Time{} // there is more to remove, after what waits now
+		w.ticked = time.Time{} // more to remove, after what waits now
 		w.l.queue.Rouse()
 	}
 }

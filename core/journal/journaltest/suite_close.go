@@ -4,19 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-func closing(t *testing.T, open Open) {
-	o := open(t, Options{KeepContent: 1 << 20})
+func closing(t *testing.T, o *Opened) {
 	addN(t, o.Log, 0, 5)
 	for range 2 {
 		if err := o.Log.Close(); err != nil {
@@ -28,7 +26,7 @@ func closing(t *testing.T, open Open) {
 		"Append": func() error { return o.Log.Append(late) },
 		"Store":  func() error { _, err := o.Log.Store(within(t), late); return err },
 		"Remember": func() error {
-			return o.Log.Remember(journal.Resource{ServerID: "docs", URI: "late"}, journal.State{Digest: digest(1)})
+			return o.Log.Remember(journal.ResourceID{ServerID: "docs", URI: "late"}, journal.State{Digest: Digest(1)})
 		},
 		"RememberList": func() error { return o.Log.RememberList(journal.ListName{ServerID: "docs", Kind: catalog.Tools}, nil) },
 	} {
@@ -36,7 +34,7 @@ func closing(t *testing.T, open Open) {
 			t.Errorf("%s after Close: %v, want ErrClosed", what, err)
 		}
 	}
-	// Whether a closed log can still be read is left to it, but nothing hangs or panics.
+	// A closed log may or may not be readable, but nothing hangs or panics.
 	ctx := within(t)
 	o.Log.Contents().Put(textDigest("late"), "late")
 	_, _, _ = o.Log.Contents().Get(ctx, textDigest("late"))
@@ -45,20 +43,12 @@ func closing(t *testing.T, open Open) {
 	_, _ = o.Log.Resume(ctx, event.FormatID(o.Log.Epoch(), 3))
 	_, _ = o.Log.Since(ctx, time.Now())
 	_, _, _ = o.Log.Flush(ctx), o.Log.Err(), o.Log.Stats()
-	for what, seq := range map[string]func(yield func(journal.Entry, error) bool){
+	for what, seq := range map[string]iter.Seq2[journal.Entry, error]{
 		"Read": o.Log.Read(ctx, 1), "Select": o.Log.Select(ctx, journal.Selection{ServerID: "docs"}),
 	} {
-		n := 0
-		for _, err := range seq {
-			if err != nil && !errors.Is(err, journal.ErrClosed) {
-				t.Errorf("%s after Close: %v", what, err)
-			}
-			if err == nil {
-				n++
-			}
-		}
-		if n != 0 && n != 5 {
-			t.Errorf("%s after Close yields %d of 5 entries", what, n)
+		n, err := drain(t, seq)
+		if err != nil && !errors.Is(err, journal.ErrClosed) || n != 0 && n != 5 {
+			t.Errorf("%s after Close yields %d of 5 entries, and ends with %v", what, n, err)
 		}
 	}
 	if ctx.Err() != nil {
@@ -66,7 +56,7 @@ func closing(t *testing.T, open Open) {
 	}
 	if o.Reopen != nil {
 		o.Log = o.Reopen()
-		if err := inOrder(readAll(t, o.Log, 0), o.Log.Epoch(), 1, 5); err != nil {
+		if err := inOrder(ReadAll(t, o.Log, 0), o.Log.Epoch(), 1, 5); err != nil {
 			t.Error(err)
 		}
 		if len(digests(t, o.Log, "")) != 5 {
@@ -75,9 +65,8 @@ func closing(t *testing.T, open Open) {
 	}
 }
 
-// closeStores: everything that was appended, remembered or put before Close is stored.
-func closeStores(t *testing.T, open Open) {
-	o := open(t, Options{})
+// Everything that was appended, remembered or put before Close is stored.
+func closeStores(t *testing.T, o *Opened) {
 	if o.Reopen == nil {
 		t.Skip("the log ends with the process")
 	}
@@ -87,33 +76,28 @@ func closeStores(t *testing.T, open Open) {
 	for round := range 3 {
 		for i := range 200 {
 			n := len(events)
-			events = append(events, update("docs", uri(n), n))
+			events = append(events, update("docs", URI(n), n))
 			add(t, o.Log, events[n])
-			want["docs "+uri(n)] = digest(n)
+			want["docs "+URI(n)] = Digest(n)
 			quiet := fmt.Sprint("file:///quiet/", i)
 			remember(t, o.Log, "docs", quiet, round)
-			want["docs "+quiet] = digest(round)
+			want["docs "+quiet] = Digest(round)
 		}
-		items = append(items, catalog.Item{Key: fmt.Sprint(round), Digest: digest(round)})
-		if err := o.Log.RememberList(journal.ListName{ServerID: "docs", Kind: catalog.Tools}, items); err != nil {
-			t.Fatal(err)
-		}
+		items = append(items, catalog.Item{Key: fmt.Sprint(round), Digest: Digest(round)})
+		rememberList(t, o.Log, journal.ListName{ServerID: "docs", Kind: catalog.Tools}, items)
 		o.reopen(t)
-		same(t, fmt.Sprintf("after %d times Close", round+1), readAll(t, o.Log, 0), o.Log.Epoch(), 1, events)
-		if diff := cmp.Diff(want, digests(t, o.Log, "")); diff != "" {
-			t.Errorf("after %d times Close (-want +got):\n%s", round+1, diff)
-		}
+		same(t, fmt.Sprintf("after %d times Close", round+1), ReadAll(t, o.Log, 0), o.Log.Epoch(), 1, events)
+		equal(t, fmt.Sprintf("after %d times Close", round+1), want, digests(t, o.Log, ""))
 		if got := states(t, o.Log, "").Lists[journal.ListName{ServerID: "docs", Kind: catalog.Tools}]; len(got) != round+1 {
 			t.Errorf("after %d times Close, the list has %d items", round+1, len(got))
 		}
 	}
 }
 
-func flushAndStats(t *testing.T, open Open) {
-	o := open(t, Options{})
+func flushAndStats(t *testing.T, o *Opened) {
 	for round := range 5 {
 		for i := range 100 {
-			add(t, o.Log, update("docs", uri(i), 100*round+i))
+			add(t, o.Log, update("docs", URI(i), 100*round+i))
 		}
 		flush(t, o.Log)
 		b, s := bounds(t, o.Log), o.Log.Stats()
@@ -132,10 +116,9 @@ func flushAndStats(t *testing.T, open Open) {
 	}
 }
 
-// failingStore: while storing fails, nobody waits and no reader sees what is not stored. Then
-// the last event of every resource is stored, in order, and none twice.
-func failingStore(t *testing.T, open Open) {
-	o := open(t, Options{})
+// While storing fails, nobody waits and no reader sees what is not stored. Then the last event of
+// every resource is stored, in order, and none twice.
+func failingStore(t *testing.T, o *Opened) {
 	if o.Break == nil {
 		t.Skip("storing cannot fail")
 	}
@@ -143,7 +126,7 @@ func failingStore(t *testing.T, open Open) {
 	if _, err := o.Log.Store(ctx, update("docs", "file:///first", 0)); err != nil {
 		t.Fatal(err)
 	}
-	var seen atomic.Uint64 // the last entry of one that follows
+	var seen atomic.Uint64 // the last entry that the follower saw
 	followed := make(chan error, 1)
 	following, stop := context.WithCancel(ctx)
 	defer stop()
@@ -167,17 +150,17 @@ func failingStore(t *testing.T, open Open) {
 			next++
 		}
 	}()
-	eventually(ctx, t, "the first event is seen", func() bool { return seen.Load() == 1 })
+	Eventually(t, patience, "the first event is seen", func() bool { return seen.Load() == 1 })
 	mend := o.Break()
 	appended := make(chan error, 1)
 	go func() {
 		for i := range resources * rounds {
-			if err := o.Log.Append(update("docs", uri(i%resources), i)); err != nil {
+			if err := o.Log.Append(update("docs", URI(i%resources), i)); err != nil {
 				appended <- err
 				return
 			}
 			if i%resources == 0 {
-				if err := o.Log.Remember(journal.Resource{ServerID: "docs", URI: "file:///quiet"}, journal.State{Digest: digest(i)}); err != nil {
+				if err := o.Log.Remember(journal.ResourceID{ServerID: "docs", URI: "file:///quiet"}, journal.State{Digest: Digest(i)}); err != nil {
 					appended <- err
 					return
 				}
@@ -193,7 +176,7 @@ func failingStore(t *testing.T, open Open) {
 	case <-ctx.Done():
 		t.Fatal("Append waits for a store that fails")
 	}
-	eventually(ctx, t, "Err says why", func() bool { return o.Log.Err() != nil })
+	Eventually(t, patience, "Err says why", func() bool { return o.Log.Err() != nil })
 	for what, wait := range map[string]func(context.Context) error{
 		"Flush": o.Log.Flush,
 		"Store": func(ctx context.Context) error {
@@ -219,14 +202,14 @@ func failingStore(t *testing.T, open Open) {
 	if err := <-followed; err != nil {
 		t.Error(err)
 	}
-	eventually(ctx, t, "Err is nil again", func() bool { return o.Log.Err() == nil })
-	want := map[string]catalog.Digest{"docs file:///first": digest(0), "docs file:///last": digest(0), "docs file:///stored": digest(1), "docs file:///quiet": digest(resources * (rounds - 1))}
+	Eventually(t, patience, "Err is nil again", func() bool { return o.Log.Err() == nil })
+	want := map[string]catalog.Digest{"docs file:///first": Digest(0), "docs file:///last": Digest(0), "docs file:///stored": Digest(1), "docs file:///quiet": Digest(resources * (rounds - 1))}
 	for i := range resources {
-		want["docs "+uri(i)] = digest(resources*(rounds-1) + i)
+		want["docs "+URI(i)] = Digest(resources*(rounds-1) + i)
 	}
 	stats := o.Log.Stats()
 	o.check(t, func(t *testing.T, when string) {
-		entries := readAll(t, o.Log, 0)
+		entries := ReadAll(t, o.Log, 0)
 		if err := inOrder(entries, o.Log.Epoch(), 1, len(entries)); err != nil {
 			t.Fatalf("%s: %v", when, err)
 		}
@@ -248,11 +231,7 @@ func failingStore(t *testing.T, open Open) {
 				last = n
 			}
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s: the last events (-want +got):\n%s", when, diff)
-		}
-		if diff := cmp.Diff(want, digests(t, o.Log, "")); diff != "" {
-			t.Errorf("%s: the states (-want +got):\n%s", when, diff)
-		}
+		equal(t, fmt.Sprintf("%s: the last events", when), want, got)
+		equal(t, fmt.Sprintf("%s: the states", when), want, digests(t, o.Log, ""))
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
-func TestContract(t *testing.T) {
+func TestLogKeepsTheContract(t *testing.T) {
 	journaltest.Run(t, func(t *testing.T, opts journaltest.Options) journaltest.Opened {
 		o := Options{Dir: t.TempDir(), KeepContent: opts.KeepContent, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 		if opts.Few {
@@ -29,8 +29,8 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// lock begins a transaction in the file, as somebody with sqlite3 may, so that nothing can be
-// stored until unlock is called.
+// lock begins a transaction in the file, as sqlite3 may, so that nothing can be stored until unlock
+// is called.
 func lock(t *testing.T, dir string) (unlock func()) {
 	t.Helper()
 	c, err := sqlite.OpenConn(filepath.Join(dir, "events.db"), sqlite.OpenReadWrite)

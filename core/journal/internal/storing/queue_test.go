@@ -1,4 +1,4 @@
-package pending
+package storing
 
 import (
 	"encoding/json"
@@ -13,24 +13,25 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 )
 
 func TestFullQueueKeepsTheNewestOfEveryResource(t *testing.T) {
 	t.Parallel()
-	q := New[struct{}](100)
-	s := newSource()
+	q := NewQueue[struct{}](100)
+	s := new(journaltest.Source)
 	const keys, rounds = 150, 40 // more keys than the capacity
 	for i := range keys * rounds {
-		if err := q.Push(&Item[struct{}]{Event: s.next(uri(i % keys))}); err != nil {
+		if err := q.Push(&Item[struct{}]{Event: s.Next(journaltest.URI(i % keys))}); err != nil {
 			t.Fatal(err)
 		}
 		if n, _ := q.Size(); n > 2*keys+100 {
 			t.Fatalf("%d items wait: not bounded by the resources", n)
 		}
 	}
-	waited := &Item[struct{}]{Event: s.next(uri(0)), Done: make(chan Outcome, 1)}
+	waited := &Item[struct{}]{Event: s.Next(journaltest.URI(0)), Done: make(chan Outcome, 1)}
 	_ = q.Push(waited)
-	_ = q.Push(&Item[struct{}]{Event: s.next(uri(0))})
+	_ = q.Push(&Item[struct{}]{Event: s.Next(journaltest.URI(0))})
 	q.Close()
 	var got []*Item[struct{}]
 	for group := q.Take(64); group != nil; group = q.Take(64) {
@@ -53,8 +54,8 @@ func TestFullQueueKeepsTheNewestOfEveryResource(t *testing.T) {
 		last[it.Event.ResourceURI] = seq
 	}
 	for i := 1; i < keys; i++ {
-		if want := uint64(keys*(rounds-1) + i + 1); last[uri(i)] != want {
-			t.Errorf("the last of %s is %d, want %d", uri(i), last[uri(i)], want)
+		if want := uint64(keys*(rounds-1) + i + 1); last[journaltest.URI(i)] != want {
+			t.Errorf("the last of %s is %d, want %d", journaltest.URI(i), last[journaltest.URI(i)], want)
 		}
 	}
 	if err := q.Push(waited); !errors.Is(err, journal.ErrClosed) {
@@ -62,14 +63,14 @@ func TestFullQueueKeepsTheNewestOfEveryResource(t *testing.T) {
 	}
 }
 
-// TestItemsBeingStoredCountAsWaiting: somebody who waits until nothing waits any more must
-// not be let go while the last events are on their way to the disk.
+// A caller that waits until nothing waits must not continue while the last events are on their way
+// to the disk.
 func TestItemsBeingStoredCountAsWaiting(t *testing.T) {
 	t.Parallel()
-	q := New[struct{}](100)
-	s := newSource()
+	q := NewQueue[struct{}](100)
+	s := new(journaltest.Source)
 	for i := range 3 {
-		if err := q.Push(&Item[struct{}]{Event: s.next(uri(i))}); err != nil {
+		if err := q.Push(&Item[struct{}]{Event: s.Next(journaltest.URI(i))}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -96,7 +97,7 @@ func TestMergedEventsAddUp(t *testing.T) {
 	t.Parallel()
 	yes := true
 	updated := func(was, now uint64, changed *bool) *event.Event {
-		e := &event.Event{ServerID: "s", ResourceURI: "u", Payload: event.ResourceUpdated{Digest: digest(now), PreviousDigest: digest(was), Changed: changed}}
+		e := &event.Event{ServerID: "s", ResourceURI: "u", Payload: event.ResourceUpdated{Digest: journaltest.Digest(now), PreviousDigest: journaltest.Digest(was), Changed: changed}}
 		return e
 	}
 	list := func(added, removed, changed []string) *event.Event {
@@ -139,10 +140,10 @@ func TestTooLargeEventsAreSplit(t *testing.T) {
 	var l event.ListChanged
 	l.List = catalog.Resources
 	for i := range 300 {
-		l.Added = append(l.Added, uri(i))
-		l.Removed = append(l.Removed, uri(i+1000))
+		l.Added = append(l.Added, journaltest.URI(i))
+		l.Removed = append(l.Removed, journaltest.URI(i+1000))
 	}
-	l.Changed = []string{uri(5000)}
+	l.Changed = []string{journaltest.URI(5000)}
 	names := map[string]string{}
 	for _, key := range slices.Concat(l.Added, l.Removed[:100]) {
 		names[key] = "mcptrack://server/s/" + key
@@ -159,7 +160,7 @@ func TestTooLargeEventsAreSplit(t *testing.T) {
 		}
 		got := e.Payload.(event.ListChanged)
 		if maps.Copy(named, e.Exported); e.Exported == nil {
-			t.Errorf("%s: it is not said that names are the same", p)
+			t.Errorf("%s: the names are missing", p)
 		}
 		sum.Added, sum.Removed, sum.Changed = append(sum.Added, got.Added...), append(sum.Removed, got.Removed...), append(sum.Changed, got.Changed...)
 	}
@@ -183,10 +184,10 @@ func TestTooLargeEventsAreSplit(t *testing.T) {
 	}
 }
 
-// An item that is withdrawn is not taken; one that was taken is not disturbed.
+// A withdrawn item is not taken; a taken item is not disturbed.
 func TestWithdraw(t *testing.T) {
 	t.Parallel()
-	q := New[int](10)
+	q := NewQueue[int](10)
 	var items []*Item[int]
 	for n := range 4 {
 		it := &Item[int]{Note: n, Done: make(chan Outcome, 1)}
@@ -196,7 +197,7 @@ func TestWithdraw(t *testing.T) {
 	}
 	taken := q.Take(2)
 	if n, _ := q.Size(); n != 4 {
-		t.Errorf("%d wait, want those that were taken, too", n)
+		t.Errorf("%d wait, want also those that were taken", n)
 	}
 	if q.Stored(); len(taken) != 2 {
 		t.Fatalf("taken: %v", taken)
@@ -204,8 +205,8 @@ func TestWithdraw(t *testing.T) {
 	if n, _ := q.Size(); n != 2 {
 		t.Errorf("%d wait, want the two that were not taken", n)
 	}
-	q.Withdraw(items[0])
-	q.Withdraw(items[2])
+	q.withdraw(items[0])
+	q.withdraw(items[2])
 	if taken[0] != items[0] || taken[1] != items[1] {
 		t.Errorf("taken: %v", taken)
 	}
@@ -214,7 +215,7 @@ func TestWithdraw(t *testing.T) {
 	}
 }
 
-// A change of a list that is merged into a newer one keeps its names; the newer one's win.
+// A list change that is merged into a newer one keeps its names; names in the newer one win.
 func TestMergedListsKeepTheirNames(t *testing.T) {
 	t.Parallel()
 	of := func(names map[string]string, added ...string) *event.Event {

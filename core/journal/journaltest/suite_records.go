@@ -19,7 +19,7 @@ import (
 
 func textDigest(text string) catalog.Digest { return sha256.Sum256([]byte(text)) }
 
-// put stores texts, one after the other, so that none has to be dropped.
+// put stores texts one after the other, so that none must be dropped.
 func put(t tb, log journal.Log, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
@@ -28,7 +28,7 @@ func put(t tb, log journal.Log, texts ...string) {
 	}
 }
 
-// has reports whether the text is stored, and fails if another one is in its place.
+// has reports whether the text is stored, and fails if another text is in its place.
 func has(t tb, log journal.Log, text string) bool {
 	t.Helper()
 	d := textDigest(text)
@@ -43,8 +43,7 @@ func has(t tb, log journal.Log, text string) bool {
 	return ok
 }
 
-func contents(t *testing.T, open Open) {
-	o := open(t, Options{KeepContent: 1 << 20})
+func contents(t *testing.T, o *Opened) {
 	texts := []string{"one", "two", "", "a\x00b\r\n\xff\U0001F600", strings.Repeat("large ", 50_000)}
 	put(t, o.Log, texts...)
 	put(t, o.Log, "one") // again
@@ -87,9 +86,8 @@ func randomTexts(n, size int) (texts []string) {
 	return texts
 }
 
-func contentsAreBounded(t *testing.T, open Open) {
+func contentsAreBounded(t *testing.T, o *Opened) {
 	const keep, size = 1 << 20, 64 << 10
-	o := open(t, Options{KeepContent: keep})
 	texts := randomTexts(40, size)
 	put(t, o.Log, texts...)
 	o.check(t, func(t *testing.T, when string) {
@@ -102,14 +100,13 @@ func contentsAreBounded(t *testing.T, open Open) {
 			t.Errorf("%s: of texts with the double size of the bound, these are stored: %v", when, there)
 		}
 	})
-	put(t, o.Log, texts[0]) // it was there, but was removed
+	put(t, o.Log, texts[0]) // it was stored and then removed
 	if !has(t, o.Log, texts[0]) {
 		t.Error("a text that was removed is not stored again")
 	}
 }
 
-func largestContent(t *testing.T, open Open) {
-	o := open(t, Options{KeepContent: 4 * journal.MaxContent})
+func largestContent(t *testing.T, o *Opened) {
 	largest := strings.Repeat("x", journal.MaxContent)
 	put(t, o.Log, largest, largest+"x")
 	o.check(t, func(t *testing.T, when string) {
@@ -122,8 +119,7 @@ func largestContent(t *testing.T, open Open) {
 	})
 }
 
-func noContents(t *testing.T, open Open) {
-	o := open(t, Options{})
+func noContents(t *testing.T, o *Opened) {
 	put(t, o.Log, "one")
 	o.check(t, func(t *testing.T, when string) {
 		if has(t, o.Log, "one") {
@@ -141,8 +137,7 @@ func get(t tb, r journal.Records, key string) journal.Record {
 	return rec
 }
 
-func records(t *testing.T, open Open) {
-	o := open(t, Options{})
+func records(t *testing.T, o *Opened) {
 	ctx, r := within(t), o.Log.Records("things")
 	if rec := get(t, r, "a"); rec.Value != nil || rec.Revision != 0 {
 		t.Errorf("a record that does not exist is %+v", rec)
@@ -152,7 +147,7 @@ func records(t *testing.T, open Open) {
 	if err != nil || first == 0 {
 		t.Fatalf("revision %d, %v", first, err)
 	}
-	value[0] = 'x' // it is the caller's
+	value[0] = 'x' // the caller owns it
 	if rec := get(t, o.Log.Records("things"), "a"); string(rec.Value) != "1" || rec.Revision != first {
 		t.Errorf("the record is %+v, want revision %d", rec, first)
 	}
@@ -163,27 +158,20 @@ func records(t *testing.T, open Open) {
 	if err != nil || second <= first {
 		t.Fatalf("revision %d after %d, %v", second, first, err)
 	}
-	for what, late := range map[string]func() error{
-		"Put as new": func() error { _, err := r.Put(ctx, journal.Record{Key: "a", Value: []byte("late")}); return err },
-		"Put with the first revision": func() error {
-			_, err := r.Put(ctx, journal.Record{Key: "a", Value: []byte("late"), Revision: first})
-			return err
-		},
-		"Put with a revision to come": func() error {
-			_, err := r.Put(ctx, journal.Record{Key: "a", Value: []byte("late"), Revision: second + 1})
-			return err
-		},
-		"Put of what does not exist": func() error {
-			_, err := r.Put(ctx, journal.Record{Key: "b", Value: []byte("late"), Revision: second})
-			return err
-		},
-		"PutAfter the first write": func() error {
-			_, err := r.PutAfter(ctx, journal.Record{Key: "b", Value: []byte("late")}, first)
-			return err
-		},
-		"Remove of the first revision": func() error { return r.Remove(ctx, journal.Record{Key: "a", Revision: first}) },
+	late := func(key string, revision uint64) error {
+		_, err := r.Put(ctx, journal.Record{Key: key, Value: []byte("late"), Revision: revision})
+		return err
+	}
+	_, after := r.PutAfter(ctx, journal.Record{Key: "b", Value: []byte("late")}, first)
+	for what, err := range map[string]error{
+		"Put as new":                   late("a", 0),
+		"Put with the first revision":  late("a", first),
+		"Put with a future revision":   late("a", second+1),
+		"Put of what does not exist":   late("b", second),
+		"PutAfter the first write":     after,
+		"Remove of the first revision": r.Remove(ctx, journal.Record{Key: "a", Revision: first}),
 	} {
-		if err := late(); !errors.Is(err, journal.ErrChanged) {
+		if !errors.Is(err, journal.ErrChanged) {
 			t.Errorf("%s: %v, want ErrChanged", what, err)
 		}
 	}
@@ -193,39 +181,35 @@ func records(t *testing.T, open Open) {
 	if rec := get(t, r, "b"); rec.Value != nil {
 		t.Errorf("a write that failed stored %+v", rec)
 	}
-	if err := r.Remove(ctx, journal.Record{Key: "a", Revision: second}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Remove(ctx, journal.Record{Key: "a", Revision: second}))
 	gone := get(t, r, "a")
 	if gone.Value != nil {
 		t.Errorf("a removed record is %+v", gone)
 	}
-	if _, err := r.Put(ctx, journal.Record{Key: "a", Value: []byte("late"), Revision: second}); !errors.Is(err, journal.ErrChanged) {
+	if err := late("a", second); !errors.Is(err, journal.ErrChanged) {
 		t.Errorf("Put with a revision from before the removal: %v, want ErrChanged", err)
 	}
 	third, err := r.Put(ctx, journal.Record{Key: "a", Value: []byte("3"), Revision: gone.Revision})
 	if err != nil || third <= second {
 		t.Errorf("a record that is made again has revision %d after %d, %v", third, second, err)
 	}
-	if err := o.Log.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, o.Log.Close())
 	if _, err := r.Get(ctx, "a"); !errors.Is(err, journal.ErrClosed) {
 		t.Errorf("Get after Close: %v", err)
 	}
-	if _, err := r.Put(ctx, journal.Record{Key: "a", Value: []byte("4"), Revision: third}); !errors.Is(err, journal.ErrClosed) {
+	if err := late("a", third); !errors.Is(err, journal.ErrClosed) {
 		t.Errorf("Put after Close: %v", err)
 	}
 }
 
-// known is what one that follows records knows: values by key, and the last write.
+// known is what a follower of records knows: values by key, and the last write.
 type known struct {
 	values map[string]string
 	last   uint64
 }
 
-// watch follows records in a goroutine until the test's end, and returns what it knows after
-// each change. Nobody closes the channel; what is not received before ctx ends is lost.
+// watch follows records in a goroutine until the end of the test, and sends what it knows after
+// each change. Nobody closes the channel; after the end of ctx, changes are lost.
 func watch(ctx context.Context, t *testing.T, r journal.Records) <-chan known {
 	changes, now := make(chan known), known{values: map[string]string{}}
 	ctx, cancel := context.WithCancel(ctx)
@@ -251,7 +235,7 @@ func watch(ctx context.Context, t *testing.T, r journal.Records) <-chan known {
 	return changes
 }
 
-// await waits until one that follows knows exactly these values.
+// await waits until a follower knows exactly these values.
 func await(ctx context.Context, t *testing.T, changes <-chan known, want map[string]string) known {
 	t.Helper()
 	var now known
@@ -267,17 +251,14 @@ func await(ctx context.Context, t *testing.T, changes <-chan known, want map[str
 	}
 }
 
-func recordsAreFollowed(t *testing.T, open Open) {
-	o := open(t, Options{})
+func recordsAreFollowed(t *testing.T, o *Opened) {
 	ctx, r := within(t), o.Log.Records("things")
 	empty := watch(ctx, t, o.Log.Records("things"))
 	await(ctx, t, empty, nil)
 	first, err := r.Put(ctx, journal.Record{Key: "a", Value: []byte("1")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	await(ctx, t, empty, map[string]string{"a": "1"})
-	changes := watch(ctx, t, r) // of what is there already
+	changes := watch(ctx, t, r) // of existing records
 	now := await(ctx, t, changes, map[string]string{"a": "1"})
 	if now.last == 0 {
 		t.Error("the last write has number 0")
@@ -294,16 +275,14 @@ func recordsAreFollowed(t *testing.T, open Open) {
 		t.Fatal(err)
 	}
 	await(ctx, t, changes, map[string]string{"a": "3", "b": "2"})
-	if err := r.Remove(ctx, journal.Record{Key: "b", Revision: b}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Remove(ctx, journal.Record{Key: "b", Revision: b}))
 	now = await(ctx, t, changes, map[string]string{"a": "3"})
 	if _, err := r.PutAfter(ctx, journal.Record{Key: "b", Value: []byte("4")}, now.last); err != nil {
 		t.Errorf("PutAfter a removal: %v", err)
 	}
 	await(ctx, t, changes, map[string]string{"a": "3", "b": "4"})
 	await(ctx, t, empty, map[string]string{"a": "3", "b": "4"}) // many changes later
-	// Both ways to end.
+	// Follow ends with its context and with the log.
 	ended := make(chan struct{}, 2)
 	following, cancel := context.WithCancel(ctx)
 	seen := make(chan struct{}, 2)
@@ -323,9 +302,8 @@ func recordsAreFollowed(t *testing.T, open Open) {
 	<-ended
 }
 
-// Several writers count: no update is lost.
-func recordsOfWriters(t *testing.T, open Open) {
-	o := open(t, Options{})
+// Several writers count, and no update is lost.
+func recordsOfWriters(t *testing.T, o *Opened) {
 	const writers, each = 5, 20
 	ctx := within(t)
 	var wg sync.WaitGroup
@@ -358,8 +336,7 @@ func recordsOfWriters(t *testing.T, open Open) {
 	})
 }
 
-func recordsAfterReopen(t *testing.T, open Open) {
-	o := open(t, Options{})
+func recordsAfterReopen(t *testing.T, o *Opened) {
 	if o.Reopen == nil {
 		t.Skip("the log ends with the process")
 	}
@@ -367,14 +344,10 @@ func recordsAfterReopen(t *testing.T, open Open) {
 	revisions := map[string]uint64{}
 	for _, key := range []string{"a", "b.c_D-1", "gone"} {
 		rev, err := r.Put(ctx, journal.Record{Key: key, Value: []byte("value of " + key)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		revisions[key] = rev
 	}
-	if err := r.Remove(ctx, journal.Record{Key: "gone", Revision: revisions["gone"]}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Remove(ctx, journal.Record{Key: "gone", Revision: revisions["gone"]}))
 	o.reopen(t)
 	r = o.Log.Records("things")
 	now := await(ctx, t, watch(ctx, t, r), map[string]string{"a": "value of a", "b.c_D-1": "value of b.c_D-1"})

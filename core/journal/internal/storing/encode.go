@@ -1,4 +1,4 @@
-package pending
+package storing
 
 import (
 	"fmt"
@@ -8,27 +8,21 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// Encode returns what is stored for the event: its wire form without an id. An event that is
-// too large for the store is split into several if its meaning allows that, or loses details: a
-// list of 10,000 URIs must not stop the log.
+// Encode returns the stored form of the event: its wire form without an id. An event that is too
+// large for the store is split into several if its meaning allows that, or loses details: a list of
+// 10,000 URIs must not stop the log.
 func Encode(e *event.Event, limit int) ([][]byte, error) {
-	bare := *e
-	bare.ID = ""
-	if u, ok := bare.Payload.(event.ResourceUpdated); ok {
-		u.Content, u.Diff = nil, nil // shown on request, never stored
-		bare.Payload = u
-	}
-	data, err := bare.AppendJSON(nil)
+	data, err := journal.Encode(e, "")
 	if err != nil {
-		return nil, fmt.Errorf("event log: %w", err)
+		return nil, err
 	}
 	if len(data) <= limit {
 		return [][]byte{data}, nil
 	}
 	var parts [][]byte
-	for _, p := range split(bare.Payload) {
-		part := bare
-		part.Payload, part.Exported = p, namesOf(p, bare.Exported)
+	for _, p := range split(e.Payload) {
+		part := *e
+		part.Payload, part.Exported = p, namesOf(p, e.Exported)
 		more, err := Encode(&part, limit)
 		if err != nil {
 			return nil, err
@@ -41,8 +35,8 @@ func Encode(e *event.Event, limit int) ([][]byte, error) {
 	return parts, nil
 }
 
-// split returns smaller payloads that together mean the same, or as much of it as fits; none if
-// that is impossible.
+// split returns smaller payloads that together mean the same, or as much of it as fits; nil if that
+// is impossible.
 func split(p event.Payload) []event.Payload {
 	switch p := p.(type) {
 	case event.ListChanged:
@@ -53,7 +47,7 @@ func split(p event.Payload) []event.Payload {
 		first.Added, second.Added = halves(p.Added)
 		first.Removed, second.Removed = halves(p.Removed)
 		first.Changed, second.Changed = halves(p.Changed)
-		if len(second.Added)+len(second.Removed)+len(second.Changed) == 0 { // one of two or three lists
+		if len(second.Added)+len(second.Removed)+len(second.Changed) == 0 { // only one of the three lists is not empty
 			second.Added, first.Added = first.Added, nil
 		}
 		return []event.Payload{first, second}
@@ -71,7 +65,7 @@ func split(p event.Payload) []event.Payload {
 	return nil
 }
 
-// namesOf returns the exported names of what a payload is about.
+// namesOf returns the exported names of the keys in a payload.
 func namesOf(p event.Payload, all map[string]string) map[string]string {
 	list, ok := p.(event.ListChanged)
 	if !ok || len(all) == 0 {

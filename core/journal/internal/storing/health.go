@@ -1,6 +1,4 @@
-// Package running has what every log with a store shares while it is open: what it counts and says of
-// storing, and who reads.
-package running
+package storing
 
 import (
 	"context"
@@ -14,13 +12,13 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// Health is what a log counts, and whether it can store events. Its methods may be called from several
-// goroutines: those that write, and readers that find damage.
+// Health counts what a log stores, and knows whether it can store. Its methods may be called from
+// several goroutines.
 type Health struct {
 	Logger *slog.Logger // set before the first use
 
-	// Stored, TooLarge, Damages and Fenced are those of [journal.Stats]; Unsaved are the events that
-	// are lost because the log was closed.
+	// Stats reports Stored, TooLarge, Damages and Fenced. Unsaved counts the events that were lost
+	// because the log was closed.
 	Stored, TooLarge, Damages, Fenced, Unsaved atomic.Uint64
 
 	failures atomic.Uint64
@@ -32,13 +30,12 @@ type Health struct {
 	total, slowest time.Duration // of groups
 }
 
-// Stats returns what was counted. Waiting and Folded are left to the caller.
-func (h *Health) Stats() journal.Stats {
-	s := journal.Stats{Stored: h.Stored.Load(), TooLarge: h.TooLarge.Load(), Failures: h.failures.Load(), Damages: h.Damages.Load(), Fenced: h.Fenced.Load()}
+// Stats returns the counts. waiting and folded come from the queue.
+func (h *Health) Stats(waiting int, folded uint64) journal.StoreStats {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s.Syncs, s.SyncTime, s.SlowestSync = h.groups, h.total, h.slowest
-	return s
+	return journal.StoreStats{Stored: h.Stored.Load(), Waiting: waiting, Folded: folded, TooLarge: h.TooLarge.Load(), Failures: h.failures.Load(),
+		Fenced: h.Fenced.Load(), Damages: h.Damages.Load(), Syncs: h.groups, SyncTime: h.total, SlowestSync: h.slowest}
 }
 
 // Err returns why events cannot be stored, nil if they can.
@@ -49,7 +46,7 @@ func (h *Health) Err() error {
 	return nil
 }
 
-// Lost returns how many events the end of the log has lost, as an error.
+// Lost returns an error if events were lost when the log was closed.
 func (h *Health) Lost() error {
 	if n := h.Unsaved.Load(); n > 0 {
 		return fmt.Errorf("event log: %d events could not be stored before mcptrack stopped", n)
@@ -57,8 +54,8 @@ func (h *Health) Lost() error {
 	return nil
 }
 
-// Fails counts a failed attempt to store, and logs the first in a row. One that was cancelled says
-// nothing about the store.
+// Fails counts a failed attempt to store, and logs the first of several consecutive failures. A
+// cancelled attempt says nothing about the store.
 func (h *Health) Fails(err error) {
 	h.failures.Add(1)
 	if errors.Is(err, context.Canceled) {
@@ -69,8 +66,8 @@ func (h *Health) Fails(err error) {
 	}
 }
 
-// Works ends the state of failure that Fails began. It is logged as a warning, so that whoever saw
-// the failure at the default level sees its end, too. size returns what the queue has.
+// Works ends the failure that Fails began. It logs a warning, so that whoever sees the failure at
+// the default level also sees its end. size is the queue's Size.
 func (h *Health) Works(size func() (waiting int, folded uint64)) {
 	if old := h.trouble.Swap(nil); old != nil {
 		waiting, folded := size()
@@ -85,9 +82,22 @@ func (h *Health) Synced(d time.Duration) {
 	h.groups, h.total, h.slowest = h.groups+1, h.total+d, max(h.slowest, d)
 }
 
-// Damaged counts and logs entries that could not be read back, each once if readers find them in
-// order.
-func (h *Health) Damaged(first, last uint64) {
+// Missing returns the gaps that readers get in place of the entries from from to last: one for the
+// entries before first, which retention has removed, and one for the others, which are damaged. It
+// counts and logs damaged entries, each once if readers find them in order.
+func (h *Health) Missing(epoch string, from, first, last uint64) (gaps []journal.Entry) {
+	if gone := min(last, first-1); gone >= from {
+		gaps = append(gaps, journal.GapEntry(epoch, from, gone, journal.ReasonRetention))
+		from = gone + 1
+	}
+	if from <= last {
+		h.damaged(from, last)
+		gaps = append(gaps, journal.GapEntry(epoch, from, last, journal.ReasonDamaged))
+	}
+	return gaps
+}
+
+func (h *Health) damaged(first, last uint64) {
 	h.mu.Lock()
 	if last <= h.reported {
 		h.mu.Unlock()
