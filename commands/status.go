@@ -31,8 +31,8 @@ func newStatus(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [URL]",
 		Short: "Show the status of a running serve-sse",
-		Long: `Shows the status of the serve-sse, or gateway with --events, at URL (default http://127.0.0.1:8722) and of every
-server that it follows, and of the webhooks of its config.
+		Long: `Shows the status of the serve-sse, or gateway with --events, at URL (default
+http://127.0.0.1:8722), of every server that it follows, and of its webhooks.
 
 Exit codes: 0 done; 1 failed; 2 wrong usage; 4 the URL could not be reached, or did not
 answer within --timeout; 5 the request was refused (a token is needed, or this is not a
@@ -42,7 +42,7 @@ serve-sse).`,
   mcptrack status --json | jq '.servers[] | select(.state != "Ready")'`,
 		Args: cli.Args(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			opts.url = "http://127.0.0.1:8722"
+			opts.url = defaultServeURL
 			if len(args) == 1 {
 				opts.url = args[0]
 			}
@@ -58,8 +58,8 @@ serve-sse).`,
 	return cmd
 }
 
-// running is the status document of a serve-sse.
-type running struct {
+// statusReport is what status --json prints.
+type statusReport struct {
 	Status  json.RawMessage   `json:"status"`
 	Servers []json.RawMessage `json:"servers"`
 }
@@ -77,7 +77,7 @@ func runStatus(ctx context.Context, env *cli.Env, format document.Format, opts s
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, opts.timeout, cli.ErrTimeout)
 	defer cancel()
-	var r running
+	var r statusReport
 	client := remote.Client{Base: base, Token: token}
 	if err := client.Get(ctx, []string{"api", "status"}, nil, &r.Status); err != nil {
 		return askFailure(ctx, err)
@@ -135,19 +135,18 @@ func runStatus(ctx context.Context, env *cli.Env, format document.Format, opts s
 	return table.Rows(env.Out, []string{"Webhook", "State", "Format", "Delivered", "Given up", "Behind", "Last delivery", "Error"}, webhookRows(shared.Webhooks))
 }
 
-// deliveryRows are the rows of the table of who delivers webhooks on a cluster.
+// deliveryRows says which process of a cluster delivers which webhooks.
 func deliveryRows(all []webhook.Delivery) (rows [][]string) {
 	for _, d := range all {
 		by := cmp.Or(d.Process, "no process")
 		if d.Waiting != "" {
-			by = "not known: " + d.Waiting
+			by = "unknown: " + d.Waiting
 		}
 		rows = append(rows, []string{string(d.Source), by})
 	}
 	return rows
 }
 
-// webhookRows are the rows of the table of webhooks.
 func webhookRows(all []webhook.Endpoint) (rows [][]string) {
 	for _, w := range all {
 		row := []string{w.Host, string(w.State), cmp.Or(w.Event, string(w.Format)), fmt.Sprint(w.Delivered), fmt.Sprint(w.GivenUp),

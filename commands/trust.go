@@ -135,7 +135,7 @@ func runTrust(ctx context.Context, env *cli.Env, g *cli.Globals, opts trustOptio
 	if len(pending) == 0 {
 		word = "nothing to approve"
 		if len(all) > 0 {
-			word = "approved already"
+			word = "already approved"
 		}
 	}
 	_, err = fmt.Fprintf(env.Out, "%s: %s\n%s", printable.Line(cfg.Path, 0), word, strings.Join(lines, ""))
@@ -208,7 +208,7 @@ func runTrustRevoke(env *cli.Env, g *cli.Globals, opts trustOptions) error {
 			Revoked bool   `json:"revoked"` // false: there was no approval
 		}{folder, revoked})
 	}
-	what := "approvals revoked; commands that are running are not stopped"
+	what := "approvals revoked; running commands continue"
 	if !revoked {
 		what = "there was no approval"
 	}

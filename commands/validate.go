@@ -18,7 +18,7 @@ import (
 
 type validateOptions struct {
 	files  []string
-	others []string // existing configs of hosts beside files; each gets one line, without its problems
+	others []string // existing configs of hosts; each gets one line and its errors, without warnings
 	read   config.Options
 	strict bool
 	schema bool
@@ -31,13 +31,12 @@ func newValidateConfig(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Use:     "validate-config [FILE...]",
 		Aliases: []string{"validate"},
 		Short:   "Check configs and report every problem; starts no server",
-		Long: `Checks config files and reports all problems of all files at once, each with its line
-and column. No server is started or contacted. Without FILE it checks the config that
-other commands would use, and then every config of a host (editor or agent) that is
-found in this folder and for this user, with the errors and one line for each.
+		Long: `Checks config files and reports all problems of all files, each with its line and column.
+It starts and contacts no server. Without FILE it checks the config that other commands
+would use, and then, more briefly, every config of a host (editor or agent) in this
+folder and of this user.
 
-What this machine lacks for one server, such as a variable or the program, is a
-warning: the other servers can be used.
+A missing variable or program of one server is a warning: the other servers can be used.
 
 Exit codes: 0 valid; 2 wrong usage; 3 a file has errors or is missing.`,
 		Example: `  mcptrack validate config/mcp-servers.json
@@ -74,7 +73,7 @@ type fileReport struct {
 	brief   bool // without warnings
 }
 
-// find chooses the files if none is named.
+// find selects the files if none is named.
 func (o *validateOptions) find(env *cli.Env, g *cli.Globals) error {
 	path, err := g.ConfigPath(env, g.Logger(env))
 	if err == nil {
@@ -122,8 +121,8 @@ func runValidateConfig(ctx context.Context, env *cli.Env, opts validateOptions) 
 	return nil
 }
 
-// invalidFiles returns the error that sets the exit code. As the problems of the files were
-// printed already, it is reported only with --json, as one line on stderr.
+// invalidFiles returns the error that sets the exit code. It is reported only with --json, as one line
+// on stderr, because the problems of the files are already printed.
 func invalidFiles(reports []fileReport) error {
 	var names []string
 	missing := true
@@ -164,7 +163,7 @@ func writeReports(w io.Writer, format document.Format, valid bool, reports []fil
 	}
 }
 
-// text writes the report in the form FILE:LINE:COL, which editors and terminals link.
+// text writes the report; problems begin with FILE:LINE:COL, which editors and terminals link.
 func (r fileReport) text(b *strings.Builder) {
 	for _, p := range r.Problems {
 		if r.brief && p.Severity != config.SeverityError {

@@ -42,7 +42,7 @@ func runVersion(env *cli.Env, format document.Format) error {
 	return err
 }
 
-// Version returns the version of this build: that of the module, else the commit.
+// Version returns the version of this build: the module's version, else the commit.
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -285,11 +285,9 @@ func (r *receipts) outcome(ctx context.Context, failed error, unreached string) 
 	}
 	switch {
 	case unreached != "":
-		return &cli.Failure{Exit: cli.ExitUnreachable, Code: "unreachable", Err: fmt.Errorf("--timeout expired and %s could not be reached", unreached),
-			Hint: "--log-level info shows why"}
+		return cli.Unreachable("--log-level info shows why", "--timeout expired and %s could not be reached", unreached)
 	case r.limit > 0:
-		return &cli.Failure{Exit: cli.ExitTimeout, Code: "timeout", Err: errors.New("--timeout expired before --count was reached"),
-			Hint: "give it more time with --timeout"}
+		return cli.TimeoutBefore("--count was reached")
 	}
 	return nil
 }

@@ -195,7 +195,7 @@ func (o *loginOptions) login(ctx context.Context, env *cli.Env, g *cli.Globals, 
 	sessions := o.SessionOptions(env, g)
 	sessions.Logins, sessions.OneShot = logins, true
 	if s, err := env.Dialer()(ctx, srv, sessions); err != nil {
-		return nil, &cli.Failure{Exit: cli.ExitUnreachable, Code: "unreachable", Err: fmt.Errorf("logged in, but cannot connect to server %q: %w", srv.ID, err)}
+		return nil, cli.Unreachable("", "logged in, but cannot connect to server %q: %w", srv.ID, err)
 	} else if err := s.Close(); err != nil {
 		return nil, err
 	}
@@ -215,7 +215,7 @@ func (o *loginOptions) challenge(ctx context.Context, env *cli.Env, g *cli.Globa
 	case err == nil:
 		return login.Challenge{}, false, nil
 	case !ok:
-		return login.Challenge{}, false, &cli.Failure{Exit: cli.ExitUnreachable, Code: "unreachable", Err: fmt.Errorf("server %q: %w", srv.ID, err)}
+		return login.Challenge{}, false, cli.Unreachable("", "server %q: %w", srv.ID, err)
 	}
 	c := login.ParseChallenge(refused.Challenge)
 	if c.Basic && c.Metadata == "" {

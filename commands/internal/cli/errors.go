@@ -50,6 +50,18 @@ var ErrTimeout = errors.New("--timeout expired")
 // interrupted.
 var errReturned = errors.New("the command returned")
 
+// Unreachable is the failure of a command that could not reach a server.
+func Unreachable(hint, format string, args ...any) *Failure {
+	return &Failure{Exit: ExitUnreachable, Code: "unreachable", Err: fmt.Errorf(format, args...), Hint: hint}
+}
+
+const moreTime = "allow more time with --timeout"
+
+// TimeoutBefore is the failure of a command whose --timeout expired before something.
+func TimeoutBefore(what string) *Failure {
+	return &Failure{Exit: ExitTimeout, Code: "timeout", Err: errors.New("--timeout expired before " + what), Hint: moreTime}
+}
+
 // Classify turns every error into a failure. ctx is the context the command ran in.
 func Classify(ctx context.Context, err error) *Failure {
 	if f, ok := errors.AsType[*Failure](err); ok {
@@ -59,7 +71,7 @@ func Classify(ctx context.Context, err error) *Failure {
 		return &Failure{Exit: ExitOK, Err: err, Reported: true}
 	}
 	if errors.Is(err, ErrTimeout) || errors.Is(context.Cause(ctx), ErrTimeout) {
-		return &Failure{Exit: ExitTimeout, Code: "timeout", Err: ErrTimeout, Hint: "give it more time with --timeout"}
+		return &Failure{Exit: ExitTimeout, Code: "timeout", Err: ErrTimeout, Hint: moreTime}
 	}
 	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errReturned) {
 		return &Failure{Exit: exitInterrupted, Code: "interrupted", Err: errors.New("interrupted")}
