@@ -129,7 +129,7 @@ func runWatchAgent(ctx context.Context, env *cli.Env, g *cli.Globals, opts watch
 	}
 	sessions := opts.SessionOptions(env, g)
 	sessions.OneShot = opts.once
-	e, err := cli.NewPrinting(ctx, desired, tracker.Options{Dial: env.Dial, Session: sessions, Logger: log, Texts: true, Baseline: cursor.Baseline, BaselineList: cursor.BaselineList})
+	e, err := cli.NewUnstoredEngine(ctx, desired, tracker.Options{Dial: env.Dial, Session: sessions, Logger: log, Texts: true, Baseline: cursor.Baseline, BaselineList: cursor.BaselineList})
 	if err != nil {
 		return err
 	}

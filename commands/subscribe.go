@@ -114,7 +114,7 @@ func runSubscribe(ctx context.Context, env *cli.Env, g *cli.Globals, opts subscr
 		srv.Include, srv.Exclude = opts.uris, nil
 	}
 	desired := engine.Desired{Config: &config.Config{Path: cfg.Path, Servers: []config.Server{srv}}}
-	e, err := cli.NewPrinting(ctx, desired, opts.trackerOptions(env, g))
+	e, err := cli.NewUnstoredEngine(ctx, desired, opts.trackerOptions(env, g))
 	if err != nil {
 		return err
 	}

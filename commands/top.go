@@ -120,7 +120,7 @@ func runTop(ctx context.Context, env *cli.Env, g *cli.Globals, opts topOptions) 
 	}
 	sessions := opts.SessionOptions(env, g)
 	sessions.Logger = slog.New(log)
-	e, err := cli.NewPrinting(ctx, desired, tracker.Options{Dial: env.Dial, Session: sessions, Logger: sessions.Logger, Texts: true})
+	e, err := cli.NewUnstoredEngine(ctx, desired, tracker.Options{Dial: env.Dial, Session: sessions, Logger: sessions.Logger, Texts: true})
 	if err != nil {
 		return err
 	}

@@ -173,7 +173,7 @@ func runWatch(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOptio
 			return s.outcome(ctx, err)
 		}
 	}
-	e, err := cli.NewPrinting(ctx, desired, opts.trackerOptions(env, g))
+	e, err := cli.NewUnstoredEngine(ctx, desired, opts.trackerOptions(env, g))
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/output/document"
 	"github.com/mcptrack/mcptrack/output/realtime"
-	"github.com/mcptrack/mcptrack/output/web"
 )
 
 // sink returns where events go.
@@ -117,15 +116,7 @@ func (o *injectOptions) proxy(ctx context.Context, env *cli.Env, log *slog.Logge
 	if err != nil {
 		return nil, err
 	}
-	access, err := o.access.Options(log, tokens)
-	if err != nil {
-		return nil, err
-	}
-	server, err := web.New(access)
-	if err != nil {
-		return nil, cli.WebFailure(err)
-	}
-	ln, err := server.Listen(ctx, o.listen)
+	server, ln, err := o.access.Listen(ctx, log, tokens, o.listen, nil)
 	if err != nil {
 		return nil, listenFailure(err)
 	}
@@ -146,11 +137,12 @@ func (o *injectOptions) proxy(ctx context.Context, env *cli.Env, log *slog.Logge
 	}, nil
 }
 
-// listenFailure names the flag of the address.
+// listenFailure names --listen in place of --addr.
 func listenFailure(err error) error {
-	err = cli.WebFailure(err)
-	if f, ok := err.(*cli.Failure); ok && f.Exit == cli.ExitUsage { //nolint:errorlint // made by webFailure
-		f.Err = fmt.Errorf("--listen%s", strings.TrimPrefix(f.Err.Error(), "--addr"))
+	if f, ok := errors.AsType[*cli.Failure](err); ok {
+		if rest, found := strings.CutPrefix(f.Err.Error(), "--addr"); found {
+			f.Err = errors.New("--listen" + rest)
+		}
 	}
 	return err
 }

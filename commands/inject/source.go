@@ -131,7 +131,7 @@ func (o *injectOptions) track(ctx context.Context, env *cli.Env, g *cli.Globals,
 	if err != nil {
 		return err
 	}
-	e, err := cli.NewPrinting(ctx, desired, tracker.Options{Dial: env.Dial, Session: o.ConnectFlags.SessionOptions(env, g), Logger: log, Texts: o.content, Window: o.window()})
+	e, err := cli.NewUnstoredEngine(ctx, desired, tracker.Options{Dial: env.Dial, Session: o.ConnectFlags.SessionOptions(env, g), Logger: log, Texts: o.content, Window: o.window()})
 	if err != nil {
 		return err
 	}

@@ -6,8 +6,8 @@ import (
 	"context"
 	"embed"
 	"fmt"
-	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -69,15 +69,14 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
   /metrics, /healthz, /readyz  for Prometheus and for probes
 
 Events are stored before they are sent: a client that reconnects with the last id it
-saw misses nothing, even after a restart or a crash of mcptrack. Text versions of the
-followed resources are kept too, for the dashboard, history and diff, except those that
-hold a secret of the config. The address must be a loopback address unless a token
-protects it.
+received misses nothing, even after a restart or a crash of mcptrack. Text versions of the
+followed resources are also kept, for the dashboard, history and diff, unless they contain
+a secret of the config. The address must be a loopback address unless a token protects it.
 
-With --nats several processes serve one feed with the same ids, and share the
-servers: each is followed by one process, and taken over by another within 10 s
-when that process dies. Clients may reconnect to any of them. With --follow a process
-reads no config and connects to no server: it serves the events that the others store.
+With --nats several processes serve one feed with the same ids and share the servers: one
+process follows each server, and another takes over within 10 s if that process dies.
+Clients can reconnect to any of them. With --follow a process reads no config and connects
+to no server: it serves the events that the others store.
 
 Exit codes: 0 stopped; 1 failed (address taken, data directory in use); 2 wrong
 usage; 3 config invalid or missing.`,
@@ -87,7 +86,7 @@ usage; 3 config invalid or missing.`,
   mcptrack serve-sse --addr :8722 --token-file token
   mcptrack serve-sse --nats nats://nats-1:4222,nats://nats-2:4222 --follow
 
-  # Reached by servers that send their events by webhook
+  # Let servers send their events by webhook
   mcptrack serve-sse --token-file token --public-url https://hooks.example`,
 		Args: cli.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -107,11 +106,11 @@ usage; 3 config invalid or missing.`,
 	opts.RetentionFlags.Add(cmd)
 	f.StringVar(&opts.keepContent, "keep-content", "256MiB", "`BYTES` of text versions that are kept for history and diff; the oldest go first")
 	f.BoolVar(&opts.noContent, "no-content", false, "keep no text versions, and remove those in the data directory")
-	f.IntVar(&opts.maxClients, "max-clients", 2000, "largest `NUMBER` of event streams at a time; further clients must retry later")
+	f.IntVar(&opts.maxClients, "max-clients", 2000, "maximum `NUMBER` of open event streams; further clients must retry later")
 	cli.AddAllFlag(cmd, &opts.AllServers)
-	f.BoolVar(&opts.Demo, "demo", false, "follow a built-in server whose resources change; events are not kept")
+	f.BoolVar(&opts.Demo, "demo", false, "follow a built-in server whose resources change; events are not stored")
 	f.BoolVar(&opts.follow, "follow", false, "with --nats: only serve what other processes store")
-	f.StringVar(&opts.publicURL, "public-url", "", "`URL` (https://HOST[:PORT]) at which servers reach this one, to receive their events by webhook")
+	f.StringVar(&opts.publicURL, "public-url", "", "`URL` (https://HOST[:PORT]) at which servers reach this process, to receive their events by webhook")
 	f.BoolVar(&opts.HoldCommands, "no-exec-on-reload", false, "do not start new or changed commands of the config before SIGHUP")
 	f.DurationVar(&opts.ConnectTimeout, "connect-timeout", 15*time.Second, "`DURATION` that one connection may take")
 	opts.AddLimit(f)
@@ -149,41 +148,30 @@ func (o *serveOptions) parse() (err error) {
 	return err
 }
 
-// otherConns is how many connections may be open in addition to streams: scrapers,
-// probes, dashboards, and clients that are refused.
+// otherConns is how many connections may be open besides streams: scrapers, probes, dashboards, and
+// clients that are rejected.
 const otherConns = 2096
 
-// server makes the HTTP server and its listener. Invalid options are usage errors.
-func (o *serveOptions) server(ctx context.Context, env *cli.Env, log *slog.Logger, ready func() error) (*web.Server, io.Closer, func(context.Context) error, error) {
+// server creates the HTTP server and its listener. Invalid options are usage errors.
+func (o *serveOptions) server(ctx context.Context, env *cli.Env, log *slog.Logger, ready func() error) (*web.Server, net.Listener, error) {
 	tokens, err := o.access.Tokens(log, o.Reloads(env))
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
-	access, err := o.access.Options(log, tokens)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	if o.publicURL != "" { // as of a reverse proxy
-		access.Origins = append(slices.Clone(access.Origins), o.publicURL)
-	}
-	access.Ready, access.MaxConns = ready, o.maxClients+otherConns
-	s, err := web.New(access)
-	if err != nil {
-		return nil, nil, nil, cli.WebFailure(err)
-	}
-	ln, err := s.Listen(ctx, o.addr)
-	if err != nil {
-		return nil, nil, nil, cli.WebFailure(err)
-	}
-	return s, ln, func(ctx context.Context) error { return s.Serve(ctx, ln) }, nil
+	return o.access.Listen(ctx, log, tokens, o.addr, func(w *web.Options) {
+		if o.publicURL != "" { // of a reverse proxy
+			w.Origins = append(slices.Clone(w.Origins), o.publicURL)
+		}
+		w.Ready, w.MaxConns = ready, o.maxClients+otherConns
+	})
 }
 
-// receiverFile is the file with the key of the receiver of webhooks, in the data directory.
+// receiverFile is the file with the key of the webhook receiver, in the data directory.
 const receiverFile = "webhook-receiver.key"
 
-// receiver makes the receiver of webhooks, nil without --public-url. Its key is kept where
-// the events of one process are; else servers get another URL after a crash, and what they
-// have of the one before ends there by its time.
+// receiver creates the webhook receiver; nil without --public-url. Its key is stored in the data directory,
+// if there is one and no cluster. Without a stored key, servers get a new URL after a restart, and their
+// old subscriptions expire.
 func (o *serveOptions) receiver(env *cli.Env) (*standardwebhooks.Receiver, error) {
 	if o.publicURL == "" {
 		return nil, nil
@@ -219,9 +207,9 @@ func runServeSSE(ctx context.Context, env *cli.Env, g *cli.Globals, opts serveOp
 			return err
 		}
 	}
-	// The address comes first: a start that fails because it is in use does not touch the log.
+	// Listen first: if the address is in use, the log is not touched.
 	var f *served
-	s, ln, serve, err := opts.server(ctx, env, log, func() error { return f.engine.Ready() })
+	s, ln, err := opts.server(ctx, env, log, func() error { return f.engine.Ready() })
 	if err != nil {
 		return err
 	}
@@ -248,7 +236,7 @@ func runServeSSE(ctx context.Context, env *cli.Env, g *cli.Globals, opts serveOp
 		s.Handle(standardwebhooks.Path, web.Open{Handler: receiver, MaxBody: standardwebhooks.MaxBody + 1})
 		s.Handle(standardwebhooks.WellKnown, web.Open{Handler: http.HandlerFunc(receiver.Describe)})
 	}
-	parts := append(f.routes(s, env.Version, opts.maxClients), engine.Reader(serve))
+	parts := append(f.routes(s, env.Version, opts.maxClients), engine.Reader(func(ctx context.Context) error { return s.Serve(ctx, ln) }))
 	fmt.Fprintf(env.Err, "listening on %s\n", s.URL())
 	return f.engine.Run(ctx, parts...)
 }
@@ -258,11 +246,11 @@ type served struct {
 	logger *slog.Logger
 	log    journal.Log
 	engine *engine.Engine
-	lines  func(server string) []serverlog.Line // what was logged about a server
+	lines  func(server string) []serverlog.Line // the log lines about a server
 	hooks  *webhook.Hooks                       // nil with --follow
 }
 
-// openFeed opens the log that the options name, or for a demo one in memory.
+// openFeed opens the log that the options name; for a demo, a log in memory.
 func openFeed(ctx context.Context, env *cli.Env, logger *slog.Logger, opts serveOptions, desired engine.Desired, t tracker.Options) (*served, error) {
 	f := &served{logger: logger}
 	if opts.Demo && opts.Dir == "" && opts.NATS == "" {
@@ -300,7 +288,7 @@ func (f *served) close() {
 	}
 }
 
-// routes adds everything that is served and returns the parts that it needs to run.
+// routes adds the routes and returns the parts that they need to run.
 func (f *served) routes(s *web.Server, version string, maxClients int) []engine.Part {
 	t := f.engine.Tracker()
 	var hub *feed.Hub

@@ -13,7 +13,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// ConfigOptions are the options with which configs are read.
+// ConfigOptions returns the options for reading configs.
 func (g *Globals) ConfigOptions(env *Env) config.Options {
 	return config.Options{Getenv: env.LookupEnv, Keyring: keyring.Get, Format: g.syntax, Workspace: g.Workspace, Insecure: g.insecure}
 }
@@ -21,8 +21,8 @@ func (g *Globals) ConfigOptions(env *Env) config.Options {
 // DefaultConfig is where mcptrack init writes a config.
 const DefaultConfig = "config/mcp-servers.json"
 
-// ConfigPath is the path of the config: the one given by the user, or that of --host,
-// else the first that exists in the default places.
+// ConfigPath returns the path of the config: the one that the user named, or the config of --host, else
+// the first one in the default places.
 func (g *Globals) ConfigPath(env *Env, log *slog.Logger) (string, error) {
 	if g.Config != "" {
 		return g.Config, nil
@@ -34,7 +34,7 @@ func (g *Globals) ConfigPath(env *Env, log *slog.Logger) (string, error) {
 	return path, err
 }
 
-// FindConfig is configPath for a config that the user did not name.
+// FindConfig is ConfigPath for a config that the user did not name.
 func (g *Globals) FindConfig(env *Env) (string, error) {
 	opts := g.ConfigOptions(env)
 	path, ok := config.Found(opts)
@@ -49,8 +49,8 @@ func (g *Globals) FindConfig(env *Env) (string, error) {
 	return path, nil
 }
 
-// OfHost is the flag with which another command reads the config of the same host; empty
-// without --host.
+// OfHost returns the flag with which another command reads the config of the same host; nil without
+// --host.
 func (g *Globals) OfHost() []string {
 	if g.Host == "" {
 		return nil
@@ -68,8 +68,8 @@ func noConfig(searched []string) error {
 	return &Failure{Exit: ExitConfig, Code: "config_missing", Hint: initHint, Err: errors.New("no config found; searched"), Places: searched}
 }
 
-// Load reads the config for a command that starts or contacts what it says. It returns once the
-// user has approved that, which it may ask for.
+// Load reads the config for a command that starts or contacts its servers. It asks the user to approve
+// what is not approved yet.
 func (g *Globals) Load(ctx context.Context, env *Env, log *slog.Logger) (*config.Config, error) {
 	cfg, p, err := g.readConfig(env, log)
 	if err != nil {
@@ -84,11 +84,11 @@ func (g *Globals) Load(ctx context.Context, env *Env, log *slog.Logger) (*config
 	if cfg, err = p.Read(log, true); err != nil {
 		return nil, err
 	}
-	return cfg, p.require(ctx, cfg, log) // it may have changed while the user thought
+	return cfg, p.require(ctx, cfg, log) // the config may have changed while the user decided
 }
 
-// Read reads the config for a command that starts and sends nothing. One that is missing or
-// invalid is a failure that lists the places searched or every problem.
+// Read reads the config for a command that starts and sends nothing. If it is missing or invalid, the
+// failure lists the searched places or every problem.
 func (g *Globals) Read(env *Env, log *slog.Logger) (*config.Config, error) {
 	cfg, _, err := g.readConfig(env, log)
 	return cfg, err
@@ -115,15 +115,14 @@ func invalidConfig(path string, problems config.Problems) error {
 	}
 	for _, p := range problems {
 		if p.Code == config.CodeInsecure {
-			f.Code, f.Err, f.Hint = "config_insecure", config.Problems{p}, p.Hint+"; --insecure-config reads it all the same"
+			f.Code, f.Err, f.Hint = "config_insecure", config.Problems{p}, p.Hint+"; --insecure-config reads it anyway"
 		}
 	}
 	return f
 }
 
-// SelectServers returns the named servers of a config, or all enabled ones that speak
-// MCP. alternatives are words that might have been meant by an id that
-// is not in the config.
+// SelectServers returns the named servers of a config, or without names all enabled MCP servers.
+// alternatives are other words that an unknown id may have meant.
 func SelectServers(cfg *config.Config, ids []string, alternatives ...string) ([]config.Server, error) {
 	var chosen []config.Server
 	if len(ids) == 0 {

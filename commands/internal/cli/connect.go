@@ -26,7 +26,7 @@ type ConnectFlags struct {
 	Timeout        time.Duration
 	limit          map[string]string
 
-	limits session.Limits // set from limit by parse
+	limits session.Limits // parsed from limit
 }
 
 func (c *ConnectFlags) Add(cmd *cobra.Command) {
@@ -43,7 +43,7 @@ func (c *ConnectFlags) Parse() (err error) {
 	return err
 }
 
-// Bound ends ctx with errTimeout when --timeout runs out.
+// Bound returns a context that ends with ErrTimeout when --timeout expires.
 func (c *ConnectFlags) Bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	stop := func() {}
@@ -96,8 +96,7 @@ func parseLimits(values map[string]string) (session.Limits, error) {
 	return l, nil
 }
 
-// parseBytes parses a positive number with an optional KiB, MiB, GiB or TiB suffix, at
-// most max.
+// parseBytes parses a positive number, at most max, with an optional suffix KiB, MiB, GiB or TiB.
 func parseBytes(s string, max int64) (int64, bool) {
 	unit := int64(1)
 	for i, suffix := range []string{"KiB", "MiB", "GiB", "TiB"} {
@@ -115,8 +114,8 @@ func parseBytes(s string, max int64) (int64, bool) {
 // TokenStoreKey is the environment variable with the default of --token-store.
 const TokenStoreKey = "MCPTRACK_TOKEN_STORE"
 
-// Logins returns the user's logins; nil if the user has no folder for configs. An unknown
-// kind in the environment counts as none.
+// Logins returns the user's logins; nil if the user has no config folder. An unknown kind in the
+// environment is ignored.
 func (e *Env) Logins(g *Globals, kind string, log *slog.Logger) *login.Store {
 	dir := config.Options{Getenv: e.LookupEnv, UserHome: e.Getenv("HOME")}.Folders().AppConfig
 	if dir == "" {
@@ -131,6 +130,7 @@ func (e *Env) Logins(g *Globals, kind string, log *slog.Logger) *login.Store {
 	return login.NewStore(login.Options{Dir: filepath.Join(dir, "mcptrack", "logins"), Kind: login.Kind(kind), Logger: log, Flags: strings.Join(g.OfHost(), " ")})
 }
 
+// TokenStores returns the values of --token-store.
 func TokenStores() []string {
 	return []string{string(login.KindKeyring), string(login.KindFile), string(login.KindMemory)}
 }

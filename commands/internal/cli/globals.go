@@ -18,10 +18,10 @@ import (
 type Globals struct {
 	Config    string
 	Host      string
-	syntax    tree.Format // of the config; "": as its name or content says
+	syntax    tree.Format // of the config; "": detected by its name or content
 	formatOf  string      // --format
 	Workspace string      // where a config is searched; "": the working directory
-	trust     bool        // --trust: whatever a found config says is approved for this run
+	trust     bool        // --trust: everything in a found config is approved for this run
 	insecure  bool        // --insecure-config
 	logLevel  string
 	logFormat string
@@ -30,7 +30,7 @@ type Globals struct {
 	JSON      bool
 	Quiet     bool
 
-	Format document.Format // the format selected by --output and --json; set by resolve
+	Format document.Format // the format selected by --output and --json; set by Resolve
 	level  slog.Level
 }
 
@@ -39,7 +39,7 @@ func (g *Globals) AddFlags(root *cobra.Command) {
 	f.StringVar(&g.Config, "config", "", "config `FILE` (default: see mcptrack help environment)")
 	f.StringVar(&g.Host, "host", "", "use the config of this `HOST` (editor or agent), such as cursor or codex")
 	f.StringVar(&g.formatOf, "format", "", "`FORMAT` of the config: json, toml, yaml or the name of a host (default: by its name and content)")
-	f.BoolVar(&g.trust, "trust", false, "approve for this run what the config of this folder says; see mcptrack help trust")
+	f.BoolVar(&g.trust, "trust", false, "approve for this run everything in the config of this folder; see mcptrack help trust")
 	f.BoolVar(&g.insecure, "insecure-config", false, "read a config that another user owns or could change")
 	f.StringVar(&g.logLevel, "log-level", "warn", "log `LEVEL` on stderr: debug, info, warn or error")
 	f.StringVar(&g.logFormat, "log-format", "text", "log `FORMAT`: text or json")
@@ -59,8 +59,7 @@ func (g *Globals) AddFlags(root *cobra.Command) {
 	_ = root.MarkPersistentFlagFilename("config", "json", "jsonc", "toml", "yaml", "yml")
 }
 
-// Resolve validates the flags that have no flag type of their own, and sets the fields derived
-// from them.
+// Resolve validates the flags and sets the fields derived from them.
 func (g *Globals) Resolve(env *Env) error {
 	if g.JSON {
 		if g.output != "" && g.output != "json" {
@@ -96,7 +95,7 @@ func (g *Globals) Resolve(env *Env) error {
 	return nil
 }
 
-// resolveConfig validates the flags that choose the config.
+// resolveConfig validates the flags that select the config.
 func (g *Globals) resolveConfig() error {
 	if _, known := hosts.Find(g.Host); !known && g.Host != "" {
 		return UsageHint(DidYouMean(g.Host, hosts.Names(), "choose from "+Join(hosts.Names(), 30)), "unknown --host %q", printable.Line(g.Host, 60))
@@ -114,8 +113,7 @@ func (g *Globals) resolveConfig() error {
 	return nil
 }
 
-// WantsJSON reports whether failures are to be reported as JSON, even if the command
-// line could not be parsed completely.
+// WantsJSON reports whether to report failures as JSON, even if the command line could not be parsed.
 func (g *Globals) WantsJSON(args []string) bool {
 	if g.JSON || g.output == "json" {
 		return true
@@ -149,8 +147,7 @@ func (g *Globals) Colours(env *Env, tty bool) bool {
 	return tty && env.Getenv("TERM") != "dumb"
 }
 
-// Logger returns the logger for stderr. Its handler makes all values printable, since
-// some are chosen by servers.
+// Logger returns the logger for stderr. It makes all values printable, because servers choose some.
 func (g *Globals) Logger(env *Env) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: g.level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		switch v := a.Value.Any().(type) {
@@ -160,7 +157,7 @@ func (g *Globals) Logger(env *Env) *slog.Logger {
 			a.Value = slog.StringValue(printable.Reason(v, 2000))
 		case time.Time:
 			if a.Key == slog.TimeKey && env.ErrTTY && g.logFormat == "text" {
-				a.Value = slog.StringValue(v.Local().Format("15:04:05.000")) // as events on a terminal
+				a.Value = slog.StringValue(v.Local().Format("15:04:05.000")) // like events on a terminal
 			} else if a.Key == slog.TimeKey {
 				a.Value = slog.StringValue(v.UTC().Format("2006-01-02T15:04:05.000Z"))
 			}
