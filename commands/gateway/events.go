@@ -38,7 +38,7 @@ type eventsFlags struct {
 	tools   bool   // --change-tools
 	dialect string
 
-	offered    []mcpevents.Mode // of modes, without webhook
+	offered    []mcpevents.Mode // the modes without webhook
 	webhooks   bool
 	unverified webhook.URLs // of allow
 }
@@ -52,7 +52,7 @@ func (o *eventsFlags) add(cmd *cobra.Command) {
 	f.StringVar(&o.keys, "events-key-file", "", "`FILE` (mode 0600) with the key that encrypts the webhook subscriptions stored with --nats")
 	_ = cmd.MarkFlagFilename("events-key-file")
 	f.StringVar(&o.dialect, "events-dialect", "", "`DIALECT` of MCP Events, sketch or sep-3415, which sets error numbers and the ids of webhook messages (default: numbers as the client expects, ids as in sketch)")
-	f.BoolVar(&o.tools, "change-tools", false, "add tools that say what changed and wait for changes")
+	f.BoolVar(&o.tools, "change-tools", false, "add tools that report what changed and wait for changes")
 	o.JournalFlags.Add(cmd)
 	f.Lookup("data-dir").Usage = "`DIR` of the events stored for --events and --change-tools, and of the pins of --pin (default of --events: mcptrack/gateway in the XDG state directory)"
 	f.Lookup("nats").Usage = "`URL` of a NATS cluster to store these events on instead"
@@ -61,7 +61,7 @@ func (o *eventsFlags) add(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("events-modes", cobra.FixedCompletions([]string{"poll", "push", "webhook"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// parse checks the flags; pins says that --data-dir may be meant for pins.
+// parse checks the flags; pins says that --data-dir can be for pins.
 func (o *eventsFlags) parse(cmd *cobra.Command, pins bool) error {
 	for _, name := range []string{"events-modes", "events-allow", "events-no-expiry", "events-key-file", "events-dialect"} {
 		if cmd.Flags().Changed(name) && !o.on {
@@ -132,33 +132,33 @@ func (o *eventsFlags) numbering() mcpevents.Numbering {
 	return ""
 }
 
-// gatewayEvents is the log of a gateway, and the handlers that serve it.
-type gatewayEvents struct {
+// eventLog is the log of a gateway, and the handlers that serve it.
+type eventLog struct {
 	logger  *slog.Logger
 	log     journal.Log
 	shared  bool // with other gateways on a cluster
 	reader  *mcpevents.Reader
 	service *mcpevents.Service     // nil: without --events
 	tools   *changetools.Tools     // nil: without --change-tools
-	hooks   *webhook.Subscriptions // nil: none are offered
-	fixed   *webhook.Hooks         // of the config; nil: without --events
+	hooks   *webhook.Subscriptions // the webhooks of clients; nil: not offered
+	fixed   *webhook.Hooks         // the webhooks of the config; nil: without --events
 	tokens  *web.Tokens            // of the clients
 }
 
 // open opens the log, which the caller must close.
-func (o *eventsFlags) open(ctx context.Context, env *cli.Env, logger *slog.Logger, isDemo bool, tokens *web.Tokens, shown func() *gateway.Gateway) (*gatewayEvents, error) {
-	e := &gatewayEvents{logger: logger, shared: o.NATS != "", tokens: tokens}
+func (o *eventsFlags) open(ctx context.Context, env *cli.Env, logger *slog.Logger, isDemo bool, tokens *web.Tokens, shown func() *gateway.Gateway) (*eventLog, error) {
+	e := &eventLog{logger: logger, shared: o.NATS != "", tokens: tokens}
 	flags, keep := o.JournalFlags, o.Keep
 	if o.tools {
 		keep.Content = keptTexts
 	}
 	var err error
 	switch {
-	case flags.Dir == "" && flags.NATS == "" && (isDemo || !o.on): // several gateways, each of a client's own, have nowhere in common
+	case flags.Dir == "" && flags.NATS == "" && (isDemo || !o.on): // several gateways, one per client, cannot share a directory
 		e.log = journal.NewMemory(cli.MemoryLog(keep.Content))
 	default:
 		if flags.Dir == "" {
-			flags.Dir = env.StateDir(gatewayDir)
+			flags.Dir = env.StateDir(defaultDir)
 		}
 		if flags.NATS != "" {
 			flags.Dir = ""
@@ -195,14 +195,14 @@ func (o *eventsFlags) open(ctx context.Context, env *cli.Env, logger *slog.Logge
 	return e, nil
 }
 
-// gatewayDir is the data directory of gateways, in the directory of our state.
-const gatewayDir = "gateway"
+// defaultDir is the default data directory, in the state directory.
+const defaultDir = "gateway"
 
-// keptTexts is how many bytes of texts are kept for the diffs of the tools.
+// keptTexts is the number of bytes of texts kept for the diffs of --change-tools.
 const keptTexts = 64 << 20
 
-// openHooks reads the subscriptions of webhooks, and the watermarks of those of the config.
-func (o *eventsFlags) openHooks(ctx context.Context, e *gatewayEvents, reader *mcpevents.Reader, scope mcpevents.Scope) (err error) {
+// openHooks reads the webhook subscriptions, and the delivery positions of the config's webhooks.
+func (o *eventsFlags) openHooks(ctx context.Context, e *eventLog, reader *mcpevents.Reader, scope mcpevents.Scope) (err error) {
 	local := o.unverified.Local()
 	if len(local) > 0 {
 		e.logger.Warn("--events-allow lets webhooks reach services on this machine; use it for tests only")
@@ -229,20 +229,20 @@ func (o *eventsFlags) openHooks(ctx context.Context, e *gatewayEvents, reader *m
 }
 
 // recheck ends the webhook subscriptions of clients whose tokens were removed. e may be nil.
-func (e *gatewayEvents) recheck() {
+func (e *eventLog) recheck() {
 	if e != nil && e.hooks != nil {
 		e.hooks.Recheck()
 	}
 }
 
-func (e *gatewayEvents) close() {
+func (e *eventLog) close() {
 	if err := e.log.Close(); err != nil {
 		e.logger.Warn("cannot store the last events", "err", err)
 	}
 }
 
 // handlers are the handlers for the server; none without --events. e may be nil.
-func (e *gatewayEvents) handlers() mcpserver.Events {
+func (e *eventLog) handlers() mcpserver.Events {
 	if e == nil || e.service == nil {
 		return mcpserver.Events{}
 	}
@@ -251,8 +251,8 @@ func (e *gatewayEvents) handlers() mcpserver.Events {
 	return h
 }
 
-// routes are what operators ask over HTTP; none if e is nil.
-func (e *gatewayEvents) routes(version string, from *engine.Engine) map[string]http.Handler {
+// routes returns the HTTP routes for operators; none if e is nil.
+func (e *eventLog) routes(version string, from *engine.Engine) map[string]http.Handler {
 	if e == nil {
 		return nil
 	}
@@ -271,7 +271,7 @@ func (e *gatewayEvents) routes(version string, from *engine.Engine) map[string]h
 	}
 }
 
-func (e *gatewayEvents) delivered() map[webhook.Source]webhook.Stats {
+func (e *eventLog) delivered() map[webhook.Source]webhook.Stats {
 	all := map[webhook.Source]webhook.Stats{}
 	if e.fixed != nil {
 		all[webhook.FromConfig] = e.fixed.Stats()
@@ -282,7 +282,7 @@ func (e *gatewayEvents) delivered() map[webhook.Source]webhook.Stats {
 	return all
 }
 
-func (e *gatewayEvents) deliveries() (all []webhook.Delivery) {
+func (e *eventLog) deliveries() (all []webhook.Delivery) {
 	if e.fixed != nil {
 		all = e.fixed.Deliveries()
 	}
@@ -292,9 +292,9 @@ func (e *gatewayEvents) deliveries() (all []webhook.Delivery) {
 	return all
 }
 
-// endpoints returns the webhooks that the client of a request may know of: where clients have
-// names, those that it subscribed itself; else all.
-func (e *gatewayEvents) endpoints(r *http.Request) (all []webhook.Endpoint) {
+// endpoints returns the webhooks that the client of a request may see: if the tokens have more than one
+// name, its own subscriptions; else all.
+func (e *eventLog) endpoints(r *http.Request) (all []webhook.Endpoint) {
 	several, client := e.tokens.Several(), e.tokens.Identify(r)
 	if e.fixed != nil && !several {
 		all = e.fixed.Endpoints()
@@ -305,9 +305,9 @@ func (e *gatewayEvents) endpoints(r *http.Request) (all []webhook.Endpoint) {
 	return all
 }
 
-// local adds the tools of --change-tools to those of the gateway, and returns their
-// instructions for clients. e may be nil.
-func (e *gatewayEvents) local(l gateway.Local) (_ gateway.Local, instructions string) {
+// local adds the tools of --change-tools to the gateway's own, and returns their instructions for
+// clients. e may be nil.
+func (e *eventLog) local(l gateway.Local) (_ gateway.Local, instructions string) {
 	if e == nil || e.tools == nil {
 		return l, ""
 	}
@@ -316,8 +316,8 @@ func (e *gatewayEvents) local(l gateway.Local) (_ gateway.Local, instructions st
 	return l, changetools.Instructions
 }
 
-// readers are the parts that read the log. e may be nil.
-func (e *gatewayEvents) readers() (parts []engine.Part) {
+// readers returns the parts that read the log. e may be nil.
+func (e *eventLog) readers() (parts []engine.Part) {
 	if e == nil {
 		return nil
 	}
@@ -331,15 +331,15 @@ func (e *gatewayEvents) readers() (parts []engine.Part) {
 	return parts
 }
 
-// apply sets the webhooks that events are sent to. e may be nil.
-func (e *gatewayEvents) apply(cfg *config.Config) {
+// apply sets the webhooks of the config. e may be nil.
+func (e *eventLog) apply(cfg *config.Config) {
 	if e != nil && e.fixed != nil {
 		e.fixed.Apply(cfg.Webhooks)
 	}
 }
 
-// events returns the log; without --events and --change-tools, when e is nil, one in memory.
-func (e *gatewayEvents) events() journal.Log {
+// events returns the log; if e is nil, without --events and --change-tools, a log in memory.
+func (e *eventLog) events() journal.Log {
 	if e == nil {
 		return journal.NewMemory(journal.MemoryOptions{})
 	}

@@ -20,9 +20,9 @@ type indexFlags struct {
 	expose []string
 	ttl    string
 
-	said     struct{ index, expose, ttl bool } // set by a flag or the environment
+	said     struct{ index, expose, ttl bool } // whether a flag or the environment sets it
 	envIndex string                            // MCPTRACK_INDEX, unless --index is given
-	lasts    time.Duration                     // set from ttl by parse
+	lasts    time.Duration                     // parsed from ttl
 }
 
 func (f *indexFlags) add(flags *pflag.FlagSet) {
@@ -65,8 +65,8 @@ func (f *indexFlags) parse() (err error) {
 	return nil
 }
 
-// fromConfig takes from the config what neither a flag nor the environment sets. Its
-// values are valid.
+// fromConfig reads from the config what neither a flag nor the environment sets. The config's values are
+// valid.
 func (f *indexFlags) fromConfig(c config.Index) {
 	if !f.said.index {
 		f.index = c.Enabled
@@ -79,7 +79,7 @@ func (f *indexFlags) fromConfig(c config.Index) {
 	}
 }
 
-// start creates the index, nil without --index.
+// start creates the index; nil without --index.
 func (f *indexFlags) start(source func() capindex.View) (*gateway.Index, error) {
 	if !f.index {
 		return nil, nil

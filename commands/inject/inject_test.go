@@ -71,7 +71,7 @@ func TestProgressFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	env := &cli.Env{LookupEnv: func(name string) (string, bool) { return dir, name == "XDG_STATE_HOME" }}
-	o := &injectOptions{}
+	o := &options{}
 	o.from, o.callID = "http://h", "rtc_1"
 	o.feed, _ = parseFeed(o.from)
 	o.endpoint.Query = map[string][]string{"call_id": {"rtc_1"}}

@@ -22,6 +22,13 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
+// authRow is what auth --json prints of a server.
+type authRow struct {
+	State, Store, ExpiresAt string
+	Scopes                  []string
+	Renewable               bool
+}
+
 // loginBench is a config with one server that wants a login.
 type loginBench struct {
 	*testing.T
@@ -96,7 +103,7 @@ func TestLoginAuthLogout(t *testing.T) {
 		t.Errorf("%q", out)
 	}
 	out, _ = b.run(cli.ExitOK, "auth", "--renew", "--json")
-	var rows []login.AuthRow
+	var rows []authRow
 	if err := json.Unmarshal([]byte(out), &rows); err != nil || len(rows) != 1 || rows[0].State != "loggedIn" || !rows[0].Renewable || rows[0].Store != "file" || rows[0].ExpiresAt == "" || !slices.Equal(rows[0].Scopes, []string{"read"}) {
 		t.Errorf("%v %s", err, out)
 	}

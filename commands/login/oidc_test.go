@@ -155,7 +155,7 @@ func TestLoginAtARealAuthorizationServer(t *testing.T) {
 	if page := <-shown; !strings.Contains(page, "Logged in to docs") {
 		t.Errorf("the browser shows %q", page)
 	}
-	var row login.AuthRow
+	var row authRow
 	if err := json.Unmarshal(o.Bytes(), &row); err != nil || row.State != "loggedIn" || !row.Renewable || !strings.Contains(strings.Join(row.Scopes, " "), "notes") {
 		t.Errorf("%v %s", err, &o)
 	}

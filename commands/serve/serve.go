@@ -39,7 +39,7 @@ import (
 //go:embed *.md
 var Manual embed.FS
 
-type serveOptions struct {
+type options struct {
 	cli.ConnectFlags
 	cli.JournalFlags
 	cli.RetentionFlags
@@ -54,7 +54,7 @@ type serveOptions struct {
 }
 
 func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
-	var opts serveOptions
+	var opts options
 	cmd := &cobra.Command{
 		Use:   "serve-sse",
 		Short: "Serve events over HTTP, with history, dashboard and metrics",
@@ -96,7 +96,7 @@ usage; 3 config invalid or missing.`,
 			if err := opts.parse(); err != nil {
 				return err
 			}
-			return runServeSSE(cmd.Context(), env, g, opts)
+			return run(cmd.Context(), env, g, opts)
 		},
 	}
 	f := cmd.Flags()
@@ -117,7 +117,7 @@ usage; 3 config invalid or missing.`,
 	return cmd
 }
 
-func (o *serveOptions) parse() (err error) {
+func (o *options) parse() (err error) {
 	if err = o.ConnectFlags.Parse(); err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (o *serveOptions) parse() (err error) {
 const otherConns = 2096
 
 // server creates the HTTP server and its listener. Invalid options are usage errors.
-func (o *serveOptions) server(ctx context.Context, env *cli.Env, log *slog.Logger, ready func() error) (*web.Server, net.Listener, error) {
+func (o *options) server(ctx context.Context, env *cli.Env, log *slog.Logger, ready func() error) (*web.Server, net.Listener, error) {
 	tokens, err := o.access.Tokens(log, o.Reloads(env))
 	if err != nil {
 		return nil, nil, err
@@ -172,7 +172,7 @@ const receiverFile = "webhook-receiver.key"
 // receiver creates the webhook receiver; nil without --public-url. Its key is stored in the data directory,
 // if there is one and no cluster. Without a stored key, servers get a new URL after a restart, and their
 // old subscriptions expire.
-func (o *serveOptions) receiver(env *cli.Env) (*standardwebhooks.Receiver, error) {
+func (o *options) receiver(env *cli.Env) (*standardwebhooks.Receiver, error) {
 	if o.publicURL == "" {
 		return nil, nil
 	}
@@ -193,7 +193,7 @@ func (o *serveOptions) receiver(env *cli.Env) (*standardwebhooks.Receiver, error
 	return standardwebhooks.NewReceiver(o.publicURL, key), nil
 }
 
-func runServeSSE(ctx context.Context, env *cli.Env, g *cli.Globals, opts serveOptions) error {
+func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error {
 	kept := serverlog.New()
 	log := slog.New(slog.NewMultiHandler(g.Logger(env).Handler(), kept))
 	cfg := cli.DemoConfig(env)
@@ -208,7 +208,7 @@ func runServeSSE(ctx context.Context, env *cli.Env, g *cli.Globals, opts serveOp
 		}
 	}
 	// Listen first: if the address is in use, the log is not touched.
-	var f *served
+	var f *feedServer
 	s, ln, err := opts.server(ctx, env, log, func() error { return f.engine.Ready() })
 	if err != nil {
 		return err
@@ -223,7 +223,7 @@ func runServeSSE(ctx context.Context, env *cli.Env, g *cli.Globals, opts serveOp
 	if err != nil {
 		return err
 	}
-	f, err = openFeed(ctx, env, log, opts, desired, tracker.Options{Dial: env.Dial, Session: opts.SessionOptions(env, g), Logger: log, Texts: true, Webhooks: receiver})
+	f, err = openServer(ctx, env, log, opts, desired, tracker.Options{Dial: env.Dial, Session: opts.SessionOptions(env, g), Logger: log, Texts: true, Webhooks: receiver})
 	if err != nil {
 		return err
 	}
@@ -241,8 +241,8 @@ func runServeSSE(ctx context.Context, env *cli.Env, g *cli.Globals, opts serveOp
 	return f.engine.Run(ctx, parts...)
 }
 
-// served is an engine with a log of events, and what serves the log.
-type served struct {
+// feedServer is an engine with a log of events, and what serves the log.
+type feedServer struct {
 	logger *slog.Logger
 	log    journal.Log
 	engine *engine.Engine
@@ -250,9 +250,9 @@ type served struct {
 	hooks  *webhook.Hooks                       // nil with --follow
 }
 
-// openFeed opens the log that the options name; for a demo, a log in memory.
-func openFeed(ctx context.Context, env *cli.Env, logger *slog.Logger, opts serveOptions, desired engine.Desired, t tracker.Options) (*served, error) {
-	f := &served{logger: logger}
+// openServer opens the log that the options name; for a demo, a log in memory.
+func openServer(ctx context.Context, env *cli.Env, logger *slog.Logger, opts options, desired engine.Desired, t tracker.Options) (*feedServer, error) {
+	f := &feedServer{logger: logger}
 	if opts.Demo && opts.Dir == "" && opts.NATS == "" {
 		f.log = journal.NewMemory(cli.MemoryLog(opts.Keep.Content))
 	} else {
@@ -282,14 +282,14 @@ func openFeed(ctx context.Context, env *cli.Env, logger *slog.Logger, opts serve
 	return f, nil
 }
 
-func (f *served) close() {
+func (f *feedServer) close() {
 	if err := f.log.Close(); err != nil {
 		f.logger.Warn("cannot store the last events", "err", err)
 	}
 }
 
 // routes adds the routes and returns the parts that they need to run.
-func (f *served) routes(s *web.Server, version string, maxClients int) []engine.Part {
+func (f *feedServer) routes(s *web.Server, version string, maxClients int) []engine.Part {
 	t := f.engine.Tracker()
 	var hub *feed.Hub
 	var hooks func(*http.Request) []webhook.Endpoint
