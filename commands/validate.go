@@ -13,7 +13,6 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/output/document"
 )
 
 type validateOptions struct {
@@ -22,7 +21,6 @@ type validateOptions struct {
 	read   config.Options
 	strict bool
 	schema bool
-	format document.Format
 }
 
 func newValidateConfig(env *cli.Env, g *cli.Globals) *cobra.Command {
@@ -46,7 +44,7 @@ Exit codes: 0 valid; 2 wrong usage; 3 a file has errors or is missing.`,
 		Args:              cli.Args(0, -1),
 		ValidArgsFunction: cobra.FixedCompletions([]string{"json", "jsonc", "toml", "yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			opts.files, opts.others, opts.format = args, nil, g.Format
+			opts.files, opts.others = args, nil
 			opts.read = g.ConfigOptions(env)
 			opts.read.Strict = opts.strict
 			if len(args) == 0 && !opts.schema {
@@ -54,7 +52,7 @@ Exit codes: 0 valid; 2 wrong usage; 3 a file has errors or is missing.`,
 					return err
 				}
 			}
-			return runValidateConfig(cmd.Context(), env, opts)
+			return runValidate(cmd.Context(), env, g, opts)
 		},
 	}
 	cmd.Flags().BoolVar(&opts.strict, "strict", false, "turn warnings into errors")
@@ -93,7 +91,7 @@ func (o *validateOptions) find(env *cli.Env, g *cli.Globals) error {
 	return err
 }
 
-func runValidateConfig(ctx context.Context, env *cli.Env, opts validateOptions) error {
+func runValidate(ctx context.Context, env *cli.Env, g *cli.Globals, opts validateOptions) error {
 	if opts.schema {
 		_, err := env.Out.Write(config.Schema())
 		return err
@@ -112,7 +110,7 @@ func runValidateConfig(ctx context.Context, env *cli.Env, opts validateOptions) 
 			tracked: cfg.Tracked(), brief: i >= len(opts.files)})
 		valid = valid && cfg != nil
 	}
-	if err := writeReports(env.Out, opts.format, valid, reports); err != nil {
+	if err := writeReports(env, g, valid, reports); err != nil {
 		return err
 	}
 	if !valid {
@@ -139,28 +137,21 @@ func invalidFiles(reports []fileReport) error {
 	return f
 }
 
-func writeReports(w io.Writer, format document.Format, valid bool, reports []fileReport) error {
-	switch {
-	case format.Table():
-		var b strings.Builder
-		for _, r := range reports {
-			r.text(&b)
-		}
-		_, err := io.WriteString(w, b.String())
-		return err
-	case format.Name == "name":
-		for _, r := range reports {
-			if _, err := fmt.Fprintln(w, printable.Line(r.File, 0)); err != nil {
-				return err
-			}
-		}
-		return nil
-	default:
-		return document.Write(w, format, struct {
-			Valid bool         `json:"valid"`
-			Files []fileReport `json:"files"`
-		}{valid, reports})
+func writeReports(env *cli.Env, g *cli.Globals, valid bool, reports []fileReport) error {
+	var names []string
+	var text strings.Builder
+	for _, r := range reports {
+		names = append(names, r.File)
+		r.text(&text)
 	}
+	doc := struct {
+		Valid bool         `json:"valid"`
+		Files []fileReport `json:"files"`
+	}{valid, reports}
+	return g.Write(env.Out, names, doc, func() error {
+		_, err := io.WriteString(env.Out, text.String())
+		return err
+	})
 }
 
 // text writes the report; problems begin with FILE:LINE:COL, which editors and terminals link.
@@ -174,18 +165,14 @@ func (r fileReport) text(b *strings.Builder) {
 			fmt.Fprintf(b, "    hint: %s\n", printable.Line(p.Hint, 0))
 		}
 	}
-	file := printable.Line(r.File, 0)
-	switch errs, warns := r.Problems.Errors(), r.Problems.Warnings(); {
-	case !r.Valid:
-		fmt.Fprintf(b, "%s: %s", file, cli.Plural(errs, "error"))
-		if warns > 0 {
-			fmt.Fprintf(b, ", %s", cli.Plural(warns, "warning"))
-		}
-	default:
+	file, warnings := printable.Line(r.File, 0), r.Problems.Warnings()
+	if r.Valid {
 		fmt.Fprintf(b, "%s: ok, %s (%d tracked)", file, cli.Plural(len(r.Servers), "server"), r.tracked)
-		if warns > 0 {
-			fmt.Fprintf(b, ", %s", cli.Plural(warns, "warning"))
-		}
+	} else {
+		fmt.Fprintf(b, "%s: %s", file, cli.Plural(r.Problems.Errors(), "error"))
+	}
+	if warnings > 0 {
+		fmt.Fprintf(b, ", %s", cli.Plural(warnings, "warning"))
 	}
 	b.WriteByte('\n')
 }

@@ -51,13 +51,12 @@ func (o *eventsFlags) add(cmd *cobra.Command) {
 	f.BoolVar(&o.endless, "events-no-expiry", false, "let clients request webhook subscriptions that do not expire")
 	f.StringVar(&o.keys, "events-key-file", "", "`FILE` (mode 0600) with the key that encrypts the webhook subscriptions stored with --nats")
 	_ = cmd.MarkFlagFilename("events-key-file")
-	f.StringVar(&o.dialect, "events-dialect", "", "`DIALECT` of MCP Events, sketch or sep-3415, which sets error numbers and the ids of webhook messages (default: numbers as the client expects, ids as in sketch)")
+	cli.AddChoice(cmd, &o.dialect, "events-dialect", "", "`DIALECT` of MCP Events, sketch or sep-3415, which sets error numbers and the ids of webhook messages (default: numbers as the client expects, ids as in sketch)", dialectSketch, dialectSEP)
 	f.BoolVar(&o.tools, "change-tools", false, "add tools that report what changed and wait for changes")
 	o.JournalFlags.Add(cmd)
 	f.Lookup("data-dir").Usage = "`DIR` of the events stored for --events and --change-tools, and of the pins of --pin (default of --events: mcptrack/gateway in the XDG state directory)"
 	f.Lookup("nats").Usage = "`URL` of a NATS cluster to store these events on instead"
 	o.RetentionFlags.Add(cmd)
-	_ = cmd.RegisterFlagCompletionFunc("events-dialect", cobra.FixedCompletions(dialects(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("events-modes", cobra.FixedCompletions([]string{"poll", "push", "webhook"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
@@ -83,8 +82,8 @@ func (o *eventsFlags) parse(cmd *cobra.Command, pins bool) error {
 	case !o.on:
 		return o.RetentionFlags.Parse()
 	}
-	if cmd.Flags().Changed("events-dialect") && !slices.Contains(dialects(), o.dialect) {
-		return cli.Usage("unknown --events-dialect %q; choose %s", printable.Line(o.dialect, 40), strings.Join(dialects(), " or "))
+	if err := cli.OneOf("events-dialect", o.dialect, dialectSketch, dialectSEP); err != nil && cmd.Flags().Changed("events-dialect") {
+		return err
 	}
 	if o.keys != "" && o.NATS == "" {
 		return cli.Usage("--events-key-file requires --nats; without --nats, webhook subscriptions are stored in the data directory")
@@ -118,8 +117,6 @@ const (
 	dialectSketch = "sketch"
 	dialectSEP    = "sep-3415"
 )
-
-func dialects() []string { return []string{dialectSketch, dialectSEP} }
 
 // numbering is the numbering of errors for all clients; "" without --events-dialect.
 func (o *eventsFlags) numbering() mcpevents.Numbering {

@@ -88,7 +88,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	}
 	opts.MCPFlags.Add(cmd, "127.0.0.1:8723")
 	f := cmd.Flags()
-	f.StringVar(&opts.onDown, "on-down", "keep", "`ACTION` for the items of a server that is down: keep or drop")
+	cli.AddChoice(cmd, &opts.onDown, "on-down", "keep", "`ACTION` for the items of a server that is down: keep or drop", "keep", "drop")
 	f.StringArrayVar(&opts.allow, "allow", nil, "serve only names and URIs that match this `GLOB` (repeatable)")
 	f.StringArrayVar(&opts.deny, "deny", nil, "do not serve names and URIs that match this `GLOB`; tools can still read a denied URI (repeatable)")
 	f.BoolVar(&opts.AllServers, "all", false, "serve all enabled servers, not only tracked ones")
@@ -104,7 +104,6 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	f.DurationVar(&opts.ConnectTimeout, "connect-timeout", 15*time.Second, "`DURATION` that one connection may take")
 	opts.AddLimit(f)
 	_ = cmd.RegisterFlagCompletionFunc("repin", cli.CompleteServers(env, g))
-	_ = cmd.RegisterFlagCompletionFunc("on-down", cobra.FixedCompletions([]string{"keep", "drop"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -112,8 +111,8 @@ func (o *options) parse() error {
 	if err := o.ConnectFlags.Parse(); err != nil {
 		return err
 	}
-	if o.onDown != string(gateway.Keep) && o.onDown != string(gateway.Drop) {
-		return cli.Usage("unknown --on-down %q; choose keep or drop", printable.Line(o.onDown, 40))
+	if err := cli.OneOf("on-down", o.onDown, string(gateway.Keep), string(gateway.Drop)); err != nil {
+		return err
 	}
 	for flag, globs := range map[string][]string{"allow": o.allow, "deny": o.deny} {
 		for _, g := range globs {

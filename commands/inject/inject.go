@@ -60,8 +60,8 @@ update, so that the model knows about it at its next turn. The session is one of
 
   --call-id ID    the running WebRTC or SIP call with that id, as a sideband
   --session-id ID the running GPT-Live session with that id, as a sideband
-  --model NAME    a new session; with --mcp it can use the tools of servers of the
-                  config, which are imported again when they change
+  --model NAME    a new session; with --mcp it can use the tools of servers of
+                  the config, which are imported again when they change
   --listen ADDR --upstream URL
                   every session of the applications that connect to ADDR instead
                   of URL: everything is forwarded unchanged, including audio
@@ -126,7 +126,7 @@ expired before --count.`,
 	cli.AddAllFlag(cmd, &opts.allServers)
 	opts.AddServers(cmd)
 	f.BoolVar(&opts.ChangedOnly, "changed-only", false, "omit updates that did not change the content")
-	f.StringVar(&opts.role, "role", "user", "`ROLE` of the messages: user or system")
+	cli.AddChoice(cmd, &opts.role, "role", "user", "`ROLE` of the messages: user or system", "user", "system")
 	f.BoolVar(&opts.respond, "respond", false, "ask the model to respond (default: it learns of the updates at its next turn)")
 	f.BoolVar(&opts.content, "content", false, "add the new content of text resources to the message, up to 2 KiB")
 	f.DurationVar(&opts.coalesce, "coalesce", 2*time.Second, "`DURATION` in which updates of a resource become one message; 0 merges only updates that wait to be sent")
@@ -137,18 +137,14 @@ expired before --count.`,
 	f.BoolVar(&opts.dryRun, "dry-run", false, "print what would be sent as NDJSON, without delay, and connect to no endpoint")
 	_ = cmd.RegisterFlagCompletionFunc("server", cli.CompleteServers(env, g))
 	_ = cmd.RegisterFlagCompletionFunc("mcp", cli.CompleteServers(env, g))
-	_ = cmd.RegisterFlagCompletionFunc("dialect", cobra.FixedCompletions([]string{"openai", "gpt-live", "elevenlabs"}, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"user", "system"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
 func (o *options) parse(env *cli.Env) error {
-	if err := errors.Join(o.ConnectFlags.Parse(), o.Filter.Parse(), o.sourceFlags.parse()); err != nil {
+	if err := errors.Join(o.ConnectFlags.Parse(), o.Filter.Parse(), o.sourceFlags.parse(), cli.OneOf("role", o.role, string(realtime.RoleUser), string(realtime.RoleSystem))); err != nil {
 		return err
 	}
 	switch {
-	case o.role != string(realtime.RoleUser) && o.role != string(realtime.RoleSystem):
-		return cli.Usage("unknown --role %q; choose user or system", o.role)
 	case o.count < 0 || o.maxPerMinute < 0 || o.coalesce < 0:
 		return cli.Usage("--count, --max-per-minute and --coalesce must not be negative")
 	case o.respond && (o.api() == realtime.GPTLive || o.api() == realtime.ElevenLabs):

@@ -39,7 +39,7 @@ type targetFlags struct {
 
 func (t *targetFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&t.dialect, "dialect", "", "`NAME` of the endpoint's API: openai, gpt-live or elevenlabs (default openai, with --session-id gpt-live)")
+	cli.AddChoice(cmd, &t.dialect, "dialect", "", "`NAME` of the endpoint's API: openai, gpt-live or elevenlabs (default openai, with --session-id gpt-live)", dialects()...)
 	f.StringVar(&t.callID, "call-id", "", "`ID` of a running WebRTC or SIP call (rtc_…)")
 	f.StringVar(&t.sessionID, "session-id", "", "`ID` of a running GPT-Live session (sess_…), or ElevenLabs conversation (conv_…)")
 	f.StringVar(&t.agentID, "agent-id", "", "start a new conversation with the ElevenLabs agent of this `ID`")
@@ -56,6 +56,13 @@ func (t *targetFlags) add(cmd *cobra.Command) {
 	_ = cmd.MarkFlagFilename("api-key-file")
 }
 
+func dialects() (names []string) {
+	for _, d := range realtime.Dialects() {
+		names = append(names, string(d))
+	}
+	return names
+}
+
 // api returns the dialect that the flags select.
 func (t *targetFlags) api() realtime.Dialect {
 	if t.dialect == "" && t.sessionID != "" {
@@ -66,14 +73,11 @@ func (t *targetFlags) api() realtime.Dialect {
 
 // checkDialect checks that the dialect allows the flags.
 func (t *targetFlags) checkDialect() error {
-	var known []string
-	for _, d := range realtime.Dialects() {
-		known = append(known, string(d))
+	if err := cli.OneOf("dialect", t.dialect, dialects()...); err != nil && t.dialect != "" {
+		return err
 	}
 	api := t.api()
 	switch {
-	case t.dialect != "" && !slices.Contains(known, t.dialect):
-		return cli.Usage("unknown --dialect %q; choose %s", printable.Line(t.dialect, 32), strings.Join(known, ", "))
 	case t.agentID != "" && api != realtime.ElevenLabs:
 		return cli.Usage("--agent-id requires --dialect elevenlabs")
 	case api == realtime.OpenAI && t.sessionID != "":

@@ -143,22 +143,15 @@ func authServers(cfg *config.Config, ids []string) ([]config.Server, error) {
 }
 
 func writeAuth(env *cli.Env, g *cli.Globals, rows []authRow) error {
-	switch {
-	case g.Format.Name == "name":
-		for _, r := range rows {
-			if _, err := fmt.Fprintln(env.Out, printable.Line(r.ID, 0)); err != nil {
-				return err
-			}
-		}
-		return nil
-	case !g.Format.Table():
-		return document.Write(env.Out, g.Format, rows)
-	}
+	var names []string
 	var cells [][]string
 	for _, r := range rows {
+		names = append(names, r.ID)
 		cells = append(cells, []string{r.ID, r.State, r.Issuer, cli.Join(r.Scopes, 5), string(r.Store), r.expiry(), r.renewal(), r.Error})
 	}
-	return table.Rows(env.Out, []string{"Server", "Login", "Issuer", "Scopes", "Kept in", "Token expires", "Renewal", "Error"}, cells)
+	return g.Write(env.Out, names, rows, func() error {
+		return table.Rows(env.Out, []string{"Server", "Login", "Issuer", "Scopes", "Kept in", "Token expires", "Renewal", "Error"}, cells)
+	})
 }
 
 func (r *authRow) expiry() string {

@@ -71,10 +71,9 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	f.BoolVar(&opts.all, "all", false, "log in to every server of the config that needs it")
 	f.BoolVar(&opts.noBrowser, "no-browser", false, "print the URL to open as the only line on stdout, and read the redirected URL from stdin")
 	f.IntVar(&opts.port, "port", 0, "`PORT` on 127.0.0.1 that the browser is redirected to (default any)")
-	f.StringVar(&opts.tokenStore, "token-store", "", "`PLACE` where the token is stored: keyring, file or memory (default: the keyring if it is available, else a file)")
+	cli.AddChoice(cmd, &opts.tokenStore, "token-store", "", "`PLACE` where the token is stored: keyring, file or memory (default: the keyring if it is available, else a file)", cli.TokenStores()...)
 	f.StringArrayVar(&opts.scopes, "scope", nil, "`SCOPE` to request, instead of those that the server requires (repeatable)")
 	f.StringVar(&opts.metadataURL, "client-metadata-url", "", "`URL` of a client ID metadata document to log in as")
-	_ = cmd.RegisterFlagCompletionFunc("token-store", cobra.FixedCompletions(cli.TokenStores(), cobra.ShellCompDirectiveNoFileComp))
 	for _, name := range []string{"port", "scope", "client-metadata-url"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}

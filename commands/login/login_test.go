@@ -17,7 +17,6 @@ import (
 
 	"github.com/mcptrack/mcptrack/commands"
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
-	"github.com/mcptrack/mcptrack/commands/login"
 	"github.com/mcptrack/mcptrack/core/login/logintest"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )

@@ -3,7 +3,6 @@ package login
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
@@ -36,8 +35,8 @@ func withLogins(cmd *cobra.Command, env *cli.Env, g *cli.Globals, opts sharedOpt
 	defer cancel()
 	cmd.SetContext(ctx)
 	log := g.Logger(env)
-	if kind := opts.tokenStore; kind != "" && !slices.Contains(cli.TokenStores(), kind) {
-		return cli.Usage("unknown --token-store %q; choose %s", printable.Line(kind, 40), strings.Join(cli.TokenStores(), ", "))
+	if err := cli.OneOf("token-store", opts.tokenStore, cli.TokenStores()...); err != nil && opts.tokenStore != "" {
+		return err
 	}
 	logins := env.Logins(g, opts.tokenStore, log)
 	if logins == nil {

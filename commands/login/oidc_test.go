@@ -18,7 +18,6 @@ import (
 
 	"github.com/mcptrack/mcptrack/commands"
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
-	"github.com/mcptrack/mcptrack/commands/login"
 )
 
 // oidcPeer starts a real authorization server (npm oidc-provider) and an MCP server behind

@@ -70,28 +70,21 @@ func (c *ConnectFlags) AddLimit(f *pflag.FlagSet) {
 // parseLimits parses the values of --limit.
 func parseLimits(values map[string]string) (session.Limits, error) {
 	var l session.Limits
-	names := []string{"pages", "items", "list", "line", "body", "dirty"}
+	sets := map[string]func(int64){
+		"pages": func(n int64) { l.MaxPages = int(n) }, "items": func(n int64) { l.MaxItems = int(n) }, "list": func(n int64) { l.MaxList = n },
+		"line": func(n int64) { l.MaxLine = int(n) }, "body": func(n int64) { l.MaxBody = n }, "dirty": func(n int64) { l.MaxDirty = int(n) },
+	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		n, ok := parseBytes(values[name], math.MaxInt32) // an int on every platform
 		if !ok {
 			return l, Usage("invalid --limit %s=%s; expected a positive number such as 500, 64KiB or 16MiB", printable.Line(name, 40), printable.Line(values[name], 40))
 		}
-		switch name {
-		case "pages":
-			l.MaxPages = int(n)
-		case "items":
-			l.MaxItems = int(n)
-		case "list":
-			l.MaxList = n
-		case "line":
-			l.MaxLine = int(n)
-		case "body":
-			l.MaxBody = n
-		case "dirty":
-			l.MaxDirty = int(n)
-		default:
+		set, known := sets[name]
+		if !known {
+			names := slices.Sorted(maps.Keys(sets))
 			return l, UsageHint(DidYouMean(name, names, "choose "+Join(names, 10)), "unknown limit %q in --limit", printable.Line(name, 40))
 		}
+		set(n)
 	}
 	return l, nil
 }

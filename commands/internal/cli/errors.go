@@ -118,6 +118,21 @@ func UsageHint(hint, format string, args ...any) error {
 	return &Failure{Exit: ExitUsage, Code: "usage", Err: fmt.Errorf(format, args...), Hint: hint}
 }
 
+// OneOf returns the failure of a flag whose value is not one of the choices; nil if it is one.
+func OneOf(flag, value string, choices ...string) error {
+	if slices.Contains(choices, value) {
+		return nil
+	}
+	last := len(choices) - 1
+	return Usage("unknown --%s %q; choose %s or %s", flag, printable.Line(value, 40), strings.Join(choices[:last], ", "), choices[last])
+}
+
+// AddChoice adds a flag that takes one of the choices; OneOf checks it.
+func AddChoice(cmd *cobra.Command, value *string, flag, byDefault, usage string, choices ...string) {
+	cmd.Flags().StringVar(value, flag, byDefault, usage)
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp))
+}
+
 // DidYouMean returns the hint which candidate name probably meant, or the fallback. It suggests a similar
 // candidate, or the only one that begins with name.
 func DidYouMean(name string, candidates []string, fallback string) string {

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -74,20 +76,12 @@ func (g *Globals) Resolve(env *Env) error {
 	if g.Format, err = document.ParseFormat(g.output); err != nil {
 		return Usage("%w", err)
 	}
-	if err := g.level.UnmarshalText([]byte(g.logLevel)); err != nil || !slices.Contains([]string{"debug", "info", "warn", "error"}, g.logLevel) {
-		return Usage("unknown --log-level %q; choose debug, info, warn or error", g.logLevel)
+	if err := cmp.Or(OneOf("log-level", g.logLevel, "debug", "info", "warn", "error"), OneOf("log-format", g.logFormat, "text", "json"),
+		OneOf("color", g.color, "auto", "always", "never"), g.level.UnmarshalText([]byte(g.logLevel)), g.resolveConfig()); err != nil {
+		return err
 	}
 	if g.Quiet && g.level < slog.LevelError {
 		g.level = slog.LevelError
-	}
-	if g.logFormat != "text" && g.logFormat != "json" {
-		return Usage("unknown --log-format %q; choose text or json", g.logFormat)
-	}
-	if g.color != "auto" && g.color != "always" && g.color != "never" {
-		return Usage("unknown --color %q; choose auto, always or never", g.color)
-	}
-	if err := g.resolveConfig(); err != nil {
-		return err
 	}
 	if g.Config == "" && g.Host == "" {
 		g.Config = env.Getenv("MCPTRACK_CONFIG")
@@ -111,6 +105,23 @@ func (g *Globals) resolveConfig() error {
 		return Usage("unknown --format %q; choose json, toml, yaml or a host such as cursor", printable.Line(g.formatOf, 60))
 	}
 	return nil
+}
+
+// Write writes a result in the output format: it calls table, or writes the names, one per line, or doc as
+// a document.
+func (g *Globals) Write(w io.Writer, names []string, doc any, table func() error) error {
+	switch {
+	case g.Format.Table():
+		return table()
+	case g.Format.Name != "name":
+		return document.Write(w, g.Format, doc)
+	}
+	var lines strings.Builder
+	for _, name := range names {
+		lines.WriteString(printable.Line(name, 0) + "\n")
+	}
+	_, err := io.WriteString(w, lines.String())
+	return err
 }
 
 // WantsJSON reports whether to report failures as JSON, even if the command line could not be parsed.

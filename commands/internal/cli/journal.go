@@ -154,16 +154,15 @@ type Retention struct {
 
 func (o *RetentionFlags) Add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.durability, "durability", "always", "`WHEN` an event counts as stored: always, interval or os")
+	AddChoice(cmd, &o.durability, "durability", "always", "`WHEN` an event counts as stored: always, interval or os", "always", "interval", "os")
 	f.StringVar(&o.retain, "retain", "7d", "`DURATION` that events are kept")
 	f.StringVar(&o.retainBytes, "retain-bytes", "1GiB", "`BYTES` of events that are kept")
-	_ = cmd.RegisterFlagCompletionFunc("durability", cobra.FixedCompletions([]string{"always", "interval", "os"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 func (o *RetentionFlags) Parse() (err error) {
 	o.Keep.durability = journal.Durability(o.durability)
-	if o.Keep.durability != journal.Always && o.Keep.durability != journal.Interval && o.Keep.durability != journal.OS {
-		return Usage("unknown --durability %q; choose always, interval or os", o.durability)
+	if err = OneOf("durability", o.durability, string(journal.Always), string(journal.Interval), string(journal.OS)); err != nil {
+		return err
 	}
 	if o.Keep.age, err = ParseAge("retain", o.retain); err != nil {
 		return err
