@@ -94,18 +94,12 @@ func (o *agentFlags) openCursor(env *cli.Env, log *slog.Logger, followed any) (*
 // runWatchAgent is runWatch with --agent.
 func runWatchAgent(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOptions) error {
 	log := g.Logger(env)
-	cfg, awaited, err := watchConfig(ctx, env, g, log, opts)
+	cfg, err := opts.config(ctx, env, g, log)
 	if err != nil {
 		return err
 	}
 	var followed atomic.Pointer[config.Config]
 	followed.Store(opts.selection().Of(cfg))
-	if len(followed.Load().Servers) == 0 && !awaited {
-		if opts.NoFollow || opts.once {
-			return cli.NothingToFollow(cfg, opts.selection())
-		}
-		opts.selection().WarnNone(log, cfg)
-	}
 	var cursor *agent.Cursor
 	if !opts.Demo {
 		path, err := filepath.Abs(cfg.Path)

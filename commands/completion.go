@@ -75,20 +75,12 @@ func finishCompletion(completion *cobra.Command) {
 	for _, shell := range completion.Commands() {
 		shell.Long += "\n" + builtinExits
 		shell.Args = cli.Args(0, 0)
-		switch shell.Name() {
-		case "bash":
-			shell.Example = `  source <(mcptrack completion bash)
-  mcptrack completion bash >/etc/bash_completion.d/mcptrack`
-		case "zsh":
-			shell.Example = `  source <(mcptrack completion zsh)
-  mcptrack completion zsh >"${fpath[1]}/_mcptrack"`
-		case "fish":
-			shell.Example = `  mcptrack completion fish | source
-  mcptrack completion fish >~/.config/fish/completions/mcptrack.fish`
-		case "powershell":
-			shell.Example = `  mcptrack completion powershell | Out-String | Invoke-Expression
-  mcptrack completion powershell >mcptrack.ps1`
-		}
+		shell.Example = map[string]string{
+			"bash":       "  source <(mcptrack completion bash)\n  mcptrack completion bash >/etc/bash_completion.d/mcptrack",
+			"zsh":        "  source <(mcptrack completion zsh)\n  mcptrack completion zsh >\"${fpath[1]}/_mcptrack\"",
+			"fish":       "  mcptrack completion fish | source\n  mcptrack completion fish >~/.config/fish/completions/mcptrack.fish",
+			"powershell": "  mcptrack completion powershell | Out-String | Invoke-Expression\n  mcptrack completion powershell >mcptrack.ps1",
+		}[shell.Name()]
 	}
 }
 

@@ -86,11 +86,9 @@ func listKinds() []string {
 }
 
 func runList(ctx context.Context, env *cli.Env, g *cli.Globals, opts listOptions) error {
-	cfg, err := cli.DemoConfig(env), error(nil)
-	if !opts.demo {
-		if cfg, err = g.Load(ctx, env, g.Logger(env)); err != nil {
-			return err
-		}
+	cfg, err := g.LoadOrDemo(ctx, env, g.Logger(env), opts.demo)
+	if err != nil {
+		return err
 	}
 	var misspelled []string // what the first argument may have meant
 	if opts.kind == "" {

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -101,17 +102,13 @@ func (o *topOptions) show(ctx context.Context, env *cli.Env, g *cli.Globals, scr
 }
 
 func runTop(ctx context.Context, env *cli.Env, g *cli.Globals, opts topOptions) error {
-	cfg, title := cli.DemoConfig(env), "demo"
-	if !opts.Demo {
-		var err error
-		if cfg, err = g.Load(ctx, env, g.Logger(env)); err != nil {
-			return err
-		}
-		title = cfg.Path
+	cfg, err := g.LoadOrDemo(ctx, env, g.Logger(env), opts.Demo)
+	if err != nil {
+		return err
 	}
 	picked := cli.Selection{All: opts.AllServers}
-	if len(picked.Of(cfg).Servers) == 0 {
-		return cli.NothingToFollow(cfg, picked)
+	if err := picked.Check(cfg, nil, false); err != nil {
+		return err
 	}
 	log := serverlog.New()
 	desired, err := opts.Desired(env, g, slog.New(slog.DiscardHandler), cfg, picked.Of) // the feed reports reloads
@@ -134,7 +131,7 @@ func runTop(ctx context.Context, env *cli.Env, g *cli.Globals, opts topOptions) 
 	t := e.Tracker()
 	source := tui.NewLocal(tui.LocalOptions{Snapshot: t.Snapshot, Read: t.ReadResource, Restart: t.Restart, Lines: log.Lines, Past: past})
 	err = e.Run(ctx, engine.Events(source.Run), engine.Source(func(ctx context.Context) error {
-		return opts.show(ctx, env, g, tui.Options{Source: source, Title: title})
+		return opts.show(ctx, env, g, tui.Options{Source: source, Title: cmp.Or(cfg.Path, "demo")})
 	}))
 	if errors.Is(err, errQuit) {
 		return nil

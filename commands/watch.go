@@ -153,17 +153,11 @@ func runWatch(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOptio
 			log.Warn("the process that stored the events has ended; this process now follows the servers")
 		}
 	}
-	cfg, awaited, err := watchConfig(ctx, env, g, log, opts)
+	cfg, err := opts.config(ctx, env, g, log)
 	if err != nil {
 		return err
 	}
 	s.follow(env, g, screen, cfg, len(opts.Types) > 0)
-	if len(opts.selection().Of(cfg).Servers) == 0 && !awaited {
-		if opts.NoFollow {
-			return cli.NothingToFollow(cfg, opts.selection())
-		}
-		opts.selection().WarnNone(log, cfg)
-	}
 	desired, err := opts.Desired(env, g, log, cfg, opts.selection().Of)
 	if err != nil {
 		return err
@@ -184,17 +178,17 @@ func runWatch(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOptio
 	return err
 }
 
-// watchConfig returns the initial config. awaited says that its file does not exist yet.
-func watchConfig(ctx context.Context, env *cli.Env, g *cli.Globals, log *slog.Logger, opts watchOptions) (cfg *config.Config, awaited bool, err error) {
-	if opts.Demo {
-		return cli.DemoConfig(env), false, nil
-	}
-	if opts.file != "" && !opts.NoFollow {
-		if _, err := os.Stat(opts.file); errors.Is(err, fs.ErrNotExist) {
-			log.Warn("the config does not exist yet; waiting for it", "file", opts.file, "hint", "mcptrack init writes one")
-			return &config.Config{Path: opts.file}, true, nil
+// config returns the initial config. It is empty if its file is awaited.
+func (o *watchOptions) config(ctx context.Context, env *cli.Env, g *cli.Globals, log *slog.Logger) (*config.Config, error) {
+	if o.file != "" && !o.NoFollow {
+		if _, err := os.Stat(o.file); errors.Is(err, fs.ErrNotExist) {
+			log.Warn("the config does not exist yet; waiting for it", "file", o.file, "hint", "mcptrack init writes one")
+			return &config.Config{Path: o.file}, nil
 		}
 	}
-	cfg, err = g.Load(ctx, env, log)
-	return cfg, false, err
+	cfg, err := g.LoadOrDemo(ctx, env, log, o.Demo)
+	if err != nil {
+		return nil, err
+	}
+	return cfg, o.selection().Check(cfg, log, !o.NoFollow && !o.once)
 }

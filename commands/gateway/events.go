@@ -134,7 +134,7 @@ type eventLog struct {
 	logger  *slog.Logger
 	log     journal.Log
 	shared  bool // with other gateways on a cluster
-	reader  *mcpevents.Reader
+	reader  *mcpevents.Reader      // nil: no events are stored, without --events and --change-tools
 	service *mcpevents.Service     // nil: without --events
 	tools   *changetools.Tools     // nil: without --change-tools
 	hooks   *webhook.Subscriptions // the webhooks of clients; nil: not offered
@@ -145,6 +145,10 @@ type eventLog struct {
 // open opens the log, which the caller must close.
 func (o *eventsFlags) open(ctx context.Context, env *cli.Env, logger *slog.Logger, isDemo bool, tokens *web.Tokens, shown func() *gateway.Gateway) (*eventLog, error) {
 	e := &eventLog{logger: logger, shared: o.NATS != "", tokens: tokens}
+	if !o.on && !o.tools {
+		e.log = journal.NewMemory(journal.MemoryOptions{})
+		return e, nil
+	}
 	flags, keep := o.JournalFlags, o.Keep
 	if o.tools {
 		keep.Content = keptTexts
@@ -225,9 +229,9 @@ func (o *eventsFlags) openHooks(ctx context.Context, e *eventLog, reader *mcpeve
 	return err
 }
 
-// recheck ends the webhook subscriptions of clients whose tokens were removed. e may be nil.
+// recheck ends the webhook subscriptions of clients whose tokens were removed.
 func (e *eventLog) recheck() {
-	if e != nil && e.hooks != nil {
+	if e.hooks != nil {
 		e.hooks.Recheck()
 	}
 }
@@ -238,9 +242,9 @@ func (e *eventLog) close() {
 	}
 }
 
-// handlers are the handlers for the server; none without --events. e may be nil.
+// handlers returns the handlers for the server; none without --events.
 func (e *eventLog) handlers() mcpserver.Events {
-	if e == nil || e.service == nil {
+	if e.service == nil {
 		return mcpserver.Events{}
 	}
 	h := e.service.Handlers()
@@ -248,9 +252,9 @@ func (e *eventLog) handlers() mcpserver.Events {
 	return h
 }
 
-// routes returns the HTTP routes for operators; none if e is nil.
+// routes returns the HTTP routes for operators; none if no events are stored.
 func (e *eventLog) routes(version string, from *engine.Engine) map[string]http.Handler {
-	if e == nil {
+	if e.reader == nil {
 		return nil
 	}
 	t, streams := from.Tracker(), func() int { return 0 }
@@ -303,9 +307,9 @@ func (e *eventLog) endpoints(r *http.Request) (all []webhook.Endpoint) {
 }
 
 // local adds the tools of --change-tools to the gateway's own, and returns their instructions for
-// clients. e may be nil.
+// clients.
 func (e *eventLog) local(l gateway.Local) (_ gateway.Local, instructions string) {
-	if e == nil || e.tools == nil {
+	if e.tools == nil {
 		return l, ""
 	}
 	l.Tools = append(l.Tools, gateway.LocalTool{Descriptor: changetools.SinceTool(), Call: e.tools.Since},
@@ -313,12 +317,11 @@ func (e *eventLog) local(l gateway.Local) (_ gateway.Local, instructions string)
 	return l, changetools.Instructions
 }
 
-// readers returns the parts that read the log. e may be nil.
+// readers returns the parts that read the log.
 func (e *eventLog) readers() (parts []engine.Part) {
-	if e == nil {
-		return nil
+	if e.reader != nil {
+		parts = append(parts, engine.Reader(e.reader.Run))
 	}
-	parts = append(parts, engine.Reader(e.reader.Run))
 	if e.hooks != nil {
 		parts = append(parts, engine.Reader(e.hooks.Run))
 	}
@@ -328,17 +331,9 @@ func (e *eventLog) readers() (parts []engine.Part) {
 	return parts
 }
 
-// apply sets the webhooks of the config. e may be nil.
+// apply sets the webhooks of the config.
 func (e *eventLog) apply(cfg *config.Config) {
-	if e != nil && e.fixed != nil {
+	if e.fixed != nil {
 		e.fixed.Apply(cfg.Webhooks)
 	}
-}
-
-// events returns the log; if e is nil, without --events and --change-tools, a log in memory.
-func (e *eventLog) events() journal.Log {
-	if e == nil {
-		return journal.NewMemory(journal.MemoryOptions{})
-	}
-	return e.log
 }

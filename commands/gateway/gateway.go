@@ -101,8 +101,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	f.DurationVar(&opts.wait, "wait", 10*time.Second, "`DURATION` to wait for servers before serving the first client")
 	f.BoolVar(&opts.Demo, "demo", false, "serve a built-in demo server; no config needed")
 	opts.AddReload(cmd)
-	f.DurationVar(&opts.ConnectTimeout, "connect-timeout", 15*time.Second, "`DURATION` that one connection may take")
-	opts.AddLimit(f)
+	opts.AddServing(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("repin", cli.CompleteServers(env, g))
 	return cmd
 }
@@ -208,13 +207,11 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	if err != nil {
 		return err
 	}
-	var stored *eventLog // nil without --events and --change-tools
-	if opts.events.on || opts.events.tools {
-		if stored, err = opts.events.open(ctx, env, log, opts.Demo, tokens, func() *gateway.Gateway { return gw }); err != nil {
-			return err
-		}
-		defer stored.close()
+	stored, err := opts.events.open(ctx, env, log, opts.Demo, tokens, func() *gateway.Gateway { return gw })
+	if err != nil {
+		return err
 	}
+	defer stored.close()
 	desired, err := opts.Desired(env, g, log, cfg, opts.exported)
 	if err != nil {
 		return err
@@ -222,10 +219,10 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	sessions := opts.SessionOptions(env, g)
 	names := &gateway.Names{}
 	var exported func(*event.Event) map[string]string // nil: no events are stored
-	if stored != nil {
+	if stored.reader != nil {
 		exported = names.Exported
 	}
-	e, err := engine.New(ctx, desired, stored.events(), engine.Options{
+	e, err := engine.New(ctx, desired, stored.log, engine.Options{
 		Tracker: tracker.Options{Dial: env.Dial, Session: sessions, Logger: log, AllLists: true, Window: window, Texts: opts.events.tools},
 		Shared:  opts.events.NATS != "", FollowAll: true, Logger: log, Listed: names.Listed, Exported: exported,
 		Applied: func(cfg *config.Config) {
@@ -281,7 +278,7 @@ func (o *options) warn(log *slog.Logger, cfg *config.Config, stored *eventLog) {
 	if len(exported.Servers) == 0 {
 		log.Warn("there is no server to serve yet", "file", cfg.Path, "hint", cli.Selection{All: o.AllServers}.Hint(cfg))
 	}
-	if len(cfg.Webhooks) > 0 && (stored == nil || stored.fixed == nil) {
+	if len(cfg.Webhooks) > 0 && stored.fixed == nil {
 		log.Warn("the webhooks of the config are ignored without --events")
 	}
 	if left := o.leftOut(cfg, exported); len(exported.Servers) > 0 && len(left) > 0 {
@@ -332,13 +329,10 @@ func (o *options) key(env *cli.Env, log *slog.Logger) []byte {
 
 // config returns the initial config.
 func (o *options) config(ctx context.Context, env *cli.Env, g *cli.Globals, log *slog.Logger) (*config.Config, error) {
-	if o.Demo {
-		return cli.DemoConfig(env), nil
-	}
-	if _, err := g.ConfigPath(env, log); o.catalogURL != "" && err != nil {
+	if _, err := g.ConfigPath(env, log); o.catalogURL != "" && !o.Demo && err != nil {
 		return &config.Config{Path: cli.DefaultConfig}, nil // a catalog needs no config
 	}
-	cfg, err := g.Load(ctx, env, log)
+	cfg, err := g.LoadOrDemo(ctx, env, log, o.Demo)
 	if err != nil {
 		return nil, err
 	}

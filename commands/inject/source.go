@@ -90,20 +90,17 @@ func (o *options) source(ctx context.Context, env *cli.Env, g *cli.Globals) (*up
 		}
 		return &updateSource{run: func(ctx context.Context, s *messageSink) error { return f.run(ctx, s, o.offer(s)) }, reached: f.reached.Load}, nil
 	}
-	cfg := cli.DemoConfig(env)
-	if !o.Demo {
-		var err error
-		if cfg, err = g.Load(ctx, env, log); err != nil {
-			return nil, err
-		}
+	cfg, err := g.LoadOrDemo(ctx, env, log, o.Demo)
+	if err != nil {
+		return nil, err
 	}
 	if err := o.checkMCP(cfg); err != nil {
 		return nil, err
 	}
-	o.config.Store(o.selection().Of(cfg))
-	if o.NoFollow && len(o.selection().Of(cfg).Servers) == 0 {
-		return nil, cli.NothingToFollow(cfg, o.selection())
+	if err := o.selection().Check(cfg, log, !o.NoFollow); err != nil {
+		return nil, err
 	}
+	o.config.Store(o.selection().Of(cfg))
 	return &updateSource{run: func(ctx context.Context, s *messageSink) error { return o.track(ctx, env, g, cfg, o.offer(s)) }}, nil
 }
 
@@ -121,9 +118,6 @@ func (o *options) offer(s *messageSink) func(*event.Event) error {
 // track follows the servers of a config, as watch does.
 func (o *options) track(ctx context.Context, env *cli.Env, g *cli.Globals, cfg *config.Config, offer func(*event.Event) error) error {
 	log := g.Logger(env)
-	if len(o.selection().Of(cfg).Servers) == 0 {
-		o.selection().WarnNone(log, cfg)
-	}
 	desired, err := o.Desired(env, g, log, cfg, func(next *config.Config) *config.Config {
 		o.config.Store(o.selection().Of(next))
 		return o.config.Load()

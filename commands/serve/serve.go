@@ -112,8 +112,7 @@ usage; 3 config invalid or missing.`,
 	f.BoolVar(&opts.follow, "follow", false, "with --nats: only serve what other processes store")
 	f.StringVar(&opts.publicURL, "public-url", "", "`URL` (https://HOST[:PORT]) at which servers reach this process, to receive their events by webhook")
 	f.BoolVar(&opts.HoldCommands, "no-exec-on-reload", false, "do not start new or changed commands of the config before SIGHUP")
-	f.DurationVar(&opts.ConnectTimeout, "connect-timeout", 15*time.Second, "`DURATION` that one connection may take")
-	opts.AddLimit(f)
+	opts.AddServing(cmd)
 	return cmd
 }
 
@@ -196,14 +195,12 @@ func (o *options) receiver(env *cli.Env) (*standardwebhooks.Receiver, error) {
 func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error {
 	kept := serverlog.New()
 	log := slog.New(slog.NewMultiHandler(g.Logger(env).Handler(), kept))
-	cfg := cli.DemoConfig(env)
-	switch {
-	case opts.follow:
-		cfg = &config.Config{}
+	cfg := &config.Config{}
+	if opts.follow {
 		opts.NoFollow = true
-	case !opts.Demo:
+	} else {
 		var err error
-		if cfg, err = g.Load(ctx, env, log); err != nil {
+		if cfg, err = g.LoadOrDemo(ctx, env, log, opts.Demo); err != nil {
 			return err
 		}
 	}
@@ -229,8 +226,8 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	}
 	defer f.close()
 	f.lines = kept.Lines
-	if !opts.follow && len(picked.Of(cfg).Servers) == 0 {
-		picked.WarnNone(log, cfg)
+	if !opts.follow {
+		_ = picked.Check(cfg, log, true) // only warns
 	}
 	if receiver != nil {
 		s.Handle(standardwebhooks.Path, web.Open{Handler: receiver, MaxBody: standardwebhooks.MaxBody + 1})

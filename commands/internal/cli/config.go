@@ -163,13 +163,16 @@ func UnknownServer(cfg *config.Config, id string, alternatives []string) error {
 	return &Failure{Exit: ExitUsage, Code: "unknown_server", Err: err, Hint: DidYouMean(id, slices.Concat(known, alternatives), "the config has: "+Join(known, 20))}
 }
 
-// DemoConfig is a config with the built-in server only.
-func DemoConfig(env *Env) *config.Config {
+// LoadOrDemo is Load, or with --demo a config with only the built-in server.
+func (g *Globals) LoadOrDemo(ctx context.Context, env *Env, log *slog.Logger, demo bool) (*config.Config, error) {
+	if !demo {
+		return g.Load(ctx, env, log)
+	}
 	return &config.Config{Servers: []config.Server{{
 		ID: "demo", Enabled: true, Transport: config.TransportStdio,
 		Program: config.Program{Command: env.Executable, Args: []string{"demo-server"}},
 		Tracking: config.Tracking{TrackResources: true, TrackTools: true, TrackPrompts: true,
 			Read: config.ReadDigest, PollInterval: config.DefaultPollInterval},
 		Protocol: config.ProtocolAuto, RequestTimeout: config.DefaultRequestTimeout,
-	}}}
+	}}}, nil
 }

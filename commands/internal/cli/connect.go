@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/login"
@@ -22,21 +21,29 @@ import (
 
 // ConnectFlags are the flags of every command that connects to servers.
 type ConnectFlags struct {
-	ConnectTimeout time.Duration
+	connectTimeout time.Duration
 	Timeout        time.Duration
 	limit          map[string]string
 
 	limits session.Limits // parsed from limit
 }
 
+// Add adds all flags.
 func (c *ConnectFlags) Add(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&c.ConnectTimeout, "connect-timeout", 15*time.Second, "`DURATION` that one connection may take")
+	c.AddServing(cmd)
 	cmd.Flags().DurationVar(&c.Timeout, "timeout", 0, "`DURATION` that the whole command may take (default no limit)")
-	c.AddLimit(cmd.Flags())
+}
+
+// AddServing adds the flags of a command that runs until it is stopped: all but --timeout.
+func (c *ConnectFlags) AddServing(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.DurationVar(&c.connectTimeout, "connect-timeout", 15*time.Second, "`DURATION` that one connection may take")
+	f.StringToStringVar(&c.limit, "limit", nil, limitUsage)
+	f.Lookup("limit").DefValue = "" // help omits an empty default
 }
 
 func (c *ConnectFlags) Parse() (err error) {
-	if c.ConnectTimeout <= 0 || c.Timeout < 0 {
+	if c.connectTimeout <= 0 || c.Timeout < 0 {
 		return Usage("--connect-timeout must be positive, and --timeout not negative")
 	}
 	c.limits, err = parseLimits(c.limit)
@@ -55,17 +62,11 @@ func (c *ConnectFlags) Bound(ctx context.Context) (context.Context, context.Canc
 
 // SessionOptions returns the options for connecting.
 func (c *ConnectFlags) SessionOptions(env *Env, g *Globals) session.Options {
-	return session.Options{ClientVersion: env.Version, ConnectTimeout: c.ConnectTimeout,
+	return session.Options{ClientVersion: env.Version, ConnectTimeout: c.connectTimeout,
 		Environ: env.LookupEnv, Logger: g.Logger(env), Limits: c.limits, Logins: env.Logins(g, "", g.Logger(env))}
 }
 
 const limitUsage = "limits on what one server may send, as `NAME=VALUE,...`: pages=100, items=10000, list=32MiB, line=4MiB (stdio or SSE), body=8MiB (HTTP), dirty=20000 (changed URIs waiting to be read)"
-
-// AddLimit adds --limit to the flags.
-func (c *ConnectFlags) AddLimit(f *pflag.FlagSet) {
-	f.StringToStringVar(&c.limit, "limit", nil, limitUsage)
-	f.Lookup("limit").DefValue = "" // which help leaves out
-}
 
 // parseLimits parses the values of --limit.
 func parseLimits(values map[string]string) (session.Limits, error) {

@@ -50,9 +50,17 @@ func WithAllTracked(cfg *config.Config) *config.Config {
 	return out
 }
 
-// WarnNone logs that no server is followed, and what to do.
-func (s Selection) WarnNone(log *slog.Logger, cfg *config.Config) {
+// Check logs that no server of the config is followed, and what to do; if the command cannot wait for a
+// server, it returns that as a failure.
+func (s Selection) Check(cfg *config.Config, log *slog.Logger, wait bool) error {
+	switch {
+	case len(s.Of(cfg).Servers) > 0:
+		return nil
+	case !wait:
+		return &Failure{Exit: ExitConfig, Code: "nothing_to_follow", Err: errors.New("there is no server to follow"), Hint: s.Hint(cfg)}
+	}
 	log.Warn("there is no server to follow yet", "file", cfg.Path, "hint", s.Hint(cfg))
+	return nil
 }
 
 // Hint returns the hint for a config in which no server is followed.
@@ -130,9 +138,4 @@ func (o *TrackFlags) Reloads(env *Env) <-chan struct{} {
 // NewUnstoredEngine creates the engine of a command that prints events as they happen and stores none.
 func NewUnstoredEngine(ctx context.Context, d engine.Desired, opts tracker.Options) (*engine.Engine, error) {
 	return engine.New(ctx, d, journal.NewMemory(journal.MemoryOptions{}), engine.Options{Tracker: opts, Logger: opts.Logger})
-}
-
-// NothingToFollow is the failure of a command that cannot wait for a server to follow.
-func NothingToFollow(cfg *config.Config, s Selection) error {
-	return &Failure{Exit: ExitConfig, Code: "nothing_to_follow", Err: errors.New("there is no server to follow"), Hint: s.Hint(cfg)}
 }
