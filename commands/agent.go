@@ -67,19 +67,15 @@ func (o *agentFlags) parse(cmd *cobra.Command, g *cli.Globals) error {
 // openCursor opens the cursor, which stores what was reported. followed identifies it, together with
 // the working directory. Without --once a failure is only a warning.
 func (o *agentFlags) openCursor(env *cli.Env, log *slog.Logger, followed any) (*agent.Cursor, error) {
-	dir, err := env.StateDir(), error(nil)
+	folder, err := os.Getwd()
+	key, keyErr := json.Marshal([]any{folder, followed})
+	dir := env.StateDir("agent")
 	if dir == "" {
 		err = fmt.Errorf("%w: there is no home directory", agent.ErrNoCursor)
 	}
-	var key []byte
-	if err == nil {
-		folder, wdErr := os.Getwd()
-		key, err = json.Marshal([]any{folder, followed})
-		err = errors.Join(wdErr, err)
-	}
 	var c *agent.Cursor
-	if err == nil {
-		c, err = agent.OpenCursor(filepath.Join(dir, "agent"), string(key), log)
+	if err = errors.Join(err, keyErr); err == nil {
+		c, err = agent.OpenCursor(dir, string(key), log)
 	}
 	switch {
 	case err == nil:

@@ -133,7 +133,7 @@ func (o *eventsFlags) numbering() mcpevents.Numbering {
 type eventLog struct {
 	logger  *slog.Logger
 	log     journal.Log
-	shared  bool // with other gateways on a cluster
+	shared  bool                   // with other gateways on a cluster
 	reader  *mcpevents.Reader      // nil: no events are stored, without --events and --change-tools
 	service *mcpevents.Service     // nil: without --events
 	tools   *changetools.Tools     // nil: without --change-tools

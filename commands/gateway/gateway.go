@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/config"
@@ -51,6 +52,8 @@ type options struct {
 	callTimeout     time.Duration
 	wait            time.Duration
 	cli.TrackFlags
+
+	set func(flag string) bool // reports whether a flag or the environment set it
 }
 
 func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
@@ -73,8 +76,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 			if err := opts.MCPFlags.Check(cmd); err != nil {
 				return err
 			}
-			opts.indexFlags.fromEnv(env, cmd.Flags().Changed)
-			if err := opts.parse(); err != nil {
+			if err := opts.parse(env, cmd.Flags()); err != nil {
 				return err
 			}
 			if err := opts.events.parse(cmd, opts.pin || len(opts.repin) > 0); err != nil {
@@ -106,7 +108,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	return cmd
 }
 
-func (o *options) parse() error {
+func (o *options) parse(env *cli.Env, flags *pflag.FlagSet) error {
 	if err := o.ConnectFlags.Parse(); err != nil {
 		return err
 	}
@@ -131,7 +133,8 @@ func (o *options) parse() error {
 			return cli.Usage("--catalog-url: %w", err)
 		}
 	}
-	return o.indexFlags.parse()
+	o.set = flags.Changed
+	return o.indexFlags.parse(env, flags)
 }
 
 // catalogID is the id of the server that --catalog-url adds.
@@ -190,7 +193,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	}
 	held := make([]byte, ballast)
 	defer runtime.KeepAlive(held)
-	opts.fromConfig(cfg.Index)
+	opts.fromConfig(cfg.Index, opts.set)
 	var pins *gateway.Pins // nil without --pin
 	if opts.pin {
 		if pins, err = opts.pins(env, cfg); err != nil {

@@ -63,34 +63,34 @@ func (e *Env) Width() int {
 	return e.Columns()
 }
 
+// Getenv returns a variable of the environment; "" if it is not set.
 func (e *Env) Getenv(key string) string {
 	v, _ := e.LookupEnv(key)
 	return v
 }
 
-// CacheDir returns the directory of the names cached for completion; "" if there is none.
-func (e *Env) CacheDir() string {
-	dir := e.Getenv("XDG_CACHE_HOME")
-	if !filepath.IsAbs(dir) {
-		home := e.Getenv("HOME")
-		if home == "" {
-			return ""
-		}
-		dir = filepath.Join(home, ".cache")
-	}
-	return filepath.Join(dir, "mcptrack")
-}
+// CacheDir returns the directory of the names cached for completion; "" if there is no home directory.
+func (e *Env) CacheDir() string { return e.dir("XDG_CACHE_HOME", ".cache") }
 
 // StateDir returns the directory where events are stored by default, or a folder in it; "" if there is no
 // home directory.
 func (e *Env) StateDir(sub ...string) string {
-	dir := e.Getenv("XDG_STATE_HOME")
+	dir := e.dir("XDG_STATE_HOME", ".local/state")
+	if dir == "" {
+		return ""
+	}
+	return filepath.Join(append([]string{dir}, sub...)...)
+}
+
+// dir returns our folder in the directory that a variable names, else in one of the home directory.
+func (e *Env) dir(variable, inHome string) string {
+	dir := e.Getenv(variable)
 	if !filepath.IsAbs(dir) {
 		home := e.Getenv("HOME")
 		if home == "" {
 			return ""
 		}
-		dir = filepath.Join(home, ".local", "state")
+		dir = filepath.Join(home, filepath.FromSlash(inHome))
 	}
-	return filepath.Join(append([]string{dir, "mcptrack"}, sub...)...)
+	return filepath.Join(dir, "mcptrack")
 }
