@@ -35,7 +35,7 @@ type agentFlags struct {
 const onceFor = 30 * time.Second
 
 func (o *agentFlags) add(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&o.agent, "agent", false, "print at most one short line a second, for agents; see mcptrack help agents")
+	cmd.Flags().BoolVar(&o.agent, "agent", false, "print at most one short line per second, for agents; see mcptrack help agents")
 }
 
 func (o *agentFlags) addOnce(cmd *cobra.Command) {

@@ -65,10 +65,10 @@ func newRoot(env *cli.Env, g *cli.Globals) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "mcptrack",
 		Short: "Follow MCP servers and report what changes",
-		Long: `mcptrack connects to the MCP servers of your mcp-servers.json, follows their
-resources, tools and prompts, and reports every change as it happens: on a
-terminal, to a pipe, or over HTTP. It keeps doing so through list changes, crashes,
-restarts, floods and edits of the config.`,
+		Long: `mcptrack connects to the MCP servers of your mcp-servers.json, follows their resources,
+tools and prompts, and reports every change as it happens: on a terminal, to a pipe, or
+over HTTP. It continues through list changes, crashes, restarts, floods and edits of the
+config.`,
 		Example: `  # See it work: a built-in server whose resources change
   mcptrack watch --demo
 

@@ -48,7 +48,7 @@ and the config, or the events that --type selects.
 prints them. While that serve-sse runs, watch shows its events and connects to no server;
 otherwise it follows the servers itself. --no-follow exits after the stored events.
 
---agent prints at most one short line a second for agents that read a process, beginning
+--agent prints at most one short line per second for agents that read a process, beginning
 with what changed since the last run; see mcptrack help agents.
 
 Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 failed;

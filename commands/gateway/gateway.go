@@ -56,6 +56,7 @@ type options struct {
 	set func(flag string) bool // reports whether a flag or the environment set it
 }
 
+// Command returns the gateway command.
 func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts options
 	cmd := &cobra.Command{

@@ -10,8 +10,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 )
 
-// The key of the ids of tasks is the same after a restart, and for several gateways of a user; it
-// lies where the data directory is. A gateway that can keep none works all the same.
+// The key for task ids is stored in the data directory: it is the same after a restart, and for all gateways
+// that share the directory. A gateway that cannot store a key works without it.
 func TestGatewayKey(t *testing.T) {
 	t.Parallel()
 	state := t.TempDir()

@@ -13,7 +13,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/gateway/capindex"
 )
 
-// Flags come before the environment, and that before defaults (H8).
+// Flags override the environment, and the environment overrides defaults.
 func TestIndexFlagsAndEnvironment(t *testing.T) {
 	t.Parallel()
 	environ := map[string]string{"MCPTRACK_INDEX": "true", "MCPTRACK_INDEX_EXPOSE": "stats, full", "MCPTRACK_INDEX_TTL": "7s"}
@@ -43,7 +43,7 @@ func TestIndexFlagsAndEnvironment(t *testing.T) {
 	}
 }
 
-// The config says what neither flags nor the environment say.
+// The config sets what neither a flag nor the environment sets.
 func TestIndexOfTheConfig(t *testing.T) {
 	t.Parallel()
 	c := config.Index{Enabled: true, Expose: []string{"stats"}, TTL: time.Hour}

@@ -1,7 +1,6 @@
-// Package inject is the inject command: it adds updates as messages to live Realtime
-// conversations. A source (source.go: the servers of the config, a feed or stdin) offers events to
-// a sink (sink.go: a session, a proxy or a dry run), which target.go describes. The protocol is
-// output/realtime.
+// Package inject is the inject command, which adds updates as messages to live Realtime conversations. A
+// source (source.go: the servers of the config, a feed or stdin) offers events to a sink (sink.go: a
+// session, a proxy or a dry run), whose flags are in target.go. The protocol is output/realtime.
 package inject
 
 import (
@@ -50,6 +49,7 @@ func (o *options) selection() cli.Selection {
 	return cli.Selection{Servers: o.Servers, All: o.allServers}
 }
 
+// Command returns the inject command.
 func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts options
 	cmd := &cobra.Command{

@@ -114,7 +114,7 @@ func TestProgressFile(t *testing.T) {
 			t.Errorf("a damaged file of %d bytes was taken", len(damage))
 		}
 	}
-	// Without a feed there is nothing to keep.
+	// Without a feed there is no progress to store.
 	o.from = ""
 	if c, err := o.progressFile(env); err != nil || c.Save(progress, 0) != nil || c.Begin().Cursor != "" {
 		t.Errorf("%+v, %v", c, err)

@@ -17,6 +17,7 @@ import (
 	"github.com/mcptrack/mcptrack/output/table"
 )
 
+// AuthCommand returns the auth command.
 func AuthCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var renew bool
 	var timeout time.Duration
@@ -175,6 +176,7 @@ func (r *authRow) renewal() string {
 	return "run mcptrack login"
 }
 
+// LogoutCommand returns the logout command.
 func LogoutCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var all bool
 	var timeout time.Duration

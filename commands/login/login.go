@@ -42,6 +42,7 @@ type loginOptions struct {
 // loginTime is how long a login may take by default: a person has to type a password.
 const loginTime = 10 * time.Minute
 
+// Command returns the login command.
 func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts loginOptions
 	cmd := &cobra.Command{

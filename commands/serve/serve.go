@@ -1,5 +1,5 @@
-// Package serve is the serve-sse command: the log of events, served over HTTP with dashboard,
-// metrics and webhooks.
+// Package serve is the serve-sse command, which stores events and serves them over HTTP, with the
+// dashboard, metrics and the webhooks of the config.
 package serve
 
 import (
@@ -53,6 +53,7 @@ type options struct {
 	publicURL string
 }
 
+// Command returns the serve-sse command.
 func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts options
 	cmd := &cobra.Command{

@@ -1,5 +1,4 @@
-// Package vault is the vault command: it serves a folder of Markdown notes. The server is
-// core/vault.
+// Package vault is the vault command, which serves a folder of Markdown notes. The server is core/vault.
 package vault
 
 import (
@@ -24,6 +23,7 @@ type options struct {
 	ignore []string
 }
 
+// Command returns the vault command.
 func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts options
 	cmd := &cobra.Command{

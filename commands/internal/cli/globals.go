@@ -42,13 +42,13 @@ func (g *Globals) AddFlags(root *cobra.Command) {
 	f.StringVar(&g.Host, "host", "", "use the config of this `HOST` (editor or agent), such as cursor or codex")
 	f.StringVar(&g.formatOf, "format", "", "`FORMAT` of the config: json, toml, yaml or the name of a host (default: by its name and content)")
 	f.BoolVar(&g.trust, "trust", false, "approve for this run everything in the config of this folder; see mcptrack help trust")
-	f.BoolVar(&g.insecure, "insecure-config", false, "read a config that another user owns or could change")
+	f.BoolVar(&g.insecure, "insecure-config", false, "read a config that another user owns or can change")
 	f.StringVar(&g.logLevel, "log-level", "warn", "log `LEVEL` on stderr: debug, info, warn or error")
 	f.StringVar(&g.logFormat, "log-format", "text", "log `FORMAT`: text or json")
 	f.StringVar(&g.color, "color", "auto", "`WHEN` to use colours: auto, always or never")
 	f.StringVarP(&g.output, "output", "o", "", "output `FORMAT`: "+document.Choices()+", which is run for each item (default table)")
 	f.BoolVar(&g.JSON, "json", false, "short for --output json")
-	f.BoolVarP(&g.Quiet, "quiet", "q", false, "no progress, hints and warnings on stderr, only errors")
+	f.BoolVarP(&g.Quiet, "quiet", "q", false, "print only errors on stderr: no progress, hints or warnings")
 	complete := func(name string, choices ...string) {
 		_ = root.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp))
 	}
