@@ -92,7 +92,7 @@ func TestHostileRepository(t *testing.T) {
 	defer server.Close()
 	t.Chdir(repo)
 	variables := map[string]string{"HOME": home, "PATH": os.Getenv("PATH"), "TOKEN": "s3cr3t-variable"}
-	attempts := 0
+	attempts, turn := 0, 0
 	for _, file := range projectFiles(t) {
 		path := filepath.Join(repo, file)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -110,6 +110,9 @@ func TestHostileRepository(t *testing.T) {
 		for _, way := range ways {
 			for _, args := range slices.Concat(connecting(), quietCommands()) {
 				asks := slices.ContainsFunc(connecting(), func(c []string) bool { return slices.Equal(c, args) })
+				if turn++; testing.Short() && turn%7 != 0 { // 7 does not divide the number of lines, 32: each file gets other lines
+					continue
+				}
 				args := slices.Concat(way, args)
 				for _, terminal := range []bool{false, true} {
 					if terminal && !asks && args[len(args)-1] != "trust" {
