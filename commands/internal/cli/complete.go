@@ -36,11 +36,10 @@ func ConfigForCompletion(env *Env, g *Globals) *config.Config {
 
 // ServerNames returns the ids of the enabled MCP servers.
 func ServerNames(cfg *config.Config) []string {
+	servers, _ := SelectServers(cfg, nil) // only unknown ids are an error
 	var ids []string
-	for _, srv := range cfg.Servers {
-		if srv.Enabled && srv.Transport != config.TransportCatalog {
-			ids = append(ids, srv.ID)
-		}
+	for _, srv := range servers {
+		ids = append(ids, srv.ID)
 	}
 	return ids
 }

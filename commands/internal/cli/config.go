@@ -44,7 +44,7 @@ func (g *Globals) FindConfig(env *Env) (string, error) {
 		searched = func(config.Options) []string { return h.Paths(opts.Folders()) }
 	}
 	if !ok {
-		return "", noConfig(searched(opts))
+		return "", &Failure{Exit: ExitConfig, Code: "config_missing", Hint: initHint, Err: errors.New("no config found; searched"), Places: searched(opts)}
 	}
 	return path, nil
 }
@@ -64,10 +64,6 @@ const (
 	missingHint = "check the file name; mcptrack init FILE writes a config, and mcptrack watch FILE waits for one"
 )
 
-func noConfig(searched []string) error {
-	return &Failure{Exit: ExitConfig, Code: "config_missing", Hint: initHint, Err: errors.New("no config found; searched"), Places: searched}
-}
-
 // Load reads the config for a command that starts or contacts its servers. It asks the user to approve
 // what is not approved yet.
 func (g *Globals) Load(ctx context.Context, env *Env, log *slog.Logger) (*config.Config, error) {
@@ -85,6 +81,20 @@ func (g *Globals) Load(ctx context.Context, env *Env, log *slog.Logger) (*config
 		return nil, err
 	}
 	return cfg, p.require(ctx, cfg, log) // the config may have changed while the user decided
+}
+
+// LoadOrDemo is Load, or with --demo a config with only the built-in server.
+func (g *Globals) LoadOrDemo(ctx context.Context, env *Env, log *slog.Logger, demo bool) (*config.Config, error) {
+	if !demo {
+		return g.Load(ctx, env, log)
+	}
+	return &config.Config{Servers: []config.Server{{
+		ID: "demo", Enabled: true, Transport: config.TransportStdio,
+		Program: config.Program{Command: env.Executable, Args: []string{"demo-server"}},
+		Tracking: config.Tracking{TrackResources: true, TrackTools: true, TrackPrompts: true,
+			Read: config.ReadDigest, PollInterval: config.DefaultPollInterval},
+		Protocol: config.ProtocolAuto, RequestTimeout: config.DefaultRequestTimeout,
+	}}}, nil
 }
 
 // Read reads the config for a command that starts and sends nothing. If it is missing or invalid, the
@@ -107,6 +117,7 @@ func (g *Globals) readConfig(env *Env, log *slog.Logger) (*config.Config, *Permi
 	return cfg, p, err
 }
 
+// invalidConfig is the failure for a config that is missing, invalid or insecure.
 func invalidConfig(path string, problems config.Problems) error {
 	f := &Failure{Exit: ExitConfig, Code: "config_invalid", Err: problems,
 		Hint: "mcptrack validate-config " + printable.Line(path, 200) + " shows all problems"}
@@ -151,6 +162,7 @@ func SelectServers(cfg *config.Config, ids []string, alternatives ...string) ([]
 	return chosen, nil
 }
 
+// UnknownServer is the failure for an id that is not in the config.
 func UnknownServer(cfg *config.Config, id string, alternatives []string) error {
 	var known []string
 	for _, srv := range cfg.Servers {
@@ -158,21 +170,7 @@ func UnknownServer(cfg *config.Config, id string, alternatives []string) error {
 	}
 	err := fmt.Errorf("the config has no server %q", printable.Line(id, 128))
 	if len(known) == 0 {
-		return &Failure{Exit: ExitConfig, Code: "config_missing", Err: errors.Join(err), Hint: initHint}
+		return &Failure{Exit: ExitConfig, Code: "config_missing", Err: err, Hint: initHint}
 	}
 	return &Failure{Exit: ExitUsage, Code: "unknown_server", Err: err, Hint: DidYouMean(id, slices.Concat(known, alternatives), "the config has: "+Join(known, 20))}
-}
-
-// LoadOrDemo is Load, or with --demo a config with only the built-in server.
-func (g *Globals) LoadOrDemo(ctx context.Context, env *Env, log *slog.Logger, demo bool) (*config.Config, error) {
-	if !demo {
-		return g.Load(ctx, env, log)
-	}
-	return &config.Config{Servers: []config.Server{{
-		ID: "demo", Enabled: true, Transport: config.TransportStdio,
-		Program: config.Program{Command: env.Executable, Args: []string{"demo-server"}},
-		Tracking: config.Tracking{TrackResources: true, TrackTools: true, TrackPrompts: true,
-			Read: config.ReadDigest, PollInterval: config.DefaultPollInterval},
-		Protocol: config.ProtocolAuto, RequestTimeout: config.DefaultRequestTimeout,
-	}}}, nil
 }
