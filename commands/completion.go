@@ -99,34 +99,20 @@ func loadNames(env *cli.Env, cfgPath string) completion.Names {
 	return completion.Load(namesPath(env, cfgPath))
 }
 
-// remember caches the lists of the reports, for completion.
-func remember(env *cli.Env, cfgPath string, reports []session.Report) {
-	completion.Update(namesPath(env, cfgPath), func(n completion.Names) {
-		for _, r := range reports {
-			for kind, list := range r.Lists {
-				n.Learn(r.Server.ID, kind, list)
-			}
-			if r.Err == nil {
-				n.Use(r.Server)
-			}
-		}
-	})
+// remember lets change modify the cached names of a config's servers.
+func remember(env *cli.Env, cfgPath string, change func(completion.Names)) {
+	completion.Update(namesPath(env, cfgPath), change)
 }
 
 // rememberSnapshot caches the lists of a tracker's last snapshot.
 func rememberSnapshot(env *cli.Env, cfgPath string, snap *status.Snapshot) {
-	completion.Update(namesPath(env, cfgPath), func(n completion.Names) {
+	remember(env, cfgPath, func(n completion.Names) {
 		for _, srv := range snap.Servers {
 			for kind, list := range srv.Lists {
 				n.Learn(srv.ID, kind, list)
 			}
 		}
 	})
-}
-
-// rememberUse records that a command used the server.
-func rememberUse(env *cli.Env, cfgPath string, srv config.Server) {
-	completion.Update(namesPath(env, cfgPath), func(n completion.Names) { n.Use(srv) })
 }
 
 func completeList(env *cli.Env, g *cli.Globals) cobra.CompletionFunc {

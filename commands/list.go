@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/commands/internal/completion"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -111,7 +112,16 @@ func runList(ctx context.Context, env *cli.Env, g *cli.Globals, opts listOptions
 		return ctx.Err()
 	}
 	if !opts.demo {
-		remember(env, cfg.Path, reports)
+		remember(env, cfg.Path, func(n completion.Names) {
+			for _, r := range reports {
+				for kind, list := range r.Lists {
+					n.Learn(r.Server.ID, kind, list)
+				}
+				if r.Err == nil {
+					n.Use(r.Server)
+				}
+			}
+		})
 	}
 	shown := reports
 	if g.Format.Table() && opts.kind == "" && len(opts.servers) == 0 {

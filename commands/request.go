@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -16,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/commands/internal/completion"
 	"github.com/mcptrack/mcptrack/core/atomicfile"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -86,7 +88,7 @@ func (r *requestFlags) ask(cmd *cobra.Command, env *cli.Env, g *cli.Globals, of 
 	show, err := request(ctx, s)
 	stop()
 	if err == nil {
-		rememberUse(env, cfg.Path, servers[0])
+		remember(env, cfg.Path, func(n completion.Names) { n.Use(servers[0]) })
 		return of.suggest(ctx, env, g, cfg.Path, s, show())
 	}
 	if _, ours := errors.AsType[*cli.Failure](err); ours || ctx.Err() != nil {
@@ -195,30 +197,22 @@ func (r *requestFlags) put(env *cli.Env, pieces []piece) error {
 // writeFile replaces the file atomically: after an error, the old file is unchanged. It writes to a device
 // or a pipe, such as /dev/stdout, in place.
 func writeFile(path string, pieces []piece) error {
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return writeDevice(path, pieces)
-	}
 	var data [][]byte
 	for _, p := range pieces {
 		data = append(data, []byte(p.text), p.binary)
 	}
-	if err := atomicfile.Write(path, 0o666, data...); err != nil {
-		return fmt.Errorf("--out: write the file: %w", err)
-	}
-	return nil
-}
-
-func writeDevice(path string, pieces []piece) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return fmt.Errorf("--out: write the file: %w", err)
-	}
-	for _, p := range pieces {
-		if _, err = f.Write(append([]byte(p.text), p.binary...)); err != nil {
-			break
+	write := func() error { return atomicfile.Write(path, 0o666, data...) }
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		write = func() error {
+			f, err := os.OpenFile(path, os.O_WRONLY, 0)
+			if err == nil {
+				_, err = f.Write(bytes.Join(data, nil))
+				err = errors.Join(err, f.Close())
+			}
+			return err
 		}
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err := write(); err != nil {
 		return fmt.Errorf("--out: write the file: %w", err)
 	}
 	return nil

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/commands/internal/cli/clitest"
+	"github.com/mcptrack/mcptrack/commands/internal/completion"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/config/hosts"
 )
@@ -311,7 +312,7 @@ func TestCompletionNeedsApproval(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rememberUse(env, loaded.Path, loaded.Servers[0]) // as by a run with --trust
+	remember(env, loaded.Path, func(n completion.Names) { n.Use(loaded.Servers[0]) }) // like a run with --trust
 	complete := func() int64 {
 		before := hits.Load()
 		Main(t.Context(), env, []string{"__complete", "read", "o", "--template", "x://{a}", "--param", "a="})
