@@ -22,7 +22,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/agent"
-	"github.com/mcptrack/mcptrack/output/feed/feedclient"
+	"github.com/mcptrack/mcptrack/output/remote"
 )
 
 // agentFlags are the flags of commands that report to agents.
@@ -173,7 +173,7 @@ func watchOnce(ctx context.Context, e *engine.Engine, w *agent.Watch) error {
 }
 
 // tailAgent is runTail with --agent: it resumes after the last event that an earlier run reported.
-func tailAgent(ctx context.Context, env *cli.Env, log *slog.Logger, opts tailOptions, from feedclient.Options) error {
+func tailAgent(ctx context.Context, env *cli.Env, log *slog.Logger, opts tailOptions, from remote.FeedOptions) error {
 	feed, query := *opts.address, opts.address.Query()
 	query.Del("since")
 	feed.RawQuery = query.Encode()
@@ -186,7 +186,7 @@ func tailAgent(ctx context.Context, env *cli.Env, log *slog.Logger, opts tailOpt
 		from.LastID = cursor.LastID()
 	}
 	return agent.Feed(ctx, agent.Options{W: env.Out, Cursor: cursor, Keep: opts.Keep, Count: opts.count}, func(ctx context.Context, deliver func(agent.Entry) error) error {
-		return feedclient.Run(ctx, from, func(x eventstream.Event) error {
+		return remote.Follow(ctx, from, func(x eventstream.Event) error {
 			e, err := tailEvent(x)
 			if err != nil {
 				log.Warn("the feed sent something that is not an event", "err", err)

@@ -102,8 +102,8 @@ func writeStatus(env *cli.Env, status json.RawMessage, servers []statusRow) erro
 		Unfollowed []string
 		Waiting    string
 		Unstored   string
-		Webhooks   []webhook.Endpoint
-		Deliveries []webhook.Delivery `json:"webhookDeliveries"`
+		Webhooks   []webhook.EndpointStatus
+		Deliveries []webhook.Deliverer `json:"webhookDeliveries"`
 	}
 	if err := json.Unmarshal(status, &shared); err != nil {
 		return fmt.Errorf("malformed status: %w", err)
@@ -143,7 +143,7 @@ func writeStatus(env *cli.Env, status json.RawMessage, servers []statusRow) erro
 }
 
 // deliveryRows says which process of a cluster delivers which webhooks.
-func deliveryRows(all []webhook.Delivery) (rows [][]string) {
+func deliveryRows(all []webhook.Deliverer) (rows [][]string) {
 	for _, d := range all {
 		by := cmp.Or(d.Process, "no process")
 		if d.Waiting != "" {
@@ -154,9 +154,9 @@ func deliveryRows(all []webhook.Delivery) (rows [][]string) {
 	return rows
 }
 
-func webhookRows(all []webhook.Endpoint) (rows [][]string) {
+func webhookRows(all []webhook.EndpointStatus) (rows [][]string) {
 	for _, w := range all {
-		row := []string{w.Host, string(w.State), cmp.Or(w.Event, string(w.Format)), fmt.Sprint(w.Delivered), fmt.Sprint(w.GivenUp),
+		row := []string{w.Host, string(w.State), cmp.Or(w.Event, string(w.Format)), fmt.Sprint(w.Delivered), fmt.Sprint(w.Abandoned),
 			(time.Duration(w.LagMs) * time.Millisecond).Round(time.Second).String(), w.LastDelivery, ""}
 		if w.State != webhook.Active {
 			row[len(row)-1] = string(w.LastError)

@@ -113,7 +113,7 @@ func runSubscribe(ctx context.Context, env *cli.Env, g *cli.Globals, opts subscr
 	if len(opts.uris) > 0 {
 		srv.Include, srv.Exclude = opts.uris, nil
 	}
-	desired := engine.Desired{Config: &config.Config{Path: cfg.Path, Servers: []config.Server{srv}}}
+	desired := engine.Desired{Config: cfg.With([]config.Server{srv})}
 	e, err := cli.NewUnstoredEngine(ctx, desired, opts.trackerOptions(env, g))
 	if err != nil {
 		return err

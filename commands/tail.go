@@ -14,8 +14,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/eventstream"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/output/agent"
-	"github.com/mcptrack/mcptrack/output/feed/feedclient"
 	"github.com/mcptrack/mcptrack/output/jsonl"
+	"github.com/mcptrack/mcptrack/output/remote"
 )
 
 type tailOptions struct {
@@ -120,11 +120,11 @@ func runTail(ctx context.Context, env *cli.Env, g *cli.Globals, opts tailOptions
 	log := g.Logger(env)
 	print := newStream(env, g, streamFlags{})
 	printed, connected := 0, false
-	options := feedclient.Options{URL: opts.address.String(), Header: cli.Bearer(token), Logger: log, MustConnect: true, Connected: func() { connected = true }}
+	options := remote.FeedOptions{URL: opts.address.String(), Header: cli.Bearer(token), Logger: log, MustConnect: true, Connected: func() { connected = true }}
 	if opts.agent {
 		err = tailAgent(ctx, env, log, opts, options)
 	} else {
-		err = feedclient.Run(ctx, options, func(x eventstream.Event) error {
+		err = remote.Follow(ctx, options, func(x eventstream.Event) error {
 			e, err := tailEvent(x)
 			switch {
 			case err != nil:
@@ -151,7 +151,7 @@ func runTail(ctx context.Context, env *cli.Env, g *cli.Globals, opts tailOptions
 	switch {
 	case refused:
 		return err
-	case errors.Is(err, errCounted), errors.Is(err, agent.ErrEnough), errors.Is(err, feedclient.ErrStopped):
+	case errors.Is(err, errCounted), errors.Is(err, agent.ErrEnough), errors.Is(err, remote.ErrFeedEnded):
 		return nil
 	case err != nil && !connected:
 		return cli.Unreachable("is mcptrack serve-sse running there?", "%s cannot be reached: %w", opts.address.Host, err)

@@ -13,7 +13,6 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/tracker"
-	"github.com/mcptrack/mcptrack/output/feed/feedclient"
 	"github.com/mcptrack/mcptrack/output/remote"
 	"github.com/mcptrack/mcptrack/output/serverlog"
 	"github.com/mcptrack/mcptrack/output/tui"
@@ -154,7 +153,7 @@ func runTopRemote(ctx context.Context, env *cli.Env, g *cli.Globals, opts topOpt
 	}
 	feed := base.JoinPath("events")
 	feed.RawQuery = "since=10m"
-	source.Follow = feedclient.Options{URL: feed.String(), Header: cli.Bearer(token)}
+	source.Follow = remote.FeedOptions{URL: feed.String(), Header: cli.Bearer(token)}
 	if err = opts.show(ctx, env, g, tui.Options{Source: source, Title: strings.TrimSuffix(base.String(), "/")}, source.Run, source.Poll); errors.Is(err, errQuit) {
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/mcptrack/mcptrack/commands/login"
 	"github.com/mcptrack/mcptrack/commands/serve"
 	"github.com/mcptrack/mcptrack/commands/vault"
+	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/output/markdown"
 )
@@ -69,7 +70,7 @@ func page(name string) string {
 	if err != nil {
 		panic(err) // the pages are part of the program, and every one is tested
 	}
-	return strings.Replace(string(text), "EVENT_TABLE\n", eventTable(), 1)
+	return strings.NewReplacer("EVENT_TABLE\n", eventTable(), "KEY_TABLE\n", keyTable()).Replace(string(text))
 }
 
 // setHelp makes help wrap flags, and render the pages of the manual for the output.
@@ -111,6 +112,16 @@ func reflow(text string, width int) string {
 	}
 	end()
 	return strings.Join(out, "\n")
+}
+
+// keyTable has a row for every key of a server.
+func keyTable() string {
+	var b strings.Builder
+	b.WriteString("| key | meaning |\n|---|---|\n")
+	for _, k := range config.KeyTexts() {
+		fmt.Fprintf(&b, "| `%s` | %s |\n", k.Name, k.Text)
+	}
+	return b.String()
 }
 
 // eventTable has a row for every type of event.

@@ -66,7 +66,7 @@ func rules() []rule {
 		{"github.com/zalando/go-keyring", []string{"core/keyring"}, "a keyring may wait for its user, which is bounded once"},
 		{"github.com/briandowns/spinner", []string{"commands"}, "progress is for the terminal of a command"},
 		{"github.com/cenkalti/backoff", []string{"core/backoff"}, "there is one way to wait before another attempt"},
-		{"golang.org/x/time", []string{"core/gateway", "output/web"}, "it limits probes and wrong tokens; retries use core/backoff"},
+		{"golang.org/x/time", []string{"core/gateway", "output/realtime", "output/web"}, "it limits probes, wrong tokens and items of conversations; retries use core/backoff"},
 		{"github.com/chromedp", []string{"output/internal/browsertest"}, "a browser is for tests"},
 		{"charm.land", []string{"output/tui"}, "the full screen is one package"},
 		{"github.com/charmbracelet", []string{"output/tui"}, "the full screen is one package"},

@@ -99,7 +99,7 @@
 //	                            or commands/serve (serve-sse)
 //	a column of list            output/table; as JSON: commands/list.go
 //	a new -o format             output/document: its name, its help and Write; for events commands/stream.go
-//	how content is digested     core/session/content.go; core/tracker/read.go compares
+//	how content is digested     core/session/read.go; core/tracker/read.go compares
 //	a filter of /events         output/feed: filter.go, and frame.go for what it can look at; another
 //	                            parameter: query.go; commands/serve/serving.md
 //	when a resource is read     core/tracker/internal/coalesce
@@ -115,9 +115,9 @@
 //	a page of the dashboard     output/dashboard: assets/server.js, assets/resource.js and so on; what all
 //	                            servers have in the overview: core/status/summary.go; what only the page
 //	                            of one shows: detail.go
-//	the config of another host  core/config/hosts, and core/config/shapes.go if its format is new;
+//	the config of another host  core/config/hosts, and core/config/containers.go if its format is new;
 //	                            commands/topics/config.md
-//	a header sent to servers    core/session/dial_http.go; core/session/internal/wire if it depends on the request
+//	a header sent to servers    core/session/dial.go; core/session/internal/wire if it depends on the request
 //	how a login is made         core/login
 //	where logins are kept       core/login: store.go and files.go; the choices: commands/internal/cli/connect.go and
 //	                            commands/login/login.go, login.md
@@ -128,10 +128,10 @@
 //	                            remembered between runs cursor.go
 //	how webhooks are delivered  output/webhook: when and how often worker.go, the request sender.go, how
 //	                            it is signed core/standardwebhooks/secret.go, what it may reach guard.go, urls.go,
-//	                            on a cluster cluster.go, turns.go
-//	which webhooks are received core/standardwebhooks: the checks, their order and limits receiver.go, paths key.go;
+//	                            on a cluster election.go
+//	which webhooks are received core/standardwebhooks: the checks, their order and limits, and paths receiver.go;
 //	                            when they are subscribed to: core/tracker/internal/eventsource/webhook.go
-//	another form of a webhook   output/webhook: format.go; core/config: webhook.go and schema.json
+//	another form of a webhook   output/webhook: format.go; core/config: webhook.go and keys.go
 //	a method of our MCP server  core/mcp for its name, core/mcpserver to handle it
 //	which items a gateway shows core/gateway: the filter and the view
 //	a type of MCP Events        core/mcpevents: types.go, occurrence.go, filter.go; how those of other

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Every check of the project, the one command that CI runs. It installs what it
-# needs, stops when a step has failed and names it, and ends with the results of
-# the tests. What can wait for the network or for timers runs beside the rest; what
-# it printed follows when both are done.
+# Every check of the project, the one command that CI runs. It installs what it needs,
+# stops at the first step that fails, names that step, and ends with the results of the
+# tests. Steps that wait for the network or for timers run in the background; their output
+# follows when both are done.
 # usage: scripts/check.sh [-short | -race]
-# -short runs go test -short and no govulncheck; -race runs every test with the race
-# detector, also those that start the program.
+# -short checks the code and runs the short tests. It installs only Go tools, so it needs
+# neither root nor npm nor a browser. -race runs every test with the race detector, also
+# those that start the program.
 # MCPTRACK_VULNDB=DIR looks vulnerabilities up in an offline copy; see scripts/vulns.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -179,8 +180,8 @@ export GORACE=atexit_sleep_ms=50
 
 program() {
 	local rc=0 # all of them, also after a failure
-	CI=true go test $short "${flags[@]}" -parallel 6 ./cmd/mcptrack || rc=1
-	CI=true go test $short "${flags[@]}" -parallel 6 -race -run 'TestScript/(watch|subscribe|gateway|inject|vault|serve)$' ./cmd/mcptrack || rc=1
+	CI=true go test "${flags[@]}" -parallel 6 ./cmd/mcptrack || rc=1
+	CI=true go test "${flags[@]}" -parallel 6 -race -run 'TestScript/(watch|subscribe|gateway|inject|vault|serve)$' ./cmd/mcptrack || rc=1
 	return $rc
 }
 
@@ -188,12 +189,12 @@ tests() {
 	local module rest rc=0
 	module=$(go list -m)
 	if [[ -n $race ]]; then
-		CI=true go test $short "${flags[@]}" -parallel 8 -race ./... 2>&1 | tee "$tmp/test"
+		CI=true go test "${flags[@]}" -parallel 8 -race ./... 2>&1 | tee "$tmp/test"
 		return
 	fi
 	mapfile -t rest < <(go list ./... | grep -vx "$module/cmd/mcptrack")
 	beside program
-	CI=true go test $short "${flags[@]}" -parallel 8 -race "${rest[@]}" 2>&1 | tee "$tmp/test" || rc=1
+	CI=true go test "${flags[@]}" -parallel 8 -race "${rest[@]}" 2>&1 | tee "$tmp/test" || rc=1
 	joined || rc=1
 	cat "$tmp/lane" >>"$tmp/test"
 	return $rc
@@ -206,14 +207,16 @@ mutants() {
 
 # What waits for the network, and what starts programs that are small.
 others() {
-	run peers bash scripts/peers.sh
-	run plugin plugin
-	[[ -n $short ]] || run vulnerabilities vulnerabilities
+	if [[ -z $short ]]; then
+		run peers bash scripts/peers.sh
+		run plugin plugin
+		run vulnerabilities vulnerabilities
+	fi
 	run generated generated
 	run mutants mutants
 }
 
-run programs programs
+[[ -n $short ]] || run programs programs
 run format format
 run modules modules
 beside others
@@ -222,6 +225,11 @@ run modernize modernize
 run tools tools
 run lint lint
 joined
+if [[ -n $short ]]; then
+	run test bash scripts/test.sh
+	echo "all steps: ${SECONDS}s"
+	exit
+fi
 run test tests
 
 passed=$(grep -c '^ok' "$tmp/test" || true)

@@ -12,9 +12,6 @@ import (
 // Unmodified clients from npm find the tools, learn what changed, wait, give up waiting and
 // go on, with and without MCP Events beside them, over HTTP and standard streams.
 func TestGatewayChangeTools(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts Node")
-	}
 	t.Parallel()
 	installedPeer(t, "..", "..", "testdata", "peers", "node_modules", "@ai-sdk", "mcp")
 	config := twoDemos(t)

@@ -18,9 +18,6 @@ import (
 // The official TypeScript client lists, polls and streams the events of a gateway in both
 // eras; poll and stream name an event alike.
 func TestGatewayEventsTypeScript(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts Node")
-	}
 	t.Parallel()
 	url := startGateway(t, "--config", twoDemos(t), "--events", "--data-dir", t.TempDir(), "--durability", "os")
 	for _, era := range []string{"auto", "legacy"} {
@@ -69,9 +66,6 @@ func TestGatewayEventsTypeScript(t *testing.T) {
 // The AI SDK subscribes by webhook, gets events before and after a refresh, which all
 // name its subscription, and after one with another secret, signed with both, and unsubscribes.
 func TestGatewayEventsAISDK(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts Node")
-	}
 	t.Parallel()
 	const token = "0123456789abcdefghijklmnop"
 	file, data := filepath.Join(t.TempDir(), "token"), t.TempDir()

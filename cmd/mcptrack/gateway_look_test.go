@@ -58,9 +58,6 @@ func keyOf(item map[string]any) string {
 // In front of a real server the gateway answers as the server itself does, item by
 // item, over both transports and to clients of both eras.
 func TestGatewayAnswersLikeItsServer(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts real servers")
-	}
 	type request = map[string]any
 	with := func(args ...any) map[string]any {
 		m := map[string]any{}

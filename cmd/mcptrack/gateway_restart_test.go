@@ -88,9 +88,6 @@ func (f *front) close() {
 // vault, with all that they subscribed to, and are told of nothing that has not changed.
 func TestClientsSurviveARestart(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("starts Node")
-	}
 	notes := t.TempDir()
 	note(t, filepath.Join(notes, "a.md"), "# A")
 	for _, c := range []struct {
@@ -168,9 +165,6 @@ func TestClientsSurviveARestart(t *testing.T) {
 // A client whose calls failed, also because their server died, sends nothing more.
 func TestGatewayClientsAreIdleAfterErrors(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("starts Node")
-	}
 	for _, library := range []string{"sdk", "client"} {
 		t.Run(library, func(t *testing.T) {
 			t.Parallel()

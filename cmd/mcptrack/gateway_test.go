@@ -18,9 +18,6 @@ import (
 
 // The official Inspector's command lines list, call, read and subscribe through it.
 func TestGatewayInspector(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts Node")
-	}
 	t.Parallel()
 	clients := filepath.Join("node_modules", "@modelcontextprotocol", "inspector", "clients")
 	url := startGateway(t, "--config", twoDemos(t), "--index")

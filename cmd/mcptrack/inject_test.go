@@ -210,7 +210,7 @@ func TestInjectEnds(t *testing.T) {
 	if q.URL.RawQuery != "call_id=rtc_1" || q.Header.Get("Api-Key") != testKey || q.Header.Get("Authorization") != "" {
 		t.Errorf("handshake %v %v", q.URL, q.Header)
 	}
-	ending := &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.Item) {
+	ending := &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.ReceivedItem) {
 		c.Add(it)
 		_ = c.Close(websocket.StatusGoingAway, "Your session hit the maximum duration of 60 minutes.")
 	}}

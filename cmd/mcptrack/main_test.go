@@ -1,16 +1,29 @@
 package main
 
 import (
+	"flag"
+	"fmt"
 	"os"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestMain makes the test binary be the programs of the scripts, too: called by
-// the name mcptrack it is mcptrack.
+// TestMain lets the test binary also be the program: called as mcptrack, it is mcptrack.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){
+	testscript.Main(tests{m}, map[string]func(){
 		"mcptrack": func() { os.Exit(run()) },
 	})
+}
+
+// tests are those of the program. They all start it, so -short runs none of them.
+type tests struct{ *testing.M }
+
+func (t tests) Run() int {
+	flag.Parse()
+	if testing.Short() {
+		fmt.Println("the tests of the program do not run with -short")
+		return 0
+	}
+	return t.M.Run()
 }

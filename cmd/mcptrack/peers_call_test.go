@@ -20,9 +20,6 @@ import (
 // scripted writes a config whose one server, "notes", answers as the script says and logs its requests.
 func scripted(t *testing.T, protocol string) (file, log string) {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("starts real servers")
-	}
 	npm, err := filepath.Abs(filepath.Join("..", "..", "testdata", "peers"))
 	if err != nil {
 		t.Fatal(err)

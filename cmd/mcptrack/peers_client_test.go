@@ -119,9 +119,6 @@ func TestPeersRequestsAreRefused(t *testing.T) {
 	} {
 		t.Run(c.peer+"/"+c.tool, func(t *testing.T) {
 			t.Parallel()
-			if testing.Short() {
-				t.Skip("starts real servers")
-			}
 			client, _ := peerClient(t, c.peer, func(s *mcpconfig.Server) { s.Protocol = c.protocol })
 			ctx, cancel := context.WithTimeout(t.Context(), peerReadyTimeout)
 			defer cancel()
@@ -143,9 +140,6 @@ func TestPeersRequestsAreRefused(t *testing.T) {
 // TestPeersProgress shows progress and completion of real servers.
 func TestPeersProgress(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("starts real servers")
-	}
 	for _, name := range []string{"everything-stdio", "everything-http", "everything-sse"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

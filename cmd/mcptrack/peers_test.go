@@ -163,9 +163,6 @@ func TestPeersList(t *testing.T) {
 // eachPeer runs a parallel subtest per peer, few at a time: each means a Node
 // process, and a busy machine would make their time limits meaningless.
 func eachPeer(t *testing.T, check func(*testing.T, peerCase)) {
-	if testing.Short() {
-		t.Skip("starts real servers")
-	}
 	slots := make(chan struct{}, max(2, runtime.GOMAXPROCS(0)))
 	for _, c := range peerCases() {
 		t.Run(c.name, func(t *testing.T) {

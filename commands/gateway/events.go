@@ -169,9 +169,9 @@ func (o *eventsFlags) open(ctx context.Context, env *cli.Env, logger *slog.Logge
 		}
 	}
 	scope := mcpevents.Scope{
-		Server: func(id string) bool { return shown().ShowsServer(id) },
+		Server: func(id string) bool { return shown().ExportsServer(id) },
 		Item: func(server string, k catalog.Kind, key, stored string) (string, bool) {
-			return shown().Shows(server, k, key, stored)
+			return shown().Exports(server, k, key, stored)
 		},
 	}
 	reader := mcpevents.NewReader(e.log, scope)
@@ -283,19 +283,19 @@ func (e *eventLog) delivered() map[webhook.Source]webhook.Stats {
 	return all
 }
 
-func (e *eventLog) deliveries() (all []webhook.Delivery) {
+func (e *eventLog) deliveries() (all []webhook.Deliverer) {
 	if e.fixed != nil {
-		all = e.fixed.Deliveries()
+		all = e.fixed.Deliverers()
 	}
 	if e.hooks != nil {
-		all = append(all, e.hooks.Deliveries()...)
+		all = append(all, e.hooks.Deliverers()...)
 	}
 	return all
 }
 
 // endpoints returns the webhooks that the client of a request may see: if the tokens have more than one
 // name, its own subscriptions; else all.
-func (e *eventLog) endpoints(r *http.Request) (all []webhook.Endpoint) {
+func (e *eventLog) endpoints(r *http.Request) (all []webhook.EndpointStatus) {
 	several, client := e.tokens.Several(), e.tokens.Identify(r)
 	if e.fixed != nil && !several {
 		all = e.fixed.Endpoints()

@@ -148,15 +148,12 @@ func (o *options) catalog() config.Server {
 
 // exported returns the config with only the servers that the gateway serves.
 func (o *options) exported(cfg *config.Config) *config.Config {
-	out := &config.Config{Path: cfg.Path, Webhooks: cfg.Webhooks}
-	for _, srv := range cfg.Servers {
+	out := cfg.Only(func(srv config.Server) bool {
 		if srv.ID == catalogID && o.catalogURL != "" {
-			continue // it was added later: at the start it is an error
+			return false // it was added later: at the start it is an error
 		}
-		if srv.Enabled && (o.AllServers || srv.Tracked() || srv.Transport == config.TransportCatalog) {
-			out.Servers = append(out.Servers, srv)
-		}
-	}
+		return srv.Enabled && (o.AllServers || srv.Tracked() || srv.Transport == config.TransportCatalog)
+	})
 	if o.catalogURL != "" {
 		out.Servers = append(out.Servers, o.catalog())
 	}
@@ -202,7 +199,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 		}
 	}
 	var gw *gateway.Gateway
-	index, err := opts.indexFlags.start(func() capindex.View { return gw.Offered() })
+	index, err := opts.indexFlags.start(func() capindex.View { return gw.Capabilities() })
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ type identityWorld struct {
 	*testing.T
 	dir     string
 	log     []string // the flags that say where the log is
-	servers map[string]*sessiontest.Server
+	servers map[string]*sessiontest.Fake
 	url     string
 	stop    func()
 	mu      sync.Mutex
@@ -38,7 +38,7 @@ type identityWorld struct {
 }
 
 func newIdentityWorld(t *testing.T, ids ...string) *identityWorld {
-	w := &identityWorld{T: t, dir: t.TempDir(), servers: map[string]*sessiontest.Server{}, got: map[string]map[string]string{}}
+	w := &identityWorld{T: t, dir: t.TempDir(), servers: map[string]*sessiontest.Fake{}, got: map[string]map[string]string{}}
 	entries := map[string]any{}
 	for _, id := range ids {
 		s := sessiontest.New()

@@ -50,9 +50,9 @@ func (o *options) removePins(ctx context.Context, env *cli.Env, g *cli.Globals) 
 			return err
 		}
 	}
-	known := &config.Config{Servers: cfg.Servers}
+	known := cfg
 	if o.catalogURL != "" {
-		known.Servers = append(slices.Clone(known.Servers), o.catalog())
+		known = cfg.With(append(slices.Clone(cfg.Servers), o.catalog()))
 	}
 	type pin struct{ server, tool string }
 	var named []pin

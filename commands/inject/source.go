@@ -25,9 +25,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	outsse "github.com/mcptrack/mcptrack/output/feed"
-	"github.com/mcptrack/mcptrack/output/feed/feedclient"
 	"github.com/mcptrack/mcptrack/output/jsonl"
 	"github.com/mcptrack/mcptrack/output/realtime"
+	"github.com/mcptrack/mcptrack/output/remote"
 )
 
 // sourceFlags is where updates come from.
@@ -184,7 +184,7 @@ func (f feedAddress) address() string {
 
 // feedFollower passes the events of a feed to a sink.
 type feedFollower struct {
-	opts    feedclient.Options
+	opts    remote.FeedOptions
 	log     *slog.Logger
 	reached atomic.Bool // the feed was reached at least once
 }
@@ -199,7 +199,7 @@ func (o *options) follower(env *cli.Env, log *slog.Logger) (*feedFollower, error
 		o.feed.url.RawQuery = q.Encode()
 	}
 	f := &feedFollower{log: log.With("feed", o.feed.address())}
-	f.opts = feedclient.Options{URL: o.feed.url.String(), Header: cli.Bearer(token), Logger: f.log, Connected: func() { f.reached.Store(true) }}
+	f.opts = remote.FeedOptions{URL: o.feed.url.String(), Header: cli.Bearer(token), Logger: f.log, Connected: func() { f.reached.Store(true) }}
 	return f, nil
 }
 
@@ -209,7 +209,7 @@ func (f *feedFollower) run(ctx context.Context, s *messageSink, offer func(*even
 		f.opts.LastID = s.resume()
 	}
 	bad := 0
-	err := feedclient.Run(ctx, f.opts, func(x eventstream.Event) error {
+	err := remote.Follow(ctx, f.opts, func(x eventstream.Event) error {
 		e, err := feedEvent(x)
 		switch {
 		case err != nil:
@@ -226,7 +226,7 @@ func (f *feedFollower) run(ctx context.Context, s *messageSink, offer func(*even
 		}
 		return nil
 	})
-	if errors.Is(err, feedclient.ErrStopped) {
+	if errors.Is(err, remote.ErrFeedEnded) {
 		return nil
 	}
 	return cli.FeedFailure(err, "--from", "from-token-file")

@@ -32,7 +32,7 @@ type authRow struct {
 type loginBench struct {
 	*testing.T
 	as     *logintest.Server
-	server *sessiontest.Server
+	server *sessiontest.Fake
 	config string
 	home   string
 }
@@ -235,7 +235,7 @@ func TestLoginUsage(t *testing.T) {
 }
 
 // serveHTTP serves a handler until the test ends, and returns its URL.
-func serveHTTP(t *testing.T, s *sessiontest.Server) string {
+func serveHTTP(t *testing.T, s *sessiontest.Fake) string {
 	t.Helper()
 	web := logintest.Serve(t, s)
 	t.Cleanup(s.Disconnect)

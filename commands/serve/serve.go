@@ -290,12 +290,12 @@ func (f *feedServer) close() {
 func (f *feedServer) routes(s *web.Server, version string, maxClients int) []engine.Part {
 	t := f.engine.Tracker()
 	var hub *feed.Hub
-	var hooks func(*http.Request) []webhook.Endpoint
-	var deliveries func() []webhook.Delivery
+	var hooks func(*http.Request) []webhook.EndpointStatus
+	var deliveries func() []webhook.Deliverer
 	var delivered func() map[webhook.Source]webhook.Stats
 	if f.hooks != nil {
-		hooks = func(*http.Request) []webhook.Endpoint { return f.hooks.Endpoints() }
-		deliveries = f.hooks.Deliveries
+		hooks = func(*http.Request) []webhook.EndpointStatus { return f.hooks.Endpoints() }
+		deliveries = f.hooks.Deliverers
 		delivered = func() map[webhook.Source]webhook.Stats {
 			return map[webhook.Source]webhook.Stats{webhook.FromConfig: f.hooks.Stats()}
 		}

@@ -1,44 +1,48 @@
 // Package config reads config files into an immutable desired state.
 //
-// Our own format and those of the programs that package hosts names are read, as JSON with
+// It reads our own format and the formats of the programs in package hosts, as JSON with
 // comments, TOML or YAML. Loading starts nothing and is all or nothing: it returns every
-// problem of the file at once, each with line and column, and a Config only if none of them is
-// an error. If this machine lacks something that one server needs, that is a warning and only
-// that server is Unconfigured. A Config and all it holds are read-only once Load has returned.
+// problem of the file, each with line and column, and a Config only if none of them is an
+// error. If this machine lacks something that one server needs, that is a warning, and only
+// that server is Unconfigured. A Config and everything in it are read-only once Load has
+// returned.
 //
-// Loading may be called concurrently. It reads the config file and the files that it refers to,
-// and checks that folders and commands exist; it executes no command.
+// Load may be called concurrently. It reads the config file and the files it refers to, and
+// checks that folders and commands exist; it executes no command.
 //
 // # Order of reading
 //
-// Bytes are checked for size, then parsed to a tree (package tree); a syntax error
-// ends here, as the only problem. The places of the tree that hold servers are found
-// (shapes.go). Then every key of every server is read, each string with its
-// references expanded (see expander) before it is checked. What came out of a
-// reference or an envFile never appears in a problem.
+// The bytes are checked for size and parsed into a tree (package tree). A syntax error is the
+// only problem of its file. The objects that hold servers are found (containers.go). Then every
+// key of every server is read as its row in the table of keys says (keys.go). References in a
+// string are expanded (expand.go) before the string is checked. A value from a reference or an
+// envFile never appears in a problem.
 //
 // # Libraries
 //
-// Only in tests, santhosh-tekuri/jsonschema/v6 holds the published schema to what is
-// read here.
+// Only tests use santhosh-tekuri/jsonschema/v6: it checks that the published schema agrees with
+// what is read here.
 package config
 
 import (
+	"reflect"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/glob"
 )
 
-// Config is one desired state: the servers that should be tracked and how.
+// Config is one desired state: which servers to track, and how.
 type Config struct {
 	// Path is the file that the config was read from, as given; "" when built in code.
 	Path string
 	// Servers are in the order of the file; their IDs are unique.
 	Servers []Server
-	// Files are the absolute paths, sorted, that the servers depend on beside the config
-	// itself: files named by envFile and ${file:PATH}, and folders and programs that are
-	// missing.
+	// Files are the sorted absolute paths that the servers depend on besides the config
+	// itself: files named by envFile and ${file:PATH}, and missing folders and programs.
 	Files []string
-	// Index configures the index of capabilities that a gateway serves.
+	// Index configures the capability index of a gateway.
 	Index Index
 	// Webhooks are used by the commands that store events: serve-sse, and the gateway with
 	// --events.
@@ -59,41 +63,40 @@ type Server struct {
 	Program  // how TransportStdio is started
 	Tracking // what is followed
 
-	// Missing says what an enabled server needs and this machine lacks: a variable,
-	// an input, a file, a folder or a program, one clause each. See Unconfigured.
+	// Missing lists what an enabled server needs and this machine lacks: variables, inputs,
+	// files, folders and programs, one clause each. See Unconfigured.
 	Missing []string
 
-	// URL and Headers are used by the transports http, sse and catalog. A URL may carry
+	// URL and Headers are for the transports http, sse and catalog. A URL may contain
 	// credentials in its user info or query.
 	URL     Secret
 	Headers map[string]Secret
-	OAuth   OAuth // how to log in to a server reached by http or sse
+	OAuth   OAuth // how to log in over http or sse
 
-	// Secrets are the values of the variables and inputs that the fields above, OnConnect and
-	// Events refer to; they are hidden wherever the server is shown. A value that is the
-	// absolute path of an existing file is not among them.
+	// Secrets are the values of the variables and inputs that decide what is run or sent. They
+	// are hidden wherever the server is shown. A value that is the absolute path of an existing
+	// file is not a secret.
 	Secrets []Secret
 
-	// CatalogInterval is how often the version of a catalog is fetched; default 30s. It is 0
-	// for all other transports.
+	// CatalogInterval is how often the version of a catalog is fetched; 0 for all other
+	// transports.
 	CatalogInterval time.Duration
 
 	Protocol       Protocol
 	ConnectTimeout time.Duration // 0: the caller's default
-	RequestTimeout time.Duration // one request; default 30s
+	RequestTimeout time.Duration // of one request
 
-	// Intent is what the entry would run or send, and to whom, as the file writes it; nil if the
-	// server was not read from a file.
+	// Intent is what the entry would run or send, and to whom, as written in the file; nil if
+	// the server was not read from a file.
 	Intent *Intent
-	// Unapproved says what to do before the server may be used, because the user has not approved
-	// its Intent: a text for people, "" for all that may be used. Load never sets it.
+	// Unapproved tells people how to approve the Intent of a server that must not be used
+	// before; "" if it may be used. Load never sets it.
 	Unapproved string
-	// Superseded says that Unapproved is about another entry that the file has now under this ID.
-	// This one was approved and stays in use.
+	// Superseded means that Unapproved is about a newer entry with this ID in the file. This
+	// one was approved and stays in use.
 	Superseded bool
 
-	// Unshared is "shared": false. Each client of a gateway then gets its own session with the
-	// server.
+	// Unshared gives each client of a gateway its own session with the server.
 	Unshared bool
 }
 
@@ -115,16 +118,16 @@ type Tracking struct {
 	Exclude        []string
 	Read           ReadMode
 	Mode           Mode          // whether updates of resources are pushed or polled
-	PollInterval   time.Duration // for servers that cannot push; default 30s
+	PollInterval   time.Duration // for servers that cannot push
 	// SafetyInterval is how often a resource is read although the server pushes its updates, in
-	// case one was not sent; 0: [DefaultSafetyInterval], negative: never.
+	// case it misses one; 0: [DefaultSafetyInterval], negative: never.
 	SafetyInterval time.Duration
 	Events         Events
 	OnConnect      []ToolCall // made once in each session, after subscribing
 }
 
-// Unusable returns why the server must not be connected to: an [UnapprovedError], or what
-// Unconfigured returns; nil if it may be.
+// Unusable returns why the server must not be connected to: an [UnapprovedError] or an
+// [UnconfiguredError]; nil if it may be.
 func (s *Server) Unusable() error {
 	if s.Unapproved != "" && !s.Superseded {
 		return &UnapprovedError{Hint: s.Unapproved}
@@ -132,12 +135,12 @@ func (s *Server) Unusable() error {
 	return s.Unconfigured()
 }
 
-// An UnapprovedError says that the user has not approved what an entry would run or send.
+// An UnapprovedError means that the user has not approved what an entry would run or send.
 type UnapprovedError struct{ Hint string }
 
 func (e *UnapprovedError) Error() string { return "not approved; " + e.Hint }
 
-// Unconfigured returns an [UnconfiguredError] when this machine lacks something the server
+// Unconfigured returns an [UnconfiguredError] if this machine lacks something the server
 // needs. Such a server must not be connected to: its other fields may be incomplete.
 func (s *Server) Unconfigured() error {
 	if len(s.Missing) == 0 {
@@ -152,13 +155,13 @@ type UnconfiguredError struct{ Missing []string }
 
 func (e *UnconfiguredError) Error() string { return strings.Join(e.Missing, "; ") }
 
-// Tracked reports whether anything of the server is to be followed. A catalog is
-// not: see [TransportCatalog].
+// Tracked reports whether to follow anything of the server. A catalog is never tracked: see
+// [TransportCatalog].
 func (s *Server) Tracked() bool {
 	return s.Enabled && (s.TrackResources || s.TrackTools || s.TrackPrompts)
 }
 
-// Transport is the way in which a server is reached.
+// Transport is how a server is reached.
 type Transport string
 
 // The transports, spelled as in the file and in all output.
@@ -167,8 +170,8 @@ const (
 	TransportHTTP  Transport = "http"
 	TransportSSE   Transport = "sse"
 	// TransportCatalog is not an MCP server: URL is the base of an HTTP API that describes its
-	// routes as tools (see core/gateway/upstream). No session is opened to it and nothing is tracked;
-	// the gateway serves its tools.
+	// routes as tools (see core/gateway/upstream). It has no session and is not tracked; the
+	// gateway serves its tools.
 	TransportCatalog Transport = "catalog"
 )
 
@@ -191,12 +194,12 @@ const (
 	ReadNone   ReadMode = "none"
 )
 
-// Mode says how changes of resources are noticed.
+// Mode says how changes of resources are detected.
 type Mode string
 
 // The modes.
 const (
-	ModeAuto Mode = "auto" // by the updates that the server pushes, if it does
+	ModeAuto Mode = "auto" // by the updates that the server pushes, if it can push
 	ModePoll Mode = "poll" // by reading at PollInterval
 )
 
@@ -208,9 +211,147 @@ type ToolCall struct {
 
 // Defaults for keys that the file leaves out.
 const (
-	DefaultPollInterval   = 30 * time.Second
-	DefaultSafetyInterval = 5 * time.Minute
-	DefaultRequestTimeout = 30 * time.Second
-	// DefaultCatalogInterval is the default of Server.CatalogInterval.
+	DefaultPollInterval    = 30 * time.Second
+	DefaultSafetyInterval  = 5 * time.Minute
+	DefaultRequestTimeout  = 30 * time.Second
 	DefaultCatalogInterval = 30 * time.Second
 )
+
+// A Summary is what validate --json prints about one server.
+type Summary struct {
+	ID             string    `json:"id"`
+	Transport      Transport `json:"transport"`
+	Enabled        bool      `json:"enabled"`
+	TrackResources bool      `json:"trackResources"`
+}
+
+// Summaries returns the servers in the order of the file, never nil. A nil
+// Config has none.
+func (c *Config) Summaries() []Summary {
+	if c == nil {
+		return []Summary{}
+	}
+	out := make([]Summary, len(c.Servers))
+	for i := range c.Servers {
+		s := &c.Servers[i]
+		out[i] = Summary{ID: s.ID, Transport: s.Transport, Enabled: s.Enabled, TrackResources: s.TrackResources}
+	}
+	return out
+}
+
+// Tracked counts the tracked servers.
+func (c *Config) Tracked() int {
+	n := 0
+	if c != nil {
+		for i := range c.Servers {
+			if c.Servers[i].Tracked() {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// Server returns the server with the ID.
+func (c *Config) Server(id string) (Server, bool) {
+	if c != nil {
+		for i := range c.Servers {
+			if c.Servers[i].ID == id {
+				return c.Servers[i], true
+			}
+		}
+	}
+	return Server{}, false
+}
+
+// With returns the config with other servers and everything else as it is.
+func (c *Config) With(servers []Server) *Config {
+	out := *c
+	out.Servers = servers
+	return &out
+}
+
+// Only returns the config with the servers for which keep returns true, and everything else as it
+// is.
+func (c *Config) Only(keep func(Server) bool) *Config {
+	return c.With(slices.DeleteFunc(slices.Clone(c.Servers), func(s Server) bool { return !keep(s) }))
+}
+
+// Selects reports whether the resource URI passes Include and Exclude, whose globs are those of
+// package glob: Include is empty or matches, and Exclude does not match. It ignores TrackResources.
+func (s Server) Selects(uri string) bool {
+	matches := func(globs []string) bool {
+		return slices.ContainsFunc(globs, func(g string) bool { return glob.Match(g, uri) })
+	}
+	return (len(s.Include) == 0 || matches(s.Include)) && !matches(s.Exclude)
+}
+
+// Equal reports whether s and o describe the same server in every respect. Nil and empty lists
+// and maps are equal. Intents are ignored: what the file writes matters only where it leads to
+// other fields.
+func (s Server) Equal(o Server) bool {
+	s.Intent, o.Intent = nil, nil
+	return equal(reflect.ValueOf(s), reflect.ValueOf(o))
+}
+
+// SameConnection reports whether a live connection made for s still serves o: whether only
+// live keys differ, which take effect in an open session.
+//
+// OnConnect is not live because its calls are made once in each session: a changed list would
+// never take effect in an open one. Whether events are followed at all is announced to the server
+// when the session begins, so Events.Off is not live, although the other members of Events are.
+func (s Server) SameConnection(o Server) bool {
+	return s.connection().Equal(o.connection())
+}
+
+// connection returns the server without the fields of live keys.
+func (s Server) connection() Server {
+	off := s.Events.Off
+	for _, k := range serverKeys() {
+		if k.live {
+			k.setZero(&s)
+		}
+	}
+	s.Events.Off = off
+	if s.Superseded {
+		s.Unapproved, s.Superseded = "", false
+	}
+	return s
+}
+
+// equal is reflect.DeepEqual, except that nil and empty lists and maps are equal.
+func equal(a, b reflect.Value) bool {
+	switch a.Kind() {
+	case reflect.Struct:
+		if a.Type() == reflect.TypeFor[Secret]() {
+			break
+		}
+		for i := range a.NumField() {
+			if !equal(a.Field(i), b.Field(i)) {
+				return false
+			}
+		}
+		return true
+	case reflect.Slice:
+		if a.Len() != b.Len() {
+			return false
+		}
+		for i := range a.Len() {
+			if !equal(a.Index(i), b.Index(i)) {
+				return false
+			}
+		}
+		return true
+	case reflect.Map:
+		if a.Len() != b.Len() {
+			return false
+		}
+		for _, key := range a.MapKeys() {
+			if other := b.MapIndex(key); !other.IsValid() || !equal(a.MapIndex(key), other) {
+				return false
+			}
+		}
+		return true
+	}
+	return reflect.DeepEqual(a.Interface(), b.Interface())
+}

@@ -2,21 +2,28 @@ package config
 
 import (
 	"fmt"
+	"iter"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
 
+	"github.com/mcptrack/mcptrack/core/config/credential"
 	"github.com/mcptrack/mcptrack/core/config/tree"
+	"github.com/mcptrack/mcptrack/core/glob"
+	"github.com/mcptrack/mcptrack/core/suggest"
 )
 
-// An entry is the object of one server while it is read.
+// An entry is an object with keys, such as a server, while it is read.
 type entry struct {
 	*reader
 	object  *tree.Node
 	path    pointer
-	label   string                  // the server's name in messages: Server "docs"
+	label   string                  // its name in messages: Server "docs"
 	members map[string]*tree.Member // without those whose value is null or ""
 
 	server  *Server  // the server being read; nil for an object that is not a server
-	missing *clauses // of the server or webhook being read; nil for others
+	missing *clauses // Missing of the server or webhook being read; nil for others
 }
 
 func (r *reader) entry(object *tree.Node, path pointer, label string) *entry {
@@ -27,6 +34,156 @@ func (r *reader) entry(object *tree.Node, path pointer, label string) *entry {
 		}
 	}
 	return e
+}
+
+// inside returns the entry for the object in one of e's fields.
+func (e *entry) inside(f field) *entry {
+	in := e.reader.entry(f.value, f.path, e.label)
+	in.server, in.missing = e.server, e.missing
+	return in
+}
+
+// add reads the entry as a server and adds it to the config. It reads all keys even after an
+// error, so that all problems are reported together.
+func (e *entry) add(id string) {
+	if e.visit != nil {
+		e.visit(e, id)
+		return
+	}
+	s := Server{ID: id}
+	e.server, e.missing = &s, (*clauses)(&s.Missing)
+	s.Enabled = e.enabled() && !e.off(id) // first, because a disabled server may lack anything
+	s.Description = e.description()
+	e.expander.secrets = nil
+	e.expander.forgetUses() // of the description, which is not sent anywhere
+	e.transport(&s)         // before the keys that depend on it
+	for _, free := range []bool{false, true} {
+		for _, k := range e.keys {
+			if k.free == free {
+				k.fill(e, &s)
+			}
+		}
+		if !free {
+			s.Secrets = e.expander.secrets
+		}
+	}
+	for name, track := range map[string]*bool{"trackTools": &s.TrackTools, "trackPrompts": &s.TrackPrompts} {
+		if _, ok := e.find(name); !ok {
+			*track = s.TrackResources
+		}
+	}
+	if f, ok := e.find(e.keys.get("protocol").spellings...); ok && s.Protocol == ProtocolModern && s.Transport == TransportSSE {
+		e.errorAt(f.value.Offset, f.path, CodeConflict,
+			fmt.Sprintf(`%s has %q "modern", which the sse transport does not speak`, e.label, f.name),
+			`use type "http", or leave the protocol to "auto"`)
+	}
+	e.ineffective(&s)
+	e.noteUnsupported()
+	e.unknownKeys(e.object, e.path, e.label, e.names, foreignKeys())
+	s.Intent = e.intent(id, e.effective)
+	e.config.Servers = append(e.config.Servers, s)
+}
+
+// isBuiltin reports whether the entry stands for a built-in part of its host, which no other
+// program can reach.
+func (e *entry) isBuiltin() bool {
+	if f, ok := e.field("type"); ok { // such as "builtin" in Goose
+		for _, name := range []string{"builtin", "platform", "frontend", "inlinepython", "sdk", "inmemory", "claudeaiproxy", "sseide", "wside"} {
+			if suggest.Plain(f.value.Text) == name {
+				return true
+			}
+		}
+	}
+	_, hasURL := e.first("url")
+	_, hasCommand := e.first("command")
+	if hasCommand || hasURL {
+		return false
+	}
+	if f, ok := e.field("source"); ok && f.value.Text == "extension" { // Zed
+		return true
+	}
+	if _, ok := e.field("uses"); ok { // Continue
+		e.warnAt(e.object.Offset, e.path, CodeUnsupported, e.label+` has "uses" and is skipped; mcptrack does not fetch blocks from the hub of Continue`, "")
+		return true
+	}
+	if !strings.HasPrefix(string(e.path), "/context_servers/") {
+		return false
+	}
+	e.warnAt(e.object.Offset, e.path, CodeUnsupported,
+		e.label+` has neither "command" nor "url" and is skipped; only an extension of Zed can start it`, "")
+	return true
+}
+
+// description reads the description. References that cannot be replaced stay in it: a
+// description must not make a server unusable.
+func (e *entry) description() string {
+	f, ok := e.find("description")
+	if !ok {
+		return ""
+	}
+	if f.value.Kind != tree.String {
+		e.invalid(f, "string", "")
+		return ""
+	}
+	if value, errs := e.expander.expand(f.value.Text); len(errs) == 0 {
+		return value
+	}
+	return f.value.Text
+}
+
+// enabled reads "enabled" and its opposite, "disabled".
+func (e *entry) enabled() bool {
+	enabled, disabled := e.boolean(true, "enabled"), e.boolean(false, "disabled")
+	on, hasOn := e.find("enabled")
+	off, hasOff := e.find("disabled")
+	if !hasOff {
+		return enabled
+	}
+	if !hasOn {
+		return !disabled
+	}
+	if on.value.Kind == tree.Bool && off.value.Kind == tree.Bool && enabled == disabled {
+		later := later(on, off)
+		e.errorAt(later.key, later.path, CodeConflict,
+			fmt.Sprintf(`%s has "enabled" and "disabled" that contradict each other`, e.label), "keep one of them")
+	}
+	return enabled
+}
+
+// ineffective reports keys that the server's transport does not use, and empties their fields.
+// Headers of a program are an error, because they are credentials that would never be sent.
+func (e *entry) ineffective(s *Server) {
+	for _, k := range e.keys {
+		if k.use.includes(s.Transport) {
+			continue
+		}
+		k.setZero(s)
+		for _, name := range k.names() {
+			f, ok := e.present(name)
+			if !ok || f.value.Kind == tree.Bool && f.value.True() == (k.def == "true") {
+				continue
+			}
+			switch k.use {
+			case byURLs:
+				e.errorAt(f.key, f.path, CodeConflict, fmt.Sprintf(`%s has %q, but is reached over stdio`, e.label, name),
+					`give a program its credentials in "env"`)
+			case byPrograms:
+				e.warnAt(f.key, f.path, CodeIneffective, fmt.Sprintf("%s has %q, which does nothing for a server reached over HTTP", e.label, name), "")
+			case byCatalogs:
+				e.warnAt(f.key, f.path, CodeIneffective, fmt.Sprintf(`%s has %q, which does nothing for a server that is not a catalog`, e.label, name),
+					`for a server that cannot push, use "pollInterval"; for a catalog, set "type": "catalog"`)
+			default:
+				hint := "remove it: a catalog describes HTTP APIs, which are not tracked; the gateway serves them as tools"
+				if name == "pollInterval" {
+					hint = `use "catalogInterval"`
+				}
+				e.warnAt(f.key, f.path, CodeIneffective, fmt.Sprintf("%s has %q, which has no effect on a catalog", e.label, name), hint)
+			}
+		}
+	}
+	if s.Transport == TransportCatalog {
+		s.Read, s.Mode, s.Protocol = ReadNone, ModeAuto, ProtocolAuto
+	}
 }
 
 // A field is one key of an entry with its value.
@@ -45,10 +202,10 @@ func (e *entry) field(name string) (field, bool) {
 	return field{name: name, key: m.Offset, value: m.Value, path: e.path.key(name)}, true
 }
 
-// find returns the field of a key under any of its spellings. Two spellings with
-// different values are an error.
-func (e *entry) find(names ...string) (found field, ok bool) {
-	for _, name := range names {
+// find returns the field of a key under any of its spellings. Spellings with different values
+// are an error.
+func (e *entry) find(spellings ...string) (found field, ok bool) {
+	for _, name := range spellings {
 		f, has := e.field(name)
 		if !has {
 			continue
@@ -60,17 +217,33 @@ func (e *entry) find(names ...string) (found field, ok bool) {
 		if f.value.Kind == found.value.Kind && f.value.Text == found.value.Text {
 			continue
 		}
-		later := f
-		if found.key > f.key {
-			later = found
-		}
+		later := later(f, found)
 		e.errorAt(later.key, later.path, CodeConflict,
 			fmt.Sprintf("%s has both %q and %q with different values", e.label, found.name, f.name), "they mean the same; keep one")
 	}
 	return found, ok
 }
 
-// present returns the field of a key whose value is neither an empty list nor an empty object.
+// first returns the first spelling of a server's key that is set. Unlike find, it does not report
+// other spellings.
+func (e *entry) first(name string) (field, bool) {
+	for _, spelling := range e.keys.get(name).spellings {
+		if f, ok := e.field(spelling); ok {
+			return f, true
+		}
+	}
+	return field{}, false
+}
+
+// later returns the field whose key comes later in the file.
+func later(a, b field) field {
+	if a.key > b.key {
+		return a
+	}
+	return b
+}
+
+// present returns the field of a key, unless its value is an empty list or object.
 func (e *entry) present(name string) (field, bool) {
 	f, ok := e.field(name)
 	if !ok || f.value.Kind == tree.Object && len(f.value.Members) == 0 || f.value.Kind == tree.List && len(f.value.Items) == 0 {
@@ -79,25 +252,24 @@ func (e *entry) present(name string) (field, bool) {
 	return f, true
 }
 
-// invalid reports a value of the wrong type.
 func (e *entry) invalid(f field, expected, hint string) {
 	e.errorAt(f.value.Offset, f.path, CodeType, fmt.Sprintf("%s has invalid %q; expected %s", e.label, f.name, expected), hint)
 }
 
-// clauses say what a server or webhook needs and this machine lacks: its Missing.
+// clauses list what a server or webhook needs and this machine lacks: its Missing.
 type clauses []string
 
 const maxClauses = 10
 
-// add adds a clause that is not there yet, unless there are too many.
+// add adds a clause, unless it is already there or there are too many.
 func (c *clauses) add(clause string) {
 	if len(*c) < maxClauses && !slices.Contains(*c, clause) {
 		*c = append(*c, clause)
 	}
 }
 
-// lacks reports that the server or webhook needs something that this machine lacks. It is a
-// warning, because the others of the file can be used; for a disabled server nothing is reported.
+// lacks reports that the server or webhook needs something that this machine lacks. This is a
+// warning because the other servers can be used. Nothing is reported for a disabled server.
 func (e *entry) lacks(v *tree.Node, path pointer, code Code, clause, hint string) {
 	message := e.label + ": " + clause
 	switch {
@@ -109,8 +281,8 @@ func (e *entry) lacks(v *tree.Node, path pointer, code Code, clause, hint string
 	}
 }
 
-// invalidValue reports a string whose value is not acceptable. If a reference contributed to
-// the value, the problem counts as missing on this machine, not as an error of the file.
+// invalidValue reports an invalid string. If the string has a reference, the machine lacks a
+// valid value, and the file has no error.
 func (e *entry) invalidValue(v *tree.Node, path pointer, code Code, clause, hint string) {
 	if e.expander.refers(v.Text) {
 		e.lacks(v, path, code, clause, hint)
@@ -119,8 +291,8 @@ func (e *entry) invalidValue(v *tree.Node, path pointer, code Code, clause, hint
 	e.errorAt(v.Offset, path, code, e.label+" has "+clause, hint)
 }
 
-// expand returns the value of a string with its references replaced. It reports references that
-// cannot be replaced, as problems of the key name.
+// expand returns a string with its references replaced. It reports references that cannot be
+// replaced, under the given name.
 func (e *entry) expand(v *tree.Node, path pointer, name string) (string, bool) {
 	value, errs := e.expander.expand(v.Text)
 	for _, err := range errs {
@@ -136,4 +308,227 @@ func (e *entry) expand(v *tree.Node, path pointer, name string) (string, bool) {
 		}
 	}
 	return value, len(errs) == 0
+}
+
+func (e *entry) text(spellings ...string) (value string, f field, ok bool) {
+	f, ok = e.find(spellings...)
+	if !ok {
+		return "", f, false
+	}
+	if f.value.Kind != tree.String {
+		e.invalid(f, "string", "")
+		return "", f, false
+	}
+	value, ok = e.expand(f.value, f.path, f.name)
+	return value, f, ok
+}
+
+// boolean returns a boolean, or the default if it is absent or invalid.
+func (e *entry) boolean(byDefault bool, spellings ...string) bool {
+	f, ok := e.find(spellings...)
+	switch {
+	case !ok:
+		return byDefault
+	case f.value.Kind == tree.Bool:
+		return f.value.True()
+	case f.value.Kind == tree.String:
+		e.invalid(f, "boolean", "write true or false, without quotes")
+	default:
+		e.invalid(f, "boolean", "write true or false")
+	}
+	return byDefault
+}
+
+// choice returns one of the words, or the default if the value is absent or invalid.
+func (e *entry) choice(byDefault string, words []string, spellings ...string) string {
+	value, f, ok := e.text(spellings...)
+	switch {
+	case !ok:
+	case slices.Contains(words, value):
+		return value
+	default:
+		e.notOneOf(f, value, words)
+	}
+	return byDefault
+}
+
+func (e *entry) notOneOf(f field, value string, words []string) {
+	var quoted []string
+	for _, word := range slices.Sorted(slices.Values(words)) {
+		quoted = append(quoted, strconv.Quote(word))
+	}
+	hint := ""
+	// A value with a reference is not compared, because the hint could reveal a secret.
+	if raw := f.value.Text; raw == value {
+		if near := suggest.Nearest(raw, words); near != "" {
+			hint = fmt.Sprintf("did you mean %q?", near)
+		}
+	}
+	e.invalidValue(f.value, f.path, CodeValue, fmt.Sprintf("invalid %q; expected one of %s", f.name, strings.Join(quoted, ", ")), hint)
+}
+
+// duration returns a duration of at least least, or the default if it is absent or invalid. With
+// never, "0" is allowed and returned as -1.
+func (e *entry) duration(name string, byDefault, least time.Duration, never bool) time.Duration {
+	f, ok := e.find(name)
+	if !ok {
+		return byDefault
+	}
+	const units = `write the unit: "30s", "500ms" or "2m"`
+	if f.value.Kind != tree.String {
+		hint := ""
+		if f.value.Kind == tree.Number {
+			hint = units
+		}
+		e.invalid(f, "duration", hint)
+		return byDefault
+	}
+	value, ok := e.expand(f.value, f.path, f.name)
+	if !ok {
+		return byDefault
+	}
+	if never && value == "0" {
+		return -1
+	}
+	if !e.durations.MatchString(value) {
+		e.invalidValue(f.value, f.path, CodeDuration, fmt.Sprintf("invalid %q; expected duration", f.name), units)
+		return byDefault
+	}
+	d, err := time.ParseDuration(value)
+	if err != nil || d < least {
+		bound := fmt.Sprintf("at least %s", least)
+		if err != nil {
+			bound = "less than 292 years"
+		}
+		e.invalidValue(f.value, f.path, CodeRange, fmt.Sprintf("invalid %q; expected %s", f.name, bound), "")
+		return byDefault
+	}
+	return d
+}
+
+// list returns a list of strings. If words is not nil, each string must be one of them; if globs is
+// not "", each must be a glob, and globs says of what.
+func (e *entry) list(name string, words []string, globs string) []string {
+	values, raw := e.strings(name, func(i int) string {
+		return fmt.Sprintf("%s has invalid %q at index %d; expected string", e.label, name, i)
+	})
+	for i, value := range values {
+		path := e.path.key(name).index(i)
+		switch {
+		case words != nil && !slices.Contains(words, value):
+			e.notOneOf(field{name: name, value: raw[i], path: path}, value, words)
+		case globs != "" && (value == "" || !glob.Valid(value)):
+			hint := `* stays within a path segment, ** crosses them: "file:///docs/**"`
+			if globs == "server ids" {
+				hint = `* matches any text: "team-*"`
+			}
+			e.invalidValue(raw[i], e.path.key(name), CodeGlob, fmt.Sprintf("invalid %q; expected globs over %s", name, globs), hint)
+		}
+	}
+	return values
+}
+
+// strings returns a list of strings, without the invalid ones, which it reports with the message
+// that badElement returns, and without those that cannot be expanded. raw are their nodes.
+func (e *entry) strings(name string, badElement func(index int) string) (values []string, raw []*tree.Node) {
+	f, ok := e.find(name)
+	if !ok {
+		return nil, nil
+	}
+	if f.value.Kind != tree.List {
+		hint := ""
+		if f.value.Kind == tree.String {
+			hint = `write a list: ["…"]`
+		}
+		e.invalid(f, "array of strings", hint)
+		return nil, nil
+	}
+	return e.items(f, f.value.Items, 0, badElement)
+}
+
+// items is strings for the given items; from is the index of the first one in messages.
+func (e *entry) items(f field, items []*tree.Node, from int, badElement func(index int) string) (values []string, raw []*tree.Node) {
+	for i, v := range items {
+		i += from
+		if v.Kind != tree.String {
+			hint := ""
+			if v.Kind == tree.Number || v.Kind == tree.Bool {
+				hint = fmt.Sprintf("write %q", v.Text)
+			}
+			e.errorAt(v.Offset, f.path.index(i), CodeType, badElement(i), hint)
+			continue
+		}
+		if value, ok := e.expand(v, f.path.index(i), fmt.Sprintf("%s[%d]", f.name, i)); ok {
+			values, raw = append(values, value), append(raw, v)
+		}
+	}
+	return values, raw
+}
+
+// unknownKeys warns of keys that are neither in own nor in foreign, the ignored keys of other
+// programs.
+func (r *reader) unknownKeys(object *tree.Node, path pointer, label string, own, foreign []string) {
+	for _, m := range object.Members {
+		if r.warnings == maxProblems || slices.Contains(own, m.Name) || slices.Contains(foreign, m.Name) || isComment(m.Name) {
+			continue
+		}
+		hint := ""
+		meant := misnamed(m.Name)
+		if !slices.Contains(own, meant) {
+			meant = suggest.Nearest(m.Name, own)
+		}
+		if meant != "" {
+			hint = fmt.Sprintf("did you mean %q?", meant)
+		}
+		r.warnAt(m.Offset, path.key(m.Name), CodeUnknownKey, fmt.Sprintf("%s has unknown key %s", label, quote(m.Name)), hint)
+	}
+}
+
+// firstMembers yields the first member of each name, in the order of the file. Duplicates are
+// reported by duplicateKeys.
+func firstMembers(object *tree.Node) iter.Seq2[string, *tree.Member] {
+	return func(yield func(string, *tree.Member) bool) {
+		first := object.Index()
+		for _, m := range object.Members {
+			if first[m.Name] == m && !yield(m.Name, m) {
+				return
+			}
+		}
+	}
+}
+
+// warnSecret warns of a secret in the file, without showing it.
+func (e *entry) warnSecret(offset int, path pointer, where string) {
+	e.warnAt(offset, path, CodeSecret, fmt.Sprintf("%s has a secret in plain text in %s", e.label, where),
+		"put it into an environment variable and write ${NAME}")
+}
+
+// plaintext warns if a named value, such as a header, contains a secret. It checks the text
+// before expansion: the value of a reference is not in the file.
+func (e *entry) plaintext(name string, v *tree.Node, path pointer, where string) {
+	if len(credential.Find(name, v.Text)) > 0 {
+		e.warnSecret(v.Offset, path, where)
+	}
+}
+
+func (e *entry) secretArgs(args []*tree.Node) {
+	for i, spans := range credential.FindArgs(texts(args)) {
+		if len(spans) > 0 {
+			e.warnSecret(args[i].Offset, e.path.key("args").index(i), `"args"`)
+		}
+	}
+}
+
+func (e *entry) secretURL(raw string, f field) {
+	if len(credential.FindURL(raw)) > 0 {
+		e.warnSecret(f.value.Offset, f.path, quote(f.name))
+	}
+}
+
+func texts(nodes []*tree.Node) []string {
+	out := make([]string, len(nodes))
+	for i, n := range nodes {
+		out[i] = n.Text
+	}
+	return out
 }

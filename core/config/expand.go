@@ -1,17 +1,24 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
+
+	"github.com/mcptrack/mcptrack/core/config/credential"
+	"github.com/mcptrack/mcptrack/core/internal/writable"
+	"github.com/mcptrack/mcptrack/core/secretfile"
 )
 
-// maxExpanded bounds the bytes that all references of one file may expand to together: a
-// megabyte of references to one large variable would be gigabytes.
+// maxExpanded is the most bytes to which all references of one file may expand: a megabyte of
+// references to one large variable would expand to gigabytes.
 const maxExpanded = 8 << 20
 
-// maxPath bounds a value that is checked for being the path of an existing file, in bytes.
+// maxPath is the longest value, in bytes, that may be the path of an existing file; see hide.
 const maxPath = 4 << 10
 
 // An expander replaces the references in the string values of a file:
@@ -27,29 +34,25 @@ const maxPath = 4 << 10
 //	${userHome}, ${pathSeparator}, ${/}, ${CLAUDE_PROJECT_DIR}, ${CLAUDE_PLUGIN_ROOT}
 //	                                   folders, as in VS Code, Cursor and Claude Code
 //
-// The default is used if the variable is unset or empty, as in a shell. There is one pass: the
-// value of a reference is never expanded again, and a default contains no references. A dollar
-// without a brace means itself.
+// The default is used if the variable is unset or empty, as in a shell. The value of a reference is
+// not expanded again, and a default contains no references. A dollar without a brace is literal.
 type expander struct {
 	getenv    func(string) (string, bool)
 	keyring   func(string) (string, error)
 	workspace string
 	home      string
-	plugin    string // ${CLAUDE_PLUGIN_ROOT}; "" where the file is not a plugin's
+	plugin    string // ${CLAUDE_PLUGIN_ROOT}; "" if the file does not belong to a plugin
 	braces    bool
-	verbatim  bool // references are rewritten in our own form, not replaced
+	verbatim  bool // rewrite references in our own form instead of replacing them
 	expanded  int  // bytes expanded so far
-	// secrets are the values that came from outside the file since the list was last emptied,
-	// each once.
-	secrets []Secret
-	// files are the files that references named; their changes are watched.
-	files []string
-	// uses are what the references of the current entry take from outside the file; see Intent.
-	uses     map[Use]bool
-	project  string // see projectOf; "": not looked for yet
-	insecure bool   // files are read whoever could change them
-	// read are the files of ${file:PATH}, by path: a file is read once however often it is named.
-	read map[string]secretFile
+	// secrets are the values from outside the file since the list was last emptied, without
+	// duplicates.
+	secrets  []Secret
+	files    []string              // named by references; their changes are watched
+	uses     map[Use]bool          // what the current entry takes from outside the file; see Intent
+	project  string                // see projectOf; "": unknown so far
+	insecure bool                  // read files even if others could change them
+	read     map[string]secretFile // the files of ${file:PATH} by path; each is read once
 }
 
 func newExpander(opts Options, workspace, file string) expander {
@@ -67,17 +70,20 @@ func newExpander(opts Options, workspace, file string) expander {
 	return e
 }
 
-// A referenceError says why a reference cannot be replaced. The message contains names from the
-// file, never values.
+// A referenceError says why a reference cannot be replaced. It contains names from the file, never
+// values.
 type referenceError struct {
 	code    Code
-	message string // follows the server's or field's name in the sentence
+	message string // a predicate; the subject is the key
 	hint    string
 }
 
-// nextReference finds the first reference in s, and returns the text before and after it and
-// between its braces. If closed is false, the reference has no closing brace and extends to the
-// end of s.
+func cannotReplace(code Code, message, hint string) (string, *referenceError) {
+	return "", &referenceError{code, message, hint}
+}
+
+// nextReference finds the first reference in s. It returns the text before it, between its braces,
+// and after it. A reference that is not closed extends to the end of s.
 func (e *expander) nextReference(s string) (before, body, after string, found, closed bool) {
 	for i := range len(s) {
 		switch rest := s[i:]; {
@@ -95,7 +101,7 @@ func (e *expander) nextReference(s string) (before, body, after string, found, c
 	return s, "", "", false, false
 }
 
-// portable returns s with every reference in our own form, and none replaced.
+// portable returns s with every reference rewritten in our own form.
 func (e *expander) portable(s string) string {
 	var out strings.Builder
 	for {
@@ -125,7 +131,7 @@ func (e *expander) refers(s string) bool {
 	return found
 }
 
-// expand returns s with its references replaced, and an error for each that cannot be.
+// expand returns s with its references replaced, and an error for each that cannot be replaced.
 func (e *expander) expand(s string) (string, []referenceError) {
 	if e.verbatim {
 		return e.portable(s), nil
@@ -139,14 +145,12 @@ func (e *expander) expand(s string) (string, []referenceError) {
 			break
 		}
 		if !closed {
-			errs = append(errs, referenceError{code: CodeReference, message: `has a "${" without "}"`,
-				hint: `close the reference: "${NAME}"`})
+			errs = append(errs, referenceError{CodeReference, `has a "${" without "}"`, `close the reference: "${NAME}"`})
 			break
 		}
 		value, err := e.resolve(body)
 		if err == nil && e.expanded+len(value) > maxExpanded {
-			err = &referenceError{code: CodeTooLarge,
-				message: fmt.Sprintf("has values that expand to more than %d MiB in all", maxExpanded>>20)}
+			_, err = cannotReplace(CodeTooLarge, fmt.Sprintf("has values that expand to more than %d MiB in all", maxExpanded>>20), "")
 		}
 		if err != nil {
 			errs = append(errs, *err)
@@ -159,12 +163,11 @@ func (e *expander) expand(s string) (string, []referenceError) {
 	return out.String(), errs
 }
 
-// resolve returns the value of one reference, given what is between its braces.
+// resolve returns the value of the reference with this text between its braces.
 func (e *expander) resolve(body string) (string, *referenceError) {
 	name, fallback, hasFallback := strings.Cut(body, ":-")
 	if strings.Contains(body, "${") {
-		return "", &referenceError{code: CodeReference, message: "has a reference inside a reference",
-			hint: "defaults are plain text; references do not nest"}
+		return cannotReplace(CodeReference, "has a reference inside a reference", "defaults are plain text; references do not nest")
 	}
 	if scheme, rest, ok := strings.Cut(name, ":"); ok {
 		switch scheme {
@@ -173,7 +176,7 @@ func (e *expander) resolve(body string) (string, *referenceError) {
 		case "secrets":
 			_, key, dotted := strings.Cut(rest, ".")
 			if !dotted {
-				return "", unknownReference("{ " + rest + " }")
+				return unknownReference("{ " + rest + " }")
 			}
 			return e.variable(key, "", false, isEnvName)
 		case "input":
@@ -183,7 +186,7 @@ func (e *expander) resolve(body string) (string, *referenceError) {
 		case "keyring":
 			return e.fromKeyring(rest)
 		}
-		return "", unknownReference(name)
+		return unknownReference(name)
 	}
 	switch name {
 	case "workspaceFolder", "workspaceRoot", "cwd":
@@ -204,19 +207,257 @@ func (e *expander) resolve(body string) (string, *referenceError) {
 
 func (e *expander) folder(name, path string) (string, *referenceError) {
 	if path == "" {
-		return "", &referenceError{code: CodeUnset, message: fmt.Sprintf("uses ${%s}, which cannot be determined on this machine", name)}
+		return cannotReplace(CodeUnset, fmt.Sprintf("uses ${%s}, which cannot be determined on this machine", name), "")
 	}
 	return path, nil
 }
 
-// claude returns the value of a variable that Claude Code sets for the servers it starts.
+// claude returns the value of a variable that Claude Code sets for its servers; path is the default.
 func (e *expander) claude(name, path, hint string) (string, *referenceError) {
 	e.use(Use{Kind: UseVariable, Name: name, Path: path})
 	if value, set := e.getenv(name); set && value != "" {
 		return value, nil
 	}
 	if path == "" {
-		return "", &referenceError{code: CodeUnset, message: fmt.Sprintf("uses variable %s, which is not set", name), hint: hint}
+		return cannotReplace(CodeUnset, fmt.Sprintf("uses variable %s, which is not set", name), hint)
 	}
 	return path, nil
+}
+
+// file returns the only line of a file, for ${file:PATH}. A relative path is resolved against the
+// workspace. The content is always a secret.
+func (e *expander) file(name string) (string, *referenceError) {
+	fail := func(what, hint string) (string, *referenceError) {
+		return cannotReplace(CodeFileReference, "uses a ${file:…} that "+what, hint)
+	}
+	if credential.Token(name) {
+		return secretAsName()
+	}
+	path := strings.TrimSpace(name)
+	if path == "" {
+		return fail("names no file", "write ${file:PATH}")
+	}
+	if rest, ok := strings.CutPrefix(path, "~/"); ok && e.home != "" {
+		path = filepath.Join(e.home, rest)
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(e.workspace, path)
+	}
+	e.refersTo(path)
+	f, known := e.read[path]
+	if !known {
+		if len(e.read) == maxFiles {
+			return fail(fmt.Sprintf("is one more than the %d files that a config may name", maxFiles), "")
+		}
+		if e.read == nil {
+			e.read = map[string]secretFile{}
+		}
+		f = e.readSecret(path)
+		e.read[path] = f
+	}
+	e.use(e.fileUse(name, path, f.value))
+	if f.problem != "" {
+		return fail(f.problem, f.hint)
+	}
+	e.hideAlways(f.value)
+	return f.value, nil
+}
+
+// A secretFile is the result of reading the file of a ${file:PATH}.
+type secretFile struct{ value, problem, hint string }
+
+func (e *expander) readSecret(path string) secretFile {
+	if problem := e.refused(path); problem != "" {
+		return secretFile{problem: problem, hint: refusedHint}
+	}
+	value, err := secretfile.Read(path)
+	if refused, ok := errors.AsType[*secretfile.RefusedError](err); ok {
+		return secretFile{problem: "is refused: " + refused.Problem, hint: "a file for one secret has one line and mode 0600; relative paths start at ${workspaceFolder}"}
+	}
+	if err != nil {
+		return secretFile{problem: "cannot be read"}
+	}
+	return secretFile{value: value}
+}
+
+// refused returns why a file must not be read because others could change it, or "". It does not
+// contain the path, part of which may come from a variable.
+func (e *expander) refused(path string) string {
+	if e.insecure {
+		return ""
+	}
+	if network(path) {
+		return "is refused: it names another machine"
+	}
+	if found, ok := errors.AsType[*writable.Error](writable.ByOthers(path, "")); ok {
+		return "is refused: the file or its folder " + found.Problem
+	}
+	return ""
+}
+
+const refusedHint = "only you and root may be able to write to the file and its folder: chmod go-w"
+
+// network reports whether opening a path makes Windows log in to another machine.
+func network(path string) bool {
+	return runtime.GOOS == "windows" && strings.HasPrefix(filepath.ToSlash(path), "//")
+}
+
+// refersTo records a file or folder whose changes must be watched.
+func (e *expander) refersTo(path string) {
+	if len(e.files) < maxFiles {
+		e.files = append(e.files, path)
+	}
+}
+
+// maxFiles is the most files that are watched for one config.
+const maxFiles = 256
+
+// fromKeyring returns a secret for ${keyring:NAME}.
+func (e *expander) fromKeyring(name string) (string, *referenceError) {
+	if credential.Certain(name) {
+		return secretAsName()
+	}
+	if name == "" || len(name) > 256 {
+		return unknownReference("keyring:" + name)
+	}
+	e.use(Use{Kind: UseKeyring, Name: name})
+	uses := fmt.Sprintf("uses %s from the keyring, ", quote(name))
+	if e.keyring == nil {
+		return cannotReplace(CodeKeyring, uses+"which is not read", "")
+	}
+	value, err := e.keyring(name)
+	switch missing := err != nil || value == ""; {
+	case missing && credential.Doubtful(name):
+		return secretAsName()
+	case missing:
+		return cannotReplace(CodeKeyring, uses+"which has no such entry", fmt.Sprintf("store it under service mcptrack and account %s", quote(name)))
+	case strings.ContainsRune(value, 0):
+		return cannotReplace(CodeKeyring, uses+"whose value is not text", "")
+	}
+	e.hideAlways(value)
+	return value, nil
+}
+
+func (e *expander) variable(name, fallback string, hasFallback bool, valid func(string) bool) (string, *referenceError) {
+	switch {
+	case credential.Certain(name):
+		return secretAsName()
+	case !valid(name):
+		return unknownReference(name)
+	}
+	return e.lookUp(name, name, fallback, hasFallback, referenceError{CodeUnset,
+		fmt.Sprintf("uses variable %s, which is not set", name), fmt.Sprintf("set %s, or give a default: ${%s:-…}", name, name)})
+}
+
+func (e *expander) input(id, fallback string, hasFallback bool) (string, *referenceError) {
+	switch {
+	case id == "":
+		return unknownReference("input:")
+	case credential.Certain(id):
+		return secretAsName()
+	}
+	name := inputVariable(id)
+	return e.lookUp(name, id, fallback, hasFallback, referenceError{CodeUnsetInput,
+		fmt.Sprintf("uses input %s, but variable %s is not set", quote(id), name), "mcptrack does not prompt; set " + name})
+}
+
+// lookUp returns the value of a variable that the file refers to as written. unset is the error if
+// it is not set.
+func (e *expander) lookUp(name, written, fallback string, hasFallback bool, unset referenceError) (string, *referenceError) {
+	e.use(Use{Kind: UseVariable, Name: name})
+	value, set := e.getenv(name)
+	switch {
+	case hasFallback && value == "":
+		return fallback, nil
+	case !set && credential.Doubtful(written):
+		return cannotReplace(CodeUnset, "uses a variable that is not set and whose name begins like a secret, so it is not shown here",
+			"put the secret into a variable and write its name: ${NAME}")
+	case !set:
+		return "", &unset
+	}
+	e.hide(value)
+	return value, nil
+}
+
+// byName returns the value of a variable whose name is written without "${…}".
+func (e *expander) byName(name string) (string, *referenceError) {
+	value, err := e.variable(name, "", false, isEnvName)
+	switch {
+	case err == nil:
+	case err.code == CodeReference:
+		err.message, err.hint = "is not the name of a variable", "write the name alone, such as API_TOKEN"
+	case err.code == CodeUnset && !credential.Doubtful(name):
+		err.hint = "set " + name
+	default:
+		err.hint = "put the secret into a variable and write its name"
+	}
+	return value, err
+}
+
+// hide records a value that must not be shown. Any variable may be a credential. A value that is the
+// path of an existing file or folder is not recorded, because messages about it must be clear.
+func (e *expander) hide(value string) {
+	if filepath.IsAbs(value) && len(value) <= maxPath {
+		if _, err := os.Stat(value); err == nil {
+			return
+		}
+	}
+	e.hideAlways(value)
+}
+
+func (e *expander) hideAlways(value string) {
+	if s := NewSecret(value); !s.IsZero() && !slices.Contains(e.secrets, s) {
+		e.secrets = append(e.secrets, s)
+	}
+}
+
+// inputVariable returns the environment variable with the value of an input: MCPTRACK_INPUT_ and the
+// ID in upper case, with an underscore for every character that is not an ASCII letter or digit. IDs
+// that differ only in such characters share a variable.
+func inputVariable(id string) string {
+	return "MCPTRACK_INPUT_" + strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z':
+			return r - 'a' + 'A'
+		case 'A' <= r && r <= 'Z', '0' <= r && r <= '9':
+			return r
+		}
+		return '_'
+	}, id[:min(len(id), 128)])
+}
+
+// unknownReference returns the error for an unknown kind of reference. It shows the name unless the
+// name may be a secret in the wrong place.
+func unknownReference(name string) (string, *referenceError) {
+	bare := name
+	if _, after, ok := strings.Cut(name, ":"); ok {
+		bare = after
+	}
+	if credential.Doubtful(name) || credential.Doubtful(bare) || len(name) > 64 {
+		name = "…"
+	}
+	return cannotReplace(CodeReference, fmt.Sprintf("has the unknown reference %s", quote("${"+name+"}")),
+		"use ${VAR}, ${VAR:-default}, ${env:VAR}, ${input:ID}, ${file:PATH}, ${keyring:NAME}, ${workspaceFolder} or ${userHome}")
+}
+
+// secretAsName returns the error for a token in place of a name.
+func secretAsName() (string, *referenceError) {
+	return cannotReplace(CodeSecret, "has a secret where the name of a variable belongs",
+		"put the secret into a variable and write its name: ${NAME}")
+}
+
+// isShellName reports whether s may be written as ${s}.
+func isShellName(s string) bool {
+	return len(s) <= 256 && alphanumeric(s, "_") && (s[0] < '0' || s[0] > '9')
+}
+
+// isEnvName also allows Windows names: ${env:ProgramFiles(x86)}.
+func isEnvName(s string) bool { return len(s) <= 256 && alphanumeric(s, "_.-()") }
+
+// alphanumeric reports whether s is not empty and has only ASCII letters, digits and characters of
+// other.
+func alphanumeric(s, other string) bool {
+	return s != "" && strings.IndexFunc(s, func(r rune) bool {
+		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune(other, r))
+	}) < 0
 }

@@ -56,12 +56,11 @@ func TestExpandErrors(t *testing.T) {
 		}
 	}
 	if _, errs := testExpander(nil).expand("${A} ${B} ${A:-x}"); len(errs) != 2 {
-		t.Errorf("all errors at once: %v", errs)
+		t.Errorf("not all errors: %v", errs)
 	}
 }
 
-// TestServerSecrets: what came in from the environment is hidden, whichever key it is
-// of; what the file says itself is not, nor are paths.
+// Values from the environment are secrets in every key; texts in the file and paths are not.
 func TestServerSecrets(t *testing.T) {
 	dir := t.TempDir()
 	variables := map[string]string{"A": "value-a", "B": "value-b", "C": "value-c", "D": "value-d", "DIR": dir, "GONE": filepath.Join(dir, "gone"),
@@ -92,8 +91,8 @@ func TestExpandIsBounded(t *testing.T) {
 	}
 }
 
-// FuzzExpand checks expansion against the rules: no reference, no change; what
-// comes in is never expanded again; no error holds a value.
+// FuzzExpand: a text without references does not change, values are not expanded again, and no error
+// contains a value.
 func FuzzExpand(f *testing.F) {
 	for _, seed := range []string{"", "${A}", "${A:-b}", "${env:A:-}", "${input:x y}", "${", "}${}", "$${A}${B", "${A:-${B}}", "${userHome}/x"} {
 		f.Add(seed)

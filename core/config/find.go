@@ -10,10 +10,10 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/tree"
 )
 
-// Find returns the config file to use when the user named none: the value of MCPTRACK_CONFIG,
-// whether or not that file exists (it was asked for by name), else the first of [SearchPath]
-// that exists. A file that exists but cannot be read counts, so that Load can say why; a file
-// with all settings of a host counts only if it has servers.
+// Find returns the config file to use if the user named none: the value of MCPTRACK_CONFIG, even
+// if that file does not exist, else the first existing file of [SearchPath]. An unreadable file
+// counts, so that Load can say why it cannot be read. A host's settings file counts only if it has
+// servers.
 func Find(opts Options) (path string, ok bool) {
 	getenv := opts.getenv()
 	if named, _ := getenv("MCPTRACK_CONFIG"); named != "" {
@@ -22,7 +22,7 @@ func Find(opts Options) (path string, ok bool) {
 	return Found(opts)
 }
 
-// Found is Find without MCPTRACK_CONFIG: the first of [SearchPath] that exists.
+// Found is Find without MCPTRACK_CONFIG.
 func Found(opts Options) (path string, ok bool) { return firstUsable(SearchPath(opts), opts) }
 
 // SearchPath returns the files that Find tries:
@@ -45,7 +45,7 @@ func SearchPath(opts Options) []string {
 	return paths
 }
 
-// projectPaths returns the files of SearchPath that lie in a folder.
+// projectPaths returns the files of SearchPath in a folder.
 func projectPaths(folder string) (paths []string) {
 	for _, name := range []string{"config/mcp-servers.json", "mcp-servers.json", ".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json"} {
 		paths = append(paths, filepath.Join(folder, filepath.FromSlash(name)))
@@ -60,8 +60,8 @@ func projectPaths(folder string) (paths []string) {
 	return paths
 }
 
-// FolderOf returns the absolute folder in which [Found] tries the file at path; "" if there is none.
-// Of several it is the outermost: config/mcp-servers.json belongs to the folder above config.
+// FolderOf returns the absolute folder in which [Found] tries the file at path, "" if there is none.
+// It is the outermost of several: config/mcp-servers.json belongs to the folder above config.
 func FolderOf(path string) (folder string) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -77,8 +77,8 @@ func FolderOf(path string) (folder string) {
 	}
 }
 
-// FindHost returns the config of a host: the first of its files that has servers, or
-// the first that exists.
+// FindHost returns the config of a host: the first of its files that has servers, else the first
+// that exists.
 func FindHost(h hosts.Host, opts Options) (path string, ok bool) {
 	paths := h.Paths(opts.Folders())
 	if path, ok = firstUsable(paths, opts); ok {
@@ -100,10 +100,9 @@ func firstUsable(paths []string, opts Options) (string, bool) {
 	return paths[i], true
 }
 
-// hasServers reports whether a settings file has a place with servers in it, or
-// cannot be read.
+// hasServers reports whether a settings file has servers or cannot be read.
 func hasServers(path string, opts Options) bool {
-	data, problem := readFile(path, SizeLimit(path))
+	data, _, problem := openFile(path, SizeLimit(path))
 	if problem != nil {
 		return true
 	}
@@ -113,12 +112,11 @@ func hasServers(path string, opts Options) bool {
 		return true
 	}
 	workspace, _ := opts.workspace()
-	r := &reader{document: d, expander: expander{workspace: workspace}}
+	r := newReader(d, opts, workspace)
 	return slices.ContainsFunc(r.containers(root), func(c container) bool { return len(c.value.Members)+len(c.value.Items) > 0 })
 }
 
-// Folders returns the folders in which hosts keep their configs, for the user and the
-// workspace.
+// Folders returns the folders in which hosts keep the configs of the user and of the workspace.
 func (o Options) Folders() hosts.Folders {
 	getenv, home := o.getenv(), o.userHome()
 	f := hosts.Folders{Project: o.Workspace, Home: home}
@@ -156,8 +154,7 @@ func (o Options) getenv() func(string) (string, bool) {
 	return os.LookupEnv
 }
 
-// userHome returns the home folder of the options, or else that of the process; "" if there is
-// none.
+// userHome returns the user's home folder; "" if it is unknown.
 func (o Options) userHome() string {
 	if o.UserHome != "" {
 		return o.UserHome
@@ -183,9 +180,8 @@ type HostFile struct {
 	Path string
 }
 
-// HostFiles returns the existing configs of the hosts with these names, or of all hosts if
-// there are no names; those of the project come first. A file with all settings of a host
-// counts only if it has servers.
+// HostFiles returns the existing configs of the named hosts, or of all hosts if there are no names.
+// Project files come first. A host's settings file counts only if it has servers.
 func HostFiles(opts Options, names ...string) []HostFile {
 	var project, user []HostFile
 	seen := map[string]bool{}
@@ -210,9 +206,9 @@ func HostFiles(opts Options, names ...string) []HostFile {
 	return append(project, user...)
 }
 
-// IsUsers reports whether a config is the user's own by its place: in the folder for mcptrack's
-// config, or where a host keeps what it uses in every folder. Whoever wrote a project cannot have
-// put a file there.
+// IsUsers reports whether a config is the user's own because of its location: mcptrack's own config
+// folder, or where a host keeps its user-wide config. The author of a project cannot put a file
+// there.
 func IsUsers(path string, opts Options) bool {
 	abs, err := filepath.Abs(path)
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/hosts"
 )
 
-// TestFind makes the files from the last in the order to the first: each new one
-// must be preferred to all before.
+// TestFind creates the files in reverse order: each new one must be preferred to the earlier ones.
 func TestFind(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the folder of the user is elsewhere")
@@ -44,8 +43,7 @@ func TestFind(t *testing.T) {
 	expect("named-but-missing.json")
 }
 
-// Where a variable moves the files of a host, its config is there and not at the usual
-// place.
+// If a variable moves the files of a host, its config is found only there.
 func TestMovedHosts(t *testing.T) {
 	home, moved := t.TempDir(), t.TempDir()
 	variables := map[string]string{}
@@ -84,8 +82,7 @@ func TestFindIgnoresDirectories(t *testing.T) {
 	}
 }
 
-// TestFindIsRelative: in the working directory the path reads as a user would
-// write it.
+// In the working directory, the path is relative.
 func TestFindIsRelative(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, ".mcp.json", "{}")
@@ -95,7 +92,7 @@ func TestFindIsRelative(t *testing.T) {
 	}
 }
 
-// Continue reads all files of a folder, of which one is found: the others are named.
+// Continue reads all files of a folder. A warning names the ones that are not read.
 func TestSiblingsAreNamed(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), ".continue", "mcpServers")
 	text := "mcpServers:\n  - {name: docs, command: go}\n"

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzParse holds what Parse promises for every file.
+// FuzzParse checks the promises of Parse for every file.
 func FuzzParse(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.json")
 	for _, file := range files {

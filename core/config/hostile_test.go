@@ -26,11 +26,10 @@ func measured(t *testing.T, what string, f func()) {
 	}
 }
 
-// A hostile file of the largest size costs bounded time and memory, and what is said
-// of it is bounded too.
+// A hostile file of the largest size takes bounded time and memory, and its problems are bounded.
 func TestHostileFiles(t *testing.T) {
 	size := MaxFileSize - 4096
-	if raceDetector { // which makes it twenty times slower, and is not for measuring
+	if raceDetector || testing.Short() { // the race detector makes it twenty times slower
 		size /= 8
 	}
 	fill := func(unit string, format ...any) string {
@@ -91,20 +90,20 @@ func TestHostileFiles(t *testing.T) {
 			opts := surroundings(t, map[string]string{"A": strings.Repeat("a", 1<<10)})
 			measured(t, name, func() {
 				_, problems := Parse([]byte(text), name, opts)
-				said := 0
+				shown := 0
 				for _, p := range problems {
-					said += len(p.Message) + len(p.Hint) + len(p.Path)
+					shown += len(p.Message) + len(p.Hint) + len(p.Path)
 				}
-				if len(problems) > 2*maxProblems || said > 4<<20 {
-					t.Errorf("%d problems of %d bytes", len(problems), said)
+				if len(problems) > 2*maxProblems || shown > 4<<20 {
+					t.Errorf("%d problems of %d bytes", len(problems), shown)
 				}
 			})
 		})
 	}
 }
 
-// What is not a readable regular file of bounded size ends at once with its reason;
-// symbolic links are followed.
+// Anything but a readable regular file of bounded size is refused immediately, with the reason.
+// Symbolic links are followed.
 func TestHostilePaths(t *testing.T) {
 	dir := t.TempDir()
 	good := write(t, filepath.Join(dir, "good.json"), `{"servers":[]}`)
@@ -129,7 +128,7 @@ func TestHostilePaths(t *testing.T) {
 	}
 }
 
-// A host's own JSON may be larger, as it holds the history of its user as well.
+// A host's settings file may be larger because it also holds the user's history.
 func TestLargeSettings(t *testing.T) {
 	dir := t.TempDir()
 	history := `"history": ["` + strings.Repeat("x", 5<<20) + `"], `

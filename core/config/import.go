@@ -2,17 +2,23 @@ package config
 
 import (
 	"fmt"
+	"path/filepath"
+	"reflect"
+	"strings"
+
+	"github.com/mcptrack/mcptrack/core/config/credential"
+	"github.com/mcptrack/mcptrack/core/config/tree"
 )
 
-// An Imported is one server of another host's config, converted to our own format: its
-// references are in our form, and references replace its plain-text secrets.
+// An Imported is one server of another host's config, converted to our own format. References
+// replace its plain-text secrets.
 type Imported struct {
 	ID      string
 	Enabled bool
-	// Keys are the members of the server's entry, except its id, in the order in which they are
-	// written. Their values are strings, booleans, json.Number, []any, map[string]any.
+	// Keys are the members of the server's entry, except its id, in the order of the manual. Their
+	// values are strings, booleans, json.Number, []any and map[string]any.
 	Keys []Key
-	// Variables are those that replaced plain-text secrets.
+	// Variables replaced plain-text secrets.
 	Variables []Variable
 }
 
@@ -22,19 +28,18 @@ type Key struct {
 	Value any
 }
 
-// A Variable is an environment variable that has to be set before the server can be used.
+// A Variable is an environment variable that must be set before the server can be used.
 type Variable struct {
 	Name string `json:"name"`
 	File string `json:"file"`
 	Line int    `json:"line"`
 }
 
-// Names are the variables that replace secrets, so that several imports use one name for one
-// secret. The zero value is empty.
+// Names are the variables that replace secrets. Several imports share it, so that each secret has
+// one name. The zero value is empty.
 type Names struct{ secrets map[string]Secret }
 
-// take returns the name for the secret, or a similar one if name already stands for another
-// secret.
+// take returns the name, with a number if it already stands for another secret.
 func (n *Names) take(name, secret string) string {
 	if n.secrets == nil {
 		n.secrets = map[string]Secret{}
@@ -51,14 +56,13 @@ func (n *Names) take(name, secret string) string {
 	}
 }
 
-// Import returns the servers of a config of any host. Problems has errors if the file
-// cannot be used; no server is returned then.
+// Import returns the servers of a config of any host, or none if Problems has errors.
 func Import(path string, opts Options, names *Names) ([]Imported, Problems) {
 	cfg, problems := Load(path, opts)
 	if cfg == nil {
 		return nil, problems
 	}
-	data, problem := readFile(path, SizeLimit(path))
+	data, _, problem := openFile(path, SizeLimit(path))
 	if problem != nil { // the file changed after Load
 		return nil, Problems{*problem}
 	}
@@ -73,13 +77,269 @@ func Import(path string, opts Options, names *Names) ([]Imported, Problems) {
 		return nil, Problems{{Severity: SeverityError, File: path, Line: 1, Column: 1, Code: CodeUnreadable, Message: "file changed while it was read"}}
 	}
 	var servers []Imported
-	r := &reader{document: d, expander: newExpander(opts, workspace, path), config: &Config{}, ids: map[string]int{}}
+	r := newReader(d, opts, workspace)
 	r.expander.verbatim, r.expander.getenv = true, func(string) (string, bool) { return "", true }
 	r.visit = func(e *entry, id string) {
-		if srv := e.imported(id, names); len(srv.Keys) > 0 { // without keys the entry only switches off a server of another file
+		if srv := e.imported(id, names); len(srv.Keys) > 0 { // without keys, the entry only disables a server of another file
 			servers = append(servers, srv)
 		}
 	}
 	r.root(root)
 	return servers, problems
+}
+
+// An importer converts the values of one entry and replaces the secrets in them.
+type importer struct {
+	*entry
+	out   *Imported
+	names *Names
+}
+
+// imported converts one entry. Keys get the names and forms of our own format.
+func (e *entry) imported(id string, names *Names) Imported {
+	s := &Server{ID: id}
+	e.server, e.missing = s, (*clauses)(&s.Missing)
+	im := importer{entry: e, out: &Imported{ID: id, Enabled: e.enabled() && !e.off(id)}, names: names}
+	transport, fallback, _, known := im.declared()
+	for _, k := range e.keys {
+		f, ok := im.find(k.spellings...)
+		switch k.name {
+		case "id", "enabled", "disabled", "trackResources": // the writer of the config decides
+		case "args": // with command
+		case "type":
+			if known && !fallback && transport != TransportStdio {
+				im.add(k.name, string(transport))
+			}
+		case "command":
+			command, args := im.commandLine(k.spellings)
+			im.add(k.name, command)
+			im.add("args", args)
+		case "env":
+			env, optional := im.environment()
+			im.add(k.name, env)
+			im.add("env_vars", optional)
+		case "url":
+			if ok {
+				im.add(k.name, im.replaced(f.value, credential.FindURL(f.value.Text), id))
+			}
+		case "headers":
+			im.add(k.name, im.headerValues())
+		case "oauth":
+			if transport != TransportStdio { // a program needs no login
+				im.add(k.name, im.login())
+			}
+		default:
+			if ok {
+				im.add(k.name, im.value(f.value, ""))
+			}
+		}
+	}
+	return *im.out
+}
+
+// add adds a key, unless its value is empty.
+func (im *importer) add(name string, value any) {
+	switch v := reflect.ValueOf(value); v.Kind() {
+	case reflect.String, reflect.Map, reflect.Slice:
+		if v.Len() == 0 {
+			return
+		}
+	}
+	im.out.Keys = append(im.out.Keys, Key{name, value})
+}
+
+// secret returns the reference that replaces a secret in a value.
+func (im *importer) secret(n *tree.Node, secret, name string) string {
+	name = strings.ToUpper(strings.Join(credential.Words(name), "_"))
+	if name == "" || '0' <= name[0] && name[0] <= '9' || !isShellName(name) || credential.Doubtful(name) {
+		name = "MCP_SECRET"
+	}
+	name = im.names.take(name, secret)
+	line, _ := im.Position(n.Offset)
+	im.out.Variables = append(im.out.Variables, Variable{Name: name, File: im.file, Line: line})
+	return "${" + name + "}"
+}
+
+// replaced returns a value with its references in our form and its secrets replaced by variables,
+// which are named after label and the name of the secret.
+func (im *importer) replaced(n *tree.Node, spans []credential.Span, label string) string {
+	var out strings.Builder
+	at := 0
+	for _, s := range spans {
+		name := label
+		if s.Name != "" && !strings.EqualFold(s.Name, label) {
+			name += " " + s.Name
+		} else if s.Name == "" {
+			name += " secret"
+		}
+		out.WriteString(im.references(n, n.Text[at:s.From], label) + im.secret(n, n.Text[s.From:s.To], name))
+		at = s.To
+	}
+	out.WriteString(im.references(n, n.Text[at:], label))
+	return out.String()
+}
+
+// references returns a text with its references in our form. A reference whose name may be a token
+// is replaced as a secret.
+func (im *importer) references(n *tree.Node, text, label string) string {
+	var out strings.Builder
+	for {
+		before, body, after, found, closed := im.expander.nextReference(text)
+		if !found || !closed {
+			return out.String() + im.expander.portable(text)
+		}
+		out.WriteString(before)
+		reference := text[len(before) : len(text)-len(after)]
+		name, _, _ := strings.Cut(body, ":-")
+		if i := strings.LastIndexAny(name, ":."); i >= 0 {
+			name = name[i+1:]
+		}
+		switch {
+		case credential.Doubtful(name):
+			out.WriteString(im.secret(n, reference, label+" secret"))
+		case name == "CLAUDE_PLUGIN_ROOT" && im.expander.plugin != "":
+			out.WriteString(im.pluginRoot())
+		default:
+			out.WriteString(im.expander.portable(reference))
+		}
+		text = after
+	}
+}
+
+// pluginRoot returns the folder of the file's plugin, because ${CLAUDE_PLUGIN_ROOT} has no value in
+// a config elsewhere.
+func (im *importer) pluginRoot() string {
+	inside, err := filepath.Rel(im.expander.workspace, im.expander.plugin)
+	switch {
+	case err != nil || !filepath.IsLocal(inside):
+		return im.expander.plugin
+	case inside == ".":
+		return "${workspaceFolder}"
+	}
+	return "${workspaceFolder}/" + filepath.ToSlash(inside)
+}
+
+// named converts a string with a name, such as the value of a header.
+func (im *importer) named(n *tree.Node, name, label string) string {
+	return im.replaced(n, credential.Find(name, n.Text), label)
+}
+
+// variable returns a reference to the environment variable that n names.
+func (im *importer) variable(n *tree.Node, label string) string {
+	if credential.Doubtful(n.Text) {
+		return im.secret(n, n.Text, label)
+	}
+	return "${" + n.Text + "}"
+}
+
+func (im *importer) commandLine(spellings []string) (command string, args []any) {
+	_, f, _, raw := im.command(spellings, func(int) string { return "" })
+	if f.value == nil || f.value.Kind != tree.String {
+		return "", nil
+	}
+	if list, ok := im.field("args"); ok {
+		raw = append(raw, list.value.Items...)
+	}
+	for i, spans := range credential.FindArgs(texts(raw)) {
+		args = append(args, im.replaced(raw[i], spans, im.out.ID))
+	}
+	return im.named(f.value, "", im.out.ID), args
+}
+
+// environment returns the variables of the server, and the names of the variables that it gets only
+// if they are set.
+func (im *importer) environment() (env map[string]any, optional []any) {
+	env = map[string]any{}
+	for _, key := range passedOnKeys() {
+		f, _ := im.field(key)
+		if f.value == nil {
+			continue
+		}
+		for _, item := range f.value.Items {
+			switch name := passedOnName(item); {
+			case key == "env_vars" && !credential.Doubtful(name.Text):
+				optional = append(optional, name.Text)
+			case key == "env_keys" && !credential.Doubtful(name.Text):
+				env[name.Text] = "${" + name.Text + "}"
+			}
+		}
+	}
+	for _, f := range im.envFields() {
+		for name, m := range firstMembers(f.value) {
+			if m.Value.Kind == tree.Null {
+				env[name] = nil
+			} else {
+				env[name] = im.named(m.Value, name, name)
+			}
+		}
+	}
+	return env, optional
+}
+
+func (im *importer) headerValues() map[string]any {
+	headers := map[string]any{}
+	for _, f := range im.headerFields() {
+		if f.name == "bearer_token_env_var" {
+			headers["Authorization"] = "Bearer " + im.variable(f.value, im.out.ID+" authorization")
+		}
+		for header, m := range firstMembers(f.value) {
+			switch {
+			case f.name == "env_http_headers":
+				headers[header] = im.variable(m.Value, im.out.ID+" "+header)
+			case m.Value.Kind == tree.String:
+				headers[header] = im.named(m.Value, header, im.out.ID)
+			}
+		}
+	}
+	return headers
+}
+
+// login converts the members of "oauth": they get our names, and members that only other hosts use
+// are left out.
+func (im *importer) login() map[string]any {
+	out := map[string]any{}
+	cursor := false
+	for _, key := range []string{"auth", "oauth"} { // the last counts, as in entry.oauth
+		f, ok := im.field(key)
+		if !ok || f.value.Kind != tree.Object {
+			continue
+		}
+		cursor = cursor || key == "auth"
+		members := f.value.Index()
+		for _, k := range oauthKeys() {
+			for _, spelling := range k.spellings {
+				if m := members[spelling]; m != nil && m.Value.Kind != tree.Null {
+					out[k.name] = im.value(m.Value, k.name)
+				}
+			}
+		}
+	}
+	if f, ok := im.field("scopes"); ok && f.value.Kind == tree.List && out["scopes"] == nil { // Codex
+		out["scopes"] = im.value(f.value, "")
+	}
+	if cursor && out["clientId"] != nil && out["callbackPort"] == nil && out["redirectUri"] == nil {
+		out["redirectUri"] = cursorRedirect
+	}
+	return out
+}
+
+// value converts any value of one of our own keys.
+func (im *importer) value(n *tree.Node, name string) any {
+	switch n.Kind {
+	case tree.Object:
+		out := make(map[string]any, len(n.Members))
+		for key, m := range firstMembers(n) {
+			out[key] = im.value(m.Value, key)
+		}
+		return out
+	case tree.List:
+		out := make([]any, len(n.Items))
+		for i, item := range n.Items {
+			out[i] = im.value(item, name)
+		}
+		return out
+	case tree.String:
+		return im.named(n, name, im.out.ID)
+	}
+	return im.any(n, "", "")
 }

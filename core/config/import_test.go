@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// imports returns the entries of a file as JSON, and the variables that took the
-// place of secrets.
+// imports returns the entries of a file as JSON, and the variables that replaced secrets.
 func imports(t *testing.T, name, text string) (entries []string, variables string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -38,7 +37,7 @@ func imports(t *testing.T, name, text string) (entries []string, variables strin
 	return entries, variables
 }
 
-// What is imported has our own keys and references, and no secret.
+// An imported server has our own keys and references, and no secret.
 func TestImport(t *testing.T) {
 	const token = "ghp_hunter2hunter2hunter2hunter2hunter2"
 	for _, test := range []struct{ name, text, want, variables string }{

@@ -14,19 +14,18 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/tree"
 )
 
-// An Intent is what one server or webhook of a file would run or send, and to whom: what a user
-// approves before it happens. It is as the file writes it, so that it holds no value of a
-// reference. It is immutable.
+// An Intent is what one server or webhook of a file would run or send, and to whom. The user
+// approves it before it happens. It is as written in the file, without the values of references. It
+// is immutable.
 type Intent struct {
-	// Keys are the keys of the entry that matter, sorted by name. Keys that only decide what is
-	// followed, or that are meant for people, are left out.
+	// Keys are the effective keys of the entry, sorted by name, without the keys that only decide
+	// what is followed or are for people.
 	Keys []IntentKey
-	// Uses are what the entry takes from outside the file, sorted, each once.
+	// Uses are what the entry takes from outside the file, sorted, without duplicates.
 	Uses []Use
-	// Digest identifies the intent: "sha256:" and 64 hexadecimal digits. Two entries have the same
-	// digest if the IDs of their servers are equal, on which filters depend, their Keys and Uses,
-	// and the content of each envFile and ${file:…} that lies in the project: whoever can change
-	// the config can change those, too.
+	// Digest identifies the intent: "sha256:" and 64 hexadecimal digits. It covers the ID of the
+	// server, on which filters depend, Keys, Uses, and the content of each envFile and ${file:…} in
+	// the project, which everybody who can change the config can also change.
 	Digest string
 }
 
@@ -36,24 +35,24 @@ type IntentKey struct {
 	Value json.RawMessage
 }
 
-// Use is a reference to something of the user's machine that goes into an entry.
+// Use is a reference from an entry to something on the user's machine.
 type Use struct {
 	Kind UseKind
-	// Name is the name of the variable or of the keyring entry, or the path of the file as the config
-	// writes it.
+	// Name is the name of the variable or keyring entry, or the path of the file as written in the
+	// config.
 	Name string
-	// Path is the absolute path of a file, links followed as far as it exists.
+	// Path is the absolute path of a file, without the symbolic links in the part that exists.
 	Path string
-	// Outside says that the file does not lie in the project: the workspace, or the repository
-	// that it is a part of.
+	// Outside means that the file is not in the project: the workspace, or the repository that
+	// contains it.
 	Outside bool
-	// Sets are the names of the variables that an envFile sets, in one line.
+	// Sets lists the variables that an envFile sets.
 	Sets string
 
-	content string // digest of a file in the project
+	content string // the digest of a file in the project
 }
 
-// UseKind says where the value of a reference comes from.
+// UseKind is where the value of a reference comes from.
 type UseKind string
 
 // The kinds.
@@ -63,7 +62,7 @@ const (
 	UseKeyring  UseKind = "keyring"
 )
 
-// String returns the use in the form of a reference.
+// String returns the use as a reference.
 func (u Use) String() string {
 	switch u.Kind {
 	case UseFile:
@@ -84,7 +83,7 @@ func (e *expander) use(u Use) {
 
 func (e *expander) forgetUses() { e.uses = nil }
 
-// fileUse is the use of a file that has the content.
+// fileUse returns the use of a file with the content.
 func (e *expander) fileUse(name, path, content string) Use {
 	u := Use{Kind: UseFile, Name: name, Path: followed(path)}
 	if e.project == "" {
@@ -97,8 +96,8 @@ func (e *expander) fileUse(name, path, content string) Use {
 	return u
 }
 
-// projectOf returns the repository that a folder is a part of, or else the folder. The user's home is
-// no project, even if it is a repository: what lies there is the user's.
+// projectOf returns the repository that contains a folder, else the folder. The user's home is not a
+// project even if it is a repository: its files are the user's own.
 func projectOf(folder, home string) string {
 	for dir := folder; dir != home && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
@@ -108,7 +107,7 @@ func projectOf(folder, home string) string {
 	return folder
 }
 
-// followed returns the path without symbolic links, as far as it exists.
+// followed returns the path without the symbolic links in the part that exists.
 func followed(path string) string {
 	for rest, dir := "", filepath.Clean(path); ; rest, dir = filepath.Join(filepath.Base(dir), rest), filepath.Dir(dir) {
 		if real, err := filepath.EvalSymlinks(dir); err == nil {
@@ -120,8 +119,8 @@ func followed(path string) string {
 	}
 }
 
-// intent returns the intent of an entry that was read. id is the ID of the server, and keys are the
-// keys that matter.
+// intent returns the intent of an entry after its keys were read. id is the ID of the server, and
+// keys are the effective keys.
 func (e *entry) intent(id string, keys []string) *Intent {
 	in := &Intent{Uses: slices.Collect(maps.Keys(e.expander.uses))}
 	for _, name := range keys {
@@ -147,8 +146,8 @@ func (e *entry) intent(id string, keys []string) *Intent {
 	return in
 }
 
-// Command returns the command and its arguments as the entry writes them; false if it writes none,
-// or in another form than strings.
+// Command returns the command and its arguments as written in the entry; false if there is none, or
+// not all are strings.
 func (in *Intent) Command() (command string, args []string, ok bool) {
 	for _, k := range in.Keys {
 		switch k.Name {
@@ -172,10 +171,11 @@ func (in *Intent) Command() (command string, args []string, ok bool) {
 	return command, args, command != ""
 }
 
-// URL returns the URL as the entry writes it; "" if it writes none.
+// URL returns the URL as written in the entry; "" if there is none.
 func (in *Intent) URL() (raw string) {
+	urls := serverKeys().get("url").spellings
 	for _, k := range in.Keys {
-		if slices.Contains(urlKeys(), k.Name) && json.Unmarshal(k.Value, &raw) == nil {
+		if slices.Contains(urls, k.Name) && json.Unmarshal(k.Value, &raw) == nil {
 			return raw
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// intents returns those of the servers and webhooks of a file, in a folder below the user's home.
+// intents returns the intents in a file in a folder below the user's home.
 func intents(t *testing.T, workspace, text string) []*Intent {
 	t.Helper()
 	return intentsOf(t, workspace, filepath.Dir(workspace), text)
@@ -31,7 +31,7 @@ func intentsOf(t *testing.T, workspace, home, text string) (all []*Intent) {
 	return all
 }
 
-// Whatever decides what is run or sent changes the digest, and nothing else does.
+// Only what decides what is run or sent changes the digest.
 func TestIntentChanges(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -79,7 +79,7 @@ func TestIntentChanges(t *testing.T) {
 		}
 	}
 	if renamed := intents(t, dir, `{"servers":{"other":{`+base+`}}}`)[0].Digest; renamed == of(base) {
-		t.Error("filters of the gateway go by the name, and the digest does not")
+		t.Error("the name, on which filters of the gateway depend, does not change the digest")
 	}
 	toml, problems := Parse([]byte("[mcp_servers.docs]\ncommand = 'go'\nargs = ['a']\nenv = {K = 'v'}\n"), "f.toml", Options{Workspace: dir, LookPath: func(s string) (string, error) { return s, nil }})
 	if toml == nil || toml.Servers[0].Intent.Digest != of(base) {
@@ -101,7 +101,7 @@ func TestIntentOfWebhooks(t *testing.T) {
 	}
 }
 
-// Every reference is named, in whatever form a host writes it, with what lies outside the folder.
+// Every reference is in the intent, in every host's form, with what is outside the folder.
 func TestIntentUses(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -159,8 +159,8 @@ func TestIntentUses(t *testing.T) {
 	}
 }
 
-// The content of a used file counts if it lies in the folder or its repository, which belongs to
-// whoever wrote the config; elsewhere it is the user's.
+// The content of a file counts if the file is in the folder or its repository, which belongs to the
+// author of the config; elsewhere it is the user's.
 func TestIntentFollowsContent(t *testing.T) {
 	t.Parallel()
 	t.Run("of a folder", func(t *testing.T) { followsContent(t, t.TempDir(), false) })
@@ -200,7 +200,7 @@ func followsContent(t *testing.T, above string, repository bool) {
 	}
 }
 
-// What others can change is not read.
+// A file that others can change is not read.
 func TestReferencesOthersCanChange(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -1,46 +1,400 @@
 package config
 
 import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mcptrack/mcptrack/core/config/tree"
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// serverKeys are the keys of a server that are read.
-func serverKeys() []string {
-	return append(ownKeys(), "cmd", "environment", "envs", "env_vars", "env_keys", "uri", "tcp",
-		"http_headers", "env_http_headers", "bearer_token_env_var", "requestOptions", "auth", "scopes")
+// A table has the keys of one kind of object in the file, which fills a T. The tables (serverKeys,
+// oauthKeys, webhookKeys, indexKeys) are the only place that lists keys. What is read and how,
+// the JSON Schema, the table in "mcptrack help config", what init keeps, which changes need a new
+// connection, and which need the user's approval all derive from them. To add a key, add a row
+// and the field that it fills.
+type table[T any] []key[T]
+
+// A key is one row of a table.
+type key[T any] struct {
+	name string
+	also []string // other spellings in our own format
+	host []string // spellings that only other hosts use
+	adds []string // keys of other hosts that have their own form and add to this one
+
+	// field returns a pointer to the field that the key fills. Without read, the field's type
+	// says how the value is read. nil: the key has no field of its own.
+	field func(*T) any
+	read  func(e *entry, spellings []string, into *T)
+	words []string      // the values of a string type, or of the elements of a list
+	globs string        // what the elements of a list match, if they are globs
+	def   string        // the default, as written in a file
+	least time.Duration // the shortest duration
+	never bool          // the duration "0" is allowed; it is read as -1
+
+	use  use
+	live bool // a new value takes effect in an open session; else it takes a new connection
+	free bool // the key does not affect what is run or sent, so a change needs no approval
+
+	schema  string // the definition in schema.json, if the field's type does not determine it
+	example string // a value as JSON, if the field's type does not determine one
+	doc     string // what the key means, as Markdown without line breaks
+
+	spellings []string // name, also and host; see made
 }
 
-// ownKeys are the keys of our own format. The other keys that are read are spellings of these,
-// or add to them, in the formats of particular hosts.
-func ownKeys() []string {
-	return []string{
-		"id", "description", "enabled", "disabled", "type", "transport",
-		"command", "args", "env", "envFile", "cwd", "workingDirectory",
-		"url", "serverUrl", "httpUrl", "headers", "oauth",
-		"trackResources", "trackTools", "trackPrompts", "include", "exclude",
-		"read", "mode", "pollInterval", "safetyInterval", "catalogInterval", "events", "onConnect",
-		"protocol", "protocolEra", "connectTimeout", "requestTimeout", "shared",
+// use says which servers use a key.
+type use int
+
+const (
+	byAll      use = iota
+	byPrograms     // stdio
+	byURLs         // http, sse and catalog
+	bySessions     // all but catalog
+	byCatalogs
+)
+
+func (u use) includes(t Transport) bool {
+	switch u {
+	case byPrograms:
+		return t == TransportStdio
+	case byURLs:
+		return t != TransportStdio
+	case bySessions:
+		return t != TransportCatalog
+	case byCatalogs:
+		return t == TransportCatalog
+	}
+	return true
+}
+
+// readWithOthers is the read of a key that is read together with another one.
+func readWithOthers(*entry, []string, *Server) {}
+
+// serverKeys returns the keys of a server, in the order of the manual.
+func serverKeys() table[Server] {
+	const globHint = " `*` matches within a path segment, `**` across segments, `{a,b}` either."
+	return table[Server]{
+		{name: "id", read: readWithOthers, free: true, schema: "id", example: `"docs"`,
+			doc: "The server's name, in a list. In an object of servers, the key is the name."},
+		{name: "description", field: func(s *Server) any { return &s.Description }, read: readWithOthers, free: true, live: true,
+			doc: "A text for people."},
+		{name: "enabled", field: func(s *Server) any { return &s.Enabled }, read: readWithOthers, free: true, def: "true",
+			doc: "A disabled server is listed but never connected."},
+		{name: "disabled", field: func(s *Server) any { return &s.Enabled }, read: readWithOthers, free: true, def: "false",
+			doc: "The opposite of `enabled`."},
+		{name: "type", also: []string{"transport"}, read: readWithOthers, schema: "transport", example: `"http"`,
+			doc: "`stdio`, `http`, `sse` or `catalog`, an HTTP API that describes its routes as tools. `local` is `stdio`; `streamable-http` and `remote` are `http`; case does not matter. Default: `stdio` with `command`, else `http`, which falls back to `sse`."},
+		{name: "command", host: []string{"cmd"}, read: (*entry).program, schema: "text", example: `"go"`,
+			doc: "The program of a server over stdio, without arguments. It is never started through a shell."},
+		{name: "args", field: func(s *Server) any { return &s.Args }, read: readWithOthers, use: byPrograms,
+			doc: "The arguments of the program."},
+		{name: "env", host: []string{"environment", "envs"}, adds: []string{"env_vars", "env_keys"}, read: readWithOthers, use: byPrograms, schema: "env", example: `{"LEVEL": "debug"}`,
+			doc: "An object of the program's environment variables. `null` removes a variable that `envFile` sets. The program inherits only `PATH`, `HOME` and the like."},
+		{name: "envFile", read: readWithOthers, use: byPrograms, schema: "string", example: `".env"`,
+			doc: "A file of `NAME=VALUE` lines. `env` takes precedence."},
+		{name: "cwd", also: []string{"workingDirectory"}, field: func(s *Server) any { return &s.Dir }, read: readWithOthers, use: byPrograms,
+			doc: "The working directory of the program. Default: the current one."},
+		{name: "url", also: []string{"serverUrl", "httpUrl"}, host: []string{"uri", "tcp"}, read: (*entry).remote, schema: "text", example: `"https://docs.example/mcp"`,
+			doc: "The http or https URL of a server over HTTP; of a catalog, the base URL before `/api/version`."},
+		{name: "headers", adds: []string{"http_headers", "env_http_headers", "bearer_token_env_var", "requestOptions"}, read: readWithOthers, use: byURLs, schema: "headers", example: `{"X-Team": "docs"}`,
+			doc: "An object of headers for every request to `url`."},
+		{name: "oauth", adds: []string{"auth", "scopes"}, read: (*entry).oauth, schema: "oauth", example: `{"clientId": "me"}`,
+			doc: "How to log in to `url`, as far as the server does not announce it: an object of " + oauthKeys().quoted() + ". Cursor's `auth` and Codex's `scopes` are also read. See `mcptrack login --help`."},
+
+		{name: "trackResources", field: func(s *Server) any { return &s.TrackResources }, use: bySessions, free: true, live: true, def: "false",
+			doc: "Follow the server's resources."},
+		{name: "trackTools", field: func(s *Server) any { return &s.TrackTools }, use: bySessions, free: true, live: true,
+			doc: "Follow the server's tools. Default: as `trackResources`."},
+		{name: "trackPrompts", field: func(s *Server) any { return &s.TrackPrompts }, use: bySessions, free: true, live: true,
+			doc: "Follow the server's prompts. Default: as `trackResources`."},
+		{name: "include", field: func(s *Server) any { return &s.Include }, globs: "resource URIs", use: bySessions, free: true, live: true,
+			doc: "Globs of the resource URIs to follow. Default: all." + globHint},
+		{name: "exclude", field: func(s *Server) any { return &s.Exclude }, globs: "resource URIs", use: bySessions, free: true, live: true,
+			doc: "Globs of the resource URIs not to follow."},
+		{name: "read", field: func(s *Server) any { return &s.Read }, words: []string{"digest", "none"}, use: bySessions, free: true, live: true, def: string(ReadDigest),
+			doc: "`digest` reads changed resources and compares the SHA-256 digest of their content, which events also carry; `none` does not read them."},
+		{name: "mode", field: func(s *Server) any { return &s.Mode }, words: []string{"auto", "poll"}, use: bySessions, free: true, live: true, def: string(ModeAuto),
+			doc: "`auto` relies on the updates that the server pushes; `poll` does not, and reads resources at `pollInterval`."},
+		{name: "pollInterval", field: func(s *Server) any { return &s.PollInterval }, use: bySessions, free: true, live: true, def: short(DefaultPollInterval), least: minPollInterval,
+			doc: "How often a server that cannot push is polled."},
+		{name: "safetyInterval", field: func(s *Server) any { return &s.SafetyInterval }, use: bySessions, free: true, live: true, def: short(DefaultSafetyInterval), least: minSafetyInterval, never: true,
+			doc: "How often resources are read although the server pushes their updates, in case it misses some. After two missed changes, the server is tracked in the legacy protocol if it speaks it, else polled."},
+		{name: "events", field: func(s *Server) any { return &s.Events }, read: (*entry).events, use: bySessions, live: true, schema: "events", example: `["build.done"]`,
+			doc: "Which events to follow of a server that offers MCP Events: `auto` (default: mcptrack's own types), `all`, `off`, or a list of types. See `mcptrack help events`."},
+		{name: "onConnect", field: func(s *Server) any { return &s.OnConnect }, read: (*entry).onConnect, use: bySessions, schema: "onConnect", example: `[{"tool": "login", "arguments": {}}]`,
+			doc: "Tool calls to make in every session after subscribing, a list of `{\"tool\": \"…\", \"arguments\": {…}}`."},
+		{name: "protocol", also: []string{"protocolEra"}, field: func(s *Server) any { return &s.Protocol }, words: []string{"auto", "legacy", "modern"}, use: bySessions, free: true, def: string(ProtocolAuto),
+			doc: "The protocol version: `legacy` is 2024-11-05 to 2025-11-25, `modern` is 2026-07-28. `auto` is modern if the server speaks it, but legacy if the server announces more changes there (`watch -v` reports it)."},
+		{name: "connectTimeout", field: func(s *Server) any { return &s.ConnectTimeout }, use: bySessions, free: true, least: time.Millisecond,
+			doc: "The longest that connecting may take. Default: `--connect-timeout`, 15s."},
+		{name: "requestTimeout", field: func(s *Server) any { return &s.RequestTimeout }, free: true, live: true, def: short(DefaultRequestTimeout), least: time.Millisecond,
+			doc: "The longest that one request may take."},
+		{name: "shared", field: func(s *Server) any { return &s.Unshared }, read: func(e *entry, name []string, s *Server) { s.Unshared = !e.boolean(true, name...) }, use: bySessions, free: true, live: true, def: "true",
+			doc: "`false`: each client of the gateway gets its own session with the server, for servers with state that belongs to one client. See `mcptrack help gateway`."},
+		{name: "catalogInterval", field: func(s *Server) any { return &s.CatalogInterval }, use: byCatalogs, free: true, live: true, def: short(DefaultCatalogInterval), least: minPollInterval,
+			doc: "How often the version of a catalog is checked. See `mcptrack help catalogs`."},
+	}.made()
+}
+
+// oauthKeys returns the members of "oauth".
+func oauthKeys() table[OAuth] {
+	return table[OAuth]{
+		{name: "clientId", host: []string{"client_id", "CLIENT_ID"}, field: func(o *OAuth) any { return &o.ClientID },
+			doc: "The ID of a client that is registered with the authorization server."},
+		{name: "clientSecret", host: []string{"client_secret", "CLIENT_SECRET"}, field: func(o *OAuth) any { return &o.ClientSecret },
+			doc: "The secret of the client."},
+		{name: "privateKeyFile", field: func(o *OAuth) any { return &o.PrivateKeyFile }, read: (*entry).privateKeyFile,
+			doc: "A PEM file with the key that the client authenticates with instead of a secret."},
+		{name: "clientMetadataUrl", field: func(o *OAuth) any { return &o.ClientMetadataURL }, schema: "text",
+			read: func(e *entry, name []string, o *OAuth) { e.endpoint(name, &o.ClientMetadataURL) },
+			doc:  "The https URL of a client ID metadata document."},
+		{name: "scopes", host: []string{"scope"}, field: func(o *OAuth) any { return &o.Scopes }, read: (*entry).oauthScopes, schema: "scopes",
+			doc: "The scopes to request. Default: what the server requests."},
+		{name: "callbackPort", host: []string{"callback_port"}, field: func(o *OAuth) any { return &o.CallbackPort }, read: (*entry).callbackPort, schema: "port", example: "8080",
+			doc: "The local port that the browser returns to. Default: any."},
+		{name: "redirectUri", host: []string{"redirect_uri"}, field: func(o *OAuth) any { return &o.RedirectURI }, read: (*entry).redirect,
+			doc: "The registered URL that the browser returns to, such as http://localhost:8080/callback."},
+		{name: "grant", field: func(o *OAuth) any { return &o.Grant }, words: []string{string(GrantCode), string(GrantClient)},
+			doc: "`authorization_code` (default): a user logs in with a browser; `client_credentials`: the client acts for itself."},
+		{name: "authServerMetadataUrl", field: func(o *OAuth) any { return &o.AuthServerMetadataURL }, schema: "text",
+			read: func(e *entry, name []string, o *OAuth) { e.endpoint(name, &o.AuthServerMetadataURL) },
+			doc:  "The URL of the authorization server's metadata. It is required for servers that announce none, and for a `clientSecret` without a terminal on which to confirm the one that the server announces."},
+	}.made()
+}
+
+// webhookKeys returns the keys of a webhook. The URL and the secret come last because they are
+// checked against the others.
+func webhookKeys() table[Webhook] {
+	return table[Webhook]{
+		{name: "allowPrivate", field: func(w *Webhook) any { return &w.AllowPrivate }, def: "false",
+			doc: "Allow addresses that are not public, and plain http."},
+		{name: "format", field: func(w *Webhook) any { return &w.Format }, words: []string{"cloudevents", "slack", "standard"}, def: string(WebhookStandard),
+			doc: "The format of the messages."},
+		{name: "settle", field: func(w *Webhook) any { return &w.Settle }, def: short(DefaultSettle), least: minSettle, never: true,
+			doc: "How long a server must be up or down before the change is sent; `\"0\"`: every change is sent immediately."},
+		{name: "types", field: func(w *Webhook) any { return &w.Types }, words: WebhookTypes(),
+			doc: "The types of events to send. Default: all."},
+		{name: "servers", field: func(w *Webhook) any { return &w.Servers }, globs: "server ids",
+			doc: "Globs of server ids. Default: all."},
+		{name: "uris", field: func(w *Webhook) any { return &w.URIs }, globs: "resource URIs",
+			doc: "Globs of URIs: only events about matching resources are sent."},
+		{name: "url", field: func(w *Webhook) any { return &w.URL }, read: (*entry).webhookURL, schema: "text", example: `"https://hooks.example/x"`,
+			doc: "The https URL; http only with `allowPrivate`."},
+		{name: "secret", field: func(w *Webhook) any { return &w.Secret }, read: (*entry).webhookSecret, schema: "webhookSecret", example: `"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"`,
+			doc: "The key that signs messages as Standard Webhooks: whsec_ and 24 to 64 bytes in base64. Required for the format `standard`."},
+	}.made()
+}
+
+// indexKeys returns the keys of "index".
+func indexKeys() table[Index] {
+	return table[Index]{
+		{name: "enabled", field: func(x *Index) any { return &x.Enabled }, def: "false",
+			doc: "Serve the index."},
+		{name: "expose", field: func(x *Index) any { return &x.Expose }, words: IndexDocuments(),
+			doc: "The documents to serve. Default: all."},
+		{name: "ttl", field: func(x *Index) any { return &x.TTL }, least: time.Millisecond,
+			doc: "How long a generated index is valid. Default: 5m."},
+	}.made()
+}
+
+// made returns the table with the derived fields of its rows.
+func (t table[T]) made() table[T] {
+	for i, k := range t {
+		t[i].spellings = slices.Concat([]string{k.name}, k.also, k.host)
+	}
+	return t
+}
+
+func (k key[T]) names() []string { return slices.Concat(k.spellings, k.adds) }
+
+func (t table[T]) names() (all []string) {
+	for _, k := range t {
+		all = append(all, k.names()...)
+	}
+	return all
+}
+
+func (t table[T]) get(name string) key[T] {
+	return t[slices.IndexFunc(t, func(k key[T]) bool { return k.name == name })]
+}
+
+// effective returns the keys that decide what is run or sent, and to whom.
+func (t table[T]) effective() table[T] {
+	return slices.DeleteFunc(slices.Clone(t), func(k key[T]) bool { return k.free })
+}
+
+// quoted lists the names as Markdown.
+func (t table[T]) quoted() string {
+	var quoted []string
+	for _, k := range t {
+		quoted = append(quoted, "`"+k.name+"`")
+	}
+	return strings.Join(quoted, ", ")
+}
+
+// fill reads the key from the entry into its field. A missing or invalid value leaves the default.
+func (k key[T]) fill(e *entry, into *T) {
+	if k.read != nil {
+		k.read(e, k.spellings, into)
+		return
+	}
+	switch p := k.field(into).(type) {
+	case *bool:
+		*p = e.boolean(k.def == "true", k.spellings...)
+	case *time.Duration:
+		byDefault, _ := time.ParseDuration(k.def) // "": 0
+		*p = e.duration(k.name, byDefault, k.least, k.never)
+	case *[]string:
+		*p = e.list(k.name, k.words, k.globs)
+	case *string:
+		if value, _, ok := e.text(k.spellings...); ok {
+			*p = value
+		}
+	case *Secret:
+		if value, f, ok := e.text(k.spellings...); ok {
+			e.plaintext(k.name, f.value, f.path, quote(f.name))
+			*p = NewSecret(value)
+		}
+	default: // a string type
+		if word := e.choice(k.def, k.words, k.spellings...); word != "" {
+			reflect.ValueOf(p).Elem().SetString(word)
+		}
 	}
 }
 
-// effectiveKeys are the keys of a server that decide what is run or sent, and to whom: those that
-// are read, without names, texts for people, and what only decides what is followed and how.
-func effectiveKeys() []string {
-	return slices.DeleteFunc(serverKeys(), func(name string) bool {
-		return slices.Contains([]string{"id", "description", "enabled", "disabled", "trackResources", "trackTools", "trackPrompts",
-			"include", "exclude", "read", "mode", "pollInterval", "safetyInterval", "catalogInterval",
-			"protocol", "protocolEra", "connectTimeout", "requestTimeout", "shared"}, name)
-	})
+func (k key[T]) setZero(of *T) {
+	if k.field != nil {
+		reflect.ValueOf(k.field(of)).Elem().SetZero()
+	}
 }
 
-// foreignKeys are keys of a server that other clients define and that change nothing about how
-// it is reached or followed: they are ignored without a warning. Keys that do change it, under
-// a name that we do not read (baseUrl, …), are not here, because ignoring them would misread
-// the file.
+// short returns a duration as people write it: 5m rather than 5m0s.
+func short(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	return s
+}
+
+// schemaBase is the schema without the properties of the objects that have a table of keys.
+//
+//go:embed schema.json
+var schemaBase []byte
+
+// Schema returns the JSON Schema (draft 2020-12) of the file, for editors. It describes the
+// structure of the plain JSON: types, required keys, and keys that exclude each other. What it
+// cannot express (duplicates, references, URLs, globs) only Load checks. Tests verify that both
+// agree on the structure.
+//
+// Load does not validate with it: a validator reports which keyword failed at which value, but
+// the author of the file needs to know what to change.
+func Schema() []byte {
+	var schema map[string]any
+	_ = json.Unmarshal(schemaBase, &schema) // tests read it
+	defs, _ := schema["$defs"].(map[string]any)
+	for name, properties := range map[string]map[string]any{
+		"server": serverKeys().properties(), "oauth": oauthKeys().properties(), "webhook": webhookKeys().properties(), "index": indexKeys().properties(),
+	} {
+		defs[name].(map[string]any)["properties"] = properties
+	}
+	text, _ := printable.Marshal(schema)
+	var out bytes.Buffer
+	_ = json.Indent(&out, text, "", "  ")
+	out.WriteByte('\n')
+	return out.Bytes()
+}
+
+// properties returns the schemas of the keys by name.
+func (t table[T]) properties() map[string]any {
+	all := map[string]any{}
+	for _, k := range t {
+		all[k.name] = k.property(strings.ReplaceAll(k.doc, "`", `"`))
+		for _, name := range k.also {
+			all[name] = k.property(fmt.Sprintf("The same as %q.", k.name))
+		}
+	}
+	return all
+}
+
+func (k key[T]) property(description string) map[string]any {
+	ref := func(name string) map[string]any { return map[string]any{"$ref": "#/$defs/" + name} }
+	oneOf := func(words []string) []any {
+		return []any{map[string]any{"enum": words}, ref("reference")}
+	}
+	p := map[string]any{"description": description}
+	if k.example != "" {
+		p["examples"] = []json.RawMessage{json.RawMessage(k.example)}
+	}
+	if k.def != "" {
+		p["default"] = k.def
+	}
+	if k.schema != "" {
+		p["$ref"] = "#/$defs/" + k.schema
+		return p
+	}
+	switch k.field(new(T)).(type) {
+	case *bool:
+		p["type"] = "boolean"
+		if k.def != "" {
+			p["default"] = k.def == "true"
+		}
+	case *time.Duration:
+		p["anyOf"] = []any{ref("duration")}
+		if k.never {
+			p["anyOf"] = []any{ref("duration"), map[string]any{"const": "0"}}
+		}
+	case *[]string:
+		p["type"], p["items"] = "array", map[string]any{"type": "string"}
+		if k.words != nil {
+			p["items"] = map[string]any{"anyOf": oneOf(k.words)}
+		}
+	case *string, *Secret:
+		p["type"] = "string"
+	default:
+		p["type"], p["anyOf"] = "string", oneOf(k.words)
+	}
+	return p
+}
+
+// A KeyText describes a key of a server to people, as Markdown.
+type KeyText struct{ Name, Text string }
+
+// KeyTexts describes the keys of a server, in the order of the manual.
+func KeyTexts() (all []KeyText) {
+	for _, k := range serverKeys() {
+		text := k.doc
+		var more []string
+		if k.def != "" {
+			more = append(more, "default `"+k.def+"`")
+		}
+		if k.least > time.Millisecond {
+			more = append(more, "at least "+short(k.least))
+		}
+		if k.never {
+			more = append(more, "`\"0\"`: never")
+		}
+		if len(more) > 0 {
+			text += " " + strings.ToUpper(more[0][:1]) + strings.Join(more, ", ")[1:] + "."
+		}
+		if len(k.also) > 0 {
+			text += " Other spellings: `" + strings.Join(k.also, "`, `") + "`."
+		}
+		all = append(all, KeyText{k.name, text})
+	}
+	return all
+}
+
+// foreignKeys returns keys of a server that other clients define and that do not change how the
+// server is reached or followed. They are ignored without a warning. A key that does change this
+// but is not read, such as baseUrl, is not here: to ignore it would misread the file.
 func foreignKeys() []string {
 	return append(unsupportedKeys(),
 		"alwaysAllow", "alwaysLoad", "allowedTools", "author", "autoApprove", "autoRefreshOnListChanged",
@@ -53,13 +407,19 @@ func foreignKeys() []string {
 		"tags", "timeout", "title", "tokenCacheDir", "toolFilter", "tool_timeout_sec", "tools", "trust", "version", "watchPaths")
 }
 
-// unsupportedKeys are keys of other clients that change how a server is reached in ways that
+// unsupportedKeys returns keys of other clients that change how a server is reached in ways that
 // mcptrack does not support.
 func unsupportedKeys() []string {
 	return []string{"headersHelper", "authProviderType", "targetAudience", "targetServiceAccount", "sandbox", "sandboxEnabled"}
 }
 
-// An unsupportedKey is the first use of such a key and how many servers have it.
+// foreignOAuthKeys returns members of "oauth" that other hosts use and that have no effect here.
+func foreignOAuthKeys() []string {
+	return []string{"enabled", "authorizationUrl", "tokenUrl", "audiences", "audience", "tokenParamName",
+		"registrationUrl", "issuer", "resource", "type", "clientName", "xaa"}
+}
+
+// An unsupportedKey is the first occurrence of such a key, and how many servers have it.
 type unsupportedKey struct {
 	name    string
 	offset  int
@@ -98,8 +458,8 @@ func (r *reader) reportUnsupported() {
 	}
 }
 
-// misnamed returns our key for another client's key that means the same but is spelled too
-// differently to be suggested.
+// misnamed returns our key for another client's key with the same meaning that is too different
+// for suggest.Nearest.
 func misnamed(name string) string {
 	return map[string]string{
 		"transportType": "type", "baseUrl": "url", "endpoint": "url",
@@ -107,9 +467,4 @@ func misnamed(name string) string {
 		"protocolVersion": "protocol", "workdir": "cwd", "workDir": "cwd", "workingDir": "cwd", "dir": "cwd", "directory": "cwd",
 		"arguments": "args", "bearer_token": "headers", "mcp-servers": "mcpServers",
 	}[name]
-}
-
-// plainKey makes streamable_http, streamable-http and streamableHttp the same.
-func plainKey(s string) string {
-	return strings.ToLower(strings.NewReplacer("_", "", "-", "", " ", "").Replace(s))
 }

@@ -9,8 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
+	"github.com/mcptrack/mcptrack/core/config/credential"
 	"github.com/mcptrack/mcptrack/core/config/hosts"
 	"github.com/mcptrack/mcptrack/core/config/tree"
 	"github.com/mcptrack/mcptrack/core/internal/writable"
@@ -23,39 +26,37 @@ const (
 	MaxDepth    = tree.MaxDepth
 )
 
-// Options say in which environment a file is read. The zero value is that of the process: its
-// environment variables, working directory and home.
+// Options describe the environment in which a file is read. The zero value is the environment of
+// the process: its variables, working directory and home.
 type Options struct {
 	// Getenv looks up a variable; default os.LookupEnv.
 	Getenv func(name string) (value string, set bool)
-	// Workspace is ${workspaceFolder}, and the folder that relative paths in the
-	// file and the names tried by Find are relative to; default the working
-	// directory.
+	// Workspace is ${workspaceFolder}, to which relative paths in the file and the names tried by
+	// Find are relative; default: the working directory.
 	Workspace string
 	// UserHome is ${userHome}; default os.UserHomeDir.
 	UserHome string
-	// LookPath finds a command without a path separator; if it fails, its error becomes the
-	// command_not_found warning. Default: search the PATH of the server's own env, or else that
-	// of Getenv.
+	// LookPath finds a command without a path separator; if it fails, the file has a
+	// command_not_found warning. Default: search the PATH of the server's env, else of Getenv.
 	LookPath func(name string) (string, error)
-	// Format is the syntax of the file; default: by the file's name, or else by its content.
+	// Format is the syntax of the file; default: by the file's name, else by its content.
 	Format tree.Format
-	// Keyring returns a secret of the user's keyring, for ${keyring:NAME}; default: the keyring
-	// is not read.
+	// Keyring returns a secret of the user's keyring, for ${keyring:NAME}; nil: the keyring is
+	// not read.
 	Keyring func(name string) (string, error)
 	// Strict turns every warning into an error.
 	Strict bool
-	// Insecure reads files that another user owns or could change (see package writable). Without
-	// it such a config is an error, and a server for which such a file is read is Unconfigured.
+	// Insecure allows files that another user owns or could change (see package writable).
+	// Without it, such a config is an error, and a server that refers to such a file is
+	// Unconfigured.
 	Insecure bool
 }
 
-// Load reads and checks one file. It returns all problems of the file at once,
-// and a Config if and only if none of them is an error. A file that is not there
-// is one problem with code not_found.
+// Load reads and checks one file. It returns all problems of the file, and a Config if and only if
+// none of them is an error. A missing file is one problem with code not_found.
 //
-// Load opens the file once and reads it whole, so that it never sees a mixture of two versions
-// if the file is replaced by a rename.
+// Load opens the file once, so that it never sees a mixture of two versions if the file is
+// replaced by a rename.
 func Load(path string, opts Options) (*Config, Problems) {
 	data, opened, problem := openFile(path, SizeLimit(path))
 	if problem != nil {
@@ -63,7 +64,7 @@ func Load(path string, opts Options) (*Config, Problems) {
 		return nil, Problems{*problem}
 	}
 	changeable := opts.changeable(path)
-	if changeable == nil { // the file that was opened need not be the one at path any more
+	if changeable == nil { // path may be another file by now
 		changeable, _ = errors.AsType[*writable.Error](writable.File(path, opened))
 	}
 	return parse(data, path, opts, changeable)
@@ -74,20 +75,20 @@ func LoadData(data []byte, path string, opts Options) (*Config, Problems) {
 	return parse(data, path, opts, opts.changeable(path))
 }
 
-// Parse is Load for bytes that are in no file. The path is only used in problems and
+// Parse is Load for bytes that are not in a file. The path is only used in problems and
 // Config.Path. Parse does not keep data.
 func Parse(data []byte, path string, opts Options) (*Config, Problems) {
 	return parse(data, path, opts, nil)
 }
 
-// changeable returns who else could change a file; nil: nobody.
+// changeable returns an error if somebody else could change the file.
 func (o Options) changeable(path string) *writable.Error {
 	root := ""
 	abs, err := filepath.Abs(path)
 	if workspace, known := o.workspace(); err == nil && known == nil {
 		path, root = abs, workspace
 	}
-	found, _ := errors.AsType[*writable.Error](writable.ByOthers(path, root)) // it returns no other error
+	found, _ := errors.AsType[*writable.Error](writable.ByOthers(path, root)) // its only type of error
 	return found
 }
 
@@ -118,7 +119,7 @@ func parse(data []byte, path string, opts Options, changeable *writable.Error) (
 	return cfg, d.problems
 }
 
-// siblingNames lists the base names of the first paths, for a message.
+// siblingNames lists the base names of the first paths for a message.
 func siblingNames(paths []string) string {
 	const most = 5
 	var names []string
@@ -131,7 +132,7 @@ func siblingNames(paths []string) string {
 	return strings.Join(names, ", ")
 }
 
-// read returns the servers of the document; those with problems may be partial.
+// read returns the config of the document. Servers with problems may be partial.
 func (d *document) read(data []byte, opts Options) *Config {
 	if most := SizeLimit(d.file); int64(len(data)) > most {
 		p := tooLarge(most)
@@ -152,15 +153,7 @@ func (d *document) read(data []byte, opts Options) *Config {
 		d.errorAt(failure.Offset, "", Code(failure.Code), failure.Message, failure.Hint)
 		return nil
 	}
-	r := &reader{
-		document: d,
-		expander: newExpander(opts, workspace, d.file),
-		lookPath: opts.LookPath,
-		config:   &Config{},
-		ids:      map[string]int{},
-		envFiles: map[string]envFile{},
-		commands: map[[2]string]bool{},
-	}
+	r := newReader(d, opts, workspace)
 	r.root(root)
 	r.reportUnsupported()
 	slices.Sort(r.expander.files)
@@ -168,8 +161,8 @@ func (d *document) read(data []byte, opts Options) *Config {
 	return r.config
 }
 
-// SizeLimit returns the most bytes that a config of this path may have: MaxFileSize, or more
-// for JSON files in which a host also keeps other data, such as the user's history.
+// SizeLimit returns the most bytes that a config at this path may have: MaxFileSize, or more for
+// a JSON file in which a host also keeps other data, such as the user's history.
 func SizeLimit(path string) int64 {
 	if hosts.IsSettings(path) && tree.NewSource(nil).Detect(path) == tree.JSON {
 		return 16 * MaxFileSize
@@ -177,14 +170,8 @@ func SizeLimit(path string) int64 {
 	return MaxFileSize
 }
 
-// readFile returns the content of a regular file of at most most bytes, or a problem
-// without its position.
-func readFile(path string, most int64) (data []byte, problem *Problem) {
-	data, _, problem = openFile(path, most)
-	return data, problem
-}
-
-// openFile is readFile, and returns what file it was.
+// openFile returns the content and the info of a regular file of at most most bytes, or a problem
+// without a position.
 func openFile(path string, most int64) (data []byte, opened fs.FileInfo, problem *Problem) {
 	// Check before opening, because opening a FIFO would wait for its writer.
 	info, err := os.Stat(path)
@@ -231,12 +218,139 @@ func tooLarge(most int64) *Problem {
 	return &Problem{Code: CodeTooLarge, Message: fmt.Sprintf("file is larger than %d KiB", most>>10)}
 }
 
-// fileProblem returns the problem for an error of os, without the path that os puts into it:
-// every problem already names its file.
+// fileProblem returns the problem for an error of package os, without its path: every problem
+// already names its file.
 func fileProblem(err error) *Problem {
 	if errors.Is(err, fs.ErrNotExist) {
 		return &Problem{Code: CodeNotFound, Message: "config file not found",
 			Hint: "check the name; mcptrack init writes a config"}
 	}
 	return &Problem{Code: CodeUnreadable, Message: fmt.Sprintf("cannot read config file: %v", printable.Unnamed(err))}
+}
+
+// maxProblems is the most errors, and the most warnings, that are reported for one file. Warnings
+// never displace errors.
+const maxProblems = 1000
+
+// A document is the text of one file and the problems found in it so far.
+type document struct {
+	*tree.Source
+	file     string
+	problems Problems
+	errors   int
+	warnings int
+	secrets  map[int]bool // offsets of the values already reported as secrets
+}
+
+func newDocument(data []byte, file string) *document {
+	return &document{file: file, Source: tree.NewSource(data), secrets: map[int]bool{}}
+}
+
+func (d *document) errorAt(offset int, path pointer, code Code, message, hint string) {
+	d.report(SeverityError, offset, path, code, message, hint)
+}
+
+func (d *document) warnAt(offset int, path pointer, code Code, message, hint string) {
+	d.report(SeverityWarning, offset, path, code, message, hint)
+}
+
+func (d *document) report(severity Severity, offset int, path pointer, code Code, message, hint string) {
+	count, kind := &d.warnings, "warnings"
+	if severity == SeverityError {
+		count, kind = &d.errors, "errors"
+	}
+	if *count == maxProblems || code == CodeSecret && severity == SeverityWarning && d.secrets[offset] {
+		return
+	}
+	if code == CodeSecret {
+		d.secrets[offset] = true
+	}
+	if *count++; *count == maxProblems {
+		path, code, hint = "", CodeTooManyProblems, ""
+		message = fmt.Sprintf("the file has more than %d %s; the others are not shown", maxProblems-1, kind)
+	}
+	line, column := d.Position(offset)
+	d.problems = append(d.problems, Problem{Severity: severity, File: d.file, Line: line, Column: column,
+		Path: path.String(), Code: code, Message: message, Hint: hint})
+}
+
+// full reports whether the limit of errors is reached, so that reading may stop.
+func (d *document) full() bool { return d.errors == maxProblems }
+
+// A pointer is a JSON pointer. Its methods copy it, so that siblings can share a parent.
+type pointer string
+
+func (p pointer) key(name string) pointer {
+	if strings.ContainsAny(name, "~/") {
+		name = strings.ReplaceAll(strings.ReplaceAll(name, "~", "~0"), "/", "~1")
+	}
+	return p + "/" + pointer(name)
+}
+
+func (p pointer) index(i int) pointer { return p + "/" + pointer(strconv.Itoa(i)) }
+
+// last returns the last key or index, still escaped.
+func (p pointer) last() string { return string(p[strings.LastIndexByte(string(p), '/')+1:]) }
+
+// String returns the pointer truncated and without tokens: the keys come from the file, and each
+// problem repeats all keys above its position.
+func (p pointer) String() string {
+	const most = 1024
+	if credential.Token(string(p[:min(len(p), 2*most)])) {
+		parts := strings.Split(string(p[:min(len(p), 2*most)]), "/")
+		for i, part := range parts {
+			if credential.Token(part) {
+				parts[i] = "…"
+			}
+		}
+		p = pointer(strings.Join(parts, "/"))
+	}
+	s := strings.ToValidUTF8(string(p), "\ufffd")
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
+// quote returns a key or an ID from the file for a message: quoted, truncated, with escapes for
+// invisible characters, or "…" if it looks like a token.
+func quote(s string) string {
+	const most = 64
+	if credential.Token(s[:min(len(s), 1024)]) {
+		return `"…"`
+	}
+	if utf8.RuneCountInString(s) > most {
+		s = string([]rune(s)[:most]) + "…"
+	}
+	return strconv.Quote(s)
+}
+
+// duplicateKeys reports each key that occurs twice in an object, anywhere below n. JSON readers
+// silently keep the last one, which may not be what the author meant. With ids, the keys of n
+// itself are exempt: checkID has a better message for duplicate server IDs.
+func (d *document) duplicateKeys(n *tree.Node, path pointer, ids bool) {
+	seen := make(map[string]int, len(n.Members))
+	for _, m := range n.Members {
+		if d.full() {
+			return
+		}
+		first, duplicate := seen[m.Name]
+		switch {
+		case !duplicate:
+			seen[m.Name] = m.Offset
+		case !ids && first != m.Offset: // else it is the same key, through two YAML aliases
+			d.duplicate(m, first, path)
+		}
+		d.duplicateKeys(m.Value, path.key(m.Name), false)
+	}
+	for i, item := range n.Items {
+		d.duplicateKeys(item, path.index(i), false)
+	}
+}
+
+// duplicate reports a key of the object at path that is already at the offset first.
+func (d *document) duplicate(m *tree.Member, first int, path pointer) {
+	line, _ := d.Position(first)
+	d.errorAt(m.Offset, path.key(m.Name), CodeDuplicateKey,
+		fmt.Sprintf("Duplicate key %s; it is already on line %d", quote(m.Name), line), "keep one of them")
 }

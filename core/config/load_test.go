@@ -59,8 +59,8 @@ func TestLoadDoesNotWaitForFIFO(t *testing.T) {
 	}
 }
 
-// A config that others can change is refused, and so is one in a folder that they can change.
-func TestLoadRefusesWhatOthersCanChange(t *testing.T) {
+// A config is refused if others can change it or its folder.
+func TestLoadRefusesFilesOthersCanChange(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("no permission bits")
 	}
@@ -102,7 +102,6 @@ func TestLoadRefusesWhatOthersCanChange(t *testing.T) {
 	}
 }
 
-// TestManyProblemsAreBounded: a file full of mistakes.
 func TestManyProblemsAreBounded(t *testing.T) {
 	_, problems := Parse([]byte(`{"servers":[`+strings.Repeat("1,", 200_000)+`]}`), "f", Options{})
 	if len(problems) != maxProblems || !problems.Has(CodeTooManyProblems) {
@@ -158,8 +157,8 @@ func TestSummaries(t *testing.T) {
 	}
 }
 
-// Warnings that are cut refuse no file, and hide no error behind them.
-func TestMoreWarningsThanAreShown(t *testing.T) {
+// Warnings beyond the limit do not refuse the file or hide an error.
+func TestManyWarningsHideNoError(t *testing.T) {
 	var keys strings.Builder
 	for i := range 2 * maxProblems {
 		fmt.Fprintf(&keys, `"key%d":1,`, i)

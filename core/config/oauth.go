@@ -12,21 +12,20 @@ import (
 	"github.com/mcptrack/mcptrack/core/ipscope"
 )
 
-// OAuth says how to log in to a server. With the zero value everything is discovered from the
-// server.
+// OAuth says how to log in to a server. The zero value discovers everything from the server.
 type OAuth struct {
 	ClientID          string
 	ClientSecret      Secret
 	PrivateKeyFile    string // absolute path of the PEM key that the client authenticates with
-	ClientMetadataURL string // the client ID of a client whose metadata is published at this URL
+	ClientMetadataURL string // the URL of the client's metadata, which is also its client ID
 	Scopes            []string
 	CallbackPort      int // 0: any
-	// RedirectURI is where the browser returns after a login, as registered for the client; "":
-	// a URL of this machine.
+	// RedirectURI is the registered URL to which the browser returns after a login; "": a local
+	// URL.
 	RedirectURI string
 	Grant       Grant
-	// AuthServerMetadataURL is the address of the authorization server's metadata, for servers
-	// that do not announce it, and for clients with a secret.
+	// AuthServerMetadataURL is the URL of the authorization server's metadata, for servers that do
+	// not announce it, and for clients with a secret.
 	AuthServerMetadataURL string
 }
 
@@ -39,169 +38,128 @@ const (
 	GrantClient Grant = "client_credentials" // the client acts for itself, without a user
 )
 
-// cursorRedirect is where the browser returns after a login in Cursor, which has no key for it:
-// clients for Cursor are registered with this URL (cursor.com/docs/mcp).
+// cursorRedirect is the redirect URI of clients registered for Cursor, which has no key for it
+// (cursor.com/docs/mcp).
 const cursorRedirect = "http://localhost:8787/callback"
 
-// oauthKeys reads how to log in, by our keys and those of other hosts.
-type oauthKeys struct{ *entry }
-
-// oauth reads the keys "oauth", "auth" (Cursor) and "scopes" (Codex). Strings and booleans,
-// which other hosts also write there, are ignored.
-func (e oauthKeys) oauth(s *Server) {
+// oauth reads the keys "oauth", "auth" (Cursor) and "scopes" (Codex). It ignores the strings and
+// booleans that other hosts write there.
+func (e *entry) oauth(_ []string, s *Server) {
 	f, ok := e.field("oauth")
-	if ok && f.value.Kind != tree.Object && f.value.Kind != tree.Bool {
+	isObject := ok && f.value.Kind == tree.Object
+	if ok && !isObject && f.value.Kind != tree.Bool {
 		e.invalid(f, "object", `write {"clientId": "…"}, or nothing at all`)
 	}
 	if s.Transport == TransportStdio { // a program needs no login, but the keys are still checked
-		if ok && f.value.Kind == tree.Object {
-			e.object(f, &Server{ID: s.ID, Enabled: s.Enabled})
+		if isObject {
+			e.oauthMembers(f, new(OAuth))
 		}
 		return
 	}
 	cursor, isCursor := e.field("auth")
-	isCursor = isCursor && cursor.value.Kind == tree.Object
-	if isCursor {
-		e.object(cursor, s)
+	if isCursor = isCursor && cursor.value.Kind == tree.Object; isCursor {
+		e.oauthMembers(cursor, &s.OAuth)
 	}
-	if ok && f.value.Kind == tree.Object {
-		e.object(f, s)
+	if isObject {
+		e.oauthMembers(f, &s.OAuth)
 	}
 	if isCursor && s.OAuth.ClientID != "" && s.OAuth.CallbackPort == 0 && s.OAuth.RedirectURI == "" {
 		s.OAuth.RedirectURI = cursorRedirect
 	}
-	if f, ok := e.field("scopes"); ok && len(s.OAuth.Scopes) == 0 && f.value.Kind == tree.List {
-		s.OAuth.Scopes = e.scopes(e.entry, "scopes")
+	if f, ok := e.field("scopes"); ok && f.value.Kind == tree.List && len(s.OAuth.Scopes) == 0 {
+		e.oauthScopes([]string{"scopes"}, &s.OAuth)
 	}
 }
 
-// object reads the members of one of these keys.
-func (e oauthKeys) object(f field, s *Server) {
-	in := e.reader.entry(f.value, f.path, e.label)
-	in.server, in.missing = s, e.missing
-	o := &s.OAuth
-	for _, m := range []struct {
-		name string
-		into *string
-	}{
-		{"clientId", &o.ClientID}, {"privateKeyFile", &o.PrivateKeyFile},
-		{"clientMetadataUrl", &o.ClientMetadataURL}, {"authServerMetadataUrl", &o.AuthServerMetadataURL},
-	} {
-		if value, _, ok := in.text(oauthSpellings(m.name)...); ok {
-			*m.into = value
-		}
+// oauthMembers reads the object of one of these keys.
+func (e *entry) oauthMembers(f field, o *OAuth) {
+	in := e.inside(f)
+	foreign := foreignOAuthKeys()
+	for _, k := range e.oauthKeys {
+		k.fill(in, o)
+		foreign = append(foreign, k.host...)
 	}
-	if value, at, ok := in.text(oauthSpellings("clientSecret")...); ok {
-		in.plaintext("clientSecret", at.value, at.path, quote(at.name))
-		o.ClientSecret = NewSecret(value)
-	}
-	for _, name := range []string{"clientMetadataUrl", "authServerMetadataUrl"} {
-		e.endpoint(in, name)
-	}
-	if o.PrivateKeyFile != "" && !filepath.IsAbs(o.PrivateKeyFile) {
-		o.PrivateKeyFile = filepath.Join(e.expander.workspace, o.PrivateKeyFile)
-	}
-	if f, ok := in.find("privateKeyFile"); ok && o.PrivateKeyFile != "" {
-		e.expander.refersTo(o.PrivateKeyFile)
-		e.expander.use(e.expander.fileUse(f.value.Text, o.PrivateKeyFile, ""))
-		if problem := e.expander.refused(o.PrivateKeyFile); problem != "" {
-			in.lacks(f.value, f.path, CodeFileReference, `"privateKeyFile" `+problem, refusedHint)
-		}
-	}
-	e.redirect(in, o)
-	if scopes := e.scopes(in, oauthSpellings("scopes")...); len(scopes) > 0 {
-		o.Scopes = scopes
-	}
-	if at, ok := in.find(oauthSpellings("callbackPort")...); ok {
-		if port, err := strconv.ParseUint(at.value.Text, 10, 16); at.value.Kind != tree.Number || err != nil || port == 0 {
-			in.invalid(at, "port from 1 to 65535", "")
-		} else {
-			o.CallbackPort = int(port)
-		}
-	}
-	o.Grant, _, _ = choice(in, o.Grant, map[string]Grant{string(GrantCode): GrantCode, string(GrantClient): GrantClient}, "grant")
-	in.unknownKeys(f.value, f.path, fmt.Sprintf("%s %q", e.label, f.name), oauthMembers(), oauthForeign())
+	in.unknownKeys(f.value, f.path, fmt.Sprintf("%s %q", e.label, f.name), e.oauthKeys.names(), foreign)
 }
 
-// redirect reads where the browser returns. A value meant for another host is no reason to
-// refuse the file: whether we can use it turns out at a login.
-func (e oauthKeys) redirect(in *entry, o *OAuth) {
-	value, f, ok := in.text(oauthSpellings("redirectUri")...)
+// privateKeyFile reads the path of a key. A relative path is resolved against the workspace.
+func (e *entry) privateKeyFile(spellings []string, o *OAuth) {
+	path, f, ok := e.text(spellings...)
+	if !ok || path == "" {
+		return
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(e.expander.workspace, path)
+	}
+	o.PrivateKeyFile = path
+	e.expander.refersTo(path)
+	e.expander.use(e.expander.fileUse(f.value.Text, path, ""))
+	if problem := e.expander.refused(path); problem != "" {
+		e.lacks(f.value, f.path, CodeFileReference, `"privateKeyFile" `+problem, refusedHint)
+	}
+}
+
+func (e *entry) callbackPort(spellings []string, o *OAuth) {
+	f, ok := e.find(spellings...)
+	if !ok {
+		return
+	}
+	port, err := strconv.ParseUint(f.value.Text, 10, 16)
+	if f.value.Kind != tree.Number || err != nil || port == 0 {
+		e.invalid(f, "port from 1 to 65535", "")
+		return
+	}
+	o.CallbackPort = int(port)
+}
+
+// redirect reads the redirect URI. An invalid one is only a warning because it may be meant for
+// another host.
+func (e *entry) redirect(spellings []string, o *OAuth) {
+	value, f, ok := e.text(spellings...)
 	if !ok || value == "" {
 		return
 	}
 	if u, err := url.Parse(value); err != nil || u.Scheme == "" || u.Host == "" && u.Opaque == "" && u.Path == "" {
-		e.warnAt(f.value.Offset, f.path, CodeURL, fmt.Sprintf("%s has invalid %q, which is ignored because it is not a URL", in.label, f.name), `write "http://localhost:PORT/callback"`)
+		e.warnAt(f.value.Offset, f.path, CodeURL, fmt.Sprintf("%s has invalid %q, which is ignored because it is not a URL", e.label, f.name), `write "http://localhost:PORT/callback"`)
 		return
 	}
 	o.RedirectURI = value
 }
 
-// endpoint checks a URL that requests are sent to.
-func (e oauthKeys) endpoint(in *entry, name string) {
-	value, f, ok := in.text(name)
+// endpoint reads a URL to which requests are sent.
+func (e *entry) endpoint(spellings []string, into *string) {
+	value, f, ok := e.text(spellings...)
 	if !ok {
 		return
 	}
+	*into = value
 	u, what, hint := checkURL(value)
 	if what == "" && !strings.EqualFold(u.Scheme, "https") && !ipscope.Loopback(u.Hostname()) {
 		what = "its scheme must be https"
 	}
 	if what != "" {
-		in.invalidValue(f.value, f.path, CodeURL, fmt.Sprintf("invalid %q; %s", name, what), hint)
+		e.invalidValue(f.value, f.path, CodeURL, fmt.Sprintf("invalid %q; %s", f.name, what), hint)
 	}
 }
 
-// scopes reads a list of scopes, or a string of scopes separated by spaces.
-func (e oauthKeys) scopes(in *entry, names ...string) []string {
-	f, ok := in.find(names...)
+// oauthScopes reads a list of scopes, or a string of scopes separated by spaces.
+func (e *entry) oauthScopes(spellings []string, o *OAuth) {
+	f, ok := e.find(spellings...)
 	if !ok {
-		return nil
+		return
 	}
 	var values []string
 	switch f.value.Kind {
 	case tree.String:
-		if value, ok := in.expand(f.value, f.path, f.name); ok {
+		if value, ok := e.expand(f.value, f.path, f.name); ok {
 			values = strings.Fields(value)
 		}
 	case tree.List:
-		values, _ = in.strings(f.name, func(i int) string {
-			return fmt.Sprintf("%s has invalid %q at index %d; expected string", in.label, f.name, i)
-		})
+		values = e.list(f.name, nil, "")
 	default:
-		in.invalid(f, "array of strings", `write ["…"]`)
+		e.invalid(f, "array of strings", `write ["…"]`)
 	}
-	return slices.Compact(values)
-}
-
-func oauthMembers() []string {
-	return []string{"clientId", "clientSecret", "privateKeyFile", "clientMetadataUrl", "scopes", "callbackPort", "redirectUri", "grant", "authServerMetadataUrl"}
-}
-
-// oauthSpellings returns the spellings of a member: ours first, then those of other hosts.
-func oauthSpellings(member string) []string {
-	switch member {
-	case "clientId":
-		return []string{member, "client_id", "CLIENT_ID"}
-	case "clientSecret":
-		return []string{member, "client_secret", "CLIENT_SECRET"}
-	case "scopes":
-		return []string{member, "scope"}
-	case "callbackPort":
-		return []string{member, "callback_port"}
-	case "redirectUri":
-		return []string{member, "redirect_uri"}
+	if len(values) > 0 {
+		o.Scopes = slices.Compact(values)
 	}
-	return []string{member}
-}
-
-// oauthForeign returns the members that other hosts use: some are spellings of ours, the others
-// have no effect here.
-func oauthForeign() []string {
-	foreign := []string{"enabled", "authorizationUrl", "tokenUrl", "audiences", "audience", "tokenParamName",
-		"registrationUrl", "issuer", "resource", "type", "clientName", "xaa"}
-	for _, member := range oauthMembers() {
-		foreign = append(foreign, oauthSpellings(member)[1:]...)
-	}
-	return foreign
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// oauthForm is how a host writes how to log in.
+// oauthForm is a host's form of the login settings.
 type oauthForm struct {
 	keys string
 	want OAuth
@@ -36,8 +36,7 @@ func oauthForms() map[string]oauthForm {
 	}
 }
 
-// TestOAuthOfEveryHost reads how to log in, as different hosts write it. What mcptrack init
-// makes of it means the same.
+// The login settings of every host are read, and mcptrack init converts them to the same settings.
 func TestOAuthOfEveryHost(t *testing.T) {
 	opts := surroundings(t, map[string]string{"SECRET": "s3cr3t-value"})
 	for name, c := range oauthForms() {

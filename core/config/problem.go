@@ -15,22 +15,20 @@ const (
 	SeverityWarning Severity = "warning"
 )
 
-// A Problem is one defect of a file, with the position of the token at fault. Warnings are
-// problems, too.
+// A Problem is an error or warning about a file, with the position of the token at fault.
 //
-// No field ever contains a value that came from a variable or an envFile, nor one that may be a
-// secret. Text quoted from the file is shortened and has no control characters.
+// No field contains a value from a variable or an envFile, or a value that may be a secret. Text
+// from the file is truncated and has no control characters.
 type Problem struct {
 	Severity Severity `json:"severity"`
 	// File is the path as given to Load or Parse.
 	File string `json:"file,omitempty"`
-	// Line and Column are 1-based. Columns count Unicode code points, a tab is
-	// one, and a byte order mark none. Problems of the file as a whole (it is
-	// missing, too large, …) are at 1:1.
+	// Line and Column are 1-based. Columns count Unicode code points; a byte order mark does not
+	// count. Problems of the whole file, such as its absence, are at 1:1.
 	Line   int `json:"line"`
 	Column int `json:"column"`
-	// Path is the JSON pointer (RFC 6901) of the value at fault, "" for the
-	// whole document; for a missing key, that of the object that lacks it.
+	// Path is the JSON pointer (RFC 6901) of the value at fault, or of the object that lacks a
+	// key; "" for the whole document.
 	Path    string `json:"path"`
 	Code    Code   `json:"code"`
 	Message string `json:"message"`
@@ -92,13 +90,13 @@ const (
 	CodeDockerNoStdin Code = "docker_without_stdin"
 )
 
-// String formats the problem as FILE:LINE:COLUMN: SEVERITY: MESSAGE, the form
-// that editors and terminals make clickable. The hint is not part of it.
+// String formats the problem as FILE:LINE:COLUMN: SEVERITY: MESSAGE, which editors and terminals
+// make clickable, without the hint.
 func (p Problem) String() string {
 	return fmt.Sprintf("%s:%d:%d: %s: %s", p.File, p.Line, p.Column, p.Severity, p.Message)
 }
 
-// Problems are all defects of one file, sorted by position.
+// Problems are all problems of one file, sorted by position.
 type Problems []Problem
 
 // Errors counts the problems that keep the file from being used.
@@ -130,8 +128,8 @@ func (ps Problems) Has(code Code) bool {
 	return slices.ContainsFunc(ps, func(p Problem) bool { return p.Code == code })
 }
 
-// Error is one line: the first error (or warning, if there is no error) and how
-// many more errors there are.
+// Error returns one line: the first error, or warning if there is no error, and the number of
+// other errors.
 func (ps Problems) Error() string {
 	if len(ps) == 0 {
 		return "no problems"

@@ -2,32 +2,175 @@ package config
 
 import (
 	"fmt"
-	"iter"
-	"slices"
+	"regexp"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/mcptrack/mcptrack/core/config/hosts"
 	"github.com/mcptrack/mcptrack/core/config/tree"
 	"github.com/mcptrack/mcptrack/core/suggest"
 )
 
+// root reads the whole document.
+func (r *reader) root(root *tree.Node) {
+	if root.Kind != tree.Object {
+		hint := ""
+		if root.Kind == tree.List {
+			hint = `wrap the list: {"servers": […]}`
+		}
+		r.errorAt(root.Offset, "", CodeType, r.needsServers(), hint)
+		return
+	}
+	found := r.containers(root)
+	if len(found) > 1 && !strings.HasPrefix(string(found[0].path), "/projects/") {
+		first, later := found[0].key, found[1].key
+		if first.Offset > later.Offset {
+			first, later = later, first
+		}
+		r.errorAt(later.Offset, pointer("").key(later.Name), CodeConflict,
+			fmt.Sprintf(`Config at %s has both %q and %q`, r.file, first.Name, later.Name), "move all servers into one of them")
+	}
+	index, seen, ours := root.Index(), map[string]bool{}, rootKeys()
+	for _, m := range root.Members { // other duplicates in a settings file concern other programs
+		if first := index[m.Name]; first != m && !seen[m.Name] && ours[m.Name] {
+			seen[m.Name] = true
+			r.duplicate(m, first.Offset, "")
+		}
+	}
+	r.off = r.disabledElsewhere(root)
+	for _, c := range found {
+		r.duplicateKeys(c.value, c.path, c.value.Kind == tree.Object)
+		r.servers(c)
+	}
+	for _, beside := range []struct {
+		name string
+		read func(*tree.Node)
+	}{
+		{"inputs", r.inputs},
+		{"index", func(v *tree.Node) { r.config.Index = r.index(v) }},
+		{"webhooks", func(v *tree.Node) { r.config.Webhooks = r.webhooks(v) }},
+	} {
+		if beside.name == "webhooks" && hosts.IsSettings(r.file) {
+			continue // it is a setting of another program
+		}
+		if m := index[beside.name]; m != nil && m.Value.Kind != tree.Null && len(found) > 0 {
+			r.duplicateKeys(m.Value, pointer("").key(beside.name), false)
+			beside.read(m.Value)
+		}
+	}
+	if len(found) == 0 && !hosts.IsSettings(r.file) {
+		r.noServers(root)
+	}
+	if len(found) == 0 || found[0].value != root {
+		r.unknownRootKeys(root, found)
+	}
+}
+
+func (r *reader) needsServers() string {
+	return fmt.Sprintf(`Config at %s must contain a "servers" array or an "mcpServers" object`, r.file)
+}
+
+// noServers reports that the document has no servers, and a probable cause.
+func (r *reader) noServers(root *tree.Node) {
+	hint := `the smallest config is {"servers": []}`
+	if r.looksLikeServer(root) {
+		hint = `give the server a name: {"mcpServers": {"NAME": {…}}}`
+	}
+	for _, m := range root.Members {
+		if r.looksLikeServer(m.Value) {
+			hint = `wrap the servers: {"mcpServers": {…}}`
+		}
+	}
+	r.errorAt(root.Offset, "", CodeMissing, r.needsServers(), hint)
+}
+
+// rootKeys returns the keys of the root that are read.
+func rootKeys() map[string]bool {
+	keys := map[string]bool{"mcp": true, "inputs": true, "index": true, "webhooks": true}
+	for _, name := range containerKeys() {
+		keys[name] = true
+	}
+	return keys
+}
+
+// maxNearMisses is the most unknown keys of the root that are compared with ours.
+const maxNearMisses = 200
+
+// unknownRootKeys warns of unknown keys beside the servers: individually if one of our keys was
+// probably meant, and of all others in one warning.
+func (r *reader) unknownRootKeys(root *tree.Node, found []container) {
+	own := []string{"servers", "mcpServers", "inputs", "index", "webhooks"}
+	known := rootKeys()
+	for _, name := range []string{"projects", "sandbox", "version", "imports", "mcpProxy"} {
+		known[name] = true
+	}
+	for _, c := range found {
+		known[c.key.Name] = true
+		if first, _, nested := strings.Cut(strings.TrimPrefix(string(c.path), "/"), "/"); nested {
+			known[first] = true
+		}
+	}
+	warn := func(m *tree.Member, what, hint string) {
+		r.warnAt(m.Offset, pointer("").key(m.Name), CodeUnknownKey, fmt.Sprintf("Config at %s has %s", r.file, what), hint)
+	}
+	var others []*tree.Member
+	for _, m := range root.Members {
+		if isComment(m.Name) || known[m.Name] {
+			continue
+		}
+		meant := ""
+		if len(others) < maxNearMisses {
+			meant = misnamed(m.Name)
+		}
+		if meant == "" && len(others) < maxNearMisses {
+			meant = suggest.Nearest(m.Name, own)
+		}
+		if meant == "" {
+			others = append(others, m)
+			continue
+		}
+		warn(m, fmt.Sprintf("unknown key %s", quote(m.Name)), fmt.Sprintf("did you mean %q?", meant))
+	}
+	switch n := len(others); {
+	case n == 0:
+	case n == 1 && !hosts.IsSettings(r.file):
+		warn(others[0], fmt.Sprintf("unknown key %s", quote(others[0].Name)), "")
+	case n == 1:
+		warn(others[0], fmt.Sprintf("a key that is not read here: %s", quote(others[0].Name)), "")
+	default:
+		warn(others[0], fmt.Sprintf("%d keys that are not read here, such as %s", n, quote(others[0].Name)), "")
+	}
+}
+
 // A reader turns the tree of one document into servers.
 type reader struct {
 	*document
+	keys        table[Server] // serverKeys
+	oauthKeys   table[OAuth]
+	names       []string // of keys
+	effective   []string // of the keys that decide what is run or sent
 	expander    expander
 	lookPath    func(string) (string, error) // nil: search PATH
 	config      *Config                      // what was read so far
-	ids         map[string]int               // offset of the first use of each ID
+	ids         map[string]int               // the offset at which each ID first occurs
+	durations   *regexp.Regexp               // Go durations without a sign, as in schema.json
 	envFiles    map[string]envFile
-	commands    map[[2]string]bool   // whether it was found, by search path and command
+	commands    map[[2]string]bool   // whether a command was found, by search path and command
 	unsupported []unsupportedKey     // of all servers, in the order of the file
-	off         func(id string) bool // whether the host disables a server elsewhere in the file
-	// visit, if not nil, is called with every entry instead of adding it to the config.
+	off         func(id string) bool // whether the file disables a server outside its entry
+	// visit, if not nil, gets every entry instead of the config.
 	visit func(e *entry, id string)
 }
 
-// servers reads one container.
+func newReader(d *document, opts Options, workspace string) *reader {
+	keys := serverKeys() // once for the file: a hostile one has many servers
+	return &reader{document: d, keys: keys, oauthKeys: oauthKeys(), names: keys.names(), effective: keys.effective().names(), expander: newExpander(opts, workspace, d.file), lookPath: opts.LookPath,
+		config: &Config{}, ids: map[string]int{}, durations: regexp.MustCompile(`^(\d+(\.\d+)?(ns|us|µs|μs|ms|s|m|h))+$`),
+		envFiles: map[string]envFile{}, commands: map[[2]string]bool{}}
+}
+
 func (r *reader) servers(c container) {
 	r.expander.braces = c.braces
 	defer func() { r.expander.braces = false }()
@@ -44,7 +187,7 @@ func (r *reader) servers(c container) {
 		}
 	case c.key.Name == "servers":
 		r.errorAt(c.value.Offset, c.path, CodeType, fmt.Sprintf(`Config at %s must contain a "servers" array`, r.file),
-			"an object of servers by name is read too")
+			"an object of servers by name is also read")
 	default:
 		r.errorAt(c.value.Offset, c.path, CodeType,
 			fmt.Sprintf(`Config at %s has invalid %q; expected object of servers by name`, r.file, c.key.Name), "")
@@ -109,10 +252,10 @@ func (r *reader) serverMap(c container) {
 	}
 }
 
-// maxID is the most characters of a server ID.
+// maxID is the longest server ID, in characters.
 const maxID = 128
 
-// checkID reports an ID that is invalid or already used by an earlier server.
+// checkID reports an ID that is invalid or already used. empty is the message for an empty one.
 func (r *reader) checkID(id, empty string, offset int, path pointer) {
 	if strings.TrimSpace(id) == "" {
 		r.errorAt(offset, path, CodeID, empty, "")
@@ -132,15 +275,14 @@ func (r *reader) checkID(id, empty string, offset int, path pointer) {
 	r.ids[id] = offset
 }
 
-// printableID reports whether s is short and made of visible characters and
-// ASCII spaces only: an ID is shown in logs, tables and event streams.
+// printableID reports whether s is short and has only visible characters and ASCII spaces: an ID
+// is shown in logs, tables and event streams.
 func printableID(s string) bool {
 	return utf8.RuneCountInString(s) <= maxID &&
 		strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 }
 
-// inputs checks the "inputs" of VS Code. Their values come from the environment, so only their
-// form matters.
+// inputs checks the structure of VS Code's "inputs". Their values come from the environment.
 func (r *reader) inputs(list *tree.Node) {
 	if list.Kind != tree.List {
 		r.errorAt(list.Offset, "/inputs", CodeType, fmt.Sprintf(`Config at %s has invalid "inputs"; expected array`, r.file), "")
@@ -162,33 +304,29 @@ func (r *reader) inputs(list *tree.Node) {
 	}
 }
 
-// unknownKeys warns of keys that are neither in own nor in foreign, the keys of other programs.
-func (r *reader) unknownKeys(object *tree.Node, path pointer, label string, own, foreign []string) {
-	for _, m := range object.Members {
-		if r.warnings == maxProblems || slices.Contains(own, m.Name) || slices.Contains(foreign, m.Name) || isComment(m.Name) {
-			continue
-		}
-		hint := ""
-		meant := misnamed(m.Name)
-		if !slices.Contains(own, meant) {
-			meant = suggest.Nearest(m.Name, own)
-		}
-		if meant != "" {
-			hint = fmt.Sprintf("did you mean %q?", meant)
-		}
-		r.warnAt(m.Offset, path.key(m.Name), CodeUnknownKey, fmt.Sprintf("%s has unknown key %s", label, quote(m.Name)), hint)
-	}
+// Index configures the gateway's index of all capabilities; see core/gateway/capindex. The zero
+// value uses the defaults.
+type Index struct {
+	Enabled bool
+	Expose  []string      // some of IndexDocuments; empty: all
+	TTL     time.Duration // how long a generated index is valid; 0: the default
 }
 
-// firstMembers yields the first member of each name in an object, in the order of the file.
-// Duplicates are reported elsewhere.
-func firstMembers(object *tree.Node) iter.Seq2[string, *tree.Member] {
-	return func(yield func(string, *tree.Member) bool) {
-		first := object.Index()
-		for _, m := range object.Members {
-			if first[m.Name] == m && !yield(m.Name, m) {
-				return
-			}
-		}
+// IndexDocuments returns the names of the documents in an index.
+func IndexDocuments() []string { return []string{"summary", "full", "stats"} }
+
+// index reads the key "index" of the document.
+func (r *reader) index(v *tree.Node) (x Index) {
+	if v.Kind != tree.Object {
+		r.errorAt(v.Offset, "/index", CodeType, fmt.Sprintf(`Config at %s has invalid "index"; expected object`, r.file),
+			`write {"enabled": true}`)
+		return x
 	}
+	e := r.entry(v, "/index", "Index")
+	keys := indexKeys()
+	for _, k := range keys {
+		k.fill(e, &x)
+	}
+	r.unknownKeys(v, e.path, e.label, keys.names(), nil)
+	return x
 }

@@ -4,29 +4,110 @@ import (
 	"fmt"
 	"net/textproto"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/mcptrack/mcptrack/core/config/tree"
 	"github.com/mcptrack/mcptrack/core/ipscope"
+	"github.com/mcptrack/mcptrack/core/suggest"
 )
 
-// remoteKeys reads the keys of an entry that say how a server is reached over HTTP.
-type remoteKeys struct{ *entry }
+// transportTypes maps the types that hosts use, as suggest.Plain returns them, to transports.
+func transportTypes() map[string]Transport {
+	return map[string]Transport{"stdio": TransportStdio, "local": TransportStdio, "command": TransportStdio, "http": TransportHTTP,
+		"streamablehttp": TransportHTTP, "streamable": TransportHTTP, "httpstream": TransportHTTP, "remote": TransportHTTP,
+		"sse": TransportSSE, "httpsse": TransportSSE, "catalog": TransportCatalog}
+}
+
+// declared returns the transport that the entry's "type" names. fallback is set if http may fall
+// back to sse: the type is "remote" or absent. ok is false if the type is absent or unknown.
+func (e *entry) declared() (t Transport, fallback bool, f field, ok bool) {
+	value, f, ok := e.text(e.keys.get("type").spellings...)
+	if !ok {
+		return "", f.value == nil, f, false
+	}
+	plain := suggest.Plain(value)
+	t, ok = transportTypes()[plain]
+	switch {
+	case ok:
+	case plain == "ws" || plain == "websocket":
+		e.noWebsocket(f)
+	default:
+		e.notOneOf(f, value, []string{"catalog", "http", "sse", "stdio", "streamable-http", "streamableHttp"})
+	}
+	return t, plain == "remote", f, ok
+}
+
+// noWebsocket reports, once per server, that websocket is not supported.
+func (e *entry) noWebsocket(f field) {
+	const clause = "transport websocket is not supported"
+	if !slices.Contains(*e.missing, clause) {
+		e.lacks(f.value, f.path, CodeUnsupported, clause, `use "http" if the server offers it`)
+	}
+}
+
+// transport decides how the server is reached, and reports contradictory keys.
+func (e *entry) transport(s *Server) {
+	declared, fallback, typeField, known := e.declared()
+	command, hasCommand := e.first("command")
+	address, hasURL := e.first("url")
+
+	missing := func(key, hint string) {
+		if !s.Enabled { // in opencode such an entry disables a server of another file
+			return
+		}
+		at, path := e.object.Offset, e.path
+		if m := e.object.Get(key); m != nil { // null or ""
+			at, path, hint = m.Value.Offset, e.path.key(key), ""
+		}
+		e.errorAt(at, path, CodeMissing, fmt.Sprintf(`%s must include a non-empty string %q`, e.label, key), hint)
+	}
+	mismatch := func(f field) {
+		e.errorAt(typeField.value.Offset, typeField.path, CodeConflict,
+			fmt.Sprintf("%s is of type %q, which has no %q", e.label, declared, f.name), "")
+	}
+	switch {
+	case hasCommand && hasURL:
+		later := later(command, address)
+		e.errorAt(later.key, later.path, CodeConflict,
+			fmt.Sprintf("%s has both %q and %q", e.label, command.name, address.name),
+			"a server is either a program or a URL; keep one")
+	case !hasCommand && !hasURL && known && declared != TransportStdio:
+		missing("url", "")
+	case !hasCommand && !hasURL:
+		hint := `or a "url", if it is reached over HTTP`
+		if declared == TransportStdio {
+			hint = ""
+		}
+		missing("command", hint)
+	case declared == TransportStdio && hasURL:
+		mismatch(address)
+	case known && declared != TransportStdio && hasCommand:
+		mismatch(command)
+	}
+	switch {
+	case known:
+		s.Transport, s.Fallback = declared, fallback
+	case hasURL && !hasCommand:
+		s.Transport, s.Fallback = TransportHTTP, fallback
+	default:
+		s.Transport = TransportStdio
+	}
+}
 
 // remote reads how a server is reached over HTTP.
-func (e remoteKeys) remote(s *Server) {
-	address := e.url(s)
-	headers := e.headers()
+func (e *entry) remote(spellings []string, s *Server) {
+	address, headers := e.url(spellings, s), e.headers()
 	if s.Transport != TransportStdio {
 		s.URL, s.Headers = NewSecret(address), headers
 	}
 }
 
-// url returns the URL if it is valid; "" if it is absent, or invalid and reported. No message
+// url returns the URL if it is valid, "" if it is absent or was reported as invalid. No message
 // quotes any part of it.
-func (e remoteKeys) url(s *Server) string {
-	f, ok := e.find(urlKeys()...)
+func (e *entry) url(spellings []string, s *Server) string {
+	f, ok := e.find(spellings...)
 	if !ok {
 		return ""
 	}
@@ -36,7 +117,7 @@ func (e remoteKeys) url(s *Server) string {
 		return ""
 	}
 	e.secretURL(f.value.Text, f)
-	programKeys(e).bareVariable(f.value, f.path, f.name)
+	e.bareVariable(f.value, f.path, f.name)
 	value, ok := e.expand(f.value, f.path, f.name)
 	if !ok {
 		return ""
@@ -96,31 +177,32 @@ func checkURL(value string) (u *url.URL, what, hint string) {
 	return u, "", ""
 }
 
-// headerKeys are the keys that set headers; the last three are those of Codex and Continue.
-func headerKeys() []string {
-	return []string{"headers", "http_headers", "env_http_headers", "bearer_token_env_var", "requestOptions"}
-}
-
-// headers returns the headers that every request to the server carries.
-func (e remoteKeys) headers() map[string]Secret {
-	headers := map[string]Secret{}
-	seen := map[string]string{}
-	for _, name := range headerKeys() {
+// headerFields returns the fields that set headers, of all hosts.
+func (e *entry) headerFields() (all []field) {
+	for _, name := range e.keys.get("headers").names() {
 		f, ok := e.field(name)
-		if !ok {
-			continue
-		}
-		if name == "requestOptions" {
+		if ok && name == "requestOptions" {
 			m := f.value.Get("headers")
 			if m == nil {
 				continue
 			}
 			f = field{name: "headers", key: m.Offset, value: m.Value, path: f.path.key("headers")}
 		}
+		if ok {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+func (e *entry) headers() map[string]Secret {
+	headers := map[string]Secret{}
+	seen := map[string]string{}
+	for _, f := range e.headerFields() {
 		switch {
-		case name == "bearer_token_env_var" && f.value.Kind == tree.String:
+		case f.name == "bearer_token_env_var" && f.value.Kind == tree.String:
 			e.fromVariable(f.value, f.path, "Authorization", "Bearer ", headers)
-		case name == "bearer_token_env_var":
+		case f.name == "bearer_token_env_var":
 			e.invalid(f, "string", "write the name of a variable, such as API_TOKEN")
 		case f.value.Kind != tree.Object:
 			e.invalid(f, "object of strings", `write {"Name": "value"}`)
@@ -130,21 +212,16 @@ func (e remoteKeys) headers() map[string]Secret {
 			}
 		}
 	}
-	if len(headers) == 0 {
-		return nil
-	}
 	return headers
 }
 
-// header reads one member of an object of headers.
-func (e remoteKeys) header(f field, name string, m *tree.Member, headers map[string]Secret, seen map[string]string) {
-	if e.expander.refers(name) { // a reference in the name: a template that was not filled in
+func (e *entry) header(f field, name string, m *tree.Member, headers map[string]Secret, seen map[string]string) {
+	if e.expander.refers(name) { // a template that was not filled in
 		e.lacks(m.Value, f.path, CodeHeader, "a header name has a reference, which is only expanded in values", `write {"Name": "${VALUE}"}`)
 		return
 	}
-	if !isToken(name) {
-		e.errorAt(m.Offset, f.path, CodeHeader, fmt.Sprintf("%s has an invalid header name", e.label),
-			`write {"Name": "value"}`)
+	if !alphanumeric(name, "!#$%&'*+-.^_`|~") {
+		e.errorAt(m.Offset, f.path, CodeHeader, e.label+" has an invalid header name", `write {"Name": "value"}`)
 		return
 	}
 	path := f.path.key(name)
@@ -163,7 +240,7 @@ func (e remoteKeys) header(f field, name string, m *tree.Member, headers map[str
 		e.fromVariable(m.Value, path, name, "", headers)
 	default:
 		e.plaintext(name, m.Value, path, "header "+quote(name))
-		programKeys(e).bareVariable(m.Value, path, "headers."+name)
+		e.bareVariable(m.Value, path, "headers."+name)
 		value, ok := e.expand(m.Value, path, "headers."+name)
 		if !ok {
 			return
@@ -176,8 +253,8 @@ func (e remoteKeys) header(f field, name string, m *tree.Member, headers map[str
 	}
 }
 
-// fromVariable sets a header to the value of the variable that n names.
-func (e remoteKeys) fromVariable(n *tree.Node, path pointer, name, prefix string, headers map[string]Secret) {
+// fromVariable sets a header to prefix and the value of the variable that n names.
+func (e *entry) fromVariable(n *tree.Node, path pointer, name, prefix string, headers map[string]Secret) {
 	value, err := e.expander.byName(n.Text)
 	if err != nil {
 		e.lacks(n, path, err.code, quote("headers."+name)+" "+err.message, err.hint)
@@ -190,15 +267,8 @@ func (e remoteKeys) fromVariable(n *tree.Node, path pointer, name, prefix string
 	headers[name] = NewSecret(prefix + value)
 }
 
-// isToken reports whether s is a field name of RFC 9110, section 5.6.2.
-func isToken(s string) bool {
-	return s != "" && strings.IndexFunc(s, func(r rune) bool {
-		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", r))
-	}) < 0
-}
-
-// validHeaderValue reports whether a value can be sent: line breaks and other controls must not
-// reach a request.
+// validHeaderValue reports whether a value has no control characters, such as line breaks, which
+// must not be sent.
 func validHeaderValue(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) < 0
 }

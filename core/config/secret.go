@@ -4,21 +4,27 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
 	"unique"
+
+	"github.com/mcptrack/mcptrack/core/config/credential"
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // redacted is what a Secret shows in place of its value.
 const redacted = "[secret]"
 
-// A Secret is a string that no printer, encoder or logger shows: every one of
-// them gets "[secret]", or "" when it is empty, so that an absent value differs
-// from a hidden one. Only Reveal returns the value.
+// A Secret is a string that no printer, encoder or logger shows: they get "[secret]", or ""
+// if it is empty, so that an absent value differs from a hidden one. Only Reveal returns the
+// value.
 //
 // Secrets are compared with ==. The zero Secret is the empty string.
 //
-// The value is behind a handle, not in a string field: fmt cannot call methods on unexported
-// fields of other structs, and would print a plain string there, but of a handle only the
-// address.
+// The value is behind a handle because fmt cannot call methods on unexported fields of other
+// structs: it would print a string there, but prints only the address of a handle.
 type Secret struct {
 	handle unique.Handle[string]
 }
@@ -31,7 +37,7 @@ func NewSecret(value string) Secret {
 	return Secret{handle: unique.Make(value)}
 }
 
-// Reveal returns the value. Call it where the value is used, not earlier.
+// Reveal returns the value. Call it only where the value is used.
 func (s Secret) Reveal() string {
 	if s.IsZero() {
 		return ""
@@ -42,7 +48,7 @@ func (s Secret) Reveal() string {
 // IsZero reports whether the value is empty.
 func (s Secret) IsZero() bool { return s == Secret{} }
 
-// Equal is ==, for comparing libraries that look for a method.
+// Equal is ==, for comparison libraries that look for the method.
 func (s Secret) Equal(o Secret) bool { return s == o }
 
 // String returns "[secret]", or "" if the value is empty.
@@ -53,7 +59,7 @@ func (s Secret) String() string {
 	return redacted
 }
 
-// GoString does as String, for %#v.
+// GoString is String for %#v.
 func (s Secret) GoString() string { return fmt.Sprintf("%q", s.String()) }
 
 // Format writes the redacted form for every verb and flag.
@@ -65,11 +71,114 @@ func (s Secret) Format(f fmt.State, verb rune) {
 	_, _ = io.WriteString(f, s.String())
 }
 
-// MarshalText gives the redacted form to every text encoder.
+// MarshalText returns the redacted form.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// MarshalJSON gives the redacted form as a JSON string.
+// MarshalJSON returns the redacted form as a JSON string.
 func (s Secret) MarshalJSON() ([]byte, error) { return []byte(s.GoString()), nil }
 
-// LogValue gives the redacted form to slog.
+// LogValue returns the redacted form.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+// Endpoint returns the URL for messages and logs: without user info, query and fragment, which
+// may contain credentials, and with "[secret]" for Secrets in its path. It is "" for stdio.
+func (s Server) Endpoint() string {
+	u, err := url.Parse(s.URL.Reveal())
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	path := u.EscapedPath()
+	for _, secret := range s.Secrets {
+		value := secret.Reveal()
+		if own, err := url.Parse(value); err == nil && own.Host != "" {
+			value = own.Path // the variable is the URL, or its beginning
+		}
+		if value = strings.Trim(value, "/"); len(value) >= 6 { // shorter ones match by chance
+			whole := (&url.URL{Path: value}).EscapedPath()
+			path = strings.NewReplacer(value, redacted, url.PathEscape(value), redacted, whole, redacted).Replace(path)
+		}
+	}
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host}).String() + path
+}
+
+// maxCommandLine is the longest command line that is shown, in runes.
+const maxCommandLine = 4096
+
+// CommandLine returns the command and its arguments in one line, for an operator to check before
+// it is started. Secrets, and credentials in the arguments, appear as "[secret]"; arguments with
+// special characters are quoted. It is "" for servers without a command.
+func (s Server) CommandLine() string {
+	if s.Command == "" {
+		return ""
+	}
+	var values []string
+	for _, secret := range s.Secrets {
+		if v := secret.Reveal(); len(v) >= 6 { // shorter ones match by chance
+			values = append(values, v)
+		}
+	}
+	// Longest first: if one value is a prefix of another, replacing the shorter one first would
+	// leave the rest of the longer one visible.
+	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) })
+	var pairs []string
+	for _, v := range values {
+		pairs = append(pairs, v, redacted)
+	}
+	hide := strings.NewReplacer(pairs...)
+	words := []string{hide.Replace(s.Command)}
+	for i, spans := range credential.FindArgs(s.Args) {
+		word, at := "", 0
+		for _, secret := range spans {
+			word += hide.Replace(s.Args[i][at:secret.From]) + redacted
+			at = secret.To
+		}
+		words = append(words, word+hide.Replace(s.Args[i][at:]))
+	}
+	for i, w := range words {
+		if w == "" || strings.ContainsAny(w, " \"'\\") || printable.Line(w, 0) != w {
+			words[i] = strconv.Quote(w)
+		}
+	}
+	return printable.Line(strings.Join(words, " "), maxCommandLine)
+}
+
+// minConfidential is the shortest confidential value: shorter ones occur in ordinary text by
+// chance.
+const minConfidential = 8
+
+// Confidential returns the values that must not be stored where others may read them: Secrets,
+// headers, secrets in the URL, and environment variables that look like secrets by name or value.
+func (s *Server) Confidential() []string {
+	var values []string
+	add := func(value string) {
+		for _, v := range append(strings.Fields(value), value) {
+			if len(v) >= minConfidential {
+				values = append(values, v)
+			}
+		}
+	}
+	for _, v := range s.Secrets {
+		add(v.Reveal())
+	}
+	for _, v := range s.Headers {
+		add(v.Reveal())
+	}
+	for name, v := range s.Env {
+		if value := v.Reveal(); credential.Named(name) || len(credential.Find(name, value)) > 0 {
+			add(value)
+		}
+	}
+	if u, err := url.Parse(s.URL.Reveal()); err == nil {
+		if password, ok := u.User.Password(); ok {
+			add(password)
+		}
+		for name, of := range u.Query() {
+			for _, v := range of {
+				if credential.Named(name) || credential.Token(v) {
+					add(v)
+				}
+			}
+		}
+	}
+	return values
+}

@@ -3,113 +3,88 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/config/tree"
-	"github.com/mcptrack/mcptrack/core/glob"
 )
 
-// trackingKeys reads the keys of an entry that say what is tracked.
-type trackingKeys struct{ *entry }
-
-// minPollInterval keeps a typing mistake from becoming a busy loop.
+// minPollInterval prevents a typing mistake from causing a busy loop.
 const minPollInterval = 100 * time.Millisecond
 
-// minSafetyInterval is the least SafetyInterval. Such reads usually find no change.
+// minSafetyInterval is longer than minPollInterval because safety reads usually find no change.
 const minSafetyInterval = time.Second
 
-// tracking reads the keys that say what is followed.
-func (e trackingKeys) tracking(s *Server) {
-	s.TrackResources = e.boolean("trackResources", false)
-	s.TrackTools = e.boolean("trackTools", s.TrackResources)
-	s.TrackPrompts = e.boolean("trackPrompts", s.TrackResources)
-	const segments = `* stays within a path segment, ** crosses them: "file:///docs/**"`
-	s.Include, s.Exclude = e.globs("include", "resource URIs", segments), e.globs("exclude", "resource URIs", segments)
-	s.Read, _, _ = choice(e.entry, ReadDigest, map[string]ReadMode{"digest": ReadDigest, "none": ReadNone}, "read")
-	s.Mode, _, _ = choice(e.entry, ModeAuto, map[string]Mode{"auto": ModeAuto, "poll": ModePoll}, "mode")
-	s.PollInterval = e.duration("pollInterval", DefaultPollInterval, minPollInterval)
-	s.SafetyInterval = e.durationOrZero("safetyInterval", DefaultSafetyInterval, minSafetyInterval)
-	s.ConnectTimeout = e.duration("connectTimeout", 0, time.Millisecond)
-	s.Unshared = !e.boolean("shared", true)
-	s.RequestTimeout = e.duration("requestTimeout", DefaultRequestTimeout, time.Millisecond)
-
-	protocol, f, ok := choice(e.entry, ProtocolAuto, map[string]Protocol{"auto": ProtocolAuto, "legacy": ProtocolLegacy,
-		"modern": ProtocolModern}, "protocol", "protocolEra")
-	s.Protocol = protocol
-	if ok && protocol == ProtocolModern && s.Transport == TransportSSE {
-		e.errorAt(f.value.Offset, f.path, CodeConflict,
-			fmt.Sprintf(`%s has %q "modern", which the sse transport does not speak`, e.label, f.name),
-			`use type "http", or leave the protocol to "auto"`)
-	}
-}
-
-// globs reads a list of globs. over says what they match, for messages.
-func (e trackingKeys) globs(name, over, hint string) []string {
-	values, raw := e.strings(name, func(i int) string {
-		return fmt.Sprintf("%s has invalid %q at index %d; expected string", e.label, name, i)
-	})
-	for i, g := range values {
-		if g == "" || !glob.Valid(g) {
-			e.invalidValue(raw[i], e.path.key(name), CodeGlob, fmt.Sprintf("invalid %q; expected globs over %s", name, over), hint)
-		}
-	}
-	return values
-}
-
-// onConnect reads the tool calls to make in each new session.
-func (e trackingKeys) onConnect() []ToolCall {
-	f, ok := e.find("onConnect")
+// onConnect reads the tool calls to make in each session.
+func (e *entry) onConnect(spellings []string, s *Server) {
+	f, ok := e.find(spellings...)
 	if !ok {
-		return nil
+		return
 	}
 	if f.value.Kind != tree.List {
 		e.invalid(f, "array of tool calls", `write [{"tool": "NAME", "arguments": {}}]`)
-		return nil
+		return
 	}
-	calls := make([]ToolCall, 0, len(f.value.Items))
 	for i, item := range f.value.Items {
 		if call, ok := e.toolCall(item, f.path.index(i), i); ok {
-			calls = append(calls, call)
+			s.OnConnect = append(s.OnConnect, call)
 		}
 	}
-	return calls
 }
 
-func (e trackingKeys) toolCall(n *tree.Node, path pointer, index int) (call ToolCall, ok bool) {
+func (e *entry) toolCall(n *tree.Node, path pointer, index int) (call ToolCall, ok bool) {
 	label := fmt.Sprintf(`%s "onConnect" at index %d`, e.label, index)
 	if n.Kind != tree.Object {
 		e.errorAt(n.Offset, path, CodeType, label+" must be an object", `write {"tool": "NAME", "arguments": {}}`)
 		return ToolCall{}, false
 	}
-	needs := label + ` must include a non-empty string "tool"`
 	name := fmt.Sprintf("onConnect[%d]", index)
-	switch tool := n.Get("tool"); {
-	case tool == nil:
-		e.errorAt(n.Offset, path, CodeMissing, needs, "")
-	case tool.Value.Kind != tree.String:
-		e.errorAt(tool.Value.Offset, path.key("tool"), CodeType, needs, "")
-	case tool.Value.Text == "":
-		e.errorAt(tool.Value.Offset, path.key("tool"), CodeValue, needs, "")
-	default:
-		call.Tool, ok = e.expand(tool.Value, path.key("tool"), name+".tool")
-		if ok && call.Tool == "" {
-			e.lacks(tool.Value, path.key("tool"), CodeValue, quote(name+".tool")+" is empty", "")
-		}
-	}
-	if m := n.Get("arguments"); m != nil {
-		if m.Value.Kind == tree.Object {
-			call.Arguments, _ = e.any(m.Value, path.key("arguments"), name+".arguments").(map[string]any)
-		} else {
-			e.errorAt(m.Value.Offset, path.key("arguments"), CodeType, label+` has invalid "arguments"; expected object`, "")
-		}
-	}
+	call.Tool, ok = e.member(n, path, label, "tool", name)
+	call.Arguments = e.arguments(n, path, label, name)
 	e.unknownKeys(n, path, label, []string{"tool", "arguments"}, nil)
-	return call, ok && call.Tool != ""
+	return call, ok
 }
 
-// any converts a value of the tool's arguments. Numbers stay as written (json.Number), so that
-// integers beyond 2^53 reach the tool exactly.
-func (e trackingKeys) any(n *tree.Node, path pointer, name string) any {
+// member returns the non-empty string that an object in a list must have under a key. name is the
+// object's name in messages about the value.
+func (e *entry) member(n *tree.Node, path pointer, label, key, name string) (value string, ok bool) {
+	needs := fmt.Sprintf("%s must include a non-empty string %q", label, key)
+	m := n.Get(key)
+	if m == nil {
+		e.errorAt(n.Offset, path, CodeMissing, needs, "")
+		return "", false
+	}
+	switch path := path.key(key); {
+	case m.Value.Kind != tree.String:
+		e.errorAt(m.Value.Offset, path, CodeType, needs, "")
+	case m.Value.Text == "":
+		e.errorAt(m.Value.Offset, path, CodeValue, needs, "")
+	default:
+		if value, ok = e.expand(m.Value, path, name+"."+key); ok && value == "" {
+			e.lacks(m.Value, path, CodeValue, quote(name+"."+key)+" is empty", "")
+		}
+	}
+	return value, ok && value != ""
+}
+
+// arguments returns the optional object "arguments" of an object in a list.
+func (e *entry) arguments(n *tree.Node, path pointer, label, name string) map[string]any {
+	m := n.Get("arguments")
+	if m == nil {
+		return nil
+	}
+	if m.Value.Kind != tree.Object {
+		e.errorAt(m.Value.Offset, path.key("arguments"), CodeType, label+` has invalid "arguments"; expected object`, "")
+		return nil
+	}
+	arguments, _ := e.any(m.Value, path.key("arguments"), name+".arguments").(map[string]any)
+	return arguments
+}
+
+// any converts a JSON value. Numbers stay as written (json.Number), so that integers beyond 2^53
+// are exact.
+func (e *entry) any(n *tree.Node, path pointer, name string) any {
 	switch n.Kind {
 	case tree.Object:
 		out := make(map[string]any, len(n.Members))
@@ -133,4 +108,155 @@ func (e trackingKeys) any(n *tree.Node, path pointer, name string) any {
 		return n.True()
 	}
 	return nil
+}
+
+// Events says which events of a server that offers MCP Events (SEP-3415) are followed. Unless Off
+// is set, mcptrack's own event types are always followed, because a server may be another mcptrack.
+type Events struct {
+	// Off follows no events and does not announce the extension to the server.
+	Off bool
+	// All follows all types. Events that are not about a resource are published with their data
+	// unchanged.
+	All bool
+	// Types are followed in addition to mcptrack's own types.
+	Types []EventType
+	// Delivery is how events are delivered; "": the best mode that the server offers.
+	Delivery EventDelivery
+}
+
+// EventType is one type of events to follow.
+type EventType struct {
+	Name      string
+	Arguments json.RawMessage // a JSON object; nil: none
+	// URI says which resource an event is about: a JSON Pointer (RFC 6901) into the event's data,
+	// which begins with "/", or a URI template (RFC 6570) over the members of the data. "": the
+	// events are not about a resource.
+	URI string
+}
+
+// EventDelivery is a delivery mode of MCP Events.
+type EventDelivery string
+
+// The delivery modes.
+const (
+	DeliveryPush EventDelivery = "push"
+	DeliveryPoll EventDelivery = "poll"
+	// DeliveryWebhook requires a receiving URL that the server can reach.
+	DeliveryWebhook EventDelivery = "webhook"
+)
+
+// maxEventTypes is the most types that one entry may name.
+const maxEventTypes = 100
+
+// events reads which events are followed: a word, a list of types, or an object of both.
+func (e *entry) events(spellings []string, s *Server) {
+	f, ok := e.find(spellings...)
+	if !ok {
+		return
+	}
+	out := &s.Events
+	types, path, name := f.value, f.path, "events"
+	if f.value.Kind == tree.Object {
+		types = nil
+		if m := f.value.Get("types"); m != nil {
+			types, path, name = m.Value, f.path.key("types"), "events.types"
+		}
+		if m := f.value.Get("delivery"); m != nil {
+			out.Delivery = e.delivery(m.Value, f.path.key("delivery"))
+		}
+		e.unknownKeys(f.value, f.path, e.label+` "events"`, []string{"types", "delivery"}, nil)
+	}
+	switch {
+	case types == nil:
+	case types.Kind == tree.String:
+		switch e.word(types, path, name, "all", "auto", "off") {
+		case "off":
+			out.Off = true
+		case "all":
+			out.All = true
+		}
+	case types.Kind == tree.List:
+		if len(types.Items) > maxEventTypes {
+			e.errorAt(types.Offset, path, CodeRange, fmt.Sprintf("%s has invalid %q; expected at most %d types", e.label, name, maxEventTypes), "")
+			return
+		}
+		for i, item := range types.Items {
+			if t, ok := e.eventType(item, path.index(i), i); ok {
+				out.Types = append(out.Types, t)
+			}
+		}
+	default:
+		e.errorAt(types.Offset, path, CodeType, fmt.Sprintf("%s has invalid %q; expected %s", e.label, name, `"off", "auto", "all", a list of types, or an object`), "")
+	}
+}
+
+// word returns the value of n if it is one of the words; otherwise it reports it and returns "".
+func (e *entry) word(n *tree.Node, path pointer, name string, words ...string) string {
+	value, ok := e.expand(n, path, name)
+	if !ok {
+		return ""
+	}
+	if slices.Contains(words, value) {
+		return value
+	}
+	e.notOneOf(field{name: name, key: n.Offset, value: n, path: path}, value, words)
+	return ""
+}
+
+func (e *entry) delivery(n *tree.Node, path pointer) EventDelivery {
+	if n.Kind != tree.String {
+		e.errorAt(n.Offset, path, CodeType, fmt.Sprintf(`%s has invalid "events.delivery"; expected string`, e.label), "")
+		return ""
+	}
+	word := e.word(n, path, "events.delivery", "auto", "poll", "push", "webhook")
+	if word == "auto" {
+		return ""
+	}
+	return EventDelivery(word)
+}
+
+// eventType reads one type: its name, or an object.
+func (e *entry) eventType(n *tree.Node, path pointer, index int) (t EventType, ok bool) {
+	label := fmt.Sprintf(`%s "events" at index %d`, e.label, index)
+	name := fmt.Sprintf("events[%d]", index)
+	if n.Kind == tree.String {
+		if t.Name, ok = e.expand(n, path, name); ok && t.Name == "" {
+			e.invalidValue(n, path, CodeValue, fmt.Sprintf("invalid %q; expected the name of an event type", name), "mcptrack list events shows the types")
+		}
+		return t, ok && t.Name != ""
+	}
+	if n.Kind != tree.Object {
+		e.errorAt(n.Offset, path, CodeType, label+" must be a string or an object", `write "NAME" or {"name": "NAME", "arguments": {}, "uri": "/uri"}`)
+		return t, false
+	}
+	t.Name, ok = e.member(n, path, label, "name", name)
+	if arguments := e.arguments(n, path, label, name); arguments != nil {
+		t.Arguments, _ = json.Marshal(arguments)
+	}
+	if m := n.Get("uri"); m != nil {
+		if m.Value.Kind == tree.String {
+			t.URI = e.eventURI(m.Value, path.key("uri"), name+".uri")
+		} else {
+			e.errorAt(m.Value.Offset, path.key("uri"), CodeType, label+` has invalid "uri"; expected string`, "")
+		}
+	}
+	e.unknownKeys(n, path, label, []string{"name", "arguments", "uri"}, nil)
+	return t, ok
+}
+
+// maxEventURI is the longest JSON Pointer or URI template, in bytes.
+const maxEventURI = 1024
+
+// eventURI reads where an event names its resource.
+func (e *entry) eventURI(n *tree.Node, path pointer, name string) string {
+	value, ok := e.expand(n, path, name)
+	if !ok {
+		return ""
+	}
+	if len(value) > maxEventURI || !strings.HasPrefix(value, "/") && !strings.Contains(value, "{") {
+		e.invalidValue(n, path, CodeValue, fmt.Sprintf("invalid %q; expected a JSON Pointer or a URI template", name),
+			`"/url" takes the URI from the member url of an event's data; "wiki://{id}" makes it from the member id`)
+		return ""
+	}
+	return value
 }

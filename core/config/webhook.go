@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/netip"
-	"net/url"
 	"reflect"
 	"slices"
 	"strings"
@@ -17,30 +16,30 @@ import (
 // Webhook is a URL to which events are sent by HTTP POST.
 type Webhook struct {
 	URL Secret
-	// Secret signs the requests; its form is that of [WebhookKey]. Empty: they are not signed.
+	// Secret signs the requests, see [WebhookKey]; empty: they are not signed.
 	Secret  Secret
 	Types   []string // some of WebhookTypes; none means all
 	Servers []string // globs over server IDs; none means all
-	// URIs are globs over resource URIs. If there are any, only events about matching resources
+	// URIs are globs over resource URIs. If it is not empty, only events about matching resources
 	// are sent.
 	URIs   []string
 	Format WebhookFormat
-	// Settle is how long a server must have been up, or down, before the change is sent; 0:
-	// every change of state is sent at once.
+	// Settle is how long a server must be up or down before the change is sent; 0: every change
+	// of state is sent immediately.
 	Settle time.Duration
 	// AllowPrivate allows addresses that are not public, and plain HTTP.
 	AllowPrivate bool
 
-	// Intent is what the entry would send, and to whom, as the file writes it; nil if the webhook
-	// was not read from a file.
+	// Intent is what the entry would send, and to whom, as written in the file; nil if the
+	// webhook was not read from a file.
 	Intent *Intent
 
-	// Missing says what the webhook needs and this machine lacks, one clause each, by names and
-	// never values. If it is not empty, the webhook cannot be used.
+	// Missing lists what the webhook needs and this machine lacks, one clause each, without
+	// values. If it is not empty, the webhook cannot be used.
 	Missing []string
 }
 
-// WebhookFormat is the form of what is sent.
+// WebhookFormat is the format of the messages.
 type WebhookFormat string
 
 // The choices of "format".
@@ -50,7 +49,7 @@ const (
 	WebhookSlack       WebhookFormat = "slack"       // a text for an incoming webhook of Slack
 )
 
-// WebhookTypes are the types of events that can be sent.
+// WebhookTypes returns the types of events that can be sent.
 func WebhookTypes() []string { return []string{"list.changed", "resource.updated", "server.state"} }
 
 // DefaultSettle is the default of Webhook.Settle.
@@ -62,21 +61,13 @@ const (
 )
 
 // Equal reports whether w and o are the same in every respect.
-func (w Webhook) Equal(o Webhook) bool { return reflect.DeepEqual(w.withoutEmpty(), o.withoutEmpty()) }
-
-func (w Webhook) withoutEmpty() Webhook {
-	w.Intent = nil
-	for _, list := range []*[]string{&w.Types, &w.Servers, &w.URIs, &w.Missing} {
-		if len(*list) == 0 {
-			*list = nil
-		}
-	}
-	return w
+func (w Webhook) Equal(o Webhook) bool {
+	w.Intent, o.Intent = nil, nil
+	return equal(reflect.ValueOf(w), reflect.ValueOf(o))
 }
 
-// WebhookKey returns the key in a secret of a webhook: whsec_ and 24 to 64 bytes in
-// standard base64, padded or not. The URL-safe alphabet is refused, as the common
-// libraries cannot read it.
+// WebhookKey returns the key in a webhook's secret: whsec_ and 24 to 64 bytes in standard base64,
+// padded or not. The URL-safe alphabet is invalid because common libraries cannot decode it.
 func WebhookKey(secret string) (key []byte, ok bool) {
 	encoded, ok := strings.CutPrefix(secret, "whsec_")
 	if !ok || strings.ContainsAny(encoded, "\r\n") {
@@ -90,7 +81,6 @@ func WebhookKey(secret string) (key []byte, ok bool) {
 	return key, true
 }
 
-// webhooks reads the key "webhooks" of the document.
 func (r *reader) webhooks(v *tree.Node) (all []Webhook) {
 	if v.Kind != tree.List {
 		r.errorAt(v.Offset, "/webhooks", CodeType, fmt.Sprintf(`Config at %s has invalid "webhooks"; expected array`, r.file),
@@ -107,70 +97,50 @@ func (r *reader) webhooks(v *tree.Node) (all []Webhook) {
 			r.errorAt(item.Offset, path, CodeType, label+" must be an object", "")
 			continue
 		}
-		all = append(all, webhookKeys{r.entry(item, path, label)}.webhook())
+		all = append(all, r.entry(item, path, label).webhook())
 	}
 	return all
 }
 
-// webhookKeys reads the keys of a webhook.
-type webhookKeys struct{ *entry }
-
-func (e webhookKeys) webhook() Webhook {
+func (e *entry) webhook() Webhook {
 	var w Webhook
 	e.missing = (*clauses)(&w.Missing)
 	e.expander.forgetUses()
-	w.AllowPrivate = e.boolean("allowPrivate", false)
-	w.Format, _, _ = choice(e.entry, WebhookStandard, map[string]WebhookFormat{
-		"standard": WebhookStandard, "cloudevents": WebhookCloudEvents, "slack": WebhookSlack}, "format")
-	w.URL, w.Secret = NewSecret(e.url(&w)), NewSecret(e.secret(&w))
-	if w.Settle = e.durationOrZero("settle", DefaultSettle, minSettle); w.Settle < 0 {
-		w.Settle = 0
+	keys := webhookKeys()
+	for _, k := range keys {
+		k.fill(e, &w)
 	}
-	w.URIs = trackingKeys(e).globs("uris", "resource URIs", `* stays within a path segment, ** crosses them: "file:///docs/**"`)
-	w.Servers = trackingKeys(e).globs("servers", "server ids", `* matches any text: "team-*"`)
-	types, raw := e.strings("types", func(i int) string {
-		return fmt.Sprintf("%s has invalid %q at index %d; expected string", e.label, "types", i)
-	})
-	for i, name := range types {
-		if !slices.Contains(WebhookTypes(), name) {
-			e.notOneOf(field{name: "types", value: raw[i], path: e.path.key("types").index(i)}, name, WebhookTypes())
-		}
-	}
-	w.Types = types
-	if len(w.URIs) > 0 && len(types) > 0 && !slices.Equal(types, []string{"resource.updated"}) {
+	w.Settle = max(w.Settle, 0)
+	if len(w.URIs) > 0 && len(w.Types) > 0 && !slices.Equal(w.Types, []string{"resource.updated"}) {
 		f, _ := e.find("uris")
 		e.warnAt(f.key, f.path, CodeIneffective, fmt.Sprintf(`%s has "uris", so that only events of type "resource.updated" are sent`, e.label), "")
 	}
-	e.unknownKeys(e.object, e.path, e.label, webhookMembers(), nil)
-	w.Intent = e.intent("", webhookMembers())
+	e.unknownKeys(e.object, e.path, e.label, keys.names(), nil)
+	w.Intent = e.intent("", keys.names())
 	return w
 }
 
-func webhookMembers() []string {
-	return []string{"url", "secret", "types", "servers", "uris", "format", "settle", "allowPrivate"}
-}
-
-// needs returns the value of a required key; ok is false if it is absent, not a string or
+// needs returns the value of a required key. ok is false if it is absent, not a string or
 // empty, which is reported.
-func (e webhookKeys) needs(name, hint string) (value string, f field, ok bool) {
-	if m := e.object.Get(name); m == nil {
-		e.errorAt(e.object.Offset, e.path, CodeMissing, fmt.Sprintf("%s must include a non-empty string %q", e.label, name), hint)
-		return "", f, false
-	} else if e.members[name] == nil { // null or ""
-		e.errorAt(m.Value.Offset, e.path.key(name), CodeMissing, fmt.Sprintf("%s must include a non-empty string %q", e.label, name), hint)
+func (e *entry) needs(name, hint string) (value string, f field, ok bool) {
+	at, path := e.object.Offset, e.path
+	if m := e.object.Get(name); m != nil {
+		at, path = m.Value.Offset, e.path.key(name)
+	}
+	if e.members[name] == nil { // absent, null or ""
+		e.errorAt(at, path, CodeMissing, fmt.Sprintf("%s must include a non-empty string %q", e.label, name), hint)
 		return "", f, false
 	}
 	return e.text(name)
 }
 
-// url returns the URL if it is valid; "" if it is absent, or invalid and reported. No message
-// quotes it.
-func (e webhookKeys) url(w *Webhook) string {
+// webhookURL reads the URL, or reports that it is absent or invalid. No message quotes it.
+func (e *entry) webhookURL(_ []string, w *Webhook) {
 	value, f, ok := e.needs("url", "")
 	if !ok {
-		return ""
+		return
 	}
-	remoteKeys(e).secretURL(f.value.Text, f)
+	e.secretURL(f.value.Text, f)
 	value = strings.TrimSpace(value)
 	u, what, hint := checkURL(value)
 	if what == "" && !strings.EqualFold(u.Scheme, "https") && !w.AllowPrivate {
@@ -178,7 +148,7 @@ func (e webhookKeys) url(w *Webhook) string {
 	}
 	if what != "" {
 		e.invalidValue(f.value, f.path, CodeURL, fmt.Sprintf("invalid %q; %s", f.name, what), hint)
-		return ""
+		return
 	}
 	switch {
 	case !w.AllowPrivate && private(u.Hostname()):
@@ -186,40 +156,37 @@ func (e webhookKeys) url(w *Webhook) string {
 	case strings.EqualFold(u.Scheme, "http") && !ipscope.Loopback(u.Hostname()):
 		e.warnAt(f.value.Offset, f.path, CodeInsecureURL, e.label+" is reached without encryption", "use https; http is safe only for webhooks on this machine")
 	}
-	if slack(u) && w.Format == WebhookStandard {
+	if w.Format == WebhookStandard && strings.EqualFold(u.Hostname(), "hooks.slack.com") {
 		e.warnAt(f.value.Offset, f.path, CodeTransport, e.label+" is a Slack webhook, which requires another format", `set "format": "slack"`)
 	}
-	return value
+	w.URL = NewSecret(value)
 }
 
-// private reports whether a host is certainly not in the public internet.
-func private(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return ipscope.Loopback(host) || err == nil && !ipscope.Public(addr)
-}
-
-func slack(u *url.URL) bool { return strings.EqualFold(u.Hostname(), "hooks.slack.com") }
-
-// secret returns the secret if it is valid; "" if it is absent, or invalid and reported.
-func (e webhookKeys) secret(w *Webhook) string {
+// webhookSecret reads the secret, or reports that it is invalid, or absent although the format
+// requires one.
+func (e *entry) webhookSecret(_ []string, w *Webhook) {
 	const generate = "make one with: echo whsec_$(openssl rand -base64 32)"
-	var value string
-	var f field
-	var ok bool
+	value, f, ok := "", field{}, false
 	if w.Format == WebhookStandard {
 		value, f, ok = e.needs("secret", generate)
 	} else {
 		value, f, ok = e.text("secret")
 	}
 	if !ok {
-		return ""
+		return
 	}
 	if !e.expander.refers(f.value.Text) {
 		e.warnSecret(f.value.Offset, f.path, quote(f.name))
 	}
 	if _, ok := WebhookKey(value); !ok {
 		e.invalidValue(f.value, f.path, CodeValue, fmt.Sprintf("invalid %q; expected whsec_ followed by 24 to 64 bytes in standard base64", f.name), generate)
-		return ""
+		return
 	}
-	return value
+	w.Secret = NewSecret(value)
+}
+
+// private reports whether a host is known to be outside the public internet without resolving it.
+func private(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return ipscope.Loopback(host) || err == nil && !ipscope.Public(addr)
 }

@@ -39,8 +39,7 @@ func TestWebhooks(t *testing.T) {
 	}
 }
 
-// Every problem says what is wrong, where, and what to write instead; none quotes a
-// secret or a URL.
+// Every problem says what is wrong, where, and what to write instead, without a secret or a URL.
 func TestWrongWebhooks(t *testing.T) {
 	const secret = `,"secret":"${S}"`
 	for hook, want := range map[string]string{

@@ -27,7 +27,7 @@ func (s *scenario) offerAll() {
 		return
 	}
 	tools := []json.RawMessage{
-		tool("touch", "Changes a note at once", object{
+		tool("touch", "Changes a note immediately", object{
 			"uri": object{"type": "string", "description": "A note of this demo, such as vault://note/" + guideNote},
 		}, "uri"),
 		tool("set_interval", "Sets the time between two changes", object{

@@ -1,6 +1,6 @@
 // Package demo is the MCP server behind "mcptrack watch --demo": a small vault of
 // notes in a temporary directory that a scenario edits at regular intervals, so that
-// new users see changes at once. Nothing is simulated: the notes are files, and
+// new users see changes immediately. Nothing is simulated: the notes are files, and
 // core/vault and core/mcpserver turn saves into updates as for any other vault.
 //
 // # Scenario
@@ -17,5 +17,5 @@
 // The notes are in the system's temporary directory, readable by their owner only,
 // and are removed when Serve returns. Directories of killed demos are removed by the
 // next demo of the same user; a lock marks the directories in use. A [TempDir] is such a
-// directory; other parts of a demo use it for their files, too.
+// directory; other parts of a demo also use it for their files.
 package demo

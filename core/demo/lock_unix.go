@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// lock creates and locks a file. It fails at once if the file is locked. The system
+// lock creates and locks a file. It fails immediately if the file is locked. The system
 // unlocks it when the process ends.
 func lock(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)

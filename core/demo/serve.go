@@ -17,7 +17,7 @@ const (
 	minInterval     = 10 * time.Millisecond
 	maxInterval     = time.Hour
 	// quiet and spacing (see vault.Options) are shorter than a vault's defaults: our saves
-	// are atomic, and every change should be visible at short intervals, too.
+	// are atomic, and every change should be visible even at short intervals.
 	quiet   = 20 * time.Millisecond
 	spacing = 40 * time.Millisecond
 )

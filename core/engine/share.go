@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -236,12 +235,10 @@ func (s *sharing) followLocked() {
 	if s.all {
 		return
 	}
-	cfg := &config.Config{Path: s.cfg.Path, Servers: slices.Clone(s.cfg.Servers)}
-	cfg.Servers = slices.DeleteFunc(cfg.Servers, func(srv config.Server) bool {
+	s.tracker.Apply(s.cfg.Only(func(srv config.Server) bool {
 		sh := s.shares[srv.ID]
-		return sh == nil || !sh.held
-	})
-	s.tracker.Apply(cfg)
+		return sh != nil && sh.held
+	}))
 }
 
 // holders returns the processes that hold the leases of servers, and how many processes

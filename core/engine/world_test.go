@@ -23,12 +23,12 @@ type world struct {
 	*testing.T
 	faults  bool // processes may end while the store is away
 	mu      sync.Mutex
-	servers map[string]*sessiontest.Server
+	servers map[string]*sessiontest.Fake
 	serving sync.WaitGroup
 }
 
 func newWorld(t *testing.T, ids ...string) *world {
-	w := &world{T: t, servers: map[string]*sessiontest.Server{}}
+	w := &world{T: t, servers: map[string]*sessiontest.Fake{}}
 	for _, id := range ids {
 		w.servers[id] = sessiontest.New()
 		w.servers[id].SetQuietly("file:///a.md", "one")

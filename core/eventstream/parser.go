@@ -9,41 +9,41 @@ import (
 
 // Event is one event of a stream.
 type Event struct {
-	ID   string // the last id of the stream so far; "" if there was none
+	ID   string // the stream's last id so far; "": none
 	Type string // DefaultType if the event has no event field
 	Data string // its lines are joined with LF
 }
 
-// A Parser parses an event stream that is passed to [Parser.Next] piece by piece. Only one
-// goroutine may use it.
+// A Parser parses an event stream that is passed to [Parser.Next] piece by piece. It is not safe
+// for concurrent use.
 type Parser struct {
 	// MaxEvent bounds the bytes of one event; a larger event fails with ErrTooLarge.
 	MaxEvent int
-	// MaxData bounds how much of a line and of an event's data is kept; the rest is
-	// counted and dropped. 0: MaxEvent.
+	// MaxData bounds how much of a line and of an event's data is kept; the rest is counted and
+	// dropped. 0: MaxEvent.
 	MaxData int
 
 	lastID string
 	retry  time.Duration
 
 	begun   bool   // the first line, which may have a byte order mark, was parsed
-	cr      bool   // the last line ended with CR: a LF that follows belongs to that line end
-	line    []byte // the part of the current line that was in earlier pieces, at most maxLine bytes
-	lineLen int    // bytes of the current line so far, also those that line does not hold
+	cr      bool   // the last line ended with CR: a following LF belongs to that line end
+	line    []byte // the part of the current line in earlier pieces, at most maxLine bytes
+	lineLen int    // bytes of the current line so far, including those not in line
 	typ     string
 	data    []byte
 	hasData bool
 	size    int // bytes of the event so far, without finished comments
 }
 
-// LastID is the last id of the stream so far; "" if there was none.
+// LastID is the stream's last id so far; "": none.
 func (p *Parser) LastID() string { return p.lastID }
 
-// Retry is the last retry field of the stream; 0: there was none.
+// Retry is the stream's last retry field; 0: none.
 func (p *Parser) Retry() time.Duration { return p.retry }
 
-// Next consumes b up to the end of the first event, or all of b. It returns in n how many
-// bytes it consumed, and in ok whether an event has ended, which is e.
+// Next consumes b up to the end of the first event, or all of b. n is the number of bytes consumed;
+// ok reports whether the event e has ended.
 func (p *Parser) Next(b []byte) (e Event, n int, ok bool, err error) {
 	for n < len(b) {
 		if p.cr {
@@ -92,8 +92,8 @@ func (p *Parser) maxData() int {
 	return p.MaxEvent
 }
 
-// endLine handles a complete line. An empty line ends the event, which endLine returns with
-// true if it has data.
+// endLine handles a complete line. An empty line ends the event; endLine returns it and true if it
+// has data.
 func (p *Parser) endLine(line []byte) (Event, bool) {
 	if !p.begun {
 		p.begun = true
@@ -120,7 +120,7 @@ func (p *Parser) endEvent() (Event, bool) {
 	return e, ok
 }
 
-// field handles one line that is neither empty nor a comment.
+// field handles a line that is neither empty nor a comment.
 func (p *Parser) field(line []byte) {
 	name, value, _ := bytes.Cut(line, []byte(":"))
 	value = bytes.TrimPrefix(value, []byte(" "))
@@ -143,7 +143,7 @@ func (p *Parser) field(line []byte) {
 	}
 }
 
-// shrink returns an empty buffer to use again: b, or nil if a rare large event made b large.
+// shrink empties a buffer for reuse; it drops one that a rare large event made large.
 func shrink(b []byte) []byte {
 	if cap(b) > 64<<10 {
 		return nil
@@ -156,14 +156,14 @@ type Reader struct {
 	Parser
 	r     io.Reader
 	alive func()
-	buf   []byte // bytes of space that were read and not parsed yet
+	buf   []byte // bytes of space that were read but not parsed
 	space []byte
-	err   error // of the last read; returned once buf was parsed
+	err   error // from the last read; returned once buf was parsed
 }
 
-// NewReader returns a reader of events of at most maxEvent bytes, for a stream that
-// continues after the event lastID ("" for a new stream). alive, unless nil, is called
-// whenever bytes arrive: comments and unfinished events are signs of life, too.
+// NewReader returns a reader of events of at most maxEvent bytes, for a stream that resumes after
+// the event lastID ("" for a new stream). alive, unless nil, is called whenever bytes arrive:
+// comments and unfinished events are also signs of life.
 func NewReader(r io.Reader, lastID string, maxEvent int, alive func()) *Reader {
 	if alive == nil {
 		alive = func() {}
@@ -171,8 +171,7 @@ func NewReader(r io.Reader, lastID string, maxEvent int, alive func()) *Reader {
 	return &Reader{Parser: Parser{MaxEvent: maxEvent, lastID: lastID}, r: r, alive: alive, space: make([]byte, 16<<10)}
 }
 
-// Read returns the next event, or the error that ended the stream: io.EOF after a
-// clean end.
+// Read returns the next event, or the error that ended the stream: io.EOF after a clean end.
 func (r *Reader) Read() (Event, error) {
 	for {
 		e, n, ok, err := r.Next(r.buf)

@@ -1,17 +1,67 @@
 package eventstream
 
 import (
+	"bytes"
 	"net/http"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 )
 
+// Append appends one event. It omits an id or type that is empty or does not fit in one line. Data
+// is split at its line ends and may be empty.
+func Append(b []byte, id, typ string, data []byte) []byte {
+	if id != "" && ValidID(id) {
+		b = append(append(append(b, "id: "...), id...), '\n')
+	}
+	if typ != "" && !strings.ContainsAny(typ, "\r\n") {
+		b = append(append(append(b, "event: "...), typ...), '\n')
+	}
+	for more := true; more; {
+		var line []byte
+		line, data, more = cutLine(data)
+		b = append(append(append(b, "data: "...), line...), '\n')
+	}
+	return append(b, '\n')
+}
+
+// AppendID appends an event that only sets the id from which a client resumes; an empty id resets
+// it. The id must satisfy [ValidID].
+func AppendID(b []byte, id string) []byte {
+	return append(append(append(b, "id: "...), id...), "\n\n"...)
+}
+
+// AppendRetry appends how long a client must wait before it reconnects.
+func AppendRetry(b []byte, d time.Duration) []byte {
+	return append(strconv.AppendInt(append(b, "retry: "...), d.Milliseconds(), 10), "\n\n"...)
+}
+
+// AppendComment appends a one-line comment. Clients ignore it, but proxies count it as traffic and
+// keep an idle stream open.
+func AppendComment(b []byte, text string) []byte {
+	return append(append(append(b, ": "...), text...), "\n\n"...)
+}
+
+// cutLine cuts b after its first line end: LF, CR or CRLF.
+func cutLine(b []byte) (line, rest []byte, more bool) {
+	i := bytes.IndexAny(b, "\r\n")
+	if i < 0 {
+		return b, nil, false
+	}
+	rest = b[i+1:]
+	if b[i] == '\r' {
+		rest = bytes.TrimPrefix(rest, []byte("\n"))
+	}
+	return b[:i], rest, true
+}
+
 // maxPart is how many bytes a client must take within one deadline.
 const maxPart = 64 << 10
 
-// A Writer writes to one HTTP client. Each part of at most 64 KiB has its own
-// deadline: a large answer may take long, but a client that stops reading fails the
-// write. It belongs to one goroutine, except for Interrupt.
+// A Writer writes to one HTTP client. Each part of at most 64 KiB has its own deadline: a large
+// response may take long, but a client that stops reading fails the write. Only Interrupt is safe
+// for concurrent use.
 type Writer struct {
 	w           http.ResponseWriter
 	rc          *http.ResponseController
@@ -19,8 +69,7 @@ type Writer struct {
 	interrupted atomic.Bool
 }
 
-// NewWriter returns a writer whose deadlines come from deadline, which is called before
-// each part.
+// NewWriter returns a writer that calls deadline before each part.
 func NewWriter(w http.ResponseWriter, deadline func() time.Time) *Writer {
 	return &Writer{w: w, rc: http.NewResponseController(w), deadline: deadline}
 }
@@ -44,16 +93,16 @@ func (w *Writer) Flush() error {
 	return w.rc.Flush()
 }
 
-// Extend sets the next deadline. Writers without deadlines are left alone.
+// Extend sets the next deadline. It has no effect on response writers without deadlines.
 func (w *Writer) Extend() {
 	_ = w.rc.SetWriteDeadline(w.deadline())
-	if w.interrupted.Load() { // possibly after deadline was called: it must not undo Interrupt
+	if w.interrupted.Load() { // maybe since deadline was called: it must not undo Interrupt
 		w.expire()
 	}
 }
 
-// Interrupt fails the write in progress and all later ones. It may be called from
-// another goroutine.
+// Interrupt fails the write in progress and all later ones. It may be called from another
+// goroutine.
 func (w *Writer) Interrupt() {
 	w.interrupted.Store(true)
 	w.expire()

@@ -33,7 +33,7 @@
 //
 // A [Tree] follows a directory and everything below it. It reads no content: it
 // delivers batches of paths to read again. Every directory has its own watch, set
-// before the directory is listed, also if it is created or moved in later.
+// before the directory is listed, even if it is created or moved in later.
 //
 //   - Loss: a receiver that rereads the paths of every batch converges to what is on
 //     disk. After lost events (queue overflow, failed source, a directory renamed

@@ -25,6 +25,7 @@ func isolate(t *testing.T, script string) bool {
 	if os.Getenv(inNamespace) != "" {
 		return true
 	}
+	needs(t, "unshare")
 	unshare := []string{"-Urm", "sh", "-ec", script + "\nexec \"$0\" \"$@\""}
 	probe := exec.Command("unshare", append(unshare, "true")...)
 	probe.Dir = t.TempDir()

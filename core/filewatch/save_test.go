@@ -99,15 +99,24 @@ func saves() []save {
 	}
 }
 
+// needs skips a test that starts a program if the program is missing, and with -short.
+func needs(t *testing.T, program string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts " + program)
+	}
+	if _, err := exec.LookPath(program); err != nil {
+		t.Skip(err)
+	}
+}
+
 // TestSaves saves three times in every way: a lost watch shows at the second save.
 func TestSaves(t *testing.T) {
 	for _, tt := range saves() {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			if tt.program != "" {
-				if _, err := exec.LookPath(tt.program); err != nil {
-					t.Skipf("needs %s: %v", tt.program, err)
-				}
+				needs(t, tt.program)
 			}
 			dir := t.TempDir()
 			path := filepath.Join(dir, "conf", "c.json")

@@ -3,7 +3,6 @@ package filewatch
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -101,9 +100,7 @@ func TestTreeSlowReceiver(t *testing.T) {
 // TestTreeCheckout: a large checkout makes few batches, and the mirror converges.
 func TestTreeCheckout(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("needs git")
-	}
+	needs(t, "git")
 	dir := t.TempDir()
 	command(t, dir, "", "git", "init", "-q")
 	const files = 1500

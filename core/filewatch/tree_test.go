@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,9 +19,7 @@ func TestTreeSaves(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			if tt.program != "" {
-				if _, err := exec.LookPath(tt.program); err != nil {
-					t.Skipf("needs %s: %v", tt.program, err)
-				}
+				needs(t, tt.program)
 			}
 			dir := t.TempDir()
 			if tt.setUp != nil {

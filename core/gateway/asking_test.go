@@ -14,10 +14,10 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// asking is a legacy server with a process for each connection, whose tools ask the
-// client; clients with sampling see one tool more: "ask" makes the request of its arguments and returns the answer.
+// asking is a legacy server with a process for each connection. Its tool "ask" sends the request
+// in its arguments to the client and returns the answer. Clients with sampling see one more tool.
 type asking struct {
-	refuse func(capabilities string) bool // whether a connection ends instead of answering tools/list; nil: never
+	refuse func(capabilities string) bool // reports whether a connection ends instead of answering tools/list; nil: never
 	mu     sync.Mutex
 	conns  []*askingConn
 }
@@ -47,8 +47,7 @@ func (a *asking) Dial(ctx context.Context, srv config.Server, opts session.Optio
 	return session.OverIO(ctx, r, w, srv, opts)
 }
 
-// of returns the connections that declared a capability, and of those that are open how
-// many.
+// of returns the connections that declared a capability, and how many of them are open.
 func (a *asking) of(capability string) (conns []*askingConn, open int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

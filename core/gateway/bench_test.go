@@ -35,7 +35,7 @@ func quickServer(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, q.ID, result)
 }
 
-// BenchmarkCall is one tool call, directly and through the gateway, over HTTP.
+// BenchmarkCall makes one tool call over HTTP, directly and through the gateway.
 func BenchmarkCall(b *testing.B) {
 	direct := httptest.NewServer(http.HandlerFunc(quickServer))
 	defer direct.Close()
@@ -68,9 +68,9 @@ func BenchmarkCall(b *testing.B) {
 
 // BenchmarkView merges 10,000 tools of 100 servers.
 func BenchmarkView(b *testing.B) {
-	var sources []source
+	var sources []contribution
 	for i := range 100 {
-		s := source{id: fmt.Sprintf("s%03d", i), lists: map[catalog.Kind][]item{}}
+		s := contribution{id: fmt.Sprintf("s%03d", i), lists: map[catalog.Kind][]item{}}
 		for n := range 100 {
 			raw, _ := json.Marshal(map[string]any{"name": fmt.Sprintf("t%03d", n), "description": strings.Repeat("d", 200), "inputSchema": map[string]any{"type": "object"}})
 			it, err := catalog.NewItem(catalog.Tools, raw)
@@ -87,13 +87,13 @@ func BenchmarkView(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if v := newView(source{}, sources, filter{}, func(Refusal) {}); len(v.catalog.Tools) != 10_000 {
+		if v := newView(contribution{}, sources, filter{}, func(Refusal) {}); len(v.catalog.Tools) != 10_000 {
 			b.Fatal(len(v.catalog.Tools))
 		}
 	}
 }
 
-// BenchmarkAdmits decides about one resource.
+// BenchmarkAdmits filters one resource.
 func BenchmarkAdmits(b *testing.B) {
 	f, err := newFilter(nil, []string{"doc://secret/**", "file:///private/**", "*delete*"}, false)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/glob"
@@ -12,19 +13,19 @@ import (
 
 // filter decides what is exported, by globs for names, URIs and URI templates.
 //
-// In a glob for names "*" matches any characters. In a glob for URIs "*" matches within a
+// In a glob for names, "*" matches any characters. In a glob for URIs, "*" matches within a
 // path segment and "**" across segments. URIs and globs are compared in their normal and
-// joined forms (see forms); a filter with globs does not export a URI that has none.
+// joined forms (see forms). A filter with globs hides a URI that has no normal form.
 type filter struct {
 	allow, deny globs
-	// foldFiles denies URIs of files regardless of case.
+	// foldFiles makes Deny ignore the case of file: URIs.
 	foldFiles bool
 }
 
 type globs struct {
 	names, uris []string
-	joined      []string // for forms.joined
-	folded      []string // of uris and joined, for URIs regardless of case
+	joined      []string // matched with forms.joined
+	folded      []string // uris and joined, case-folded
 }
 
 func newFilter(allow, deny []string, foldFiles bool) (filter, error) {
@@ -49,16 +50,16 @@ func newFilter(allow, deny []string, foldFiles bool) (filter, error) {
 	return f, nil
 }
 
-// caseless reports whether the file systems of an operating system usually take names that differ
-// only in case for the same.
+// caseless reports whether the file systems of an operating system usually ignore case.
 func caseless(goos string) bool { return goos == "darwin" || goos == "windows" }
 
 func (f filter) empty() bool { return len(f.allow.names) == 0 && len(f.deny.names) == 0 }
 
-// admits reports whether an item may be exported under a name or URI. Deny applies to the
-// server's own name of the item as well, so that no exported name evades it, and to every URI
-// that the server may take its URI for. Allow applies only to the exported name, which a
-// server cannot choose freely, and to all that the server may take it for.
+// admits reports whether an item may be exported under a name or URI.
+//
+// Deny also applies to the server's own name of the item, so that no exported name evades it,
+// and to every form in which the server may read its URI. Allow applies only to the exported
+// name, which a server cannot choose freely, and must match every such form.
 func (f filter) admits(k catalog.Kind, t target, exported string) bool {
 	switch {
 	case f.empty():
@@ -69,12 +70,12 @@ func (f filter) admits(k catalog.Kind, t target, exported string) bool {
 	}
 	is, ok := formsOf(t.key)
 	if !ok && k == catalog.Templates {
-		is, ok = forms{normal: []string{t.key}}, true // the URIs that it expands to are checked when used
+		is, ok = forms{normal: []string{t.key}}, true // its expansions are checked when they are used
 	}
 	return ok && !f.denies(t.server, is) && f.allows(t, exported, is)
 }
 
-// denies reports whether Deny matches one of the forms of a URI of a server.
+// denies reports whether Deny matches a form of a server's URI.
 func (f filter) denies(server string, is forms) bool {
 	for _, form := range slices.Concat(is.normal, is.more) {
 		for _, form := range []string{form, qualify(server, form)} {
@@ -90,8 +91,8 @@ func (f filter) denies(server string, is forms) bool {
 	return false
 }
 
-// allows reports whether Allow matches all forms of a URI, joined ones in one of the ways in
-// which they can be written.
+// allows reports whether Allow matches all forms of a URI. For a joined form it is enough to
+// match one way of writing it.
 func (f filter) allows(t target, exported string, is forms) bool {
 	qualified := func(form string) string {
 		if exported != t.key {
@@ -116,30 +117,105 @@ func (g *Gateway) Unmatched() (allow, deny []string) {
 	for k, byKey := range v.byKey {
 		for exported, t := range byKey {
 			if t.server != "" {
-				items = append(items, exportedItem{k, t, exported})
+				items = append(items, exportedItem{itemID{k, t}, exported})
 			}
 		}
 	}
-	unmatched := func(globs []string, matched func(exportedItem, filter) bool, list func(string) (filter, error)) (out []string) {
-		for _, glob := range globs {
-			f, err := list(glob)
-			if err == nil && !slices.ContainsFunc(items, func(it exportedItem) bool { return matched(it, f) }) {
-				out = append(out, glob)
-			}
-		}
-		return out
+	admits := func(allow, deny []string) func(exportedItem) bool {
+		f, _ := newFilter(allow, deny, g.filter.foldFiles) // New has checked the globs
+		return func(it exportedItem) bool { return f.admits(it.kind, it.target, it.exported) }
 	}
-	admits := func(it exportedItem, f filter) bool { return f.admits(it.kind, it.target, it.exported) }
-	denies := func(it exportedItem, f filter) bool { return !admits(it, f) }
-	allow = unmatched(g.opts.Allow, admits, func(glob string) (filter, error) { return newFilter([]string{glob}, nil, g.filter.foldFiles) })
-	deny = unmatched(g.opts.Deny, denies, func(glob string) (filter, error) { return newFilter(nil, []string{glob}, g.filter.foldFiles) })
+	for _, glob := range g.opts.Allow {
+		if !slices.ContainsFunc(items, admits([]string{glob}, nil)) {
+			allow = append(allow, glob)
+		}
+	}
+	for _, glob := range g.opts.Deny {
+		if admits := admits(nil, []string{glob}); !slices.ContainsFunc(items, func(it exportedItem) bool { return !admits(it) }) {
+			deny = append(deny, glob)
+		}
+	}
 	return allow, deny
 }
 
-// flat hides the slashes of a name or its glob, which are ordinary characters there.
-// NUL cannot occur in a name.
+// flat replaces the slashes of a name, or of a glob for names, by NUL, which cannot occur in a
+// name: there, a slash is an ordinary character.
 func flat(s string) string { return strings.ReplaceAll(s, "/", "\x00") }
 
 func matches(globs []string, s string) bool {
 	return slices.ContainsFunc(globs, func(g string) bool { return glob.MatchURI(g, s) })
+}
+
+// normalizeGlob normalizes the literal parts of a glob for URIs, so that the glob matches
+// normalized URIs. joined are the globs for joined forms, see forms.
+func normalizeGlob(g string) (normal string, joined []string) {
+	if head, uri, ok := cutServer(g); ok {
+		normal, joined = normalizeGlob(uri)
+		if head[:len(uiScheme)] == uiScheme { // the scheme is in the head
+			normal = strings.TrimPrefix(normal, uiScheme)
+			for i := range joined {
+				joined[i] = strings.TrimPrefix(joined[i], "ui:")
+			}
+		}
+		for i := range joined {
+			joined[i] = head + joined[i]
+		}
+		return head + normal, joined
+	}
+	scheme := strings.ToLower(g[:schemeEnd(g)])
+	if scheme == "" {
+		return g, nil
+	}
+	authority, rest := "", g[len(scheme):]
+	if after, ok := strings.CutPrefix(rest, "//"); ok {
+		end := strings.IndexAny(after+"/", "/?#")
+		authority, rest = "//"+after[:end], after[end:]
+	} else if scheme == "file:" {
+		authority, rest = "//", "/"+strings.TrimPrefix(rest, "/")
+	}
+	end := strings.IndexByte(rest+"#", '#')
+	path := decodeGlob(rest[:end])
+	if !ofTheWeb(scheme) {
+		one := join(authority + "/" + path)
+		for _, one := range unique(one, lowerFirst(one)) {
+			if one == "" || glob.Valid(one) { // invalid if a dot segment was part of a group
+				joined = append(joined, scheme+one+rest[end:])
+			}
+		}
+	}
+	if !strings.Contains(path, "**") {
+		path = removeDots(path)
+	}
+	return scheme + normalizeAuthority(scheme, authority) + path + rest[end:], joined
+}
+
+// cutServer splits a glob for qualified URIs before the URI, as unqualify does. It does not
+// decode the server's segment.
+func cutServer(g string) (head, uri string, ok bool) {
+	for own, scheme := range map[string]string{serverPrefix: "", uiServerPrefix: uiScheme} {
+		if rest, is := strings.CutPrefix(g, own); is {
+			server, uri, ok := strings.Cut(rest, "/")
+			return own + server + "/", scheme + uri, ok && uri != ""
+		}
+	}
+	return "", "", false
+}
+
+// decodeGlob decodes the percent-encoded characters that have no meaning in a glob or a URI.
+func decodeGlob(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]) {
+			if c := unhex(s[i+1])<<4 | unhex(s[i+2]); strings.IndexByte(`*?[]{}\,/#%&=+`, c) < 0 && c >= ' ' && c != 0x7f {
+				b.WriteByte(c)
+				i += 2
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	if !utf8.ValidString(b.String()) {
+		return s
+	}
+	return b.String()
 }

@@ -22,15 +22,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fixture is a gateway, the servers behind it and the clients in front of it, all
-// within one synctest bubble.
+// fixture is a gateway, the servers behind it and the clients in front of it, all within one
+// synctest bubble.
 type fixture struct {
 	*testing.T
 	opts    Options
 	gateway *Gateway
 	tracker *tracker.Tracker
 	sessiontest.Net
-	refused []Refusal // by Run's goroutine; look after a wait
+	refused []Refusal // appended by Run's goroutine; read it after a wait
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 }

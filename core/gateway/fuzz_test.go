@@ -8,8 +8,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// FuzzItem: an accepted item is the same item under its new name, with unique members
-// and in one line.
+// An accepted item is the same item under its new name, with unique members and in one line.
 func FuzzItem(f *testing.F) {
 	for _, seed := range []string{
 		`{"name":"a","inputSchema":{"type":"object"}}`, `{"name":"a","name":"b","inputSchema":{"type":"object"}}`,
@@ -72,7 +71,7 @@ func FuzzItem(f *testing.F) {
 	})
 }
 
-// FuzzRewrite: results of servers stay valid and complete.
+// Rewritten results stay valid and complete.
 func FuzzRewrite(f *testing.F) {
 	f.Add([]byte(`{"content":[{"type":"resource_link","uri":"file:///x"},7,{"type":"resource","resource":{"uri":"file:///y"}}],"n":12345678901234567890}`))
 	f.Add([]byte(`{"messages":[{"content":[{"type":"resource","resource":{"uri":"file:///x"}}]},{"content":{"type":"text"}}]}`))
@@ -86,7 +85,7 @@ func FuzzRewrite(f *testing.F) {
 		f.Fatal(err)
 	}
 	lists := map[catalog.Kind][]item{catalog.Resources: {x}}
-	v := newView(source{}, []source{{id: "a", lists: lists}, {id: "b", lists: lists}}, filter{}, func(Refusal) {})
+	v := newView(contribution{}, []contribution{{id: "a", lists: lists}, {id: "b", lists: lists}}, filter{}, func(Refusal) {})
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if !json.Valid(raw) {
 			return

@@ -8,13 +8,16 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/gateway/upstream"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
@@ -31,57 +34,56 @@ const (
 // Options configure a Gateway. Only Tracker is required.
 type Options struct {
 	// Tracker keeps the sessions. It must be created with tracker.Options.AllLists and
-	// run by its owner; its config is set by [Gateway.Apply].
+	// run by its owner; [Gateway.Apply] does not set its config.
 	Tracker *tracker.Tracker
-	// Dial opens the sessions with servers that belong to one client, with the options
-	// Session. A nil Dial is [session.Dial].
+	// Dial opens the sessions that belong to one client, with the options Session.
+	// The default is [session.Dial].
 	Dial    session.DialFunc
 	Session session.Options
 	// Serve configures the server that clients see. New sets its handlers.
 	Serve mcpserver.Options
-	// OnDown says what happens to items of servers that are down; Keep by default.
+	// OnDown says what happens to the items of servers that are down; Keep by default.
 	OnDown OnDown
-	// Grace is how long a server may be away before it counts as down; 2 s by default.
+	// Grace is how long a server may be unreachable before it counts as down; 2 s by default.
 	Grace time.Duration
 	// CallTimeout is how long a server may take for a call without reporting progress;
-	// 10 min by default. Clients may give up earlier.
+	// 10 min by default. Clients may time out earlier.
 	CallTimeout time.Duration
-	// Allow and Deny are globs (see core/glob) for names, URIs and URI templates. An item
-	// is exported if Allow is empty or matches its exported name, and Deny matches
-	// neither its exported name nor the server's own name of it. URIs are compared in all
-	// forms that servers may take for one. Results of tools and prompts are not filtered.
+	// Allow and Deny are globs (see core/glob) over names, URIs and URI templates. An item
+	// is exported if Allow is empty or matches its exported name, and Deny matches neither
+	// its exported name nor the server's own name for it. A URI is compared in every form
+	// in which a server may read it. Results of tools and prompts are not filtered.
 	Allow, Deny []string
-	// Pins, unless nil, leave out a tool that has changed since it was first listed: a user
+	// Pins, unless nil, hide a tool that has changed since it was first listed: a user
 	// must not approve one tool and call another. See [NewPins].
 	Pins *Pins
-	// Names, unless nil, are those that the engine of the tracker stores with its events.
+	// Names, unless nil, are the names that the tracker's engine stores with its events.
 	Names *Names
 	// Local is served in addition to the servers, under its own names.
 	Local Local
 	// Refused is called by the goroutine of Run, once for each item that is not listed or
 	// is suspicious. nil: such items are only logged.
 	Refused func(Refusal)
-	// Changed is called by the goroutine of Run when the result of [Gateway.Offered] may
-	// have changed; it must not block. May be nil.
+	// Changed is called by the goroutine of Run when the result of [Gateway.Capabilities]
+	// may have changed; it must not block. May be nil.
 	Changed func()
-	// Key is the secret by which the ids of tasks belong to one principal; random by default,
-	// and then clients must begin again after a restart. Gateways that clients use in turn
-	// need the same one.
+	// Key is the secret that binds task ids to one principal. The default is random, which
+	// makes the ids invalid after a restart. Gateways behind one load balancer need the same key.
 	Key []byte
 	// Logger receives warnings that a user should look into; nil discards them.
 	Logger *slog.Logger
 }
 
-// Local holds the gateway's own tools and resources, which do not change. A server's
-// tool whose exported name would equal that of a local tool is exported under another name;
-// see Names in the package documentation.
+// Local holds the gateway's own tools and resources, which do not change. A server's tool
+// whose exported name would equal the name of a local tool gets another name; see Names in
+// the package documentation.
 type Local struct {
 	Tools        []LocalTool
 	Resources    []json.RawMessage
 	ReadResource mcpserver.Func // answers reads of Resources
 }
 
-// LocalTool is a tool of the gateway's own: its MCP descriptor, and what answers its calls.
+// LocalTool is one of the gateway's own tools: its MCP descriptor and its handler.
 type LocalTool struct {
 	Descriptor json.RawMessage
 	Call       mcpserver.Func
@@ -98,17 +100,12 @@ func (l Local) call(ctx context.Context, r *mcpserver.Request, listed []item) (j
 	return nil, unknown("tool", r.Name())
 }
 
-// Gateway serves the catalogs of many servers as one. Create it with New, Apply a
-// config, Run it, and Close it when done. Its methods are safe for concurrent use.
-type Gateway struct {
+// base is what all parts of a gateway use.
+type base struct {
+	background
 	opts    Options
 	tracker *tracker.Tracker
-	server  *mcpserver.Server
-	filter  filter
-	local   source
-	names   *Names
-	view    atomic.Pointer[view]
-	limits  limiter
+	enabled atomic.Pointer[[]config.Server] // the enabled servers of the config; nil before Apply
 
 	// kicks wakes Run to merge the servers' lists again. Capacity 1: one wake is enough for
 	// any number of reasons; never closed.
@@ -116,20 +113,113 @@ type Gateway struct {
 	// flushes makes Run merge immediately and then close the channel it received.
 	// Unbuffered, so that the sender waits for Run; never closed.
 	flushes chan chan struct{}
+}
 
-	clients  clients
+// background runs goroutines that end with the gateway.
+type background struct {
+	life  context.Context // ends with stop
+	end   context.CancelFunc
+	runMu sync.Mutex     // orders run and stop
+	wg    sync.WaitGroup // the goroutines, and the pooled sessions in use
+}
+
+// run calls f in the background; f must return when ending is done. It reports false,
+// without calling f, if the gateway is ending.
+func (b *background) run(f func(ending context.Context)) bool {
+	b.runMu.Lock()
+	defer b.runMu.Unlock()
+	if b.life.Err() != nil {
+		return false
+	}
+	b.wg.Go(func() { f(b.life) })
+	return true
+}
+
+// stop ends life. It does not wait for the goroutines.
+func (b *background) stop() {
+	b.runMu.Lock()
+	defer b.runMu.Unlock()
+	b.end()
+}
+
+// servers returns the enabled servers of the config.
+func (b *base) servers() []config.Server {
+	if list := b.enabled.Load(); list != nil {
+		return *list
+	}
+	return nil
+}
+
+// entry returns the config entry of an enabled server.
+func (b *base) entry(id string) (config.Server, bool) {
+	for _, srv := range b.servers() {
+		if srv.ID == id {
+			return srv, true
+		}
+	}
+	return config.Server{}, false
+}
+
+func (b *base) kick() { signal(b.kicks) }
+
+// flush makes Run merge immediately and waits until clients can list everything that the
+// tracker knows now.
+func (b *base) flush(ctx context.Context) error {
+	done := make(chan struct{})
+	select {
+	case b.flushes <- done:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// signal wakes the receiver of a channel of capacity 1, without blocking.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// Gateway serves the catalogs of many servers as one. Create it with New, Apply a
+// config, Run it, and Close it when done. Its methods are safe for concurrent use.
+type Gateway struct {
+	*base
+	server *mcpserver.Server
+	filter filter
+	local  contribution
+	names  *Names
+	view   atomic.Pointer[view]
+	limits limiter
+
+	sessions clientSessions
 	variants variants
-	tasks    tasks
-	rounds   rounds
+	tasks    taskRegistry
+	notes    messageQueues // of task notifications
+	inputs   inputRounds
 
 	adhoc adhocSet
 	// adhocWake wakes Run to update the ad-hoc subscriptions, as kicks does.
 	adhocWake chan struct{}
 
-	mu          sync.Mutex
-	desired     []config.Server // the enabled servers of the config
-	apis        map[string]*api // HTTP catalogs, by server id
-	stateChange chan struct{}   // closed and replaced when a server's state changed
+	mu           sync.Mutex
+	httpCatalogs map[string]*httpCatalog // by server id
+	stateChange  chan struct{}           // closed and replaced when the state of a server changes
 }
 
 // New returns a gateway without servers. It fails for an invalid glob, OnDown or local
@@ -144,34 +234,33 @@ func New(opts Options) (*Gateway, error) {
 	if len(opts.Key) == 0 {
 		opts.Key = []byte(rand.Text())
 	}
+	if opts.Dial == nil {
+		opts.Dial = session.Dial
+	}
 	if opts.OnDown != Keep && opts.OnDown != Drop {
 		return nil, fmt.Errorf("invalid value %q; use keep or drop", opts.OnDown)
 	}
+	b := &base{opts: opts, tracker: opts.Tracker, kicks: make(chan struct{}, 1), flushes: make(chan chan struct{})}
+	b.life, b.end = context.WithCancel(context.Background())
 	g := &Gateway{
-		opts:        opts,
-		tracker:     opts.Tracker,
-		names:       opts.Names,
-		kicks:       make(chan struct{}, 1),
-		flushes:     make(chan chan struct{}),
-		adhocWake:   make(chan struct{}, 1),
-		apis:        map[string]*api{},
-		stateChange: make(chan struct{}),
+		base:         b,
+		names:        opts.Names,
+		variants:     variants{base: b, slots: make(chan struct{}, maxProbes), byKey: map[string]*variant{}},
+		notes:        messageQueues{base: b, byClient: map[*mcpserver.Client]*messageQueue{}},
+		adhocWake:    make(chan struct{}, 1),
+		httpCatalogs: map[string]*httpCatalog{},
+		stateChange:  make(chan struct{}),
 	}
+	g.sessions.init(b, &g.tasks)
 	g.adhoc.limit = cmp.Or(opts.Serve.Subscriptions.MaxTotal, 1_000_000)
-	if g.opts.Dial == nil {
-		g.opts.Dial = session.Dial
-	}
-	g.clients.start(g)
-	g.variants = variants{g: g, slots: make(chan struct{}, maxProbes), byKey: map[string]*variant{}}
-	g.tasks.g, g.tasks.notes = g, map[*mcpserver.Client]*notes{}
 	if g.tracker != nil {
-		g.tracker.OnMessage(g.tasks.fromServer)
+		g.tracker.OnMessage(g.forwardTaskNotification)
 	}
 	var err error
 	if g.filter, err = newFilter(opts.Allow, opts.Deny, caseless(runtime.GOOS)); err != nil {
 		return nil, err
 	}
-	if g.local, err = localSource(opts.Local); err != nil {
+	if g.local, err = localItems(opts.Local); err != nil {
 		return nil, err
 	}
 	if g.names == nil {
@@ -191,9 +280,9 @@ func New(opts Options) (*Gateway, error) {
 	return g, nil
 }
 
-// localSource converts and checks the gateway's own items.
-func localSource(l Local) (source, error) {
-	s := source{lists: map[catalog.Kind][]item{}}
+// localItems converts and checks the gateway's own items.
+func localItems(l Local) (contribution, error) {
+	own := contribution{lists: map[catalog.Kind][]item{}}
 	tools := make([]json.RawMessage, len(l.Tools))
 	for i, tool := range l.Tools {
 		tools[i] = tool.Descriptor
@@ -202,57 +291,53 @@ func localSource(l Local) (source, error) {
 		for _, raw := range raws {
 			it, err := catalog.NewItem(k, raw)
 			if err != nil {
-				return source{}, err
+				return contribution{}, err
 			}
 			checked, err := newItem(k, it)
 			if err != nil {
-				return source{}, fmt.Errorf("%s item %q: %w", k, it.Key, err)
+				return contribution{}, fmt.Errorf("%s item %q: %w", k, it.Key, err)
 			}
-			s.lists[k] = append(s.lists[k], checked)
+			own.lists[k] = append(own.lists[k], checked)
 		}
 	}
-	return s, nil
+	return own, nil
 }
 
 // Server returns the server that clients connect to.
 func (g *Gateway) Server() *mcpserver.Server { return g.server }
 
-// Apply sets the servers to export: all enabled ones of the config. It never blocks and
+// Apply sets the servers to export: all enabled servers of the config. It never blocks and
 // never fails; the latest config wins. The tracker must be given the same servers.
 func (g *Gateway) Apply(cfg *config.Config) {
-	var desired []config.Server
+	var enabled []config.Server
 	var ids []string
 	for _, srv := range cfg.Servers {
-		if srv.Superseded { // the sessions of clients stay, as if nothing waited
+		if srv.Superseded { // client sessions continue as if no new entry waited for approval
 			srv.Unapproved, srv.Superseded = "", false
 		}
 		if srv.Enabled {
-			desired, ids = append(desired, srv), append(ids, srv.ID)
+			enabled, ids = append(enabled, srv), append(ids, srv.ID)
 		}
 	}
 	g.names.apply(ids)
-	g.mu.Lock()
-	g.desired = desired
-	g.mu.Unlock()
+	g.enabled.Store(&enabled)
 	g.kick()
 }
 
-func (g *Gateway) kick() { signal(g.kicks) }
-
-// Settled waits until a connection to every server was tried once and the items of those
-// that answered are listed, so that the first client sees a complete catalog. Its error is
-// the cause of ctx. Run and the tracker's Run must have been called.
+// Settled waits until one connection attempt to every server has ended and the items of
+// the servers that answered are listed, so that the first client sees a complete catalog.
+// Its error is the cause of ctx. Run and the tracker's Run must have been called.
 func (g *Gateway) Settled(ctx context.Context) error {
 	_, err := g.tracker.Settled(ctx)
 	if err == nil {
-		err = g.flush(ctx) // the merge starts the HTTP catalogs, which are in g.apis then
+		err = g.flush(ctx) // the merge fills g.httpCatalogs
 	}
 	if err != nil {
 		return err
 	}
 	g.mu.Lock()
-	var waiting []*api
-	for _, a := range g.apis {
+	var waiting []*httpCatalog
+	for _, a := range g.httpCatalogs {
 		waiting = append(waiting, a)
 	}
 	g.mu.Unlock()
@@ -264,22 +349,68 @@ func (g *Gateway) Settled(ctx context.Context) error {
 	return g.flush(ctx)
 }
 
-// flush makes Run merge at once and waits until clients can list everything that the
-// tracker knows now.
-func (g *Gateway) flush(ctx context.Context) error {
-	done := make(chan struct{})
-	select {
-	case g.flushes <- done:
-	case <-ctx.Done():
-		return context.Cause(ctx)
+// Close ends all connections of clients and their requests. It does not end Run.
+func (g *Gateway) Close() { g.server.Close() }
+
+// httpCatalog is a configured HTTP catalog, which is served like a server that has only tools.
+type httpCatalog struct {
+	srv config.Server
+	up  *upstream.Upstream
+}
+
+// httpCatalog returns the HTTP catalog of a server; nil if the server is an MCP server.
+func (g *Gateway) httpCatalog(id string) *httpCatalog {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.httpCatalogs[id]
+}
+
+// reconcileHTTPCatalogs starts and stops HTTP catalogs to match the config. A catalog whose
+// entry does not change is not interrupted.
+func (l *loop) reconcileHTTPCatalogs(enabled []config.Server) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, a := range l.httpCatalogs {
+		if !slices.ContainsFunc(enabled, a.srv.Equal) {
+			delete(l.httpCatalogs, id)
+			l.running.Go(a.up.Close)
+		}
 	}
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	for _, srv := range enabled {
+		if srv.Transport != config.TransportCatalog || l.httpCatalogs[srv.ID] != nil || l.ctx.Err() != nil || srv.Unusable() != nil || slices.ContainsFunc(l.broken, srv.Equal) {
+			continue
+		}
+		log := l.opts.Logger.With("server", printable.Line(srv.ID, 128))
+		opts := upstream.FromConfig(srv)
+		opts.Self = upstream.Version{Version: l.opts.Serve.Version}
+		opts.Logger = log
+		opts.OnChange = func(*upstream.Catalog, catalog.Delta) { l.kick() }
+		opts.OnStatus = func(upstream.Status) { l.kick() }
+		opts.OnSkip = func(skips []upstream.Skip, total int) {
+			for _, s := range skips {
+				log.Warn("the gateway does not list an entry of the API catalog", "list", string(catalog.Tools), "item", s.Name, "reason", s.Reason)
+			}
+			if total > len(skips) {
+				log.Warn("the gateway does not list more entries of the API catalog", "number", total-len(skips))
+			}
+		}
+		up, err := upstream.New(opts)
+		if err != nil {
+			log.Warn("the tools of the API catalog are not served", "err", err)
+			l.broken = append(l.broken, srv)
+			continue
+		}
+		l.httpCatalogs[srv.ID] = &httpCatalog{srv, up}
+		l.running.Go(func() { _ = up.Run(context.WithoutCancel(l.ctx)) }) // until it is closed
 	}
 }
 
-// Close ends all connections of clients and their requests. It does not end Run.
-func (g *Gateway) Close() { g.server.Close() }
+func (l *loop) stopHTTPCatalogs() {
+	l.mu.Lock()
+	catalogs := l.httpCatalogs
+	l.httpCatalogs = map[string]*httpCatalog{}
+	l.mu.Unlock()
+	for _, a := range catalogs {
+		l.running.Go(a.up.Close)
+	}
+}

@@ -43,7 +43,7 @@ func TestOneServerKeepsItsNames(t *testing.T) {
 	})
 }
 
-// The items of several servers have distinct names, and requests carry the original ones.
+// The items of several servers have distinct names, and requests carry the original names.
 func TestSeveralServers(t *testing.T) {
 	inEras(t, func(w *fixture, era session.Era) {
 		for _, id := range []string{"a", "b"} {
@@ -64,7 +64,7 @@ func TestSeveralServers(t *testing.T) {
 		for uri, want := range map[string]string{
 			"file:///a": "only a", "file:///b": "only b",
 			"mcptrack://server/a/file:///shared": "of a", "mcptrack://server/b/file:///shared": "of b",
-			"mcptrack://server/a/file:///a": "only a", // always there
+			"mcptrack://server/a/file:///a": "only a", // qualified URIs always work
 		} {
 			got, err := c.Read(w.Context(), uri)
 			if err != nil {

@@ -31,17 +31,17 @@ func itemsOf(t *testing.T, k catalog.Kind, keys ...string) (items []item) {
 	return items
 }
 
-// The time that a server can cost is bounded: by the number of templates that URIs are
-// matched with, and by the bytes of the URIs of a result.
+// A server can cost only a bounded time: the templates that URIs are matched with, and the bytes
+// of the URIs in a result, are limited.
 func TestTemplateMatchingIsBounded(t *testing.T) {
 	t.Parallel()
 	var many []string
 	for i := range 10_000 {
 		many = append(many, fmt.Sprintf("x:y{+p}/%d", i))
 	}
-	evil := source{id: "evil", lists: map[catalog.Kind][]item{catalog.Templates: itemsOf(t, catalog.Templates, many...)}}
-	good := source{id: "good", lists: map[catalog.Kind][]item{catalog.Templates: itemsOf(t, catalog.Templates, "doc:///d/{name}")}}
-	v := newView(source{}, []source{evil, good}, filter{}, func(r Refusal) { t.Error(r) })
+	evil := contribution{id: "evil", lists: map[catalog.Kind][]item{catalog.Templates: itemsOf(t, catalog.Templates, many...)}}
+	good := contribution{id: "good", lists: map[catalog.Kind][]item{catalog.Templates: itemsOf(t, catalog.Templates, "doc:///d/{name}")}}
+	v := newView(contribution{}, []contribution{evil, good}, filter{}, func(r Refusal) { t.Error(r) })
 	if n := len(v.templates); n != maxTemplates+1 {
 		t.Errorf("URIs are compared with %d templates", n)
 	}
@@ -64,7 +64,7 @@ func TestTemplateMatchingIsBounded(t *testing.T) {
 		links = append(links, fmt.Sprintf(`{"type":"resource_link","name":"a","uri":"doc:///d/%0100d"}`, i))
 	}
 	out := string(v.rewriteContent("good", json.RawMessage(`{"content":[`+strings.Join(links, ",")+`]}`)))
-	plain, own := strings.Count(out, `"doc:///d/`), strings.Count(out, `"`+ownForm+"good/doc:///d/")
+	plain, own := strings.Count(out, `"doc:///d/`), strings.Count(out, `"`+serverPrefix+"good/doc:///d/")
 	if plain == 0 || own == 0 || plain+own != len(links) {
 		t.Errorf("%d links stay, %d name their server", plain, own)
 	}
@@ -80,7 +80,7 @@ func TestParentsOfAnUpdateAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer g.Close()
-	g.view.Store(newView(source{}, []source{{id: "evil", subscribes: true, lists: map[catalog.Kind][]item{
+	g.view.Store(newView(contribution{}, []contribution{{id: "evil", serverState: serverState{subscribes: true}, lists: map[catalog.Kind][]item{
 		catalog.Resources: itemsOf(t, catalog.Resources, evil, up(10), up(5000))}}, {id: "good"}}, filter{}, func(r Refusal) { t.Error(r) }))
 	sub, err := g.server.Subscriptions().Open(subscriptions.Lists{})
 	if err != nil {

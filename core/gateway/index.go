@@ -6,13 +6,14 @@ import (
 	"errors"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/gateway/capindex"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
 // Index serves a capability index as resources and a search tool of a gateway, and notifies
-// their subscribers. A nil Index serves nothing. Its methods are safe for concurrent use.
+// its subscribers. A nil Index serves nothing. Its methods are safe for concurrent use.
 type Index struct {
 	index *capindex.Index
 	// dirty wakes Run. Changed sends without blocking. Capacity 1, never closed.
@@ -68,39 +69,31 @@ func (x *Index) read(ctx context.Context, r *mcpserver.Request) (json.RawMessage
 	return json.Marshal(result)
 }
 
-// Changed discards the generated documents at once and wakes Run.
+// Changed discards the generated documents immediately and wakes Run.
 func (x *Index) Changed() {
 	if x == nil {
 		return
 	}
 	x.index.Invalidate()
-	select {
-	case x.dirty <- struct{}{}:
-	default:
-	}
+	signal(x.dirty)
 }
 
-// indexCalm is how long Run waits after a change before it compares the index with its
+// indexDebounce is how long Run waits after a change before it compares the index with its
 // former content, so that a burst of changes costs little.
-const indexCalm = time.Second
+const indexDebounce = time.Second
 
 // Run notifies the subscribers of server when the index has changed, until ctx ends.
 func (x *Index) Run(ctx context.Context, server *mcpserver.Server) {
 	if x == nil {
 		return
 	}
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for {
 		select {
 		case <-x.dirty:
 		case <-ctx.Done():
 			return
 		}
-		timer.Reset(indexCalm)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
+		if !backoff.Sleep(ctx, indexDebounce) {
 			return
 		}
 		if uris, err := x.index.Changed(ctx); err == nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// Subscribers of the index are notified of a real change within 3 s, read the new state
-// then, and hear nothing of a change that is none.
+// Subscribers of the index are notified of a real change within 3 s and then read the new state;
+// they are not notified if nothing has really changed.
 func TestIndexNotifiesSubscribers(t *testing.T) {
 	for _, era := range []session.Era{session.EraLegacy, session.EraModern} {
 		t.Run(string(era), func(t *testing.T) {
@@ -37,7 +37,7 @@ func testIndex(t *testing.T, era session.Era) {
 		if err != nil {
 			t.Error(err)
 		}
-		return capindex.View{Servers: []capindex.Server{{ID: "s", Lists: map[catalog.Kind]catalog.List{catalog.Tools: {it}}}}}
+		return capindex.View{Servers: []capindex.ServerCapabilities{{ID: "s", Lists: map[catalog.Kind]catalog.List{catalog.Tools: {it}}}}}
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func testIndex(t *testing.T, era session.Era) {
 		x.Changed()
 	}
 	if text := read(); !strings.Contains(text, "two") {
-		t.Errorf("at once it says %s", text)
+		t.Errorf("immediately after the change it is %s", text)
 	}
 	if !notified() {
 		t.Error("not notified of a change")

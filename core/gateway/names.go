@@ -5,18 +5,25 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
+	"sync"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/uritemplate"
 )
 
 const (
-	maxExported = 64 // characters of a name; what the strictest clients take
+	maxExported = 64 // characters of a name; the limit of the strictest clients
 	hashDigits  = 8
 )
 
 // naming determines the exported names of tools and prompts. It is a function of the
 // set of servers and of the gateway's own tools.
 type naming struct {
-	asIs bool // there is at most one server: names stay as they are
+	asIs bool // there is at most one server: names stay unchanged
 	// plain holds the servers whose ID_NAME cannot collide with another server's: the id
 	// is a valid name, and no prefix of it before a "_" is the id of a server.
 	plain map[string]bool
@@ -59,7 +66,7 @@ func (n naming) export(server, name string) string {
 	return full[:min(len(full), maxExported-hashDigits-1)] + "_" + hex.EncodeToString(sum[:hashDigits/2])
 }
 
-// looksHashed reports whether a name ends like one with a hash.
+// looksHashed reports whether a name ends like a name with a hash.
 func looksHashed(s string) bool {
 	at := len(s) - hashDigits - 1
 	if at < 0 || s[at] != '_' {
@@ -81,29 +88,28 @@ func nameByte(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-' || c == '.'
 }
 
-// Prefixes of URIs that name their server. Those of MCP Apps keep their scheme, as hosts
-// load nothing else: https://modelcontextprotocol.io/extensions/apps.
+// Prefixes of qualified URIs, which name their server. URIs of MCP Apps keep their scheme,
+// because hosts load nothing else: https://modelcontextprotocol.io/extensions/apps.
 const (
-	ownForm   = "mcptrack://server/"
-	ownUIForm = uiScheme + "mcptrack/server/"
-	uiScheme  = "ui://"
+	serverPrefix   = "mcptrack://server/"
+	uiServerPrefix = uiScheme + "mcptrack/server/"
+	uiScheme       = "ui://"
 )
 
-// isQualified reports whether a URI or URI template has the prefix of those that name their
-// server (see qualify).
+// isQualified reports whether a URI or URI template has the prefix of qualified URIs.
 func isQualified(uri string) bool {
-	return strings.HasPrefix(uri, ownForm) || strings.HasPrefix(uri, ownUIForm)
+	return strings.HasPrefix(uri, serverPrefix) || strings.HasPrefix(uri, uiServerPrefix)
 }
 
 // qualify returns the URI, or URI template, that names its server. The server is a path
-// segment because hosts are case-insensitive and restricted in their characters.
+// segment because hosts are case-insensitive and allow few characters.
 func qualify(server, uri string) string {
 	var b strings.Builder
 	if rest, ok := strings.CutPrefix(uri, uiScheme); ok {
-		b.WriteString(ownUIForm)
+		b.WriteString(uiServerPrefix)
 		uri = rest
 	} else {
-		b.WriteString(ownForm)
+		b.WriteString(serverPrefix)
 	}
 	for _, c := range []byte(server) {
 		if nameByte(c) && server != "." && server != ".." {
@@ -120,10 +126,10 @@ func qualify(server, uri string) string {
 // unqualify is the inverse of qualify.
 func unqualify(s string) (server, uri string, ok bool) {
 	scheme := ""
-	rest, ok := strings.CutPrefix(s, ownForm)
+	rest, ok := strings.CutPrefix(s, serverPrefix)
 	if !ok {
 		scheme = uiScheme
-		if rest, ok = strings.CutPrefix(s, ownUIForm); !ok {
+		if rest, ok = strings.CutPrefix(s, uiServerPrefix); !ok {
 			return "", "", false
 		}
 	}
@@ -136,4 +142,212 @@ func unqualify(s string) (server, uri string, ok bool) {
 		return "", "", false
 	}
 	return server, scheme + uri, true
+}
+
+// keepsKey reports whether a resource or template can be exported unchanged beside the items
+// of other servers.
+func keepsKey(k catalog.Kind, key string) bool {
+	return !isQualified(key) && (k != catalog.Templates || hasPrefix(key))
+}
+
+// hasPrefix reports whether a URI template has literal text beyond the scheme. A template
+// without such text matches almost anything, so it is exported in qualified form.
+func hasPrefix(template string) bool {
+	prefix, _, _ := strings.Cut(template, "{")
+	return strings.Trim(prefix[schemeEnd(prefix):], "/") != "" && schemeEnd(prefix) > 0
+}
+
+// Names knows under which names and URIs a gateway exports the items of its servers. The
+// engine stores these names with each event, so that the event keeps its meaning whatever is
+// listed later. Names receives lists in the order in which events are stored. It is therefore
+// never behind an event, unlike the served catalog.
+//
+// A resource keeps its own URI unless another server lists it. An unlisted resource keeps its
+// URI if a template leads to it. A server that was not reached yet counts with the lists that
+// were last recorded. The zero value is ready: pass its methods to an engine, and itself to
+// the gateway.
+//
+// Gateways that share a log must have the same servers, because the gateway that stores an
+// event names it.
+type Names struct {
+	mu     sync.Mutex // guards all below; held while the tracker publishes, so never for long
+	naming naming
+	ids    map[string]bool                  // the servers of the config
+	local  map[catalog.Kind]map[string]bool // the gateway's own items
+	lists  map[journal.ListName]catalog.List
+	listed map[catalog.Kind]map[string]int // by URI or template: how many of ids, and the gateway, list it
+	// templates holds, by server, the listed templates that unlisted URIs are matched with.
+	// The templates of a server are compiled on first use.
+	templates map[string][]template
+}
+
+// start sets the gateway's own items.
+func (n *Names) start(local contribution) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.local = map[catalog.Kind]map[string]bool{}
+	for k, items := range local.lists {
+		n.local[k] = map[string]bool{}
+		for _, it := range items {
+			n.local[k][it.key] = true
+		}
+	}
+	n.countLocked()
+}
+
+// apply sets the servers.
+func (n *Names) apply(ids []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.naming, n.ids = newNaming(ids, n.local[catalog.Tools]), map[string]bool{}
+	for _, id := range ids {
+		n.ids[id] = true
+	}
+	n.countLocked()
+}
+
+func (n *Names) countLocked() {
+	n.listed = map[catalog.Kind]map[string]int{catalog.Resources: {}, catalog.Templates: {}}
+	for k, counts := range n.listed {
+		for key := range n.local[k] {
+			counts[key]++
+		}
+	}
+	for name, list := range n.lists {
+		if n.ids[name.ServerID] {
+			for _, it := range list {
+				n.listed[name.Kind][it.Key]++
+			}
+		}
+	}
+}
+
+// Listed records a list of a server. It is for [engine.Options.Listed].
+func (n *Names) Listed(name journal.ListName, list catalog.List) {
+	if name.Kind != catalog.Resources && name.Kind != catalog.Templates {
+		return // the names of tools and prompts do not depend on who lists them
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.lists == nil {
+		n.lists = map[journal.ListName]catalog.List{}
+	}
+	was := n.lists[name]
+	n.lists[name] = list
+	if name.Kind == catalog.Templates {
+		delete(n.templates, name.ServerID)
+	}
+	if !n.ids[name.ServerID] {
+		return
+	}
+	d, counts := catalog.Diff(was, list), n.listed[name.Kind]
+	for _, key := range d.Removed {
+		if counts[key]--; counts[key] == 0 {
+			delete(counts, key)
+		}
+	}
+	for _, key := range d.Added {
+		counts[key]++
+	}
+}
+
+// Exported returns the exported names of an event's items, by the server's names, where the
+// two differ; nil if the event is about no exported item. It is for [engine.Options.Exported].
+func (n *Names) Exported(e *event.Event) map[string]string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	k, keys := catalog.Resources, []string{e.ResourceURI}
+	if list, ok := e.Payload.(event.ListChanged); ok {
+		k, keys = list.List, slices.Concat(list.Added, list.Removed, list.Changed)
+	} else if e.ResourceURI == "" {
+		return nil
+	}
+	if !n.ids[e.ServerID] {
+		return nil
+	}
+	_, updated := e.Payload.(event.ResourceUpdated)
+	names := map[string]string{}
+	for _, key := range keys {
+		t := target{e.ServerID, key}
+		name := n.exportLocked(k, t)
+		if updated && name == key && !n.listsLocked(k, t) && !n.matchesLocked(t) {
+			name = qualify(t.server, key)
+		}
+		if name != key {
+			names[key] = name
+		}
+	}
+	return names
+}
+
+// matchesLocked reports whether an unlisted URI of a server leads clients to that server: one
+// of its templates matches, and no template of another server does.
+func (n *Names) matchesLocked(t target) bool {
+	if len(n.ids) <= 1 {
+		return true
+	}
+	matches := false
+	for id := range n.ids {
+		if len(t.key) > maxCompared || !slices.ContainsFunc(n.templatesLocked(id), func(o template) bool { return o.matches(t.key) }) {
+			continue
+		}
+		if id != t.server {
+			return false
+		}
+		matches = true
+	}
+	return matches
+}
+
+func (n *Names) templatesLocked(server string) []template {
+	all, made := n.templates[server]
+	if made {
+		return all
+	}
+	for _, it := range n.lists[journal.ListName{ServerID: server, Kind: catalog.Templates}] {
+		if len(all) == maxTemplates {
+			break
+		}
+		if pattern, err := uritemplate.Pattern(it.Key); err == nil && keepsKey(catalog.Templates, it.Key) {
+			all = append(all, newTemplate(target{server, it.Key}, pattern))
+		}
+	}
+	if n.templates == nil {
+		n.templates = map[string][]template{}
+	}
+	n.templates[server] = all
+	return all
+}
+
+func (n *Names) listsLocked(k catalog.Kind, t target) bool {
+	_, lists := n.lists[journal.ListName{ServerID: t.server, Kind: k}].Get(t.key)
+	return lists
+}
+
+// export returns the name or URI under which clients find an item of a server, listed or not.
+func (n *Names) export(k catalog.Kind, t target) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.exportLocked(k, t)
+}
+
+func (n *Names) exportLocked(k catalog.Kind, t target) string {
+	if k != catalog.Resources && k != catalog.Templates {
+		return n.naming.export(t.server, t.key)
+	}
+	others := n.listed[k][t.key]
+	if n.ids[t.server] && n.listsLocked(k, t) {
+		others--
+	}
+	if others > 0 || len(n.ids) > 1 && !keepsKey(k, t.key) {
+		return qualify(t.server, t.key)
+	}
+	return t.key
+}
+
+// known returns a list of a server as it was last recorded.
+func (n *Names) known(server string, k catalog.Kind) catalog.List {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.lists[journal.ListName{ServerID: server, Kind: k}]
 }

@@ -22,37 +22,37 @@ import (
 )
 
 const (
-	maxPins     = 10_000           // tools of one server: as many as one list may have
-	maxPinsFile = 16 << 20         // bytes; maxPins of the longest names need less
+	maxPins     = 10_000           // tools of one server: the maximum length of a list
+	maxPinsFile = 16 << 20         // bytes; enough for maxPins tools with the longest names
 	pinsVersion = 1                // of the file's format
-	pinsLock    = time.Second      // how long a gateway waits for another that writes the same file
+	pinsLock    = time.Second      // how long a gateway waits for another gateway that writes the same file
 	pinsPoll    = time.Millisecond // between two attempts to lock it
 )
 
 // Errors of tools that [Pins] refuse.
 var (
 	errChanged  = errors.New("it has changed since it was first listed, and its pin was not removed")
-	errManyPins = fmt.Errorf("its server has listed more than %d tools in all; no more are pinned", maxPins)
+	errManyPins = fmt.Errorf("its server has listed more than %d tools in total; no further tools are pinned", maxPins)
 )
 
-// Pins remember the digest of each tool when its server first listed it. Each server has a
-// file of its own, so that no server can affect the pins of another. Several processes may
-// use the same files: of two that see a new tool, the first one to store it pins it. What
-// another process stores or forgets is noticed at the next merge.
+// Pins remember the digest of each tool when its server first listed it. Each server has its
+// own file, so that no server can affect the pins of another. Several processes may use the
+// same files: if two processes see a new tool, the first to store it pins it. Changes by
+// another process take effect at the next merge.
 //
-// A server's pins are kept under its id whatever its entry in the config says: a server
-// that was replaced must not be able to change its tools.
+// A server's pins are kept under its id, whatever its config entry contains: a replaced server
+// must not be able to change its tools.
 //
-// Only one goroutine may use Pins, which for a gateway is that of [Gateway.Run].
+// Pins are not safe for concurrent use. A gateway uses them in the goroutine of [Gateway.Run].
 type Pins struct {
 	dir     string // "": nothing is stored
 	config  string
-	servers map[string]*pinned // by id, from the first use of a server's pins
+	servers map[string]*serverPins // by id, filled on first use
 }
 
-// NewPins returns the pins that a directory has of the servers of a config. The directory is
+// NewPins returns the pins that a directory holds for the servers of a config. The directory is
 // created when there is something to store. If dir is empty, pins end with the process. config
-// is the path of the config, which keeps equal ids of different configs apart.
+// is the path of the config; it separates equal ids of different configs.
 func NewPins(dir, config string) *Pins {
 	if real, err := filepath.EvalSymlinks(config); err == nil {
 		config = real
@@ -60,18 +60,18 @@ func NewPins(dir, config string) *Pins {
 	if full, err := filepath.Abs(config); err == nil {
 		config = full
 	}
-	return &Pins{dir: dir, config: config, servers: map[string]*pinned{}}
+	return &Pins{dir: dir, config: config, servers: map[string]*serverPins{}}
 }
 
-// pinned are the pins of one server.
-type pinned struct {
-	path    string                    // of the file; "": there is none
-	head    pinsFile                  // what the file says besides the pins
-	stored  map[string]catalog.Digest // by tool; what is in the file
-	fresh   map[string]catalog.Digest // by tool; what is not in the file yet
-	info    fs.FileInfo               // of the file that stored is from; nil: there was none
-	version int                       // of stored: it grows with each reading
-	err     error                     // why the file cannot be read; then no tool is listed
+// serverPins are the pins of one server.
+type serverPins struct {
+	path    string                    // of the file; "" if nothing is stored
+	head    pinsFile                  // the file's content, without the pins
+	stored  map[string]catalog.Digest // by tool; stored in the file
+	fresh   map[string]catalog.Digest // by tool; not stored yet
+	info    fs.FileInfo               // of the file when it was read; nil: there was no file
+	version int                       // of stored; incremented by each read
+	err     error                     // why the file cannot be read; if set, no tool is listed
 	stuck   bool                      // the last attempt to store fresh failed
 }
 
@@ -83,23 +83,23 @@ type pinsFile struct {
 	Tools   map[string]catalog.Digest `json:"tools"`
 }
 
-// of returns the pins of a server. It reads the file if that has changed.
-func (p *Pins) of(server string) *pinned {
-	own := p.servers[server]
-	if own == nil {
-		own = &pinned{head: pinsFile{Version: pinsVersion, Config: p.config, Server: server}, stored: map[string]catalog.Digest{}, fresh: map[string]catalog.Digest{}}
-		p.servers[server] = own
+// of returns the pins of a server. It reads the file if the file has changed.
+func (p *Pins) of(server string) *serverPins {
+	pins := p.servers[server]
+	if pins == nil {
+		pins = &serverPins{head: pinsFile{Version: pinsVersion, Config: p.config, Server: server}, stored: map[string]catalog.Digest{}, fresh: map[string]catalog.Digest{}}
+		p.servers[server] = pins
 		if p.dir != "" {
 			sum := sha256.Sum256([]byte(p.config + "\x00" + server))
-			own.path = filepath.Join(p.dir, hex.EncodeToString(sum[:16])+".json")
+			pins.path = filepath.Join(p.dir, hex.EncodeToString(sum[:16])+".json")
 		}
 	}
-	own.refresh()
-	return own
+	pins.refresh()
+	return pins
 }
 
-// refresh reads the file if it is not the one that was read last.
-func (p *pinned) refresh() {
+// refresh reads the file if it has changed since the last read.
+func (p *serverPins) refresh() {
 	if p.path == "" {
 		return
 	}
@@ -107,16 +107,16 @@ func (p *pinned) refresh() {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if p.info != nil || p.err != nil {
-			p.took(map[string]catalog.Digest{}, nil)
+			p.load(map[string]catalog.Digest{}, nil)
 		}
 	case err == nil && p.err == nil && p.info != nil && os.SameFile(info, p.info) && info.ModTime().Equal(p.info.ModTime()) && info.Size() == p.info.Size():
 	default:
-		p.took(p.read())
+		p.load(p.read())
 	}
 }
 
-// took replaces what is stored by what was read from the file.
-func (p *pinned) took(stored map[string]catalog.Digest, err error) {
+// load replaces the stored pins by the pins that were read from the file.
+func (p *serverPins) load(stored map[string]catalog.Digest, err error) {
 	p.version++
 	p.err, p.info = err, nil
 	if err != nil {
@@ -127,14 +127,14 @@ func (p *pinned) took(stored map[string]catalog.Digest, err error) {
 }
 
 // read reads the file.
-func (p *pinned) read() (map[string]catalog.Digest, error) {
+func (p *serverPins) read() (map[string]catalog.Digest, error) {
 	info, err := os.Stat(p.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return map[string]catalog.Digest{}, nil
 	}
 	var data []byte
 	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxPinsFile) {
-		err = errors.New("it is not a file of pins")
+		err = errors.New("it is not a pin file")
 	}
 	if err == nil {
 		data, err = os.ReadFile(p.path)
@@ -149,9 +149,9 @@ func (p *pinned) read() (map[string]catalog.Digest, error) {
 	return content.Tools, nil
 }
 
-// current returns the version of the pins with which a list must have been checked; -1, which
-// no list has, while there are pins to store. p may be nil.
-func (p *pinned) current() int {
+// current returns the version that a checked list must have to be reused; -1, which no list
+// has, while there are pins to store. p may be nil.
+func (p *serverPins) current() int {
 	switch {
 	case p == nil:
 		return 0
@@ -161,9 +161,9 @@ func (p *pinned) current() int {
 	return p.version
 }
 
-// pin pins the tools that have no pin yet, as far as there is room, and stores them. If they
-// cannot be stored, they are pinned in this process, and the next merge tries again.
-func (p *pinned) pin(ctx context.Context, tools []item, log *slog.Logger) {
+// pin pins the tools that have no pin yet, as far as there is room, and stores the pins. If
+// that fails, the tools are pinned in this process, and the next merge retries.
+func (p *serverPins) pin(ctx context.Context, tools []item, log *slog.Logger) {
 	if p.err != nil {
 		return // nothing is listed
 	}
@@ -189,14 +189,14 @@ func (p *pinned) pin(ctx context.Context, tools []item, log *slog.Logger) {
 	case err == nil:
 		clear(p.fresh)
 	case !p.stuck && ctx.Err() == nil:
-		log.Warn("cannot store the pins of a server; a restart of the gateway forgets its new tools", "server", printable.Line(p.head.Server, 128), "err", printable.Reason(err, 500))
+		log.Warn("cannot store the pins of a server; a restart of the gateway loses the pins of its new tools", "server", printable.Line(p.head.Server, 128), "err", printable.Reason(err, 500))
 	}
 	p.stuck = err != nil
 }
 
-// change reads the file, calls change with the pins in it, and writes the file if change
-// reports that it changed them. No other process changes the file meanwhile.
-func (p *pinned) change(ctx context.Context, change func(tools map[string]catalog.Digest) bool) error {
+// change reads the file, calls change with its pins, and writes the file if change reports that
+// it changed them. A lock keeps other processes from changing the file meanwhile.
+func (p *serverPins) change(ctx context.Context, change func(tools map[string]catalog.Digest) bool) error {
 	if p.path == "" {
 		change(p.stored)
 		return nil
@@ -221,13 +221,13 @@ func (p *pinned) change(ctx context.Context, change func(tools map[string]catalo
 		}
 	}
 	if err == nil {
-		p.took(tools, nil)
+		p.load(tools, nil)
 	}
 	return err
 }
 
-// refuse returns why a tool must not be listed, nil if it may.
-func (p *pinned) refuse(it item) error {
+// refuse returns why a tool must not be listed; nil if it may be listed.
+func (p *serverPins) refuse(it item) error {
 	if p.err != nil {
 		return p.err
 	}
@@ -244,15 +244,14 @@ func (p *pinned) refuse(it item) error {
 	return nil
 }
 
-// Forget removes the pin of a server's tool, or all pins of a server if tool is empty, so that
-// what the server lists next is pinned. Gateways that are running notice it. It returns how many
-// pins there were.
+// Forget removes the pin of a server's tool, or all pins of the server if tool is empty, so that
+// the next list is pinned. Running gateways notice it. It returns the number of pins removed.
 func (p *Pins) Forget(ctx context.Context, server, tool string) (removed int, err error) {
-	own := p.of(server)
-	if own.err != nil || own.info == nil {
-		return 0, own.err
+	pins := p.of(server)
+	if pins.err != nil || pins.info == nil {
+		return 0, pins.err
 	}
-	err = own.change(ctx, func(tools map[string]catalog.Digest) bool {
+	err = pins.change(ctx, func(tools map[string]catalog.Digest) bool {
 		removed = len(tools)
 		maps.DeleteFunc(tools, func(name string, _ catalog.Digest) bool { return tool == "" || name == tool })
 		removed -= len(tools)

@@ -19,7 +19,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// pinning runs a gateway with pins, as one run of a process would, until run returns.
+// pinning runs a gateway with pins, like one run of a process, until run returns.
 func pinning(t *testing.T, pins *Pins, tools map[string][]map[string]any, run func(w *fixture, c *session.Session)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -36,7 +36,7 @@ func pinning(t *testing.T, pins *Pins, tools map[string][]map[string]any, run fu
 	})
 }
 
-func setTools(srv *sessiontest.Server, list ...map[string]any) {
+func setTools(srv *sessiontest.Fake, list ...map[string]any) {
 	all := make([]any, len(list))
 	for i, tool := range list {
 		all[i] = tool
@@ -48,8 +48,7 @@ func described(name, description string) map[string]any {
 	return map[string]any{"name": name, "description": description, "inputSchema": map[string]any{"type": "object"}}
 }
 
-// What was pinned stays pinned when the gateway starts again, also if the entry of the server
-// in the config is another one then.
+// Pins survive a restart of the gateway, even if the server's config entry has changed.
 func TestPinsOutliveTheProcess(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pins")
 	pinning(t, NewPins(dir, "a.json"), map[string][]map[string]any{"docs": {described("dig", "digs"), tool("other")}}, func(w *fixture, c *session.Session) {
@@ -63,7 +62,7 @@ func TestPinsOutliveTheProcess(t *testing.T) {
 		w.advance(time.Minute)
 		w.wantKeys(c, catalog.Tools, "new", "other")
 	})
-	// The same id in the config of another project is another server.
+	// The same id in another config is another server.
 	pinning(t, NewPins(dir, "b.json"), map[string][]map[string]any{"docs": {described("dig", "drills")}}, func(w *fixture, c *session.Session) {
 		w.wantKeys(c, catalog.Tools, "dig")
 	})
@@ -85,7 +84,7 @@ func TestPinsOutliveTheProcess(t *testing.T) {
 	}
 }
 
-// A pin that the user removed while the gateway runs is made anew; the others stay.
+// A pin that the user removes while the gateway runs is made again; the others stay.
 func TestForgetPin(t *testing.T) {
 	dir := t.TempDir()
 	pinning(t, NewPins(dir, "a.json"), map[string][]map[string]any{"docs": {tool("dig"), tool("rake")}}, func(w *fixture, c *session.Session) {
@@ -109,8 +108,8 @@ func TestForgetPin(t *testing.T) {
 	})
 }
 
-// A server that lists ever new names loses its newest tools. Its first pins stay, and so do
-// those of other servers.
+// A server that lists ever new names loses its newest tools. Its first pins and the pins of other
+// servers stay.
 func TestFloodOfNamesUnpinsNothing(t *testing.T) {
 	for _, dir := range []string{"", t.TempDir()} {
 		pins := NewPins(dir, "a.json")
@@ -142,8 +141,8 @@ func TestFloodOfNamesUnpinsNothing(t *testing.T) {
 	}
 }
 
-// Gateways that run at the same time lose no pin of each other, and of two versions of a tool
-// one is pinned for all of them.
+// Concurrent gateways do not lose each other's pins; of two versions of a tool, one is pinned for
+// all of them.
 func TestGatewaysSharePins(t *testing.T) {
 	const gateways, tools = 8, 20
 	dir := filepath.Join(t.TempDir(), "pins")
@@ -158,7 +157,7 @@ func TestGatewaysSharePins(t *testing.T) {
 					{key: fmt.Sprint(g, " ", i), digest: catalog.Digest{1}},
 					{key: fmt.Sprint("common ", i), digest: catalog.Digest{byte(g + 1)}},
 				}, slog.New(slog.DiscardHandler)); len(own.fresh) > 0; {
-					own.pin(t.Context(), nil, slog.New(slog.DiscardHandler)) // a lock took long
+					own.pin(t.Context(), nil, slog.New(slog.DiscardHandler)) // a lock took too long the first time
 				}
 			}
 		})
@@ -183,10 +182,10 @@ func TestGatewaysSharePins(t *testing.T) {
 	}
 }
 
-// Pins that cannot be stored count in this process, and are stored once that is possible.
+// Pins that cannot be stored count in this process, and are stored as soon as possible.
 func TestPinsAreStoredLater(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pins")
-	if err := os.Symlink("nowhere", dir); err != nil { // no directory can be made there
+	if err := os.Symlink("nowhere", dir); err != nil { // no directory can be created there
 		t.Skip(err)
 	}
 	pinning(t, NewPins(dir, "a.json"), map[string][]map[string]any{"docs": {tool("dig")}}, func(w *fixture, c *session.Session) {

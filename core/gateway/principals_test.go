@@ -15,12 +15,12 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// Requests of one principal to a server do not use up what another one may send to it.
+// The requests of one principal to a server leave room for the requests of others.
 func TestRequestsAreShared(t *testing.T) {
 	t.Parallel()
 	var l limiter
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // whoever would have to wait fails
+	cancel() // a request that would have to wait fails
 	var held []func()
 	defer func() {
 		for _, release := range held {
@@ -48,15 +48,15 @@ func TestRequestsAreShared(t *testing.T) {
 	held = append(held, release)
 }
 
-// A principal whose requests wait for input does not keep another one from asking.
-func TestRoundsAreShared(t *testing.T) {
+// The waiting input rounds of one principal leave room for the rounds of others.
+func TestInputRoundsAreShared(t *testing.T) {
 	t.Parallel()
-	var s rounds
+	var s inputRounds
 	defer s.close()
 	put := func(owner string) (string, bool) {
-		return s.put(&round{owner: owner, cancel: func(error) {}})
+		return s.put(&inputRound{owner: owner, cancel: func(error) {}})
 	}
-	for range maxWaiting {
+	for range maxWaitingRounds {
 		if _, ok := put("alice"); !ok {
 			t.Fatal("alice does not get all")
 		}
@@ -68,12 +68,12 @@ func TestRoundsAreShared(t *testing.T) {
 	if !ok {
 		t.Fatal("bob gets nothing")
 	}
-	if s.take(state, [32]byte{}) == nil || s.room.All() != maxWaiting {
+	if s.take(state, [32]byte{}) == nil || s.room.All() != maxWaitingRounds {
 		t.Errorf("%d are counted", s.room.All())
 	}
 }
 
-// manyAsking connects clients of a principal, each of which uses a session of its own.
+// manyAsking connects clients of a principal, each with its own session.
 func (o *outside) manyAsking(n int, name string) {
 	o.Helper()
 	for i := range n {
@@ -84,7 +84,7 @@ func (o *outside) manyAsking(n int, name string) {
 	}
 }
 
-// rooted connects a client with credentials that can be asked for its roots.
+// rooted connects a client with credentials that answers roots/list.
 func (o *outside) rooted(name string) *session.Session {
 	opts := session.Options{Client: &session.ClientSide{Capabilities: json.RawMessage(`{"sampling":{},"roots":{}}`),
 		Request: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
@@ -101,84 +101,83 @@ func (o *outside) rooted(name string) *session.Session {
 	return s
 }
 
-// A principal that uses all sessions of a server that are for one client gets no more; another
-// one gets its own all the same.
-func TestOwnSessionsAreShared(t *testing.T) {
+// A principal that uses all client sessions that it may have with a server gets no more; others
+// still get theirs.
+func TestClientSessionsAreShared(t *testing.T) {
 	t.Parallel()
 	_, o := newAsking(t)
-	o.manyAsking(maxOwnPerServer, "alice")
+	o.manyAsking(maxSessionsPerServer, "alice")
 	if got, err := ask(t.Context(), o.rooted("alice"), "roots/list", `{}`, ""); err != nil || !strings.Contains(got, "-32601") {
-		t.Errorf("one too many of alice: %s, %v", got, err)
+		t.Errorf("alice exceeds her share: %s, %v", got, err)
 	}
 	o.manyAsking(3, "bob")
 }
 
-// Room for a session is made by ending one of the same principal, never one that is kept for
-// another.
-func TestRoomIsOnesOwn(t *testing.T) {
+// Room for a session is made by ending a session of the same principal, never a session of another.
+func TestRoomComesFromTheSamePrincipal(t *testing.T) {
 	t.Parallel()
 	_, o := newAsking(t)
-	c := &o.gateway.clients
+	c := &o.gateway.sessions
 	capabilities := json.RawMessage(`{"roots":{}}`)
-	lend := func(name string, capabilities json.RawMessage) *own {
-		return c.lend(t.Context(), &mcpserver.Request{Principal: name}, "docs", capabilities)
+	acquire := func(name string, capabilities json.RawMessage) *clientSession {
+		return c.acquire(t.Context(), &mcpserver.Request{Principal: name}, "docs", capabilities, session.EraLegacy)
 	}
-	bobs := lend("bob", capabilities)
-	if bobs == nil {
+	bobSession := acquire("bob", capabilities)
+	if bobSession == nil {
 		t.Fatal("bob gets no session")
 	}
-	c.giveBack(bobs, true)
-	var alices []*own
-	for n := lend("alice", capabilities); n != nil; n = lend("alice", capabilities) {
-		alices = append(alices, n)
+	c.release(bobSession, true)
+	var aliceSessions []*clientSession
+	for n := acquire("alice", capabilities); n != nil; n = acquire("alice", capabilities) {
+		aliceSessions = append(aliceSessions, n)
 	}
-	idle := func() []*own {
+	idle := func() []*clientSession {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return slices.Clone(c.idle)
 	}
-	if len(alices) != maxOwnPerServer-1 || !slices.Equal(idle(), []*own{bobs}) {
-		t.Errorf("alice got %d sessions, and %d are idle", len(alices), len(idle()))
+	if len(aliceSessions) != maxSessionsPerServer-1 || !slices.Equal(idle(), []*clientSession{bobSession}) {
+		t.Errorf("alice got %d sessions, and %d are idle", len(aliceSessions), len(idle()))
 	}
-	for _, o := range alices {
-		c.giveBack(o, true)
+	for _, o := range aliceSessions {
+		c.release(o, true)
 	}
-	if lend("alice", json.RawMessage(`{"sampling":{}}`)) != nil {
+	if acquire("alice", json.RawMessage(`{"sampling":{}}`)) != nil {
 		t.Error("there was room")
 	}
-	if left := idle(); len(left) != len(alices) || !slices.Contains(left, bobs) || slices.Contains(left, alices[0]) {
+	if left := idle(); len(left) != len(aliceSessions) || !slices.Contains(left, bobSession) || slices.Contains(left, aliceSessions[0]) {
 		t.Error("not the oldest session of alice was ended")
 	}
-	if again := lend("bob", capabilities); again != bobs {
+	if again := acquire("bob", capabilities); again != bobSession {
 		t.Error("bob does not get his session again")
 	} else {
-		c.giveBack(again, true)
+		c.release(again, true)
 	}
 }
 
-// A server that refuses the clients of one principal is tried for those of another.
+// A server that rejects the clients of one principal is still dialled for others.
 func TestRefusedSessionsOfOthers(t *testing.T) {
 	t.Parallel()
 	_, o := newAsking(t)
-	c := &o.gateway.clients
+	c := &o.gateway.sessions
 	c.mu.Lock()
 	c.failed[[2]string{"alice", "docs"}] = time.Now()
 	c.mu.Unlock()
-	lend := func(name string) *own {
-		return c.lend(t.Context(), &mcpserver.Request{Principal: name}, "docs", json.RawMessage(`{"roots":{}}`))
+	acquire := func(name string) *clientSession {
+		return c.acquire(t.Context(), &mcpserver.Request{Principal: name}, "docs", json.RawMessage(`{"roots":{}}`), session.EraLegacy)
 	}
-	if lend("alice") != nil {
+	if acquire("alice") != nil {
 		t.Error("alice tries again")
 	}
-	bobs := lend("bob")
-	if bobs == nil {
+	bobSession := acquire("bob")
+	if bobSession == nil {
 		t.Fatal("bob may not try")
 	}
-	c.giveBack(bobs, true)
+	c.release(bobSession, true)
 }
 
-// There are fewer sets of capabilities than may be remembered: no client can use them up.
-func TestVariantsAreFew(t *testing.T) {
+// There are fewer sets of capabilities than the gateway remembers: no client can use them up.
+func TestVariantsFitTheLimit(t *testing.T) {
 	t.Parallel()
 	keys := map[string]bool{}
 	for _, elicitation := range []string{"", `,"elicitation":{}`, `,"elicitation":{"form":{}}`, `,"elicitation":{"url":{}}`, `,"elicitation":{"form":{},"url":{},"x":{}}`} {

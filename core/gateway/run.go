@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,15 +11,16 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/status"
 )
 
-// The times at which the catalog is merged after a change. A storm of changes uses only
-// a fraction of one processor; a single change is visible almost immediately.
+// When the catalog is merged after a change. A burst of changes uses only a fraction of one
+// processor; a single change is visible almost immediately.
 const (
 	debounce        = 20 * time.Millisecond  // after the last change
-	maxDelay        = 200 * time.Millisecond // after the first
+	maxDelay        = 200 * time.Millisecond // after the first change
 	costFactor      = 4                      // the pause after a merge, in multiples of its duration
 	refreshInterval = 30 * time.Second       // between merges without a change, which also drop unused ad-hoc subscriptions
 )
@@ -28,36 +30,29 @@ const (
 // It may be called only once.
 func (g *Gateway) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	l := &loop{g: g, ctx: ctx, away: map[string]time.Time{}, checked: map[string]map[catalog.Kind]checked{}}
-	defer l.tasks.Wait()
+	l := &loop{Gateway: g, ctx: ctx, away: map[string]time.Time{}, checked: map[string]map[catalog.Kind]checkedList{}}
+	defer l.running.Wait()
 	defer cancel()
-	defer l.stopAPIs()
-	defer g.clients.close()
-	defer g.rounds.close()
+	defer l.stopHTTPCatalogs()
+	defer g.sessions.close()
+	defer g.inputs.close()
 	snap, sub := g.tracker.Subscribe(ctx)
-	l.adhocSubscriptions()
+	l.loadActiveAdhoc()
 	l.merge(snap)
 	return l.follow(sub)
 }
 
-// adhocSubscriptions takes over which ad-hoc subscriptions servers have.
-func (l *loop) adhocSubscriptions() {
-	for _, server := range l.g.adhoc.servers() {
-		l.g.adhoc.setActive(server, l.g.tracker.Client(server).Subscriptions())
-	}
-}
-
-// loop is the state of Run.
+// loop is the state of Run. Only Run's goroutine uses its fields, except ctx.
 type loop struct {
-	g     *Gateway
-	ctx   context.Context
-	tasks sync.WaitGroup
+	*Gateway
+	ctx     context.Context // ends with Run
+	running sync.WaitGroup
 
-	ready   map[string]bool                     // the ids of servers that are connected
-	away    map[string]time.Time                // when each of the others was lost, by id
-	checked map[string]map[catalog.Kind]checked // results of the last merge, see checkAs
-	refused map[Refusal]struct{}                // of the last merge
-	broken  []config.Server                     // HTTP catalogs with an invalid entry, already logged
+	ready   map[string]bool                         // the ids of connected servers
+	away    map[string]time.Time                    // when each of the other servers was lost, by id
+	checked map[string]map[catalog.Kind]checkedList // results of the last merge, see checkAs
+	refused map[Refusal]struct{}                    // of the last merge
+	broken  []config.Server                         // HTTP catalogs with an invalid entry, already logged
 
 	stateChanged bool          // a server's state changed since the last merge
 	first, last  time.Time     // times of the first and last change not merged yet; zero if none
@@ -66,12 +61,12 @@ type loop struct {
 	nextRefresh  time.Time     // when to merge even if nothing changes
 }
 
-// follow handles events, wakes and timers until the subscription ends, and returns its error.
+// follow handles events, wake-ups and timers until the subscription ends, and returns its error.
 func (l *loop) follow(sub *journal.Subscription) error {
-	// Sent to and closed by the goroutine below. Unbuffered: the subscription is the
-	// queue. This loop receives until it is closed.
+	// The goroutine below sends to and closes batches; this loop receives until it is
+	// closed. Unbuffered: the subscription is the queue.
 	batches := make(chan []*event.Event)
-	l.tasks.Go(func() {
+	l.running.Go(func() {
 		defer close(batches)
 		for batch := sub.Next(); batch != nil; batch = sub.Next() {
 			batches <- batch
@@ -89,18 +84,18 @@ func (l *loop) follow(sub *journal.Subscription) error {
 			for _, e := range batch {
 				l.event(e)
 			}
-		case <-l.g.kicks:
+		case <-l.kicks:
 			l.changed()
-		case <-l.g.adhocWake:
+		case <-l.adhocWake:
 			l.syncAdhoc()
-		case done := <-l.g.flushes:
-			l.merge(l.g.tracker.Snapshot())
+		case done := <-l.flushes:
+			l.merge(l.tracker.Snapshot())
 			close(done)
 		case now := <-timer.C:
 			if due := l.due(); now.Before(due) {
 				continue
 			}
-			l.merge(l.g.tracker.Snapshot())
+			l.merge(l.tracker.Snapshot())
 		}
 	}
 }
@@ -109,7 +104,7 @@ func (l *loop) follow(sub *journal.Subscription) error {
 func (l *loop) due() time.Time {
 	due := l.nextRefresh
 	for _, since := range l.away {
-		if at := since.Add(l.g.opts.Grace); at.After(l.done) && at.Before(due) {
+		if at := since.Add(l.opts.Grace); at.After(l.done) && at.Before(due) {
 			due = at // the server counts as down from then on
 		}
 	}
@@ -137,72 +132,79 @@ func (l *loop) changed() {
 	}
 }
 
-// event handles an event of the tracker. Clients that subscribed to a resource are notified
-// of an update immediately; other changes schedule a merge.
+// event handles an event of the tracker. Subscribers of a resource are notified of an
+// update immediately; other changes schedule a merge.
 func (l *loop) event(e *event.Event) {
 	switch p := e.Payload.(type) {
 	case event.ResourceUpdated, event.ResourceRemoved, event.ResourceAdded:
-		l.g.updated(target{e.ServerID, e.ResourceURI})
+		l.updated(target{e.ServerID, e.ResourceURI})
 		l.notifyChanged()
 	case event.ServerState:
-		l.g.stateChanged()
-		l.stateChanged = true
-		l.changed()
+		l.serverStateChanged()
 	case event.SubscriptionsChanged:
-		if l.g.adhoc.setActive(e.ServerID, p.URIs) {
+		if l.adhoc.setActive(e.ServerID, p.URIs) {
 			l.syncAdhoc()
 		}
 	case event.SubscriptionActive, event.ListChanged:
 		l.changed()
 	case event.Gap: // the missing events may have been about anything
-		l.adhocSubscriptions()
-		l.g.updatedAll()
-		l.g.stateChanged()
-		l.stateChanged = true
-		l.changed()
+		l.loadActiveAdhoc()
+		l.updatedAll()
+		l.serverStateChanged()
 	}
 }
 
-// merge builds the catalog from the snapshot and replaces the served one.
+// serverStateChanged wakes the calls that wait for a server to reconnect, and schedules a merge.
+func (l *loop) serverStateChanged() {
+	l.mu.Lock()
+	close(l.stateChange)
+	l.stateChange = make(chan struct{})
+	l.mu.Unlock()
+	l.stateChanged = true
+	l.changed()
+}
+
+// merge builds the catalog from the snapshot and replaces the served catalog.
 func (l *loop) merge(snap *status.Snapshot) {
 	began := time.Now()
 	l.first, l.last = time.Time{}, time.Time{}
-	desired := l.g.wanted()
-	l.reconcileAPIs(desired)
-	l.g.clients.reconcile(desired)
-	sources := make([]source, 0, len(desired))
+	enabled := l.servers()
+	l.reconcileHTTPCatalogs(enabled)
+	l.sessions.reconcile(enabled)
+	parts := make([]contribution, 0, len(enabled))
 	refused := map[Refusal]struct{}{}
 	up := map[string]bool{}
-	lists := map[string]map[catalog.Kind]checked{}
-	for _, srv := range desired {
+	lists := map[string]map[catalog.Kind]checkedList{}
+	for _, srv := range enabled {
 		st, _ := snap.Server(srv.ID)
 		var known map[catalog.Kind][]catalog.Item
 		known, up[srv.ID] = l.known(srv.ID, st)
-		s := source{
-			id: srv.ID, lists: map[catalog.Kind][]item{}, known: map[catalog.Kind]catalog.List{}, subscribes: offersUpdates(srv, st.Info), tracks: tracks(srv), about: aboutOf(st.Info),
-			asks: up[srv.ID] && st.Info.Era == session.EraLegacy, modern: st.Info.Era == session.EraModern, other: l.g.clients.otherEra(srv, st.Info),
+		c := contribution{
+			id: srv.ID, lists: map[catalog.Kind][]item{}, known: map[catalog.Kind]catalog.List{}, info: serverInfoOf(st.Info),
+			serverState: serverState{tracks: tracks(srv), subscribes: offersUpdates(srv, st.Info), other: l.sessions.otherEra(srv, st.Info),
+				asks: up[srv.ID] && st.Info.Era == session.EraLegacy, modern: st.Info.Era == session.EraModern},
 		}
-		lists[srv.ID] = map[catalog.Kind]checked{}
+		lists[srv.ID] = map[catalog.Kind]checkedList{}
 		for k, list := range known {
-			c := l.check(srv.ID, k, list)
-			lists[srv.ID][k] = c
-			s.lists[k] = c.items
-			for _, r := range c.refused {
+			checked := l.checkAs(srv.ID, srv.ID, k, list)
+			lists[srv.ID][k] = checked
+			c.lists[k] = checked.items
+			for _, r := range checked.refused {
 				refused[r] = struct{}{}
 			}
 		}
 		for _, k := range []catalog.Kind{catalog.Resources, catalog.Templates} {
-			s.known[k] = l.g.names.known(srv.ID, k)
+			c.known[k] = l.names.known(srv.ID, k)
 		}
-		sources = append(sources, s)
+		parts = append(parts, c)
 	}
 	l.ready = up
-	l.markAway(sources, up, began)
-	v := newView(l.g.local, sources, l.g.filter, func(r Refusal) { refused[r] = struct{}{} })
-	v.refused = refusedItems(refused)
-	d := v.describe(l.g.opts.Serve.Instructions, sources)
-	d.WatchTasks = l.g.tasks.watchAll
-	v.variants = l.g.variants.merge(l, snap, sources, lists)
+	l.markAway(parts, up, began)
+	v := newView(l.local, parts, l.filter, func(r Refusal) { refused[r] = struct{}{} })
+	v.refused = unlisted(refused)
+	d := v.describe(l.opts.Serve.Instructions, parts)
+	d.WatchTasks = l.watchTasks
+	v.variants = l.mergeVariants(snap, parts, lists)
 	l.checked = lists
 	for key, other := range v.variants {
 		if v.catalog.Variants == nil {
@@ -210,9 +212,9 @@ func (l *loop) merge(snap *status.Snapshot) {
 		}
 		v.catalog.Variants[key] = other.catalog
 	}
-	l.g.view.Store(v)
-	l.g.server.Describe(d)
-	changed := l.g.server.SetCatalog(v.catalog)
+	l.view.Store(v)
+	l.server.Describe(d)
+	changed := l.server.SetCatalog(v.catalog)
 	if changed.Any() || l.stateChanged {
 		l.notifyChanged()
 	}
@@ -226,7 +228,7 @@ func (l *loop) merge(snap *status.Snapshot) {
 
 // known returns the lists of a server, or of an HTTP catalog, and whether it is connected.
 func (l *loop) known(id string, st status.Server) (map[catalog.Kind][]catalog.Item, bool) {
-	if a := l.g.api(id); a != nil {
+	if a := l.httpCatalog(id); a != nil {
 		return map[catalog.Kind][]catalog.Item{catalog.Tools: a.up.Catalog().Tools}, a.up.Status().Up
 	}
 	lists := make(map[catalog.Kind][]catalog.Item, len(st.Lists))
@@ -236,37 +238,144 @@ func (l *loop) known(id string, st status.Server) (map[catalog.Kind][]catalog.It
 	return lists, st.Connected()
 }
 
-// markAway sets the down and drop flags of the sources, and records when servers went
-// away.
-func (l *loop) markAway(sources []source, up map[string]bool, now time.Time) {
+// markAway sets the down and drop flags of the contributions, and records when servers
+// were lost.
+func (l *loop) markAway(parts []contribution, up map[string]bool, now time.Time) {
 	away := map[string]time.Time{}
-	for i := range sources {
-		s := &sources[i]
-		if up[s.id] {
+	for i := range parts {
+		c := &parts[i]
+		if up[c.id] {
 			continue
 		}
-		since, known := l.away[s.id]
+		since, known := l.away[c.id]
 		if !known {
 			since = now
 		}
-		away[s.id] = since
-		if down := now.Sub(since) >= l.g.opts.Grace; down {
-			s.down, s.drop = true, l.g.opts.OnDown == Drop
+		away[c.id] = since
+		if down := now.Sub(since) >= l.opts.Grace; down {
+			c.down, c.drop = true, l.opts.OnDown == Drop
 		}
 	}
 	l.away = away
 }
 
 func (l *loop) notifyChanged() {
-	if l.g.opts.Changed != nil {
-		l.g.opts.Changed()
+	if l.opts.Changed != nil {
+		l.opts.Changed()
 	}
 }
 
-// stateChanged wakes the calls that wait for a server to reconnect.
-func (g *Gateway) stateChanged() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	close(g.stateChange)
-	g.stateChange = make(chan struct{})
+// checkedList is the result of checking the items of a list.
+type checkedList struct {
+	list    []catalog.Item // the list that was checked
+	pins    int            // the version of the server's pins that was used
+	items   []item         // the items that can be listed
+	refused []Refusal      // the items that cannot be listed, or are suspicious
+}
+
+// checkAs checks the items of a server's list. The result is reused until the list changes.
+// id is the key of the last result in l.checked: the server, or one of its variants (see
+// mergeVariants).
+func (l *loop) checkAs(id, server string, k catalog.Kind, list []catalog.Item) checkedList {
+	was := l.checked[id][k]
+	pins := l.pins(server, k)
+	if len(was.list) == len(list) && (len(list) == 0 || &was.list[0] == &list[0]) && was.pins == pins.current() {
+		return was // lists are immutable
+	}
+	c := checkedList{list: list, items: make([]item, 0, len(list))}
+	refuse := func(key string, err error) {
+		c.refused = append(c.refused, Refusal{Server: server, Kind: k, Key: key, Reason: err.Error()})
+	}
+	known := make(map[string]item, len(was.items))
+	for _, it := range was.items {
+		known[it.key] = it
+	}
+	for _, it := range list {
+		// An item that differs only in the order of its members keeps its former bytes:
+		// clients cache prompts by the bytes of lists.
+		checked, again := known[it.Key]
+		var err error
+		if !again || checked.digest != it.Digest {
+			checked, err = newItem(k, it)
+		}
+		if err != nil {
+			refuse(it.Key, err)
+		} else {
+			c.items = append(c.items, checked)
+		}
+	}
+	if pins != nil {
+		pins.pin(l.ctx, c.items, l.opts.Logger)
+		c.pins = pins.version
+		c.items = slices.DeleteFunc(c.items, func(it item) bool {
+			err := pins.refuse(it)
+			if err != nil {
+				refuse(it.key, err)
+			}
+			return err != nil
+		})
+	}
+	for _, it := range c.items {
+		if it.suspicion != "" {
+			c.refused = append(c.refused, Refusal{Server: server, Kind: k, Key: it.key, Reason: it.suspicion, Listed: true})
+		}
+	}
+	return c
+}
+
+// pins returns the pins that apply to a server's list; nil if none do.
+func (l *loop) pins(server string, k catalog.Kind) *serverPins {
+	if l.opts.Pins == nil || k != catalog.Tools {
+		return nil
+	}
+	return l.opts.Pins.of(server)
+}
+
+// Refusal is an item of a server that is not listed, or that is suspicious.
+type Refusal struct {
+	Server string
+	Kind   catalog.Kind
+	Key    string // the server's name or URI of the item; not sanitized
+	Reason string // one line for users
+	Listed bool   // the item is listed, but suspicious
+}
+
+// unlisted returns the items that are not listed.
+func unlisted(refused map[Refusal]struct{}) map[itemID]bool {
+	out := map[itemID]bool{}
+	for r := range refused {
+		if !r.Listed {
+			out[itemID{r.Kind, target{r.Server, r.Key}}] = true
+		}
+	}
+	return out
+}
+
+// maxLogged is how many new refusals of one merge are logged individually.
+const maxLogged = 20
+
+// report logs the refusals that are new and passes them to Options.Refused.
+func (l *loop) report(refused map[Refusal]struct{}) {
+	logged := 0
+	for r := range refused {
+		if _, known := l.refused[r]; known {
+			continue
+		}
+		if l.opts.Refused != nil {
+			l.opts.Refused(r)
+		}
+		if logged++; logged > maxLogged {
+			continue
+		}
+		what := "the gateway does not list an item of a server"
+		if r.Listed {
+			what = "an item of a server looks suspicious"
+		}
+		l.opts.Logger.Warn(what, "server", printable.Line(r.Server, 128), "list", string(r.Kind),
+			"item", printable.Line(r.Key, 200), "reason", r.Reason)
+	}
+	if logged > maxLogged {
+		l.opts.Logger.Warn("more items are not listed or look suspicious", "number", logged-maxLogged)
+	}
+	l.refused = refused
 }

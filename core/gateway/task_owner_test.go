@@ -12,8 +12,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// taskServer begins the task t1 with every call, and lists it with another one.
-func taskServer(t *testing.T, era session.Era) (*sessiontest.Server, *sessiontest.Net) {
+// taskServer begins the task t1 with every call, and lists it together with another task.
+func taskServer(t *testing.T, era session.Era) (*sessiontest.Fake, *sessiontest.Net) {
 	server := sessiontest.New()
 	server.Legacy, server.Modern = era == session.EraLegacy, era == session.EraModern
 	server.SetList("tools", tool("slow"))
@@ -46,7 +46,7 @@ func (o *outside) as(era session.Era, name string) *session.Session {
 	return o.client(era, map[string]config.Secret{"Authorization": config.NewSecret("Bearer " + name)})
 }
 
-func (o *outside) asked(server *sessiontest.Server) (n int) {
+func (o *outside) asked(server *sessiontest.Fake) (n int) {
 	for _, m := range server.Wire() {
 		if strings.HasPrefix(m.Method, "tasks/") {
 			n++
@@ -55,9 +55,8 @@ func (o *outside) asked(server *sessiontest.Server) (n int) {
 	return n
 }
 
-// A task belongs to the principal that began it: also after a restart of the gateway, and
-// whatever other clients do. To others it looks like one that does not exist, and the server is
-// not asked.
+// A task belongs to the principal that began it, even after a restart of the gateway and whatever
+// other clients do. For others the task does not exist, and the server is not asked.
 func TestTaskBelongsToItsPrincipal(t *testing.T) {
 	t.Parallel()
 	for _, era := range []session.Era{session.EraLegacy, session.EraModern} {
@@ -143,7 +142,7 @@ func TestTaskBelongsToItsPrincipal(t *testing.T) {
 	}
 }
 
-// The tasks of one principal never displace those of another; its own oldest ones have to go.
+// The tasks of one principal never displace others'; its own oldest tasks are dropped.
 func TestTasksOfAPrincipalAreBounded(t *testing.T) {
 	t.Parallel()
 	g := &Gateway{}
@@ -159,15 +158,15 @@ func TestTasksOfAPrincipalAreBounded(t *testing.T) {
 	add("alice", maxTasks+50)
 	add("carol", maxTasks/3+1)
 	if !remembers("bob", 0) || remembers("alice", 49) || !remembers("alice", maxTasks+49) || remembers("carol", 0) || !remembers("carol", 1) {
-		t.Error("not the oldest of the principal with too many had to go")
+		t.Error("the dropped tasks are not the oldest tasks of the principal that exceeded the limit")
 	}
 	if len(g.tasks.byID) != len(g.tasks.order) || len(g.tasks.byID) != len(g.tasks.shared) || len(g.tasks.byID) != g.tasks.room.All() {
 		t.Errorf("%d tasks, %d in order, %d shared, %d counted", len(g.tasks.byID), len(g.tasks.order), len(g.tasks.shared), g.tasks.room.All())
 	}
 }
 
-// A server that gives an id to another client has dropped the task of before: who had that one
-// cannot reach the new one.
+// A server that reuses an id for another client has dropped the former task: the former owner
+// cannot reach the new task.
 func TestReusedTaskID(t *testing.T) {
 	t.Parallel()
 	g := &Gateway{}
@@ -177,10 +176,10 @@ func TestReusedTaskID(t *testing.T) {
 	if _, ok := g.tasks.find(id, alice); ok || g.tasks.began(id, alice, nil) {
 		t.Error("alice reaches the task of bob")
 	}
-	mine := &own{}
+	mine := &clientSession{}
 	g.tasks.add(id, alice, mine, nil)
 	if o, ok := g.tasks.find(id, alice); !ok || o != mine || g.tasks.began(id, alice, nil) || !g.tasks.began(id, alice, mine) {
-		t.Error("alice does not reach her task in a session of her own, or lists that of bob as hers")
+		t.Error("alice does not reach the task in her own session, or lists bob's task as hers")
 	}
 	if o, ok := g.tasks.find(id, bob); !ok || o != nil {
 		t.Error("bob does not reach his")
@@ -191,7 +190,7 @@ func TestReusedTaskID(t *testing.T) {
 	}
 }
 
-// Ids are of bounded length, and never ambiguous.
+// Ids are of limited length, and never ambiguous.
 func TestTaskIDs(t *testing.T) {
 	t.Parallel()
 	n := taskIDs{[]byte("key"), "alice", "a"}
@@ -215,37 +214,37 @@ func TestTaskIDs(t *testing.T) {
 	}
 }
 
-// heardPeer keeps what it is told.
-type heardPeer struct {
-	peer
-	heard chan string // capacity 1, sent to by message, never closed
+// recordingClient records the messages that it gets.
+type recordingClient struct {
+	sessionClient
+	received chan string // capacity 1, sent to by message, never closed
 }
 
-func (p *heardPeer) message(_ string, params json.RawMessage) { p.heard <- string(params) }
+func (p *recordingClient) message(_ string, params json.RawMessage) { p.received <- string(params) }
 
-// A client knows a task of its own session under one id, in notifications about the task too.
-func TestTaskIDsInOwnSession(t *testing.T) {
+// A client knows a task of its own session under one id, including in notifications.
+func TestTaskIDsInClientSession(t *testing.T) {
 	t.Parallel()
-	p := &heardPeer{heard: make(chan string, 1)}
-	o := newOwn(config.Server{ID: "docs"}, nil, p)
+	p := &recordingClient{received: make(chan string, 1)}
+	o := newClientSession(config.Server{ID: "docs"}, nil, p)
 	o.ids = taskIDs{[]byte("key"), "alice", "docs"}
 	close(o.ready)
 	o.wg.Go(o.run)
 	defer o.close()
 	id := o.ids.export("t1")
-	for method, c := range map[string]struct{ said, want string }{
+	for method, c := range map[string]struct{ params, want string }{
 		"notifications/tasks/status": {`{"taskId":"t1"}`, `{"taskId":"` + id + `"}`},
 		"notifications/message": {`{"taskId":"t1","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t1"}}}`,
 			`{"taskId":"t1","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"` + id + `"}}}`},
 	} {
-		o.message(method, json.RawMessage(c.said))
-		if got := <-p.heard; got != c.want {
+		o.message(method, json.RawMessage(c.params))
+		if got := <-p.received; got != c.want {
 			t.Errorf("%s: %s", method, got)
 		}
 	}
 }
 
-// The result of a tool that the gateway ran as a task names the task by the id that clients know.
+// The result of a tool that the gateway ran as a task contains the task id that clients know.
 func TestResultOfTask(t *testing.T) {
 	t.Parallel()
 	server, net := taskServer(t, session.EraLegacy)

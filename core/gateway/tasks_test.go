@@ -8,14 +8,17 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// nodePeer is the entry of a server of testdata/peers, which scripts/peers.sh installs.
-func nodePeer(t *testing.T, id string, script ...string) config.Server {
+// nodeServer is the entry of a server of testdata/peers, which scripts/peers.sh installs.
+func nodeServer(t *testing.T, id string, script ...string) config.Server {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts Node")
@@ -33,19 +36,19 @@ func nodePeer(t *testing.T, id string, script ...string) config.Server {
 	}
 	node := filepath.Join(dir, "node_modules", ".bin", "node")
 	if _, err := os.Stat(node); err != nil {
-		node = "node" // the packaged one exists for Linux only
+		node = "node" // the packaged program exists only for Linux
 	}
 	script[0] = filepath.Join(dir, script[0])
 	return config.Server{ID: id, Enabled: true, Transport: config.TransportStdio, Program: config.Program{Command: node, Args: script}, ConnectTimeout: time.Minute}
 }
 
 func everything(t *testing.T) config.Server {
-	return nodePeer(t, "everything", "node_modules/@modelcontextprotocol/server-everything/dist/index.js", "stdio")
+	return nodeServer(t, "everything", "node_modules/@modelcontextprotocol/server-everything/dist/index.js", "stdio")
 }
 
-// modernPeer is a server of the modern era with tasks.
-func modernPeer(t *testing.T, id string) config.Server {
-	srv := nodePeer(t, id, "tasks.mjs")
+// modernTaskServer is a modern server with tasks.
+func modernTaskServer(t *testing.T, id string) config.Server {
+	srv := nodeServer(t, id, "tasks.mjs")
 	srv.Protocol = config.ProtocolModern
 	return srv
 }
@@ -73,7 +76,7 @@ func (o *outside) do(c *session.Session, method, params, capabilities string) (m
 	return fields(raw), err
 }
 
-// elicited answers elicitations, and says how often it was asked.
+// elicited answers elicitations and counts them.
 func elicited(content string, asked *int) *session.ClientSide {
 	return &session.ClientSide{
 		Capabilities: json.RawMessage(`{"elicitation":{"form":{}}}`),
@@ -89,11 +92,11 @@ func elicited(content string, asked *int) *session.ClientSide {
 
 const research = `{"name":"everything_simulate-research-query","arguments":{"topic":"python","ambiguous":true}`
 
-// A task of a legacy server goes on while its client is away: another one with the same
-// credentials asks for it, is asked what the server wants to know, and gets the result.
+// A task of a legacy server continues while its client is away: another client with the same
+// credentials asks for it, answers the server's requests, and gets the result.
 func TestTaskSurvivesReconnect(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, Options{}, everything(t), modernPeer(t, "tasks"))
+	o := newOutside(t, Options{}, everything(t), modernTaskServer(t, "tasks"))
 	asked := 0
 	first := o.over(session.EraLegacy, elicited(`{"interpretation":"technical"}`, &asked))
 	begun, err := o.do(first, "tools/call", research+`,"task":{"ttl":60000}}`, "")
@@ -131,11 +134,11 @@ func TestTaskSurvivesReconnect(t *testing.T) {
 	}
 }
 
-// A tool that has to be called as a task can be called by clients that know no tasks. What
-// the task asks a client of the modern era is a result that requires input.
+// A tool that must be called as a task can be called by clients that do not support tasks. If the
+// task needs input, a modern client gets a result that requires input.
 func TestTaskForOtherClients(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, Options{}, everything(t), modernPeer(t, "tasks"))
+	o := newOutside(t, Options{}, everything(t), modernTaskServer(t, "tasks"))
 	t.Run("legacy server", func(t *testing.T) {
 		t.Parallel()
 		o := &outside{t, o.gateway}
@@ -169,11 +172,11 @@ func TestTaskForOtherClients(t *testing.T) {
 	})
 }
 
-// A task of a modern server is asked for, updated and cancelled by the id that clients
-// see, by clients that declare the extension.
+// A task of a modern server is requested, updated and cancelled by the id that clients see, by
+// clients that declare the extension.
 func TestModernTask(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, Options{}, modernPeer(t, "tasks"), modernPeer(t, "more"))
+	o := newOutside(t, Options{}, modernTaskServer(t, "tasks"), modernTaskServer(t, "more"))
 	c := o.over(session.EraModern, nil)
 	const capabilities = `{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
 	begun, err := o.do(c, "tools/call", `{"name":"tasks_confirm_delete","arguments":{"filename":"b.txt"}}`, capabilities)
@@ -223,3 +226,152 @@ func TestModernTask(t *testing.T) {
 		t.Errorf("a tool that needs tasks, without the extension: %v", err)
 	}
 }
+
+// listening connects a client that records its messages.
+func (w *fixture) listening(era session.Era) (*session.Session, *messages) {
+	w.Helper()
+	got := &messages{}
+	in, toServer := io.Pipe()
+	fromServer, out := io.Pipe()
+	w.running.Go(func() {
+		_ = w.gateway.Server().ServeIO(context.Background(), in, out)
+		_ = out.Close()
+	})
+	s, err := session.OverIO(w.Context(), fromServer, toServer, config.Server{Protocol: config.Protocol(era)}, session.Options{Client: &session.ClientSide{Message: got.add}})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { _ = s.Close() })
+	return s, got
+}
+
+// A server's notification about a task reaches the client that began the task or listens to it,
+// under the id that the client knows, and no other client.
+func TestTaskNotifications(t *testing.T) {
+	inEras(t, func(w *fixture, era session.Era) {
+		docs := w.Serve("docs", era)
+		docs.SetList(catalog.Tools, tool("slow"))
+		docs.Capabilities["tasks"] = map[string]any{"list": map[string]any{}, "requests": map[string]any{"tools": map[string]any{"call": map[string]any{}}}}
+		docs.Capabilities["extensions"] = map[string]any{"io.modelcontextprotocol/tasks": map[string]any{}}
+		w.Serve("more", era)
+		begun := map[string]any{"task": map[string]any{"taskId": "t1", "status": "working", "ttl": 60000}}
+		notification := map[string]any{"jsonrpc": "2.0", "method": "notifications/tasks/status", "params": map[string]any{"taskId": "t1", "status": "working"}}
+		if era == session.EraModern {
+			begun = map[string]any{"resultType": "task", "taskId": "t1", "status": "working", "ttlMs": 60000}
+			notification = map[string]any{"jsonrpc": "2.0", "method": "notifications/tasks", "params": map[string]any{"taskId": "t1", "status": "working", "_meta": map[string]any{"io.modelcontextprotocol/subscriptionId": "mcptrack-9", "x": 1}}}
+		}
+		docs.Fail(sessiontest.Fault{Method: "tools/call", Result: begun})
+		w.start(sessiontest.Entry("docs"), sessiontest.Entry("more"))
+		c, got := w.listening(era)
+		other, others := w.listening(era)
+		if _, err := other.List(w.Context(), "tools"); err != nil {
+			w.Fatal(err)
+		}
+		q := session.Request{Method: "tools/call", Params: fields(json.RawMessage(`{"name":"docs_slow","task":{}}`)), Client: json.RawMessage(`{"extensions":{"io.modelcontextprotocol/tasks":{}}}`)}
+		raw, err := c.Do(w.Context(), q)
+		id := w.gateway.taskIDs("", "docs").export("t1")
+		if err != nil || !strings.Contains(string(raw), `"taskId":"`+id+`"`) {
+			w.Fatalf("%s, %v", raw, err)
+		}
+		if era == session.EraModern {
+			ctx, cancel := context.WithCancel(w.Context())
+			over := make(chan struct{})
+			go func() {
+				defer close(over)
+				q.Method, q.Params = "subscriptions/listen", fields(json.RawMessage(`{"notifications":{"taskIds":["`+id+`","other"]}}`))
+				_, _ = c.Do(ctx, q)
+			}()
+			defer func() { cancel(); <-over }()
+			synctest.Wait()
+			if last := w.last("docs", "subscriptions/listen"); string(last["notifications"]) != `{"taskIds":["t1"]}` {
+				w.Errorf("the server was asked for %s", last["notifications"])
+			}
+			q.Method, q.Client = "subscriptions/listen", nil
+			if _, err := other.Do(w.Context(), q); err == nil || !strings.Contains(err.Error(), "-32021") {
+				w.Errorf("a listen without the extension: %v", err)
+			}
+		}
+		docs.Broadcast(notification)
+		synctest.Wait()
+		all := strings.Join(got.take(), " ")
+		if !strings.Contains(all, `"taskId":"`+id+`"`) || strings.Contains(all, "mcptrack-9") {
+			w.Errorf("received %s", all)
+		}
+		if era == session.EraModern && !strings.Contains(all, `"x":1`) {
+			w.Errorf("received %s", all)
+		}
+		if all := others.take(); len(all) != 0 {
+			w.Errorf("another client received %s", all)
+		}
+	})
+}
+
+// A client that does not read delays only its own task notifications.
+func TestTaskNotificationsBesideASilentClient(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newFixture(t)
+		docs := w.Serve("docs", session.EraLegacy)
+		docs.SetList(catalog.Tools, tool("slow"))
+		docs.Capabilities["tasks"] = map[string]any{"requests": map[string]any{"tools": map[string]any{"call": map[string]any{}}}}
+		w.start(sessiontest.Entry("docs"))
+		begin := func(c *session.Session, id string) {
+			docs.Fail(sessiontest.Fault{Method: "tools/call", Times: 1, Result: map[string]any{"task": map[string]any{"taskId": id, "status": "working", "ttl": 60000}}})
+			if raw, err := w.do(c, "tools/call", `{"name":"slow","task":{}}`); err != nil {
+				t.Fatalf("%s, %v", raw, err)
+			}
+		}
+		in, toServer := io.Pipe()
+		fromServer, out := io.Pipe()
+		silent := make(chan struct{}) // closed when the client stops reading
+		w.running.Go(func() {
+			_ = w.gateway.Server().ServeIO(context.Background(), in, out)
+			_ = out.Close()
+		})
+		stops := &stopping{Reader: fromServer, stop: silent, ended: make(chan struct{})}
+		c, err := session.OverIO(w.Context(), stops, toServer, config.Server{Protocol: config.ProtocolLegacy}, session.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			close(stops.ended)
+			_ = fromServer.Close()
+			_ = c.Close()
+		}()
+		begin(c, "silent")
+		other, got := w.listening(session.EraLegacy)
+		begin(other, "heard")
+		close(silent)
+		for range 2 * maxQueuedMessages {
+			docs.Broadcast(map[string]any{"jsonrpc": "2.0", "method": "notifications/tasks/status", "params": map[string]any{"taskId": "silent", "status": "working"}})
+		}
+		docs.Broadcast(map[string]any{"jsonrpc": "2.0", "method": "notifications/tasks/status", "params": map[string]any{"taskId": "heard", "status": "working"}})
+		w.advance(time.Second)
+		if all := got.take(); len(all) != 1 {
+			t.Errorf("received %q", all)
+		}
+		w.gateway.notes.mu.Lock()
+		defer w.gateway.notes.mu.Unlock()
+		if n := len(w.gateway.notes.byClient); n != 1 {
+			t.Errorf("notifications wait for %d clients", n)
+		}
+	})
+}
+
+// stopping reads until stop is closed, and nothing more until ended is closed.
+type stopping struct {
+	io.Reader
+	stop, ended chan struct{}
+}
+
+func (s *stopping) Read(p []byte) (int, error) {
+	select {
+	case <-s.stop:
+		<-s.ended
+		return 0, io.EOF
+	default:
+		return s.Reader.Read(p)
+	}
+}
+
+func (s *stopping) Close() error { return nil }

@@ -13,9 +13,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// Clients of both eras that cancel or leave at any moment, also while they are asked, leave
-// no session, no round and no request behind.
-func TestClientsVanish(t *testing.T) {
+// Clients of both eras that cancel or leave at any moment, even while they are asked, leave no
+// session, input round or request behind.
+func TestLeavingClientsLeaveNothingBehind(t *testing.T) {
 	t.Parallel()
 	a, o := newAsking(t)
 	ts := httptest.NewServer(o.gateway.Server())
@@ -64,19 +64,19 @@ func TestClientsVanish(t *testing.T) {
 		defer g.limits.mu.Unlock()
 		return len(g.limits.byServer) == 0
 	})
-	g.rounds.mu.Lock()
-	for _, w := range g.rounds.byState {
-		w.expire.Reset(0) // as after roundPatience
+	g.inputs.mu.Lock()
+	for _, w := range g.inputs.byState {
+		w.expire.Reset(0) // as after inputTimeout
 	}
-	g.rounds.mu.Unlock()
+	g.inputs.mu.Unlock()
 	o.eventually("only idle sessions are left", func() bool {
-		g.clients.mu.Lock()
-		defer g.clients.mu.Unlock()
-		return g.clients.sessions.All() == len(g.clients.idle) && len(g.clients.all) == 0 && len(g.clients.parked) == 0
+		g.sessions.mu.Lock()
+		defer g.sessions.mu.Unlock()
+		return g.sessions.total.All() == len(g.sessions.idle) && len(g.sessions.clients) == 0 && len(g.sessions.detached) == 0
 	})
-	g.clients.mu.Lock()
-	idle := len(g.clients.idle)
-	g.clients.mu.Unlock()
+	g.sessions.mu.Lock()
+	idle := len(g.sessions.idle)
+	g.sessions.mu.Unlock()
 	o.eventually("the others have ended", func() bool { _, open := a.of(`"elicitation"`); return open == idle })
 	if c := o.over(session.EraLegacy, &session.ClientSide{Capabilities: json.RawMessage(`{"sampling":{}}`), Request: func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
 		return json.RawMessage(`{"still":"works"}`), nil

@@ -3,6 +3,9 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,16 +14,344 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// A server that shows tools only to clients that can be asked something shows all to them,
-// and they can call them; other clients see the others. What the server wants from a
-// client as a task is done by that client.
+// capableWorld is a gateway over the server "docs", which sessions that declare sampling see as
+// the server "more".
+type capableWorld struct {
+	*fixture
+	docs, more     *sessiontest.Fake
+	plain, capable *session.Session
+	changes        map[*session.Session]int // how often each client was notified of changed tools
+	probed         func()                   // called for each probe; may be nil
+}
+
+func inCapableWorld(t *testing.T, test func(w *capableWorld)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &capableWorld{fixture: newFixture(t), changes: map[*session.Session]int{}}
+		w.docs, w.more = w.Serve("docs", session.EraLegacy), w.Serve("more", session.EraLegacy)
+		w.opts.Dial = func(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
+			if opts.Client != nil && strings.Contains(string(opts.Client.Capabilities), "sampling") {
+				if opts.OneShot && w.probed != nil {
+					w.probed()
+				}
+				srv.ID, srv.Command = "more", "more"
+			}
+			return w.Dial(ctx, srv, opts)
+		}
+		w.tools([]string{"one"}, []string{"one", "sample"})
+		w.start(sessiontest.Entry("docs"))
+		w.plain, w.capable = w.client(session.EraLegacy), w.capableClient(`{"sampling":{}}`)
+		w.wantKeys(w.plain, catalog.Tools, "one")
+		w.wantKeys(w.capable, catalog.Tools, "one", "sample")
+		w.subscribe(w.plain)
+		w.subscribe(w.capable)
+		w.advance(2 * time.Minute)
+		test(w)
+	})
+}
+
+// capableClient connects a client that declares the capabilities.
+func (w *capableWorld) capableClient(capabilities string) *session.Session {
+	w.Helper()
+	in, toServer := io.Pipe()
+	fromServer, out := io.Pipe()
+	w.running.Go(func() {
+		_ = w.gateway.Server().ServeIO(context.Background(), in, out)
+		_ = out.Close()
+	})
+	s, err := session.OverIO(w.Context(), fromServer, toServer, config.Server{Protocol: config.ProtocolLegacy}, session.Options{
+		Client: &session.ClientSide{Capabilities: json.RawMessage(capabilities),
+			Request: func(context.Context, string, json.RawMessage) (json.RawMessage, error) { return nil, notFound() }}})
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// tools sets what both kinds of sessions list.
+func (w *capableWorld) tools(plain, capable []string) {
+	for s, names := range map[*sessiontest.Fake][]string{w.docs: plain, w.more: capable} {
+		var all []any
+		for _, name := range names {
+			all = append(all, tool(name))
+		}
+		s.SetList(catalog.Tools, all...)
+	}
+}
+
+// change is like tools, and announces the change.
+func (w *capableWorld) change(plain, capable []string) {
+	w.tools(plain, capable)
+	w.docs.NotifyListChanged(catalog.Tools)
+	w.more.NotifyListChanged(catalog.Tools)
+}
+
+// watch lists the tools whenever a client is notified that they changed, for a duration, and
+// passes them to notified.
+func (w *capableWorld) watch(d time.Duration, notified func(c *session.Session, tools string)) {
+	w.Helper()
+	const step = 5 * time.Millisecond
+	for range d / step {
+		w.advance(step)
+		for _, c := range []*session.Session{w.plain, w.capable} {
+			if received(c) == "tools" {
+				w.changes[c]++
+				notified(c, w.keys(c, catalog.Tools))
+			}
+		}
+	}
+}
+
+// wantChange changes the server, and checks that every client is notified once, within a second,
+// and gets the new list then and later.
+func (w *capableWorld) wantChange(plain, capable []string) {
+	w.Helper()
+	clear(w.changes)
+	w.change(plain, capable)
+	slices.Sort(plain)
+	slices.Sort(capable)
+	want := map[*session.Session]string{w.plain: strings.Join(plain, " "), w.capable: strings.Join(capable, " ")}
+	notified := func(c *session.Session, tools string) {
+		if tools != want[c] {
+			w.Errorf("notified, then %q, want %q", tools, want[c])
+		}
+	}
+	w.watch(time.Second, notified)
+	for c, tools := range want {
+		w.wantKeys(c, catalog.Tools, strings.Fields(tools)...)
+		if w.changes[c] != 1 {
+			w.Errorf("notified %d times within a second", w.changes[c])
+		}
+		for name := range strings.FieldsSeq(tools) {
+			if got, err := w.do(c, "tools/call", `{"name":"`+name+`"}`); err != nil && strings.Contains(err.Error(), "unknown tool") {
+				w.Errorf("%s: %s, %v", name, got, err)
+			}
+		}
+	}
+	w.watch(time.Minute, notified)
+	if w.changes[w.plain] != 1 || w.changes[w.capable] != 1 {
+		w.Errorf("notified %v times", w.changes)
+	}
+	if got, err := w.do(w.capable, "tools/call", `{"name":"no"}`); err == nil || !strings.Contains(err.Error(), "unknown tool") {
+		w.Errorf("%s, %v", got, err)
+	}
+}
+
+// A change of a server is served to all clients in one step, even if some of them see more.
+func TestCapableClientsSeeChanges(t *testing.T) {
+	inCapableWorld(t, func(w *capableWorld) {
+		w.wantChange([]string{"one", "two"}, []string{"one", "two", "sample"})
+		w.wantChange([]string{"two"}, []string{"two", "sample"})
+		w.wantChange([]string{"three"}, []string{"three", "sample"})
+		w.wantChange([]string{}, []string{"sample"})
+		w.wantChange([]string{"one"}, []string{"one", "sample"})
+		for n := range 20 { // in quick succession
+			name := fmt.Sprint("n", n)
+			w.change([]string{name}, []string{name, "sample"})
+			w.watch(300*time.Millisecond, func(*session.Session, string) {
+				w.wantKeys(w.capable, catalog.Tools, w.keys(w.plain, catalog.Tools), "sample")
+			})
+		}
+	})
+}
+
+// An item that only the shared session lists is not a difference; an additional item of a variant
+// changes with the rest.
+func TestVariantFollowsChanges(t *testing.T) {
+	inCapableWorld(t, func(w *capableWorld) {
+		w.change([]string{"one", "here"}, []string{"one", "sample"})
+		w.watch(time.Minute, func(_ *session.Session, tools string) {
+			if !strings.Contains(tools, "here") {
+				t.Errorf("notified, then %q", tools)
+			}
+		})
+		w.wantKeys(w.capable, catalog.Tools, "here", "one", "sample")
+		if w.changes[w.capable] != 1 {
+			t.Errorf("notified %d times", w.changes[w.capable])
+		}
+		for n := range 15 { // an item that only some clients see also changes
+			name := fmt.Sprint("n", n)
+			w.change([]string{name}, []string{name, "sample" + name})
+			w.advance(time.Second)
+			w.wantKeys(w.plain, catalog.Tools, name)
+			w.wantKeys(w.capable, catalog.Tools, name, "sample"+name)
+		}
+	})
+}
+
+// A client is not notified of items that only others see: neither when these items change, nor
+// when the first of the others connects, nor when the variant has been idle for long.
+func TestUnaffectedClientsAreNotNotified(t *testing.T) {
+	inCapableWorld(t, func(w *capableWorld) {
+		w.change([]string{"two"}, []string{"two", "other"}) // the variant changes a moment later
+		w.watch(time.Minute, func(*session.Session, string) {})
+		w.wantKeys(w.capable, catalog.Tools, "other", "two")
+		if w.changes[w.plain] != 1 || w.changes[w.capable] == 0 {
+			t.Errorf("notified %d times, capable %d times", w.changes[w.plain], w.changes[w.capable])
+		}
+
+		untold := func(what string, clients ...*session.Session) {
+			t.Helper()
+			for i, c := range clients {
+				if got := received(c); got != "" {
+					t.Errorf("%s: client %d was notified of %s", what, i, got)
+				}
+			}
+		}
+		newcomer := w.capableClient(`{"sampling":{},"roots":{}}`)
+		w.subscribe(newcomer)
+		w.wantKeys(newcomer, catalog.Tools, "other", "two")
+		w.advance(time.Minute)
+		untold("another kind of client has listed", w.plain, w.capable, newcomer)
+		w.advance(3 * maxIdleVariant)
+		untold("nobody has listed anything for long", w.plain, w.capable, newcomer)
+		w.change([]string{"three"}, []string{"three", "other"})
+		w.advance(time.Minute)
+		for i, c := range []*session.Session{w.plain, w.capable, newcomer} {
+			if got := received(c); got != "tools" {
+				t.Errorf("client %d was notified of %q after a change", i, got)
+			}
+		}
+		w.wantKeys(newcomer, catalog.Tools, "other", "three")
+
+		_ = newcomer.Close()
+		w.advance(2 * maxIdleVariant)
+		w.gateway.variants.mu.Lock()
+		defer w.gateway.variants.mu.Unlock()
+		if n := len(w.gateway.variants.byKey); n != 1 {
+			t.Errorf("%d kinds of clients are remembered", n)
+		}
+	})
+}
+
+// A client that got the common list, because it did not wait for the first probe, is notified when
+// its own list is known; other clients are not.
+func TestLateFirstProbe(t *testing.T) {
+	inCapableWorld(t, func(w *capableWorld) {
+		w.more.Fail(sessiontest.Fault{Method: "tools/list", Delay: probeWait + time.Second})
+		newcomer := w.capableClient(`{"sampling":{},"roots":{}}`)
+		w.subscribe(newcomer)
+		w.wantKeys(newcomer, catalog.Tools, "one")
+		w.advance(time.Minute)
+		if plain, capable, late := received(w.plain), received(w.capable), received(newcomer); plain != "" || capable != "" || late != "tools" {
+			t.Errorf("notified of %q, %q and %q", plain, capable, late)
+		}
+		w.wantKeys(newcomer, catalog.Tools, "one", "sample")
+	})
+}
+
+// A change during a probe is visible, at whatever moment it happens.
+func TestChangeDuringProbe(t *testing.T) {
+	for _, at := range []time.Duration{0, 50, 100, 150, 250, 299, 301, 350, 450} {
+		t.Run(fmt.Sprint(int(at)), func(t *testing.T) {
+			inCapableWorld(t, func(w *capableWorld) {
+				for _, old := range []bool{false, true} {
+					w.tools([]string{"one", "gone"}, []string{"one", "gone", "sample"})
+					w.docs.NotifyListChanged(catalog.Tools)
+					w.advance(5 * time.Minute)
+					w.more.Fail(sessiontest.Fault{Method: "tools/list", Delay: 300 * time.Millisecond, Old: old})
+					w.tools([]string{"gone"}, []string{"gone", "sample"})
+					w.docs.NotifyListChanged(catalog.Tools) // a probe begins
+					w.advance(at * time.Millisecond)
+					w.change([]string{"new"}, []string{"new", "sample"})
+					w.advance(time.Second)
+					for range 100 {
+						w.wantKeys(w.plain, catalog.Tools, "new")
+						w.wantKeys(w.capable, catalog.Tools, "new", "sample")
+						w.advance(time.Second)
+					}
+					w.more.Heal()
+				}
+			})
+		})
+	}
+}
+
+// A modern server's lists can also depend on the capabilities of a request.
+func TestCapableClientsOfAModernServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &capableWorld{fixture: newFixture(t), changes: map[*session.Session]int{}}
+		w.docs, w.opts.Dial = w.Serve("docs", session.EraModern), w.Dial
+		w.start(sessiontest.Entry("docs"))
+		w.plain, w.capable = w.client(session.EraLegacy), w.capableClient(`{"sampling":{}}`)
+		for _, name := range []string{"one", "two", "three"} {
+			w.docs.SetList(catalog.Tools, tool(name))
+			w.docs.SetListForCapable(catalog.Tools, tool("for"+name))
+			w.docs.NotifyListChanged(catalog.Tools)
+			w.advance(2 * time.Second)
+			w.wantKeys(w.plain, catalog.Tools, name)
+			w.wantKeys(w.capable, catalog.Tools, "for"+name, name)
+		}
+	})
+}
+
+// A client that connects while the list changes sees the change.
+func TestChangeDuringFirstProbe(t *testing.T) {
+	for _, at := range []time.Duration{0, 100, 200, 299, 301, 399, 401, 450} {
+		t.Run(fmt.Sprint(int(at)), func(t *testing.T) {
+			inCapableWorld(t, func(w *capableWorld) {
+				w.more.Fail(sessiontest.Fault{Method: "tools/list", Delay: 300 * time.Millisecond})
+				listed := make(chan string)
+				w.gateway.variants.mu.Lock()
+				clear(w.gateway.variants.byKey)
+				w.gateway.variants.mu.Unlock()
+				w.running.Go(func() { listed <- w.keys(w.capable, catalog.Tools) })
+				w.advance(at * time.Millisecond)
+				w.change([]string{"new"}, []string{"new", "sample"})
+				<-listed
+				w.advance(time.Second)
+				for range 100 {
+					w.wantKeys(w.capable, catalog.Tools, "new", "sample")
+					w.advance(time.Second)
+				}
+			})
+		})
+	}
+}
+
+// A server whose list differs in every probe, or changes with every session, is not probed
+// endlessly, and constant changes are nevertheless served.
+func TestProbesAreBounded(t *testing.T) {
+	probes := 0
+	inCapableWorld(t, func(w *capableWorld) {
+		w.probed = func() { // both lists change with each probe
+			probes++
+			w.change([]string{fmt.Sprint("after", probes)}, []string{fmt.Sprint("after", probes), fmt.Sprint("sample", probes)})
+		}
+		w.change([]string{"begin"}, []string{"begin", "sample"})
+		w.advance(10 * time.Minute)
+		if probes < 10 || probes > 145 {
+			t.Errorf("%d probes in 10 min", probes)
+		}
+		w.wantKeys(w.plain, catalog.Tools, fmt.Sprint("after", probes))
+	})
+	probes = 0
+	inCapableWorld(t, func(w *capableWorld) {
+		w.probed = func() { probes++ }
+		for n := range 600 { // the list changes constantly
+			name := fmt.Sprint("n", n)
+			w.change([]string{name}, []string{name, "sample"})
+			w.advance(time.Second)
+			w.wantKeys(w.capable, catalog.Tools, name, "sample")
+		}
+		if probes < 10 || probes > 145 {
+			t.Errorf("%d probes in 10 min of changes", probes)
+		}
+	})
+}
+
+// A server that lists some tools only for clients that can be asked something lists all tools for
+// them, and they can call them; other clients see the other tools. A client that is asked for a
+// task runs it.
 func TestToolsOfCapableClients(t *testing.T) {
 	t.Parallel()
-	o := newOutside(t, Options{}, everything(t), modernPeer(t, "tasks"))
+	o := newOutside(t, Options{}, everything(t), modernTaskServer(t, "tasks"))
 	var mu sync.Mutex
 	polled := 0
 	capable := o.over(session.EraLegacy, &session.ClientSide{
@@ -57,10 +388,11 @@ func TestToolsOfCapableClients(t *testing.T) {
 		return " " + strings.Join(list.Keys(), " ") + " "
 	}
 	plain := names(o.over(session.EraLegacy, nil))
-	all := names(capable)
-	for deadline := time.Now().Add(2 * time.Minute); !strings.Contains(all, "everything_trigger-sampling-request") && time.Now().Before(deadline); all = names(capable) {
-		time.Sleep(time.Second) // a slow machine lists the common ones first
-	}
+	var all string
+	o.eventually("the tools for capable clients", func() bool { // a slow machine lists the common tools first
+		all = names(capable)
+		return strings.Contains(all, "everything_trigger-sampling-request")
+	})
 	for _, tool := range []string{"trigger-sampling-request", "trigger-elicitation-request", "get-roots-list", "trigger-sampling-request-async"} {
 		if tool := " everything_" + tool + " "; strings.Contains(plain, tool) || !strings.Contains(all, tool) {
 			t.Errorf("%s: plain %s, all %s", tool, plain, all)
@@ -72,21 +404,16 @@ func TestToolsOfCapableClients(t *testing.T) {
 			t.Errorf("%s: %s, %v", tool, encode(got), err)
 		}
 	}
-	// A client of the modern era sees them, too.
+	// A modern client also sees them.
 	modern := o.over(session.EraModern, nil)
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Second) { // as above
+	o.eventually("the tools for a capable modern client", func() bool { // as above
 		got, err := o.do(modern, "tools/list", `{}`, `{"sampling":{},"elicitation":{},"roots":{}}`)
-		if err == nil && strings.Contains(string(got["tools"]), "everything_trigger-sampling-request") {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s, %v", got["tools"], err)
-		}
-	}
+		return err == nil && strings.Contains(string(got["tools"]), "everything_trigger-sampling-request")
+	})
 }
 
-// A server that could not be listed for capable clients is listed again, though nothing of it
-// has changed; until then they see what all clients see.
+// A server that could not be listed for capable clients is listed again, even if it has not
+// changed; until then they see the common lists.
 func TestProbeIsRepeated(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -106,15 +433,15 @@ func TestProbeIsRepeated(t *testing.T) {
 		if n := tools(); n != 1 {
 			t.Errorf("%d tools while the server cannot be listed", n)
 		}
-		time.Sleep(4 * probeFailed) // the second attempt, which fails, and the third
+		time.Sleep(4 * probeRetry) // fake time, for the second attempt, which fails, and the third
 		if n := tools(); n != 2 || failures.Load() < 3 {
 			t.Errorf("%d tools after %d attempts", n, failures.Load())
 		}
 	})
 }
 
-// With "shared": false every client has a session of its own, which ends with the client;
-// so has one that declares nothing.
+// With "shared": false every client has its own session, which ends with the client, even if the
+// client declares nothing.
 func TestUnsharedServer(t *testing.T) {
 	t.Parallel()
 	a := &asking{}
@@ -122,7 +449,7 @@ func TestUnsharedServer(t *testing.T) {
 	srv.Unshared = true
 	o := newOutside(t, Options{Dial: a.Dial}, srv)
 	open := func() int { _, n := a.of(""); return n }
-	was := open() // that of the tracker
+	was := open() // the tracker's session
 	ann, bob := o.over(session.EraLegacy, nil), o.over(session.EraLegacy, nil)
 	for range 3 {
 		for _, c := range []*session.Session{ann, bob} {
@@ -143,7 +470,7 @@ func TestUnsharedServer(t *testing.T) {
 	if n := open() - was; n != 3 {
 		t.Errorf("%d sessions for three clients", n)
 	}
-	// An entry that waits for approval while this one goes on changes nothing for them.
+	// A new entry that waits for approval changes nothing for them.
 	srv.Unapproved, srv.Superseded = "approve it", true
 	o.apply(srv)
 	o.eventually("the tracker knows", func() bool {

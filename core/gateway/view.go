@@ -2,36 +2,43 @@ package gateway
 
 import (
 	"encoding/json"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/gateway/capindex"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// target identifies an item by its server and its name or URI there.
+// target identifies an item by its server and the server's own name or URI.
 type target struct{ server, key string }
 
-// source holds what a server contributes to the catalog.
-type source struct {
-	id    string
+// contribution holds what a server contributes to the catalog.
+type contribution struct {
+	id string
+	serverState
 	lists map[catalog.Kind][]item
-	// known holds its resources and templates as they were last recorded, refused ones too: while
-	// it was not reached, nobody else gets its URIs.
+	// known holds the resources and templates that were last recorded, including refused
+	// items: while the server is unreachable, no other server gets its URIs.
 	known map[catalog.Kind]catalog.List
-	down  bool // it is unreachable: its items are marked
-	drop  bool // it is unreachable: its items are not listed
+	drop  bool // the server is down, and its items are not listed
+	info  serverInfo
+}
 
-	subscribes bool // it supports ad-hoc subscriptions, see offersUpdates
-	about      about
-	tracks     func(k catalog.Kind, key string) bool // events about the item are published
+// serverState is what a view knows of a server besides its items.
+type serverState struct {
+	tracks     func(k catalog.Kind, key string) bool // reports whether events about the item are published
+	down       bool                                  // it is unreachable, and its items are marked
+	subscribes bool                                  // it supports ad-hoc subscriptions, see offersUpdates
 	asks       bool                                  // it is connected in the legacy era, in which servers send requests
 	modern     bool                                  // it is connected in the modern era
-	// other is the era that it speaks besides the one in which it is connected, or may speak;
-	// "" if it speaks none.
-	other session.Era
+	other      session.Era                           // the other era that it speaks, or may speak; "" if none
 }
 
 // view is the merged catalog and the mapping from exported names to targets. It is
@@ -39,39 +46,38 @@ type source struct {
 type view struct {
 	catalog mcpserver.Catalog
 	filter  filter
-	names   naming
-	only    string // the id of the server if there is exactly one, else ""
-	// servers holds the source.tracks of every server, by id.
-	servers map[string]func(k catalog.Kind, key string) bool
-	down    map[string]struct{} // the servers that are down
-	// subscribes holds the servers that support ad-hoc subscriptions.
-	subscribes map[string]struct{}
+	only    string                // the id of the server if there is exactly one, else ""
+	servers map[string]serverView // by id
 
 	byKey     map[catalog.Kind]map[string]target // by exported name or URI
 	owners    map[string]owner                   // by URI: who lists a resource, exported or not
-	qualified map[target]struct{}                // resources exported in our own form
+	qualified map[target]struct{}                // resources exported in qualified form
 	templates []template
-	// asks and modern hold the fields of the same names of every source, by server id.
-	asks, modern map[string]bool
-	other        map[string]session.Era // source.other, by server id
-	// asTask holds the tools of servers of the legacy era that must be called as tasks.
-	asTask     map[target]struct{}
-	variants   map[string]*view // for clients with certain capabilities, see keyOf
-	listsTasks []string         // the ids of servers that list their tasks, sorted
-	// extensions holds the servers that declare each extension, sorted by id.
-	extensions map[string][]string
-	offered    map[string]map[catalog.Kind]catalog.List // the exported items, by server
-	// filtered holds the items that the filter left out.
-	filtered []exportedItem
-	// refused holds the items that were left out because they could break clients.
-	refused map[catalog.Kind]map[target]struct{}
+	asTask    map[target]struct{} // tools of legacy servers that must be called as tasks
+	variants  map[string]*view    // for clients with certain capabilities, see keyOf
+
+	listsTasks []string            // the ids of servers that list their tasks, sorted
+	extensions map[string][]string // the ids of the servers that declare each extension, sorted
+	filtered   []exportedItem      // items that the filter hides
+	refused    map[itemID]bool     // items that are invalid
+}
+
+// serverView is one server of a view.
+type serverView struct {
+	serverState
+	exported map[catalog.Kind]catalog.List // its items as clients see them
 }
 
 // exportedItem is an item and the name or URI that it has, or would have, in the gateway.
 type exportedItem struct {
+	itemID
+	exported string
+}
+
+// itemID identifies an item of any kind.
+type itemID struct {
 	kind catalog.Kind
 	target
-	exported string
 }
 
 // template is a listed template that the URIs of requests are matched with.
@@ -79,6 +85,11 @@ type template struct {
 	target
 	prefix  string // the literal text before the first expression
 	pattern *regexp.Regexp
+}
+
+func newTemplate(t target, pattern *regexp.Regexp) template {
+	prefix, _, _ := strings.Cut(t.key, "{")
+	return template{t, prefix, pattern}
 }
 
 func (t template) matches(uri string) bool {
@@ -91,25 +102,18 @@ type owner struct {
 	shared bool // several servers list it
 }
 
-// newView merges the sources, which must be all configured servers, in any order.
-// Local items have no server, come first and keep their names.
-func newView(local source, sources []source, f filter, refuse func(Refusal)) *view {
-	sources = slices.SortedFunc(slices.Values(sources), func(a, b source) int { return strings.Compare(a.id, b.id) })
-	v := &view{filter: f, servers: map[string]func(catalog.Kind, string) bool{}, down: map[string]struct{}{}, subscribes: map[string]struct{}{},
-		offered: map[string]map[catalog.Kind]catalog.List{}, byKey: map[catalog.Kind]map[string]target{}, qualified: map[target]struct{}{}, extensions: map[string][]string{}, asTask: map[target]struct{}{}, asks: map[string]bool{}, modern: map[string]bool{}, other: map[string]session.Era{}}
-	ids := make([]string, len(sources))
-	for i, s := range sources {
-		ids[i] = s.id
-		v.servers[s.id] = s.tracks
-		v.asks[s.id], v.modern[s.id], v.other[s.id] = s.asks, s.modern, s.other
-		if s.down {
-			v.down[s.id] = struct{}{}
-		}
-		if isObject(s.about.tasks["list"]) {
-			v.listsTasks = append(v.listsTasks, s.id)
-		}
-		if s.subscribes {
-			v.subscribes[s.id] = struct{}{}
+// newView merges the contributions of all enabled servers, given in any order. Local items
+// have no server, come first and keep their names.
+func newView(local contribution, parts []contribution, f filter, refuse func(Refusal)) *view {
+	parts = slices.SortedFunc(slices.Values(parts), func(a, b contribution) int { return strings.Compare(a.id, b.id) })
+	v := &view{filter: f, servers: map[string]serverView{}, byKey: map[catalog.Kind]map[string]target{}, qualified: map[target]struct{}{},
+		extensions: map[string][]string{}, asTask: map[target]struct{}{}}
+	ids := make([]string, len(parts))
+	for i, c := range parts {
+		ids[i] = c.id
+		v.servers[c.id] = serverView{c.serverState, map[catalog.Kind]catalog.List{}}
+		if isObject(c.info.tasks["list"]) {
+			v.listsTasks = append(v.listsTasks, c.id)
 		}
 	}
 	if len(ids) == 1 {
@@ -119,35 +123,31 @@ func newView(local source, sources []source, f filter, refuse func(Refusal)) *vi
 	for _, it := range local.lists[catalog.Tools] {
 		own[it.key] = true
 	}
-	v.names = newNaming(ids, own)
-	v.owners = ownersOf(append(sources, local), catalog.Resources)
-	templates := ownersOf(append(sources, local), catalog.Templates)
+	names := newNaming(ids, own)
 	for _, k := range []catalog.Kind{catalog.Resources, catalog.Templates, catalog.Tools, catalog.Prompts} {
-		export := v.names.export
-		switch k {
-		case catalog.Resources:
+		export := names.export
+		if k == catalog.Resources || k == catalog.Templates {
+			owners := ownersOf(append(parts, local), k)
 			export = func(server, uri string) string {
-				if !v.owners[uri].shared && (len(ids) <= 1 || keepsKey(k, uri)) {
+				if !owners[uri].shared && (len(ids) <= 1 || keepsKey(k, uri)) {
 					return uri
 				}
-				v.qualified[target{server, uri}] = struct{}{}
+				if k == catalog.Resources {
+					v.qualified[target{server, uri}] = struct{}{}
+				}
 				return qualify(server, uri)
 			}
-		case catalog.Templates:
-			export = func(server, uri string) string {
-				if !templates[uri].shared && (len(ids) <= 1 || keepsKey(k, uri)) {
-					return uri
-				}
-				return qualify(server, uri)
+			if k == catalog.Resources {
+				v.owners = owners
 			}
 		}
 		v.byKey[k] = map[string]target{}
 		for _, it := range local.lists[k] {
 			v.add(k, local, it, it.key, refuse)
 		}
-		for _, s := range sources {
-			for _, it := range s.lists[k] {
-				v.add(k, s, it, export(s.id, it.key), refuse)
+		for _, c := range parts {
+			for _, it := range c.lists[k] {
+				v.add(k, c, it, export(c.id, it.key), refuse)
 			}
 		}
 	}
@@ -155,93 +155,76 @@ func newView(local source, sources []source, f filter, refuse func(Refusal)) *vi
 }
 
 // ownersOf returns, for each key of a kind, which server lists it.
-func ownersOf(sources []source, k catalog.Kind) map[string]owner {
+func ownersOf(parts []contribution, k catalog.Kind) map[string]owner {
 	owners := map[string]owner{}
-	for _, s := range sources {
+	for _, c := range parts {
 		add := func(key string) {
 			first, listed := owners[key]
-			owners[key] = owner{s.id, listed && (first.shared || first.server != s.id)}
+			owners[key] = owner{c.id, listed && (first.shared || first.server != c.id)}
 		}
-		for _, it := range s.lists[k] {
+		for _, it := range c.lists[k] {
 			add(it.key)
 		}
-		for _, it := range s.known[k] {
+		for _, it := range c.known[k] {
 			add(it.Key)
 		}
 	}
 	return owners
 }
 
-// hasPrefix reports whether a URI template has literal text beyond the scheme. A template
-// without it matches almost anything, so it is exported in qualified form.
-func hasPrefix(template string) bool {
-	prefix, _, _ := strings.Cut(template, "{")
-	return strings.Trim(prefix[schemeEnd(prefix):], "/") != "" && schemeEnd(prefix) > 0
-}
-
-func (v *view) add(k catalog.Kind, s source, it item, exported string, refuse func(Refusal)) {
-	t := target{s.id, it.key}
-	if s.drop {
+// add exports an item, unless the filter hides it or its name is taken.
+func (v *view) add(k catalog.Kind, c contribution, it item, exported string, refuse func(Refusal)) {
+	t := target{c.id, it.key}
+	if c.drop {
 		return
 	}
-	if s.id != "" && !v.filter.admits(k, t, exported) {
-		v.filtered = append(v.filtered, exportedItem{k, t, exported})
+	if c.id != "" && !v.filter.admits(k, t, exported) {
+		v.filtered = append(v.filtered, exportedItem{itemID{k, t}, exported})
 		return
 	}
 	if _, taken := v.byKey[k][exported]; taken {
-		refuse(Refusal{Server: s.id, Kind: k, Key: it.key, Reason: "another item has the same name in the gateway"})
+		refuse(Refusal{Server: c.id, Kind: k, Key: it.key, Reason: "another item has the same name in the gateway"})
 		return
 	}
 	if k == catalog.Templates && exported == it.key {
-		v.compare(t, it.pattern)
+		v.addTemplate(t, it.pattern)
 	}
 	v.byKey[k][exported] = t
-	if it.asTask && s.about.tasks != nil {
+	if it.asTask && c.info.tasks != nil {
 		v.asTask[t] = struct{}{}
 	}
 	list := map[catalog.Kind]*[]json.RawMessage{catalog.Tools: &v.catalog.Tools, catalog.Prompts: &v.catalog.Prompts,
 		catalog.Resources: &v.catalog.Resources, catalog.Templates: &v.catalog.Templates}[k]
 	ui := ""
-	if it.ui != "" && s.id != "" {
-		ui = v.export(target{s.id, it.ui}) // newView adds resources before tools
+	if it.ui != "" && c.id != "" {
+		ui = v.export(target{c.id, it.ui}) // newView adds resources before tools
 	}
-	raw := it.as(exported, ui, s.down)
+	raw := it.as(exported, ui, c.down)
 	*list = append(*list, raw)
-	if s.id != "" {
-		v.offer(s.id)[k] = append(v.offer(s.id)[k], catalog.Item{Key: exported, Raw: raw, Digest: it.digest})
+	if c.id != "" {
+		lists := v.servers[c.id].exported
+		lists[k] = append(lists[k], catalog.Item{Key: exported, Raw: raw, Digest: it.digest})
 	}
 }
 
-// Bounds of the time for which one server can delay requests to others: matching a URI
-// takes time proportional to its length and to the number of templates. Beyond them, a
-// URI is found only in its qualified form.
+// These bounds limit how long one server can delay requests to others: matching a URI takes
+// time proportional to its length and to the number of templates. Beyond them, a URI is
+// found only in its qualified form.
 const (
 	maxCompared  = 2048 // bytes of a URI
 	maxTemplates = 256  // templates of a server
 )
 
-// compare adds a template that URIs are matched with. The templates of a server must
-// be added in sequence.
-func (v *view) compare(t target, pattern *regexp.Regexp) {
+// addTemplate adds a template that URIs are matched with. The templates of a server must be
+// added consecutively.
+func (v *view) addTemplate(t target, pattern *regexp.Regexp) {
 	if n := len(v.templates) - maxTemplates; n >= 0 && v.templates[n].server == t.server {
 		return
 	}
-	prefix, _, _ := strings.Cut(t.key, "{")
-	v.templates = append(v.templates, template{t, prefix, pattern})
+	v.templates = append(v.templates, newTemplate(t, pattern))
 }
 
-// offer returns the lists of a server as exported, to be filled.
-func (v *view) offer(server string) map[catalog.Kind]catalog.List {
-	o, ok := v.offered[server]
-	if !ok {
-		o = map[catalog.Kind]catalog.List{}
-		v.offered[server] = o
-	}
-	return o
-}
-
-// resource returns the target of a URI, which need not be listed, if the filter admits
-// it.
+// resource returns the target of a URI, listed or not, if the filter admits it.
 func (v *view) resource(uri string) (target, bool) {
 	t, ok := v.locate(uri)
 	if ok && t.server == "" {
@@ -253,8 +236,7 @@ func (v *view) resource(uri string) (target, bool) {
 	return t, true
 }
 
-// locate returns the target of a URI that a client sent, whether the filter admits it or
-// not.
+// locate returns the target of a URI that a client sent. It does not apply the filter.
 func (v *view) locate(uri string) (target, bool) {
 	if t, ok := v.byKey[catalog.Resources][uri]; ok {
 		return t, true
@@ -292,20 +274,185 @@ func (v *view) byTemplate(uri string) (found target, ok bool) {
 
 // export returns the URI under which clients find a resource of a server.
 func (v *view) export(t target) string {
-	if t.server == "" {
+	_, qualified := v.qualified[t]
+	switch {
+	case t.server == "", !qualified && v.only != "":
 		return t.key
-	}
-	if _, ok := v.qualified[t]; ok {
-		return qualify(t.server, t.key)
-	}
-	if v.only != "" {
-		return t.key
-	}
-	if isQualified(t.key) {
+	case qualified, isQualified(t.key):
 		return qualify(t.server, t.key)
 	}
 	if at, ok := v.locate(t.key); ok && at == t {
 		return t.key
 	}
 	return qualify(t.server, t.key)
+}
+
+// tracks returns the function that reports whether the config wants events about an item
+// of the server.
+func tracks(srv config.Server) func(catalog.Kind, string) bool {
+	return func(k catalog.Kind, key string) bool {
+		switch k {
+		case catalog.Resources:
+			return srv.TrackResources && srv.Selects(key)
+		case catalog.Templates:
+			return srv.TrackResources
+		case catalog.Prompts:
+			return srv.TrackPrompts
+		case catalog.Tools:
+			return srv.TrackTools
+		}
+		return false
+	}
+}
+
+// ExportsServer reports whether the server is exported, so that clients may get events about it.
+func (g *Gateway) ExportsServer(id string) bool {
+	_, ok := g.view.Load().servers[id]
+	return ok
+}
+
+// Exports reports whether clients may get events about an item of a server, and under which
+// name or URI they find it: stored, unless that is "", else the current name. The item need
+// not be listed any more. Clients may get events if the config tracks the item, the filter
+// admits it, and it was not refused as invalid.
+func (g *Gateway) Exports(server string, k catalog.Kind, key, stored string) (exported string, ok bool) {
+	v := g.view.Load()
+	if srv, known := v.servers[server]; !known || srv.tracks == nil || !srv.tracks(k, key) {
+		return "", false
+	}
+	t := target{server, key}
+	if exported = stored; exported == "" {
+		exported = g.names.export(k, t)
+	}
+	if !v.filter.admits(k, t, exported) {
+		return "", false
+	}
+	return exported, !v.refused[itemID{k, t}]
+}
+
+// Capabilities returns the exported items by server, for a capability index.
+func (g *Gateway) Capabilities() capindex.View {
+	v := g.view.Load()
+	snap := g.tracker.Snapshot()
+	var out capindex.View
+	for _, id := range slices.Sorted(maps.Keys(v.servers)) {
+		st, _ := snap.Server(id)
+		s := capindex.ServerCapabilities{ID: id, State: string(st.State), Name: st.Info.ServerName, Version: st.Info.ServerVersion}
+		s.Lists = make(map[catalog.Kind]catalog.List, len(v.servers[id].exported))
+		for k, list := range v.servers[id].exported {
+			s.Lists[k] = catalog.NewList(slices.Clone(list)) // sorted by key, as an index expects
+		}
+		if a := g.httpCatalog(id); a != nil {
+			s.Name, s.Version, s.State = "", a.up.Catalog().Build, string(event.Backoff)
+			if a.up.Status().Up {
+				s.State = string(event.Ready)
+			}
+		}
+		for _, r := range st.Resources {
+			if r.Last == nil {
+				continue
+			}
+			t := target{id, r.URI}
+			if _, isUpdate := r.Last.Payload.(event.ResourceUpdated); isUpdate && v.filter.admits(catalog.Resources, t, v.export(t)) {
+				s.Updates = append(s.Updates, capindex.Update{URI: v.export(t), Time: r.Last.Timestamp})
+			}
+		}
+		out.Servers = append(out.Servers, s)
+	}
+	return out
+}
+
+// Bounds of what the gateway tells clients about its servers when they connect.
+const (
+	maxInstructions = 8 << 10  // bytes, for all servers together
+	maxHeading      = 96       // bytes of a server's heading in the instructions, with the lines around it
+	maxExtensions   = 64       // extensions of a server
+	maxExtension    = 16 << 10 // bytes of the settings of an extension
+)
+
+// serverInfo is what a server declares about itself when a session begins.
+type serverInfo struct {
+	instructions string
+	logging      bool                       // it sends log messages
+	tasks        map[string]json.RawMessage // its legacy capability tasks; nil: tools cannot be tasks
+	extensions   map[string]json.RawMessage
+}
+
+func serverInfoOf(info session.Info) serverInfo {
+	a := serverInfo{instructions: strings.TrimSpace(printable.Visible(info.Instructions))}
+	var caps struct {
+		Extensions json.RawMessage `json:"extensions"`
+		Logging    json.RawMessage `json:"logging"`
+		Tasks      json.RawMessage `json:"tasks"`
+	}
+	_ = json.Unmarshal(info.RawCapabilities, &caps) // on an error: no extensions
+	a.logging = isObject(caps.Logging)
+	if tasks := fields(caps.Tasks); info.Era == session.EraLegacy && isObject(fields(fields(tasks["requests"])["tools"])["call"]) {
+		a.tasks = tasks
+	}
+	for _, m := range readMembers(caps.Extensions) {
+		if len(a.extensions) == maxExtensions {
+			break
+		}
+		if len(m.name) <= maxName && len(m.value) <= maxExtension && isObject(m.value) && catalog.Depth(m.value) <= catalog.MaxDepth {
+			if a.extensions == nil {
+				a.extensions = map[string]json.RawMessage{}
+			}
+			a.extensions[m.name] = m.value
+		}
+	}
+	return a
+}
+
+// describe merges the descriptions of the servers into the description of the gateway. own
+// are the gateway's own instructions.
+func (v *view) describe(own string, parts []contribution) mcpserver.Description {
+	d := mcpserver.Description{Instructions: own, Extensions: map[string]json.RawMessage{}}
+	speakers := 0
+	for _, c := range parts {
+		if c.info.instructions != "" {
+			speakers++
+		}
+	}
+	tasks := map[string]json.RawMessage{}
+	for _, c := range parts {
+		d.Logging = d.Logging || c.info.logging
+		if c.info.tasks != nil {
+			tasks["requests"] = json.RawMessage(`{"tools":{"call":{}}}`)
+		}
+		for _, method := range []string{"list", "cancel"} {
+			if isObject(c.info.tasks[method]) {
+				tasks[method] = json.RawMessage(`{}`)
+			}
+		}
+		for id, settings := range c.info.extensions {
+			if v.extensions[id] = append(v.extensions[id], c.id); len(v.extensions[id]) == 1 {
+				d.Extensions[id] = settings
+			}
+		}
+		if c.info.instructions == "" {
+			continue
+		}
+		// Every server gets its share: a long text must not displace the others.
+		text := shorten(c.info.instructions, (maxInstructions-len(own))/speakers-maxHeading)
+		if v.only == "" {
+			text = "# Server " + shorten(printable.Visible(c.id), maxHeading-16) + "\n\n" + text
+		}
+		if d.Instructions != "" {
+			d.Instructions += "\n\n"
+		}
+		d.Instructions += text
+	}
+	if len(tasks) > 0 {
+		d.Tasks = encode(tasks)
+	}
+	return d
+}
+
+// shorten truncates a text to limit bytes at a rune boundary, with an ellipsis.
+func shorten(s string, limit int) string {
+	if limit = max(limit, 0); len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:max(0, limit-len("…"))], "") + "…"
 }

@@ -6,16 +6,16 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// Capabilities are the server capabilities that mcptrack acts on. In JSON they
-// have the shape of the specification.
+// Capabilities are the server capabilities that mcptrack uses. Their JSON follows the
+// specification.
 type Capabilities struct {
 	Resources, Tools, Prompts, Completions bool
 
 	ResourcesSubscribe                                         bool
 	ResourcesListChanged, ToolsListChanged, PromptsListChanged bool
 
-	// Events is set if the extension [ExtensionEvents] is declared, in extensions or, as
-	// before the extension had its name, at the top level.
+	// Events is set if [ExtensionEvents] is declared, in extensions or, as before the extension had
+	// its name, at the top level.
 	Events, EventsListChanged bool
 }
 
@@ -47,8 +47,8 @@ type wireCapabilities struct {
 	Events      *wireCapability `json:"events,omitempty"`
 }
 
-// ParseCapabilities reads the capabilities that a server declares. A member of a wrong
-// type counts as declared without options: one mistake must not hide the other members.
+// ParseCapabilities reads the capabilities that a server declares. A member of the wrong type
+// counts as declared without options: one mistake must not hide the other members.
 func ParseCapabilities(raw json.RawMessage) Capabilities {
 	var w wireCapabilities
 	if json.Unmarshal(raw, &w) != nil {
@@ -77,15 +77,15 @@ func ParseCapabilities(raw json.RawMessage) Capabilities {
 	return c
 }
 
-// extensions reads the member "extensions", of which only [ExtensionEvents] is used.
+// extensions reads the member "extensions". Only [ExtensionEvents] is used.
 func (c *Capabilities) extensions(raw json.RawMessage) {
 	var w struct {
 		Extensions map[string]json.RawMessage `json:"extensions"`
 	}
-	_ = json.Unmarshal(raw, &w) // a member of another type declares nothing
+	_ = json.Unmarshal(raw, &w) // a member of the wrong type declares nothing
 	if value, ok := w.Extensions[ExtensionEvents]; ok && string(value) != "null" {
 		var events wireCapability
-		_ = json.Unmarshal(value, &events) // a value of another type counts as declared without options
+		_ = json.Unmarshal(value, &events) // a value of the wrong type has no options
 		c.Events, c.EventsListChanged = true, c.EventsListChanged || events.ListChanged
 	}
 }

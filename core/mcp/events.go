@@ -5,10 +5,8 @@ import (
 	"strings"
 )
 
-// This file has the names and numbers of MCP Events (SEP-3415), which may still change. They
-// are those of revision 5eb68628 of the proposal.
-
-// ExtensionEvents is the identifier of MCP Events (SEP-3415).
+// ExtensionEvents is the identifier of MCP Events (SEP-3415). The proposal may still change; the
+// names and numbers in this file are from its revision 5eb68628.
 const ExtensionEvents = "io.modelcontextprotocol/events"
 
 // Notifications of an events/stream.
@@ -20,10 +18,10 @@ const (
 	NotificationEventsTerminated = "notifications/events/terminated"
 )
 
-// EventsNotificationPrefix begins the methods of all notifications of the extension.
+// EventsNotificationPrefix begins the methods of all the extension's notifications.
 const EventsNotificationPrefix = "notifications/events/"
 
-// DeliveryMode is a way in which events get to a client.
+// DeliveryMode is how events reach a client.
 type DeliveryMode string
 
 // The modes.
@@ -33,7 +31,7 @@ const (
 	DeliverWebhook DeliveryMode = "webhook"
 )
 
-// EventType describes a type of events as events/list does.
+// EventType describes an event type, as events/list does.
 type EventType struct {
 	Name          string          `json:"name"`
 	Description   string          `json:"description"`
@@ -42,7 +40,7 @@ type EventType struct {
 	PayloadSchema json.RawMessage `json:"payloadSchema"`
 }
 
-// EventOccurrence is one event. Data is a JSON object. Cursor is sent by push and webhook only.
+// EventOccurrence is one event. Data is a JSON object. Only push and webhook send Cursor.
 type EventOccurrence struct {
 	EventID   string          `json:"eventId"`
 	Name      string          `json:"name"`
@@ -51,7 +49,7 @@ type EventOccurrence struct {
 	Cursor    string          `json:"cursor"`
 }
 
-// EventFailure is an error of the extension; its text is its message on the wire.
+// EventFailure is an error defined by the extension; its text is the message on the wire.
 type EventFailure string
 
 // The failures of the extension.
@@ -94,8 +92,8 @@ func (n EventNumbering) Code(f EventFailure) int {
 	return CodeInternal
 }
 
-// EventFailureOf returns the failure that an error of a server means: by its code in either
-// numbering, else by its message; "" if the error is no failure of MCP Events.
+// EventFailureOf returns the failure that a server's error means: by its code in either numbering,
+// else by its message; "": none.
 func EventFailureOf(code int, message string) EventFailure {
 	for _, f := range eventFailures() {
 		if code == EventNumberingSEP.Code(f) || code == EventNumberingSketch.Code(f) {

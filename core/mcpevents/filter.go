@@ -65,7 +65,7 @@ func (f *Filter) set(member string, raw json.RawMessage) error {
 		if json.Unmarshal(raw, into) != nil || string(raw) == "null" {
 			return fmt.Errorf("%s must be a string", member)
 		}
-		if !glob.Valid(*into) {
+		if *into != "" && !glob.Valid(*into) {
 			return fmt.Errorf("invalid glob %q", printable.Line(*into, 200))
 		}
 	case "changedOnly":

@@ -6,12 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// hidden reports whether a rune does something instead of showing something, or shows nothing.
-// These are control characters, and those that Unicode calls Default_Ignorable_Code_Point,
-// which is derived as in DerivedCoreProperties.txt from the tables of Go's library: format
-// characters, variation selectors and Other_Default_Ignorable_Code_Point (fillers of Hangul,
-// the combining grapheme joiner and others). U+2800 is a blank of Braille that fonts show as a
-// space.
+// hidden reports whether a rune has no visible shape: control characters, U+2800 (a Braille blank
+// that fonts show as a space), and Unicode's Default_Ignorable_Code_Point. The latter is derived
+// from Go's tables as in DerivedCoreProperties.txt: format characters, variation selectors and
+// Other_Default_Ignorable_Code_Point (Hangul fillers, the combining grapheme joiner and others).
 func hidden(r rune) bool {
 	if r < 0x7f {
 		return r < 0x20
@@ -28,17 +26,17 @@ const (
 	keycap    = '\u20e3'
 )
 
-// shapes reports whether the hidden rune at an index of s only gives those next to it their
-// shape: a joiner between two emoji, a joiner or non-joiner between two letters of a script
-// that joins them, a variation selector after an emoji, and the tags of the three flags that
-// have some. Of several in a row none does, as a run is a code that nobody sees.
+// shapes reports whether the hidden rune at an index of s only shapes its neighbours: a joiner
+// between two emoji, a joiner or non-joiner between two letters of a joining script, a variation
+// selector after an emoji, and the tags of the three flags with tags. In a run of such runes none
+// counts, because a run can carry an invisible message.
 func shapes(s string, at int) bool {
 	r, size := utf8.DecodeRuneInString(s[at:])
 	before, width := utf8.DecodeLastRuneInString(s[:at])
 	after, _ := utf8.DecodeRuneInString(s[at+size:])
 	switch {
 	case r == joiner && emoji(after):
-		for range 2 { // a skin tone, and a variation selector
+		for range 2 { // skip a skin tone and a variation selector
 			if before == asEmoji || before >= 0x1f3fb && before <= 0x1f3ff {
 				at -= width
 				before, width = utf8.DecodeLastRuneInString(s[:at])
@@ -55,15 +53,15 @@ func shapes(s string, at int) bool {
 	return false
 }
 
-// joined reports whether a rune is of a script in which joiners matter.
+// joined reports whether a rune belongs to a script with meaningful joiners.
 func joined(r rune) bool {
 	return !hidden(r) && (unicode.IsLetter(r) || unicode.IsMark(r)) && unicode.In(r, unicode.Arabic, unicode.Syriac, unicode.Nko, unicode.Mongolian,
 		unicode.Devanagari, unicode.Bengali, unicode.Gurmukhi, unicode.Gujarati, unicode.Oriya, unicode.Tamil, unicode.Telugu, unicode.Kannada,
 		unicode.Malayalam, unicode.Sinhala, unicode.Khmer, unicode.Myanmar)
 }
 
-// emoji reports whether a rune is in the blocks that pictographs are in, or one of the older
-// symbols that can be shown as a picture.
+// emoji reports whether a rune is in a block of pictographs, or is an older symbol with an emoji
+// form.
 func emoji(r rune) bool {
 	switch r {
 	case 0xa9, 0xae, 0x203c, 0x2049, 0x2122, 0x2139, 0x24c2, 0x2934, 0x2935, 0x3030, 0x303d, 0x3297, 0x3299:
@@ -73,8 +71,8 @@ func emoji(r rune) bool {
 		r >= 0x2194 && r <= 0x21aa || r >= 0x231a && r <= 0x23ff || r >= 0x25aa && r <= 0x25fe
 }
 
-// ofFlag reports whether the tag at an index is part of the flag of England, Scotland or Wales.
-// There are no other sequences of tags that are recommended for interchange.
+// ofFlag reports whether the tag at an index is part of the flag of England, Scotland or Wales, the
+// only tag sequences that Unicode recommends for interchange.
 func ofFlag(s string, at int) bool {
 	const pole, longest = "\U0001f3f4", 4 * 6
 	from := max(0, at-longest)

@@ -1,26 +1,26 @@
-// Package printable makes text that others chose safe to show, and puts errors of Go's
-// library in plain words ([Reason]).
+// Package printable makes untrusted text safe to show, and rewords errors of Go's library for
+// users ([Reason]).
 //
-// Every string from a server, a config, a header or a file name is hostile: an
-// escape sequence rewrites a terminal, a line break forges a log line, a
-// direction override hides what a URI says, and characters without a shape tell a model what
-// its user does not see. [Line] is for terminals, log lines and error messages; [Visible] for
-// what models read; [JSON] for documents that may end up on a terminal and must keep their
-// meaning. All agree on which characters are hidden (see hidden.go), are free of state and
-// never fail.
+// Every string from a server, a config, a header or a file name is hostile: an escape sequence
+// rewrites a terminal, a line break forges a log line, a direction override disguises a URI, and
+// invisible characters tell a model what its user does not see. [Line] is for terminals, log
+// lines and error messages, [Visible] for text that models read, and [JSON] for documents that
+// must keep their meaning and may end up on a terminal. They agree on which characters are
+// hidden (see hidden.go), keep no state and never fail.
 package printable
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"unicode/utf8"
 )
 
-// Line returns s as one line of at most limit runes (no limit when limit <= 0).
-// Control characters (C0, DEL, C1), line and paragraph separators, direction
-// overrides, characters without a shape and broken UTF-8 appear as Go escapes
-// such as \n, \x1b or \u202e; a cut is marked with an ellipsis. What gives the
-// characters next to it their shape stays, such as a joiner between emoji.
+// Line returns s as one line of at most limit runes; limit <= 0: no limit. Control characters
+// (C0, DEL, C1), line and paragraph separators, direction overrides, invisible characters and
+// invalid UTF-8 become Go escapes such as \n, \x1b or \u202e. An ellipsis marks truncation. Hidden
+// characters that shape their neighbours stay, such as a joiner between emoji.
 func Line(s string, limit int) string {
 	if clean(s) && (limit <= 0 || len(s) <= limit) {
 		return s
@@ -57,7 +57,7 @@ func Line(s string, limit int) string {
 	return b.String()
 }
 
-// Lines is Line for text of several lines: line feeds stay, and tabs do.
+// Lines is Line for several lines: it keeps line feeds and tabs.
 func Lines(s string) string {
 	parts := strings.Split(s, "\n")
 	for i, p := range parts {
@@ -70,7 +70,7 @@ func Lines(s string) string {
 	return strings.Join(parts, "\n")
 }
 
-// Visible returns s without hidden characters and broken UTF-8. Line ends and tabs stay.
+// Visible returns s without hidden characters and invalid UTF-8. It keeps line ends and tabs.
 func Visible(s string) string {
 	if clean(s) {
 		return s
@@ -88,9 +88,8 @@ func Visible(s string) string {
 	return b.String()
 }
 
-// JSON returns the JSON document with every hidden character inside its strings
-// written as a \u escape. The value it stands for is unchanged; doc itself is
-// returned when there is nothing to do. doc must be valid JSON.
+// JSON returns an equal JSON document with every hidden character as a \u escape. It returns doc
+// itself if nothing is hidden. doc must be valid JSON.
 func JSON(doc []byte) []byte {
 	at := indexHidden(doc)
 	if at < 0 {
@@ -119,8 +118,8 @@ func JSON(doc []byte) []byte {
 	return out
 }
 
-// indexHidden finds the first byte that JSON would have to rewrite. Bytes below
-// DEL never need it: in valid JSON they are visible or white space.
+// indexHidden returns the index of the first byte that JSON must rewrite, or -1. In valid JSON,
+// bytes below DEL are visible or white space.
 func indexHidden(doc []byte) int {
 	for i := 0; i < len(doc); {
 		if doc[i] < 0x7f {
@@ -143,4 +142,29 @@ func clean(s string) bool {
 		}
 	}
 	return true
+}
+
+// Marshal is json.Marshal for documents that people and terminals see: one line, hidden characters
+// escaped as in [JSON], and < > & unescaped, because only HTML needs those escapes.
+func Marshal(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return JSON(bytes.TrimSuffix(buf.Bytes(), []byte("\n"))), nil
+}
+
+// Shell returns s as one word of a POSIX shell, for commands that a user may copy. It escapes
+// hidden characters as in [Line], so a word that has any names no file.
+func Shell(s string) string {
+	s = Line(s, 0)
+	plain := func(r rune) bool {
+		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("_-+=:,./@%^", r)
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

@@ -16,12 +16,12 @@ const (
 	kill      = syscall.SIGKILL
 )
 
-// sysProcAttr makes the child lead its own group. Pdeathsig is not used: it fires
-// when the creating thread ends, not when the process does (golang/go #27505).
+// sysProcAttr makes the child lead its own group. Pdeathsig is not used: it fires when the creating
+// thread ends, not the process (golang/go #27505).
 func sysProcAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// group is the child's process group. Its id is the child's pid: as long as the
-// child is not reaped or a member is left, the kernel does not give it to another process.
+// group is the child's process group. Its id is the child's pid, which the kernel does not reuse
+// until the child is reaped and no member is left.
 type group struct {
 	id int
 
@@ -32,10 +32,10 @@ type group struct {
 
 func (g *group) adopt(child *os.Process) { g.id = child.Pid }
 
-// reap waits for the child and takes its status. The lock is held from before
-// the pid is free, so that signal cannot hit its next owner.
+// reap waits for the child and takes its status. It holds the lock from before the pid is freed, so
+// signal cannot hit the pid's next owner.
 //
-// The error of Wait says how the child ended, which cmd.ProcessState says better.
+// The error of Wait is ignored: cmd.ProcessState describes the end better.
 func (g *group) reap(cmd *exec.Cmd) {
 	if awaitExit(g.id) {
 		g.mu.Lock()
@@ -49,11 +49,10 @@ func (g *group) reap(cmd *exec.Cmd) {
 	g.reaped, g.left = true, g.exists()
 }
 
-// exists reports whether the group has members, zombies included.
+// exists reports whether the group has members, including zombies.
 func (g *group) exists() bool { return unix.Kill(-g.id, 0) != unix.ESRCH }
 
-// signal signals every member. A member that may not be signalled (it changed its user) is left
-// alone.
+// signal signals every member except those that changed their user.
 func (g *group) signal(s syscall.Signal) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -62,8 +61,8 @@ func (g *group) signal(s syscall.Signal) {
 	}
 }
 
-// alive reports whether members are left after the child was reaped. Once none are left it
-// stays false: the id may by then belong to another process.
+// alive reports whether members are left after the child was reaped. Once false, it stays false:
+// the id may then belong to another process.
 func (g *group) alive() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -25,7 +25,7 @@ func TestEscapees(t *testing.T) {
 			}
 			p.Stop(process.Grace{Stdin: 10 * time.Second, Term: 50 * time.Millisecond})
 			if exists(pid) {
-				t.Fatal("the escapee lives on, or is a zombie")
+				t.Fatal("the escapee is alive or a zombie")
 			}
 			if e := p.Exit(); e.Code != 0 {
 				t.Fatalf("the child left in time and must not be signalled: %v", e)
@@ -34,7 +34,7 @@ func TestEscapees(t *testing.T) {
 	}
 }
 
-// The escapees of one Process are none of another's business.
+// Stop does not touch descendants of another Process that left the group.
 func TestStopSparesOthers(t *testing.T) {
 	other := start(t, "setsid")
 	pid := pidOf(other)
@@ -48,7 +48,7 @@ func TestStopSparesOthers(t *testing.T) {
 
 func TestNothingIsLeft(t *testing.T) {
 	const cycles = 50
-	pidOf(start(t, "idle")) // opens what is opened once
+	pidOf(start(t, "idle")) // opens what is opened only once
 	files, kids := openFiles(t), len(children(t))
 	for i := range cycles {
 		role := []string{"exit3", "cat", "wrapper"}[i%3]
@@ -101,7 +101,7 @@ func leaveBehind(t *testing.T) (victim int) {
 	t.Helper()
 	owner := start(t, "owner")
 	victim = pidOf(owner)
-	// Leftovers of other programs on this machine may be swept, too.
+	// Leftovers of other programs on this machine may also be swept.
 	if _, err := process.Sweep(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func leaveBehind(t *testing.T) (victim int) {
 	return victim
 }
 
-// gone reports whether a leftover was ended; it is a child of this test by then.
+// gone reports whether a leftover, by now a child of this test, was ended.
 func gone(t *testing.T, victim int) bool {
 	t.Helper()
 	state := children(t)[victim]
@@ -135,8 +135,8 @@ func TestSweep(t *testing.T) {
 		if n > 0 {
 			break
 		}
-		if try == 5 { // another tracker on this machine may be faster, now and then
-			t.Fatal("another program removed it, every time")
+		if try == 5 { // another tracker on this machine may be faster
+			t.Fatal("another program removed it every time")
 		}
 	}
 	if !exists(mine.Pid()) {
@@ -161,7 +161,7 @@ func TestSweepIsCancelled(t *testing.T) {
 	}
 }
 
-// reap takes a leftover that was re-parented to this test, as init would.
+// reap reaps a leftover that was re-parented to this test, as init would.
 func reap(t *testing.T, pid int) {
 	t.Helper()
 	eventually(t, "the leftover is reaped", func() bool {
@@ -170,7 +170,7 @@ func reap(t *testing.T, pid int) {
 	})
 }
 
-// children are the processes whose parent is this one, with their states.
+// children returns the direct children of this process with their states.
 func children(t testing.TB) map[int]string {
 	t.Helper()
 	found := make(map[int]string)

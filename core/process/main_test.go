@@ -5,6 +5,7 @@ package process_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -17,10 +18,11 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/process"
 )
 
-// The children of these tests are this binary again, in one of these roles.
+// The tests' children are this binary in one of these roles.
 const roleKey = "PROCESS_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -43,11 +45,11 @@ func play(role string) {
 		io.Copy(os.Stdout, os.Stdin)
 	case "idle": // ignores the end of stdin
 		ready()
-		time.Sleep(time.Hour)
-	case "stubborn": // ignores SIGTERM too
+		idle()
+	case "stubborn": // also ignores SIGTERM
 		signal.Ignore(syscall.SIGTERM)
 		ready()
-		time.Sleep(time.Hour)
+		idle()
 	case "wrapper": // leaves a grandchild that holds the pipes
 		child("stubborn", nil)
 	case "wrapper-stays":
@@ -56,7 +58,7 @@ func play(role string) {
 	case "setsid": // a grandchild that left the group
 		child("stubborn", &syscall.SysProcAttr{Setsid: true})
 		io.Copy(io.Discard, os.Stdin)
-	case "daemon": // double fork: its parent is gone as well
+	case "daemon": // double fork: its parent is also gone
 		child("setsid-once", &syscall.SysProcAttr{Setsid: true})
 		io.Copy(io.Discard, os.Stdin)
 	case "setsid-once":
@@ -80,12 +82,12 @@ func play(role string) {
 		os.Stdout.WriteString(`{"x":"`)
 		for block := make([]byte, 64<<10); ; {
 			if _, err := os.Stdout.Write(block); err != nil {
-				time.Sleep(time.Hour)
+				idle()
 			}
 		}
 	case "ignores-stdin": // never reads stdin
 		ready()
-		time.Sleep(time.Hour)
+		idle()
 	case "environ":
 		for _, kv := range os.Environ() {
 			fmt.Printf("[%q]\n", kv)
@@ -93,18 +95,21 @@ func play(role string) {
 	case "owner": // a tracker that will be killed
 		p := must(process.Start(spec("stubborn")))
 		fmt.Printf("[%d]\n", pidOf(p))
-		time.Sleep(time.Hour)
+		idle()
 	default:
 		fmt.Fprintln(os.Stderr, "no such role:", role)
 		os.Exit(99)
 	}
 }
 
-// ready prints the pid, as a line that passes as JSON.
+// idle keeps a child alive until it is killed. It sleeps because the runtime would report a select
+// without cases in a program without other goroutines as a deadlock.
+func idle() { time.Sleep(time.Hour) }
+
+// ready prints the pid as a line that is valid JSON.
 func ready() { fmt.Printf("[%d]\n", os.Getpid()) }
 
-// child starts this binary in a role and waits until it is ready: it inherits
-// all three pipes.
+// child starts this binary in a role. It inherits all three pipes.
 func child(role string, attr *syscall.SysProcAttr) {
 	cmd := exec.Command(must(os.Executable()))
 	cmd.Env = append(os.Environ(), roleKey+"="+role)
@@ -156,13 +161,13 @@ func start(t testing.TB, role string) *process.Process {
 	return p
 }
 
-// eventually waits for a condition; a busy machine gets its time.
+// eventually waits for a condition on real processes: only polling shows it.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !cond(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not so after 20 s: %s", what)
-		}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if !backoff.Poll(ctx, 10*time.Millisecond, cond) {
+		t.Fatalf("not within a minute: %s", what)
 	}
 }
 
@@ -175,7 +180,7 @@ func wait(t testing.TB, p *process.Process) {
 	}
 }
 
-// exists is true for the living and for zombies.
+// exists is true for living processes and for zombies.
 func exists(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
 // linesReader reads lines as a stream of bytes.

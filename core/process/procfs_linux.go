@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startTime is when a process started, in clock ticks since boot. With the pid it
-// identifies a process uniquely, even after the pid is reused.
+// startTime is when a process started, in clock ticks since boot. With the pid, it identifies a
+// process even after the pid is reused.
 type startTime uint64
 
-// stat is the part of /proc/PID/stat that is used here (proc_pid_stat(5)).
+// stat is the used part of /proc/PID/stat (proc_pid_stat(5)).
 type stat struct {
 	state         byte
 	ppid          int
@@ -22,21 +22,21 @@ type stat struct {
 	start         startTime
 }
 
-// running reports whether the process is alive; dead ones that are not yet reaped are not.
-func running(st stat) bool { return st.state != 'Z' && st.state != 'X' }
+// running reports whether the process is alive, not a zombie.
+func (st stat) running() bool { return st.state != 'Z' && st.state != 'X' }
 
-// proc is one process found in /proc.
+// proc is a process found in /proc.
 type proc struct {
 	pid   int
 	pgrp  int
 	start startTime
 }
 
-// maxEnviron bounds what is read of one environment; Linux itself allows about
-// 2 MiB for arguments and environment together.
+// maxEnviron bounds how much of an environment is read; Linux allows about 2 MiB for arguments and
+// environment together.
 const maxEnviron = 2 << 20
 
-// pids yields the numbers in /proc. Processes come and go meanwhile.
+// pids yields the process ids in /proc. Processes may start and end meanwhile.
 func pids() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		dir, err := os.Open("/proc")
@@ -65,8 +65,7 @@ func readStat(pid int) (stat, error) {
 	return parseStat(b)
 }
 
-// parseStat takes the fields after the command name, which may itself hold
-// blanks and parentheses.
+// parseStat parses the fields after the command name, which may contain blanks and parentheses.
 func parseStat(b []byte) (stat, error) {
 	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
 	if len(fields) < 20 {
@@ -84,8 +83,8 @@ func parseStat(b []byte) (stat, error) {
 	return st, err
 }
 
-// markOf returns the value of NonceKey in a process's environment; nil if it has none, is a
-// zombie, or may not be read. buf is reused.
+// markOf returns the value of NonceKey in a process's environment; nil if it has none, is a zombie,
+// or may not be read. buf is reused.
 func markOf(pid int, buf *[]byte) []byte {
 	b, err := readProc(procPath(pid, "environ"), (*buf)[:0], maxEnviron)
 	*buf = b
@@ -103,7 +102,7 @@ func markOf(pid int, buf *[]byte) []byte {
 	return nil
 }
 
-// markedBy finds the living processes that carry exactly this mark.
+// markedBy finds the living processes with exactly this mark.
 func markedBy(nonce string) []proc {
 	var found []proc
 	buf := make([]byte, 0, 8<<10)
@@ -111,15 +110,15 @@ func markedBy(nonce string) []proc {
 		if string(markOf(pid, &buf)) != nonce {
 			continue
 		}
-		if st, err := readStat(pid); err == nil && running(st) {
+		if st, err := readStat(pid); err == nil && st.running() {
 			found = append(found, proc{pid: pid, pgrp: st.pgrp, start: st.start})
 		}
 	}
 	return found
 }
 
-// readProc appends a small file to b. It avoids os.File, whose polling would be overhead: a
-// scan opens thousands of files.
+// readProc appends a small file to b. It avoids os.File because a scan opens thousands of files,
+// for which polling would be overhead.
 func readProc(path string, b []byte, limit int) ([]byte, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

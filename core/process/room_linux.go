@@ -11,11 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A cgroup bounds the tasks (processes and their threads) and the memory of all that is
-// in it. https://docs.kernel.org/admin-guide/cgroup-v2.html and cgroup-v1/pids.html
+// A cgroup bounds the tasks (processes and their threads) and the memory of all that is in it.
+// https://docs.kernel.org/admin-guide/cgroup-v2.html and cgroup-v1/pids.html
 
-// roomForTasks returns an error if the control group has too little room for another
-// process.
+// spareTasks is how many tasks (mostly threads) are kept free: a Go process that cannot create a
+// thread crashes.
+const spareTasks = 12
+
+// roomForTasks returns an error if the control group has no room for another process.
 func roomForTasks() error {
 	var full error
 	eachGroup("pids", func(dir string) bool {
@@ -29,7 +32,7 @@ func roomForTasks() error {
 	return full
 }
 
-// taskLimit returns the smallest limit of tasks, 0 if none is known.
+// taskLimit returns the smallest limit of tasks; 0: unknown.
 func taskLimit() (limit int) {
 	eachGroup("pids", func(dir string) bool {
 		if n, bounded := number(dir + "/pids.max"); bounded && (limit == 0 || n < limit) {
@@ -40,8 +43,8 @@ func taskLimit() (limit int) {
 	return cmp.Or(limit, softLimit(unix.RLIMIT_NPROC))
 }
 
-// memoryKills returns how often the kernel killed a process because the control group's
-// memory was used up.
+// memoryKills returns how often the kernel killed a process because the memory of the control group
+// was exhausted.
 func memoryKills() (kills int) {
 	eachGroup("memory", func(dir string) bool {
 		for _, file := range []string{"/memory.events", "/memory.oom_control"} {
@@ -62,14 +65,14 @@ func memoryKills() (kills int) {
 	return kills
 }
 
-// sacrifice makes the kernel kill this child before other processes when memory runs out: the
-// tracker can start it again.
+// sacrifice makes the kernel kill this child before other processes when memory runs out, because
+// the tracker can restart it.
 func sacrifice(pid int) {
 	_ = os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte("1000"), 0) // it may have exited
 }
 
-// eachGroup calls f with the directories of this process's control group for the controller,
-// and of the groups above it, until f returns false.
+// eachGroup calls f with the directory of this process's control group for the controller, and with
+// the directories of its parents, until f returns false.
 func eachGroup(controller string, f func(dir string) bool) {
 	raw, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -99,7 +102,7 @@ func eachGroup(controller string, f func(dir string) bool) {
 	}
 }
 
-// number reads a file with one number; false if it has a word, such as "max".
+// number reads a file that contains one number; false if it contains a word, such as "max".
 func number(file string) (int, bool) {
 	raw, err := os.ReadFile(file)
 	if err != nil {

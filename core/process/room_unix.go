@@ -9,8 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RoomForFiles returns a [LimitError] unless some file descriptors are still free. A caller
-// checks it after opening descriptors for another server, and closes them if there is no room.
+// spareFiles is how many file descriptors are kept free for the log, the config and readers.
+const spareFiles = 12
+
+// RoomForFiles returns a [LimitError] unless some file descriptors are free. Call it after opening
+// descriptors for another server, and close them if there is no room.
 func RoomForFiles() error {
 	var spare []int
 	defer func() {
@@ -27,8 +30,8 @@ func RoomForFiles() error {
 	return Explain(err)
 }
 
-// Explain returns a [LimitError] if a system error means that a limit was reached, and any
-// other error unchanged.
+// Explain turns a system error into a [LimitError] if it means that a limit was reached, and
+// returns other errors unchanged.
 func Explain(err error) error {
 	if _, known := errors.AsType[*LimitError](err); known {
 		return err
@@ -52,7 +55,7 @@ func explainFork(err error) error {
 	return Explain(err)
 }
 
-// softLimit returns a limit of this process, 0 if there is none.
+// softLimit returns a limit of this process; 0: none.
 func softLimit(resource int) int {
 	var l unix.Rlimit
 	if unix.Getrlimit(resource, &l) != nil || l.Cur > 1<<31 {

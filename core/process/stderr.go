@@ -7,6 +7,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 const (
@@ -14,19 +16,19 @@ const (
 	stderrPerSecond = 20       // lines logged per second
 )
 
-// stderrRing holds the newest lines of standard error. drain always reads, so the child
-// never blocks; the oldest lines are dropped.
+// stderrRing holds the newest lines of stderr. drain never stops reading, so the child never
+// blocks; the oldest lines are dropped.
 type stderrRing struct {
 	src    *os.File
 	redact func(string) string
 	log    *slog.Logger
-	ended  chan struct{} // closed by drain as its last act
+	ended  chan struct{} // closed by drain when it ends
 
 	mu     sync.Mutex
 	recent []byte // whole lines, each with '\n', at most twice stderrLimit
-	part   []byte // the beginning of an incomplete line, at most maxHead
+	part   []byte // the beginning of an incomplete line, at most maxHead bytes
 
-	window  time.Time // start of the second for which logged counts
+	window  time.Time // start of the second that logged counts
 	logged  int
 	dropped int
 }
@@ -64,8 +66,8 @@ func (s *stderrRing) add(b []byte) {
 	}
 }
 
-// endLine moves part into recent. It drops the oldest lines only when recent is twice too long,
-// so that a flood costs one move per 64 KiB.
+// endLine moves part into recent. It drops the oldest lines only when recent is twice too long, so
+// a flood costs one move per 64 KiB.
 func (s *stderrRing) endLine() {
 	line := bytes.TrimSpace(s.part)
 	if len(line) > 0 {
@@ -87,7 +89,7 @@ func newest(recent []byte) []byte {
 	return tail[bytes.IndexByte(tail, '\n')+1:]
 }
 
-// logLine logs a line, unless the limit for this second is reached.
+// logLine logs a line unless the limit for this second is reached.
 func (s *stderrRing) logLine(line []byte) {
 	if !s.log.Enabled(context.Background(), slog.LevelDebug) {
 		return
@@ -106,8 +108,8 @@ func (s *stderrRing) logLine(line []byte) {
 	s.log.Debug("stderr", "line", visible(line, s.redact))
 }
 
-// lines returns the newest lines, including one without its end: often that is the prompt or
-// the panic that explains a hang.
+// lines returns the newest lines, including an unterminated one: often that is the prompt or panic
+// that explains a hang.
 func (s *stderrRing) lines() []string {
 	s.mu.Lock()
 	raw := bytes.Clone(newest(s.recent))
@@ -121,4 +123,22 @@ func (s *stderrRing) lines() []string {
 		lines = append(lines, visible(part, s.redact))
 	}
 	return lines
+}
+
+const (
+	// maxHead bounds how many bytes of a line are processed for display. It is more than is shown,
+	// so that Redact sees the whole of a secret that maxRunes would cut.
+	maxHead = 4 << 10
+	// maxRunes bounds how much of a line is shown.
+	maxRunes = 512
+)
+
+// visible makes a hostile line safe for logs and terminals: one line without control sequences, at
+// most maxRunes long.
+func visible(line []byte, redact func(string) string) string {
+	s := string(line[:min(len(line), maxHead)])
+	if redact != nil {
+		s = redact(s)
+	}
+	return printable.Line(s, maxRunes)
 }

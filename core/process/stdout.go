@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math/bits"
@@ -13,20 +14,20 @@ import (
 )
 
 const (
-	// smallBuf is the size for an idle child; busyBuf is that of a Linux pipe, from which one
-	// read returns no more.
+	// smallBuf is the buffer size for an idle child. busyBuf is the size of a Linux pipe, the most
+	// that one read returns.
 	smallBuf = 8 << 10
 	busyBuf  = 64 << 10
-	// maxSkipped is how many times MaxLine a message may be long that is skipped.
+	// maxSkipped is the factor of MaxLine up to which a long message is skipped; beyond it is a
+	// fault.
 	maxSkipped = 16
-	// longHead and longTail are how many bytes are kept of such a message.
+	// longHead and longTail are how many bytes of a skipped message are kept.
 	longHead, longTail = 256, 256
 )
 
-// Lines yields the lines of a server's standard output that can be JSON-RPC messages
-// and skips the others. It works in one buffer, which grows with need up to MaxLine
-// and shrinks when it is empty again: nothing is allocated or copied per line. It has
-// one reader.
+// Lines yields the lines of a server's stdout that can be JSON-RPC messages and skips the others.
+// Its one buffer grows with need up to MaxLine and shrinks once it is empty: nothing is allocated
+// or copied per line. It has one reader.
 type Lines struct {
 	src    io.Reader
 	limits lineLimits
@@ -37,21 +38,21 @@ type Lines struct {
 
 	buf      []byte
 	line     []byte         // the line that next accepted; part of buf
-	pos, end int            // buf[pos:end] has not been examined
-	seen     int            // buf[pos:seen] holds no '\n'
+	pos, end int            // buf[pos:end] is not yet examined
+	seen     int            // buf[pos:seen] contains no '\n'
 	skipping bool           // in a noise line whose beginning was discarded
-	long     *LongLineError // the message that is too long, whose beginning was discarded; nil: none
+	long     *LongLineError // the overlong message whose beginning was discarded; nil: none
 	longSize int            // its bytes so far
-	ended    bool           // the source has ended
+	ended    bool           // the source ended
 	err      error          // sticky
 
 	noiseLines, noiseBytes int                    // since the last message
-	skipped                atomic.Int64           // noise lines in all
+	skipped                atomic.Int64           // noise lines in total
 	noise                  atomic.Pointer[string] // the first noise line since the last message; nil: none
 }
 
-// Noise returns the first noise line since the last message, printable and cut; "" if there is
-// none. It may be called from any goroutine.
+// Noise returns the first noise line since the last message, printable and truncated; "" if there
+// is none. It is safe for concurrent use.
 func (r *Lines) Noise() string {
 	if line := r.noise.Load(); line != nil {
 		return *line
@@ -59,12 +60,11 @@ func (r *Lines) Noise() string {
 	return ""
 }
 
-// lineLimits are the limits of a [Spec], defaults filled in.
+// lineLimits are the limits of a [Spec] with defaults filled in.
 type lineLimits struct{ line, noiseLines, noiseBytes int }
 
-// NewLines returns the lines of r within the limits of the spec; its Redact and
-// Logger are used for what is skipped. For the output of a [Process], see
-// [Process.Stdout].
+// NewLines returns the lines of r within the limits of the spec, whose Redact and Logger are used
+// for skipped lines. For the output of a [Process], see [Process.Stdout].
 func NewLines(r io.Reader, spec Spec) *Lines {
 	if spec.Logger == nil {
 		spec.Logger = slog.New(slog.DiscardHandler)
@@ -82,13 +82,13 @@ func NewLines(r io.Reader, spec Spec) *Lines {
 	}
 }
 
-// Next returns the next line that begins, after blanks, with '{' or '[', followed by
-// one '\n'. A byte order mark, '\r' and blanks around the line are removed. Other
-// lines are noise: counted, logged, skipped. A last line without its end is returned
-// only if it is valid JSON. The line is valid until the next call.
+// Next returns the next line that begins, after blanks, with '{' or '[', followed by one '\n'. It
+// removes a byte order mark, '\r' and blanks around the line. Other lines are noise: counted,
+// logged and skipped. An unterminated last line is returned only if it is valid JSON. The line is
+// valid until the next call.
 //
-// The error is io.EOF when the source ended or was closed, and a [*FaultError] when a
-// limit was exceeded. After a [*LongLineError] the next line can be read.
+// The error is io.EOF when the source ended or was closed, and a [*FaultError] when a limit was
+// exceeded. After a [*LongLineError], Next can be called again.
 func (r *Lines) Next() ([]byte, error) {
 	for !r.next() {
 		if long := r.long; long != nil && r.longSize == 0 {
@@ -103,8 +103,8 @@ func (r *Lines) Next() ([]byte, error) {
 	return r.line, nil
 }
 
-// next examines buffered lines until it has accepted one; false if more input is
-// needed or r.err says that none will come.
+// next examines buffered lines until it accepts one. It returns false if more input is needed, or
+// if r.err says that there is none.
 func (r *Lines) next() bool {
 	for r.err == nil {
 		i := bytes.IndexByte(r.buf[r.seen:r.end], '\n')
@@ -126,7 +126,7 @@ func (r *Lines) next() bool {
 	return false
 }
 
-// accept reports whether a whole line, with its '\n', is a message; otherwise it skips it.
+// accept reports whether a whole line, with its '\n', is a message; otherwise it skips the line.
 func (r *Lines) accept(line []byte) bool {
 	if r.long != nil {
 		r.skipLong(line)
@@ -144,7 +144,7 @@ func (r *Lines) accept(line []byte) bool {
 		r.skip(line)
 		return false
 	}
-	// Drop the blanks at the end and move the '\n' up to the message.
+	// Remove trailing blanks and put the '\n' right after the message.
 	last := len(bytes.TrimRight(msg, " \t\r\n"))
 	if last > r.limits.line {
 		r.skipLong(msg)
@@ -159,7 +159,7 @@ func (r *Lines) accept(line []byte) bool {
 }
 
 // checkPartial keeps the buffer bounded while a line is incomplete: noise is discarded as it
-// arrives, a message may grow to maxLine.
+// arrives; a message may grow to the line limit.
 func (r *Lines) checkPartial() {
 	part := r.buf[r.pos:r.end]
 	if len(part) == 0 {
@@ -184,14 +184,14 @@ func (r *Lines) checkPartial() {
 			r.pos, r.seen = r.end, r.end
 		}
 	case len(part) > maxHead:
-		// This is enough for a log line, and it is certain to be noise.
+		// This is certainly noise, and enough of it for a log line.
 		r.skip(part)
 		r.pos, r.seen = r.end, r.end
 		r.skipping = true
 	}
 }
 
-// skipLong discards a part of a message that is too long, but for its first and last bytes.
+// skipLong discards a part of an overlong message, except its first and last bytes.
 func (r *Lines) skipLong(part []byte) {
 	if r.long == nil {
 		r.long = &LongLineError{Head: bytes.Clone(part[:min(len(part), longHead)]), Limit: r.limits.line}
@@ -205,7 +205,7 @@ func (r *Lines) skipLong(part []byte) {
 	r.long.Tail = bytes.Clone(tail[max(0, len(tail)-longTail):])
 }
 
-// fill reads once. It first makes room: it moves unread bytes to the front, and grows a full
+// fill reads once. It first makes room by moving unread bytes to the front and growing a full
 // buffer.
 func (r *Lines) fill() {
 	if r.ended {
@@ -243,8 +243,8 @@ func (r *Lines) grow() {
 	r.buf = bigger
 }
 
-// finish ends the stream. A last line without its end is a message only if it is
-// whole: half of one would only confuse the peer's decoder.
+// finish ends the stream. An unterminated last line is a message only if it is complete: half of
+// one would only confuse the peer's decoder.
 func (r *Lines) finish(err error) {
 	r.ended = true
 	if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrClosed) {
@@ -277,7 +277,7 @@ func (r *Lines) skip(line []byte) {
 		first := visible(text, r.redact)
 		r.noise.Store(&first)
 	}
-	// Log the first lines, which help to find the culprit; then the 8th, 16th, 32nd …
+	// Log the first five lines, which help to find the culprit, then the 8th, 16th, 32nd …
 	if len(text) > 0 && (total <= 5 || bits.OnesCount64(uint64(total)) == 1) {
 		r.log.Warn("skipped a line of stdout that is not a JSON-RPC message", "line", visible(text, r.redact), "skipped", total)
 	}
@@ -300,7 +300,7 @@ func (r *Lines) fail(kind FaultKind, limit int) {
 	r.onFault()
 }
 
-// trimLeft removes a byte order mark and the blanks in front of a line.
+// trimLeft removes a byte order mark and blanks before a line.
 func trimLeft(line []byte) []byte {
 	for len(line) > 0 {
 		switch line[0] {
@@ -317,4 +317,43 @@ func trimLeft(line []byte) []byte {
 		}
 	}
 	return line
+}
+
+// FaultError means that the child exceeded a limit of its [Spec] on stdout and was terminated.
+type FaultError struct {
+	Kind FaultKind
+	// Limit is the exceeded limit, in the unit of Kind.
+	Limit int
+}
+
+// FaultKind is one limit of a [Spec].
+type FaultKind int
+
+// The limits.
+const (
+	LongLine   FaultKind = iota // a message of more than maxSkipped times MaxLine bytes
+	NoiseLines                  // more than MaxNoiseLines consecutive noise lines
+	NoiseBytes                  // more than MaxNoiseBytes consecutive noise bytes
+)
+
+func (e *FaultError) Error() string {
+	switch e.Kind {
+	case LongLine:
+		return fmt.Sprintf("stdout: a line is longer than %d bytes", e.Limit)
+	case NoiseLines:
+		return fmt.Sprintf("stdout: more than %d consecutive lines are not JSON-RPC", e.Limit)
+	default:
+		return fmt.Sprintf("stdout: more than %d consecutive bytes are not JSON-RPC", e.Limit)
+	}
+}
+
+// LongLineError means that a message longer than MaxLine of the [Spec] was skipped.
+type LongLineError struct {
+	// Head and Tail are its first and last bytes.
+	Head, Tail []byte
+	Limit      int
+}
+
+func (e *LongLineError) Error() string {
+	return fmt.Sprintf("stdout: a line of more than %d bytes was skipped", e.Limit)
 }

@@ -98,8 +98,8 @@ func TestStdoutFaults(t *testing.T) {
 	}
 }
 
-// A message that is too long is skipped, whether it fits into the buffer or not: its ends are
-// known, and the next message is read.
+// An overlong message is skipped, whether or not it fits into the buffer: its ends are known, and
+// the next message is read.
 func TestLongLines(t *testing.T) {
 	for _, size := range []int{1001, 1003, 5000, 15_000} {
 		for _, end := range []string{"\n", "\r\n"} {
@@ -158,8 +158,8 @@ func TestMaxLineIsExact(t *testing.T) {
 	}
 }
 
-// An endless line must neither fill our memory nor keep the child, although it
-// ignores SIGTERM.
+// An endless line must neither fill our memory nor keep the child, although the child ignores
+// SIGTERM.
 func TestEndlessLine(t *testing.T) {
 	var before, after runtime.MemStats
 	p := start(t, "long-line")
@@ -179,8 +179,7 @@ func TestEndlessLine(t *testing.T) {
 	}
 }
 
-// BenchmarkStdout measures the reader behind a real pipe with messages of a
-// usual size.
+// BenchmarkStdout measures the reader behind a real pipe with messages of a usual size.
 func BenchmarkStdout(b *testing.B) {
 	p := start(b, "cat")
 	msg := []byte(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///some/where/guide.md"}}` + "\n")

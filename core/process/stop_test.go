@@ -15,7 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/process"
 )
 
-func TestExitAtOnce(t *testing.T) {
+func TestImmediateExit(t *testing.T) {
 	p := start(t, "exit3")
 	wait(t, p)
 	e := p.Exit()
@@ -26,7 +26,7 @@ func TestExitAtOnce(t *testing.T) {
 		t.Fatalf("got %q", s)
 	}
 	if got := p.Stop(process.Grace{}); got != e {
-		t.Fatalf("Stop says %v, Exit said %v", got, e)
+		t.Fatalf("Stop returned %v, Exit %v", got, e)
 	}
 }
 
@@ -36,9 +36,9 @@ func TestStopLadder(t *testing.T) {
 		signal string
 		code   int
 	}{
-		{"cat", "", 0},              // leaves when stdin ends
-		{"idle", "SIGTERM", -1},     // needs the signal
-		{"stubborn", "SIGKILL", -1}, // needs the last one
+		{"cat", "", 0},              // exits when stdin ends
+		{"idle", "SIGTERM", -1},     // needs SIGTERM
+		{"stubborn", "SIGKILL", -1}, // needs SIGKILL
 	} {
 		t.Run(tc.role, func(t *testing.T) {
 			p := start(t, tc.role)
@@ -67,8 +67,8 @@ func TestStopLadder(t *testing.T) {
 	}
 }
 
-// A wrapper that dies leaves a grandchild with the pipes: Done must not wait for
-// it, and Stop must remove it although it ignores SIGTERM.
+// A wrapper that dies leaves a grandchild with the pipes: Done must not wait for it, and Stop must
+// remove it although it ignores SIGTERM.
 func TestGrandchildHoldsPipes(t *testing.T) {
 	p := start(t, "wrapper")
 	wait(t, p)
@@ -78,7 +78,7 @@ func TestGrandchildHoldsPipes(t *testing.T) {
 	}
 	p.Stop(process.Grace{Stdin: time.Second, Term: 50 * time.Millisecond})
 	if exists(pid) {
-		t.Fatal("the grandchild lives on, or is a zombie")
+		t.Fatal("the grandchild is alive or a zombie")
 	}
 	if p.Exit().Code != 0 {
 		t.Fatalf("the wrapper left by itself, got %v", p.Exit())
@@ -90,7 +90,7 @@ func TestGrandchildOfLivingWrapper(t *testing.T) {
 	pid := pidOf(p)
 	p.Stop(process.Grace{Stdin: 10 * time.Second, Term: 50 * time.Millisecond})
 	if exists(pid) {
-		t.Fatal("the grandchild lives on, or is a zombie")
+		t.Fatal("the grandchild is alive or a zombie")
 	}
 	if e := p.Exit(); e.Code != 0 {
 		t.Fatalf("a wrapper that leaves in time must not be signalled, got %v", e)

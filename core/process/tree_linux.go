@@ -9,20 +9,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree is the process group of a child and its marked descendants outside the group. Only the
-// goroutine that runs Stop uses it.
+// tree is a child's process group and its marked descendants outside the group. Only the goroutine
+// that runs Stop uses it.
 type tree struct {
 	group *group
 	nonce string
-	// escaped are the descendants outside the group seen so far, by pid. Dead ones have no
-	// environment, so they have to be remembered to be reaped.
+	// escaped holds the descendants seen outside the group, by pid. Dead ones have no environment,
+	// so they must be remembered to be reaped.
 	escaped map[int]startTime
-	// last is the signal sent last; descendants found later get it too.
+	// last is the signal sent last; descendants found later also get it.
 	last syscall.Signal
 }
 
-// alive reports whether any process of the tree runs; it also reaps those that died and were
-// re-parented to us.
+// alive reports whether any process of the tree runs. It reaps dead ones that were re-parented to
+// us.
 func (t *tree) alive() bool {
 	if childless() {
 		return false
@@ -47,14 +47,14 @@ func (t *tree) alive() bool {
 			continue
 		}
 		_, parent := t.escaped[st.ppid]
-		alive = alive || running(st) || parent || dying(st)
+		alive = alive || st.running() || parent || st.dying()
 	}
 	return group || alive
 }
 
-// childless reports whether it is certain that this process has no descendants, not even dead
-// ones: as a subreaper it is the parent of every descendant whose own parent is gone. It spares
-// a one-shot command the search through all processes of the machine.
+// childless reports whether this process certainly has no descendants, not even dead ones: a
+// subreaper is the parent of every descendant whose own parent is gone. This saves one-shot
+// commands the search through all processes.
 func childless() bool {
 	var subreaper int32
 	err := unix.Prctl(unix.PR_GET_CHILD_SUBREAPER, uintptr(unsafe.Pointer(&subreaper)), 0, 0, 0)
@@ -62,7 +62,7 @@ func childless() bool {
 		return false
 	}
 	for {
-		// It reaps nothing, and returns immediately.
+		// It reaps nothing and returns immediately.
 		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, nil)
 		if err != unix.EINTR {
 			return err == unix.ECHILD
@@ -70,7 +70,7 @@ func childless() bool {
 	}
 }
 
-// outside finds the living marked processes that left the group.
+// outside finds living marked processes that left the group.
 func (t *tree) outside() []proc {
 	return slices.DeleteFunc(markedBy(t.nonce), func(p proc) bool { return p.pgrp == t.group.id })
 }
@@ -83,9 +83,8 @@ func (t *tree) signal(s syscall.Signal) {
 	}
 }
 
-// signalExact signals the process that had this pid at this start time. The
-// handle is opened before the start time is compared, so that the signal cannot
-// reach a later owner of the pid.
+// signalExact signals the process that had this pid at this start time. It opens the handle before
+// it compares the start time, so the signal cannot reach a later owner of the pid.
 func signalExact(pid int, start startTime, s syscall.Signal) {
 	p, err := os.FindProcess(pid)
 	if err != nil {
@@ -97,9 +96,8 @@ func signalExact(pid int, start startTime, s syscall.Signal) {
 	}
 }
 
-// reapOrphan reaps a dead process that was re-parented to us; false if it is not
-// dead or not ours. It asks for this pid only: a wait for any child would steal
-// the status of another Process.
+// reapOrphan reaps a dead process that was re-parented to us; false if it is not dead or not ours.
+// It waits for this pid only: waiting for any child would steal the status of another Process.
 func reapOrphan(pid int, st stat) bool {
 	if st.state != 'Z' || st.ppid != os.Getpid() {
 		return false
@@ -108,12 +106,12 @@ func reapOrphan(pid int, st stat) bool {
 	return got == pid || err == unix.ECHILD
 }
 
-// dying reports whether a zombie is ours and cannot be reaped yet: its first thread has ended,
-// but others have not.
-func dying(st stat) bool { return st.ppid == os.Getpid() }
+// dying reports whether a zombie is ours but cannot be reaped yet: its first thread has ended,
+// others have not.
+func (st stat) dying() bool { return st.ppid == os.Getpid() }
 
-// membersRun reports whether a member of the group runs, and reaps zombies that were
-// re-parented to us: the leader is gone, so no member is the child of another Process.
+// membersRun reports whether a member of the group runs. It reaps zombies that were re-parented to
+// us: the leader is gone, so no member is the child of another Process.
 func membersRun(pgid int) bool {
 	members := make(map[int]stat)
 	for pid := range pids() {
@@ -122,8 +120,8 @@ func membersRun(pgid int) bool {
 		}
 	}
 	for _, st := range members {
-		// The dead child of a dying parent will be re-parented to us in a moment.
-		if _, parent := members[st.ppid]; running(st) || parent || dying(st) {
+		// The dead child of a dying parent is about to be re-parented to us.
+		if _, parent := members[st.ppid]; st.running() || parent || st.dying() {
 			return true
 		}
 	}
@@ -131,7 +129,7 @@ func membersRun(pgid int) bool {
 }
 
 // awaitExit waits until the child is dead but not reaped, and returns true. It waits on the
-// netpoller: a blocking wait would cost a thread for each child.
+// netpoller because a blocking wait would cost a thread per child.
 func awaitExit(pid int) bool {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err != nil {

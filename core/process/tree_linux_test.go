@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A subreaper has no descendants once it has no child, dead ones included. Without that role it
-// cannot know, as orphans go to another process.
+// A subreaper without children has no descendants, not even dead ones. Without that role, a process
+// cannot know, because orphans go to another process.
 func TestChildless(t *testing.T) {
 	const key = "PROCESS_TEST_CHILDLESS"
-	if os.Getenv(key) == "" { // a process of its own: other tests may leave children to this one
+	if os.Getenv(key) == "" { // a separate process: other tests may leave children to this one
 		again := exec.Command(os.Args[0], "-test.run=^TestChildless$")
 		again.Env = append(os.Environ(), key+"=1", "GOCOVERDIR="+t.TempDir())
 		if out, err := again.CombinedOutput(); err != nil {

@@ -5,5 +5,5 @@ package process
 // membersRun returns true: zombies cannot be distinguished here, but init reaps them soon.
 func membersRun(int) bool { return true }
 
-// awaitExit returns false: here a death cannot be seen without reaping.
+// awaitExit returns false: a death cannot be noticed here without reaping.
 func awaitExit(int) bool { return false }

@@ -9,37 +9,37 @@ import (
 
 // A Hold decides which entries of the file wait for the user's approval.
 //
-// A server that waits gets [config.Server.Unapproved]. If another entry with its ID was in use, that
-// one stays in use, and is Superseded. A webhook that waits is among those that cannot be used; one that
-// was in use with the same URL stays in use in its place.
+// A waiting server has [config.Server.Unapproved]. If an entry with its ID is in use, that entry stays
+// in use and is Superseded. A waiting webhook has [config.Webhook.Missing], unless a webhook with the
+// same URL is in use, which then stays in use.
 type Hold struct {
-	// Approved returns the digests of the intents that are approved now. It is called on Run's
-	// goroutine for every new content, and again when File changes. nil: all are approved.
+	// Approved returns the digests of the approved intents. Run calls it on its goroutine for every
+	// new content, and when File changes. nil: all are approved.
 	Approved func() map[string]bool
 	// File is where approvals are stored; "": nowhere.
 	File string
-	// Commands holds back commands that were not running until a Kick: the operator's word.
+	// Commands holds back commands that are not running until an operator requests a Kick.
 	Commands bool
-	// Hint says how to approve what Approved does not, for people.
+	// Hint tells people how to approve an entry.
 	Hint string
 }
 
-// waiting is an entry that waits, for the log.
+// waiting describes a waiting entry for the log.
 type waiting struct {
-	key       string // differs if the entry differs
-	subject   []any  // attributes that say what waits
+	key       string // identifies the entry and its content
+	subject   []any  // log attributes of the entry
 	meanwhile string // what happens until it is approved
 	hint      string
 }
 
-// hold returns what to apply of the next config while the running one is in use, and what waits.
-// Nothing waits for a nil Hold.
+// hold returns what to apply of the next config while the running one is in use, and which entries
+// wait. With a nil Hold, none waits.
 func (h *Hold) hold(running, next *config.Config, kicked bool) (*config.Config, []waiting) {
 	if h == nil {
 		return next, nil
 	}
-	out := *next
-	out.Servers, out.Webhooks = make([]config.Server, 0, len(next.Servers)), slices.Clone(next.Webhooks)
+	out := next.With(make([]config.Server, 0, len(next.Servers)))
+	out.Webhooks = slices.Clone(next.Webhooks)
 	var held []waiting
 	approved := func(*config.Intent) bool { return true }
 	if h.Approved != nil {
@@ -70,7 +70,7 @@ func (h *Hold) hold(running, next *config.Config, kicked bool) (*config.Config, 
 		}
 		out.Servers = append(out.Servers, srv)
 	}
-	used := map[string]bool{} // webhooks in use that the file still has, or that stay in use in place of another
+	used := map[string]bool{} // webhooks that the file has, or that stay in use instead
 	for _, hook := range next.Webhooks {
 		used[digestOf(hook.Intent)] = true
 	}
@@ -91,15 +91,15 @@ func (h *Hold) hold(running, next *config.Config, kicked bool) (*config.Config, 
 		}
 		held = append(held, w)
 	}
-	return &out, held
+	return out, held
 }
 
-// kickHint is what starts a command that Commands holds back.
+// kickHint is the hint for a command that Commands holds back.
 const kickHint = "send SIGHUP to start it"
 
-// starts reports whether a server is a command that is not running. old is the entry in use, if it
-// is known. A server that is not tracked may be run by the gateway, which is not known here: it
-// counts as running while its entry stays untracked, and as not running when it becomes tracked.
+// starts reports whether a server is a command that is not running. old is the entry in use, if
+// known. An untracked server may be run by the gateway, which is unknown here: it counts as running
+// while its entry stays untracked, and as not running when it becomes tracked.
 func starts(srv, old config.Server, known bool) bool {
 	runs := known && old.SameConnection(srv) && (old.Tracked() || !srv.Tracked())
 	return srv.Transport == config.TransportStdio && !runs

@@ -12,8 +12,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 )
 
-// approvals are texts: every intent with one of them is approved. It is told of all intents by
-// parsing the config, and of changes by a file.
+// approvals approves every intent that contains one of its words. It parses the config to see the
+// intents, and touches a file when its words change.
 type approvals struct {
 	t    *testing.T
 	file string
@@ -63,8 +63,8 @@ func (a *approvals) approve(word string) {
 	}
 }
 
-// What was approved stays in use, whatever the file says now; what is new or changed waits until it is
-// approved, without another save; what is as before again needs no approval.
+// An approved entry stays in use when the file changes. A new or changed entry waits until it is
+// approved, which needs no save. An entry that returns needs no new approval.
 func TestUnapproved(t *testing.T) {
 	t.Parallel()
 	a := newApprovals(t, "good")
@@ -98,7 +98,7 @@ func TestUnapproved(t *testing.T) {
 	expect("a:good stays", "off:evil held")
 }
 
-// SIGHUP says that the file is to be read, not that what a repository wrote into it is approved.
+// SIGHUP requests a reload; it approves nothing.
 func TestKickApprovesNothing(t *testing.T) {
 	t.Parallel()
 	b := run(t, servers(server("a", "good")), newApprovals(t, "good").hold)
@@ -112,7 +112,7 @@ func TestKickApprovesNothing(t *testing.T) {
 	}
 }
 
-// A reference may be replaced by another one that has the same value for now.
+// A reference that is replaced by another one with the same value needs approval.
 func TestUnapprovedReference(t *testing.T) {
 	t.Parallel()
 	a := newApprovals(t, "${GOOD}")
@@ -128,7 +128,7 @@ func TestUnapprovedReference(t *testing.T) {
 	}
 }
 
-// A file in the folder is changed like the config by whoever can change the folder.
+// The content of a file in the project needs approval.
 func TestUnapprovedContent(t *testing.T) {
 	t.Parallel()
 	variables := filepath.Join(t.TempDir(), "a.env")

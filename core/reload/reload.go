@@ -1,8 +1,26 @@
+// Package reload applies a config file whenever it changes.
+//
+// The whole file is validated before anything changes. A missing, partial or invalid file changes
+// nothing: the last good config stays in use, and the problems are published once for every
+// content. Configs are applied in the order of the saves; of several quick saves, only the last may
+// be applied (core/filewatch decides when a file has settled). config.reloaded is published before
+// the config is applied, so that it precedes all events that follow from it.
+//
+// Entries that the user has not approved are held back (see [Hold]): the approved entry stays in
+// use, and the rest of the config is applied.
+//
+// Files that the config refers to (envFile, ${file:PATH}, and missing folders and programs) are
+// checked every second. If a change of one changes the config, the config is reloaded.
+//
+// Ownership: Run owns the watch on the file and ends it before it returns.
 package reload
 
 import (
 	"context"
+	"io/fs"
 	"log/slog"
+	"maps"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -20,21 +38,20 @@ type Options struct {
 	Config config.Options
 	// Current is the config in use when Run begins; nil means an empty one.
 	Current *config.Config
-	// Apply receives every new config. It must return at once.
+	// Apply receives every new config. It must return immediately.
 	Apply func(*config.Config)
-	// Publish receives config.reloaded and config.rejected. It must return at once.
+	// Publish receives config.reloaded and config.rejected. It must return immediately.
 	Publish func(event.Event)
-	// Kick requests a reload at once, even of a file that did not change, because variables
-	// or programs that it refers to may have. nil: there are no such requests. It must not
-	// be closed.
+	// Kick requests an immediate reload, even if the file did not change, because variables or
+	// programs that it refers to may have changed. It must not be closed; nil: no requests.
 	Kick <-chan struct{}
 	// Hold, if not nil, holds back what the user has not approved.
 	Hold *Hold
-	// Watch sets how the file is watched. MaxBytes is overwritten. Baseline should be zero,
-	// so that the first content is delivered: Run compares it with Current itself.
+	// Watch configures the watch on the file. MaxBytes is overwritten. Baseline should be zero, so
+	// that the first content is delivered: Run compares it with Current.
 	Watch filewatch.FileOptions
-	// Logger receives one line for every reload at level info, and problems at level
-	// warn; nil discards.
+	// Logger gets one line for every reload at level info, and problems at level warn; nil discards
+	// them.
 	Logger *slog.Logger
 }
 
@@ -43,10 +60,10 @@ type reloader struct {
 	opts    Options
 	log     *slog.Logger
 	file    *config.Config // the last good content of the file
-	applied *config.Config // the config applied last: file, but for what is held back
-	held    []string       // the keys of what waits, which was logged
+	applied *config.Config // the config applied last: file without what is held back
+	held    []string       // keys of the held entries that were logged
 	started bool           // filewatch has delivered a state of the file
-	data    []byte         // what the last good content was parsed from; nil: none was delivered
+	data    []byte         // the last good content; nil: none was delivered
 	refers  referred       // the files that file refers to
 }
 
@@ -92,7 +109,7 @@ func Run(ctx context.Context, opts Options) error {
 	}
 }
 
-// watched returns the files beside the config whose changes may make a difference.
+// watched returns the other files whose changes may change the config or its approval.
 func (r *reloader) watched() []string {
 	if r.opts.Hold == nil || r.opts.Hold.File == "" {
 		return r.file.Files
@@ -100,24 +117,24 @@ func (r *reloader) watched() []string {
 	return append(slices.Clone(r.file.Files), r.opts.Hold.File)
 }
 
-// again parses the last good content once more, because a file that it refers to changed, or an
-// approval. Nothing is published if that makes no difference to the config.
+// again parses the last good content again, because a file that it refers to or an approval changed.
+// It publishes nothing if the config is the same.
 func (r *reloader) again() {
 	next, _ := config.LoadData(r.data, r.opts.Path, r.opts.Config)
 	if next == nil {
-		return // with Config.Strict, or if others can change the file now; the old config stays
+		return // with Config.Strict, or if others can now change the file; the old config stays
 	}
 	if !same(r.file, next) {
 		r.adopt(next, diff(r.file, next), time.Now(), false)
 		return
 	}
-	r.file = next // whose intents may be others
+	r.file = next // its intents may differ
 	if applied, _ := r.opts.Hold.hold(r.applied, next, false); !same(r.applied, applied) {
 		r.apply(false)
 	}
 }
 
-// take handles one settled state of the file. kicked says that a Kick requested it.
+// take handles one settled state of the file. kicked means that a Kick requested it.
 func (r *reloader) take(c filewatch.Change, kicked bool) {
 	first := !r.started
 	r.started = true
@@ -138,12 +155,11 @@ func (r *reloader) take(c filewatch.Change, kicked bool) {
 	r.adopt(next, reloaded, c.SeenAt, kicked)
 }
 
-// adopt makes a config the one in use. reloaded says how it differs from the last one, and
-// seen when the change was noticed.
+// adopt puts a config into use. reloaded says how it differs from the last one, and seen when the
+// change was detected.
 func (r *reloader) adopt(next *config.Config, reloaded event.ConfigReloaded, seen time.Time, kicked bool) {
 	r.file = next
-	// Published before the config is applied, so that the events that follow from it come
-	// later.
+	// Publish before applying, so that the events that follow from the config come later.
 	reloaded.Duration = event.Milliseconds(time.Since(seen))
 	r.opts.Publish(event.Event{Payload: reloaded})
 	r.apply(kicked)
@@ -151,7 +167,7 @@ func (r *reloader) adopt(next *config.Config, reloaded event.ConfigReloaded, see
 		"added", len(reloaded.Added), "removed", len(reloaded.Removed), "changed", len(reloaded.Changed))
 }
 
-// apply applies the file, but for what is held back. kicked says that an operator asked for it.
+// apply applies the file without what is held back. kicked means that an operator requested it.
 func (r *reloader) apply(kicked bool) {
 	applied, held := r.opts.Hold.hold(r.applied, r.file, kicked)
 	r.applied = applied
@@ -178,8 +194,7 @@ func (r *reloader) parse(c filewatch.Change) (*config.Config, config.Problems) {
 	return config.LoadData(c.Data, r.opts.Path, r.opts.Config)
 }
 
-// reported returns the problems as events report them: each with all its fields, in the same
-// order.
+// reported converts problems for events.
 func reported(problems config.Problems) []event.Problem {
 	out := make([]event.Problem, len(problems))
 	for i, p := range problems {
@@ -191,14 +206,13 @@ func reported(problems config.Problems) []event.Problem {
 	return out
 }
 
-// same reports whether applying the second config in place of the first makes no
-// difference.
+// same reports whether two configs have the same effect.
 func same(from, to *config.Config) bool {
 	d := diff(from, to)
 	return len(d.Added)+len(d.Removed)+len(d.Changed) == 0 && slices.EqualFunc(from.Webhooks, to.Webhooks, config.Webhook.Equal)
 }
 
-// diff returns the IDs by which two configs differ, each list sorted.
+// diff returns the IDs of the servers that differ, each list sorted.
 func diff(from, to *config.Config) event.ConfigReloaded {
 	d := event.ConfigReloaded{Added: []string{}, Removed: []string{}, Changed: []string{}}
 	for _, srv := range to.Servers {
@@ -217,4 +231,75 @@ func diff(from, to *config.Config) event.ConfigReloaded {
 	slices.Sort(d.Removed)
 	slices.Sort(d.Changed)
 	return d
+}
+
+// checkInterval is how often the files that a config refers to are checked. They are polled because
+// they may be anywhere, and few configs have any.
+const checkInterval = time.Second
+
+// stamp is the metadata by which a change of a file is detected; zero if the file does not exist.
+type stamp struct {
+	modified time.Time
+	size     int64
+	mode     fs.FileMode
+}
+
+// referred watches the files that the config refers to.
+type referred struct {
+	files   []string
+	stamps  map[string]stamp // by file, at the last check
+	changed bool             // a file changed, and check has not reported it yet
+	ticker  *time.Ticker     // nil: there are no files
+}
+
+// tick returns a channel that receives when check is due; nil: never.
+func (r *referred) tick() <-chan time.Time {
+	if r.ticker == nil {
+		return nil
+	}
+	return r.ticker.C
+}
+
+// follow sets the files. New files count as changed: they may have changed since the config was
+// read.
+func (r *referred) follow(files []string) {
+	if slices.Equal(files, r.files) {
+		return
+	}
+	r.stop()
+	r.files, r.stamps, r.changed = files, stamps(files), true
+	if len(files) > 0 {
+		r.ticker = time.NewTicker(checkInterval)
+	}
+}
+
+// check checks the files. It reports whether any has changed and all have been stable for one
+// interval since.
+func (r *referred) check() bool {
+	if now := stamps(r.files); !maps.Equal(now, r.stamps) {
+		r.stamps, r.changed = now, true
+		return false
+	}
+	settled := r.changed
+	r.changed = false
+	return settled
+}
+
+func (r *referred) stop() {
+	if r.ticker != nil {
+		r.ticker.Stop()
+		r.ticker = nil
+	}
+}
+
+func stamps(files []string) map[string]stamp {
+	out := make(map[string]stamp, len(files))
+	for _, file := range files {
+		s := stamp{}
+		if info, err := os.Stat(file); err == nil {
+			s = stamp{info.ModTime(), info.Size(), info.Mode()}
+		}
+		out[file] = s
+	}
+	return out
 }

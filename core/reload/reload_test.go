@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bench is a Run on a real file, and what it said.
+// bench is a Run on a real file, with the configs it applied and the events it published.
 type bench struct {
 	*testing.T
 	path      string
@@ -56,7 +56,7 @@ func run(t *testing.T, content string, change ...func(*Options)) *bench {
 	return b
 }
 
-// save replaces the file as editors do: a new one renamed over the old.
+// save replaces the file like an editor, by renaming a new file.
 func (b *bench) save(content string) {
 	b.Helper()
 	tmp := b.path + ".tmp"
@@ -68,7 +68,7 @@ func (b *bench) save(content string) {
 	}
 }
 
-// next is what was published next.
+// next returns the next published event.
 func (b *bench) next() event.Payload {
 	b.Helper()
 	select {
@@ -88,7 +88,7 @@ func (b *bench) reloaded(want string) {
 	}
 }
 
-// ids are those of the config applied next.
+// ids returns the servers of the next applied config.
 func (b *bench) ids() []string {
 	b.Helper()
 	select {
@@ -110,10 +110,9 @@ func (b *bench) ids() []string {
 	}
 }
 
-// TestReloadIsPublishedBeforeItIsApplied: effects come after their cause.
 func TestReloadIsPublishedBeforeItIsApplied(t *testing.T) {
 	t.Parallel()
-	var order []string // of the goroutine of Run; ids and reloaded come after it
+	var order []string // written on Run's goroutine; ids and reloaded synchronise with it
 	b := run(t, `{"mcpServers": {"a": {"command": "one"}}}`, func(o *Options) {
 		apply, publish := o.Apply, o.Publish
 		o.Apply = func(c *config.Config) { order = append(order, "applied"); apply(c) }
@@ -121,7 +120,7 @@ func TestReloadIsPublishedBeforeItIsApplied(t *testing.T) {
 	})
 	b.save(`{"mcpServers": {"a": {"command": "two"}}}`)
 	b.reloaded("[] [] [a]")
-	b.ids() // both are over
+	b.ids() // after both calls
 	if !slices.Equal(order, []string{"published", "applied"}) {
 		t.Errorf("%q", order)
 	}
@@ -153,14 +152,14 @@ func server(id, command string) string {
 func TestReload(t *testing.T) {
 	t.Parallel()
 	b := run(t, servers(server("a", "x"), server("b", "x")))
-	b.silent() // what is in force already is no news
+	b.silent() // the config in use is not published again
 	b.save(servers(server("b", "y"), server("c", "x")))
 	b.reloaded("[c] [a] [b]")
 	if got := b.ids(); !slices.Equal(got, []string{"b:y", "c:x"}) {
 		t.Errorf("applied %q", got)
 	}
 	b.save("// a comment\n" + servers(server("b", "y"), server("c", "x")))
-	b.reloaded("[] [] []") // the save is confirmed, though nothing differs
+	b.reloaded("[] [] []") // the save is confirmed although nothing differs
 }
 
 func TestBadConfigChangesNothing(t *testing.T) {
@@ -182,8 +181,7 @@ func TestBadConfigChangesNothing(t *testing.T) {
 	b.reloaded("[b] [] []")
 }
 
-// An event reports a problem with every member that validate --json prints, also with those
-// that a problem gets later.
+// An event reports a problem with every member that validate --json prints, including future ones.
 func TestProblemsAreReportedInFull(t *testing.T) {
 	t.Parallel()
 	var p config.Problem
@@ -215,9 +213,8 @@ func TestFileThatComesLater(t *testing.T) {
 	b.reloaded("[a] [] []")
 }
 
-// A kick reads what did not change again, because what it refers to may have.
-// A change of webhooks alone is applied, also of a file that their secret comes from, and
-// also where commands are held back.
+// A change of only webhooks is applied, also if it is in the file of their secret, and if commands
+// are held back.
 func TestWebhooksAreReloaded(t *testing.T) {
 	t.Parallel()
 	key := filepath.Join(t.TempDir(), "key")
@@ -268,12 +265,12 @@ func TestKick(t *testing.T) {
 	}
 }
 
-// logLines are the lines of a log.
+// logLines collects the lines of a log.
 type logLines chan string
 
 func (l logLines) Write(p []byte) (int, error) { l <- string(p); return len(p), nil }
 
-// Commands that are new or changed wait for the operator; all else applies.
+// New and changed commands wait for the operator; everything else is applied.
 func TestHoldCommands(t *testing.T) {
 	t.Parallel()
 	logged := make(logLines, 64)
@@ -308,8 +305,8 @@ func TestHoldCommands(t *testing.T) {
 	}
 }
 
-// What is not tracked is held too, as a gateway runs it all the same; and tracking
-// is no way to start what was only in the file.
+// Untracked commands are also held, because a gateway runs them; and tracking a held command does
+// not start it.
 func TestHoldUntracked(t *testing.T) {
 	t.Parallel()
 	const plain = `{"id": "a", "command": "x"}`
@@ -333,8 +330,8 @@ func TestHoldUntracked(t *testing.T) {
 	}
 }
 
-// Files that the config refers to are followed: a server that lacked one can be used as
-// soon as it is there, and what makes no difference is not published.
+// Files that the config refers to are watched: a server that lacks one becomes usable when the file
+// appears, and a change without effect is not published.
 func TestReferredFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -368,7 +365,7 @@ func TestReferredFiles(t *testing.T) {
 	if got := lacking(); got != "atrue btrue ctrue" {
 		t.Errorf("after the envFile: %s", got)
 	}
-	put(variables, "A=1\n# the same\n") // makes no difference
+	put(variables, "A=1\n# the same\n") // without effect
 	if err := os.Remove(secret); err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// CallTool calls a tool and returns the raw result. The caller must check isError in the result
-// for the tool's own failure; the error is for calls that were refused or not answered.
+// CallTool calls a tool and returns the raw result. The error means that the call was rejected or
+// not answered; the caller must check isError in the result for a failure of the tool itself.
 func (s *Session) CallTool(ctx context.Context, name string, args map[string]any) (json.RawMessage, error) {
 	if args == nil {
 		args = map[string]any{}
@@ -24,7 +24,7 @@ func (s *Session) CallTool(ctx context.Context, name string, args map[string]any
 		return nil, err
 	}
 	raw, err := s.withToolHeaders(ctx, func() (json.RawMessage, error) {
-		return s.requests.request(ctx, mcp.MethodCallTool, map[string]any{"name": name, "arguments": args})
+		return s.request(ctx, mcp.MethodCallTool, map[string]any{"name": name, "arguments": args})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("call tool %q: %w", name, err)
@@ -32,39 +32,38 @@ func (s *Session) CallTool(ctx context.Context, name string, args map[string]any
 	return raw, nil
 }
 
-// listenForRequests opens the notification stream for a one-shot session over legacy HTTP,
-// which begins without one: a tool may wait for the answer to a request that its server sends
-// there.
+// listenForRequests opens the notification stream that a one-shot session over legacy HTTP lacks:
+// the server may send a request on it and wait for our response before the tool returns.
 func (s *Session) listenForRequests(ctx context.Context) {
-	if s.opts.OneShot && s.Info().Era == EraLegacy && s.requests.conn.HTTP() {
+	if s.opts.OneShot && s.Info().Era == EraLegacy && s.conn.HTTP() {
 		s.streamOnce.Do(func() {
 			ctx, cancel := context.WithTimeout(ctx, requestStreamPatience)
 			defer cancel()
-			s.requests.conn.Listen()
-			s.requests.conn.AwaitStream(ctx)
+			s.conn.Listen()
+			s.conn.AwaitStream(ctx)
 		})
 	}
 }
 
-// requestStreamPatience bounds the wait for the notification stream: some servers send its
-// headers only with the first event.
+// requestStreamPatience bounds the wait for the notification stream: some servers send its headers
+// only with the first event.
 const requestStreamPatience = 250 * time.Millisecond
 
-// mirrors reports whether calls of tools repeat arguments in headers, as the tools say.
+// mirrors reports whether tool calls may have to repeat arguments in headers.
 func (s *Session) mirrors() bool {
-	return s.requests.conn.HTTP() && s.Info().Era == EraModern
+	return s.conn.HTTP() && s.Info().Era == EraModern
 }
 
-// learnTools lists the tools if it is not known yet which headers their calls need. If that
+// learnTools lists the tools unless it is already known which headers their calls need. If the list
 // fails, the server will say what is missing.
 func (s *Session) learnTools(ctx context.Context) {
-	if s.mirrors() && !s.requests.conn.ToolsKnown() {
+	if s.mirrors() && !s.conn.ToolsKnown() {
 		_, _ = s.List(ctx, catalog.Tools)
 	}
 }
 
-// InvalidToolError is the error for a tool that must not be called over HTTP: its schema does
-// not say properly which arguments are repeated in headers.
+// InvalidToolError means that a tool must not be called over HTTP: its schema is invalid where it
+// says which arguments are repeated in headers.
 type InvalidToolError struct {
 	Tool, Reason string // Reason is printable
 }
@@ -78,14 +77,14 @@ func (s *Session) ToolError(name string) error {
 	if !s.mirrors() {
 		return nil
 	}
-	if err := s.requests.conn.ToolError(name); err != nil {
+	if err := s.conn.ToolError(name); err != nil {
 		return &InvalidToolError{name, printable.Reason(err, 300)}
 	}
 	return nil
 }
 
-// withToolHeaders makes a tool call, and repeats it once if the server misses headers: its tools
-// may have changed since they were listed.
+// withToolHeaders makes a tool call. It lists the tools and retries once if the server misses
+// headers: the tools may have changed since they were listed.
 func (s *Session) withToolHeaders(ctx context.Context, call func() (json.RawMessage, error)) (json.RawMessage, error) {
 	raw, err := call()
 	e, ok := errors.AsType[*RPCError](err)
@@ -104,28 +103,118 @@ func (s *Session) GetPrompt(ctx context.Context, name string, args map[string]st
 	if len(args) > 0 {
 		params["arguments"] = args
 	}
-	raw, err := s.requests.request(ctx, mcp.MethodGetPrompt, params)
+	raw, err := s.request(ctx, mcp.MethodGetPrompt, params)
 	if err != nil {
 		return nil, fmt.Errorf("get prompt %q: %w", name, err)
 	}
 	return raw, nil
 }
 
-// Redact makes a text from the server safe to show to people other than the one whose request
-// it answers: one printable line of at most 1 KiB, without the secrets of the server's entry.
+// Redact makes text from the server safe to show to people other than the requester: one printable
+// line of at most 1 KiB, without the secrets in the server's entry.
 func (s *Session) Redact(text string) string { return s.redact.text(text) }
 
-// Ping requests a sign of life and waits for it: by ping in the legacy era, and by
-// server/discover in the modern one, which has no ping. An error response is a sign of life,
-// too.
+// Ping waits for a sign of life: the response to ping in the legacy era, and to server/discover in
+// the modern era, which has no ping. An error response is also a sign of life.
 func (s *Session) Ping(ctx context.Context) error {
 	method := mcp.MethodPing
 	if s.Info().Era == EraModern {
 		method = mcp.MethodDiscover
 	}
-	_, err := s.requests.request(ctx, method, nil)
+	_, err := s.request(ctx, method, nil)
 	if err != nil && !isAnswer(err) {
 		return fmt.Errorf("ping: %w", err)
 	}
 	return nil
+}
+
+// Reference identifies the prompt or the resource template whose argument is completed. Exactly one
+// field is set.
+type Reference struct {
+	Prompt   string
+	Template string
+}
+
+// Completion holds the server's suggestions for the value of an argument.
+type Completion struct {
+	Values []string // at most 100, as the server sent them: may be unprintable
+	Total  int      // how many values exist; 0: the server did not say
+	More   bool     // more values exist
+}
+
+// maxCompletions is the most values that the specification allows in one response.
+const maxCompletions = 100
+
+// Complete requests completions for an argument, given the beginning of its value and the arguments
+// already known. If the server does not offer completions, the error is [ErrUnsupported] and
+// nothing is sent.
+func (s *Session) Complete(ctx context.Context, ref Reference, argument, value string, given map[string]string) (Completion, error) {
+	if !s.Info().Capabilities.Completions {
+		return Completion{}, fmt.Errorf("complete %q: %w: no completions", argument, ErrUnsupported)
+	}
+	of := map[string]any{"type": "ref/prompt", "name": ref.Prompt}
+	if ref.Template != "" {
+		of = map[string]any{"type": "ref/resource", "uri": ref.Template}
+	}
+	params := map[string]any{"ref": of, "argument": map[string]any{"name": argument, "value": value}}
+	if len(given) > 0 {
+		params["context"] = map[string]any{"arguments": given}
+	}
+	raw, err := s.request(ctx, mcp.MethodComplete, params)
+	if err != nil {
+		return Completion{}, fmt.Errorf("complete %q: %w", argument, err)
+	}
+	var result struct {
+		Completion *struct {
+			Values  []string `json:"values"`
+			Total   int      `json:"total"`
+			HasMore bool     `json:"hasMore"`
+		} `json:"completion"`
+	}
+	if err := json.Unmarshal(raw, &result); err != nil || result.Completion == nil {
+		return Completion{}, fmt.Errorf("complete %q: malformed result", argument)
+	}
+	c := result.Completion
+	return Completion{
+		Values: c.Values[:min(len(c.Values), maxCompletions)], Total: max(c.Total, 0),
+		More: c.HasMore || len(c.Values) > maxCompletions,
+	}, nil
+}
+
+// maxToolFailure bounds the error text of a tool that is shown, in bytes.
+const maxToolFailure = 300
+
+// ToolFailure reports whether the raw result of a tool call has isError set, and returns its first
+// text as one printable line.
+func ToolFailure(result json.RawMessage) (string, bool) {
+	text, failed := toolFailureText(result)
+	return printable.Line(text, maxToolFailure), failed
+}
+
+// ToolFailure is [ToolFailure] with the session's secrets redacted, for logs and events.
+func (s *Session) ToolFailure(result json.RawMessage) (string, bool) {
+	text, failed := toolFailureText(result)
+	if !failed {
+		return "", false
+	}
+	return printable.Line(s.Redact(text), maxToolFailure), true
+}
+
+// toolFailureText returns the unchanged error text of a failed tool call.
+func toolFailureText(result json.RawMessage) (string, bool) {
+	var r struct {
+		IsError bool `json:"isError"`
+		Content []struct {
+			Text string `json:"text"`
+		} `json:"content"`
+	}
+	if json.Unmarshal(result, &r) != nil || !r.IsError {
+		return "", false
+	}
+	for _, c := range r.Content {
+		if c.Text != "" {
+			return c.Text, true
+		}
+	}
+	return "the tool failed without an error message", true
 }

@@ -10,19 +10,21 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// Progress of any request reaches who asked for it with the context, and keeps the
-// request going beyond its timeout; what does not rise does not.
+// Progress of any request reaches the caller that asked for it with the context, and extends the
+// request beyond its timeout; progress that does not increase does not.
 func TestWithProgress(t *testing.T) {
-	inEachEra(t, func(t *testing.T, srv *sessiontest.Server, s *session.Session) {
+	inEachEra(t, func(t *testing.T, srv *sessiontest.Fake, s *session.Session) {
 		srv.Fail(sessiontest.Fault{Method: "tools/call", Silent: true})
 		var reports []float64
 		began := time.Now()
@@ -41,12 +43,12 @@ func TestWithProgress(t *testing.T) {
 			t.Fatalf("_meta %s: %v", params["_meta"], err)
 		}
 		for _, n := range []float64{0, 1, 2, 2, 1} {
-			wait(t, 20*time.Second) // within the timeout of 30 s each
+			wait(t, 20*time.Second) // each within the timeout of 30 s
 			srv.Broadcast(map[string]any{"jsonrpc": "2.0", "method": "notifications/progress",
 				"params": map[string]any{"progressToken": meta.ProgressToken, "progress": n}})
 			synctest.Wait()
 		}
-		if err := <-done; err == nil || ended != 90*time.Second { // 30 s after the last that rose
+		if err := <-done; err == nil || ended != 90*time.Second { // 30 s after the last increase
 			t.Errorf("%v after %v", err, ended)
 		}
 		if !slices.Equal(reports, []float64{0, 1, 2}) {
@@ -59,7 +61,7 @@ func TestWithProgress(t *testing.T) {
 	})
 }
 
-// A call that is interrupted is cancelled on the server even if the session is closed at once.
+// An interrupted call is cancelled on the server even if the session is closed immediately.
 func TestCancelledBeforeClosed(t *testing.T) {
 	for _, modern := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -84,13 +86,13 @@ func TestCancelledBeforeClosed(t *testing.T) {
 	}
 }
 
-// So it is over HTTP, where closing the request says nothing in the legacy era.
+// The same holds over HTTP, where closing the request means nothing in the legacy era.
 func TestCancelledBeforeClosedHTTP(t *testing.T) {
 	srv := newServer(true, false)
 	srv.Fail(sessiontest.Fault{Method: "tools/call", Silent: true})
 	s := dial(t, httpEntry(listenOn(t, srv).URL), session.Options{OneShot: true})
 	ctx, interrupt := context.WithCancel(t.Context())
-	done := make(chan struct{}) // closed when all is over
+	done := make(chan struct{}) // closed at the end of the test
 	go func() {
 		defer close(done)
 		_, _ = s.CallTool(ctx, "slow", nil)
@@ -104,7 +106,7 @@ func TestCancelledBeforeClosedHTTP(t *testing.T) {
 	}
 }
 
-// The error names what the server wants to know, sanitized.
+// The error names what the server asks, sanitized.
 func TestInputRequired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServer(false, true)
@@ -131,7 +133,7 @@ func TestInputRequired(t *testing.T) {
 }
 
 func TestComplete(t *testing.T) {
-	inEachEra(t, func(t *testing.T, srv *sessiontest.Server, s *session.Session) {
+	inEachEra(t, func(t *testing.T, srv *sessiontest.Fake, s *session.Session) {
 		_, err := s.Complete(t.Context(), session.Reference{Prompt: "p"}, "a", "", nil)
 		if !errors.Is(err, session.ErrUnsupported) || srv.Count("completion/complete") != 0 {
 			t.Errorf("without the capability: %v", err)
@@ -167,13 +169,13 @@ func TestComplete(t *testing.T) {
 			t.Errorf("ref %s", got)
 		}
 		if _, err = s.Complete(t.Context(), session.Reference{Prompt: "p"}, "a", "", nil); err == nil {
-			t.Error("a result that is none was taken")
+			t.Error("a malformed result was accepted")
 		}
 	})
 }
 
-// A tool may wait for the answer to a request that its server sends on the GET stream:
-// a call of one command answers it, too.
+// A tool may wait for the response to a request that its server sends on the GET stream. A one-shot
+// call also answers it.
 func TestOneShotCallAnswersRequestsOfTheServer(t *testing.T) {
 	srv := newServer(true, false)
 	call, answer := make(chan struct{}), make(chan json.RawMessage) // unbuffered; never closed
@@ -226,7 +228,7 @@ func TestOneShotCallAnswersRequestsOfTheServer(t *testing.T) {
 	}
 }
 
-// What went wrong with an answer is told in words.
+// Broken responses are described in words.
 func TestBrokenAnswers(t *testing.T) {
 	for name, tt := range map[string]struct {
 		contentType, body string
@@ -262,5 +264,72 @@ func TestBrokenAnswers(t *testing.T) {
 				t.Errorf("%v, want %s", err, tt.want)
 			}
 		})
+	}
+}
+
+// A tool that requires arguments in headers gets them, even if it is called before anyone listed
+// it.
+func TestArgumentsAreMirroredInHeaders(t *testing.T) {
+	t.Parallel()
+	for _, listFirst := range []bool{false, true} {
+		srv := newServer(false, true)
+		srv.SetList(catalog.Tools, json.RawMessage(`{"name":"geo","inputSchema":{"type":"object","properties":{
+			"region":{"type":"string","x-mcp-header":"Region"},"level":{"type":"integer","x-mcp-header":"Level"},"other":{"type":"string"}}}}`),
+			json.RawMessage(`{"name":"bad","inputSchema":{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"a b\r\n"}}}}`))
+		var mu sync.Mutex
+		var calls []string
+		ts := listenOn(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			var q struct {
+				ID     json.RawMessage
+				Method string
+			}
+			_ = json.Unmarshal(body, &q)
+			if q.Method == "tools/call" {
+				got := fmt.Sprintf("%q %q", r.Header.Values("Mcp-Param-Region"), r.Header.Values("Mcp-Param-Level"))
+				mu.Lock()
+				calls = append(calls, got)
+				mu.Unlock()
+				if got != `["=?base64?w6k=?="] ["3"]` {
+					w.Header().Set("Content-Type", "application/json")
+					w.WriteHeader(http.StatusBadRequest)
+					fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32020,"message":"header mismatch"}}`, q.ID)
+					return
+				}
+			}
+			srv.ServeHTTP(w, r)
+		}))
+		entry := httpEntry(ts.URL)
+		entry.Protocol = config.ProtocolModern
+		s := dial(t, entry, session.Options{})
+		if listFirst {
+			if _, err := s.List(t.Context(), catalog.Tools); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := s.CallTool(t.Context(), "geo", map[string]any{"region": "é", "level": 3, "other": "x"}); err != nil {
+			t.Error(err)
+		}
+		if _, err := s.Do(t.Context(), session.Request{Method: "tools/call", Params: rawParams(t, `{"name":"geo","arguments":{"region":"é","level":3}}`)}); err != nil {
+			t.Error(err)
+		}
+		if len(calls) != 2 {
+			t.Errorf("%d calls: %s", len(calls), calls)
+		}
+		// A tool with invalid annotations is not called.
+		_, err := s.CallTool(t.Context(), "bad", map[string]any{"a": "b"})
+		if e, ok := errors.AsType[*session.InvalidToolError](err); !ok || !strings.Contains(e.Error(), "x-mcp-header") || len(calls) != 2 {
+			t.Errorf("%v after %d calls", err, len(calls))
+		}
+		// A header mismatch is an error after one retry, in case the tools have changed.
+		_, err = s.CallTool(t.Context(), "plain", nil)
+		if e, ok := errors.AsType[*session.RPCError](err); !ok || e.Code != -32020 || len(calls) != 4 {
+			t.Errorf("%v after %d calls", err, len(calls))
+		}
+		r := session.Probe(t.Context(), []config.Server{entry}, session.ProbeOptions{})[0]
+		if r.Err != nil || len(r.Invalid) != 1 || r.Invalid["bad"] == "" {
+			t.Errorf("%v, %v", r.Err, r.Invalid)
+		}
 	}
 }

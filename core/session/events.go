@@ -7,36 +7,26 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 )
 
 // Bounds of the event types that one server offers.
 const (
 	maxEventTypes = 1000
 	maxEventName  = 256     // bytes
-	maxCursor     = 2 << 10 // bytes; also bounds the id of an event
+	maxCursor     = 2 << 10 // bytes; also bounds an event's id
 )
 
-// Events makes the requests of MCP Events (SEP-3415) in a session, in both eras. It is
-// stateless: any number of them may use one session.
-type Events struct{ s *Session }
+// EventTypesChanged returns a channel that receives when the server announces that its event types
+// changed. Its capacity is one; it is never closed.
+func (s *Session) EventTypesChanged() <-chan struct{} { return s.eventTypesChanged }
 
-// NewEvents returns an Events for the session.
-func NewEvents(s *Session) Events { return Events{s} }
-
-// Offered reports whether the server declares the extension.
-func (e Events) Offered() bool { return e.s.Info().Capabilities.Events }
-
-// Changed returns a channel that receives when the server announces that its event types
-// changed. Its capacity is one and it is never closed.
-func (e Events) Changed() <-chan struct{} { return e.s.events.changed }
-
-// EventQuery is a subscription to events of one type.
+// EventQuery selects events of one type.
 type EventQuery struct {
 	Name      string
 	Arguments json.RawMessage // a JSON object; nil: none
-	Cursor    string          // where to continue; "": from now on
+	Cursor    string          // where to resume; "": from now on
 }
 
 func (q EventQuery) params() map[string]any {
@@ -50,35 +40,22 @@ func (q EventQuery) params() map[string]any {
 	return p
 }
 
-// EventPage is the answer to a poll.
+// EventPage is the response to a poll.
 type EventPage struct {
 	Events    []json.RawMessage // see [DecodeEvent]
 	Cursor    string            // "": the server gave none
-	Truncated bool              // events before these are missing
+	Truncated bool              // earlier events are missing
 	HasMore   bool
 	NextPoll  time.Duration // 0: the server did not say
 }
 
-// List fetches the types of events, within one request timeout. Entries without a name or a
-// known mode are left out, and so are those after the first 1,000. If the list does not end
-// within the pages and bytes of [Limits], the error is a [*LimitError].
-func (e Events) List(ctx context.Context) ([]mcp.EventType, error) {
-	requests, limits := &e.s.requests, e.s.opts.Limits
-	limit := requests.requestTimeout()
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%s: %w (%s for all pages)", mcp.MethodListEvents, errDeadline, limit))
-	defer cancel()
+// ListEventTypes fetches the event types within one request timeout. It omits entries without a
+// name or a known delivery mode, and all entries after the first 1,000. A list that exceeds the
+// pages or bytes of [Limits] fails with a [*LimitError].
+func (s *Session) ListEventTypes(ctx context.Context) ([]mcp.EventType, error) {
 	var types []mcp.EventType
-	var params map[string]any // nil: the first page
-	seen := map[string]struct{}{}
-	size, entries := int64(0), 0
-	for range limits.MaxPages {
-		raw, err := requests.request(ctx, mcp.MethodListEvents, params)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", mcp.MethodListEvents, err)
-		}
-		if size += int64(len(raw)); size > limits.MaxList {
-			return nil, &LimitError{mcp.MethodListEvents, fmt.Sprintf("%d bytes", limits.MaxList)}
-		}
+	entries := 0
+	err := s.pages(ctx, mcp.MethodListEvents, func(raw json.RawMessage) (cursor *string, err error) {
 		var page struct {
 			Events []json.RawMessage `json:"events"`
 			Next   *string           `json:"nextCursor"`
@@ -93,19 +70,18 @@ func (e Events) List(ctx context.Context) ([]mcp.EventType, error) {
 				types = append(types, t)
 			}
 		}
-		if page.Next == nil || entries == maxEventTypes {
-			return types, nil
+		if entries == maxEventTypes {
+			return nil, nil
 		}
-		if _, again := seen[*page.Next]; again {
-			return nil, &LimitError{mcp.MethodListEvents, "repeated cursor"}
-		}
-		seen[*page.Next] = struct{}{}
-		params = map[string]any{"cursor": *page.Next}
+		return page.Next, nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	return nil, &LimitError{mcp.MethodListEvents, fmt.Sprintf("%d pages", limits.MaxPages)}
+	return types, nil
 }
 
-// decodeEventType reads one entry of a list, ignoring members of the wrong type.
+// decodeEventType decodes one entry of a list. It ignores members of the wrong type.
 func decodeEventType(raw json.RawMessage) (mcp.EventType, bool) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(raw, &members) != nil {
@@ -126,11 +102,11 @@ func decodeEventType(raw json.RawMessage) (mcp.EventType, bool) {
 	return t, len(t.Delivery) > 0
 }
 
-// Poll asks for the events after the cursor, at most 100.
-func (e Events) Poll(ctx context.Context, q EventQuery) (EventPage, error) {
+// PollEvents requests at most 100 events after the cursor.
+func (s *Session) PollEvents(ctx context.Context, q EventQuery) (EventPage, error) {
 	params := q.params()
 	params["maxEvents"] = 100
-	raw, err := e.s.requests.request(ctx, mcp.MethodPollEvents, params)
+	raw, err := s.request(ctx, mcp.MethodPollEvents, params)
 	if err != nil {
 		return EventPage{}, fmt.Errorf("%s: %w", mcp.MethodPollEvents, err)
 	}
@@ -154,11 +130,11 @@ func (e Events) Poll(ctx context.Context, q EventQuery) (EventPage, error) {
 	return out, nil
 }
 
-// maxNextPoll is the longest wait that a server can ask for.
+// maxNextPoll is the longest wait that a server can request.
 const maxNextPoll = time.Hour
 
-// DecodeEvent reads one event. It fails if the id, the name, or data that is an object is
-// missing.
+// DecodeEvent decodes one event. It fails if the id or name is missing, or if data is not an
+// object.
 func DecodeEvent(raw json.RawMessage) (mcp.EventOccurrence, error) {
 	var members map[string]json.RawMessage
 	var o mcp.EventOccurrence
@@ -186,8 +162,7 @@ func decodeCursor(raw json.RawMessage) (cursor string) {
 	return cursor
 }
 
-// EventFailure returns which failure defined by the extension an error is, in either of its
-// numberings; "" if it is none of them.
+// EventFailure returns which failure of the extension err means, in either numbering; "": none.
 func EventFailure(err error) mcp.EventFailure {
 	if e, ok := errors.AsType[*RPCError](err); ok {
 		return mcp.EventFailureOf(e.Code, e.Message)
@@ -195,11 +170,123 @@ func EventFailure(err error) mcp.EventFailure {
 	return ""
 }
 
-// clientCapabilities returns the capabilities declared to servers if there is no client behind
-// the session.
-func clientCapabilities(srv config.Server) any {
-	if srv.Events.Off {
-		return struct{}{}
+// EventMessage is an undecoded message on an event stream.
+type EventMessage struct {
+	Method string
+	Params json.RawMessage
+}
+
+// EventNews is a decoded message. Event is set for an event, Err for an error or the end of the
+// subscription; neither is set for other messages.
+type EventNews struct {
+	Event     *mcp.EventOccurrence
+	Cursor    string // how far the server has looked for events; "": it did not say
+	Truncated bool   // in "active": events before the cursor are missing
+	Err       *RPCError
+}
+
+// Decode decodes the message. If it fails, the message can be ignored.
+func (m EventMessage) Decode() (EventNews, error) {
+	if m.Method == mcp.NotificationEventsEvent {
+		o, err := DecodeEvent(m.Params)
+		return EventNews{Event: &o, Cursor: o.Cursor}, err
 	}
-	return map[string]any{"extensions": map[string]any{mcp.ExtensionEvents: struct{}{}}}
+	var p struct {
+		Cursor    json.RawMessage `json:"cursor"`
+		Truncated bool            `json:"truncated"`
+		Error     struct {
+			Code    int             `json:"code"`
+			Message string          `json:"message"`
+			Data    json.RawMessage `json:"data"`
+		} `json:"error"`
+	}
+	if err := json.Unmarshal(m.Params, &p); err != nil {
+		return EventNews{}, fmt.Errorf("malformed %s", m.Method)
+	}
+	n := EventNews{Cursor: decodeCursor(p.Cursor), Truncated: p.Truncated}
+	switch m.Method {
+	case mcp.NotificationEventsError, mcp.NotificationEventsTerminated:
+		n.Err = &RPCError{Code: p.Error.Code, Message: p.Error.Message, Data: p.Error.Data}
+	}
+	return n, nil
+}
+
+// StreamEvents asks the server to push events and returns when the stream ends: nil if the server
+// ended it, the cause of ctx if ctx ended, or the error. The goroutine that reads from the server
+// calls receive for each message, never after StreamEvents returns; receive must not block or use
+// the session.
+func (s *Session) StreamEvents(ctx context.Context, q EventQuery, receive func(EventMessage)) error {
+	id := s.nextID()
+	defer s.events.add(id, receive)()
+	_, err := s.send(ctx, s.conn, s.Info().ProtocolVersion, id, mcp.MethodStreamEvents, q.params())
+	if err != nil {
+		return fmt.Errorf("%s: %w", mcp.MethodStreamEvents, err)
+	}
+	return nil
+}
+
+// notifyEvents handles a notification of the extension. Messages of unknown streams are dropped:
+// events are only hints, and resources are compared after a loss.
+func (s *Session) notifyEvents(n *wire.Notification) {
+	if n.Method != mcp.NotificationEventsChanged {
+		s.events.call(n.Meta.Subscription.ID, EventMessage{n.Method, n.Raw})
+		return
+	}
+	select {
+	case s.eventTypesChanged <- struct{}{}:
+	default:
+	}
+}
+
+// EventWebhook is the URL that receives the events of a subscription.
+type EventWebhook struct {
+	URL    string
+	Secret string        // whsec_…; not needed by UnsubscribeEvents
+	TTL    time.Duration // requested lifetime without a refresh; the server decides
+}
+
+// EventSubscription is the response to a subscription or its refresh.
+type EventSubscription struct {
+	ID        string
+	Cursor    string    // "": the server gave none
+	Until     time.Time // when it ends without a refresh; zero: never
+	Truncated bool      // events before the cursor are missing
+}
+
+// SubscribeEvents makes or refreshes a subscription whose events are sent to a URL. The server
+// sends a challenge to the URL before it responds.
+func (s *Session) SubscribeEvents(ctx context.Context, q EventQuery, to EventWebhook) (EventSubscription, error) {
+	params := q.params()
+	params["delivery"] = map[string]any{"mode": mcp.DeliverWebhook, "url": to.URL, "secret": to.Secret}
+	params["ttlMs"] = to.TTL.Milliseconds()
+	raw, err := s.request(ctx, mcp.MethodSubscribeEvents, params)
+	if err != nil {
+		return EventSubscription{}, fmt.Errorf("%s: %w", mcp.MethodSubscribeEvents, err)
+	}
+	var result struct {
+		ID        string          `json:"id"`
+		Cursor    json.RawMessage `json:"cursor"`
+		Until     *time.Time      `json:"refreshBefore"`
+		Truncated bool            `json:"truncated"`
+	}
+	if json.Unmarshal(raw, &result) != nil || result.ID == "" || len(result.ID) > maxCursor {
+		return EventSubscription{}, errors.New(mcp.MethodSubscribeEvents + ": malformed result")
+	}
+	out := EventSubscription{ID: result.ID, Cursor: decodeCursor(result.Cursor), Truncated: result.Truncated}
+	if result.Until != nil {
+		out.Until = *result.Until
+	}
+	return out, nil
+}
+
+// UnsubscribeEvents ends a subscription whose events are sent to a URL.
+func (s *Session) UnsubscribeEvents(ctx context.Context, q EventQuery, to EventWebhook) error {
+	params := map[string]any{"name": q.Name, "delivery": map[string]any{"url": to.URL}}
+	if q.Arguments != nil {
+		params["arguments"] = q.Arguments
+	}
+	if _, err := s.request(ctx, mcp.MethodUnsubscribeEvents, params); err != nil {
+		return fmt.Errorf("%s: %w", mcp.MethodUnsubscribeEvents, err)
+	}
+	return nil
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // overEveryEventsTransport runs the test over stdio and Streamable HTTP, in both eras.
-func overEveryEventsTransport(t *testing.T, srv func() *sessiontest.Server, test func(t *testing.T, srv *sessiontest.Server, s *session.Session)) {
+func overEveryEventsTransport(t *testing.T, srv func() *sessiontest.Fake, test func(t *testing.T, srv *sessiontest.Fake, s *session.Session)) {
 	t.Helper()
 	for _, modern := range []bool{false, true} {
 		era := map[bool]string{false: "legacy", true: "modern"}[modern]
@@ -33,8 +33,8 @@ func overEveryEventsTransport(t *testing.T, srv func() *sessiontest.Server, test
 	}
 }
 
-func offering(feed *sessiontest.Feed) func() *sessiontest.Server {
-	return func() *sessiontest.Server {
+func offering(feed *sessiontest.Feed) func() *sessiontest.Fake {
+	return func() *sessiontest.Fake {
 		s := sessiontest.New()
 		s.Capabilities["extensions"] = map[string]any{mcp.ExtensionEvents: map[string]any{"listChanged": true}}
 		s.Events = feed.Handle
@@ -45,24 +45,23 @@ func offering(feed *sessiontest.Feed) func() *sessiontest.Server {
 func TestEventsOverEveryTransport(t *testing.T) {
 	t.Parallel()
 	var feed *sessiontest.Feed
-	overEveryEventsTransport(t, func() *sessiontest.Server {
+	overEveryEventsTransport(t, func() *sessiontest.Fake {
 		feed = sessiontest.NewFeed("page.changed")
 		return offering(feed)()
-	}, func(t *testing.T, srv *sessiontest.Server, s *session.Session) {
-		e := session.NewEvents(s)
-		if !e.Offered() {
+	}, func(t *testing.T, srv *sessiontest.Fake, s *session.Session) {
+		if !s.Info().Capabilities.Events {
 			t.Fatal("not offered")
 		}
-		types, err := e.List(t.Context())
+		types, err := s.ListEventTypes(t.Context())
 		if err != nil || len(types) != 1 || types[0].Name != "page.changed" || !slices.Equal(types[0].Delivery, []mcp.DeliveryMode{"poll", "push"}) {
 			t.Fatalf("%+v, %v", types, err)
 		}
-		page, err := e.Poll(t.Context(), session.EventQuery{Name: "page.changed"})
+		page, err := s.PollEvents(t.Context(), session.EventQuery{Name: "page.changed"})
 		if err != nil || len(page.Events) != 0 || page.Cursor != "0" || page.NextPoll.Milliseconds() != 1000 {
 			t.Fatalf("%+v, %v", page, err)
 		}
 		feed.Emit("page.changed", map[string]any{"url": "a://1"})
-		if page, err = e.Poll(t.Context(), session.EventQuery{Name: "page.changed", Cursor: page.Cursor, Arguments: json.RawMessage(`{"space":"X"}`)}); err != nil || len(page.Events) != 1 || page.Cursor != "1" {
+		if page, err = s.PollEvents(t.Context(), session.EventQuery{Name: "page.changed", Cursor: page.Cursor, Arguments: json.RawMessage(`{"space":"X"}`)}); err != nil || len(page.Events) != 1 || page.Cursor != "1" {
 			t.Fatalf("%+v, %v", page, err)
 		}
 		if o, err := session.DecodeEvent(page.Events[0]); err != nil || o.EventID != "e1" || string(o.Data) != `{"url":"a://1"}` {
@@ -78,7 +77,7 @@ func TestEventsOverEveryTransport(t *testing.T) {
 		got := make(chan session.EventMessage, 100)
 		ended := make(chan error, 1)
 		go func() {
-			ended <- e.Stream(ctx, session.EventQuery{Name: "page.changed", Cursor: "0"}, func(m session.EventMessage) { got <- m })
+			ended <- s.StreamEvents(ctx, session.EventQuery{Name: "page.changed", Cursor: "0"}, func(m session.EventMessage) { got <- m })
 		}()
 		for i, want := range []string{mcp.NotificationEventsActive, mcp.NotificationEventsEvent, mcp.NotificationEventsEvent} {
 			m := <-got
@@ -103,7 +102,7 @@ func TestEventsOverEveryTransport(t *testing.T) {
 	})
 }
 
-// TestEventsAreDeclared: to servers of both eras, unless the config says off.
+// MCP Events are declared to servers of both eras, unless the config says off.
 func TestEventsAreDeclared(t *testing.T) {
 	t.Parallel()
 	for _, modern := range []bool{false, true} {
@@ -123,21 +122,20 @@ func TestEventsAreDeclared(t *testing.T) {
 	}
 }
 
-// TestEventListChangesArrive: on the channel; in the modern era after it was asked for.
+// Changes of the event types arrive on the channel; in the modern era, after a subscription.
 func TestEventListChangesArrive(t *testing.T) {
 	t.Parallel()
-	overEveryEventsTransport(t, offering(sessiontest.NewFeed("a")), func(t *testing.T, srv *sessiontest.Server, s *session.Session) {
-		e := session.NewEvents(s)
+	overEveryEventsTransport(t, offering(sessiontest.NewFeed("a")), func(t *testing.T, srv *sessiontest.Fake, s *session.Session) {
 		if strings.HasSuffix(t.Name(), "modern") {
 			ack, err := s.Subscribe(t.Context(), session.Filter{Events: true})
 			if _, params := lastCall(t, srv, "subscriptions/listen"); err != nil || !ack.Honoured.Events || !strings.Contains(string(params["notifications"]), `"eventsListChanged":true`) {
 				t.Fatalf("sent %s, got %+v (%v)", params, ack, err)
 			}
 		}
-		sessiontest.NotifyEventsChanged(srv)
+		srv.NotifyEventsChanged()
 		eventually(t, "the announcement arrives", func() bool {
 			select {
-			case <-e.Changed():
+			case <-s.EventTypesChanged():
 				return true
 			default:
 				return false
@@ -165,13 +163,13 @@ func TestEventTypesOfHostileServers(t *testing.T) {
 		"endless":         {map[string]any{"events": []any{good}, "nextCursor": "same"}, "events/list: limit exceeded: repeated cursor"},
 		"not a list":      {map[string]any{"events": 7}, "events/list: malformed result"},
 		"nothing":         {map[string]any{}, ""},
-		"unknown results": {map[string]any{"resultType": "later"}, `events/list: events/list: result of the unknown type "later"`},
+		"unknown results": {map[string]any{"resultType": "later"}, `events/list: events/list: unknown resultType "later"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			srv := offering(nil)()
 			srv.Events = func(*sessiontest.EventCall) (any, *sessiontest.EventError) { return c.result, nil }
-			types, err := session.NewEvents(over(t, srv, config.Server{}, session.Options{})).List(t.Context())
+			types, err := over(t, srv, config.Server{}, session.Options{}).ListEventTypes(t.Context())
 			var got []string
 			for _, one := range types {
 				got = append(got, one.Name)
@@ -186,7 +184,7 @@ func TestEventTypesOfHostileServers(t *testing.T) {
 	}
 }
 
-// TestEventPagesAreCounted: a new cursor on every page.
+// A server with a new cursor on every page is stopped after the page limit.
 func TestEventPagesAreCounted(t *testing.T) {
 	t.Parallel()
 	srv := offering(nil)()
@@ -195,7 +193,7 @@ func TestEventPagesAreCounted(t *testing.T) {
 		n++
 		return map[string]any{"events": []any{}, "nextCursor": fmt.Sprint(n)}, nil
 	}
-	_, err := session.NewEvents(over(t, srv, config.Server{}, session.Options{})).List(t.Context())
+	_, err := over(t, srv, config.Server{}, session.Options{}).ListEventTypes(t.Context())
 	if limit, ok := errors.AsType[*session.LimitError](err); !ok || limit.Limit != "100 pages" || n != 100 {
 		t.Errorf("%v after %d pages", err, n)
 	}
@@ -221,7 +219,7 @@ func TestDecodeEvent(t *testing.T) {
 	}
 }
 
-// TestEventFailuresOfBothNumberings: by code, or by message.
+// A failure is recognised by its code or by its message.
 func TestEventFailuresOfBothNumberings(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -238,6 +236,6 @@ func TestEventFailuresOfBothNumberings(t *testing.T) {
 		}
 	}
 	if got := session.EventFailure(errors.New("NotFound")); got != "" {
-		t.Errorf("an error that is no answer: %q", got)
+		t.Errorf("an error that is not a response: %q", got)
 	}
 }

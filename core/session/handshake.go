@@ -1,19 +1,139 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 )
 
-// versionError is the error for a server that answered, but supports no version that we
-// support.
+// probeTimeout bounds server/discover, because some legacy servers do not answer unknown methods.
+const probeTimeout = 5 * time.Second
+
+// detection determines a server's era as basic/versioning (2026-07-28) specifies: the modern era
+// first, then the legacy era unless the response is one that only modern servers give.
+type detection struct {
+	protocol config.Protocol
+	known    Era // from an earlier session; "": none
+	// modern and legacy try one era. modern may be called again after a timeout.
+	modern func(ctx context.Context) (Info, error)
+	legacy func(ctx context.Context, version string) (Info, error)
+}
+
+// run tries the eras in turn until one works.
+func (d detection) run(ctx context.Context) (Info, error) {
+	switch {
+	case d.protocol == config.ProtocolModern:
+		info, err := d.modern(ctx)
+		return info, wrongEra(err)
+	case d.protocol == config.ProtocolLegacy:
+		info, err := d.legacy(ctx, mcp.LatestLegacy)
+		return info, wrongEra(err)
+	case d.known == EraLegacy:
+		info, err := d.legacy(ctx, mcp.LatestLegacy)
+		if err == nil || !turnedDown(err) {
+			return info, err
+		}
+		info, modernErr := d.modern(ctx)
+		if modernErr != nil {
+			return Info{}, errors.Join(err, modernErr)
+		}
+		return info, nil
+	}
+	info, err := d.probe(ctx)
+	if err == nil || ctx.Err() != nil || !mayBeLegacy(err) {
+		return info, err
+	}
+	info, legacyErr := d.legacy(ctx, cmp.Or(newestOf(namedVersions(err), mcp.IsLegacy), mcp.LatestLegacy))
+	switch {
+	case legacyErr == nil:
+		return info, nil
+	case errors.Is(err, errDeadline) && turnedDown(legacyErr) && ctx.Err() == nil:
+		if info, err = d.probe(ctx); err == nil { // it was still starting before
+			return info, nil
+		}
+		return Info{}, errors.Join(err, legacyErr)
+	case !turnedDown(err):
+		return Info{}, legacyErr
+	}
+	return Info{}, errors.Join(err, legacyErr)
+}
+
+// probe tries the modern era for a limited time.
+func (d detection) probe(ctx context.Context) (Info, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, probePatience(ctx), errDeadline)
+	defer cancel()
+	return d.modern(ctx)
+}
+
+// wrongEra marks an error as [ErrEra] if the server rejected the handshake.
+func wrongEra(err error) error {
+	if err == nil || !turnedDown(err) {
+		return err
+	}
+	return &eraError{err}
+}
+
+// eraError is the error of a handshake in the only era that was tried.
+type eraError struct{ error }
+
+func (e *eraError) Is(target error) bool { return target == ErrEra }
+func (e *eraError) Unwrap() error        { return e.error }
+
+// probePatience returns how long to wait for the response to server/discover, leaving time for the
+// legacy handshake.
+func probePatience(ctx context.Context) time.Duration {
+	if deadline, ok := ctx.Deadline(); ok {
+		return min(probeTimeout, time.Until(deadline)/2)
+	}
+	return probeTimeout
+}
+
+// mayBeLegacy reports whether the error of server/discover may come from a legacy server, which
+// must then be tried. It is false if only modern servers answer like this, if the server cannot be
+// reached, or if it requires something else first.
+func mayBeLegacy(err error) bool {
+	if notYet(err) {
+		return false
+	}
+	if h, ok := errors.AsType[*HTTPError](err); ok && h.Status == http.StatusTooManyRequests {
+		return false
+	}
+	if e, ok := errors.AsType[*InterruptedError](err); ok && !e.Sent {
+		return false
+	}
+	if rpc, ok := errors.AsType[*RPCError](err); ok && (rpc.Code == mcp.CodeHeaderMismatch || rpc.Code == mcp.CodeMissingCapability) {
+		return false
+	}
+	named := namedVersions(err)
+	return len(named) == 0 || newestOf(named, mcp.IsLegacy) != ""
+}
+
+// turnedDown reports whether a server rejected the handshake as such, so the other era may be
+// tried. It is false if the server cannot be reached, is slow, or requires credentials first.
+func turnedDown(err error) bool {
+	if notYet(err) {
+		return false
+	}
+	if h, ok := errors.AsType[*HTTPError](err); ok {
+		return h.Status >= 400 && h.Status < 500 && h.Status != http.StatusTooManyRequests
+	}
+	if _, ok := errors.AsType[*versionError](err); ok {
+		return true
+	}
+	return isAnswer(err)
+}
+
+// versionError means that a server answered but supports none of our versions.
 type versionError struct {
 	method    string
 	supported []string // as listed by the server; may be empty
@@ -23,38 +143,31 @@ func (e *versionError) Error() string {
 	if len(e.supported) == 0 {
 		return e.method + ": the server names no protocol version"
 	}
-	return fmt.Sprintf("%s: the server speaks only %.200q", e.method, strings.Join(e.supported, ", "))
+	return fmt.Sprintf("%s: the server supports only %.200q", e.method, strings.Join(e.supported, ", "))
 }
 
-// handshake determines the era and version of a server, over one connection.
+// handshake determines a server's era and version over one connection.
 type handshake struct {
-	conn     *wire.Conn
-	requests *requester
-	redact   redactor
+	s    *Session
+	conn *wire.Conn
 }
 
-func newHandshake(s *Session, conn *wire.Conn) *handshake {
-	return &handshake{conn: conn, requests: &s.requests, redact: s.redact}
-}
-
-// legacy performs the handshake of the legacy era, if necessary again in another version that the
-// server names.
-func (h *handshake) legacy(ctx context.Context, version string) (Info, error) {
+// legacy performs the legacy handshake, if necessary again in another version that the server
+// names.
+func (h handshake) legacy(ctx context.Context, version string) (Info, error) {
 	info, err := h.initialize(ctx, version)
-	if named := namedVersions(err); !slices.Contains(named, mcp.ModernVersion) {
-		if v := newestOf(named, mcp.IsLegacy); v != "" && v != version {
-			return h.initialize(ctx, v)
-		}
+	if v := legacyInstead(err, version); v != "" {
+		return h.initialize(ctx, v)
 	}
 	return info, err
 }
 
-// initialize performs the handshake of the legacy era in one version.
-func (h *handshake) initialize(ctx context.Context, version string) (Info, error) {
-	raw, err := h.requests.send(ctx, h.conn, version, h.requests.nextID(), mcp.MethodInitialize, map[string]any{
+// initialize performs the legacy handshake in one version.
+func (h handshake) initialize(ctx context.Context, version string) (Info, error) {
+	raw, err := h.s.send(ctx, h.conn, version, h.s.nextID(), mcp.MethodInitialize, map[string]any{
 		"protocolVersion": version,
-		"clientInfo":      h.requests.client,
-		"capabilities":    h.requests.capabilities(),
+		"clientInfo":      h.s.client,
+		"capabilities":    h.s.capabilities,
 	})
 	if err != nil {
 		return Info{}, fmt.Errorf("initialize: %w", err)
@@ -78,20 +191,16 @@ func (h *handshake) initialize(ctx context.Context, version string) (Info, error
 	return h.newInfo(EraLegacy, r.ProtocolVersion, r.ServerInfo, r.Capabilities, r.Instructions), nil
 }
 
-// discover sends server/discover. Success alone proves nothing, because some servers answer it
-// and then refuse every other request of the modern era: what counts are the versions in the
-// answer.
-func (h *handshake) discover(ctx context.Context) (Info, error) {
+// discover sends server/discover. What counts are the versions in the response: some servers answer
+// server/discover but reject every other modern request.
+func (h handshake) discover(ctx context.Context) (info Info, err error) {
 	h.conn.SetProtocolVersion(mcp.ModernVersion)
-	info, err := h.tryDiscover(ctx)
-	if err != nil {
-		h.conn.SetProtocolVersion("")
-	}
-	return info, err
-}
-
-func (h *handshake) tryDiscover(ctx context.Context) (Info, error) {
-	raw, err := h.requests.send(ctx, h.conn, mcp.ModernVersion, h.requests.nextID(), mcp.MethodDiscover, nil)
+	defer func() {
+		if err != nil {
+			h.conn.SetProtocolVersion("")
+		}
+	}()
+	raw, err := h.s.send(ctx, h.conn, mcp.ModernVersion, h.s.nextID(), mcp.MethodDiscover, nil)
 	if err != nil {
 		return Info{}, fmt.Errorf("discover: %w", err)
 	}
@@ -113,7 +222,7 @@ func (h *handshake) tryDiscover(ctx context.Context) (Info, error) {
 	if json.Unmarshal(raw, &meta) == nil {
 		_ = json.Unmarshal(meta.Meta[mcp.MetaServerInfo], &server)
 	}
-	info := h.newInfo(EraModern, mcp.ModernVersion, server, r.Capabilities, r.Instructions)
+	info = h.newInfo(EraModern, mcp.ModernVersion, server, r.Capabilities, r.Instructions)
 	if newestOf(r.SupportedVersions, mcp.IsLegacy) != "" {
 		info.Other = EraLegacy
 	}
@@ -122,13 +231,22 @@ func (h *handshake) tryDiscover(ctx context.Context) (Info, error) {
 
 const maxInstructions = 64 << 10
 
-func (h *handshake) newInfo(era Era, version string, server mcp.Implementation, caps json.RawMessage, instructions string) Info {
+func (h handshake) newInfo(era Era, version string, server mcp.Implementation, caps json.RawMessage, instructions string) Info {
 	return Info{
 		Era: era, ProtocolVersion: version,
-		ServerName: h.redact.text(server.Name), ServerVersion: h.redact.text(server.Version),
+		ServerName: h.s.redact.text(server.Name), ServerVersion: h.s.redact.text(server.Version),
 		Capabilities: mcp.ParseCapabilities(caps), RawCapabilities: caps,
 		Instructions: strings.ToValidUTF8(instructions[:min(len(instructions), maxInstructions)], ""),
 	}
+}
+
+// legacyInstead returns the legacy version to try after a server rejected the given one; "": none.
+func legacyInstead(err error, version string) string {
+	named := namedVersions(err)
+	if v := newestOf(named, mcp.IsLegacy); v != version && !slices.Contains(named, mcp.ModernVersion) {
+		return v
+	}
+	return ""
 }
 
 // newestOf returns the newest version for which pass is true; versions are dates.
@@ -142,7 +260,7 @@ func newestOf(versions []string, pass func(string) bool) string {
 	return newest
 }
 
-// namedVersions returns the versions that a server listed when it rejected the requested one.
+// namedVersions returns the versions that a server listed when it rejected the requested version.
 func namedVersions(err error) []string {
 	if v, ok := errors.AsType[*versionError](err); ok {
 		return v.supported

@@ -69,9 +69,9 @@ func TestHTTPRetryAfter(t *testing.T) {
 	}
 }
 
-// TestSecretsStayInside plants secrets everywhere and looks for them in every
-// error and log line.
+// Secrets are planted everywhere; no error or log line may contain one.
 func TestSecretsStayInside(t *testing.T) {
+	t.Parallel()
 	const token, key, pass = "tok-1a2b3c4d", "key-5e6f7a8b", "pwd-9c0d1e2f"
 	var logs bytes.Buffer
 	var texts []string
@@ -232,6 +232,7 @@ func (zeros) Read(p []byte) (int, error) {
 }
 
 func TestServersThatNeverAnswer(t *testing.T) {
+	t.Parallel()
 	silent := listenOn(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		<-r.Context().Done()

@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,8 +11,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/session"
@@ -39,20 +42,20 @@ func dial(t *testing.T, entry config.Server, opts session.Options) *session.Sess
 	return s
 }
 
-// eventually waits for a condition of the world outside this process's control.
+// eventually waits for a condition on a real server: only polling shows it.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within 10 s: %s", what)
-		}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if !backoff.Poll(ctx, 10*time.Millisecond, ok) {
+		t.Fatalf("not within a minute: %s", what)
 	}
 }
 
-// collect merges what is signalled until the batch satisfies.
-func collect(t *testing.T, s *session.Session, ok func(session.Batch) bool) session.Batch {
+// collect merges signals until ok.
+func collect(t *testing.T, s *session.Session, ok func(session.Dirty) bool) session.Dirty {
 	t.Helper()
-	all := session.Batch{URIs: map[string]session.Signal{}, Lists: map[catalog.Kind]struct{}{}, Dropped: map[string]int{}}
+	all := session.Dirty{URIs: map[string]session.Signal{}, Lists: map[catalog.Kind]struct{}{}, Dropped: map[string]int{}}
 	deadline := time.After(10 * time.Second)
 	for !ok(all) {
 		select {
@@ -75,9 +78,9 @@ func collect(t *testing.T, s *session.Session, ok func(session.Batch) bool) sess
 	return all
 }
 
-// discoverFails makes a server of both eras answer server/discover with a status and a body.
-func discoverFails(status int, body string) func(*sessiontest.Server) {
-	return func(s *sessiontest.Server) {
+// discoverFails makes a server of both eras answer server/discover with this status and body.
+func discoverFails(status int, body string) func(*sessiontest.Fake) {
+	return func(s *sessiontest.Fake) {
 		s.Fail(sessiontest.Fault{Method: "server/discover", Status: status, Body: body})
 	}
 }
@@ -85,22 +88,22 @@ func discoverFails(status int, body string) func(*sessiontest.Server) {
 func TestHTTPEras(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
-		set      func(*sessiontest.Server)
+		set      func(*sessiontest.Fake)
 		opts     session.Options
 		fallback bool
 		want     session.Era
 		push     bool
 		inits    int
 	}{
-		{"both eras", func(*sessiontest.Server) {}, session.Options{}, false, session.EraModern, true, 0},
-		{"both eras, remembered legacy", func(*sessiontest.Server) {}, session.Options{Era: session.EraLegacy}, false, session.EraLegacy, true, 1},
-		{"legacy", func(s *sessiontest.Server) { s.Modern = false }, session.Options{}, false, session.EraLegacy, true, 1},
-		{"legacy without GET", func(s *sessiontest.Server) { s.Modern, s.NoGET = false, true }, session.Options{}, false, session.EraLegacy, false, 1},
-		{"modern only", func(s *sessiontest.Server) { s.Legacy = false }, session.Options{}, true, session.EraModern, true, 0},
-		{"modern only, wrongly remembered", func(s *sessiontest.Server) { s.Legacy = false }, session.Options{Era: session.EraLegacy}, false, session.EraModern, true, 1},
-		{"legacy, wrongly remembered", func(s *sessiontest.Server) { s.Modern = false }, session.Options{Era: session.EraModern}, false, session.EraLegacy, true, 1},
-		{"one shot, legacy", func(s *sessiontest.Server) { s.Modern, s.NoGET = false, true }, session.Options{OneShot: true}, false, session.EraLegacy, false, 1},
-		{"one shot", func(*sessiontest.Server) {}, session.Options{OneShot: true}, false, session.EraModern, false, 0},
+		{"both eras", func(*sessiontest.Fake) {}, session.Options{}, false, session.EraModern, true, 0},
+		{"both eras, remembered legacy", func(*sessiontest.Fake) {}, session.Options{Era: session.EraLegacy}, false, session.EraLegacy, true, 1},
+		{"legacy", func(s *sessiontest.Fake) { s.Modern = false }, session.Options{}, false, session.EraLegacy, true, 1},
+		{"legacy without GET", func(s *sessiontest.Fake) { s.Modern, s.NoGET = false, true }, session.Options{}, false, session.EraLegacy, false, 1},
+		{"modern only", func(s *sessiontest.Fake) { s.Legacy = false }, session.Options{}, true, session.EraModern, true, 0},
+		{"modern only, wrongly remembered", func(s *sessiontest.Fake) { s.Legacy = false }, session.Options{Era: session.EraLegacy}, false, session.EraModern, true, 1},
+		{"legacy, wrongly remembered", func(s *sessiontest.Fake) { s.Modern = false }, session.Options{Era: session.EraModern}, false, session.EraLegacy, true, 1},
+		{"one shot, legacy", func(s *sessiontest.Fake) { s.Modern, s.NoGET = false, true }, session.Options{OneShot: true}, false, session.EraLegacy, false, 1},
+		{"one shot", func(*sessiontest.Fake) {}, session.Options{OneShot: true}, false, session.EraModern, false, 0},
 		{"crashes on discover", discoverFails(500, "oops"), session.Options{}, false, session.EraLegacy, true, 1},
 		{"wants a session", discoverFails(400, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: Server not initialized"},"id":null}`), session.Options{}, false, session.EraLegacy, true, 1},
 		{"empty 400", discoverFails(400, ""), session.Options{}, false, session.EraLegacy, true, 1},
@@ -146,9 +149,9 @@ func TestHTTPEras(t *testing.T) {
 			}
 			mustSubscribe(t, s, all)
 			srv.Set("test://a", "new")
-			collect(t, s, func(b session.Batch) bool { return b.URIs["test://a"].Count > 0 })
+			collect(t, s, func(b session.Dirty) bool { return b.URIs["test://a"].Count > 0 })
 			srv.NotifyListChanged(catalog.Prompts)
-			collect(t, s, func(b session.Batch) bool { _, ok := b.Lists[catalog.Prompts]; return ok })
+			collect(t, s, func(b session.Dirty) bool { _, ok := b.Lists[catalog.Prompts]; return ok })
 		})
 	}
 }
@@ -161,15 +164,16 @@ func TestHTTPModernFilterChangeMakesBeforeItBreaks(t *testing.T) {
 	sent := make(chan int)
 	go func() {
 		n := 0
+		tick := time.NewTicker(100 * time.Microsecond)
+		defer tick.Stop()
 		for {
 			select {
 			case <-stop:
 				sent <- n
 				return
-			default:
+			case <-tick.C:
 				srv.NotifyUpdated("test://a")
 				n++
-				time.Sleep(100 * time.Microsecond)
 			}
 		}
 	}()
@@ -180,7 +184,7 @@ func TestHTTPModernFilterChangeMakesBeforeItBreaks(t *testing.T) {
 	}
 	close(stop)
 	n := <-sent
-	b := collect(t, s, func(b session.Batch) bool { return b.URIs["test://a"].Count > 0 })
+	b := collect(t, s, func(b session.Dirty) bool { return b.URIs["test://a"].Count > 0 })
 	eventually(t, "every update", func() bool {
 		more := s.Signals().Take()
 		sig := b.URIs["test://a"]
@@ -195,14 +199,15 @@ func TestHTTPModernFilterChangeMakesBeforeItBreaks(t *testing.T) {
 }
 
 func TestHTTPModernStreamCut(t *testing.T) {
+	t.Parallel()
 	srv := newServer(false, true)
 	s := dial(t, httpEntry(listenOn(t, srv).URL), session.Options{Era: session.EraModern})
 	mustSubscribe(t, s, all)
 	srv.Disconnect()
-	collect(t, s, func(b session.Batch) bool { return b.Gap != "" })
+	collect(t, s, func(b session.Dirty) bool { return b.Gap != "" })
 	mustSubscribe(t, s, all)
 	srv.Set("test://b", "x")
-	collect(t, s, func(b session.Batch) bool { return b.URIs["test://b"].Count > 0 })
+	collect(t, s, func(b session.Dirty) bool { return b.URIs["test://b"].Count > 0 })
 }
 
 func TestHTTPModernRefusedMethodIsNoLostSession(t *testing.T) {
@@ -235,9 +240,10 @@ func TestHTTPModernHeaders(t *testing.T) {
 }
 
 func TestHTTPSessionLost(t *testing.T) {
-	for name, set := range map[string]func(*sessiontest.Server){
-		"404": func(s *sessiontest.Server) { s.Fail(sessiontest.Fault{Method: "ping", Status: 404, Body: "gone"}) },
-		"400": func(s *sessiontest.Server) {
+	t.Parallel()
+	for name, set := range map[string]func(*sessiontest.Fake){
+		"404": func(s *sessiontest.Fake) { s.Fail(sessiontest.Fault{Method: "ping", Status: 404, Body: "gone"}) },
+		"400": func(s *sessiontest.Fake) {
 			s.Fail(sessiontest.Fault{Method: "ping", Status: 400, Body: "Bad Request: No valid session ID provided"})
 		},
 	} {
@@ -266,7 +272,7 @@ func TestHTTPSessionLost(t *testing.T) {
 					t.Errorf("the waiting call: %v", err)
 				}
 			case <-time.After(5 * time.Second):
-				t.Error("a call outlives its session")
+				t.Error("a call outlived its session")
 			}
 		})
 	}
@@ -283,42 +289,42 @@ func TestHTTPSessionLost(t *testing.T) {
 }
 
 func TestHTTPSilentRestartIsSubscribedAgain(t *testing.T) {
+	t.Parallel()
 	srv := newServer(true, false)
 	s := dial(t, httpEntry(listenOn(t, srv).URL), session.Options{})
 	mustSubscribe(t, s, all)
 	srv.ForgetSubscriptions()
-	collect(t, s, func(b session.Batch) bool { return strings.Contains(b.Gap, "reopened") })
+	collect(t, s, func(b session.Dirty) bool { return strings.Contains(b.Gap, "reopened") })
 	mustSubscribe(t, s, all)
 	if got := srv.Count("resources/subscribe"); got < 4 {
 		t.Errorf("%d subscribe requests", got)
 	}
 	srv.Set("test://a", "x")
-	collect(t, s, func(b session.Batch) bool { return b.URIs["test://a"].Count > 0 })
+	collect(t, s, func(b session.Dirty) bool { return b.URIs["test://a"].Count > 0 })
 }
 
-// A server of 2024-11-05 that never answers what it does not know is reached by SSE.
+// A server of 2024-11-05 that never answers unknown requests is reached over SSE.
 func TestSSEAfterSilence(t *testing.T) {
-	t.Parallel()
-	srv := newServer(true, false)
-	sse := srv.SSE()
-	ts := listenOn(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodPost && r.URL.RawQuery == "" {
-			body, _ := io.ReadAll(r.Body)
-			if strings.Contains(string(body), "server/discover") {
-				<-r.Context().Done()
+	synctest.Test(t, func(t *testing.T) {
+		sse := newServer(true, false).SSE()
+		entry := httpEntry("http://server.test/sse")
+		entry.Fallback = true
+		s, _ := dialThrough(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost && r.URL.RawQuery == "" {
+				body, _ := io.ReadAll(r.Body)
+				if strings.Contains(string(body), "server/discover") {
+					<-r.Context().Done()
+					return
+				}
+				http.Error(w, "not here", http.StatusMethodNotAllowed)
 				return
 			}
-			http.Error(w, "not here", http.StatusMethodNotAllowed)
-			return
+			sse.ServeHTTP(w, r)
+		}), entry, session.Options{ConnectTimeout: 8 * time.Second})
+		if info := s.Info(); info.Transport != config.TransportSSE {
+			t.Errorf("info %+v", info)
 		}
-		sse.ServeHTTP(w, r)
-	}))
-	entry := httpEntry(ts.URL + "/sse")
-	entry.Fallback = true
-	s := dial(t, entry, session.Options{ConnectTimeout: 8 * time.Second})
-	if info := s.Info(); info.Transport != config.TransportSSE {
-		t.Errorf("info %+v", info)
-	}
+	})
 }
 
 func TestSSE(t *testing.T) {
@@ -332,7 +338,7 @@ func TestSSE(t *testing.T) {
 		}
 		mustSubscribe(t, s, all)
 		srv.Set("test://a", "x")
-		collect(t, s, func(b session.Batch) bool { return b.URIs["test://a"].Count > 0 })
+		collect(t, s, func(b session.Dirty) bool { return b.URIs["test://a"].Count > 0 })
 		srv.Broadcast(map[string]any{"jsonrpc": "2.0", "id": 1, "method": "ping"})
 		eventually(t, "an answer to ping", func() bool {
 			return slices.ContainsFunc(srv.Wire(), func(m sessiontest.Message) bool {
@@ -349,15 +355,16 @@ func TestSSE(t *testing.T) {
 }
 
 func TestHTTPHangingDiscover(t *testing.T) {
-	t.Parallel() // it waits for real
-	srv := newServer(true, false)
-	srv.NoGET = true
-	srv.Fail(sessiontest.Fault{Method: "server/discover", Silent: true})
-	for _, era := range []session.Era{"", session.EraModern} {
-		start := time.Now()
-		s := dial(t, httpEntry(listenOn(t, srv).URL), session.Options{Era: era})
-		if s.Info().Era != session.EraLegacy || s.Info().Push || time.Since(start) > 8*time.Second {
-			t.Errorf("%+v after %v", s.Info(), time.Since(start))
+	synctest.Test(t, func(t *testing.T) {
+		srv := newServer(true, false)
+		srv.NoGET = true
+		srv.Fail(sessiontest.Fault{Method: "server/discover", Silent: true})
+		for _, era := range []session.Era{"", session.EraModern} {
+			start := time.Now()
+			s, _ := dialThrough(t, srv, httpEntry("http://server.test/mcp"), session.Options{Era: era})
+			if s.Info().Era != session.EraLegacy || s.Info().Push || time.Since(start) > 8*time.Second {
+				t.Errorf("%+v after %v", s.Info(), time.Since(start))
+			}
 		}
-	}
+	})
 }

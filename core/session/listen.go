@@ -11,32 +11,46 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 )
 
 const (
 	// ackTimeout bounds the wait for the acknowledgement of a listen.
 	ackTimeout = 10 * time.Second
-	// maxListen bounds the bytes of URIs in one listen: servers refuse bodies of 4 MiB.
+	// maxListen bounds the bytes of URIs in one listen: servers reject bodies of 4 MiB.
 	maxListen = 2 << 20
-	// settle is how long a server on stdio is given to process the cancellation of a listen
-	// (some clean up late, and would clean up the next listen as well), and how long a replaced
-	// stream over HTTP is kept open: the server's last messages on it may arrive after its
-	// successor was acknowledged.
+	// settle is how long a stdio server may take to process the cancellation of a listen: some
+	// clean up late and would also clean up the next listen. A replaced stream over HTTP stays open
+	// for this long, because its last messages may arrive after its successor was acknowledged.
 	settle = 100 * time.Millisecond
 )
 
-// listen is one subscriptions/listen request.
+// listen is one subscriptions/listen request. The [Signals] where it is registered handle its
+// notifications.
 type listen struct {
-	stream *stream
-	ack    Filter
-	// over is closed by the goroutine of the request when that has ended.
-	over chan struct{}
-	err  error // of the request; valid once over is closed
+	id     string
+	cancel func() // ends the request
+	// acknowledged has capacity one: at the first acknowledgement, Signals send the filter that the
+	// server honours. Never closed.
+	acknowledged chan Filter
+	over         chan struct{} // closed by the goroutine of the request when it ends
+
+	ack Filter // what the server honours; set before listen returns
+	err error  // of the request; valid once over is closed
+
+	// The lock of the Signals guards the rest.
+	acked   bool
+	leaving bool   // replaced: its end is not a gap
+	silent  bool   // silent for too long: it must be replaced
+	empty   bool   // the server honours nothing in the filter and will end the stream
+	why     string // why the server ended the request; "": it did not say
 }
 
-// subscribeModern replaces the open listens if the filter changed, or if one has ended or was
+// subscribeModern replaces the open listens if the filter changed, or if a listen ended or was
 // silent for too long.
-func (sub *subscriber) subscribeModern(ctx context.Context, f Filter, info Info) (Ack, error) {
+func (s *Session) subscribeModern(ctx context.Context, f Filter, info Info) (Ack, error) {
 	caps := info.Capabilities
 	ask := Filter{Tools: f.Tools && caps.Tools, Prompts: f.Prompts && caps.Prompts, Resources: f.Resources && caps.Resources, Events: f.Events && caps.EventsListChanged}
 	var unsupported error
@@ -45,45 +59,45 @@ func (sub *subscriber) subscribeModern(ctx context.Context, f Filter, info Info)
 	} else if len(f.URIs) > 0 {
 		unsupported = fmt.Errorf("%w: no resource subscriptions", ErrUnsupported)
 	}
-	if sameFilter(sub.filter, f) && sub.allHealthy(sub.listens) && (len(sub.listens) > 0 || ask.Empty()) {
-		return sub.ack, unsupported
+	if s.subs.filter.equal(f) && s.allHealthy(s.subs.listens) && (len(s.subs.listens) > 0 || ask.Empty()) {
+		return s.subs.ack, unsupported
 	}
 
-	if err := sub.pause(ctx); err != nil {
+	if err := s.subs.pause(ctx); err != nil {
 		return Ack{}, err
 	}
-	sub.s.signals.wantMore(wantedOf(f)) // an update may follow the acknowledgement at once
+	s.signals.wantMore(wantedOf(f)) // an update may immediately follow the acknowledgement
 	interrupted := false
-	// A copy: if this fails, sub.listens must still show which of them have ended.
-	old := slices.DeleteFunc(slices.Clone(sub.listens), func(l *listen) bool { return !sub.s.signals.live(l.stream.id) })
-	if !sub.s.requests.conn.HTTP() && len(old) > 0 {
-		// A server may keep one subscription per connection, so that ending the old one later
-		// would end the new one as well.
-		sub.hangUp(old)
-		sub.listens, old = nil, nil
+	// Clone: if this fails, s.subs.listens must still show which listens have ended.
+	old := slices.DeleteFunc(slices.Clone(s.subs.listens), func(l *listen) bool { live, _ := s.signals.state(l); return !live })
+	if !s.conn.HTTP() && len(old) > 0 {
+		// A server may keep one subscription per connection: ending the old one later would also
+		// end the new one.
+		s.hangUp(old)
+		s.subs.listens, old = nil, nil
 		if !backoff.Sleep(ctx, settle) {
 			return Ack{}, context.Cause(ctx)
 		}
 		interrupted = true
 	}
-	fresh, missing, err := sub.listenAll(ctx, ask)
+	fresh, missing, err := s.listenAll(ctx, ask)
 	if err != nil && !errors.Is(err, ErrUnsupported) {
-		sub.hangUp(fresh)
+		s.hangUp(fresh)
 		return Ack{}, err
 	}
-	sub.retire(old)
-	sub.s.signals.setWanted(wantedOf(f))
-	sub.listens, sub.filter = fresh, f
-	sub.ack = modernAck(f, fresh, missing, caps)
+	s.retire(old)
+	s.signals.setWanted(wantedOf(f))
+	s.subs.listens, s.subs.filter = fresh, f
+	s.subs.ack = modernAck(f, fresh, missing, caps)
 	if err == nil {
 		err = unsupported
 	}
-	ack := sub.ack
+	ack := s.subs.ack
 	ack.Interrupted = interrupted && !ask.Empty()
 	return ack, err
 }
 
-// modernAck compares the filter that was requested with those that the listens honour.
+// modernAck compares the requested filter with the filters that the listens honour.
 func modernAck(f Filter, listens []*listen, refused []string, caps Capabilities) Ack {
 	var got Filter
 	for _, l := range listens {
@@ -108,22 +122,22 @@ func modernAck(f Filter, listens []*listen, refused []string, caps Capabilities)
 			ack.MissingURIs = append(ack.MissingURIs, u)
 		}
 	}
-	ack.MissingLists = missingLists(f, ack.Honoured, caps)
+	ack.MissingLists = f.missingLists(ack.Honoured, caps)
 	return ack
 }
 
-// listenAll opens as many listens as the filter needs. If the server refuses a listen because
-// of some URIs, these are left out and returned.
-func (sub *subscriber) listenAll(ctx context.Context, f Filter) (listens []*listen, refused []string, err error) {
+// listenAll opens as many listens as the filter needs. It omits and returns URIs because of which
+// the server refuses a listen.
+func (s *Session) listenAll(ctx context.Context, f Filter) (listens []*listen, refused []string, err error) {
 	for i, uris := range chunks(f.URIs, maxListen) {
 		part := Filter{URIs: uris}
-		if i == 0 { // only the first one also asks for changes of lists
+		if i == 0 { // only the first listen requests list changes
 			part.Tools, part.Prompts, part.Resources, part.Events = f.Tools, f.Prompts, f.Resources, f.Events
 		}
 		if part.Empty() {
 			continue
 		}
-		got, bad, err := sub.listenBut(ctx, part)
+		got, bad, err := s.listenBut(ctx, part)
 		listens, refused = append(listens, got...), append(refused, bad...)
 		if err != nil {
 			return listens, refused, err
@@ -132,14 +146,14 @@ func (sub *subscriber) listenAll(ctx context.Context, f Filter) (listens []*list
 	return listens, refused, nil
 }
 
-// listenBut opens one listen, without the URIs that the server refuses. If its error names
-// them, that costs one more request, otherwise a bisection.
-func (sub *subscriber) listenBut(ctx context.Context, f Filter) (listens []*listen, refused []string, err error) {
+// listenBut opens one listen without the URIs that the server refuses. If the error names them,
+// this costs one more request, otherwise a bisection.
+func (s *Session) listenBut(ctx context.Context, f Filter) (listens []*listen, refused []string, err error) {
 	for {
-		l, err := sub.listen(ctx, f)
+		l, err := s.listen(ctx, f)
 		switch {
 		case err == nil && l.ack.Empty():
-			sub.hangUp([]*listen{l})
+			s.hangUp([]*listen{l})
 			return nil, refused, nil
 		case err == nil:
 			return []*listen{l}, refused, nil
@@ -150,15 +164,15 @@ func (sub *subscriber) listenBut(ctx context.Context, f Filter) (listens []*list
 		if !isAnswer(err) || len(f.URIs) == 0 || errors.Is(err, ErrAuth) {
 			return nil, nil, err
 		}
-		sub.s.logger.Debug("subscription refused as a whole", "err", err)
+		s.logger.Debug("the server rejected the whole subscription", "err", err)
 		bad := culprits(err, f.URIs)
 		if len(bad) == 0 {
-			bad, err = sub.bisect(ctx, f.URIs)
+			bad, err = s.bisect(ctx, f.URIs)
 			if err != nil {
 				return nil, nil, err
 			}
 			if len(bad) == 0 {
-				return nil, nil, errors.New("the server refuses a subscription to all resources together, but accepts each of them alone")
+				return nil, nil, errors.New("the server rejects a subscription to all resources together but accepts each of them alone")
 			}
 		}
 		refused = append(refused, bad...)
@@ -188,14 +202,14 @@ func culprits(err error, uris []string) []string {
 			bad = append(bad, u)
 		}
 	}
-	if len(bad) > 1 { // one URI may be a prefix of another
+	if len(bad) > 1 { // a URI may be a prefix of another
 		longest := slices.MaxFunc(bad, func(a, b string) int { return len(a) - len(b) })
 		bad = []string{longest}
 	}
 	return bad
 }
 
-// isUnsupported reports whether a listen failed because the server does not have the method.
+// isUnsupported reports whether a listen failed because the server does not know the method.
 func isUnsupported(err error) bool {
 	if h, ok := errors.AsType[*HTTPError](err); ok {
 		return h.Status == http.StatusNotFound || h.Status == http.StatusMethodNotAllowed || h.Status == http.StatusNotImplemented
@@ -203,8 +217,7 @@ func isUnsupported(err error) bool {
 	return errors.Is(err, ErrUnsupported)
 }
 
-// chunks splits URIs into parts whose JSON is below the limit. There is always at least one
-// part.
+// chunks splits URIs into parts whose JSON is below the limit. There is at least one part.
 func chunks(uris []string, limit int) [][]string {
 	var parts [][]string
 	start, size := 0, 0
@@ -219,6 +232,141 @@ func chunks(uris []string, limit int) [][]string {
 	return append(parts, uris[start:])
 }
 
-func sameFilter(a, b Filter) bool {
-	return a.Tools == b.Tools && a.Prompts == b.Prompts && a.Resources == b.Resources && a.Events == b.Events && slices.Equal(a.URIs, b.URIs)
+// listen opens one stream and waits for the acknowledgement. The stream then lives until we hang it
+// up, the server ends it, or the session ends. An end that we did not cause raises a gap.
+func (s *Session) listen(ctx context.Context, f Filter) (*listen, error) {
+	lctx, cancel := context.WithCancelCause(s.ctx)
+	l := &listen{id: s.nextID(), cancel: func() { cancel(errHungUp) }, acknowledged: make(chan Filter, 1), over: make(chan struct{})}
+	s.signals.open(l)
+	began := time.Now()
+	params := map[string]any{"notifications": mcp.SubscriptionFilter(f)}
+	if !s.wg.Go(func() {
+		defer close(l.over)
+		defer cancel(nil)
+		l.err = s.sendListen(lctx, l, params)
+		if s.signals.forget(l) {
+			s.subs.listenEnded(began)
+			s.signals.raiseGap(streamEnd(l.why, l.err))
+		}
+	}) {
+		cancel(nil)
+		s.signals.forget(l)
+		return nil, s.Err()
+	}
+
+	t := time.NewTimer(ackTimeout)
+	defer t.Stop()
+	select {
+	case l.ack = <-l.acknowledged:
+		return l, nil
+	case <-l.over:
+		select {
+		case l.ack = <-l.acknowledged:
+			return l, nil // it ended meanwhile; the next Subscribe will notice
+		default:
+		}
+		if l.err == nil {
+			return nil, errors.New("the server ended the subscription before it acknowledged it")
+		}
+		return nil, l.err
+	case <-t.C:
+		s.hangUp([]*listen{l})
+		return nil, fmt.Errorf("%w: the subscription was not acknowledged within %s", errDeadline, ackTimeout)
+	case <-ctx.Done():
+		s.hangUp([]*listen{l})
+		return nil, context.Cause(ctx)
+	}
 }
+
+// sendListen sends the request of a listen and returns when the listen ends.
+func (s *Session) sendListen(ctx context.Context, l *listen, params map[string]any) error {
+	q := s.prepare(s.conn, mcp.ModernVersion, l.id, mcp.MethodListen, params)
+	if s.conn.HTTP() { // on stdio and SSE, other messages prove that the connection works
+		silent := time.AfterFunc(wire.StreamIdle, func() { s.signals.wentSilent(l) })
+		defer silent.Stop()
+		q.Alive = func() { silent.Reset(wire.StreamIdle) }
+	}
+	_, err := s.do(ctx, s.conn, q)
+	return err
+}
+
+var errHungUp = errors.New("no longer wanted")
+
+func streamEnd(why string, err error) string {
+	switch {
+	case why != "":
+		return why
+	case err == nil:
+		return "the server ended the subscription"
+	default:
+		return "the subscription was interrupted: " + printable.Reason(err, 500)
+	}
+}
+
+// hangUp ends listens without raising a gap. It does not wait for the server.
+func (s *Session) hangUp(listens []*listen) {
+	for _, l := range listens {
+		s.signals.forget(l)
+		l.cancel()
+	}
+	for _, l := range listens {
+		<-l.over // the request ends as soon as its context does
+	}
+}
+
+// retire hangs up replaced listens after settle.
+func (s *Session) retire(listens []*listen) {
+	if len(listens) == 0 {
+		return
+	}
+	s.signals.leave(listens)
+	s.wg.Go(func() {
+		_ = backoff.Sleep(s.ctx, settle)
+		s.hangUp(listens)
+	})
+}
+
+// allHealthy reports whether no listen has ended or must be replaced.
+func (s *Session) allHealthy(listens []*listen) bool {
+	return !slices.ContainsFunc(listens, func(l *listen) bool { live, silent := s.signals.state(l); return !live || silent })
+}
+
+// bisect finds the URIs because of which the server refuses a listen, by halving. After maxBisect
+// requests, all remaining URIs count as refused and are polled.
+func (s *Session) bisect(ctx context.Context, uris []string) (bad []string, err error) {
+	budget := maxBisect
+	var try func([]string) error
+	try = func(part []string) error {
+		if budget--; budget < 0 {
+			bad = append(bad, part...)
+			return nil
+		}
+		l, err := s.listen(ctx, Filter{URIs: part})
+		if err == nil {
+			s.hangUp([]*listen{l})
+			return nil
+		}
+		if !isAnswer(err) {
+			return err
+		}
+		if len(part) == 1 {
+			bad = append(bad, part[0])
+			return nil
+		}
+		if err := try(part[:len(part)/2]); err != nil {
+			return err
+		}
+		return try(part[len(part)/2:])
+	}
+	if len(uris) == 1 {
+		return uris, nil
+	}
+	if err := try(uris[:len(uris)/2]); err != nil {
+		return nil, err
+	}
+	err = try(uris[len(uris)/2:])
+	return bad, err
+}
+
+// maxBisect bounds the requests that find the refused URIs.
+const maxBisect = 64

@@ -25,7 +25,7 @@ func guarded(t *testing.T, s *logintest.Server, transport config.Transport, prot
 	return srv, logins
 }
 
-// Over every transport a token is sent, and renewed in the middle of a session.
+// Over every transport, a token is sent and renewed in the middle of a session.
 func TestLoginOverEveryTransport(t *testing.T) {
 	for name, c := range map[string]struct {
 		transport config.Transport
@@ -61,7 +61,7 @@ func TestLoginOverEveryTransport(t *testing.T) {
 	}
 }
 
-// A token does not follow a redirect, and is hidden in what the server says.
+// A token does not follow a redirect and is redacted in texts from the server.
 func TestTokensStayWithTheirServer(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
 		t.Errorf("a request went elsewhere, with %q", q.Header.Get("Authorization"))
@@ -90,8 +90,8 @@ func TestTokensStayWithTheirServer(t *testing.T) {
 	}
 }
 
-// A refusal in the form of OAuth is shown as what it says, not as a JSON-RPC error with a code
-// that the server did not send; one in the form of JSON-RPC keeps its code.
+// An OAuth error in a body is shown with its text, not as a JSON-RPC error with a code that the
+// server did not send; a JSON-RPC error keeps its code.
 func TestOAuthRefusalInBody(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"error":"invalid_token","error_description":"it is too old"}`:                "authorization required (HTTP status 401: it is too old): add",
@@ -116,8 +116,8 @@ func TestOAuthRefusalInBody(t *testing.T) {
 	}
 }
 
-// What a server without a login answers is told with the status, what the server said and
-// the way out; a header of the config is another way.
+// Without a login, the error has the status, the server's reason and the remedy; a header in the
+// config is another remedy.
 func TestRefusalsSayWhatToDo(t *testing.T) {
 	for name, c := range map[string]struct {
 		challenge string

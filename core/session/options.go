@@ -12,77 +12,68 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/login"
 	"github.com/mcptrack/mcptrack/core/mcp"
-	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 )
 
-// DialFunc makes the sessions of a tracker; embedders and tests may replace it. The context
-// bounds only the dialling, not the session.
+// DialFunc makes the sessions of a tracker; embedders and tests may replace it. ctx bounds only
+// dialling, not the session.
 type DialFunc func(ctx context.Context, srv config.Server, opts Options) (*Session, error)
 
-// Options are the settings of a session that do not come from the server's entry in the config.
-// The zero value is usable.
+// Options are the settings of a session that do not come from the server's config entry. The zero
+// value is usable.
 type Options struct {
-	// ClientVersion is sent to the server with the name mcptrack; default "dev".
+	// ClientVersion is sent to the server together with the name mcptrack; default "dev".
 	ClientVersion string
-	// ConnectTimeout bounds Dial when the server's entry does not; default 15 s.
+	// ConnectTimeout bounds Dial if the server's entry does not; default 15 s.
 	ConnectTimeout time.Duration
-	// Era is the era of an earlier session with the same server, which is tried first; "": none
-	// is known. A wrong Era costs one request, not the connection.
+	// Era is the era of an earlier session with this server, to be tried first; "": unknown. A
+	// wrong Era costs one request, not the connection.
 	Era Era
 	// Limits bound the memory that one server can make us use.
 	Limits Limits
-	// OneShot is for a command that makes a few requests and exits: no notification channel is
-	// opened or waited for, and a child process that outlives its stdin gets SIGTERM after 100
-	// ms instead of 1 s.
+	// OneShot is for a command that makes a few requests and exits: no notification stream is
+	// opened or awaited, and a child that outlives its stdin gets SIGTERM after 100 ms instead of 1
+	// s.
 	OneShot bool
-	// Logins stores the logins to servers that require OAuth; nil: there are none. If a
-	// server's entry has an Authorization header, its login is not used.
+	// Logins stores logins to servers that require OAuth; nil: there are none. A server whose entry
+	// has an Authorization header does not use its login.
 	Logins *login.Store
-	// Client answers requests of legacy servers and gets their messages; nil: no client is
-	// behind the session, and such messages are dropped.
+	// Client answers requests from legacy servers and gets their messages; nil: there is no client,
+	// and such messages are dropped.
 	Client *ClientSide
 	// Logger gets the session's log records, at debug level; nil discards them.
 	Logger *slog.Logger
 	// Environ looks up the variables that a child may inherit; default os.LookupEnv. A child
-	// inherits only what core/process allows, because the rest may contain secrets of other
+	// inherits only what core/process allows, because other variables may contain secrets of other
 	// servers.
 	Environ func(name string) (string, bool)
-	// DialContext makes the connections to servers over HTTP; default: that of a [net.Dialer]
-	// with keep-alive.
+	// DialContext connects to servers over HTTP; default: a [net.Dialer] with keep-alive.
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// ClientSide is what a server sees of the client behind a session; a modern one sees only its
+// ClientSide is what a server sees of the client behind a session. A modern server sees only the
 // capabilities.
 type ClientSide struct {
-	// Capabilities are declared to the server, a JSON object; in the modern era by every request,
-	// unless [Request.Client] has others.
+	// Capabilities are declared to the server, as a JSON object; in the modern era with every
+	// request, unless [Request.Client] has others.
 	Capabilities json.RawMessage
-	// Request answers a request of the server, such as sampling/createMessage. It is called on
-	// a goroutine of its own, and ctx ends when the server cancels the request or the session
-	// ends. An [*RPCError] that it returns is sent to the server unchanged.
+	// Request answers a request from the server, such as sampling/createMessage, on its own
+	// goroutine. ctx ends when the server cancels the request or the session ends. The server gets
+	// an [*RPCError] unchanged.
 	Request func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
 	// Message gets notifications that the session does not handle itself, such as
-	// notifications/message, in order. It is called by the goroutine that reads from the
-	// server and must not block.
+	// notifications/message, in order. The goroutine that reads from the server calls it, so it
+	// must not block.
 	Message func(method string, params json.RawMessage)
 }
 
-func (c *ClientSide) wire() wire.Client {
-	if c == nil {
-		return wire.Client{}
-	}
-	return wire.Client{Request: c.Request, Message: c.Message}
-}
-
-// Limits bound one session. A zero field means its default.
+// Limits bound one session. Zero fields have defaults.
 type Limits struct {
 	MaxPages int   // pages of one list; 100
 	MaxItems int   // items of one list; 10,000
 	MaxList  int64 // bytes of all pages of one list; 32 MiB
-	MaxLine  int   // bytes of one line of stdout, or of one SSE event; 4 MiB
+	MaxLine  int   // bytes of one stdout line or one SSE event; 4 MiB
 	MaxBody  int64 // bytes of one HTTP body after decompression; 8 MiB
-	MaxDirty int   // keys in Signals before it overflows into a Gap; 20,000
+	MaxDirty int   // keys in Signals before they overflow into a Gap; 20,000
 }
 
 // Era is the generation of MCP that a session speaks.
@@ -94,25 +85,24 @@ const (
 	EraModern Era = "modern" // 2026-07-28: discover, subscriptions/listen
 )
 
-// Info is the result of the handshake. It does not change during a session, but for
-// Push, which turns true when a server opens its GET stream late.
+// Info is the result of the handshake. It does not change during a session, except Push, which
+// becomes true if a server opens its GET stream late.
 type Info struct {
-	Transport       config.Transport // the one in use: sse after a fallback from http
+	Transport       config.Transport // the transport in use: sse after a fallback from http
 	Era             Era
-	Other           Era // the other era, if the server is known to speak it, too
+	Other           Era // the other era, if the server is known to speak it
 	ProtocolVersion string
 	ServerName      string
 	ServerVersion   string
 	Capabilities    Capabilities
-	RawCapabilities json.RawMessage // unchanged, as the server sent them
-	Instructions    string          // as the server sent them; hostile, at most 64 KiB
-	Push            bool            // whether there is a channel for notifications
+	RawCapabilities json.RawMessage // as the server sent them
+	Instructions    string          // as the server sent them: hostile, at most 64 KiB
+	Push            bool            // the server can send notifications
 }
 
 // Capabilities are what a server declares.
 type Capabilities = mcp.Capabilities
 
-// withDefaults fills in what was left zero.
 func (o Options) withDefaults() Options {
 	o.ClientVersion = cmp.Or(o.ClientVersion, "dev")
 	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, 15*time.Second)

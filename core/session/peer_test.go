@@ -43,8 +43,8 @@ func program(t *testing.T, args ...string) []string {
 	return append([]string{first}, args...)
 }
 
-// listening starts a server over HTTP and returns the entry for it. Its port is free when it
-// starts; "PORT" in the arguments stands for it.
+// listening starts a server over HTTP and returns its entry. In the arguments, "PORT" stands for a
+// port that is free at the start.
 func listening(t *testing.T, path string, args ...string) config.Server {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -93,7 +93,7 @@ func listening(t *testing.T, path string, args ...string) config.Server {
 	return httpEntry("http://" + address + path)
 }
 
-// Published servers are taken in the era that basic/versioning says, and push in it.
+// Published servers are connected in the era that basic/versioning specifies, and push in it.
 func TestErasOfPublishedServers(t *testing.T) {
 	const everything = "node_modules/@modelcontextprotocol/server-everything/dist/index.js"
 	stdio := func(args ...string) func(*testing.T) config.Server {

@@ -17,14 +17,14 @@ import (
 type ProbeOptions struct {
 	// Dial connects to a server; nil: [Dial].
 	Dial DialFunc
-	// Session is passed to Dial, with OneShot set.
+	// Session is passed to Dial with OneShot set.
 	Session Options
 	// Kinds are the lists to request; none means all.
 	Kinds []catalog.Kind
-	// Tracked makes each report have the Info that a tracking session would get. Its era
-	// differs if the server pushes notifications only in the other era.
+	// Tracked makes each report contain the Info that a tracking session would get. Its era differs
+	// if the server pushes notifications only in the other era.
 	Tracked bool
-	// Progress is called after each server, never concurrently; nil is allowed.
+	// Progress is called after each server, never concurrently; it may be nil.
 	Progress func(Report)
 }
 
@@ -33,13 +33,13 @@ type Report struct {
 	Server config.Server
 	Info   Info
 	Lists  map[catalog.Kind]catalog.List
-	// Invalid has why tools of Lists must not be called, by name; see [InvalidToolError].
+	// Invalid says why tools of Lists must not be called, by name; see [InvalidToolError].
 	Invalid map[string]string
 	// Err is why the connection failed, or the error of the first list that failed.
 	Err error
 }
 
-// State returns the outcome in one word: ready, failed, unconfigured or unapproved, or disabled for a
+// State returns the outcome in one word: ready, failed, unconfigured, unapproved, or disabled for a
 // server that was not probed.
 func (r Report) State() string {
 	_, unconfigured := errors.AsType[*config.UnconfiguredError](r.Err)
@@ -57,10 +57,9 @@ func (r Report) State() string {
 	return "ready"
 }
 
-// Probe connects to all servers concurrently, lists what they offer and
-// disconnects. It returns one report per server, sorted by ID. A server that hangs
-// costs its own timeouts and delays no other. All processes that Probe started have
-// exited when it returns.
+// Probe connects to all servers concurrently, lists what they offer and disconnects. It returns one
+// report per server, sorted by ID. A server that hangs costs its own timeouts and delays no other.
+// All processes that Probe started have exited when it returns.
 func Probe(ctx context.Context, servers []config.Server, opts ProbeOptions) []Report {
 	if opts.Dial == nil {
 		opts.Dial = Dial
@@ -151,5 +150,5 @@ func probe(ctx context.Context, srv config.Server, opts ProbeOptions) Report {
 	return r
 }
 
-// maxProbes bounds how many servers are probed at a time.
+// maxProbes bounds how many servers are probed concurrently.
 const maxProbes = 32

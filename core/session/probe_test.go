@@ -9,8 +9,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// Lists that a server does not offer are reported as empty while the others are
-// requested concurrently; run with -race.
+// Lists that a server does not offer are reported as empty while the others are requested
+// concurrently; run with -race.
 func TestProbeReportsListsNotOfferedAsEmpty(t *testing.T) {
 	var n sessiontest.Net
 	docs := n.Serve("docs", session.EraLegacy)
@@ -28,8 +28,8 @@ func TestProbeReportsListsNotOfferedAsEmpty(t *testing.T) {
 	n.Wait()
 }
 
-// The report on a server has what tracking it would use, although its lists are requested
-// without a channel for notifications.
+// The report has the Info that tracking would use, although the lists are requested without a
+// notification stream.
 func TestProbeReportsTracking(t *testing.T) {
 	for name, tt := range map[string]struct {
 		noGET, modern bool

@@ -2,6 +2,7 @@ package session_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -14,7 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// child is an entry that starts this test binary again as a server.
+// child returns an entry that starts this test binary as a server.
 func child(t *testing.T, kind string) config.Server {
 	t.Helper()
 	exe, err := os.Executable()
@@ -36,7 +37,7 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// Servers on some SDKs exit when the first message is not initialize.
+// Servers on some SDKs exit if the first message is not initialize.
 func TestProcessThatExitsBeforeInitialize(t *testing.T) {
 	s := dial(t, child(t, "strict"), session.Options{})
 	if l, err := s.List(t.Context(), catalog.Resources); err != nil || len(l) != 1 || s.Info().Era != session.EraLegacy {
@@ -56,30 +57,38 @@ func TestProcessThatDies(t *testing.T) {
 	}
 }
 
-// What a server that does not answer wrote to stderr is often the reason.
+// Stderr often says why a server does not answer.
 func TestTimeoutsShowStderr(t *testing.T) {
-	_, err := session.Dial(t.Context(), child(t, "hangs"), session.Options{ConnectTimeout: time.Second, OneShot: true})
-	if err == nil || !strings.Contains(err.Error(), "not connected within 1s (stderr: open https://login.test/device") || strings.Contains(err.Error(), "tok-7f8e9d0c") {
-		t.Errorf("%v", err)
-	}
-	// A program that downloads its server may need longer.
-	cold := child(t, "hangs")
-	npx := filepath.Join(t.TempDir(), "npx")
-	if err := os.Symlink(cold.Command, npx); err != nil {
-		t.Skip(err)
-	}
-	cold.Command = npx
-	_, err = session.Dial(t.Context(), cold, session.Options{ConnectTimeout: time.Second, OneShot: true})
-	if err == nil || !strings.Contains(err.Error(), "not connected within 1s: npx may still be downloading; raise connectTimeout (stderr: open https://login.test/device") {
-		t.Errorf("%v", err)
-	}
-	entry := child(t, "hangs-later")
-	entry.RequestTimeout = time.Second
-	for oneShot, want := range map[bool]string{true: "no response in time (1s) (stderr: waiting for the lock of another server)", false: "no response in time (1s)"} {
-		s := dial(t, entry, session.Options{OneShot: oneShot})
-		if _, err := s.CallTool(t.Context(), "x", nil); err == nil || !strings.HasSuffix(err.Error(), want) {
-			t.Errorf("one-shot %t: %v", oneShot, err)
+	t.Run("connect", func(t *testing.T) {
+		t.Parallel()
+		_, err := session.Dial(t.Context(), child(t, "hangs"), session.Options{ConnectTimeout: time.Second, OneShot: true})
+		if err == nil || !strings.Contains(err.Error(), "not connected within 1s (stderr: open https://login.test/device") || strings.Contains(err.Error(), "tok-7f8e9d0c") {
+			t.Errorf("%v", err)
 		}
+	})
+	t.Run("connect to a program that may be downloading its server", func(t *testing.T) {
+		t.Parallel()
+		cold := child(t, "hangs")
+		npx := filepath.Join(t.TempDir(), "npx")
+		if err := os.Symlink(cold.Command, npx); err != nil {
+			t.Skip(err)
+		}
+		cold.Command = npx
+		_, err := session.Dial(t.Context(), cold, session.Options{ConnectTimeout: time.Second, OneShot: true})
+		if err == nil || !strings.Contains(err.Error(), "not connected within 1s: npx may still be downloading; raise connectTimeout (stderr: open https://login.test/device") {
+			t.Errorf("%v", err)
+		}
+	})
+	for oneShot, want := range map[bool]string{true: "no response in time (1s) (stderr: waiting for the lock of another server)", false: "no response in time (1s)"} {
+		t.Run(fmt.Sprintf("request, one-shot %t", oneShot), func(t *testing.T) {
+			t.Parallel()
+			entry := child(t, "hangs-later")
+			entry.RequestTimeout = time.Second
+			s := dial(t, entry, session.Options{OneShot: oneShot})
+			if _, err := s.CallTool(t.Context(), "x", nil); err == nil || !strings.HasSuffix(err.Error(), want) {
+				t.Errorf("%v", err)
+			}
+		})
 	}
 }
 
@@ -106,9 +115,9 @@ func TestProcessEnvironment(t *testing.T) {
 	}
 }
 
-// A server that stops reading must neither hold a request beyond its deadline
-// nor survive.
+// A server that stops reading must neither hold a request beyond its deadline nor survive.
 func TestProcessThatReadsNothing(t *testing.T) {
+	t.Parallel()
 	entry := child(t, "unresponsive")
 	entry.RequestTimeout = 300 * time.Millisecond
 	s := dial(t, entry, session.Options{OneShot: true})

@@ -1,7 +1,10 @@
 package session
 
 import (
+	"context"
 	"encoding/base64"
+	"fmt"
+	"log/slog"
 	"net/url"
 	"slices"
 	"strings"
@@ -10,15 +13,14 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// redactor removes the secrets of one server from texts that come from the server, its child or
-// a library.
+// redactor removes one server's secrets from texts of the server, its child or a library.
 type redactor struct {
 	secrets *strings.Replacer
-	live    func() []string // returns the secrets that change, such as tokens; nil: there are none
+	live    func() []string // returns secrets that change, such as tokens; nil: there are none
 }
 
-// minSecret is the least length of a value that is redacted: replacing every "1" or "true"
-// would only garble messages.
+// minSecret is the least length of a redacted value: replacing every "1" or "true" would only
+// garble messages.
 const minSecret = 6
 
 func newRedactor(values []string) redactor {
@@ -26,8 +28,7 @@ func newRedactor(values []string) redactor {
 	for _, v := range values {
 		secrets = append(append(secrets, strings.Fields(v)...), v)
 	}
-	// Longest first: if one value is a prefix of another, replacing it first would leave the
-	// rest of the longer one visible.
+	// Longest first: replacing a prefix of a longer value would leave the rest of it visible.
 	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
 	for _, s := range secrets {
 		if len(s) >= minSecret {
@@ -37,7 +38,7 @@ func newRedactor(values []string) redactor {
 	return redactor{secrets: strings.NewReplacer(pairs...)}
 }
 
-// text makes s safe to show: one line, printable, bounded, without secrets.
+// text makes s safe to show: one printable line of bounded length without secrets.
 func (r redactor) text(s string) string {
 	s = r.secrets.Replace(s)
 	if r.live != nil {
@@ -63,8 +64,8 @@ func secretsOf(srv config.Server) []string {
 	return append(values, urlSecrets(srv.URL.Reveal())...)
 }
 
-// variableSecrets returns the parts of a variable's value that must not be shown. The host that
-// is connected to may be shown: errors have to name it.
+// variableSecrets returns the parts of a variable's value that must not be shown. The host of the
+// server may be shown because errors must name it.
 func variableSecrets(value, address string) []string {
 	if u, err := url.Parse(address); err == nil && strings.Contains(u.Host, value) {
 		return nil
@@ -76,7 +77,7 @@ func variableSecrets(value, address string) []string {
 	return []string{value, url.QueryEscape(value), url.PathEscape(value), (&url.URL{Path: value}).EscapedPath()}
 }
 
-// urlSecrets are the parts of a URL that must not be shown.
+// urlSecrets returns the parts of a URL that must not be shown.
 func urlSecrets(raw string) []string {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -94,4 +95,44 @@ func urlSecrets(raw string) []string {
 		}
 	}
 	return secrets
+}
+
+// quietHandler passes the library's log records on at debug level. It redacts them because the
+// library's errors repeat URLs and headers.
+type quietHandler struct {
+	next   slog.Handler
+	redact func(string) string
+}
+
+func quietLogger(l *slog.Logger, redact func(string) string) *slog.Logger {
+	return slog.New(quietHandler{l.Handler(), redact})
+}
+
+func (h quietHandler) Enabled(ctx context.Context, _ slog.Level) bool {
+	return h.next.Enabled(ctx, slog.LevelDebug)
+}
+
+func (h quietHandler) Handle(ctx context.Context, r slog.Record) error {
+	out := slog.NewRecord(r.Time, slog.LevelDebug, h.redact(r.Message), 0)
+	r.Attrs(func(a slog.Attr) bool {
+		out.AddAttrs(h.clean(a))
+		return true
+	})
+	return h.next.Handle(ctx, out)
+}
+
+func (h quietHandler) clean(a slog.Attr) slog.Attr {
+	return slog.String(a.Key, h.redact(fmt.Sprint(a.Value.Resolve().Any())))
+}
+
+func (h quietHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	cleaned := make([]slog.Attr, len(attrs))
+	for i, a := range attrs {
+		cleaned[i] = h.clean(a)
+	}
+	return quietHandler{h.next.WithAttrs(cleaned), h.redact}
+}
+
+func (h quietHandler) WithGroup(name string) slog.Handler {
+	return quietHandler{h.next.WithGroup(name), h.redact}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// configured is the one server of a config, its variables replaced.
+// configured returns the one server of a config, its variables replaced.
 func configured(t *testing.T, entry map[string]any, variables map[string]string) config.Server {
 	t.Helper()
 	text, err := json.Marshal(map[string]any{"mcpServers": map[string]any{"x": entry}})
@@ -29,7 +29,7 @@ func configured(t *testing.T, entry map[string]any, variables map[string]string)
 	return cfg.Servers[0]
 }
 
-// Whichever way a variable's value came to a program, what that says is shown without.
+// However a program got a variable's value, its output is shown without it.
 func TestVariablesAreHidden(t *testing.T) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -56,7 +56,7 @@ func TestVariablesAreHidden(t *testing.T) {
 	}
 }
 
-// A URL may be a secret in its path, and shows in errors about redirects.
+// The path of a URL may contain secrets; errors about redirects show the path.
 func TestPathOfAURLIsHidden(t *testing.T) {
 	ts := listenOn(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, r.URL.Path+"/", http.StatusPermanentRedirect)

@@ -6,11 +6,11 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 )
 
-// Whatever the order of the secrets, nothing is left of the longer one.
+// In any order of the secrets, nothing remains of the longer one.
 func TestRedactorOfSecretsThatBeginAlike(t *testing.T) {
 	srv := config.Server{Program: config.Program{Env: map[string]config.Secret{
 		"ORG": config.NewSecret("acme-corp"), "TOKEN": config.NewSecret("acme-corp-9f8e7d6c"), "KEY": config.NewSecret("acme-corp-9f8e")}}}
-	for range 20 { // that of a map
+	for range 20 { // map order
 		got := newRedactor(secretsOf(srv)).text("token acme-corp-9f8e7d6c of acme-corp is expired")
 		if got != "token [redacted] of [redacted] is expired" {
 			t.Fatal(got)
@@ -18,7 +18,7 @@ func TestRedactorOfSecretsThatBeginAlike(t *testing.T) {
 	}
 }
 
-// The user info of a URL is sent as a header, which an answer may repeat.
+// User info of a URL is sent as a header, which a response may repeat.
 func TestRedactorOfUserInfo(t *testing.T) {
 	r := newRedactor(secretsOf(config.Server{URL: config.NewSecret("https://admin:hunter2hunter2@example.org/mcp")}))
 	for _, in := range []string{"Authorization: Basic YWRtaW46aHVudGVyMmh1bnRlcjI= refused", "Authorization: Basic YWRtaW46aHVudGVyMmh1bnRlcjI refused"} {

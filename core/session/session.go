@@ -5,16 +5,18 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/login"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 )
 
-// Session is one live connection to one server. Its methods may be called from several
-// goroutines. The caller that dialled it must Close it, even after it has ended.
+// Session is one live connection to one server. Its methods are safe for concurrent use. The caller
+// that dialled it must Close it, even after it has ended.
 type Session struct {
 	opts    Options
 	redact  redactor
@@ -22,12 +24,19 @@ type Session struct {
 	logger  *slog.Logger  // redacts, and logs at debug level
 	signals *Signals
 
-	requests   requester
-	subscriber *subscriber
-	events     eventStreams
+	client       mcp.Implementation
+	capabilities any          // declared to the server
+	timeout      atomic.Int64 // of one request, in nanoseconds
+	seq          atomic.Int64 // the number of the last request id
+	conn         *wire.Conn   // set once the handshake is complete
 
-	// fullInfo sends the requests that a OneShot dial skipped and returns the complete
-	// Info; nil: none were skipped. Called at most once.
+	subs              subscriptions
+	progress          callbacks[Progress]
+	events            callbacks[EventMessage] // of open event streams
+	eventTypesChanged chan struct{}           // has capacity one: sends do not block; never closed
+
+	// fullInfo sends the requests that a OneShot dial skipped and returns the complete Info; nil:
+	// none were skipped. Called at most once.
 	fullInfo   func(context.Context) Info
 	streamOnce sync.Once // see listenForRequests
 	garbled    undecodable
@@ -35,7 +44,7 @@ type Session struct {
 	// ctx ends when the session is closed.
 	ctx    context.Context
 	cancel context.CancelFunc
-	wg     wire.Group // every goroutine of the session
+	wg     wire.Group // all goroutines of the session
 
 	// done is closed, under mu, when err is set.
 	done chan struct{}
@@ -45,56 +54,59 @@ type Session struct {
 	info Info
 }
 
-// newSession makes a session that has no connection yet.
+// newSession returns a session without a connection.
 func newSession(srv config.Server, opts Options) *Session {
 	s := &Session{
 		opts:    opts,
 		redact:  newRedactor(secretsOf(srv)),
 		signals: newSignals(opts.Limits.MaxDirty, srv.Transport == config.TransportStdio),
-		events:  newEventStreams(),
-		done:    make(chan struct{}),
+
+		eventTypesChanged: make(chan struct{}, 1),
+		subs:              newSubscriptions(),
+		done:              make(chan struct{}),
 	}
 	if s.login = loginOf(srv, opts.Logins); s.login != nil {
 		s.redact.live = s.login.Secrets
 	}
 	s.logger = quietLogger(opts.Logger, s.redact.text)
-	s.requests.client = mcp.Implementation{Name: "mcptrack", Version: opts.ClientVersion}
-	s.requests.session, s.requests.declared = s, clientCapabilities(srv)
-	s.subscriber = newSubscriber(s)
+	s.client = mcp.Implementation{Name: "mcptrack", Version: opts.ClientVersion}
+	s.capabilities = clientCapabilities(srv, opts.Client)
 	s.SetRequestTimeout(srv.RequestTimeout)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
 
-// wireConfig returns the configuration of the session's connections.
 func (s *Session) wireConfig() wire.Config {
-	return wire.Config{
+	cfg := wire.Config{
 		MaxLine:      s.opts.Limits.MaxLine,
 		MaxBody:      s.opts.Limits.MaxBody,
 		Redact:       s.redact.text,
 		Logger:       s.logger,
 		DialContext:  s.opts.DialContext,
-		WriteTimeout: s.requests.requestTimeout,
+		WriteTimeout: s.requestTimeout,
 		Handler: wire.Handler{
 			Notification: s.notification,
-			Client:       s.opts.Client.wire(),
 			Opened:       s.setPush,
-			Gap:          s.subscriber.gap,
+			Gap:          s.subscriptionsLost,
 			Silent:       s.signals.raiseSilent,
 			Undecodable:  s.undecodable,
 			Lost:         s.end,
 		},
 	}
+	if c := s.opts.Client; c != nil {
+		cfg.Handler.Request, cfg.Handler.ClientMessage = c.Request, c.Message
+	}
+	return cfg
 }
 
 // notification handles a notification on the goroutine that reads from the server.
 func (s *Session) notification(n *wire.Notification) {
 	if n.Method == mcp.NotificationProgress {
-		s.requests.progress.report(n)
+		s.reportProgress(n)
 		return
 	}
 	if strings.HasPrefix(n.Method, mcp.EventsNotificationPrefix) {
-		s.events.notify(n)
+		s.notifyEvents(n)
 		return
 	}
 	s.signals.notify(n, s.Info().Era == EraModern)
@@ -107,37 +119,38 @@ func (s *Session) Info() Info {
 	return s.info
 }
 
-// SetRequestTimeout sets the timeout of requests that start from now on; zero restores
-// the default.
+// SetRequestTimeout sets the timeout of later requests; zero restores the default.
 func (s *Session) SetRequestTimeout(d time.Duration) {
 	if d <= 0 {
 		d = config.DefaultRequestTimeout
 	}
-	s.requests.timeout.Store(int64(d))
+	s.timeout.Store(int64(d))
 }
 
-// Signals returns the dirty set. It stays readable after the session ended.
+// HTTP reports whether the session uses Streamable HTTP, where each event stream occupies a
+// connection.
+func (s *Session) HTTP() bool { return s.conn.HTTP() }
+
+// Signals returns the dirty set. It stays readable after the session has ended.
 func (s *Session) Signals() *Signals { return s.signals }
 
-// Done is closed when the session is over: the server was lost, or Close was
-// called.
+// Done is closed when the session ends: the server was lost, or Close was called.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// Err returns why the session is over: an [*EndError], or [ErrClosed]. It is nil
-// before Done is closed.
+// Err returns why the session ended: an [*EndError] or [ErrClosed]. It is nil before Done is
+// closed.
 func (s *Session) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// Close ends the session and returns once the server's process group, the
-// connections and all goroutines of the session are gone. For a child that
-// ignores everything but SIGKILL that takes a few seconds. The error is always
-// nil; having to kill the child is not an error.
+// Close ends the session and returns once the server's process group, the connections and all
+// goroutines of the session are gone. That takes a few seconds if the child ignores everything
+// except SIGKILL. The error is always nil; having to kill the child is not an error.
 func (s *Session) Close() error {
 	s.end(ErrClosed)
-	if conn := s.requests.conn; conn != nil {
+	if conn := s.conn; conn != nil {
 		conn.Close(ErrClosed)
 	}
 	s.cancel()
@@ -145,7 +158,7 @@ func (s *Session) Close() error {
 	return nil
 }
 
-// end marks the session as over and stores why. Only the first call counts.
+// end marks the session as ended and stores why. Only the first call counts.
 func (s *Session) end(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +170,7 @@ func (s *Session) end(err error) {
 
 // attach makes conn the session's connection and stores the result of the handshake.
 func (s *Session) attach(conn *wire.Conn, info Info) *Session {
-	s.requests.conn = conn
+	s.conn = conn
 	s.mu.Lock()
 	s.info = info
 	s.mu.Unlock()
@@ -172,4 +185,43 @@ func (s *Session) setPush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.info.Push = true
+}
+
+// undecodableInterval is the least time between two gaps caused by undecodable messages.
+const undecodableInterval = 5 * time.Second
+
+// undecodable limits how often undecodable messages raise a gap.
+type undecodable struct {
+	mu      sync.Mutex // guards what follows
+	last    time.Time  // when the last gap was raised
+	planned bool       // another gap will be raised
+}
+
+// undecodable handles bytes that began like a message but cannot be decoded. They may have been a
+// notification, so it raises a gap: immediately, or undecodableInterval after the previous one.
+func (s *Session) undecodable() {
+	s.signals.drop(DroppedUndecodable, 1)
+	u := &s.garbled
+	u.mu.Lock()
+	planned, wait := u.planned, time.Until(u.last.Add(undecodableInterval))
+	u.planned = true
+	u.mu.Unlock()
+	if planned {
+		return
+	}
+	raise := func() {
+		u.mu.Lock()
+		u.last, u.planned = time.Now(), false
+		u.mu.Unlock()
+		s.signals.raiseGap("the server sent something that cannot be decoded")
+	}
+	if wait <= 0 {
+		raise()
+		return
+	}
+	s.wg.Go(func() {
+		if backoff.Sleep(s.ctx, wait) {
+			raise()
+		}
+	})
 }

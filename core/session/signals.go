@@ -11,25 +11,25 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 )
 
-// Signals is the bounded dirty set of a session: which keys to look at again.
-// Raising a signal costs a map access and never blocks; a thousand signals for
-// one key are one entry with a count.
+// Signals is the bounded dirty set of a session: it says which keys to look at again. Raising a
+// signal costs one map access and never blocks; a thousand signals for one key are one entry with a
+// count.
 type Signals struct {
 	// wake has capacity one: the session sends without blocking and never closes it; only the
 	// session's owner receives.
 	wake     chan struct{}
 	max      int
-	untagged bool // notifications without a subscription id are accepted: some stdio servers send no ids
+	untagged bool // accept notifications without a subscription id: some stdio servers send none
 
 	mu      sync.Mutex
 	lists   map[catalog.Kind]struct{}
 	uris    map[string]Signal
-	subs    int // sub-resources among uris
+	subs    int // sub-resources in uris
 	gap     string
-	silent  bool // the only reason for gap is a silent stream
+	silent  bool // a silent stream is the only reason for gap
 	dropped map[string]int
 	want    wanted
-	streams map[string]*stream // modern: open listens, by request id
+	listens map[string]*listen // modern: open listens, by request id
 }
 
 const (
@@ -54,23 +54,23 @@ func wantedOf(f Filter) wanted {
 }
 
 func newSignals(max int, believeUntagged bool) *Signals {
-	return &Signals{wake: make(chan struct{}, 1), max: max, untagged: believeUntagged, streams: map[string]*stream{}}
+	return &Signals{wake: make(chan struct{}, 1), max: max, untagged: believeUntagged, listens: map[string]*listen{}}
 }
 
-// C returns the channel that wakes the owner: after a receive it should call Take, which may
-// return nothing new. It is never closed.
+// C returns the channel that wakes the owner, which should then call Take; Take may return nothing
+// new. It is never closed.
 func (g *Signals) C() <-chan struct{} { return g.wake }
 
-// Take returns what became dirty since the last call, and clears it.
-func (g *Signals) Take() Batch {
+// Take returns what became dirty since the last call and clears it.
+func (g *Signals) Take() Dirty {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	b := Batch{Lists: g.lists, URIs: g.uris, Gap: g.gap, Silent: g.silent, Dropped: g.dropped}
+	b := Dirty{Lists: g.lists, URIs: g.uris, Gap: g.gap, Silent: g.silent, Dropped: g.dropped}
 	g.lists, g.uris, g.gap, g.silent, g.dropped, g.subs = nil, nil, "", false, nil, 0
 	return b
 }
 
-// raiseGap records that notifications may be missing. If there is a reason already, it is kept.
+// raiseGap records that notifications may have been lost. The first reason is kept.
 func (g *Signals) raiseGap(reason string) {
 	g.mu.Lock()
 	g.setGap(reason)
@@ -78,8 +78,7 @@ func (g *Signals) raiseGap(reason string) {
 	g.ring()
 }
 
-// raiseSilent records that a stream was silent for so long that notifications may be
-// missing.
+// raiseSilent records that a stream was silent for so long that notifications may have been lost.
 func (g *Signals) raiseSilent(reason string) {
 	g.mu.Lock()
 	if g.gap == "" {
@@ -89,7 +88,7 @@ func (g *Signals) raiseSilent(reason string) {
 	g.ring()
 }
 
-// setGap records a gap that is more than a silent stream. g.mu must be held.
+// setGap records a gap for a reason other than a silent stream. g.mu must be held.
 func (g *Signals) setGap(reason string) {
 	if g.gap == "" || g.silent {
 		g.gap, g.silent = reason, false
@@ -102,14 +101,13 @@ func (g *Signals) drop(reason string, n int) {
 	g.mu.Unlock()
 }
 
-// setWanted replaces the set of lists and URIs whose notifications are delivered.
 func (g *Signals) setWanted(w wanted) {
 	g.mu.Lock()
 	g.want = w
 	g.mu.Unlock()
 }
 
-// wantMore adds w to that set, until the next setWanted.
+// wantMore adds w to the wanted set until the next setWanted.
 func (g *Signals) wantMore(w wanted) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -134,18 +132,18 @@ func (g *Signals) count(reason string, n int) {
 	g.dropped[reason] += n
 }
 
-// notify adds what a notification reports to the next batch of changes. It is called by the
-// goroutine that reads from the server, and does not block.
+// notify adds a notification to the dirty set. The goroutine that reads from the server calls it;
+// it does not block.
 func (g *Signals) notify(n *wire.Notification, modern bool) {
 	switch n.Method {
 	case mcp.NotificationToolsChanged:
-		g.listChanged(n, modern, catalog.Tools)
+		g.deliver(n, modern, catalog.Tools)
 	case mcp.NotificationPromptsChanged:
-		g.listChanged(n, modern, catalog.Prompts)
+		g.deliver(n, modern, catalog.Prompts)
 	case mcp.NotificationResourcesChanged:
-		g.listChanged(n, modern, catalog.Resources, catalog.Templates)
+		g.deliver(n, modern, catalog.Resources, catalog.Templates)
 	case mcp.NotificationResourceUpdated:
-		g.updated(n, modern)
+		g.deliver(n, modern)
 	case mcp.NotificationAcknowledged:
 		g.acknowledged(n)
 	case mcp.NotificationCancelled:
@@ -153,33 +151,10 @@ func (g *Signals) notify(n *wire.Notification, modern bool) {
 	}
 }
 
-func (g *Signals) listChanged(n *wire.Notification, modern bool, kinds ...catalog.Kind) {
+// deliver marks the kinds, or the URI of the notification if there are none, and wakes the owner.
+func (g *Signals) deliver(n *wire.Notification, modern bool, kinds ...catalog.Kind) {
 	g.mu.Lock()
-	ok := g.admit(n, modern)
-	if ok && !g.want.lists[kinds[0]] {
-		g.count(dropUnsubscribed, 1)
-		ok = false
-	}
-	if ok {
-		if g.untagged && isUntagged(n, modern) {
-			g.count(countUntagged, 1)
-		}
-		if g.lists == nil {
-			g.lists = make(map[catalog.Kind]struct{}, 4)
-		}
-		for _, k := range kinds {
-			g.lists[k] = struct{}{}
-		}
-	}
-	g.mu.Unlock()
-	if ok {
-		g.ring()
-	}
-}
-
-func (g *Signals) updated(n *wire.Notification, modern bool) {
-	g.mu.Lock()
-	ok := g.admit(n, modern) && g.mark(n.URI)
+	ok := g.admit(n, modern) && g.mark(n.URI, kinds)
 	if ok && g.untagged && isUntagged(n, modern) {
 		g.count(countUntagged, 1)
 	}
@@ -189,8 +164,26 @@ func (g *Signals) updated(n *wire.Notification, modern bool) {
 	}
 }
 
-// mark marks a URI as dirty, and reports whether the owner has to be woken. g.mu must be held.
-func (g *Signals) mark(uri string) bool {
+// mark marks lists as dirty or, without kinds, a URI. It reports whether to wake the owner. g.mu
+// must be held.
+func (g *Signals) mark(uri string, kinds []catalog.Kind) bool {
+	if len(kinds) == 0 {
+		return g.markURI(uri)
+	}
+	if !g.want.lists[kinds[0]] {
+		g.count(dropUnsubscribed, 1)
+		return false
+	}
+	if g.lists == nil {
+		g.lists = make(map[catalog.Kind]struct{}, 4)
+	}
+	for _, k := range kinds {
+		g.lists[k] = struct{}{}
+	}
+	return true
+}
+
+func (g *Signals) markURI(uri string) bool {
 	if uri == "" || len(uri) > maxURILength {
 		g.count(dropMalformed, 1)
 		return false
@@ -210,7 +203,7 @@ func (g *Signals) mark(uri string) bool {
 	if !known {
 		if len(g.uris) >= g.max {
 			g.count(dropOverflow, 1)
-			g.setGap("more changes than fit the set")
+			g.setGap("more changed resources than the session can track")
 			return true
 		}
 		if g.uris == nil {
@@ -234,7 +227,7 @@ func (g *Signals) parent(uri string) (string, bool) {
 		if i <= 0 {
 			break
 		}
-		// The subscribed URI may end in "/" or not.
+		// The subscribed URI may end in "/".
 		for _, p := range [...]string{rest[:i+1], rest[:i]} {
 			if _, ok := g.want.uris[p]; ok && p != uri {
 				return p, true
@@ -243,4 +236,146 @@ func (g *Signals) parent(uri string) (string, bool) {
 		rest = rest[:i]
 	}
 	return "", false
+}
+
+// Signal summarizes the notifications for one URI since the last Take.
+type Signal struct {
+	First  time.Time // when the first was received
+	Count  int
+	Parent string // the subscribed URI of which this URI is a sub-resource; else ""
+}
+
+// Dirty is what became dirty since the last Take.
+type Dirty struct {
+	Lists map[catalog.Kind]struct{}
+	// URIs are subscribed URIs or sub-resources of them (Signal.Parent names the subscribed URI).
+	// Beyond 1,000 distinct sub-resources, the signal is for the parent.
+	URIs map[string]Signal
+	// Gap is the reason why notifications may have been lost, or "". After a gap: subscribe, list
+	// and read again, in this order.
+	Gap string
+	// Silent means that a silent stream is the only reason for the Gap; Subscribe has replaced the
+	// stream or will. No loss is known: a change found now is one that the old stream did not
+	// deliver.
+	Silent bool
+	// Dropped counts irregular notifications by reason. All except "untagged" were not delivered:
+	// "unsubscribed", "before_ack", "foreign_subscription", "overflow", "malformed", "items" (list
+	// items without a usable key) and "undecodable" (data that began like a message but is not
+	// JSON; a gap follows). "untagged" notifications lacked their subscription id but were
+	// delivered.
+	Dropped map[string]int
+}
+
+// The reasons in Dirty.Dropped.
+const (
+	dropUnsubscribed = "unsubscribed"
+	dropBeforeAck    = "before_ack"
+	dropForeign      = "foreign_subscription"
+	dropOverflow     = "overflow"
+	dropMalformed    = "malformed"
+	countUntagged    = "untagged"
+
+	// Only DroppedUndecodable and DroppedItems may deserve a warning.
+	DroppedUndecodable = "undecodable"
+	DroppedItems       = "items"
+)
+
+// open registers a listen before its request is sent.
+func (g *Signals) open(l *listen) {
+	g.mu.Lock()
+	g.listens[l.id] = l
+	g.mu.Unlock()
+}
+
+// forget unregisters a listen. It reports whether the end is a gap: the listen was acknowledged and
+// still registered.
+func (g *Signals) forget(l *listen) (gap bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, live := g.listens[l.id]
+	delete(g.listens, l.id)
+	return live && l.acked && !l.empty && !l.leaving
+}
+
+// leave marks listens that will be hung up. Their notifications are delivered until then.
+func (g *Signals) leave(listens []*listen) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, l := range listens {
+		l.leaving = true
+	}
+}
+
+// state reports whether the listen is registered, and whether it was silent for too long.
+func (g *Signals) state(l *listen) (live, silent bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.listens[l.id] == l, l.silent
+}
+
+// wentSilent records that no byte arrived on a listen for [wire.StreamIdle]: the next Subscribe
+// replaces it.
+func (g *Signals) wentSilent(l *listen) {
+	g.mu.Lock()
+	due := g.listens[l.id] == l && l.acked && !l.leaving && !l.silent
+	l.silent = l.silent || due
+	g.mu.Unlock()
+	if due {
+		g.raiseSilent("the subscription was silent for " + wire.StreamIdle.String())
+	}
+}
+
+// admit checks the subscription id of a modern notification. g.mu must be held.
+func (g *Signals) admit(n *wire.Notification, modern bool) bool {
+	if !modern || g.untagged && isUntagged(n, modern) {
+		return true
+	}
+	l := g.listens[n.Meta.Subscription.ID]
+	switch {
+	case l == nil:
+		g.count(dropForeign, 1)
+		return false
+	case !l.acked:
+		g.count(dropBeforeAck, 1)
+		return false
+	}
+	return true
+}
+
+func (g *Signals) acknowledged(n *wire.Notification) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l := g.listens[n.Meta.Subscription.ID]
+	switch {
+	case l == nil:
+		g.count(dropForeign, 1)
+	case n.Malformed:
+		g.count(dropMalformed, 1)
+	case !l.acked:
+		var honoured Filter
+		if n.Honoured != nil {
+			honoured = Filter(*n.Honoured)
+		}
+		l.acked, l.empty = true, honoured.Empty()
+		l.acknowledged <- honoured
+	}
+}
+
+// cancelled ends the listen that the server's notifications/cancelled names: on stdio, servers end
+// a listen this way.
+func (g *Signals) cancelled(n *wire.Notification) {
+	g.mu.Lock()
+	l := g.listens[n.RequestID]
+	if l != nil && l.why == "" {
+		l.why = "the server cancelled the subscription"
+	}
+	g.mu.Unlock()
+	if l != nil {
+		l.cancel()
+	}
+}
+
+// isUntagged reports whether a modern notification lacks its subscription id.
+func isUntagged(n *wire.Notification, modern bool) bool {
+	return modern && !n.Meta.Subscription.Present
 }

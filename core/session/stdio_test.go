@@ -3,7 +3,9 @@ package session_test
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,7 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-func newServer(legacy, modern bool) *sessiontest.Server {
+func newServer(legacy, modern bool) *sessiontest.Fake {
 	srv := sessiontest.New()
 	srv.Legacy, srv.Modern = legacy, modern
 	for _, u := range []string{"test://a", "test://b", "test://c"} {
@@ -68,8 +70,8 @@ func TestEras(t *testing.T) {
 	}
 }
 
-// A legacy server that does not answer what it does not know is connected to after a bounded
-// wait, which leaves time for the handshake.
+// A legacy server that does not answer unknown requests is connected after a bounded wait, which
+// leaves time for the handshake.
 func TestSilentDiscoverFallsBack(t *testing.T) {
 	for connect, most := range map[time.Duration]time.Duration{15 * time.Second: 6 * time.Second, 4 * time.Second: 3 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -92,7 +94,7 @@ func TestSilentDiscoverFallsBack(t *testing.T) {
 	}
 }
 
-// A server that takes long to start answers both handshakes late, and in order.
+// A server that starts slowly answers both handshakes late, in order.
 func TestSlowStart(t *testing.T) {
 	for name, legacy := range map[string]bool{"both eras": true, "modern only": false} {
 		t.Run(name, func(t *testing.T) {
@@ -113,7 +115,7 @@ func TestSlowStart(t *testing.T) {
 	}
 }
 
-// Errors that only modern servers give do not lead to the legacy handshake.
+// Errors that only modern servers return do not lead to the legacy handshake.
 func TestModernErrorsOfDiscover(t *testing.T) {
 	for code, data := range map[int]any{
 		-32020: nil,
@@ -131,7 +133,8 @@ func TestModernErrorsOfDiscover(t *testing.T) {
 	}
 }
 
-// A server that is replaced by one that speaks another version is lost, and nothing was done.
+// If a server is replaced by one that speaks another version, the session ends and nothing was
+// done.
 func TestVersionRefusedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServer(true, true)
@@ -181,7 +184,7 @@ func TestVersionsNamedByTheServer(t *testing.T) {
 	})
 }
 
-// TestNoCapabilityIsOffered: but that events are followed, unless the config says off.
+// No client capability is declared, except MCP Events unless the config says off.
 func TestNoCapabilityIsOffered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServer(true, true)
@@ -231,7 +234,7 @@ func TestRequestDeadline(t *testing.T) {
 				t.Errorf("%s: call: %v after %v", era, err, time.Since(start))
 			}
 			if err := s.Ping(t.Context()); err == nil {
-				t.Errorf("%s: a ping without an answer succeeded", era)
+				t.Errorf("%s: an unanswered ping succeeded", era)
 			}
 			synctest.Wait()
 			if srv.Count("notifications/cancelled") != 2 {
@@ -286,5 +289,22 @@ func TestClose(t *testing.T) {
 		if _, err := s.List(t.Context(), catalog.Tools); !errors.Is(err, session.ErrClosed) {
 			t.Errorf("list after close: %v", err)
 		}
+	})
+}
+
+// If a server writes log lines to stdout instead of a response, the error shows them.
+func TestNoAnswerButNoise(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fromServer, stdout := io.Pipe()
+		stdin, toServer := io.Pipe()
+		go func() { _, _ = io.Copy(io.Discard, stdin) }()
+		go func() { _, _ = io.WriteString(stdout, "\nlistening on port 3000\x1b[m\nready\n") }()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := session.OverIO(ctx, fromServer, toServer, config.Server{ID: "web"}, session.Options{})
+		if want := `(stdout is not JSON-RPC: listening on port 3000\x1b[m)`; err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+		_ = stdin.Close()
 	})
 }

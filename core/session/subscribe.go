@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -9,12 +10,13 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
 // Filter says what a server should push.
 type Filter struct {
 	Tools, Prompts, Resources bool     // changes of these lists
-	Events                    bool     // changes of the event types; see [Events.Changed]
+	Events                    bool     // changes of the event types; see [Session.EventTypesChanged]
 	URIs                      []string // updates of these resources
 }
 
@@ -27,26 +29,29 @@ func (f Filter) lists() map[catalog.Kind]bool {
 	return map[catalog.Kind]bool{catalog.Tools: f.Tools, catalog.Prompts: f.Prompts, catalog.Resources: f.Resources}
 }
 
+func (f Filter) equal(other Filter) bool {
+	return f.Tools == other.Tools && f.Prompts == other.Prompts && f.Resources == other.Resources && f.Events == other.Events && slices.Equal(f.URIs, other.URIs)
+}
+
 // normal returns the filter with sorted, unique URIs.
 func (f Filter) normal() Filter {
 	f.URIs = slices.Compact(slices.Sorted(slices.Values(f.URIs)))
 	return f
 }
 
-// Ack says what the server agreed to push. Whatever is missing must be polled.
+// Ack says what the server agreed to push. Everything that is missing must be polled.
 type Ack struct {
 	Honoured     Filter
 	MissingURIs  []string
 	MissingLists []catalog.Kind // templates count as resources
-	// Interrupted means that this call had to end the old subscription before it
-	// could begin the new one: list and compare again, as for a [Batch.Gap].
+	// Interrupted means that the old subscription had to end before the new one could begin: list
+	// and compare again, as for a [Dirty.Gap].
 	Interrupted bool
 }
 
-// subscriber holds the subscriptions of a session. Its lock is a channel, because it is held
-// during requests and a caller may give up waiting for it.
-type subscriber struct {
-	s *Session
+// subscriptions is the state of a session's subscriptions. Its lock is a channel because it is held
+// during requests, and a caller may give up waiting for it.
+type subscriptions struct {
 	// busy has capacity one: a sender holds the lock until it receives.
 	busy chan struct{}
 
@@ -56,22 +61,23 @@ type subscriber struct {
 	ack     Ack       // modern: what the server honoured
 
 	mu    sync.Mutex
-	ended time.Time // modern: when a listen last ended shortly after its beginning
+	ended time.Time // modern: when a short-lived listen last ended
 }
 
-// relisten is the least time between the end of a listen that lived no longer than that and the
-// next one, so that a server that ends every listen at once gets no tight loop.
+// relisten is how long a listen must live to be replaced immediately. After the end of a shorter
+// one, the next listen waits that long, so that a server that ends every listen causes no tight
+// loop.
 const relisten = time.Second
 
-// gap forgets all subscriptions, because the server may have been replaced, and raises a Gap.
-func (sub *subscriber) gap(reason string) {
-	sub.legacy.invalidate()
-	sub.s.signals.raiseGap(reason)
+// subscriptionsLost forgets all subscriptions, because the server may have been replaced, and
+// raises a gap.
+func (s *Session) subscriptionsLost(reason string) {
+	s.subs.legacy.invalidate()
+	s.signals.raiseGap(reason)
 }
 
-// listenEnded records the end of a listen. Unless that was shortly after its beginning, it may
-// be replaced at once.
-func (sub *subscriber) listenEnded(began time.Time) {
+// listenEnded records the end of a listen that began at the given time.
+func (sub *subscriptions) listenEnded(began time.Time) {
 	now := time.Now()
 	if now.Sub(began) > relisten {
 		return
@@ -81,8 +87,8 @@ func (sub *subscriber) listenEnded(began time.Time) {
 	sub.ended = now
 }
 
-// pause waits until a listen may be opened again.
-func (sub *subscriber) pause(ctx context.Context) error {
+// pause waits until another listen may be opened.
+func (sub *subscriptions) pause(ctx context.Context) error {
 	sub.mu.Lock()
 	ended := sub.ended
 	sub.mu.Unlock()
@@ -95,22 +101,21 @@ func (sub *subscriber) pause(ctx context.Context) error {
 	return nil
 }
 
-func newSubscriber(s *Session) *subscriber {
-	return &subscriber{s: s, busy: make(chan struct{}, 1), legacy: legacyState{uris: map[string]struct{}{}, doubt: map[string]struct{}{}}}
+func newSubscriptions() subscriptions {
+	return subscriptions{busy: make(chan struct{}, 1), legacy: legacyState{uris: map[string]struct{}{}, doubt: map[string]struct{}{}}}
 }
 
-// Subscribe makes the server push exactly what the filter names and returns once the server has
-// confirmed. Subscriptions that are in the old and the new filter continue without
-// interruption, except with modern servers over stdio, where that is impossible and
-// [Ack.Interrupted] is set. Repeating a call costs nothing while the subscriptions last.
+// Subscribe makes the server push exactly what the filter names, and returns once the server has
+// confirmed. Subscriptions in both the old and the new filter continue without interruption, except
+// with modern servers over stdio, where this is impossible and [Ack.Interrupted] is set. Repeating
+// a call costs nothing while the subscriptions last.
 //
 // Lists that the server does not have are neither honoured nor missing. If the error is
 // [ErrUnsupported], the Ack is valid: the lists in it are pushed, and all URIs are missing.
 func (s *Session) Subscribe(ctx context.Context, f Filter) (Ack, error) {
-	sub := s.subscriber
 	select {
-	case sub.busy <- struct{}{}:
-		defer func() { <-sub.busy }()
+	case s.subs.busy <- struct{}{}:
+		defer func() { <-s.subs.busy }()
 	case <-ctx.Done():
 		return Ack{}, context.Cause(ctx)
 	case <-s.done:
@@ -121,9 +126,9 @@ func (s *Session) Subscribe(ctx context.Context, f Filter) (Ack, error) {
 	var ack Ack
 	var err error
 	if info.Era == EraModern {
-		ack, err = sub.subscribeModern(ctx, f, info)
+		ack, err = s.subscribeModern(ctx, f, info)
 	} else {
-		ack, err = sub.subscribeLegacy(ctx, f, info)
+		ack, err = s.subscribeLegacy(ctx, f, info)
 	}
 	if err != nil {
 		return ack, fmt.Errorf("subscribe: %w", err)
@@ -131,12 +136,11 @@ func (s *Session) Subscribe(ctx context.Context, f Filter) (Ack, error) {
 	return ack, nil
 }
 
-// missingLists names the lists of a filter that are not pushed although the
-// server has them.
-func missingLists(want, honoured Filter, caps Capabilities) []catalog.Kind {
+// missingLists returns the lists in the filter that are not pushed although the server has them.
+func (f Filter) missingLists(honoured Filter, caps Capabilities) []catalog.Kind {
 	var missing []catalog.Kind
 	got := honoured.lists()
-	for k, wanted := range want.lists() {
+	for k, wanted := range f.lists() {
 		if wanted && !got[k] && caps.Has(k) {
 			missing = append(missing, k)
 			if k == catalog.Resources {
@@ -146,4 +150,190 @@ func missingLists(want, honoured Filter, caps Capabilities) []catalog.Kind {
 	}
 	slices.Sort(missing)
 	return missing
+}
+
+// subscribeParallel bounds the subscribe requests in flight. More would make servers slower.
+const subscribeParallel = 8
+
+// legacyState is what the server is believed to have subscribed.
+type legacyState struct {
+	mu   sync.Mutex
+	uris map[string]struct{}
+	// doubt holds URIs whose last subscribe or unsubscribe request was not answered: the server may
+	// push them. They are not in uris.
+	doubt map[string]struct{}
+	// gen is incremented whenever the server may have forgotten all subscriptions.
+	gen int
+}
+
+// invalidate forgets the subscriptions, so the next Subscribe requests all of them again.
+func (l *legacyState) invalidate() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.uris)
+	clear(l.doubt)
+	l.gen++
+}
+
+// plan compares the wanted URIs with the subscribed URIs. URIs in doubt are subscribed or
+// unsubscribed again.
+func (l *legacyState) plan(want []string) (add, remove []string, gen int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, u := range want {
+		if _, ok := l.uris[u]; !ok {
+			add = append(add, u)
+		}
+	}
+	for _, set := range []map[string]struct{}{l.uris, l.doubt} {
+		for u := range set {
+			if _, ok := slices.BinarySearch(want, u); !ok {
+				remove = append(remove, u)
+			}
+		}
+	}
+	slices.Sort(remove)
+	return add, remove, l.gen
+}
+
+// asking puts a URI in doubt before its request is sent, until record is called.
+func (l *legacyState) asking(uri string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.uris, uri)
+	l.doubt[uri] = struct{}{}
+}
+
+// record records the outcome of a request, unless invalidate was called since it was planned.
+func (l *legacyState) record(gen int, uri string, subscribed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if gen != l.gen {
+		return
+	}
+	delete(l.doubt, uri)
+	if subscribed {
+		l.uris[uri] = struct{}{}
+	} else {
+		delete(l.uris, uri)
+	}
+}
+
+func (s *Session) subscribeLegacy(ctx context.Context, f Filter, info Info) (Ack, error) {
+	caps := info.Capabilities
+	ack := Ack{Honoured: Filter{
+		Tools:     f.Tools && caps.ToolsListChanged && info.Push,
+		Prompts:   f.Prompts && caps.PromptsListChanged && info.Push,
+		Resources: f.Resources && caps.ResourcesListChanged && info.Push,
+		Events:    f.Events && caps.EventsListChanged && info.Push,
+	}}
+	ack.MissingLists = f.missingLists(ack.Honoured, caps)
+	if !info.Push || len(f.URIs) > 0 && !caps.ResourcesSubscribe {
+		// Without a notification stream, a subscription is useless.
+		s.signals.setWanted(wantedOf(f))
+		ack.MissingURIs = f.URIs
+		if len(f.URIs) > 0 && !caps.ResourcesSubscribe {
+			return ack, fmt.Errorf("%w: no resource subscriptions", ErrUnsupported)
+		}
+		return ack, nil
+	}
+
+	add, remove, gen := s.subs.legacy.plan(f.URIs)
+	s.signals.wantMore(wantedOf(f)) // an update may precede the response
+	missing, err := s.subscribeEach(ctx, add, gen)
+	if err != nil && !errors.Is(err, ErrUnsupported) {
+		return ack, err
+	}
+	s.signals.setWanted(wantedOf(f))
+	if rerr := s.unsubscribeEach(ctx, remove, gen); err == nil {
+		err = rerr
+	}
+	ack.MissingURIs = missing
+	for _, u := range f.URIs {
+		if _, ok := slices.BinarySearch(missing, u); !ok {
+			ack.Honoured.URIs = append(ack.Honoured.URIs, u)
+		}
+	}
+	return ack, err
+}
+
+// subscribeEach subscribes the URIs and returns, sorted, those that the server refused. It fails if
+// the session or ctx ends, or if the server does not know the method; responses received until then
+// are recorded.
+func (s *Session) subscribeEach(ctx context.Context, uris []string, gen int) (missing []string, err error) {
+	errs := s.forEach(ctx, mcp.MethodSubscribe, uris)
+	unsupported := false
+	for i, uri := range uris {
+		e := errs[i]
+		switch {
+		case e == nil:
+			s.subs.legacy.record(gen, uri, true)
+		case errors.Is(e, ErrUnsupported):
+			s.subs.legacy.record(gen, uri, false)
+			unsupported = true
+		case isRefusal(e):
+			s.logger.Debug("subscription refused", "uri", uri, "err", e)
+			if isAnswer(e) { // without an answer, the server may have subscribed it
+				s.subs.legacy.record(gen, uri, false)
+			}
+			missing = append(missing, uri)
+		case err == nil:
+			err = e
+		}
+	}
+	if unsupported {
+		return uris, fmt.Errorf("%w: no resource subscriptions", ErrUnsupported)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return missing, nil
+}
+
+// unsubscribeEach ends subscriptions. It does not retry after a refusal: notifications for such a
+// URI are counted and dropped.
+func (s *Session) unsubscribeEach(ctx context.Context, uris []string, gen int) (err error) {
+	errs := s.forEach(ctx, mcp.MethodUnsubscribe, uris)
+	for i, uri := range uris {
+		switch e := errs[i]; {
+		case e == nil || isRefusal(e):
+			s.subs.legacy.record(gen, uri, false)
+		case err == nil:
+			err = e
+		}
+	}
+	return err
+}
+
+// forEach sends one request per URI, a few concurrently, and returns the errors in the order of the
+// URIs. After an error that concerns all requests, or after two request timeouts, it sends no more;
+// the remaining URIs get that error.
+func (s *Session) forEach(ctx context.Context, method string, uris []string) []error {
+	errs := make([]error, len(uris))
+	ctx, stop := context.WithTimeoutCause(ctx, 2*s.requestTimeout(), errDeadline)
+	defer stop()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	next := make(chan int) // sent and closed below; unbuffered: nothing to lose
+	var wg sync.WaitGroup
+	for range min(subscribeParallel, len(uris)) {
+		wg.Go(func() {
+			for i := range next {
+				if errs[i] = context.Cause(ctx); errs[i] != nil {
+					continue
+				}
+				s.subs.legacy.asking(uris[i])
+				_, err := s.request(ctx, method, map[string]any{"uri": uris[i]})
+				if errs[i] = err; err != nil && (errors.Is(err, ErrUnsupported) || !isRefusal(err)) {
+					cancel(err)
+				}
+			}
+		})
+	}
+	for i := range uris {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+	return errs
 }

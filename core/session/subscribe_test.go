@@ -18,7 +18,7 @@ import (
 var all = session.Filter{Tools: true, Prompts: true, Resources: true, URIs: []string{"test://a", "test://b"}}
 
 // eachEra runs a test against a server of each era, over pipes, in fake time.
-func eachEra(t *testing.T, f func(t *testing.T, srv *sessiontest.Server, s *session.Session)) {
+func eachEra(t *testing.T, f func(t *testing.T, srv *sessiontest.Fake, s *session.Session)) {
 	for _, era := range []session.Era{session.EraLegacy, session.EraModern} {
 		t.Run(string(era), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -39,14 +39,14 @@ func mustSubscribe(t *testing.T, s *session.Session, f session.Filter) session.A
 	return ack
 }
 
-func take(t *testing.T, s *session.Session) session.Batch {
+func take(t *testing.T, s *session.Session) session.Dirty {
 	t.Helper()
 	synctest.Wait()
 	return s.Signals().Take()
 }
 
 func TestSubscribeAndSignals(t *testing.T) {
-	eachEra(t, func(t *testing.T, srv *sessiontest.Server, s *session.Session) {
+	eachEra(t, func(t *testing.T, srv *sessiontest.Fake, s *session.Session) {
 		ack := mustSubscribe(t, s, all)
 		if len(ack.MissingURIs)+len(ack.MissingLists) > 0 || len(ack.Honoured.URIs) != 2 || !ack.Honoured.Tools {
 			t.Errorf("ack %+v", ack)
@@ -78,12 +78,12 @@ func TestSubscribeAndSignals(t *testing.T) {
 }
 
 func TestSubscribeIsIncremental(t *testing.T) {
-	eachEra(t, func(t *testing.T, srv *sessiontest.Server, s *session.Session) {
+	eachEra(t, func(t *testing.T, srv *sessiontest.Fake, s *session.Session) {
 		mustSubscribe(t, s, all)
 		before := len(srv.Wire())
 		mustSubscribe(t, s, all)
 		if n := len(srv.Wire()); n != before {
-			t.Errorf("the same again cost %d messages", n-before)
+			t.Errorf("repeating the call cost %d messages", n-before)
 		}
 		f := all
 		f.URIs = []string{"test://b", "test://c", "test://c"}
@@ -121,8 +121,8 @@ func TestSubscribeIsIncremental(t *testing.T) {
 	})
 }
 
-// An aborted request leaves open what the server made of it. Asked again, it comes to
-// what is wanted; and what it answered to the others counts.
+// The outcome of an aborted request is unknown. The next Subscribe reaches the wanted state, and
+// keeps the responses to the other requests.
 func TestAbortedSubscribe(t *testing.T) {
 	const a, b = "test://a", "test://b"
 	for name, tt := range map[string]struct {
@@ -152,14 +152,14 @@ func TestAbortedSubscribe(t *testing.T) {
 				before := len(srv.Wire())
 				mustSubscribe(t, s, session.Filter{URIs: tt.end})
 				if n := len(srv.Wire()); n != before {
-					t.Errorf("the same again cost %d messages", n-before)
+					t.Errorf("repeating the call cost %d messages", n-before)
 				}
 			})
 		})
 	}
 }
 
-// A server that is too slow to confirm may push all the same.
+// A server that confirms late may push before that.
 func TestUnconfirmedSubscribe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServer(true, false)
@@ -181,7 +181,7 @@ func TestRefusedURIs(t *testing.T) {
 		many.URIs = append(many.URIs, fmt.Sprintf("test://x/%02d", i))
 	}
 	bad := []string{"test://x/07", "test://x/23"}
-	eachEra(t, func(t *testing.T, srv *sessiontest.Server, s *session.Session) {
+	eachEra(t, func(t *testing.T, srv *sessiontest.Fake, s *session.Session) {
 		for _, named := range []bool{true, false} {
 			srv.FailAck(sessiontest.AckFault{Reject: bad, Name: named})
 			for _, u := range bad {
@@ -197,7 +197,7 @@ func TestRefusedURIs(t *testing.T) {
 }
 
 func TestSubscribeUnsupported(t *testing.T) {
-	eachEra(t, func(t *testing.T, srv *sessiontest.Server, s *session.Session) {
+	eachEra(t, func(t *testing.T, srv *sessiontest.Fake, s *session.Session) {
 		srv.Fail(sessiontest.Fault{Method: "resources/subscribe", Code: -32601, Message: "no"})
 		srv.Fail(sessiontest.Fault{Method: "subscriptions/listen", Code: -32601, Message: "no"})
 		ack, err := s.Subscribe(t.Context(), all)
@@ -267,9 +267,9 @@ func TestAckFaults(t *testing.T) {
 }
 
 func TestEndedListenIsAGap(t *testing.T) {
-	for name, end := range map[string]func(*sessiontest.Server){
-		"graceful":  func(srv *sessiontest.Server) { srv.EndListens(true) },
-		"cancelled": func(srv *sessiontest.Server) { srv.CancelListens() },
+	for name, end := range map[string]func(*sessiontest.Fake){
+		"graceful":  func(srv *sessiontest.Fake) { srv.EndListens(true) },
+		"cancelled": func(srv *sessiontest.Fake) { srv.CancelListens() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -317,7 +317,7 @@ func TestSubscriptionIDs(t *testing.T) {
 }
 
 func TestSubResources(t *testing.T) {
-	eachEra(t, func(t *testing.T, srv *sessiontest.Server, s *session.Session) {
+	eachEra(t, func(t *testing.T, srv *sessiontest.Fake, s *session.Session) {
 		mustSubscribe(t, s, session.Filter{URIs: []string{"test://dir/", "test://a"}})
 		srv.NotifyUpdated("test://dir/one?x=1")
 		srv.NotifyUpdated("test://a/b/c")
@@ -336,7 +336,7 @@ func TestSubResources(t *testing.T) {
 }
 
 func TestUnsubscribedAreDropped(t *testing.T) {
-	eachEra(t, func(t *testing.T, srv *sessiontest.Server, s *session.Session) {
+	eachEra(t, func(t *testing.T, srv *sessiontest.Fake, s *session.Session) {
 		mustSubscribe(t, s, session.Filter{URIs: []string{"test://a"}})
 		srv.Untagged = true
 		for i := range 10_000 {

@@ -2,6 +2,10 @@ package standardwebhooks
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,13 +20,16 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/secretfile"
 )
 
 const (
-	// Path is the beginning of the paths of all slots.
+	// Path begins the paths of all slots.
 	Path = "/hooks/"
-	// WellKnown is the path of the document that names receivers.
+	// WellKnown is the path of the document that lists receivers.
 	WellKnown = "/.well-known/mcp-webhook-receiver.json"
+	// SubscriptionHeader has the server's subscription ID.
+	SubscriptionHeader = "X-MCP-Subscription-Id"
 	// MaxBody is the largest message, in bytes.
 	MaxBody = 256 << 10
 )
@@ -30,36 +37,65 @@ const (
 const (
 	tolerance     = 5 * time.Minute // between the clocks of a sender and this machine
 	maxID         = 2 << 10         // bytes of webhook-id
-	ownerPatience = 5 * time.Second // how long a handler waits until the owner of a slot has taken a message
-	perServer     = 16              // messages of one server that are looked at at a time
+	ownerPatience = 5 * time.Second // how long a handler waits for the owner of a slot
+	perServer     = 16              // concurrent messages of one server
 )
+
+// Key is the secret from which a receiver derives the paths of its slots. It cannot be printed.
+type Key struct{ bytes []byte }
+
+// NewKey returns a random key.
+func NewKey() Key {
+	k := Key{make([]byte, secretfile.KeySize)}
+	_, _ = rand.Read(k.bytes) // never fails
+	return k
+}
+
+// LoadKey returns the key in a file, which it creates if there is none; see [secretfile.Key].
+func LoadKey(path string) (Key, error) {
+	bytes, err := secretfile.Key(path)
+	return Key{bytes}, err
+}
+
+// String does not reveal the key.
+func (k Key) String() string { return "[redacted]" }
+
+// GoString is String.
+func (k Key) GoString() string { return k.String() }
+
+// path returns the last element of a slot's path: 128 bits.
+func (k Key) path(name string) string {
+	h := hmac.New(sha256.New, k.bytes)
+	_, _ = h.Write([]byte(name)) // never fails
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
 
 // Receiver receives the messages of subscriptions. See [NewReceiver].
 type Receiver struct {
 	origin string
 	key    Key
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards all below
 	slots   map[string]*Slot
-	senders map[string]*sender // by server; those with slots
+	senders map[string]*sender // servers that have slots
 }
 
 // sender is a server that has slots.
 type sender struct {
-	// busy has room for perServer: a handler sends before it reads a body, without blocking,
-	// and receives after it has answered; it is never closed. It bounds the memory that a
-	// server can make the receiver use.
+	// busy is a semaphore of capacity perServer, never closed. Handlers try to acquire it before
+	// they read a body, and release it after their answer. It limits the memory that a server can
+	// make the receiver use.
 	busy  chan struct{}
-	slots int // guarded by the mutex of the receiver
+	slots int // guarded by the receiver's lock
 }
 
-// NewReceiver returns a receiver that servers reach at an origin, such as
-// "https://hooks.example"; see [CheckOrigin].
+// NewReceiver returns a receiver that servers reach at an origin, such as "https://hooks.example";
+// see [CheckOrigin].
 func NewReceiver(origin string, key Key) *Receiver {
 	return &Receiver{origin: strings.TrimSuffix(origin, "/"), key: key, slots: map[string]*Slot{}, senders: map[string]*sender{}}
 }
 
-// CheckOrigin returns an error if servers could not send webhooks to an origin. It must be
+// CheckOrigin returns an error if servers could not send webhooks to an origin. The origin must be
 // https, on port 443 or above 1023, or http on a loopback address, which only servers that are
 // configured for tests accept.
 func CheckOrigin(origin string) error {
@@ -84,9 +120,9 @@ func CheckOrigin(origin string) error {
 	return nil
 }
 
-// Open opens the slot of a subscription to a server; both names are ours, not the server's.
-// The slot has the same path each time and a new secret. While an earlier slot for the same
-// names is open, Open waits until that is closed. It fails only when ctx ends.
+// Open opens the slot of a subscription to a server; both names are ours, not the server's. A slot
+// has the same path each time, and a new secret. If the slot is already open, Open waits until it is
+// closed. It fails only when ctx ends.
 func (r *Receiver) Open(ctx context.Context, server, subscription string) (*Slot, error) {
 	name := server + "\x00" + subscription
 	id := r.key.path(name)
@@ -114,8 +150,8 @@ func (r *Receiver) Open(ctx context.Context, server, subscription string) (*Slot
 	}
 }
 
-// ServeHTTP receives a message below Path. It reads at most MaxBody bytes, and no body of a
-// request to a path that is no slot. The answer repeats nothing of a message but its challenge.
+// ServeHTTP receives a message below Path. It reads at most MaxBody bytes, and no body if the path is
+// unknown. The response repeats nothing of a message except its challenge.
 func (r *Receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	status, answer := r.receive(w, q)
 	h := w.Header()
@@ -171,8 +207,7 @@ func (r *Receiver) receive(w http.ResponseWriter, q *http.Request) (status int, 
 	return slot.receive(q, &Message{ID: id, Body: body, done: make(chan bool, 1)})
 }
 
-// identify returns the id and the time of a message. Each of the three headers must be there
-// once.
+// identify returns the ID and the time of a message. Each of the three headers must appear once.
 func identify(h http.Header) (id string, at time.Time, ok bool) {
 	for _, name := range []string{"Webhook-Id", "Webhook-Timestamp", "Webhook-Signature"} {
 		if values := h.Values(name); len(values) != 1 || values[0] == "" {
@@ -181,12 +216,12 @@ func identify(h http.Header) (id string, at time.Time, ok bool) {
 	}
 	id = h.Get("Webhook-Id")
 	seconds, err := strconv.ParseInt(h.Get("Webhook-Timestamp"), 10, 64)
-	// A time far away would overflow differences.
+	// A distant time would overflow differences.
 	return id, time.Unix(seconds, 0), err == nil && len(id) <= maxID && seconds >= 0 && seconds < 1<<40
 }
 
-// receive answers a message whose signature is right: a challenge at once, an event or a
-// control message when the owner of the slot has taken it.
+// receive answers a message whose signature is valid: a challenge immediately, an event or a control
+// message when the owner of the slot has taken it.
 func (s *Slot) receive(q *http.Request, m *Message) (status int, answer []byte) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(m.Body, &members) != nil || members == nil {
@@ -207,7 +242,7 @@ func (s *Slot) receive(q *http.Request, m *Message) (status int, answer []byte) 
 	if active == "" {
 		return http.StatusServiceUnavailable, nil
 	}
-	if got := q.Header.Values("X-MCP-Subscription-Id"); len(got) != 1 || got[0] != active {
+	if got := q.Header.Values(SubscriptionHeader); len(got) != 1 || got[0] != active {
 		return http.StatusBadRequest, nil
 	}
 	switch m.Type {
@@ -225,7 +260,7 @@ func (s *Slot) receive(q *http.Request, m *Message) (status int, answer []byte) 
 	return http.StatusNoContent, nil
 }
 
-// Describe serves the document that names the receiver, at WellKnown.
+// Describe serves the document at WellKnown, which lists the receiver.
 func (r *Receiver) Describe(w http.ResponseWriter, q *http.Request) {
 	if q.Method != http.MethodGet && q.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
@@ -234,4 +269,96 @@ func (r *Receiver) Describe(w http.ResponseWriter, q *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = io.WriteString(w, `{"receivers":["`+Path+`"]}`+"\n")
+}
+
+// Slot is where the messages of one subscription arrive. It is safe for concurrent use.
+type Slot struct {
+	r      *Receiver
+	id     string // the last element of its path
+	text   string // the secret, as sent to the server
+	secret Secret
+	server string
+	sender *sender
+
+	messages chan *Message // from handlers to the owner; unbuffered, never closed
+	ended    chan struct{} // closed by Close
+	end      sync.Once
+
+	mu           sync.Mutex // guards all below
+	subscription string     // the server's subscription ID; "": the slot is not active
+}
+
+// Message is a signed message from a server. The owner of the slot calls Done once.
+type Message struct {
+	ID   string          // webhook-id: the same for each attempt
+	Type string          // the type of a control message, such as "gap"; "": an event
+	Body json.RawMessage // an object
+
+	done chan bool // from Done to the handler; capacity 1, never closed
+}
+
+// Done makes the handler answer the sender: the message was taken or, if valid is false, it is
+// malformed.
+func (m *Message) Done(valid bool) { m.done <- valid }
+
+// URL returns the URL to which the server sends.
+func (s *Slot) URL() string { return s.r.origin + Path + s.id }
+
+// Secret returns the secret with which the server signs. It belongs in the subscribe request to the
+// server and nowhere else.
+func (s *Slot) Secret() string { return s.text }
+
+// Redact removes the last element of the URL and the secret from a text from the server.
+func (s *Slot) Redact(text string) string {
+	return strings.NewReplacer(s.text, "[redacted]", strings.TrimPrefix(s.text, "whsec_"), "[redacted]", s.id, "[redacted]").Replace(text)
+}
+
+// Messages returns the channel on which messages arrive while the slot is active. The owner must
+// receive promptly, as the sender waits for the answer.
+func (s *Slot) Messages() <-chan *Message { return s.messages }
+
+// Activate makes the slot accept the messages of the subscription with the server's ID. With "" the
+// slot accepts only challenges.
+func (s *Slot) Activate(subscription string) {
+	s.mu.Lock()
+	s.subscription = subscription
+	s.mu.Unlock()
+}
+
+func (s *Slot) active() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.subscription
+}
+
+// Close ends the slot; its path is then unknown.
+func (s *Slot) Close() {
+	s.end.Do(func() {
+		s.r.mu.Lock()
+		delete(s.r.slots, s.id)
+		if s.sender.slots--; s.sender.slots == 0 {
+			delete(s.r.senders, s.server)
+		}
+		s.r.mu.Unlock()
+		close(s.ended)
+	})
+}
+
+// deliver passes a message to the owner. taken is false if the owner did not take it in time.
+func (s *Slot) deliver(ctx context.Context, m *Message) (valid, taken bool) {
+	ctx, cancel := context.WithTimeout(ctx, ownerPatience)
+	defer cancel()
+	select {
+	case s.messages <- m:
+	case <-s.ended:
+		return false, false
+	case <-ctx.Done():
+		return false, false
+	}
+	select {
+	case valid = <-m.done:
+		return valid, true
+	case <-ctx.Done():
+		return false, false
+	}
 }

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const event = `{"eventId":"e-1","name":"resource.updated","data":{"uri":"a:b"},"cursor":"1"}`
 
-// post makes a request that is right, for a test to break.
+// post returns a valid request for a test to break.
 func post(t *testing.T, s *Slot, body string, at time.Time, secrets ...Secret) *http.Request {
 	t.Helper()
 	if secrets == nil {
@@ -42,7 +42,7 @@ func answer(r *Receiver, q *http.Request) (int, string) {
 	return w.Code, w.Body.String()
 }
 
-// open returns a slot whose owner takes everything that is an event.
+// open returns a slot whose owner accepts all events.
 func open(t *testing.T, active bool) (*Receiver, *Slot, func() int) {
 	t.Helper()
 	r := NewReceiver("https://hooks.example", NewKey())
@@ -73,7 +73,7 @@ func open(t *testing.T, active bool) (*Receiver, *Slot, func() int) {
 	return r, s, func() int { mu.Lock(); defer mu.Unlock(); return taken }
 }
 
-// endless is a body of a gigabyte that counts what was read.
+// endless is a body of a gigabyte that counts the bytes read.
 type endless struct{ read int64 }
 
 func (e *endless) Read(p []byte) (int, error) {
@@ -144,8 +144,8 @@ func TestReceiverChecks(t *testing.T) {
 	}
 }
 
-// TestReceiverBeforeTheSubscription: a challenge is answered, everything else has to come
-// again; after Close the path is unknown.
+// Before the subscription, a challenge is answered and everything else must be retried. After Close
+// the path is unknown.
 func TestReceiverBeforeTheSubscription(t *testing.T) {
 	t.Parallel()
 	r, s, _ := open(t, false)
@@ -160,12 +160,12 @@ func TestReceiverBeforeTheSubscription(t *testing.T) {
 		t.Error(code)
 	}
 	if len(r.slots) != 0 || len(r.senders) != 0 {
-		t.Errorf("what is closed is kept: %v, %v", r.slots, r.senders)
+		t.Errorf("closed slots are kept: %v, %v", r.slots, r.senders)
 	}
 }
 
-// TestReceiverInParallel: of 1000 messages at a time each is taken or has to come again, and
-// no more than perServer bodies are held.
+// Of 1000 concurrent messages each is accepted or must be retried, and at most perServer bodies are
+// held.
 func TestReceiverInParallel(t *testing.T) {
 	t.Parallel()
 	r, s, taken := open(t, true)
@@ -185,19 +185,19 @@ func TestReceiverInParallel(t *testing.T) {
 	if codes[204] != taken() || codes[204]+codes[503] != 1000 || codes[204] == 0 {
 		t.Errorf("%v, %d taken", codes, taken())
 	}
-	for range perServer { // as by bodies that do not end
+	for range perServer { // simulates endless bodies
 		s.sender.busy <- struct{}{}
 	}
 	if code, _ := answer(r, post(t, s, event, time.Now())); code != 503 {
 		t.Error(code)
 	}
 	if len(s.sender.busy) != perServer {
-		t.Error("a slot of a refused message is held")
+		t.Error("a rejected message still counts")
 	}
 }
 
-// TestKeyIsKept: a path is the same after a restart, and differs between subscriptions. The
-// key is not readable by others. A secret is used once.
+// A path is the same after a restart, and differs between subscriptions. Others cannot read the key.
+// Every slot has a new secret.
 func TestKeyIsKept(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "key")
@@ -233,8 +233,8 @@ func TestKeyIsKept(t *testing.T) {
 	}
 }
 
-// TestReplay: what one owner of a slot has taken does not get to the next one, who does not
-// know its id.
+// A message that one owner of a slot has accepted does not reach the next owner, who does not know
+// its ID.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	r, s, _ := open(t, true)

@@ -16,10 +16,10 @@ import (
 // Secret signs the messages to one endpoint. It cannot be printed.
 type Secret struct{ key []byte }
 
-// newSecret returns a random secret, and its text as the other end gets it.
+// newSecret returns a random secret, and its text for the other end.
 func newSecret() (Secret, string) {
 	key := make([]byte, 32)
-	_, _ = rand.Read(key) // it never fails
+	_, _ = rand.Read(key) // never fails
 	return Secret{key}, "whsec_" + base64.StdEncoding.EncodeToString(key)
 }
 
@@ -38,8 +38,7 @@ func (s Secret) String() string { return "[redacted]" }
 // GoString is String.
 func (s Secret) GoString() string { return s.String() }
 
-// Sign returns the value of the header webhook-signature for a message: one signature by each
-// of the secrets.
+// Sign returns the webhook-signature header of a message: one signature per secret.
 func Sign(secrets []Secret, id string, at time.Time, body []byte) (string, error) {
 	var all []string
 	for _, s := range secrets {
@@ -56,8 +55,8 @@ func Sign(secrets []Secret, id string, at time.Time, body []byte) (string, error
 	return strings.Join(all, " "), nil
 }
 
-// signed reports whether one of the signatures in the headers is that of the secret, over
-// the id and the time in the headers and the body. It does not judge the time.
+// signed reports whether one of the signatures in the headers was made with the secret, over the ID
+// and the time in the headers and the body. It does not check the time.
 func (s Secret) signed(body []byte, h http.Header) bool {
 	wh, err := standardwebhooks.NewWebhookRaw(s.key)
 	return err == nil && len(s.key) > 0 && wh.VerifyIgnoringTimestamp(body, h) == nil

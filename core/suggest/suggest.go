@@ -1,40 +1,38 @@
-// Package suggest finds the word that a misspelled one was probably meant to be, for
-// the "did you mean" of errors.
+// Package suggest finds the probable correction of a misspelled word, for "did you mean" in errors.
 package suggest
 
 import "strings"
 
-// maxName is the longest name that is compared, in bytes: comparing takes time that
-// grows with the product of the lengths, and names may be chosen by others.
+// maxName is the longest name that is compared, in bytes. The time of a comparison is proportional to
+// the product of the lengths, and names may be hostile.
 const maxName = 64
 
-// Nearest returns the candidate that name was probably meant to be, or "". Case,
-// spaces, "_" and "-" do not count. Of two that are equally near it returns the one
-// that sorts first.
+// Nearest returns the candidate that name is probably a misspelling of, or "". It ignores case,
+// spaces, "_" and "-". Of equally near candidates, it returns the one that sorts first.
 func Nearest(name string, candidates []string) string {
 	if len(name) > maxName {
 		return ""
 	}
-	wanted := plain(name)
+	wanted := Plain(name)
 	best, bestDistance := "", 1+max(1, len(wanted)/4)
 	for _, c := range candidates {
 		if len(c) > 2*maxName {
 			continue
 		}
-		if d := distance(wanted, plain(c)); d < bestDistance || d == bestDistance && best != "" && c < best {
+		if d := distance(wanted, Plain(c)); d < bestDistance || d == bestDistance && best != "" && c < best {
 			best, bestDistance = c, d
 		}
 	}
 	return best
 }
 
-// plain makes track_resources, track-resources and trackResources the same.
-func plain(s string) string {
+// Plain maps track_resources, track-resources and trackResources to one word.
+func Plain(s string) string {
 	return strings.ToLower(strings.NewReplacer("_", "", "-", "", " ", "").Replace(s))
 }
 
-// distance is the number of insertions, deletions, replacements and swaps of
-// adjacent bytes (optimal string alignment) between two strings, in bytes.
+// distance returns the number of insertions, deletions, replacements and swaps of adjacent bytes
+// between two strings (optimal string alignment).
 func distance(a, b string) int {
 	before, previous, current := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range previous {

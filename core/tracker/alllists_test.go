@@ -16,7 +16,7 @@ import (
 // With AllLists the lists of a server are followed whatever its entry says, and its
 // resources are not.
 func TestAllLists(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.SetQuietly("file:///a.md", "one")
 		docs.SetList(catalog.Prompts, map[string]any{"name": "ask"})
 		docs.SetList(catalog.Tools, map[string]any{"name": "dig"})
@@ -47,7 +47,7 @@ func TestAllLists(t *testing.T) {
 }
 
 func TestDoReachesTheLiveSession(t *testing.T) {
-	inWorld(t, func(w *world, _ *sessiontest.Server) {
+	inWorld(t, func(w *world, _ *sessiontest.Fake) {
 		w.start(sessiontest.Entry("docs"))
 		w.pass(time.Second)
 		q := session.Request{Method: "tools/call", Params: map[string]json.RawMessage{"name": json.RawMessage(`"dig"`)}}

@@ -17,7 +17,7 @@ import (
 // A server that accepts subscriptions and never pushes is found out by the safety reads:
 // after two changes that it missed it is polled, also in the next session.
 func TestServerThatNeverPushesIsPolled(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md")
 		docs.Mute(true)
 		docs.SetQuietly("file:///a.md", "two")
@@ -48,7 +48,7 @@ func TestServerThatNeverPushesIsPolled(t *testing.T) {
 
 // A server that notifies a moment after a safety read has found the change missed nothing.
 func TestLateNotificationIsNotMissed(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
 		for i := range 4 {
 			docs.SetQuietly("file:///a.md", fmt.Sprint("version ", i))
@@ -98,7 +98,7 @@ func TestSafetyReadsAreSpreadOut(t *testing.T) {
 }
 
 // readsPerSecond counts the reads since some time by the second.
-func readsPerSecond(docs *sessiontest.Server, since time.Time) map[int64]int {
+func readsPerSecond(docs *sessiontest.Fake, since time.Time) map[int64]int {
 	out := map[int64]int{}
 	for _, m := range docs.Wire() {
 		if m.Method == "resources/read" && m.Time.After(since) {
@@ -111,7 +111,7 @@ func readsPerSecond(docs *sessiontest.Server, since time.Time) map[int64]int {
 // "mode": "poll" subscribes to no resource and reads at the poll interval; changing it
 // needs no new session.
 func TestPollModeOfTheConfig(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.SetQuietly("file:///a.md", "one")
 		poll := func(s *config.Server) { s.Mode = config.ModePoll }
 		w.start(sessiontest.Entry("docs", poll))
@@ -145,7 +145,7 @@ func TestPollModeOfTheConfig(t *testing.T) {
 // A resource that was removed and added again with other content between two syncs looks
 // the same in the list: the announced change of the list makes all resources compared.
 func TestRemovedAndAddedAgainBetweenTwoSyncs(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md", "file:///c.md")
 		docs.SetQuietly("file:///b.md", "removed and added again")
 		docs.NotifyListChanged(catalog.Resources)
@@ -159,7 +159,7 @@ func TestRemovedAndAddedAgainBetweenTwoSyncs(t *testing.T) {
 
 // The same if the list cannot be had at once.
 func TestRemovedAndAddedAgainWhileTheListFails(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md", "file:///c.md")
 		docs.SetQuietly("file:///b.md", "removed and added again")
 		docs.Fail(sessiontest.Fault{Method: "resources/list", Times: 2, Code: -32603, Message: "disk on fire"})

@@ -17,7 +17,7 @@ import (
 // The end of a session is one failure: one event, which says why and until when,
 // one count, one warning (B6).
 func TestEndOfASessionIsPublishedOnce(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
 		docs.Disconnect()
 		w.pass(5 * time.Second)
@@ -63,7 +63,7 @@ func TestRetryAfter(t *testing.T) {
 // tried again; one that is refused with every wait jittered is never tried in step
 // with another.
 func TestConnectTimeout(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.Fail(sessiontest.Fault{Silent: true})
 		w.start(sessiontest.Entry("docs"))
 		w.pass(16 * time.Second)
@@ -116,7 +116,7 @@ func TestWarnings(t *testing.T) {
 		"all":          {map[string]any{"resources": map[string]any{"listChanged": true, "subscribe": true}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(w *world, docs *sessiontest.Server) {
+			inWorld(t, func(w *world, docs *sessiontest.Fake) {
 				docs.Capabilities = tt.caps
 				docs.SetQuietly("file:///a.md", "one")
 				w.start(sessiontest.Entry("docs"))

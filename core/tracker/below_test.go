@@ -15,7 +15,7 @@ import (
 )
 
 // dirWorld follows file:///dir, below which the server announces what it likes.
-func dirWorld(w *world, docs *sessiontest.Server) {
+func dirWorld(w *world, docs *sessiontest.Fake) {
 	docs.SetQuietly("file:///dir", "one")
 	w.start(sessiontest.Entry("docs", func(s *config.Server) { s.Include = []string{"file:///dir"} }))
 	w.pass(3 * time.Second)
@@ -25,7 +25,7 @@ func dirWorld(w *world, docs *sessiontest.Server) {
 // Every announcement from below makes the parent be looked at, not only the first,
 // and also one that comes while the parent is being read (B10).
 func TestParentIsComparedEveryTime(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		dirWorld(w, docs)
 		for i := range 3 {
 			docs.SetQuietly("file:///dir/x.md", fmt.Sprint(i))
@@ -82,7 +82,7 @@ func TestSubResourceSurvivesAConfigChange(t *testing.T) {
 // A sub-resource that becomes listed is followed in its own right, and what was
 // announced about it in the meantime is published.
 func TestSubResourceBecomesListed(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.SetQuietly("file:///dir", "one")
 		w.start(sessiontest.Entry("docs"))
 		w.pass(3 * time.Second)

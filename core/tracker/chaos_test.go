@@ -19,7 +19,7 @@ import (
 type chaos struct {
 	w    *world
 	rng  *rand.Rand
-	docs *sessiontest.Server
+	docs *sessiontest.Fake
 	era  session.Era
 	base func(*config.Server) // of the entry, for the whole run
 	push bool                 // the server announces all updates

@@ -61,7 +61,7 @@ func (w *world) wantSubscriptions(want ...string) {
 
 // A subscription that the server refuses is an error, and leaves no trace.
 func TestRefusedSubscription(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.SetQuietly("file:///a.md", "one")
 		docs.SetQuietly("file:///b.md", "one")
 		docs.Fail(sessiontest.Fault{Method: "resources/subscribe", URI: "file:///a.md", Code: -32602, Message: "not subscribable"})
@@ -93,7 +93,7 @@ func TestRefusedSubscription(t *testing.T) {
 // A request while the server is not connected, or whose server is lost, fails with an
 // error that says so.
 func TestSubscribeWithoutServer(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.SetQuietly("file:///a.md", "one")
 		w.start(untracked("docs"))
 		w.pass(time.Second)
@@ -140,7 +140,7 @@ func TestSubscribeWithoutServer(t *testing.T) {
 // What the config follows costs a client no request, is not unfollowed by it, and a
 // client's own subscription outlives a change of the config.
 func TestSubscribeBesideConfig(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
 		requests := func() int { return docs.Count("resources/subscribe") + docs.Count("subscriptions/listen") }
 		before := requests()
@@ -185,7 +185,7 @@ func TestSubscribeBesideConfig(t *testing.T) {
 // Many who subscribe at once are served by few requests; a change of the config in
 // the middle loses nobody.
 func TestManySubscribe(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		uris := []string{"file:///a.md", "file:///b.md", "file:///c.md", "file:///d.md"}
 		for _, uri := range uris {
 			docs.SetQuietly(uri, "one")

@@ -15,7 +15,7 @@ import (
 
 // settledOn starts the tracker on docs with the resources, and waits until their
 // baseline is known.
-func settledOn(w *world, docs *sessiontest.Server, uris ...string) {
+func settledOn(w *world, docs *sessiontest.Fake, uris ...string) {
 	w.Helper()
 	for _, uri := range uris {
 		docs.SetQuietly(uri, "one")
@@ -29,7 +29,7 @@ func settledOn(w *world, docs *sessiontest.Server, uris ...string) {
 // Duplicates within the window are one event; a real second change is one
 // trailing event at the window's end; after it a third leads again (B7).
 func TestPromiseOneEventForOneState(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
 		docs.Set("file:///a.md", "two")
 		w.pass(100 * time.Millisecond)
@@ -54,7 +54,7 @@ func TestPromiseOneEventForOneState(t *testing.T) {
 
 // An announced update without a change of content is published with changed: false.
 func TestUpdateWithoutChange(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
 		docs.NotifyUpdated("file:///a.md")
 		w.pass(time.Second)
@@ -68,7 +68,7 @@ func TestUpdateWithoutChange(t *testing.T) {
 // A read that takes its time: the event goes out without the digest after the
 // patience, and the content is published in any case.
 func TestSlowRead(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
 		docs.Fail(sessiontest.Fault{Method: "resources/read", Times: 1, Delay: time.Second})
 		docs.Set("file:///a.md", "two")
@@ -84,7 +84,7 @@ func TestSlowRead(t *testing.T) {
 
 // read: none publishes every announcement at once, and reads nothing.
 func TestReadNone(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.SetQuietly("file:///a.md", "one")
 		w.start(sessiontest.Entry("docs", func(s *config.Server) { s.Read = config.ReadNone }))
 		w.pass(3 * time.Second)
@@ -103,7 +103,7 @@ func TestReadNone(t *testing.T) {
 // The list {a,b} becomes {b,c}: c is followed, a is not, b never was interrupted
 // (B4).
 func TestListReplacesTheSet(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md")
 		docs.SetQuietly("file:///c.md", "one")
 		docs.Remove("file:///a.md") // and notifies
@@ -136,7 +136,7 @@ func TestListReplacesTheSet(t *testing.T) {
 
 // A page that fails keeps the old set whole, and says so.
 func TestFailingPageKeepsTheList(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.PageSize = 2
 		settledOn(w, docs, "file:///a.md", "file:///b.md", "file:///c.md")
 		docs.Fail(sessiontest.Fault{Method: "resources/list", Page: 2, Times: 1, Code: -32603, Message: "disk on fire"})
@@ -160,7 +160,7 @@ func TestFailingPageKeepsTheList(t *testing.T) {
 // 50 announcements of a changed list cost at most two syncs; one that comes
 // during a sync costs one more (B5).
 func TestListFlood(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
 		before := docs.Count("tools/list")
 		for range 50 {
@@ -186,7 +186,7 @@ func TestListFlood(t *testing.T) {
 // A server that announces changed lists without end is listed twice a second, and the
 // last change is not missed.
 func TestListFloodWithoutEnd(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
 		w.pass(2 * time.Second)
 		tools, resources := docs.Count("tools/list"), docs.Count("resources/list")
@@ -211,7 +211,7 @@ func TestListFloodWithoutEnd(t *testing.T) {
 // An update of something below a followed URI is published under its own URI, and the
 // parent is looked at (B10).
 func TestUpdateOfASubResource(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///dir")
 		docs.SetQuietly("file:///dir/new.md", "one")
 		docs.SetQuietly("file:///dir", "two")
@@ -227,7 +227,7 @@ func TestUpdateOfASubResource(t *testing.T) {
 // A resource that cannot be found any more is removed, once, without a storm of
 // reads (F11).
 func TestNotFound(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
 		docs.Fail(sessiontest.Fault{Method: "resources/read", Code: -32002, Message: "Resource not found"})
 		before := docs.Count("resources/read")

@@ -25,7 +25,7 @@ func (w *world) stopped() time.Duration {
 // A shutdown in the middle of a window publishes the newest content, also if the
 // change came while the last one was being read.
 func TestDrainPublishesTheNewestContent(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
 		docs.Set("file:///a.md", "two")
 		w.pass(time.Second)
@@ -49,7 +49,7 @@ func TestDrainPublishesTheNewestContent(t *testing.T) {
 // Reads that fail during a shutdown are not tried for ever: a server that answers
 // every read with an error at once must not be asked again and again.
 func TestDrainOfFailingReads(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md")
 		docs.Fail(sessiontest.Fault{Method: "resources/read", Code: -32603, Message: "disk on fire"})
 		docs.Set("file:///a.md", "two")
@@ -75,7 +75,7 @@ func TestDrainOfFailingReads(t *testing.T) {
 func TestShutdownOfAHungServer(t *testing.T) {
 	for _, after := range []time.Duration{0, time.Second, 17 * time.Second, 40 * time.Second} {
 		t.Run(fmt.Sprint("after ", after), func(t *testing.T) {
-			inWorld(t, func(w *world, docs *sessiontest.Server) {
+			inWorld(t, func(w *world, docs *sessiontest.Fake) {
 				settledOn(w, docs, "file:///a.md")
 				docs.Fail(sessiontest.Fault{Silent: true})
 				docs.Set("file:///a.md", "two")
@@ -93,7 +93,7 @@ func TestShutdownOfAHungServer(t *testing.T) {
 
 // The end is orderly also before the beginning is over.
 func TestShutdownWhileConnecting(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		for i := range 50 {
 			docs.SetQuietly(fmt.Sprintf("file:///%d.md", i), "one")
 		}
@@ -111,7 +111,7 @@ func TestShutdownWhileConnecting(t *testing.T) {
 // A snapshot and the events after it join without a gap and without overlap,
 // wherever a consumer joins.
 func TestSnapshotAndStreamJoin(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md")
 		type view struct {
 			snap   *status.Snapshot

@@ -16,7 +16,7 @@ import (
 // Another way of reading takes effect: from none to digest the content is read and
 // published, from digest to none it is not read any more.
 func TestReadModeChanges(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		none := func(s *config.Server) { s.Read = config.ReadNone }
 		docs.SetQuietly("file:///a.md", "one")
 		w.start(sessiontest.Entry("docs", none))
@@ -49,7 +49,7 @@ func TestRequestTimeoutChanges(t *testing.T) {
 	within := func(d time.Duration) config.Server {
 		return sessiontest.Entry("docs", func(s *config.Server) { s.RequestTimeout = d })
 	}
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.Fail(sessiontest.Fault{Method: "tools/call", Silent: true})
 		docs.Fail(sessiontest.Fault{Method: "initialize", Delay: 5 * time.Second, Times: 1})
 		w.start(within(time.Minute))
@@ -70,7 +70,7 @@ func TestRequestTimeoutChanges(t *testing.T) {
 // Another filter over stdio costs a modern server's listen for a moment: what
 // changes in it is one event (F8). A legacy server notices nothing.
 func TestChangeDuringAFilterSwap(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md")
 		w.apply(sessiontest.Entry("docs", func(s *config.Server) { s.TrackTools = false }))
 		if docs.Modern {
@@ -104,7 +104,7 @@ func TestChangeDuringAFilterSwap(t *testing.T) {
 // Include and exclude change what is followed, on the same session, and the rest
 // goes on.
 func TestSelectionChanges(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md")
 		w.apply(sessiontest.Entry("docs", func(s *config.Server) { s.Exclude = []string{"file:///a.md"} }))
 		w.pass(time.Second)
@@ -129,7 +129,7 @@ func TestSelectionChanges(t *testing.T) {
 // A server without resources is unsupported only while nothing else of it is tracked: one
 // that has tools alone is ready, without a warning.
 func TestUnsupportedOnlyWhileWanted(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.Capabilities = map[string]any{"tools": map[string]any{"listChanged": true}}
 		off := func(s *config.Server) { s.TrackResources = false }
 		alone := func(s *config.Server) { s.TrackTools, s.TrackPrompts = false, false }
@@ -216,7 +216,7 @@ func TestManyConfigsInARow(t *testing.T) {
 
 // A server that is removed is silent at once, however much it has to say.
 func TestRemovedServerIsSilent(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
 		docs.Fail(sessiontest.Fault{Method: "resources/read", Delay: 200 * time.Millisecond})
 		docs.Set("file:///a.md", "two") // the event waits for its read
@@ -262,7 +262,7 @@ func TestNeedsAuth(t *testing.T) {
 // A resource that the config selects during a sync is subscribed to before it is
 // read, too: a change between the two is published.
 func TestSelectionChangesDuringASync(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.SetQuietly("file:///a.md", "one")
 		docs.SetQuietly("file:///b.md", "one")
 		w.start(sessiontest.Entry("docs", func(s *config.Server) { s.Exclude = []string{"file:///a.md"} }))
@@ -283,7 +283,7 @@ func TestSelectionChangesDuringASync(t *testing.T) {
 
 // A sync that hangs does not delay a change of the config (B2).
 func TestSwitchedOffDuringAHungSync(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
 		docs.Fail(sessiontest.Fault{Method: "tools/list", Times: 1, Silent: true})
 		docs.SetList(catalog.Tools, map[string]any{"name": "new"})

@@ -14,7 +14,7 @@ import (
 )
 
 // bothEras runs the test with a server of both eras that says so.
-func bothEras(t *testing.T, test func(w *world, docs *sessiontest.Server)) {
+func bothEras(t *testing.T, test func(w *world, docs *sessiontest.Fake)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
@@ -43,7 +43,7 @@ func TestLegacyEraWhereItAnnouncesMore(t *testing.T) {
 		"updates": {Hide: []string{"file:///a.md"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bothEras(t, func(w *world, docs *sessiontest.Server) {
+			bothEras(t, func(w *world, docs *sessiontest.Fake) {
 				docs.FailAck(ack)
 				w.start(sessiontest.Entry("docs"))
 				w.pass(5 * time.Second)
@@ -75,7 +75,7 @@ func TestLegacyEraWhereItAnnouncesMore(t *testing.T) {
 
 // If the legacy era announces no more, the modern one stays, and that is not asked again.
 func TestModernEraWhereTheLegacyAnnouncesNoMore(t *testing.T) {
-	bothEras(t, func(w *world, docs *sessiontest.Server) {
+	bothEras(t, func(w *world, docs *sessiontest.Fake) {
 		docs.Capabilities["tools"] = map[string]any{}
 		w.start(sessiontest.Entry("docs"))
 		w.pass(5 * time.Second)
@@ -91,7 +91,7 @@ func TestModernEraWhereTheLegacyAnnouncesNoMore(t *testing.T) {
 
 // Some servers acknowledge a subscription in the modern era and send nothing.
 func TestLegacyEraAfterMissedUpdates(t *testing.T) {
-	bothEras(t, func(w *world, docs *sessiontest.Server) {
+	bothEras(t, func(w *world, docs *sessiontest.Fake) {
 		docs.FailAck(sessiontest.AckFault{Deaf: true})
 		w.start(sessiontest.Entry("docs", func(s *config.Server) { s.SafetyInterval = config.DefaultSafetyInterval }))
 		w.pass(5 * time.Second)
@@ -108,7 +108,7 @@ func TestLegacyEraAfterMissedUpdates(t *testing.T) {
 
 // One that announced an update is read as rarely as any other.
 func TestServersThatPushAreNotPolled(t *testing.T) {
-	bothEras(t, func(w *world, docs *sessiontest.Server) {
+	bothEras(t, func(w *world, docs *sessiontest.Fake) {
 		w.start(sessiontest.Entry("docs", func(s *config.Server) { s.SafetyInterval = config.DefaultSafetyInterval }))
 		w.pass(5 * time.Second)
 		docs.Set("file:///a.md", "two")
@@ -124,7 +124,7 @@ func TestServersThatPushAreNotPolled(t *testing.T) {
 
 // A server that hangs after its first subscription over stdio is tracked in the legacy era.
 func TestLegacyEraAfterAHangingListen(t *testing.T) {
-	bothEras(t, func(w *world, docs *sessiontest.Server) {
+	bothEras(t, func(w *world, docs *sessiontest.Fake) {
 		docs.Fail(sessiontest.Fault{Method: "subscriptions/listen", Silent: true})
 		for _, method := range []string{"server/discover", "tools/list", "resources/list", "resources/templates/list", "prompts/list"} {
 			if method == "server/discover" {

@@ -33,7 +33,7 @@ func TestChangedEventTypesEndTheWait(t *testing.T) {
 		}
 		w.pass(time.Second)
 		known.Store(true)
-		sessiontest.NotifyEventsChanged(docs)
+		docs.NotifyEventsChanged()
 		w.pass(10 * time.Second)
 		if n := feed.Streams(); n != 1 {
 			t.Errorf("%d streams", n)

@@ -9,7 +9,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
 	"github.com/mcptrack/mcptrack/core/tracker/internal/eventsource"
 )
@@ -44,12 +43,11 @@ const (
 func (e *eventFollower) start() {
 	f := e.f
 	e.want = f.w.srv.Events
-	events := session.NewEvents(f.s)
-	if e.want.Off || !events.Offered() {
+	if e.want.Off || !f.s.Info().Capabilities.Events {
 		return
 	}
 	e.source = eventsource.New(eventsource.Options{
-		Events: events, Want: e.want, Cursors: f.w.pub.cursors, Timeout: cmp.Or(f.w.srv.RequestTimeout, config.DefaultRequestTimeout),
+		Session: f.s, Want: e.want, Cursors: f.w.pub.cursors, Timeout: cmp.Or(f.w.srv.RequestTimeout, config.DefaultRequestTimeout),
 		Poll: f.w.srv.PollInterval, MaxBackoff: f.w.opts.MaxBackoff, Logger: f.w.log,
 		Webhooks: f.w.t.opts.Webhooks, Server: f.w.id,
 	})

@@ -17,7 +17,7 @@ import (
 )
 
 // withEvents makes the server offer events, and push nothing else.
-func withEvents(docs *sessiontest.Server, feed *sessiontest.Feed) {
+func withEvents(docs *sessiontest.Fake, feed *sessiontest.Feed) {
 	docs.Capabilities = map[string]any{"resources": map[string]any{}, "tools": map[string]any{},
 		"extensions": map[string]any{mcp.ExtensionEvents: map[string]any{"listChanged": true}}}
 	docs.Events = feed.Handle
@@ -29,9 +29,9 @@ func ownData(uri string) map[string]any {
 }
 
 // following runs the test with a server that offers events of its resources, in each era.
-func following(t *testing.T, delivery config.EventDelivery, test func(w *world, docs *sessiontest.Server, feed *sessiontest.Feed)) {
+func following(t *testing.T, delivery config.EventDelivery, test func(w *world, docs *sessiontest.Fake, feed *sessiontest.Feed)) {
 	t.Helper()
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		feed := sessiontest.NewFeed("list.changed", "resource.updated", "server.state")
 		withEvents(docs, feed)
 		docs.SetQuietly("file:///a.md", "one")
@@ -47,7 +47,7 @@ func following(t *testing.T, delivery config.EventDelivery, test func(w *world, 
 }
 
 // inEachDelivery is following, by push and by poll.
-func inEachDelivery(t *testing.T, test func(w *world, docs *sessiontest.Server, feed *sessiontest.Feed)) {
+func inEachDelivery(t *testing.T, test func(w *world, docs *sessiontest.Fake, feed *sessiontest.Feed)) {
 	t.Helper()
 	for _, d := range []config.EventDelivery{config.DeliveryPush, config.DeliveryPoll} {
 		t.Run(string(d), func(t *testing.T) { following(t, d, test) })
@@ -57,7 +57,7 @@ func inEachDelivery(t *testing.T, test func(w *world, docs *sessiontest.Server, 
 // TestEventLeadsToARead: a change that an event names is found, with cause event; an event
 // that lies costs a read and publishes nothing.
 func TestEventLeadsToARead(t *testing.T) {
-	inEachDelivery(t, func(w *world, docs *sessiontest.Server, feed *sessiontest.Feed) {
+	inEachDelivery(t, func(w *world, docs *sessiontest.Fake, feed *sessiontest.Feed) {
 		docs.SetQuietly("file:///a.md", "two")
 		feed.Emit("resource.updated", ownData("file:///a.md"))
 		feed.Emit("resource.updated", ownData("file:///b.md")) // a lie
@@ -73,7 +73,7 @@ func TestEventLeadsToARead(t *testing.T) {
 func TestEventAndNotificationOfOneChange(t *testing.T) {
 	for _, first := range []string{"event", "notification"} {
 		t.Run(first, func(t *testing.T) {
-			inWorld(t, func(w *world, docs *sessiontest.Server) {
+			inWorld(t, func(w *world, docs *sessiontest.Fake) {
 				feed := sessiontest.NewFeed("resource.updated")
 				docs.Capabilities["extensions"] = map[string]any{mcp.ExtensionEvents: map[string]any{}}
 				docs.Events = feed.Handle
@@ -115,7 +115,7 @@ func TestEventsWithoutDigests(t *testing.T) {
 
 // TestEventOfAListAndAnUnknownResource: both lead to a list.
 func TestEventOfAListAndAnUnknownResource(t *testing.T) {
-	following(t, "", func(w *world, docs *sessiontest.Server, feed *sessiontest.Feed) {
+	following(t, "", func(w *world, docs *sessiontest.Fake, feed *sessiontest.Feed) {
 		docs.SetQuietly("file:///c.md", "new")
 		feed.Emit("resource.updated", ownData("file:///c.md"))
 		w.pass(2 * time.Second)
@@ -134,7 +134,7 @@ func TestEventOfAListAndAnUnknownResource(t *testing.T) {
 // TestEventsOfUnknownResourcesInARow: a resource that an event names soon after another one
 // caused a list is found, too.
 func TestEventsOfUnknownResourcesInARow(t *testing.T) {
-	following(t, "", func(w *world, docs *sessiontest.Server, feed *sessiontest.Feed) {
+	following(t, "", func(w *world, docs *sessiontest.Fake, feed *sessiontest.Feed) {
 		for _, uri := range []string{"file:///c.md", "file:///d.md"} {
 			docs.SetQuietly(uri, "new")
 			feed.Emit("resource.updated", ownData(uri))
@@ -149,7 +149,7 @@ func TestEventsOfUnknownResourcesInARow(t *testing.T) {
 
 // TestEventsCountAsPush: the server is polled ten times more rarely, until its events fail.
 func TestEventsCountAsPush(t *testing.T) {
-	following(t, "", func(w *world, docs *sessiontest.Server, feed *sessiontest.Feed) {
+	following(t, "", func(w *world, docs *sessiontest.Fake, feed *sessiontest.Feed) {
 		if st, _ := w.tracker.Snapshot().Server("docs"); st.Mode != event.Push {
 			w.Fatalf("mode %q", st.Mode)
 		}
@@ -179,7 +179,7 @@ func TestEventsCountAsPush(t *testing.T) {
 
 // TestMissingEventsAreCompared: truncated, and a cursor that is refused in either numbering.
 func TestMissingEventsAreCompared(t *testing.T) {
-	inEachDelivery(t, func(w *world, docs *sessiontest.Server, feed *sessiontest.Feed) {
+	inEachDelivery(t, func(w *world, docs *sessiontest.Fake, feed *sessiontest.Feed) {
 		feed.Emit("resource.updated", ownData("file:///a.md"))
 		w.pass(2 * time.Second)
 		w.SetDown("docs", sessiontest.ErrRefused)
@@ -198,7 +198,7 @@ func TestMissingEventsAreCompared(t *testing.T) {
 	for _, refusal := range []sessiontest.EventError{{Code: -32023, Message: "NotFound", Data: map[string]any{"kind": "cursor"}},
 		{Code: -32011, Message: "NotFound", Data: map[string]any{"kind": "cursor"}}, {Code: -32602, Message: "InvalidParams"}, {Code: -32000, Message: "cursor expired"}} {
 		t.Run(fmt.Sprint(refusal.Code), func(t *testing.T) {
-			following(t, config.DeliveryPoll, func(w *world, docs *sessiontest.Server, feed *sessiontest.Feed) {
+			following(t, config.DeliveryPoll, func(w *world, docs *sessiontest.Fake, feed *sessiontest.Feed) {
 				docs.SetQuietly("file:///b.md", "two") // no event names it
 				var once sync.Once
 				feed.Override(func(c *sessiontest.EventCall) (any, *sessiontest.EventError) {
@@ -224,7 +224,7 @@ func TestMissingEventsAreCompared(t *testing.T) {
 
 // TestCursorsOutliveSessions: what happened while the server was away is delivered after it.
 func TestCursorsOutliveSessions(t *testing.T) {
-	inEachDelivery(t, func(w *world, docs *sessiontest.Server, feed *sessiontest.Feed) {
+	inEachDelivery(t, func(w *world, docs *sessiontest.Fake, feed *sessiontest.Feed) {
 		feed.Emit("resource.updated", ownData("file:///a.md"))
 		w.pass(3 * time.Second)
 		st, _ := w.tracker.Snapshot().Server("docs")
@@ -309,7 +309,7 @@ func TestEventsFollowTheConfig(t *testing.T) {
 			t.Errorf("%d streams of all types", feed.Streams())
 		}
 		feed.SetTypes(sessiontest.EventType("resource.updated", "push"), sessiontest.EventType("new", "push"), sessiontest.EventType("newer", "poll"))
-		sessiontest.NotifyEventsChanged(docs)
+		docs.NotifyEventsChanged()
 		w.pass(10 * time.Second)
 		if feed.Streams() != 2 || feed.Calls("events/poll") == 0 {
 			t.Errorf("%d streams, %d polls after the types changed", feed.Streams(), feed.Calls("events/poll"))
@@ -319,7 +319,7 @@ func TestEventsFollowTheConfig(t *testing.T) {
 
 // TestUnknownMethodEndsEvents: until the next session.
 func TestUnknownMethodEndsEvents(t *testing.T) {
-	following(t, "", func(w *world, docs *sessiontest.Server, feed *sessiontest.Feed) {
+	following(t, "", func(w *world, docs *sessiontest.Fake, feed *sessiontest.Feed) {
 		feed.Override(func(*sessiontest.EventCall) (any, *sessiontest.EventError) {
 			return nil, &sessiontest.EventError{Code: -32601, Message: "Method not found"}
 		})
@@ -335,7 +335,7 @@ func TestUnknownMethodEndsEvents(t *testing.T) {
 // TestSilentStreamsAreReplaced: a server whose stream never begins, and one that never says
 // anything on it.
 func TestSilentStreamsAreReplaced(t *testing.T) {
-	following(t, config.DeliveryPush, func(w *world, docs *sessiontest.Server, feed *sessiontest.Feed) {
+	following(t, config.DeliveryPush, func(w *world, docs *sessiontest.Fake, feed *sessiontest.Feed) {
 		feed.Emit("resource.updated", ownData("file:///a.md"))
 		w.pass(time.Second)
 		feed.Override(func(c *sessiontest.EventCall) (any, *sessiontest.EventError) {
@@ -485,7 +485,7 @@ func TestStreamsAreBounded(t *testing.T) {
 
 // TestEventsEndWithTheirSession: no goroutine is left, also of streams that hang.
 func TestEventsEndWithTheirSession(t *testing.T) {
-	following(t, "", func(w *world, docs *sessiontest.Server, feed *sessiontest.Feed) {
+	following(t, "", func(w *world, docs *sessiontest.Fake, feed *sessiontest.Feed) {
 		w.end(errors.New("over"))
 		w.pass(10 * time.Second)
 		if feed.Streams() != 0 {

@@ -17,12 +17,12 @@ import (
 // notes is a server in this process, for the examples: with tracker.Options.Dial left
 // out the tracker starts or reaches the servers of the config.
 type notes struct {
-	*sessiontest.Server
+	*sessiontest.Fake
 	serving sync.WaitGroup
 }
 
 func newNotes() *notes {
-	n := &notes{Server: sessiontest.New()}
+	n := &notes{Fake: sessiontest.New()}
 	n.SetQuietly("note:///plan", "write\ntest\n")
 	n.SetList(catalog.Tools, map[string]any{"name": "count", "description": "Counts notes"})
 	n.SetList(catalog.Prompts, map[string]any{"name": "summarize"})

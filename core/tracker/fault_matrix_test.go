@@ -189,4 +189,4 @@ func (f fault) run(t *testing.T, l link) (took time.Duration, dups int) {
 }
 
 // digestsOf is what is true now, by URI; the zero digest for what is gone.
-func digestsOf(docs *sessiontest.Server) map[string]catalog.Digest { return trueDigests(docs) }
+func digestsOf(docs *sessiontest.Fake) map[string]catalog.Digest { return trueDigests(docs) }

@@ -41,7 +41,7 @@ func (l link) String() string { return string(l.transport) + "-" + string(l.era)
 type stand struct {
 	*testing.T
 	link
-	docs    *sessiontest.Server
+	docs    *sessiontest.Fake
 	tracker *Tracker
 	wire    *wire // http and sse
 

@@ -177,7 +177,7 @@ func (f *follower) offered() []string {
 }
 
 // signals handles the notifications that a session collected.
-func (f *follower) signals(b session.Batch) {
+func (f *follower) signals(b session.Dirty) {
 	now := time.Now()
 	f.w.pub.dropped(b.Dropped)
 	if b.Dropped[session.DroppedUndecodable] > 0 {

@@ -14,7 +14,7 @@ import (
 // A server that a request waits for is connected again soon after it has returned, however
 // often it failed before. The attempts that were planned are not put off by that.
 func TestHastenedServerIsConnectedSoon(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
 		w.SetDown("docs", errors.New("refused"))
 		w.pass(20 * time.Second) // the waits are long by now

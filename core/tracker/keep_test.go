@@ -21,7 +21,7 @@ import (
 
 // An update of a sub-resource refreshes the cached content of the one above it, too (B10).
 func TestUpdateOfASubResourceRefreshesTheParent(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///dir")
 		client := w.tracker.Client("docs")
 		if _, err := client.ReadResource(w.Context(), "file:///dir"); err != nil {
@@ -41,7 +41,7 @@ func TestUpdateOfASubResourceRefreshesTheParent(t *testing.T) {
 // What the server says does not exist is dropped, by whoever finds out (F11); what
 // wants input is reported and not cached (F14).
 func TestCachedUntilGone(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md")
 		client := w.tracker.Client("docs")
 		for _, uri := range []string{"file:///a.md", "file:///b.md"} {
@@ -77,7 +77,7 @@ func TestCachedUntilGone(t *testing.T) {
 // A resource that keeps changing while it is read is read three times, returned, and
 // in the end kept as it is then.
 func TestReadOfAResourceThatKeepsChanging(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
 		docs.Fail(sessiontest.Fault{Method: "resources/read", Delay: 300 * time.Millisecond})
 		client := w.tracker.Client("docs")
@@ -105,7 +105,7 @@ func TestReadOfAResourceThatKeepsChanging(t *testing.T) {
 
 // The error text of a tool is published without the server's secrets.
 func TestToolFailureIsRedacted(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		const secret = "hunter2-hunter2"
 		text := strings.Repeat("x", 300-5) + " the key " + secret + "\x1b[31m is wrong"
 		docs.Fail(sessiontest.Fault{Method: "tools/call", Result: map[string]any{"isError": true, "content": []any{map[string]any{"type": "text", "text": text[300-15:]}}}, Times: 1})
@@ -134,7 +134,7 @@ func TestToolFailureIsRedacted(t *testing.T) {
 // about its change; events of large contents lack the content, and a server that is
 // removed does not come back because an answer was late.
 func TestClientEventsDoNotChangeTheState(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
 		docs.Set("file:///a.md", "two")
 		w.pass(3 * time.Second)
@@ -182,7 +182,7 @@ func TestCacheConvergesToTheTruth(t *testing.T) {
 	uris := []string{"file:///a.md", "file:///b.md", "file:///c.md"}
 	checked := 0
 	for seed := range uint64(15) {
-		inWorld(t, func(w *world, docs *sessiontest.Server) {
+		inWorld(t, func(w *world, docs *sessiontest.Fake) {
 			rnd := rand.New(rand.NewPCG(seed, 1))
 			settledOn(w, docs, uris...)
 			client := w.tracker.Client("docs")

@@ -15,7 +15,7 @@ import (
 )
 
 // methods are the requests on the wire about resources, in order.
-func methods(s *sessiontest.Server) []string {
+func methods(s *sessiontest.Fake) []string {
 	var out []string
 	for _, m := range s.Wire() {
 		switch m.Method {
@@ -29,7 +29,7 @@ func methods(s *sessiontest.Server) []string {
 // A connect subscribes to what is known, lists, subscribes to what the list
 // added, reads it, and publishes no event of content: that is the baseline (B1).
 func TestConnectSubscribesBeforeItReads(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.PageSize = 40
 		for i := range 120 {
 			docs.SetQuietly(fmt.Sprintf("file:///%03d.md", i), "one")
@@ -72,7 +72,7 @@ func lastIndex(all []string, s string) int {
 // A server without anything that is tracked is published as such once, stays connected,
 // and is not tried again (B3).
 func TestServerWithoutResources(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.Capabilities = map[string]any{"completions": map[string]any{}}
 		w.start(sessiontest.Entry("docs"))
 		w.pass(time.Minute)
@@ -91,7 +91,7 @@ func TestServerWithoutResources(t *testing.T) {
 
 // A server that cannot push is polled, and says so once.
 func TestServerWithoutSubscribeIsPolled(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.Capabilities = map[string]any{"resources": map[string]any{}}
 		docs.SetQuietly("file:///a.md", "one")
 		w.start(sessiontest.Entry("docs", func(s *config.Server) { s.PollInterval = 10 * time.Second }))
@@ -153,7 +153,7 @@ func TestApplyTouchesOnlyWhatDiffers(t *testing.T) {
 // trackResources switched off: unsubscribed at once, and not one event after; on
 // again: subscribed within 5 s, on the same session (B2).
 func TestTrackingSwitchedOffAndOn(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.SetQuietly("file:///a.md", "one")
 		w.start(sessiontest.Entry("docs"))
 		w.pass(3 * time.Second)
@@ -186,7 +186,7 @@ func TestTrackingSwitchedOffAndOn(t *testing.T) {
 
 // A disabled server is known and not connected.
 func TestDisabledServer(t *testing.T) {
-	inWorld(t, func(w *world, _ *sessiontest.Server) {
+	inWorld(t, func(w *world, _ *sessiontest.Fake) {
 		w.start(sessiontest.Entry("docs", func(s *config.Server) { s.Enabled = false }))
 		w.pass(time.Minute)
 		w.wantState("docs", event.Disabled)
@@ -201,7 +201,7 @@ func TestDisabledServer(t *testing.T) {
 
 // A catalog is known and not connected: it is no MCP server.
 func TestCatalogIsNotDialled(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		catalog := func(s *config.Server) { s.Transport = config.TransportCatalog }
 		w.start(sessiontest.Entry("docs", catalog))
 		if _, err := w.tracker.Settled(w.Context()); err != nil {
@@ -230,7 +230,7 @@ func TestCatalogIsNotDialled(t *testing.T) {
 // A server that this machine lacks something for is known, says what is missing, and
 // is connected to as soon as nothing is.
 func TestUnconfiguredIsNotDialled(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		lacks := func(what string) config.Server {
 			return sessiontest.Entry("docs", func(s *config.Server) { s.Missing = []string{what} })
 		}
@@ -277,7 +277,7 @@ func TestSettled(t *testing.T) {
 
 // A shutdown publishes what is outstanding, unsubscribes, and leaves nothing (B11).
 func TestShutdownDrains(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.SetQuietly("file:///a.md", "one")
 		w.start(sessiontest.Entry("docs"))
 		w.pass(3 * time.Second)
@@ -327,7 +327,7 @@ func TestNothingIsPendingAtTheEnd(t *testing.T) {
 // An entry without an interval, as an embedder may write it, is polled at the
 // default one.
 func TestPollIntervalHasADefault(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.Capabilities = map[string]any{"resources": map[string]any{}}
 		docs.SetQuietly("file:///a.md", "one")
 		w.start(sessiontest.Entry("docs", func(s *config.Server) { s.PollInterval = 0 }))

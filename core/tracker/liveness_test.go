@@ -13,7 +13,7 @@ import (
 )
 
 // noPings has the server leave all pings unanswered.
-func noPings(docs *sessiontest.Server) {
+func noPings(docs *sessiontest.Fake) {
 	for _, method := range []string{"ping", "server/discover"} {
 		docs.Fail(sessiontest.Fault{Method: method, Silent: true})
 	}
@@ -33,7 +33,7 @@ func (w *world) call(tool string, timeout time.Duration) <-chan error {
 // A server that does one thing at a time is not taken for dead while it is at a call
 // that may take so long, whatever becomes of what waits behind it.
 func TestBusyServerIsNotTakenForDead(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
 		noPings(docs)
 		docs.Fail(sessiontest.Fault{Method: "tools/call", Times: 1, Delay: 5 * time.Minute})
@@ -58,7 +58,7 @@ func TestBusyServerIsNotTakenForDead(t *testing.T) {
 // A server that freezes during a call is found dead once the call has run out of
 // time, also if others are made all the time.
 func TestFrozenDuringCalls(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
 		docs.Fail(sessiontest.Fault{Silent: true})
 		docs.Mute(true)
@@ -74,7 +74,7 @@ func TestFrozenDuringCalls(t *testing.T) {
 
 // What the tracker itself waits for does not keep a frozen server from being found.
 func TestFrozenDuringReads(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md")
 		docs.Fail(sessiontest.Fault{Silent: true})
 		docs.NotifyUpdated("file:///a.md")
@@ -93,7 +93,7 @@ func TestFrozenDuringReads(t *testing.T) {
 // A server that answers reads, one after the other, lives, also if a ping has to
 // wait for its turn for too long.
 func TestPingBehindReads(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
 		noPings(docs)
 		for range 12 {

@@ -17,8 +17,8 @@ import (
 // A resource that goes away is removed once, whether a read or the list finds out
 // first (F11).
 func TestRemovalIsPublishedOnce(t *testing.T) {
-	for name, remove := range map[string]func(w *world, docs *sessiontest.Server){
-		"the read finds out": func(w *world, docs *sessiontest.Server) {
+	for name, remove := range map[string]func(w *world, docs *sessiontest.Fake){
+		"the read finds out": func(w *world, docs *sessiontest.Fake) {
 			docs.Mute(true)
 			docs.Remove("file:///a.md")
 			docs.Mute(false)
@@ -26,18 +26,18 @@ func TestRemovalIsPublishedOnce(t *testing.T) {
 			w.pass(time.Second)
 			docs.NotifyListChanged(catalog.Resources)
 		},
-		"the list finds out": func(w *world, docs *sessiontest.Server) {
+		"the list finds out": func(w *world, docs *sessiontest.Fake) {
 			docs.Remove("file:///a.md")
 			docs.NotifyUpdated("file:///a.md")
 		},
-		"while away": func(w *world, docs *sessiontest.Server) {
+		"while away": func(w *world, docs *sessiontest.Fake) {
 			w.SetDown("docs", sessiontest.ErrRefused)
 			docs.Remove("file:///a.md")
 			w.SetDown("docs", nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(w *world, docs *sessiontest.Server) {
+			inWorld(t, func(w *world, docs *sessiontest.Fake) {
 				settledOn(w, docs, "file:///a.md", "file:///b.md")
 				remove(w, docs)
 				w.pass(10 * time.Second)
@@ -58,7 +58,7 @@ func TestRemovalIsPublishedOnce(t *testing.T) {
 // A resource that the list names and nobody can read is no news, and known as
 // gone; the list announces its return.
 func TestListedButUnreadable(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.Fail(sessiontest.Fault{Method: "resources/read", URI: "file:///a.md", Code: -32002, Message: "Resource not found"})
 		settledOn(w, docs, "file:///a.md", "file:///b.md")
 		w.pass(time.Minute)
@@ -87,7 +87,7 @@ func TestResultsWithoutContent(t *testing.T) {
 		"no contents":           map[string]any{},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(w *world, docs *sessiontest.Server) {
+			inWorld(t, func(w *world, docs *sessiontest.Fake) {
 				settledOn(w, docs, "file:///a.md")
 				before := docs.Count("resources/read")
 				docs.Fail(sessiontest.Fault{Method: "resources/read", Result: result})
@@ -111,12 +111,12 @@ func TestResultsWithoutContent(t *testing.T) {
 
 // A list without end or in a circle keeps the old one (F12).
 func TestEndlessLists(t *testing.T) {
-	for name, spoil := range map[string]func(*sessiontest.Server){
-		"repeated cursor": func(s *sessiontest.Server) { s.RepeatedCursor = true },
-		"endless pages":   func(s *sessiontest.Server) { s.EndlessPages = true },
+	for name, spoil := range map[string]func(*sessiontest.Fake){
+		"repeated cursor": func(s *sessiontest.Fake) { s.RepeatedCursor = true },
+		"endless pages":   func(s *sessiontest.Fake) { s.EndlessPages = true },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(w *world, docs *sessiontest.Server) {
+			inWorld(t, func(w *world, docs *sessiontest.Fake) {
 				docs.PageSize = 2
 				settledOn(w, docs, "file:///a.md", "file:///b.md", "file:///c.md")
 				w.SetDown("docs", sessiontest.ErrRefused)
@@ -143,7 +143,7 @@ func TestEndlessLists(t *testing.T) {
 // A list that hangs takes nothing from the other lists: resources are followed,
 // and the one that hangs is published.
 func TestOneListHangs(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.Fail(sessiontest.Fault{Method: "prompts/list", Silent: true})
 		docs.SetQuietly("file:///a.md", "one")
 		w.start(sessiontest.Entry("docs", func(s *config.Server) { s.RequestTimeout = 3 * time.Second }))
@@ -193,7 +193,7 @@ func TestNarrowAcknowledgementOfLists(t *testing.T) {
 // A resource that leaves the list and comes back with other content has changed,
 // though its server announces only the change of the list; with the same content it has not.
 func TestReturningResourceIsCompared(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md", "file:///c.md")
 		docs.Remove("file:///a.md")
 		docs.Remove("file:///b.md")
@@ -213,7 +213,7 @@ func TestReturningResourceIsCompared(t *testing.T) {
 // What is followed on, listed or not, is not remembered as it was when it left the
 // list.
 func TestLeavesTheListButStays(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.SetQuietly("file:///a.md", "one")
 		docs.SetQuietly("file:///b.md", "one")
 		include := func(uris ...string) config.Server {

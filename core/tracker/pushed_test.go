@@ -14,7 +14,7 @@ import (
 
 // withoutSubscribe is a server that offers subscriptions and does not know the
 // method.
-func withoutSubscribe(docs *sessiontest.Server) {
+func withoutSubscribe(docs *sessiontest.Fake) {
 	method := "resources/subscribe"
 	if docs.Modern {
 		method = "subscriptions/listen"
@@ -24,7 +24,7 @@ func withoutSubscribe(docs *sessiontest.Server) {
 
 // A server that offers subscriptions and does not know the method is polled.
 func TestSubscribeMethodIsUnknown(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		withoutSubscribe(docs)
 		settledOn(w, docs, "file:///a.md", "file:///b.md")
 		if st, _ := w.tracker.Snapshot().Server("docs"); len(st.Resources) != 2 || st.Mode != event.Poll {
@@ -55,7 +55,7 @@ func TestSubscribeIsUnknownAfterARestart(t *testing.T) {
 
 // What changed before a server that was polled begins to push is found at once.
 func TestPolledServerBeginsToPush(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		withoutSubscribe(docs)
 		settledOn(w, docs, "file:///a.md")
 		docs.Heal()
@@ -121,7 +121,7 @@ func TestRefusedAtFirst(t *testing.T) {
 
 // Where nothing is pushed and nothing is read, nobody says that resources are polled.
 func TestNeitherPushedNorRead(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.Capabilities = map[string]any{"resources": map[string]any{}}
 		docs.SetQuietly("file:///a.md", "one")
 		unread := sessiontest.Entry("docs", func(s *config.Server) { s.Read = config.ReadNone })
@@ -159,7 +159,7 @@ func TestRefusedAndNotRead(t *testing.T) {
 
 // When Subscribe returns, the subscription is active and its event is published.
 func TestSubscriptionIsPublishedBeforeSubscribeReturns(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.SetQuietly("file:///a.md", "one")
 		w.start(sessiontest.Entry("docs", func(s *config.Server) { s.Include = []string{"file:///b.md"} }))
 		w.pass(3 * time.Second)

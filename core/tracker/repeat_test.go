@@ -49,7 +49,7 @@ func TestFailedSubscriptionIsRepeated(t *testing.T) {
 // A comparison that failed for longer than reads are repeated is made later, also if nothing
 // else reads the resource.
 func TestFailedComparisonIsRepeated(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.SetQuietly("file:///a.md", "one")
 		w.start(sessiontest.Entry("docs", func(srv *config.Server) { srv.SafetyInterval = -1 }))
 		w.pass(time.Minute)

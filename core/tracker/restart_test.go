@@ -14,7 +14,7 @@ import (
 // A restart makes one new connection, also if it is requested again before that is made. What is
 // known of the server is compared with what the new session finds.
 func TestRestartMakesOneConnection(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		const dialling = 5 * time.Second
 		w.opts.Dial = func(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
 			time.Sleep(dialling)

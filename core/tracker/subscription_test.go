@@ -66,7 +66,7 @@ func TestUpdateDuringASyncIsHeld(t *testing.T) {
 
 // A server that replaces its list by clearing it first removes nothing.
 func TestListIsEmptyForAMoment(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.SetList(catalog.Tools, map[string]any{"name": "one"}, map[string]any{"name": "two"})
 		settledOn(w, docs, "file:///a.md")
 		docs.SetList(catalog.Tools)
@@ -90,7 +90,7 @@ func TestListIsEmptyForAMoment(t *testing.T) {
 
 // goodbye returns, sorted, what the server believes to be subscribed to by what
 // it was asked on the wire, whatever became of the connection.
-func goodbye(docs *sessiontest.Server) []string {
+func goodbye(docs *sessiontest.Fake) []string {
 	subscribed, listens := map[string]bool{}, map[string]bool{}
 	for _, m := range docs.Wire() {
 		var p struct {
@@ -122,7 +122,7 @@ func goodbye(docs *sessiontest.Server) []string {
 
 // A listen for lists alone is ended on the wire, too.
 func TestListenForListsIsEndedOnTheWire(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		w.start(sessiontest.Entry("docs", func(s *config.Server) { s.TrackResources = false }))
 		w.pass(3 * time.Second)
 		if docs.Modern && docs.Listens() != 1 {
@@ -145,7 +145,7 @@ func TestRemovedServerIsUnsubscribedFrom(t *testing.T) {
 	} {
 		for _, busy := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s busy=%t", name, busy), func(t *testing.T) {
-				inWorld(t, func(w *world, docs *sessiontest.Server) {
+				inWorld(t, func(w *world, docs *sessiontest.Fake) {
 					settledOn(w, docs, "file:///a.md", "file:///b.md")
 					if busy {
 						docs.Fail(sessiontest.Fault{Method: "resources/list", Times: 1, Silent: true})
@@ -166,7 +166,7 @@ func TestRemovedServerIsUnsubscribedFrom(t *testing.T) {
 // A server that is removed and wanted again before it was let go of is back as
 // soon as it has gone, as a new one.
 func TestServerReturnsToTheConfigWhileClosing(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md")
 		docs.Fail(sessiontest.Fault{Silent: true}) // the goodbye takes its time
 		w.apply()

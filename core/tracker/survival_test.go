@@ -14,7 +14,7 @@ import (
 // A server that was away: exactly one resync event for what changed meanwhile,
 // none for the others, within 5 s of its return (B8).
 func TestPromiseResyncAfterACrash(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md", "file:///c.md")
 		w.SetDown("docs", sessiontest.ErrRefused)
 		w.pass(time.Second)
@@ -37,7 +37,7 @@ func TestPromiseResyncAfterACrash(t *testing.T) {
 // A change between the listing of a reconnect and its subscription is not lost:
 // subscribing comes first.
 func TestPromiseChangeWhileConnecting(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
 		docs.Disconnect()
 		// The read of the resync is answered with what was there before; the change
@@ -63,7 +63,7 @@ func TestPromiseChangeWhileConnecting(t *testing.T) {
 
 // assertOrder: in every connection the known resources are subscribed to before
 // anything is listed or read.
-func assertOrder(t *testing.T, docs *sessiontest.Server) {
+func assertOrder(t *testing.T, docs *sessiontest.Fake) {
 	t.Helper()
 	connections, subscribed, discovering := 0, false, false
 	for _, m := range docs.Wire() {
@@ -130,7 +130,7 @@ func TestBackoff(t *testing.T) {
 
 // A server that dies again and again is named (and tried ever more slowly).
 func TestCrashLoop(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
 		for range 60 {
 			docs.Disconnect()
@@ -153,7 +153,7 @@ func TestCrashLoop(t *testing.T) {
 
 // A server that dies without a word is found within 30 s, and so is its return.
 func TestSilentDeath(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
 		docs.Fail(sessiontest.Fault{Silent: true}) // every request
 		docs.Mute(true)
@@ -172,7 +172,7 @@ func TestSilentDeath(t *testing.T) {
 
 // A change that the server does not announce is found by a safety read.
 func TestUnannouncedChangeIsFound(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md")
 		docs.SetQuietly("file:///b.md", "two")
 		w.pass(6*time.Minute + time.Second)
@@ -186,9 +186,9 @@ func TestUnannouncedChangeIsFound(t *testing.T) {
 // A listen that the server ends, politely or not, is opened again, and a change
 // in the gap is one event (F6, F7).
 func TestListenEnds(t *testing.T) {
-	for name, end := range map[string]func(*sessiontest.Server){
-		"with its result":   func(s *sessiontest.Server) { s.EndListens(true) },
-		"with a cancelling": (*sessiontest.Server).CancelListens,
+	for name, end := range map[string]func(*sessiontest.Fake){
+		"with its result":   func(s *sessiontest.Fake) { s.EndListens(true) },
+		"with a cancelling": (*sessiontest.Fake).CancelListens,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 // suspend holds the worker's goroutine for the time given, as the suspension of
 // the process does: the next read of the URI fails, and the line that says so
 // takes that long to write.
-func (w *world) suspend(docs *sessiontest.Server, uri string, d time.Duration) {
+func (w *world) suspend(docs *sessiontest.Fake, uri string, d time.Duration) {
 	docs.Fail(sessiontest.Fault{Method: "resources/read", URI: uri, Times: 1, Code: -32603, Message: "disk on fire"})
 	w.logs.stallAt("read failed", d)
 	docs.NotifyUpdated(uri)
@@ -21,7 +21,7 @@ func (w *world) suspend(docs *sessiontest.Server, uri string, d time.Duration) {
 // A process that slept for a minute compares everything once, and keeps the
 // session (F8 of the fault matrix).
 func TestSuspension(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md", "file:///c.md")
 		w.suspend(docs, "file:///a.md", time.Minute)
 		w.pass(time.Second)
@@ -52,7 +52,7 @@ func TestSuspension(t *testing.T) {
 // A ping that was out during the suspension is not held against the server, and
 // does not keep the session from ending.
 func TestSuspensionDuringAPing(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md") // 3 s after the connection
 		for _, method := range []string{"ping", "server/discover"} {
 			docs.Fail(sessiontest.Fault{Method: method, Silent: true})

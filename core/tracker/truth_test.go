@@ -115,7 +115,7 @@ func truth(t *testing.T, era session.Era, seed uint64) {
 // calm is a server to which nothing happens but a change every now and then.
 type calm struct {
 	w       *world
-	server  *sessiontest.Server
+	server  *sessiontest.Fake
 	changes []time.Time
 }
 
@@ -155,7 +155,7 @@ func digests(w *world) map[string]catalog.Digest {
 
 // trueDigests reads every resource that ever was with a session of its own; the
 // zero digest is for those that are gone.
-func trueDigests(docs *sessiontest.Server) map[string]catalog.Digest {
+func trueDigests(docs *sessiontest.Fake) map[string]catalog.Digest {
 	out := map[string]catalog.Digest{}
 	gone := map[string]bool{}
 	for _, c := range docs.Truth() {

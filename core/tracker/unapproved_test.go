@@ -12,7 +12,7 @@ import (
 
 // A server with an entry that is not approved is not connected until it is.
 func TestUnapprovedIsNotConnected(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.SetQuietly("file:///a.md", "one")
 		waits := func(s *config.Server) { s.Unapproved = "approve it" }
 		w.start(sessiontest.Entry("docs", waits))
@@ -46,7 +46,7 @@ func TestUnapprovedIsNotConnected(t *testing.T) {
 // A server whose entry was approved before the one that waits stays connected, also after crashes; its state
 // says that something waits, whenever it is connected.
 func TestSupersededStillConnected(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
 		handshakes := func() int { return docs.Count("initialize") + docs.Count("server/discover") }
 		before := handshakes()

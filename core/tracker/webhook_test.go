@@ -112,7 +112,7 @@ func updated(id, uri, cursor string) string {
 }
 
 // hooked runs the test with such a server.
-func hooked(t *testing.T, receiver bool, test func(w *world, docs *sessiontest.Server, h *hooking)) {
+func hooked(t *testing.T, receiver bool, test func(w *world, docs *sessiontest.Fake, h *hooking)) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &hooking{t: t, feed: sessiontest.NewFeed(), r: standardwebhooks.NewReceiver("https://hooks.example", standardwebhooks.NewKey())}
 		opts := Options{}
@@ -146,7 +146,7 @@ func wantCalls(t *testing.T, h *hooking, want ...string) {
 // TestEventsByWebhook: events lead to reads, once; the subscription is refreshed before its
 // time is over, and ends with the tracker.
 func TestEventsByWebhook(t *testing.T) {
-	hooked(t, true, func(w *world, docs *sessiontest.Server, h *hooking) {
+	hooked(t, true, func(w *world, docs *sessiontest.Fake, h *hooking) {
 		wantCalls(t, h, "subscribe null")
 		docs.SetQuietly("file:///a.md", "two")
 		h.post("e1", updated("e1", "file:///a.md", "8"), http.StatusNoContent)
@@ -180,7 +180,7 @@ func TestEventsByWebhook(t *testing.T) {
 
 // TestWebhookTerminated: after a failure that passes it subscribes again, with its cursor.
 func TestWebhookTerminated(t *testing.T) {
-	hooked(t, true, func(w *world, docs *sessiontest.Server, h *hooking) {
+	hooked(t, true, func(w *world, docs *sessiontest.Fake, h *hooking) {
 		h.asked()
 		h.post("e1", updated("e1", "file:///a.md", "8"), http.StatusNoContent)
 		h.post("m1", `{"type":"terminated","error":{"code":-32603,"message":"restart"}}`, http.StatusNoContent)
@@ -202,7 +202,7 @@ func TestWebhookTerminated(t *testing.T) {
 func TestWebhookEndsWhileItBegins(t *testing.T) {
 	for name, slow := range map[string]time.Duration{"answered": 300 * time.Millisecond, "not answered": time.Minute} {
 		t.Run(name, func(t *testing.T) {
-			hooked(t, true, func(w *world, docs *sessiontest.Server, h *hooking) {
+			hooked(t, true, func(w *world, docs *sessiontest.Fake, h *hooking) {
 				h.asked()
 				h.mu.Lock()
 				h.slow = slow
@@ -226,7 +226,7 @@ func TestWebhookEndsWhileItBegins(t *testing.T) {
 // TestWebhookEndpointNotReachable: with no other way it is tried again, and warned about once,
 // without the secret.
 func TestWebhookEndpointNotReachable(t *testing.T) {
-	hooked(t, true, func(w *world, docs *sessiontest.Server, h *hooking) {
+	hooked(t, true, func(w *world, docs *sessiontest.Fake, h *hooking) {
 		h.mu.Lock()
 		h.refuse = &sessiontest.EventError{Code: -32015, Message: "CallbackEndpointError: " + h.target.Secret}
 		h.mu.Unlock()
@@ -251,7 +251,7 @@ func TestWebhookEndpointNotReachable(t *testing.T) {
 
 // TestWebhookWithoutReceiver: a warning says what is missing.
 func TestWebhookWithoutReceiver(t *testing.T) {
-	hooked(t, false, func(w *world, docs *sessiontest.Server, h *hooking) {
+	hooked(t, false, func(w *world, docs *sessiontest.Fake, h *hooking) {
 		wantCalls(t, h)
 		if !strings.Contains(strings.Join(w.logs.warnings(), "\n"), "requires serve-sse --public-url") {
 			t.Error(strings.Join(w.logs.warnings(), "\n"))

@@ -17,7 +17,7 @@ import (
 // 500 resources are one listen, or one subscription each, and stay that through
 // routine comparisons: nothing is subscribed to twice (E6, F9).
 func TestNothingIsSubscribedTwice(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.PageSize = 50
 		for i := range 500 {
 			docs.SetQuietly(fmt.Sprintf("file:///%03d.md", i), "one")
@@ -53,7 +53,7 @@ func TestNothingIsSubscribedTwice(t *testing.T) {
 // The era is learned once: however often a modern server is connected to, at most
 // one initialize is refused, and nothing of the other era is sent (F1).
 func TestEraIsLearnedOnce(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
 		for range 5 {
 			docs.Disconnect()
@@ -125,7 +125,7 @@ func TestForeignNotifications(t *testing.T) {
 // 50 announcements of changed resources cost at most two syncs, and the set
 // follows the last of them (B5).
 func TestResourceListFlood(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md")
 		before := docs.Count("resources/list")
 		for i := range 50 {
@@ -153,7 +153,7 @@ func TestResourceListFlood(t *testing.T) {
 // Another descriptor makes the content be looked at, too: it may be all that a
 // server says.
 func TestChangedDescriptor(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		settledOn(w, docs, "file:///a.md", "file:///b.md")
 		docs.SetResource("file:///a.md", sessiontest.Resource{Text: "# two", MimeType: "text/markdown"})
 		docs.NotifyListChanged(catalog.Resources)
@@ -168,7 +168,7 @@ func TestChangedDescriptor(t *testing.T) {
 // The calls of onConnect are made once in every session, in order, after the
 // subscription; one that fails stops nothing.
 func TestOnConnect(t *testing.T) {
-	inWorld(t, func(w *world, docs *sessiontest.Server) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
 		docs.Fail(sessiontest.Fault{Method: "tools/call", Times: 1, Code: -32603, Message: "not now"})
 		docs.SetQuietly("file:///a.md", "one")
 		w.start(sessiontest.Entry("docs", func(s *config.Server) {

@@ -36,7 +36,7 @@ type world struct {
 }
 
 // inWorld runs the test once in either era with one server, "docs".
-func inWorld(t *testing.T, test func(w *world, docs *sessiontest.Server)) {
+func inWorld(t *testing.T, test func(w *world, docs *sessiontest.Fake)) {
 	t.Helper()
 	for _, era := range []session.Era{session.EraLegacy, session.EraModern} {
 		t.Run(string(era), func(t *testing.T) {

@@ -1,12 +1,12 @@
-// Package trust remembers what the user approved of the configs that were found in folders.
+// Package trust stores what the user approved of configs that were found in folders.
 //
-// An approval belongs to a folder and to the digest of what an entry of a config would run or
-// send (see config.Intent). So it ends when the entry changes, and comes back when the old entry
-// does, such as on another branch.
+// An approval is for a folder and the digest of what an entry of a config would run or send (see
+// config.Intent). It becomes invalid when the entry changes, and valid again when the old entry
+// returns, for example on another branch.
 //
-// Each folder has a file of its own, which only its user can read and write. If two processes store
-// approvals for one folder simultaneously, one of them may be lost; the user is asked again. A file that is damaged, or that others could have written, approves
-// nothing.
+// Each folder has its own file, which only the user can read and write. If two processes
+// simultaneously store approvals for one folder, one may be lost, and the user is asked again. A file
+// that is damaged, or that others could have written, approves nothing.
 package trust
 
 import (
@@ -31,8 +31,8 @@ import (
 // Store holds the approvals of one user. Its methods may be called concurrently.
 type Store struct{ dir string }
 
-// New returns the store in a directory, which is made when the first approval is stored. "" is no
-// directory: nothing is approved, and storing fails.
+// New returns the store in a directory, which is created with the first approval. With "", nothing is
+// approved, and Approve fails with [ErrNoStore].
 func New(dir string) *Store { return &Store{dir} }
 
 // ErrNoStore is returned if there is no directory for approvals.
@@ -42,13 +42,13 @@ var ErrNoStore = errors.New("there is no directory for approvals")
 type Approval struct {
 	Digest string `json:"digest"`
 	Kind   Kind   `json:"kind"`
-	// Name is the name of the server, or the origin of the URL of the webhook as its config writes it. It is for
-	// people; the digest decides.
+	// Name is the name of the server, or the origin of the webhook's URL as written in its config.
+	// It is for people; the digest decides.
 	Name string    `json:"name"`
 	At   time.Time `json:"at"`
 }
 
-// Kind says what an entry is.
+// Kind is the kind of an entry.
 type Kind string
 
 // The kinds.
@@ -60,18 +60,18 @@ const (
 // Folder holds the approvals for one folder.
 type Folder struct {
 	Path      string     `json:"folder"` // absolute and without symbolic links
-	Key       string     `json:"key"`    // its digest: a path need not be text
+	Key       string     `json:"key"`    // the digest of the path, which need not be text
 	Approvals []Approval `json:"approvals"`
 }
 
-// What is stored for one folder is bounded, so that its file can be read: the oldest approvals are
-// forgotten first, and names are cut.
+// Limits for one folder, so that its file can be read. The oldest approvals are deleted first, and
+// names are truncated.
 const (
 	maxApprovals = 2000
 	maxName      = 128 // bytes
 )
 
-// Resolved returns the absolute path of a folder without symbolic links, as far as it exists.
+// Resolved returns the absolute path of a folder, without symbolic links if it exists.
 func Resolved(folder string) (string, error) {
 	abs, err := filepath.Abs(folder)
 	if err != nil {
@@ -83,8 +83,8 @@ func Resolved(folder string) (string, error) {
 	return abs, nil // it was removed; its approvals can still be listed and revoked
 }
 
-// File returns the path of the file with the approvals for a folder, for watching it; "" if there
-// is no store.
+// File returns the path of the file with the approvals for a folder, so that it can be watched; "" if
+// there is no store.
 func (s *Store) File(folder string) string {
 	path, err := Resolved(folder)
 	if err != nil || s.dir == "" {
@@ -98,7 +98,7 @@ func keyOf(path string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Approved returns the approvals for a folder. With an error, there are none.
+// Approved returns the approvals for a folder; none with an error.
 func (s *Store) Approved(folder string) (Folder, error) {
 	path, err := Resolved(folder)
 	if err != nil || s.dir == "" {
@@ -111,7 +111,7 @@ func (s *Store) Approved(folder string) (Folder, error) {
 	return f, nil
 }
 
-// Digests returns those of all approvals.
+// Digests returns the digests of all approvals.
 func (f Folder) Digests() map[string]bool {
 	digests := make(map[string]bool, len(f.Approvals))
 	for _, a := range f.Approvals {
@@ -139,7 +139,7 @@ func (s *Store) Approve(folder string, approvals []Approval) error {
 	}
 	f, err := read(s.File(folder))
 	if err != nil || f.Key != keyOf(path) {
-		f = Folder{Path: path, Key: keyOf(path)} // what was there approves nothing
+		f = Folder{Path: path, Key: keyOf(path)} // the old file approves nothing
 	}
 	again := map[string]bool{}
 	for _, a := range approvals {
@@ -162,7 +162,7 @@ func (s *Store) Approve(folder string, approvals []Approval) error {
 	return nil
 }
 
-// Revoke forgets all approvals for a folder and reports whether there were any.
+// Revoke deletes all approvals for a folder and reports whether there were any.
 func (s *Store) Revoke(folder string) (bool, error) {
 	file := s.File(folder)
 	if file == "" {
@@ -175,7 +175,7 @@ func (s *Store) Revoke(folder string) (bool, error) {
 	return err == nil, err
 }
 
-// List returns all folders with approvals, sorted by path. Files that cannot be used are left out.
+// List returns all folders with approvals, sorted by path, without the files that cannot be used.
 func (s *Store) List() ([]Folder, error) {
 	if s.dir == "" {
 		return nil, nil
@@ -195,7 +195,7 @@ func (s *Store) List() ([]Folder, error) {
 	return all, err
 }
 
-// read reads one file of the store; one that does not exist has no approvals.
+// read reads one file of the store. A missing file has no approvals.
 func read(file string) (f Folder, err error) {
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 		return f, nil

@@ -75,8 +75,8 @@ func TestApprovals(t *testing.T) {
 	}
 }
 
-// A file that others could have written, that is damaged, or that is about another folder approves
-// nothing; a new approval replaces it.
+// A file that others could have written, that is damaged, or that is for another folder approves
+// nothing. A new approval replaces it.
 func TestFilesThatApproveNothing(t *testing.T) {
 	t.Parallel()
 	folder, other := t.TempDir(), t.TempDir()

@@ -88,9 +88,9 @@ func TestFolderUpdates(t *testing.T) {
 	h := newTestServer(t, map[string]string{"old/x/n.md": "x"})
 	g := connect(t, h, transports()["modern over HTTP"])
 	g.subscribe(recentURI, "vault://folder/", "vault://folder/old", "vault://note/old/x/n.md")
-	h.put("sub/deep/er/n.md", "at once")
+	h.put("sub/deep/er/n.md", "nested")
 	g.waitUpdated(recentURI, "vault://folder/")
-	if text := g.read("vault://note/sub/deep/er/n.md"); text != "at once" {
+	if text := g.read("vault://note/sub/deep/er/n.md"); text != "nested" {
 		t.Errorf("%q", text)
 	}
 	g.forget()

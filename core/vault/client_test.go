@@ -189,6 +189,26 @@ func (g *testClient) waitUpdated(uris ...string) {
 	}
 }
 
+// waitGap waits until the subscriptions or the connection ended.
+func (g *testClient) waitGap() {
+	g.t.Helper()
+	for deadline := time.After(patience); ; {
+		g.mu.Lock()
+		gaps := len(g.gaps)
+		g.mu.Unlock()
+		if gaps > 0 {
+			return
+		}
+		select {
+		case <-g.news:
+		case <-g.Done():
+			return
+		case <-deadline:
+			g.t.Fatal("the subscriptions did not end")
+		}
+	}
+}
+
 // listed returns the number of list updates.
 func (g *testClient) listed() int {
 	g.mu.Lock()

@@ -16,7 +16,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// wantIndex waits until the index equals that of a newly opened vault.
+// wantIndex waits until the index equals the index of a newly opened vault.
 func (e *recorder) wantIndex() {
 	e.t.Helper()
 	var diff string
@@ -72,7 +72,7 @@ func picture(t testing.TB, opts Options) map[string]string {
 }
 
 // TestIncrementalEqualsFullScan: after any changes to the folder, the index that file
-// events updated equals that of a newly opened vault.
+// events updated equals the index of a newly opened vault.
 func TestIncrementalEqualsFullScan(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
@@ -174,9 +174,7 @@ func TestGitCheckout(t *testing.T) {
 			t.Fatalf("git %q: %v: %s", args, err, out)
 		}
 	}
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("needs git")
-	}
+	needs(t, "git")
 	dir := t.TempDir()
 	git(dir, "init", "-q")
 	for _, branch := range []string{"one", "two"} {

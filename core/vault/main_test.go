@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -22,6 +23,17 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const patience = 20 * time.Second
 
 var errTestOver = errors.New("test over")
+
+// needs skips a test that starts a program if the program is missing, and with -short.
+func needs(t *testing.T, program string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("starts " + program)
+	}
+	if _, err := exec.LookPath(program); err != nil {
+		t.Skip(err)
+	}
+}
 
 // recorder is a Listener that remembers the updates it received.
 type recorder struct {

@@ -172,9 +172,7 @@ func TestListUpdates(t *testing.T) {
 // TestEditors saves with a real editor, twice in each way.
 func TestEditors(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("vim"); err != nil {
-		t.Skip("needs vim")
-	}
+	needs(t, "vim")
 	dir := vaultOf(t, map[string]string{"n.md": "zero"})
 	e := open(t, quick(dir))
 	for _, option := range []string{"backupcopy=yes", "backupcopy=no", "backupcopy=auto"} {

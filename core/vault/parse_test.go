@@ -95,7 +95,7 @@ func TestDeepFrontmatter(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever a note holds, what is said of it is bounded and printable.
+// FuzzParse: the facts of any note are bounded and printable.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"---\na: &x [*x]\n---\n#t", "[[[[a]]]] ![[", "#\xff", "---\n---\n---", "+++\n[[a]]\n+++", "# \u202e #a\n\t#b", "[a](%zz.md) [b](\\..\\x.md)", "---\ntags: {a: b}\n---",

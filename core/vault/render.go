@@ -1,11 +1,18 @@
 package vault
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 const (
@@ -190,4 +197,188 @@ func (s *snapshot) commonPaths(prefix string, folders bool, most int) (paths []s
 		return cmp.Or(rank(a)-rank(b), strings.Count(a, "/")-strings.Count(b, "/"), strings.Compare(a, b))
 	})
 	return paths[:min(len(paths), most)], len(paths)
+}
+
+// treeNode is a folder in vault://structure.
+type treeNode struct {
+	Name    string      `json:"name"`
+	Path    string      `json:"path"`
+	Notes   []string    `json:"notes,omitempty"`
+	Files   []string    `json:"files,omitempty"`
+	Folders []*treeNode `json:"folders,omitempty"`
+	Count   int         `json:"noteCount"` // notes in the folder and below it
+}
+
+// renderStructure renders vault://structure. It has no sizes or times, so that it
+// changes only when an entry is added, removed or moved.
+func (s *snapshot) renderStructure() []byte {
+	root := &treeNode{Name: "/"}
+	doc := struct {
+		Mode    string         `json:"mode"`
+		Folders int            `json:"totalFolders"`
+		Notes   int            `json:"totalNotes"`
+		Files   int            `json:"totalFiles"`
+		Skipped map[string]int `json:"skipped,omitempty"`
+		Root    *treeNode      `json:"root"`
+	}{Mode: "full", Notes: len(s.recent), Root: root}
+	if len(s.entries) > maxTree {
+		doc.Mode = "folders"
+	}
+	nodes := map[string]*treeNode{"": root}
+	for _, e := range s.entries {
+		parent := nodes[parentOf(e.path)]
+		switch {
+		case e.left != nil:
+			if doc.Skipped == nil {
+				doc.Skipped = make(map[string]int)
+			}
+			doc.Skipped[e.left.Error()]++
+		case parent == nil: // in a folder that was skipped
+		case e.dir:
+			n := &treeNode{Name: path.Base(e.path), Path: e.path}
+			nodes[e.path] = n
+			parent.Folders = append(parent.Folders, n)
+			doc.Folders++
+		default:
+			doc.Files++
+			if e.note != nil {
+				for p := e.path; p != ""; {
+					p = parentOf(p)
+					nodes[p].Count++
+				}
+			}
+			switch {
+			case doc.Mode == "folders":
+			case e.note != nil:
+				parent.Notes = append(parent.Notes, path.Base(e.path))
+			default:
+				parent.Files = append(parent.Files, path.Base(e.path))
+			}
+		}
+	}
+	return pretty(doc)
+}
+
+// parentOf is the folder that a path is in; "" is the root.
+func parentOf(p string) string { return p[:max(0, strings.LastIndexByte(p, '/'))] }
+
+type folderFile struct {
+	Name     string `json:"name"`
+	Path     string `json:"path"`
+	Title    string `json:"title,omitempty"`
+	Size     int64  `json:"size"`
+	Modified string `json:"modified"`
+}
+
+// renderFolder renders vault://folder/…: the entries of the folder, and a digest of
+// everything below it, so that the document changes whenever anything below does.
+func (s *snapshot) renderFolder(dir string) []byte {
+	doc := struct {
+		Path    string       `json:"path"`
+		Folders []string     `json:"folders"`
+		Files   []folderFile `json:"files"`
+		Notes   int          `json:"noteCount"`
+		Count   int          `json:"fileCount"`
+		Digest  string       `json:"digest"`
+	}{Path: dir, Folders: []string{}, Files: []folderFile{}}
+	sum := sha256.New()
+	for _, e := range s.below(dir) {
+		if e.left != nil {
+			continue
+		}
+		direct := parentOf(e.path) == dir
+		fmt.Fprintf(sum, "%q", e.path)
+		switch {
+		case e.dir:
+			if direct {
+				doc.Folders = append(doc.Folders, path.Base(e.path))
+			}
+			continue
+		case e.note != nil:
+			doc.Notes++
+			sum.Write(e.note.digest[:])
+		default:
+			fmt.Fprintf(sum, " %d %d", e.size, e.modified.UnixNano())
+		}
+		doc.Count++
+		if direct {
+			f := folderFile{Name: path.Base(e.path), Path: e.path, Size: e.size, Modified: timestamp(e.modified)}
+			if e.note != nil {
+				f.Title = e.note.title
+			}
+			doc.Files = append(doc.Files, f)
+		}
+	}
+	doc.Digest = "sha256:" + hex.EncodeToString(sum.Sum(nil))
+	return pretty(doc)
+}
+
+const (
+	mimeMarkdown = "text/markdown"
+	mimeJSON     = "application/json"
+)
+
+// encode encodes structs of strings and numbers of this package, which cannot fail.
+func encode(v any) []byte {
+	b, _ := printable.Marshal(v)
+	return b
+}
+
+// pretty encodes one member per line, for readable diffs.
+func pretty(v any) []byte {
+	var b bytes.Buffer
+	_ = json.Indent(&b, encode(v), "", "  ")
+	return append(b.Bytes(), '\n')
+}
+
+// timestamp has millisecond precision, like JavaScript's toISOString.
+func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// sizeText formats a size for people.
+func sizeText(n int64) string {
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
+	}
+	v, unit := float64(n)/1024, "KB"
+	if v >= 1024 {
+		v, unit = v/1024, "MB"
+	}
+	return fmt.Sprintf("%.1f %s", v, unit)
+}
+
+// listOf replaces nil by an empty list, so that JSON has [] and not null.
+func listOf[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+func unique(list []string, most int) []string {
+	slices.Sort(list)
+	list = slices.Compact(list)
+	return slices.Clip(list[:min(len(list), most)])
+}
+
+// titleOf returns the first of the texts that has a printable character, shortened.
+func titleOf(texts ...string) string {
+	for _, t := range texts {
+		if t = shorten(t, maxTitle); t != "" {
+			return t
+		}
+	}
+	return "Untitled"
+}
+
+// shorten returns the beginning of a text on one line: white space is collapsed and hidden
+// characters are removed.
+func shorten(s string, runes int) string {
+	line := func(s string) string { return strings.Join(strings.Fields(s), " ") }
+	s = line(printable.Visible(line(s)))
+	for i := range s {
+		if runes--; runes < 0 {
+			return strings.TrimRight(s[:i], " ")
+		}
+	}
+	return s
 }

@@ -3,11 +3,20 @@ package vault
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"math"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/mcptrack/mcptrack/core/internal/textindex"
 )
 
 const (
@@ -158,4 +167,177 @@ func snippet(text string, wanted []string) string {
 		s += "…"
 	}
 	return s
+}
+
+const (
+	// maxText is how many bytes of a note are indexed.
+	maxText = 1 << 20
+	// manyNotes is the number of notes above which memory is returned to the system after
+	// they were read together.
+	manyNotes = 1000
+
+	// The weight of a word in a title or tag, relative to a word in the text.
+	titleWeight, tagWeight = 5, 3
+
+	// minPrefix is the least length of a query word that also matches longer words that
+	// begin with it; such a match has the weight prefixWeight instead of 1.
+	minPrefix    = 3
+	prefixWeight = 0.2
+)
+
+// textOptions returns the options of the index. They name no stemmer: notes may be in any
+// language.
+func textOptions() textindex.Options { return textindex.Options{MaxText: maxText} }
+
+// noteTexts is the full-text index. The first search builds it, later searches update
+// it.
+type noteTexts struct {
+	disk  *disk
+	md    *markdown
+	index *textindex.Index[string] // its documents are the notes, named by path
+
+	ctx    context.Context // done after close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // waits for the running build
+
+	mu       sync.Mutex
+	building chan struct{}                // closed by the running build when it ends; nil: none runs
+	indexed  map[string][sha256.Size]byte // digests of the indexed notes
+}
+
+func (x *noteTexts) start(d *disk, md *markdown, most int) {
+	x.disk, x.md = d, md
+	opts := textOptions()
+	opts.MaxDocuments = most
+	x.index = textindex.New[string](opts)
+	x.indexed = make(map[string][sha256.Size]byte)
+	x.ctx, x.cancel = context.WithCancel(context.Background())
+}
+
+// close ends a running build and waits for it. Searches fail afterwards.
+func (x *noteTexts) close() {
+	x.mu.Lock()
+	x.cancel()
+	x.mu.Unlock()
+	x.wg.Wait()
+}
+
+// refresh updates the index to a snapshot. A build that it started continues when ctx ends,
+// for the next search.
+func (x *noteTexts) refresh(ctx context.Context, s *snapshot) error {
+	for range 2 { // a build that already runs may lack what changed before this call
+		x.mu.Lock()
+		if x.ctx.Err() != nil {
+			x.mu.Unlock()
+			return errors.New("the vault is closed")
+		}
+		if x.building == nil {
+			gone, late := x.stale(s)
+			if len(gone)+len(late) == 0 {
+				x.mu.Unlock()
+				return nil
+			}
+			x.building = make(chan struct{})
+			x.wg.Go(func() { x.build(gone, late) })
+		}
+		done := x.building
+		x.mu.Unlock()
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// stale returns the indexed notes that no longer exist, and the notes that are not
+// indexed or have changed. x.mu must be held.
+func (x *noteTexts) stale(s *snapshot) (gone []string, late []*note) {
+	for _, n := range s.recent {
+		if digest, ok := x.indexed[n.path]; !ok || digest != n.digest {
+			late = append(late, n)
+		}
+	}
+	if len(x.indexed)+len(late) > len(s.recent) {
+		for p := range x.indexed {
+			if s.note(p) == nil {
+				gone = append(gone, p)
+			}
+		}
+	}
+	return gone, late
+}
+
+// build reads and indexes notes. A note that cannot be read keeps its old entry until
+// the next snapshot.
+func (x *noteTexts) build(gone []string, late []*note) {
+	var read errgroup.Group
+	read.SetLimit(max(2, runtime.GOMAXPROCS(0)))
+	digests := make([]*[sha256.Size]byte, len(late)) // nil: not read
+	for i, n := range late {
+		read.Go(func() error {
+			if x.ctx.Err() != nil {
+				return nil
+			}
+			src, _, err := x.disk.read(n.path)
+			if err != nil {
+				return nil
+			}
+			x.index.Put(n.path, x.fields(n.path, src)...)
+			digest := sha256.Sum256(src)
+			digests[i] = &digest
+			return nil
+		})
+	}
+	_ = read.Wait() // no job returns an error
+	for _, p := range gone {
+		x.index.Remove(p)
+	}
+	if len(late) > manyNotes {
+		debug.FreeOSMemory() // the texts take several times the memory of the index
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for i, n := range late {
+		if digests[i] != nil {
+			x.indexed[n.path] = *digests[i]
+		}
+	}
+	for _, p := range gone {
+		delete(x.indexed, p)
+	}
+	close(x.building)
+	x.building = nil
+}
+
+// fields returns the indexed fields of a note.
+func (x *noteTexts) fields(p string, src []byte) []textindex.Field {
+	f := x.md.parse(p, src)
+	fields := []textindex.Field{{Text: f.title, Weight: titleWeight}}
+	for _, tag := range f.tags {
+		fields = append(fields, textindex.Field{Text: tag, Weight: tagWeight})
+	}
+	return append(fields, textindex.Field{Text: searchable(src)})
+}
+
+// hits returns the scores of the notes that have all words of a query, by path.
+func (x *noteTexts) hits(ctx context.Context, s *snapshot, query string) (map[string]float64, error) {
+	if err := x.refresh(ctx, s); err != nil {
+		return nil, err
+	}
+	hits := x.index.Search(textindex.Query{
+		Text: query, All: true, Prefix: textindex.Prefix{Min: minPrefix, Weight: prefixWeight},
+	})
+	scores := make(map[string]float64, len(hits))
+	for _, h := range hits {
+		scores[h.ID] = math.Round(h.Score*1e4) / 1e4
+	}
+	return scores, nil
+}
+
+// searchable returns the part of a note that is indexed.
+func searchable(src []byte) string {
+	src = src[frontEnd(src):]
+	return string(src[:min(len(src), maxText)])
 }

@@ -145,7 +145,7 @@ func checkPath(p string) error {
 }
 
 // encodePath encodes a path for a URI, like the expansion of {+path} in a template
-// except that "?", "#" and brackets are encoded, too.
+// but also encodes "?", "#" and brackets.
 func encodePath(p string) string {
 	const hex = "0123456789ABCDEF"
 	b := make([]byte, 0, len(p)+8)

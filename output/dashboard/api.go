@@ -32,10 +32,10 @@ type overview struct {
 	History   bool                `json:"history,omitempty"` // /api/history and /api/activity answer
 	// Webhooks are at most maxWebhooks, those that fail first; MoreWebhooks is how many were
 	// left out.
-	Webhooks     []webhook.Endpoint `json:"webhooks,omitempty"`
-	MoreWebhooks int                `json:"moreWebhooks,omitempty"`
+	Webhooks     []webhook.EndpointStatus `json:"webhooks,omitempty"`
+	MoreWebhooks int                      `json:"moreWebhooks,omitempty"`
 	// Deliveries say which process on a cluster sends to webhooks.
-	Deliveries []webhook.Delivery `json:"webhookDeliveries,omitempty"`
+	Deliveries []webhook.Deliverer `json:"webhookDeliveries,omitempty"`
 	// Unstored is why events cannot be stored; "": they can.
 	Unstored string `json:"unstored,omitempty"`
 	*cluster
@@ -119,9 +119,9 @@ func (d *Dashboard) status(w http.ResponseWriter, r *http.Request) {
 	}
 	if d.opts.Webhooks != nil {
 		all := d.opts.Webhooks(r)
-		slices.SortStableFunc(all, func(a, b webhook.Endpoint) int {
-			return cmp.Compare(slices.Index([]webhook.State{webhook.Suspended, webhook.Failing, webhook.Active}, a.State),
-				slices.Index([]webhook.State{webhook.Suspended, webhook.Failing, webhook.Active}, b.State))
+		slices.SortStableFunc(all, func(a, b webhook.EndpointStatus) int {
+			return cmp.Compare(slices.Index([]webhook.DeliveryState{webhook.Suspended, webhook.Failing, webhook.Active}, a.State),
+				slices.Index([]webhook.DeliveryState{webhook.Suspended, webhook.Failing, webhook.Active}, b.State))
 		})
 		out.Webhooks = all[:min(len(all), maxWebhooks)]
 		out.MoreWebhooks = len(all) - len(out.Webhooks)

@@ -67,9 +67,9 @@ type Options struct {
 	Log func(server string) []serverlog.Line
 	// Webhooks are the endpoints that events are sent to, as far as the client that made the
 	// request may know of them.
-	Webhooks func(*http.Request) []webhook.Endpoint
+	Webhooks func(*http.Request) []webhook.EndpointStatus
 	// Deliveries say which process on a cluster sends to webhooks; nil: this one does.
-	Deliveries func() []webhook.Delivery
+	Deliveries func() []webhook.Deliverer
 	// Login says that people log in, so that the page has a button to log out.
 	Login bool
 }

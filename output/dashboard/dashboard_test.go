@@ -118,12 +118,12 @@ func TestAPI(t *testing.T) {
 // if events happen meanwhile. It is an id of the feeds, not of the tracker.
 // The status names the webhooks that fail first, and not too many.
 func TestStatusOfWebhooks(t *testing.T) {
-	all := make([]webhook.Endpoint, 300)
+	all := make([]webhook.EndpointStatus, 300)
 	for i := range all {
-		all[i] = webhook.Endpoint{Host: fmt.Sprint("h", i), State: webhook.Active}
+		all[i] = webhook.EndpointStatus{Host: fmt.Sprint("h", i), State: webhook.Active}
 	}
 	all[250].State, all[260].State = webhook.Failing, webhook.Suspended
-	s := serve(t, New(Options{Snapshot: fixed(world(2, 1)), Webhooks: func(*http.Request) []webhook.Endpoint { return slices.Clone(all) }}), nil)
+	s := serve(t, New(Options{Snapshot: fixed(world(2, 1)), Webhooks: func(*http.Request) []webhook.EndpointStatus { return slices.Clone(all) }}), nil)
 	var st overview
 	fetch(t, s.URL+"/api/status", &st)
 	if len(st.Webhooks) != maxWebhooks || st.MoreWebhooks != 100 || st.Webhooks[0].Host != "h260" || st.Webhooks[1].Host != "h250" || st.Webhooks[2].Host != "h0" {

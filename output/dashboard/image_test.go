@@ -19,7 +19,7 @@ import (
 )
 
 // gallery is a tracker that follows a server with these resources, all known.
-func gallery(t *testing.T, resources map[string]sessiontest.Resource) (*tracker.Tracker, *sessiontest.Server) {
+func gallery(t *testing.T, resources map[string]sessiontest.Resource) (*tracker.Tracker, *sessiontest.Fake) {
 	t.Helper()
 	server := sessiontest.New()
 	for uri, r := range resources {

@@ -36,11 +36,11 @@ func failing() *status.Snapshot {
 func openPage(t *testing.T, width, height int64, query string) (browsertest.Tab, *stream) {
 	t.Helper()
 	_, d, store := stored(t, fixed(failing()))
-	d.opts.Webhooks = func(*http.Request) []webhook.Endpoint {
-		return []webhook.Endpoint{{Host: "app.example", Format: "slack", State: webhook.Active, Delivered: 12}, {Host: "dead.example", Format: "standard", State: webhook.Failing, LastError: webhook.Timeout, LagMs: 5000}}
+	d.opts.Webhooks = func(*http.Request) []webhook.EndpointStatus {
+		return []webhook.EndpointStatus{{Host: "app.example", Format: "slack", State: webhook.Active, Delivered: 12}, {Host: "dead.example", Format: "standard", State: webhook.Failing, LastError: webhook.Timeout, LagMs: 5000}}
 	}
-	d.opts.Deliveries = func() []webhook.Delivery {
-		return []webhook.Delivery{{Source: webhook.FromConfig, Process: "host:1", Own: true}, {Source: webhook.FromSubscription}}
+	d.opts.Deliveries = func() []webhook.Deliverer {
+		return []webhook.Deliverer{{Source: webhook.FromConfig, Process: "host:1", Own: true}, {Source: webhook.FromSubscription}}
 	}
 	store("server-0001", "", event.ServerState{State: event.Connecting})
 	store("server-0001", "", event.ListChanged{List: catalog.Tools, Added: []string{"search"}})

@@ -9,6 +9,7 @@ import (
 	"github.com/aymanbagabas/go-udiff"
 
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/output/termtext"
 )
 
 // MaxText is the largest size, in bytes, of either text for which a diff is made: a larger diff
@@ -27,16 +28,11 @@ func Unified(label, from, to string) string {
 
 // Colour returns the diff with ANSI colours for a terminal and only printable characters.
 func Colour(unified string) string {
-	const red, green, cyan, reset = "\x1b[31m", "\x1b[32m", "\x1b[36m", "\x1b[0m"
 	var b strings.Builder
 	for line := range strings.Lines(unified) {
 		text := printable.Lines(strings.TrimSuffix(line, "\n"))
-		colour := map[byte]string{'+': green, '-': red, '@': cyan}[line[0]]
-		if colour != "" {
-			text = colour + text + reset
-		}
-		b.WriteString(text)
-		b.WriteByte('\n')
+		colour := map[byte]termtext.Colour{'+': termtext.Green, '-': termtext.Red, '@': termtext.Cyan}[line[0]]
+		b.WriteString(colour.Paint(text) + "\n")
 	}
 	return b.String()
 }

@@ -12,38 +12,34 @@ import (
 	"github.com/mcptrack/mcptrack/core/eventstream"
 )
 
-// client is one open stream. Only the goroutine of its handler uses it, except for cut.
-type client struct {
+// streamClient is one open stream. Only its handler uses it, except for cut.
+type streamClient struct {
 	hub    *Hub
 	w      http.ResponseWriter
 	out    *eventstream.Writer
 	ctx    context.Context // ends with the request, or by cancel
 	cancel context.CancelFunc
-	feed   bool // it reads Feed, not Events
+	feed   bool // it reads Feed instead of Events
 	query  query
 	ring   *ring
 	beat   *time.Ticker // of heartbeats
-	next   uint64       // the number of the first entry that was not sent or filtered out yet
-	sent   uint64       // the number in the last id that was sent
-	live   bool         // it has caught up with history and reads from the ring
+	next   uint64       // the number of the first entry that was neither sent nor filtered out
+	sent   uint64       // the number in the last sent ID
+	live   bool         // it has caught up with history, and reads from the ring
 }
 
-func newClient(h *Hub, w http.ResponseWriter) *client {
-	return &client{hub: h, w: w, out: eventstream.NewWriter(w, func() time.Time { return time.Now().Add(h.opts.WriteTimeout) })}
-}
-
-// cut makes the reads and writes of the client's handler fail, so that its stream ends. It may
-// be called from any goroutine.
-func (c *client) cut() {
+// cut makes the reads and writes of the client's handler fail, so that its stream ends. It may be
+// called from any goroutine.
+func (c *streamClient) cut() {
 	c.cancel()
 	c.out.Interrupt()
 }
 
-// batch is how many frames are taken from the ring at a time.
+// batch is how many frames are taken from the ring in one step.
 const batch = 64
 
 // headers sets the headers of the response.
-func (c *client) headers() {
+func (c *streamClient) headers() {
 	h := c.w.Header()
 	h.Set("X-Accel-Buffering", "no")
 	if c.feed {
@@ -58,42 +54,41 @@ func (c *client) headers() {
 }
 
 // run sends until the stream ends, and returns why it did.
-func (c *client) run() reason {
+func (c *streamClient) run() reason {
 	c.beat = time.NewTicker(c.hub.opts.Heartbeat)
 	defer c.beat.Stop()
-	// Begin the response before the log is queried, which may take time.
-	if err := c.write(c.preamble()); err != nil {
-		return writeFailed(err)
+	// Begin the response before querying the log, which may take time.
+	if why := c.write(c.preamble()); why != "" {
+		return why
 	}
 	next, gap, err := c.place(c.ctx)
 	if err != nil {
-		return c.sourceFailed()
+		return c.readFailed()
 	}
 	c.next, c.sent = next, next-1
+	var why reason
 	if gap != nil {
 		c.hub.counts.gaps.Add(1)
-		f := gapFrame(*gap, next-1)
-		if err := c.write(f.bytes(c.feed)); err != nil {
-			return writeFailed(err)
-		}
+		why = c.write(gapFrame(*gap, next-1).bytes(c.feed))
 	} else if !c.feed {
-		if err := c.write(appendCheckpoint(nil, c.ring.epoch, next-1, time.Now())); err != nil {
-			return writeFailed(err)
-		}
+		why = c.write(appendCheckpoint(nil, c.ring.epoch, next-1, time.Now()))
+	}
+	if why != "" {
+		return why
 	}
 	return c.send()
 }
 
-func (c *client) preamble() []byte {
+func (c *streamClient) preamble() []byte {
 	if c.feed {
 		return appendHandshake(eventstream.AppendRetry(nil, 5*time.Second), time.Now())
 	}
 	return eventstream.AppendRetry(nil, time.Second+rand.N(time.Second)) // spread over time
 }
 
-// send sends pages of history until the ring has the next entry, then frames from the ring. It
+// send sends pages of history until the ring has the next entry, and then frames from the ring. It
 // returns why the stream ended.
-func (c *client) send() reason {
+func (c *streamClient) send() reason {
 	for {
 		var frames [batch]*frame
 		v := c.ring.take(c.next, frames[:])
@@ -105,7 +100,7 @@ func (c *client) send() reason {
 		case v.behind && c.live:
 			return overrun
 		case v.behind:
-			if why, more := c.page(); !more {
+			if why := c.page(); why != "" {
 				return why
 			}
 			continue
@@ -123,30 +118,28 @@ func (c *client) send() reason {
 			return c.stopped()
 		default:
 		}
-		if why, more := c.idle(v.wake); !more {
+		if why := c.idle(v.wake); why != "" {
 			return why
 		}
 	}
 }
 
-// idle waits until there may be something to send, and sends heartbeats. more is false if the
-// stream has to end, for the reason why.
-func (c *client) idle(wake <-chan struct{}) (why reason, more bool) {
+// idle waits until there may be something to send, and sends heartbeats. It returns why the stream
+// must end; "": it continues.
+func (c *streamClient) idle(wake <-chan struct{}) reason {
 	select {
 	case <-wake:
-	case <-c.hub.last: // the last shown frames are sent first
+	case <-c.hub.last: // send shows the last frames first
 	case <-c.ctx.Done():
-		return gone, false
+		return gone
 	case <-c.beat.C:
-		if err := c.heartbeat(); err != nil {
-			return writeFailed(err), false
-		}
+		return c.heartbeat()
 	}
-	return "", true
+	return ""
 }
 
-// forward writes the frames that pass the client's filter and flushes once.
-func (c *client) forward(frames []*frame) error {
+// forward writes the frames that pass the client's filter, and flushes once.
+func (c *streamClient) forward(frames []*frame) error {
 	var received time.Time
 	n := 0
 	for _, f := range frames {
@@ -180,9 +173,9 @@ func (c *client) forward(frames []*frame) error {
 	return nil
 }
 
-// heartbeat keeps the stream alive. If filters hid events since the last id, it sends a
-// checkpoint, too.
-func (c *client) heartbeat() error {
+// heartbeat keeps the stream alive. If filters hid events since the last ID, it also sends a
+// checkpoint.
+func (c *streamClient) heartbeat() reason {
 	var b []byte
 	if !c.feed && c.sent+1 < c.next {
 		c.sent = c.next - 1
@@ -191,32 +184,35 @@ func (c *client) heartbeat() error {
 	return c.write(eventstream.AppendComment(b, "heartbeat"))
 }
 
-// stopped sends the last frame of a stream that ends because the hub shuts down.
-func (c *client) stopped() reason {
+// stopped sends the last frame when the hub shuts down.
+func (c *streamClient) stopped() reason {
 	var b []byte
 	if !c.feed && c.sent+1 < c.next {
 		b = appendCheckpoint(b, c.ring.epoch, c.next-1, time.Now())
 	}
-	if err := c.write(appendStopped(b, c.feed, time.Now())); err != nil {
-		return writeFailed(err)
+	if why := c.write(appendStopped(b, c.feed, time.Now())); why != "" {
+		return why
 	}
 	return ended
 }
 
-// sourceFailed returns why a stream ends whose history cannot be read.
-func (c *client) sourceFailed() reason {
+// readFailed returns why the stream ends after a failed read of the log.
+func (c *streamClient) readFailed() reason {
 	if c.ctx.Err() != nil {
 		return gone
 	}
 	return failed
 }
 
-// write writes b to the client and flushes.
-func (c *client) write(b []byte) error {
+// write writes b and flushes. It returns why the stream must end; "": it continues.
+func (c *streamClient) write(b []byte) reason {
 	if _, err := c.out.Write(b); err != nil {
-		return err
+		return writeFailed(err)
 	}
-	return c.out.Flush()
+	if err := c.out.Flush(); err != nil {
+		return writeFailed(err)
+	}
+	return ""
 }
 
 func (f *frame) bytes(feed bool) []byte {
@@ -228,11 +224,125 @@ func (f *frame) bytes(feed bool) []byte {
 
 // writeFailed distinguishes a client that is too slow from one that disconnected.
 func writeFailed(err error) reason {
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return slow
-	}
-	if errors.Is(err, io.ErrShortWrite) {
+	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, io.ErrShortWrite) {
 		return slow
 	}
 	return gone
+}
+
+// Limits of a page of history. A page is held in memory while it is written, so that no client keeps
+// a read of the log open. As clients may read slowly, only maxPages pages may be large
+// simultaneously. Other clients get small pages, so that no client waits for another one's writes.
+const (
+	pageBytes   = 1 << 20  // of a large page
+	smallPage   = 64 << 10 // bytes of a small page
+	pageEntries = 1 << 14  // entries read for a page
+)
+
+// page is a part of the history.
+type page struct {
+	text []byte
+	sent int  // events in text
+	room bool // the next event does not fit into a small page
+}
+
+// page sends the next page of history, which ends where the ring continues at the latest. It returns
+// why the stream must end; "": it continues.
+func (c *streamClient) page() reason {
+	large := false
+	select {
+	case c.hub.pages <- struct{}{}:
+		large = true
+	default:
+	}
+	defer func() {
+		if large {
+			<-c.hub.pages
+		}
+	}()
+	p, why := c.history(large)
+	if why == "" && p.room && p.sent == 0 {
+		if why = c.acquire(c.hub.pages); why != "" {
+			return why
+		}
+		large = true
+		p, why = c.history(large)
+	}
+	if why == "" {
+		why = c.write(p.text)
+	}
+	if why != "" {
+		return why
+	}
+	c.hub.counts.replayed.Add(uint64(p.sent))
+	if p.sent == 0 {
+		return c.heartbeat()
+	}
+	return ""
+}
+
+// acquire waits for a semaphore, and sends heartbeats meanwhile. It returns why the stream must end
+// or has ended; "": the semaphore is held.
+func (c *streamClient) acquire(slots chan<- struct{}) reason {
+	for {
+		select {
+		case <-c.hub.last:
+			return c.stopped()
+		default:
+		}
+		select {
+		case slots <- struct{}{}:
+			return ""
+		case <-c.hub.last:
+		case <-c.ctx.Done():
+			return gone
+		case <-c.beat.C:
+			if why := c.heartbeat(); why != "" {
+				return why
+			}
+		}
+	}
+}
+
+// history reads a page from the log, large or small. It returns why the stream must end; "": it
+// continues.
+func (c *streamClient) history(large bool) (p page, why reason) {
+	if why := c.acquire(c.hub.readers); why != "" {
+		return page{}, why
+	}
+	defer func() { <-c.hub.readers }()
+	limit := smallPage
+	if large {
+		limit = pageBytes
+	}
+	begin, read := c.next, 0
+	for e, err := range c.hub.opts.Log.Read(c.ctx, c.next) {
+		if err != nil {
+			if read == 0 {
+				return page{}, c.readFailed()
+			}
+			break // send what was read; the next page fails with the same error
+		}
+		if !ofEpoch(e.ID, c.ring.epoch) {
+			return page{}, replaced
+		}
+		f := newFrame(&e, c.ring.epoch)
+		if b := f.bytes(c.feed); b != nil && c.query.filter.passes(f) {
+			if p.room = !large && len(p.text)+len(b) > 2*smallPage; p.room {
+				break
+			}
+			p.text = append(p.text, b...)
+			c.sent = f.seq
+			p.sent++
+		}
+		c.next = f.seq + 1
+		read++
+		if len(p.text) >= limit || read >= pageEntries || c.ring.reach(c.next) {
+			break
+		}
+	}
+	if c.next == begin && !p.room { // the log was truncated meanwhile: the next entry is in neither ring nor log
+		return page{}, c.readFailed()
+	}
+	return p, ""
 }

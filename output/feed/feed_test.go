@@ -41,7 +41,7 @@ func (r *recorder) take() string {
 	return r.text.String()
 }
 
-// inBubble runs a hub and one client of a route under synctest.
+// inBubble runs a hub and one client of a route, inside a synctest bubble.
 func inBubble(t *testing.T, h *Hub, handler http.Handler, path string, check func(*recorder)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -89,7 +89,7 @@ func TestFeedBytes(t *testing.T) {
 				event.Event{ServerID: "d", Timestamp: at, Payload: event.ListChanged{List: "tools", Error: "x"}},
 				event.Event{ServerID: "d", ResourceURI: "u", Timestamp: at, Payload: event.ResourceAdded{}},
 			)
-			time.Sleep(5 * time.Millisecond) // the first of them came after silence
+			time.Sleep(5 * time.Millisecond) // the first one is shown immediately, the others after a tick
 			want(`data: {"type":"resource_error","serverId":"a","timestamp":1763665801005,"reason":"refresh","error":"page 2: \"no\""}` + "\n\n" +
 				`data: {"type":"resource_error","serverId":"b","timestamp":1763665801005,"reason":"refresh","error":"exit status 1"}` + "\n\n" +
 				`data: {"type":"resource_error","serverId":"c","timestamp":1763665801005,"reason":"unsupported","error":"server does not support resources"}` + "\n\n")
@@ -227,7 +227,7 @@ func TestRoutesRefuse(t *testing.T) {
 	if _, text, _ := status("GET", "/events?srever=a"); text != `{"error":"Bad query","details":"unknown parameter \"srever\"; expected server, type, uri, since, lastEventId, ongap"}` {
 		t.Error(text)
 	}
-	if code, text, _ := status("GET", "/api/mcp/resource-events?client=a&b=%zz"); code != 200 { // of others, who may send what they like
+	if code, text, _ := status("GET", "/api/mcp/resource-events?client=a&b=%zz"); code != 200 { // the feed ignores unknown parameters
 		t.Errorf("the feed: %d %s", code, text)
 	}
 	broken = errors.New("the store has no leader")

@@ -3,6 +3,7 @@ package feed
 import (
 	"bytes"
 	"encoding/json"
+	"strconv"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/event"
@@ -10,19 +11,18 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// frame is one entry of the log as it is sent to clients. It is encoded once, shared,
-// and never changed.
+// frame is one entry of the log as clients get it. It is encoded once, shared, and immutable.
 type frame struct {
 	seq         uint64
 	kind        event.Type
 	server, uri string    // decoded, for filters
-	received    time.Time // when the notification that caused the event arrived; zero: unknown
-	event       []byte    // the bytes that Hub.Events sends
-	feed        []byte    // the bytes that Hub.Feed sends; nil: it does not send this entry
+	received    time.Time // when the server's notification arrived; zero: unknown
+	event       []byte    // the bytes for Hub.Events
+	feed        []byte    // the bytes for Hub.Feed; nil: it does not send this entry
 }
 
-// newFrame encodes an entry. The content of the log is not trusted: an entry that cannot
-// be encoded as one event with an id is replaced by a gap.
+// newFrame encodes an entry. The content of the log is not trusted: an entry that cannot be encoded
+// as one event with an ID is replaced by a gap.
 func newFrame(e *journal.Entry, epoch string) *frame {
 	f, ok := encode(e)
 	if !ok {
@@ -32,8 +32,7 @@ func newFrame(e *journal.Entry, epoch string) *frame {
 	return f
 }
 
-// gapFrame returns the frame of a gap that ends with the entry whose number is seq and whose
-// id is g.To.
+// gapFrame returns the frame of a gap that ends with entry number seq, whose ID is g.To.
 func gapFrame(g event.Gap, seq uint64) *frame {
 	e := journal.GapOf(g, seq)
 	f, _ := encode(&e) // three strings always encode
@@ -67,7 +66,7 @@ func (l literal) text() string {
 		return string(l[1 : len(l)-1])
 	}
 	var s string
-	_ = json.Unmarshal(l, &s) // an invalid string is treated as absent
+	_ = json.Unmarshal(l, &s) // an invalid string counts as absent
 	return s
 }
 
@@ -78,9 +77,9 @@ type head struct {
 	timestamp   time.Time
 }
 
-// scan parses the head of a document that core/event wrote: strings, in a fixed order,
-// up to the timestamp. Decoding the whole document would be most of the work of a
-// replay. It fails on documents that core/event cannot have written.
+// scan parses the head of a document written by core/event: strings in a fixed order, up to the
+// timestamp. Decoding the whole document would be most of the work of a replay. scan fails on
+// documents that core/event cannot have written.
 func scan(data []byte) (h head, ok bool) {
 	if len(data) < 2 || data[0] != '{' || data[len(data)-1] != '}' {
 		return head{}, false
@@ -110,7 +109,7 @@ func scan(data []byte) (h head, ok bool) {
 	}
 }
 
-// scanString returns the string literal at a position, and the position after it.
+// scanString returns the string literal at a position and the position after it; nil: there is none.
 func scanString(data []byte, at int) (literal, int) {
 	if at >= len(data) || data[at] != '"' {
 		return nil, at
@@ -126,8 +125,8 @@ func scanString(data []byte, at int) (literal, int) {
 	return nil, at
 }
 
-// eventName reports whether a type can be the name of an SSE event. It need not be a type that
-// this version knows: a newer version on the same cluster may have stored the event.
+// eventName reports whether a type can be an SSE event name. The type may be unknown to this version,
+// as a newer version on the same cluster may have stored the event.
 func eventName(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; (c < 'a' || c > 'z') && c != '.' && c != '_' {
@@ -135,4 +134,20 @@ func eventName(s string) bool {
 		}
 	}
 	return s != "" && len(s) <= 64
+}
+
+// appendStopped appends the last frame of a stream when the tracker stops.
+func appendStopped(b []byte, feed bool, now time.Time) []byte {
+	if feed {
+		return appendVibeChat(b, "", vibeChat{Type: vibeStopped, Timestamp: now.UnixMilli()})
+	}
+	return eventstream.Append(b, "", "tracker_stopped", []byte(`{"type":"tracker_stopped","timestamp":"`+now.UTC().Format(event.TimeFormat)+`"}`))
+}
+
+// appendCheckpoint appends a checkpoint: an ID from which a client can resume, without an event of
+// the log. It has data, as browsers differ on whether an ID alone counts.
+func appendCheckpoint(b []byte, epoch string, seq uint64, now time.Time) []byte {
+	id := event.FormatID(epoch, seq)
+	return eventstream.Append(b, id, "checkpoint", []byte(`{"id":"`+id+`","type":"checkpoint","timestamp":"`+
+		now.UTC().Format(event.TimeFormat)+`","seq":`+strconv.FormatUint(seq, 10)+"}"))
 }

@@ -21,8 +21,7 @@ func entryOf(t testing.TB, e event.Event) journal.Entry {
 	return journal.NewEntry(testEpoch, 7, e.Timestamp, data)
 }
 
-// Whatever names a server gives its resources, a client receives one event with these
-// names.
+// Whatever a server names its resources, a client receives one event with these names.
 func FuzzOneEvent(f *testing.F) {
 	for _, s := range []string{"plain", "a\nid: 1\n\ndata: x", "a\r\rb", "\x00", "\u2028\u2029\u202e", `"},{"a":"`, "\U0001f600", "\xff\xfe", `\`, `\"`, "</script>"} {
 		f.Add(s, "file:///"+s, "n"+s)
@@ -45,7 +44,7 @@ func FuzzOneEvent(f *testing.F) {
 		_, _ = p.Write(fr.feed)
 		want := 2
 		if server == "" || uri == "" {
-			want = 1 // no update in the feed
+			want = 1 // the feed has no such update
 		}
 		if len(p.messages) != want || len(p.data) != 0 || p.comments != 0 || p.retries != 0 {
 			t.Fatalf("%q is %d messages", fr.event, len(p.messages))
@@ -65,7 +64,7 @@ func FuzzOneEvent(f *testing.F) {
 	})
 }
 
-// Whatever the store contains, a client receives one event with the id of the entry.
+// Whatever the log contains, a client receives one event with the ID of the entry.
 func FuzzAnyEntry(f *testing.F) {
 	f.Add([]byte(`{"id":"x","type":"resource.updated","timestamp":"2026-01-01T00:00:00.000Z"}`))
 	f.Add([]byte("{\"id\":\"x\",\"type\":\"a\\nb\",\"timestamp\":\"2026-01-01T00:00:00.000Z\"\n\ndata: x}"))

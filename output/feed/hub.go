@@ -1,71 +1,76 @@
 package feed
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/eventstream"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // Options configure a hub. A zero field means its default; Log is required.
 type Options struct {
-	// Log is what the hub sends.
 	Log journal.Log
-	// MaxClients is how many streams may be open; 2,000.
+	// MaxClients limits the open streams; 2,000.
 	MaxClients int
-	// Ring and RingBytes bound the newest events that are kept in memory; 16,384
-	// and 64 MiB.
+	// Ring and RingBytes limit the newest events that are kept in memory; 16,384 and 64 MiB.
 	Ring, RingBytes int
-	// Heartbeat is the time between two heartbeats of a stream: comments, and checkpoints if
-	// filters hid events; 15 s.
+	// Heartbeat is the interval of heartbeats: comments, and checkpoints if filters hid events;
+	// 15 s.
 	Heartbeat time.Duration
 	// Tick is the minimum time between two wake-ups of a client; 5 ms.
 	Tick time.Duration
 	// WriteTimeout is how long a client may take for one write; 5 s.
 	WriteTimeout time.Duration
-	// Unavailable returns why there is nothing to stream, nil if there is. New clients get
-	// the text of its error with status 500. The function may be nil: always available.
+	// Unavailable returns why there is nothing to stream; new clients get its text with status
+	// 500. nil, or a nil error: available.
 	Unavailable func() error
-	// Wrote is called after every write of live events to a client, from many goroutines,
-	// with the number of events and the time at which the notification that caused the
-	// oldest of them was received (zero if unknown), so that callers can measure latency.
-	// May be nil.
+	// Wrote, if not nil, is called concurrently, after every write of live events to a client,
+	// with the number of events and the time at which the server's notification of the oldest one
+	// was received (zero if unknown), so that callers can measure latency.
 	Wrote func(events int, received time.Time)
-	// Logger gets one line when the source fails, and one when it works again; nil
-	// discards.
+	// Logger gets one line when the log fails, and one when it works again; nil discards them.
 	Logger *slog.Logger
 }
 
 // Hub sends one log to many clients.
 type Hub struct {
 	opts Options
-	// readers and pages are semaphores: a client sends while it reads history, and while
-	// it holds a large page, and receives when done. Never closed.
+	// readers and pages are semaphores, never closed: clients hold readers while they read
+	// history, and pages while they hold a large page.
 	readers, pages chan struct{}
 
-	dirty chan struct{} // capacity 1: the ring has frames that clients do not see yet; sent to by followAll, never closed
+	dirty chan struct{} // capacity 1, never closed: tells showAll that the ring has new frames
 	first chan struct{} // closed once there is a ring
-	halt  chan struct{} // closed when followAll has to end
+	halt  chan struct{} // closed when followAll must end
 	done  chan struct{} // closed when followAll has ended
-	last  chan struct{} // closed when streams have to end: no more frames are shown
+	last  chan struct{} // closed when streams must end: no more frames are shown
 
 	counts  counts
-	failing bool // an outage of the source was logged; used by followAll only
+	failing bool // an outage of the log was logged; used by followAll only
 
 	mu       sync.Mutex
 	ring     *ring
-	clients  map[*client]struct{}
+	clients  map[*streamClient]struct{}
 	closing  bool // no new clients
 	handlers sync.WaitGroup
 	stop     sync.Once
 	stopErr  error
 }
 
-// How many clients read history at the same time, and how many hold a large page of it.
+// Limits of clients that read history, and of clients that hold a large page.
 const (
 	maxReaders = 32
 	maxPages   = 32
@@ -73,29 +78,17 @@ const (
 
 // New returns a hub that sends nothing before Run.
 func New(opts Options) *Hub {
-	for _, d := range []struct {
-		value *int
-		or    int
-	}{{&opts.MaxClients, 2000}, {&opts.Ring, 1 << 14}, {&opts.RingBytes, 64 << 20}} {
-		if *d.value <= 0 {
-			*d.value = d.or
-		}
-	}
-	for _, d := range []struct {
-		value *time.Duration
-		or    time.Duration
-	}{{&opts.Heartbeat, 15 * time.Second}, {&opts.Tick, 5 * time.Millisecond}, {&opts.WriteTimeout, 5 * time.Second}} {
-		if *d.value <= 0 {
-			*d.value = d.or
-		}
-	}
+	opts.MaxClients = cmp.Or(opts.MaxClients, 2000)
+	opts.Ring, opts.RingBytes = cmp.Or(opts.Ring, 1<<14), cmp.Or(opts.RingBytes, 64<<20)
+	opts.Heartbeat, opts.Tick = cmp.Or(opts.Heartbeat, 15*time.Second), cmp.Or(opts.Tick, 5*time.Millisecond)
+	opts.WriteTimeout = cmp.Or(opts.WriteTimeout, 5*time.Second)
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Hub{
 		opts: opts, readers: make(chan struct{}, maxReaders), pages: make(chan struct{}, maxPages), dirty: make(chan struct{}, 1),
 		first: make(chan struct{}), halt: make(chan struct{}), done: make(chan struct{}), last: make(chan struct{}),
-		clients: map[*client]struct{}{},
+		clients: map[*streamClient]struct{}{},
 	}
 }
 
@@ -104,10 +97,10 @@ var (
 	errStarting = errors.New("the event log is not open yet")
 )
 
-// Run follows the log until ctx ends, the log is closed, or Shutdown is called. It
-// then ends all streams, as Shutdown does, and returns nil. It must be called once.
+// Run follows the log until ctx ends, the log is closed, or Shutdown is called. It then ends all
+// streams as Shutdown does, and returns its error. It must be called once.
 func (h *Hub) Run(ctx context.Context) error {
-	// The log is followed until Shutdown has caught up with it, which is after ctx has ended.
+	// Follow the log even after ctx has ended, until Shutdown has caught up.
 	follow, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(errHalted)
 	var wg sync.WaitGroup
@@ -133,8 +126,8 @@ func (h *Hub) Run(ctx context.Context) error {
 	return err
 }
 
-// followAll follows the log, and begins a new ring when the log was replaced, until ctx ends or
-// the log is closed. It retries after any other error: clients lose nothing by waiting.
+// followAll follows the log until ctx ends or the log is closed. It begins a new ring if the log was
+// replaced, and retries after any other error: clients lose nothing by waiting.
 func (h *Hub) followAll(ctx context.Context) {
 	retry := backoff.New(50*time.Millisecond, 2*time.Second)
 	for {
@@ -146,7 +139,7 @@ func (h *Hub) followAll(ctx context.Context) {
 		if errors.Is(err, journal.ErrEpoch) {
 			h.drop()
 		} else if !h.failing {
-			h.opts.Logger.Warn("the event log cannot be read; trying again", "err", err)
+			h.opts.Logger.Warn("the event log cannot be read; retrying", "err", err)
 			h.failing = true
 		}
 		if time.Since(began) > time.Minute {
@@ -158,8 +151,8 @@ func (h *Hub) followAll(ctx context.Context) {
 	}
 }
 
-// follow adds the entries of the log to the ring, which it creates if there is none, until an
-// error.
+// follow adds the entries of the log to the ring until an error. It creates the ring if there is
+// none.
 func (h *Hub) follow(ctx context.Context) error {
 	r := h.current()
 	if r == nil {
@@ -167,7 +160,7 @@ func (h *Hub) follow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// Clients that reconnect after a restart of this process are served from the ring.
+		// Serve clients that reconnect after a restart of this process from the ring.
 		from := b.First
 		if kept := uint64(h.opts.Ring / 2); b.Last+1 > b.First+kept {
 			from = b.Last + 1 - kept
@@ -193,7 +186,7 @@ func (h *Hub) follow(ctx context.Context) error {
 			return journal.ErrEpoch
 		}
 		if h.failing {
-			h.opts.Logger.Info("the event log is read again")
+			h.opts.Logger.Info("the event log can be read again")
 			h.failing = false
 		}
 		f := newFrame(&e, r.epoch)
@@ -207,8 +200,7 @@ func (h *Hub) follow(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// drop ends the ring of a log that was replaced. Its clients reconnect with ids of the
-// old log and get a gap.
+// drop ends the ring of a replaced log. Its clients reconnect with IDs of the old log, and get a gap.
 func (h *Hub) drop() {
 	h.mu.Lock()
 	r := h.ring
@@ -225,8 +217,8 @@ func (h *Hub) current() *ring {
 	return h.ring
 }
 
-// showAll makes new frames of the ring visible to clients: at once after a silence, then at
-// most once per Options.Tick.
+// showAll makes new frames visible to clients: immediately after a silence, then at most once per
+// Options.Tick.
 func (h *Hub) showAll(ctx context.Context) {
 	tick := time.NewTimer(0)
 	defer tick.Stop()
@@ -246,4 +238,259 @@ func (h *Hub) showAll(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// startTimeout is how long a request waits for a hub to start.
+const startTimeout = 2 * time.Second
+
+// Feed serves the VibeChat feed, GET /api/mcp/resource-events: updates and errors of resources.
+func (h *Hub) Feed() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.serve(w, r, true) })
+}
+
+// Events serves all events, GET /events, with the filters ?type=, ?server= (globs, comma-separated or
+// repeated) and ?uri= (a glob, repeated). It rejects unknown parameters. With ?ongap=latest, a client
+// whose position has expired continues with new events, instead of the oldest remaining ones.
+func (h *Hub) Events() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.serve(w, r, false) })
+}
+
+func (h *Hub) serve(w http.ResponseWriter, r *http.Request, feed bool) {
+	if r.Method != http.MethodGet {
+		w.Header().Set("Allow", http.MethodGet)
+		refuse(w, http.StatusMethodNotAllowed, "Method not allowed", "only GET")
+		return
+	}
+	q, err := parseQuery(r, feed)
+	if err != nil {
+		refuse(w, http.StatusBadRequest, "Bad query", err.Error())
+		return
+	}
+	if err := h.available(r.Context()); err != nil {
+		refuse(w, http.StatusInternalServerError, "Resource tracker is unavailable", printable.Reason(err, 500))
+		return
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	c := &streamClient{hub: h, w: w, ctx: ctx, cancel: cancel, feed: feed, query: q,
+		out: eventstream.NewWriter(w, func() time.Time { return time.Now().Add(h.opts.WriteTimeout) })}
+	c.headers()
+	if !h.admit(c) {
+		h.counts.refused.Add(1)
+		// Randomized, so that clients do not all reconnect simultaneously.
+		_ = c.write(eventstream.AppendRetry(nil, 5*time.Second+rand.N(5*time.Second)))
+		return
+	}
+	defer h.leave(c)
+	h.counts.ended(c.run())
+}
+
+// available waits until the hub has opened the log, and returns why there is nothing to stream.
+func (h *Hub) available(ctx context.Context) error {
+	if h.opts.Unavailable != nil {
+		if err := h.opts.Unavailable(); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-h.first:
+		return nil
+	default:
+	}
+	wait := time.NewTimer(startTimeout)
+	defer wait.Stop()
+	select {
+	case <-h.first:
+		return nil
+	case <-h.last: // admit will refuse the client
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-wait.C:
+		return errStarting
+	}
+}
+
+// admit registers the client and gives it the ring. It returns false if the hub is full or shutting
+// down.
+func (h *Hub) admit(c *streamClient) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closing || h.ring == nil || len(h.clients) >= h.opts.MaxClients {
+		return false
+	}
+	h.handlers.Add(1)
+	h.clients[c] = struct{}{}
+	h.counts.accepted.Add(1)
+	c.ring = h.ring
+	return true
+}
+
+func (h *Hub) leave(c *streamClient) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.clients, c)
+	h.handlers.Done()
+}
+
+// refuse answers a request with an error instead of a stream.
+func refuse(w http.ResponseWriter, status int, what, details string) {
+	body, _ := json.Marshal(struct { // two strings always encode
+		Error   string `json:"error"`
+		Details string `json:"details"`
+	}{what, printable.Line(details, 512)})
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}
+
+func ofEpoch(id, epoch string) bool {
+	return len(id) > len(epoch) && id[:len(epoch)] == epoch && id[len(epoch)] == '-'
+}
+
+// The two phases of a shutdown: the ring catches up with the log, and clients receive the rest.
+const (
+	catchUp = 400 * time.Millisecond
+	takeAll = 500 * time.Millisecond
+)
+
+// Shutdown accepts no more clients, sends connected clients all events that are in the log and a
+// frame tracker_stopped, and ends their streams, within 1 s or when ctx ends; slower clients are
+// disconnected. It also ends Run. Shutdown returns when all handlers have returned. All calls return
+// the same error. It is meant for [web.Server.OnShutdown].
+func (h *Hub) Shutdown(ctx context.Context) error {
+	h.stop.Do(func() { h.stopErr = h.shutdown(ctx) })
+	return h.stopErr
+}
+
+func (h *Hub) shutdown(ctx context.Context) error {
+	h.mu.Lock()
+	h.closing = true
+	h.mu.Unlock()
+	early, cancel := context.WithTimeout(ctx, catchUp)
+	err := h.caughtUp(early)
+	cancel()
+	if r := h.current(); r != nil {
+		r.show()
+	}
+	close(h.halt)
+	close(h.last)
+	cut := time.AfterFunc(takeAll, h.cut)
+	defer cut.Stop()
+	defer context.AfterFunc(ctx, h.cut)()
+	h.handlers.Wait()
+	return err
+}
+
+// caughtUp waits until all present entries of the log are visible in the ring.
+func (h *Hub) caughtUp(ctx context.Context) error {
+	r := h.current()
+	if r == nil || h.followed() {
+		return nil
+	}
+	if err := h.opts.Log.Flush(ctx); err != nil {
+		return fmt.Errorf("the last events are not stored yet: %w", err)
+	}
+	b, err := h.opts.Log.Bounds(ctx)
+	if err != nil {
+		return fmt.Errorf("find the last event in the log: %w", err)
+	}
+	for b.Epoch == r.epoch {
+		shown, wake := r.position()
+		if shown > b.Last {
+			break
+		}
+		select {
+		case <-wake:
+		case <-h.done:
+			return nil
+		case <-ctx.Done():
+			return errors.New("streams were closed before the last events were sent: the event log is slow")
+		}
+	}
+	return nil
+}
+
+// followed reports whether followAll has ended because the log was closed.
+func (h *Hub) followed() bool {
+	select {
+	case <-h.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// cut ends the streams of all clients, even streams that are blocked in a write.
+func (h *Hub) cut() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for c := range h.clients {
+		c.cut()
+	}
+}
+
+// reason is why a stream ended.
+type reason string
+
+const (
+	gone     reason = "gone"     // the client disconnected
+	slow     reason = "slow"     // the client did not accept a write in time
+	overrun  reason = "overrun"  // the ring dropped frames that the client had not taken
+	ended    reason = "stopped"  // the hub was shut down
+	replaced reason = "replaced" // the log was replaced by a new one
+	failed   reason = "failed"   // the log could not be read
+)
+
+func reasons() []reason { return []reason{gone, slow, overrun, ended, replaced, failed} }
+
+// counts are the counters that Stats reports.
+type counts struct {
+	accepted, refused, sent, replayed, gaps atomic.Uint64
+	closed                                  [6]atomic.Uint64 // by index of the reason
+}
+
+func (c *counts) ended(r reason) { c.closed[slices.Index(reasons(), r)].Add(1) }
+
+// Stats are counts since New.
+type Stats struct {
+	Clients  int    // streams open now
+	Accepted uint64 // streams opened
+	Refused  uint64 // requests refused beyond MaxClients, or while shutting down
+	Sent     uint64 // live events, counted per client
+	Replayed uint64 // events from history
+	Gaps     uint64 // clients that got a gap first, as requested events had expired
+	// Closed counts the ended streams by reason: "gone" (the client disconnected), "slow" (it did
+	// not accept a write in time), "overrun" (it fell behind the ring), "stopped" (the hub shut
+	// down), "replaced" (a new log replaced the log) and "failed" (the log could not be read).
+	// Every reason is a key, even with count 0.
+	Closed map[string]uint64
+}
+
+// Stats returns the counts.
+func (h *Hub) Stats() Stats {
+	h.mu.Lock()
+	clients := len(h.clients)
+	h.mu.Unlock()
+	s := Stats{
+		Clients: clients, Accepted: h.counts.accepted.Load(), Refused: h.counts.refused.Load(),
+		Sent: h.counts.sent.Load(), Replayed: h.counts.replayed.Load(), Gaps: h.counts.gaps.Load(),
+		Closed: map[string]uint64{},
+	}
+	for i, r := range reasons() {
+		s.Closed[string(r)] = h.counts.closed[i].Load()
+	}
+	return s
+}
+
+// Last returns the ID of the newest event that is visible to clients, so that a caller can take a
+// snapshot and then stream events from that ID on. epoch is "" before the log is open.
+func (h *Hub) Last() (epoch string, seq uint64) {
+	r := h.current()
+	if r == nil {
+		return "", 0
+	}
+	next, _ := r.position()
+	return r.epoch, max(next, 1) - 1
 }

@@ -4,22 +4,26 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/sqlitelog"
 )
 
-// There is one line when the source fails, however often it is retried, and one when it
-// works again; for every outage.
+// For every outage of the log, the hub logs one line when it begins, however often it retries, and
+// one when it ends.
 func TestEveryOutageIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newMemLog()
 		l.append(updates(10)...)
-		steps := make(chan error) // received from by the follower: nil is the next entry
+		steps := make(chan error) // what the follower gets; nil: the next entry
 		l.follows = func(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
 			return func(yield func(journal.Entry, error) bool) {
 				for _, e := range l.from(from) {
@@ -53,4 +57,35 @@ func TestEveryOutageIsLoggedOnce(t *testing.T) {
 		cancel()
 		<-done // it could not catch up with the rest
 	})
+}
+
+// Shutdown right after the last event was appended, while the log syncs it.
+func TestShutdownSendsWhatIsBeingStored(t *testing.T) {
+	const total = 200
+	for good, end := 0, time.Now().Add(time.Minute); good < 5; {
+		j, err := sqlitelog.Open(t.Context(), sqlitelog.Options{Dir: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = j.Close() })
+		h, base := serve(t, Options{Log: j})
+		s := connect(t, base, "/events", "")
+		s.next() // it is connected
+		for n := range total {
+			e := event.Event{ServerID: "docs", ResourceURI: fmt.Sprint("a:", n), Timestamp: time.Now(), Payload: event.ResourceUpdated{}}
+			if err := j.Append(&e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := h.Shutdown(t.Context()); errors.Is(err, context.DeadlineExceeded) && time.Now().Before(end) {
+			continue // it does not wait long for a slow log
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		good++
+		got := s.rest()
+		if len(got) < 2 || got[len(got)-1].event != "tracker_stopped" || got[len(got)-2].id != event.FormatID(j.Epoch(), total) {
+			t.Errorf("%d messages, the last are %+v", len(got), got[max(0, len(got)-2):])
+		}
+	}
 }

@@ -31,7 +31,7 @@ func serve(t testing.TB, opts Options) (*Hub, string) {
 	go func() { done <- h.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil && !errors.Is(err, context.DeadlineExceeded) { // the store may be too slow for Shutdown
+		if err := <-done; err != nil && !errors.Is(err, context.DeadlineExceeded) { // the log may be too slow for Shutdown
 			t.Errorf("run: %v", err)
 		}
 		srv.CloseClientConnections()
@@ -84,7 +84,7 @@ func dial(base, path, lastID string) (*stream, error) {
 
 func (s *stream) close() { _ = s.conn.Close() }
 
-// more reads once.
+// more makes one read.
 func (s *stream) more() error {
 	buf := make([]byte, 32<<10)
 	n, err := s.res.Body.Read(buf)
@@ -116,7 +116,7 @@ func (s *stream) events(n int) []message {
 	return out
 }
 
-// rest reads to the end and returns the messages that next did not return.
+// rest reads to the end, and returns the messages that next has not returned.
 func (s *stream) rest() []message {
 	s.t.Helper()
 	for {

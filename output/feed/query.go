@@ -12,15 +12,16 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/glob"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// query says which events one client asked for, and where its stream begins: with the next
-// event, unless one of id, at, seq and earliest is set.
+// query is what a client requested: which events, and where its stream begins. It begins with the
+// next event, unless one of id, at, seq and earliest is set.
 type query struct {
 	filter    filter
-	id        string    // begin after the event with this id, which was not validated
-	at        time.Time // begin with the first event that was stored at this time or later
+	id        string    // begin after the event with this ID, which was not validated
+	at        time.Time // begin with the first event stored at this time or later
 	seq       *uint64   // begin after the event with this number
 	earliest  bool      // begin with the oldest event
 	gapLatest bool      // if the events after id have expired, begin with the next event
@@ -62,8 +63,8 @@ func parseQuery(r *http.Request, feed bool) (query, error) {
 // parameters returns the parameters of /events.
 func parameters() []string { return []string{"server", "type", "uri", "since", "lastEventId", "ongap"} }
 
-// since parses the parameter "since". Unlike a Last-Event-ID, which a client may have received
-// from another log, it was written by a person: an invalid value is an error.
+// since parses the parameter "since". Unlike a Last-Event-ID, which may be from another log, a person
+// wrote it: an invalid value is an error.
 func (q *query) since(s string) error {
 	switch s {
 	case "earliest":
@@ -92,8 +93,8 @@ func (q *query) since(s string) error {
 }
 
 // place returns the number of the first entry for the client, and the gap to report first if
-// entries that the client asked for have expired.
-func (c *client) place(ctx context.Context) (next uint64, gap *event.Gap, err error) {
+// requested entries have expired.
+func (c *streamClient) place(ctx context.Context) (next uint64, gap *event.Gap, err error) {
 	log, q := c.hub.opts.Log, c.query
 	switch {
 	case q.earliest:
@@ -106,9 +107,9 @@ func (c *client) place(ctx context.Context) (next uint64, gap *event.Gap, err er
 		q.id = event.FormatID(c.ring.epoch, *q.seq)
 	case q.id == "":
 		next, _ = c.ring.position()
-		return max(next, c.ring.begin), nil, nil // skip what was stored before the ring was made
+		return max(next, c.ring.begin), nil, nil // skip entries stored before the ring was created
 	}
-	// Most clients reconnect soon, so that the ring still has the entries that they need.
+	// Most clients reconnect soon, and the ring still has their next entries.
 	if epoch, seq, err := event.ParseID(q.id); err == nil && epoch == c.ring.epoch && c.ring.reach(seq+1) {
 		return seq + 1, nil, nil
 	}
@@ -122,3 +123,55 @@ func (c *client) place(ctx context.Context) (next uint64, gap *event.Gap, err er
 	}
 	return r.From, r.Gap, nil
 }
+
+// maxGlobs limits the globs of a query, as every event may be matched against all of them.
+const maxGlobs = 32
+
+// filter selects the events for a client. An event passes if it matches at least one glob of each
+// list that is not empty: types, servers and URIs. Gaps pass every filter.
+type filter struct{ types, servers, uris []string }
+
+func parseFilter(q url.Values) (filter, error) {
+	f := filter{types: split(q["type"]), servers: split(q["server"]), uris: q["uri"]}
+	if n := len(f.types) + len(f.servers) + len(f.uris); n > maxGlobs {
+		return filter{}, fmt.Errorf("the query has %d globs; at most %d are allowed", n, maxGlobs)
+	}
+	for _, g := range slices.Concat(f.types, f.servers, f.uris) {
+		if !glob.Valid(g) {
+			return filter{}, fmt.Errorf("invalid glob %q", printable.Line(g, 64))
+		}
+	}
+	for _, glob := range f.types {
+		if !slices.ContainsFunc(event.Types(), func(t event.Type) bool { return match(glob, string(t)) }) {
+			return filter{}, fmt.Errorf("unknown event type %q", printable.Line(glob, 64))
+		}
+	}
+	return f, nil
+}
+
+// split splits the values of a parameter at commas. It is not for ?uri=, as URIs may contain commas;
+// that parameter is repeated instead.
+func split(values []string) []string {
+	var out []string
+	for _, v := range values {
+		for part := range strings.SplitSeq(v, ",") {
+			out = append(out, strings.TrimSpace(part))
+		}
+	}
+	return out
+}
+
+func (f *filter) none() bool { return len(f.types)+len(f.servers)+len(f.uris) == 0 }
+
+func (f *filter) passes(fr *frame) bool {
+	if fr.kind == event.TypeGap || f.none() {
+		return true
+	}
+	return matchAny(f.types, string(fr.kind)) && matchAny(f.servers, fr.server) && matchAny(f.uris, fr.uri)
+}
+
+func matchAny(globs []string, s string) bool {
+	return len(globs) == 0 || slices.ContainsFunc(globs, func(glob string) bool { return match(glob, s) })
+}
+
+func match(g, s string) bool { return g == s || s != "" && glob.Match(g, s) }

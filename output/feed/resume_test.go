@@ -24,7 +24,7 @@ func wantSeqs(t *testing.T, got []message, first, last uint64) {
 	}
 	for i, m := range got {
 		if want := event.FormatID(testEpoch, first+uint64(i)); m.id != want || member(t, m, "id") != want {
-			t.Fatalf("event %d has id %s, want %s", i, m.id, want)
+			t.Fatalf("event %d has ID %s, want %s", i, m.id, want)
 		}
 	}
 }
@@ -69,8 +69,8 @@ func TestWhereAClientBegins(t *testing.T) {
 	}
 }
 
-// A client that connects while the hub still reads what is stored begins with the next event,
-// too.
+// A client that connects while the hub is still reading stored events also begins with the next
+// event.
 func TestClientWhileTheRingIsFilled(t *testing.T) {
 	l := newMemLog()
 	l.append(updates(10)...)
@@ -88,15 +88,14 @@ func TestClientWhileTheRingIsFilled(t *testing.T) {
 	_, base := serve(t, Options{Log: l})
 	s := connect(t, base, "/events", "")
 	if m := s.next(); m.event != "checkpoint" || m.id != event.FormatID(testEpoch, 10) {
-		t.Errorf("first comes %+v", m)
+		t.Errorf("the first message is %+v", m)
 	}
 	close(opened)
 	l.append(updates(1)...)
 	wantSeqs(t, s.events(1), 11, 11)
 }
 
-// An error after the last update has no id in the feed, so it is repeated; the update is
-// not.
+// An error after the last update has no ID in the feed, so it is repeated; the update is not.
 func TestResumedFeedRepeatsOnlyErrors(t *testing.T) {
 	l := newMemLog()
 	_, base := serve(t, Options{Log: l})
@@ -131,7 +130,7 @@ func TestGaps(t *testing.T) {
 			s := connect(t, base, "/events", tt.id)
 			m := s.next()
 			if m.event != "gap" || m.id != oldest || member(t, m, "reason") != tt.reason || member(t, m, "to") != oldest {
-				t.Errorf("first comes %+v", m)
+				t.Errorf("the first message is %+v", m)
 			}
 			wantSeqs(t, s.events(600), 401, 1000)
 			s = connect(t, base, "/events?ongap=latest&type=server.*&lastEventId="+url.QueryEscape(tt.id), "")
@@ -189,8 +188,8 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// Clients disconnect and resume at random while events are published, with a ring so
-// small that they read from history, from the ring, and across the boundary.
+// Clients disconnect and resume at random while events are published. The ring is so small that they
+// read from history, from the ring, and across the boundary.
 func TestResumedEventsAreNeitherLostNorRepeated(t *testing.T) {
 	const total, clients = 4000, 9
 	l := newMemLog()
@@ -203,7 +202,7 @@ func TestResumedEventsAreNeitherLostNorRepeated(t *testing.T) {
 			l.append(all[:n]...)
 			all = all[n:]
 			if rand.IntN(3) == 0 {
-				time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond)
+				time.Sleep(time.Duration(rand.IntN(2000)) * time.Microsecond) // real sockets: lets clients catch up sometimes
 			}
 		}
 	})
@@ -233,7 +232,7 @@ func TestResumedEventsAreNeitherLostNorRepeated(t *testing.T) {
 						}
 						_, seq, err := event.ParseID(m.id)
 						if err != nil || seq != seen+1 {
-							t.Errorf("client %d: after %d comes %q", c, seen, m.id)
+							t.Errorf("client %d: after %d follows %q", c, seen, m.id)
 							s.close()
 							return
 						}
@@ -274,10 +273,10 @@ func TestReplacedLogEndsStreamsAndLeavesAGap(t *testing.T) {
 	eventually(t, "the new log is followed", func() bool { return h.current() != nil && h.current().epoch == l.epoch })
 	s = connect(t, base, "/events", s.p.lastID)
 	if m := s.next(); m.event != "gap" || member(t, m, "reason") != "epoch" {
-		t.Errorf("first comes %+v", m)
+		t.Errorf("the first message is %+v", m)
 	}
 	if m := s.events(3); m[2].id != "00000000000000bb-3" {
-		t.Errorf("then come %+v", m)
+		t.Errorf("the next messages are %+v", m)
 	}
 	if h.Stats().Closed["replaced"] != 1 {
 		t.Errorf("%+v", h.Stats())

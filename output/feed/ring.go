@@ -5,35 +5,35 @@ import (
 	"sync"
 )
 
-// ring holds the newest frames of one epoch of the log. followAll pushes frames, showAll makes
-// them visible, and clients take copies. Positions count the frames that were pushed, numbers
-// are those of the entries in the log.
+// ring holds the newest frames of one epoch of the log. followAll pushes frames, showAll makes them
+// visible, and clients take copies. Positions count pushed frames; numbers are numbers of log
+// entries.
 type ring struct {
 	epoch    string
 	maxBytes int
-	begin    uint64 // the number after the newest entry that was stored when the ring was made
+	begin    uint64 // the number after the newest entry stored when the ring was created
 
 	mu     sync.RWMutex
 	frames []*frame      // the frame at position p is at index p % len
 	tail   uint64        // position of the oldest frame
 	head   uint64        // position after the newest frame
 	seen   uint64        // position after the newest frame that is visible to clients
-	bytes  int           // of all frames
+	bytes  int           // total size of the frames
 	first  uint64        // the ring has all entries from this number on
 	next   uint64        // the number after the newest frame
 	shown  uint64        // the number after the newest frame that is visible to clients
-	over   bool          // the log was replaced: the ring gets no more frames
+	over   bool          // the log was replaced: no more frames follow
 	wake   chan struct{} // closed and replaced by show and end; never sent to
 }
 
-// newRing returns a ring for the entries from number first on, of which those before begin
-// are stored already.
+// newRing returns a ring for the entries from number first on. Entries before begin are already
+// stored.
 func newRing(epoch string, first, begin uint64, size, maxBytes int) *ring {
 	return &ring{epoch: epoch, maxBytes: maxBytes, begin: begin, frames: make([]*frame, size),
 		first: first, next: first, shown: first, wake: make(chan struct{})}
 }
 
-// push adds the newest frame and removes as many old ones as the bounds require.
+// push adds the newest frame, and removes as many old frames as the limits require.
 func (r *ring) push(f *frame) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,7 +51,7 @@ func (r *ring) push(f *frame) {
 	r.next = f.seq + 1
 }
 
-// show makes all pushed frames visible to clients, and wakes the clients that wait.
+// show makes all pushed frames visible, and wakes waiting clients.
 func (r *ring) show() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,7 +61,7 @@ func (r *ring) show() {
 	}
 }
 
-// end records that the log was replaced, so that no more frames come, and wakes all clients.
+// end records that the log was replaced, and wakes all clients.
 func (r *ring) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,13 +77,13 @@ func (r *ring) broadcast() {
 // view is the result of ring.take for a client.
 type view struct {
 	n      int             // how many frames were copied
-	behind bool            // the frames that the client needs are no longer in the ring
+	behind bool            // the next frame is no longer in the ring
 	over   bool            // see ring.over
 	shown  uint64          // see ring.shown
 	wake   <-chan struct{} // closed when more frames are visible, or the ring is over
 }
 
-// take copies the visible frames from number next on into buf, as many as fit.
+// take copies visible frames from number next on into buf, as many as fit.
 func (r *ring) take(next uint64, buf []*frame) view {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -99,13 +99,13 @@ func (r *ring) take(next uint64, buf []*frame) view {
 	return v
 }
 
-// find returns the position of the first frame with that number or a higher one.
+// find returns the position of the first frame with this number or a higher one.
 func (r *ring) find(seq uint64) uint64 {
 	size := uint64(len(r.frames))
 	if r.head == r.tail {
 		return r.head
 	}
-	// Without gaps, numbers and positions rise together.
+	// Without gaps, numbers and positions increase in step.
 	if back := r.next - seq; back <= r.head-r.tail {
 		if p := r.head - back; p < r.head && r.frames[p%size].seq == seq {
 			return p
@@ -115,23 +115,22 @@ func (r *ring) find(seq uint64) uint64 {
 	return r.tail + uint64(n)
 }
 
-// reach reports whether the ring has all entries from number next on, so that a client that
-// has those before can continue with the ring.
+// reach reports whether the ring has all entries from number next on, so that a client can continue
+// there.
 func (r *ring) reach(next uint64) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.first <= next && next <= r.next && !r.over
 }
 
-// followed returns the number of the next entry to push, from which the log is followed.
+// followed returns the number of the next entry to push.
 func (r *ring) followed() uint64 {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.next
 }
 
-// position returns ring.shown, and a channel that is closed when that changes or the ring is
-// over.
+// position returns ring.shown, and a channel that is closed when it changes or the ring is over.
 func (r *ring) position() (shown uint64, wake <-chan struct{}) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

@@ -24,12 +24,12 @@ func large(n int) []event.Event {
 	return out
 }
 
-// Five clients that never read, more than 8 MB behind, are disconnected; five that read
-// get everything without delay.
+// Five clients that never read, and fall more than 8 MB behind, are disconnected. Five that read get
+// everything without delay.
 func TestClientsThatNeverReadAreDisconnected(t *testing.T) {
 	const (
 		total    = 800 // 13 MB
-		patience = 8 * time.Second
+		patience = 4 * time.Second
 	)
 	l := newMemLog()
 	h, base := serve(t, Options{Log: l, WriteTimeout: patience})
@@ -42,7 +42,7 @@ func TestClientsThatNeverReadAreDisconnected(t *testing.T) {
 		s.next()
 		readers = append(readers, s)
 	}
-	eventually(t, "all are connected", func() bool { return h.Stats().Clients == 10 })
+	eventually(t, "all clients are connected", func() bool { return h.Stats().Clients == 10 })
 	var wg sync.WaitGroup
 	late := make([]time.Duration, len(readers))
 	for i, s := range readers {
@@ -53,7 +53,7 @@ func TestClientsThatNeverReadAreDisconnected(t *testing.T) {
 					t.Errorf("%s instead of %d", m.id, want+1)
 					return
 				}
-				// The data is large; the time is near its begin.
+				// The data is large; the timestamp is near its beginning.
 				_, at, _ := strings.Cut(m.data[:256], `"timestamp":"`)
 				sent, err := time.Parse(time.RFC3339, at[:len(event.TimeFormat)])
 				if err != nil {
@@ -65,16 +65,16 @@ func TestClientsThatNeverReadAreDisconnected(t *testing.T) {
 	}
 	for _, e := range large(total) {
 		l.append(e)
-		time.Sleep(2 * time.Millisecond) // more than the readers can take would make them slow, too
+		time.Sleep(2 * time.Millisecond) // real sockets: at full speed the readers would also be slow
 	}
 	wg.Wait()
-	eventually(t, "those that never read are closed", func() bool { return h.Stats().Clients == 5 })
+	eventually(t, "clients that never read are disconnected", func() bool { return h.Stats().Clients == 5 })
 	if st := h.Stats(); st.Closed["slow"] != 5 {
 		t.Errorf("%+v", st)
 	}
 	t.Logf("the latest delivery to each reader: %v", late)
 	if slices.Max(late) >= patience {
-		t.Errorf("a reader waited %v, as for one that does not read", slices.Max(late))
+		t.Errorf("a reader was delayed by %v, as long as the clients that do not read", slices.Max(late))
 	}
 }
 
@@ -90,7 +90,7 @@ func TestClientsBeyondTheLimit(t *testing.T) {
 		}
 		defer s.close()
 	}
-	eventually(t, "all are connected", func() bool { return h.Stats().Clients == limit })
+	eventually(t, "all clients are connected", func() bool { return h.Stats().Clients == limit })
 	each := (int64(memory()) - int64(before)) / limit
 	for _, path := range []string{"/events", "/api/mcp/resource-events"} {
 		s := connect(t, base, path, "")
@@ -102,7 +102,7 @@ func TestClientsBeyondTheLimit(t *testing.T) {
 	if st := h.Stats(); st.Refused != 2 || st.Clients != limit {
 		t.Errorf("%+v", st)
 	}
-	// Both ends are in this process; the test's is a 4 KiB reader and a response.
+	// Both ends are in this process; the test's end is a 4 KiB reader and a response.
 	t.Logf("%d bytes for an idle client and the test's end of it", each)
 	if each > 48<<10 {
 		t.Errorf("%d bytes for every idle client", each)
@@ -127,8 +127,8 @@ func TestShutdown(t *testing.T) {
 	events.next()
 	stuck := connect(t, base, "/events?since=0", "")
 	_ = stuck
-	eventually(t, "all are connected", func() bool { return h.Stats().Clients == 3 })
-	l.append(large(20)...) // the last ones are sent too
+	eventually(t, "all clients are connected", func() bool { return h.Stats().Clients == 3 })
+	l.append(large(20)...) // the last events are also sent
 	l.append(updates(10)...)
 	ended := make(chan error, 1) // sent to once
 	begin := time.Now()
@@ -157,11 +157,10 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// hurry is much longer than a shutdown takes, and much shorter than the timeouts for
-// which it must not wait.
+// hurry is much longer than a shutdown, and much shorter than the timeouts that it must not wait for.
 const hurry = 30 * time.Second
 
-// Neither a client that does not read nor a store that does not answer delays Shutdown.
+// Neither a client that does not read nor a log that does not answer delays Shutdown.
 func TestShutdownDoesNotWaitForSlowClientsOrStores(t *testing.T) {
 	l := newMemLog()
 	l.append(large(2000)...)
@@ -192,11 +191,11 @@ func TestDisconnectedClientIsRemoved(t *testing.T) {
 	s := connect(t, base, "/events", "")
 	s.next()
 	s.close()
-	eventually(t, "it is freed", func() bool { return h.Stats().Clients == 0 })
+	eventually(t, "the client is removed", func() bool { return h.Stats().Clients == 0 })
 }
 
-// BenchmarkFanOut sends one event to every client, as fast as they read; both ends are in
-// this process. At most 1,000 events are in flight.
+// BenchmarkFanOut sends events to all clients as fast as they read, with at most 1,000 events in
+// flight. Both ends are in this process.
 func BenchmarkFanOut(b *testing.B) {
 	for _, clients := range []int{100, 1000} {
 		b.Run(fmt.Sprint(clients), func(b *testing.B) {
@@ -212,7 +211,7 @@ func BenchmarkFanOut(b *testing.B) {
 				defer s.close()
 				wg.Go(func() { _, _ = io.Copy(io.Discard, s.conn) })
 			}
-			eventually(b, "all are connected", func() bool { return h.Stats().Clients == clients })
+			eventually(b, "all clients are connected", func() bool { return h.Stats().Clients == clients })
 			b.ResetTimer()
 			for i := range b.N {
 				l.append(updated("s1", "file:///docs/a.md"))
@@ -221,7 +220,7 @@ func BenchmarkFanOut(b *testing.B) {
 				}
 			}
 			for h.Stats().Sent < uint64(b.N*clients) {
-				time.Sleep(time.Millisecond)
+				time.Sleep(time.Millisecond) // polls a counter, in real time
 			}
 			b.StopTimer()
 			b.ReportMetric(float64(b.N*clients)/b.Elapsed().Seconds(), "deliveries/s")
@@ -232,5 +231,70 @@ func BenchmarkFanOut(b *testing.B) {
 			_ = h.Shutdown(context.Background())
 			wg.Wait()
 		})
+	}
+}
+
+// Clients that do not read their page of history take neither readers nor pages from others.
+func TestSlowReadersOfHistoryDoNotDelayOthers(t *testing.T) {
+	const total, missed = 1000, 50 // 16 MB, more than a connection buffers
+	l := newMemLog()
+	h, base := serve(t, Options{Log: l, Ring: 16, WriteTimeout: time.Minute})
+	l.append(large(total)...)
+	eventually(t, "the ring has all events", func() bool { return h.current().followed() > total })
+	connect(t, base, "/events?since=earliest", "")
+	sent, since := uint64(0), time.Now()
+	eventually(t, "the writes block", func() bool {
+		if now := h.Stats().Replayed; now != sent {
+			sent, since = now, time.Now()
+		}
+		return sent > 0 && time.Since(since) > time.Second
+	})
+	if len(h.pages) != 1 || len(h.readers) != 0 {
+		t.Errorf("it holds %d pages and %d readers", len(h.pages), len(h.readers))
+	}
+	for range maxPages - 1 {
+		h.pages <- struct{}{} // simulates more such clients
+	}
+	s := connect(t, base, "/events", event.FormatID(testEpoch, total-missed))
+	for i, m := range s.events(missed) {
+		if want := event.FormatID(testEpoch, uint64(total-missed+1+i)); m.id != want {
+			t.Fatalf("%s instead of %s", m.id, want)
+		}
+	}
+	if len(h.pages) != maxPages {
+		t.Error("the slow client has read its page")
+	}
+	for range maxPages - 1 {
+		<-h.pages
+	}
+}
+
+// An event that does not fit into a small page waits for a large one, in order.
+func TestLargeEventsOfHistoryKeepTheirOrder(t *testing.T) {
+	l := newMemLog()
+	h, base := serve(t, Options{Log: l, Ring: 4, WriteTimeout: time.Minute})
+	events := updates(30)
+	const at = 12 // its number is one more
+	events[at].Payload = event.ResourceUpdated{Name: strings.Repeat("x", 3*smallPage)}
+	l.append(events...)
+	eventually(t, "the ring has all events", func() bool { return h.current().followed() > uint64(len(events)) })
+	for range maxPages {
+		h.pages <- struct{}{} // simulates other clients
+	}
+	s := connect(t, base, "/events?since=earliest", "")
+	for i, m := range s.events(at) {
+		if want := event.FormatID(testEpoch, uint64(i+1)); m.id != want {
+			t.Fatalf("%s instead of %s", m.id, want)
+		}
+	}
+	eventually(t, "the small page is counted", func() bool { return h.Stats().Replayed == at })
+	<-h.pages
+	for i, m := range s.events(len(events) - at) {
+		if want := event.FormatID(testEpoch, uint64(at+i+1)); m.id != want {
+			t.Fatalf("%s instead of %s", m.id, want)
+		}
+	}
+	for range maxPages - 1 {
+		<-h.pages
 	}
 }

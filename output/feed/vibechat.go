@@ -12,17 +12,17 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Types of messages in the VibeChat form.
+// Message types of VibeChat.
 const (
 	vibeHandshake = "handshake"
 	vibeUpdate    = "resource_update"
 	vibeError     = "resource_error"
 	vibeStopped   = "tracker_stopped"
-	vibeGap       = "gap" // our own: the first clients of the feed ignore unknown types
+	vibeGap       = "gap" // our addition: VibeChat's clients ignore unknown types
 )
 
-// vibeChat is a message of the feed that VibeChat's clients read: no event names, and
-// times in milliseconds since 1970.
+// vibeChat is a message of the VibeChat feed: it has no event name, and its times are in milliseconds
+// since 1970.
 type vibeChat struct {
 	Type        string `json:"type"`
 	Status      string `json:"status,omitempty"`
@@ -44,7 +44,7 @@ func appendHandshake(b []byte, now time.Time) []byte {
 	return appendVibeChat(b, "", vibeChat{Type: vibeHandshake, Status: "ready", Timestamp: now.UnixMilli()})
 }
 
-// feedFrame returns an entry of the log in the VibeChat form; nil if the feed does not send it.
+// feedFrame returns an entry of the log as a VibeChat message; nil if the feed does not send it.
 func feedFrame(e *journal.Entry, f *frame, at time.Time) []byte {
 	m := vibeChat{ServerID: f.server, ResourceURI: f.uri, Timestamp: at.UnixMilli()}
 	switch f.kind {
@@ -62,7 +62,7 @@ func feedFrame(e *journal.Entry, f *frame, at time.Time) []byte {
 		if m.Reason, m.Error = failure(ev.Payload); m.Error == "" {
 			return nil
 		}
-		return appendVibeChat(nil, "", m) // without an id, as the clients expect none here
+		return appendVibeChat(nil, "", m) // clients expect no ID here
 	case event.TypeGap:
 		ev, err := e.Event()
 		g, ok := ev.Payload.(event.Gap)
@@ -75,8 +75,8 @@ func feedFrame(e *journal.Entry, f *frame, at time.Time) []byte {
 	return nil
 }
 
-// failure returns why a server's resources cannot be followed or listed, as the payload says;
-// text is "" if it reports no failure.
+// failure returns why a server's resources cannot be followed or listed; text is "" if the payload
+// reports no failure.
 func failure(p event.Payload) (reason, text string) {
 	switch p := p.(type) {
 	case event.ListChanged:
@@ -95,11 +95,11 @@ func failure(p event.Payload) (reason, text string) {
 	return "", ""
 }
 
-// ParseVibeChat decodes a message of the feed. It returns the update that the message
-// announces, or nil if it announces none. id is the id of the SSE event; an id that is not of
-// the form <epoch>-<seq> is left out of the result.
+// ParseVibeChat decodes a message of the feed, and returns the update that it announces, nil if
+// none. id is the ID of the SSE event; an ID that is not of the form <epoch>-<seq> is omitted from
+// the result.
 func ParseVibeChat(id string, data []byte) (*event.Event, error) {
-	// Only of an update: the time of a checkpoint of /events is a string, not a number.
+	// Decode only updates: in a checkpoint of /events the timestamp is a string, not a number.
 	var head struct {
 		Type string `json:"type"`
 	}
@@ -110,8 +110,7 @@ func ParseVibeChat(id string, data []byte) (*event.Event, error) {
 	if err := json.Unmarshal(data, &m); err != nil {
 		return nil, err
 	}
-	switch {
-	case m.ServerID == "" || m.ResourceURI == "" || m.Timestamp <= 0:
+	if m.ServerID == "" || m.ResourceURI == "" || m.Timestamp <= 0 {
 		return nil, errors.New("the update has no server, no resource or no time")
 	}
 	e := &event.Event{ServerID: m.ServerID, ResourceURI: m.ResourceURI, Timestamp: time.UnixMilli(m.Timestamp).UTC(), Payload: event.ResourceUpdated{}}

@@ -1,17 +1,23 @@
 // Package jsonl writes events as NDJSON, one compact JSON object per line, and reads them.
 //
-// A batch of events is one write, which is flushed immediately: no event waits in a
-// buffer. All lines are complete, except possibly the last one after a failed write.
+// Each batch of events is one write, so no event waits in a buffer. Only the last line after a
+// failed write can be incomplete.
 package jsonl
 
 import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// Writer writes events to one stream. It must be used by one goroutine at a time.
+// Writer writes events to one stream. Only one goroutine may use it at a time.
 type Writer struct {
 	w   io.Writer
 	buf []byte
@@ -43,4 +49,105 @@ func (w *Writer) Write(events ...*event.Event) error {
 		return fmt.Errorf("write events: %w", err)
 	}
 	return nil
+}
+
+// maxLine bounds a line of NDJSON, which may include content.
+const maxLine = 4 << 20
+
+// Read calls offer with each event of an NDJSON stream, in order. It returns at the end of the
+// stream, when ctx ends (without an error), or at the first error of offer. It skips lines that
+// are not events or are longer than 4 MiB, and logs the first such line and their number. If a
+// read of in blocks when ctx ends, its goroutine stays until that read returns.
+func Read(ctx context.Context, in io.Reader, log *slog.Logger, offer func(*event.Event) error) error {
+	lines := make(chan []byte) // the goroutine below sends and closes; unbuffered, so that it reads no further than needed
+	var failed error           // valid once lines is closed
+	go func() {
+		// A read cannot be cancelled: the goroutine ends at the next line or with the process.
+		defer close(lines)
+		failed = eachLine(in, func(line []byte) bool {
+			select {
+			case lines <- line:
+				return true
+			case <-ctx.Done():
+				return false
+			}
+		})
+	}()
+	bad := 0
+	defer func() {
+		if bad > 0 {
+			log.Warn("ignored lines that are not events", "lines", bad)
+		}
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case line, ok := <-lines:
+			if !ok {
+				return failed
+			}
+			e, err := Decode(line)
+			if err != nil {
+				if bad++; bad == 1 {
+					log.Warn("ignored a line that is not an event", "err", err)
+				}
+				continue
+			}
+			if e == nil {
+				continue
+			}
+			if err := offer(e); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// Decode decodes one line. It returns neither an event nor an error for an empty line and for an
+// event type that this version does not know.
+func Decode(line []byte) (*event.Event, error) {
+	line = bytes.TrimSpace(line)
+	switch {
+	case len(line) == 0:
+		return nil, nil
+	case len(line) >= maxLine:
+		return nil, fmt.Errorf("longer than %d bytes", maxLine)
+	}
+	e := &event.Event{}
+	if err := json.Unmarshal(line, e); errors.Is(err, event.ErrUnknownType) {
+		return nil, nil // from a newer version
+	} else if _, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return nil, errors.New("not valid JSON")
+	} else if err != nil {
+		return nil, err
+	}
+	if e.Type() == event.TypeResourceUpdated && (e.ResourceURI == "" || e.ServerID == "") {
+		return nil, errors.New("the update has no server or no resource")
+	}
+	return e, nil
+}
+
+// eachLine calls yield with each line until yield returns false. yield owns the line. Lines are
+// truncated to maxLine bytes.
+func eachLine(in io.Reader, yield func([]byte) bool) error {
+	r := bufio.NewReaderSize(in, 64<<10)
+	var line []byte
+	for {
+		piece, err := r.ReadSlice('\n')
+		line = append(line, piece[:min(len(piece), maxLine-len(line))]...)
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		if len(line) > 0 && !yield(line) {
+			return nil
+		}
+		line = nil
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read events: %w", err)
+		}
+	}
 }

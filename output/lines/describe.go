@@ -3,17 +3,17 @@ package lines
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/output/columns"
+	"github.com/mcptrack/mcptrack/output/termtext"
 )
 
-// describe returns what happened as text; used is the number of columns that the line already
-// has.
+// describe describes an event. used is the number of columns already on the line.
 func (w *Writer) describe(e *event.Event, used int) string {
 	switch p := e.Payload.(type) {
 	case event.ServerState:
@@ -23,48 +23,47 @@ func (w *Writer) describe(e *event.Event, used int) string {
 		if len(p.Missing) > 0 {
 			s += fmt.Sprintf(", %d of them polled", len(p.Missing))
 		}
-		return w.paint(grey, s)
+		return w.paint(termtext.Grey, s)
 	case event.ResourceUpdated:
-		return w.change(yellow, "updated", e, w.details(e, p), used)
+		return w.change(termtext.Yellow, "updated", e, w.details(e, p), used)
 	case event.ResourceAdded:
-		return w.change(green, "added", e, nil, used)
+		return w.change(termtext.Green, "added", e, nil, used)
 	case event.ResourceRemoved:
-		return w.change(red, "removed", e, nil, used)
+		return w.change(termtext.Red, "removed", e, nil, used)
 	case event.ResourceChanged:
-		return w.change(yellow, "description changed", e, nil, used)
+		return w.change(termtext.Yellow, "description changed", e, nil, used)
 	case event.ListChanged:
 		if p.List == catalog.Resources && p.Error == "" && !w.Wide && !w.Verbose {
 			return w.list(e, p, used)
 		}
-		return w.word(cyan, string(p.List)) + "  " + w.listChange(p)
+		return w.word(termtext.Cyan, string(p.List)) + "  " + w.listChange(p)
 	case event.ServerEvent:
-		return w.word(cyan, "event") + "  " + printable.Line(p.Name, 200) + "  " + w.paint(grey, Size(int64(p.Size))+", "+printable.Line(p.EventID, 100))
+		return w.word(termtext.Cyan, "event") + "  " + printable.Line(p.Name, 200) + "  " + w.paint(termtext.Grey, Size(int64(p.Size))+", "+printable.Line(p.EventID, 100))
 	case event.ResourceContent, event.PromptContent, event.ToolResult, event.SubscriptionsChanged:
 		return w.client(e)
 	case event.ConfigReloaded:
-		return w.paint(cyan, fmt.Sprintf("config reloaded: %d added, %d removed, %d changed", len(p.Added), len(p.Removed), len(p.Changed)))
+		return w.paint(termtext.Cyan, fmt.Sprintf("config reloaded: %d added, %d removed, %d changed", len(p.Added), len(p.Removed), len(p.Changed)))
 	case event.ConfigRejected:
-		return w.paint(red, "config rejected: ") + printable.Line(p.Summary(), 500)
+		return w.paint(termtext.Red, "config rejected: ") + printable.Line(p.Summary(), 500)
 	case event.Gap:
-		return w.paint(red, "gap") + "  " + printable.Line(p.Reason, 200)
+		return w.paint(termtext.Red, "gap") + "  " + printable.Line(p.Reason, 200)
 	}
 	return string(e.Type())
 }
 
 // word returns the word for what happened, padded to its column.
-func (w *Writer) word(colour, s string) string {
+func (w *Writer) word(colour termtext.Colour, s string) string {
 	if w.Columns != nil && !w.Wide {
-		s = columns.Pad(s, wordColumn)
+		s = termtext.Pad(s, wordColumn)
 	}
-	return w.paint(bold+";"+colour, s)
+	return w.paint(termtext.Bold+";"+colour, s)
 }
 
-// minSubject is the least number of columns for a URI: to keep it, details are left out.
+// minSubject is the minimum width of a URI; details are dropped to preserve it.
 const minSubject = 24
 
-// change describes a change of a resource: what happened, the URI, and details, the most
-// important first.
-func (w *Writer) change(colour, what string, e *event.Event, more []string, used int) string {
+// change describes what happened to a resource. The most important detail comes first.
+func (w *Writer) change(colour termtext.Colour, what string, e *event.Event, more []string, used int) string {
 	uri := printable.Line(e.ResourceURI, 0)
 	details := strings.Join(more, ", ")
 	if w.Columns != nil && !w.Wide {
@@ -72,32 +71,32 @@ func (w *Writer) change(colour, what string, e *event.Event, more []string, used
 		room := whole
 		for ; len(more) > 0; more = more[:len(more)-1] {
 			details = strings.Join(more, ", ")
-			if room = whole - columns.Width(details) - 2; room >= min(minSubject, columns.Width(uri)) {
+			if room = whole - termtext.Width(details) - 2; room >= min(minSubject, termtext.Width(uri)) {
 				break
 			}
 			details, room = "", whole
 		}
-		uri = columns.Middle(uri, max(room, 1))
-		w.subject = min(max(w.subject, columns.Width(uri)), maxSubject)
+		uri = termtext.Middle(uri, max(room, 1))
+		w.subject = min(max(w.subject, termtext.Width(uri)), maxSubject)
 		if details != "" {
-			uri = columns.Pad(uri, min(w.subject, room))
+			uri = termtext.Pad(uri, min(w.subject, room))
 		}
 	}
 	out := w.word(colour, what) + "  " + uri
 	if details != "" {
-		out += "  " + w.paint(grey, details)
+		out += "  " + w.paint(termtext.Grey, details)
 	}
 	return out
 }
 
-// state describes a server's state, in grey unless something is wrong.
+// state describes a server's state, in termtext.Grey unless something is wrong.
 func (w *Writer) state(p event.ServerState, used int) string {
-	colour, rest := grey, grey
+	colour, rest := termtext.Grey, termtext.Grey
 	switch p.State {
 	case event.Backoff, event.NeedsAuth, event.Unconfigured, event.Unapproved:
-		colour, rest = red, ""
+		colour, rest = termtext.Red, ""
 	case event.Unsupported:
-		colour = yellow
+		colour = termtext.Yellow
 	}
 	var parts []string
 	for _, part := range []string{printable.Line(p.ProtocolVersion, 32), printable.Line(p.Reason, 200), printable.Line(p.Error, 500)} {
@@ -116,11 +115,11 @@ func (w *Writer) state(p event.ServerState, used int) string {
 		return w.paint(colour, word)
 	}
 	indent := used + wordColumn + 2
-	lines := columns.Wrap(strings.Join(parts, ", "), max(w.Columns()-indent, 20))
+	lines := termtext.Wrap(strings.Join(parts, ", "), max(w.Columns()-indent, 20))
 	for i := range lines {
 		lines[i] = w.paint(rest, lines[i])
 	}
-	return w.paint(colour, columns.Pad(word, wordColumn)) + "  " + strings.Join(lines, "\n"+strings.Repeat(" ", indent))
+	return w.paint(colour, termtext.Pad(word, wordColumn)) + "  " + strings.Join(lines, "\n"+strings.Repeat(" ", indent))
 }
 
 func (w *Writer) details(e *event.Event, p event.ResourceUpdated) []string {
@@ -140,18 +139,19 @@ func (w *Writer) details(e *event.Event, p event.ResourceUpdated) []string {
 	return parts
 }
 
-// maxNames bounds the names of a changed list that are shown.
+// maxNames bounds how many names of a changed list are shown.
 const maxNames = 5
 
 func (w *Writer) listChange(p event.ListChanged) string {
 	if p.Error != "" {
-		return w.paint(red, "could not be listed: ") + printable.Line(p.Error, 500)
+		return w.paint(termtext.Red, "could not be listed: ") + printable.Line(p.Error, 500)
 	}
 	var parts []string
 	for _, c := range []struct {
-		sign, colour string
-		names        []string
-	}{{"+", green, p.Added}, {"-", red, p.Removed}, {"~", yellow, p.Changed}} {
+		sign   string
+		colour termtext.Colour
+		names  []string
+	}{{"+", termtext.Green, p.Added}, {"-", termtext.Red, p.Removed}, {"~", termtext.Yellow, p.Changed}} {
 		for i, name := range c.names {
 			if i == maxNames && !w.Wide {
 				parts = append(parts, fmt.Sprintf("%s… %d more", c.sign, len(c.names)-i))
@@ -163,23 +163,14 @@ func (w *Writer) listChange(p event.ListChanged) string {
 	return strings.Join(parts, " ")
 }
 
-const (
-	bold   = "1"
-	red    = "31"
-	green  = "32"
-	yellow = "33"
-	cyan   = "36"
-	grey   = "90"
-)
+// palette has the colours of servers, without red for failures and grey for states.
+var palette = [...]termtext.Colour{"36", "35", "34", "33", "32", "96", "95", "94", "93", "92"}
 
-// palette has the colours of servers: not red, which means failure, nor the grey of states.
-var palette = [...]string{"36", "35", "34", "33", "32", "96", "95", "94", "93", "92"}
-
-func (w *Writer) paint(colour, s string) string {
-	if !w.Colour || s == "" || colour == "" {
+func (w *Writer) paint(colour termtext.Colour, s string) string {
+	if !w.Colour {
 		return s
 	}
-	return "\x1b[" + colour + "m" + s + "\x1b[0m"
+	return colour.Paint(s)
 }
 
 func plural(n int, noun string) string {
@@ -201,7 +192,7 @@ func Size(n int64) string {
 	}
 }
 
-// Found returns in words how a change was found.
+// Found says how a change was detected.
 func Found(c event.Cause) string {
 	switch c {
 	case event.CauseNotify:
@@ -217,4 +208,146 @@ func Found(c event.Cause) string {
 	default:
 		return printable.Line(string(c), 40)
 	}
+}
+
+// client describes what a local client did: it read, called or subscribed.
+func (w *Writer) client(e *event.Event) string {
+	switch p := e.Payload.(type) {
+	case event.ResourceContent:
+		parts := []string{Size(p.Size)}
+		if p.Changed != nil && !*p.Changed {
+			parts = append(parts, "same content")
+		}
+		if p.Template != "" {
+			parts = append(parts, "by "+printable.Line(p.Template, 200))
+		}
+		return w.word(termtext.Cyan, "read") + "  " + printable.Line(e.ResourceURI, 0) + "  " + w.paint(termtext.Grey, strings.Join(parts, ", "))
+	case event.PromptContent:
+		return w.word(termtext.Cyan, "got prompt") + "  " + printable.Line(p.Name, 80) + "  " + w.paint(termtext.Grey, Size(p.Size))
+	case event.ToolResult:
+		took := "  " + w.paint(termtext.Grey, time.Duration(p.Duration).Round(time.Millisecond).String())
+		if !p.Success {
+			return w.word(termtext.Red, "call failed") + "  " + printable.Line(p.Name, 80) + "  " + printable.Line(p.Error, 500) + took
+		}
+		return w.word(termtext.Cyan, "called") + "  " + printable.Line(p.Name, 80) + took
+	case event.SubscriptionsChanged:
+		s := plural(len(p.URIs), "subscription")
+		for i, uri := range p.URIs {
+			if i == maxNames && !w.Wide {
+				return w.paint(termtext.Cyan, s) + fmt.Sprintf("  … %d more", len(p.URIs)-i)
+			}
+			s += "  " + printable.Line(uri, 200)
+		}
+		return w.paint(termtext.Cyan, s)
+	}
+	return ""
+}
+
+// maxPlaces bounds how many changed members of a descriptor are shown.
+const maxPlaces = 3
+
+// places lists the changed members of an item's descriptor, if the event has them.
+func (w *Writer) places(p event.ListChanged, name, sign string) string {
+	i := slices.IndexFunc(p.Details, func(d catalog.ItemChange) bool { return d.Key == name })
+	if sign != "~" || i < 0 {
+		return ""
+	}
+	d := p.Details[i]
+	var places []string
+	for i, c := range d.Changes {
+		if i == maxPlaces && !w.Wide {
+			break
+		}
+		op := map[string]string{"added": "+", "removed": "-", "changed": ""}[string(c.Op)]
+		places = append(places, op+printable.Line(strings.TrimPrefix(c.Path, "/"), 80))
+	}
+	if more := len(d.Changes) - len(places) + d.More; more > 0 {
+		places = append(places, fmt.Sprintf("… %d more", more))
+	}
+	return w.paint(termtext.Grey, " ("+strings.Join(places, ", ")+")")
+}
+
+// A changed list of resources is one event; each followed resource that changed with it is
+// another. People see each change once: the line about the list replaces the lines about the
+// resources that follow it, and omits removals that already had a line.
+
+// listing is a change of one resource in a server's list: added, changed or removed.
+type listing struct{ server, uri, sign string }
+
+// maxListed bounds the remembered listings. The event of a forgotten listing gets an extra line.
+const maxListed = 1000
+
+// repeats reports whether an earlier line already showed this change.
+func (w *Writer) repeats(e *event.Event) bool {
+	if w.Wide || w.Verbose {
+		return false
+	}
+	l := listing{server: e.ServerID, uri: e.ResourceURI}
+	switch p := e.Payload.(type) {
+	case event.ResourceAdded:
+		l.sign = "+"
+	case event.ResourceRemoved:
+		l.sign = "-"
+	case event.ResourceChanged:
+		l.sign = "~"
+	case event.ListChanged:
+		if p.List != catalog.Resources || p.Error != "" || !w.rest(e.ServerID, p).Empty() {
+			return false
+		}
+		w.forgetRemoved(e.ServerID, p)
+		return true
+	default:
+		return false
+	}
+	if w.listed[l] {
+		delete(w.listed, l)
+		return true
+	}
+	if l.sign == "-" {
+		w.removed = remember(w.removed, l)
+	} else {
+		delete(w.removed, listing{l.server, l.uri, "-"})
+	}
+	return false
+}
+
+// rest returns the change of a list without the removals that already had a line.
+func (w *Writer) rest(server string, p event.ListChanged) catalog.Delta {
+	return catalog.Delta{Added: p.Added, Changed: p.Changed, Removed: slices.DeleteFunc(slices.Clone(p.Removed), func(uri string) bool {
+		return w.removed[listing{server, uri, "-"}]
+	})}
+}
+
+func (w *Writer) forgetRemoved(server string, p event.ListChanged) {
+	for _, uri := range p.Removed {
+		delete(w.removed, listing{server, uri, "-"})
+	}
+}
+
+// list formats a changed list of resources. It records the resources that the line names, so
+// that the events about them get no line. used is the number of columns already on the line.
+func (w *Writer) list(e *event.Event, p event.ListChanged, used int) string {
+	d := w.rest(e.ServerID, p)
+	w.forgetRemoved(e.ServerID, p)
+	for sign, uris := range map[string][]string{"+": d.Added, "-": d.Removed, "~": d.Changed} {
+		for _, uri := range uris[:min(len(uris), maxNames)] {
+			w.listed = remember(w.listed, listing{e.ServerID, uri, sign})
+		}
+	}
+	switch one := len(d.Added)+len(d.Removed)+len(d.Changed) == 1; {
+	case one && len(d.Added) == 1:
+		return w.change(termtext.Green, "added", &event.Event{ResourceURI: d.Added[0]}, nil, used)
+	case one && len(d.Removed) == 1:
+		return w.change(termtext.Red, "removed", &event.Event{ResourceURI: d.Removed[0]}, nil, used)
+	}
+	p.Removed = d.Removed
+	return w.word(termtext.Cyan, string(p.List)) + "  " + w.listChange(p)
+}
+
+func remember(all map[listing]bool, l listing) map[listing]bool {
+	if all == nil || len(all) >= maxListed {
+		all = map[listing]bool{}
+	}
+	all[l] = true
+	return all
 }

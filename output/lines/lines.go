@@ -1,51 +1,52 @@
-// Package lines formats events for people: one line each, coloured on a terminal, with
-// diffs and contents indented below. The text may change; scripts should use NDJSON.
+// Package lines formats events for people: one line per event, with diffs and contents indented
+// below it. The text may change; scripts should use NDJSON.
 //
-// On a terminal the lines are laid out in columns and cut to its width, a new day begins with a
-// line with its date, and for each server that keeps failing a line at the bottom counts the
-// failures (see [Screen]). Other output is neither aligned nor cut, and a failure has a line
-// only if it differs from the one before.
+// On a terminal, lines are coloured, aligned in columns and truncated to the terminal's width. A
+// new day starts with a line with its date. For each server that keeps failing, a line at the
+// bottom counts the failures (see [Screen]). Other output is neither aligned nor truncated, and
+// a failure gets a line only if it differs from the previous failure.
 package lines
 
 import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/output/columns"
 	"github.com/mcptrack/mcptrack/output/diff"
+	"github.com/mcptrack/mcptrack/output/termtext"
 )
 
 // Writer writes events to one stream. It must be used by one goroutine at a time.
 type Writer struct {
 	W      io.Writer // ignored if Screen is set, which then gets the lines
 	Colour bool
-	Wide   bool // also show dates, ids and digests, and cut nothing
-	// Verbose writes a line for every event. Otherwise there are none for states that only lead
-	// to others, repeated failures, and changes of resources already shown in the line of their
-	// list.
+	Wide   bool // also show dates, ids and digests, and truncate nothing
+	// Verbose writes a line for every event. By default, transient states, repeated failures,
+	// and resource changes that the line about their list already shows get no line.
 	Verbose bool
-	// Summaries describes new content that cannot be displayed, because it is binary or
-	// large.
+	// Summaries adds a one-line description of new content that is binary or large.
 	Summaries bool
 	Zone      *time.Location // of the times shown; nil: UTC
 
-	// Columns returns the width of the terminal; nil: the output is not a terminal. Screen is
-	// that terminal.
+	// Columns returns the width of the terminal; nil: the output is not a terminal. Screen
+	// draws on that terminal.
 	Columns func() int
 	Screen  *Screen
 
-	failing map[string]failure // by server
-	listed  map[listing]bool   // changes shown in lines about lists
-	removed map[listing]bool   // removals shown in lines about one resource
-	colours map[string]string  // by server
-	column  int                // width of the column of servers
-	subject int                // width of the column of URIs
-	day     string             // date of the last line
+	failing map[string]failure         // by server
+	listed  map[listing]bool           // changes shown in lines about lists
+	removed map[listing]bool           // removals shown in lines about one resource
+	colours map[string]termtext.Colour // by server
+	column  int                        // width of the column of servers
+	subject int                        // width of the column of URIs
+	day     string                     // date of the last line
 }
 
 // Write writes the events, in order.
@@ -68,19 +69,19 @@ func (w *Writer) Write(events ...*event.Event) error {
 	return nil
 }
 
-// Servers assigns colours to servers and sets the width of their column; other servers get a
-// colour when they first appear.
+// Servers assigns colours to servers and sets the width of their column. Servers not listed here
+// get a colour when they first appear.
 func (w *Writer) Servers(ids ...string) {
 	for _, id := range ids {
 		if _, known := w.colours[id]; known || len(w.colours) >= maxServers {
 			continue
 		}
 		if w.colours == nil {
-			w.colours = map[string]string{}
+			w.colours = map[string]termtext.Colour{}
 		}
 		w.colours[id] = palette[len(w.colours)%len(palette)]
 		if w.Columns != nil && !w.Wide {
-			w.column = max(w.column, columns.Width(w.name(id)))
+			w.column = max(w.column, termtext.Width(w.name(id)))
 		}
 	}
 }
@@ -100,14 +101,14 @@ func (w *Writer) line(b *strings.Builder, e *event.Event) {
 		layout = "2006-01-02T15:04:05.000Z07:00"
 	}
 	w.dayOf(b, at)
-	b.WriteString(w.paint(grey, at.Format(layout)))
+	b.WriteString(w.paint(termtext.Grey, at.Format(layout)))
 	if w.Wide {
-		b.WriteString("  " + w.paint(grey, e.ID))
+		b.WriteString("  " + w.paint(termtext.Grey, e.ID))
 	}
 	used := len(layout)
 	if e.ServerID != "" {
 		w.Servers(e.ServerID)
-		b.WriteString("  " + w.paint(cmp.Or(w.colours[e.ServerID], bold), columns.Pad(w.name(e.ServerID), w.column)))
+		b.WriteString("  " + w.paint(cmp.Or(w.colours[e.ServerID], termtext.Bold), termtext.Pad(w.name(e.ServerID), w.column)))
 		used += 2 + w.column
 	}
 	b.WriteString("  " + w.describe(e, used+2) + "\n")
@@ -116,20 +117,20 @@ func (w *Writer) line(b *strings.Builder, e *event.Event) {
 	}
 }
 
-// dayOf writes the date, on a terminal, if it differs from that of the line before, or at the
-// beginning from today's.
+// dayOf writes the date on a terminal if it differs from the date of the previous line. It
+// compares the first line with today.
 func (w *Writer) dayOf(b *strings.Builder, at time.Time) {
 	if w.Columns == nil || w.Wide {
 		return
 	}
 	day := at.Format(time.DateOnly)
 	if last := cmp.Or(w.day, time.Now().In(w.zone()).Format(time.DateOnly)); day != last {
-		b.WriteString(w.paint(bold, at.Format("Monday, 2 January 2006")) + "\n")
+		b.WriteString(w.paint(termtext.Bold, at.Format("Monday, 2 January 2006")) + "\n")
 	}
 	w.day = day
 }
 
-// below writes the requested diff or content under the line of an event.
+// below writes the requested diff or content below the line of an event.
 func (w *Writer) below(b *strings.Builder, u event.ResourceUpdated) {
 	text := ""
 	switch {
@@ -147,3 +148,144 @@ func (w *Writer) below(b *strings.Builder, u event.ResourceUpdated) {
 		b.WriteString("    " + strings.TrimSuffix(line, "\n") + "\n")
 	}
 }
+
+// Screen is a terminal that keeps status lines below everything it prints. It is safe for
+// concurrent use.
+type Screen struct {
+	w io.Writer
+
+	mu     sync.Mutex // guards writes and the fields below
+	bottom []string   // the status lines now on the terminal
+}
+
+// NewScreen returns a screen without lines at its bottom.
+func NewScreen(w io.Writer) *Screen { return &Screen{w: w} }
+
+// Print prints whole lines and replaces the status lines. No status line may be wider than the
+// terminal.
+func (s *Screen) Print(text string, bottom []string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	erase := s.erase()
+	s.bottom = bottom
+	if _, err := io.WriteString(s.w, erase+text+s.drawn()); err != nil {
+		return fmt.Errorf("write events: %w", err)
+	}
+	return nil
+}
+
+// Beside returns a writer for whole lines of another stream to the same terminal, such as
+// stderr.
+func (s *Screen) Beside(w io.Writer) io.Writer { return beside{s, w} }
+
+type beside struct {
+	s *Screen
+	w io.Writer
+}
+
+func (b beside) Write(text []byte) (int, error) {
+	b.s.mu.Lock()
+	defer b.s.mu.Unlock()
+	if len(b.s.bottom) == 0 {
+		return b.w.Write(text)
+	}
+	_, _ = io.WriteString(b.s.w, b.s.erase()) // if it fails, so does the next Print
+	n, err := b.w.Write(text)
+	_, _ = io.WriteString(b.s.w, b.s.drawn())
+	return n, err
+}
+
+// erase returns the escape sequence that removes the status lines. It first moves the cursor to
+// column one, because the terminal may have echoed ^C.
+func (s *Screen) erase() string {
+	if len(s.bottom) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("\r\x1b[%dA\x1b[J", len(s.bottom))
+}
+
+func (s *Screen) drawn() string {
+	var b strings.Builder
+	for _, line := range s.bottom {
+		b.WriteString(line + "\n")
+	}
+	return b.String()
+}
+
+// failure is the state of a server whose connections fail.
+type failure struct {
+	cause    string // the error without numbers, which vary
+	attempts int
+	next     time.Time
+}
+
+// passing reports whether a state gets no line because it is transient or repeats the failure
+// shown before. It records failures for the status lines.
+func (w *Writer) passing(e *event.Event) bool {
+	st, ok := e.Payload.(event.ServerState)
+	if !ok || w.Verbose {
+		return false
+	}
+	switch st.State {
+	case event.Connecting:
+		return true
+	case event.Pending:
+		delete(w.failing, e.ServerID)
+		return true
+	case event.Stopping:
+		delete(w.failing, e.ServerID)
+		return st.Reason == "shutdown"
+	case event.Backoff:
+		if w.failing == nil {
+			w.failing = map[string]failure{}
+		}
+		f := failure{cause: withoutNumbers(st.Reason + " " + st.Error), attempts: st.Attempt, next: e.Timestamp.Add(time.Duration(st.RetryIn))}
+		before, failed := w.failing[e.ServerID]
+		f.attempts = max(f.attempts, before.attempts+1)
+		w.failing[e.ServerID] = f
+		return failed && before.cause == f.cause
+	}
+	delete(w.failing, e.ServerID)
+	return false
+}
+
+// withoutNumbers removes what varies between attempts: durations, ports and process ids.
+func withoutNumbers(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' || r == '.' || r == 'µ' || r == 'm' {
+			return -1 // "1.5ms" has a dot and a unit
+		}
+		return r
+	}, s)
+}
+
+// maxBottom bounds the status lines.
+const maxBottom = 5
+
+// bottom returns the status lines: servers that failed more than once.
+func (w *Writer) bottom() []string {
+	ids := slices.DeleteFunc(slices.Sorted(maps.Keys(w.failing)), func(id string) bool { return w.failing[id].attempts < 2 })
+	var out []string
+	for i, id := range ids {
+		if i == maxBottom-1 && len(ids) > maxBottom {
+			out = append(out, w.paint(termtext.Grey, fmt.Sprintf("… and %d more servers are backing off", len(ids)-i)))
+			break
+		}
+		f := w.failing[id]
+		text := fmt.Sprintf("%s  backing off, attempt %d, next %s", termtext.Pad(w.name(id), w.column), f.attempts, f.next.In(w.zone()).Format("15:04:05"))
+		out = append(out, w.paint(termtext.Grey, termtext.End(text, w.Columns()-1)))
+	}
+	return out
+}
+
+// name returns the id of a server, truncated to the width of its column.
+func (w *Writer) name(id string) string {
+	id = printable.Line(id, 64)
+	if w.Columns != nil && !w.Wide {
+		id = termtext.Middle(id, w.serverColumn())
+	}
+	return id
+}
+
+// serverColumn returns the maximum width of the column of servers.
+func (w *Writer) serverColumn() int { return min(maxColumn, max(w.Columns()/5, 8)) }

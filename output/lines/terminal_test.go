@@ -12,7 +12,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/output/columns"
+	"github.com/mcptrack/mcptrack/output/termtext"
 )
 
 // On a terminal everything is in columns and fits, and a new day is a line of its own.
@@ -45,7 +45,7 @@ func TestTerminal(t *testing.T) {
 			}
 		}
 		for line := range strings.Lines(got.String()) {
-			if columns.Width(strings.TrimSuffix(line, "\n")) > width {
+			if termtext.Width(strings.TrimSuffix(line, "\n")) > width {
 				t.Errorf("wider than %d: %q", width, line)
 			}
 		}

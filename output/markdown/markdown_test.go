@@ -1,13 +1,16 @@
 package markdown
 
 import (
+	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/mcptrack/mcptrack/output/termtext"
 )
 
 const source = `# The title
 
-A paragraph with ` + "`code --flag`" + `, **bold** words and a [link](https://example.com/x) that goes on
+A paragraph with ` + "`code --flag`" + `, **bold** words and a [link](https://example.com/x) that continues
 over two lines.
 
 - first
@@ -31,7 +34,7 @@ const want = `THE TITLE
 
 A paragraph with code --flag, bold words
 and a link (https://example.com/x) that
-goes on over two lines.
+continues over two lines.
 
 - first
 - second, which is so long that it has
@@ -55,12 +58,10 @@ func TestRender(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	styled := Render([]byte(source), Options{Width: 40, Styles: true})
-	if !strings.Contains(styled, cyan+"trackResources"+reset+"  a meaning") || !strings.Contains(styled, bold+"bold"+reset) {
+	if !strings.Contains(styled, termtext.Cyan.Paint("trackResources")+"  a meaning") || !strings.Contains(styled, termtext.Bold.Paint("bold")) {
 		t.Errorf("no styles, or they move columns:\n%q", styled)
 	}
-	for _, style := range []string{bold, cyan, reset} {
-		styled = strings.ReplaceAll(styled, style, "")
-	}
+	styled = regexp.MustCompile("\x1b\\[[0-9;]*m").ReplaceAllString(styled, "")
 	if styled != want {
 		t.Errorf("styles change the text:\n%s", styled)
 	}

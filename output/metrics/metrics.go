@@ -16,38 +16,39 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/output/webhook"
 )
 
-// Clients are the numbers of clients of the feeds; see package output/feed.
+// Clients counts the clients of the feeds; see package output/feed.
 type Clients struct {
-	Connected int    // now
+	Connected int    // connected now
 	Served    uint64 // streams opened
-	Slow      uint64 // closed for being too slow
-	Refused   uint64 // refused because too many were connected
-	Gaps      uint64 // gap events that were sent
+	Slow      uint64 // clients closed because they were slow
+	Refused   uint64 // clients refused at the connection limit
+	Gaps      uint64 // gap events sent
 }
 
-// Options are where the numbers come from. A nil func leaves its metrics out.
+// Options are the sources of the metrics. The metrics of a nil func are omitted.
 type Options struct {
 	Version  string
 	Snapshot func() *status.Snapshot
 	Journal  func() journal.Stats
 	Clients  func() Clients
 	Reloads  func() status.Reloads
-	// Webhooks returns the statistics of webhook deliveries, by who configured the webhook.
+	// Webhooks returns delivery statistics by the source that configured the webhook.
 	Webhooks func() map[webhook.Source]webhook.Stats
-	// Deliveries returns which process on a cluster delivers to webhooks; nil: this one does.
-	Deliveries func() []webhook.Delivery
+	// Deliveries returns which process of a cluster delivers to webhooks; nil: this process.
+	Deliveries func() []webhook.Deliverer
 	// Streams counts the open streams of MCP Events.
 	Streams func() int
-	// Cluster returns the state of the processes that share servers; false if none do.
+	// Cluster returns the state of the processes that share servers; false: none do.
 	Cluster func() (status.Cluster, bool)
 }
 
-// Metrics is a set of metrics. Its methods may be called from anywhere.
+// Metrics is a set of metrics. It is safe for concurrent use.
 type Metrics struct {
 	registry *prometheus.Registry
 	latency  prometheus.Histogram
@@ -57,7 +58,7 @@ type Metrics struct {
 func New(opts Options) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(), latency: prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "mcptrack_delivery_latency_seconds",
-		Help:    "Time from the receipt of a server's notification to the writing of its event to the first client.",
+		Help:    "Time from a server's notification until its event is written to the first client.",
 		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 	})}
 	m.registry.MustRegister(m.latency, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -65,11 +66,139 @@ func New(opts Options) *Metrics {
 	return m
 }
 
-// Delivered records the time from a server's notification until an event that it caused reached
-// the first client.
+// Delivered records the time from a server's notification until its event reached the first
+// client.
 func (m *Metrics) Delivered(after time.Duration) { m.latency.Observe(after.Seconds()) }
 
 // Handler answers scrapes.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second})
+}
+
+// collector reads all counts at each scrape. It is an unchecked collector: its options decide
+// which metrics exist.
+type collector struct{ opts Options }
+
+// Describe implements [prometheus.Collector].
+func (c *collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements [prometheus.Collector].
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	s := scrape{out}
+	s.gauge("mcptrack_info", "The running version.", 1, "version", c.opts.Version)
+	if c.opts.Snapshot != nil {
+		snap := c.opts.Snapshot()
+		for i := range snap.Servers {
+			s.server(&snap.Servers[i])
+		}
+	}
+	if c.opts.Journal != nil {
+		j := c.opts.Journal()
+		s.counter("mcptrack_journal_stored_total", "Events that are durable.", j.Stored)
+		s.gauge("mcptrack_journal_waiting", "Events waiting to be stored.", float64(j.Waiting))
+		s.counter("mcptrack_journal_folded_total", "Events merged into a newer event of the same resource because storage was slow.", j.Folded)
+		s.counter("mcptrack_journal_fenced_total", "Events dropped because another process now follows their server.", j.Fenced)
+		s.counter("mcptrack_journal_failures_total", "Failed attempts to store events.", j.Failures)
+		s.counter("mcptrack_journal_damages_total", "Stored events that could not be read.", j.Damages)
+		s.counter("mcptrack_journal_syncs_total", "Groups of events stored in one transaction.", j.Syncs)
+		s.emit("mcptrack_journal_sync_seconds_total", "Time spent storing events.", prometheus.CounterValue, j.SyncTime.Seconds())
+		s.gauge("mcptrack_journal_slowest_sync_seconds", "The longest time taken to store one group of events.", j.SlowestSync.Seconds())
+	}
+	if c.opts.Clients != nil {
+		cl := c.opts.Clients()
+		s.gauge("mcptrack_clients", "Connected clients of the feeds.", float64(cl.Connected))
+		s.counter("mcptrack_clients_total", "Clients of the feeds that have connected since the start.", cl.Served)
+		s.counter("mcptrack_clients_closed_total", "Clients closed, by reason.", cl.Slow, "reason", "slow")
+		s.counter("mcptrack_clients_closed_total", "Clients closed, by reason.", cl.Refused, "reason", "overload")
+		s.counter("mcptrack_gaps_total", "Gap events sent.", cl.Gaps)
+	}
+	if c.opts.Webhooks != nil {
+		for source, st := range c.opts.Webhooks() {
+			s.webhooks(string(source), st)
+		}
+	}
+	if c.opts.Streams != nil {
+		s.gauge("mcptrack_event_streams", "Open streams of MCP Events.", float64(c.opts.Streams()))
+	}
+	if c.opts.Deliveries != nil {
+		for _, d := range c.opts.Deliveries() {
+			s.gauge("mcptrack_webhook_lease", "1 if this process of the cluster delivers the webhooks.", truth(d.Own), "source", string(d.Source))
+		}
+	}
+	if c.opts.Cluster != nil {
+		if cl, ok := c.opts.Cluster(); ok {
+			s.gauge("mcptrack_processes", "Processes that share the servers.", float64(cl.Processes))
+			s.gauge("mcptrack_servers_unfollowed", "Servers that no process follows.", float64(len(cl.Unfollowed)))
+			s.gauge("mcptrack_waiting_for_leases", "1 while this process cannot renew leases and will stop following servers.", truth(cl.Waiting != ""))
+		}
+	}
+	if c.opts.Reloads != nil {
+		r := c.opts.Reloads()
+		s.counter("mcptrack_config_reloads_total", "Config reloads, by result.", r.Reloaded, "result", "reloaded")
+		s.counter("mcptrack_config_reloads_total", "Config reloads, by result.", r.Rejected, "result", "rejected")
+		s.gauge("mcptrack_config_last_reload_successful", "1 if the config on disk is in use.", truth(r.Good))
+	}
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// states returns all states of a server. Each gets a sample, so that past states become 0.
+func states() []event.State {
+	return []event.State{event.Pending, event.Connecting, event.Ready, event.Backoff, event.Unsupported, event.NeedsAuth, event.Unconfigured, event.Unapproved, event.Disabled, event.Stopping}
+}
+
+// scrape sends the metrics of one scrape.
+type scrape struct{ out chan<- prometheus.Metric }
+
+func (s scrape) server(st *status.Server) {
+	for _, state := range states() {
+		s.gauge("mcptrack_server_state", "1 for the current state of a server.", truth(st.State == state), "server", st.ID, "state", string(state))
+	}
+	s.gauge("mcptrack_server_resources", "Followed resources.", float64(len(st.Resources)), "server", st.ID)
+	s.gauge("mcptrack_server_missing", "Followed resources whose changes the server does not push.", float64(len(st.Missing)), "server", st.ID)
+	c := st.Counts
+	s.counter("mcptrack_notifications_total", "Notifications about resources.", c.Signals, "server", st.ID)
+	s.counter("mcptrack_coalesced_total", "Notifications merged with others.", c.Folded, "server", st.ID)
+	s.counter("mcptrack_updates_total", "Events about the content of resources.", c.Published, "server", st.ID)
+	s.counter("mcptrack_unchanged_reads_total", "Reads that found unchanged content.", c.Unchanged, "server", st.ID)
+	s.counter("mcptrack_read_failures_total", "Reads that failed.", c.Failed, "server", st.ID)
+	s.counter("mcptrack_tracker_errors_total", "Failed connections and lists.", c.Failures, "server", st.ID)
+	s.counter("mcptrack_missed_changes_total", "Changes without a notification, although the server claims to push them, or with a notification lost on a dead stream.", c.Missed, "server", st.ID)
+	for reason, n := range c.Dropped {
+		s.counter("mcptrack_dropped_total", "Notifications dropped, by reason.", n, "server", st.ID, "reason", reason)
+	}
+	s.counter("mcptrack_dropped_total", "Notifications dropped, by reason.", c.Unknown, "server", st.ID, "reason", "not_followed")
+}
+
+func (s scrape) webhooks(source string, st webhook.Stats) {
+	s.gauge("mcptrack_webhooks", "Webhooks, by source and state.", float64(st.Active), "source", source, "state", "active")
+	s.gauge("mcptrack_webhooks", "Webhooks, by source and state.", float64(st.Suspended), "source", source, "state", "suspended")
+	for outcome, n := range map[string]uint64{"taken": st.Taken, "dropped": st.Dropped, "failed": st.Failed} {
+		s.counter("mcptrack_webhook_attempts_total", "Attempts to deliver an event to a webhook, by outcome.", n, "source", source, "outcome", outcome)
+	}
+	s.counter("mcptrack_webhook_given_up_total", "Events dead-lettered after the last attempt to deliver them to a webhook.", st.Abandoned, "source", source)
+	s.counter("mcptrack_webhook_gaps_total", "Gap messages sent to a webhook.", st.Gaps, "source", source)
+	s.gauge("mcptrack_webhook_lag_seconds", "Age of the oldest event not yet delivered to every webhook.", st.Lag.Seconds(), "source", source)
+}
+
+func (s scrape) gauge(name, help string, value float64, labels ...string) {
+	s.emit(name, help, prometheus.GaugeValue, value, labels...)
+}
+
+func (s scrape) counter(name, help string, value uint64, labels ...string) {
+	s.emit(name, help, prometheus.CounterValue, float64(value), labels...)
+}
+
+// emit sends one metric; labels alternate names and values.
+func (s scrape) emit(name, help string, kind prometheus.ValueType, value float64, labels ...string) {
+	var names, values []string
+	for i := 0; i+1 < len(labels); i += 2 {
+		names, values = append(names, labels[i]), append(values, labels[i+1])
+	}
+	s.out <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, names, nil), kind, value, values...)
 }

@@ -34,8 +34,8 @@ func example() *Metrics {
 		Cluster: func() (status.Cluster, bool) {
 			return status.Cluster{Processes: 2, Unfollowed: []string{"docs"}}, true
 		},
-		Deliveries: func() []webhook.Delivery {
-			return []webhook.Delivery{{Source: webhook.FromConfig, Process: "a:1", Own: true}, {Source: webhook.FromSubscription, Process: "b:2"}}
+		Deliveries: func() []webhook.Deliverer {
+			return []webhook.Deliverer{{Source: webhook.FromConfig, Process: "a:1", Own: true}, {Source: webhook.FromSubscription, Process: "b:2"}}
 		},
 		Webhooks: func() map[webhook.Source]webhook.Stats {
 			return map[webhook.Source]webhook.Stats{webhook.FromConfig: {Active: 2, Taken: 8, Failed: 1, Lag: 2 * time.Second}}

@@ -23,6 +23,9 @@ import (
 // installed returns the path of a program of Debian's package prometheus.
 func installed(t *testing.T, name string) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts " + name)
+	}
 	path, err := exec.LookPath(name)
 	if err != nil && os.Getenv("CI") == "true" {
 		t.Fatal(err)

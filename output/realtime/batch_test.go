@@ -13,9 +13,9 @@ import (
 	"github.com/mcptrack/mcptrack/output/realtime/realtimetest"
 )
 
-// With the default limits, 200 resources that change every second are in the
-// conversation within 3 s, counted from the oldest update that a message covers, and no
-// resource is twice in an item.
+// With the default limits, the updates of 200 resources that change every second are in the
+// conversation within 3 s of the oldest update that a message covers, and no item has a resource
+// twice.
 func TestManyResourcesWithinThreeSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := begin(t, &realtimetest.Endpoint{}, func(o *SessionOptions) { o.Delivery.Queue = QueueOptions{} })
@@ -52,7 +52,7 @@ func TestManyResourcesWithinThreeSeconds(t *testing.T) {
 			for _, text := range it.Texts {
 				uri, _, _ := strings.Cut(text, " updated")
 				if about[uri] {
-					t.Fatalf("%s is twice in an item", uri)
+					t.Fatalf("%s appears twice in an item", uri)
 				}
 				about[uri] = true
 			}
@@ -60,7 +60,7 @@ func TestManyResourcesWithinThreeSeconds(t *testing.T) {
 	})
 }
 
-// A receipt of each message names the item, and counts what was merged.
+// The receipt of each message has the item ID and the number of merged updates.
 func TestReceiptsOfABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := begin(t, &realtimetest.Endpoint{}, func(o *SessionOptions) { o.Delivery.Queue = QueueOptions{Window: -1, Every: time.Minute, Burst: 1} })
@@ -82,12 +82,12 @@ func TestReceiptsOfABatch(t *testing.T) {
 	})
 }
 
-// Two injectors that track the same servers announce one content once, however often it
-// returns; an item of an earlier run does not silence a later state.
-func TestInjectorsMeet(t *testing.T) {
+// Two injectors that track the same servers announce the same content once. When a content returns
+// later, it is announced again.
+func TestTwoInjectors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		known := map[string]time.Time{}
-		shared := func(c *realtimetest.Conn, it realtimetest.Item) {
+		shared := func(c *realtimetest.Conn, it realtimetest.ReceivedItem) {
 			if _, twice := known[it.ID]; twice {
 				c.Fail(it.EventID, "item_already_exists", "")
 				return
@@ -95,7 +95,7 @@ func TestInjectorsMeet(t *testing.T) {
 			known[it.ID] = time.Now()
 			c.Acknowledge("conversation.item.added", it.ID)
 		}
-		// Each has the events of its own run.
+		// Each has its own event IDs.
 		start := func() *rig {
 			return begin(t, &realtimetest.Endpoint{Create: shared}, func(o *SessionOptions) { o.Delivery.Message.ByContent = true })
 		}
@@ -140,12 +140,12 @@ func TestInjectorsMeet(t *testing.T) {
 	})
 }
 
-// Errors that may pass are tried again with backoff, and then left to the next run.
-func TestErrorsThatMayPass(t *testing.T) {
+// Temporary errors are retried with backoff, and then left to the next run.
+func TestTemporaryErrors(t *testing.T) {
 	for code, attempts := range map[string]int{"rate_limit_exceeded": 3, "server_error": 3, "invalid_value": 1} {
 		synctest.Test(t, func(t *testing.T) {
 			good := 0
-			r := begin(t, &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.Item) {
+			r := begin(t, &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.ReceivedItem) {
 				if strings.Contains(it.Texts[0], "bad") || good == 0 && code != "invalid_value" {
 					good++
 					c.Fail(it.EventID, code, "")
@@ -175,4 +175,69 @@ func TestErrorsThatMayPass(t *testing.T) {
 			time.Sleep(time.Minute)
 		})
 	}
+}
+
+// The content of a resource changes and quickly changes back. The last item in the conversation is
+// about the last update, although an older item has the same content and the endpoint reported it
+// twice.
+func TestContentReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sent := map[string]bool{}
+		var items []string
+		far := &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.ReceivedItem) {
+			if sent[it.ID] {
+				c.Fail(it.EventID, "item_already_exists", "")
+				return
+			}
+			sent[it.ID] = true
+			items = append(items, it.Texts[0])
+			c.Acknowledge("conversation.item.added", it.ID)
+			c.Acknowledge("conversation.item.done", it.ID)
+		}}
+		r := begin(t, far, func(o *SessionOptions) { o.Delivery.Message.ByContent = true })
+		last := ""
+		for i, digest := range []byte{1, 2, 1, 2} {
+			e := update(uint64(i)+1, "file:///a", time.Now())
+			e.Payload = event.ResourceUpdated{Digest: catalog.Digest{digest}}
+			last = Text(e.ResourceURI, e.ServerID, e.Timestamp)
+			r.Offer(e)
+			time.Sleep(500 * time.Millisecond)
+			synctest.Wait()
+		}
+		if len(items) != 4 || items[len(items)-1] != last || len(r.injected()) != 4 {
+			t.Errorf("%d receipts, items %q", len(r.injected()), items)
+		}
+	})
+}
+
+// The same, but the first answer is lost. The endpoint rejects the repetition because of the older
+// item, which does not mean that the last update was delivered.
+func TestContentReturnsWithoutAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sent := map[string]int{}
+		var items []string
+		far := &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.ReceivedItem) {
+			sent[it.ID]++
+			switch {
+			case sent[it.ID] == 1:
+				items = append(items, it.Texts[0])
+				c.Acknowledge("conversation.item.added", it.ID)
+			case sent[it.ID] > 2:
+				c.Fail(it.EventID, "item_already_exists", "")
+			}
+		}}
+		r := begin(t, far, func(o *SessionOptions) { o.Delivery.Message.ByContent = true })
+		last := ""
+		for i, digest := range []byte{1, 2, 1} {
+			e := update(uint64(i)+1, "file:///a", time.Now())
+			e.Payload = event.ResourceUpdated{Digest: catalog.Digest{digest}}
+			last = Text(e.ResourceURI, e.ServerID, e.Timestamp)
+			r.Offer(e)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+		}
+		if len(items) != 3 || items[len(items)-1] != last || len(r.injected()) != 3 {
+			t.Errorf("%d receipts, items %q, last is %q", len(r.injected()), items, last)
+		}
+	})
 }

@@ -3,49 +3,51 @@ package realtime
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// conversation delivers messages to one conversation, over one connection after another:
-// for each connection begin and then run are called. offer and observe may be called from any
-// goroutine and never wait.
+// conversation delivers messages to one conversation, over consecutive connections: begin and then
+// run are called for each connection. offer and observe may be called from any goroutine and never
+// block.
 type conversation struct {
 	name      string
 	opts      DeliveryOptions
-	resumable bool // which messages were handled is recorded in progress
-	// wake signals run that something below changed. Capacity 1: run looks at all of it;
-	// sent to by any goroutine, never closed.
+	resumable bool // handled messages are recorded in progress
+	// wake tells run that something below has changed. Capacity 1, never closed.
 	wake chan struct{}
 
 	mu       sync.Mutex // guards the rest; never held across I/O or a hook
 	queue    *queue
 	dialect  dialect
 	muted    bool    // the dialect is not known yet: send nothing
-	flight   *flight // the item that is being delivered
+	flight   *flight // the item in flight; nil: none
 	answer   []byte  // a client event to send before anything else; nil: none
 	replies  replies
 	imports  toolImports
-	foreign  recent        // items that other programs like this one added
-	fatal    string        // the last error that is not about our events and that no retry would change; "": none
-	finish   bool          // nothing more will be offered: end when everything is delivered
-	ended    chan struct{} // closed when finish is set
-	hooks    hooks
-	progress progress
-	stats    Stats // the counts that queue and hooks do not keep
+	foreign  recent         // items that other injectors added
+	fatal    string         // the last error that is not about our events and is permanent; "": none
+	finish   bool           // no more offers will follow: end when everything is delivered
+	ended    chan struct{}  // closed when finish is set
+	calls    []func()       // pending calls of the hooks DeliveryOptions.Injected and Failed
+	progress handledUpdates // only if resumable
+	stats    Stats          // except the counts of queue
 }
 
 // connection holds the functions of a connection that conversation.run uses.
 type connection struct {
 	send func(context.Context, []byte) error
-	// ready reports whether an acknowledgement of an item, if the endpoint had sent it,
-	// would have been seen by now; an error ends the connection.
+	// ready reports whether an acknowledgement would have been seen by now if the endpoint had
+	// sent it. An error ends the connection.
 	ready func(context.Context) (bool, error)
 }
 
-// errFinished ends a run after which there is nothing left to do.
+// errFinished ends a run when nothing is left to do.
 var errFinished = errors.New("everything is delivered")
 
 func newConversation(name string, d dialect, o DeliveryOptions) *conversation {
@@ -63,7 +65,7 @@ func (c *conversation) signal() {
 	}
 }
 
-// offer accepts an event. Of an event other than resource.updated only the id is recorded.
+// offer accepts an event. For events other than resource.updated it records only the ID.
 func (c *conversation) offer(e *event.Event) {
 	m, err := newMessage(e, c.opts.Message)
 	if err != nil {
@@ -85,6 +87,7 @@ func (c *conversation) add(m Message) {
 	}
 }
 
+// pass records that events up to this ID are not offered.
 func (c *conversation) pass(id string) {
 	if id == "" {
 		return
@@ -94,8 +97,8 @@ func (c *conversation) pass(id string) {
 	c.queue.last = id
 }
 
-// toolsChanged makes the session import the tools of the server of e again if the session uses
-// them. url is the URL of the server, "" if it is not known.
+// toolsChanged makes the session import the tools of e's server again if it uses them. url is the
+// URL of the server; "": unknown.
 func (c *conversation) toolsChanged(e *event.Event, url string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,22 +117,40 @@ func (c *conversation) end() {
 	c.signal()
 }
 
-// done reports whether everything is delivered and nothing more will be offered, so that no
-// further connection is needed.
+// done reports whether everything is delivered and no more offers will follow, so that no further
+// connection is needed.
 func (c *conversation) done() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.finish && len(c.queue.waiting) == 0 && c.flight == nil && !c.replies.wanted
 }
 
-// run delivers over one connection until ctx ends (its cause is the error), the
-// connection fails, or nothing is left to do (errFinished). begin must be called before it.
+// begin resets the state of the previous connection. It is called before anything is read from the
+// new connection. An unacknowledged item is sent again, unless newer updates of all its resources
+// are waiting.
+func (c *conversation) begin() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stats.Connections++
+	c.fatal, c.answer = "", nil
+	c.muted = c.muted || c.dialect.api().opens
+	c.replies.reset()
+	if f := c.flight; f != nil {
+		f.until, f.after, f.sends = time.Time{}, time.Time{}, 0
+		if c.queue.supersede(f.batch) {
+			c.flight = nil
+		}
+	}
+}
+
+// run delivers over one connection until ctx ends (its cause is the error), the connection fails,
+// or nothing is left to do (errFinished). begin must be called first.
 func (c *conversation) run(ctx context.Context, l connection) error {
-	defer c.hooks.run(&c.mu, &c.opts)
+	defer c.callHooks()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		c.hooks.run(&c.mu, &c.opts)
+		c.callHooks()
 		frame, late, wait := c.step(time.Now())
 		switch {
 		case ctx.Err() != nil:
@@ -139,7 +160,7 @@ func (c *conversation) run(ctx context.Context, l connection) error {
 			if err != nil {
 				return err
 			}
-			c.repeat(ready, time.Now())
+			c.ackOverdue(ready, time.Now())
 			continue
 		case frame != nil:
 			if err := l.send(ctx, frame); err != nil {
@@ -163,9 +184,9 @@ func (c *conversation) run(ctx context.Context, l connection) error {
 	}
 }
 
-// step decides what run does next: send frame; if late, find out why an acknowledgement is
-// late; or wait that long, until something changes if wait is 0. A negative wait means that
-// nothing is left to do.
+// step decides what run does next: send frame; if late, find out why an acknowledgement is overdue;
+// or wait for that long, 0 meaning until something changes. A negative wait means that nothing is
+// left to do.
 func (c *conversation) step(now time.Time) (frame []byte, late bool, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -176,9 +197,7 @@ func (c *conversation) step(now time.Time) (frame []byte, late bool, wait time.D
 		if left := f.after.Sub(now); left > 0 {
 			return nil, false, left
 		}
-		f.launch(now)
-		c.stats.Sent++
-		return f.frame, false, 0
+		return c.launch(f, now), false, 0
 	} else if f != nil {
 		if left := f.until.Sub(now); left > 0 {
 			return nil, false, left
@@ -196,16 +215,16 @@ func (c *conversation) step(now time.Time) (frame []byte, late bool, wait time.D
 	frame, patience, failed := c.imports.step(now, len(c.replies.active) == 0 && c.replies.blocked(now) == 0)
 	for label, e := range failed {
 		if e != nil {
-			c.queue.offer(toolsMessage(e, c.opts.Message.Scope), now)
+			c.queue.offer(newToolsMessage(e, c.opts.Message.Scope), now)
 		} else {
-			c.hooks.fail(Failure{Message: Message{ServerID: label}, Session: c.name, Reason: c.imports.reason()})
+			c.fail(Message{ServerID: label}, c.imports.reason())
 		}
 	}
 	if frame != nil {
 		return frame, false, 0
 	}
 	if len(failed) > 0 {
-		return nil, false, time.Nanosecond // report it
+		return nil, false, time.Nanosecond // so that run calls the hooks
 	}
 	if patience > 0 && (wait == 0 || patience < wait) {
 		wait = patience
@@ -218,9 +237,7 @@ func (c *conversation) step(now time.Time) (frame []byte, late bool, wait time.D
 			return nil, false, time.Nanosecond
 		}
 		c.flight = f
-		f.launch(now)
-		c.stats.Sent++
-		return f.frame, false, 0
+		return c.launch(f, now), false, 0
 	}
 	if due > 0 && (wait == 0 || due < wait) {
 		wait = due
@@ -231,7 +248,144 @@ func (c *conversation) step(now time.Time) (frame []byte, late bool, wait time.D
 	return nil, false, wait
 }
 
-// cursor returns the id of the event up to which every update was handled.
+// launch returns the frame of an item that run sends next. It sets a distant deadline, as the
+// acknowledgement may arrive before send returns.
+func (c *conversation) launch(f *flight, now time.Time) []byte {
+	f.sends++
+	f.until = now.Add(time.Hour)
+	c.stats.Sent++
+	return f.frame
+}
+
+// sent starts the timeout of the item that was just sent.
+func (c *conversation) sent(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.flight != nil && !c.flight.until.IsZero() {
+		c.flight.until = now
+		if !c.dialect.api().unconfirmed {
+			c.flight.until = now.Add(c.opts.AckTimeout)
+		}
+	}
+}
+
+// ackOverdue handles an overdue acknowledgement. ready means that it would have been seen if the
+// endpoint had sent it.
+func (c *conversation) ackOverdue(ready bool, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := c.flight
+	switch {
+	case f == nil: // it has arrived meanwhile
+	case ready && c.dialect.api().unconfirmed:
+		c.delivered(f, now)
+	case !ready:
+		f.until = now.Add(c.opts.AckTimeout)
+	case f.sends >= c.opts.Attempts && len(f.batch) > 1:
+		c.flight = nil
+		c.queue.restore(f.batch) // one of the messages may be the reason
+	case f.sends >= c.opts.Attempts:
+		c.giveUp(f, "the endpoint never acknowledged the message")
+	default:
+		f.until = time.Time{}
+		if c.queue.supersede(f.batch) {
+			c.flight = nil
+		}
+	}
+}
+
+// retry schedules another attempt after a temporary error, or gives up.
+func (c *conversation) retry(f *flight, why string, now time.Time) {
+	if f.sends >= c.opts.Attempts {
+		c.giveUp(f, why)
+		return
+	}
+	f.until, f.after = time.Time{}, now.Add(f.retry.Next())
+}
+
+// giveUp abandons an item. The cursor stays before its messages, so the next run of the program
+// retries each message, unless a newer message about its resource has been delivered.
+func (c *conversation) giveUp(f *flight, why string) {
+	c.flight = nil
+	for _, p := range f.batch {
+		c.queue.giveUp(p)
+		c.fail(p.Message, why)
+	}
+}
+
+// rejected ends the delivery of an item that the endpoint will never accept. Messages that shared
+// an item are sent again one by one, so that one bad message does not affect the others.
+func (c *conversation) rejected(f *flight, why string) {
+	c.flight = nil
+	if len(f.batch) > 1 {
+		c.queue.restore(f.batch)
+		return
+	}
+	for _, p := range f.batch {
+		c.handled(p)
+		c.fail(p.Message, why)
+	}
+}
+
+// delivered records that the messages of an item are in the conversation.
+func (c *conversation) delivered(f *flight, now time.Time) {
+	c.flight = nil
+	c.replies.wanted = c.replies.wanted || c.opts.Respond
+	receipts := make([]Receipt, len(f.batch))
+	for i, p := range f.batch {
+		c.stats.Injected++
+		c.handled(p)
+		c.setLatestItem(p.key(), f.id)
+		receipts[i] = Receipt{Message: p.Message, Session: c.name, At: now, Merged: p.merged, Latency: max(0, now.Sub(p.since))}
+		receipts[i].ItemID = f.id
+	}
+	c.calls = append(c.calls, func() { c.opts.Injected(receipts) })
+}
+
+// setLatestItem records the item with the latest message about a resource. It forgets the previous
+// item: if an earlier content returns, the content is sent again, although an item with its ID was
+// seen recently.
+func (c *conversation) setLatestItem(k key, item string) {
+	seen, ok := c.queue.known[k]
+	if !ok {
+		return
+	}
+	if seen.item != item {
+		delete(c.foreign, seen.item)
+	}
+	seen.item = item
+	c.queue.known[k] = seen
+}
+
+// handled records that a message, and older ones about its resource, need no further delivery.
+func (c *conversation) handled(p *pending) {
+	delete(c.queue.given, p.key())
+	if !c.resumable {
+		return
+	}
+	c.progress.add(&p.Message)
+	if len(c.progress.newest) > maxNewest {
+		c.progress.upTo(c.cursor())
+	}
+}
+
+func (c *conversation) fail(m Message, why string) {
+	c.stats.Failed++
+	c.calls = append(c.calls, func() { c.opts.Failed(Failure{Message: m, Session: c.name, Reason: why}) })
+}
+
+// callHooks makes the pending calls of hooks. c.mu must not be held.
+func (c *conversation) callHooks() {
+	c.mu.Lock()
+	calls := c.calls
+	c.calls = nil
+	c.mu.Unlock()
+	for _, call := range calls {
+		call()
+	}
+}
+
+// cursor returns the ID of the event up to which every update was handled.
 func (c *conversation) cursor() string {
 	if c.flight != nil {
 		return c.queue.cursor(c.flight.batch)
@@ -239,11 +393,182 @@ func (c *conversation) cursor() string {
 	return c.queue.cursor(nil)
 }
 
-// decode parses a server event in the dialect of the session. whole is false if b is only the
-// beginning of the event. It returns false for events that do not matter here.
+func (c *conversation) snapshot() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.stats
+	s.Merged, s.Stale, s.Dropped = c.queue.merged, c.queue.stale, c.queue.dropped
+	s.Waiting = len(c.queue.waiting)
+	if c.flight != nil {
+		s.Waiting += len(c.flight.batch)
+	}
+	return s
+}
+
+// decode parses a server event in the dialect of the session. If whole is false, b is only the
+// beginning of the event. decode returns false for irrelevant events.
 func (c *conversation) decode(b []byte, whole bool) (serverEvent, bool) {
 	c.mu.Lock()
 	d := c.dialect
 	c.mu.Unlock()
 	return d.decode(b, whole)
+}
+
+// observe processes a server event. It returns true if the event answers one of our client events,
+// such as an error that names it; a proxy hides such an event from the application.
+func (c *conversation) observe(e serverEvent) (ours bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer c.signal()
+	now := time.Now()
+	c.imports.observe(e)
+	if e.opens != nil {
+		c.switchDialect(e.opens)
+	}
+	if f := c.flight; e.confirms != "" {
+		if f != nil && e.confirms == eventIDOf(f.id) {
+			c.delivered(f, now)
+		}
+		return strings.HasPrefix(e.confirms, itemEventPrefix)
+	}
+	switch e.Type {
+	case "conversation.item.added", "conversation.item.done", "conversation.item.created":
+		c.itemAdded(e, now)
+	case "response.output_item.done":
+		c.replies.item(e, now)
+	case "response.created":
+		c.replies.created(e.Response.ID)
+	case "response.done":
+		c.replies.done(e.Response.ID)
+	case "input_audio_buffer.speech_started":
+		c.replies.speech(true, now)
+	case "input_audio_buffer.speech_stopped", "input_audio_buffer.committed", "input_audio_buffer.cleared":
+		c.replies.speech(false, now)
+	case "error":
+		return c.errorEvent(e, now)
+	}
+	return false
+}
+
+// switchDialect switches to the dialect that the session turned out to have. An item in flight is
+// encoded again.
+func (c *conversation) switchDialect(d dialect) {
+	c.muted = false
+	if c.dialect == d {
+		return
+	}
+	c.dialect = d
+	if f := c.flight; f != nil {
+		c.flight = nil
+		c.queue.restore(f.batch)
+		for _, p := range f.batch {
+			p.alone = false
+		}
+	}
+}
+
+func (c *conversation) itemAdded(e serverEvent, now time.Time) {
+	c.replies.item(e, now)
+	f := c.flight
+	switch {
+	// LocalAI repeats the ID of our event instead of giving events their own IDs.
+	case f != nil && (e.Item.ID == f.id || e.EventID == eventIDOf(f.id)):
+		c.delivered(f, now)
+	case strings.HasPrefix(e.Item.ID, itemPrefix):
+		c.foreign.add(e.Item.ID, now)
+	}
+}
+
+// errorEvent handles an error. An error that names the item in flight is about that item only.
+func (c *conversation) errorEvent(e serverEvent, now time.Time) (ours bool) {
+	id := e.Error.EventID
+	f := c.flight
+	switch {
+	case f != nil && id == eventIDOf(f.id) && e.duplicate():
+		// An item ID derived from events means that an earlier attempt succeeded. An item ID
+		// derived from contents may belong to an older item, even after an unanswered attempt: a
+		// repeated message is better than none.
+		if !f.byContent() || c.foreign.has(f.id, now) {
+			c.delivered(f, now)
+		} else {
+			f.rekey(c.dialect, c.opts.Message)
+		}
+	case f != nil && id == eventIDOf(f.id) && e.temporary():
+		c.retry(f, e.reason(), now)
+	case f != nil && id == eventIDOf(f.id):
+		c.rejected(f, e.reason())
+	case id != "" && id == c.replies.asked:
+		c.replies.refused(e.Error.Code == "conversation_already_has_active_response", now)
+	case id == "" && permanent(e.Error.Type+"."+e.Error.Code):
+		c.fatal = e.reason() // the reason if the connection ends now
+	}
+	return strings.HasPrefix(id, itemEventPrefix) || strings.HasPrefix(id, replyEventPrefix) || strings.HasPrefix(id, updateEventPrefix)
+}
+
+// flight is an item that is being delivered.
+type flight struct {
+	batch []*pending
+	id    string // the item's ID
+	frame []byte
+	sends int       // over this connection
+	until time.Time // the deadline of the acknowledgement; zero: the item is to be sent
+	after time.Time // the earliest time to send the item; zero: now
+	retry *backoff.Backoff
+}
+
+func newFlight(batch []*pending, d dialect, role Role) *flight {
+	f := &flight{batch: batch, retry: backoff.New(time.Second, 30*time.Second)}
+	f.encode(d, role)
+	return f
+}
+
+func (f *flight) encode(d dialect, role Role) {
+	f.id = f.batch[0].ItemID
+	if len(f.batch) > 1 {
+		ids := make([]string, len(f.batch))
+		for i, p := range f.batch {
+			ids[i] = p.ItemID
+		}
+		f.id = hashID(ids...)
+	}
+	f.frame, _ = d.create(f.id, role, f.batch) // strings always encode
+}
+
+// byContent reports whether the ID of the item depends on contents only.
+func (f *flight) byContent() bool {
+	return !slices.ContainsFunc(f.batch, func(p *pending) bool { return !p.byContent })
+}
+
+// rekey gives the item a new ID, derived from the events, as an older item of the conversation has
+// its present ID.
+func (f *flight) rekey(d dialect, o MessageOptions) {
+	for _, p := range f.batch {
+		p.byContent = false
+		p.ItemID = eventItemID(o.Scope, &p.Message)
+	}
+	f.until = time.Time{}
+	f.encode(d, o.Role)
+}
+
+// recent holds the IDs of items that other injectors added, with the time of each.
+type recent map[string]time.Time
+
+// Limits of recent.
+const (
+	maxRecent = 256
+	recently  = 10 * time.Second
+)
+
+func (r recent) add(id string, now time.Time) {
+	for k, at := range r {
+		if now.Sub(at) > recently || len(r) >= maxRecent {
+			delete(r, k)
+		}
+	}
+	r[id] = now
+}
+
+func (r recent) has(id string, now time.Time) bool {
+	at, ok := r[id]
+	return ok && now.Sub(at) <= recently
 }

@@ -9,21 +9,21 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// DryRun writes the client events that would be sent as NDJSON, one item per update,
-// without merging or delaying them. It must be used by one goroutine at a time.
+// DryRun writes the client events that would be sent as NDJSON, one item per update, without merging
+// or delay. It is not safe for concurrent use.
 type DryRun struct {
 	W       io.Writer
 	Message MessageOptions
 	Respond bool // a response.create after each message
 	Dialect Dialect
-	Session string // the id of a running session; see [Endpoint]
+	Session string // the ID of a running session; see [Endpoint]
 
-	queue *queue // only to recognise updates that are not newer than the last one; nil before the first Write
+	queue *queue // recognizes updates that are not newer than the last one; nil before the first Write
 }
 
-// Write writes the client events of one event, with one call of W.Write, and reports
-// whether there were any: there are none for other events than updates, and for an
-// update that is not newer than the last one of its resource.
+// Write writes the client events for one event, with one call of W.Write, and reports whether there
+// were any. There are none for events that are not updates, and for an update that is not newer than
+// the last one of its resource.
 func (d *DryRun) Write(e *event.Event) (bool, error) {
 	m, err := newMessage(e, d.Message)
 	if err != nil {

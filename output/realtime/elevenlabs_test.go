@@ -20,13 +20,13 @@ func agentSession(o *SessionOptions) {
 	o.Endpoint.Query = map[string][]string{"agent_id": {"agent_1"}}
 }
 
-// A conversation of our own begins with the data of the client; updates wait for it to
-// begin, pings are answered, and what was not known to have arrived is sent again in the
-// next conversation.
+// A conversation that we open begins with the client's initiation data. Updates wait for it to begin,
+// pings are answered, and updates without a confirmed arrival are sent again in the next
+// conversation.
 func TestElevenLabsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		far := &realtimetest.Endpoint{Greet: func(c *realtimetest.Conn) { c.Probe(7) }}
-		far.Create = func(c *realtimetest.Conn, it realtimetest.Item) {
+		far.Create = func(c *realtimetest.Conn, it realtimetest.ReceivedItem) {
 			if it.Conn == 1 && strings.Contains(it.Texts[0], "lost") {
 				_ = c.CloseNow()
 			}
@@ -49,11 +49,11 @@ func TestElevenLabsSession(t *testing.T) {
 	})
 }
 
-// A running conversation gets commands, and ends with it.
+// A monitored conversation gets commands, and the session ends with the conversation.
 func TestElevenLabsMonitor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conns := make(chan *realtimetest.Conn, 1)
-		far := &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, _ realtimetest.Item) { conns <- c }}
+		far := &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, _ realtimetest.ReceivedItem) { conns <- c }}
 		r := begin(t, far, func(o *SessionOptions) {
 			agentSession(o)
 			o.Endpoint.Query, o.Endpoint.Session = nil, "conv_1"
@@ -72,7 +72,7 @@ func TestElevenLabsMonitor(t *testing.T) {
 	})
 }
 
-// A refusal ends the session, whether it is an event or the code of the close frame.
+// A refusal ends the session, whether it is an event or a close code.
 func TestElevenLabsRefusal(t *testing.T) {
 	for name, greet := range map[string]func(*realtimetest.Conn){
 		"event": func(c *realtimetest.Conn) {
@@ -94,8 +94,8 @@ func TestElevenLabsRefusal(t *testing.T) {
 	}
 }
 
-// The proxy recognises a conversation by its path, sends nothing before it has begun,
-// and leaves the pings to the application.
+// The proxy recognizes a conversation by its path, sends nothing before it begins, and leaves the
+// pings to the application.
 func TestProxyOfElevenLabs(t *testing.T) {
 	conns := make(chan *realtimetest.Conn, 1)
 	far := &realtimetest.Endpoint{Greet: func(c *realtimetest.Conn) { conns <- c }}
@@ -138,7 +138,7 @@ func TestProxyOfElevenLabs(t *testing.T) {
 	}
 }
 
-// What each dialect says about one update.
+// The client event of each dialect for one update.
 func TestDialects(t *testing.T) {
 	at := time.Date(2026, 11, 6, 10, 0, 0, 0, time.UTC)
 	const text = "Resource file:///a updated for MCP server docs at 2026-11-06T10:00:00.000Z"

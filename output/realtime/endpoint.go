@@ -1,12 +1,21 @@
 package realtime
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
+	"net"
 	"net/http"
+	"net/textproto"
 	"net/url"
 	"strings"
+	"time"
 
+	"github.com/coder/websocket"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/ipscope"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
@@ -14,33 +23,31 @@ import (
 // DefaultURL is OpenAI's endpoint.
 const DefaultURL = "wss://api.openai.com/v1/realtime"
 
-// DefaultMaxMessage is the default limit of a message in bytes: a little more than the
-// audio that the API accepts at once.
+// DefaultMaxMessage is the default limit of a message in bytes: slightly more than the largest audio
+// event that the API accepts.
 const DefaultMaxMessage = 16 << 20
 
-// Endpoint is an API that hosts conversations. It contains secrets, which its text does
-// not show.
+// Endpoint is an API that hosts conversations. It contains secrets, which String hides.
 type Endpoint struct {
-	// URL is the URL of a WebSocket: wss, ws, or the equivalent https, http. "" means the
-	// URL of the dialect's vendor, for OpenAI DefaultURL. A URL without a path, or with one
-	// that ends in /v1, gets the path of the dialect, such as /v1/realtime.
+	// URL is a WebSocket URL: wss, ws, or the equivalent https, http. "" means the URL of the
+	// dialect's vendor, for OpenAI DefaultURL. A URL without a path, or with a path that ends in
+	// /v1, gets the path of the dialect, such as /v1/realtime.
 	URL     string
 	Dialect Dialect
-	// Session is the id of a running session of GPT-Live, or a running conversation of
-	// ElevenLabs, to attach to: the path is then /v1/live/sessions/ID/attach, or
-	// /v1/convai/conversations/ID/monitor.
+	// Session is the ID of a running GPT-Live session or ElevenLabs conversation to attach to: the
+	// path is then /v1/live/sessions/ID/attach or /v1/convai/conversations/ID/monitor.
 	Session string
 	// Query replaces members of the URL's query, such as call_id and model.
 	Query url.Values
 	// Header is sent with every handshake, such as Authorization.
 	Header http.Header
-	// Insecure allows a URL that is not encrypted for a host other than this machine.
+	// Insecure allows an unencrypted URL for hosts other than this machine.
 	Insecure bool
-	// Client makes the handshakes; nil: one that follows no redirects and uses the proxy of
+	// Client makes the handshakes; nil: one that does not follow redirects and uses the proxy from
 	// the environment.
 	Client *http.Client
-	// MaxMessage is the size of the largest message in bytes; DefaultMaxMessage unless set.
-	// A larger message ends its connection.
+	// MaxMessage is the size of the largest message in bytes; 0: DefaultMaxMessage. A larger
+	// message ends its connection.
 	MaxMessage int64
 }
 
@@ -52,11 +59,11 @@ type OptionError struct {
 
 func (e *OptionError) Error() string { return e.Option + ": " + e.Reason }
 
-// RefusedError is the error for an endpoint that refuses a session for a reason that another
-// attempt would not change.
+// RefusedError reports that the endpoint refused a session, and that another attempt would fail as
+// well.
 type RefusedError struct {
-	Status  int    // the HTTP status of the handshake, or the code of the close frame; 0: there was neither
-	Message string // what the endpoint said, one line, safe to print; "" if it said nothing
+	Status  int    // the HTTP status of the handshake, or the close code; 0: neither
+	Message string // from the endpoint, one line, safe to print; "": none
 }
 
 func (e *RefusedError) Error() string {
@@ -73,7 +80,7 @@ func (e *RefusedError) Error() string {
 	return s
 }
 
-// Address is the URL without its secrets: no query, no user.
+// Address is the URL without query and user, which may be secret.
 func (e *Endpoint) Address() string {
 	u, err := e.parse()
 	if err != nil {
@@ -82,10 +89,10 @@ func (e *Endpoint) Address() string {
 	return printable.Line(u.Scheme+"://"+u.Host+u.EscapedPath(), 256)
 }
 
-// String is the address.
+// String is Address.
 func (e Endpoint) String() string { return e.Address() }
 
-// GoString is the address, too.
+// GoString is Address.
 func (e Endpoint) GoString() string { return e.Address() }
 
 // Check validates the endpoint. Its error is an *[OptionError].
@@ -102,17 +109,34 @@ func (e *Endpoint) Check() error {
 		case !headerName(name):
 			return &OptionError{"header", fmt.Sprintf("invalid header name %q", printable.Line(name, 64))}
 		case hopByHop(name):
-			return &OptionError{"header", printable.Line(name, 64) + " is a header of the connection and cannot be set"}
+			return &OptionError{"header", printable.Line(name, 64) + " is a connection header and cannot be set"}
 		case strings.EqualFold(name, "OpenAI-Beta"):
 			return &OptionError{"header", "OpenAI-Beta selects a protocol that no longer exists: the endpoint would close the connection"}
 		}
 		for _, v := range values {
 			if !headerValue(v) {
-				return &OptionError{"header", "the value of " + printable.Line(name, 64) + " has characters that headers cannot have"}
+				return &OptionError{"header", "the value of " + printable.Line(name, 64) + " contains characters that are invalid in headers"}
 			}
 		}
 	}
 	return nil
+}
+
+// resolve validates the endpoint and the options, and returns the URL and the dialect of sessions.
+// Its error is an *[OptionError].
+func (e *Endpoint) resolve(o MessageOptions) (*url.URL, dialect, error) {
+	if err := e.Check(); err != nil {
+		return nil, nil, err
+	}
+	if o.Role != "" && o.Role != RoleUser && o.Role != RoleSystem {
+		return nil, nil, &OptionError{"role", fmt.Sprintf("unknown role %q; choose user or system", printable.Line(string(o.Role), 32))}
+	}
+	u, err := e.parse()
+	if err != nil {
+		return nil, nil, err
+	}
+	lang, err := e.dialect()
+	return u, lang, err
 }
 
 func (e *Endpoint) parse() (*url.URL, error) {
@@ -166,19 +190,139 @@ func (e *Endpoint) dialect() (dialect, error) {
 	return lang, nil
 }
 
-// sessionID reports whether an id can be a segment of a path.
+// sessionID reports whether an ID can be a path segment.
 func sessionID(id string) bool {
 	return len(id) <= 256 && !strings.ContainsFunc(id, func(r rune) bool {
 		return r != '_' && r != '-' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
 	})
 }
 
-// replaced returns the query q, encoded, with the members of with in place of its own, or raw
-// if with is empty.
+// replaced returns the encoded query q with the members in with replaced; raw if with is empty.
 func replaced(q, with url.Values, raw string) string {
 	if len(with) == 0 {
 		return raw
 	}
 	maps.Copy(q, with)
 	return q.Encode()
+}
+
+const handshakeTimeout = 15 * time.Second
+
+// dial connects to u. If the endpoint refuses the handshake, the error is a *handshakeError.
+func (e *Endpoint) dial(ctx context.Context, u *url.URL, header http.Header, subprotocols []string) (*peer, *http.Response, error) {
+	client := e.Client
+	if client == nil {
+		client = defaultClient()
+	}
+	spied := *client
+	spied.Transport = &spyTransport{base: client.Transport}
+	spied.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	conn, res, err := websocket.Dial(ctx, u.String(), &websocket.DialOptions{
+		HTTPClient: &spied, HTTPHeader: header, Subprotocols: subprotocols,
+	})
+	if err != nil {
+		if res != nil && res.StatusCode != http.StatusSwitchingProtocols {
+			return nil, res, newHandshakeError(res)
+		}
+		return nil, res, fmt.Errorf("connect to %s: %w", printable.Line(u.Host, 200), printable.Unnamed(err))
+	}
+	conn.SetReadLimit(e.maxMessage())
+	return &peer{Conn: conn, ended: spied.Transport.(*spyTransport).ended}, res, nil
+}
+
+func (e *Endpoint) maxMessage() int64 {
+	if e.MaxMessage <= 0 {
+		return DefaultMaxMessage
+	}
+	return e.MaxMessage
+}
+
+func defaultClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+		TLSHandshakeTimeout:    10 * time.Second,
+		DisableKeepAlives:      true, // a refused handshake leaves no connection behind
+		DisableCompression:     true,
+		MaxResponseHeaderBytes: 64 << 10,
+	}}
+}
+
+// handshakeError is the response of an endpoint that refuses the handshake.
+type handshakeError struct {
+	RefusedError
+	retryAfter time.Duration
+}
+
+func newHandshakeError(res *http.Response) *handshakeError {
+	e := &handshakeError{RefusedError: RefusedError{Status: res.StatusCode}}
+	e.retryAfter = min(backoff.RetryAfter(res.Header), time.Hour)
+	if res.Body == nil {
+		return e
+	}
+	body, _ := io.ReadAll(res.Body) // at most 1,024 bytes, already in memory
+	res.Body = io.NopCloser(strings.NewReader(string(body)))
+	var doc struct {
+		Error struct {
+			Code    any    `json:"code"`
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	if json.Unmarshal(body, &doc) == nil {
+		e.Message = printable.Line(doc.Error.Message, 300)
+		if code, ok := doc.Error.Code.(string); ok && code != "" {
+			e.Message = strings.TrimSuffix(printable.Line(code, 64)+": "+e.Message, ": ")
+		}
+	}
+	return e
+}
+
+// headerName reports whether s is a valid header name: a token of RFC 9110, §5.6.2.
+func headerName(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// headerValue reports whether s is a valid header value, without control characters.
+func headerValue(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' && c != '\t' || c == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// hopByHop reports whether a header is for one connection only, or part of the WebSocket handshake,
+// and so must not be forwarded.
+func hopByHop(name string) bool {
+	switch name = textproto.CanonicalMIMEHeaderKey(name); name {
+	case "Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization",
+		"Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length", "Host":
+		return true
+	}
+	return strings.HasPrefix(name, "Sec-Websocket-")
+}
+
+// addEndToEnd adds the end-to-end headers in from to the headers in to.
+func addEndToEnd(to, from http.Header) {
+	named := map[string]bool{} // headers named in Connection are also hop-by-hop
+	for _, line := range from.Values("Connection") {
+		for name := range strings.SplitSeq(line, ",") {
+			named[textproto.CanonicalMIMEHeaderKey(strings.TrimSpace(name))] = true
+		}
+	}
+	for name, values := range from {
+		if !hopByHop(name) && !named[name] {
+			to[name] = append(to[name], values...)
+		}
+	}
 }

@@ -54,7 +54,7 @@ func TestEndpointHeader(t *testing.T) {
 	}
 }
 
-// However it is printed, an endpoint keeps its secrets.
+// An endpoint hides its secrets in every format.
 func TestEndpointKeepsSecrets(t *testing.T) {
 	e := Endpoint{URL: "wss://h/x?key=secret", Query: url.Values{"k": {"secret"}}, Header: http.Header{"Authorization": {"secret"}}}
 	for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
@@ -76,7 +76,7 @@ func TestEndpointKeepsSecrets(t *testing.T) {
 
 func TestEndToEnd(t *testing.T) {
 	to := http.Header{}
-	endToEnd(to, http.Header{"Connection": {"Upgrade, X-One", "x-two"}, "X-One": {"1"}, "X-Two": {"2"}, "X-Three": {"3", "4"},
+	addEndToEnd(to, http.Header{"Connection": {"Upgrade, X-One", "x-two"}, "X-One": {"1"}, "X-Two": {"2"}, "X-Three": {"3", "4"},
 		"Upgrade": {"websocket"}, "Sec-Websocket-Key": {"k"}, "Keep-Alive": {"1"}, "Proxy-Authorization": {"p"}, "Te": {"t"}, "Host": {"h"}, "Authorization": {"a"}})
 	if len(to) != 2 || len(to["X-Three"]) != 2 || to.Get("Authorization") != "a" {
 		t.Errorf("%v", to)

@@ -13,7 +13,7 @@ import (
 	"github.com/mcptrack/mcptrack/output/realtime"
 )
 
-// What would be sent for an event.
+// Prints the client events for one event.
 func ExampleDryRun() {
 	d := realtime.DryRun{W: os.Stdout}
 	_, err := d.Write(&event.Event{
@@ -27,7 +27,7 @@ func ExampleDryRun() {
 	// {"type":"conversation.item.create","event_id":"evt_mt_DORQNXDYYRXOBWHKZISM2ZQE","item":{"id":"mt_DORQNXDYYRXOBWHKZISM2ZQE","type":"message","role":"user","content":[{"type":"input_text","text":"Resource file:///guide.md updated for MCP server docs at 2026-11-06T10:00:00.000Z"}]}}
 }
 
-// The updates of a tracker go into a running call until the call is over.
+// Injects the updates of a tracker into a running call until the call ends.
 func ExampleSession() {
 	ctx := context.Background()
 	t := tracker.New(tracker.Options{}) // and Apply, and Run

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// gptLive is OpenAI's Live API: text is appended as silent context, and the endpoint
-// acknowledges it with the id of our event. It can only be attached to a running session.
+// gptLive is OpenAI's Live API: text is appended as silent context, and the endpoint acknowledges it
+// with the ID of our event. It can only attach to a running session.
 type gptLive struct{ session string }
 
-// maxAppend bounds one append in bytes. The API accepts 500 tokens, and no token is
-// shorter than a byte.
+// maxAppend limits one append in bytes. The API accepts 500 tokens, and every token has at least one
+// byte.
 const maxAppend = 500
 
 func (d gptLive) api() api {
@@ -25,11 +25,11 @@ func (d gptLive) api() api {
 type thinkingAppend struct {
 	Type         string  `json:"type"`
 	EventID      string  `json:"event_id"`
-	DelegationID *string `json:"delegation_id"` // null: not about one task
+	DelegationID *string `json:"delegation_id"` // null: not for a single task
 	Content      string  `json:"content"`
 }
 
-// create leaves out the contents of resources, for which there is no room.
+// create omits the contents of resources, as there is no room.
 func (gptLive) create(id string, _ Role, batch []*pending) ([]byte, error) {
 	lines := make([]string, len(batch))
 	for i, p := range batch {
@@ -43,7 +43,7 @@ func (gptLive) create(id string, _ Role, batch []*pending) ([]byte, error) {
 	return encode(thinkingAppend{Type: "session.thinking.append", EventID: eventIDOf(id), Content: strings.Join(lines, "\n")})
 }
 
-// respond returns nothing: the model speaks whenever it decides to.
+// respond returns nothing: the model decides when it speaks.
 func (gptLive) respond(string) ([]byte, string) { return nil, "" }
 
 func (gptLive) decode(b []byte, whole bool) (serverEvent, bool) {

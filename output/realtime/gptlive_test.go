@@ -18,8 +18,7 @@ func live(o *SessionOptions) {
 	o.Endpoint.Dialect, o.Endpoint.Session = GPTLive, "sess_123"
 }
 
-// A sideband of a GPT-Live session appends silent context, several messages at a time
-// within the limit of an append.
+// A sideband of a GPT-Live session appends silent context: as many messages as fit into one append.
 func TestLiveSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := begin(t, &realtimetest.Endpoint{}, live)
@@ -46,13 +45,13 @@ func TestLiveSession(t *testing.T) {
 	})
 }
 
-// Errors that name our event are about that event: rejected ones end there, others are
-// tried again. The session ends with session.closed.
+// An error that names our event concerns only that event: rejections are final, other errors are
+// retried. The session ends with session.closed.
 func TestLiveErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0
 		var conn *realtimetest.Conn
-		r := begin(t, &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.Item) {
+		r := begin(t, &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.ReceivedItem) {
 			conn = c
 			switch tries++; {
 			case strings.Contains(it.Texts[0], "bad"):
@@ -79,8 +78,8 @@ func TestLiveErrors(t *testing.T) {
 	})
 }
 
-// The proxy speaks the dialect of the session once it has started, and the application
-// sees nothing about events that it did not send.
+// The proxy uses the dialect of the session once the session has started, and the application sees
+// nothing about events that it did not send.
 func TestProxyOfALiveSession(t *testing.T) {
 	started := make(chan *realtimetest.Conn, 1)
 	far := &realtimetest.Endpoint{
@@ -90,7 +89,7 @@ func TestProxyOfALiveSession(t *testing.T) {
 				started <- c
 			}
 		},
-		Create: func(c *realtimetest.Conn, it realtimetest.Item) {
+		Create: func(c *realtimetest.Conn, it realtimetest.ReceivedItem) {
 			if strings.Contains(strings.Join(it.Texts, " "), "bad") {
 				c.FailLive(it.EventID, "invalid_request_error", "x")
 				return

@@ -17,21 +17,21 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// update is an event about a resource, the n-th of a log.
+// update returns an update of a resource, event n of a log.
 func update(n uint64, uri string, at time.Time) *event.Event {
 	return &event.Event{ID: event.FormatID("00000000000000aa", n), Seq: n, ServerID: "docs", ResourceURI: uri,
 		Timestamp: at, Cause: event.CauseNotify, Received: at, Payload: event.ResourceUpdated{}}
 }
 
 // texts returns the texts of all items.
-func texts(items []realtimetest.Item) (out []string) {
+func texts(items []realtimetest.ReceivedItem) (out []string) {
 	for _, it := range items {
 		out = append(out, it.Texts...)
 	}
 	return out
 }
 
-// wire is a network of pipes, for the time of synctest.
+// wire is a network of pipes, for synctest bubbles.
 type wire struct {
 	conns  chan net.Conn // from dial to Accept; capacity 0, never closed
 	closed chan struct{} // closed by Close
@@ -66,7 +66,7 @@ func (w *wire) client() *http.Client {
 	}}}
 }
 
-// rig is a session with an endpoint, and what came of it.
+// rig is a session with an endpoint. It collects receipts and failures.
 type rig struct {
 	*testing.T
 	*Session
@@ -78,7 +78,7 @@ type rig struct {
 	failures []Failure
 }
 
-// begin runs a session inside a bubble of synctest.
+// begin runs a session inside a synctest bubble.
 func begin(t *testing.T, far *realtimetest.Endpoint, change func(*SessionOptions)) *rig {
 	t.Helper()
 	w := newWire()

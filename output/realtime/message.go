@@ -14,17 +14,16 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Role says in whose name a message is added.
+// Role is the role of a message in the conversation.
 type Role string
 
-// The roles that a message may have. Its text is partly chosen by a server, so the
-// default is the role with the least privilege.
+// The roles. A server chooses part of the text, so the default is the least privileged role.
 const (
 	RoleUser   Role = "user"
 	RoleSystem Role = "system"
 )
 
-// The largest text of a message and the largest content block, in bytes.
+// Limits of a message's text and its content block, in bytes.
 const (
 	MaxText    = 2 << 10
 	MaxContent = 2 << 10
@@ -32,42 +31,33 @@ const (
 
 // MessageOptions configure how an update becomes a message.
 type MessageOptions struct {
-	// Role is RoleUser unless set.
+	// Role defaults to RoleUser.
 	Role Role
-	// Content adds the resource's new content, where the event has it as text, as a
-	// second part: cut to MaxContent bytes and fenced as data.
+	// Content adds the resource's new content, if the event has it as text, as a second part:
+	// truncated to MaxContent bytes and fenced as data.
 	Content bool
-	// Scope makes item ids differ between conversations, such as a call id.
+	// Scope, such as a call ID, makes item IDs differ between conversations.
 	Scope string
-	// ByContent derives item ids from server, URI and content where the event has a
-	// digest, rather than from the event's id: two injectors that track the same servers
-	// then add one item to a conversation, not two.
+	// ByContent derives item IDs from server, URI and content, if the event has a digest, instead
+	// of the event's ID. Two injectors that track the same servers then add one item, not two.
 	ByContent bool
 }
 
-func (o MessageOptions) check() error {
-	if o.Role != "" && o.Role != RoleUser && o.Role != RoleSystem {
-		return fmt.Errorf("unknown role %q; choose user or system", printable.Line(string(o.Role), 32))
-	}
-	return nil
-}
-
-// Message is what the model is told about one event: an update of a resource or, without a
-// ResourceURI, tools of a server that changed and could not be imported again.
+// Message informs the model about one event: an update of a resource or, without a ResourceURI,
+// changed tools of a server that could not be imported again.
 type Message struct {
 	EventID     string
 	ServerID    string
 	ResourceURI string
-	Timestamp   time.Time // of the event, in UTC
-	Received    time.Time // when the server's notification arrived; zero if unknown
-	ItemID      string    // of the item that has the message; alone in it unless a [Receipt] says otherwise
-	Parts       []Part    // the text, and the content if it was asked for
+	Timestamp   time.Time // the time of the event, in UTC
+	Received    time.Time // when the server's notification arrived; zero: unknown
+	ItemID      string    // the ID of the message's own item; in a [Receipt], of the item that contains it
+	Parts       []Part    // the text, and the content if requested
 
 	byContent bool // ItemID is derived from the content
 }
 
-// happened returns when the server's notification arrived or, if that is unknown, the time of
-// the event.
+// happened returns when the server's notification arrived or, if unknown, the time of the event.
 func (m *Message) happened() time.Time {
 	if m.Received.IsZero() {
 		return m.Timestamp
@@ -75,7 +65,7 @@ func (m *Message) happened() time.Time {
 	return m.Received
 }
 
-// size returns about how many bytes the message takes in an item.
+// size returns the approximate size of the message in an item, in bytes.
 func (m *Message) size() (n int) {
 	for _, p := range m.Parts {
 		n += len(p.Text) + 48
@@ -83,11 +73,11 @@ func (m *Message) size() (n int) {
 	return n
 }
 
-// errNoUpdate is the error for an event that is not a resource.updated.
+// errNoUpdate reports an event that is not a resource.updated.
 var errNoUpdate = errors.New("not an update of a resource")
 
-// newMessage returns the message about an update. The same event and options give the same
-// message. Its only error is errNoUpdate.
+// newMessage returns the message about an update. It is a pure function of event and options. Its
+// only error is errNoUpdate.
 func newMessage(e *event.Event, o MessageOptions) (Message, error) {
 	u, ok := e.Payload.(event.ResourceUpdated)
 	if !ok {
@@ -114,20 +104,19 @@ func newMessage(e *event.Event, o MessageOptions) (Message, error) {
 	return m, nil
 }
 
-// Text returns the text of a message: one line of at most MaxText bytes. White space in
-// the URI is percent-encoded, so that nothing in it reads as prose; other invisible
-// characters appear as escapes; and a URI or id that is too long is cut and ends with an
-// ellipsis.
+// Text returns the text of a message: one line of at most MaxText bytes. White space in the URI is
+// percent-encoded, so that the URI cannot look like prose. Other invisible characters are escaped. A
+// URI or ID that is longer than its limit is truncated and ends with an ellipsis.
 func Text(uri, serverID string, at time.Time) string {
 	return "Resource " + safe(encodeSpace(uri, maxURI), maxURI) + " updated for MCP server " + safe(serverID, 256) +
 		" at " + at.UTC().Format(event.TimeFormat)
 }
 
-// maxURI bounds the URI in a message, in bytes.
+// maxURI limits the URI in a message, in bytes.
 const maxURI = 1536
 
-// encodeSpace percent-encodes white space and control characters in a URI. The caller uses
-// only about the first limit bytes of the result.
+// encodeSpace percent-encodes white space and control characters in a URI. It may stop after limit
+// bytes of the result.
 func encodeSpace(uri string, limit int) string {
 	space := func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) || r == '\u2028' || r == '\u2029' }
 	if !strings.ContainsFunc(uri[:min(len(uri), 4*limit)], space) {
@@ -148,7 +137,7 @@ func encodeSpace(uri string, limit int) string {
 	return b.String()
 }
 
-// eventItemID derives an item id from an event.
+// eventItemID derives an item ID from an event.
 func eventItemID(scope string, m *Message) string {
 	if m.EventID != "" {
 		return hashID(scope, m.EventID)
@@ -156,7 +145,7 @@ func eventItemID(scope string, m *Message) string {
 	return hashID(scope, m.ServerID, m.ResourceURI, m.Timestamp.Format(event.TimeFormat)) // not an event of ours
 }
 
-// hashID returns an id that fits the 32 characters that the API accepts.
+// hashID returns an ID that fits into the 32 characters that the API accepts.
 func hashID(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return itemPrefix + base32.StdEncoding.EncodeToString(sum[:15])
@@ -164,18 +153,24 @@ func hashID(parts ...string) string {
 
 // safe returns s as one visible line of at most limit bytes.
 func safe(s string, limit int) string {
-	var cut bool
-	if len(s) > limit { // the rest would be cut anyway
-		s, cut = s[:limit], true
-		for i := 0; i < utf8.UTFMax && !utf8.ValidString(s[max(0, len(s)-utf8.UTFMax):]); i++ {
-			s = s[:len(s)-1]
-		}
-	}
+	s, cut := truncate(s, limit) // the rest would be truncated in any case
 	return shorten(printable.Line(s, 0), limit, cut)
 }
 
-// shorten cuts s to at most limit bytes, at the boundary of a rune, and adds an ellipsis if it
-// cut something or cut says that the caller did.
+// truncate truncates s to limit bytes at a rune boundary, and reports whether it did.
+func truncate(s string, limit int) (string, bool) {
+	if len(s) <= limit {
+		return s, false
+	}
+	s = s[:limit]
+	for i := 0; i < utf8.UTFMax && !utf8.ValidString(s[max(0, len(s)-utf8.UTFMax):]); i++ {
+		s = s[:len(s)-1]
+	}
+	return s, true
+}
+
+// shorten truncates s to limit bytes at a rune boundary. It appends an ellipsis if it truncated s or
+// if cut is set.
 func shorten(s string, limit int, cut bool) string {
 	const mark = "…"
 	if len(s) <= limit-len(mark) || len(s) <= limit && !cut {
@@ -191,16 +186,10 @@ func shorten(s string, limit int, cut bool) string {
 	return s[:end] + mark
 }
 
-// fence marks content as data. The fence is longer than any run of backticks in the
-// content, so the content cannot close it.
+// fence marks content as data. The fence is longer than any run of backticks in the content, so the
+// content cannot close it.
 func fence(content string) string {
-	body, cut := content, false
-	if len(body) > MaxContent {
-		body, cut = body[:MaxContent], true
-		for i := 0; i < utf8.UTFMax && !utf8.ValidString(body[max(0, len(body)-utf8.UTFMax):]); i++ {
-			body = body[:len(body)-1]
-		}
-	}
+	body, cut := truncate(content, MaxContent)
 	body = printable.Lines(body)
 	longest, run := 2, 0
 	for _, r := range body {

@@ -32,8 +32,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// checkText wants one line of what people and models see, within the limit, with
-// both ends of the template.
+// checkText checks that a text is one visible line within the limit, with both ends of the template.
 func checkText(t *testing.T, uri, server string) {
 	t.Helper()
 	got := Text(uri, server, at())
@@ -111,7 +110,7 @@ func TestContent(t *testing.T) {
 		if len(got) > MaxContent || !utf8.ValidString(got) {
 			t.Errorf("%.20q: %d bytes", s, len(got))
 		}
-		// The fence is closed by its last line and by nothing before it.
+		// Only the last line closes the fence.
 		lines := strings.Split(got, "\n")
 		if last := lines[len(lines)-1]; last != "(not shown)" && (lines[1] != last || strings.Trim(last, "`") != "" || strings.Contains(strings.Join(lines[2:len(lines)-1], "\n"), last)) {
 			t.Errorf("fence of %.60q", got)

@@ -1,17 +1,18 @@
 package realtime
 
 import (
+	"cmp"
 	"encoding/json"
 )
 
-// openAI is the Realtime API in its GA form: text is added as items of the conversation,
-// and the endpoint acknowledges each item with its id.
+// openAI is the GA version of the Realtime API: text is added as conversation items, and the endpoint
+// acknowledges each item with its ID.
 type openAI struct{}
 
 func (openAI) api() api {
 	return api{
 		home: "wss://api.openai.com/v1", path: "realtime", keyVariable: "OPENAI_API_KEY", keyHeader: "Authorization",
-		limits: limits{messages: 512, bytes: 64 << 10}, // well below what a session accepts at once
+		limits: limits{messages: 512, bytes: 64 << 10}, // well below what a session accepts in one event
 	}
 }
 
@@ -19,18 +20,15 @@ func (openAI) api() api {
 type itemCreate struct {
 	Type    string `json:"type"`
 	EventID string `json:"event_id"`
-	Item    Item   `json:"item"`
+	Item    struct {
+		ID      string `json:"id"`
+		Type    string `json:"type"`
+		Role    Role   `json:"role"`
+		Content []Part `json:"content"`
+	} `json:"item"`
 }
 
-// Item is a message in the conversation.
-type Item struct {
-	ID      string `json:"id"`
-	Type    string `json:"type"`
-	Role    Role   `json:"role"`
-	Content []Part `json:"content"`
-}
-
-// Part is one part of the content of an item.
+// Part is one content part of an item.
 type Part struct {
 	Type string `json:"type"`
 	Text string `json:"text"`
@@ -43,17 +41,12 @@ type responseCreate struct {
 }
 
 func (openAI) create(id string, role Role, batch []*pending) ([]byte, error) {
-	var parts []Part
+	e := itemCreate{Type: "conversation.item.create", EventID: eventIDOf(id)}
+	e.Item.ID, e.Item.Type, e.Item.Role = id, "message", cmp.Or(role, RoleUser)
 	for _, p := range batch {
-		parts = append(parts, p.Parts...)
+		e.Item.Content = append(e.Item.Content, p.Parts...)
 	}
-	if role == "" {
-		role = RoleUser
-	}
-	return encode(itemCreate{
-		Type: "conversation.item.create", EventID: eventIDOf(id),
-		Item: Item{ID: id, Type: "message", Role: role, Content: parts},
-	})
+	return encode(e)
 }
 
 func (openAI) respond(id string) ([]byte, string) {
@@ -74,12 +67,12 @@ func (openAI) decode(b []byte, whole bool) (serverEvent, bool) {
 		return e, false
 	}
 	if whole && json.Unmarshal(b, &e) != nil {
-		// Compatible endpoints may have an error code of another type; what was decoded
-		// before it, and the type, still count.
+		// In compatible endpoints the error code may have another type. The members decoded
+		// before it, and the type, are still valid.
 		e.Type = eventType(b)
 	}
 	if e.Type == "session.started" {
-		e.opens = gptLive{} // an application has begun a GPT-Live session through a proxy
+		e.opens = gptLive{} // an application opened a GPT-Live session through a proxy
 	}
 	return e, true
 }

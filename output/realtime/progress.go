@@ -2,46 +2,54 @@ package realtime
 
 import (
 	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
+	"github.com/mcptrack/mcptrack/core/atomicfile"
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// Progress says which events of a log a session has handled, so that the next run of the
-// program can continue: all events up to Cursor, and of the later ones the updates in Newest. A
-// message that was rejected counts as handled.
+// Progress is the part of a log that a session has handled, so that the next run of the program can
+// continue: all events up to Cursor, and the later updates in Newest. A rejected message counts as
+// handled.
 type Progress struct {
 	Cursor string `json:"cursor"`
 	// Newest has, for each resource with handled updates after the cursor, the number of the
-	// newest of these updates, which covers the older ones. The keys are hashes of server and
-	// URI.
+	// newest update, which covers the older ones. The keys are hashes of server and URI.
 	Newest map[string]uint64 `json:"newest,omitempty"`
 }
 
-// maxNewest bounds Progress.Newest.
+// maxNewest limits Progress.Newest.
 const maxNewest = 4096
 
-// progress records which updates were handled, for one epoch of the log (see [event.ParseID]).
-// The zero value is ready. It has no lock: that of the struct that contains it must be held.
-type progress struct {
+// handledUpdates records which updates were handled, for one epoch of the log (see [event.ParseID]).
+// The zero value is ready. The owner's lock must be held.
+type handledUpdates struct {
 	epoch  string
 	newest map[string]uint64
 }
 
-func progressOf(p Progress) progress {
+func newHandledUpdates(p Progress) handledUpdates {
 	epoch, _, err := event.ParseID(p.Cursor)
 	if err != nil {
-		return progress{}
+		return handledUpdates{}
 	}
-	return progress{epoch, maps.Clone(p.Newest)}
+	return handledUpdates{epoch, maps.Clone(p.Newest)}
 }
 
 func (k key) hash() string { return strings.TrimPrefix(hashID(k.server, k.uri), itemPrefix) }
 
-// covers reports whether a message, or a newer one of its resource, was handled.
-func (p *progress) covers(m *Message) bool {
+// covers reports whether a message, or a newer one about its resource, was handled.
+func (p *handledUpdates) covers(m *Message) bool {
 	if len(p.newest) == 0 {
 		return false
 	}
@@ -53,7 +61,7 @@ func (p *progress) covers(m *Message) bool {
 	return ok && seq <= newest
 }
 
-func (p *progress) add(m *Message) {
+func (p *handledUpdates) add(m *Message) {
 	epoch, seq, err := event.ParseID(m.EventID)
 	if err != nil {
 		return
@@ -65,8 +73,8 @@ func (p *progress) add(m *Message) {
 	p.newest[h] = max(p.newest[h], seq)
 }
 
-// upTo removes the updates that the cursor covers and returns the progress with that cursor.
-func (p *progress) upTo(cursor string) Progress {
+// upTo removes the updates that the cursor covers, and returns the progress.
+func (p *handledUpdates) upTo(cursor string) Progress {
 	epoch, last, err := event.ParseID(cursor)
 	if err != nil {
 		clear(p.newest)
@@ -80,4 +88,80 @@ func (p *progress) upTo(cursor string) Progress {
 		}
 	}
 	return Progress{Cursor: cursor, Newest: maps.Clone(p.newest)}
+}
+
+// maxProgress is the size of the largest progress file in bytes.
+const maxProgress = 1 << 20
+
+// A ProgressFile keeps the [Progress] of a session for the next run of the program. The zero value
+// keeps nothing. Save is safe for concurrent use.
+type ProgressFile struct {
+	path  string
+	begin Progress
+
+	mu    sync.Mutex // guards the rest, and the order of writes
+	saved string     // the content of the file
+	last  time.Time  // when the file was last known to be up to date
+}
+
+// OpenProgress reads the progress file of the last run, which need not exist.
+func OpenProgress(path string) (*ProgressFile, error) {
+	f := &ProgressFile{path: path}
+	data, err := readProgress(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return f, nil
+	case err != nil:
+		return nil, fmt.Errorf("read the progress of the last run: %w", err)
+	}
+	if err := json.Unmarshal(data, &f.begin); err != nil {
+		return nil, fmt.Errorf("%s is damaged; remove the file to start with new updates", path)
+	}
+	f.saved = string(data)
+	return f, nil
+}
+
+func readProgress(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxProgress) {
+		return nil, fmt.Errorf("%s is not a progress file", path)
+	}
+	return os.ReadFile(path)
+}
+
+// Begin returns the progress of the last run, the zero value if there was none.
+func (f *ProgressFile) Begin() Progress { return f.begin }
+
+// Save writes the progress to the file, with mode 0600, unless the last write was less than every
+// ago or nothing was handled yet.
+func (f *ProgressFile) Save(progress func() Progress, every time.Duration) error {
+	if f.path == "" {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if time.Since(f.last) < every {
+		return nil
+	}
+	p := progress()
+	if p.Cursor == "" {
+		return nil
+	}
+	data, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	data = append(data, '\n')
+	f.last = time.Now()
+	if string(data) == f.saved {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
+		return err
+	}
+	if err := atomicfile.Write(f.path, 0o600, data); err != nil {
+		return err
+	}
+	f.saved = string(data)
+	return nil
 }

@@ -1,61 +1,64 @@
 package realtime
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"github.com/coder/websocket"
 
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
 // ProxyOptions configure a proxy. A zero field means its default.
 type ProxyOptions struct {
-	// Upstream is the endpoint. A client's query is added to its URL; a client's path is
-	// used only if the URL has none. Its Header replaces what the client sent under the
-	// same names.
+	// Upstream is the endpoint. A client's query is added to its URL; a client's path is used only
+	// if the URL has none. Headers in Header replace the client's headers of the same names.
 	Upstream Endpoint
 	Delivery DeliveryOptions
-	// RefreshTools makes a session import the tools of an MCP server again when they
-	// changed. The server is recognised by its label in the session, which must be the id of
-	// a tracked server, or by its URL: ServerURL returns the URL of a tracked server, "" if
-	// it has none; nil: only labels count.
+	// RefreshTools makes a session import the tools of an MCP server again when they have changed.
+	// The server is recognized by its label in the session, which must be the ID of a tracked
+	// server, or by its URL: ServerURL returns the URL of a tracked server, "" if it has none; nil:
+	// only labels count.
 	RefreshTools bool
 	ServerURL    func(serverID string) string
-	// MaxSessions bounds the open sessions; 1,024. Further clients get status 503.
+	// MaxSessions limits the open sessions; 1,024. Further clients get status 503.
 	MaxSessions int
-	// Logger gets sessions at info and failures at warn; nil discards.
+	// Logger gets sessions at info and failures at warn; nil discards them.
 	Logger *slog.Logger
 }
 
-// Proxy is an [http.Handler] that connects every WebSocket client to the endpoint and
-// adds messages to each conversation. It does not authenticate clients: that is up to its
-// server.
+// Proxy is an [http.Handler] that connects every WebSocket client to the endpoint and adds messages
+// to each conversation. It does not authenticate clients; its server must.
 //
-// Messages of both sides are forwarded unchanged, text and binary, in order, at the pace
-// of their reader; the division into frames may change, and the two connections have
-// their own pings and compression (none). End-to-end headers, subprotocols, refusals and
-// close codes are forwarded, too. If one connection is lost, the other is dropped.
+// Messages of both sides are forwarded unchanged, text and binary, in order, at the pace of their
+// reader. The division into frames may change, and each connection has its own pings and no
+// compression. End-to-end headers, subprotocols, refusals and close codes are also forwarded. If one
+// connection is lost, the other is dropped.
 //
-// A client sees events about the items and responses that were added, since they are part
-// of its conversation. Only the answers to our events are hidden: the client would relate
-// them to its own.
+// A client sees the events about added items and responses, as they are part of its conversation.
+// Only answers to our own events are hidden, as the client would mistake them for answers to its
+// events.
 type Proxy struct {
 	opts    ProxyOptions
 	url     *url.URL
 	lang    dialect
-	anyPath bool // the path of the client's request is used, as the URL of Upstream has none
+	anyPath bool // use the path of the client's request, as the URL of Upstream has none
 	log     *slog.Logger
 	buffers sync.Pool // of *[peekSize]byte, for messages in transit
 	count   atomic.Uint64
 
 	mu       sync.Mutex // guards the rest
-	sessions map[*proxied]struct{}
+	sessions map[*proxySession]struct{}
 	closing  bool
 	handlers sync.WaitGroup // grows only while not closing
 	past     Stats          // the sums of all ended sessions
@@ -63,32 +66,18 @@ type Proxy struct {
 
 // NewProxy checks the options; its errors are of type *[OptionError].
 func NewProxy(o ProxyOptions) (*Proxy, error) {
-	if err := o.Upstream.Check(); err != nil {
+	u, lang, err := o.Upstream.resolve(o.Delivery.Message)
+	if err != nil {
 		return nil, err
 	}
-	if err := o.Delivery.Message.check(); err != nil {
-		return nil, &OptionError{"role", err.Error()}
-	}
-	if o.MaxSessions <= 0 {
-		o.MaxSessions = 1024
-	}
-	if o.Delivery.Queue.Remember <= 0 {
-		o.Delivery.Queue.Remember = 2048 // for each session
-	}
+	o.MaxSessions = cmp.Or(o.MaxSessions, 1024)
+	o.Delivery.Queue.Remember = cmp.Or(o.Delivery.Queue.Remember, 2048) // for each session
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	u, err := o.Upstream.parse()
-	if err != nil {
-		return nil, err
-	}
-	lang, err := o.Upstream.dialect()
-	if err != nil {
-		return nil, err
-	}
 	given, err := url.Parse(o.Upstream.URL)
 	p := &Proxy{
-		opts: o, url: u, lang: lang, log: o.Logger, sessions: map[*proxied]struct{}{},
+		opts: o, url: u, lang: lang, log: o.Logger, sessions: map[*proxySession]struct{}{},
 		anyPath: err == nil && o.Upstream.URL != "" && strings.Trim(given.Path, "/") == "",
 	}
 	p.buffers.New = func() any { return new([peekSize]byte) }
@@ -113,8 +102,8 @@ func (p *Proxy) Offer(e *event.Event) {
 	}
 }
 
-// toolsChanged makes the session import the tools of the server of e again if it uses them.
-func (s *proxied) toolsChanged(e *event.Event) {
+// toolsChanged makes the session import the tools of e's server again if it uses them.
+func (s *proxySession) toolsChanged(e *event.Event) {
 	url := ""
 	if s.proxy.opts.ServerURL != nil {
 		url = s.proxy.opts.ServerURL(e.ServerID)
@@ -135,8 +124,8 @@ func (p *Proxy) Stats() Stats {
 	return all
 }
 
-// Shutdown ends all sessions with the close code 1001 and accepts no more. It returns
-// when the last has ended, or with the cause of ctx.
+// Shutdown ends all sessions with the close code 1001 and accepts no more. It returns when the last
+// one has ended, or with the cause of ctx.
 func (p *Proxy) Shutdown(ctx context.Context) error {
 	p.mu.Lock()
 	p.closing = true
@@ -145,7 +134,7 @@ func (p *Proxy) Shutdown(ctx context.Context) error {
 	}
 	p.mu.Unlock()
 	over := make(chan struct{})
-	go func() { // ends with the last handler, each of which is bounded
+	go func() { // ends with the last handler; each has a time limit
 		defer close(over)
 		p.handlers.Wait()
 	}()
@@ -157,21 +146,21 @@ func (p *Proxy) Shutdown(ctx context.Context) error {
 	}
 }
 
-// admit registers a session; it returns nil if there is no room.
-func (p *Proxy) admit() *proxied {
+// admit registers a session, nil if there is no room.
+func (p *Proxy) admit() *proxySession {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closing || len(p.sessions) >= p.opts.MaxSessions {
 		return nil
 	}
-	s := &proxied{proxy: p, left: make(chan struct{}), name: fmt.Sprint(p.count.Add(1))}
+	s := &proxySession{proxy: p, left: make(chan struct{}), name: fmt.Sprint(p.count.Add(1))}
 	s.conv = newConversation(s.name, p.lang, p.opts.Delivery)
 	p.sessions[s] = struct{}{}
 	p.handlers.Add(1)
 	return s
 }
 
-func (p *Proxy) forget(s *proxied) {
+func (p *Proxy) forget(s *proxySession) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.sessions, s)
@@ -197,10 +186,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer p.forget(s)
 	path := p.target(r).Path
-	if lang, ok := dialectOfPath(path); ok && p.opts.Upstream.Dialect == "" {
-		s.conv.dialect = lang
+	if strings.Contains(path, "/convai/") && p.opts.Upstream.Dialect == "" {
+		s.conv.dialect = elevenLabs{}
 	}
-	s.conv.muted = strings.Contains(path, "/live/") // until it has started
+	s.conv.muted = strings.Contains(path, "/live/") // until an event opens the session
 	upstream, res, err := p.dial(r)
 	if err != nil {
 		p.log.Warn("the endpoint refused a session", "session", s.name, "endpoint", p.opts.Upstream.Address(), "err", oneLine(err))
@@ -213,7 +202,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = upstream.CloseNow()
 		return
 	}
-	p.log.Info("session began", "session", s.name, "endpoint", p.opts.Upstream.Address())
+	p.log.Info("session started", "session", s.name, "endpoint", p.opts.Upstream.Address())
 	err = s.run(r.Context(), client, upstream)
 	st := s.conv.snapshot()
 	p.log.Info("session ended", "session", s.name, "err", oneLine(err), "injected", st.Injected, "failed", st.Failed)
@@ -221,3 +210,290 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // errLeft ends the sessions of a proxy that shuts down.
 var errLeft = errors.New("the proxy is shutting down")
+
+// proxySession is one session of a proxy.
+type proxySession struct {
+	proxy *Proxy
+	name  string
+	conv  *conversation
+
+	once sync.Once
+	left chan struct{} // closed by leave when the proxy shuts down
+}
+
+func (s *proxySession) leave() { s.once.Do(func() { close(s.left) }) }
+
+// pump forwards messages from one side to the other.
+type pump struct {
+	from, to *peer
+	// inspect is called with each text message, or its beginning, and reports whether to drop the
+	// message; nil: nothing is inspected.
+	inspect func(b []byte, whole bool) (hide bool)
+	buffers *sync.Pool // see Proxy.buffers
+	// waiting is since when the pump has been waiting for a message, in Unix nanoseconds; 0: it is
+	// forwarding one.
+	waiting atomic.Int64
+}
+
+// idleAfter is how long a pump must have waited for a message to be considered idle.
+const idleAfter = 5 * time.Millisecond
+
+// idle reports whether everything that p.from has sent was forwarded. While p.to does not read,
+// messages of p.from, such as acknowledgements, are not read either.
+func (p *pump) idle() bool {
+	since := p.waiting.Load()
+	return since != 0 && time.Now().UnixNano()-since >= int64(idleAfter)
+}
+
+// ending is how a pump ended: by reading from its source, or by writing to its target.
+type ending struct {
+	p    *pump
+	read bool
+	err  error
+}
+
+// run forwards messages in both directions, and delivers the messages of the conversation, until one
+// side ends. It returns why.
+func (s *proxySession) run(ctx context.Context, client, upstream *peer) error {
+	s.conv.begin()
+	life, cut := context.WithCancel(ctx)
+	down := &pump{from: upstream, to: client, buffers: &s.proxy.buffers, inspect: s.inspect}
+	up := &pump{from: client, to: upstream, buffers: &s.proxy.buffers}
+	if s.proxy.opts.RefreshTools {
+		up.inspect = s.inspectClient
+	}
+	ends := make(chan ending, 2) // one from each pump
+	var wg sync.WaitGroup
+	for _, p := range []*pump{down, up} {
+		wg.Go(func() { ends <- p.run(life) })
+	}
+	talking, stop := context.WithCancel(life)
+	wg.Go(func() {
+		// The pumps also report a failed connection.
+		_ = s.conv.run(talking, connection{
+			send: func(_ context.Context, frame []byte) error { return upstream.Write(life, websocket.MessageText, frame) },
+			ready: func(context.Context) (bool, error) {
+				if s.unconfirmed() {
+					return true, upstream.Ping(life) // the pong has no deadline
+				}
+				return down.idle(), nil
+			},
+		})
+	})
+	err := s.close(ctx, ends, client, upstream, stop, cut)
+	cut()
+	_ = client.CloseNow()
+	_ = upstream.CloseNow()
+	wg.Wait()
+	return err
+}
+
+// unconfirmed reports whether the endpoint does not acknowledge items.
+func (s *proxySession) unconfirmed() bool {
+	s.conv.mu.Lock()
+	defer s.conv.mu.Unlock()
+	return s.conv.dialect.api().unconfirmed
+}
+
+// close waits until one side ends, calls stop to end the delivery of messages, and closes the other
+// side with the same close code, if there was one. After a lost connection the caller drops the
+// other. When the proxy shuts down, close closes both sides.
+func (s *proxySession) close(ctx context.Context, ends <-chan ending, client, upstream *peer, stop, cut func()) error {
+	defer stop()
+	var first ending
+	select {
+	case first = <-ends:
+	case <-s.left:
+		s.closeAll(websocket.StatusGoingAway, errLeft.Error(), cut, client, upstream)
+		return errLeft
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if !first.read {
+		// The target is gone. The other pump, which reads from it, has its close code, if any.
+		select {
+		case second := <-ends:
+			if second.read {
+				first = second
+			}
+		case <-time.After(closeTimeout):
+		}
+	}
+	stop()
+	other := first.p.to
+	if !first.read {
+		return first.err
+	}
+	if ce, ok := errors.AsType[websocket.CloseError](first.err); ok {
+		s.closeAll(ce.Code, ce.Reason, cut, other)
+	} else if errors.Is(first.err, websocket.ErrMessageTooBig) {
+		s.closeAll(websocket.StatusMessageTooBig, "", cut, other)
+	}
+	return first.err
+}
+
+// lingerTimeout limits closing a connection: sending the last messages and the close code, and
+// receiving the answer.
+const lingerTimeout = 10 * time.Second
+
+// closeAll closes connections with a code, after everything that was forwarded. It waits for
+// lingerTimeout and then closeTimeout, and calls cut if that was not enough. When the proxy shuts
+// down, it does not wait for lingerTimeout.
+func (s *proxySession) closeAll(code websocket.StatusCode, reason string, cut func(), peers ...*peer) {
+	over := make(chan struct{}) // closed when all peers are closed
+	go func() {
+		defer close(over)
+		var wg sync.WaitGroup
+		for _, p := range peers {
+			wg.Go(func() { _ = p.Close(code, reason) })
+		}
+		wg.Wait()
+	}()
+	select {
+	case <-over:
+		return
+	case <-s.left:
+	case <-time.After(lingerTimeout):
+	}
+	select {
+	case <-over:
+	case <-time.After(closeTimeout):
+		cut()
+		<-over
+	}
+}
+
+// inspect processes a server event.
+func (s *proxySession) inspect(b []byte, whole bool) (hide bool) {
+	e, ok := s.conv.decode(b, whole)
+	return ok && s.conv.observe(e)
+}
+
+// inspectClient processes a client event.
+func (s *proxySession) inspectClient(b []byte, whole bool) (hide bool) {
+	s.conv.mu.Lock()
+	defer s.conv.mu.Unlock()
+	s.conv.imports.sent(b, whole)
+	return false
+}
+
+func (p *pump) run(ctx context.Context) ending {
+	for {
+		p.waiting.Store(time.Now().UnixNano())
+		typ, r, err := p.from.Reader(ctx)
+		if err != nil {
+			return ending{p, true, err}
+		}
+		p.waiting.Store(0)
+		if end := p.forward(ctx, typ, r); end.err != nil {
+			return end
+		}
+	}
+}
+
+// forward forwards one message: in one frame if it fits into the buffer, otherwise piece by piece.
+// The last piece is sent when the message is known to be complete.
+func (p *pump) forward(ctx context.Context, typ websocket.MessageType, r io.Reader) ending {
+	buffer := p.buffers.Get().(*[peekSize]byte)
+	defer p.buffers.Put(buffer)
+	buf := buffer[:]
+	n, whole, err := p.from.fill(r, buf)
+	if err != nil {
+		return ending{p, true, err}
+	}
+	if typ == websocket.MessageText && p.inspect != nil && p.inspect(buf[:n], whole) {
+		return ending{}
+	}
+	if whole {
+		if err := p.to.Write(ctx, typ, buf[:n]); err != nil {
+			return ending{p, false, err}
+		}
+		return ending{}
+	}
+	w, err := p.to.Writer(ctx, typ)
+	if err != nil {
+		return ending{p, false, err}
+	}
+	for {
+		if _, err := w.Write(buf[:n]); err != nil {
+			return ending{p, false, err}
+		}
+		if whole {
+			break
+		}
+		if n, whole, err = p.from.fill(r, buf); err != nil {
+			return ending{p, true, err}
+		}
+	}
+	if err := w.Close(); err != nil {
+		return ending{p, false, err}
+	}
+	return ending{}
+}
+
+// target returns the URL of the endpoint for a client's request.
+func (p *Proxy) target(r *http.Request) *url.URL {
+	u := *p.url
+	if p.anyPath && r.URL.Path != "/" {
+		u.Path, u.RawPath = r.URL.Path, r.URL.RawPath
+	}
+	if q := r.URL.RawQuery; q != "" && u.RawQuery == "" {
+		u.RawQuery = q
+	} else if q != "" {
+		u.RawQuery = replaced(r.URL.Query(), u.Query(), q)
+	}
+	return &u
+}
+
+// dial connects to the endpoint with the headers and subprotocols of the client's handshake. Headers
+// in Upstream.Header replace the client's headers.
+func (p *Proxy) dial(r *http.Request) (*peer, *http.Response, error) {
+	header := http.Header{}
+	addEndToEnd(header, r.Header)
+	for name, values := range p.opts.Upstream.Header {
+		header[http.CanonicalHeaderKey(name)] = values
+	}
+	if _, ok := header["User-Agent"]; !ok {
+		header["User-Agent"] = []string{""} // none, instead of Go's
+	}
+	var offered []string
+	for _, line := range r.Header.Values("Sec-WebSocket-Protocol") {
+		for name := range strings.SplitSeq(line, ",") {
+			offered = append(offered, strings.TrimSpace(name))
+		}
+	}
+	return p.opts.Upstream.dial(r.Context(), p.target(r), header, offered)
+}
+
+// accept answers the client's handshake as the endpoint answered ours: with the same headers and
+// subprotocol.
+func (p *Proxy) accept(w http.ResponseWriter, r *http.Request, upstream *peer, res *http.Response) (*peer, error) {
+	addEndToEnd(w.Header(), res.Header)
+	var chosen []string
+	if name := upstream.Subprotocol(); name != "" {
+		chosen = []string{name}
+	}
+	spy := &spyWriter{w, new(atomic.Bool)}
+	conn, err := websocket.Accept(spy, r, &websocket.AcceptOptions{
+		Subprotocols:       chosen,
+		InsecureSkipVerify: true, // the server has already checked Origin
+	})
+	if err != nil {
+		return nil, err
+	}
+	conn.SetReadLimit(p.opts.Upstream.maxMessage())
+	return &peer{Conn: conn, ended: spy.ended}, nil
+}
+
+// refuse forwards the endpoint's refusal, or reports that there was no response.
+func refuse(w http.ResponseWriter, res *http.Response) {
+	if res == nil || res.StatusCode == http.StatusSwitchingProtocols {
+		http.Error(w, "the realtime endpoint cannot be reached", http.StatusBadGateway)
+		return
+	}
+	addEndToEnd(w.Header(), res.Header)
+	w.WriteHeader(res.StatusCode)
+	if res.Body != nil {
+		_, _ = io.Copy(w, res.Body) // its first 1,024 bytes, which are in memory
+	}
+}

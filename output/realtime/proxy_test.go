@@ -1,17 +1,24 @@
 package realtime
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha1"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/coder/websocket"
@@ -19,12 +26,12 @@ import (
 	"github.com/mcptrack/mcptrack/output/realtime/realtimetest"
 )
 
-// through is a proxy between a test and an endpoint, on real sockets.
+// through is a proxy between a test client and an endpoint, on real sockets.
 type through struct {
 	*testing.T
 	*Proxy
 	far *realtimetest.Endpoint
-	url string // of the proxy
+	url string // the proxy's URL
 
 	mu       sync.Mutex
 	receipts []Receipt
@@ -90,7 +97,7 @@ func (x *through) bound() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(x.Context(), time.Minute)
 }
 
-// read reads a message that is there or comes soon.
+// read reads a message that has arrived or arrives soon.
 func (x *through) read(c *websocket.Conn) (websocket.MessageType, []byte) {
 	x.Helper()
 	ctx, cancel := x.bound()
@@ -102,7 +109,7 @@ func (x *through) read(c *websocket.Conn) (websocket.MessageType, []byte) {
 	return typ, b
 }
 
-// readUntil reads up to a message that contains a text, and returns all.
+// readUntil reads until a message contains a text, and returns all messages.
 func (x *through) readUntil(c *websocket.Conn, text string) []string {
 	x.Helper()
 	var got []string
@@ -119,11 +126,11 @@ func echo(c *realtimetest.Conn, typ websocket.MessageType, b []byte) {
 	_ = c.Write(c.Context(), typ, b)
 }
 
-// Frames of all sizes, text and binary, pass as they are, in order, both ways, with
-// messages put in between.
+// Frames of all sizes, text and binary, are forwarded unchanged and in order in both directions, with
+// injected messages in between.
 func TestProxyPassesEverything(t *testing.T) {
 	var mu sync.Mutex
-	sums := map[int][]string{} // what the endpoint got, of each session
+	sums := map[int][]string{} // what the endpoint received, by session
 	x := startProxy(t, &realtimetest.Endpoint{Message: func(c *realtimetest.Conn, typ websocket.MessageType, b []byte) {
 		mu.Lock()
 		sums[c.N] = append(sums[c.N], fmt.Sprintf("%v %x", typ, sha256.Sum256(b)))
@@ -131,7 +138,7 @@ func TestProxyPassesEverything(t *testing.T) {
 		echo(c, typ, b)
 	}}, nil)
 	const sessions = 3
-	began := time.Now().Add(time.Hour) // late ones would be merged
+	began := time.Now().Add(time.Hour) // late updates would be merged
 	var wg sync.WaitGroup
 	for range sessions {
 		c := x.connect("/", nil)
@@ -164,7 +171,7 @@ func TestProxyPassesEverything(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					if bytes.HasPrefix(got, []byte(`{"`)) { // about what was put in
+					if bytes.HasPrefix(got, []byte(`{"`)) { // about an injected message
 						continue
 					}
 					if gotTyp != typ || !bytes.Equal(got, b) {
@@ -188,9 +195,10 @@ func TestProxyPassesEverything(t *testing.T) {
 	}
 }
 
-// Audio at the rate of speech, 50 frames of 10 KB a second each way, with updates
-// all the while: none is lost or overtaken.
+// Audio at the rate of speech, 50 frames of 10 KB a second in each direction, with continuous
+// updates: no frame is lost or overtaken.
 func TestProxySpeech(t *testing.T) {
+	t.Parallel() // it runs at the pace of speech
 	const sessions, frames, pace = 8, 100, 20 * time.Millisecond
 	frame := func(i int) []byte {
 		return binary.BigEndian.AppendUint32(bytes.Repeat([]byte{byte(i)}, 10_000), uint32(i))
@@ -243,9 +251,10 @@ func TestProxySpeech(t *testing.T) {
 	}
 }
 
-// A client that does not read stops the endpoint, and nobody else; its messages
-// are neither repeated nor given up for that.
+// A client that does not read blocks its endpoint connection and no other. Its messages are neither
+// repeated nor abandoned.
 func TestProxyBackPressure(t *testing.T) {
+	t.Parallel() // it waits for real timeouts
 	var mu sync.Mutex
 	written := 0
 	x := startProxy(t, &realtimetest.Endpoint{Message: func(c *realtimetest.Conn, typ websocket.MessageType, b []byte) {
@@ -270,7 +279,7 @@ func TestProxyBackPressure(t *testing.T) {
 	if err := slow.Write(ctx, websocket.MessageText, []byte("flood")); err != nil {
 		t.Fatal(err)
 	}
-	// Until the endpoint stands still.
+	// Wait until the endpoint is blocked.
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for stood, last := 0, -1; stood < 20; {
@@ -293,7 +302,7 @@ func TestProxyBackPressure(t *testing.T) {
 	}
 	x.readUntil(quick, "ping")
 	items := x.far.AwaitItems(ctx, 2)
-	for range 650 { // longer than three acknowledgements may take
+	for range 650 { // longer than the timeouts of three acknowledgements
 		<-tick.C
 		if s := x.Stats(); s.Failed != 0 || s.Sent != 2 {
 			t.Fatalf("%+v", s)
@@ -313,10 +322,9 @@ func TestProxyBackPressure(t *testing.T) {
 	}
 }
 
-// The client sees what became of its conversation, but no errors about events that
-// it did not send.
+// The client sees the events of its conversation, but no errors about events that it did not send.
 func TestProxyShowsItems(t *testing.T) {
-	x := startProxy(t, &realtimetest.Endpoint{Message: echo, Create: func(c *realtimetest.Conn, it realtimetest.Item) {
+	x := startProxy(t, &realtimetest.Endpoint{Message: echo, Create: func(c *realtimetest.Conn, it realtimetest.ReceivedItem) {
 		if strings.Contains(it.Texts[0], "bad:") {
 			c.Fail(it.EventID, "invalid_value", "")
 			c.Fail("event_of_the_client", "invalid_value", "")
@@ -336,5 +344,345 @@ func TestProxyShowsItems(t *testing.T) {
 	}
 	if s := x.Stats(); s.Failed != 1 || s.Injected != 1 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// Close codes are forwarded in both directions, as is a missing one.
+func TestProxyClose(t *testing.T) {
+	for _, code := range []websocket.StatusCode{1000, 1001, 1011, 4000, websocket.StatusNoStatusRcvd} {
+		reason := "because"
+		if code == websocket.StatusNoStatusRcvd {
+			reason = ""
+		}
+		want := websocket.CloseError{Code: code, Reason: reason}
+		t.Run(fmt.Sprint("from the endpoint ", int(code)), func(t *testing.T) {
+			x := startProxy(t, &realtimetest.Endpoint{Message: func(c *realtimetest.Conn, typ websocket.MessageType, b []byte) {
+				echo(c, typ, b) // earlier messages arrive
+				_ = c.Close(code, reason)
+			}}, nil)
+			c := x.connect("/", nil)
+			ctx, cancel := x.bound()
+			defer cancel()
+			_ = c.Write(ctx, websocket.MessageText, []byte("bye"))
+			x.readUntil(c, "bye")
+			if _, _, err := c.Read(ctx); !strings.Contains(err.Error(), want.Error()) {
+				t.Errorf("%v, want %v", err, want)
+			}
+		})
+		t.Run(fmt.Sprint("from the client ", int(code)), func(t *testing.T) {
+			got := make(chan error, 1)
+			x := startProxy(t, &realtimetest.Endpoint{Greet: func(c *realtimetest.Conn) {
+				_, _, err := c.Read(c.Context())
+				got <- err
+			}}, nil)
+			c := x.connect("/", nil)
+			x.readUntil(c, "session.created")
+			_ = c.Close(code, reason)
+			if err := <-got; err == nil || !strings.Contains(err.Error(), want.Error()) {
+				t.Errorf("%v, want %v", err, want)
+			}
+		})
+	}
+}
+
+// The endpoint's close code also arrives while the client is sending.
+func TestProxyCloseWhileTalking(t *testing.T) {
+	x := startProxy(t, &realtimetest.Endpoint{Message: func(c *realtimetest.Conn, _ websocket.MessageType, _ []byte) {
+		_ = c.Close(4000, "enough")
+	}}, nil)
+	for range 20 {
+		c := x.connect("/", nil)
+		x.readUntil(c, "session.created")
+		ctx, cancel := x.bound()
+		var talking sync.WaitGroup
+		talking.Go(func() {
+			for c.Write(ctx, websocket.MessageBinary, make([]byte, 100_000)) == nil {
+			}
+		})
+		_, _, err := c.Read(ctx)
+		if websocket.CloseStatus(err) != 4000 {
+			t.Errorf("ended with %v", err)
+		}
+		_ = c.CloseNow()
+		talking.Wait()
+		cancel()
+	}
+}
+
+// raw makes a WebSocket handshake by hand and returns the connection, to send what no library sends.
+func raw(t *testing.T, url string) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
+	_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+	r := bufio.NewReader(conn)
+	res, err := http.ReadResponse(r, nil)
+	if err != nil || res.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("%v, %v", res, err)
+	}
+	return conn, r
+}
+
+// beginnings returns frames whose end is missing.
+func beginnings(masked bool) map[string][]byte {
+	mask := byte(0)
+	if masked {
+		mask = 0x80
+	}
+	frame := func(first byte, size, sent int) []byte {
+		b := []byte{first, mask | 126, byte(size >> 8), byte(size)}
+		if masked {
+			b = append(b, 0, 0, 0, 0)
+		}
+		return append(b, bytes.Repeat([]byte{'x'}, sent)...)
+	}
+	return map[string][]byte{
+		"a header":             frame(0x81, 10_000, 0),
+		"half a frame":         frame(0x81, 10_000, 5000),
+		"all but a byte":       frame(0x82, 10_000, 9999),
+		"the first fragment":   frame(0x01, 5000, 5000),
+		"a fragment and a bit": append(frame(0x01, 5000, 5000), frame(0x80, 5000, 0)...),
+		"a large one":          append(frame(0x02, 60_000, 60_000), frame(0x00, 60_000, 60_000)...),
+	}
+}
+
+// If one connection is lost, the other is dropped, and a partial message never arrives as a complete
+// one.
+func TestProxyBrokenOffByTheEndpoint(t *testing.T) {
+	for name, begun := range beginnings(false) {
+		t.Run(name, func(t *testing.T) {
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var wg sync.WaitGroup
+			defer wg.Wait()
+			defer func() { _ = ln.Close() }()
+			wg.Go(func() {
+				conn, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				defer func() { _ = conn.Close() }()
+				q, err := http.ReadRequest(bufio.NewReader(conn))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				sum := sha1.Sum([]byte(q.Header.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")) // RFC 6455, §4.2.2
+				_, _ = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: %s\r\n\r\n", base64.StdEncoding.EncodeToString(sum[:]))
+				_, _ = conn.Write(begun)
+			})
+			x := startProxy(t, &realtimetest.Endpoint{}, func(o *ProxyOptions) { o.Upstream.URL = "ws://" + ln.Addr().String() })
+			_, r := raw(t, x.url)
+			if got := frames(t, r); got != 0 {
+				t.Errorf("%d whole messages came", got)
+			}
+		})
+	}
+}
+
+// frames counts the final frames of messages, up to the end of the stream.
+func frames(t *testing.T, r *bufio.Reader) (last int) {
+	t.Helper()
+	for {
+		var head [2]byte
+		if _, err := io.ReadFull(r, head[:]); err != nil {
+			return last
+		}
+		size := int64(head[1] & 0x7f)
+		switch size {
+		case 126:
+			var n [2]byte
+			_, _ = io.ReadFull(r, n[:])
+			size = int64(binary.BigEndian.Uint16(n[:]))
+		case 127:
+			var n [8]byte
+			_, _ = io.ReadFull(r, n[:])
+			size = int64(binary.BigEndian.Uint64(n[:]))
+		}
+		if n, _ := io.CopyN(io.Discard, r, size); n < size {
+			return last
+		}
+		if head[0]&0x80 != 0 {
+			last++
+		}
+	}
+}
+
+func TestProxyBrokenOffByTheClient(t *testing.T) {
+	for name, begun := range beginnings(true) {
+		t.Run(name, func(t *testing.T) {
+			over := make(chan []byte, 10)
+			x := startProxy(t, &realtimetest.Endpoint{Message: func(_ *realtimetest.Conn, _ websocket.MessageType, b []byte) { over <- b }}, nil)
+			conn, r := raw(t, x.url)
+			_, _ = r.ReadByte() // session.created
+			_, _ = conn.Write(begun)
+			_ = conn.Close()
+			ctx, cancel := x.bound()
+			defer cancel()
+			if err := x.Shutdown(ctx); err != nil { // waits for the session
+				t.Fatal(err)
+			}
+			// The endpoint's library takes the end of the stream for the end of a message. But of a
+			// partial message that fits into the buffer, nothing was forwarded.
+			if len(over) > 0 && name != "a large one" {
+				t.Errorf("%d bytes arrived as a message", len(<-over))
+			}
+		})
+	}
+}
+
+// Over TLS the end of the stream may arrive with the last bytes, which are forwarded as well.
+func TestProxyTLS(t *testing.T) {
+	far := &realtimetest.Endpoint{Message: func(c *realtimetest.Conn, typ websocket.MessageType, b []byte) {
+		echo(c, typ, b)
+		_ = c.Close(4000, "enough")
+	}}
+	end := httptest.NewTLSServer(far)
+	defer end.Close()
+	x := startProxy(t, far, func(o *ProxyOptions) {
+		o.Upstream.URL = end.URL
+		o.Upstream.Client = end.Client()
+	})
+	for _, size := range []int{10, 10_000, 300_000} {
+		c := x.connect("/", nil)
+		x.readUntil(c, "session.created")
+		ctx, cancel := x.bound()
+		if err := c.Write(ctx, websocket.MessageBinary, make([]byte, size)); err != nil {
+			t.Error(err)
+		}
+		if _, b := x.read(c); len(b) != size {
+			t.Errorf("%d of %d bytes", len(b), size)
+		}
+		if _, _, err := c.Read(ctx); websocket.CloseStatus(err) != 4000 {
+			t.Errorf("ended with %v", err)
+		}
+		cancel()
+	}
+}
+
+// If the end of a stream arrives with its last bytes, ended is set only after they are read.
+func TestSpy(t *testing.T) {
+	var ended atomic.Bool
+	s := spy{r: iotest.DataErrReader(strings.NewReader("abcdef")), ended: &ended}
+	b := make([]byte, 4)
+	for _, want := range []string{"abcd", "ef"} {
+		if n, err := s.Read(b); string(b[:n]) != want || err != nil || ended.Load() {
+			t.Fatalf("%q, %v, ended %t", b[:n], err, ended.Load())
+		}
+	}
+	if n, err := s.Read(b); n != 0 || err != io.EOF || !ended.Load() { //nolint:errorlint // exactly that
+		t.Errorf("%d, %v, ended %t", n, err, ended.Load())
+	}
+}
+
+// Shutdown ends every session with 1001, and accepts no more.
+func TestProxyShutdown(t *testing.T) {
+	ended := make(chan error, 1)
+	x := startProxy(t, &realtimetest.Endpoint{Greet: func(c *realtimetest.Conn) {
+		_, _, err := c.Read(c.Context())
+		ended <- err
+	}}, nil)
+	c := x.connect("/", nil)
+	x.readUntil(c, "session.created")
+	seen := make(chan error, 1)
+	go func() {
+		_, _, err := c.Read(context.Background())
+		seen <- err
+	}()
+	if err := x.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{<-ended, <-seen} {
+		if websocket.CloseStatus(err) != websocket.StatusGoingAway {
+			t.Errorf("ended with %v", err)
+		}
+	}
+	if _, res, err := x.handshake("/", nil); err == nil || res == nil || res.StatusCode != 503 {
+		t.Errorf("%v, %v", err, res)
+	}
+}
+
+// The handshake is forwarded: path or fixed path, query, headers, subprotocol, and the response's
+// headers.
+func TestProxyHandshake(t *testing.T) {
+	far := &realtimetest.Endpoint{Header: http.Header{"X-Request-Id": {"req_1"}, "Set-Cookie": {"a=1", "b=2"}}}
+	far.Accept.Subprotocols = []string{"realtime"}
+	x := startProxy(t, far, func(o *ProxyOptions) { o.Upstream.Header = http.Header{"X-Org": {"ours"}} })
+	c, res, err := x.handshake("/some/path?model=m&x=a%20b", &websocket.DialOptions{
+		Subprotocols: []string{"other", "realtime", "openai-insecure-api-key.k"},
+		HTTPHeader: http.Header{"Authorization": {"Bearer client"}, "X-Org": {"theirs"}, "X-Own": {"1", "2"}, "User-Agent": {"app/1"},
+			"Origin": {"https://app.example"}, "Te": {"trailers"}, "Cookie": {"c=3"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Subprotocol() != "realtime" || res.Header.Get("X-Request-Id") != "req_1" || len(res.Header.Values("Set-Cookie")) != 2 {
+		t.Errorf("subprotocol %q, headers %v", c.Subprotocol(), res.Header)
+	}
+	q := far.Requests()[0]
+	if q.URL.Path != "/v1/realtime" || q.URL.RawQuery != "model=m&x=a%20b" {
+		t.Errorf("asked for %v", q.URL)
+	}
+	for name, want := range map[string]string{"Authorization": "Bearer client", "X-Org": "ours", "X-Own": "1,2", "User-Agent": "app/1",
+		"Origin": "https://app.example", "Te": "", "Cookie": "c=3", "Sec-Websocket-Protocol": "other,realtime,openai-insecure-api-key.k", "X-Forwarded-For": ""} {
+		if got := strings.Join(q.Header.Values(name), ","); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	bare := x.connect("/", nil)
+	_ = bare.CloseNow()
+	if ua := far.Requests()[1].Header.Get("User-Agent"); ua != "" && !strings.HasPrefix(ua, "Go-http-client") {
+		t.Errorf("user agent %q", ua)
+	}
+}
+
+// An upstream URL without a path gets the client's path.
+func TestProxyPath(t *testing.T) {
+	far := &realtimetest.Endpoint{}
+	x := startProxy(t, far, func(o *ProxyOptions) {
+		o.Upstream.URL = strings.TrimSuffix(o.Upstream.URL, "/v1/realtime")
+		o.Upstream.Query = map[string][]string{"api-version": {"1"}}
+	})
+	x.connect("/openai/v1/realtime?model=m", nil)
+	x.connect("/", nil)
+	q := far.Requests()
+	if q[0].URL.String() != "/openai/v1/realtime?api-version=1&model=m" || q[1].URL.String() != "/v1/realtime?api-version=1" {
+		t.Errorf("asked for %v and %v", q[0].URL, q[1].URL)
+	}
+}
+
+func TestProxyRefusals(t *testing.T) {
+	x := startProxy(t, &realtimetest.Endpoint{Refuse: func(n int, _ *http.Request) int { return []int{0, 401, 429, 0, 0}[n] }},
+		func(o *ProxyOptions) { o.MaxSessions = 1 })
+	for _, want := range []int{401, 429} {
+		_, res, err := x.handshake("/", nil)
+		if err == nil || res == nil || res.StatusCode != want {
+			t.Fatalf("%v, %v, want %d", err, res, want)
+		}
+		if body, _ := io.ReadAll(res.Body); !strings.Contains(string(body), "refused by the test") || res.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s %v", body, res.Header)
+		}
+	}
+	x.connect("/", nil)
+	if _, res, err := x.handshake("/", nil); err == nil || res == nil || res.StatusCode != 503 {
+		t.Errorf("one too many: %v, %v", err, res)
+	}
+	res, err := http.Get(x.url + "/v1/models") //nolint:noctx // loopback
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if res.StatusCode != http.StatusUpgradeRequired {
+		t.Errorf("plain HTTP: %d", res.StatusCode)
+	}
+	unreachable := startProxy(t, &realtimetest.Endpoint{}, func(o *ProxyOptions) { o.Upstream.URL = "ws://127.0.0.1:1/v1/realtime" })
+	if _, res, err := unreachable.handshake("/", nil); err == nil || res == nil || res.StatusCode != 502 {
+		t.Errorf("an unreachable endpoint: %v, %v", err, res)
 	}
 }

@@ -19,8 +19,8 @@ func message(n uint64, uri string, at time.Time) Message {
 	return m
 }
 
-// one takes one message.
-func (q *queue) one(now time.Time) *pending {
+// takeOne takes one message.
+func (q *queue) takeOne(now time.Time) *pending {
 	batch, _ := q.take(now, limits{messages: 1})
 	if len(batch) == 0 {
 		return nil
@@ -28,7 +28,7 @@ func (q *queue) one(now time.Time) *pending {
 	return batch[0]
 }
 
-// The trace of a queue: what is offered when, and what comes out when.
+// The trace of a queue: when messages are offered, and when they are taken.
 func TestQueueMerges(t *testing.T) {
 	start := time.Unix(1000, 0)
 	q := newQueue(QueueOptions{Every: -1})
@@ -41,11 +41,11 @@ func TestQueueMerges(t *testing.T) {
 			n++
 			q.offer(message(n, uri, now), now)
 		}
-		for p := q.one(now); p != nil; p = q.one(now) {
+		for p := q.takeOne(now); p != nil; p = q.takeOne(now) {
 			got = append(got, fmt.Sprintf("%d:%s%d", ms, p.ResourceURI, p.Timestamp.Sub(start).Milliseconds()))
 		}
 	}
-	// Leading edges immediately, trailing ones at the window's end with the newest state.
+	// The leading update immediately, trailing ones at the end of the window with the newest state.
 	want := []string{"0:a0", "300:b300", "2000:a1900", "5000:a5000", "7000:a5100", "9000:b9000"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
@@ -55,8 +55,8 @@ func TestQueueMerges(t *testing.T) {
 	}
 }
 
-// Updates that happened during an outage arrive late, and make one message about each
-// resource; a resource that keeps changing delays it for a while only.
+// Updates that happened during an outage arrive late, and make one message per resource. A resource
+// that keeps changing delays its message for a limited time.
 func TestQueueSettles(t *testing.T) {
 	start := time.Unix(1000, 0)
 	q := newQueue(QueueOptions{Every: -1, Window: -1})
@@ -76,7 +76,7 @@ func TestQueueSettles(t *testing.T) {
 		if ms <= 5000 {
 			offer("busy", time.Minute)
 		}
-		for p := q.one(now); p != nil; p = q.one(now) {
+		for p := q.takeOne(now); p != nil; p = q.takeOne(now) {
 			got = append(got, fmt.Sprintf("%d:%s", ms, p.ResourceURI))
 		}
 	}
@@ -86,13 +86,13 @@ func TestQueueSettles(t *testing.T) {
 	}
 	q.hasten = true // the source has ended: nothing waits
 	q.offer(message(n+1, "end", start), at(11_000))
-	if q.one(at(11_000)) == nil {
+	if q.takeOne(at(11_000)) == nil {
 		t.Error("it waits for what will not come")
 	}
 }
 
-// Within an epoch the ids decide what is newer, whatever the clock does; without ids the
-// timestamps do.
+// Within an epoch the IDs decide what is newer, whatever the clock does. Without IDs the timestamps
+// decide.
 func TestQueueRejectsUpdatesThatAreNotNewer(t *testing.T) {
 	now := time.Unix(1000, 0)
 	for name, c := range map[string]struct {
@@ -116,7 +116,7 @@ func TestQueueRejectsUpdatesThatAreNotNewer(t *testing.T) {
 			if got := q.offer(m, now); got != c.accepted[i] {
 				t.Errorf("%s, %d: accepted %t", name, i, got)
 			}
-			q.one(now)
+			q.takeOne(now)
 		}
 		if last := c.ids[len(c.ids)-1]; q.cursor(nil) != last {
 			t.Errorf("%s: cursor %s", name, q.cursor(nil))
@@ -124,8 +124,7 @@ func TestQueueRejectsUpdatesThatAreNotNewer(t *testing.T) {
 	}
 }
 
-// 10,000 updates in a second are at most a burst and one more in 2 s, and none is
-// unaccounted for.
+// 10,000 updates in a second give at most a burst and one more item per 2 s, and all are counted.
 func TestQueueFlood(t *testing.T) {
 	start := time.Unix(1000, 0)
 	q := newQueue(QueueOptions{})
@@ -135,7 +134,7 @@ func TestQueueFlood(t *testing.T) {
 		if i < 10_000 {
 			q.offer(message(uint64(i+1), fmt.Sprint(i%50), now), now)
 		}
-		if q.one(now) != nil {
+		if q.takeOne(now) != nil {
 			sent++
 		}
 	}
@@ -147,7 +146,7 @@ func TestQueueFlood(t *testing.T) {
 	}
 }
 
-// Bounds hold; what waited longest is lost, and counted.
+// The limits hold. The oldest waiting message is dropped and counted.
 func TestQueueBounds(t *testing.T) {
 	now := time.Unix(1000, 0)
 	q := newQueue(QueueOptions{MaxPending: 10, Remember: 100, Every: -1, Window: -1})
@@ -158,7 +157,7 @@ func TestQueueBounds(t *testing.T) {
 		}
 	}
 	var got []string
-	for p := q.one(now); p != nil; p = q.one(now) {
+	for p := q.takeOne(now); p != nil; p = q.takeOne(now) {
 		got = append(got, p.ResourceURI)
 	}
 	if q.dropped != 990 || len(got) != 10 || got[0] != "990" || got[9] != "999" {
@@ -166,9 +165,8 @@ func TestQueueBounds(t *testing.T) {
 	}
 }
 
-// Whenever a run ends, the next one, given the log after the cursor and the progress,
-// sends the newest state of every resource exactly once, nothing that was delivered
-// before, and nothing older than that.
+// Whenever a run ends, the next run, given the progress and the log after the cursor, sends the
+// newest state of every resource exactly once, and nothing that is older or was delivered before.
 func TestProgressNeitherRepeatsNorLoses(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -183,7 +181,7 @@ func TestProgressNeitherRepeatsNorLoses(t *testing.T) {
 			c := newConversation("", openAI{}, DeliveryOptions{Queue: QueueOptions{Window: time.Duration(rapid.IntRange(1, 10).Draw(t, "window")) * time.Second, Every: -1}})
 			c.resumable = true
 			c.queue.last = kept.Cursor
-			c.progress = progressOf(kept)
+			c.progress = newHandledUpdates(kept)
 			_, after, _ := event.ParseID(kept.Cursor)
 			steps := rapid.IntRange(0, 60).Draw(t, "steps")
 			now := start.Add(time.Duration(after) * time.Second)
@@ -192,7 +190,7 @@ func TestProgressNeitherRepeatsNorLoses(t *testing.T) {
 			for i := 0; i < steps || whole && (next < uint64(len(log)) || len(c.queue.waiting) > 0 || c.flight != nil); i++ {
 				now = now.Add(500 * time.Millisecond)
 				if rapid.Bool().Draw(t, "offer") && next < uint64(len(log)) {
-					// As Session.Offer does, at a time of ours.
+					// Like Session.Offer, at a simulated time.
 					m := message(next+1, log[next].ResourceURI, log[next].Timestamp)
 					if c.progress.covers(&m) || !c.queue.offer(m, now) {
 						c.queue.last = m.EventID

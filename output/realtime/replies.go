@@ -5,41 +5,40 @@ import (
 	"time"
 )
 
-// replies decides when the model is asked to respond: never while a response is active,
-// while the user speaks, or between a function call and its output. The zero value is
-// ready. The owner's lock must be held.
+// replies decides when to ask the model to respond: never while a response is active, while the user
+// speaks, or between a function call and its output. The zero value is ready. The owner's lock must
+// be held.
 type replies struct {
 	wanted   bool                 // messages wait for a response
 	active   map[string]struct{}  // responses in progress
-	asked    string               // id of our response.create that was not answered yet; "": none
+	asked    string               // ID of our unanswered response.create; "": none
 	until    time.Time            // the deadline of the answer to asked
-	hold     time.Time            // ask no earlier, unless a response ends
-	speaking time.Time            // since when the user speaks; zero: silent
-	calls    map[string]time.Time // function calls by id: when they were made; zero: they have their output
+	hold     time.Time            // the earliest time to ask, unless a response ends before
+	speaking time.Time            // since when the user has been speaking; zero: silent
+	calls    map[string]time.Time // when function calls were made, by ID; zero: they have their output
 	count    int
 }
 
 const (
-	// maxActive bounds the responses, and the function calls, that are tracked.
+	// maxActive limits the tracked responses, and the tracked function calls.
 	maxActive = 64
-	// holdOff is how long to wait for the end of a response whose beginning was not seen.
+	// holdOff is how long to wait for the end of a response whose start was not seen.
 	holdOff = 30 * time.Second
-	// turnGrace is how long the endpoint, after the user's turn, and the application,
-	// after the output of a function, may take to begin a response of their own.
+	// turnGrace is how long the endpoint, after the user's turn, and the application, after the
+	// output of a function, may take to start their own response.
 	turnGrace = 2 * time.Second
-	// maxBlocked is how long to wait for the user to stop speaking, or for the output of a
-	// function.
+	// maxBlocked is how long to wait for the user to stop speaking, or for a function's output.
 	maxBlocked = 5 * time.Minute
 )
 
-// step returns the frame that asks for a response, if it is time for that, else how long to
-// wait: 0 means until something happens. timeout bounds the wait for the answer.
+// step returns the frame that asks for a response if that is due, otherwise how long to wait; 0
+// means until something happens. timeout limits the wait for the answer.
 func (r *replies) step(now time.Time, d dialect, timeout time.Duration) (frame []byte, wait time.Duration) {
 	if r.asked != "" {
 		if now.Before(r.until) {
 			return nil, r.until.Sub(now)
 		}
-		r.asked = "" // an answer, if there was one, was not recognised
+		r.asked = "" // an answer, if there was one, was not recognized
 	}
 	if !r.wanted || len(r.active) > 0 {
 		return nil, 0
@@ -60,8 +59,8 @@ func (r *replies) step(now time.Time, d dialect, timeout time.Duration) (frame [
 	return frame, 0
 }
 
-// blocked returns for how long no response may be asked for because the user speaks or a
-// function has no output yet, if neither ends before; 0: a response may be asked for.
+// blocked returns for how long at most no response may be requested because the user is speaking or
+// a function has no output yet; 0: a response may be requested.
 func (r *replies) blocked(now time.Time) (wait time.Duration) {
 	if !r.speaking.IsZero() {
 		wait = r.speaking.Add(maxBlocked).Sub(now)
@@ -74,7 +73,7 @@ func (r *replies) blocked(now time.Time) (wait time.Duration) {
 	return wait
 }
 
-// busy reports whether a response is wanted or was asked for.
+// busy reports whether a response is wanted or was requested.
 func (r *replies) busy() bool { return r.wanted || r.asked != "" }
 
 func (r *replies) created(id string) {
@@ -87,8 +86,8 @@ func (r *replies) created(id string) {
 	}
 }
 
-// done records the end of a response. An end without an id, or of a response whose beginning was
-// not seen, ends all responses.
+// done records the end of a response. An end without an ID, or of a response whose start was not
+// seen, ends all responses.
 func (r *replies) done(id string) {
 	r.hold = time.Time{}
 	if _, ok := r.active[id]; ok {
@@ -98,7 +97,7 @@ func (r *replies) done(id string) {
 	clear(r.active)
 }
 
-// speech records that the user begins or ends to speak.
+// speech records that the user starts or stops speaking.
 func (r *replies) speech(begins bool, now time.Time) {
 	if begins {
 		r.speaking = now
@@ -110,7 +109,7 @@ func (r *replies) speech(begins bool, now time.Time) {
 	}
 }
 
-// item records function calls and their outputs. Both may be reported several times.
+// item records function calls and outputs. Each may be reported several times.
 func (r *replies) item(e serverEvent, now time.Time) {
 	id := e.Item.CallID
 	switch e.Item.Type {
@@ -131,15 +130,15 @@ func (r *replies) item(e serverEvent, now time.Time) {
 		}
 	case "function_call_output":
 		if r.calls[id].IsZero() {
-			return // repeated, or of a call before our time
+			return // repeated, or for an unknown call
 		}
 		r.calls[id] = time.Time{}
 		r.hold = later(r.hold, now.Add(turnGrace))
 	}
 }
 
-// refused handles an error about our response.create. active says that another response is
-// active, whose beginning was not seen: a response is then asked for again after it.
+// refused handles an error about our response.create. active means that another response is active
+// whose start was not seen; ours is then requested again after it.
 func (r *replies) refused(active bool, now time.Time) {
 	r.asked = ""
 	if active {
@@ -147,8 +146,8 @@ func (r *replies) refused(active bool, now time.Time) {
 	}
 }
 
-// reset is called for a new connection. A request for a response whose outcome is unknown is
-// not repeated: a second response would disturb users more than a missing one.
+// reset prepares for a new connection. A request whose outcome is unknown is not repeated, as a
+// second response would disturb users more than a missing one.
 func (r *replies) reset() {
 	r.asked, r.hold, r.speaking = "", time.Time{}, time.Time{}
 	clear(r.active)

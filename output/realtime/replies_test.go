@@ -8,8 +8,8 @@ import (
 	"github.com/mcptrack/mcptrack/output/realtime/realtimetest"
 )
 
-// While a response is active, one response.create waits for its end, however many
-// messages were delivered meanwhile.
+// While a response is active, messages are delivered, and one response.create for all of them waits
+// for its end.
 func TestRespondIsDeferredAndMerged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conns := make(chan *realtimetest.Conn, 1)
@@ -23,24 +23,24 @@ func TestRespondIsDeferredAndMerged(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		if n := len(r.injected()); n != 3 || far.Replies() != 0 {
-			t.Fatalf("%d messages, %d responses asked for during a response", n, far.Replies())
+			t.Fatalf("%d messages, %d responses requested during a response", n, far.Replies())
 		}
 		c.EndResponse()
 		synctest.Wait()
 		if far.Replies() != 1 {
-			t.Errorf("%d responses asked for after it", far.Replies())
+			t.Errorf("%d responses requested after it", far.Replies())
 		}
 		time.Sleep(time.Minute)
 		c.EndResponse()
 		time.Sleep(time.Minute)
 		if far.Replies() != 1 {
-			t.Errorf("%d responses asked for without a message", far.Replies())
+			t.Errorf("%d responses requested without a message", far.Replies())
 		}
 	})
 }
 
-// A response whose beginning was not seen rejects ours: it is requested again when that
-// one ends, or after a while.
+// If ours is refused because of a response whose start was not seen, ours is requested again when
+// that response ends, or after a while.
 func TestRespondRefused(t *testing.T) {
 	for name, ends := range map[string]bool{"it ends": true, "its end is not seen": false} {
 		t.Run(name, func(t *testing.T) {
@@ -54,16 +54,16 @@ func TestRespondRefused(t *testing.T) {
 				c.BeginResponse()
 				synctest.Wait()
 				r.conv.mu.Lock()
-				r.conv.replies.reset() // as if it had begun before the connection
+				r.conv.replies.reset() // as if it had started before the connection
 				r.conv.mu.Unlock()
 				r.Offer(update(1, "a:b", time.Now()))
 				synctest.Wait()
 				if refused = far.Replies(); refused != 1 {
-					t.Fatalf("%d responses asked for", refused)
+					t.Fatalf("%d responses requested", refused)
 				}
 				time.Sleep(10 * time.Second)
 				if far.Replies() != 1 {
-					t.Errorf("asked again after 10 s")
+					t.Errorf("requested again after 10 s")
 				}
 				if ends {
 					c.EndResponse()
@@ -72,14 +72,14 @@ func TestRespondRefused(t *testing.T) {
 				}
 				synctest.Wait()
 				if far.Replies() != 2 || len(r.failed()) != 0 {
-					t.Errorf("%d responses asked for, failures %+v", far.Replies(), r.failed())
+					t.Errorf("%d responses requested, failures %+v", far.Replies(), r.failed())
 				}
 			})
 		})
 	}
 }
 
-// Without --respond nothing is asked for.
+// Without --respond no response is requested.
 func TestNoResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		far := &realtimetest.Endpoint{}
@@ -87,12 +87,12 @@ func TestNoResponse(t *testing.T) {
 		r.Offer(update(1, "a:b", time.Now()))
 		time.Sleep(time.Minute)
 		if far.Replies() != 0 || len(r.injected()) != 1 {
-			t.Errorf("%d responses asked for", far.Replies())
+			t.Errorf("%d responses requested", far.Replies())
 		}
 	})
 }
 
-// Finish waits for the answer that was asked for to begin.
+// Finish waits until the requested response starts.
 func TestRespondBeforeTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		far := &realtimetest.Endpoint{}
@@ -100,14 +100,14 @@ func TestRespondBeforeTheEnd(t *testing.T) {
 		r.Offer(update(1, "a:b", time.Now()))
 		r.Finish()
 		if err := <-r.done; err != nil || far.Replies() != 1 {
-			t.Errorf("%v, %d responses asked for", err, far.Replies())
+			t.Errorf("%v, %d responses requested", err, far.Replies())
 		}
 		r.done <- nil
 	})
 }
 
-// No response is asked for while the user speaks, or between a function call and its
-// output; then there is one for everything that waits.
+// No response is requested while the user speaks, or between a function call and its output; then
+// one is requested for all messages.
 func TestRespondWaitsForTheRightMoment(t *testing.T) {
 	type say = map[string]any
 	call := say{"id": "item_call", "type": "function_call", "call_id": "call_1", "name": "f"}
@@ -148,28 +148,27 @@ func TestRespondWaitsForTheRightMoment(t *testing.T) {
 					time.Sleep(time.Minute)
 				}
 				if len(r.injected()) != 2 || far.Replies() != 0 {
-					t.Fatalf("%d messages, %d responses asked for", len(r.injected()), far.Replies())
+					t.Fatalf("%d messages, %d responses requested", len(r.injected()), far.Replies())
 				}
 				for _, e := range c.after {
 					conn.Say(e)
 				}
 				synctest.Wait()
 				if want := map[bool]int{true: 0, false: 1}[c.grace > 0]; far.Replies() != want {
-					t.Errorf("%d responses asked for at once, want %d", far.Replies(), want)
+					t.Errorf("%d responses requested immediately, want %d", far.Replies(), want)
 				}
 				time.Sleep(c.grace)
 				synctest.Wait()
 				time.Sleep(10 * time.Minute)
 				if far.Replies() != 1 {
-					t.Errorf("%d responses asked for", far.Replies())
+					t.Errorf("%d responses requested", far.Replies())
 				}
 			})
 		})
 	}
 }
 
-// Speech whose end is never reported, and a function that never answers, do not silence
-// the model forever.
+// Speech whose end is never reported, and a function without output, do not block responses forever.
 func TestRespondAfterEventsThatNeverCome(t *testing.T) {
 	for _, e := range []map[string]any{
 		{"type": "input_audio_buffer.speech_started"},
@@ -182,11 +181,11 @@ func TestRespondAfterEventsThatNeverCome(t *testing.T) {
 			r.Offer(update(1, "a:b", time.Now()))
 			time.Sleep(maxBlocked - time.Second)
 			if far.Replies() != 0 {
-				t.Errorf("%v: %d responses asked for", e, far.Replies())
+				t.Errorf("%v: %d responses requested", e, far.Replies())
 			}
 			time.Sleep(2 * time.Second)
 			if far.Replies() != 1 {
-				t.Errorf("%v: %d responses asked for in the end", e, far.Replies())
+				t.Errorf("%v: %d responses requested after maxBlocked", e, far.Replies())
 			}
 		})
 	}

@@ -1,11 +1,14 @@
 package realtime
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,22 +24,22 @@ import (
 type SessionOptions struct {
 	Endpoint Endpoint
 	Delivery DeliveryOptions
-	// Call says that the session belongs to another program, as it does if Endpoint.Session
-	// is set: Run returns when the session ends, rather than opening another one.
+	// Call means that the session belongs to another program, as it always does if
+	// Endpoint.Session is set: Run returns when the session ends, instead of opening another one.
 	Call bool
 	// MCP returns the servers whose tools a session that Run opens imports, and imports again
-	// after each tools.list_changed of one of them; nil: none. It is called by Run and Offer.
+	// after each tools.list_changed of one of them; nil: none. Run and Offer call it.
 	MCP func() []MCPServer
 	// Resume is the progress of the previous run; zero: there was none.
 	Resume Progress
-	// Ping is how often the connection is probed; 20 s.
+	// Ping is the interval of pings; 20 s.
 	Ping time.Duration
-	// Logger gets connections at info and outages at warn; nil discards.
+	// Logger gets connections at info and outages at warn; nil discards them.
 	Logger *slog.Logger
 }
 
-// Session is a connection that this program makes to a conversation, and makes again after
-// outages. All its methods but Run may be called from any goroutine at any time.
+// Session is a connection that this program makes to a conversation, and makes again after outages.
+// Its methods, except Run, are safe for concurrent use at any time.
 type Session struct {
 	opts      SessionOptions
 	url       *url.URL
@@ -45,52 +48,39 @@ type Session struct {
 	connected atomic.Bool
 }
 
-// Times of the reconnect loop.
+// Times of connections.
 const (
-	firstWait = 500 * time.Millisecond
+	firstWait = 500 * time.Millisecond // before the first reconnect
 	lastWait  = 30 * time.Second
-	// healthyAfter is how long a connection must last for the next wait to be firstWait again.
+	// healthyAfter is how long a connection must last to reset the wait to firstWait.
 	healthyAfter = time.Minute
-	// callGrace is for how long after the beginning of Run the status 404 is retried: the
-	// endpoint may not know a call yet that was just created.
-	callGrace = 10 * time.Second
-	// pongTimeout is how long the answer to a ping may take.
-	pongTimeout = 10 * time.Second
-	// farewell is how long closing a connection may take.
-	farewell = time.Second
+	// callGrace is how long after the start of Run the status 404 is retried: the endpoint may
+	// not know a newly created call yet.
+	callGrace    = 10 * time.Second
+	writeTimeout = 30 * time.Second
+	pongTimeout  = 10 * time.Second
+	closeTimeout = time.Second
 )
 
 // NewSession checks the options; its errors are of type *[OptionError].
 func NewSession(o SessionOptions) (*Session, error) {
-	if err := o.Endpoint.Check(); err != nil {
+	u, lang, err := o.Endpoint.resolve(o.Delivery.Message)
+	if err != nil {
 		return nil, err
-	}
-	if err := o.Delivery.Message.check(); err != nil {
-		return nil, &OptionError{"role", err.Error()}
 	}
 	o.Call = o.Call || o.Endpoint.Session != ""
-	if o.Ping <= 0 {
-		o.Ping = 20 * time.Second
-	}
+	o.Ping = cmp.Or(o.Ping, 20*time.Second)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	u, err := o.Endpoint.parse()
-	if err != nil {
-		return nil, err
-	}
-	lang, err := o.Endpoint.dialect()
-	if err != nil {
-		return nil, err
 	}
 	s := &Session{opts: o, url: u, log: o.Logger, conv: newConversation("", lang, o.Delivery)}
 	s.conv.resumable = true
 	s.conv.queue.last = o.Resume.Cursor
-	s.conv.progress = progressOf(o.Resume)
+	s.conv.progress = newHandledUpdates(o.Resume)
 	return s, nil
 }
 
-// Offer accepts an event, of any type, and returns immediately.
+// Offer accepts an event of any type, and returns immediately.
 func (s *Session) Offer(e *event.Event) {
 	if e.Type() == event.TypeToolsListChanged && s.opts.MCP != nil {
 		s.useTools(false)
@@ -99,11 +89,10 @@ func (s *Session) Offer(e *event.Event) {
 	s.conv.offer(e)
 }
 
-// Pass records that events up to the one with this id need not be offered.
+// Pass records that events up to this ID need not be offered.
 func (s *Session) Pass(id string) { s.conv.pass(id) }
 
-// Finish says that nothing more will be offered: Run returns when everything that waits
-// is delivered.
+// Finish records that no more offers follow: Run returns when all waiting messages are delivered.
 func (s *Session) Finish() { s.conv.end() }
 
 // Progress returns where the next run should begin.
@@ -122,10 +111,9 @@ func (s *Session) Stats() Stats {
 	return st
 }
 
-// Run connects, delivers, and reconnects when the connection is lost, until ctx ends or
-// everything is delivered after Finish (nil). After Finish it connects only if something
-// waits. It fails with [ErrEnded] after a call, and with a *[RefusedError]. It must be
-// called once.
+// Run connects, delivers, and reconnects when the connection is lost, until ctx ends or everything
+// is delivered after Finish; it then returns nil. After Finish it connects only if messages are
+// waiting. It returns [ErrEnded] when a call has ended, or a *[RefusedError]. It must be called once.
 func (s *Session) Run(ctx context.Context) error {
 	began, retry, lost := time.Now(), backoff.New(firstWait, lastWait), false
 	for !s.conv.done() {
@@ -146,7 +134,8 @@ func (s *Session) Run(ctx context.Context) error {
 			pause = next
 		}
 		level := slog.LevelInfo
-		if !lost && !atItsLimit(err) {
+		// An endpoint closes with this code when a session reaches its maximum duration.
+		if atLimit := websocket.CloseStatus(err) == websocket.StatusGoingAway; !lost && !atLimit {
 			lost, level = true, slog.LevelWarn
 		}
 		s.log.Log(ctx, level, "realtime session lost", "endpoint", s.opts.Endpoint.Address(), "err", oneLine(err), "next", pause.Round(time.Millisecond))
@@ -158,7 +147,7 @@ func (s *Session) Run(ctx context.Context) error {
 	return nil
 }
 
-// rest waits before the next connection, unless there is nothing left to deliver.
+// rest waits before the next connection, unless nothing is left to deliver.
 func (s *Session) rest(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -178,8 +167,8 @@ func (s *Session) rest(ctx context.Context, d time.Duration) {
 
 func oneLine(err error) string { return printable.Reason(err, 300) }
 
-// connect makes a connection and runs it until it ends. reached says that the connection was
-// established. *lost says that an outage was logged, and is reset when that is over.
+// connect makes a connection and runs it until it ends. reached means that the connection was
+// established. *lost means that an outage was logged; connect resets it when the outage is over.
 func (s *Session) connect(ctx context.Context, lost *bool) (reached bool, err error) {
 	header := s.opts.Endpoint.Header.Clone()
 	if header == nil {
@@ -201,7 +190,7 @@ func (s *Session) connect(ctx context.Context, lost *bool) (reached bool, err er
 	// The connection outlives ctx by the time to close it; cut ends it immediately.
 	life, cut := context.WithCancel(context.WithoutCancel(ctx))
 	running, fail := context.WithCancelCause(ctx)
-	ended := make(chan error, 1) // the error that ended the reading; sent to once
+	ended := make(chan error, 1) // the error that ended reading; sent to once
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		err := s.read(life, conn)
@@ -209,18 +198,18 @@ func (s *Session) connect(ctx context.Context, lost *bool) (reached bool, err er
 		fail(err)
 	})
 	wg.Go(func() {
-		if err := s.probe(running, conn); err != nil {
+		if err := s.ping(running, conn); err != nil {
 			fail(err)
 		}
 	})
-	if hello := s.conv.dialect.api().hello; hello != nil { // a Session's dialect stays
-		if err := write(running, conn, hello); err != nil {
+	if hello := s.conv.dialect.api().hello; hello != nil { // a Session's dialect does not change
+		if err := conn.send(running, hello); err != nil {
 			fail(err)
 		}
 	}
 	err = s.conv.run(running, connection{
-		send:  func(ctx context.Context, frame []byte) error { return write(ctx, conn, frame) },
-		ready: func(ctx context.Context) (bool, error) { return true, ping(ctx, conn) },
+		send:  conn.send,
+		ready: func(ctx context.Context) (bool, error) { return true, conn.probe(ctx) },
 	})
 	over := ctx.Err() != nil || errors.Is(err, errFinished)
 	if !over {
@@ -229,15 +218,130 @@ func (s *Session) connect(ctx context.Context, lost *bool) (reached bool, err er
 		}
 	}
 	fail(err)
-	stop := time.AfterFunc(farewell, cut)
+	stop := time.AfterFunc(closeTimeout, cut)
 	if over {
 		_ = conn.Close(websocket.StatusNormalClosure, "")
 	} else if last := <-ended; websocket.CloseStatus(last) != -1 {
-		err = last // a close code says more than the write that failed because of it
+		err = last // a close code says more than the failed write that it caused
 	}
 	stop.Stop()
 	cut()
 	_ = conn.CloseNow()
 	wg.Wait()
 	return true, err
+}
+
+// read reads all server events, which keeps the connection alive, and holds at most peekSize bytes
+// of each.
+func (s *Session) read(ctx context.Context, conn *peer) error {
+	buf := make([]byte, peekSize)
+	var logged time.Time // when an error of the endpoint was last logged
+	for {
+		typ, r, err := conn.Reader(ctx)
+		if err != nil {
+			return err
+		}
+		n, whole, err := conn.fill(r, buf)
+		if err == nil && !whole {
+			if _, err = io.Copy(io.Discard, r); err == nil && conn.ended.Load() {
+				err = errTruncated
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if typ != websocket.MessageText {
+			continue
+		}
+		if e, ok := s.conv.decode(buf[:n], whole); ok {
+			s.handle(e, &logged)
+			if e.closed {
+				return errClosed
+			}
+		}
+	}
+}
+
+// handle processes a server event. It logs at most one error per second.
+func (s *Session) handle(e serverEvent, logged *time.Time) {
+	if e.answer != nil {
+		s.conv.mu.Lock()
+		s.conv.answer = e.answer // observe signals
+		s.conv.mu.Unlock()
+	}
+	if ours := s.conv.observe(e); e.Type == "error" && !ours && time.Since(*logged) >= time.Second {
+		*logged = time.Now()
+		s.log.Warn("the realtime endpoint reports an error", "error", e.reason())
+	}
+}
+
+// ping detects an endpoint that is gone without closing the connection.
+func (s *Session) ping(ctx context.Context, conn *peer) error {
+	tick := time.NewTicker(s.opts.Ping)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if err := conn.probe(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// ErrEnded reports that the call or session to which a [Session] was attached has ended.
+var ErrEnded = errors.New("the session has ended")
+
+// errClosed reports that the endpoint closed a GPT-Live session and that all its events were read.
+var errClosed = errors.New("the endpoint has closed the session")
+
+// afterError decides what follows the error of a connection: Run returns end, or if that is nil
+// connects again after next; 0 means the usual wait. age is the time since Run began.
+func (s *Session) afterError(err error, age time.Duration) (next time.Duration, end error) {
+	if h, ok := errors.AsType[*handshakeError](err); ok {
+		switch {
+		case h.Status == http.StatusNotFound && s.opts.Call && s.conv.snapshot().Connections > 0:
+			return 0, ErrEnded
+		case h.Status == http.StatusNotFound && s.opts.Call && age < callGrace:
+			return time.Second, nil
+		case h.Status == http.StatusRequestTimeout, h.Status == http.StatusTooEarly, h.Status == http.StatusTooManyRequests:
+		case h.Status < 500:
+			return 0, &h.RefusedError
+		}
+		return min(h.retryAfter, lastWait), nil
+	}
+	if errors.Is(err, errClosed) {
+		return 0, ErrEnded
+	}
+	ce, _ := errors.AsType[websocket.CloseError](err)
+	s.conv.mu.Lock()
+	why, refusal := cmp.Or(s.conv.fatal, printable.Line(ce.Reason, 200)), s.conv.dialect.api().refusal
+	s.conv.mu.Unlock()
+	var closing serverEvent // the reason of the close frame, as an error
+	closing.Error.Code = strings.ToLower(why)
+	switch {
+	case ce.Code == websocket.StatusNormalClosure, ce.Code == websocket.StatusGoingAway:
+		if s.opts.Call {
+			return 0, ErrEnded
+		}
+	case ce.Code == 3000, ce.Code == 3003: // unauthorized, forbidden: the registry of RFC 6455, §11.7
+		return 0, &RefusedError{Status: int(ce.Code), Message: why}
+	case ce.Code >= 4000 && ce.Code < 5000 && !closing.temporary(), permanent(why), refusal != 0 && ce.Code == refusal:
+		return 0, &RefusedError{Status: max(int(ce.Code), 0), Message: why}
+	}
+	return 0, nil
+}
+
+// useTools passes the servers of SessionOptions.MCP to the conversation. If begins is set, the
+// session is new and imports their tools.
+func (s *Session) useTools(begins bool) {
+	if s.opts.MCP == nil {
+		return
+	}
+	servers := s.opts.MCP()
+	s.conv.mu.Lock()
+	defer s.conv.mu.Unlock()
+	s.conv.imports.use(servers, begins)
 }

@@ -2,6 +2,7 @@ package realtime
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -44,10 +45,10 @@ func TestSessionInjects(t *testing.T) {
 	})
 }
 
-// An endpoint that gives items ids of its own is understood by the id of our event.
+// If an endpoint gives items its own IDs, the ID of our event identifies the acknowledgement.
 func TestSessionAcknowledgedByEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := begin(t, &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.Item) {
+		r := begin(t, &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.ReceivedItem) {
 			c.Say(map[string]any{"type": "conversation.item.added", "event_id": it.EventID, "item": map[string]any{"id": "item_1"}})
 		}}, nil)
 		r.Offer(update(1, "a:b", time.Now()))
@@ -62,7 +63,7 @@ func TestSessionAcknowledgedByEvent(t *testing.T) {
 func TestSessionAcknowledgements(t *testing.T) {
 	for _, typ := range []string{"conversation.item.added", "conversation.item.done", "conversation.item.created"} {
 		synctest.Test(t, func(t *testing.T) {
-			r := begin(t, &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.Item) {
+			r := begin(t, &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.ReceivedItem) {
 				c.Acknowledge(typ, "item_of_another")
 				c.Acknowledge(typ, it.ID)
 			}}, nil)
@@ -75,12 +76,12 @@ func TestSessionAcknowledgements(t *testing.T) {
 	}
 }
 
-// An item that is not acknowledged within 5 s is sent again under the same id; the
-// rejection of the repetition shows that it had arrived.
+// An item that is not acknowledged within 5 s is sent again under the same ID. The rejection of the
+// repetition shows that the first one had arrived.
 func TestSessionSendsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lost := 0
-		r := begin(t, &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.Item) {
+		r := begin(t, &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.ReceivedItem) {
 			if lost++; lost == 1 {
 				return
 			}
@@ -99,10 +100,10 @@ func TestSessionSendsAgain(t *testing.T) {
 	})
 }
 
-// An acknowledgement that comes after the repetition counts once.
+// An acknowledgement that arrives after the repetition counts once.
 func TestSessionLateAcknowledgement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := begin(t, &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.Item) {
+		r := begin(t, &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.ReceivedItem) {
 			go func() {
 				time.Sleep(7 * time.Second)
 				c.Acknowledge("conversation.item.added", it.ID)
@@ -116,12 +117,11 @@ func TestSessionLateAcknowledgement(t *testing.T) {
 	})
 }
 
-// A message that is never acknowledged, and one that is rejected, are given up; those
-// that shared an item with them are delivered over the same connection. The next run
-// tries the first again.
+// A message that is never acknowledged, and a rejected one, are abandoned. Messages that shared an
+// item with them are delivered over the same connection. The next run retries the unacknowledged one.
 func TestSessionGivesUpOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := begin(t, &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.Item) {
+		r := begin(t, &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.ReceivedItem) {
 			texts := strings.Join(it.Texts, "\n")
 			switch {
 			case strings.Contains(texts, "silent:"):
@@ -150,12 +150,11 @@ func TestSessionGivesUpOne(t *testing.T) {
 	})
 }
 
-// Connections that are lost are no attempts: over the one that works there are as many
-// as ever.
+// Lost connections do not count as attempts: a working connection still gets all attempts.
 func TestSessionAttemptsAfterLosses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := 0
-		r := begin(t, &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.Item) {
+		r := begin(t, &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.ReceivedItem) {
 			if c.N <= 3 {
 				_ = c.CloseNow()
 			} else if seen++; seen == 2 {
@@ -167,12 +166,12 @@ func TestSessionAttemptsAfterLosses(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		if len(r.injected()) != 1 || seen != 2 {
-			t.Errorf("seen %d times, failed %+v", seen, r.failed())
+			t.Errorf("received %d times, failed %+v", seen, r.failed())
 		}
 	})
 }
 
-// After an outage there is one message for every resource, the newest.
+// After an outage each resource gets one message, about its newest update.
 func TestSessionOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool
@@ -184,7 +183,7 @@ func TestSessionOutage(t *testing.T) {
 					first = c
 				}
 			},
-			Create: func(c *realtimetest.Conn, it realtimetest.Item) {
+			Create: func(c *realtimetest.Conn, it realtimetest.ReceivedItem) {
 				if c.N > 1 { // the first connection acknowledges nothing
 					c.Add(it)
 				}
@@ -217,12 +216,12 @@ func TestSessionOutage(t *testing.T) {
 	})
 }
 
-// A connection that drops in the middle of a frame, one that falls silent, and one
-// that says too much are replaced, and the message in flight is delivered.
+// A connection that drops within a frame, that becomes silent, or that sends too much is replaced,
+// and the message in flight is delivered.
 func TestSessionReplacesConnections(t *testing.T) {
 	faults := map[string]func(*realtimetest.Endpoint){
 		"drop in mid-frame": func(e *realtimetest.Endpoint) {
-			e.Create = func(c *realtimetest.Conn, it realtimetest.Item) {
+			e.Create = func(c *realtimetest.Conn, it realtimetest.ReceivedItem) {
 				if c.N > 1 {
 					c.Add(it)
 					return
@@ -234,19 +233,19 @@ func TestSessionReplacesConnections(t *testing.T) {
 		},
 		"silence": func(e *realtimetest.Endpoint) {
 			e.Accept.OnPingReceived = func(ctx context.Context, _ []byte) bool { return len(e.Requests()) > 1 }
-			e.Create = func(c *realtimetest.Conn, it realtimetest.Item) {
+			e.Create = func(c *realtimetest.Conn, it realtimetest.ReceivedItem) {
 				if c.N > 1 {
 					c.Add(it)
 				}
 			}
 		},
 		"too much": func(e *realtimetest.Endpoint) {
-			e.Create = func(c *realtimetest.Conn, it realtimetest.Item) {
+			e.Create = func(c *realtimetest.Conn, it realtimetest.ReceivedItem) {
 				if c.N == 1 {
 					_ = c.Write(c.Context(), websocket.MessageText, make([]byte, 17<<20))
 					return
 				}
-				// What is large but allowed changes nothing.
+				// A large message within the limit changes nothing.
 				_ = c.Write(c.Context(), websocket.MessageText, []byte(`{"type":"response.output_audio.delta","delta":"`+strings.Repeat("A", 1<<20)+`"}`))
 				c.Add(it)
 			}
@@ -269,13 +268,13 @@ func TestSessionReplacesConnections(t *testing.T) {
 	}
 }
 
-// An endpoint that does not read for 10 s does not delay Offer; updates that were
-// superseded meanwhile are not sent.
+// An endpoint that does not read for 10 s does not delay Offer. Updates that are superseded meanwhile
+// are not sent.
 func TestSessionBlocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := begin(t, &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.Item) {
+		r := begin(t, &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.ReceivedItem) {
 			if strings.Contains(it.Texts[0], "first:") {
-				time.Sleep(10 * time.Second) // reads nothing meanwhile
+				time.Sleep(10 * time.Second) // does not read meanwhile
 			}
 			c.Add(it)
 		}}, func(o *SessionOptions) { o.Delivery.AckTimeout = time.Minute; o.Delivery.Queue.MaxPending = 16 })
@@ -301,7 +300,7 @@ func TestSessionBlocked(t *testing.T) {
 	})
 }
 
-// Finish delivers what waits, windows or not.
+// Finish delivers the waiting messages regardless of windows.
 func TestSessionFinishes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := begin(t, &realtimetest.Endpoint{}, func(o *SessionOptions) { o.Delivery.Queue.Window = time.Hour })
@@ -313,18 +312,18 @@ func TestSessionFinishes(t *testing.T) {
 		if err := <-r.done; err != nil {
 			t.Error(err)
 		}
-		if n := len(r.injected()); n != 2 { // the first at once, and the last
+		if n := len(r.injected()); n != 2 { // the first one immediately, and the last one
 			t.Errorf("%d messages", n)
 		}
 		r.done <- nil
 	})
 }
 
-// The log of a tracker is drained while the endpoint does not read for 10 s: not even a
-// subscription with a small buffer overflows.
+// The log of a tracker is drained while the endpoint does not read for 10 s: not even a subscription
+// with a small buffer overflows.
 func TestSessionNeverDelaysTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := begin(t, &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.Item) {
+		r := begin(t, &realtimetest.Endpoint{Create: func(c *realtimetest.Conn, it realtimetest.ReceivedItem) {
 			time.Sleep(10 * time.Second)
 			c.Add(it)
 		}}, func(o *SessionOptions) { o.Delivery.AckTimeout = time.Minute })
@@ -342,7 +341,7 @@ func TestSessionNeverDelaysTheLog(t *testing.T) {
 		}()
 		for i := range 10_000 {
 			b.Publish(*update(0, fmt.Sprintf("a:%d", i%10), time.Now()))
-			time.Sleep(time.Millisecond) // in which all other goroutines run until they wait
+			time.Sleep(time.Millisecond) // fake time: all other goroutines run until they block
 		}
 		_ = b.Close() // never fails
 		<-done
@@ -352,6 +351,229 @@ func TestSessionNeverDelaysTheLog(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		if s := r.Stats(); s.Merged+s.Injected != 10_000 || s.Injected > 22 || s.Waiting != 0 {
 			t.Errorf("%+v", s)
+		}
+	})
+}
+
+func TestSessionEnds(t *testing.T) {
+	longest := func(c *realtimetest.Conn) {
+		if c.N == 1 {
+			go func() {
+				time.Sleep(time.Hour)
+				_ = c.Close(websocket.StatusGoingAway, "Your session hit the maximum duration of 60 minutes.")
+			}()
+		}
+	}
+	t.Run("call", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := begin(t, &realtimetest.Endpoint{Greet: longest}, func(o *SessionOptions) { o.Call = true })
+			if err := <-r.done; !errors.Is(err, ErrEnded) {
+				t.Errorf("error %v", err)
+			}
+			if len(r.far.Requests()) != 1 {
+				t.Errorf("%d connections", len(r.far.Requests()))
+			}
+			r.done <- nil
+		})
+	})
+	t.Run("own", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := begin(t, &realtimetest.Endpoint{Greet: longest}, nil)
+			time.Sleep(time.Hour + 2*time.Second)
+			r.Offer(update(1, "a:b", time.Now()))
+			synctest.Wait()
+			if items := r.far.Items(); len(items) != 1 || items[0].Conn != 2 {
+				t.Errorf("items %+v", items)
+			}
+		})
+	})
+}
+
+// With nothing to deliver, Run does not wait for an unreachable endpoint.
+func TestSessionFinishesWithoutEndpoint(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			r := begin(t, &realtimetest.Endpoint{Refuse: func(int, *http.Request) int { return 503 }}, nil)
+			if late {
+				time.Sleep(10 * time.Minute) // it waits between two connections
+			}
+			began := time.Now()
+			r.Finish()
+			if err := <-r.done; err != nil || time.Since(began) > time.Second {
+				t.Errorf("%v after %v", err, time.Since(began))
+			}
+			r.done <- nil
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		r := begin(t, &realtimetest.Endpoint{Refuse: func(n int, _ *http.Request) int {
+			if n < 4 {
+				return 503
+			}
+			return 0
+		}}, nil)
+		r.Offer(update(1, "a:b", time.Now()))
+		r.Finish() // a message is waiting: it continues to retry
+		if err := <-r.done; err != nil || len(r.injected()) != 1 {
+			t.Errorf("%v, injected %v", err, r.injected())
+		}
+		r.done <- nil
+	})
+}
+
+func TestSessionRefused(t *testing.T) {
+	for _, status := range []int{401, 403, 400, 302} {
+		synctest.Test(t, func(t *testing.T) {
+			r := begin(t, &realtimetest.Endpoint{Refuse: func(int, *http.Request) int { return status }}, nil)
+			err := <-r.done
+			refused, ok := errors.AsType[*RefusedError](err)
+			if !ok || refused.Status != status || !strings.Contains(err.Error(), "refused by the test") {
+				t.Errorf("%d: %v", status, err)
+			}
+			if n := len(r.far.Requests()); n != 1 {
+				t.Errorf("%d: %d handshakes", status, n)
+			}
+			r.done <- nil
+		})
+	}
+}
+
+// A new call may be unknown for a while. A call that stays unknown does not exist; one that was known
+// has ended.
+func TestSessionNotFound(t *testing.T) {
+	call := func(o *SessionOptions) { o.Call = true }
+	t.Run("later found", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := begin(t, &realtimetest.Endpoint{Refuse: func(n int, _ *http.Request) int {
+				if n < 6 {
+					return 404
+				}
+				return 0
+			}}, call)
+			r.Offer(update(1, "a:b", time.Now()))
+			time.Sleep(6 * time.Second)
+			if len(r.injected()) != 1 {
+				t.Errorf("not injected after %d handshakes", len(r.far.Requests()))
+			}
+		})
+	})
+	t.Run("never found", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			start := time.Now()
+			r := begin(t, &realtimetest.Endpoint{Refuse: func(int, *http.Request) int { return 404 }}, call)
+			err := <-r.done
+			if refused, ok := errors.AsType[*RefusedError](err); !ok || refused.Status != 404 || time.Since(start) != 10*time.Second {
+				t.Errorf("%v after %v", err, time.Since(start))
+			}
+			r.done <- nil
+		})
+	})
+	t.Run("no call", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := begin(t, &realtimetest.Endpoint{Refuse: func(int, *http.Request) int { return 404 }}, nil)
+			if _, ok := errors.AsType[*RefusedError](<-r.done); !ok || len(r.far.Requests()) != 1 {
+				t.Errorf("%d handshakes", len(r.far.Requests()))
+			}
+			r.done <- nil
+		})
+	})
+	t.Run("over", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			r := begin(t, &realtimetest.Endpoint{
+				Refuse: func(n int, _ *http.Request) int { return map[bool]int{true: 404}[n > 1] },
+				Greet:  func(c *realtimetest.Conn) { _ = c.CloseNow() },
+			}, call)
+			if err := <-r.done; !errors.Is(err, ErrEnded) {
+				t.Error(err)
+			}
+			r.done <- nil
+		})
+	})
+}
+
+// The waits are 0.5 s, 1 s, … 30 s, spread by 20 %, and never end.
+func TestSessionBacksOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var at []time.Time
+		r := begin(t, &realtimetest.Endpoint{Refuse: func(int, *http.Request) int { at = append(at, time.Now()); return 503 }}, nil)
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		want := 500 * time.Millisecond
+		for i := 1; i < len(at); i++ {
+			if pause := at[i].Sub(at[i-1]); pause > min(want*121/100, 30*time.Second) || pause < min(want*79/100, 20*time.Second) {
+				t.Errorf("attempt %d after %v, want about %v", i, pause, want)
+			}
+			want = min(2*want, 30*time.Second)
+		}
+		if n := len(at); n < 24 || n > 40 || len(r.done) != 0 {
+			t.Errorf("%d attempts", n)
+		}
+	})
+}
+
+// An endpoint that rejects the session, in whatever way, ends the run. An endpoint with a temporary
+// problem is retried.
+func TestSessionRejectedAfterTheHandshake(t *testing.T) {
+	sessionError := func(c *realtimetest.Conn, typ, code string) {
+		c.Say(map[string]any{"type": "error", "error": map[string]any{"type": typ, "code": code, "message": "m", "event_id": nil}})
+	}
+	for name, c := range map[string]struct {
+		greet   func(*realtimetest.Conn)
+		refused bool
+	}{
+		"error and close": {func(c *realtimetest.Conn) {
+			sessionError(c, "invalid_request_error", "beta_api_shape_disabled")
+			_ = c.Close(4000, "")
+		}, true},
+		"error and no close": {func(c *realtimetest.Conn) {
+			sessionError(c, "invalid_request_error", "model_not_found")
+			_ = c.CloseNow()
+		}, true},
+		"close with a reason":   {func(c *realtimetest.Conn) { _ = c.Close(4004, "invalid_request_error.model_not_found") }, true},
+		"close without reason":  {func(c *realtimetest.Conn) { _ = c.Close(4001, "") }, true},
+		"policy, with a reason": {func(c *realtimetest.Conn) { _ = c.Close(1008, "invalid_request_error.invalid_model") }, true},
+		"rate limit": {func(c *realtimetest.Conn) {
+			sessionError(c, "tokens", "rate_limit_exceeded")
+			_ = c.Close(4029, "rate_limit_exceeded")
+		}, false},
+		"server error":       {func(c *realtimetest.Conn) { sessionError(c, "server_error", ""); _ = c.Close(1011, "server_error") }, false},
+		"server error, 4000": {func(c *realtimetest.Conn) { _ = c.Close(4500, "server_error") }, false},
+		"connection lost":    {func(c *realtimetest.Conn) { _ = c.CloseNow() }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := begin(t, &realtimetest.Endpoint{Greet: c.greet}, nil)
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				select {
+				case err := <-r.done:
+					if _, ok := errors.AsType[*RefusedError](err); !ok || !c.refused {
+						t.Errorf("%v", err)
+					}
+					r.done <- nil
+				default:
+					if c.refused || len(r.far.Requests()) < 3 {
+						t.Errorf("%d connections", len(r.far.Requests()))
+					}
+				}
+			})
+		})
+	}
+}
+
+// An error about an event of the application on the same call does not end the session.
+func TestSessionSurvivesErrorsOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := begin(t, &realtimetest.Endpoint{Greet: func(c *realtimetest.Conn) {
+			if c.N == 1 {
+				c.Fail("evt_of_the_application", "invalid_value", "")
+				_ = c.CloseNow()
+			}
+		}}, nil)
+		r.Offer(update(1, "a:b", time.Now()))
+		time.Sleep(time.Minute)
+		if len(r.injected()) != 1 {
+			t.Errorf("%d receipts", len(r.injected()))
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package realtime
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -8,30 +9,27 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// toolImports keeps current the tools that a session imported from MCP servers. The API
-// imports them once, when it gets an entry of type "mcp" in the session's tools; how it
-// treats an entry that it has already is not documented. So the application's tools are
-// sent again, and if no import follows, once without the entries of the changed servers
-// and once more with them. If that fails, too, the model gets a message.
-// The tools of a session of our own are sent first of all.
+// toolImports updates the tools that a session imported from MCP servers. The API imports tools once,
+// when it gets an entry of type "mcp" in the session's tools; how it treats an existing entry is not
+// documented. So the application's tools are sent again. If no import follows, they are sent without
+// the entries of the changed servers, and then with them. If that fails as well, the model gets a
+// message. In a session that we open, the tools are sent first.
 //
 // The zero value is ready. The owner's lock must be held.
 type toolImports struct {
-	kind  json.RawMessage         // the type of the session, as the application gave it
-	tools []toolEntry             // the application's last tools; nil: not known
+	kind  json.RawMessage         // the session type from the application
+	tools []toolEntry             // the application's last tools; nil: unknown
 	due   map[string]*event.Event // like asked, for the next update
 	stage importStage
 	// asked holds, by label, the servers whose tools the update in progress imports, with the
-	// events that said that these changed; a nil event: the session begins.
+	// events that announced the change; a nil event: the session begins.
 	asked  map[string]*event.Event
-	first  bool                    // the update in progress is the first one of a session of our own
-	failed map[string]*event.Event // like asked: servers whose tools could not be imported, not reported yet
+	first  bool                    // the update in progress is the first one of a session that we opened
+	failed map[string]*event.Event // like asked: servers whose failed import was not reported yet
 	why    string                  // the last error
-	// labels holds the labels of the servers that imports are about, by the ids of the
-	// imports' items.
-	labels map[string]string
-	id     string    // of our last session.update
-	until  time.Time // the deadline of the import that id asks for
+	labels map[string]string       // server labels of imports, by item ID
+	id     string                  // the ID of our last session.update
+	until  time.Time               // the deadline of the import that id requested
 	count  int
 }
 
@@ -45,19 +43,18 @@ type importStage int
 
 const (
 	idle    importStage = iota
-	same                // the tools were sent again as they were
+	same                // the tools were sent again, unchanged
 	removed             // the tools were sent without the entries of the changed servers
-	added               // the tools were sent with those entries again
+	added               // the tools were sent with these entries again
 )
 
-// importTimeout is how long an import may take.
 const importTimeout = 15 * time.Second
 
-// updateEventPrefix begins the ids of our session.update events.
+// updateEventPrefix begins the IDs of our session.update events.
 const updateEventPrefix = "evu_mt_"
 
-// sent records the tools in a session.update of the application. An update that is too
-// large to be inspected makes them unknown.
+// sent records the tools in a session.update of the application. If the update is too large to
+// inspect, the tools are unknown.
 func (t *toolImports) sent(b []byte, whole bool) {
 	if eventType(b) != "session.update" {
 		return
@@ -76,7 +73,7 @@ func (t *toolImports) sent(b []byte, whole bool) {
 		t.kind = in.Session.Type
 	}
 	if in.Session.Tools == nil {
-		return // the tools stay as they are
+		return // the tools do not change
 	}
 	t.tools = nil
 	for _, raw := range in.Session.Tools {
@@ -93,8 +90,8 @@ func (t *toolImports) sent(b []byte, whole bool) {
 	}
 }
 
-// changed records that the tools of a server changed; url may be "". It reports whether
-// the session uses the server.
+// changed records that the tools of a server have changed; url may be "". It reports whether the
+// session uses the server.
 func (t *toolImports) changed(e *event.Event, url string) (used bool) {
 	for _, entry := range t.tools {
 		if entry.serverLabel != "" && (entry.serverLabel == e.ServerID || url != "" && entry.serverURL == url) {
@@ -108,9 +105,9 @@ func (t *toolImports) changed(e *event.Event, url string) (used bool) {
 	return used
 }
 
-// step returns the session.update to send, else how long to wait: 0 means until something
-// happens. free says that no response is active. failed holds the servers, by label, whose
-// tools could not be imported, with the events that said that the tools changed.
+// step returns the session.update to send, otherwise how long to wait; 0 means until something
+// happens. free means that no response is active. failed holds, by label, the servers whose tools
+// could not be imported, with the events that announced the change.
 func (t *toolImports) step(now time.Time, free bool) (frame []byte, wait time.Duration, failed map[string]*event.Event) {
 	if t.stage != idle && t.id != "" {
 		if wait = t.until.Sub(now); wait > 0 {
@@ -131,7 +128,7 @@ func (t *toolImports) step(now time.Time, free bool) (frame []byte, wait time.Du
 	return t.update(now), 0, nil
 }
 
-// next moves to the next stage, whose update step sends; after the last stage it gives up.
+// next moves to the next stage, whose update step sends. After the last stage it gives up.
 func (t *toolImports) next() {
 	t.id = ""
 	if t.stage++; t.stage > added || t.first {
@@ -139,8 +136,8 @@ func (t *toolImports) next() {
 	}
 }
 
-// imported records that the tools of the server with this label were imported. "" means that
-// the server is not known: all then count as imported.
+// imported records that the tools of the server with this label were imported. "" means that the
+// server is unknown; all servers then count as imported.
 func (t *toolImports) imported(label string) {
 	if t.stage == removed {
 		return
@@ -150,7 +147,7 @@ func (t *toolImports) imported(label string) {
 	}
 }
 
-// maxLabels bounds the imports whose labels are remembered.
+// maxLabels limits the imports whose labels are remembered.
 const maxLabels = 64
 
 func (t *toolImports) update(now time.Time) []byte {
@@ -172,7 +169,7 @@ func (t *toolImports) update(now time.Time) []byte {
 	return frame
 }
 
-// observe processes a server event that may be about an update of ours.
+// observe processes a server event that may be about our update.
 func (t *toolImports) observe(e serverEvent) {
 	if e.Item.Type == "mcp_list_tools" && e.Item.ServerLabel != "" {
 		if t.labels == nil || len(t.labels) >= maxLabels {
@@ -195,17 +192,60 @@ func (t *toolImports) observe(e serverEvent) {
 		e.Type == "mcp_list_tools.failed" && t.stage != removed && (asked || label == ""):
 		t.next()
 	case e.Type == "error" && e.Error.EventID == t.id:
-		t.why = reason(e)
+		t.why = e.reason()
 		t.next()
 	}
 }
 
-// toolsMessage returns the message that tells the model that the tools of a server changed
+// newToolsMessage returns the message that informs the model that the tools of a server have changed
 // and could not be imported again.
-func toolsMessage(e *event.Event, scope string) Message {
+func newToolsMessage(e *event.Event, scope string) Message {
 	m := Message{EventID: e.ID, ServerID: e.ServerID, Timestamp: e.Timestamp.UTC(), Received: e.Received}
 	m.ItemID = eventItemID(scope, &m)
 	m.Parts = []Part{{Type: "input_text", Text: "The tools of MCP server " + safe(e.ServerID, 256) + " changed at " +
-		e.Timestamp.UTC().Format(event.TimeFormat) + "; those of this session may be out of date"}}
+		e.Timestamp.UTC().Format(event.TimeFormat) + "; the tools of this session may be out of date"}}
 	return m
+}
+
+// MCPServer is an MCP server whose tools are imported into a session that this program opens.
+type MCPServer struct {
+	ID     string            // the label of the server in the session
+	URL    string            // where the endpoint reaches the server
+	Header map[string]string // sent by the endpoint with every request, such as Authorization
+}
+
+// mcpTool is an entry of type "mcp" in the tools of a session that this program opens. Its calls need
+// no approval, as there is nobody to approve them.
+type mcpTool struct {
+	Type            string            `json:"type"`
+	ServerLabel     string            `json:"server_label"`
+	ServerURL       string            `json:"server_url"`
+	Headers         map[string]string `json:"headers,omitempty"`
+	RequireApproval string            `json:"require_approval"`
+}
+
+// use replaces the session's tools by the tools of servers. If the session begins, it schedules their
+// import, with one attempt.
+func (t *toolImports) use(servers []MCPServer, begins bool) {
+	t.tools = nil
+	for _, s := range servers {
+		raw, err := encode(mcpTool{"mcp", s.ID, s.URL, s.Header, "never"})
+		if err == nil { // strings always encode
+			t.tools = append(t.tools, toolEntry{raw: raw, serverLabel: s.ID, serverURL: s.URL})
+		}
+	}
+	if !begins {
+		return
+	}
+	t.stage, t.id, t.asked, t.first = idle, "", nil, true
+	t.due = map[string]*event.Event{}
+	for _, e := range t.tools {
+		t.due[e.serverLabel] = nil
+	}
+	clear(t.labels)
+}
+
+// reason returns why an import failed.
+func (t *toolImports) reason() string {
+	return cmp.Or(t.why, "the endpoint could not import the tools")
 }

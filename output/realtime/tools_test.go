@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
@@ -16,17 +17,17 @@ import (
 	"github.com/mcptrack/mcptrack/output/realtime/realtimetest"
 )
 
-// When the tools of a server change that a session uses, they are imported again: by
-// sending the application's tools again; if that imports nothing, without the entry and
-// with it; if that fails, too, the model gets a message. The application sees no errors
-// about it, and other servers are of no concern.
+// When a server that a session uses changes its tools, they are imported again: by sending the
+// application's tools again; if that imports nothing, without the entry and then with it; if that
+// also fails, the model gets a message. The application sees no errors, and other servers have no
+// effect.
 func TestRefreshTools(t *testing.T) {
 	for name, c := range map[string]struct {
-		fail    int      // how many updates of ours with all tools fail
+		fail    int      // how many of our updates with all tools fail
 		updates []string // the labels in each
 		message bool
 	}{
-		"at once":          {0, []string{"docs,other,f"}, false},
+		"immediately":      {0, []string{"docs,other,f"}, false},
 		"removed and back": {1, []string{"docs,other,f", "other,f", "docs,other,f"}, false},
 		"never":            {2, []string{"docs,other,f", "other,f", "docs,other,f"}, true},
 	} {
@@ -54,7 +55,7 @@ func TestRefreshTools(t *testing.T) {
 				for _, tool := range u.Session.Tools {
 					labels = append(labels, tool.Label+tool.Name)
 					if tool.Label == "docs" && tool.Key != "secret" || u.Session.Type != "realtime" {
-						t.Errorf("an update without what the application said: %s", b)
+						t.Errorf("an update without the application's members: %s", b)
 					}
 				}
 				if !strings.HasPrefix(u.EventID, updateEventPrefix) {
@@ -122,10 +123,129 @@ func TestRefreshTools(t *testing.T) {
 			if got := fmt.Sprint(texts(far.Items())); c.message != strings.Contains(got, "The tools of MCP server docs changed at ") {
 				t.Errorf("messages %s", got)
 			}
-			if !c.message { // by its URL
+			if !c.message { // identified by its URL
 				change("third")
 				seen("mcp_list_tools.completed")
 			}
 		})
 	}
+}
+
+// importer is an endpoint that imports the tools of MCP servers as the API does: it sends an item for
+// each entry, and then the outcome.
+type importer struct {
+	bad string // the label of an entry whose import fails
+
+	mu      sync.Mutex
+	updates []string // the entries of each session.update
+}
+
+func (im *importer) message(c *realtimetest.Conn, _ websocket.MessageType, b []byte) {
+	var u struct {
+		Type, EventID string
+		Session       struct {
+			Type  string
+			Tools []struct {
+				Type     string
+				Label    string `json:"server_label"`
+				URL      string `json:"server_url"`
+				Headers  map[string]string
+				Approval string `json:"require_approval"`
+			}
+		}
+	}
+	if json.Unmarshal(b, &u) != nil || u.Type != "session.update" {
+		return
+	}
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	sent := []string{u.Session.Type}
+	for _, tool := range u.Session.Tools {
+		sent = append(sent, fmt.Sprintf("%s:%s=%s%v,%s", tool.Type, tool.Label, tool.URL, tool.Headers, tool.Approval))
+	}
+	im.updates = append(im.updates, strings.Join(sent, " "))
+	c.Say(map[string]any{"type": "session.updated"})
+	for i, tool := range u.Session.Tools {
+		id := fmt.Sprintf("mcpl_%d_%d", len(im.updates), i)
+		c.Say(map[string]any{"type": "conversation.item.added", "item": map[string]any{"id": id, "type": "mcp_list_tools", "server_label": tool.Label}})
+		outcome := "completed"
+		if tool.Label == im.bad {
+			outcome = "failed"
+		}
+		c.Say(map[string]any{"type": "mcp_list_tools." + outcome, "item_id": id})
+	}
+}
+
+func (im *importer) sent() string {
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	return strings.Join(im.updates, "\n")
+}
+
+// A session that we open imports the tools of the servers at the beginning, after each change, and
+// over the next connection. A server whose tools cannot be imported is reported, and does not delay
+// the others.
+func TestOwnTools(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		im := &importer{bad: "away"}
+		var conn *realtimetest.Conn
+		far := &realtimetest.Endpoint{Message: im.message, Greet: func(c *realtimetest.Conn) { conn = c }}
+		var mu sync.Mutex
+		servers := []MCPServer{{ID: "docs", URL: "https://docs.example/mcp", Header: map[string]string{"X-Key": "1"}}, {ID: "away", URL: "https://away.example/mcp"}}
+		r := begin(t, far, func(o *SessionOptions) {
+			o.MCP = func() []MCPServer { mu.Lock(); defer mu.Unlock(); return servers }
+		})
+		time.Sleep(time.Second)
+		first := "realtime mcp:docs=https://docs.example/mcpmap[X-Key:1],never mcp:away=https://away.example/mcpmap[],never"
+		if im.sent() != first {
+			t.Errorf("at the beginning:\n%s\nwant\n%s", im.sent(), first)
+		}
+		if f := r.failed(); len(f) != 1 || f[0].ServerID != "away" || f[0].ResourceURI != "" {
+			t.Errorf("failures %+v", f)
+		}
+		mu.Lock()
+		servers = []MCPServer{{ID: "docs", URL: "https://new.example/mcp"}}
+		mu.Unlock()
+		change := func(server string) {
+			r.Offer(&event.Event{ServerID: server, Timestamp: time.Now(), Payload: event.ListChanged{List: catalog.Tools}})
+			time.Sleep(time.Second)
+		}
+		change("unrelated")
+		change("docs")
+		second := first + "\nrealtime mcp:docs=https://new.example/mcpmap[],never"
+		if im.sent() != second {
+			t.Errorf("after a change:\n%s\nwant\n%s", im.sent(), second)
+		}
+		_ = conn.CloseNow()
+		time.Sleep(time.Minute)
+		if want := second + "\nrealtime mcp:docs=https://new.example/mcpmap[],never"; im.sent() != want {
+			t.Errorf("after another connection:\n%s\nwant\n%s", im.sent(), want)
+		}
+		r.Offer(update(1, "file:///a", time.Now()))
+		time.Sleep(time.Second)
+		if len(r.injected()) != 1 || len(r.failed()) != 1 {
+			t.Errorf("%d receipts, failures %+v", len(r.injected()), r.failed())
+		}
+	})
+}
+
+// An error about the update is reported for all its servers.
+func TestOwnToolsRejected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		far := &realtimetest.Endpoint{Message: func(c *realtimetest.Conn, _ websocket.MessageType, b []byte) {
+			var u struct {
+				ID string `json:"event_id"`
+			}
+			_ = json.Unmarshal(b, &u)
+			c.Fail(u.ID, "invalid_value", "no such label")
+		}}
+		r := begin(t, far, func(o *SessionOptions) {
+			o.MCP = func() []MCPServer { return []MCPServer{{ID: "a", URL: "https://a"}, {ID: "b", URL: "https://b"}} }
+		})
+		time.Sleep(time.Minute)
+		f := r.failed()
+		if len(f) != 2 || !strings.Contains(f[0].Reason, "no such label") || len(texts(far.Items())) != 0 {
+			t.Errorf("failures %+v, messages %q", f, texts(far.Items()))
+		}
+	})
 }

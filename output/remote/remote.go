@@ -1,8 +1,23 @@
-// Package remote is a client of the JSON API of a running serve-sse.
+// Package remote talks to a running serve-sse: [Client] requests its JSON API, and [Follow]
+// reads its feed of server-sent events.
 //
-// Ownership: a [Client] has no goroutines and keeps no connection between requests. Its methods
-// may be called from several goroutines. Answers are limited to 64 MiB and two minutes, however
-// they arrive, and not trusted.
+// Requests: a Client has no goroutines, keeps no connection between requests, and is safe for
+// concurrent use. Responses are limited to 64 MiB and two minutes, and are not trusted.
+//
+// Order and loss: Follow delivers events one at a time, in the order of the feed. It reads nothing
+// ahead of a slow consumer except what the connection buffers. When the connection ends, it
+// reconnects with the ID of the last event. The feed itself reports expired events, as serve-sse
+// does with a gap. An event that the end of a connection truncates is discarded, as the
+// specification requires; the feed sends it again after the ID before it.
+//
+// Pace: Follow connects at most once per second. The wait doubles with each attempt that yields no
+// event, up to 30 s. The feed can request a longer wait, up to 30 s, with retry: or Retry-After.
+// A connection is dropped if the feed sends no line for FeedOptions.Idle; an idle feed sends
+// heartbeats.
+//
+// Memory: Follow holds one event of at most [MaxEvent] bytes. A larger one ends the connection.
+//
+// Ownership: Follow closes its connection before it returns.
 package remote
 
 import (
@@ -23,22 +38,22 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Bounds of an answer, in bytes, and from the request to its end.
+// Limits of a response.
 const (
-	maxAnswer = 64 << 20
-	maxTime   = 2 * time.Minute
+	maxAnswer = 64 << 20        // bytes
+	maxTime   = 2 * time.Minute // from the request to the end of the response
 )
 
-// MaxVersions bounds the versions of a resource in one answer.
+// MaxVersions limits the versions of a resource in one response.
 const MaxVersions = 500
 
 // Client sends requests to one serve-sse.
 type Client struct {
 	Base  *url.URL
-	Token string // bearer token, or ""; it is sent to Base only, never after a redirect
+	Token string // bearer token, or ""; it is sent to Base only, as redirects are not followed
 }
 
-// StatusError is the error for a response whose status is not 200.
+// StatusError reports a response whose status is not 200.
 type StatusError struct {
 	Host   string
 	Code   int
@@ -47,27 +62,26 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return e.Host + " responded with HTTP status " + e.Status }
 
-// UnreachableError is the error for a request without a response, or with one that did not end.
+// UnreachableError reports a request without a complete response.
 type UnreachableError struct {
-	Host string
-	Err  error
-	// Began says that the response had begun.
-	Began bool
+	Host  string
+	Err   error
+	Began bool // the response had begun
 }
 
 func (e *UnreachableError) Error() string {
 	if e.Began {
-		return "the response of " + e.Host + " is incomplete: " + e.Err.Error()
+		return "the response from " + e.Host + " is incomplete: " + e.Err.Error()
 	}
 	return e.Host + " cannot be reached: " + e.Err.Error()
 }
 
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// ErrNotServeSSE matches the error for a response that a serve-sse would not send.
+// ErrNotServeSSE reports a response that serve-sse would not send.
 var ErrNotServeSSE = errors.New("not a serve-sse of mcptrack")
 
-// Get requests one JSON document and decodes it. Elements of path are escaped.
+// Get requests one JSON document and decodes it. It escapes the elements of path.
 func (c *Client) Get(ctx context.Context, path []string, query url.Values, into any) error {
 	escaped := make([]string, len(path))
 	for i, p := range path {
@@ -137,8 +151,8 @@ func (c *Client) Versions(ctx context.Context, server, uri string) ([]history.Ve
 	return versions, err
 }
 
-// Text returns the text of the version of a resource with the digest, or the current text for
-// the zero digest; ok is false if it is not available.
+// Text returns the text of the version with this digest, or the current text for the zero
+// digest; ok is false if the text is not available.
 func (c *Client) Text(ctx context.Context, server, uri string, digest catalog.Digest) (text string, ok bool, err error) {
 	query := url.Values{"uri": {uri}}
 	if !digest.IsZero() {

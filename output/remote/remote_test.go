@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// An answer without end is given up at its bound, and redirects are not followed.
+// An endless response is abandoned at the size limit, and redirects are not followed.
 func TestAnswersAreBounded(t *testing.T) {
 	var requests atomic.Int64
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

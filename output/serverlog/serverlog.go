@@ -1,10 +1,10 @@
-// Package serverlog keeps the newest log lines about each server, with what its process
-// wrote to stderr, for pages that show one server.
+// Package serverlog keeps the newest log lines and stderr lines of each server for the pages that
+// show one server.
 //
-// A [Log] is a slog handler, used in addition to the one that writes to standard error. Lines
-// are printable and contain no secrets of the config: sessions remove these before they log.
-// Memory is bounded: 500 lines and 64 KiB per server, 8 MiB and 1,000 servers in all; the
-// oldest lines are dropped first.
+// A [Log] is a slog handler beside the handler that writes to stderr. Lines are printable and
+// contain no secrets of the config, because sessions remove secrets before they log. Memory is
+// bounded: 500 lines and 64 KiB per server, 8 MiB and 1,000 servers in total. The oldest lines
+// are dropped first.
 package serverlog
 
 import (
@@ -29,14 +29,14 @@ const (
 	maxTotal   = 8 << 20 // bytes of all servers
 )
 
-// Stderr is the level of lines that the process of a server wrote to stderr.
+// Stderr is the level of a line that a server's process wrote to stderr.
 const Stderr = "stderr"
 
 // Line is one log line.
 type Line struct {
 	Time  time.Time `json:"timestamp"`
 	Level string    `json:"level"` // of slog ("INFO"), or Stderr
-	Text  string    `json:"text"`  // printable, in one line
+	Text  string    `json:"text"`  // one printable line
 }
 
 // MarshalJSON writes the time in [event.TimeFormat].
@@ -48,8 +48,8 @@ func (l Line) MarshalJSON() ([]byte, error) {
 	}{l.Time.UTC().Format(event.TimeFormat), l.Level, l.Text})
 }
 
-// Log is a handler that keeps the newest records with the attribute "server", by its value. It
-// ignores other records.
+// Log is a handler that keeps the newest records of each value of the attribute "server". It
+// ignores records without that attribute.
 type Log struct {
 	*store
 	attrs  []slog.Attr
@@ -80,10 +80,11 @@ func (s *store) Lines(server string) []Line {
 	return nil
 }
 
-// key returns the name of a server as it appears in the records of its tracker.
+// key returns the name of a server as the tracker logs it.
 func key(server string) string { return printable.Line(server, 128) }
 
-// Enabled implements slog.Handler: lines of stderr are records of level debug.
+// Enabled implements slog.Handler. All levels are enabled, because stderr lines are debug
+// records.
 func (l *Log) Enabled(context.Context, slog.Level) bool { return true }
 
 // Handle implements slog.Handler.
@@ -154,7 +155,7 @@ func (s *store) add(server string, line Line) {
 	}
 }
 
-// drop subtracts line n from the sums of bytes, and increments n.
+// drop subtracts the size of line n from the totals and increments n.
 func (s *store) drop(of *lines, n *int) {
 	size := len(of.all[*n].Text)
 	of.bytes -= size
@@ -170,7 +171,7 @@ func (s *store) logs() []*lines {
 	return out
 }
 
-// forget removes the server whose last record is the oldest.
+// forget removes the server that logged least recently.
 func (s *store) forget() {
 	var oldest string
 	for id, l := range s.of {

@@ -1,8 +1,7 @@
 // Package table displays what servers offer as tables for people.
 //
-// It is the only package that imports tablewriter, which brings a logger and colour
-// libraries that nothing else needs. Every cell is printable text: control characters
-// of servers never reach the terminal.
+// Only this package imports tablewriter, whose logger and colour libraries nothing else needs.
+// All cells are printable: control characters from servers never reach the terminal.
 package table
 
 import (
@@ -21,32 +20,31 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
-	"github.com/mcptrack/mcptrack/output/columns"
+	"github.com/mcptrack/mcptrack/output/termtext"
 )
 
 // Options configure tables.
 type Options struct {
 	Wide bool // all columns, nothing truncated
-	// Width is the width of the terminal, to which tables are fitted unless Wide is set; 0: the
-	// output is not a terminal, and names and URIs are never cut.
+	// Width is the width of the terminal. Tables are fitted to it unless Wide is set. 0: the output
+	// is not a terminal; names and URIs are never truncated.
 	Width  int
 	Colour bool
 }
 
-// fits reports whether the table is fitted to a terminal.
+// fits reports whether tables are fitted to a terminal.
 func (o Options) fits() bool { return o.Width > 0 && !o.Wide }
 
-// Maximum cell widths, in runes, unless a table is wide.
+// Maximum widths of cells in runes, unless Options.Wide is set.
 const (
 	narrowText  = 48
 	narrowError = 300
 )
 
-// narrowServers is the width of a terminal below which the table of servers omits the
-// transport.
+// narrowServers is the terminal width below which the table of servers omits the transport.
 const narrowServers = 100
 
-// Servers displays one row for each server that was queried.
+// Servers displays one row per server.
 func Servers(w io.Writer, reports []session.Report, o Options) error {
 	head := []string{"Server", "State", "Transport", "Protocol", "Resources", "Templates", "Prompts", "Tools", "Error"}
 	if o.Wide {
@@ -93,7 +91,7 @@ func Servers(w io.Writer, reports []session.Report, o Options) error {
 	return o.render(w, head, rows, below)
 }
 
-// Items displays one row for each item of one kind.
+// Items displays one row per item of a kind.
 func Items(w io.Writer, k catalog.Kind, reports []session.Report, o Options) error {
 	head := []string{"Server", "Name", "Description"}
 	switch k {
@@ -144,16 +142,16 @@ func Items(w io.Writer, k catalog.Kind, reports []session.Report, o Options) err
 	return o.render(w, head, rows, nil)
 }
 
-// delivery returns the delivery modes of a type of events.
+// delivery returns the delivery modes of an event type.
 func delivery(raw json.RawMessage) string {
 	var t struct {
 		Delivery []string `json:"delivery"`
 	}
-	_ = json.Unmarshal(raw, &t) // a value of another type has no modes
+	_ = json.Unmarshal(raw, &t) // a malformed type has no modes
 	return strings.Join(t.Delivery, ", ")
 }
 
-// Rows displays arbitrary rows; empty cells become a dash, except in the last column.
+// Rows displays arbitrary rows. Empty cells become a dash, except in the last column.
 func Rows(w io.Writer, head []string, rows [][]string) error {
 	shown := make([][]string, 0, len(rows))
 	for _, row := range rows {
@@ -183,8 +181,8 @@ func dash(s string) string {
 	return s
 }
 
-// render draws without borders: columns that awk can split. below has a text to show below each
-// row; nil: there are none.
+// render draws columns without borders, which awk can split. below has the text to show below
+// each row; nil: none.
 func (o Options) render(w io.Writer, head []string, rows [][]string, below []string) error {
 	o.fit(head, rows)
 	var drawn bytes.Buffer
@@ -210,20 +208,87 @@ func (o Options) render(w io.Writer, head []string, rows [][]string, below []str
 		return fmt.Errorf("draw table: %w", err)
 	}
 	var out strings.Builder
-	n := -1 // index of the current row; -1: the head
+	n := -1 // index of the row; -1: the header
 	for line := range strings.Lines(drawn.String()) {
-		line = strings.TrimRight(line, " \n") // without padding that would wrap
+		line = strings.TrimRight(line, " \n") // trailing padding would wrap
 		if o.Colour {
 			line = paintLine(line, head, rows, n)
 		}
 		out.WriteString(line + "\n")
 		if n >= 0 && n < len(below) && below[n] != "" {
-			for _, text := range columns.Wrap(below[n], max(o.Width-4, 20)) {
-				out.WriteString("    " + o.paint(red, text) + "\n")
+			for _, text := range termtext.Wrap(below[n], max(o.Width-4, 20)) {
+				if o.Colour {
+					text = termtext.Red.Paint(text)
+				}
+				out.WriteString("    " + text + "\n")
 			}
 		}
 		n++
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
+}
+
+// minColumn is the minimum width of a narrowed column.
+const minColumn = 10
+
+// fit truncates cells so that the table fits the terminal. It narrows the widest column first;
+// it truncates ids and URIs in the middle and other text at the end.
+func (o Options) fit(head []string, rows [][]string) {
+	if !o.fits() || len(rows) == 0 {
+		return
+	}
+	widths := make([]int, len(head))
+	for i := range head {
+		for _, row := range append([][]string{head}, rows...) {
+			widths[i] = max(widths[i], termtext.Width(row[i]))
+		}
+	}
+	total := 2 * (len(head) - 1)
+	for _, w := range widths {
+		total += w
+	}
+	for ; total > o.Width; total-- {
+		widest := -1
+		for i, w := range widths {
+			if w > minColumn && head[i] != "State" && (widest < 0 || w > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			break
+		}
+		widths[widest]--
+	}
+	for _, row := range rows {
+		for i := range row {
+			if i == 0 || strings.HasPrefix(head[i], "URI") {
+				row[i] = termtext.Middle(row[i], widths[i])
+			} else {
+				row[i] = termtext.End(row[i], widths[i])
+			}
+		}
+	}
+}
+
+// paintLine colours the header of a table and the state in a row of servers. n is the index of
+// the row; -1: the header.
+func paintLine(line string, head []string, rows [][]string, n int) string {
+	if n < 0 {
+		return termtext.Bold.Paint(line)
+	}
+	if n >= len(rows) || len(head) < 2 || head[1] != "State" {
+		return line
+	}
+	first := termtext.Width(head[0])
+	for _, row := range rows {
+		first = max(first, termtext.Width(row[0]))
+	}
+	state := rows[n][1]
+	before := termtext.Pad(rows[n][0], first) + "  "
+	if !strings.HasPrefix(line, before+state) {
+		return line
+	}
+	colour := map[string]termtext.Colour{"ready": termtext.Green, "failed": termtext.Red, "unconfigured": termtext.Yellow, "disabled": termtext.Grey}[state]
+	return before + colour.Paint(state) + line[len(before)+len(state):]
 }

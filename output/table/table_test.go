@@ -15,7 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/session"
-	"github.com/mcptrack/mcptrack/output/columns"
+	"github.com/mcptrack/mcptrack/output/termtext"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -100,7 +100,7 @@ func TestFits(t *testing.T) {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(servers.String() + items.String()) {
-			if columns.Width(strings.TrimSuffix(line, "\n")) > width {
+			if termtext.Width(strings.TrimSuffix(line, "\n")) > width {
 				t.Errorf("wider than %d: %q", width, line)
 			}
 		}

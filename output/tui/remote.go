@@ -16,7 +16,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/eventstream"
 	"github.com/mcptrack/mcptrack/core/history"
-	"github.com/mcptrack/mcptrack/output/feed/feedclient"
 	"github.com/mcptrack/mcptrack/output/remote"
 	"github.com/mcptrack/mcptrack/output/serverlog"
 )
@@ -27,7 +26,7 @@ const pollEvery = time.Second
 // Remote is a Source over a running serve-sse.
 type Remote struct {
 	Client remote.Client
-	Follow feedclient.Options // for following its feed
+	Follow remote.FeedOptions // for following its feed
 
 	mu      sync.Mutex // guards all below
 	servers []Server
@@ -37,7 +36,7 @@ type Remote struct {
 
 // Run follows the feed until ctx ends or the feed refuses the request.
 func (s *Remote) Run(ctx context.Context) error {
-	return feedclient.Run(ctx, s.Follow, func(x eventstream.Event) error {
+	return remote.Follow(ctx, s.Follow, func(x eventstream.Event) error {
 		var e event.Event
 		if json.Unmarshal([]byte(x.Data), &e) != nil {
 			return nil // a checkpoint, or an event of a newer mcptrack

@@ -16,8 +16,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
-// The receiver of the AI SDK answers our challenge, without which there is no subscription.
-// The gateway of a test could reach it on this machine only without a challenge.
+// The AI SDK's receiver answers our challenge, and gets a subscription. A test through the gateway
+// could reach the receiver on this machine only without a challenge.
 func TestChallengeOfTheAISDK(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts Node")
@@ -45,7 +45,7 @@ func TestChallengeOfTheAISDK(t *testing.T) {
 	var running sync.WaitGroup
 	running.Go(func() { _ = reader.Run(ctx) })
 	running.Go(func() { _ = subs.Run(ctx) })
-	running.Go(func() { // events for as long as the client waits for some
+	running.Go(func() { // publishes events until the client has received some
 		for tick := time.NewTicker(100 * time.Millisecond); ctx.Err() == nil; <-tick.C {
 			log.add("file:///a")
 		}
@@ -61,7 +61,7 @@ func TestChallengeOfTheAISDK(t *testing.T) {
 
 	node := filepath.Join(peers, "node_modules", ".bin", "node")
 	if _, err := os.Stat(node); err != nil {
-		node = "node" // the packaged one exists for Linux only
+		node = "node" // the packaged Node is for Linux only
 	}
 	cmd := exec.CommandContext(ctx, node, filepath.Join(peers, "ai_events.mjs"), mcp.URL)
 	cmd.Env = append(os.Environ(), "TOKEN=0123456789abcdefghijklmnop")

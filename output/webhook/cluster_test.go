@@ -2,15 +2,23 @@ package webhook
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/journaltest"
 	"github.com/mcptrack/mcptrack/core/journal/natslog"
+	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpevents"
 )
 
@@ -24,6 +32,7 @@ func openLog(t *testing.T, url string) *natslog.Log {
 	return l
 }
 
+// eventually polls a condition in real time, as the cluster is a real NATS server.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
@@ -33,17 +42,17 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// A page is saved only by who loaded it last: one that has lost its lease moves no
-// watermark back. An answer that was lost takes nothing from its holder.
-func TestPageIsSavedByItsHolder(t *testing.T) {
+// Only the process that loaded a checkpoint last can save it, so a process without the lease moves
+// no watermark back. The holder can save even if the response to its load was lost.
+func TestCheckpointIsSavedByItsHolder(t *testing.T) {
 	t.Parallel()
 	url, ctx := journaltest.Store(t), t.Context()
-	pages := []*page{}
+	pages := []*checkpoint{}
 	for range 2 {
-		pages = append(pages, newPage(openLog(t, url).Records(recordsName), pageOfConfig))
+		pages = append(pages, testCheckpoint(openLog(t, url), configCheckpoint))
 	}
-	at := func(cursor string) func() stored {
-		return func() stored { return stored{Webhooks: []mark{{Key: "k", Cursor: cursor}}} }
+	at := func(cursor string) func() positions {
+		return func() positions { return positions{Webhooks: []hookProgress{{Key: "k", Cursor: cursor}}} }
 	}
 	for i, p := range pages {
 		s, _, err := p.load(ctx)
@@ -56,10 +65,10 @@ func TestPageIsSavedByItsHolder(t *testing.T) {
 			}
 		}
 	}
-	if err := pages[0].save(ctx, at("a-1")); !errors.Is(err, errTaken) {
+	if err := pages[0].save(ctx, at("a-1")); !errors.Is(err, errSuperseded) {
 		t.Errorf("a late save: %v", err)
 	}
-	pages[1].revision-- // as if the answer to the load had been lost
+	pages[1].revision-- // as if the response to the load was lost
 	if err := pages[1].save(ctx, at("a-3")); err != nil {
 		t.Error(err)
 	}
@@ -87,8 +96,8 @@ func hooksOn(t *testing.T, shared *natslog.Log, log *testLog, to *receiver, all 
 	return h, end
 }
 
-// Of the processes on a cluster one delivers the webhooks of the config; when it ends or
-// another one has taken over, that one goes on where it was.
+// On a cluster one process delivers the webhooks of the config. When it ends or is superseded,
+// another process continues at its position.
 func TestHooksOnACluster(t *testing.T) {
 	t.Parallel()
 	url, log, to := journaltest.Store(t), newTestLog(), newReceiver(t)
@@ -98,10 +107,10 @@ func TestHooksOnACluster(t *testing.T) {
 		h, end := hooksOn(t, openLog(t, url), log, to, standard(hook))
 		all, ends = append(all, h), append(ends, end)
 	}
-	other, endOther := hooksOn(t, openLog(t, url), log, to) // has none, so it does not deliver
+	other, endOther := hooksOn(t, openLog(t, url), log, to) // it has no webhooks, so it does not deliver
 	defer endOther()
 	holder := func() int {
-		return slices.IndexFunc(all, func(h *Hooks) bool { return len(h.Endpoints()) > 0 && h.Deliveries()[0].Own })
+		return slices.IndexFunc(all, func(h *Hooks) bool { return len(h.Endpoints()) > 0 && h.Deliverers()[0].Own })
 	}
 	eventually(t, "one delivers", func() bool { return holder() >= 0 })
 	first := holder()
@@ -119,19 +128,19 @@ func TestHooksOnACluster(t *testing.T) {
 		want = append(want, log.add("file:///a"))
 	}
 	eventually(t, "all", func() bool { return at(all[first]) == want[19] })
-	eventually(t, "the other one says who delivers", func() bool {
-		d := all[1-first].Deliveries()[0]
+	eventually(t, "the other process reports who delivers", func() bool {
+		d := all[1-first].Deliverers()[0]
 		return !d.Own && d.Process != "" && d.Source == FromConfig && len(all[1-first].Endpoints()) == 0
 	})
-	// Another process loads the watermarks, as when this one was stopped for longer than
-	// its lease: it ends, and then one of them begins again.
-	intruder := newPage(openLog(t, url).Records(recordsName), pageOfConfig)
+	// Another process loads the checkpoint, as if the first one was stopped for longer than its
+	// lease. The first one ends, and one of the two begins again.
+	intruder := testCheckpoint(openLog(t, url), configCheckpoint)
 	if _, _, err := intruder.load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	want = append(want, log.add("file:///a"))
 	eventually(t, "one more", func() bool { return slices.Contains(to.ids(), want[20]) })
-	eventually(t, "one delivers again, and has stored how far it is", func() bool {
+	eventually(t, "one delivers again, and has stored its position", func() bool {
 		s, _, err := intruder.read(t.Context())
 		return holder() >= 0 && err == nil && s.Holder != intruder.holder && len(s.Webhooks) == 1 && s.Webhooks[0].Cursor == want[20]
 	})
@@ -150,13 +159,13 @@ func TestHooksOnACluster(t *testing.T) {
 	if gaps := to.all("gap"); len(gaps) > 0 {
 		t.Errorf("%d gaps", len(gaps))
 	}
-	if d := other.Deliveries()[0]; d.Own {
-		t.Errorf("one without webhooks delivers: %+v", d)
+	if d := other.Deliverers()[0]; d.Own {
+		t.Errorf("a process without webhooks delivers: %+v", d)
 	}
 }
 
-// A process that takes over delivers to the webhooks that the config has then, and so continues
-// those that were added while it waited.
+// A process that takes over delivers to the webhooks of its current config, including those added
+// while it waited.
 func TestTakeOverAfterTheConfigChanged(t *testing.T) {
 	t.Parallel()
 	url, log, to := journaltest.Store(t), newTestLog(), newReceiver(t)
@@ -167,7 +176,7 @@ func TestTakeOverAfterTheConfigChanged(t *testing.T) {
 		return func() bool {
 			first.mu.Lock()
 			defer first.mu.Unlock()
-			return len(first.active) == n && !slices.ContainsFunc(first.active, func(k *target) bool { return k.Cursor == "" })
+			return len(first.active) == n && !slices.ContainsFunc(first.active, func(k *configHook) bool { return k.Cursor == "" })
 		}
 	}
 	eventually(t, "it begins", begun(1))
@@ -185,25 +194,333 @@ func TestTakeOverAfterTheConfigChanged(t *testing.T) {
 	eventually(t, "the next one delivers it", func() bool { return slices.Contains(to.ids()[tried:], id) })
 }
 
-// A process whose webhooks were removed while it waited for the lease leaves the watermarks of the
-// others as they are.
-func TestTurnWithoutWebhooksKeepsWatermarks(t *testing.T) {
+// A process whose webhooks were removed while it waited for the lease keeps the stored watermarks.
+func TestLeaseWithoutWebhooksKeepsWatermarks(t *testing.T) {
 	t.Parallel()
 	shared := openLog(t, journaltest.Store(t))
-	p := newPage(shared.Records(recordsName), pageOfConfig)
+	p := testCheckpoint(shared, configCheckpoint)
 	if _, _, err := p.load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.save(t.Context(), func() stored { return stored{Webhooks: []mark{{Key: "k", Cursor: "a-7"}}} }); err != nil {
+	if err := p.save(t.Context(), func() positions { return positions{Webhooks: []hookProgress{{Key: "k", Cursor: "a-7"}}} }); err != nil {
 		t.Fatal(err)
 	}
 	h := NewHooks(HookOptions{Log: shared, Reader: mcpevents.NewReader(newTestLog(), mcpevents.Scope{}), Sender: NewSender(nil)})
 	h.latest = []config.Webhook{standard(hook)}
 	h.Apply(nil)
-	if err := h.run(t.Context(), nil, func() {}); err != nil {
+	if err := h.lead(t.Context(), nil, func() {}); err != nil {
 		t.Fatal(err)
 	}
 	if s, _, err := p.read(t.Context()); err != nil || len(s.Webhooks) != 1 || s.Webhooks[0].Cursor != "a-7" {
 		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// keyFile writes a key file. Each key is one repeated byte.
+func keyFile(t *testing.T, bytes ...byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "keys")
+	var text strings.Builder
+	for _, b := range bytes {
+		fmt.Fprintln(&text, base64.StdEncoding.EncodeToString(slices.Repeat([]byte{b}, keyBytes)))
+	}
+	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func keys(t *testing.T, bytes ...byte) *Keys {
+	t.Helper()
+	k, err := ReadKeys(keyFile(t, bytes...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// node is the world of one process on a cluster.
+func node(t *testing.T, url string, log *testLog, to *receiver, opts Options) *world {
+	t.Helper()
+	opts.Log, opts.Keys = openLog(t, url), keys(t, 1)
+	return newWorldOn(t, log, to, opts)
+}
+
+// with calls f with the subscription that has this ID; false if the process knows none.
+func (w *world) with(id string, f func(*subscription) bool) bool {
+	w.Subscriptions.mu.Lock()
+	defer w.Subscriptions.mu.Unlock()
+	sub := w.byID[id]
+	return sub != nil && f(sub)
+}
+
+func (w *world) delivers() bool {
+	w.Subscriptions.mu.Lock()
+	defer w.Subscriptions.mu.Unlock()
+	return w.Subscriptions.ctx != nil
+}
+
+// E7: on a cluster subscriptions are encrypted completely, and can be opened only under their own
+// ID. The error for a missing key says what to do; an old key still decrypts.
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	r := record{ID: "sub_1", Principal: "chat", URL: hook, Name: "resource.updated", Arguments: json.RawMessage(`{}`), Secret: oneSecret, progress: progress{Cursor: "a-1", Missed: 3}}
+	data, err := keys(t, 1).seal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"whsec", "hooks.example", "chat", base64.StdEncoding.EncodeToString([]byte("hooks.ex"))[:8]} {
+		if strings.Contains(string(data), part) {
+			t.Errorf("%q is readable: %s", part, data)
+		}
+	}
+	for _, k := range []*Keys{keys(t, 1), keys(t, 2, 1)} {
+		got, err := k.open("sub_1", data)
+		if err != nil || got.Secret != oneSecret || got.Cursor != "a-1" || got.Missed != 0 {
+			t.Errorf("%+v, %v", got, err)
+		}
+	}
+	if _, err := keys(t, 1).open("sub_2", data); !errors.Is(err, errDamaged) {
+		t.Errorf("opened under another ID: %v", err)
+	}
+	var s sealed
+	_ = json.Unmarshal(data, &s)
+	s.Data[len(s.Data)-1] ^= 1
+	changed, _ := json.Marshal(s)
+	if _, err := keys(t, 1).open("sub_1", changed); !errors.Is(err, errDamaged) {
+		t.Errorf("opened although it was changed: %v", err)
+	}
+	if _, err := keys(t, 2).open("sub_1", data); err == nil || !strings.Contains(err.Error(), s.Key) || !strings.Contains(err.Error(), "--events-key-file") {
+		t.Errorf("with another key: %v", err)
+	}
+	if text := fmt.Sprintf("%v %+v %#v", keys(t, 1), keys(t, 1), keys(t, 1)); strings.Trim(text, "[redact] ") != "" {
+		t.Errorf("keys are printed: %s", text)
+	}
+	for _, text := range []string{"", "short", "AAAA\n", base64.StdEncoding.EncodeToString(make([]byte, 32)) + " more\n"} {
+		path := keyFile(t)
+		_ = os.WriteFile(path, []byte(text), 0o600)
+		if _, err := ReadKeys(path); err == nil || text != "" && strings.Contains(err.Error(), strings.TrimSpace(text)) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	path := keyFile(t, 1)
+	_ = os.Chmod(path, 0o644)
+	if _, err := ReadKeys(path); err == nil {
+		t.Error("a key file that others can read was accepted")
+	}
+}
+
+// Every process answers clients, and one delivers, including subscriptions that other processes
+// created, refreshed or removed. When it ends, the next process continues at its position. A
+// subscription cannot be read on the cluster.
+func TestSubscriptionsOnACluster(t *testing.T) {
+	t.Parallel()
+	url, log, to := journaltest.Store(t), newTestLog(), newReceiver(t)
+	opts := Options{Allow: urls(t, "https://hooks.example/**")}
+	nodes := []*world{node(t, url, log, to, opts), node(t, url, log, to, opts)}
+	eventually(t, "one delivers", func() bool { return nodes[0].delivers() || nodes[1].delivers() })
+	holder, other := nodes[0], nodes[1]
+	if other.delivers() {
+		holder, other = other, holder
+	}
+	sub := other.subscribe(params(hook, oneSecret))
+	var want []string
+	deliver := func(n int) {
+		t.Helper()
+		for range n {
+			want = append(want, log.add("file:///a"))
+		}
+		eventually(t, "they are delivered", func() bool { // several are sent at a time, so not in order
+			got := to.ids()
+			return !slices.ContainsFunc(want, func(id string) bool { return !slices.Contains(got, id) })
+		})
+	}
+	deliver(20)
+	eventually(t, "the other process names the one that delivers", func() bool {
+		d := other.Deliverers()[0]
+		return !d.Own && d.Process != "" && d.Waiting == "" && d.Source == FromSubscription
+	})
+	eventually(t, "the other process knows the position", func() bool {
+		return other.with(sub.ID, func(sub *subscription) bool { return sub.Cursor == want[19] && !sub.Status.LastDelivery.IsZero() })
+	})
+	again := other.subscribe(params(hook, newSecret))
+	if again.ID != sub.ID || again.Cursor != want[19] || again.DeliveryStatus == nil || !again.DeliveryStatus.Active {
+		t.Errorf("the refresh says %+v", again)
+	}
+	eventually(t, "the refresh arrived", func() bool {
+		return holder.with(sub.ID, func(sub *subscription) bool { return sub.Refreshes == 1 })
+	})
+	deliver(1)
+	if all := to.all("event"); all[len(all)-1].signatures != 2 {
+		t.Errorf("it is signed by %d secrets after a rotation", all[len(all)-1].signatures)
+	}
+	raw := openLog(t, url).Records(recordsName)
+	rec, err := raw.Get(t.Context(), subscriptionPrefix+sub.ID)
+	if err != nil || rec.Value == nil || strings.Contains(string(rec.Value), "whsec") || strings.Contains(string(rec.Value), "example") {
+		t.Errorf("%v %s", err, rec.Value)
+	}
+	holder.end()
+	deliver(20)
+	if !other.delivers() {
+		t.Error("nobody delivers")
+	}
+	counts := map[string]int{}
+	for _, r := range to.all("") {
+		counts[r.kind()]++
+	}
+	if counts["gap"] != 0 || counts["event"] < 41 {
+		t.Errorf("%v", counts)
+	}
+	third := node(t, url, log, to, opts)
+	eventually(t, "a new process knows it", func() bool {
+		return third.with(sub.ID, func(sub *subscription) bool { return sub.answered && sub.Cursor == want[40] })
+	})
+	if _, err := third.ask(mcp.MethodUnsubscribeEvents, "chat", params(hook, newSecret)); err != nil {
+		t.Error(err)
+	}
+	if _, err := third.ask(mcp.MethodUnsubscribeEvents, "chat", params(hook, newSecret)); err == nil {
+		t.Error("it is removed twice")
+	}
+	eventually(t, "it ends", func() bool { return !other.with(sub.ID, func(*subscription) bool { return true }) })
+	if _, err := New(t.Context(), Options{Log: openLog(t, url), Keys: keys(t, 2)}); err != nil {
+		t.Errorf("with another key, and nothing stored: %v", err)
+	}
+	other.subscribe(params(hook, oneSecret))
+	if _, err := New(t.Context(), Options{Log: openLog(t, url), Keys: keys(t, 2)}); err == nil || !strings.Contains(err.Error(), "--events-key-file") {
+		t.Errorf("with another key: %v", err)
+	}
+}
+
+// Limits hold for all processes together, even for concurrent requests.
+func TestLimitsOnACluster(t *testing.T) {
+	t.Parallel()
+	url, log, to := journaltest.Store(t), newTestLog(), newReceiver(t)
+	opts := Options{Allow: urls(t, "https://hooks.example/**"), MaxEach: 5, MaxTotal: 100}
+	nodes := []*world{node(t, url, log, to, opts), node(t, url, log, to, opts)}
+	var asking sync.WaitGroup
+	var mu sync.Mutex
+	made, refused := 0, 0
+	for i := range 16 {
+		asking.Go(func() {
+			_, err := nodes[i%2].ask(mcp.MethodSubscribeEvents, "chat", params(fmt.Sprint(hook, i), oneSecret))
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				made++
+			case strings.Contains(err.Error(), string(mcpevents.ResourceExhausted)):
+				refused++
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	asking.Wait()
+	if made != 5 || refused != 11 {
+		t.Errorf("%d were created and %d refused", made, refused)
+	}
+}
+
+// A process whose checkpoint another one loaded resumes from the stored position. A process that
+// cannot read a subscription leaves the deliveries to others, and reports why.
+func TestOnlyAProcessThatCanReadAllDelivers(t *testing.T) {
+	t.Parallel()
+	url, log, to := journaltest.Store(t), newTestLog(), newReceiver(t)
+	w := node(t, url, log, to, Options{Allow: urls(t, "https://hooks.example/**")})
+	sub := w.subscribe(params(hook, oneSecret))
+	first := log.add("file:///a")
+	eventually(t, "it is delivered", func() bool {
+		return w.with(sub.ID, func(sub *subscription) bool { return sub.Cursor == first })
+	})
+	next := testCheckpoint(openLog(t, url), subscriptionsCheckpoint)
+	if _, _, err := next.load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// It ends and takes over again, as no other process wants the lease.
+	second := log.add("file:///b")
+	eventually(t, "it resumes", func() bool {
+		s, _, err := next.read(t.Context())
+		return err == nil && len(s.Subscriptions) == 1 && s.Subscriptions[0].Cursor == second
+	})
+	// A subscription that only another key opens.
+	data, err := keys(t, 2).seal(record{ID: "sub_2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := next.records.Put(t.Context(), journal.Record{Key: subscriptionPrefix + "sub_2", Value: data}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it leaves the deliveries to others", func() bool {
+		return !w.delivers() && strings.Contains(w.Deliverers()[0].Waiting, "--events-key-file")
+	})
+	rec, err := next.records.Get(t.Context(), subscriptionPrefix+"sub_2")
+	if err != nil || next.records.Remove(t.Context(), rec) != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it delivers again", func() bool { return w.delivers() && w.Deliverers()[0].Waiting == "" })
+}
+
+// A process that lags behind creates no subscription, as it cannot check the limits.
+func TestLaggingProcessCreatesNoSubscription(t *testing.T) {
+	t.Parallel()
+	late, err := New(t.Context(), Options{Log: openLog(t, journaltest.Store(t)), Keys: keys(t, 1), MaxEach: 1})
+	if err != nil {
+		t.Fatal(err)
+	} // it does not run, so it does not follow the records
+	made := record{ID: "sub_1", Principal: "chat", URL: hook, Name: "resource.updated", Arguments: json.RawMessage(`{}`), Secret: oneSecret}
+	if _, _, err := late.create(t.Context(), made); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := late.records.Put(t.Context(), journal.Record{Key: subscriptionPrefix + "sub_2", Value: []byte("{}")}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	late.opts.MaxEach = 100
+	made.ID = "sub_3"
+	if _, _, err := late.create(ctx, made); err == nil {
+		t.Error("it was created")
+	}
+	if rec, err := late.records.Get(t.Context(), subscriptionPrefix+"sub_3"); err != nil || rec.Value != nil {
+		t.Errorf("%s, %v", rec.Value, err)
+	}
+}
+
+// A process that gets the lease but can no longer read all subscriptions keeps the stored
+// watermarks.
+func TestLeaseWithoutTheKeyKeepsWatermarks(t *testing.T) {
+	t.Parallel()
+	url := journaltest.Store(t)
+	s, err := New(t.Context(), Options{Log: openLog(t, url), Keys: keys(t, 1), Reader: mcpevents.NewReader(newTestLog(), mcpevents.Scope{}), Sender: NewSender(local())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := testCheckpoint(openLog(t, url), subscriptionsCheckpoint)
+	data, err := keys(t, 2).seal(record{ID: "sub_2", Life: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.records.Put(t.Context(), journal.Record{Key: subscriptionPrefix + "sub_2", Value: data}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := other.load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	far := subscriptionProgress{ID: "sub_2", Life: "a", progress: progress{Cursor: "a-7"}}
+	if err := other.save(t.Context(), func() positions { return positions{Subscriptions: []subscriptionProgress{far}} }); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var following sync.WaitGroup
+	defer following.Wait()
+	defer cancel()
+	following.Go(func() { s.records.Follow(ctx, s.applyChanges) })
+	if err := s.lead(ctx, nil); err != nil {
+		t.Fatal(err)
+	}
+	now, _, err := other.read(t.Context())
+	if err != nil || len(now.Subscriptions) != 1 || now.Subscriptions[0].Cursor != far.Cursor {
+		t.Errorf("%+v, %v", now, err)
 	}
 }

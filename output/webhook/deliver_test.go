@@ -10,12 +10,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// A delivery that fails is tried five times within 12 minutes, with the same id; then the
-// endpoint gets a gap, and so does the next refresh.
+// A failing delivery is attempted five times within 12 minutes, under the same ID. Then the endpoint
+// gets a gap message, and the next refresh reports the gap.
 func TestRetries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -49,15 +50,15 @@ func TestRetries(t *testing.T) {
 			t.Errorf("%v", got)
 		}
 		if again := w.subscribe(params(hook, oneSecret)); !again.Truncated || again.Cursor != next {
-			t.Errorf("the refresh does not say that something is missing: %+v", again)
+			t.Errorf("the refresh does not report the gap: %+v", again)
 		}
 		if again := w.subscribe(params(hook, oneSecret)); again.Truncated {
-			t.Error("it was said twice")
+			t.Error("the gap was reported twice")
 		}
 	})
 }
 
-// 410 and 413 drop the delivery, and neither it nor anything else.
+// The statuses 410 and 413 drop the event: no retry, no gap, and the subscription stays active.
 func TestDropped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -75,7 +76,7 @@ func TestDropped(t *testing.T) {
 	})
 }
 
-// With MessageIDs a message has an id of its own, which stays in all attempts.
+// With MessageIDs a message has its own ID, the same in all attempts.
 func TestMessageIDs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -122,7 +123,7 @@ func TestRetryAfter(t *testing.T) {
 	})
 }
 
-// A receiver that is down for ten minutes gets everything that is not given up, and a gap
+// A receiver that is down for ten minutes gets all events that are not abandoned, and a gap message
 // for the rest.
 func TestReceiverDown(t *testing.T) {
 	t.Parallel()
@@ -150,13 +151,13 @@ func TestReceiverDown(t *testing.T) {
 			}
 		}
 		missing := slices.DeleteFunc(want, func(id string) bool { return slices.Contains(got, id) })
-		if len(missing) > maxOpen || len(missing) > 0 && len(w.to.all("gap")) == 0 {
-			t.Errorf("%v were not taken, %d gaps", missing, len(w.to.all("gap")))
+		if len(missing) > maxConcurrent || len(missing) > 0 && len(w.to.all("gap")) == 0 {
+			t.Errorf("%v were not accepted, %d gaps", missing, len(w.to.all("gap")))
 		}
 	})
 }
 
-// Nothing is sent after the end of a subscription, and a new one begins at its cursor.
+// Nothing is sent after a subscription expires, and a new subscription begins at its cursor.
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -189,7 +190,7 @@ func TestExpiry(t *testing.T) {
 	})
 }
 
-// A subscription of which nearly all deliveries fail rests until it is refreshed.
+// A subscription is suspended until its refresh if nearly all deliveries fail.
 func TestSuspension(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -218,7 +219,7 @@ func TestSuspension(t *testing.T) {
 	})
 }
 
-// A subscription without an end that gets nothing but failures is dropped after 72 hours.
+// A subscription that never expires ends after 72 hours of failures.
 func TestDeadEndpoint(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -232,20 +233,20 @@ func TestDeadEndpoint(t *testing.T) {
 			w.log.add("file:///a")
 			time.Sleep(12 * time.Hour)
 		}
-		if st := w.Stats(); st.Active != 0 || len(w.to.all("terminated")) != gapTries {
+		if st := w.Stats(); st.Active != 0 || len(w.to.all("terminated")) != controlTries {
 			t.Errorf("%+v, %d messages", st, len(w.to.all("terminated")))
 		}
 	})
 }
 
-// A subscription that is refreshed while its endpoint is told that it ends goes on.
+// A subscription continues if it is refreshed while the message that it has ended is being sent.
 func TestDeadEndpointIsRefreshed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{NoExpiry: true})
 		defer w.end()
 		w.subscribe(params(hook, oneSecret, `,"ttlMs":null`))
-		ends := make(chan struct{}, gapTries)
+		ends := make(chan struct{}, controlTries)
 		w.to.set(func(r received) int {
 			if r.kind() == "terminated" {
 				ends <- struct{}{}
@@ -271,7 +272,7 @@ func TestDeadEndpointIsRefreshed(t *testing.T) {
 	})
 }
 
-// Missing events are told once, before the events after them.
+// Missing events are reported once, before the events after them.
 func TestGap(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -294,8 +295,8 @@ func TestGap(t *testing.T) {
 	})
 }
 
-// E9: endpoints that hang delay no other one.
-func TestDeadEndpointsDelayNobody(t *testing.T) {
+// E9: endpoints that hang do not delay others.
+func TestDeadEndpointsDelayNoOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Allow: urls(t, "https://**")})
@@ -313,17 +314,17 @@ func TestDeadEndpointsDelayNobody(t *testing.T) {
 		time.Sleep(time.Second)
 		got := w.to.all("event")
 		if len(got) != 100 {
-			t.Errorf("%d events came", len(got))
+			t.Errorf("%d events arrived", len(got))
 		}
 		for _, r := range got {
 			if late := r.at.Sub(sent[r.id]); r.subscription != alive.ID || late > 10*time.Millisecond {
-				t.Errorf("%s of %s came after %v", r.id, r.subscription, late)
+				t.Errorf("%s for %s arrived after %v", r.id, r.subscription, late)
 			}
 		}
 	})
 }
 
-// hanging is a network in which hosts with names like dead0.example never answer.
+// hanging is a network in which hosts with names like dead0.example never respond.
 type hanging struct{ *receiver }
 
 func (h hanging) RoundTrip(q *http.Request) (*http.Response, error) {
@@ -334,9 +335,9 @@ func (h hanging) RoundTrip(q *http.Request) (*http.Response, error) {
 	return h.receiver.RoundTrip(q)
 }
 
-// After any order of failures, restarts and refreshes every event was delivered, or a gap
-// was sent; and no cursor passes one of which neither is true.
-func TestNothingIsLostInSilence(t *testing.T) {
+// After any sequence of failures, restarts and refreshes, every event was delivered, or a gap
+// message was sent.
+func TestNothingIsLostSilently(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
@@ -380,11 +381,80 @@ func TestNothingIsLostInSilence(t *testing.T) {
 			w.end()
 			missing := slices.DeleteFunc(want, func(id string) bool { return taken[id] })
 			if len(missing) > 0 && len(to.all("gap")) == 0 {
-				t.Errorf("seed %d: %v were not taken, and no gap was sent", seed, missing)
+				t.Errorf("seed %d: %v were not accepted, and no gap was sent", seed, missing)
 			}
 			if len(missing) > len(taken)/2 {
-				t.Errorf("seed %d: %d of %d were not taken", seed, len(missing), len(taken))
+				t.Errorf("seed %d: %d of %d were not accepted", seed, len(missing), len(taken))
 			}
 		})
+	}
+}
+
+// lose stores a gap of one event.
+func (l *testLog) lose() {
+	last := l.Last()
+	l.Publish(event.Event{Timestamp: time.Now(), Payload: event.Gap{From: l.id(last), To: l.id(last + 1), Reason: journal.ReasonDamaged}})
+}
+
+// A gap message that was being sent when the process ended is sent by the next process: the
+// watermark is already past the missing events.
+func TestGapOutlivesTheProcess(t *testing.T) {
+	t.Parallel()
+	abandoned := func(log *testLog) {
+		log.add("file:///a")
+		time.Sleep(10 * time.Second) // some attempts fail
+	}
+	lost := func(log *testLog) { log.lose() }
+	for name, miss := range map[string]func(*testLog){"abandoned": abandoned, "lost": lost} {
+		for _, kind := range []string{"subscription", "config"} {
+			t.Run(name+" by a "+kind, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					log, to := newTestLog(), newReceiver(t)
+					begin := func() (end func()) {
+						if kind == "config" {
+							return newHooksWorld(t, log, to, standard(hook)).end
+						}
+						w := newWorldOn(t, log, to, Options{})
+						if len(to.all("")) == 0 {
+							w.subscribe(params(hook, oneSecret))
+						}
+						return w.end
+					}
+					end := begin()
+					time.Sleep(time.Second)
+					to.set(func(received) int { return 503 })
+					miss(log)
+					for len(to.all("gap")) == 0 {
+						time.Sleep(100 * time.Millisecond)
+					}
+					time.Sleep(time.Second) // before the second attempt
+					end()
+					tried := len(to.all("gap"))
+					to.set(nil)
+					end = begin()
+					time.Sleep(time.Minute)
+					end()
+					if got := len(to.all("gap")) - tried; tried != 1 || got != 1 {
+						t.Errorf("%d gap messages before the restart and %d after it", tried, got)
+					}
+				})
+			})
+		}
+	}
+}
+
+// New missing events are reported even if a killed process had answered with a count of missing
+// events that it had not stored.
+func TestMissedIsReportedAfterACountIsLost(t *testing.T) {
+	t.Parallel()
+	s, err := New(t.Context(), Options{Log: newTestLog()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sub := &subscription{record: record{Told: 2, progress: progress{Missed: 1}}}
+	s.missedLocked(sub)
+	if !sub.truncated() {
+		t.Errorf("missed %d, reported %d", sub.Missed, sub.Told)
 	}
 }

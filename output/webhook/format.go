@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strings"
 	"time"
@@ -16,22 +15,22 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// format makes messages for webhooks of a config.
+// format encodes messages for webhooks of a config.
 type format struct {
 	contentType string
-	ordered     bool // one delivery at a time: in order, and no more than Slack takes
+	ordered     bool // one delivery at a time: keeps the order, and the rate limit of Slack
 	event       func(o *mcpevents.Occurrence, cursor string) ([]byte, error)
 	gap         func(id, cursor string) ([]byte, error)
 }
 
-// formatOf returns a format; that of Standard Webhooks if the name is unknown.
+// formatOf returns a format, Standard Webhooks if the name is unknown.
 func formatOf(name config.WebhookFormat) format {
 	switch name {
 	case config.WebhookCloudEvents:
 		return format{"application/cloudevents+json", false, cloudMessage, cloudGap}
 	case config.WebhookSlack:
 		return format{"application/json", true, func(o *mcpevents.Occurrence, _ string) ([]byte, error) { return slackMessage(slackText(o)) }, func(string, string) ([]byte, error) {
-			return slackMessage("Some changes are not shown here: they could not be delivered in time, or are no longer stored.")
+			return slackMessage("Some changes are missing here: they could not be delivered in time, or are no longer stored.")
 		}}
 	}
 	return format{"application/json", false, func(o *mcpevents.Occurrence, cursor string) ([]byte, error) { return o.Body(cursor), nil }, func(_, cursor string) ([]byte, error) {
@@ -51,8 +50,7 @@ func newCloudEvent(id, source, name, cursor string, data json.RawMessage) cloude
 	return e
 }
 
-// cloudMessage returns an event as a CloudEvent, with the same id and data as in all other
-// deliveries of it.
+// cloudMessage returns an event as a CloudEvent. It has the same ID and data in every delivery.
 func cloudMessage(o *mcpevents.Occurrence, cursor string) ([]byte, error) {
 	e := newCloudEvent(o.ID, "mcptrack://server/"+url.PathEscape(o.Server), o.Name, cursor, o.Data())
 	e.SetSubject(cmp.Or(o.Exported(), o.Word()))
@@ -67,17 +65,17 @@ func cloudGap(id, cursor string) ([]byte, error) {
 const (
 	maxSlackName  = 200  // characters
 	maxSlackNames = 5    // of each kind
-	maxSlack      = 3000 // bytes of a text before it is escaped
+	maxSlack      = 3000 // characters of a text before escaping
 )
 
-// slackText describes an event in words, as plain text that is not escaped.
+// slackText describes an event as plain text, unescaped.
 func slackText(o *mcpevents.Occurrence) string {
 	var d struct {
 		List, State, Previous, Reason string
 		Added, Removed, Changed       []string
 		More                          map[string]int
 	}
-	_ = json.Unmarshal(o.Data(), &d) // ours
+	_ = json.Unmarshal(o.Data(), &d) // we encoded it
 	server := printable.Line(o.Server, maxSlackName)
 	switch o.Name {
 	case mcpevents.ResourceUpdated:
@@ -108,15 +106,12 @@ func slackText(o *mcpevents.Occurrence) string {
 	return text
 }
 
-// slackMessage returns a message of plain text. Slack gives a meaning to &, < and > only
-// (mentions such as <!channel>, links), which are escaped as its documentation says;
-// styles and expanded links are switched off.
+// slackMessage returns a plain text message. Only &, < and > are special to Slack (mentions such as
+// <!channel>, and links); they are escaped as its documentation requires. Styles and link previews
+// are switched off.
 func slackMessage(text string) ([]byte, error) {
 	text = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(printable.Line(text, maxSlack))
 	return printable.Marshal(map[string]any{
 		"text": text, "mrkdwn": false, "parse": "none", "link_names": false, "unfurl_links": false, "unfurl_media": false,
 	})
 }
-
-// header returns the headers of all messages of a format.
-func (f *format) header() http.Header { return http.Header{"Content-Type": {f.contentType}} }

@@ -29,11 +29,11 @@ var errNotPublic = errors.New("the address is not public")
 
 // guard decides which addresses may be dialled.
 type guard struct {
-	open []netip.AddrPort // may be dialled, too, if a URL names them; port 0 stands for all
+	open []netip.AddrPort // may also be dialled if a URL names them; port 0 means all ports
 }
 
-// opens reports whether an address and port, as a URL names them, may be dialled although they
-// are not public.
+// opens reports whether an address and port that a URL names may be dialled although they are not
+// public.
 func (g *guard) opens(hostPort string) bool {
 	at, err := netip.ParseAddrPort(hostPort)
 	return err == nil && slices.ContainsFunc(g.open, func(o netip.AddrPort) bool {
@@ -44,8 +44,8 @@ func (g *guard) opens(hostPort string) bool {
 // allows reports whether an address may be dialled.
 func (g *guard) allows(ip netip.Addr) bool { return ipscope.Public(ip) }
 
-// control checks the address that is really dialled, after the name was resolved, so that the
-// name cannot resolve to another address between check and use.
+// control checks the address being dialled, after name resolution, so that the name cannot resolve
+// to another address between check and use.
 func (g *guard) control(_ context.Context, _, addr string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(addr)
 	if err != nil || !g.allows(at.Addr()) {
@@ -54,15 +54,15 @@ func (g *guard) control(_ context.Context, _, addr string, _ syscall.RawConn) er
 	return nil
 }
 
-// newClient returns a client that dials only addresses that the guard allows or opens; a nil
-// guard allows all. It uses no proxy, which would connect without the check.
+// newClient returns a client that dials only addresses that the guard allows or opens; a nil guard
+// allows all. The client uses no proxy, as a proxy would connect without the check.
 func newClient(g *guard) *http.Client {
 	d := &net.Dialer{Timeout: dialTimeout}
 	dial := d.DialContext
 	if g != nil {
 		d.ControlContext = g.control
 		dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			if g.opens(addr) { // the URL has the address itself: no name leads there
+			if g.opens(addr) { // the URL contains the address itself, not a name
 				return (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, addr)
 			}
 			return d.DialContext(ctx, network, addr)
@@ -73,14 +73,14 @@ func newClient(g *guard) *http.Client {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
 			DialContext: dial, DisableCompression: true, IdleConnTimeout: idleTimeout,
-			MaxIdleConnsPerHost: perHost, TLSHandshakeTimeout: dialTimeout,
+			MaxIdleConnsPerHost: promptPerHost, TLSHandshakeTimeout: dialTimeout,
 			MaxResponseHeaderBytes: maxHeader,
 		},
 	}
 }
 
-// checkURL returns why a client's URL is refused, nil if it is not. Plain HTTP is
-// accepted only for addresses and ports of this machine that are open.
+// checkURL returns why a client's URL is rejected, nil if it is accepted. Plain HTTP is accepted only
+// for open addresses and ports of this machine.
 func (g *guard) checkURL(raw string) error {
 	if len(raw) > maxURL {
 		return errors.New("the URL has more than " + strconv.Itoa(maxURL) + " bytes")

@@ -3,14 +3,22 @@ package webhook
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"maps"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/glob"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/journal/natslog"
 	"github.com/mcptrack/mcptrack/core/mcpevents"
@@ -19,55 +27,90 @@ import (
 
 // HookOptions configure Hooks. Log, Reader and Sender are required.
 type HookOptions struct {
-	// Log stores in its records how far deliveries are. Several processes share a *natslog.Log: one
-	// of those that have webhooks delivers. With any other log this process does.
+	// Log stores the delivery positions in its records. If several processes share a *natslog.Log,
+	// one of those that have webhooks delivers.
 	Log journal.Log
 	// Reader reads Log.
 	Reader *mcpevents.Reader
 	Sender *Sender
-	// Follow makes Run also run Reader, once there is a webhook.
+	// Follow makes Run also run Reader once there is a webhook.
 	Follow bool
 	// Scope decides which events are still shown.
 	Scope mcpevents.Scope
-	// Logger gets records that an operator should see; nil discards them. They contain hosts,
-	// but no URLs or secrets.
+	// Logger gets records for operators; nil discards them. They contain hosts, but no URLs or
+	// secrets.
 	Logger *slog.Logger
 }
 
 // Hooks delivers to the webhooks of a config. They need no challenge, end when they leave the
-// config, and attempts continue for as long as they are in it.
+// config, and are retried as long as they are in it.
 type Hooks struct {
-	opts   HookOptions
-	page   *page
-	turns  *turns
-	counts counts
-	// latest are the webhooks to send to; used by Run.
-	latest []config.Webhook
-	// wanted passes the latest webhooks from Apply to Run. Capacity 1: Apply replaces a value
-	// that Run has not received; never closed.
+	opts       HookOptions
+	checkpoint *checkpoint
+	election   *leaderElection
+	counts     counts
+	latest     []config.Webhook // the current config; used by Run only
+	// wanted passes the webhooks from Apply to Run. Capacity 1: Apply replaces a value that Run
+	// has not received; never closed.
 	wanted chan []config.Webhook
-	// dirty wakes the goroutine that stores watermarks. Capacity 1; never closed.
-	dirty chan struct{}
 
-	mu     sync.Mutex // guards all below, and the targets
-	marks  []mark     // of webhooks that are not running
-	active []*target  // in the order of the config
-	idle   int        // webhooks of the config that cannot be used, see config.Webhook.Missing
-	failed bool       // the watermarks could not be stored, and it was logged
+	mu     sync.Mutex     // guards all below, and the hooks
+	stored []hookProgress // of webhooks that are not running
+	active []*configHook  // in the order of the config
 }
 
-// NewHooks returns webhooks to which nothing is sent before Run.
+// configHook is one webhook of the config. Hooks.mu guards its fields.
+type configHook struct {
+	hookProgress
+	conf      config.Webhook
+	secret    *standardwebhooks.Secret // nil: messages are not signed
+	old       *standardwebhooks.Secret // also signs until oldUntil
+	oldUntil  time.Time
+	counts    counts
+	responder responder
+	status    status
+	oldest    time.Time
+	warned    bool // since the last success
+	stop      context.CancelFunc
+	ended     chan struct{} // closed when its goroutine has ended
+}
+
+// hookProgress is the stored progress of a webhook. It contains neither the URL nor the secret.
+type hookProgress struct {
+	Key    string `json:"key"` // digest of the URL, format and filters
+	URL    string `json:"url"` // digest
+	Cursor string `json:"cursor"`
+	GapDue bool   `json:"gapDue,omitempty"`
+	// Sent and Held are the state of the stateDebouncer; Held has the IDs of the events.
+	Sent map[string]string `json:"sent,omitempty"`
+	Held []string          `json:"held,omitempty"`
+}
+
+// newHookProgress returns the progress of a new webhook.
+func newHookProgress(w config.Webhook) hookProgress {
+	digest := func(v any) string {
+		data, _ := json.Marshal(v) // strings always encode
+		sum := sha256.Sum256(data)
+		return hex.EncodeToString(sum[:16])
+	}
+	url := w.URL.Reveal()
+	return hookProgress{Key: digest([]any{url, w.Format, w.Types, w.Servers, w.URIs}), URL: digest(url)}
+}
+
+// NewHooks returns webhooks that send nothing before Run.
 func NewHooks(opts HookOptions) *Hooks {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Hooks{opts: opts, page: newPage(opts.Log.Records(recordsName), pageOfConfig), turns: newTurns(opts.Log, FromConfig, opts.Logger),
-		wanted: make(chan []config.Webhook, 1), dirty: make(chan struct{}, 1)}
+	return &Hooks{
+		opts: opts, checkpoint: newCheckpoint(opts.Log.Records(recordsName), configCheckpoint, opts.Logger),
+		election: newLeaderElection(opts.Log, FromConfig, opts.Logger), wanted: make(chan []config.Webhook, 1),
+	}
 }
 
-// Apply sets the webhooks. It never blocks; the latest wins. A webhook with the URL of an
-// earlier one continues at its position, even if its secret or filters changed; a new one gets
-// the events from now on.
+// Apply sets the webhooks. It never blocks; the latest call wins. A webhook with the URL of an
+// earlier one continues at its position, even if its secret or filters changed. A new one gets the
+// events from now on.
 func (h *Hooks) Apply(all []config.Webhook) {
 	for {
 		select {
@@ -82,8 +125,8 @@ func (h *Hooks) Apply(all []config.Webhook) {
 	}
 }
 
-// Run delivers until ctx ends, and returns when nothing is in progress and the watermarks are
-// stored. What cannot be stored or read is logged, and tried again. It may be called once.
+// Run delivers until ctx ends. It returns when nothing is in progress and the watermarks are stored.
+// Storage errors are logged and retried. It may be called once.
 func (h *Hooks) Run(ctx context.Context) error {
 	var reading sync.WaitGroup
 	defer reading.Wait()
@@ -98,28 +141,26 @@ func (h *Hooks) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		// Without webhooks the watermarks are forgotten, unless another process may have some.
-		for turn := len(h.latest) > 0 || !h.turns.shared(); turn && ctx.Err() == nil; turn = len(h.latest) > 0 {
-			h.turns.once(ctx, func(ctx context.Context, lease *natslog.Lease) error { return h.run(ctx, lease, read) })
+		// Without webhooks the watermarks are deleted, unless another process may have webhooks.
+		for lead := len(h.latest) > 0 || !h.election.shared(); lead && ctx.Err() == nil; lead = len(h.latest) > 0 {
+			h.election.run(ctx, func(ctx context.Context, lease *natslog.Lease) error { return h.lead(ctx, lease, read) })
 		}
 	}
 }
 
-// run delivers until ctx ends, there is nothing to deliver, or another process has taken over. read
-// is called once there is a webhook.
-func (h *Hooks) run(ctx context.Context, lease *natslog.Lease, read func()) error {
+// lead delivers until ctx ends, there is nothing to deliver, or another process has taken over. It
+// calls read once there is a webhook.
+func (h *Hooks) lead(ctx context.Context, lease *natslog.Lease, read func()) error {
 	if len(h.latest) == 0 {
-		if kept, _, err := h.page.read(ctx); err != nil || len(kept.Webhooks) == 0 {
-			return err // there is nothing to forget
+		if kept, _, err := h.checkpoint.read(ctx); err != nil || len(kept.Webhooks) == 0 {
+			return err // there is nothing to delete
 		}
 	}
-	kept, _, err := h.page.load(ctx)
+	kept, _, err := h.checkpoint.load(ctx)
 	if err != nil {
 		return err
 	}
-	h.mu.Lock()
-	h.marks = kept.Webhooks
-	h.mu.Unlock()
+	h.locked(func() { h.stored = kept.Webhooks })
 	work, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var running sync.WaitGroup
@@ -131,21 +172,21 @@ func (h *Hooks) run(ctx context.Context, lease *natslog.Lease, read func()) erro
 		return h.save(ctx)
 	}
 	select {
-	case h.latest = <-h.wanted: // it changed during the wait for the lease
+	case h.latest = <-h.wanted: // the config changed during the wait for the lease
 	default:
 	}
-	if len(h.latest) > 0 || !h.turns.shared() {
+	if len(h.latest) > 0 || !h.election.shared() {
 		err = apply()
 	}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	for ctx.Err() == nil && len(h.latest) > 0 && !errors.Is(err, errTaken) {
+	for ctx.Err() == nil && len(h.latest) > 0 && !errors.Is(err, errSuperseded) {
 		select {
 		case h.latest = <-h.wanted:
 			err = apply()
 		case <-tick.C:
 			select {
-			case <-h.dirty:
+			case <-h.checkpoint.dirty:
 				err = h.save(ctx)
 			default:
 			}
@@ -154,10 +195,8 @@ func (h *Hooks) run(ctx context.Context, lease *natslog.Lease, read func()) erro
 	}
 	cancel()
 	running.Wait()
-	_ = h.save(ctx) // it was logged, and who delivers next resumes from what was stored
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.active, h.marks = nil, nil
+	_ = h.save(ctx) // logged; the next process resumes from what was stored
+	h.locked(func() { h.active, h.stored = nil, nil })
 	return nil
 }
 
@@ -166,23 +205,23 @@ func (h *Hooks) reconcile(ctx context.Context, lease *natslog.Lease, all []confi
 	h.mu.Lock()
 	before := h.active
 	h.mu.Unlock()
-	var keep []*target
+	var keep []*configHook
 	var start []config.Webhook
-	idle := 0
+	incomplete := 0
 	for _, w := range all {
 		if len(w.Missing) > 0 {
-			h.opts.Logger.Warn("a webhook of the config is ignored: it is not fully configured", "missing", w.Missing)
-			idle++
+			h.opts.Logger.Warn("a webhook of the config is ignored because its configuration is incomplete", "missing", w.Missing)
+			incomplete++
 			continue
 		}
-		i := slices.IndexFunc(before, func(k *target) bool { return k.conf.Equal(w) && !slices.Contains(keep, k) })
+		i := slices.IndexFunc(before, func(k *configHook) bool { return k.conf.Equal(w) && !slices.Contains(keep, k) })
 		if i >= 0 {
 			keep = append(keep, before[i])
 		} else {
 			start = append(start, w)
 		}
 	}
-	var ended []*target
+	var ended []*configHook
 	for _, k := range before {
 		if !slices.Contains(keep, k) {
 			k.stop()
@@ -193,29 +232,29 @@ func (h *Hooks) reconcile(ctx context.Context, lease *natslog.Lease, all []confi
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, k := range ended {
-		h.marks = append(h.marks, k.mark)
+		h.stored = append(h.stored, k.hookProgress)
 	}
-	// First find the marks with equal filters, so that no other webhook gets them.
-	found := map[int]mark{}
+	// Match equal filters first, so that no other webhook takes their progress.
+	found := map[int]hookProgress{}
 	for _, exact := range []bool{true, false} {
 		for n, w := range start {
 			if _, ok := found[n]; ok {
 				continue
 			}
-			if m, ok := h.takeLocked(newMark(w), exact); ok {
-				found[n] = m
+			if p, ok := h.takeStoredLocked(newHookProgress(w), exact); ok {
+				found[n] = p
 			}
 		}
 	}
 	for n, w := range start {
-		k := &target{mark: found[n], conf: w, ended: make(chan struct{})}
-		id := newMark(w)
-		k.Key, k.mark.URL = id.Key, id.URL
+		k := &configHook{hookProgress: found[n], conf: w, ended: make(chan struct{})}
+		id := newHookProgress(w)
+		k.Key, k.URL = id.Key, id.URL
 		if s, err := standardwebhooks.ParseSecret(w.Secret.Reveal()); err == nil {
 			k.secret = &s
 		}
 		for _, was := range ended {
-			if was.secret != nil && was.mark.URL == k.mark.URL && was.conf.Secret != w.Secret {
+			if was.secret != nil && was.URL == k.URL && was.conf.Secret != w.Secret {
 				k.old, k.oldUntil = was.secret, time.Now().Add(oldSecretFor)
 			}
 		}
@@ -227,40 +266,283 @@ func (h *Hooks) reconcile(ctx context.Context, lease *natslog.Lease, all []confi
 			h.serve(work, lease, k)
 		})
 	}
-	h.active, h.idle = keep, idle
-	if idle == 0 {
-		h.marks = nil // of webhooks that were removed
+	h.active = keep
+	if incomplete == 0 { // otherwise an incomplete webhook may still need its progress
+		h.stored = nil
 	}
 }
 
-// save stores all watermarks, even if ctx has ended.
+// takeStoredLocked removes and returns the stored progress of a webhook: the exact one, or else the
+// earliest one with its URL, as the filters may have changed.
+func (h *Hooks) takeStoredLocked(id hookProgress, exact bool) (hookProgress, bool) {
+	at := -1
+	for i, p := range h.stored {
+		switch {
+		case exact && p.Key == id.Key:
+			at = i
+		case !exact && p.URL == id.URL && (at < 0 || earlier(p.Cursor, h.stored[at].Cursor)):
+			at = i
+		}
+	}
+	if at < 0 {
+		return hookProgress{}, false
+	}
+	p := h.stored[at]
+	h.stored = slices.Delete(h.stored, at, at+1)
+	return p, true
+}
+
+// earlier reports whether cursor a is before b in the same log, or they are not comparable.
+func earlier(a, b string) bool {
+	ea, sa, errA := event.ParseID(a)
+	eb, sb, errB := event.ParseID(b)
+	return errA == nil && (errB != nil || ea != eb || sa < sb)
+}
+
+// save stores all delivery positions, even if ctx has ended.
 func (h *Hooks) save(ctx context.Context) error {
-	err := h.page.save(context.WithoutCancel(ctx), func() stored {
+	return h.checkpoint.save(ctx, func() positions {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		all := slices.Clone(h.marks)
+		all := slices.Clone(h.stored)
 		for _, k := range h.active {
-			m := k.mark
-			m.Sent, m.Held = maps.Clone(m.Sent), slices.Clone(m.Held)
-			all = append(all, m)
+			p := k.hookProgress
+			p.Sent, p.Held = maps.Clone(p.Sent), slices.Clone(p.Held)
+			all = append(all, p)
 		}
-		slices.SortStableFunc(all, func(a, b mark) int { return cmp.Compare(a.Key, b.Key) })
-		return stored{Webhooks: all}
+		slices.SortStableFunc(all, func(a, b hookProgress) int { return cmp.Compare(a.Key, b.Key) })
+		return positions{Webhooks: all}
 	})
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if err != nil && !h.failed && !expected(err) {
-		h.opts.Logger.Error("cannot store which events webhooks have received; a restart may deliver some again", "err", err)
-	}
-	if h.failed = err != nil; h.failed {
-		h.changed() // try again later
-	}
-	return err
 }
 
-func (h *Hooks) changed() {
-	select {
-	case h.dirty <- struct{}{}:
-	default:
+func (h *Hooks) locked(f func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f()
+}
+
+// serve delivers to one webhook until ctx ends.
+func (h *Hooks) serve(ctx context.Context, lease *natslog.Lease, k *configHook) {
+	retry := backoff.New(100*time.Millisecond, 5*time.Second)
+	for ctx.Err() == nil {
+		if err := h.deliver(ctx, lease, k); err != nil && ctx.Err() == nil {
+			backoff.Sleep(ctx, retry.Next())
+		}
 	}
 }
+
+// deliver runs a worker from the watermark on, or from now on if there is none.
+func (h *Hooks) deliver(ctx context.Context, lease *natslog.Lease, k *configHook) error {
+	h.mu.Lock()
+	p := k.hookProgress
+	h.mu.Unlock()
+	var cursor *string
+	if p.Cursor != "" {
+		cursor = &p.Cursor
+	}
+	at, truncated, err := h.opts.Reader.Start(ctx, cursor, 0, 0)
+	if err != nil {
+		return err
+	}
+	states, lost, err := h.restoreStates(ctx, k.conf.Settle, p)
+	if err != nil {
+		return err
+	}
+	gap := false
+	h.locked(func() {
+		k.GapDue = k.GapDue || truncated || lost
+		k.Cursor = at.Cursor()
+		gap = k.GapDue
+	})
+	if p.Cursor == "" { // from here on nothing is lost
+		if err := h.save(ctx); err != nil {
+			return err
+		}
+	}
+	h.checkpoint.changed()
+	w := &worker{sender: h.opts.Sender, reader: h.opts.Reader, endpoint: h.endpoint(k, states)}
+	if lease != nil {
+		w.allowed = func() error {
+			if !lease.Held() {
+				return errSuperseded
+			}
+			return nil
+		}
+	}
+	return w.run(ctx, at, gap)
+}
+
+// restoreStates returns a debouncer with the stored states. lost means that some are no longer in
+// the log.
+func (h *Hooks) restoreStates(ctx context.Context, after time.Duration, p hookProgress) (s *stateDebouncer, lost bool, err error) {
+	s = newStateDebouncer(after)
+	maps.Copy(s.sent, p.Sent)
+	for _, id := range p.Held {
+		epoch, seq, err := event.ParseID(id)
+		if err != nil || seq == 0 {
+			continue
+		}
+		b, err := h.find(ctx, mcpevents.Position{Epoch: epoch, Seq: seq - 1})
+		if err != nil {
+			return nil, false, err
+		}
+		lost = lost || b.Truncated
+		for _, o := range b.Occurrences {
+			if !s.hold(o) {
+				lost = true // states are no longer debounced, and the watermark is past this one
+			}
+		}
+	}
+	return s, lost, nil
+}
+
+// findWait is how long a new reader may take to open its log.
+const findWait = 10 * time.Second
+
+// find returns the event directly after a position; Truncated if it is no longer in the log, or if
+// the log does not open within findWait.
+func (h *Hooks) find(ctx context.Context, at mcpevents.Position) (mcpevents.Batch, error) {
+	over := time.NewTimer(findWait)
+	defer over.Stop()
+	for {
+		b, moved, err := h.opts.Reader.Look(ctx, at, func(*mcpevents.Occurrence) bool { return true }, 1)
+		if err != nil || b.At != at || b.Truncated {
+			return b, err
+		}
+		select {
+		case <-moved:
+		case <-over.C:
+			return mcpevents.Batch{At: at, Truncated: true}, nil
+		case <-ctx.Done():
+			return b, context.Cause(ctx)
+		}
+	}
+}
+
+func (h *Hooks) endpoint(k *configHook, states *stateDebouncer) endpoint {
+	conf, form := k.conf, formatOf(k.conf.Format)
+	post := func(id string, body []byte) *message {
+		return &message{url: conf.URL.Reveal(), id: id, body: body, header: http.Header{"Content-Type": {form.contentType}}, private: conf.AllowPrivate}
+	}
+	e := endpoint{
+		responder: &k.responder,
+		match:     func(o *mcpevents.Occurrence) bool { return selects(conf, o) },
+		shows:     h.opts.Scope.Shows,
+		message: func(o *mcpevents.Occurrence, cursor string) *message {
+			body, err := form.event(o, cursor)
+			if err != nil { // the format cannot represent its URI or name
+				h.opts.Logger.Warn("an event cannot be encoded for a webhook", "id", o.ID, "format", string(conf.Format), "err", err)
+				return nil
+			}
+			return post(o.ID, body)
+		},
+		gap: func(cursor string) *message {
+			h.counts.gaps.Add(1)
+			k.counts.gaps.Add(1)
+			id := "msg_gap_" + rand.Text()
+			body, err := form.gap(id, cursor)
+			if err != nil {
+				return nil
+			}
+			return post(id, body)
+		},
+		missed: func() {
+			h.locked(func() { k.GapDue = true })
+			h.checkpoint.changed()
+		},
+		gapTried: func(taken bool) (again bool) {
+			if taken {
+				h.locked(func() { k.GapDue = false })
+				h.checkpoint.changed()
+			}
+			return !taken
+		},
+		secrets: func() (out []standardwebhooks.Secret) {
+			h.locked(func() {
+				if k.secret != nil {
+					out = append(out, *k.secret)
+				}
+				if k.old != nil && time.Now().Before(k.oldUntil) {
+					out = append(out, *k.old)
+				}
+			})
+			return out
+		},
+		attempted: func(r result) {
+			h.counts.note(r)
+			k.counts.note(r)
+			h.locked(func() {
+				k.status.note(time.Now(), r)
+				k.warned = k.warned && (r.err != "" || r.drop)
+			})
+		},
+		abandoned: func() {
+			h.counts.abandoned.Add(1)
+			k.counts.abandoned.Add(1)
+			var warn bool
+			var last Error
+			h.locked(func() { warn, k.warned, last = !k.warned, true, k.status.LastError })
+			if warn {
+				h.opts.Logger.Warn("events could not be delivered to a webhook of the config", "host", hostOf(conf.URL.Reveal()), "error", string(last))
+			}
+		},
+		passed: func(at mcpevents.Position, oldest time.Time) {
+			cursor := at.Cursor()
+			h.locked(func() {
+				k.oldest = oldest
+				if k.Cursor != cursor || states.changed {
+					k.Cursor = cursor
+					h.checkpoint.changed()
+				}
+				if states.changed {
+					states.changed = false
+					k.Sent, k.Held = maps.Clone(states.sent), states.ids()
+				}
+			})
+		},
+		states: states,
+	}
+	if form.ordered {
+		e.concurrent = 1
+	}
+	return e
+}
+
+// selects reports whether a webhook wants an event.
+func selects(w config.Webhook, o *mcpevents.Occurrence) bool {
+	matches := func(globs []string, texts ...string) bool {
+		return slices.ContainsFunc(globs, func(g string) bool {
+			return slices.ContainsFunc(texts, func(text string) bool { return text != "" && glob.Match(g, text) })
+		})
+	}
+	return o != nil && o.News() && (len(w.Types) == 0 || slices.Contains(w.Types, o.Name)) && (len(w.Servers) == 0 || matches(w.Servers, o.Server)) &&
+		(len(w.URIs) == 0 || matches(w.URIs, o.URI(), o.Exported()))
+}
+
+// Endpoints returns the webhooks in the order of the config, except incomplete ones.
+func (h *Hooks) Endpoints() (all []EndpointStatus) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, k := range h.active {
+		e := newEndpointStatus(FromConfig, k.conf.URL.Reveal(), &k.counts, k.status, k.oldest)
+		e.Format = k.conf.Format
+		all = append(all, e)
+	}
+	return all
+}
+
+// Stats returns the current state.
+func (h *Hooks) Stats() Stats {
+	out := h.counts.stats()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, k := range h.active {
+		out.Active++
+		out.addLag(k.oldest)
+	}
+	return out
+}
+
+// Deliverers returns the process that delivers to the webhooks of the config; none unless the log
+// is on a cluster.
+func (h *Hooks) Deliverers() []Deliverer { return h.election.deliverers() }

@@ -19,7 +19,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcpevents"
 )
 
-// hooksWorld is a set of webhooks of a config over a log in memory.
+// hooksWorld is a running Hooks on an in-memory log.
 type hooksWorld struct {
 	*Hooks
 	log  *testLog
@@ -52,14 +52,14 @@ func standard(url string) config.Webhook {
 	return config.Webhook{URL: config.NewSecret(url), Secret: config.NewSecret(oneSecret), Format: config.WebhookStandard, Settle: time.Minute}
 }
 
-// state stores a state of a server and returns the id of the event.
+// state stores a server state and returns the ID of the event.
 func (l *testLog) state(server string, state event.State) string {
 	return l.store(event.Event{ServerID: server, Timestamp: time.Now(), Payload: event.ServerState{State: state}})
 }
 
-// A webhook of a config is sent what happens from its first run on, signed, and goes on
-// where it was: after a restart, with another secret, which the old one signs beside, and
-// with other filters. One that is removed gets nothing more.
+// A webhook of a config gets the events since its first run, signed. It continues at its position
+// after a restart, with a new secret (the old one also signs), and with other filters. A removed
+// webhook gets nothing more.
 func TestHooks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -83,7 +83,7 @@ func TestHooks(t *testing.T) {
 		}
 		w.end()
 		c := log.add("file:///c")
-		if data := string(log.record(t, pageOfConfig)); !strings.Contains(data, b) || strings.Contains(data, "hooks.example") || strings.Contains(data, "whsec") {
+		if data := string(log.record(t, configCheckpoint)); !strings.Contains(data, b) || strings.Contains(data, "hooks.example") || strings.Contains(data, "whsec") {
 			t.Error(data)
 		}
 		conf.URIs = []string{"file:///*"}
@@ -101,7 +101,7 @@ func TestHooks(t *testing.T) {
 		e := log.add("file:///e")
 		time.Sleep(time.Second)
 		if got := to.ids(); !slices.Equal(got, []string{a, b, c, e}) {
-			t.Fatalf("it was removed: %v", got)
+			t.Fatalf("after it was removed and added again: %v", got)
 		}
 		w.end()
 		if logs := w.logs.String(); strings.Contains(logs, "hooks.example/") || strings.Contains(logs, "whsec") {
@@ -110,7 +110,7 @@ func TestHooks(t *testing.T) {
 	})
 }
 
-// Filters select by type, server and URI; announcements without news are never sent.
+// Filters select by type, server and URI. An update without a change is never sent.
 func TestHookFilters(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -148,9 +148,9 @@ func TestHookFilters(t *testing.T) {
 	})
 }
 
-// A server that comes and goes is reported once it has settled, also over a restart; one
-// that stays down although it is tried again and again is, too, and what it leads back to
-// is not.
+// States of a server that goes up and down are sent once they have lasted, across a restart as well.
+// A server that stays down while reconnecting is reported as down. A state that restores the last
+// sent one is not sent.
 func TestSettle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -190,7 +190,7 @@ func TestSettle(t *testing.T) {
 		w = newHooksWorld(t, log, to, standard(hook))
 		time.Sleep(time.Minute)
 		expect("docs Ready")
-		// It is down for long, and connects in vain every 25 s.
+		// It stays down, and fails to connect every 25 s.
 		for range 8 {
 			log.state("docs", event.Connecting)
 			time.Sleep(5 * time.Second)
@@ -201,7 +201,7 @@ func TestSettle(t *testing.T) {
 		log.state("docs", event.Connecting)
 		log.state("docs", event.Ready)
 		time.Sleep(10 * time.Second)
-		log.state("docs", event.Backoff) // it leads back to what was sent
+		log.state("docs", event.Backoff) // restores what was sent last
 		time.Sleep(10 * time.Minute)
 		expect("docs Ready", "docs Backoff")
 		log.state("docs", event.Ready)
@@ -215,8 +215,8 @@ func TestSettle(t *testing.T) {
 	})
 }
 
-// A state that was kept back is found after a restart, also if the reader of the log
-// starts later than the webhooks.
+// A state that was held back is found after a restart, even if the reader of the log starts later
+// than the webhooks.
 func TestSettleBeforeTheReaderRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -227,7 +227,7 @@ func TestSettleBeforeTheReaderRuns(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		w.end()
 		if got := to.ids(); len(got) != 0 {
-			t.Fatalf("sent before it has settled: %v", got)
+			t.Fatalf("sent before it had lasted: %v", got)
 		}
 
 		reader, sender := mcpevents.NewReader(log, mcpevents.Scope{}), NewSender(nil)
@@ -248,8 +248,8 @@ func TestSettleBeforeTheReaderRuns(t *testing.T) {
 	})
 }
 
-// What is given up is followed by a gap message, which is repeated until the endpoint
-// takes it, also over a restart.
+// A gap message follows an event that was abandoned. It is repeated until the endpoint accepts it,
+// across a restart as well.
 func TestHookGap(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -263,7 +263,7 @@ func TestHookGap(t *testing.T) {
 		if logs := w.logs.String(); strings.Count(logs, "could not be delivered") != 1 || !strings.Contains(logs, "hooks.example") || strings.Contains(logs, "/h/7") {
 			t.Error(logs)
 		}
-		if data := string(log.record(t, pageOfConfig)); !strings.Contains(data, "gapDue") {
+		if data := string(log.record(t, configCheckpoint)); !strings.Contains(data, "gapDue") {
 			t.Error(data)
 		}
 		tried := len(to.all("gap"))
@@ -286,14 +286,14 @@ func TestHookGap(t *testing.T) {
 			t.Fatalf("%v", all)
 		}
 		w.end()
-		if data := string(log.record(t, pageOfConfig)); strings.Contains(data, "gapDue") {
+		if data := string(log.record(t, configCheckpoint)); strings.Contains(data, "gapDue") {
 			t.Error(data)
 		}
 	})
 }
 
-// CloudEvents are what the reference implementation reads, with ids and data as by all
-// ways.
+// The reference implementation can read the CloudEvents. IDs and data are the same as in all other
+// formats.
 func TestCloudEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -335,8 +335,8 @@ func TestCloudEvents(t *testing.T) {
 	})
 }
 
-// Slack gets plain words: nothing that a server chose can mention anybody, make a link or
-// a style, or be long.
+// Slack messages are plain text: text from a server cannot mention anybody, create links or styles,
+// or be long.
 func TestSlack(t *testing.T) {
 	t.Parallel()
 	scope := mcpevents.Scope{}
@@ -401,7 +401,7 @@ func TestHookPrivate(t *testing.T) {
 			log, to := newTestLog(), newReceiver(t)
 			sender := NewSender(nil)
 			to.fixed = true
-			sender.open.Transport = to // the guarded one dials
+			sender.open.Transport = to // the guarded client dials
 			h := NewHooks(HookOptions{Log: log, Reader: mcpevents.NewReader(log, mcpevents.Scope{}), Sender: sender, Follow: true})
 			conf := standard("https://127.0.0.1:9/x")
 			conf.AllowPrivate = allow
@@ -421,8 +421,8 @@ func TestHookPrivate(t *testing.T) {
 	})
 }
 
-// A log in memory ends with the tracker, before those who read it: that is no error.
-func TestHooksEndAfterALogInMemory(t *testing.T) {
+// An in-memory log is closed with the tracker, before its readers end. That is not an error.
+func TestHooksEndAfterAnInMemoryLog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		log, to := newTestLog(), newReceiver(t)
@@ -437,8 +437,8 @@ func TestHooksEndAfterALogInMemory(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		w.end()
-		if said := w.logs.String(); said != "" {
-			t.Errorf("logged: %s", said)
+		if logs := w.logs.String(); logs != "" {
+			t.Errorf("logged: %s", logs)
 		}
 	})
 }

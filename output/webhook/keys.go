@@ -15,8 +15,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/secretfile"
 )
 
-// Keys encrypt the subscriptions that are stored in the log, with AES-256-GCM. They cannot be
-// printed. With nil *Keys they are stored as they are.
+// Keys encrypt the stored subscriptions with AES-256-GCM. They cannot be printed. With a nil *Keys
+// subscriptions are stored in plain text.
 type Keys struct{ all []key } // the first one encrypts
 
 type key struct {
@@ -24,11 +24,10 @@ type key struct {
 	aead cipher.AEAD
 }
 
-// keyBytes is the size of a key.
 const keyBytes = 32
 
-// ReadKeys reads keys from a file that only its owner may read: on each line 32 random
-// bytes in base64. The first one encrypts and all decrypt, so that a key can be replaced.
+// ReadKeys reads keys from a file that only its owner can read. Each line has 32 random bytes in
+// base64. The first key encrypts and all keys decrypt, so that a key can be replaced.
 func ReadKeys(path string) (*Keys, error) {
 	lines, err := secretfile.ReadLines(path)
 	if err != nil {
@@ -74,30 +73,30 @@ func (k *Keys) String() string { return "[redacted]" }
 // GoString is String.
 func (k *Keys) GoString() string { return k.String() }
 
-// sealed is what is stored of a subscription: with Keys all of it is encrypted, as URLs may grant
-// something, too.
+// sealed is a stored subscription. Keys encrypt all of it, as even a URL may grant access.
 type sealed struct {
 	Version int     `json:"version"`
-	Key     string  `json:"key,omitempty"` // a digest of the key
+	Key     string  `json:"key,omitempty"` // digest of the key
 	Data    []byte  `json:"data,omitempty"`
 	Plain   *record `json:"plain,omitempty"` // without Keys
 }
 
-// otherKeyError is the error of opening what was encrypted with a key that this process
-// does not have.
+// otherKeyError reports a record that is encrypted with a key that this process does not have.
 type otherKeyError struct{ key string }
 
 func (e *otherKeyError) Error() string {
-	return fmt.Sprintf("subscriptions on the NATS cluster are encrypted with key %s, which --events-key-file does not have; "+
-		"use the file of the other processes, or add the line with that key to this one (the key in the first line encrypts, and all keys decrypt)", printable.Line(e.key, 16))
+	return fmt.Sprintf("subscriptions on the NATS cluster are encrypted with key %s, which is not in --events-key-file; "+
+		"use the key file of the other processes, or add the line with that key to this file (the first key encrypts, and all keys decrypt)", printable.Line(e.key, 16))
 }
+
+func (e *otherKeyError) line() string { return printable.Line(e.Error(), 300) }
 
 var errDamaged = errors.New("the record is damaged or of a newer version")
 
-// seal returns the stored form of a record, encrypted unless k is nil. It can be opened under its
-// id only.
+// seal returns the stored form of a record, encrypted unless k is nil. It can be opened only under
+// the record's ID.
 func (k *Keys) seal(r record) ([]byte, error) {
-	r.progress = progress{Cursor: r.Cursor} // where it begins; the rest is in the page
+	r.progress = progress{Cursor: r.Cursor} // where it begins; the rest is in the checkpoint
 	if k == nil {
 		return json.Marshal(sealed{Version: storedVersion, Plain: &r})
 	}
@@ -109,8 +108,8 @@ func (k *Keys) seal(r record) ([]byte, error) {
 	return json.Marshal(sealed{Version: storedVersion, Key: one.id, Data: one.aead.Seal(nil, nil, plain, []byte(r.ID))})
 }
 
-// open returns the record with an id. With keys it takes no record that is not encrypted: anybody
-// who can write to the cluster could have made it.
+// open returns the record with this ID. With keys it rejects plain records, as anybody who can write
+// to the cluster could have made them.
 func (k *Keys) open(id string, data []byte) (r record, err error) {
 	var s sealed
 	if json.Unmarshal(data, &s) != nil || s.Version != storedVersion {

@@ -26,17 +26,20 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
-// childVariable makes the test program a process that delivers; see deliverAsChild.
+// childVariable makes the test program run deliverAsChild.
 const childVariable = "MCPTRACK_WEBHOOK_CHILD"
 
-// childWork is what such a process does.
+// childWork is the work of deliverAsChild.
 type childWork struct {
 	Dir, URL string
-	Events   int  // to append, in two seconds
-	Last     bool // to append as many as the log lacks of Events, wait until all were delivered, and print the ids of the log
+	Events   int // to append, within two seconds
+	// Last makes it append only as many events as the log lacks of Events, wait until all are
+	// delivered, and print the IDs in the log.
+	Last bool
 }
 
-// deliverAsChild delivers a real log to one subscription and one webhook of a config.
+// deliverAsChild is a process that delivers a real log to one subscription and one webhook of a
+// config.
 func deliverAsChild(text string) error {
 	var work childWork
 	if err := json.Unmarshal([]byte(text), &work); err != nil {
@@ -66,14 +69,14 @@ func deliverAsChild(text string) error {
 	for _, run := range []func(context.Context) error{reader.Run, subs.Run, hooks.Run} {
 		running.Go(func() { _ = run(ctx) })
 	}
-	// Both begin before the first event: from now on on the first run, and else where they were.
+	// Both start before the first event: the first run from now on, and later runs at the watermark.
 	_, err = subs.Handle(ctx, &mcpserver.Request{Method: mcp.MethodSubscribeEvents, Identity: "chat",
 		Params: json.RawMessage(params(work.URL+"/subscription", oneSecret))})
 	if err != nil {
 		return err
 	}
-	for begun := false; !begun; time.Sleep(time.Millisecond) {
-		s, _, err := hooks.page.read(ctx)
+	for begun := false; !begun; time.Sleep(time.Millisecond) { // polls a file, which announces nothing
+		s, _, err := hooks.checkpoint.read(ctx)
 		if err != nil {
 			return err
 		}
@@ -93,7 +96,7 @@ func deliverAsChild(text string) error {
 			return err
 		}
 		if i%max(work.Events/50, 1) == 0 {
-			time.Sleep(40 * time.Millisecond)
+			time.Sleep(40 * time.Millisecond) // so that the parent kills this process in the middle
 		}
 	}
 	if !work.Last {
@@ -120,7 +123,7 @@ func deliverAsChild(text string) error {
 		return hooks.active[0].Cursor != end
 	}
 	for behind() {
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond) // real time: this is a process of its own
 	}
 	for e, err := range j.Read(ctx, 0) {
 		if err != nil || e.Gap != nil {
@@ -131,7 +134,7 @@ func deliverAsChild(text string) error {
 	return nil
 }
 
-// setting is a number of the environment, for scripts/webhook-kills.sh.
+// setting returns a number from the environment, for scripts/webhook-kills.sh.
 func setting(name string, byDefault int) int {
 	if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
 		return n
@@ -139,10 +142,9 @@ func setting(name string, byDefault int) int {
 	return byDefault
 }
 
-// A process that delivers is killed again and again (SIGKILL) while endpoints fail now and
-// then, and are down for a while before the last round: every event of the log is
-// delivered to the subscription and to the webhook of the config, or a gap was sent, and
-// what came twice has the same id and content.
+// A delivering process is killed repeatedly (SIGKILL) while endpoints fail occasionally, and are down
+// for a while before the last round. Every event of the log is delivered to the subscription and to
+// the webhook of the config, or a gap message is sent. Duplicates have the same ID and content.
 func TestKilledWhileDelivering(t *testing.T) {
 	t.Parallel()
 	rounds, total, down := setting("MCPTRACK_KILLS", 1), setting("MCPTRACK_EVENTS", 200), time.Duration(setting("MCPTRACK_DOWN_SECONDS", 0))*time.Second
@@ -152,7 +154,7 @@ func TestKilledWhileDelivering(t *testing.T) {
 	var up time.Time
 	to := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		raw, _ := io.ReadAll(q.Body)
-		time.Sleep(rand.N(50 * time.Millisecond)) // so that some are in progress
+		time.Sleep(rand.N(50 * time.Millisecond)) // so that a kill finds some in progress, in another process
 		var body struct {
 			Type, EventID, Name, Timestamp string
 			Data                           json.RawMessage
@@ -177,7 +179,7 @@ func TestKilledWhileDelivering(t *testing.T) {
 			duplicates++
 		}
 		if again && before != content || body.EventID != q.Header.Get("webhook-id") {
-			t.Errorf("%s came as %s and as %s", body.EventID, before, content)
+			t.Errorf("%s arrived as %s and as %s", body.EventID, before, content)
 		}
 		got[q.URL.Path][body.EventID] = content
 	}))
@@ -209,7 +211,7 @@ func TestKilledWhileDelivering(t *testing.T) {
 			mu.Unlock()
 		}
 		if !work.Last {
-			time.Sleep(20*time.Millisecond + rand.N(2*time.Second)) // before and after watermarks are stored
+			time.Sleep(20*time.Millisecond + rand.N(2*time.Second)) // a random moment in the life of a real process
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
 			continue

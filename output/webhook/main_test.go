@@ -25,6 +25,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpevents"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
+	ourwebhooks "github.com/mcptrack/mcptrack/core/standardwebhooks"
 )
 
 func TestMain(m *testing.M) {
@@ -43,24 +44,29 @@ const (
 	newSecret = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX"
 )
 
-// testLog is a log in memory, so that tests can run in fake time. For what is tested it outlives
-// the process: a restart is another Subscriptions or Hooks of it.
+// testLog is an in-memory log, for tests in fake time. It outlives a simulated process: a restart is
+// another Subscriptions or Hooks on the same log.
 type testLog struct{ *journal.Memory }
 
 func newTestLog() *testLog { return &testLog{journal.NewMemory(journal.MemoryOptions{})} }
 
-// id returns the id of the event with a number.
+// id returns the ID of the event with this number.
 func (l *testLog) id(seq uint64) string { return event.FormatID(l.Epoch(), seq) }
 
-// store stores an event and returns its id.
+// store stores an event and returns its ID.
 func (l *testLog) store(e event.Event) string {
 	e.Cause = event.CauseNotify
 	return l.Publish(e).ID
 }
 
-// add stores an update of a resource and returns its id.
+// add stores an update of a resource and returns its ID.
 func (l *testLog) add(uri string) string {
 	return l.store(event.Event{ServerID: "docs", ResourceURI: uri, Timestamp: time.Now(), Payload: event.ResourceUpdated{}})
+}
+
+// testCheckpoint returns another checkpoint on the same records, as another process has one.
+func testCheckpoint(log journal.Log, key string) *checkpoint {
+	return newCheckpoint(log.Records(recordsName), key, slog.New(slog.DiscardHandler))
 }
 
 // record returns the value of a record of this package; nil if there is none.
@@ -108,8 +114,8 @@ func (r received) kind() string {
 	return "event"
 }
 
-// receiver is an endpoint that answers as the AI SDK was measured to. It is a transport,
-// so that it needs neither network nor real time.
+// receiver is an endpoint that responds as the AI SDK was observed to. It is a transport, so that it
+// needs neither a network nor real time.
 type receiver struct {
 	t testing.TB
 
@@ -121,10 +127,10 @@ type receiver struct {
 	arrived   chan struct{}
 	retry     string
 	wellKnown string
-	ownIDs    bool   // messages have ids of their own
-	fixed     bool   // of a config: there is no subscription
-	types     string // the media type that is taken; "": application/json
-	// silent reports whether the endpoint with a path never answers; nil: all do.
+	ownIDs    bool   // messages have their own IDs
+	fixed     bool   // the webhook is from a config: there is no subscription
+	types     string // the accepted media type; "": application/json
+	// silent reports whether the endpoint with a path never responds; nil: all respond.
 	silent func(path string) bool
 	open   atomic.Int64 // requests to such endpoints that are in progress
 }
@@ -149,7 +155,7 @@ func (v *receiver) RoundTrip(q *http.Request) (*http.Response, error) {
 		return nil, q.Context().Err()
 	}
 	status, text := v.serve(q.Method, q.URL.Path, q.Header, body)
-	h := http.Header{"X-Secret": {"an answer that nobody may see"}}
+	h := http.Header{"X-Secret": {"a response that must not leak"}}
 	if v.retry != "" {
 		h.Set("Retry-After", v.retry)
 	}
@@ -159,10 +165,10 @@ func (v *receiver) RoundTrip(q *http.Request) (*http.Response, error) {
 func (v *receiver) serve(method, path string, h http.Header, body []byte) (int, string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if method == http.MethodGet && path == wellKnown && v.wellKnown != "" {
+	if method == http.MethodGet && path == ourwebhooks.WellKnown && v.wellKnown != "" {
 		return 200, v.wellKnown
 	}
-	if h.Get("Content-Type") != cmp.Or(v.types, "application/json") || len(body) > maxBody {
+	if h.Get("Content-Type") != cmp.Or(v.types, "application/json") || len(body) > ourwebhooks.MaxBody {
 		return 415, ""
 	}
 	good := false
@@ -173,7 +179,7 @@ func (v *receiver) serve(method, path string, h http.Header, body []byte) (int, 
 	if !good {
 		return 401, "bad signature"
 	}
-	r := received{id: h.Get("webhook-id"), subscription: h.Get(headerSubscription), signatures: len(strings.Fields(h.Get("webhook-signature"))), at: time.Now()}
+	r := received{id: h.Get("webhook-id"), subscription: h.Get(ourwebhooks.SubscriptionHeader), signatures: len(strings.Fields(h.Get("webhook-signature"))), at: time.Now()}
 	if json.Unmarshal(body, &r.body) != nil {
 		return 400, ""
 	}
@@ -190,7 +196,7 @@ func (v *receiver) serve(method, path string, h http.Header, body []byte) (int, 
 		return 400, ""
 	}
 	if v.status != nil {
-		return v.status(r), "nobody may see this"
+		return v.status(r), "this must not leak"
 	}
 	return 204, ""
 }
@@ -201,7 +207,7 @@ func (v *receiver) set(f func(r received) int) {
 	v.status = f
 }
 
-// all returns what came, of a kind if one is given.
+// all returns what was received, of one kind if kind is not "".
 func (v *receiver) all(kind string) (out []received) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -220,7 +226,7 @@ func (v *receiver) ids() (ids []string) {
 	return ids
 }
 
-// world is a set of subscriptions over a log in memory.
+// world is a running Subscriptions on an in-memory log.
 type world struct {
 	*testing.T
 	log  *testLog
@@ -263,7 +269,7 @@ func newWorldOn(t *testing.T, log *testLog, to *receiver, opts Options) *world {
 	return w
 }
 
-// lines are what was logged, by several goroutines.
+// lines collects log lines of several goroutines.
 type lines struct {
 	mu  sync.Mutex
 	all bytes.Buffer
@@ -330,8 +336,7 @@ func refused(err error) (int, map[string]any) {
 	return e.Code, data
 }
 
-// until waits for a condition, which is looked at whenever something arrives and now and
-// then.
+// until polls a condition until it holds.
 func (w *world) until(what string, ok func() bool) {
 	w.Helper()
 	deadline := time.After(30 * time.Second)
@@ -341,7 +346,7 @@ func (w *world) until(what string, ok func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			w.Fatalf("never happened: %s; got %v", what, w.to.all(""))
+			w.Fatalf("not within 30 s: %s; received %v", what, w.to.all(""))
 		}
 	}
 }

@@ -1,14 +1,19 @@
 package webhook
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
+	"net/http"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/mcpevents"
+	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 )
 
 // record is the stored form of a subscription.
@@ -25,38 +30,38 @@ type record struct {
 	Numbering mcpevents.Numbering `json:"numbering"`
 	Verified  time.Time           `json:"verified"`
 	Expires   time.Time           `json:"expires,omitzero"` // zero: never
-	// Life is another one each time that a subscription is made, also under the same id.
+	// Life distinguishes subscriptions that were created under the same ID.
 	Life string `json:"life,omitempty"`
 	// Refreshes counts the refreshes.
 	Refreshes uint64 `json:"refreshes,omitempty"`
-	// Told is the latest Missed of which an answer said that events are missing.
+	// Told is the value of Missed that the client last learned from an answer.
 	Told uint64 `json:"told,omitempty"`
-	// Unanswered says that the answer that makes it was not written yet.
+	// Unanswered means that the answer to the request that created it has not been written yet.
 	Unanswered bool `json:"unanswered,omitempty"`
 	progress
 }
 
-// progress is what delivering changes of a subscription. It is stored in a page; the process that
-// answers its client changes all else.
+// progress is the part of a subscription that delivering changes. It is stored in the checkpoint;
+// the process that answers the client changes everything else.
 type progress struct {
-	// Cursor is the watermark: all events up to it were accepted or given up.
+	// Cursor is the watermark: all events up to it were accepted or abandoned.
 	Cursor string `json:"cursor"`
 	// Missed counts how often events went missing.
 	Missed uint64 `json:"missed,omitempty"`
-	// GapDue says that the next message has to say that events are missing.
+	// GapDue means that the next message must be a gap message.
 	GapDue bool   `json:"gapDue,omitempty"`
 	Status status `json:"status"`
 }
 
-// advance is how far the deliveries of a subscription are.
-type advance struct {
+// subscriptionProgress is the stored progress of one subscription.
+type subscriptionProgress struct {
 	ID   string `json:"id"`
 	Life string `json:"life"`
 	progress
 }
 
-// after returns the record that a request makes of the one that there is, nil if there is
-// none. The cursor of that one stays.
+// after returns the record that results if a request is applied to now; nil means that there is no
+// such subscription yet. An existing subscription keeps its cursor.
 func (r record) after(now *record) record {
 	if now == nil {
 		r.Life, r.Unanswered = rand.Text(), true
@@ -71,30 +76,113 @@ func (r record) after(now *record) record {
 	return next
 }
 
-// expired reports whether the record's time is over.
 func (r *record) expired() bool { return !r.Expires.IsZero() && !time.Now().Before(r.Expires) }
 
 // suspended reports whether nothing is sent before a refresh.
 func (r *record) suspended() bool { return r.Status.Suspended && r.Status.SuspendedAt == r.Refreshes }
 
-// truncated reports whether events are missing of which no answer said so yet.
+// truncated reports whether events are missing that no answer has reported yet.
 func (r *record) truncated() bool { return r.Missed > r.Told }
 
-// status is the outcome of recent deliveries of a subscription.
-type status struct {
-	Suspended    bool      `json:"suspended,omitempty"`
-	SuspendedAt  uint64    `json:"suspendedAt,omitempty"` // the Refreshes then
-	LastDelivery time.Time `json:"lastDelivery,omitzero"`
-	LastError    Error     `json:"lastError,omitempty"`
-	FailedSince  time.Time `json:"failedSince,omitzero"`
-}
-
-// subscriptionID returns the id of the subscription with a key. It is the same in every
-// process, and grants no access.
+// subscriptionID returns the ID of the subscription with this key. It is the same in every process,
+// and grants no access.
 func subscriptionID(principal, url, name string, arguments []byte) string {
 	h := sha256.New()
 	for _, part := range []string{principal, url, name, string(arguments)} {
 		fmt.Fprintf(h, "%d:%s,", len(part), part)
 	}
 	return "sub_" + hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// eventMessage returns the POST of an event. Its ID is the event's ID or, if own is set, an ID of
+// its own, which is the same in every attempt and process.
+func (r *record) eventMessage(o *mcpevents.Occurrence, cursor string, own bool) *message {
+	id := o.ID
+	if own {
+		sum := sha256.Sum256([]byte(r.ID + " " + o.ID))
+		id = "msg_event_" + hex.EncodeToString(sum[:12])
+	}
+	return r.message(id, o.Body(cursor))
+}
+
+// control returns a POST that is not an event: its body has a type.
+func (r *record) control(kind string, members map[string]any) *message {
+	body := map[string]any{"type": kind}
+	maps.Copy(body, members)
+	data, _ := json.Marshal(body) // strings and numbers always encode
+	return r.message("msg_"+kind+"_"+rand.Text(), data)
+}
+
+func (r *record) message(id string, body []byte) *message {
+	return &message{url: r.URL, id: id, body: body, header: http.Header{standardwebhooks.SubscriptionHeader: {r.ID}}}
+}
+
+// terminated returns the message that the subscription has ended early.
+func (r *record) terminated(why mcpevents.Failure, reason string) *message {
+	return r.control("terminated", map[string]any{"error": map[string]any{
+		"code": r.Numbering.Code(why), "message": why, "data": map[string]any{"reason": reason},
+	}})
+}
+
+// subscription is one subscription. Subscriptions.mu guards its fields.
+type subscription struct {
+	record
+	filter    mcpevents.Filter
+	secret    standardwebhooks.Secret
+	old       standardwebhooks.Secret
+	answered  bool // the client has the answer that created it: events may be sent
+	removed   bool
+	responder responder
+	revision  uint64 // of its record
+	rates     rates
+	counts    counts
+	oldest    time.Time // when the first undelivered event happened; zero: there is none
+	expiry    *time.Timer
+	stop      context.CancelCauseFunc // of the worker; nil: none is running
+	// changed wakes the goroutine of the subscription. Capacity 1, never closed.
+	changed chan struct{}
+}
+
+func newSubscription(r record) (sub *subscription, err error) {
+	sub = &subscription{record: r, answered: !r.Unanswered, changed: make(chan struct{}, 1)}
+	if sub.filter, _, err = mcpevents.ParseFilter(r.Name, r.Arguments); err != nil {
+		return nil, err
+	}
+	sub.secret, sub.old, err = r.secrets()
+	return sub, err
+}
+
+func (r *record) secrets() (secret, old standardwebhooks.Secret, err error) {
+	if secret, err = standardwebhooks.ParseSecret(r.Secret); err == nil && r.OldSecret != "" {
+		old, err = standardwebhooks.ParseSecret(r.OldSecret)
+	}
+	return secret, old, err
+}
+
+// errChanged stops a worker whose subscription has changed.
+var errChanged = errors.New("the subscription has changed")
+
+// wakeLocked makes the goroutine of the subscription check its phase again.
+func (sub *subscription) wakeLocked() {
+	if sub.stop != nil {
+		sub.stop(errChanged)
+	}
+	select {
+	case sub.changed <- struct{}{}:
+	default:
+	}
+}
+
+// presumeAnsweredLocked lets deliveries begin: the client has the answer, or will never get it.
+func (sub *subscription) presumeAnsweredLocked() {
+	if !sub.answered && !sub.removed {
+		sub.answered = true
+		sub.wakeLocked()
+	}
+}
+
+// deadLocked reports whether a subscription that never expires has had no success for deadAfter.
+func (sub *subscription) deadLocked() bool {
+	since := sub.Status.FailedSince
+	return sub.Expires.IsZero() && !since.IsZero() && time.Since(since) > deadAfter
 }

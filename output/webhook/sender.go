@@ -20,7 +20,7 @@ import (
 )
 
 // Error is why a message was not accepted, as shown to clients: a category that reveals nothing
-// of the endpoint's response. A refused address looks like a closed port.
+// about the response. A forbidden address looks like a closed port.
 type Error string
 
 // The categories.
@@ -34,62 +34,60 @@ const (
 )
 
 const (
-	maxAnswer  = 16 << 10
-	maxBody    = 256 << 10 // bytes of a message
+	maxAnswer  = 16 << 10 // bytes
 	maxBackoff = 10 * time.Minute
 )
 
-// Message is one POST.
-type Message struct {
-	URL     string
-	ID      string // webhook-id
-	Body    []byte
-	Header  http.Header               // in addition
-	Secrets []standardwebhooks.Secret // nil: it is not signed
-	// Private allows addresses that are not public: the URL is the operator's.
-	Private bool
+// message is one POST.
+type message struct {
+	url     string
+	id      string // webhook-id
+	body    []byte
+	header  http.Header               // additional headers
+	secrets []standardwebhooks.Secret // nil: the message is not signed
+	private bool                      // non-public addresses are allowed: the URL is the operator's
 }
 
-// Result is the outcome of one attempt.
-type Result struct {
-	Err        Error // "": the message was accepted
-	Drop       bool  // the endpoint does not want this message: neither a failure nor retried
-	RetryAfter time.Duration
+// result is the outcome of one attempt.
+type result struct {
+	err        Error // "": the message was accepted
+	drop       bool  // the endpoint does not want this message: neither a failure nor retried
+	retryAfter time.Duration
 	answer     []byte // response body, of a challenge
 }
 
-// Sender sends messages. Its methods may be called from anywhere.
+// Sender sends messages. It is safe for concurrent use.
 type Sender struct {
 	guard  *guard
 	client *http.Client // reaches public addresses only
 	open   *http.Client // reaches all addresses
-	all    *places      // of all hosts
+	all    *slots       // for all hosts together
 
 	mu    sync.Mutex
 	hosts map[string]*host
 }
 
-// Limits of attempts in progress, as in [places]: to one host and in all.
+// Limits of concurrent attempts, as in [slots]: per host and in total.
 const (
-	perHost    = 4
-	lateOfHost = 2
-	mostOfHost = 16
-	atATime    = 64
-	lateInAll  = 32
-	mostInAll  = 128
+	promptPerHost = 4
+	latePerHost   = 2
+	maxPerHost    = 16
+	promptInTotal = 64
+	lateInTotal   = 32
+	maxInTotal    = 128
 )
 
-// host has the places of one host, for as long as it has users.
+// host has the slots of one host. It exists as long as it has users.
 type host struct {
 	users int
-	*places
+	*slots
 }
 
 // NewSender returns a sender. open are addresses and ports of this machine that URLs may name,
 // also with plain HTTP, for tests; see [URLs.Local].
 func NewSender(open []netip.AddrPort) *Sender {
 	g := &guard{open}
-	return &Sender{guard: g, client: newClient(g), open: newClient(nil), all: newPlaces(atATime, lateInAll, mostInAll), hosts: map[string]*host{}}
+	return &Sender{guard: g, client: newClient(g), open: newClient(nil), all: newSlots(promptInTotal, lateInTotal, maxInTotal), hosts: map[string]*host{}}
 }
 
 // Close closes idle connections.
@@ -98,13 +96,13 @@ func (s *Sender) Close() {
 	s.open.CloseIdleConnections()
 }
 
-// acquire waits for a place of the host and then for one of all. The caller must call release when
-// its attempt has ended.
-func (s *Sender) acquire(ctx context.Context, name string, c *caller) (release func(), err error) {
+// acquire waits for a slot of the host and then for a slot of the total. The caller must call
+// release after its attempt.
+func (s *Sender) acquire(ctx context.Context, name string, who *responder) (release func(), err error) {
 	s.mu.Lock()
 	h := s.hosts[name]
 	if h == nil {
-		h = &host{places: newPlaces(perHost, lateOfHost, mostOfHost)}
+		h = &host{slots: newSlots(promptPerHost, latePerHost, maxPerHost)}
 		s.hosts[name] = h
 	}
 	h.users++
@@ -116,104 +114,102 @@ func (s *Sender) acquire(ctx context.Context, name string, c *caller) (release f
 			delete(s.hosts, name)
 		}
 	}
-	own, err := h.take(ctx, c)
+	own, err := h.take(ctx, who)
 	if err != nil {
 		leave()
 		return nil, err
 	}
-	shared, err := s.all.take(ctx, c)
+	shared, err := s.all.take(ctx, who)
 	if err != nil {
-		own.give()
+		own.release()
 		leave()
 		return nil, err
 	}
 	late := time.AfterFunc(lateAfter, func() {
-		c.late.Store(true)
-		own.overdue()
-		shared.overdue()
+		who.late.Store(true)
+		own.setLate()
+		shared.setLate()
 	})
 	return func() {
 		if late.Stop() {
-			c.late.Store(false)
-			c.proven.Store(true)
+			who.late.Store(false)
+			who.proven.Store(true)
 		}
-		shared.give()
-		own.give()
+		shared.release()
+		own.release()
 		leave()
 	}, nil
 }
 
-// post makes one attempt to send a message. before, if not nil, is called after the wait for a
-// place, right before the request; if it fails, nothing is sent. The error is the cause of ctx
-// or of before.
-func (s *Sender) post(ctx context.Context, c *caller, m *Message, before func() error) (Result, error) {
-	u, err := url.Parse(m.URL)
+// post makes one attempt to send a message. It calls before, if not nil, after the wait for a slot
+// and right before the request; if before fails, nothing is sent. The error is the cause of ctx or
+// the error of before.
+func (s *Sender) post(ctx context.Context, who *responder, m *message, before func() error) (result, error) {
+	u, err := url.Parse(m.url)
 	if err != nil {
-		return Result{Err: ConnectionRefused}, nil
+		return result{err: ConnectionRefused}, nil
 	}
-	host := hostName(m.URL)
-	if m.Private {
-		host = u.Host // the ports of an operator's machine are endpoints that do not delay each other
+	host := hostName(m.url)
+	if m.private {
+		host = u.Host // the ports of an operator's machine do not delay each other
 	}
-	release, err := s.acquire(ctx, host, c)
+	release, err := s.acquire(ctx, host, who)
 	if err != nil {
-		return Result{}, err
+		return result{}, err
 	}
 	defer release()
 	if before != nil {
 		if err := before(); err != nil {
-			return Result{}, err
+			return result{}, err
 		}
 	}
-	q, err := http.NewRequestWithContext(ctx, http.MethodPost, m.URL, bytes.NewReader(m.Body))
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, m.url, bytes.NewReader(m.body))
 	if err != nil {
-		return Result{Err: ConnectionRefused}, nil
+		return result{err: ConnectionRefused}, nil
 	}
-	for name, values := range m.Header {
+	q.Header.Set("Content-Type", "application/json")
+	for name, values := range m.header {
 		q.Header[http.CanonicalHeaderKey(name)] = values
-	}
-	if q.Header.Get("Content-Type") == "" {
-		q.Header.Set("Content-Type", "application/json")
 	}
 	q.Header.Set("User-Agent", "mcptrack")
 	now := time.Now()
-	if m.ID != "" {
-		q.Header.Set("webhook-id", m.ID)
+	if m.id != "" {
+		q.Header.Set("webhook-id", m.id)
 		q.Header.Set("webhook-timestamp", strconv.FormatInt(now.Unix(), 10))
 	}
-	if len(m.Secrets) > 0 {
-		signed, err := standardwebhooks.Sign(m.Secrets, m.ID, now, m.Body)
+	if len(m.secrets) > 0 {
+		signed, err := standardwebhooks.Sign(m.secrets, m.id, now, m.body)
 		if err != nil {
-			return Result{}, err
+			return result{}, err
 		}
 		q.Header.Set("webhook-signature", signed)
 	}
-	return s.do(q, m.Private), nil
+	return s.do(q, m.private), nil
 }
 
-func (s *Sender) do(q *http.Request, private bool) Result {
+func (s *Sender) do(q *http.Request, private bool) result {
 	client := s.client
 	if private {
 		client = s.open
 	}
 	p, err := client.Do(q)
 	if err != nil {
-		return Result{Err: category(err)}
+		return result{err: category(err)}
 	}
 	defer func() { _ = p.Body.Close() }()
-	answer, _ := io.ReadAll(io.LimitReader(p.Body, maxAnswer)) // an unreadable rest is ignored
-	r := Result{answer: answer}
+	answer, _ := io.ReadAll(io.LimitReader(p.Body, maxAnswer)) // a read error only truncates it
+	r := result{answer: answer}
 	switch {
 	case p.StatusCode >= 200 && p.StatusCode < 300:
 	case p.StatusCode == http.StatusGone || p.StatusCode == http.StatusRequestEntityTooLarge:
-		r.Drop = true
+		r.drop = true
 	case p.StatusCode >= 500:
-		r.Err = HTTP5xx
-	default: // redirects, too: they are not followed
-		r.Err = HTTP4xx
+		r.err = HTTP5xx
+	default: // including redirects, which are not followed
+		r.err = HTTP4xx
 	}
-	if r.Err != "" {
-		r.RetryAfter = min(backoff.RetryAfter(p.Header), maxBackoff)
+	if r.err != "" {
+		r.retryAfter = min(backoff.RetryAfter(p.Header), maxBackoff)
 	}
 	return r
 }

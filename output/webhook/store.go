@@ -4,58 +4,61 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"strings"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/mcpevents"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 const (
-	// keyOfSubscription begins the keys of the records of subscriptions.
-	keyOfSubscription = "s."
-	// storeWait bounds how long a request of a client is stored.
+	// subscriptionPrefix begins the keys of subscription records.
+	subscriptionPrefix = "s."
+	// storeWait limits the time to store a client's request.
 	storeWait = 15 * time.Second
-	// answerWait is how long the process that delivers waits for the process that makes a
-	// subscription to say that its client has the answer: that one may have died.
+	// answerWait is how long the delivering process waits for the process that creates a
+	// subscription to confirm that the client has the answer. The creating process may have died.
 	answerWait = 10 * time.Second
 )
 
-// fullError says that a limit is reached.
-type fullError struct {
+// limitError reports that a limit is reached.
+type limitError struct {
 	limit  string
 	max    int
 	reason string // for people
 }
 
-func (e *fullError) Error() string { return e.reason }
+func (e *limitError) Error() string { return e.reason }
 
 // answer returns the error for the client.
-func (e *fullError) answer(r *mcpserver.Request) error {
+func (e *limitError) answer(r *mcpserver.Request) error {
 	return mcpevents.Fail(r, mcpevents.ResourceExhausted, map[string]any{"limit": e.limit, "max": e.max, "reason": e.reason})
 }
 
-// limit returns why no subscription may be made when a client has own of all.
-func (o *Options) limit(own, all int) *fullError {
+// limit returns why a client that has own of all subscriptions cannot create another one.
+func (o *Options) limit(own, all int) *limitError {
 	switch {
 	case own >= o.MaxEach:
-		return &fullError{"webhook subscriptions of a client", o.MaxEach, fmt.Sprintf("a client may have %d webhook subscriptions", o.MaxEach)}
+		return &limitError{"webhook subscriptions of a client", o.MaxEach, fmt.Sprintf("a client may have %d webhook subscriptions", o.MaxEach)}
 	case all >= o.MaxTotal:
-		return &fullError{"webhook subscriptions", o.MaxTotal, fmt.Sprintf("there may be %d webhook subscriptions in all", o.MaxTotal)}
+		return &limitError{"webhook subscriptions", o.MaxTotal, fmt.Sprintf("there may be %d webhook subscriptions in total", o.MaxTotal)}
 	}
 	return nil
 }
 
-// keep makes a subscription, or refreshes the one with that id, and returns when that is stored.
-// before is what there was, nil if there was none. If another process was faster, the request is
-// applied to what that one stored. The error may be a *fullError.
-func (s *Subscriptions) keep(ctx context.Context, next record) (before *record, after record, err error) {
+// create stores a new subscription, or refreshes the one with the same ID. It returns the previous
+// record, nil if there was none, and the stored one. If another process was faster, it applies the
+// request to what that process stored. The error may be a *limitError.
+func (s *Subscriptions) create(ctx context.Context, next record) (before *record, after record, err error) {
 	ctx, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()
-	rec := journal.Record{Key: keyOfSubscription + next.ID}
+	rec := journal.Record{Key: subscriptionPrefix + next.ID}
 	for {
 		var last uint64
-		var full *fullError
+		var full *limitError
 		if before, rec.Revision, last, full, err = s.current(&next); err != nil {
 			return nil, record{}, err
 		}
@@ -68,7 +71,7 @@ func (s *Subscriptions) keep(ctx context.Context, next record) (before *record, 
 			rec.Revision, err = s.records.Put(ctx, rec)
 		case full != nil:
 			return nil, record{}, full
-		default: // the limits hold as long as nothing else was written
+		default: // the limits hold only if nothing else was written
 			rec.Revision, err = s.records.PutAfter(ctx, rec, last)
 		}
 		if err == nil {
@@ -76,20 +79,20 @@ func (s *Subscriptions) keep(ctx context.Context, next record) (before *record, 
 			defer s.mu.Unlock()
 			return before, after, s.applyLocked(after, rec.Revision)
 		}
-		if !errors.Is(err, journal.ErrChanged) || !s.wait(ctx, last) {
+		if !errors.Is(err, journal.ErrChanged) || !s.awaitWrite(ctx, last) {
 			return nil, record{}, err
 		}
 	}
 }
 
-// current returns the record that a request changes, with what is known of its deliveries, and its
-// revision; nil if there is none or its time is over. last is the number of the last write that is
-// known, and full why the client may make no other subscription.
-func (s *Subscriptions) current(next *record) (r *record, revision, last uint64, full *fullError, err error) {
+// current returns the record that a request changes, with its known progress, and its revision; nil
+// if there is none or it has expired. last is the number of the last known write, and full is why
+// the client cannot create another subscription.
+func (s *Subscriptions) current(next *record) (r *record, revision, last uint64, full *limitError, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if other, ok := s.unreadable[next.ID]; ok {
-		return nil, 0, 0, nil, &otherKeyError{other}
+	if key, ok := s.unreadable[next.ID]; ok {
+		return nil, 0, 0, nil, &otherKeyError{key}
 	}
 	own, all := 0, 0
 	for _, sub := range s.byID {
@@ -108,27 +111,27 @@ func (s *Subscriptions) current(next *record) (r *record, revision, last uint64,
 	return r, revision, s.last, s.opts.limit(own, all), nil
 }
 
-// answered begins to deliver, as the answer that made the subscription was written. Only where other
-// processes may deliver it is stored, too. It does not block.
+// answered starts deliveries, as the answer that created the subscription was written. If other
+// processes may deliver, it also stores that, in the background.
 func (s *Subscriptions) answered(r record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if sub := s.byID[r.ID]; sub != nil && sub.Life == r.Life {
-		sub.presumeLocked()
+		sub.presumeAnsweredLocked()
 	}
-	if ctx := s.run; s.turns.shared() && ctx != nil && ctx.Err() == nil {
-		s.telling.Go(func() { s.tell(ctx, r) })
+	if ctx := s.run; s.election.shared() && ctx != nil && ctx.Err() == nil {
+		s.confirming.Go(func() { s.confirmAnswer(ctx, r) })
 	}
 }
 
-// tell says in the record that the answer was written, for others that deliver. If that fails,
-// they wait for answerWait.
-func (s *Subscriptions) tell(ctx context.Context, r record) {
+// confirmAnswer stores that the answer was written. If that fails, the delivering process waits for
+// answerWait.
+func (s *Subscriptions) confirmAnswer(ctx context.Context, r record) {
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
 	for {
-		last := s.seen()
-		rec, err := s.records.Get(ctx, keyOfSubscription+r.ID)
+		last := s.lastWrite()
+		rec, err := s.records.Get(ctx, subscriptionPrefix+r.ID)
 		if err != nil || rec.Value == nil {
 			return
 		}
@@ -140,19 +143,19 @@ func (s *Subscriptions) tell(ctx context.Context, r record) {
 		if rec.Value, err = s.opts.Keys.seal(now); err != nil {
 			return
 		}
-		if _, err = s.records.Put(ctx, rec); !errors.Is(err, journal.ErrChanged) || !s.wait(ctx, last) {
+		if _, err = s.records.Put(ctx, rec); !errors.Is(err, journal.ErrChanged) || !s.awaitWrite(ctx, last) {
 			return
 		}
 	}
 }
 
-// remove removes a subscription that its client does not want any more.
+// remove removes a subscription at the request of its client.
 func (s *Subscriptions) remove(ctx context.Context, id string) (found bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()
 	for {
-		last := s.seen()
-		rec, err := s.records.Get(ctx, keyOfSubscription+id)
+		last := s.lastWrite()
+		rec, err := s.records.Get(ctx, subscriptionPrefix+id)
 		if err != nil || rec.Value == nil {
 			return false, err
 		}
@@ -160,34 +163,207 @@ func (s *Subscriptions) remove(ctx context.Context, id string) (found bool, err 
 			s.forget(id, rec.Revision)
 			return true, nil
 		}
-		if !errors.Is(err, journal.ErrChanged) || !s.wait(ctx, last) {
+		if !errors.Is(err, journal.ErrChanged) || !s.awaitWrite(ctx, last) {
 			return false, err
 		}
 	}
 }
 
-// drop removes a subscription that has ended. It fails if it was refreshed meanwhile.
-func (s *Subscriptions) drop(ctx context.Context, sub *subscription) error {
+// removeEnded removes a subscription that has ended. It fails if it was refreshed meanwhile.
+func (s *Subscriptions) removeEnded(ctx context.Context, sub *subscription) error {
 	s.mu.Lock()
 	revision, refreshed := sub.revision, s.phaseLocked(sub) < revoked
 	s.mu.Unlock()
 	if refreshed {
-		return errLook
+		return errChanged
 	}
-	if err := s.records.Remove(ctx, journal.Record{Key: keyOfSubscription + sub.ID, Revision: revision}); err != nil {
-		return err // if it has changed, that is taken over soon
+	if err := s.records.Remove(ctx, journal.Record{Key: subscriptionPrefix + sub.ID, Revision: revision}); err != nil {
+		return err // if the record has changed, applyChanges gets the change soon
 	}
 	s.forget(sub.ID, revision)
 	return nil
 }
 
-// forget removes a subscription whose record was removed.
+// forget drops a subscription whose record was removed.
 func (s *Subscriptions) forget(id string, revision uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.removed[id] = revision
-	delete(s.advances, id)
+	delete(s.progress, id)
 	if sub := s.byID[id]; sub != nil && sub.revision <= revision {
 		s.dropLocked(sub)
 	}
+}
+
+// applyChanges applies changes of the records, made by any process. Calls must not overlap.
+func (s *Subscriptions) applyChanges(ch journal.Changes) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ch.All && ch.Last < s.last { // the records were replaced, and revisions start again
+		clear(s.removed)
+	}
+	for _, rec := range ch.Records {
+		if rec.Key == subscriptionsCheckpoint && rec.Value != nil && s.ctx == nil { // another process delivers
+			if kept, err := parseCheckpoint(rec); err == nil { // the process that delivers reports the error
+				s.applyProgressLocked(kept.Subscriptions)
+			}
+		}
+	}
+	present := map[string]bool{}
+	for _, rec := range ch.Records {
+		if id, ok := strings.CutPrefix(rec.Key, subscriptionPrefix); ok {
+			present[id] = true
+			s.applyRecordLocked(id, rec)
+		}
+	}
+	if ch.All {
+		s.dropAbsentLocked(present, ch.Last)
+	}
+	s.last = ch.Last
+	close(s.moved)
+	s.moved = make(chan struct{})
+}
+
+// dropAbsentLocked drops all subscriptions except those present, which are all that existed at write
+// number last.
+func (s *Subscriptions) dropAbsentLocked(present map[string]bool, last uint64) {
+	for id, sub := range s.byID {
+		if !present[id] && sub.revision <= last {
+			s.progress[id] = subscriptionProgress{id, sub.Life, sub.progress} // its record may only be late
+			s.dropLocked(sub)
+		}
+	}
+	absent := func(id string) bool { return !present[id] }
+	maps.DeleteFunc(s.removed, func(id string, _ uint64) bool { return absent(id) })
+	maps.DeleteFunc(s.ignored, func(id string, _ uint64) bool { return absent(id) })
+	maps.DeleteFunc(s.unreadable, func(id, _ string) bool { return absent(id) })
+}
+
+// applyProgressLocked applies the positions in a checkpoint.
+func (s *Subscriptions) applyProgressLocked(all []subscriptionProgress) {
+	clear(s.progress)
+	for _, p := range all {
+		s.progress[p.ID] = p
+		if sub := s.byID[p.ID]; sub != nil && sub.Life == p.Life {
+			sub.progress = p.progress
+		}
+	}
+}
+
+// applyRecordLocked applies a change of one record.
+func (s *Subscriptions) applyRecordLocked(id string, rec journal.Record) {
+	sub := s.byID[id]
+	switch {
+	case rec.Value == nil:
+		delete(s.unreadable, id)
+		delete(s.ignored, id)
+		delete(s.removed, id)
+		delete(s.progress, id)
+		if sub != nil && sub.revision < rec.Revision {
+			s.dropLocked(sub)
+		}
+		return
+	case rec.Revision <= s.removed[id], rec.Revision == s.ignored[id], sub != nil && rec.Revision <= sub.revision:
+		return
+	}
+	r, err := s.opts.Keys.open(id, rec.Value)
+	if other, ok := errors.AsType[*otherKeyError](err); ok {
+		if len(s.unreadable) == 0 && s.run != nil { // before Run, New returns it
+			s.opts.Logger.Error("this process cannot decrypt webhook subscriptions, so it delivers no webhooks", "err", other)
+		}
+		s.unreadable[id] = other.key
+		return
+	}
+	delete(s.unreadable, id)
+	if err == nil {
+		err = s.applyLocked(r, rec.Revision)
+	}
+	if err != nil {
+		s.ignored[id] = rec.Revision
+		s.opts.Logger.Warn("a stored webhook subscription is ignored; its client can subscribe again", "id", printable.Line(id, 40), "reason", err.Error())
+	}
+}
+
+// applyLocked creates or changes a subscription to match its record, unless a newer revision is
+// known. The progress stays.
+func (s *Subscriptions) applyLocked(r record, revision uint64) error {
+	sub := s.byID[r.ID]
+	if sub != nil && revision <= sub.revision {
+		return nil
+	}
+	if sub != nil && sub.Life != r.Life {
+		s.dropLocked(sub)
+		sub = nil
+	}
+	if sub == nil {
+		if p, ok := s.progress[r.ID]; ok && p.Life == r.Life {
+			r.progress = p.progress
+		}
+		sub, err := newSubscription(r)
+		if err != nil {
+			return err
+		}
+		sub.revision = revision
+		s.byID[r.ID] = sub
+		s.startLocked(sub)
+		if !sub.answered && s.election.shared() {
+			time.AfterFunc(answerWait, func() { s.locked(sub.presumeAnsweredLocked) })
+		}
+		return nil
+	}
+	secret, old, err := r.secrets()
+	if err != nil {
+		return err
+	}
+	wasSuspended, refreshed := sub.suspended(), sub.Refreshes != r.Refreshes
+	// The other fields must not change: messages are made from them without the lock.
+	sub.Secret, sub.secret, sub.OldSecret, sub.old, sub.OldUntil = r.Secret, secret, r.OldSecret, old, r.OldUntil
+	sub.Expires, sub.Verified, sub.Numbering = r.Expires, r.Verified, r.Numbering
+	sub.Refreshes, sub.Told, sub.Unanswered, sub.revision = r.Refreshes, r.Told, r.Unanswered, revision
+	if wasSuspended && !sub.suspended() {
+		sub.Status, sub.rates = status{LastDelivery: sub.Status.LastDelivery}, rates{}
+		sub.wakeLocked()
+	}
+	if refreshed && s.phaseLocked(sub) == dead { // its client still wants it
+		sub.Status.FailedSince = time.Time{}
+	}
+	if !r.Unanswered {
+		sub.presumeAnsweredLocked()
+	}
+	s.setExpiryLocked(sub)
+	return nil
+}
+
+// awaitWrite waits for a write after last, and reports whether ctx has not ended.
+func (s *Subscriptions) awaitWrite(ctx context.Context, last uint64) bool {
+	s.mu.Lock()
+	if s.last > last {
+		s.mu.Unlock()
+		return ctx.Err() == nil
+	}
+	moved := s.moved
+	s.mu.Unlock()
+	timer := time.NewTimer(time.Second) // the write may have failed for another reason
+	defer timer.Stop()
+	select {
+	case <-moved:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
+}
+
+// lastWrite returns the number of the last known write.
+func (s *Subscriptions) lastWrite() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
+}
+
+// canReadAll reports whether this process can decrypt all subscriptions. If it cannot, it leaves the
+// deliveries to other processes.
+func (s *Subscriptions) canReadAll() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.unreadable) == 0
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -20,8 +21,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// A subscription is stored when its client has the answer, in a file for its owner only (E7), and
-// its end is, too.
+// When the client has the answer, its subscription or the removal is stored, in a file that only its
+// owner can read (E7).
 func TestSubscriptionIsDurable(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -32,14 +33,14 @@ func TestSubscriptionIsDurable(t *testing.T) {
 	w := newWorld(t, Options{Log: file})
 	sub := w.subscribe(params(hook, oneSecret))
 	stored := func() []byte {
-		rec, err := file.Records(recordsName).Get(t.Context(), keyOfSubscription+sub.ID)
+		rec, err := file.Records(recordsName).Get(t.Context(), subscriptionPrefix+sub.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return rec.Value
 	}
 	if stored() == nil {
-		t.Error("it is not stored")
+		t.Error("the subscription is not stored")
 	}
 	w.end()
 	if err := file.Close(); err != nil {
@@ -71,7 +72,7 @@ func TestSubscriptionIsDurable(t *testing.T) {
 	}
 }
 
-// With a log that ends with the process no subscription is for ever.
+// A log that ends with the process allows no subscription without an expiry.
 func TestNoEndlessSubscriptionInMemory(t *testing.T) {
 	t.Parallel()
 	log := newTestLog()
@@ -81,9 +82,9 @@ func TestNoEndlessSubscriptionInMemory(t *testing.T) {
 	}
 }
 
-// What is stored, but damaged or of a newer version, is reported with what to do, without a secret
-// and once; the process goes on, and delivers when it is repaired. One subscription does not stop
-// the others.
+// A stored record that is damaged or of a newer version is reported once, with a remedy and without
+// a secret. The process continues, and delivers when the record is repaired. A damaged subscription
+// does not affect the others.
 func TestDamagedRecords(t *testing.T) {
 	t.Parallel()
 	for name, bad := range map[string]string{"damaged": `{"secret":"` + oneSecret, "newer": `{"version":2,"secret":"` + oneSecret + `"}`} {
@@ -97,9 +98,9 @@ func TestDamagedRecords(t *testing.T) {
 				time.Sleep(2 * time.Second)
 				w.end()
 				missed := log.add("file:///a")
-				page := log.record(t, pageOfSubscriptions)
-				log.put(t, keyOfSubscription+lost.ID, []byte(bad))
-				log.put(t, pageOfSubscriptions, []byte(bad))
+				page := log.record(t, subscriptionsCheckpoint)
+				log.put(t, subscriptionPrefix+lost.ID, []byte(bad))
+				log.put(t, subscriptionsCheckpoint, []byte(bad))
 				again := newWorldOn(t, log, to, Options{})
 				time.Sleep(time.Minute)
 				if len(to.ids()) > 0 {
@@ -110,7 +111,7 @@ func TestDamagedRecords(t *testing.T) {
 					strings.Count(logs, "subscription is ignored") != 1 || !strings.Contains(logs, lost.ID) || strings.Contains(logs, "whsec") {
 					t.Error(logs)
 				}
-				log.put(t, pageOfSubscriptions, page)
+				log.put(t, subscriptionsCheckpoint, page)
 				time.Sleep(time.Minute)
 				if got := to.all("event"); len(got) != 1 || got[0].id != missed || got[0].subscription != good.ID {
 					t.Errorf("%+v", got)
@@ -127,18 +128,18 @@ func TestDamagedRecords(t *testing.T) {
 	}
 }
 
-// The watermarks of the config that cannot be read do not stop the process.
-func TestDamagedPageOfTheConfig(t *testing.T) {
+// A damaged checkpoint of the config does not stop the process.
+func TestDamagedConfigCheckpoint(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		log, to := newTestLog(), newReceiver(t)
-		log.put(t, pageOfConfig, []byte("{"))
+		log.put(t, configCheckpoint, []byte("{"))
 		w := newHooksWorld(t, log, to, standard(hook))
 		time.Sleep(time.Minute)
 		if logs := w.logs.String(); strings.Count(logs, "key = 'config'") != 1 {
 			t.Error(logs)
 		}
-		log.put(t, pageOfConfig, nil)
+		log.put(t, configCheckpoint, nil)
 		time.Sleep(time.Minute)
 		id := log.add("file:///a")
 		time.Sleep(time.Second)
@@ -149,7 +150,7 @@ func TestDamagedPageOfTheConfig(t *testing.T) {
 	})
 }
 
-// fullLog is a log whose disk is full at times.
+// fullLog is a log whose disk can be full.
 type fullLog struct {
 	*testLog
 	full     atomic.Bool
@@ -180,8 +181,8 @@ func (r fullRecords) PutAfter(ctx context.Context, rec journal.Record, last uint
 	return r.Records.PutAfter(ctx, rec, last)
 }
 
-// Watermarks are stored once a second at most, and at the end. That it fails is logged once, and
-// tried again. A subscription that cannot be stored is not made.
+// Watermarks are stored at most once a second, and at the end. A failure is logged once, and retried.
+// A subscription that cannot be stored is not created.
 func TestSaving(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -189,11 +190,11 @@ func TestSaving(t *testing.T) {
 		w := newWorldOn(t, log.testLog, to, Options{Log: log})
 		sub := w.subscribe(params(hook, oneSecret))
 		stored := func() string {
-			s, err := parsePage(journal.Record{Key: pageOfSubscriptions, Value: log.record(t, pageOfSubscriptions)})
-			if err != nil || len(s.Advances) != 1 || s.Advances[0].ID != sub.ID {
+			s, err := parseCheckpoint(journal.Record{Key: subscriptionsCheckpoint, Value: log.record(t, subscriptionsCheckpoint)})
+			if err != nil || len(s.Subscriptions) != 1 || s.Subscriptions[0].ID != sub.ID {
 				t.Fatalf("%+v, %v", s, err)
 			}
-			return s.Advances[0].Cursor
+			return s.Subscriptions[0].Cursor
 		}
 		time.Sleep(2 * time.Second)
 		log.attempts.Store(0)
@@ -236,12 +237,12 @@ func TestSaving(t *testing.T) {
 	})
 }
 
-// A page fits into a message of NATS: which states were sent last is left out of one that does not,
-// and else saving fails before anything is sent.
-func TestPageIsBounded(t *testing.T) {
+// A checkpoint fits into a NATS message: to fit, it omits the states that were sent last. If it still
+// does not fit, saving fails.
+func TestCheckpointIsBounded(t *testing.T) {
 	t.Parallel()
 	log := newTestLog()
-	p := newPage(log.Records(recordsName), pageOfConfig)
+	p := testCheckpoint(log, configCheckpoint)
 	if _, _, err := p.load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -249,9 +250,9 @@ func TestPageIsBounded(t *testing.T) {
 	for i := range maxStates {
 		sent[fmt.Sprintf("%064d", i)] = string(event.Ready)
 	}
-	one := mark{Key: "k", Cursor: "a-1", GapDue: true, Sent: sent, Held: []string{"a-2"}}
+	one := hookProgress{Key: "k", Cursor: "a-1", GapDue: true, Sent: sent, Held: []string{"a-2"}}
 	for _, n := range []int{1, 2} {
-		if err := p.save(t.Context(), func() stored { return stored{Webhooks: slices.Repeat([]mark{one}, n)} }); err != nil {
+		if err := p.save(t.Context(), func() positions { return positions{Webhooks: slices.Repeat([]hookProgress{one}, n)} }); err != nil {
 			t.Fatal(err)
 		}
 		s, _, err := p.read(t.Context())
@@ -259,31 +260,31 @@ func TestPageIsBounded(t *testing.T) {
 			t.Errorf("%d: %v, %d webhooks", n, err, len(s.Webhooks))
 		}
 	}
-	one.Sent, one.Held = nil, []string{strings.Repeat("x", maxPage)}
-	if err := p.save(t.Context(), func() stored { return stored{Webhooks: []mark{one}} }); err == nil || !strings.Contains(err.Error(), "too many webhooks") {
+	one.Sent, one.Held = nil, []string{strings.Repeat("x", maxCheckpoint)}
+	if err := p.save(t.Context(), func() positions { return positions{Webhooks: []hookProgress{one}} }); err == nil || !strings.Contains(err.Error(), "too many webhooks") {
 		t.Error(err)
 	}
-	// All that may be subscribed fits.
-	all := make([]advance, 1000)
+	// The maximum number of subscriptions fits.
+	all := make([]subscriptionProgress, 1000)
 	for i := range all {
-		all[i] = advance{"sub_0123456789abcdef", strings.Repeat("x", 26), progress{log.id(1 << 50), 1 << 50, true, status{true, 1 << 50, time.Now().UTC(), ConnectionRefused, time.Now().UTC()}}}
+		all[i] = subscriptionProgress{"sub_0123456789abcdef", strings.Repeat("x", 26), progress{log.id(1 << 50), 1 << 50, true, status{true, 1 << 50, time.Now().UTC(), ConnectionRefused, time.Now().UTC()}}}
 	}
-	data, err := stored{Advances: all}.encode()
-	if err != nil || len(data) > maxPage/2 {
+	data, err := positions{Subscriptions: all}.encode()
+	if err != nil || len(data) > maxCheckpoint/2 {
 		t.Errorf("%d bytes, %v", len(data), err)
 	}
 }
 
-// A subscription that is removed while its record is being read again stays removed.
+// A subscription that is removed while its record is being read stays removed.
 func TestRemovedStaysRemoved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{})
 	sub := w.subscribe(params(hook, oneSecret))
-	w.end() // nothing is followed any more
+	w.end() // the records are no longer followed
 	w.mu.Lock()
 	late := journal.Changes{All: true, Last: w.last}
 	w.mu.Unlock()
-	rec, err := w.records.Get(t.Context(), keyOfSubscription+sub.ID)
+	rec, err := w.records.Get(t.Context(), subscriptionPrefix+sub.ID)
 	if err != nil || rec.Value == nil {
 		t.Fatalf("%+v, %v", rec, err)
 	}
@@ -291,19 +292,19 @@ func TestRemovedStaysRemoved(t *testing.T) {
 	if _, err := w.ask(mcp.MethodUnsubscribeEvents, "chat", params(hook, oneSecret)); err != nil {
 		t.Fatal(err)
 	}
-	w.takeOver(late)
+	w.applyChanges(late)
 	if st := w.Stats(); st.Active != 0 {
 		t.Errorf("%+v", st)
 	}
-	w.takeOver(journal.Changes{All: true, Last: late.Last + 1})
+	w.applyChanges(journal.Changes{All: true, Last: late.Last + 1})
 	if len(w.removed) != 0 {
 		t.Errorf("%v", w.removed)
 	}
 }
 
-// With keys nothing is taken that is not encrypted: who can write to the cluster could make
-// subscriptions. Without keys, nothing that is.
-func TestRecordsOfTheOtherForm(t *testing.T) {
+// With keys, plain records are rejected, as anybody who can write to the cluster could have made
+// them. Without keys, encrypted records are rejected.
+func TestPlainAndEncryptedRecordsAreNotMixed(t *testing.T) {
 	t.Parallel()
 	r := record{ID: "sub_1", Name: "resource.updated", Arguments: json.RawMessage(`{}`), Secret: oneSecret}
 	for _, try := range []struct{ seals, opens *Keys }{{nil, keys(t, 1)}, {keys(t, 1), nil}} {
@@ -321,13 +322,13 @@ func TestRecordsOfTheOtherForm(t *testing.T) {
 	}
 }
 
-// A client whose answer was being written when the process ended is delivered to by the next one.
+// If the process ends while the answer is being written, the next process delivers.
 func TestUnansweredIsDeliveredAfterARestart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
 		next := record{ID: "sub_x", Principal: "chat", URL: hook, Name: "resource.updated", Arguments: []byte("{}"), Secret: oneSecret, progress: progress{Cursor: w.log.id(0)}}
-		if _, _, err := w.keep(t.Context(), next); err != nil {
+		if _, _, err := w.create(t.Context(), next); err != nil {
 			t.Fatal(err)
 		}
 		id := w.log.add("file:///a")
@@ -345,8 +346,8 @@ func TestUnansweredIsDeliveredAfterARestart(t *testing.T) {
 	})
 }
 
-// A webhook that was removed from the config while no process ran is forgotten. Without webhooks
-// nothing is written.
+// The progress of a webhook that was removed from the config while no process ran is deleted.
+// Without webhooks nothing is written.
 func TestRemovedBeforeTheStart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -357,7 +358,7 @@ func TestRemovedBeforeTheStart(t *testing.T) {
 			w.end()
 		}
 		none()
-		if data := log.record(t, pageOfConfig); data != nil {
+		if data := log.record(t, configCheckpoint); data != nil {
 			t.Errorf("stored without webhooks: %s", data)
 		}
 		w := newHooksWorld(t, log, to, standard(hook))
@@ -376,7 +377,7 @@ func TestRemovedBeforeTheStart(t *testing.T) {
 	})
 }
 
-// At its end a process stores what the webhooks of the config have received.
+// When a process ends, it stores the watermarks of the config.
 func TestHooksAreSavedAtTheEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -386,9 +387,49 @@ func TestHooksAreSavedAtTheEnd(t *testing.T) {
 		id := log.add("file:///a")
 		synctest.Wait()
 		w.end()
-		s, err := parsePage(journal.Record{Key: pageOfConfig, Value: log.record(t, pageOfConfig)})
+		s, err := parseCheckpoint(journal.Record{Key: configCheckpoint, Value: log.record(t, configCheckpoint)})
 		if err != nil || len(s.Webhooks) != 1 || s.Webhooks[0].Cursor != id {
 			t.Errorf("%+v, %v", s, err)
 		}
 	})
+}
+
+// An idle subscription takes about 8 KiB, including its goroutine.
+func TestIdleSubscriptionIsSmall(t *testing.T) {
+	const n = 1000
+	used := func() uint64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc + m.StackInuse
+	}
+	w := newWorld(t, Options{Allow: urls(t, "https://**"), MaxEach: n})
+	subscribe := func(i int) {
+		if _, err := w.ask(mcp.MethodSubscribeEvents, "chat", params(fmt.Sprintf("https://hooks.example/h/%d", i), oneSecret)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	subscribe(0)
+	before := used()
+	for i := range n - 1 {
+		subscribe(i + 1)
+	}
+	working := func() (working int) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, sub := range w.byID {
+			if sub.stop != nil {
+				working++
+			}
+		}
+		return working
+	}
+	w.until("a worker for each", func() bool { return working() == n })
+	each := (int64(used()) - int64(before)) / (n - 1)
+	t.Logf("%d bytes", each)
+	// A little more, as the runtime decides how large stacks are.
+	if limit := int64(9 << 10); each > limit && !raceEnabled {
+		t.Errorf("%d bytes for each subscription, more than %d", each, limit)
+	}
 }

@@ -2,27 +2,33 @@ package webhook
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/subtle"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
 	"time"
 
-	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpevents"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 )
 
-// How long a subscription lasts unless it is refreshed.
+// Lifetime of a subscription without a refresh.
 const (
 	defaultTTL = 24 * time.Hour
 	minTTL     = time.Minute
 	maxTTL     = 24 * time.Hour
 )
 
-// Handle answers events/subscribe and events/unsubscribe of clients that have an
-// identity.
+// Handle serves events/subscribe and events/unsubscribe to clients that have an identity.
 func (s *Subscriptions) Handle(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 	if r.Identity == "" {
 		return nil, mcpevents.Fail(r, mcpevents.Forbidden, map[string]any{"reason": "webhooks need a client with a token"})
@@ -31,7 +37,7 @@ func (s *Subscriptions) Handle(ctx context.Context, r *mcpserver.Request) (json.
 	if err != nil {
 		return nil, err
 	}
-	d, err := parseDelivery(q.Delivery)
+	d, err := parseDeliveryParams(q.Delivery)
 	if err != nil {
 		return nil, err
 	}
@@ -53,8 +59,29 @@ func (s *Subscriptions) unsubscribe(ctx context.Context, r *mcpserver.Request, i
 	return json.RawMessage("{}"), nil
 }
 
-// lifetime returns how long a subscription lasts; 0: for ever, if that is granted. Any
-// number is accepted.
+// deliveryParams is the parameter "delivery" of a request.
+type deliveryParams struct {
+	Mode, URL, Secret *string
+}
+
+func parseDeliveryParams(raw json.RawMessage) (d deliveryParams, err error) {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(raw, &members) != nil || members == nil {
+		return d, mcpevents.Invalid("delivery must be an object")
+	}
+	for name, into := range map[string]**string{"mode": &d.Mode, "url": &d.URL, "secret": &d.Secret} {
+		if value, ok := members[name]; ok && json.Unmarshal(value, into) != nil {
+			return d, mcpevents.Invalid("delivery." + name + " must be a string")
+		}
+	}
+	if d.URL == nil {
+		return d, mcpevents.Invalid("delivery.url is missing")
+	}
+	return d, nil
+}
+
+// lifetime returns the lifetime that a client gets for the parameter "ttlMs", which may be any
+// number; 0: unlimited, if endless allows that.
 func lifetime(raw json.RawMessage, endless bool) (time.Duration, error) {
 	switch {
 	case len(raw) == 0:
@@ -69,14 +96,14 @@ func lifetime(raw json.RawMessage, endless bool) (time.Duration, error) {
 	if raw[0] == '"' || json.Unmarshal(raw, &number) != nil {
 		return 0, mcpevents.Invalid("ttlMs must be a number or null")
 	}
-	ms, _ := number.Float64() // of a number beyond its range: infinity
+	ms, _ := number.Float64() // infinity if the number is out of range
 	ms = min(max(ms, float64(minTTL/time.Millisecond)), float64(maxTTL/time.Millisecond))
 	return time.Duration(math.Round(ms)) * time.Millisecond, nil
 }
 
-func (s *Subscriptions) subscribe(ctx context.Context, r *mcpserver.Request, q mcpevents.Query, d delivery, id string) (json.RawMessage, error) {
-	if err := d.checkMode(r); err != nil {
-		return nil, err
+func (s *Subscriptions) subscribe(ctx context.Context, r *mcpserver.Request, q mcpevents.Query, d deliveryParams, id string) (json.RawMessage, error) {
+	if d.Mode != nil && *d.Mode != string(mcpevents.Webhook) {
+		return nil, mcpevents.Fail(r, mcpevents.Unsupported, map[string]any{"feature": "deliveryMode", "value": printable.Line(*d.Mode, 100)})
 	}
 	if err := s.opts.Sender.guard.checkURL(*d.URL); err != nil {
 		return nil, mcpevents.Invalid(err.Error())
@@ -114,14 +141,14 @@ func (s *Subscriptions) subscribe(ctx context.Context, r *mcpserver.Request, q m
 	return s.put(ctx, r, next, truncated)
 }
 
-// reservation is a subscription that is being made.
+// reservation is a subscription that is being created.
 type reservation struct {
 	principal string
-	requests  int // that make it, simultaneously
+	requests  int // concurrent requests that create it
 }
 
-// reserve checks the limits, and returns when the URL was last verified for the client, zero if
-// not recently. The caller must call release once the subscription is made or has failed.
+// reserve checks the limits, and returns when the URL was last verified for the client; zero: not
+// recently. The caller must call release when the subscription has been created or has failed.
 func (s *Subscriptions) reserve(r *mcpserver.Request, next *record) (verified time.Time, release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,7 +195,7 @@ func (s *Subscriptions) reserve(r *mcpserver.Request, next *record) (verified ti
 	}, nil
 }
 
-// prove makes the endpoint prove that it wants events.
+// prove makes the endpoint prove that it wants events, and returns the time.
 func (s *Subscriptions) prove(ctx context.Context, r *mcpserver.Request, next *record, secret standardwebhooks.Secret) (time.Time, error) {
 	if s.opts.Allow.match(next.URL) {
 		return time.Now().UTC(), nil
@@ -187,10 +214,10 @@ func (s *Subscriptions) prove(ctx context.Context, r *mcpserver.Request, next *r
 	return time.Now().UTC(), nil
 }
 
-// put makes a subscription, or refreshes the one with the same key.
+// put creates a subscription, or refreshes the one with the same ID, and returns the answer.
 func (s *Subscriptions) put(ctx context.Context, r *mcpserver.Request, next record, truncated bool) (json.RawMessage, error) {
-	before, after, err := s.keep(ctx, next)
-	if full, ok := errors.AsType[*fullError](err); ok {
+	before, after, err := s.create(ctx, next)
+	if full, ok := errors.AsType[*limitError](err); ok {
 		return nil, full.answer(r)
 	}
 	if err != nil {
@@ -207,17 +234,14 @@ func (s *Subscriptions) put(ctx context.Context, r *mcpserver.Request, next reco
 	if before != nil {
 		answer.Truncated, answer.Status = before.truncated(), before.deliveryStatus()
 	}
-	if !after.Expires.IsZero() {
-		text := after.Expires.Format(event.TimeFormat)
-		answer.RefreshBefore = &text
-	}
+	answer.RefreshBefore = optional(stamp(after.Expires))
 	if after.Unanswered {
 		r.After(func() { s.answered(after) })
 	}
 	return json.Marshal(answer)
 }
 
-// deliveryStatus describes recent deliveries in the answer to a refresh.
+// deliveryStatus reports recent deliveries in the answer to a refresh.
 type deliveryStatus struct {
 	Active       bool    `json:"active"`
 	LastDelivery *string `json:"lastDeliveryAt"`
@@ -226,16 +250,144 @@ type deliveryStatus struct {
 }
 
 func (r *record) deliveryStatus() *deliveryStatus {
-	stamp := func(t time.Time) *string {
-		if t.IsZero() {
-			return nil
+	return &deliveryStatus{
+		Active: !r.suspended(), LastError: optional(r.Status.LastError),
+		LastDelivery: optional(stamp(r.Status.LastDelivery)), FailedSince: optional(stamp(r.Status.FailedSince)),
+	}
+}
+
+// optional returns nil for "", which is null in JSON.
+func optional[T ~string](text T) *T {
+	if text == "" {
+		return nil
+	}
+	return &text
+}
+
+const (
+	verifiedFor   = 24 * time.Hour
+	challengeWait = 10 * time.Second // between two challenges for one client and URL
+	hostPerMinute = 30               // challenges
+	maxRemembered = 10_000           // URLs, and hosts
+)
+
+// challenges limits how often endpoints are asked to prove that they want events, as clients choose
+// the URLs. It counts the challenges of the last minute: a token bucket would let a host get almost
+// twice as many in its first minute.
+type challenges struct {
+	mu    sync.Mutex
+	last  map[string]time.Time   // the last challenge, by principal and URL
+	hosts map[string][]time.Time // the challenges of the last minute, by host name
+	swept time.Time              // when outdated entries were last removed
+}
+
+// admit returns why a principal may not have the endpoint at rawURL challenged now; nil if it may,
+// and then it counts the challenge.
+func (c *challenges) admit(principal, rawURL string) *limitError {
+	host := hostName(rawURL)
+	key := principal + "\x00" + rawURL
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at, ok := c.last[key]; ok && now.Sub(at) < challengeWait {
+		return &limitError{"verifications of an endpoint", 1, fmt.Sprintf("an endpoint is verified for a client at most once every %d s", challengeWait/time.Second)}
+	}
+	var recent []time.Time
+	for _, at := range c.hosts[host] {
+		if now.Sub(at) < time.Minute {
+			recent = append(recent, at)
 		}
-		text := t.UTC().Format(event.TimeFormat)
-		return &text
 	}
-	st := &deliveryStatus{Active: !r.suspended(), LastDelivery: stamp(r.Status.LastDelivery), FailedSince: stamp(r.Status.FailedSince)}
-	if e := r.Status.LastError; e != "" {
-		st.LastError = &e
+	if len(recent) >= hostPerMinute {
+		c.hosts[host] = recent
+		return &limitError{"verifications of endpoints at a host", hostPerMinute, fmt.Sprintf("endpoints at a host are verified at most %d times a minute", hostPerMinute)}
 	}
-	return st
+	if (len(c.last) >= maxRemembered || len(c.hosts) >= maxRemembered) && now.Sub(c.swept) >= time.Second {
+		c.swept = now
+		for key, at := range c.last {
+			if now.Sub(at) >= challengeWait {
+				delete(c.last, key)
+			}
+		}
+		for host, all := range c.hosts {
+			if now.Sub(all[len(all)-1]) >= time.Minute {
+				delete(c.hosts, host)
+			}
+		}
+	}
+	if _, known := c.hosts[host]; len(c.last) >= maxRemembered || len(c.hosts) >= maxRemembered && !known {
+		return &limitError{"verifications", maxRemembered, fmt.Sprintf("at most %d verifications of endpoints are remembered", maxRemembered)}
+	}
+	c.last[key], c.hosts[host] = now, append(recent, now)
+	return nil
+}
+
+// hostName returns the normalized host name of a URL, without the port, so that spellings and ports
+// do not get around the limits of a host.
+func hostName(rawURL string) string {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
+}
+
+// verify asks an endpoint to prove that it wants events: by repeating a nonce, or by naming the path
+// in the well-known document of its origin. It returns why the proof failed; "" if it succeeded.
+func (s *Subscriptions) verify(ctx context.Context, r *record, secret standardwebhooks.Secret) (Error, error) {
+	nonce := rand.Text()
+	m := r.control("verification", map[string]any{"challenge": nonce})
+	m.secrets = []standardwebhooks.Secret{secret}
+	at := new(responder)
+	got, err := s.opts.Sender.post(ctx, at, m, nil)
+	if err != nil {
+		return "", err
+	}
+	if got.err == "" && !got.drop {
+		var answer struct {
+			Challenge string `json:"challenge"`
+		}
+		if json.Unmarshal(got.answer, &answer) == nil && subtle.ConstantTimeCompare([]byte(answer.Challenge), []byte(nonce)) == 1 {
+			return "", nil
+		}
+		got.err = ChallengeFailed
+	}
+	if got.drop {
+		got.err = HTTP4xx
+	}
+	if got.err != ConnectionRefused && s.opts.Sender.listed(ctx, at, r.URL) {
+		return "", nil
+	}
+	return got.err, nil
+}
+
+// listed reports whether the well-known document of a URL's origin lists the URL as a receiver.
+func (s *Sender) listed(ctx context.Context, who *responder, raw string) bool {
+	u, err := url.Parse(raw)
+	if err != nil || strings.Contains(u.Path, "..") {
+		return false
+	}
+	release, err := s.acquire(ctx, hostName(raw), who)
+	if err != nil {
+		return false
+	}
+	defer release()
+	at := url.URL{Scheme: u.Scheme, Host: u.Host, Path: standardwebhooks.WellKnown}
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	if err != nil {
+		return false
+	}
+	got := s.do(q, false)
+	var doc struct {
+		Receivers []string `json:"receivers"`
+	}
+	if got.err != "" || got.drop || json.Unmarshal(got.answer, &doc) != nil {
+		return false
+	}
+	for _, prefix := range doc.Receivers {
+		if strings.HasPrefix(prefix, "/") && (u.Path == prefix || strings.HasPrefix(u.Path, strings.TrimSuffix(prefix, "/")+"/")) {
+			return true
+		}
+	}
+	return false
 }

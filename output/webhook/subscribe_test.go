@@ -19,7 +19,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
-// A subscription from challenge to unsubscribing: E6, E8.
+// A subscription from challenge to unsubscribe: E6, E8.
 func TestLifecycle(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{})
@@ -41,7 +41,7 @@ func TestLifecycle(t *testing.T) {
 	if got.body["cursor"] != first || got.body["type"] != nil || got.signatures != 1 || got.subscription != sub.ID {
 		t.Errorf("%+v", got)
 	}
-	// A refresh with another secret: both sign for a while.
+	// After a refresh with a new secret, both secrets sign for a while.
 	w.until("the status", func() bool {
 		again := w.subscribe(params(hook, newSecret, `,"ttlMs":600000`))
 		if again.ID != sub.ID || time.Until(*again.RefreshBefore) > 10*time.Minute {
@@ -66,24 +66,24 @@ func TestLifecycle(t *testing.T) {
 		t.Errorf("unsubscribed twice: %v", err)
 	}
 	w.log.add("file:///c")
-	other := w.subscribe(params(hook+"?q", oneSecret)) // another key: it shows that the log was read
+	other := w.subscribe(params(hook+"?q", oneSecret)) // a delivery to it shows that the log was read
 	w.awaits(w.log.add("file:///d"))
 	for _, r := range w.to.all("event") {
 		if r.subscription == sub.ID && r.id > second {
-			t.Errorf("after the end: %+v", r)
+			t.Errorf("delivered after unsubscribe: %+v", r)
 		}
 	}
 	if other.ID == sub.ID {
-		t.Error("another URL is the same subscription")
+		t.Error("another URL has the same subscription")
 	}
 }
 
-// E6: no event before the answer was written.
+// E6: no event is sent before the answer is written.
 func TestNoEventBeforeAnswer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{})
 	next := record{ID: "sub_x", Principal: "chat", URL: hook, Name: "resource.updated", Arguments: []byte("{}"), Secret: oneSecret, Expires: time.Now().Add(time.Hour), progress: progress{Cursor: w.log.id(0)}}
-	_, made, err := w.keep(t.Context(), next)
+	_, made, err := w.create(t.Context(), next)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestNoEventBeforeAnswer(t *testing.T) {
 	})
 }
 
-// countingLog counts what is written about subscriptions.
+// countingLog counts the writes of subscription records.
 type countingLog struct {
 	*testLog
 	writes atomic.Int64
@@ -117,7 +117,7 @@ type countingRecords struct {
 }
 
 func (r *countingRecords) count(key string) {
-	if strings.HasPrefix(key, keyOfSubscription) {
+	if strings.HasPrefix(key, subscriptionPrefix) {
 		r.log.writes.Add(1)
 	}
 }
@@ -132,7 +132,7 @@ func (r *countingRecords) PutAfter(ctx context.Context, rec journal.Record, last
 	return r.Records.PutAfter(ctx, rec, last)
 }
 
-// A log that no other process reads is written to once for each events/subscribe.
+// A log of one process gets one write per events/subscribe.
 func TestSubscribeIsOneWrite(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -150,7 +150,7 @@ func TestSubscribeIsOneWrite(t *testing.T) {
 	})
 }
 
-// A subscription that is being made counts once, and the error says what the limit is.
+// A subscription that is being created counts once, and the error contains the limit.
 func TestLimitsWhileSubscribing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{MaxEach: 2, MaxTotal: 3})
@@ -164,12 +164,12 @@ func TestLimitsWhileSubscribing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := w.keep(t.Context(), made); err != nil {
+	if _, _, err := w.create(t.Context(), made); err != nil {
 		t.Fatal(err)
 	}
 	_, second, err := reserve("a", 2)
 	if err != nil {
-		t.Fatalf("it counts twice: %v", err)
+		t.Fatalf("the first subscription counts twice: %v", err)
 	}
 	if _, again, err := reserve("a", 2); err != nil { // the same subscription
 		t.Error(err)
@@ -188,7 +188,7 @@ func TestLimitsWhileSubscribing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	check("b", 2, "there may be 3 webhook subscriptions in all")
+	check("b", 2, "there may be 3 webhook subscriptions in total")
 	for _, f := range []func(){release, second, third} {
 		f()
 	}
@@ -202,7 +202,7 @@ func TestLimitsWhileSubscribing(t *testing.T) {
 	}
 }
 
-// The same key has the same id in every process, however the arguments are written.
+// A subscription has the same ID in every process, however the arguments are written.
 func TestSubscriptionID(t *testing.T) {
 	t.Parallel()
 	id := func(principal, url, arguments string) string {
@@ -214,19 +214,19 @@ func TestSubscriptionID(t *testing.T) {
 	}
 	for _, same := range [][2]string{{`{}`, `null`}, {``, `{}`}, {`{"server":"a","uri":"b"}`, "{ \"uri\":\"b\",\n\"server\":\"\\u0061\"}"}} {
 		if id("p", hook, same[0]) != id("p", hook, same[1]) {
-			t.Errorf("%q and %q have different ids", same[0], same[1])
+			t.Errorf("%q and %q have different IDs", same[0], same[1])
 		}
 	}
 	if got := id("chat", hook, `{}`); got != "sub_fed20efd2269c982" {
-		t.Errorf("the id has changed, and with it all subscriptions of clients: %s", got)
+		t.Errorf("the ID has changed, which ends all subscriptions of clients: %s", got)
 	}
 	ids := []string{id("p", hook, `{}`), id("q", hook, `{}`), id("p", hook+"/", `{}`), id("p", hook, `{"server":"a"}`), id("p", hook, `{"server":"b"}`)}
 	if slices.Sort(ids); len(slices.Compact(ids)) != 5 {
-		t.Error("different keys have one id")
+		t.Error("different subscriptions have the same ID")
 	}
 }
 
-// What is refused, before anything is sent: E1, E3, E7, E9.
+// Invalid requests are rejected before anything is sent: E1, E3, E7, E9.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{})
@@ -265,7 +265,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// E6: a challenge that fails, and how often one is made; E5: nothing of the answer shows.
+// E6: failing challenges, and their rate limit. E5: nothing of the response leaks.
 func TestChallengeFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -278,7 +278,7 @@ func TestChallengeFails(t *testing.T) {
 		}
 		_, err = w.ask(mcp.MethodSubscribeEvents, "chat", params(hook, oneSecret))
 		if code, _ := refused(err); code != -32013 {
-			t.Errorf("a second challenge at once: %v", err)
+			t.Errorf("an immediate second challenge: %v", err)
 		}
 		time.Sleep(challengeWait)
 		w.to.answer = nil
@@ -286,7 +286,7 @@ func TestChallengeFails(t *testing.T) {
 		w.to.answer = func(string) string { return `no JSON` }
 		w.subscribe(params(hook, oneSecret))
 		if _, err = w.ask(mcp.MethodSubscribeEvents, "chat", params("https://hooks.example/else", oneSecret)); err == nil {
-			t.Error("a path that the document does not name was verified")
+			t.Error("a path that the document does not list was verified")
 		}
 		for i := range 40 {
 			_, err = w.ask(mcp.MethodSubscribeEvents, "chat", params(fmt.Sprint("https://hooks.example/else/", i), oneSecret))
@@ -302,7 +302,7 @@ func TestChallengeFails(t *testing.T) {
 	})
 }
 
-// E9: subscriptions of a client and of all are bounded before anything is sent.
+// E9: the limits per client and in total apply before anything is sent.
 func TestSubscriptionLimits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{MaxEach: 2, MaxTotal: 3, Allow: urls(t, "https://hooks.example/**")})
@@ -326,7 +326,7 @@ func TestSubscriptionLimits(t *testing.T) {
 	}
 }
 
-// Any ttlMs is accepted, and the grant never exceeds the request by more than the least.
+// Every numeric ttlMs is accepted, and clamped to the minimum and maximum.
 func TestTTL(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -348,7 +348,7 @@ func TestTTL(t *testing.T) {
 	}
 }
 
-// A restart delivers what the process before did not, once the secret of the endpoint is the same.
+// After a restart the undelivered events are delivered.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{})
@@ -363,7 +363,7 @@ func TestRestart(t *testing.T) {
 	w.to.set(nil)
 	before := len(w.to.ids())
 	again := newWorldOn(t, w.log, w.to, Options{})
-	again.until("what was left", func() bool { return len(again.to.ids()) >= before+2 })
+	again.until("the remaining events", func() bool { return len(again.to.ids()) >= before+2 })
 	if got := again.to.ids()[before:]; !slices.Equal(slices.Sorted(slices.Values(got)), []string{second, third}) {
 		t.Errorf("after the restart: %v", got)
 	}
@@ -372,7 +372,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// E1: the subscriptions of a client whose token is gone end, and the endpoint is told.
+// E1: the subscriptions of a client whose token was revoked end, and the endpoint gets a message.
 func TestRevokedToken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Options{})
@@ -388,12 +388,12 @@ func TestRevokedToken(t *testing.T) {
 	if len(again.to.ids()) != 0 {
 		t.Error("an event was sent to a client without a token")
 	}
-	if data := w.log.record(t, keyOfSubscription+sub.ID); data != nil {
+	if data := w.log.record(t, subscriptionPrefix+sub.ID); data != nil {
 		t.Errorf("it is still stored: %s", data)
 	}
 }
 
-// E2: what is no longer shown is not sent, although it was found before.
+// E2: an event that is hidden after it was found is not sent.
 func TestScopeBeforeEachAttempt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -408,12 +408,12 @@ func TestScopeBeforeEachAttempt(t *testing.T) {
 			t.Errorf("%d attempts", n)
 		}
 		if lag := w.Stats().Lag; lag != 0 {
-			t.Errorf("it is still waiting, for %v", lag)
+			t.Errorf("it is still pending, for %v", lag)
 		}
 	})
 }
 
-// E2: what is hidden while its delivery waits for a connection to the host is not sent.
+// E2: an event that is hidden while its delivery waits for a slot is not sent.
 func TestScopeAfterTheWaitForASlot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -422,8 +422,8 @@ func TestScopeAfterTheWaitForASlot(t *testing.T) {
 		defer w.end()
 		w.subscribe(params(hook, oneSecret))
 		var release []func()
-		for range perHost {
-			f, err := w.opts.Sender.acquire(t.Context(), "hooks.example", new(caller))
+		for range promptPerHost {
+			f, err := w.opts.Sender.acquire(t.Context(), "hooks.example", new(responder))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -442,8 +442,7 @@ func TestScopeAfterTheWaitForASlot(t *testing.T) {
 	})
 }
 
-// E2: a changed list is not sent again once one of its items is hidden. A gap message stands for
-// the others.
+// E2: a changed list is not retried once one of its items is hidden. A gap message replaces it.
 func TestScopeOfAListBeforeEachAttempt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -467,8 +466,8 @@ func TestScopeOfAListBeforeEachAttempt(t *testing.T) {
 	})
 }
 
-// E6: at most 30 challenges per host and minute, however its name is written and on whatever
-// port, and no more hosts are remembered than fit the bound.
+// E6: at most 30 challenges per host and minute, for all spellings and ports, and a limited number of
+// remembered hosts.
 func TestChallengesOfAHost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

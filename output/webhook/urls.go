@@ -13,19 +13,19 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// URLs are globs of URLs, SCHEME://HOST[:PORT][/PATH]. Each part is matched with the same part
-// of a URL, so that no wildcard extends into another part:
+// URLs are globs of URLs, SCHEME://HOST[:PORT][/PATH]. Each part of a glob is matched against the
+// same part of a URL, so no wildcard extends into another part:
 //
 //   - The scheme is https, or http for 127.0.0.1 and [::1].
-//   - In the host "*" matches within a label, and "**" as a whole label one or more labels.
-//   - The port is a number, or "*" for any; without one it is that of the scheme.
-//   - In the path "*" matches within a segment, and "**" as a whole segment any number of
-//     them. A path that ends in "**", and no path, match any query; other paths match no query.
+//   - In the host, "*" matches within a label, and a label "**" matches one or more labels.
+//   - The port is a number, or "*" for any port; the default is the port of the scheme.
+//   - In the path, "*" matches within a segment, and a segment "**" matches any number of segments.
+//     A missing path or a path that ends in "**" matches any query; other paths match no query.
 type URLs struct{ globs []urlGlob }
 
 type urlGlob struct {
 	scheme string
-	host   string     // the labels, separated by slashes; "" if it is an address
+	host   string     // the labels, separated by slashes; "": it is an address
 	addr   netip.Addr // the host, if it is an address
 	port   string     // "*" matches any
 	path   string     // "" matches any
@@ -67,7 +67,7 @@ func parseURLGlob(g string) (u urlGlob, err error) {
 			if label == "" || strings.ContainsFunc(label, func(r rune) bool {
 				return (r < 'a' || r > 'z') && (r < '0' || r > '9') && !strings.ContainsRune("-_*{,}", r)
 			}) {
-				return u, errors.New("its host is not one")
+				return u, errors.New("the host is invalid")
 			}
 			if label == "**" {
 				labels[i] = "*/**" // one or more
@@ -78,8 +78,8 @@ func parseURLGlob(g string) (u urlGlob, err error) {
 	if u.scheme == "http" && !isLocal(u.addr) {
 		return u, errors.New("http:// is only for 127.0.0.1 and [::1]")
 	}
-	if !glob.Valid(u.host) || !glob.Valid(u.path) {
-		return u, errors.New("its wildcards are malformed")
+	if u.host != "" && !glob.Valid(u.host) || u.path != "" && !glob.Valid(u.path) {
+		return u, errors.New("the wildcards are malformed")
 	}
 	return u, nil
 }
@@ -93,8 +93,8 @@ func defaultPort(scheme string) string {
 	return map[string]string{"http": "80", "https": "443"}[scheme]
 }
 
-// Local returns the addresses and ports of this machine that the globs name; port 0 stands for
-// all.
+// Local returns the addresses and ports of this machine that the globs name; port 0 means all
+// ports.
 func (u URLs) Local() (all []netip.AddrPort) {
 	for _, g := range u.globs {
 		if isLocal(g.addr) {
@@ -138,7 +138,7 @@ func (g urlGlob) match(u *url.URL) bool {
 	return isPlainPath(path) && glob.Match(g.path, path) && (u.RawQuery == "" && !u.ForceQuery || strings.HasSuffix(g.path, "/**"))
 }
 
-// isPlainPath reports whether all servers see the same segments in a path: they remove dot
+// isPlainPath reports whether all servers see the same segments in a path. Servers remove dot
 // segments, and some decode slashes or ignore what follows a semicolon.
 func isPlainPath(path string) bool {
 	for segment := range strings.SplitSeq(path, "/") {

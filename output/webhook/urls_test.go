@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -19,12 +20,12 @@ func urls(t testing.TB, globs ...string) URLs {
 	return u
 }
 
-// local are all ports of this machine.
+// local returns all ports of this machine.
 func local() []netip.AddrPort {
 	return []netip.AddrPort{netip.MustParseAddrPort("127.0.0.1:0"), netip.MustParseAddrPort("[::1]:0")}
 }
 
-// A wildcard matches within the part of the URL that it is written in.
+// A wildcard matches only within its own part of the URL.
 func TestURLGlobs(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -59,7 +60,7 @@ func TestURLGlobs(t *testing.T) {
 	for glob, want := range map[string]string{
 		"": "https://", "**": "https://", "*://h/": "https://", "ftp://h/": "https://", "h": "https://", "http://h/**": "http:// is only for 127.0.0.1 and [::1]", "http://127.0.0.2/": "only for 127.0.0.1", "http://*/": "only for",
 		"https://u@h/": "no query, fragment or user", "https://h/?x=*": "no query", "https://h/#x": "no query", "https://h:x/": "the port", "https://h:0/": "the port", "https://h:99999/": "the port", "https://h:8*/": "the port",
-		"https://": "its host is not one", "https://[a/": "its host", "https://a..b/": "its host", "https://{a/": "malformed", "https://h/[a": "malformed", "https://h/" + strings.Repeat("a", 2000): "malformed",
+		"https://": "the host is invalid", "https://[a/": "the host", "https://a..b/": "the host", "https://{a/": "malformed", "https://h/[a": "malformed", "https://h/" + strings.Repeat("a", 2000): "malformed",
 	} {
 		if _, err := ParseURLs([]string{glob}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", glob, err, want)
@@ -67,7 +68,7 @@ func TestURLGlobs(t *testing.T) {
 	}
 }
 
-// A glob for this machine opens its own port, for URLs that have the address itself.
+// A glob for this machine opens its own port only, and only for URLs with the address itself.
 func TestLocalPorts(t *testing.T) {
 	t.Parallel()
 	served := func() *httptest.Server {
@@ -83,15 +84,36 @@ func TestLocalPorts(t *testing.T) {
 	for url, want := range map[string]Error{
 		opened.URL + "/x": "", other.URL + "/x": ConnectionRefused, "http://localhost:" + port + "/x": ConnectionRefused, "http://127.0.0.2:" + port + "/x": ConnectionRefused, "http://[::ffff:127.0.0.1]:" + port + "/x": ConnectionRefused,
 	} {
-		if got, err := s.post(t.Context(), new(caller), &Message{URL: url, Body: []byte("{}")}, nil); err != nil || got.Err != want {
+		if got, err := s.post(t.Context(), new(responder), &message{url: url, body: []byte("{}")}, nil); err != nil || got.err != want {
 			t.Errorf("%s: %+v, %v; want %q", url, got, err, want)
 		}
 		if err := s.guard.checkURL(url); (err == nil) != (want == "") {
-			t.Errorf("%s is accepted: %v", url, err)
+			t.Errorf("%s: checkURL returns %v", url, err)
 		}
 	}
 	if got := urls(t, "http://127.0.0.1:*", "http://[::1]/x", "https://127.0.0.1:9443", "https://h").Local(); !slices.Equal(got, []netip.AddrPort{
 		netip.MustParseAddrPort("127.0.0.1:0"), netip.MustParseAddrPort("[::1]:80"), netip.MustParseAddrPort("127.0.0.1:9443")}) {
 		t.Error(got)
 	}
+}
+
+// FuzzURL checks that an accepted URL is an HTTPS request without credentials to the checked host.
+func FuzzURL(f *testing.F) {
+	for _, raw := range []string{hook, "https://a:8443/x?y=z", "https://[2606:4700::1]/", "https://a@b/", "https://a\\@b/", "http://127.0.0.1/", "https://a/#", "https://%61/", "https:a", "//a", "https://a:443:1/"} {
+		f.Add(raw)
+	}
+	g := new(guard)
+	f.Fuzz(func(t *testing.T, raw string) {
+		if g.checkURL(raw) != nil {
+			return
+		}
+		q, err := http.NewRequest(http.MethodPost, raw, nil)
+		if err != nil {
+			return // nothing is sent
+		}
+		u, err := url.Parse(raw)
+		if err != nil || !strings.HasPrefix(strings.ToLower(raw), "https://") || q.URL.Scheme != "https" || q.URL.Hostname() != u.Hostname() || q.URL.Port() != u.Port() || q.URL.User != nil || u.Hostname() == "" || len(raw) > maxURL {
+			t.Errorf("%q: %+v", raw, q.URL)
+		}
+	})
 }

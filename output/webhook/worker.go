@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -15,12 +14,12 @@ import (
 )
 
 const (
-	maxOpen    = 8 // deliveries of a subscription in progress
-	lookAhead  = 128
-	gapTries   = 2
-	gapWait    = 2 * time.Second
-	maxReplay  = 1000 // bounds the entries that a subscription catches up with
-	readFailed = 250 * time.Millisecond
+	maxConcurrent  = 8 // deliveries of one endpoint in progress
+	lookAhead      = 128
+	controlTries   = 2
+	controlWait    = 2 * time.Second
+	maxReplay      = 1000 // limits the events that a subscription catches up on
+	readRetryAfter = 250 * time.Millisecond
 )
 
 // schedule returns the waits before the attempts of a delivery: five attempts in 12 minutes.
@@ -28,50 +27,42 @@ func schedule() []time.Duration {
 	return []time.Duration{0, 2 * time.Second, 15 * time.Second, 90 * time.Second, 10 * time.Minute}
 }
 
-// spread varies a wait by 20 % in both directions.
-func spread(d time.Duration) time.Duration {
-	if d == 0 {
-		return 0
-	}
-	return d - d/5 + rand.N(2*d/5+1)
-}
-
-// endpoint is the target of a worker. Several goroutines call its functions.
+// endpoint is where a worker delivers. Its functions must be safe for concurrent use.
 type endpoint struct {
-	caller *caller // makes the attempts
-	match  func(*mcpevents.Occurrence) bool
-	shows  func(*mcpevents.Occurrence) bool
-	// message returns the message of an event; it is called once, and attempts differ only in
-	// the Secrets. nil: the event has no message and is given up.
-	message func(o *mcpevents.Occurrence, cursor string) *Message
+	responder *responder
+	match     func(*mcpevents.Occurrence) bool
+	shows     func(*mcpevents.Occurrence) bool
+	// message returns the message of an event, nil if the event cannot be encoded and is
+	// abandoned. It is called once per event; attempts differ only in their secrets.
+	message func(o *mcpevents.Occurrence, cursor string) *message
 	// gap returns the message that events are missing; nil: there is none.
-	gap func(cursor string) *Message
-	// missed is called when events were given up or are no longer in the log, before passed is
-	// for a position after them: what it stores makes the next run begin with a gap message.
+	gap func(cursor string) *message
+	// missed is called when events were abandoned or are no longer in the log, before passed is
+	// called for a position after them. It makes the next run begin with a gap message.
 	missed func()
-	// gapTried is called after the last attempt to send a gap message, but not if the attempts
-	// were cut short. It returns whether to send it again once the endpoint accepts events.
+	// gapTried is called after the last attempt to send a gap message, unless the attempts were
+	// interrupted. It returns whether to send it again after the next delivery.
 	gapTried func(taken bool) (again bool)
 	// secrets returns the secrets that sign an attempt.
 	secrets func() []standardwebhooks.Secret
 	// allowed returns why nothing may be sent any more, nil if sending is allowed. It is called
 	// right before each attempt; nil: always allowed.
 	allowed func() error
-	// noted is called after each attempt to send an event, and gaveUp after the last.
-	noted  func(r Result)
-	gaveUp func()
-	// passed is called when all events up to at were accepted or given up. oldest is the time
-	// of the first remaining event, zero if there is none.
+	// attempted is called after each attempt to send an event, and abandoned after the last one.
+	attempted func(r result)
+	abandoned func()
+	// passed is called when all events up to at were accepted or abandoned. oldest is the time
+	// of the first remaining event; zero: none remains.
 	passed func(at mcpevents.Position, oldest time.Time)
 
-	// open bounds the deliveries in progress; 0: maxOpen.
-	open int
-	// states keeps states of servers back; nil: none is.
-	states *settler
+	// concurrent limits the deliveries in progress; 0: maxConcurrent.
+	concurrent int
+	// states debounces server states; nil: they are delivered immediately.
+	states *stateDebouncer
 }
 
-// errHidden is why an event is not sent any more: it is not shown.
-var errHidden = errors.New("the event is not shown any more")
+// errHidden reports that an event is no longer shown, and so is not sent.
+var errHidden = errors.New("the event is no longer shown")
 
 // worker delivers to one endpoint.
 type worker struct {
@@ -79,66 +70,66 @@ type worker struct {
 	sender *Sender
 	reader *mcpevents.Reader
 
-	at      mcpevents.Position // all events up to here were examined
-	queue   []*flight          // found, but not started
-	flights []*flight          // started, and not passed by the watermark, in order
-	gapDue  bool
-	gapOwed bool // a gap message was not accepted
+	at       mcpevents.Position // all events up to here were examined
+	queue    []*delivery        // found, but not started
+	started  []*delivery        // not yet behind the watermark, in order
+	gapDue   bool
+	gapAgain bool // send the gap message again after the next delivery
 }
 
-// flight is one delivery.
-type flight struct {
+// delivery is the delivery of one event.
+type delivery struct {
 	occ  *mcpevents.Occurrence
-	late bool // it was held back, and is before the watermark
+	late bool // it was held back, and the watermark is past it
 	done bool
-	lost bool  // given up
-	err  error // why the attempts were cut short; set before it is sent on ended
+	lost bool  // abandoned
+	err  error // why the attempts were interrupted; set before it is sent on ended
 }
 
-// run delivers the events after a position until ctx ends or endpoint.allowed fails, and
-// returns that error. When it returns, no delivery is in progress.
+// run delivers the events after a position until ctx ends or endpoint.allowed fails, and returns
+// that error. When it returns, no delivery is in progress.
 func (w *worker) run(ctx context.Context, from mcpevents.Position, gap bool) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel(nil)
 	w.at, w.gapDue = from, gap
-	most := cmp.Or(w.open, maxOpen)
-	ended := make(chan *flight, most) // of all that are open, so that none waits to send; never closed
+	most := cmp.Or(w.concurrent, maxConcurrent)
+	ended := make(chan *delivery, most) // has room for all in progress, so sending never blocks; never closed
 	for {
 		if w.gapDue {
 			if err := w.sendGap(ctx); err != nil {
 				return err
 			}
 		}
-		for len(w.queue) > 0 && len(w.flights) < most {
-			f := w.queue[0]
+		for len(w.queue) > 0 && len(w.started) < most {
+			d := w.queue[0]
 			w.queue = w.queue[1:]
-			cursor := w.cursor(f)
-			w.flights = append(w.flights, f)
+			cursor := w.cursor(d)
+			w.started = append(w.started, d)
 			running.Go(func() {
-				f.err = w.deliver(ctx, f, w.message(f.occ, cursor))
-				ended <- f
+				d.err = w.deliver(ctx, d, w.message(d.occ, cursor))
+				ended <- d
 			})
 		}
 		var moved <-chan struct{}
 		var again <-chan time.Time
-		if len(w.queue) == 0 && len(w.flights) < most {
+		if len(w.queue) == 0 && len(w.started) < most {
 			b, more, err := w.reader.Look(ctx, w.at, w.wants, lookAhead)
 			switch {
 			case err != nil:
-				again = time.After(readFailed)
+				again = time.After(readRetryAfter)
 			case b.Truncated:
-				if len(w.flights) == 0 {
+				if len(w.started) == 0 {
 					w.at, w.gapDue = b.At, true
 					w.missed()
 					w.pass()
 					continue
-				} // else when those are passed, which may be of another log
+				} // otherwise after the started ones, which may be of another log
 			case b.At != w.at:
 				w.at = b.At
 				for _, o := range b.Occurrences {
-					w.queue = append(w.queue, &flight{occ: o})
+					w.queue = append(w.queue, &delivery{occ: o})
 				}
 				w.pass()
 				continue
@@ -154,22 +145,22 @@ func (w *worker) run(ctx context.Context, from mcpevents.Position, gap bool) err
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case f := <-ended:
-			if f.err != nil { // it was neither accepted nor given up: the mark must not pass it
-				cancel(f.err)
-				return f.err
+		case d := <-ended:
+			if d.err != nil { // neither accepted nor abandoned: the watermark must not pass it
+				cancel(d.err)
+				return d.err
 			}
-			f.done = true
-			if f.lost {
+			d.done = true
+			if d.lost {
 				w.missed()
 			}
-			w.gapDue = w.gapDue || f.lost || w.gapOwed
-			w.gapOwed = false
-			if f.late {
-				w.states.done(f.occ)
+			w.gapDue = w.gapDue || d.lost || w.gapAgain
+			w.gapAgain = false
+			if d.late {
+				w.states.done(d.occ)
 			}
-			for len(w.flights) > 0 && w.flights[0].done {
-				w.flights = w.flights[1:]
+			for len(w.started) > 0 && w.started[0].done {
+				w.started = w.started[1:]
 			}
 			w.pass()
 		case <-moved:
@@ -183,15 +174,15 @@ func (w *worker) wants(o *mcpevents.Occurrence) bool {
 	return w.match(o) && (w.states == nil || !w.states.hold(o))
 }
 
-// settled queues the states that have lasted. It returns whether there were any, and otherwise
-// when to check again.
+// settled queues the states that have lasted. It returns whether there were any, and otherwise when
+// to check again.
 func (w *worker) settled() (wait <-chan time.Time, found bool) {
 	if w.states == nil {
 		return nil, false
 	}
 	ready, next := w.states.due(time.Now())
 	for _, o := range ready {
-		w.queue = append(w.queue, &flight{occ: o, late: true})
+		w.queue = append(w.queue, &delivery{occ: o, late: true})
 	}
 	if len(ready) == 0 && !next.IsZero() {
 		wait = time.After(time.Until(next))
@@ -199,53 +190,50 @@ func (w *worker) settled() (wait <-chan time.Time, found bool) {
 	return wait, len(ready) > 0
 }
 
-// cursor returns the cursor in the message of a delivery: all events up to it are accepted or
-// given up once this delivery is.
-func (w *worker) cursor(f *flight) string {
-	at, _ := w.mark()
-	open := slices.ContainsFunc(w.flights, func(before *flight) bool { return !before.late && !before.done })
-	if open || f.late {
+// cursor returns the cursor in the message of a delivery. Once the delivery is accepted, all events
+// up to the cursor are accepted or abandoned.
+func (w *worker) cursor(d *delivery) string {
+	at, _ := w.watermark()
+	open := slices.ContainsFunc(w.started, func(before *delivery) bool { return !before.late && !before.done })
+	if open || d.late {
 		return at.Cursor()
 	}
-	return f.occ.ID
+	return d.occ.ID
 }
 
-// mark returns the position up to which all events were accepted or given up.
-func (w *worker) mark() (at mcpevents.Position, oldest time.Time) {
+// watermark returns the position up to which all events were accepted or abandoned, and the time of
+// the event after it.
+func (w *worker) watermark() (at mcpevents.Position, oldest time.Time) {
 	at = w.at
-	for _, part := range [][]*flight{w.flights, w.queue} {
-		for _, f := range part {
-			if !f.late && !f.done {
-				at.Seq = f.occ.Seq - 1
-				return at, f.occ.Time
+	for _, part := range [][]*delivery{w.started, w.queue} {
+		for _, d := range part {
+			if !d.late && !d.done {
+				at.Seq = d.occ.Seq - 1
+				return at, d.occ.Time
 			}
 		}
 	}
 	return at, oldest
 }
 
-func (w *worker) pass() { w.passed(w.mark()) }
+func (w *worker) pass() { w.passed(w.watermark()) }
 
-// deliver attempts to send one event until it is accepted or given up. Its error is why nothing
-// may be sent any more, or the cause of ctx.
-func (w *worker) deliver(ctx context.Context, f *flight, m *Message) error {
+// deliver attempts to send one event until it is accepted or abandoned. The error is why nothing may
+// be sent any more, or the cause of ctx.
+func (w *worker) deliver(ctx context.Context, d *delivery, m *message) error {
 	if m == nil {
-		f.lost = true
-		w.gaveUp()
+		d.lost = true
+		w.abandoned()
 		return nil
 	}
 	var after time.Duration
 	for i, wait := range schedule() {
-		wait = spread(wait)
-		if after > 0 && i > 0 {
-			wait = max(wait, after)
-		}
-		if wait > 0 && !backoff.Sleep(ctx, wait) {
+		if i > 0 && !backoff.Sleep(ctx, max(backoff.Spread(wait), after)) {
 			return context.Cause(ctx)
 		}
-		m.Secrets = w.secrets()
-		r, err := w.sender.post(ctx, w.caller, m, func() error {
-			if !w.shows(f.occ) {
+		m.secrets = w.secrets()
+		r, err := w.sender.post(ctx, w.responder, m, func() error {
+			if !w.shows(d.occ) {
 				return errHidden
 			}
 			if w.allowed == nil {
@@ -255,7 +243,7 @@ func (w *worker) deliver(ctx context.Context, f *flight, m *Message) error {
 		})
 		switch {
 		case err == errHidden:
-			f.lost = f.occ.Name == mcpevents.ListChanged // others of its items may be shown
+			d.lost = d.occ.Name == mcpevents.ListChanged // its other items may still be shown
 			return nil
 		case err != nil:
 			return err
@@ -263,45 +251,45 @@ func (w *worker) deliver(ctx context.Context, f *flight, m *Message) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		w.noted(r)
-		if r.Err == "" {
+		w.attempted(r)
+		if r.err == "" {
 			return nil
 		}
-		after = r.RetryAfter
+		after = r.retryAfter
 	}
-	f.lost = true
-	w.gaveUp()
+	d.lost = true
+	w.abandoned()
 	return nil
 }
 
-// sendGap says that events are missing. Endpoints need not understand it, so a failure is not
-// counted.
+// sendGap reports that events are missing. Endpoints need not understand the message, so a failure
+// is not counted.
 func (w *worker) sendGap(ctx context.Context) error {
 	w.gapDue = false
 	if w.gap == nil {
 		return nil
 	}
-	at, _ := w.mark()
+	at, _ := w.watermark()
 	m := w.gap(at.Cursor())
 	if m == nil {
 		return nil
 	}
 	taken, err := w.control(ctx, m)
 	if err == nil {
-		w.gapOwed = w.gapTried(taken)
+		w.gapAgain = w.gapTried(taken)
 	}
 	return err
 }
 
 // control sends a message that is not an event, in at most two attempts.
-func (w *worker) control(ctx context.Context, m *Message) (taken bool, err error) {
-	for i := range gapTries {
-		if i > 0 && !backoff.Sleep(ctx, gapWait) {
+func (w *worker) control(ctx context.Context, m *message) (taken bool, err error) {
+	for i := range controlTries {
+		if i > 0 && !backoff.Sleep(ctx, controlWait) {
 			return false, context.Cause(ctx)
 		}
-		m.Secrets = w.secrets()
-		r, err := w.sender.post(ctx, w.caller, m, w.allowed)
-		if err != nil || r.Err == "" {
+		m.secrets = w.secrets()
+		r, err := w.sender.post(ctx, w.responder, m, w.allowed)
+		if err != nil || r.err == "" {
 			return err == nil, err
 		}
 	}

@@ -102,7 +102,7 @@ var said = regexp.MustCompile(`Resource (\S+) updated for MCP server (\S+) at ([
 
 // injected returns the sequence number of the last update that the items name of every
 // resource, and how often an older one followed a newer.
-func (f *feed) injected(items []realtimetest.Item) (last map[at]uint64, stale int) {
+func (f *feed) injected(items []realtimetest.ReceivedItem) (last map[at]uint64, stale int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	last = map[at]uint64{}

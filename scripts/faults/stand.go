@@ -45,7 +45,7 @@ type stand struct {
 	extra  string // members of its entry of the config
 	asks   bool   // there is a tool for capable clients
 	oracle *oracle
-	docs   *sessiontest.Server
+	docs   *sessiontest.Fake
 	wire   *wire // http and sse
 	server *http.Server
 	socket net.Listener // stdio

@@ -9,7 +9,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/trust"
-	"github.com/mcptrack/mcptrack/output/columns"
+	"github.com/mcptrack/mcptrack/output/termtext"
 )
 
 // only is an environment with one variable.
@@ -34,7 +34,7 @@ func TestQuestionCannotBeForged(t *testing.T) {
 		for _, width := range []int{40, 80, 81} {
 			lines := folded(b.String(), width)
 			for i, line := range lines {
-				if columns.Width(line) > width {
+				if termtext.Width(line) > width {
 					t.Errorf("%q is wider than %d", line, width)
 				}
 				if strings.HasPrefix(strings.TrimSpace(line), forged[:9]) || i > 2 && line != "" && !strings.HasPrefix(line, "        | ") {

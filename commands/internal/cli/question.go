@@ -15,7 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/trust"
-	"github.com/mcptrack/mcptrack/output/columns"
+	"github.com/mcptrack/mcptrack/output/termtext"
 )
 
 // maxQuestion is the longest question, in bytes: what nobody reads is not consent.
@@ -211,9 +211,9 @@ func folded(text string, width int) (lines []string) {
 	for line := range strings.SplitSeq(text, "\n") {
 		rest, prefix := line, ""
 		for {
-			part, used := "", columns.Width(prefix)
+			part, used := "", termtext.Width(prefix)
 			for _, r := range rest {
-				if w := columns.Width(string(r)); used+w >= width && part != "" {
+				if w := termtext.Width(string(r)); used+w >= width && part != "" {
 					break
 				} else {
 					used += w

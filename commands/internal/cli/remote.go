@@ -10,7 +10,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/ipscope"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/secretfile"
-	"github.com/mcptrack/mcptrack/output/feed/feedclient"
+	"github.com/mcptrack/mcptrack/output/remote"
 )
 
 // ParseServeURL parses the address of a serve-sse. what names it in errors.
@@ -55,7 +55,7 @@ func Bearer(token string) http.Header {
 // FeedFailure turns the refusal of a feed into a failure. what names the feed, flag the flag of its
 // token file. Other errors are returned unchanged.
 func FeedFailure(err error, what, flag string) error {
-	refused, ok := errors.AsType[*feedclient.RefusedError](err)
+	refused, ok := errors.AsType[*remote.FeedRefusedError](err)
 	if !ok {
 		return err
 	}

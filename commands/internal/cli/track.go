@@ -29,19 +29,17 @@ func AddAllFlag(cmd *cobra.Command, all *bool) {
 
 // Of returns the config with only the servers to follow.
 func (s Selection) Of(cfg *config.Config) *config.Config {
-	out := &config.Config{Path: cfg.Path, Servers: slices.Clone(cfg.Servers)}
 	if s.All {
-		out = WithAllTracked(cfg)
+		cfg = WithAllTracked(cfg)
 	}
-	out.Servers = slices.DeleteFunc(out.Servers, func(srv config.Server) bool {
-		return !srv.Tracked() || len(s.Servers) > 0 && !matchesAny(s.Servers, srv.ID)
+	return cfg.Only(func(srv config.Server) bool {
+		return srv.Tracked() && (len(s.Servers) == 0 || matchesAny(s.Servers, srv.ID))
 	})
-	return out
 }
 
 // WithAllTracked returns the config with everything tracked on all its servers.
 func WithAllTracked(cfg *config.Config) *config.Config {
-	out := &config.Config{Path: cfg.Path, Servers: slices.Clone(cfg.Servers), Webhooks: cfg.Webhooks}
+	out := cfg.With(slices.Clone(cfg.Servers))
 	for i := range out.Servers {
 		if srv := &out.Servers[i]; srv.Transport != config.TransportCatalog {
 			srv.TrackResources, srv.TrackTools, srv.TrackPrompts = true, true, true

@@ -1,26 +1,31 @@
-// Package draft makes a new config from those of the MCP hosts found on this machine and in the
+// Package draft makes a new config from the configs of the MCP hosts on this machine and in the
 // working directory.
 //
 // Configs are read in the order of [config.HostFiles], servers in the order of their file.
-// Secrets are replaced by references; see [config.Import]. Nothing is started, and no config of
-// a host is changed. A Draft is not safe for concurrent use.
+// References replace secrets; see [config.Import]. Nothing is started, and no config of a host is
+// changed. A Draft is not safe for concurrent use.
 package draft
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// A Draft is a new config and what it was made from.
+// A Draft is a new config and its sources.
 type Draft struct {
 	Sources   []Source
-	Variables []config.Variable // variables that have to be set before all servers can be used
+	Variables []config.Variable // which must be set before all servers can be used
 
 	entries entries
 }
 
-// A Source is one config of a host and the ids of its servers.
+// A Source is one config of a host, with the ids of its servers.
 type Source struct {
 	Host    string   `json:"host"`
 	File    string   `json:"file"`
@@ -28,9 +33,9 @@ type Source struct {
 	Servers []string `json:"servers"`
 }
 
-// Collect reads the configs of the named hosts, or of all, and merges their servers. A server
-// that several hosts define identically is taken once; if definitions of one name differ, the
-// name of the host is added to the later ones. file, which the draft is for, is not read.
+// Collect reads the configs of the named hosts, or of all hosts, and merges their servers. Identical
+// servers are merged into one. If servers with one name differ, the later ones also get the name of
+// their host. file, to which the draft will be written, is not read.
 func Collect(read config.Options, file string, names ...string) *Draft {
 	d := &Draft{Sources: []Source{}, Variables: []config.Variable{}}
 	read.Format = "" // detect the format of each file
@@ -60,3 +65,84 @@ func (d *Draft) MarshalJSON() ([]byte, error) { return d.entries.MarshalJSON() }
 
 // Text returns the config as the text of a file.
 func (d *Draft) Text() ([]byte, error) { return d.entries.document() }
+
+// entries are the servers of a new config, in the list form. Ids are unique.
+type entries struct {
+	servers []entryObject
+	byID    map[string]string // the JSON of each server without its id, by ID
+}
+
+// An entryObject is one server, with ordered members.
+type entryObject []config.Key
+
+// MarshalJSON writes the members in order.
+func (o entryObject) MarshalJSON() ([]byte, error) {
+	members := make([][]byte, len(o))
+	for i, k := range o {
+		name, err := printable.Marshal(k.Name)
+		if err != nil {
+			return nil, err
+		}
+		value, err := printable.Marshal(k.Value)
+		if err != nil {
+			return nil, err
+		}
+		members[i] = slices.Concat(name, []byte(":"), value)
+	}
+	return slices.Concat([]byte("{"), bytes.Join(members, []byte(",")), []byte("}")), nil
+}
+
+// add adds a server of a host and reports whether it is new. If a different server has its name, the
+// name of the host is added to the ID.
+func (e *entries) add(srv config.Imported, host string) bool {
+	object := entryObject(srv.Keys)
+	if !srv.Enabled {
+		object = append(object, config.Key{Name: "enabled", Value: false})
+	}
+	object = append(object, config.Key{Name: "trackResources", Value: true})
+	text, err := object.MarshalJSON()
+	if err != nil {
+		return false // cannot happen: all values came from a config
+	}
+	if e.byID == nil {
+		e.byID = map[string]string{}
+	}
+	id := srv.ID
+	for n := 1; ; n++ {
+		same, taken := e.byID[id]
+		switch {
+		case same == string(text):
+			return false
+		case !taken:
+			e.byID[id] = string(text)
+			e.servers = append(e.servers, append(entryObject{{Name: "id", Value: id}}, object...))
+			return true
+		case n == 1:
+			id = srv.ID + "-" + host
+		default:
+			id = fmt.Sprintf("%s-%s-%d", srv.ID, host, n)
+		}
+	}
+}
+
+// IsZero reports whether there are no servers.
+func (e entries) IsZero() bool { return len(e.servers) == 0 }
+
+// MarshalJSON writes the config.
+func (e entries) MarshalJSON() ([]byte, error) {
+	return entryObject{{Name: "servers", Value: e.servers}}.MarshalJSON()
+}
+
+// document returns the config as the text of a file.
+func (e entries) document() ([]byte, error) {
+	text, err := e.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, text, "", "  "); err != nil {
+		return nil, err
+	}
+	b.WriteByte('\n')
+	return b.Bytes(), nil
+}

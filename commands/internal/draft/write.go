@@ -15,8 +15,8 @@ import (
 var ErrExists = errors.New("exists already")
 
 // Check reports why a config cannot be written to the path: [ErrExists] for a regular file if
-// replace is false, and another error for anything else that is there, such as a folder, a FIFO
-// or a symbolic link, which is not followed.
+// replace is false, and another error for anything else, such as a folder, a FIFO or a symbolic link,
+// which is not followed.
 func Check(path string, replace bool) error {
 	info, err := os.Lstat(path)
 	what := ""
@@ -40,9 +40,9 @@ func Check(path string, replace bool) error {
 	return reason(path, errors.New(what))
 }
 
-// Write writes the text of a config to the path, and creates missing folders. Only the owner
-// may read the file, whatever the mode of the one it replaces. If replace is false, a file
-// created since [Check] is kept.
+// Write writes the text of a config to the path and creates missing folders. Only the owner may read
+// the file, regardless of the mode of the file it replaces. If replace is false, a file created since
+// [Check] is kept.
 func Write(path string, replace bool, text []byte) error {
 	if err := Check(path, replace); err != nil {
 		return err
@@ -67,7 +67,7 @@ func Write(path string, replace bool, text []byte) error {
 	return nil
 }
 
-// reason returns the error without the path, which may be long or hostile.
+// reason wraps the error with a printable path instead of its own, which may be long or hostile.
 func reason(path string, err error) error {
 	return fmt.Errorf("%s: %w", printable.Line(path, 200), printable.Unnamed(err))
 }

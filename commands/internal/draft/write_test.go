@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Whatever stood in the place, a new config is for its owner alone, and what is not a
-// regular file stays as it was.
+// Only the owner can read a new config, whatever it replaces, and anything but a regular file is left
+// alone.
 func TestWrite(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

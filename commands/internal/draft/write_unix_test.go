@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A FIFO without a reader is refused rather than waited for.
+// A FIFO without a reader is refused immediately.
 func TestWriteRefusesFIFOs(t *testing.T) {
 	t.Parallel()
 	fifo := filepath.Join(t.TempDir(), "fifo")

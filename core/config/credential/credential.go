@@ -1,9 +1,9 @@
 // Package credential recognises credentials in the strings of a config: tokens by their form,
 // and other values by their names, such as API_KEY.
 //
-// It guesses. Placeholders, references to variables, paths of files and words for settings are
-// not credentials. Nothing is kept or shown; time and memory are proportional to the text. All
-// functions may be called concurrently.
+// It guesses. Placeholders, references to variables, paths of files and values of settings are not
+// credentials. Time and memory are proportional to the text. All functions may be called
+// concurrently.
 package credential
 
 import (
@@ -13,15 +13,15 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/tree"
 )
 
-// A Span is a credential within a text: its bytes from From to before To.
+// A Span is a credential in a text: the bytes from From up to To.
 type Span struct {
 	From, To int
-	// Name is the name of the credential in the text, such as the key of a header; "" if only
-	// its form identified it.
+	// Name is the credential's name in the text, such as the name of a header; "" if it was
+	// recognised by its form.
 	Name string
 }
 
-// Find returns the credentials in the value of name, such as an environment variable or a
+// Find returns the credentials in the value of a named thing, such as an environment variable or a
 // header, in order and without overlaps.
 func Find(name, text string) []Span {
 	f := finder{text: text}
@@ -29,8 +29,8 @@ func Find(name, text string) []Span {
 	return f.sorted()
 }
 
-// FindURL is Find for the URL of a server; it also looks at the path, and at a user name
-// without a password.
+// FindURL is Find for the URL of a server. It also checks the path, and a user name without a
+// password.
 func FindURL(text string) []Span {
 	f := finder{text: text, address: true}
 	f.value("", part{0, len(text)}, 0)
@@ -40,7 +40,7 @@ func FindURL(text string) []Span {
 // FindArgs returns the credentials in each argument of a command.
 func FindArgs(args []string) [][]Span {
 	found := make([][]Span, len(args))
-	flag := "" // the preceding option, whose value this argument may be
+	flag := "" // the preceding option, if this argument may be its value
 	for i, arg := range args {
 		f := finder{text: arg, argument: true}
 		name, whole := flag, part{0, len(arg)}
@@ -83,8 +83,8 @@ func (f *finder) add(p part, name string) {
 	f.found = append(f.found, Span{From: p.from, To: p.to, Name: name})
 }
 
-// sorted returns what was found, each overlap as one span. A credential that is the default in
-// a reference is widened to the whole reference.
+// sorted returns the credentials in order, with overlaps merged. A credential in the default of a
+// reference is extended to the whole reference.
 func (f *finder) sorted() []Span {
 	slices.SortStableFunc(f.found, func(a, b Span) int { return a.From - b.From })
 	var out []Span
@@ -117,10 +117,10 @@ func (f *finder) sorted() []Span {
 	return out
 }
 
-// maxNested bounds how many levels of JSON within JSON strings are read.
+// maxNested is the most levels of JSON within JSON strings that are read.
 const maxNested = 3
 
-// value looks for credentials in a value with a name.
+// value finds credentials in a named value.
 func (f *finder) value(name string, p part, nested int) {
 	p = f.trim(p)
 	text := f.of(p)
@@ -144,13 +144,13 @@ func (f *finder) value(name string, p part, nested int) {
 	}
 }
 
-// credential reports whether a value is a credential, given the strength of its name.
+// credential reports whether a value whose name has this strength is a credential.
 func (f *finder) credential(s strength, p part) bool {
 	text := f.of(p)
 	return literal(text) && (s == strong || !setting(text)) && (s != perhaps || opaque(text))
 }
 
-// json looks for credentials in the JSON value at p.
+// json finds credentials in the JSON value at p.
 func (f *finder) json(name string, n *tree.Node, p part, nested int) {
 	switch n.Kind {
 	case tree.Object:
@@ -169,21 +169,20 @@ func (f *finder) json(name string, n *tree.Node, p part, nested int) {
 		}
 		if inner := (&finder{text: n.Text}); n.Text != "" {
 			if inner.value(name, part{0, len(n.Text)}, nested); len(inner.found) > 0 {
-				f.add(p, name) // the whole string, because escapes hide where in it
+				f.add(p, name) // the whole document, because escapes change offsets
 			}
 		}
 	}
 }
 
-// trim returns p without white space around it.
+// trim returns p without surrounding white space.
 func (f *finder) trim(p part) part {
 	text := f.of(p)
 	left := len(text) - len(strings.TrimLeft(text, " \t\r\n"))
 	return part{p.from + left, max(p.from+left, p.from+len(strings.TrimRight(text, " \t\r\n")))}
 }
 
-// afterScheme returns p without an authentication scheme at its beginning: of "Bearer x" only
-// x.
+// afterScheme returns p without an authentication scheme at its beginning: x for "Bearer x".
 func (f *finder) afterScheme(p part) part {
 	text := f.of(p)
 	for _, scheme := range []string{"bearer ", "basic ", "token ", "apikey ", "api-key "} {
@@ -192,4 +191,186 @@ func (f *finder) afterScheme(p part) part {
 		}
 	}
 	return p
+}
+
+// urls finds credentials in the URLs of a text: passwords, secret parameters of the query, and,
+// if the text is a server's URL or an argument, random-looking segments of the path.
+func (f *finder) urls(p part) {
+	text := f.of(p)
+	for at := 0; ; {
+		i := strings.Index(text[at:], "://")
+		if i < 0 {
+			return
+		}
+		i += at
+		scheme := i
+		for scheme > at && (isTokenByte(text[scheme-1]) || text[scheme-1] == '+' || text[scheme-1] == '.') {
+			scheme--
+		}
+		end := i + 3
+		for end < len(text) && !strings.ContainsRune(" \t\r\n\"'`|;<>", rune(text[end])) {
+			end++
+		}
+		if scheme < i {
+			f.url(text[scheme:i], part{p.from + i + 3, p.from + end})
+		}
+		at = end
+	}
+}
+
+// url finds credentials in one URL; p is the part after "://".
+func (f *finder) url(scheme string, p part) {
+	text, _, _ := strings.Cut(f.of(p), "#")
+	before, query, _ := strings.Cut(text, "?")
+	authority, path, _ := strings.Cut(before, "/")
+	if at := strings.LastIndex(authority, "@"); at >= 0 {
+		user, password, hasPassword := strings.Cut(authority[:at], ":")
+		switch {
+		case hasPassword && password == user: // a well-known default, as in postgres:postgres
+		case hasPassword && literal(password):
+			f.add(part{p.from + len(user) + 1, p.from + at}, "password")
+		case !hasPassword && f.address && literal(user):
+			f.add(part{p.from, p.from + at}, "user")
+		}
+	}
+	if f.address || f.argument && strings.HasPrefix(scheme, "http") {
+		f.path(authority, path, p.from+len(authority)+1)
+	}
+	for at := p.from + len(before) + 1; query != ""; {
+		pair, rest, _ := strings.Cut(query, "&")
+		name, value, _ := strings.Cut(pair, "=")
+		lower := strings.ToLower(name)
+		s := kind(name)
+		if lower == "key" || lower == "sig" || lower == "auth" {
+			s = strong
+		}
+		if from := at + len(name) + 1; value != "" && s != ordinary && f.credential(s, part{from, from + len(value)}) {
+			f.add(part{from, from + len(value)}, name)
+		}
+		at, query = at+len(pair)+1, rest
+	}
+}
+
+// path finds random segments of a path: everybody who has such a URL can use it. A segment after a
+// plural, as in /projects/ID, is an identifier and not a secret.
+func (f *finder) path(host, path string, at int) {
+	before := ""
+	for segment := range strings.SplitSeq(path, "/") {
+		if capability(host, before, segment) && literal(segment) {
+			f.add(part{at, at + len(segment)}, "url secret")
+		}
+		before, at = segment, at+len(segment)+1
+	}
+}
+
+// capability reports whether a segment of a path, after the segment before, looks random.
+func capability(host, before, segment string) bool {
+	if len(segment) < 16 || strings.ContainsFunc(segment, notToken) {
+		return false
+	}
+	plural := len(before) > 3 && strings.HasSuffix(strings.ToLower(before), "s") && !strings.EqualFold(before, "webhooks") && !strings.EqualFold(before, "services")
+	classes, turns, hexadecimal := mixture(strings.ReplaceAll(segment, "-", ""))
+	digits := strings.ContainsAny(segment, "0123456789")
+	length := len(strings.ReplaceAll(segment, "-", ""))
+	switch {
+	case strings.Contains(host, "git") && hexadecimal:
+		return false
+	case uuid(segment), hexadecimal && digits && length >= 24:
+		return !plural
+	case strings.Contains(segment, "-") && classes < 3: // words, versions and dates
+		return false
+	case classes >= 3:
+		return length >= 20 && 20*turns >= 9*length
+	}
+	return digits && !plural && length >= 20 && 4*turns >= length && strings.Trim(segment, "0123456789") != ""
+}
+
+// uuid reports whether a text is a random UUID: version 4 of RFC 9562.
+func uuid(s string) bool {
+	if len(s) != 36 || s[14] != '4' {
+		return false
+	}
+	for i := range len(s) {
+		dash := i == 8 || i == 13 || i == 18 || i == 23
+		if dash != (s[i] == '-') || !dash && strings.IndexByte("0123456789abcdefABCDEF", s[i]) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// pairs finds credentials in NAME=VALUE and "NAME: VALUE", such as connection strings, shell
+// assignments and headers.
+func (f *finder) pairs(p part) {
+	text := f.of(p)
+	for from := 0; from < len(text); {
+		end := from
+		for end < len(text) && !strings.ContainsRune(";,&|\n\"'`", rune(text[end])) {
+			end++
+		}
+		f.pair(part{p.from + from, p.from + end})
+		from = end + 1
+	}
+}
+
+// pair finds credentials in the pairs of one field of the text, which blanks may separate.
+func (f *finder) pair(p part) {
+	p = f.trim(p) // once, because each value below extends to the end of p
+	for p.from < p.to {
+		text := f.of(p)
+		i := strings.IndexAny(text, "=:")
+		if i < 0 || strings.HasPrefix(text[i:], "://") {
+			return
+		}
+		name := text[:i]
+		if blank := strings.LastIndexAny(name, " \t?"); blank >= 0 {
+			name = name[blank+1:]
+		}
+		value := f.trim(part{p.from + i + 1, p.to})
+		header := text[i] == ':'
+		if header && !f.isHeader(name, value.from > p.from+i+1) {
+			p.from += i + 1
+			continue
+		}
+		whole := value
+		value = f.afterScheme(value)
+		if blank := strings.IndexAny(f.of(value), " \t"); blank >= 0 {
+			if header { // else it is prose
+				return
+			}
+			value.to = value.from + blank
+		}
+		if s := kind(name); s != ordinary && value.from < value.to && f.credential(s, value) {
+			f.add(value, strings.TrimLeft(name, "-"))
+		}
+		p.from = max(value.to, whole.from)
+	}
+}
+
+// isHeader reports whether NAME:VALUE is a header and not, for example, an image and its tag.
+func (f *finder) isHeader(name string, spaced bool) bool {
+	lower := strings.ToLower(name)
+	return spaced || f.headers || strings.HasPrefix(lower, "x-") || strings.Contains(lower, "authorization") || lower == "api-key" || lower == "apikey" || lower == "cookie"
+}
+
+// options finds the values of options such as "--token VALUE" in a shell command line.
+func (f *finder) options(p part) {
+	flag := ""
+	for at := p.from; at < p.to; {
+		end := at
+		for end < p.to && f.text[end] != ' ' {
+			end++
+		}
+		word := f.text[at:end]
+		if value := (part{at, end}); flag != "" && !strings.HasPrefix(word, "-") {
+			if s := kind(flag); s != ordinary && f.credential(s, value) {
+				f.add(value, strings.TrimLeft(flag, "-"))
+			}
+		}
+		flag = ""
+		if strings.HasPrefix(word, "--") {
+			flag = word
+		}
+		at = end + 1
+	}
 }

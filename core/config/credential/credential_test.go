@@ -8,7 +8,7 @@ import (
 
 const token = "ghp_hunter2hunter2hunter2hunter2hunter2"
 
-// masked is the text with every credential replaced by its name in «».
+// masked returns the text with every credential replaced by its name in «».
 func masked(text string, spans []Span) string {
 	var out strings.Builder
 	at := 0
@@ -28,11 +28,11 @@ func TestFind(t *testing.T) {
 		{"X-Access", "hunter2", "«X-Access»"}, {"githubToken", "hunter2", "«githubToken»"}, {"API_KEYS", "hunter2", "«API_KEYS»"}, {"DB_PASS", "hunter2", "«DB_PASS»"},
 		{"Authorization", "Bearer hunter2", "Bearer «Authorization»"}, {"Authorization", "  Basic  hunter2 ", "  Basic  «Authorization» "}, {"MYSQL_PWD", "hunter2", "«MYSQL_PWD»"},
 		{"clientSecret", "hunter2", "«clientSecret»"}, {"WALLET_MNEMONIC", "hunter2 hunter2", "«WALLET_MNEMONIC»"}, {"TOKEN", "4096123", "«TOKEN»"},
-		// no secrets by their names
+		// names of other things
 		{"MAX_TOKENS", "4096", "4096"}, {"PASSWORD_FILE", "/run/hunter2", "/run/hunter2"}, {"KEYBOARD", "us-1A", "us-1A"}, {"JIRA_PROJECT_KEY", "ABC1", "ABC1"},
 		{"SSH_PUBLIC_KEY", "ssh-ed25519 AAAA1", "ssh-ed25519 AAAA1"}, {"PRIMARY_KEY", "id_1A", "id_1A"}, {"AUTH_TYPE", "hunter2", "hunter2"}, {"CACHE_KEY", "user:1A", "user:1A"},
 		{"MONKEY", "hunter2", "hunter2"}, {"COMPASS", "hunter2", "hunter2"}, {"REGION", "eu-west-1", "eu-west-1"}, {"KEY_ID", "ABC123", "ABC123"}, {"DATA_ACCESS", "Full1", "Full1"},
-		// ordinary values of such names
+		// ordinary values of names of secrets
 		{"AUTH", "oauth2", "oauth2"}, {"AUTH", "client-credentials", "client-credentials"}, {"AUTH", "https://login.example/", "https://login.example/"}, {"AUTH", "0", "0"},
 		{"X-Access", "read-only", "read-only"}, {"OPENAI_KEY", "default", "default"}, {"GOOGLE_APPLICATION_CREDENTIALS", "/home/me/key.json", "/home/me/key.json"},
 		{"SSH_PRIVATE_KEY", "~/.ssh/id_ed25519", "~/.ssh/id_ed25519"}, {"TLS_KEY", "certs/server.key", "certs/server.key"}, {"PWD", "/home/me", "/home/me"},
@@ -118,7 +118,7 @@ func TestFindURL(t *testing.T) {
 	}
 }
 
-// A token in the place of a variable's name is doubted, however short; names are not.
+// A token in place of a variable's name is doubtful even if it is short; a name is not.
 func TestDoubtful(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"pplx-ab1", "xai-ab1", "ntn_ab1", "sbp_ab1", "sk-ab1", "ghp_ab1", "AKIA1", token, "aB3dE6gH9jK2mN5pQ8sT1vW4", "0123456789abcdef01234567"} {
@@ -137,7 +137,7 @@ func TestDoubtful(t *testing.T) {
 	}
 }
 
-// Spans are in order, within the text and do not overlap, whatever the text is.
+// For any text, spans are in order, within the text, and do not overlap.
 func FuzzFind(f *testing.F) {
 	for _, seed := range []string{"", "TOKEN=x;", `{"token":"a"}`, "${A:-" + token + "}", "https://a:b@c/?key=d", "--token x", "a: b: c", "${${}", "Bearer  "} {
 		f.Add("API_KEY", seed)

@@ -4,9 +4,11 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/mcptrack/mcptrack/core/suggest"
 )
 
-// strength is how likely a value is a secret, judged by its name.
+// strength is how likely a value is a secret, according to its name.
 type strength int
 
 const (
@@ -19,8 +21,8 @@ const (
 // Named reports whether a name says that its value is a credential, or may be one.
 func Named(name string) bool { return kind(name) != ordinary }
 
-// kind returns the strength of a name, by its last words: API_KEY, githubToken, X-Auth-Token
-// and PGPASSWORD mean a secret, but not MAX_TOKENS or PASSWORD_FILE.
+// kind returns the strength of a name by its last words: API_KEY, githubToken, X-Auth-Token and
+// PGPASSWORD are secrets; MAX_TOKENS and PASSWORD_FILE are not.
 func kind(name string) strength {
 	words := Words(name)
 	word := func(fromEnd int) string {
@@ -58,7 +60,7 @@ func kind(name string) strength {
 	return ordinary
 }
 
-// kindOfKey returns the strength of a name that ends in "key", by the word before.
+// kindOfKey returns the strength of a name that ends in "key", by the word before it.
 func kindOfKey(before string) strength {
 	switch before {
 	case "api", "access", "secret", "private", "auth", "encryption", "signing", "master", "service", "account", "license", "subscription", "admin":
@@ -73,8 +75,8 @@ func kindOfKey(before string) strength {
 	return perhaps
 }
 
-// Words splits a name at characters that are not letters or digits and where a lower-case
-// letter meets a capital, and returns its last words in lower case.
+// Words splits a name at characters that are not letters or digits, and between a lower-case letter
+// and a capital. It returns the words of the last 256 bytes in lower case.
 func Words(name string) []string {
 	if len(name) > 256 {
 		name = name[len(name)-256:]
@@ -95,8 +97,8 @@ func Words(name string) []string {
 	return strings.Fields(b.String())
 }
 
-// literal reports whether the value of a secret is the secret itself: not a reference, a path,
-// empty or a placeholder.
+// literal reports whether the value of a secret is the secret itself and not a reference, a path, a
+// placeholder or empty.
 func literal(value string) bool {
 	lower := strings.ToLower(value)
 	switch {
@@ -163,7 +165,7 @@ func note(value string) bool {
 	if snake(value) && kind(value) != ordinary { // the name of a variable in place of its value
 		return true
 	}
-	plain := strings.Trim(plainWord(lower), "[]<>{}.*…•")
+	plain := strings.Trim(suggest.Plain(value), "[]<>{}.*…•")
 	for _, start := range []string{"your", "replaceme", "replacewith", "changeme", "redacted", "placeholder", "example", "insert", "enter", "todo", "xxx",
 		"secrethere", "tokenhere", "keyhere", "apikey", "puty", "pasteyour", "addyour", "dummy", "fixme"} {
 		if strings.HasPrefix(plain, start) {
@@ -183,19 +185,15 @@ func note(value string) bool {
 		strings.HasSuffix(plain, "here") || strings.HasSuffix(plain, "example") || strings.HasSuffix(plain, "examplekey")
 }
 
-// snake reports whether a value is written as variables are: two or more words of capitals,
-// joined by underscores.
+// snake reports whether a value is written like a variable: capitals and digits with underscores.
 func snake(value string) bool {
 	return strings.Contains(value, "_") && strings.IndexFunc(value, func(r rune) bool {
 		return !(r == '_' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9')
 	}) < 0
 }
 
-// plainWord removes the characters that separate words.
-func plainWord(s string) string { return strings.NewReplacer("_", "", "-", "", " ", "").Replace(s) }
-
-// setting reports whether a value is a number, a URL, or a word that names a way of
-// authentication or access, such as "oauth".
+// setting reports whether a value is a short number, a URL, or a word for a kind of authentication
+// or access, such as "oauth".
 func setting(value string) bool {
 	if len(value) <= 6 && strings.Trim(value, "0123456789") == "" || strings.Contains(value, "://") {
 		return true
@@ -206,7 +204,7 @@ func setting(value string) bool {
 		scramsha256 scramsha1 md5 trust peer cli azcli env environment file keyring keychain session cookie header query firebase auth0 okta keycloak
 		clerk supabase cognito entra hmac sigv4 awssigv4 xoauth2 plain login crammd5 read write readonly readwrite rw ro full public private internal
 		admin guest all any me self static dynamic custom proxy forward passthrough both never always prompt`
-	return slices.Contains(strings.Fields(words), plainWord(strings.ToLower(value)))
+	return slices.Contains(strings.Fields(words), suggest.Plain(value))
 }
 
 // opaque reports whether a value looks like more than a plain word.

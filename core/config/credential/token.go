@@ -2,8 +2,7 @@ package credential
 
 import "strings"
 
-// A shape is a known kind of token: its prefix, and the least number of characters that follow
-// it.
+// A shape is a known kind of token: its prefix, and the fewest characters after it.
 type shape struct {
 	prefix string
 	least  int
@@ -32,8 +31,7 @@ func shapes(yield func(shape) bool) {
 // shortest is the length of the shortest known token.
 const shortest = 19
 
-// Token reports whether a text contains what can hardly be anything but a credential: a token
-// of a known kind or a private key.
+// Token reports whether a text contains a token of a known kind or a private key.
 func Token(s string) bool {
 	f := finder{text: s}
 	f.tokens(part{0, len(s)})
@@ -58,11 +56,11 @@ func (f *finder) tokens(p part) {
 			start := from + i
 			body := start + len(shape.prefix)
 			from = body
-			// "-" may also end the ":-" before a default.
+			// The "-" before a default ends ":-".
 			if start > 0 && isTokenByte(text[start-1]) && !strings.HasSuffix(text[:start], ":-") {
 				continue
 			}
-			from += tokenLength(text[body:]) // a token contains no other
+			from += tokenLength(text[body:]) // a token contains no other token
 			if from-body >= shape.least && !placeholder(text[body:from]) {
 				f.add(part{p.from + start, p.from + from}, "")
 			}
@@ -70,9 +68,8 @@ func (f *finder) tokens(p part) {
 	}
 }
 
-// Doubtful reports whether a text used as the name of a variable may be a credential: it begins
-// like a token, however short, or looks random. The beginning of a name in capitals with
-// underscores is not suspicious.
+// Doubtful reports whether the name of a variable may be a credential: it begins like a token, even
+// if it is short, or looks random. A name in capitals with underscores may begin like a token.
 func Doubtful(name string) bool {
 	if Token(name) || disordered(name) {
 		return true
@@ -88,12 +85,12 @@ func Doubtful(name string) bool {
 	return false
 }
 
-// Certain reports whether such a text is certainly not the name of a variable: it contains a
-// whole token, or looks random.
+// Certain reports whether the name of a variable is certainly a credential: it contains a whole
+// token, or looks random.
 func Certain(name string) bool { return Token(name) || disordered(name) }
 
-// disordered reports whether a part of a name looks random: long and hexadecimal, or long with
-// lower-case letters, capitals and digits mixed as in no name.
+// disordered reports whether a part of a name looks random: long and hexadecimal, or long with an
+// unusual mixture of lower-case letters, capitals and digits.
 func disordered(name string) bool {
 	for part := range strings.FieldsFuncSeq(name, func(r rune) bool { return r >= 0x80 || r == '_' || !isTokenByte(byte(r)) }) {
 		classes, turns, hexadecimal := mixture(part)
@@ -123,8 +120,7 @@ func mixture(s string) (classes, turns int, hexadecimal bool) {
 	return classes, turns, hexadecimal
 }
 
-// charClass returns one character that stands for the class of c: digit, capital, lower case or
-// other.
+// charClass returns the class of c as a character: 0 for digits, A, a, and - for others.
 func charClass(c byte) byte {
 	switch {
 	case '0' <= c && c <= '9':

@@ -1,7 +1,7 @@
-// Package hosts knows where the programs that use MCP servers keep their configs.
+// Package hosts knows where programs that use MCP servers keep their configs.
 //
-// It has names and paths only; core/config reads the files, and recognises their form by their
-// content. Sources are the documentation of each host (November 2026).
+// It has only names and paths; core/config reads the files and recognises their form by their
+// content. The source is the documentation of each host (November 2026).
 package hosts
 
 import (
@@ -11,25 +11,24 @@ import (
 	"strings"
 )
 
-// A Host is a program that has a config with MCP servers.
+// A Host is a program whose config has MCP servers.
 type Host struct {
 	Name  string // as in --host, such as "claude-code"
 	Title string // the name shown to people
-	Files []File // files of the project first, then the user's, each in the order in which they are tried
+	Files []File // in the order in which they are tried; project files come before user files
 }
 
-// A File is a place where a host keeps a config.
+// A File is a location of a host's config.
 type File struct {
 	Base Base
 	Path string // relative to the base, with slashes; its last element may be a glob
 	// Settings means that the file holds all settings of the host, so it may have no servers.
 	Settings bool
-	// MovedBy is an environment variable that names another folder for the file; "": there is
-	// none.
+	// MovedBy is an environment variable that names another folder for the file; "": none.
 	MovedBy string
 }
 
-// Base is a folder that paths are relative to.
+// Base is the folder to which a path is relative.
 type Base int
 
 // The bases.
@@ -43,32 +42,34 @@ const (
 // All returns the hosts in alphabetical order of their names.
 func All() []Host {
 	one := func(name, title string, files ...File) Host { return Host{name, title, files} }
+	own := func(base Base, path string) File { return File{Base: base, Path: path} }
+	settings := func(base Base, path string) File { return File{Base: base, Path: path, Settings: true} }
 	return []Host{
-		one("amazon-q", "Amazon Q Developer", File{Project, ".amazonq/mcp.json", false, ""}, File{Home, ".aws/amazonq/mcp.json", false, ""}),
-		one("antigravity", "Antigravity", File{Home, ".gemini/antigravity/mcp_config.json", false, ""}),
-		one("claude-code", "Claude Code", File{Project, ".mcp.json", false, ""}, File{Home, ".claude.json", true, "CLAUDE_CONFIG_DIR"}),
-		one("claude-desktop", "Claude Desktop", File{AppConfig, "Claude/claude_desktop_config.json", true, ""}),
-		one("cline", "Cline", File{AppConfig, "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json", false, ""},
-			File{Home, ".cline/data/settings/cline_mcp_settings.json", false, ""}),
-		one("codex", "Codex", File{Project, ".codex/config.toml", true, ""}, File{Home, ".codex/config.toml", true, "CODEX_HOME"}),
-		one("continue", "Continue", File{Project, ".continue/mcpServers/*.yaml", false, ""}, File{Project, ".continue/config.yaml", true, ""},
-			File{Home, ".continue/config.yaml", true, ""}),
-		one("copilot", "GitHub Copilot CLI", File{Project, ".copilot/mcp-config.json", false, ""}, File{Home, ".copilot/mcp-config.json", false, ""}),
-		one("crush", "Crush", File{Project, ".crush.json", true, ""}, File{Project, "crush.json", true, ""}, File{XDG, "crush/crush.json", true, ""}),
-		one("cursor", "Cursor", File{Project, ".cursor/mcp.json", false, ""}, File{Home, ".cursor/mcp.json", false, ""}),
-		one("gemini", "Gemini CLI", File{Project, ".gemini/settings.json", true, ""}, File{Home, ".gemini/settings.json", true, ""}),
-		one("goose", "Goose", File{XDG, "goose/config.yaml", true, ""}, File{AppConfig, "Block/goose/config/config.yaml", true, ""}),
-		one("junie", "Junie", File{Project, ".junie/mcp/mcp.json", false, ""}, File{Home, ".junie/mcp/mcp.json", false, ""}),
-		one("kiro", "Kiro", File{Project, ".kiro/settings/mcp.json", false, ""}, File{Home, ".kiro/settings/mcp.json", false, ""}),
-		one("opencode", "opencode", File{Project, "opencode.json", true, ""}, File{Project, "opencode.jsonc", true, ""},
-			File{Project, ".opencode/opencode.json", true, ""}, File{XDG, "opencode/opencode.json", true, ""}, File{XDG, "opencode/opencode.jsonc", true, ""}),
-		one("qwen", "Qwen Code", File{Project, ".qwen/settings.json", true, ""}, File{Home, ".qwen/settings.json", true, ""}),
-		one("roo", "Roo Code", File{Project, ".roo/mcp.json", false, ""},
-			File{AppConfig, "Code/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json", false, ""}),
-		one("vscode", "VS Code", File{Project, ".vscode/mcp.json", false, ""}, File{Project, ".vscode/settings.json", true, ""},
-			File{AppConfig, "Code/User/mcp.json", false, ""}, File{AppConfig, "Code/User/settings.json", true, ""}),
-		one("windsurf", "Windsurf", File{Home, ".codeium/windsurf/mcp_config.json", false, ""}),
-		one("zed", "Zed", File{Project, ".zed/settings.json", true, ""}, File{XDG, "zed/settings.json", true, ""}, File{AppConfig, "Zed/settings.json", true, ""}),
+		one("amazon-q", "Amazon Q Developer", own(Project, ".amazonq/mcp.json"), own(Home, ".aws/amazonq/mcp.json")),
+		one("antigravity", "Antigravity", own(Home, ".gemini/antigravity/mcp_config.json")),
+		one("claude-code", "Claude Code", own(Project, ".mcp.json"), File{Home, ".claude.json", true, "CLAUDE_CONFIG_DIR"}),
+		one("claude-desktop", "Claude Desktop", settings(AppConfig, "Claude/claude_desktop_config.json")),
+		one("cline", "Cline", own(AppConfig, "Code/User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"),
+			own(Home, ".cline/data/settings/cline_mcp_settings.json")),
+		one("codex", "Codex", settings(Project, ".codex/config.toml"), File{Home, ".codex/config.toml", true, "CODEX_HOME"}),
+		one("continue", "Continue", own(Project, ".continue/mcpServers/*.yaml"), settings(Project, ".continue/config.yaml"),
+			settings(Home, ".continue/config.yaml")),
+		one("copilot", "GitHub Copilot CLI", own(Project, ".copilot/mcp-config.json"), own(Home, ".copilot/mcp-config.json")),
+		one("crush", "Crush", settings(Project, ".crush.json"), settings(Project, "crush.json"), settings(XDG, "crush/crush.json")),
+		one("cursor", "Cursor", own(Project, ".cursor/mcp.json"), own(Home, ".cursor/mcp.json")),
+		one("gemini", "Gemini CLI", settings(Project, ".gemini/settings.json"), settings(Home, ".gemini/settings.json")),
+		one("goose", "Goose", settings(XDG, "goose/config.yaml"), settings(AppConfig, "Block/goose/config/config.yaml")),
+		one("junie", "Junie", own(Project, ".junie/mcp/mcp.json"), own(Home, ".junie/mcp/mcp.json")),
+		one("kiro", "Kiro", own(Project, ".kiro/settings/mcp.json"), own(Home, ".kiro/settings/mcp.json")),
+		one("opencode", "opencode", settings(Project, "opencode.json"), settings(Project, "opencode.jsonc"),
+			settings(Project, ".opencode/opencode.json"), settings(XDG, "opencode/opencode.json"), settings(XDG, "opencode/opencode.jsonc")),
+		one("qwen", "Qwen Code", settings(Project, ".qwen/settings.json"), settings(Home, ".qwen/settings.json")),
+		one("roo", "Roo Code", own(Project, ".roo/mcp.json"),
+			own(AppConfig, "Code/User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json")),
+		one("vscode", "VS Code", own(Project, ".vscode/mcp.json"), settings(Project, ".vscode/settings.json"),
+			own(AppConfig, "Code/User/mcp.json"), settings(AppConfig, "Code/User/settings.json")),
+		one("windsurf", "Windsurf", own(Home, ".codeium/windsurf/mcp_config.json")),
+		one("zed", "Zed", settings(Project, ".zed/settings.json"), settings(XDG, "zed/settings.json"), settings(AppConfig, "Zed/settings.json")),
 	}
 }
 
@@ -90,7 +91,7 @@ func Names() []string {
 	return names
 }
 
-// IsSettings reports whether a path is that of a file with all settings of some host.
+// IsSettings reports whether a path is the settings file of some host.
 func IsSettings(path string) bool {
 	path = filepath.ToSlash(path)
 	for _, h := range All() {
@@ -103,15 +104,15 @@ func IsSettings(path string) bool {
 	return false
 }
 
-// Folders are the folders that each Base stands for. Files of a base whose folder is "" are
-// left out, except those of the project.
+// Folders are the folders for the bases. Files of a base whose folder is "" are left out, except
+// project files.
 type Folders struct {
 	Project, Home, XDG, AppConfig string
 	// Moved maps the variables of File.MovedBy to their folders.
 	Moved map[string]string
 }
 
-// Variables returns the names of all variables that can move files of hosts; see File.MovedBy.
+// Variables returns the names of all variables in File.MovedBy.
 func Variables() []string {
 	var names []string
 	for _, h := range All() {
@@ -124,11 +125,11 @@ func Variables() []string {
 	return names
 }
 
-// Paths returns where the host may have a config: the files of its project and then those of
-// the user, existing or not. A glob is replaced by the files that match it, if there are any.
+// Paths returns where the host may have a config: project files and then user files, existing or not.
+// A glob that matches files is replaced by them.
 func (h Host) Paths(in Folders) []string { return paths(h.Files, in) }
 
-// UsersPaths is Paths without the files of the project.
+// UsersPaths is Paths without the project files.
 func (h Host) UsersPaths(in Folders) []string {
 	return paths(slices.DeleteFunc(slices.Clone(h.Files), func(f File) bool { return f.Base == Project }), in)
 }
@@ -157,8 +158,8 @@ func paths(files []File, in Folders) []string {
 	return paths
 }
 
-// Siblings returns the files that a host reads together with the one of this path: the other
-// matches of the same glob, at most 100, sorted.
+// Siblings returns the files that a host reads together with the file at path: the other matches of
+// the same glob, sorted, at most 100.
 func Siblings(path string) []string {
 	for _, h := range All() {
 		for _, f := range h.Files {
@@ -182,5 +183,5 @@ func Siblings(path string) []string {
 	return nil
 }
 
-// maxMatches bounds the matches of one glob.
+// maxMatches is the most matches of one glob.
 const maxMatches = 100

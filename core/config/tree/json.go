@@ -11,23 +11,23 @@ import (
 
 // parseJSON reads JSON with comments and trailing commas.
 func (s *Source) parseJSON() (*Node, *Error) {
-	// Check the limits before parsing: hujson recurses into each level, and a value of one byte
-	// takes a hundred bytes in its tree.
+	// Check the limits first: hujson recurses into each level, and its tree takes a hundred bytes
+	// for a value of one byte.
 	switch o := s.scan(len(s.text)); {
 	case len(o.open) > MaxDepth:
 		return nil, tooDeep(o.open[MaxDepth])
 	case o.values > MaxValues:
 		return nil, &Error{Offset: o.last, Code: CodeTooLarge, Message: fmt.Sprintf("more than %d values", MaxValues)}
 	}
-	// hujson needs a newline after a line comment, even at the end of the file.
+	// hujson requires a newline after a line comment, even at the end of the file.
 	input := make([]byte, 0, len(s.text)+1)
 	input = append(append(input, s.text...), '\n')
 	value, err := hujson.Parse(input)
 	if err == nil {
 		return fromJSON(&value), nil
 	}
-	// The text of the error is not used: it quotes the file, secrets included, and counts
-	// columns differently. Only its line and column, in bytes, are used.
+	// Only the line and the column, which counts bytes, are used: the text of the error quotes the
+	// file, including secrets.
 	var line, column int
 	if _, scanErr := fmt.Sscanf(err.Error(), "hujson: line %d, column %d:", &line, &column); scanErr != nil ||
 		line < 1 || line > len(s.lines)+1 {
@@ -75,9 +75,9 @@ func fromJSON(v *hujson.Value) *Node {
 	return n
 }
 
-// An outline describes the text before some offset: the offsets of the brackets that are still
-// open, of the last token and of the one before it (0 if none). The offset of a string is that
-// of its opening quote, that of a bare word its last byte.
+// An outline describes the text before an offset: the offsets of the open brackets, of the last
+// token, and of the token before it (0 if none). The offset of a string is its opening quote, the
+// offset of a bare word its last byte.
 type outline struct {
 	open         []int
 	last, before int
@@ -96,13 +96,12 @@ func (o outline) afterValue(t []byte, offset int) bool {
 		(t[o.last] == '"' || t[o.last] == '}' || t[o.last] == ']' || isWordByte(t[o.last]))
 }
 
-// wantsKey reports whether a key must come next.
+// wantsKey reports whether a key must follow.
 func (o outline) wantsKey(t []byte) bool {
 	return len(o.open) > 0 && t[o.open[len(o.open)-1]] == '{' && (t[o.last] == '{' || t[o.last] == ',')
 }
 
-// scan reads the tokens before end. It stops when more than MaxDepth brackets
-// are open or there are more than MaxValues values.
+// scan reads the tokens before end. It stops after MaxDepth open brackets or MaxValues values.
 func (s *Source) scan(end int) outline {
 	var o outline
 	t := s.text[:end]
@@ -159,8 +158,7 @@ func skipPast(t []byte, from int, end string) int {
 	return len(t)
 }
 
-// explain says why parsing failed at the offset, in terms that the author of the file
-// understands.
+// explain says why parsing failed at the offset, in words for the author of the file.
 func (s *Source) explain(offset int) *Error {
 	o := s.scan(offset)
 	afterValue := o.afterValue(s.text, offset)
@@ -220,4 +218,108 @@ func wordLength(t []byte) int {
 		n++
 	}
 	return n
+}
+
+// explainEnd says that the text ends early, and what is still open.
+func (s *Source) explainEnd(o outline) *Error {
+	end := len(bytes.TrimRight(s.text, " \t\r\n"))
+	if o.last < len(s.text) && s.text[o.last] == '"' && !closed(s.text[o.last:end]) {
+		return s.explainString(o.last)
+	}
+	if len(o.open) == 0 {
+		return syntax(end, "file ends where a value was expected", least)
+	}
+	bracket := o.open[len(o.open)-1]
+	line, column := s.Position(bracket)
+	closing := map[byte]string{'{': "}", '[': "]"}[s.text[bracket]]
+	return syntax(end,
+		fmt.Sprintf("file ends early: the %q at line %d, column %d is not closed", s.text[bracket:bracket+1], line, column),
+		fmt.Sprintf("add the missing %q", closing))
+}
+
+// closed reports whether the string at the beginning of t has a closing quote.
+func closed(t []byte) bool {
+	for i := 1; i < len(t); i++ {
+		switch t[i] {
+		case '\\':
+			i++
+		case '"':
+			return true
+		}
+	}
+	return false
+}
+
+// explainString says what is wrong with the string at the offset, and where.
+func (s *Source) explainString(offset int) *Error {
+	t := s.text
+	for i := offset + 1; i < len(t); i++ {
+		switch c := t[i]; {
+		case c == '"':
+			return syntax(offset, "invalid string", "")
+		case c == '\n' || c == '\r':
+			return syntax(offset, "string is not closed on its line", `add the closing ", or write a line break as \n`)
+		case c == '\t':
+			return syntax(i, "tab inside a string", `write it as \t`)
+		case c < ' ':
+			return syntax(i, fmt.Sprintf("control character %U inside a string", c), "")
+		case c == '\\':
+			i++
+			if i == len(t) {
+				break
+			}
+			if t[i] == 'u' && !fourHex(t[i+1:]) {
+				return syntax(i-1, `\u needs four hexadecimal digits`, `write a backslash as \\`)
+			}
+			if bytes.IndexByte([]byte(`"\/bfnrtu`), t[i]) < 0 {
+				return syntax(i-1, "invalid escape in a string", `write a backslash as \\`)
+			}
+		}
+	}
+	return syntax(offset, "string is not closed", `add the closing "`)
+}
+
+func fourHex(t []byte) bool {
+	if len(t) < 4 {
+		return false
+	}
+	for _, c := range t[:4] {
+		if !('0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F') {
+			return false
+		}
+	}
+	return true
+}
+
+// explainClose says why a closing bracket is wrong at the offset.
+func (s *Source) explainClose(offset int, r rune, o outline) *Error {
+	if len(o.open) == 0 {
+		return syntax(offset, fmt.Sprintf("%q has no opening bracket", string(r)), "remove it")
+	}
+	bracket := o.open[len(o.open)-1]
+	if (s.text[bracket] == '{') != (r == '}') {
+		line, column := s.Position(bracket)
+		return syntax(offset, fmt.Sprintf("%q cannot close the %q at line %d, column %d", string(r), s.text[bracket:bracket+1], line, column), "")
+	}
+	return syntax(offset, "expected a value here", "")
+}
+
+// explainWord says what is wrong with a bare word. It quotes only short words: a longer one may be a
+// secret without quotes.
+func (s *Source) explainWord(offset int, word string, o outline) *Error {
+	literals := map[string]string{"True": "true", "TRUE": "true", "False": "false", "FALSE": "false",
+		"None": "null", "nil": "null", "NULL": "null", "Null": "null", "undefined": "null"}
+	if right, ok := literals[word]; ok {
+		return syntax(offset, fmt.Sprintf("%s is not JSON", word), fmt.Sprintf("write %s", right))
+	}
+	if c := word[0]; c == '-' || c == '+' || c == '.' || '0' <= c && c <= '9' {
+		return syntax(offset, "invalid number", "")
+	}
+	if o.wantsKey(s.text) {
+		if utf8.RuneCountInString(word) <= 20 {
+			return syntax(offset, fmt.Sprintf("key %s is not in quotes", word), fmt.Sprintf("write %q", word))
+		}
+		return syntax(offset, "key is not in quotes", `keys are strings: "key"`)
+	}
+	return syntax(offset, "text without quotes", `strings are in double quotes: "…"`)
 }

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestJSONSyntax checks that each broken text gives one error, with its place and
-// in terms of the file.
+// Each invalid text has one error, with its position.
 func TestJSONSyntax(t *testing.T) {
 	for _, test := range []struct{ text, want string }{
 		{"", `1:1 file is empty`},
@@ -20,9 +19,9 @@ func TestJSONSyntax(t *testing.T) {
 		{"```json\n{}\n```", "1:1 unexpected backquote"},
 		{`"mcpServers": {}`, `1:13 key outside of an object`},
 		{`{"a": docs}`, `1:7 text without quotes`},
-		{`{"servers": [}`, `1:14 "}" cannot close the "[" of line 1, column 13`},
-		{`{"servers": []`, `1:15 file ends too early: the "{" of line 1, column 1 is not closed`},
-		{"{\n  \"servers\": [\n    {\"id\": 1}\n\n", `3:14 file ends too early: the "[" of line 2, column 14 is not closed`},
+		{`{"servers": [}`, `1:14 "}" cannot close the "[" at line 1, column 13`},
+		{`{"servers": []`, `1:15 file ends early: the "{" at line 1, column 1 is not closed`},
+		{"{\n  \"servers\": [\n    {\"id\": 1}\n\n", `3:14 file ends early: the "[" at line 2, column 14 is not closed`},
 		{`{"servers": []}}`, `1:16 text after the end of the document`},
 		{`{"servers": []} {}`, `1:17 text after the end of the document`},
 		{`}`, `1:1 "}" has no opening bracket`},
@@ -73,7 +72,7 @@ func TestJSONSyntax(t *testing.T) {
 	}
 }
 
-// failure is the error of a text with its place, "" if there is none.
+// failure returns the error of a text with its position, "" if there is none.
 func failure(text string, format Format) string {
 	s := NewSource([]byte(text))
 	n, err := s.Parse(format)
@@ -87,7 +86,7 @@ func failure(text string, format Format) string {
 	return fmt.Sprintf("%d:%d %s", line, column, err.Message)
 }
 
-// TestJSONSyntaxShowsNoText: the text around a mistake may be a secret.
+// The text around a mistake is not shown, because it may be a secret.
 func TestJSONSyntaxShowsNoText(t *testing.T) {
 	for _, text := range []string{
 		`{"env": {"K": "hunter2secret\x"}}`,

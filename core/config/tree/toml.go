@@ -8,8 +8,8 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// A tomlReader builds the tree of one TOML document. Tables may be written in any order and in
-// pieces, so it remembers how each was defined.
+// A tomlReader builds the tree of one TOML document. A table may be written in several pieces, in any
+// order, so it remembers how each was defined.
 type tomlReader struct {
 	*Source
 	parser unstable.Parser
@@ -18,13 +18,13 @@ type tomlReader struct {
 	index  map[*Node]map[string]*Member // the first member of each name
 }
 
-// A tableOrigin says how a table was written, which decides what may be added to it.
+// A tableOrigin is how a table was written, which decides what may be added to it.
 type tableOrigin int
 
 const (
 	implied tableOrigin = iota // by a longer header or key
 	header                     // by [name] or as an element of [[name]]
-	inline                     // as {…}: it is complete
+	inline                     // as {…}, which is complete
 )
 
 // parseTOML reads TOML. Duplicate keys stay in the tree, as in JSON.
@@ -51,8 +51,7 @@ func (s *Source) parseTOML() (*Node, *Error) {
 	return r.root, nil
 }
 
-// explainTOML converts the parser's error to one with a position. The parser's text is not
-// used, as it may quote the file.
+// explainTOML converts the parser's error to an Error, without its text, which may quote the file.
 func (r *tomlReader) explainTOML(err error) *Error {
 	bad, ok := errors.AsType[*unstable.ParserError](err)
 	if !ok {
@@ -94,7 +93,7 @@ func (r *tomlReader) add(n *Node, m *Member) {
 	}
 }
 
-// descend returns the table that the parts lead to, beginning at n.
+// descend returns the table at the path of parts below n, and creates missing tables.
 func (r *tomlReader) descend(n *Node, parts []*Member) (*Node, *Error) {
 	for _, part := range parts {
 		m := r.index[n][part.Name]
@@ -165,8 +164,7 @@ func (r *tomlReader) keyValue(table *Node, e *unstable.Node, depth int) *Error {
 	return nil
 }
 
-// value converts a value. The parser gives lists no offset: a list gets that of its first
-// element, or else at.
+// value converts a value. The parser has no offset for a list, which gets the offset at.
 func (r *tomlReader) value(v *unstable.Node, at, depth int) (*Node, *Error) {
 	if v.Raw.Length > 0 {
 		at = int(v.Raw.Offset)

@@ -1,22 +1,26 @@
-// Package tree reads JSON, TOML and YAML into one tree whose values know their positions in the
+// Package tree reads JSON, TOML and YAML into one kind of tree, whose values have positions in the
 // file.
 //
-// Every reader accepts hostile input: text that is too deep, has too many values or grows by
-// aliases ends in an [Error] with a position, after time and memory proportional to the text.
-// Errors never quote what may be a secret. A tree is read-only once [Source.Parse] has
-// returned, and needs no goroutine.
+// The input may be hostile: text that is too deep, has too many values or expands too much through
+// aliases is an [Error] with a position, after time and memory proportional to the text. Errors
+// never quote a possible secret. A tree is read-only once [Source.Parse] has returned.
 //
 // # Libraries
 //
-// tailscale/hujson: a syntax tree of JSON with comments that has byte offsets, which
-// encoding/json does not give. pelletier/go-toml/v2/unstable: the only maintained
-// TOML parser whose values have offsets. go.yaml.in/yaml/v4: the YAML organization's
-// successor of yaml.v3, whose nodes have lines and columns.
+// tailscale/hujson: a syntax tree of JSON with comments and byte offsets, which encoding/json lacks.
+// pelletier/go-toml/v2/unstable: the only maintained TOML parser whose values have offsets.
+// go.yaml.in/yaml/v4: the YAML organization's successor of yaml.v3; its nodes have lines and columns.
 package tree
 
 import (
 	"bytes"
+	"encoding/json"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"sort"
+	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -24,7 +28,7 @@ import (
 const (
 	MaxSize   = 1 << 20 // bytes; the caller checks it
 	MaxDepth  = 64      // nested objects and lists
-	MaxValues = 1 << 18 // values and keys; those behind YAML aliases count each time
+	MaxValues = 1 << 18 // values and keys; every use of a YAML alias counts
 )
 
 // Kind is the type of a value.
@@ -44,10 +48,9 @@ const (
 type Node struct {
 	Kind   Kind
 	Offset int // of the first byte of the value in the source
-	// Text is the content of a string without escapes, or a number, boolean or null
-	// as written.
+	// Text is a string without escapes, or a number, boolean or null as written.
 	Text    string
-	Members []*Member // of an object, in the order of the file, duplicates included
+	Members []*Member // of an object, in the order of the file, with duplicates
 	Items   []*Node   // of a list
 }
 
@@ -58,7 +61,7 @@ type Member struct {
 	Value  *Node
 }
 
-// Get returns the first member with the name, nil if there is none.
+// Get returns the first member with the name; nil if there is none.
 func (n *Node) Get(name string) *Member {
 	for _, m := range n.Members {
 		if m.Name == name {
@@ -90,7 +93,7 @@ const (
 	CodeTooLarge = "too_large"
 )
 
-// An Error is the first defect that keeps a text from being parsed.
+// An Error says why a text cannot be parsed.
 type Error struct {
 	Offset        int
 	Code          string
@@ -103,7 +106,7 @@ type Source struct {
 	lines []int  // offset of the first byte of each line
 }
 
-// NewSource returns the text without its byte order mark. It keeps data, which must
+// NewSource returns a Source for a text, whose byte order mark is ignored. It keeps data, which must
 // not change.
 func NewSource(data []byte) *Source {
 	s := &Source{text: bytes.TrimPrefix(data, []byte("\ufeff")), lines: []int{0}}
@@ -115,15 +118,15 @@ func NewSource(data []byte) *Source {
 	return s
 }
 
-// Position returns the line and column, both 1-based, of a byte offset. Columns
-// count code points; a byte that is not UTF-8 counts as one.
+// Position returns the line and column, both 1-based, of a byte offset. Columns count code points,
+// and bytes that are not UTF-8.
 func (s *Source) Position(offset int) (line, column int) {
 	offset = min(max(offset, 0), len(s.text))
 	line = sort.SearchInts(s.lines, offset+1)
 	return line, 1 + utf8.RuneCount(s.text[s.lines[line-1]:offset])
 }
 
-// offset is the inverse of Position. A position outside the text gives the nearest offset.
+// offset is the inverse of Position. For a position outside the text it returns the nearest offset.
 func (s *Source) offset(line, column int) int {
 	if line < 1 {
 		return 0
@@ -139,7 +142,7 @@ func (s *Source) offset(line, column int) int {
 	return offset
 }
 
-// Parse reads the text. It returns a tree or an error, never both.
+// Parse reads the text and returns either a tree or an error.
 func (s *Source) Parse(format Format) (*Node, *Error) {
 	if err := s.checkText(); err != nil {
 		return nil, err
@@ -155,4 +158,142 @@ func (s *Source) Parse(format Format) (*Node, *Error) {
 
 func syntax(offset int, message, hint string) *Error {
 	return &Error{Offset: offset, Code: CodeSyntax, Message: message, Hint: hint}
+}
+
+// least is the hint for an empty file.
+const least = `the smallest config is {"servers": []}`
+
+// checkText rejects files that are not text, whatever the format.
+func (s *Source) checkText() *Error {
+	if s.isUTF16() {
+		return &Error{Code: CodeEncoding, Message: "file is UTF-16, not UTF-8", Hint: "save it as UTF-8"}
+	}
+	for i := 0; i < len(s.text); {
+		r, size := utf8.DecodeRune(s.text[i:])
+		if r == utf8.RuneError && size == 1 {
+			return &Error{Offset: i, Code: CodeEncoding, Message: "file is not valid UTF-8 here", Hint: "save it as UTF-8"}
+		}
+		i += size
+	}
+	if i := bytes.IndexByte(s.text, 0); i >= 0 {
+		return &Error{Offset: i, Code: CodeEncoding, Message: "file has a NUL character", Hint: "save it as text"}
+	}
+	if len(bytes.TrimSpace(s.text)) == 0 {
+		return syntax(0, "file is empty", least)
+	}
+	for _, start := range s.lines {
+		line := s.text[start:]
+		for _, marker := range []string{"<<<<<<< ", ">>>>>>> "} {
+			if bytes.HasPrefix(line, []byte(marker)) {
+				return syntax(start, "merge conflict marker", "resolve the conflict and remove the lines with <<<<<<<, ======= and >>>>>>>")
+			}
+		}
+	}
+	return nil
+}
+
+// isUTF16 recognises UTF-16 by its byte order mark, or by the zero bytes of its first two
+// characters, which are ASCII in every format.
+func (s *Source) isUTF16() bool {
+	t := s.text
+	if bytes.HasPrefix(t, []byte("\xff\xfe")) || bytes.HasPrefix(t, []byte("\xfe\xff")) {
+		return true
+	}
+	return len(t) >= 4 && (t[0] == 0 && t[1] != 0 && t[2] == 0 && t[3] != 0 ||
+		t[0] != 0 && t[1] == 0 && t[2] != 0 && t[3] == 0)
+}
+
+// space returns an error for a character that looks like a space but is not one to a parser, else
+// nil.
+func space(offset int, r rune) *Error {
+	if r < utf8.RuneSelf || !unicode.IsSpace(r) && r != '\u200b' && r != '\u2060' && r != '\ufeff' {
+		return nil
+	}
+	if r == '\u00a0' || r == '\u202f' {
+		return syntax(offset, "unexpected no-break space", "replace it with a normal space")
+	}
+	return syntax(offset, "unexpected invisible character", "remove it")
+}
+
+// Format is the syntax of a file.
+type Format string
+
+// The formats. JSON may have comments and trailing commas.
+const (
+	JSON Format = "json"
+	TOML Format = "toml"
+	YAML Format = "yaml"
+)
+
+// Detect returns the format of a file, by its name, else by its content.
+func (s *Source) Detect(path string) Format {
+	switch strings.ToLower(filepath.Ext(path)) {
+	case ".json", ".jsonc", ".json5", ".code-workspace":
+		return JSON
+	case ".toml":
+		return TOML
+	case ".yaml", ".yml":
+		return YAML
+	}
+	tomlLine := regexp.MustCompile(`^\s*(\[\[?[\w."' -]+\]\]?\s*(#.*)?|[\w."'-]+\s*=.*)$`)
+	yamlLine := regexp.MustCompile(`^(---|%YAML.*|-|- .*|[\w."' -]+:(\s.*)?)$`)
+	for line := range bytes.Lines(s.text) {
+		line = bytes.TrimRight(line, "\r\n")
+		switch {
+		case len(bytes.TrimSpace(line)) == 0, line[0] == '#':
+		case tomlLine.Match(line):
+			return TOML
+		case yamlLine.Match(line):
+			return YAML
+		default:
+			return JSON
+		}
+	}
+	return JSON
+}
+
+// Canonical returns a value as JSON with sorted keys and without white space. Values that JSON lacks,
+// such as the infinities of YAML, become strings. The first of duplicate keys counts.
+func Canonical(n *Node) json.RawMessage { return n.append(nil) }
+
+func (n *Node) append(b []byte) []byte {
+	switch n.Kind {
+	case Null:
+		return append(b, "null"...)
+	case Object:
+		members := n.Members
+		first := n.Index()
+		members = slices.DeleteFunc(slices.Clone(members), func(m *Member) bool { return first[m.Name] != m })
+		slices.SortFunc(members, func(x, y *Member) int { return strings.Compare(x.Name, y.Name) })
+		b = append(b, '{')
+		for i, m := range members {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = m.Value.append(append(appendString(b, m.Name), ':'))
+		}
+		return append(b, '}')
+	case List:
+		b = append(b, '[')
+		for i, item := range n.Items {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = item.append(b)
+		}
+		return append(b, ']')
+	case Bool, Number:
+		if json.Valid([]byte(n.Text)) {
+			return append(b, n.Text...)
+		}
+	}
+	return appendString(b, n.Text)
+}
+
+func appendString(b []byte, s string) []byte {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(s) // a string is always encoded
+	return append(b, bytes.TrimSuffix(text.Bytes(), []byte("\n"))...)
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// show writes a tree as one line with the place of each key and value.
+// show returns a tree in one line, with the position of each key and value.
 func show(s *Source, n *Node) string {
 	at := func(offset int) string {
 		line, column := s.Position(offset)
@@ -104,7 +104,7 @@ func TestYAMLSyntax(t *testing.T) {
 	}
 }
 
-// No message repeats the text, which may be a secret.
+// No message quotes the text, which may be a secret.
 func TestErrorsShowNoText(t *testing.T) {
 	for format, text := range map[Format]string{TOML: "key = hunter2secret\n", YAML: "key: {hunter2secret: \"\nx: *hunter2\n"} {
 		if _, err := NewSource([]byte(text)).Parse(format); err == nil || strings.Contains(fmt.Sprintf("%+v", err), "hunter2") {
@@ -129,7 +129,7 @@ func TestDetect(t *testing.T) {
 	}
 }
 
-// FuzzParse holds what every reader promises: a tree or an error, within the text.
+// FuzzParse checks that every reader returns a tree or an error, with positions in the text.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{`{"a": [1, "x"]}`, "[a.b]\nc = {d = [1]}\n[[e]]\n", "a: &x [1]\nb: *x\n<<: {c: d}\n", "\ufeff{", "a = '''", "- !!binary x"} {
 		for _, format := range []Format{JSON, TOML, YAML} {

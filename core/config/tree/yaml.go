@@ -10,19 +10,19 @@ import (
 	"go.yaml.in/yaml/v4/plugin/loaderlimits"
 )
 
-// A yamlReader converts the nodes of one YAML document. Aliases are followed, within
-// bounds: a few lines of them can stand for billions of values.
+// A yamlReader converts the nodes of one YAML document. The values it converts are limited because a
+// few lines of aliases can expand to billions of values.
 type yamlReader struct {
 	*Source
-	values int // nodes converted so far; those behind aliases count each time
+	values int // nodes converted so far; every use of an alias counts
 	last   place
 }
 
 // A place is a line and column with its offset.
 type place struct{ line, column, offset int }
 
-// at returns the offset of a node. Nodes mostly come in the order of the text, so the search
-// starts at the last one: a long line is not scanned from its beginning for each node.
+// at returns the offset of a node. It searches from the last node, because nodes mostly come in the
+// order of the text, so that a long line is not scanned from its beginning for each node.
 func (r *yamlReader) at(y *yaml.Node) int {
 	offset := 0
 	if y.Line == r.last.line && y.Column >= r.last.column {
@@ -55,8 +55,7 @@ func (s *Source) parseYAML() (*Node, *Error) {
 	return r.node(documents[0].Content[0], 0)
 }
 
-// explainYAML converts the parser's error to one with a position. The parser's text is not
-// used: it may quote the file.
+// explainYAML converts the parser's error to an Error, without its text, which may quote the file.
 func (s *Source) explainYAML(err error) *Error {
 	offset, text := 0, err.Error()
 	if bad, ok := errors.AsType[*yaml.LoadError](err); ok {
@@ -141,8 +140,8 @@ func (r *yamlReader) node(y *yaml.Node, depth int) (*Node, *Error) {
 	return n, nil
 }
 
-// mapping reads the members of an object. Members merged by "<<" come last, and only if the
-// object has no member of the same name.
+// mapping reads the members of an object. Members merged by "<<" come last; the object's own members
+// take precedence.
 func (r *yamlReader) mapping(n *Node, y *yaml.Node, depth int) *Error {
 	var merged []*Node
 	for i := 0; i+1 < len(y.Content); i += 2 {

@@ -2,13 +2,13 @@
 // client learns in one read what would otherwise take a request for every list:
 //
 //	capability-index://summary  Markdown, at most 12,000 bytes: counts, servers,
-//	                            keywords, what was updated last
+//	                            keywords, latest updates
 //	capability-index://full     Markdown: every element with its description and
 //	                            parameters, at most 2 MiB
 //	capability-index://stats    JSON, under 4 KB: counts and sizes
 //
-// and a tool that searches them. Its input is a [View], which is independent of sessions
-// and gateways.
+// It also provides a tool that searches them. Its input is a [View], which is independent of
+// sessions and gateways.
 //
 // # Promises
 //
@@ -19,12 +19,11 @@
 //     ignore. [Index.Changed] therefore distinguishes a change from a regeneration.
 //   - Names and descriptions are untrusted data. In Markdown each is one escaped line
 //     without invisible characters; in JSON they are strings.
-//   - The documents of an empty view are valid. A panic while generating is an error for
+//   - The documents of an empty view are valid. A panic during a generation is an error for
 //     the readers that waited for it, and is not cached.
 //
 // # Ownership
 //
-// New starts nothing, and an idle Index has no goroutine. A generation runs on a
-// goroutine of its own, so that it continues when a reader gives up; [Index.Close] waits
-// for it.
+// New starts nothing, and an idle Index has no goroutine. A generation runs on its own
+// goroutine, so that it continues if a reader gives up; [Index.Close] waits for it.
 package capindex

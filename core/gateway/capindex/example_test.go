@@ -15,7 +15,7 @@ func Example() {
 		it, _ := catalog.NewItem(catalog.Tools, json.RawMessage(descriptor))
 		return catalog.NewList([]catalog.Item{it})
 	}
-	view := capindex.View{Servers: []capindex.Server{
+	view := capindex.View{Servers: []capindex.ServerCapabilities{
 		{ID: "docs", Lists: map[catalog.Kind]catalog.List{catalog.Tools: tool(`{"name":"docs_read","description":"Reads a note"}`)}},
 		{ID: "mail", Lists: map[catalog.Kind]catalog.List{catalog.Tools: tool(`{"name":"mail_send","description":"Sends a message"}`)}},
 	}}

@@ -3,6 +3,7 @@ package capindex
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,14 +13,15 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/internal/textindex"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // Errors that callers can check with errors.Is.
 var (
-	// ErrNotFound: the document does not exist or is not exposed.
+	// ErrNotFound means that the document does not exist or is not exposed.
 	ErrNotFound = errors.New("resource not found")
-	// ErrClosed: the index was closed.
+	// ErrClosed means that the index was closed.
 	ErrClosed = errors.New("capability index closed")
 )
 
@@ -28,7 +30,7 @@ const DefaultTTL = 5 * time.Minute
 
 const scheme = "capability-index://"
 
-// Names returns the short names of the documents, as Options.Expose takes them.
+// Names returns the short names of the documents, which Options.Expose takes.
 func Names() []string { return []string{"summary", "full", "stats"} }
 
 // Options configure an Index. The zero value exposes all documents of an empty view.
@@ -51,18 +53,18 @@ type Index struct {
 	life context.Context // ends with Close
 	end  context.CancelCauseFunc
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards all below
 	closed   bool
-	epoch    uint64                    // rises with Invalidate
+	epoch    uint64                    // incremented by Invalidate
 	current  *generation               // nil when there is none
 	build    *build                    // nil when none is in progress
-	latest   map[string]catalog.Digest // of each document, by short name, as generated last
+	latest   map[string]catalog.Digest // of the last generated documents, by short name
 	compared uint64                    // the newest epoch whose documents are in latest
-	changed  map[string]bool           // documents, by short name, that differ since Changed last returned
+	changed  map[string]bool           // short names of documents that differ since Changed last returned
 	inFlight sync.WaitGroup            // added to only while not closed
 }
 
-// New checks the options. It starts nothing and generates nothing.
+// New checks the options. It starts and generates nothing.
 func New(opts Options) (*Index, error) {
 	opts.TTL = cmp.Or(opts.TTL, DefaultTTL)
 	if opts.TTL < 0 {
@@ -88,53 +90,46 @@ type Document struct {
 	URI      string
 	MimeType string
 	Text     string
-	// Digest covers the text without the time of generation.
+	// Digest covers the text except the time of generation.
 	Digest    catalog.Digest
 	Generated time.Time
 	Expires   time.Time
 }
 
-// TTL returns for how long the document remains valid, as clients are told by ttlMs; never
-// negative.
+// TTL returns how long the document remains valid; never negative. Clients get it as ttlMs.
 func (d Document) TTL() time.Duration { return max(0, time.Until(d.Expires)) }
 
 // Resources returns the MCP descriptors of the exposed documents.
 func (x *Index) Resources() []json.RawMessage {
 	var out []json.RawMessage
 	for _, name := range x.exposed {
-		title, description := describe(name)
+		title, description, mimeType := describe(name)
 		raw, _ := json.Marshal(struct { // strings always encode
 			URI         string `json:"uri"`
 			Name        string `json:"name"`
 			Title       string `json:"title"`
 			Description string `json:"description"`
 			MimeType    string `json:"mimeType"`
-		}{scheme + name, "capability-index-" + name, title, description, mimeType(name)})
+		}{scheme + name, "capability-index-" + name, title, description, mimeType})
 		out = append(out, raw)
 	}
 	return out
 }
 
-func describe(name string) (title, description string) {
+func describe(name string) (title, description, mimeType string) {
+	const markdown = "text/markdown"
 	switch name {
 	case "summary":
-		return "Capability index: summary", "What all servers offer, in about 3,000 tokens: counts, servers, keywords, latest updates."
+		return "Capability index: summary", "What all servers offer, in about 3,000 tokens: counts, servers, keywords, latest updates.", markdown
 	case "full":
-		return "Capability index: full", "Every tool, prompt, resource and template of all servers with description and parameters."
+		return "Capability index: full", "Every tool, prompt, resource and template of all servers with description and parameters.", markdown
 	default:
-		return "Capability index: statistics", "Counts and sizes of the capability index, as JSON."
+		return "Capability index: statistics", "Counts and sizes of the capability index, as JSON.", "application/json"
 	}
 }
 
-func mimeType(name string) string {
-	if name == "stats" {
-		return "application/json"
-	}
-	return "text/markdown"
-}
-
-// Read returns a document, generating it if there is no valid one. Its errors are
-// [ErrNotFound], [ErrClosed], the cause of ctx, and that of a failed generation.
+// Read returns a document, generating it if there is no valid one. Its error is [ErrNotFound],
+// [ErrClosed], the cause of ctx, or the error of a failed generation.
 func (x *Index) Read(ctx context.Context, uri string) (Document, error) {
 	name, ok := strings.CutPrefix(uri, scheme)
 	if !ok || !slices.Contains(x.exposed, name) {
@@ -157,9 +152,10 @@ func (x *Index) Invalidate() {
 }
 
 // Changed drops the current generation, makes a new one, and returns the URIs of the exposed
-// documents whose subscribers must be notified: those that differ from a version that clients
-// may have read since Changed last returned their URIs. For the first generation it returns
-// all, as clients may subscribe before they read. Changed must not be called concurrently.
+// documents whose subscribers must be notified. These are the documents that differ from a
+// version that clients may have read since Changed last returned their URIs. For the first
+// generation it returns all, because clients may subscribe before they read. Changed must not
+// be called concurrently.
 func (x *Index) Changed(ctx context.Context) ([]string, error) {
 	x.Invalidate()
 	x.mu.Lock()
@@ -189,4 +185,184 @@ func (x *Index) Close() {
 	x.mu.Unlock()
 	x.end(ErrClosed)
 	x.inFlight.Wait()
+}
+
+// A generation holds everything made from one view. It is immutable.
+type generation struct {
+	epoch     uint64
+	expires   time.Time
+	elements  []element
+	index     *textindex.Index[int] // of indices of elements; read-only
+	documents map[string]Document   // by short name
+}
+
+// A build is a generation in progress. Its goroutine sets result or err and then closes done,
+// on which nothing is sent.
+type build struct {
+	epoch  uint64
+	done   chan struct{}
+	result *generation
+	err    error
+}
+
+// generation returns the current generation. If there is none, or it has expired, it waits for
+// a new generation, which concurrent callers share.
+func (x *Index) generation(ctx context.Context) (*generation, error) {
+	x.mu.Lock()
+	switch g := x.current; {
+	case x.closed:
+		x.mu.Unlock()
+		return nil, ErrClosed
+	case g != nil && time.Now().Before(g.expires):
+		x.mu.Unlock()
+		return g, nil
+	}
+	f := x.build
+	if f == nil || f.epoch != x.epoch { // a build of an older epoch started before the change
+		f = &build{epoch: x.epoch, done: make(chan struct{})}
+		x.build = f
+		x.inFlight.Go(func() { x.run(f) })
+	}
+	x.mu.Unlock()
+	select {
+	case <-f.done:
+		return f.result, f.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// run creates a generation and makes it the current one, unless it is outdated by then.
+func (x *Index) run(f *build) {
+	f.result, f.err = x.generate(f.epoch)
+	x.mu.Lock()
+	if x.build == f {
+		x.build = nil
+	}
+	if f.err == nil && !x.closed {
+		x.compare(f.result)
+		if f.epoch == x.epoch {
+			x.current = f.result
+		}
+	}
+	x.mu.Unlock()
+	close(f.done)
+}
+
+// compare records which documents of g differ from the previous generation's. An outdated
+// generation counts as well, because the readers that waited for it have seen it. x.mu must
+// be held.
+func (x *Index) compare(g *generation) {
+	for name, d := range g.documents {
+		latest, known := x.latest[name]
+		if known && latest != d.Digest {
+			x.changed[name] = true
+		}
+		if !known || g.epoch >= x.compared {
+			x.latest[name] = d.Digest
+		}
+	}
+	x.compared = max(x.compared, g.epoch)
+}
+
+// generate creates the documents from a new view.
+func (x *Index) generate(epoch uint64) (g *generation, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			g, err = nil, fmt.Errorf("capability index: generating it panicked: %s", printable.Line(fmt.Sprint(p), 300))
+		}
+	}()
+	var view View
+	if x.opts.Source != nil {
+		view = x.opts.Source().sorted()
+	}
+	if x.life.Err() != nil {
+		return nil, ErrClosed
+	}
+	now := time.Now()
+	g = &generation{epoch: epoch, expires: now.Add(x.opts.TTL), elements: view.elements(), documents: map[string]Document{}}
+	g.index = newTextIndex(g.elements)
+	if x.life.Err() != nil {
+		return nil, ErrClosed
+	}
+	for _, name := range x.exposed {
+		var text stamped
+		switch name {
+		case "summary":
+			text = summary(view, g.index, x.exposed)
+		case "full":
+			text = full(view, g)
+		case "stats":
+			text = stats(view, g.index.Stats(), x.opts.TTL, x.exposed)
+		}
+		_, _, mimeType := describe(name)
+		g.documents[name] = Document{URI: scheme + name, MimeType: mimeType, Text: text.at(now),
+			Digest: text.digest(), Generated: now, Expires: g.expires}
+	}
+	return g, nil
+}
+
+// stamped is a document whose time of generation is inserted between before and after.
+type stamped struct{ before, after string }
+
+func (s stamped) at(t time.Time) string {
+	return s.before + t.UTC().Format(time.RFC3339) + s.after
+}
+
+func (s stamped) digest() catalog.Digest {
+	h := sha256.New()
+	_, _ = fmt.Fprintf(h, "%d ", len(s.before)) // the position counts
+	_, _ = h.Write([]byte(s.before))
+	_, _ = h.Write([]byte(s.after))
+	return catalog.Digest(h.Sum(nil))
+}
+
+// Weights of the members of an element: a word in its name is more relevant than a word in its
+// description.
+const (
+	weightKey         = 3
+	weightTitle       = 2
+	weightDescription = 1
+)
+
+// maxWord is the maximum length of a word in characters; longer ones are mostly hashes.
+const maxWord = 40
+
+// textOptions returns the bounds of a generation's index. Elements beyond them are counted and
+// listed, but not found.
+func textOptions() textindex.Options {
+	return textindex.Options{
+		Term: textindex.English, Identifiers: true, MinWord: 2, MaxWord: maxWord,
+		MaxText: 4 << 10, MaxDocuments: 100_000, MaxVocabulary: 200_000,
+	}
+}
+
+// newTextIndex indexes elements by their position, which also orders equal hits.
+func newTextIndex(elements []element) *textindex.Index[int] {
+	x := textindex.New[int](textOptions())
+	for n := range elements {
+		if !x.Put(n, elements[n].fields()...) {
+			break
+		}
+	}
+	return x
+}
+
+// fields returns the texts by which an element is found. Keywords come only from texts that are
+// written for people, not from URIs, parameters and server names.
+func (e *element) fields() []textindex.Field {
+	named := e.kind == catalog.Tools || e.kind == catalog.Prompts
+	fields := []textindex.Field{
+		{Text: e.key, Weight: weightKey, Keywords: named},
+		{Text: e.Title, Weight: weightTitle, Keywords: true},
+		{Text: e.Description, Weight: weightDescription, Keywords: true},
+		{Text: e.server.ID, Weight: weightDescription},
+	}
+	if e.Name != e.key {
+		fields = append(fields, textindex.Field{Text: e.Name, Weight: weightKey, Keywords: true})
+	}
+	for _, p := range e.params {
+		fields = append(fields, textindex.Field{Text: p.Name, Weight: weightDescription})
+	}
+	return fields
 }

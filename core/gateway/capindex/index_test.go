@@ -16,8 +16,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// H2: exactly three documents with their types, or the configured ones; an unknown name is
-// an error, and a document that is not exposed is not found.
+// There are exactly three documents with their types, or the configured documents; an unknown
+// name is an error, and a document that is not exposed is not found.
 func TestExpose(t *testing.T) {
 	x := newIndex(t, Options{})
 	var got []string
@@ -57,27 +57,27 @@ func TestExpose(t *testing.T) {
 	}
 }
 
-// H1: an idle index has no goroutine and does not call the source.
+// An idle index has no goroutine and does not call the source.
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		before := runtime.NumGoroutine()
-		s := &source{}
+		s := &fakeSource{}
 		x := newIndex(t, Options{Source: s.load})
 		time.Sleep(time.Hour)
 		x.mustRead(t, "stats")
 		synctest.Wait()
-		// Fewer are possible: those of the test before may still have been ending.
+		// Fewer are possible: goroutines of the previous test may still have been ending.
 		if n := runtime.NumGoroutine(); n > before || s.asked.Load() != 1 {
 			t.Errorf("%d goroutines, %d before; asked %d times", n, before, s.asked.Load())
 		}
 	})
 }
 
-// H3: concurrent first readers of any document cause one generation; within the TTL the
-// bytes are identical, after it they are generated again.
+// Concurrent first readers of any document share one generation; within the TTL the bytes are
+// identical, after it they are generated again.
 func TestOneGeneration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &source{view: oneTool(t, "a"), took: time.Second}
+		s := &fakeSource{view: oneTool(t, "a"), delay: time.Second}
 		x := newIndex(t, Options{Source: s.load})
 		read := func() map[string]string {
 			var mu sync.Mutex
@@ -121,12 +121,12 @@ func TestOneGeneration(t *testing.T) {
 	})
 }
 
-// H5: documents generated again from the same data differ only in the time, and are not
-// reported as changed.
+// Documents generated again from the same data differ only in the time, and are not reported as
+// changed.
 func TestSameDataSameBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := sampleView(t)
-		s := &source{view: v}
+		s := &fakeSource{view: v}
 		x := newIndex(t, Options{Source: s.load})
 		first := map[string]Document{}
 		for _, name := range Names() {
@@ -134,7 +134,7 @@ func TestSameDataSameBytes(t *testing.T) {
 		}
 		for range 20 {
 			time.Sleep(DefaultTTL)
-			slices.Reverse(v.Servers) // the order of servers says nothing
+			slices.Reverse(v.Servers) // the order of servers is irrelevant
 			s.set(View{slices.Clone(v.Servers)})
 			for _, name := range Names() {
 				d, before := x.mustRead(t, name), first[name]
@@ -153,11 +153,11 @@ func TestSameDataSameBytes(t *testing.T) {
 	})
 }
 
-// H4: a read after Invalidate never returns the old state, not even from a generation in
-// progress; Changed returns each difference once.
+// A read after Invalidate never returns the old state, not even from a generation in progress;
+// Changed returns each difference once.
 func TestInvalidate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &source{view: oneTool(t, "old"), took: time.Second}
+		s := &fakeSource{view: oneTool(t, "old"), delay: time.Second}
 		x := newIndex(t, Options{Source: s.load})
 		early := make(chan string, 1)
 		go func() { early <- x.mustRead(t, "full").Text }()
@@ -165,7 +165,7 @@ func TestInvalidate(t *testing.T) {
 		s.set(oneTool(t, "new"))
 		x.Invalidate()
 		go func() {
-			time.Sleep(700 * time.Millisecond) // the older generation is there, the newer is not
+			time.Sleep(700 * time.Millisecond) // the older generation is complete, the newer is not
 			early <- x.mustRead(t, "full").Text
 		}()
 		if text := x.mustRead(t, "full").Text; !strings.Contains(text, "`new`") || s.asked.Load() != 2 {
@@ -192,7 +192,7 @@ func TestInvalidate(t *testing.T) {
 		wantChanged()
 		s.set(View{})
 		wantChanged(urisOf(x)...)
-		// Read in another state in between, and back again: the reader has to know.
+		// A reader that saw a state in between must be notified, though the first state is back.
 		s.set(oneTool(t, "a"))
 		time.Sleep(DefaultTTL)
 		x.mustRead(t, "stats")
@@ -202,7 +202,7 @@ func TestInvalidate(t *testing.T) {
 }
 
 // If Changed causes the first generation, all subscribers are notified.
-func TestChangedComesFirst(t *testing.T) {
+func TestChangedBeforeAnyRead(t *testing.T) {
 	x := newIndex(t, Options{Expose: []string{"stats"}})
 	if got, err := x.Changed(t.Context()); err != nil || !slices.Equal(got, urisOf(x)) {
 		t.Errorf("%q, %v", got, err)
@@ -215,7 +215,7 @@ func TestChangedComesFirst(t *testing.T) {
 // A reader that gives up does not abort the generation for others.
 func TestReaderLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &source{took: time.Second}
+		s := &fakeSource{delay: time.Second}
 		x := newIndex(t, Options{Source: s.load})
 		ctx, cancel := context.WithCancelCause(t.Context())
 		enough := errors.New("enough")
@@ -232,10 +232,10 @@ func TestReaderLeaves(t *testing.T) {
 	})
 }
 
-// H6: a panic is an error for the readers that waited, and the next read tries again.
+// A panic is an error for the readers that waited, and the next read retries.
 func TestPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &source{panic: "at the \x1b disco", took: time.Second}
+		s := &fakeSource{panic: "at the \x1b disco", delay: time.Second}
 		x := newIndex(t, Options{Source: s.load})
 		var readers sync.WaitGroup
 		for range 10 {
@@ -262,7 +262,7 @@ func TestPanic(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &source{took: time.Second}
+		s := &fakeSource{delay: time.Second}
 		x := newIndex(t, Options{Source: s.load})
 		read := make(chan error, 1)
 		go func() { _, err := x.Read(t.Context(), scheme+"full"); read <- err }()
@@ -289,7 +289,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// Ten readers and searchers while the data changes: every document belongs to one view.
+// Every document belongs to one view, whatever changes while readers and searchers run.
 func TestReadersAndChanges(t *testing.T) {
 	views := make([]View, 8)
 	for i := range views {
@@ -297,9 +297,9 @@ func TestReadersAndChanges(t *testing.T) {
 		for j := range 20 {
 			tools = append(tools, fmt.Sprintf(`{"name":"tool%d","description":"generation%d"}`, j, i))
 		}
-		views[i] = View{[]Server{{ID: "docs", Lists: map[catalog.Kind]catalog.List{catalog.Tools: list(t, catalog.Tools, tools...)}}}}
+		views[i] = View{[]ServerCapabilities{{ID: "docs", Lists: map[catalog.Kind]catalog.List{catalog.Tools: list(t, catalog.Tools, tools...)}}}}
 	}
-	s := &source{view: views[0]}
+	s := &fakeSource{view: views[0]}
 	x := newIndex(t, Options{Source: s.load})
 	var work sync.WaitGroup
 	for i := range 10 {

@@ -8,8 +8,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// page collects Markdown. fits and list respect its limit. Text of servers must be passed
-// through prose or code.
+// page collects Markdown. fits and list respect its limit. Text from servers must pass through
+// prose or code.
 type page struct {
 	strings.Builder
 	limit int // bytes
@@ -24,8 +24,8 @@ func (p *page) fits(s string, reserve int) bool {
 	return true
 }
 
-// list writes lines while they fit into the next room bytes, and then the number of lines
-// that did not fit.
+// list writes lines while they fit into the next room bytes, and then the number of lines that
+// did not fit.
 func (p *page) list(room int, lines []string) {
 	whole := p.limit
 	p.limit = min(whole, p.Len()+room)
@@ -40,8 +40,8 @@ func (p *page) list(room int, lines []string) {
 	p.limit = whole
 }
 
-// prose converts a text of a server to one line of Markdown with at most limit
-// characters: white space is collapsed, and markup, tags and links are escaped.
+// prose converts a server's text to one line of Markdown with at most limit characters: white
+// space is collapsed, and markup, tags and links are escaped.
 func prose(s string, limit int) string {
 	s = printable.Line(strings.Join(strings.Fields(short(s, 4*limit)), " "), limit)
 	var b strings.Builder
@@ -53,7 +53,7 @@ func prose(s string, limit int) string {
 			b.WriteByte('\\')
 			b.WriteRune(r)
 		case r == '@' && before != '@':
-			b.WriteString("`@`") // some readers make a link of an address even where it is escaped
+			b.WriteString("`@`") // some renderers link an address even if it is escaped
 		default:
 			b.WriteRune(r)
 		}
@@ -92,7 +92,7 @@ func code(s string, limit int) string {
 	return fence + " " + s + " " + fence
 }
 
-// short cuts a text to at most n bytes, at a character boundary.
+// short truncates a text to n bytes at a rune boundary.
 func short(s string, n int) string {
 	if len(s) <= n {
 		return s

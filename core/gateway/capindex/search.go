@@ -28,7 +28,7 @@ func SearchTool() json.RawMessage {
 	return json.RawMessage(`{"name":"` + SearchToolName + `","title":"Search capabilities",` +
 		`"description":"Finds tools, prompts, resources and resource templates of all servers by words in their names, titles, descriptions and parameters. The best matches come first.",` +
 		`"inputSchema":{"type":"object","properties":{` +
-		`"query":{"type":"string","description":"Words to look for; any of them may match.","maxLength":1000},` +
+		`"query":{"type":"string","description":"Words to search for; any of them may match.","maxLength":1000},` +
 		`"kind":{"type":"string","enum":["tools","prompts","resources","templates"],"description":"Only elements of this kind."},` +
 		`"server":{"type":"string","description":"Only elements of this server."},` +
 		`"limit":{"type":"integer","minimum":1,"maximum":50,"default":10,"description":"The most results to return."}},` +
@@ -51,14 +51,14 @@ type searchArguments struct {
 type Result struct {
 	Kind        catalog.Kind `json:"kind"`
 	Server      string       `json:"server"`
-	Key         string       `json:"key"` // the name, URI or URI template to use it by
+	Key         string       `json:"key"` // the name, URI or URI template under which it can be used
 	Title       string       `json:"title,omitempty"`
 	Description string       `json:"description,omitempty"` // at most 300 characters, one line
 	Score       float64      `json:"score"`
 }
 
 // Search answers a call of the search tool with an MCP tool result: JSON, as text and as
-// structured content. Invalid arguments give a result with isError. Its errors are those
+// structured content. Invalid arguments give a result with isError. Its errors are the errors
 // of [Index.Read] except [ErrNotFound].
 func (x *Index) Search(ctx context.Context, arguments json.RawMessage) (json.RawMessage, error) {
 	args, problem := parseSearch(arguments)
@@ -96,8 +96,8 @@ func (x *Index) Search(ctx context.Context, arguments json.RawMessage) (json.Raw
 // users who type only the beginning.
 func prefixes() textindex.Prefix { return textindex.Prefix{Min: 1, Unknown: true, Most: 32} }
 
-// parseSearch decodes and checks the arguments. problem, unless "", says what is wrong with
-// them, for the caller of the tool.
+// parseSearch decodes and checks the arguments. problem, unless "", tells the caller of the tool
+// what is wrong with them.
 func parseSearch(raw json.RawMessage) (args searchArguments, problem string) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		raw = json.RawMessage("{}")
@@ -113,7 +113,7 @@ func parseSearch(raw json.RawMessage) (args searchArguments, problem string) {
 	}
 	switch {
 	case strings.TrimSpace(args.Query) == "":
-		return args, `"query" must have words to look for`
+		return args, `"query" must contain words to search for`
 	case len(args.Query) > maxQuery:
 		return args, fmt.Sprintf(`"query" must not be longer than %d bytes`, maxQuery)
 	case args.Kind != "" && !slices.Contains(kinds(), args.Kind):

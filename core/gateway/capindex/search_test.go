@@ -12,7 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// search returns the keys that a call of the tool finds, the best first.
+// search calls the tool and returns the keys that it finds, the best first.
 func search(t testing.TB, x *Index, arguments string) (keys []string, total int) {
 	t.Helper()
 	raw, err := x.Search(t.Context(), json.RawMessage(arguments))
@@ -93,15 +93,15 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// A word in a name ranks higher than one in a description, and a rare word higher than a
-// common one.
+// A word in a name ranks higher than a word in a description, and a rare word higher than a
+// common word.
 func TestRanking(t *testing.T) {
 	tools := []string{`{"name":"alpha","description":"mentions beta once among many other words about this and that and more"}`,
 		`{"name":"beta","description":"something"}`, `{"name":"gamma","description":"rare"}`}
 	for i := range 20 {
 		tools = append(tools, fmt.Sprintf(`{"name":"filler%d","description":"common"}`, i))
 	}
-	v := View{[]Server{{ID: "s", Lists: map[catalog.Kind]catalog.List{catalog.Tools: list(t, catalog.Tools, tools...)}}}}
+	v := View{[]ServerCapabilities{{ID: "s", Lists: map[catalog.Kind]catalog.List{catalog.Tools: list(t, catalog.Tools, tools...)}}}}
 	x := newIndex(t, Options{Source: func() View { return v }})
 	if got, _ := search(t, x, `{"query":"beta"}`); !slices.Equal(got, []string{"beta", "alpha"}) {
 		t.Errorf("%q", got)
@@ -113,7 +113,7 @@ func TestRanking(t *testing.T) {
 
 // Search results have no hidden characters.
 func TestSearchIsPrintable(t *testing.T) {
-	v := View{[]Server{{ID: "s\u202e", Lists: map[catalog.Kind]catalog.List{catalog.Tools: list(t, catalog.Tools,
+	v := View{[]ServerCapabilities{{ID: "s\u202e", Lists: map[catalog.Kind]catalog.List{catalog.Tools: list(t, catalog.Tools,
 		`{"name":"note\u202e","title":"\u001b[31m","description":"a\u200bb <i> note"}`)}}}}
 	x := newIndex(t, Options{Source: func() View { return v }})
 	raw, err := x.Search(t.Context(), json.RawMessage(`{"query":"note"}`))
@@ -125,7 +125,7 @@ func TestSearchIsPrintable(t *testing.T) {
 	}
 }
 
-// FuzzIndex: any text can be indexed, listed and searched.
+// Any text can be indexed, listed and searched.
 func FuzzIndex(f *testing.F) {
 	f.Add("read_note", "Reads the notes", "notes")
 	f.Add("HTTPServerÄ", "\u202e\xff`` # <b>", "http")
@@ -139,7 +139,7 @@ func FuzzIndex(f *testing.F) {
 		if err != nil {
 			return
 		}
-		v := View{[]Server{{ID: name, Lists: map[catalog.Kind]catalog.List{catalog.Tools: {it}}}}}
+		v := View{[]ServerCapabilities{{ID: name, Lists: map[catalog.Kind]catalog.List{catalog.Tools: {it}}}}}
 		x := newIndex(t, Options{Source: func() View { return v }})
 		for _, doc := range Names() {
 			if text := x.mustRead(t, doc).Text; printable.Lines(text) != text {

@@ -10,22 +10,21 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// A View holds all capabilities at one time. It must not be modified once passed on.
+// A View holds all capabilities at one time. It must not be modified after it was passed on.
 type View struct {
-	Servers []Server
+	Servers []ServerCapabilities
 }
 
-// Server is one server of a view.
-type Server struct {
+// ServerCapabilities are the capabilities of one server.
+type ServerCapabilities struct {
 	ID string
 	// State is one word, such as "Ready"; "" is omitted.
 	State string
 	// Name and Version come from the server; "" is omitted.
 	Name, Version string
-	// Lists holds the items under the keys that readers can use: those that a gateway
-	// exports.
+	// Lists holds the items under the keys that readers can use, as a gateway exports them.
 	Lists map[catalog.Kind]catalog.List
-	// Updates holds the known times of the last updates of resources.
+	// Updates holds the last known updates of resources.
 	Updates []Update
 }
 
@@ -35,10 +34,10 @@ type Update struct {
 	Time time.Time
 }
 
-// An element is one item of a view (a tool, prompt, resource or template), with the members
-// of its descriptor.
+// An element is one item of a view (a tool, prompt, resource or template), with the members of
+// its descriptor.
 type element struct {
-	server *Server
+	server *ServerCapabilities
 	kind   catalog.Kind
 	key    string
 	catalog.Descriptor
@@ -55,11 +54,10 @@ type parameter struct {
 // maxParameters bounds the parameters of one element that are listed and indexed.
 const maxParameters = 32
 
-// sorted returns the view with the servers in the order in which all documents show them: by
-// id.
+// sorted returns the view with the servers sorted by id, the order of all documents.
 func (v View) sorted() View {
 	servers := slices.Clone(v.Servers)
-	slices.SortStableFunc(servers, func(a, b Server) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortStableFunc(servers, func(a, b ServerCapabilities) int { return cmp.Compare(a.ID, b.ID) })
 	return View{servers}
 }
 
@@ -79,14 +77,13 @@ func (v View) elements() []element {
 	return all
 }
 
-// kinds returns the kinds of lists in the order in which the documents show them: actions
-// before content.
+// kinds returns the kinds of lists in the order of the documents: actions before content.
 func kinds() []catalog.Kind {
 	return []catalog.Kind{catalog.Tools, catalog.Prompts, catalog.Resources, catalog.Templates}
 }
 
-// parameters returns the parameters of a tool, sorted by name, or the arguments of a prompt,
-// in the prompt's order; at most maxParameters, and none if the descriptor is malformed.
+// parameters returns the parameters of a tool, sorted by name, or the arguments of a prompt, in
+// the prompt's order. It returns at most maxParameters, and none if the descriptor is malformed.
 func parameters(k catalog.Kind, raw json.RawMessage) []parameter {
 	var out []parameter
 	switch k {
@@ -130,7 +127,15 @@ func parameters(k catalog.Kind, raw json.RawMessage) []parameter {
 }
 
 // count returns how many items of the kind the server has.
-func (s *Server) count(k catalog.Kind) int { return len(s.Lists[k]) }
+func (s *ServerCapabilities) count(k catalog.Kind) int { return len(s.Lists[k]) }
+
+// total returns how many items the server has.
+func (s *ServerCapabilities) total() (n int) {
+	for _, k := range kinds() {
+		n += s.count(k)
+	}
+	return n
+}
 
 // counts returns how many servers and items of each kind there are.
 func (v View) counts() map[string]int {
@@ -144,7 +149,7 @@ func (v View) counts() map[string]int {
 	return n
 }
 
-// updated returns the newest updates of all servers, at most most, the newest first.
+// updated returns the latest updates of all servers, at most most, the latest first.
 func (v View) updated(most int) []serverUpdate {
 	var all []serverUpdate
 	for _, srv := range v.Servers {

@@ -108,7 +108,7 @@ func parse(r *mcpserver.Request) (args arguments, err error) {
 		}
 	}
 	for _, g := range []string{args.Server, args.URI} {
-		if !glob.Valid(g) {
+		if g != "" && !glob.Valid(g) {
 			return args, fmt.Errorf("invalid glob %q", printable.Line(g, 200))
 		}
 	}

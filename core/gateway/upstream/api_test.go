@@ -148,8 +148,8 @@ func tool(names ...string) string {
 	return "[" + strings.Join(entries, ",") + "]"
 }
 
-// follower is an Upstream under test, which records its callbacks.
-type follower struct {
+// recorder is an Upstream under test that records its callbacks.
+type recorder struct {
 	*testing.T
 	*Upstream
 	mu      sync.Mutex
@@ -161,9 +161,9 @@ type follower struct {
 }
 
 // follow runs an upstream for the API until the test ends.
-func follow(t *testing.T, a *api, change ...func(*Options)) *follower {
+func follow(t *testing.T, a *api, change ...func(*Options)) *recorder {
 	t.Helper()
-	f := &follower{T: t, ran: make(chan error, 1)}
+	f := &recorder{T: t, ran: make(chan error, 1)}
 	opts := Options{URL: "http://api.test/", Client: &http.Client{Transport: &http.Transport{DialContext: a.dial, DisableKeepAlives: true}},
 		OnChange: func(c *Catalog, d catalog.Delta) {
 			f.mu.Lock()
@@ -199,7 +199,7 @@ func follow(t *testing.T, a *api, change ...func(*Options)) *follower {
 	return f
 }
 
-func (f *follower) names() string {
+func (f *recorder) names() string {
 	var names []string
 	for _, it := range f.Catalog().Tools {
 		names = append(names, it.Key)
@@ -207,7 +207,7 @@ func (f *follower) names() string {
 	return strings.Join(names, " ")
 }
 
-func (f *follower) want(names string) {
+func (f *recorder) want(names string) {
 	f.Helper()
 	if got := f.names(); got != strings.TrimSpace(names+" get_version") {
 		f.Errorf("tools are %q, want %q and get_version", got, names)
@@ -215,7 +215,7 @@ func (f *follower) want(names string) {
 }
 
 // wantChanges checks the number of OnChange calls since the last check.
-func (f *follower) wantChanges(n int) {
+func (f *recorder) wantChanges(n int) {
 	f.Helper()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -226,9 +226,9 @@ func (f *follower) wantChanges(n int) {
 }
 
 // polls waits for the time of n polls.
-func (f *follower) polls(n int) { pass(time.Duration(n)*33*time.Second + 5*time.Second) }
+func (f *recorder) polls(n int) { pass(time.Duration(n)*33*time.Second + 5*time.Second) }
 
-// pass waits for fake time, and until all goroutines are blocked.
+// pass waits until fake time has passed and all goroutines are blocked.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

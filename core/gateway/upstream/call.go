@@ -1,19 +1,25 @@
 package upstream
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"mime"
+	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// maxErrorText bounds the part of an error answer that is forwarded.
+// maxErrorText bounds the part of an error response that is forwarded.
 const maxErrorText = 16 << 10
 
 // Version is the version of this program in the result of get_version.
@@ -23,14 +29,14 @@ type Version struct {
 	Commit  string `json:"commit,omitempty"`
 }
 
-// Call calls a tool with arguments, a JSON object or nil, and returns an MCP tool
-// result. Failures that the caller of the tool can act on are results with isError:
-// invalid arguments, an API that cannot be reached, or an HTTP status other than 2xx. An
-// error is returned for a tool that is not in the catalog ([ErrUnknownTool]), when ctx
-// is done (its cause) and after Close ([ErrClosed]).
+// Call calls a tool with arguments, a JSON object or nil, and returns an MCP tool result.
+// Failures that the caller of the tool can act on are results with isError: invalid arguments,
+// an API that cannot be reached, or an HTTP status other than 2xx. Call returns an error for a
+// tool that is not in the catalog ([ErrUnknownTool]), if ctx is done (its cause) and after
+// Close ([ErrClosed]).
 //
-// ctx contributes its deadline and cancellation only: no value in it, and so no
-// credential of a caller, reaches the API.
+// Call uses only the deadline and cancellation of ctx: no value in it, and so no credential of
+// a caller, reaches the API.
 func (u *Upstream) Call(ctx context.Context, name string, arguments json.RawMessage) (json.RawMessage, error) {
 	ctx, done, err := u.begin(ctx)
 	if err != nil {
@@ -68,7 +74,7 @@ func (u *Upstream) Call(ctx context.Context, name string, arguments json.RawMess
 		return failure(e.route() + ": " + u.redact.text(printable.Reason(err, 500))), nil
 	case a.status < 200 || a.status > 299:
 		text := e.route() + ": HTTP " + statusText(a.status)
-		if detail := strings.TrimSpace(cut(u.redact.body(a.body, 2*maxErrorText), maxErrorText)); detail != "" {
+		if detail := strings.TrimSpace(truncate(u.redact.body(a.body, 2*maxErrorText), maxErrorText)); detail != "" {
 			text += "\n" + detail
 		}
 		return failure(text), nil
@@ -103,9 +109,9 @@ func failure(text string) json.RawMessage {
 	return encodeResult(content{Type: "text", Text: &text}, true)
 }
 
-// success converts an answer of the API to a tool result: text if it is valid UTF-8, else
-// an image, audio or a resource, by its media type.
-func (u *Upstream) success(a answer, path string) json.RawMessage {
+// success converts a response of the API to a tool result: text if it is valid UTF-8, else an
+// image, audio or a resource, by its media type.
+func (u *Upstream) success(a response, path string) json.RawMessage {
 	if utf8.Valid(a.body) {
 		text := string(a.body)
 		if text == "" {
@@ -126,8 +132,8 @@ func (u *Upstream) success(a answer, path string) json.RawMessage {
 	return encodeResult(content{Type: "resource", Resource: &resource{uri, media, data}}, false)
 }
 
-// versions answers get_version with the versions of this program and of the API, or the
-// reason why the API cannot be reached.
+// versions answers get_version with the versions of this program and of the API, or the reason
+// why the API cannot be reached.
 func (u *Upstream) versions(ctx context.Context) (json.RawMessage, error) {
 	var report struct {
 		Mcptrack Version `json:"mcptrack"`
@@ -146,8 +152,8 @@ func (u *Upstream) versions(ctx context.Context) (json.RawMessage, error) {
 	case err != nil:
 		report.Server.Error = u.redact.text(printable.Reason(err, 500))
 	default:
-		report.Server.Version, report.Server.Build = cut(v.text("version"), 256), cut(v.build, 256)
-		report.Server.Commit = cut(cmp.Or(v.text("git_commit"), v.text("commit")), 256)
+		report.Server.Version, report.Server.Build = truncate(v.text("version"), 256), truncate(v.build, 256)
+		report.Server.Commit = truncate(cmp.Or(v.text("git_commit"), v.text("commit")), 256)
 	}
 	text, err := json.Marshal(report)
 	if err != nil {
@@ -155,4 +161,162 @@ func (u *Upstream) versions(ctx context.Context) (json.RawMessage, error) {
 	}
 	safe := string(printable.JSON(text))
 	return encodeResult(content{Type: "text", Text: &safe}, false), nil
+}
+
+// maxURL bounds the length of a URL with its arguments.
+const maxURL = 64 << 10
+
+// An apiRequest is the request of a call: an escaped path with query, and a JSON body or nil.
+type apiRequest struct {
+	path string
+	body []byte
+}
+
+// fill puts arguments into the tool's route. Its errors are for the caller of the tool, who can
+// correct the arguments.
+func (e *apiTool) fill(arguments json.RawMessage) (apiRequest, error) {
+	args, err := e.arguments(arguments)
+	if err != nil {
+		return apiRequest{}, err
+	}
+	query := url.Values{}
+	var body bytes.Buffer
+	for _, p := range e.params {
+		raw, given := args[p.name]
+		if !given {
+			continue
+		}
+		switch p.in {
+		case "query":
+			for _, value := range queryValues(p, raw) {
+				query.Add(p.name, value)
+			}
+		case "body":
+			if body.Len() == 0 {
+				body.WriteByte('{')
+			} else {
+				body.WriteByte(',')
+			}
+			body.WriteString(quoted(p.name) + ":")
+			body.Write(raw)
+		}
+	}
+	var t apiRequest
+	var path strings.Builder
+	for _, piece := range e.path {
+		path.WriteString(piece.text)
+		if piece.param == "" {
+			continue
+		}
+		value := scalar(args[piece.param])
+		if value == "" || escapesPath(value) || !oneSegment(value) {
+			return t, fmt.Errorf("parameter %q must be a single path segment: not empty, not \".\" or \"..\", and without slashes, backslashes or control characters, even encoded", piece.param)
+		}
+		path.WriteString(url.PathEscape(value))
+	}
+	// Each value was checked alone: several values, or a value next to text, may still form
+	// a dot segment.
+	if escapesPath(path.String()) {
+		return t, errors.New("the arguments result in a path with \".\" or \"..\" segments")
+	}
+	template := strings.Split(e.route(), "/")
+	for i, segment := range strings.Split(path.String(), "/") {
+		if strings.Contains(template[i], "{") && !oneSegment(segment) {
+			return t, errors.New("an argument adds segments to the path")
+		}
+	}
+	if len(query) > 0 {
+		path.WriteString("?" + query.Encode())
+	}
+	if path.Len() > maxURL {
+		return t, fmt.Errorf("the arguments make the URL longer than %d KiB", maxURL>>10)
+	}
+	t.path = path.String()
+	if body.Len() > 0 {
+		body.WriteByte('}')
+		t.body = body.Bytes()
+	}
+	return t, nil
+}
+
+// arguments returns the arguments by name, checked for their types. A null argument counts as
+// absent.
+func (e *apiTool) arguments(raw json.RawMessage) (map[string]json.RawMessage, error) {
+	var args map[string]json.RawMessage
+	if len(bytes.TrimSpace(raw)) > 0 && json.Unmarshal(raw, &args) != nil {
+		return nil, errors.New("the arguments must be an object")
+	}
+	known := map[string]bool{}
+	for _, p := range e.params {
+		known[p.name] = true
+		value, given := args[p.name]
+		if string(value) == "null" {
+			delete(args, p.name)
+			given = false
+		}
+		if !given {
+			if p.required {
+				return nil, fmt.Errorf("parameter %q is required", p.name)
+			}
+			continue
+		}
+		if !p.accepts(value) {
+			return nil, fmt.Errorf("parameter %q must be of type %s", p.name, p.kind)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(args)) {
+		if !known[name] {
+			return nil, fmt.Errorf("unknown parameter %s", strconv.Quote(truncate(name, maxName)))
+		}
+	}
+	return args, nil
+}
+
+// accepts reports whether a JSON value is of the parameter's type.
+func (p param) accepts(raw json.RawMessage) bool {
+	switch first := raw[0]; p.kind {
+	case "string":
+		return first == '"'
+	case "boolean":
+		return first == 't' || first == 'f'
+	case "array":
+		return first == '['
+	case "object":
+		return first == '{'
+	case "integer":
+		return isNumber(first) && !bytes.ContainsAny(raw, ".eE")
+	default:
+		return isNumber(first)
+	}
+}
+
+func isNumber(first byte) bool { return first == '-' || '0' <= first && first <= '9' }
+
+// scalar returns a JSON value as text: a string without quotes, a number with its original
+// digits.
+func scalar(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	var b bytes.Buffer
+	if json.Compact(&b, raw) != nil {
+		return ""
+	}
+	return b.String()
+}
+
+// queryValues returns the values of one parameter in the query: one for each element of an
+// array, one for anything else, with objects as JSON.
+func queryValues(p param, raw json.RawMessage) []string {
+	if p.kind != "array" {
+		return []string{scalar(raw)}
+	}
+	var elements []json.RawMessage
+	_ = json.Unmarshal(raw, &elements) // accepts has checked that it is an array
+	values := make([]string, len(elements))
+	for i, element := range elements {
+		values[i] = scalar(element)
+	}
+	return values
 }

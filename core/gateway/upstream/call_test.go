@@ -126,21 +126,21 @@ func TestCallRefusesArguments(t *testing.T) {
 		`{"id":"a","n":1,"flag":"true"}`:      `"flag" must be of type boolean`,
 		`{"id":"a","n":1,"i":1.5}`:            `"i" must be of type integer`,
 		`{"id":"a","n":1,"nope":1}`:           `unknown parameter "nope"`,
-		`{"id":"","n":1}`:                     "one segment of a path",
-		`{"id":".","n":1}`:                    "one segment of a path",
-		`{"id":"..","n":1}`:                   "one segment of a path",
-		`{"id":"../../admin","n":1}`:          "one segment of a path",
-		`{"id":"a/../b","n":1}`:               "one segment of a path",
-		`{"id":"..\\b","n":1}`:                "one segment of a path",
-		`{"id":"%2e%2e","n":1}`:               "one segment of a path",
-		`{"id":"%252e%252e%252fadmin","n":1}`: "one segment of a path",
-		`{"id":"a/b","n":1}`:                  "one segment of a path",
-		`{"id":"a%2fb","n":1}`:                "one segment of a path",
-		`{"id":"a%5Cb","n":1}`:                "one segment of a path",
-		`{"id":"a%252Fb","n":1}`:              "one segment of a path",
-		`{"id":"a\\b","n":1}`:                 "one segment of a path",
-		`{"id":"a\u0000","n":1}`:              "one segment of a path",
-		`{"id":"a\r\nX: y","n":1}`:            "one segment of a path",
+		`{"id":"","n":1}`:                     "a single path segment",
+		`{"id":".","n":1}`:                    "a single path segment",
+		`{"id":"..","n":1}`:                   "a single path segment",
+		`{"id":"../../admin","n":1}`:          "a single path segment",
+		`{"id":"a/../b","n":1}`:               "a single path segment",
+		`{"id":"..\\b","n":1}`:                "a single path segment",
+		`{"id":"%2e%2e","n":1}`:               "a single path segment",
+		`{"id":"%252e%252e%252fadmin","n":1}`: "a single path segment",
+		`{"id":"a/b","n":1}`:                  "a single path segment",
+		`{"id":"a%2fb","n":1}`:                "a single path segment",
+		`{"id":"a%5Cb","n":1}`:                "a single path segment",
+		`{"id":"a%252Fb","n":1}`:              "a single path segment",
+		`{"id":"a\\b","n":1}`:                 "a single path segment",
+		`{"id":"a\u0000","n":1}`:              "a single path segment",
+		`{"id":"a\r\nX: y","n":1}`:            "a single path segment",
 		`{"id":"a","n":1,"q":"` + strings.Repeat("x", maxURL) + `"}`: "longer than 64 KiB",
 	} {
 		if got, failed := w.call("get", arguments); !failed || !strings.Contains(got, want) {
@@ -243,8 +243,7 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// S19: only our own headers are sent, no cookie is stored, and no credential is ever
-// logged.
+// Only our own headers are sent, no cookie is stored, and no credential is ever logged.
 func TestCredentials(t *testing.T) {
 	var sent atomic.Pointer[http.Header]
 	handle := func(rw http.ResponseWriter, r *http.Request) {
@@ -297,7 +296,7 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// An API that echoes a request does not make an error leak credentials.
+// An error of an API that echoes the request leaks no credentials.
 func TestErrorsAreRedacted(t *testing.T) {
 	const token, path = `t0k"en/+value`, "/s3cr3tpath"
 	basic := base64.StdEncoding.EncodeToString([]byte("someuser:pa55word"))
@@ -371,7 +370,7 @@ func TestNewRefuses(t *testing.T) {
 	if err != nil || u.display != "https://h.example:1/a%2Fb" {
 		t.Errorf("%v, %v", u, err)
 	}
-	if c := u.Catalog(); len(c.Tools) != 1 || c.Tools[0].Key != getVersion || !c.Loaded.IsZero() {
+	if c := u.Catalog(); len(c.Tools) != 1 || c.Tools[0].Key != getVersion {
 		t.Errorf("%+v", c)
 	}
 	u.Close()

@@ -10,29 +10,24 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// MaxSkips is how many skipped entries of a catalog are reported one by one; further ones are
-// only counted.
+// MaxSkips is how many skipped entries of a catalog are reported individually; further entries
+// are only counted.
 const MaxSkips = 100
 
-// A Catalog holds the tools of an API at one time, with the routes behind them. It is
-// deeply immutable.
+// A Catalog holds the tools of an API at one time, with the routes behind them. It is deeply
+// immutable.
 type Catalog struct {
 	// Build is the API's build when the catalog was read, "" if the API has none. It is
 	// not sanitized.
 	Build string
-	// Tools are MCP tool descriptors in the order to list them. get_version is always
-	// present, as the last one.
+	// Tools are MCP tool descriptors in listing order. get_version is always the last.
 	Tools []catalog.Item
-	// Loaded is when the catalog was read; zero in the catalog that is served before the
-	// first one was read.
-	Loaded time.Time
 
-	routes map[string]*entry
+	routes map[string]*apiTool
 }
 
 // List returns the tools as a list that can be compared with others.
@@ -50,27 +45,27 @@ func emptyCatalog() *Catalog { return &Catalog{Tools: []catalog.Item{versionTool
 // A candidate is a catalog that was read but is not served yet.
 type candidate struct {
 	tools   []catalog.Item // without get_version
-	routes  map[string]*entry
+	routes  map[string]*apiTool
 	digest  catalog.Digest // of tools and routes, whatever their order
 	skips   []Skip
-	skipped int // how many entries were skipped, also those beyond MaxSkips
+	skipped int // how many entries were skipped, including those beyond MaxSkips
 }
 
-// parseCatalog checks a catalog entry by entry and skips invalid entries. It fails only if
-// the body is not an array.
+// parseCatalog checks a catalog entry by entry and skips invalid entries. It fails only if the
+// body is not an array.
 func parseCatalog(body []byte) (*candidate, error) {
 	var list []json.RawMessage
 	if err := json.Unmarshal(body, &list); err != nil || list == nil {
 		return nil, errors.New("the catalog is not a JSON array")
 	}
-	c := &candidate{routes: map[string]*entry{}}
+	c := &candidate{routes: map[string]*apiTool{}}
 	skip := func(index int, name string, reason error) {
 		if c.skipped++; len(c.skips) < MaxSkips {
 			c.skips = append(c.skips, Skip{index, bounded(name), reason.Error()})
 		}
 	}
 	for i, raw := range list {
-		e, name, err := parseEntry(raw)
+		e, name, err := parseTool(raw)
 		switch {
 		case err != nil:
 		case c.routes[e.name] != nil:
@@ -102,44 +97,36 @@ func parseCatalog(body []byte) (*candidate, error) {
 	return c, nil
 }
 
-// fetcher reads the catalog and keeps the last one, so that an unchanged catalog is not
-// parsed again. Only the goroutine of Run uses it.
-type fetcher struct {
-	u    *Upstream
-	etag string
-	sum  [sha256.Size]byte // of the body of last
-	last *candidate        // nil before the first catalog was read
-}
-
-func (f *fetcher) fetch(ctx context.Context) (*candidate, error) {
+// fetch reads the catalog. An unchanged catalog is not parsed again.
+func (p *poller) fetch(ctx context.Context) (*candidate, error) {
 	const path = "/api/mcp/tools"
-	a, err := f.u.get(ctx, path, f.etag, MaxCatalogBytes, catalogTimeout)
+	a, err := p.u.get(ctx, path, p.etag, MaxCatalogBytes, catalogTimeout)
 	switch {
 	case err != nil:
 		return nil, err
-	case a.status == http.StatusNotModified && f.last != nil && f.etag != "":
-		return f.last, nil
+	case a.status == http.StatusNotModified && p.last != nil && p.etag != "":
+		return p.last, nil
 	case a.status != http.StatusOK:
 		return nil, statusError(path, a.status)
 	}
 	sum := sha256.Sum256(a.body)
-	if f.last == nil || sum != f.sum {
+	if p.last == nil || sum != p.sum {
 		c, err := parseCatalog(bytes.TrimPrefix(a.body, []byte("\ufeff")))
 		if err != nil {
 			return nil, fmt.Errorf("GET %s: %w", path, err)
 		}
 		for i := range c.skips {
 			s := &c.skips[i]
-			s.Name, s.Reason = f.u.redact.text(s.Name), f.u.redact.text(s.Reason)
+			s.Name, s.Reason = p.u.redact.text(s.Name), p.u.redact.text(s.Reason)
 		}
-		f.u.warn(f.last, c)
-		f.last, f.sum = c, sum
+		p.u.warn(p.last, c)
+		p.last, p.sum = c, sum
 	}
-	f.etag = a.header.Get("ETag")
-	return f.last, nil
+	p.etag = a.header.Get("ETag")
+	return p.last, nil
 }
 
-// warn reports the skipped entries of a catalog, unless the previous one had the same.
+// warn reports the skipped entries of a catalog, unless the previous catalog had the same.
 func (u *Upstream) warn(before, now *candidate) {
 	if now.skipped == 0 || before != nil && before.skipped == now.skipped && slices.Equal(before.skips, now.skips) {
 		return
@@ -159,7 +146,7 @@ func (u *Upstream) warn(before, now *candidate) {
 // swap makes a candidate the current catalog and calls OnChange if its list differs.
 func (u *Upstream) swap(build string, c *candidate) {
 	now := u.Catalog()
-	next := &Catalog{Build: build, Loaded: time.Now(), routes: c.routes}
+	next := &Catalog{Build: build, routes: c.routes}
 	next.Tools = append(slices.Clone(c.tools), versionTool())
 	delta := catalog.Diff(now.List(), next.List())
 	if delta.Empty() {

@@ -1,5 +1,5 @@
 // Package upstream turns an HTTP API that describes its own routes into MCP tools, and
-// refreshes them when the API is deployed again.
+// refreshes them after each deployment of the API.
 //
 // The API serves two documents below its base URL:
 //
@@ -7,22 +7,22 @@
 //	GET /api/mcp/tools  [{"name", "description", "method", "path": "/api/…",
 //	                      "params": [{"name", "type", "description", "required", "in"}]}, …]
 //
-// The version is polled every Interval; when the build changes, the catalog is read
-// again, checked entry by entry, and swapped in one step. The catalog of an API without
-// a build is read at every poll, conditionally if it has an ETag, and compared.
+// The version is polled every Interval. When the build changes, the catalog is read again,
+// checked entry by entry, and swapped in one step. The catalog of an API without a build is
+// read at every poll, conditionally if it has an ETag, and compared.
 //
 // # Promises
 //
 //   - Readers of [Upstream.Catalog] see either the old or the new catalog: the list and
 //     the routes behind it are one immutable value.
-//   - A build counts as seen only once its catalog was read between two version answers
-//     with that build. After a failure the next poll tries again, without limit, and the
-//     last catalog stays in use meanwhile.
+//   - A build counts as seen only once its catalog was read between two version responses
+//     with that build. After a failure the next poll retries, without limit, and the last
+//     catalog stays in use meanwhile.
 //   - OnChange is called only if the list of tools differs: neither for a new build with
 //     the same tools nor for another order.
 //   - Behind a load balancer with two builds, the list switches to the new catalog once.
-//     It switches back only if several consecutive answers agree on the old one, and the
-//     number required grows with every switch.
+//     It switches back only if several consecutive responses agree on the old catalog, and
+//     the number required grows with every switch.
 //   - An invalid entry is skipped and reported; it affects neither other entries nor the
 //     process. get_version is always present, as the last tool.
 //   - Calls send what the entry describes to the API's own origin and nothing else: no
@@ -34,6 +34,6 @@
 //
 // # Ownership
 //
-// New starts nothing. [Upstream.Run] is the one goroutine that polls and calls the
+// New starts nothing. [Upstream.Run] is the only goroutine that polls and calls the
 // callbacks, one at a time. [Upstream.Close] ends Run and all calls and waits for them.
 package upstream

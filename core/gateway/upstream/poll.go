@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"crypto/sha256"
 	"maps"
 	"time"
 
@@ -11,57 +12,60 @@ import (
 
 const (
 	// verifications is the number of polls that confirm a new build: behind a load
-	// balancer, both version answers may have come from one backend and the catalog
-	// between them from another.
+	// balancer, both version responses may come from one backend and the catalog between
+	// them from another.
 	verifications = 2
 	// flapWindow is how long previous builds are remembered, in intervals.
 	flapWindow = 20
-	// agreement is the number of further answers, at most half a second apart, that must
-	// agree before a build is accepted that was replaced before, or that contradicts others.
+	// agreement is the number of further responses, at most half a second apart, that must
+	// agree before a build is accepted that was replaced before, or contradicts others.
 	agreement = 4
 	// maxDoubt bounds the additional polls that must agree before an old build is accepted
-	// again: one for each time that an old build came back within flapWindow.
+	// again: one for each time that an old build returned within flapWindow.
 	maxDoubt = 3
-	// maxNoise is the number of consecutive polls with contradicting answers and unknown
-	// builds after which builds are considered meaningless (such as a time or a
-	// counter). For flapWindow, catalogs are then compared instead of builds.
+	// maxNoise is the number of consecutive polls with contradicting responses and unknown
+	// builds after which builds are considered meaningless (such as a time or a counter).
+	// For flapWindow, catalogs are then compared instead of builds.
 	maxNoise = 3
 	// maxRemembered bounds the builds and catalogs that are remembered.
 	maxRemembered = 32
 	firstRetry    = time.Second
 )
 
-// A poller decides when a catalog is read and when it is served. Only the goroutine of
-// Run uses it.
+// A poller decides when a catalog is read and when it is served. Only the goroutine of Run uses
+// it.
 //
-// A state of the API is identified by a key: its build, or the digest of its catalog if
-// it has no build.
+// A key identifies a state of the API: its build, or the digest of its catalog if it has no
+// build.
 type poller struct {
-	u       *Upstream
-	fetcher fetcher
+	u *Upstream
+
+	etag string            // of last
+	sum  [sha256.Size]byte // of the body of last
+	last *candidate        // the last catalog that was read; nil before the first
 
 	seen   string                       // the current key; "" before the first catalog
 	left   map[string]time.Time         // previous keys, and when each was last seen
-	met    map[string]time.Time         // keys of contradicting answers, and when each was last seen
+	met    map[string]time.Time         // keys of contradicting responses, and when each was last seen
 	served map[catalog.Digest]time.Time // previous catalogs, and when each was replaced
 	now    catalog.Digest               // of the current catalog; zero before the first
-	verify int                          // how many polls must still confirm the key in seen
-	mixed  bool                         // the last answers contradicted each other
-	turns  []time.Time                  // when a previous key came back, or would have
-	claim  string                       // the key of the last poll's first answer
+	verify int                          // how many polls must still confirm seen
+	mixed  bool                         // the last responses contradicted each other
+	turns  []time.Time                  // when a previous key returned, or would have
+	claim  string                       // the key of the last poll's first response
 	claims int                          // consecutive polls with that key
-	noise  int                          // consecutive polls with contradicting answers and unknown keys
-	ignore time.Time                    // until when builds are ignored; zero: they are not
+	noise  int                          // consecutive polls with contradicting responses and unknown keys
+	ignore time.Time                    // builds are ignored until then; zero: they are used
 
-	retry *backoff.Backoff // the waits after failures before the first catalog
+	retry *backoff.Backoff // the pauses after failures before the first catalog
 }
 
 func newPoller(u *Upstream) *poller {
-	return &poller{u: u, fetcher: fetcher{u: u}, left: map[string]time.Time{}, met: map[string]time.Time{},
+	return &poller{u: u, left: map[string]time.Time{}, met: map[string]time.Time{},
 		served: map[catalog.Digest]time.Time{}, retry: backoff.New(firstRetry, u.opts.Interval)}
 }
 
-// wait returns the time until the next poll; err is the error of the last one.
+// wait returns the time until the next poll; err is the error of the last poll.
 func (p *poller) wait(err error) time.Duration {
 	if err != nil && p.now.IsZero() {
 		return p.retry.Next()
@@ -69,7 +73,7 @@ func (p *poller) wait(err error) time.Duration {
 	return backoff.Spread(p.u.opts.Interval)
 }
 
-// observed is the state of the API according to one answer.
+// observed is the state of the API according to one response.
 type observed struct {
 	key, build string
 	catalog    *candidate // nil if the key is a build
@@ -83,7 +87,7 @@ func (p *poller) observe(ctx context.Context) (observed, error) {
 	if v.build != "" && time.Now().After(p.ignore) {
 		return observed{key: "build " + v.build, build: v.build}, nil
 	}
-	c, err := p.fetcher.fetch(ctx)
+	c, err := p.fetch(ctx)
 	if err != nil {
 		return observed{}, err
 	}
@@ -91,7 +95,7 @@ func (p *poller) observe(ctx context.Context) (observed, error) {
 }
 
 // poll polls the API once and serves a catalog that is new and certain. After an error the
-// served catalog is unchanged, and the next poll tries again.
+// served catalog is unchanged, and the next poll retries.
 func (p *poller) poll(ctx context.Context) error {
 	p.forget()
 	o, err := p.observe(ctx)
@@ -120,7 +124,7 @@ func (p *poller) poll(ctx context.Context) error {
 		p.adopt(o, o.catalog)
 		return nil
 	}
-	c, err := p.fetcher.fetch(ctx)
+	c, err := p.fetch(ctx)
 	if err != nil {
 		return err
 	}
@@ -133,7 +137,7 @@ func (p *poller) poll(ctx context.Context) error {
 		return nil
 	}
 	// The API was deployed meanwhile, or two builds run in parallel: the next poll
-	// requires agreement. This catalog is from one of them, so a new one can be served.
+	// requires agreement. The catalog is from one of the builds, so it can be served if new.
 	p.disagree(o.key, after.key)
 	if _, old := p.served[c.digest]; !old {
 		p.serve(o.build, c)
@@ -141,7 +145,7 @@ func (p *poller) poll(ctx context.Context) error {
 	return nil
 }
 
-// agreed asks the API several times more and reports whether all answers have the key.
+// agreed asks the API several more times and reports whether all responses have the key.
 func (p *poller) agreed(ctx context.Context, key string) (bool, error) {
 	for range agreement {
 		if !backoff.Sleep(ctx, min(500*time.Millisecond, p.u.opts.Interval/10)) {
@@ -159,7 +163,7 @@ func (p *poller) agreed(ctx context.Context, key string) (bool, error) {
 	return true, nil
 }
 
-// disagree records that the answers of one poll had different keys.
+// disagree records that the responses of one poll had different keys.
 func (p *poller) disagree(keys ...string) {
 	p.mixed = true
 	unknown := false
@@ -211,7 +215,7 @@ func (p *poller) meet(key string) {
 	}
 }
 
-// serve makes a catalog the current one, unless it is the current one of the same build.
+// serve makes a catalog the current one, unless it already is, with the same build.
 func (p *poller) serve(build string, c *candidate) {
 	if c.digest == p.now && p.u.Catalog().Build == build {
 		return

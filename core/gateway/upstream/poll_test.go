@@ -15,8 +15,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// G1, G5: a new build is served within the interval and ten seconds; an identical catalog,
-// or one in another order, causes no OnChange.
+// A new build is served within the interval and ten seconds; an identical or reordered catalog
+// causes no OnChange.
 func TestNewBuild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
@@ -30,7 +30,7 @@ func TestNewBuild(t *testing.T) {
 		if n := a.count("/api/mcp/tools"); n != 0 {
 			t.Errorf("read the catalog %d times without a new build", n)
 		}
-		for range 20 { // at any place of the interval
+		for range 20 { // at any point of the interval
 			a.set(f.Catalog().Build+"1", tool("a", "b"))
 			pass(40 * time.Second)
 			f.want("a b")
@@ -72,8 +72,8 @@ func TestRouteChangesSilently(t *testing.T) {
 	})
 }
 
-// G2: an API that goes down keeps its tools; one that was down at the start is found at the
-// first successful poll.
+// An API that goes down keeps its tools; the tools of an API that was down at the start appear
+// after the first successful poll.
 func TestDownAndUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
@@ -123,7 +123,7 @@ func TestFirstPollsAreQuick(t *testing.T) {
 	})
 }
 
-// G3: after a new build, a catalog that cannot be read is requested at every poll.
+// After a new build, a catalog that cannot be read is requested at every poll.
 func TestFailedFetchIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, broken := range map[string]func() (int, string){
@@ -150,7 +150,7 @@ func TestFailedFetchIsRetried(t *testing.T) {
 	})
 }
 
-// G4: a deployment between the requests for version and catalog is noticed, at any point.
+// A deployment between the requests for version and catalog is noticed, at any point.
 func TestDeployInBetween(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for requests := range 4 {
@@ -257,7 +257,7 @@ func TestWithoutBuild(t *testing.T) {
 }
 
 // A build may be a number.
-func TestNumberOfBuild(t *testing.T) {
+func TestNumericBuild(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
 		a.answer(func() (int, string) { return 200, `{"build":12345678901234567890}` }, nil)
@@ -304,7 +304,7 @@ func TestHungBackend(t *testing.T) {
 	})
 }
 
-// G8: Close ends everything immediately and may be called more than once.
+// Close ends everything immediately and may be called more than once.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
@@ -316,7 +316,7 @@ func TestClose(t *testing.T) {
 		called := make(chan error, 1)
 		go func() { _, err := f.Call(context.Background(), "a", nil); called <- err }()
 		a.answer(func() (int, string) { <-free; return 200, "" }, nil)
-		pass(32 * time.Second) // a poll is under way
+		pass(32 * time.Second) // a poll is in progress
 		began := time.Now()
 		closed := make(chan struct{}, 10)
 		for range 10 {

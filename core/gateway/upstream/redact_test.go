@@ -33,8 +33,8 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// TestPollingIsRedacted: an API whose answers echo the request, in whatever place of a
-// valid or broken answer, does not get our headers into a status, a log or a report.
+// An API that echoes the request anywhere in a valid or broken response does not get our headers
+// into a status, a log or a report.
 func TestPollingIsRedacted(t *testing.T) {
 	t.Parallel()
 	const token = "hunter2-hunter2"

@@ -41,14 +41,14 @@ func newRolling(t *testing.T) *rolling {
 	return r
 }
 
-// all lets one backend answer every request.
+// all makes one backend answer every request.
 func (r *rolling) all(backend int64) {
 	pick := func(int64) int64 { return backend }
 	r.pick.Store(&pick)
 }
 
-// Backends alternate, between requests and between polls: the new tools appear once, and
-// stay when the old backends are gone.
+// While backends alternate between requests or polls, the new tools appear once, and stay when
+// the old backends are gone.
 func TestRollingDeploy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, pick := range backends() {
@@ -85,7 +85,7 @@ func TestRollingDeploy(t *testing.T) {
 	})
 }
 
-// However long both builds ran, the tools of the remaining one are served in the end.
+// However long both builds run, the tools of the remaining build are finally served.
 func TestDeployEnds(t *testing.T) {
 	for left, want := range []string{"old", "new"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestBuildIsNoise(t *testing.T) {
 		for i := range 60 {
 			name := fmt.Sprint("tool", i)
 			a.answer(nil, func() (int, string) { return 200, tool("a", name) })
-			f.polls(5) // of which three may be spent on finding that it still is noise
+			f.polls(5) // three may be needed to find that builds still are noise
 			f.want("a " + name)
 			f.wantChanges(1)
 		}
@@ -151,14 +151,14 @@ func TestRollback(t *testing.T) {
 		f.polls(4)
 		for i, step := range []struct{ build, tools string }{{"2", "a b"}, {"1", "a"}, {"2", "a b"}, {"1", "a"}, {"3", "c"}} {
 			a.set(step.build, tool(strings.Fields(step.tools)...))
-			if pass(40 * time.Second); i == 2 || i == 3 { // the second time it takes longer
+			if pass(40 * time.Second); i == 2 || i == 3 { // the second switch takes longer
 				f.polls(i - 1)
 			}
 			f.want(step.tools)
 		}
 		f.wantChanges(6)
 		f.polls(25)
-		a.set("1", tool("a")) // long ago: as good as new
+		a.set("1", tool("a")) // so long ago that it counts as new
 		pass(40 * time.Second)
 		f.want("a")
 	})

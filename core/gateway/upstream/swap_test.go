@@ -15,7 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// G9: a catalog without valid entries leaves only get_version, and is reported once.
+// A catalog without valid entries leaves only get_version, and is reported once.
 func TestNothingValid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
@@ -44,8 +44,7 @@ func TestNothingValid(t *testing.T) {
 	})
 }
 
-// G6: while builds change, ten readers and callers see consistent lists, each with the
-// routes that belong to it.
+// While builds change, readers and callers see consistent lists, each with its own routes.
 func TestCatalogsAreConsistent(t *testing.T) {
 	const size, builds = 20, 40
 	list := func(n int64) string {

@@ -21,9 +21,9 @@ import (
 
 // Errors that callers can check with errors.Is.
 var (
-	// ErrClosed: the upstream was closed.
+	// ErrClosed means that the upstream was closed.
 	ErrClosed = errors.New("catalog upstream closed")
-	// ErrUnknownTool: the catalog has no tool of that name.
+	// ErrUnknownTool means that the catalog has no tool of that name.
 	ErrUnknownTool = errors.New("unknown tool")
 )
 
@@ -35,34 +35,33 @@ const (
 
 // Options configure an Upstream. Only URL is required.
 type Options struct {
-	// URL is the base URL, below which /api/version is. It may contain user info, which
-	// is sent as basic authentication and never logged.
+	// URL is the base URL; /api/version is below it. It may contain user info, which is
+	// sent as basic authentication and never logged.
 	URL string
 	// Display replaces the URL in messages and logs; the URL without user info by
 	// default.
 	Display string
 	// Header is sent with every request; it holds credentials for the API. Its values and
-	// Secrets are redacted in errors of the API, which may echo a request.
+	// Secrets are redacted in the API's errors, which may echo a request.
 	Header  http.Header
 	Secrets []string
 	// Interval is the time between polls, ± 20 %; 30 s by default. Until the first catalog
-	// was read, failed polls are repeated after 1 s, 2 s and so on up to Interval.
+	// was read, failed polls are retried after 1 s, 2 s and so on, up to Interval.
 	Interval time.Duration
 	// Timeout bounds a call; 300 s by default.
 	Timeout time.Duration
-	// Client sends the requests; nil means a client of its own. CheckRedirect and Jar
+	// Client sends the requests; by default New creates one. Its CheckRedirect and Jar
 	// are not used.
 	Client *http.Client
 	// Self is the version of this program, as get_version reports it.
 	Self Version
-	// OnChange is called after a list that differs from the previous one was swapped
-	// in, with the differences.
+	// OnChange is called after a different list was swapped in, with the differences.
 	OnChange func(*Catalog, catalog.Delta)
 	// OnSkip is called when a catalog has invalid entries, unless the previous catalog had
-	// the same, with the first [MaxSkips] of them and their total number. nil: they are
+	// the same. It gets the first [MaxSkips] of them and their total number. nil: they are
 	// logged.
 	OnSkip func(skips []Skip, total int)
-	// OnStatus is called when the API became reachable or unreachable.
+	// OnStatus is called when the API becomes reachable or unreachable.
 	OnStatus func(Status)
 	// Logger receives warnings that a user should look into; nil discards them.
 	Logger *slog.Logger
@@ -84,27 +83,27 @@ func FromConfig(srv config.Server) Options {
 // An Upstream serves the tools of one HTTP API. Its methods are safe for concurrent use,
 // but Close must not be called from a callback.
 type Upstream struct {
-	opts    Options
-	base    *url.URL // without trailing slash
-	display string   // the base without credentials
-	client  *http.Client
-	redact  redactor        // removes credentials from texts of the API
-	own     *http.Transport // nil: the client is the caller's
-	log     *slog.Logger
+	opts      Options
+	base      *url.URL // without a trailing slash
+	display   string   // the base without credentials
+	client    *http.Client
+	redact    redactor        // removes credentials from the API's texts
+	transport *http.Transport // nil: the client is the caller's
+	log       *slog.Logger
 
 	current atomic.Pointer[Catalog]
 	life    context.Context // ends with Close
 	end     context.CancelCauseFunc
 	tried   chan struct{} // closed by Run after the first poll; nothing is sent
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards all below
 	closed  bool
 	polling bool
 	status  Status
 	active  sync.WaitGroup // Run and calls; added to only while not closed
 }
 
-// New checks the options. It starts nothing and sends nothing.
+// New checks the options. It starts and sends nothing.
 func New(opts Options) (*Upstream, error) {
 	base, err := parseBase(opts.URL)
 	if err != nil {
@@ -147,8 +146,8 @@ func parseBase(raw string) (*url.URL, error) {
 	return base, nil
 }
 
-// Catalog returns the current tools, never nil. Before the first successful poll it
-// contains only get_version.
+// Catalog returns the current tools, never nil. Before the first successful poll it contains
+// only get_version.
 func (u *Upstream) Catalog() *Catalog { return u.current.Load() }
 
 // Run polls until ctx is done or Close is called, and returns the cause. The first poll
@@ -170,8 +169,8 @@ func (u *Upstream) Run(ctx context.Context) error {
 		u.mu.Lock()
 		u.polling = false
 		u.mu.Unlock()
-		if u.own != nil {
-			u.own.CloseIdleConnections()
+		if u.transport != nil {
+			u.transport.CloseIdleConnections()
 		}
 	}()
 	p := newPoller(u)
@@ -187,8 +186,8 @@ func (u *Upstream) Run(ctx context.Context) error {
 	}
 }
 
-// begin registers work that Close waits for. The returned context ends with ctx or
-// Close. The caller must call done.
+// begin registers work that Close waits for. The returned context ends with ctx or Close. The
+// caller must call done.
 func (u *Upstream) begin(ctx context.Context) (_ context.Context, done func(), err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -205,22 +204,22 @@ func (u *Upstream) begin(ctx context.Context) (_ context.Context, done func(), e
 	}, nil
 }
 
-// Close ends Run and all calls and returns when they have ended. It may be called more
-// than once and concurrently.
+// Close ends Run and all calls and returns when they have ended. It may be called more than
+// once and concurrently.
 func (u *Upstream) Close() {
 	u.mu.Lock()
 	u.closed = true
 	u.mu.Unlock()
 	u.end(ErrClosed)
 	u.active.Wait()
-	if u.own != nil {
-		u.own.CloseIdleConnections()
+	if u.transport != nil {
+		u.transport.CloseIdleConnections()
 	}
 }
 
 // Settled waits until the first poll has ended, so that a server can start with the API's
-// tools. It returns the current error of polling, if any, or the cause of ctx. Run must
-// have been called.
+// tools. It returns the current polling error, if any, or the cause of ctx. Run must have been
+// called.
 func (u *Upstream) Settled(ctx context.Context) error {
 	select {
 	case <-u.tried:
@@ -235,4 +234,56 @@ func (u *Upstream) Settled(ctx context.Context) error {
 		return fmt.Errorf("catalog %s: %s", printable.Line(u.display, 200), st.Error)
 	}
 	return nil
+}
+
+// Status describes the state of polling.
+type Status struct {
+	Up       bool   // the last poll succeeded
+	Error    string // of the last poll, one printable line; "" if it succeeded
+	Failures int    // consecutive failed polls
+	Build    string // of the current catalog, one printable line
+}
+
+// Status returns the current state of polling.
+func (u *Upstream) Status() Status {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	st := u.status
+	st.Build = bounded(u.Catalog().Build)
+	return st
+}
+
+// polled records the result of a poll. If the API became reachable or unreachable, it logs that
+// and calls OnStatus.
+func (u *Upstream) polled(err error) {
+	first := false
+	select {
+	case <-u.tried:
+	default:
+		first = true
+	}
+	u.mu.Lock()
+	changed := first || u.status.Up != (err == nil)
+	if u.status.Up = err == nil; u.status.Up {
+		u.status.Error, u.status.Failures = "", 0
+	} else {
+		u.status.Error = u.redact.text(printable.Reason(err, 500)) // it may quote the response
+		u.status.Failures++
+	}
+	u.mu.Unlock()
+	if first {
+		close(u.tried)
+	}
+	if !changed {
+		return
+	}
+	st := u.Status()
+	if st.Up {
+		u.log.Info("catalog reachable", "build", st.Build, "tools", len(u.Catalog().Tools))
+	} else {
+		u.log.Warn("catalog unreachable; the last known tools stay in use", "err", st.Error)
+	}
+	if u.opts.OnStatus != nil {
+		u.opts.OnStatus(st)
+	}
 }

@@ -41,7 +41,7 @@ func BenchmarkPutElements(b *testing.B) {
 	}
 }
 
-// BenchmarkReplace replaces one note, including its share of the sweeps.
+// BenchmarkReplace includes the share of the sweeps.
 func BenchmarkReplace(b *testing.B) {
 	x, texts := notes(b), corpus(100, 250)
 	for i := 0; b.Loop(); i++ {

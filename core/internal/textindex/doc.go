@@ -13,10 +13,10 @@
 // # Promises
 //
 //   - Results do not depend on history: after any sequence of puts and removals they
-//     equal, with the same scores, those of an index of only the remaining documents.
+//     equal the results, including scores, of an index of only the remaining documents.
 //     The exception is a bound that was reached; then the first documents win.
-//   - Hits are ordered by score, equal ones by ID. The same index and query give the same
-//     hits, bit by bit.
+//   - Hits are ordered by score, equal hits by ID. The same index and query give exactly
+//     the same hits.
 //   - Bounds: the number of documents and terms, the number of different words of a
 //     document, and the length of a word and of a text; see [Options]. Anything beyond
 //     is not indexed. A search needs 16 bytes for each document, and time for each word
@@ -25,20 +25,20 @@
 // # Concurrency
 //
 // All methods are safe for concurrent use. Searches run in parallel. [Index.Put] counts
-// the words of its texts before it locks the index, so that puts do this in parallel,
-// too. Of the caller's functions only [Options.Term] runs while the index is locked.
-// There are no goroutines.
+// the words of its texts before it locks the index, so concurrent puts count in parallel.
+// Of the caller's functions only [Options.Term] runs while the index is locked. There are
+// no goroutines.
 //
 // # Memory
 //
 // A term of a document needs 4 bytes, and a term about 100; texts are not stored.
-// Removed documents remain, invisibly, until they are a quarter of all; the put or
-// removal that exceeds this sweeps them.
+// Removed documents remain, invisibly, until they exceed a quarter of all; then the put or
+// removal sweeps them.
 //
 // # Libraries
 //
 // blevesearch/snowballstem: the English stemmer of [English]. The index is our own:
-// bleve/v2 v2.6.1 was measured to add 7 MB to the program and, used or not, 4 ms and
-// four goroutines to each start. 10,000 notes of 2 KB took 41 MB of heap in its memory
-// index (here 16), and every single note saved afterwards 0.8 MB more.
+// bleve/v2 v2.6.1 adds 7 MB to the program and, used or not, 4 ms and four goroutines to
+// each start. 10,000 notes of 2 KB took 41 MB of heap in its memory index (here 16), and
+// every single note saved afterwards 0.8 MB more.
 package textindex

@@ -4,23 +4,58 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 )
+
+// Options configure how texts are split into words, and the bounds of an index. Zero
+// fields mean their defaults.
+type Options struct {
+	// Term maps a word, as [Options.Words] yields it, to the term that is indexed and
+	// searched; "" skips the word. It must be a pure function and may be called
+	// concurrently. nil: every word is a term.
+	Term func(word string) string
+	// Identifiers splits identifiers: readFile, HTTPServer and read_file become two words
+	// each, instead of one.
+	Identifiers bool
+	// MinWord and MaxWord bound the length of a word in characters; 1 and 64 by default.
+	// Other words are not indexed: long words are mostly hashes, for which nobody searches.
+	MinWord, MaxWord int
+	// MaxText is how many bytes of a field are indexed; 1 MiB by default.
+	MaxText int
+	// MaxWords bounds the different words of a document; 20,000 by default.
+	MaxWords int
+	// MaxDocuments bounds the documents; 1,000,000 by default, at most 12,000,000.
+	MaxDocuments int
+	// MaxVocabulary bounds the different terms; 1,000,000 by default. The terms of removed
+	// documents count until a later Put or Remove discards them (see the package comment).
+	MaxVocabulary int
+}
+
+func (o Options) withDefaults() Options {
+	o.MinWord = cmp.Or(max(o.MinWord, 0), 1)
+	o.MaxWord = cmp.Or(max(o.MaxWord, 0), 64)
+	o.MaxText = cmp.Or(max(o.MaxText, 0), 1<<20)
+	o.MaxWords = cmp.Or(max(o.MaxWords, 0), 20_000)
+	o.MaxDocuments = min(cmp.Or(max(o.MaxDocuments, 0), 1_000_000), mostDocuments)
+	o.MaxVocabulary = cmp.Or(max(o.MaxVocabulary, 0), 1_000_000)
+	return o
+}
 
 // An Index finds documents by their words. Create it with [New].
 type Index[ID cmp.Ordered] struct {
 	opts Options
 
-	mu     sync.RWMutex // guards what follows; held to read by searches
+	mu     sync.RWMutex // guards what follows; searches hold the read lock
 	terms  table
 	forms  table             // words of keyword fields, unstemmed
 	stems  map[string]string // the results of opts.Term, by word
-	sorted []*entry          // of terms, sorted by key
-	fresh  []*entry          // of terms added since sorted was made, unsorted
+	sorted []*postingList    // the lists of terms, sorted by key
+	fresh  []*postingList    // the lists of terms added since, unsorted
 	docs   []document[ID]    // by number
 	byID   map[ID]uint32     // the numbers of living documents
 	dead   int               // number of dead documents
-	length uint64            // of all living documents, in weighted words
+	length uint64            // the sum over living documents
 }
 
 // document is one version of the document that a caller put under an ID.
@@ -30,8 +65,8 @@ type document[ID cmp.Ordered] struct {
 	dead   bool   // it was replaced or removed, but its postings remain until the next sweep
 }
 
-// mostDocuments bounds the living documents, so that together with the dead, at most a
-// quarter of all, their numbers fit into a posting.
+// mostDocuments bounds the living documents, so that the numbers of all documents fit into a
+// posting; dead documents are at most a quarter of all.
 const mostDocuments = 12_000_000
 
 // A Field is a text of a document.
@@ -39,7 +74,7 @@ type Field struct {
 	Text string
 	// Weight of each word, from 1 to 255; 0 means 1.
 	Weight int
-	// Keywords marks text written for people, from which [Index.Keywords] are taken.
+	// Keywords marks text written for people, the source of [Index.Keywords].
 	Keywords bool
 }
 
@@ -47,11 +82,11 @@ type Field struct {
 func New[ID cmp.Ordered](opts Options) *Index[ID] {
 	return &Index[ID]{
 		opts: opts.withDefaults(), byID: make(map[ID]uint32), stems: make(map[string]string),
-		terms: table{entries: make(map[string]*entry)}, forms: table{entries: make(map[string]*entry)},
+		terms: table{entries: make(map[string]*postingList)}, forms: table{entries: make(map[string]*postingList)},
 	}
 }
 
-// Put adds a document or replaces the one with that ID. It reports false, and adds
+// Put adds a document or replaces the document with that ID. It reports false, and adds
 // nothing, if MaxDocuments other documents are in the index.
 func (x *Index[ID]) Put(id ID, fields ...Field) bool {
 	words := x.opts.count(fields)
@@ -105,9 +140,9 @@ func (x *Index[ID]) drop(id ID) bool {
 	return true
 }
 
-// sweep removes dead documents and their postings once they are more than a quarter of all,
-// so that the amortized cost of removing a document is to scan the postings of four
-// documents instead of all.
+// sweep removes dead documents and their postings once they exceed a quarter of all. The
+// amortized cost of removing a document is then a scan of the postings of four documents
+// instead of all.
 func (x *Index[ID]) sweep() {
 	if x.dead*4 <= len(x.docs) {
 		return
@@ -125,14 +160,14 @@ func (x *Index[ID]) sweep() {
 	x.docs, x.dead = living, 0
 	x.terms.renumber(number)
 	x.forms.renumber(number)
-	without := func(e *entry) bool { return len(e.list) == 0 }
+	without := func(e *postingList) bool { return len(e.list) == 0 }
 	x.sorted = slices.DeleteFunc(x.sorted, without)
 	x.fresh = slices.DeleteFunc(x.fresh, without)
-	clear(x.stems) // it may hold words that no document has any more
+	clear(x.stems) // it may hold words of removed documents only
 }
 
-// settle merges the unsorted terms into the sorted ones once there are so many that scanning
-// them in each search would cost more.
+// settle merges the unsorted terms into the sorted terms once it would cost more to scan them
+// in each search.
 func (x *Index[ID]) settle() {
 	if len(x.fresh) > max(1000, len(x.sorted)/4) {
 		x.sorted = append(slices.Grow(x.sorted, len(x.fresh)), x.fresh...)
@@ -141,17 +176,126 @@ func (x *Index[ID]) settle() {
 	}
 }
 
-// term returns the term that a word is indexed as.
+// term returns the term of a word.
 func (x *Index[ID]) term(word string) string {
 	if x.opts.Term == nil {
 		return word
 	}
 	term, known := x.stems[word]
 	if !known {
-		word, term = own(word, x.opts.Term(word))
+		word, term = copies(word, x.opts.Term(word))
 		if len(x.stems) < x.opts.MaxVocabulary {
 			x.stems[word] = term
 		}
 	}
 	return term
+}
+
+// posting is the number of a document that has a term, and the frequency of the term in it,
+// up to maxCount. One integer holds both, to save memory.
+type posting uint32
+
+const (
+	maxCount = 255
+	gone     = math.MaxUint32 // the new number of a removed document
+)
+
+func newPosting(doc uint32, count uint64) posting {
+	return posting(doc<<8 | uint32(min(count, maxCount)))
+}
+func (p posting) doc() uint32   { return uint32(p) >> 8 }
+func (p posting) count() uint64 { return uint64(p & 255) }
+
+// postingList holds the postings of a key (a term or a word), ordered by document number.
+type postingList struct {
+	key  string
+	list []posting
+}
+
+func byKey(a, b *postingList) int { return strings.Compare(a.key, b.key) }
+
+// table is an inverted index. Its keys are copies owned by the lists: a substring as a map key
+// would keep the whole text in memory.
+type table struct {
+	entries  map[string]*postingList
+	postings int // in all lists
+	keyBytes int // of all keys
+}
+
+// list returns the postings of a key; nil if there are none.
+func (t *table) list(key string) []posting {
+	if e := t.entries[key]; e != nil {
+		return e.list
+	}
+	return nil
+}
+
+// add adds count to the frequency of a key in a document, which must have the highest number
+// so far. It returns the list of the key if the key is new, else nil. A new key is ignored if
+// there are already most keys.
+func (t *table) add(key string, doc uint32, count uint64, most int) (added *postingList) {
+	e := t.entries[key]
+	if e == nil {
+		if len(t.entries) >= most {
+			return nil
+		}
+		e = &postingList{key: strings.Clone(key)}
+		t.entries[e.key] = e
+		t.keyBytes += len(key)
+		added = e
+	}
+	if last := len(e.list) - 1; last >= 0 && e.list[last].doc() == doc {
+		e.list[last] = newPosting(doc, e.list[last].count()+count)
+		return nil
+	}
+	e.list = append(e.list, newPosting(doc, count))
+	t.postings++
+	return added
+}
+
+// renumber gives documents new numbers, in the same order: number[old] is the new number, or
+// gone for a document to remove. Lists without documents are removed from the table.
+func (t *table) renumber(number []uint32) {
+	for key, e := range t.entries {
+		kept := e.list[:0]
+		for _, p := range e.list {
+			if n := number[p.doc()]; n != gone {
+				kept = append(kept, newPosting(n, p.count()))
+			}
+		}
+		t.postings -= len(e.list) - len(kept)
+		if cap(kept) > 2*len(kept)+4 {
+			kept = slices.Clone(kept)
+		}
+		if e.list = kept; len(kept) == 0 {
+			delete(t.entries, key)
+			t.keyBytes -= len(key)
+		}
+	}
+}
+
+// Stats are the sizes of an index.
+type Stats struct {
+	Documents     int
+	Terms         int     // different terms, including terms of removed documents until a sweep
+	Postings      int     // pairs of a term and a document that has it, including removed documents until a sweep
+	AverageLength float64 // of a document, in words counted with weights
+	Bytes         int     // of memory, estimated; 0 for an empty index
+}
+
+// Stats returns the sizes.
+func (x *Index[ID]) Stats() Stats {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	s := Stats{Documents: len(x.byID), Terms: len(x.terms.entries), Postings: x.terms.postings}
+	if s.Documents > 0 {
+		s.AverageLength = float64(x.length) / float64(s.Documents)
+	}
+	// Measured, and verified by a test: growing slices are one fifth empty, and a map entry
+	// of a string and a pointer needs about 40 bytes.
+	const perDocument, perTerm, perStem = 70, 40 + 48 + 10, 55
+	s.Bytes = len(x.docs)*perDocument + len(x.stems)*perStem +
+		(x.terms.postings+x.forms.postings)*5 +
+		(len(x.terms.entries)+len(x.forms.entries))*perTerm + x.terms.keyBytes + 2*x.forms.keyBytes
+	return s
 }

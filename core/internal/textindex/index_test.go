@@ -116,7 +116,7 @@ func TestPrefix(t *testing.T) {
 	if got := ids(x.Search(Query{Text: "breadc", Prefix: Prefix{Min: 1}})); len(got) != 0 {
 		t.Errorf("%v", got)
 	}
-	for n := range 5000 { // terms that are sorted, and some that are not
+	for n := range 5000 { // enough that some terms are sorted and some are not
 		x.Put(n, Field{Text: fmt.Sprintf("term%d", n)})
 	}
 	if len(x.sorted) == 0 || len(x.fresh) == 0 {
@@ -128,7 +128,7 @@ func TestPrefix(t *testing.T) {
 	for n := range 4990 {
 		x.Remove(n)
 	}
-	for n := range 5 { // what was swept comes back
+	for n := range 5 { // put swept documents again
 		x.Put(n, Field{Text: fmt.Sprintf("term%d", n)})
 	}
 	if n := x.Stats().Terms; len(x.sorted)+len(x.fresh) != n {
@@ -173,7 +173,7 @@ func TestBounds(t *testing.T) {
 			t.Errorf("%q: %v, want %v", text, got, want)
 		}
 	}
-	x.Put(1, Field{Text: "a cc dddddd"}, Field{Text: "x a a y"}) // cut after "dddd", and three words
+	x.Put(1, Field{Text: "a cc dddddd"}, Field{Text: "x a a y"}) // truncated after "dddd", and to three words
 	found("a cc", 1)
 	found("dddd", 1)
 	found("dddddd")
@@ -198,7 +198,7 @@ func TestBounds(t *testing.T) {
 	x = New[int](Options{})
 	x.Put(1, Field{Text: long, Weight: 1000})
 	x.Put(2, Field{Text: "few"})
-	found("many", 1) // so often that it does not fit beside the number of the document
+	found("many", 1) // its frequency exceeds the bits of a posting
 	found("few", 2)
 	if s := x.Stats(); s.AverageLength != 127_500.5 || s.Postings != 2 {
 		t.Errorf("%+v", s)
@@ -208,7 +208,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// corpus returns n texts of words that are distributed as in a natural language.
+// corpus returns n texts whose word frequencies resemble a natural language.
 func corpus(n, words int) []string {
 	r := rand.New(rand.NewPCG(1, 2))
 	texts := make([]string, n)
@@ -231,7 +231,7 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-// The estimate of memory is within a third; not parallel because it measures the heap.
+// The memory estimate is accurate to a third. Not parallel: the test measures the heap.
 func TestBytes(t *testing.T) {
 	if n := New[int](Options{}).Stats().Bytes; n != 0 {
 		t.Errorf("an empty index has %d bytes", n)
@@ -273,7 +273,7 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// A word of the index must not keep the text that it was part of in memory.
+// A word of the index must not keep its original text in memory.
 func TestTextsAreNotRetained(t *testing.T) {
 	for what, opts := range map[string]Options{"as written": {}, "English": {Term: English}} {
 		before := heap()

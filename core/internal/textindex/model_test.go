@@ -142,8 +142,8 @@ func (m *model) keywords(n int) []Keyword {
 	return all[:min(len(all), n)]
 }
 
-// After any puts and removals, the index finds what a scan of all documents finds, and
-// equals one made from the remaining documents.
+// After any puts and removals, the index finds what a scan of all documents finds, and equals an
+// index of only the remaining documents.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	vocabulary := []string{"note", "notes", "noted", "notebook", "Read", "reading", "the", "write_note", "writeNote", "字", "42", "nothing"}

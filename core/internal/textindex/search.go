@@ -5,15 +5,16 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
-// A Query says what to look for.
+// A Query says what to search for.
 type Query struct {
-	// Text has the words to look for: a hit has at least one of them. Words for which
+	// Text holds the words to search for: a hit has at least one of them. Words for which
 	// [Options.Term] returns "" are ignored.
 	Text string
-	// All means that a hit has all words of Text.
+	// All requires all words of Text in a hit.
 	All bool
 	// Prefix makes words of Text also match longer terms that begin with them.
 	Prefix Prefix
@@ -26,20 +27,20 @@ type Prefix struct {
 	Min int
 	// Unknown restricts prefixes to words that occur in no document.
 	Unknown bool
-	// Weight is by what the score of a longer term is multiplied; 0.5 by default.
+	// Weight is the factor for the score of a longer term; 0.5 by default.
 	Weight float64
-	// Most bounds how many longer terms a word matches; those in the most documents are
-	// preferred. 0 means any number.
+	// Most bounds how many longer terms a word matches; the terms of the most documents win.
+	// 0 means any number.
 	Most int
 }
 
 // A Hit is a document that was found.
 type Hit[ID cmp.Ordered] struct {
 	ID    ID
-	Score float64 // more than 0; the higher, the better
+	Score float64 // above 0; higher is better
 }
 
-// Search returns the documents that a query finds, the best first.
+// Search returns the documents that match a query, the best first.
 func (x *Index[ID]) Search(q Query) []Hit[ID] {
 	var wanted []string
 	x.opts.words(q.Text[:min(len(q.Text), x.opts.MaxText)], func(word string) bool {
@@ -87,16 +88,16 @@ func (x *Index[ID]) find(wanted []string, q Query) (hits []Hit[ID]) {
 	return hits
 }
 
-// longer returns the terms that begin with prefix and are longer, sorted; if most is not 0,
-// only the most terms that are in the most documents.
-func (x *Index[ID]) longer(prefix string, most int) []*entry {
-	var terms []*entry
-	take := func(e *entry) {
+// longer returns the terms that begin with prefix and are longer, sorted. If most is not 0, it
+// returns only the most terms that occur in the most documents.
+func (x *Index[ID]) longer(prefix string, most int) []*postingList {
+	var terms []*postingList
+	take := func(e *postingList) {
 		if len(e.key) > len(prefix) && strings.HasPrefix(e.key, prefix) {
 			terms = append(terms, e)
 		}
 	}
-	from, _ := slices.BinarySearchFunc(x.sorted, prefix, func(e *entry, prefix string) int { return strings.Compare(e.key, prefix) })
+	from, _ := slices.BinarySearchFunc(x.sorted, prefix, func(e *postingList, prefix string) int { return strings.Compare(e.key, prefix) })
 	for _, e := range x.sorted[from:] {
 		if !strings.HasPrefix(e.key, prefix) {
 			break
@@ -107,12 +108,12 @@ func (x *Index[ID]) longer(prefix string, most int) []*entry {
 		take(e)
 	}
 	if most > 0 && len(terms) > most {
-		slices.SortFunc(terms, func(a, b *entry) int {
+		slices.SortFunc(terms, func(a, b *postingList) int {
 			return cmp.Or(cmp.Compare(x.living(b.list), x.living(a.list)), byKey(a, b))
 		})
 		terms = terms[:most]
 	}
-	slices.SortFunc(terms, byKey) // floating-point sums depend on their order
+	slices.SortFunc(terms, byKey) // floating-point sums depend on the order
 	return terms
 }
 
@@ -140,7 +141,7 @@ type search[ID cmp.Ordered] struct {
 // tally is the result of a search for one document.
 type tally struct {
 	score float64
-	words uint32 // how many words of the query the document contains
+	words uint32 // number of query words in the document
 	last  uint32 // the round of the last of these words
 }
 
@@ -165,4 +166,63 @@ func (s *search[ID]) score(list []posting, weight float64) {
 		f := float64(p.count())
 		t.score += weight * f / (f + k1*(1-b+b*float64(d.length)/average))
 	}
+}
+
+// A Keyword is a term of many documents.
+type Keyword struct {
+	Word      string // in its most frequent form
+	Documents int    // how many documents have the term in a keyword field, in any form
+}
+
+// Keywords returns the n terms that occur in the keyword fields of the most documents, the most
+// frequent first; equally frequent terms are in alphabetical order. Words without a letter are
+// omitted.
+func (x *Index[ID]) Keywords(n int) []Keyword {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	forms := make(map[string][]string) // the words of each term
+	for word := range x.forms.entries {
+		if strings.IndexFunc(word, unicode.IsLetter) < 0 {
+			continue
+		}
+		term := word
+		if x.opts.Term != nil {
+			known := false
+			if term, known = x.stems[word]; !known {
+				term = x.opts.Term(word)
+			}
+		}
+		forms[term] = append(forms[term], word)
+	}
+	var all []Keyword
+	last := make([]int, len(x.docs)) // the term that each document was last counted for
+	nth := 0
+	for _, words := range forms {
+		nth++
+		var k Keyword
+		var most uint64
+		for _, word := range words {
+			var times uint64
+			for _, p := range x.forms.list(word) {
+				if x.docs[p.doc()].dead {
+					continue
+				}
+				times += p.count()
+				if last[p.doc()] != nth {
+					last[p.doc()] = nth
+					k.Documents++
+				}
+			}
+			if times > most || times == most && word < k.Word {
+				k.Word, most = word, times
+			}
+		}
+		if k.Documents > 0 {
+			all = append(all, k)
+		}
+	}
+	slices.SortFunc(all, func(a, b Keyword) int {
+		return cmp.Or(cmp.Compare(b.Documents, a.Documents), cmp.Compare(a.Word, b.Word))
+	})
+	return all[:min(len(all), max(n, 0))]
 }

@@ -5,21 +5,24 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/blevesearch/snowballstem"
+	"github.com/blevesearch/snowballstem/english"
 )
 
-// Words yields the words of a text in lower case: sequences of letters, digits and
-// marks, joined by underscores. In scripts without spaces every character is a word,
-// whatever MinWord is.
+// Words yields the words of a text in lower case: sequences of letters, digits and marks,
+// joined by underscores. In scripts without spaces every character is a word, regardless of
+// MinWord.
 func (o Options) Words(text string) iter.Seq[string] {
 	o = o.withDefaults()
 	return func(yield func(string) bool) { o.words(text, yield) }
 }
 
-// words implements Words for options with defaults.
+// words implements Words for options that have their defaults.
 func (o *Options) words(text string, yield func(string) bool) {
 	var (
 		start, end = -1, 0 // of the word; -1: none
-		low        = true  // the word so far is in lower case, and ASCII
+		low        = true  // the word so far is lower-case ASCII
 		previous   kind
 		width      int // of the previous character, in bytes
 	)
@@ -40,7 +43,7 @@ func (o *Options) words(text string, yield func(string) bool) {
 		k := kindOf(r)
 		size := utf8.RuneLen(r)
 		if r == utf8.RuneError {
-			size = 1 // or it is U+FFFD; either is not part of a word
+			size = 1 // an invalid byte, or U+FFFD; neither is part of a word
 		}
 		switch {
 		case k == single:
@@ -82,7 +85,7 @@ const (
 	none kind = iota
 	lower
 	upper
-	letter // of a script or a form without case
+	letter // without case
 	digit
 	mark // continues a word, but does not begin one
 	underscore
@@ -105,7 +108,7 @@ func kindOf(r rune) kind {
 		return single
 	case unicode.IsLetter(r):
 		switch {
-		case unicode.ToLower(r) != r: // there are capitals that have no small letter
+		case unicode.ToLower(r) != r: // some capitals have no small letter
 			return upper
 		case unicode.IsLower(r):
 			return lower
@@ -119,9 +122,82 @@ func kindOf(r rune) kind {
 	return none
 }
 
-// unspaced reports whether a character belongs to a script without spaces between words,
-// which only a dictionary could split.
+// unspaced reports whether a character belongs to a script without spaces between words; only
+// a dictionary could split its words.
 func unspaced(r rune) bool {
 	return (unicode.IsLetter(r) || unicode.IsMark(r) || unicode.IsNumber(r)) &&
 		unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar)
+}
+
+// counted is a word of a document.
+type counted struct {
+	text    string // part of the text
+	weight  uint64 // weighted frequency
+	keyword uint64 // frequency in keyword fields
+}
+
+// count returns the different words of a document, in the order of their first occurrence.
+func (o *Options) count(fields []Field) []counted {
+	size := 0
+	for _, f := range fields {
+		size += min(len(f.Text), o.MaxText)
+	}
+	likely := min(size/8, 200) // an estimate of the number of different words
+	words, place := make([]counted, 0, likely), make(map[string]int, likely)
+	for _, f := range fields {
+		weight := uint64(min(max(f.Weight, 1), maxCount))
+		o.words(f.Text[:min(len(f.Text), o.MaxText)], func(word string) bool {
+			n, known := place[word]
+			if !known {
+				if n = len(words); n >= o.MaxWords {
+					return true // known words still count
+				}
+				place[word] = n
+				words = append(words, counted{text: word})
+			}
+			words[n].weight += weight
+			if f.Keywords {
+				words[n].keyword++
+			}
+			return true
+		})
+	}
+	return words
+}
+
+// copies returns copies of a word and its term, which do not keep the whole text in memory.
+func copies(word, term string) (string, string) {
+	if term == word {
+		word = strings.Clone(word)
+		return word, word
+	}
+	return strings.Clone(word), strings.Clone(term)
+}
+
+// English is an [Options.Term] for English: it returns "" for stop words, otherwise the stem,
+// so that "notes" finds "note". Words with characters other than a to z stay unchanged.
+func English(word string) string {
+	if stopWord(word) {
+		return ""
+	}
+	for i := range len(word) {
+		if word[i] < 'a' || word[i] > 'z' {
+			return word
+		}
+	}
+	env := snowballstem.NewEnv(word)
+	english.Stem(env)
+	return env.Current()
+}
+
+func stopWord(word string) bool {
+	switch word {
+	case "an", "and", "any", "are", "as", "at", "be", "been", "but", "by", "can", "do", "does", "each", "for", "from",
+		"has", "have", "how", "if", "in", "into", "is", "it", "its", "may", "more", "must", "no", "not", "of", "on", "one",
+		"only", "or", "other", "out", "same", "should", "so", "some", "such", "than", "that", "the", "their", "them", "then",
+		"there", "these", "they", "this", "those", "to", "up", "use", "used", "using", "was", "we", "were", "what", "when",
+		"where", "which", "who", "will", "with", "would", "you", "your":
+		return true
+	}
+	return false
 }

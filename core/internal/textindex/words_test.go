@@ -38,7 +38,7 @@ func TestWords(t *testing.T) {
 	if got := slices.Collect(Options{MinWord: 2, MaxWord: 3}.Words("a é 1 ab abc abcd 字")); !slices.Equal(got, []string{"ab", "abc", "字"}) {
 		t.Errorf("%q", got)
 	}
-	for text, n := range map[string]int{"a b c": 2, "字字字": 2, "aBcD": 2} { // whoever has enough may leave
+	for text, n := range map[string]int{"a b c": 2, "字字字": 2, "aBcD": 2} { // a caller may stop early
 		for range (Options{Identifiers: true}).Words(text) {
 			if n--; n == 0 {
 				break
@@ -57,8 +57,8 @@ func TestEnglish(t *testing.T) {
 	}
 }
 
-// FuzzWords: the words of any text are in lower case, within the bounds and words
-// themselves, and each of them finds the text.
+// The words of any text are in lower case, within the bounds and words themselves, and each
+// finds the text.
 func FuzzWords(f *testing.F) {
 	f.Add("readFile HTTPServer read_file", true)
 	f.Add("e\u0301 字A_ _x\xff İ ǅx ªº ⅷ", true)

@@ -27,9 +27,8 @@ func readOnly(path string) bool {
 	return errors.Is(syscall.Access(path, write), syscall.EROFS)
 }
 
-// ownGroup reports whether the group of a file is only the user's own. Systems that give each user
-// such a group have a umask of 002, by which every clone is writable by it. root's group is not
-// trusted in this way.
+// ownGroup reports whether the group of a file is the user's private group. Systems with such groups
+// have a umask of 002, which makes every clone writable by the group. root's group does not count.
 func ownGroup(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || os.Geteuid() == 0 || int(st.Gid) != os.Getegid() {
@@ -40,8 +39,8 @@ func ownGroup(info fs.FileInfo) bool {
 	return err == nil && err2 == nil && isOwnGroup(string(users), string(groups), os.Geteuid(), int(st.Gid))
 }
 
-// isOwnGroup reports whether a group has the name of a user, and no other user in it, according to
-// the text of passwd(5) and group(5). Of groups that are defined elsewhere nothing is known.
+// isOwnGroup reports whether a group has the name of a user and no other user, according to the text
+// of passwd(5) and group(5). A group that is defined elsewhere is not private.
 func isOwnGroup(users, groups string, uid, gid int) bool {
 	name := ""
 	for line := range strings.Lines(users) {

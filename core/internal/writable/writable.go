@@ -1,5 +1,5 @@
-// Package writable says whether somebody else could change a file: one that names commands to
-// run or holds secrets is worth no more than the permissions that protect it.
+// Package writable says whether somebody else could change a file. A file that names commands or
+// holds secrets is only as safe as its permissions.
 package writable
 
 import (
@@ -17,24 +17,24 @@ import (
 // An Error says who else could change a file, and what to do about it.
 type Error struct {
 	Path    string // the file or folder at fault
-	Problem string // follows the path in a sentence: "can be changed by its group (mode 0664)"
-	Hint    string // what to do: a command, where one helps
+	Problem string // a predicate: "can be changed by its group (mode 0664)"
+	Hint    string // what to do; a command, if one is enough
 }
 
 func (e *Error) Error() string { return printable.Line(e.Path, 256) + " " + e.Problem }
 
-// ByOthers returns an [*Error] if a user other than this one and root could change the file at
-// path, because of who owns it or who may write to it or to its folder. A sticky folder is no
-// protection: another user can put a file there before the owner does. A group that is only this
-// user's own, as many systems give to each user, is not somebody else.
+// ByOthers returns an [*Error] if a user other than this one and root could change the file at path,
+// because of its owner or because of write permission for the file or its folder. A sticky folder is
+// no protection: another user can create the file before its owner. The user's private group, which
+// many systems create for each user, may have write permission.
 //
-// The folder is the one that path names and, if the file is a symbolic link, the folder of each link
-// and of the target. If path lies below the folder root, the folders up to root count, too; there a
-// sticky one protects what is in it. "" stands for no such root. A file or folder that is mounted
-// read-only may have any mode, as a ConfigMap of Kubernetes has, but no other owner.
+// If the file is a symbolic link, the folders of every link and of the target are also checked. If
+// path is below the folder root, so are the folders between them; a sticky one protects its content.
+// root is "" for none. On a read-only mount any mode is allowed, as in a ConfigMap of Kubernetes, but
+// no other owner.
 //
-// A file that does not exist is judged by its folder. On Windows, whose permissions have another
-// form, nothing is checked.
+// Only the folder is checked for a missing file. Nothing is checked on Windows, which has other
+// permissions.
 func ByOthers(path, root string) error {
 	if !hasOwners {
 		return nil
@@ -73,7 +73,7 @@ func ByOthers(path, root string) error {
 	return first
 }
 
-// File is ByOthers for the file alone, without its folder: info is of the file that was opened.
+// File is ByOthers for an opened file with this info, without its folder.
 func File(path string, info fs.FileInfo) error {
 	if !hasOwners {
 		return nil
@@ -91,10 +91,10 @@ func uncheckable(path string, err error) error {
 	return &Error{path, "cannot be checked for who could change it: " + printable.Unnamed(err).Error(), "copy the file to a folder of your own"}
 }
 
-// maxLinks is how many symbolic links are followed.
+// maxLinks is the most symbolic links that are followed.
 const maxLinks = 40
 
-// foldersOf returns the folders in which the file at path is looked up, and those between them and
+// foldersOf returns the folders in which the file at path is looked up, and the folders between it and
 // root.
 func foldersOf(path, root string) (folders, between []string, err error) {
 	at := path
@@ -135,8 +135,8 @@ func sameFile(a, b string) bool {
 	return err == nil && err2 == nil && os.SameFile(x, y)
 }
 
-// problem returns what is wrong with one file or folder; nil: nothing. Without a hint, a chmod by
-// this user mends it.
+// problem returns what is wrong with one file or folder, or nil. If the hint is empty, this user can
+// fix it with chmod.
 func problem(path string, info fs.FileInfo) *Error {
 	owner, mode := ownerOf(info), info.Mode()
 	mine := owner == os.Geteuid()

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// tree makes root/in/file, with modes that let nobody else write.
+// tree creates root/in/file, which nobody else can write.
 func tree(t *testing.T) (root, dir, file string) {
 	t.Helper()
 	root = filepath.Join(t.TempDir(), "root")
@@ -75,7 +75,7 @@ func TestByOthers(t *testing.T) {
 	}
 }
 
-// One command mends all that chmod can mend.
+// One chmod command fixes everything that chmod can fix.
 func TestOneHint(t *testing.T) {
 	t.Parallel()
 	_, dir, file := tree(t)
@@ -90,7 +90,7 @@ func TestOneHint(t *testing.T) {
 	}
 }
 
-// The folder that a link leads to counts, too.
+// The folder of a link's target also counts.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	_, dir, file := tree(t)
@@ -131,8 +131,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// A folder above the file's, up to root, may be sticky: nobody else can put another folder there
-// in place of one of ours.
+// A folder between the file's folder and root may be sticky: nobody else can replace a folder in it.
 func TestStickyAbove(t *testing.T) {
 	t.Parallel()
 	root, dir, file := tree(t)
@@ -164,7 +163,7 @@ func TestOwnGroup(t *testing.T) {
 		{users, strings.Replace(groups, "ann:x:1000:", "ann:x:1000:ann,bob", 1), 1000, 1000, false},
 		{users, strings.Replace(groups, "ann:x:1000:", "people:x:1000:", 1), 1000, 1000, false},
 		{users, groups, 1000, 50, false},
-		{users, groups, 1001, 1001, false}, // eve's, too
+		{users, groups, 1001, 1001, false}, // also eve's
 		{"", groups, 1000, 1000, false},
 		{users, "", 1000, 1000, false},
 		{"ann", "ann", 1000, 1000, false},
@@ -175,7 +174,7 @@ func TestOwnGroup(t *testing.T) {
 	}
 }
 
-// What another user owns is refused whatever its mode is; what root owns is not.
+// A file of another user is refused whatever its mode; a file of root is not.
 func TestOwners(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

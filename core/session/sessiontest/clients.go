@@ -1,13 +1,18 @@
 package sessiontest
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// clients are the connections that notifications can go to.
+// clients are the connections that can get notifications.
 type clients struct {
 	Untagged bool // modern notifications lack their subscription id
 
@@ -45,7 +50,7 @@ func (c *clients) end(id string) {
 	delete(c.sessions, id)
 }
 
-// accept marks a peer as one of the legacy era, which can be asked something or not.
+// accept marks a peer as legacy. capable means that it answers requests.
 func (c *clients) accept(p *peer, capable bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,7 +63,7 @@ func (c *clients) isCapable(p *peer) bool {
 	return p.capable
 }
 
-// follow adds a URI to what a legacy peer is notified of, or removes it.
+// follow subscribes a legacy peer to a URI, or unsubscribes it.
 func (c *clients) follow(p *peer, uri string, on bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,7 +77,7 @@ func (c *clients) follow(p *peer, uri string, on bool) {
 func (c *clients) share(stream, session *peer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	stream.filter = session.filter // with the set of URIs
+	stream.filter = session.filter // shares the set of URIs
 }
 
 func (c *clients) join(p *peer) {
@@ -88,11 +93,16 @@ func (c *clients) leave(p *peer) {
 	c.cut(p)
 }
 
-// Disconnect cuts every connection: stdio ends as if the process had exited,
-// HTTP streams break off. Sessions stay known.
+// Disconnect cuts every connection: stdio ends as if the process had exited, HTTP streams break.
+// Sessions stay known.
 func (c *clients) Disconnect() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.cutAll()
+}
+
+// cutAll cuts all connections. c.mu must be held.
+func (c *clients) cutAll() {
 	for p := range c.peers {
 		c.cut(p)
 	}
@@ -108,31 +118,27 @@ func (c *clients) cut(p *peer) {
 	}
 }
 
-// ForgetSessions makes the server answer 404 to all sessions that exist, as
-// after a restart, and cuts their streams.
+// ForgetSessions makes the server answer 404 to all existing sessions, as after a restart, and cuts
+// their streams.
 func (c *clients) ForgetSessions() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.sessions)
-	for p := range c.peers {
-		c.cut(p)
-	}
+	c.cutAll()
 }
 
-// ForgetSubscriptions cuts the streams and forgets what was subscribed, but goes
-// on to accept the sessions: the silent restart of a server that checks no ids.
+// ForgetSubscriptions cuts the streams and forgets all subscriptions but still accepts the
+// sessions, like the silent restart of a server that does not check session ids.
 func (c *clients) ForgetSubscriptions() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range c.sessions {
 		clear(p.filter.uris)
 	}
-	for p := range c.peers {
-		c.cut(p)
-	}
+	c.cutAll()
 }
 
-// Subscribed returns the URIs that anybody is subscribed to, sorted.
+// Subscribed returns the URIs to which any client is subscribed, sorted.
 func (c *clients) Subscribed() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,4 +150,223 @@ func (c *clients) Subscribed() []string {
 		}
 	}
 	return slices.Sorted(maps.Keys(all))
+}
+
+// filter is what a peer or listen subscribed to.
+type filter struct {
+	mcp.SubscriptionFilter
+	uris map[string]struct{}
+}
+
+func (f filter) covers(uri string) bool {
+	for u := range f.uris {
+		if u == uri || strings.HasPrefix(uri, strings.TrimSuffix(u, "/")+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+func (f filter) empty() bool {
+	return !f.Tools && !f.Prompts && !f.Resources && !f.Events && len(f.uris) == 0
+}
+
+// peer is one client connection that can get notifications.
+type peer struct {
+	legacy  bool
+	capable bool               // legacy: it declared that it answers requests
+	filter  filter             // legacy
+	listens map[string]*listen // modern, by the JSON of the request id
+	write   func(raw []byte)   // must be safe for concurrent use
+	closed  chan struct{}      // closed, under clients.mu, to cut the connection
+}
+
+// listen is one open subscriptions/listen.
+type listen struct {
+	filter filter
+	acked  bool
+	// end receives how the request ends, once: true means gracefully. Capacity one; never closed.
+	end chan bool
+}
+
+func newPeer(write func([]byte)) *peer {
+	return &peer{listens: map[string]*listen{}, write: write, closed: make(chan struct{}),
+		filter: filter{SubscriptionFilter: mcp.SubscriptionFilter{Tools: true, Prompts: true, Resources: true, Events: true}, uris: map[string]struct{}{}}}
+}
+
+func (p *peer) send(message any) {
+	raw, err := json.Marshal(message)
+	if err != nil {
+		panic(err)
+	}
+	p.write(raw)
+}
+
+func (f filter) withSet() filter {
+	f.uris = make(map[string]struct{}, len(f.URIs))
+	for _, u := range f.URIs {
+		f.uris[u] = struct{}{}
+	}
+	f.URIs = slices.Sorted(maps.Keys(f.uris))
+	return f
+}
+
+// listen registers a listen that is not acknowledged yet.
+func (c *clients) listen(p *peer, id json.RawMessage, f filter) *listen {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := &listen{filter: f, end: make(chan bool, 1)}
+	p.listens[string(id)] = l
+	return l
+}
+
+// acknowledge sends the acknowledgement under the lock: the listen must not be used before its
+// client knows it.
+func (c *clients) acknowledge(p *peer, l *listen, message any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.send(message)
+	l.acked = true
+}
+
+// endListen ends a listen if it is open.
+func (c *clients) endListen(p *peer, id json.RawMessage, graceful bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l := p.listens[string(id)]; l != nil {
+		delete(p.listens, string(id))
+		l.end <- graceful
+	}
+}
+
+// EndListens ends all open listens: gracefully, with the completing result, or abruptly. On stdio,
+// where there is no stream to cut, an abrupt end is silence: use CancelListens there.
+func (c *clients) EndListens(graceful bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for p := range c.peers {
+		for id, l := range p.listens {
+			delete(p.listens, id)
+			l.end <- graceful
+		}
+	}
+}
+
+// CancelListens ends all open listens with notifications/cancelled.
+func (c *clients) CancelListens() {
+	type target struct {
+		p  *peer
+		id string
+	}
+	var targets []target
+	c.mu.Lock()
+	for p := range c.peers {
+		for id := range p.listens {
+			targets = append(targets, target{p, id})
+		}
+		clear(p.listens)
+	}
+	c.mu.Unlock()
+	for _, t := range targets {
+		t.p.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/cancelled",
+			"params": map[string]any{"requestId": json.RawMessage(t.id), "reason": "test"}})
+	}
+}
+
+// Listens returns how many listens are open.
+func (c *clients) Listens() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for p := range c.peers {
+		n += len(p.listens)
+	}
+	return n
+}
+
+// NotifyUpdated sends resources/updated to clients that subscribed to the URI or to a parent of it.
+func (c *clients) NotifyUpdated(uri string) {
+	c.notify("notifications/resources/updated", map[string]any{"uri": uri}, func(f filter) bool { return f.covers(uri) })
+}
+
+// Flood sends n updates of uri as fast as clients read.
+func (s *Fake) Flood(uri string, n int) {
+	for range n {
+		s.NotifyUpdated(uri)
+	}
+}
+
+// NotifyListChanged sends list_changed for the kind; templates share the notification of resources.
+func (c *clients) NotifyListChanged(k catalog.Kind) {
+	if k == catalog.Templates {
+		k = catalog.Resources
+	}
+	c.notify("notifications/"+string(k)+"/list_changed", nil, func(f filter) bool {
+		return k == catalog.Tools && f.Tools || k == catalog.Prompts && f.Prompts || k == catalog.Resources && f.Resources
+	})
+}
+
+// NotifyEventsChanged sends list_changed for the types of MCP Events.
+func (c *clients) NotifyEventsChanged() {
+	c.notify("notifications/events/list_changed", nil, func(f filter) bool { return f.Events })
+}
+
+// Mute drops all later notifications, like servers with full queues.
+func (c *clients) Mute(on bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mute = on
+}
+
+func (c *clients) notify(method string, params map[string]any, wanted func(filter) bool) {
+	type target struct {
+		p  *peer
+		id json.RawMessage
+	}
+	var targets []target
+	c.mu.Lock()
+	if !c.mute {
+		for p := range c.peers {
+			if p.legacy && wanted(p.filter) {
+				targets = append(targets, target{p, nil})
+			}
+			for id, l := range p.listens {
+				if l.acked && wanted(l.filter) {
+					targets = append(targets, target{p, json.RawMessage(id)})
+				}
+			}
+		}
+	}
+	untagged := c.Untagged
+	c.mu.Unlock()
+	for _, t := range targets {
+		out := maps.Clone(params)
+		if t.id != nil && !untagged {
+			if out == nil {
+				out = map[string]any{}
+			}
+			out["_meta"] = map[string]any{"io.modelcontextprotocol/subscriptionId": t.id}
+		}
+		t.p.send(map[string]any{"jsonrpc": "2.0", "method": method, "params": orEmpty(out)})
+	}
+}
+
+func orEmpty(m map[string]any) map[string]any {
+	if m == nil {
+		return map[string]any{}
+	}
+	return m
+}
+
+// Broadcast sends a message unchanged to all clients.
+func (c *clients) Broadcast(message any) {
+	for _, p := range c.everybody() {
+		p.send(message)
+	}
+}
+
+func (c *clients) everybody() []*peer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Keys(c.peers))
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// EventCall is a request of MCP Events, whose methods begin with events/.
+// EventCall is a request of MCP Events; its method begins with events/.
 type EventCall struct {
 	Method    string
 	Name      string          `json:"name"`
@@ -18,13 +18,13 @@ type EventCall struct {
 	Cursor    *string         `json:"cursor"`
 	Delivery  json.RawMessage `json:"delivery"`
 
-	// Done is closed when the client has gone or cancelled the request.
+	// Done is closed when the client disconnects or cancels the request.
 	Done <-chan struct{} `json:"-"`
-	// Send sends a notification of a stream, such as active, with the id of the stream.
+	// Send sends a notification of a stream, such as active, with the stream's id.
 	Send func(kind string, params map[string]any) `json:"-"`
 }
 
-// EventError is the answer to a request that is refused.
+// EventError rejects a request.
 type EventError struct {
 	Code    int
 	Message string
@@ -49,13 +49,13 @@ func (f EventFunc) answer(m message, done <-chan struct{}, send func(any)) map[s
 	_ = json.Unmarshal(m.Params, c)
 	result, failed := f(c)
 	if failed != nil {
-		return map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": rpcError{failed.Code, failed.Message, failed.Data}}
+		return m.failed(rpcError{failed.Code, failed.Message, failed.Data})
 	}
-	return map[string]any{"jsonrpc": "2.0", "id": m.ID, "result": result}
+	return m.answered(result)
 }
 
-// postEvents answers a request over HTTP, with an event stream once something is sent.
-func (s *Server) postEvents(w http.ResponseWriter, r *http.Request, m message) {
+// postEvents answers a request over HTTP, as an event stream once something is sent.
+func (s *Fake) postEvents(w http.ResponseWriter, r *http.Request, m message) {
 	var st *eventStream
 	p := newPeer(nil)
 	p.write = func(raw []byte) { st.send(raw) }
@@ -98,7 +98,7 @@ func (s *Server) postEvents(w http.ResponseWriter, r *http.Request, m message) {
 }
 
 // respondEvents answers a request over stdio.
-func (s *Server) respondEvents(wg *sync.WaitGroup, p *peer, m message) {
+func (s *Fake) respondEvents(wg *sync.WaitGroup, p *peer, m message) {
 	l := s.listen(p, m.ID, filter{uris: map[string]struct{}{}})
 	done := make(chan struct{}) // closed by the goroutine below
 	over := make(chan struct{}) // closed by the one after it
@@ -123,22 +123,22 @@ func (s *Server) respondEvents(wg *sync.WaitGroup, p *peer, m message) {
 	})
 }
 
-// Feed is a log of events that a Server offers by poll and push: set its Handle as Events.
-// Cursors are numbers of events. It is safe for concurrent use.
+// Feed is a log of events that a Fake offers by poll and push: set its Handle as Events. Cursors
+// are event numbers. It is safe for concurrent use.
 type Feed struct {
 	Types []map[string]any
 
 	mu     sync.Mutex
 	over   EventFunc
 	log    []map[string]any
-	first  int           // those before it have expired
-	moved  chan struct{} // closed and replaced when there is more
+	first  int           // earlier events have expired
+	moved  chan struct{} // closed and replaced when events are added
 	errors map[string]*EventError
 	calls  map[string]int
 	open   int
 }
 
-// NewFeed returns a log of events of the types with these names; push, poll.
+// NewFeed returns an empty log with event types of these names, delivered by poll and push.
 func NewFeed(names ...string) *Feed {
 	f := &Feed{moved: make(chan struct{}), errors: map[string]*EventError{}, calls: map[string]int{}}
 	for _, name := range names {
@@ -147,7 +147,7 @@ func NewFeed(names ...string) *Feed {
 	return f
 }
 
-// EventType describes a type of events; those of mcptrack have the payload that it says.
+// EventType describes an event type; mcptrack's own types get their payload schema.
 func EventType(name string, delivery ...string) map[string]any {
 	required := map[string][]string{"resource.updated": {"server", "uri", "cause"}, "list.changed": {"server", "list"}, "server.state": {"server", "state"}}[name]
 	return map[string]any{"name": name, "description": "Events of " + name, "delivery": delivery, "inputSchema": map[string]any{"type": "object"},
@@ -171,14 +171,14 @@ func (f *Feed) Expire() {
 	f.first = len(f.log)
 }
 
-// Fail makes requests of the method fail from now on; nil: not any more.
+// Fail makes later requests of the method fail; nil ends that.
 func (f *Feed) Fail(method string, err *EventError) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.errors[method] = err
 }
 
-// Calls returns how many requests of the method came; "": of all.
+// Calls returns how many requests of the method were received; "": of all methods.
 func (f *Feed) Calls(method string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -192,21 +192,21 @@ func (f *Feed) Streams() int {
 	return f.open
 }
 
-// SetTypes replaces the types of events.
+// SetTypes replaces the event types.
 func (f *Feed) SetTypes(types ...map[string]any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.Types = types
 }
 
-// Override makes another function answer, which may fall back on Answer; nil: none.
+// Override makes another function answer, which may call Answer; nil ends that.
 func (f *Feed) Override(answer EventFunc) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.over = answer
 }
 
-// Handle counts the requests and answers them.
+// Handle counts a request and answers it.
 func (f *Feed) Handle(c *EventCall) (any, *EventError) {
 	f.mu.Lock()
 	f.calls[c.Method]++
@@ -222,7 +222,7 @@ func (f *Feed) Handle(c *EventCall) (any, *EventError) {
 	return f.Answer(c)
 }
 
-// Answer answers as a server does that has no faults.
+// Answer answers like a server without faults.
 func (f *Feed) Answer(c *EventCall) (any, *EventError) {
 	f.mu.Lock()
 	types := f.Types

@@ -2,23 +2,25 @@ package sessiontest
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// ServeHTTP is the Streamable HTTP transport: sessions and GET streams for
-// legacy clients, listen streams for modern ones.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP serves Streamable HTTP: sessions and GET streams for legacy clients, listen streams for
+// modern clients.
+func (s *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodPost:
 		s.post(w, r)
 	case http.MethodGet:
 		s.get(w, r)
 	case http.MethodDelete:
-		s.request("DELETE", seen(r))
+		s.log(message{Method: r.Method}, nil, seen(r))
 		s.clients.end(r.Header.Get("Mcp-Session-Id"))
 	default:
 		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
@@ -35,7 +37,7 @@ func seen(r *http.Request) map[string]string {
 	return h
 }
 
-func (s *Server) post(w http.ResponseWriter, r *http.Request) {
+func (s *Fake) post(w http.ResponseWriter, r *http.Request) {
 	raw, err := io.ReadAll(r.Body)
 	var m message
 	if err != nil || json.Unmarshal(raw, &m) != nil {
@@ -74,8 +76,8 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 	s.reply(w, s.answer(p, m), !s.Legacy)
 }
 
-// reply writes one JSON answer; errors of the modern era have an HTTP status.
-func (s *Server) reply(w http.ResponseWriter, answer map[string]any, modern bool) {
+// reply writes a JSON response; modern errors have an HTTP status.
+func (s *Fake) reply(w http.ResponseWriter, answer map[string]any, modern bool) {
 	w.Header().Set("Content-Type", "application/json")
 	if e, ok := answer["error"].(*rpcError); ok && modern {
 		switch e.Code {
@@ -88,8 +90,8 @@ func (s *Server) reply(w http.ResponseWriter, answer map[string]any, modern bool
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// faulty answers a request wrongly. It reports false for a mere delay.
-func (s *Server) faulty(w http.ResponseWriter, r *http.Request, f *Fault, m message) bool {
+// faulty answers a request wrongly. It returns false after a mere delay.
+func (s *Fake) faulty(w http.ResponseWriter, r *http.Request, f *Fault, m message) bool {
 	if f.Silent {
 		<-r.Context().Done()
 		return true
@@ -120,7 +122,7 @@ func (s *Server) faulty(w http.ResponseWriter, r *http.Request, f *Fault, m mess
 	return true
 }
 
-func (s *Server) postModern(w http.ResponseWriter, r *http.Request, m message) {
+func (s *Fake) postModern(w http.ResponseWriter, r *http.Request, m message) {
 	if isEvents(m) && s.Events != nil {
 		s.postEvents(w, r, m)
 		return
@@ -135,7 +137,7 @@ func (s *Server) postModern(w http.ResponseWriter, r *http.Request, m message) {
 	defer s.leave(p)
 	l, err := s.startListen(p, m)
 	if err != nil {
-		s.reply(w, map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": err}, true)
+		s.reply(w, m.failed(err), true)
 		return
 	}
 	st.start()
@@ -150,9 +152,9 @@ func (s *Server) postModern(w http.ResponseWriter, r *http.Request, m message) {
 	st.end()
 }
 
-// get is the notification stream of a legacy session.
-func (s *Server) get(w http.ResponseWriter, r *http.Request) {
-	s.request("GET", seen(r))
+// get serves the notification stream of a legacy session.
+func (s *Fake) get(w http.ResponseWriter, r *http.Request) {
+	s.log(message{Method: r.Method}, nil, seen(r))
 	known := s.session(r.Header.Get("Mcp-Session-Id"))
 	if f := s.fault("GET", nil); f != nil && s.faulty(w, r, f, message{}) {
 		return
@@ -179,4 +181,116 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 	case <-r.Context().Done():
 	}
 	st.end()
+}
+
+// eventStream writes server-sent events. Events sent before start wait for it.
+type eventStream struct {
+	mu      sync.Mutex
+	w       http.ResponseWriter
+	waiting [][]byte
+	started bool
+	ended   bool
+}
+
+func newEventStream(w http.ResponseWriter) *eventStream { return &eventStream{w: w} }
+
+func (st *eventStream) start() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.w.Header().Set("Content-Type", "text/event-stream")
+	st.w.WriteHeader(http.StatusOK)
+	st.started = true
+	for _, raw := range st.waiting {
+		st.event("message", raw)
+	}
+	_ = http.NewResponseController(st.w).Flush()
+}
+
+func (st *eventStream) send(raw []byte) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	switch {
+	case st.ended:
+	case !st.started:
+		st.waiting = append(st.waiting, raw)
+	default:
+		st.event("message", raw)
+		_ = http.NewResponseController(st.w).Flush()
+	}
+}
+
+// event writes one event. st.mu must be held.
+func (st *eventStream) event(name string, data []byte) {
+	_, _ = fmt.Fprintf(st.w, "event: %s\ndata: %s\n\n", name, data)
+}
+
+func (st *eventStream) end() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.ended = true
+}
+
+// SSE returns the handler of the old HTTP+SSE transport: GET on any path opens the stream and names
+// "?session=…" as the endpoint for POST.
+func (s *Fake) SSE() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			s.postSSE(w, r)
+			return
+		}
+		if r.Method != http.MethodGet {
+			http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+			return
+		}
+		st := newEventStream(w)
+		p := newPeer(st.send)
+		p.legacy = true
+		id := s.open("sse", p)
+		s.join(p)
+		st.start()
+		st.mu.Lock()
+		st.event("endpoint", []byte(r.URL.Path+"?session="+id))
+		_ = http.NewResponseController(w).Flush()
+		st.mu.Unlock()
+		select {
+		case <-p.closed:
+		case <-r.Context().Done():
+		}
+		st.end()
+		s.clients.end(id)
+	})
+}
+
+func (s *Fake) postSSE(w http.ResponseWriter, r *http.Request) {
+	p := s.session(r.URL.Query().Get("session"))
+	raw, err := io.ReadAll(r.Body)
+	var m message
+	switch {
+	case p == nil:
+		http.Error(w, "no such session", http.StatusMethodNotAllowed)
+		return
+	case err != nil || json.Unmarshal(raw, &m) != nil:
+		http.Error(w, "bad request", http.StatusBadRequest)
+		return
+	}
+	s.log(m, raw, seen(r))
+	if m.Method == "" || len(m.ID) == 0 {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	f := s.fault(m.Method, m.Params)
+	if f != nil && f.Status != 0 && s.faulty(w, r, f, m) {
+		return
+	}
+	w.WriteHeader(http.StatusAccepted)
+	if f != nil && f.Silent {
+		return
+	}
+	if f != nil {
+		if out, ok := f.reply(m); ok {
+			p.send(out)
+			return
+		}
+	}
+	p.send(s.answer(p, m))
 }

@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// Middlebox is a network in memory, between HTTP clients and one server, that can forget the event streams that are open:
-// then what the server writes to them is swallowed, and neither side sees it.
+// Middlebox is an in-memory network between HTTP clients and one server. It simulates a NAT that
+// silently drops open event streams: what the server writes to them is discarded, and neither side
+// notices.
 type Middlebox struct {
 	accepted chan net.Conn // sent by DialContext; never closed
 	closed   chan struct{} // closed by Close
@@ -23,7 +24,6 @@ type Middlebox struct {
 	conns []*boxed
 }
 
-// NewMiddlebox returns a network without connections.
 func NewMiddlebox() *Middlebox {
 	return &Middlebox{accepted: make(chan net.Conn), closed: make(chan struct{})}
 }
@@ -61,7 +61,7 @@ func (m *Middlebox) Close() error { m.once.Do(func() { close(m.closed) }); retur
 // Addr implements [net.Listener].
 func (m *Middlebox) Addr() net.Addr { return &net.TCPAddr{} }
 
-// Forget makes all streams that are open dead.
+// Forget silently drops all open event streams.
 func (m *Middlebox) Forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,7 +83,7 @@ func (c *boxed) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Close is not seen by the server if the connection is dead.
+// Close is invisible to the server if the connection is dead.
 func (c *boxed) Close() error {
 	if !c.dead.Load() {
 		return c.Conn.Close()

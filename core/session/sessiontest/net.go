@@ -1,9 +1,11 @@
 package sessiontest
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"sync"
 	"time"
@@ -12,21 +14,21 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// ErrRefused is a reason for which a server may be down.
+// ErrRefused is an error for SetDown.
 var ErrRefused = errors.New("connection refused")
 
-// Net is the servers that can be reached, over pipes: the command of a config's
-// entry is where. The zero value is a net without any. Wait ends it.
+// Net is a set of servers reached over pipes: the command in a config entry is the address. The
+// zero value is empty. Wait ends it.
 type Net struct {
 	mu      sync.Mutex
-	servers map[string]*Server
-	down    map[string]error // dialling fails with this
+	servers map[string]*Fake
+	down    map[string]error // dialling fails with this error
 	dials   map[string][]time.Time
 	pipes   sync.WaitGroup
 }
 
-// Serve adds a server of one era, to be changed before it is dialled.
-func (n *Net) Serve(id string, era session.Era) *Server {
+// Serve adds a server of one era; the caller may change it before it is dialled.
+func (n *Net) Serve(id string, era session.Era) *Fake {
 	s := New()
 	s.Legacy, s.Modern = era == session.EraLegacy, era == session.EraModern
 	n.Add(id, s)
@@ -34,23 +36,23 @@ func (n *Net) Serve(id string, era session.Era) *Server {
 }
 
 // Add adds a server.
-func (n *Net) Add(id string, s *Server) {
+func (n *Net) Add(id string, s *Fake) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.servers == nil {
-		n.servers, n.down, n.dials = map[string]*Server{}, map[string]error{}, map[string][]time.Time{}
+		n.servers, n.down, n.dials = map[string]*Fake{}, map[string]error{}, map[string][]time.Time{}
 	}
 	n.servers[id] = s
 }
 
-// Server returns one that was added.
-func (n *Net) Server(id string) *Server {
+// Server returns a server that was added.
+func (n *Net) Server(id string) *Fake {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.servers[id]
 }
 
-// Dial connects to the server of an entry, as [session.Dial] does.
+// Dial connects to the server of an entry, like [session.Dial].
 func (n *Net) Dial(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
 	n.mu.Lock()
 	n.dials[srv.ID] = append(n.dials[srv.ID], time.Now())
@@ -63,6 +65,11 @@ func (n *Net) Dial(ctx context.Context, srv config.Server, opts session.Options)
 	defer cancel()
 	r, w, wait := server.Pipe()
 	n.pipes.Go(wait)
+	return overIO(ctx, r, w, srv, opts)
+}
+
+// overIO is [session.OverIO], but also closes the pipes after an error.
+func overIO(ctx context.Context, r io.ReadCloser, w io.WriteCloser, srv config.Server, opts session.Options) (*session.Session, error) {
 	s, err := session.OverIO(ctx, r, w, srv, opts)
 	if err != nil {
 		_, _ = r.Close(), w.Close()
@@ -77,8 +84,7 @@ func (n *Net) Dialled(id string) []time.Time {
 	return slices.Clone(n.dials[id])
 }
 
-// SetDown makes dialling a server fail, and cuts who is connected; nil: it can be
-// reached again.
+// SetDown makes dialling a server fail and cuts its connections; nil makes it reachable again.
 func (n *Net) SetDown(id string, err error) {
 	n.mu.Lock()
 	n.down[id] = err
@@ -89,7 +95,7 @@ func (n *Net) SetDown(id string, err error) {
 	}
 }
 
-// Wait cuts everybody off, and waits for what served them.
+// Wait cuts all connections and waits until the goroutines that served them have ended.
 func (n *Net) Wait() {
 	n.mu.Lock()
 	servers := n.servers
@@ -100,8 +106,7 @@ func (n *Net) Wait() {
 	n.pipes.Wait()
 }
 
-// Entry is the entry of a server in a config, with everything tracked; change makes
-// it another.
+// Entry returns a config entry with everything tracked, modified by change.
 func Entry(id string, change ...func(*config.Server)) config.Server {
 	srv := config.Server{ID: id, Enabled: true, Transport: config.TransportStdio, Program: config.Program{Command: id},
 		Tracking:       config.Tracking{TrackResources: true, TrackTools: true, TrackPrompts: true, Read: config.ReadDigest, PollInterval: config.DefaultPollInterval},
@@ -110,4 +115,37 @@ func Entry(id string, change ...func(*config.Server)) config.Server {
 		c(&srv)
 	}
 	return srv
+}
+
+// Tap modifies what a server writes to stdout: change replaces each line, given without its line
+// end. Its Dial is a [session.DialFunc] for one server.
+type Tap struct {
+	Server *Fake
+	Change func(line string) string
+
+	pipes sync.WaitGroup
+}
+
+// Dial connects to the server.
+func (t *Tap) Dial(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
+	out, in, wait := t.Server.Pipe()
+	t.pipes.Go(wait)
+	r, w := io.Pipe()
+	t.pipes.Go(func() {
+		lines := bufio.NewScanner(out)
+		lines.Buffer(nil, 4<<20)
+		for lines.Scan() {
+			if _, err := io.WriteString(w, t.Change(lines.Text())+"\n"); err != nil {
+				break
+			}
+		}
+		_, _ = out.Close(), w.Close()
+	})
+	return overIO(ctx, r, in, srv, opts)
+}
+
+// Wait waits until all connections have ended.
+func (t *Tap) Wait() {
+	t.Server.Disconnect()
+	t.pipes.Wait()
 }

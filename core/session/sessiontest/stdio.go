@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// ServeStdio serves one client over newline-delimited JSON until r ends or the
-// server is made to Disconnect; then it closes w, if that is an io.Closer, and
-// returns when everything it started has ended.
-func (s *Server) ServeStdio(r io.Reader, w io.Writer) {
+// ServeStdio serves one client over newline-delimited JSON until r ends or Disconnect is called.
+// Then it closes w, if that is an io.Closer, and returns when everything it started has ended.
+func (s *Fake) ServeStdio(r io.Reader, w io.Writer) {
 	var mu sync.Mutex
 	p := newPeer(func(raw []byte) {
 		mu.Lock()
@@ -43,7 +42,7 @@ func (s *Server) ServeStdio(r io.Reader, w io.Writer) {
 }
 
 // receive handles one line.
-func (s *Server) receive(wg *sync.WaitGroup, p *peer, line []byte) {
+func (s *Fake) receive(wg *sync.WaitGroup, p *peer, line []byte) {
 	var m message
 	if json.Unmarshal(line, &m) != nil {
 		return
@@ -93,7 +92,7 @@ func (s *Server) receive(wg *sync.WaitGroup, p *peer, line []byte) {
 	}
 }
 
-func (s *Server) respond(wg *sync.WaitGroup, p *peer, m message) {
+func (s *Fake) respond(wg *sync.WaitGroup, p *peer, m message) {
 	if isEvents(m) && s.Events != nil {
 		s.respondEvents(wg, p, m)
 		return
@@ -104,7 +103,7 @@ func (s *Server) respond(wg *sync.WaitGroup, p *peer, m message) {
 	}
 	l, err := s.startListen(p, m)
 	if err != nil {
-		p.send(map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": err})
+		p.send(m.failed(err))
 		return
 	}
 	wg.Go(func() {
@@ -118,9 +117,9 @@ func (s *Server) respond(wg *sync.WaitGroup, p *peer, m message) {
 	})
 }
 
-// Pipe serves a client in this process. The returned ends are for
-// session.OverIO; closing them ends the serving, and wait returns after that.
-func (s *Server) Pipe() (r io.ReadCloser, w io.WriteCloser, wait func()) {
+// Pipe serves a client in this process. The returned ends are for session.OverIO. Closing them ends
+// serving; wait returns after that.
+func (s *Fake) Pipe() (r io.ReadCloser, w io.WriteCloser, wait func()) {
 	toServer, in := io.Pipe()
 	out, fromServer := io.Pipe()
 	var wg sync.WaitGroup

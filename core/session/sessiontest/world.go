@@ -24,12 +24,12 @@ type Resource struct {
 	Blob           []byte // instead of Text
 }
 
-// world is what the server offers, and how it changed.
+// world is what the server offers and how it changed.
 type world struct {
 	mu        sync.Mutex
 	resources map[string]Resource
 	items     map[catalog.Kind]map[string]json.RawMessage
-	capable   map[catalog.Kind]map[string]json.RawMessage // only for clients that can be asked
+	capable   map[catalog.Kind]map[string]json.RawMessage // listed only for clients that answer requests
 	truth     []Change
 }
 
@@ -63,8 +63,8 @@ func (w *world) resource(uri string) (Resource, bool) {
 	return r, ok
 }
 
-// SetList replaces the tools, prompts or templates, without a notification.
-// Items are maps or raw JSON; their key member must be there.
+// SetList replaces the tools, prompts or templates without a notification. Items are maps or raw
+// JSON and must contain their key member.
 func (w *world) SetList(k catalog.Kind, items ...any) {
 	list := keyed(k, items)
 	w.mu.Lock()
@@ -72,8 +72,8 @@ func (w *world) SetList(k catalog.Kind, items ...any) {
 	w.items[k] = list
 }
 
-// SetListForCapable replaces what is listed besides for clients that declare sampling,
-// elicitation or roots.
+// SetListForCapable replaces the additional items for clients that declare sampling, elicitation or
+// roots.
 func (w *world) SetListForCapable(k catalog.Kind, items ...any) {
 	list := keyed(k, items)
 	w.mu.Lock()

@@ -72,9 +72,12 @@ func (b *Browser) start() {
 }
 
 // Open returns an empty tab of this size in a new browser context, which ends with the
-// test. Without Chromium the test is skipped, and in CI it fails.
+// test. Without Chromium the test is skipped, and in CI it fails. With -short it is skipped.
 func (b *Browser) Open(t *testing.T, width, height int64) Tab {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts Chromium")
+	}
 	if _, err := exec.LookPath("chromium"); err != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatal("Chromium is not installed; scripts/check.sh installs it")

@@ -9,17 +9,15 @@ import (
 	"github.com/coder/websocket"
 )
 
-// agent is the state of a [Conn] that is a conversation with an ElevenLabs agent, or monitors
-// one.
+// agent is the state of a [Conn] that is a conversation with an ElevenLabs agent, or monitors one.
 type agent struct {
 	monitor bool           // the connection monitors a conversation
 	begun   bool           // the client has sent its initiation data
-	pings   map[int64]bool // the ids of pings that were sent and not answered yet
+	pings   map[int64]bool // IDs of unanswered pings
 }
 
-// receive handles one message of the client, as strictly as the published types. A
-// conversation begins when the client has sent its initiation data; the metadata of the
-// conversation is the answer to that.
+// receive handles one message of the client, as strictly as the published types. A conversation
+// begins when the client sends its initiation data; the answer is the metadata of the conversation.
 func (a *agent) receive(c *Conn, b []byte) {
 	var ev struct {
 		Type    string `json:"type"`
@@ -83,7 +81,7 @@ func (c *Conn) update(text string) {
 		c.reject("an empty update")
 		return
 	}
-	it := Item{Conn: c.N, Texts: strings.Split(text, "\n"), At: time.Now()}
+	it := ReceivedItem{Conn: c.N, Texts: strings.Split(text, "\n"), At: time.Now()}
 	c.e.mu.Lock()
 	c.e.items = append(c.e.items, it)
 	c.e.notify()
@@ -93,7 +91,7 @@ func (c *Conn) update(text string) {
 	}
 }
 
-// Probe sends the ping event of ElevenLabs, which clients answer.
+// Probe sends an ElevenLabs ping event, which clients answer.
 func (c *Conn) Probe(id int64) {
 	c.mu.Lock()
 	if c.agent.pings == nil {

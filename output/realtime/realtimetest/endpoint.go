@@ -1,12 +1,12 @@
-// Package realtimetest is an endpoint of the Realtime API for tests: it validates client
-// events as strictly as the documentation does, hosts conversations, and has the faults
-// of real endpoints on demand.
+// Package realtimetest is a realtime endpoint for tests: it validates client events as strictly as
+// the documentation of the APIs, hosts conversations, and has the faults of real endpoints on demand.
 //
-// An [Endpoint] is an [http.Handler]. The HTTP server that calls it owns its goroutines. It
-// keeps the handshakes and items that it received.
+// An [Endpoint] is an [http.Handler]. The HTTP server that calls it owns its goroutines. It keeps the
+// received handshakes and items.
 package realtimetest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -20,8 +20,8 @@ import (
 	"github.com/coder/websocket"
 )
 
-// Item is a message that was added to a conversation.
-type Item struct {
+// ReceivedItem is an item that a client has sent.
+type ReceivedItem struct {
 	Conn    int // number of the connection, from 1
 	EventID string
 	ID      string
@@ -30,19 +30,18 @@ type Item struct {
 	At      time.Time
 }
 
-// Endpoint serves any number of sessions. The zero value accepts and acknowledges everything
-// that is valid.
+// Endpoint serves any number of sessions. The zero value accepts and acknowledges every valid event.
 type Endpoint struct {
-	// Refuse returns the HTTP status with which handshake n, counted from 1, is refused; 0
-	// accepts it. nil: all are accepted.
+	// Refuse returns the HTTP status that refuses handshake n, counted from 1; 0 accepts it. nil:
+	// all are accepted.
 	Refuse func(n int, r *http.Request) int
-	// Greet is called at the beginning of every session, after session.created.
+	// Greet is called at the start of every session, after session.created.
 	Greet func(*Conn)
 	// Create handles an item instead of [Conn.Add].
-	Create func(*Conn, Item)
-	// Message gets messages other than the client events that are handled here.
+	Create func(*Conn, ReceivedItem)
+	// Message gets all messages that are not handled here.
 	Message func(*Conn, websocket.MessageType, []byte)
-	// Accept are the options of the handshake; Header is sent with it.
+	// Accept configures the handshake; Header is sent with its response.
 	Accept websocket.AcceptOptions
 	Header http.Header
 	// Manual delays the end of responses until [Conn.EndResponse].
@@ -50,7 +49,7 @@ type Endpoint struct {
 
 	mu       sync.Mutex
 	requests []*http.Request
-	items    []Item
+	items    []ReceivedItem
 	replies  int
 	pongs    int
 	problems []string
@@ -64,10 +63,10 @@ type Conn struct {
 	e   *Endpoint
 	ctx context.Context
 
-	agent *agent // nil: the session is one of OpenAI
+	agent *agent // nil: the session is with OpenAI
 
 	mu     sync.Mutex
-	known  map[string]bool // ids of items
+	known  map[string]bool // item IDs
 	active int             // number of the running response; 0: none
 	count  int
 }
@@ -143,36 +142,35 @@ func (e *Endpoint) problem(format string, args ...any) {
 	e.problems = append(e.problems, fmt.Sprintf(format, args...))
 }
 
-// Requests returns the handshakes so far.
+// Requests returns the received handshakes.
 func (e *Endpoint) Requests() []*http.Request {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.requests)
 }
 
-// Items returns the items received so far, repetitions included, in order.
-func (e *Endpoint) Items() []Item {
+// Items returns the received items in order, including repetitions.
+func (e *Endpoint) Items() []ReceivedItem {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.items)
 }
 
-// Replies counts the response.create that were received.
+// Replies returns the number of received response.create.
 func (e *Endpoint) Replies() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.replies
 }
 
-// Problems returns a text for each violation of the API by a client so far.
+// Problems describes all violations of the API by clients.
 func (e *Endpoint) Problems() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.problems)
 }
 
-// Await waits until a condition on the endpoint holds, or ctx ends, and reports whether it
-// holds.
+// Await waits until a condition on the endpoint holds or ctx ends, and reports whether it holds.
 func (e *Endpoint) Await(ctx context.Context, holds func() bool) bool {
 	for {
 		e.mu.Lock()
@@ -192,8 +190,8 @@ func (e *Endpoint) Await(ctx context.Context, holds func() bool) bool {
 	}
 }
 
-// AwaitItems waits until n items were received, or ctx ends, and returns the items.
-func (e *Endpoint) AwaitItems(ctx context.Context, n int) []Item {
+// AwaitItems waits until n items are received or ctx ends, and returns the items.
+func (e *Endpoint) AwaitItems(ctx context.Context, n int) []ReceivedItem {
 	e.Await(ctx, func() bool { return len(e.Items()) >= n })
 	return e.Items()
 }
@@ -238,7 +236,7 @@ func (c *Conn) receive(typ websocket.MessageType, b []byte) {
 }
 
 func (c *Conn) create(ev clientEvent) {
-	it := Item{Conn: c.N, EventID: ev.EventID, ID: ev.Item.ID, Role: ev.Item.Role, At: time.Now()}
+	it := ReceivedItem{Conn: c.N, EventID: ev.EventID, ID: ev.Item.ID, Role: ev.Item.Role, At: time.Now()}
 	for _, p := range ev.Item.Content {
 		if p.Type != "input_text" {
 			c.e.problem("a part of type %q", p.Type)
@@ -259,9 +257,8 @@ func (c *Conn) create(ev clientEvent) {
 	c.Add(it)
 }
 
-// Add adds an item to the conversation and acknowledges it. An id that exists already is
-// an error.
-func (c *Conn) Add(it Item) {
+// Add adds an item to the conversation and acknowledges it. An existing ID is an error.
+func (c *Conn) Add(it ReceivedItem) {
 	c.mu.Lock()
 	twice := c.known[it.ID]
 	c.known[it.ID] = true
@@ -287,7 +284,7 @@ func (c *Conn) Fail(eventID, code, message string) {
 		"error": map[string]any{"type": "invalid_request_error", "code": code, "message": message, "param": nil, "event_id": eventID}})
 }
 
-// respond begins a response, unless one is running.
+// respond starts a response, unless one is running.
 func (c *Conn) respond(eventID string) {
 	c.mu.Lock()
 	if c.active != 0 {
@@ -304,7 +301,7 @@ func (c *Conn) respond(eventID string) {
 	}
 }
 
-// BeginResponse begins a response as if the user had spoken.
+// BeginResponse starts a response as if the user had spoken.
 func (c *Conn) BeginResponse() { c.respond("") }
 
 // EndResponse ends the running response.
@@ -318,8 +315,7 @@ func (c *Conn) EndResponse() {
 	}
 }
 
-// Say sends a server event. It ignores errors: the reader sees the end of the connection,
-// too.
+// Say sends a server event. It ignores errors, as the reader also sees the end of the connection.
 func (c *Conn) Say(v any) {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -329,5 +325,46 @@ func (c *Conn) Say(v any) {
 	_ = c.Write(c.ctx, websocket.MessageText, b)
 }
 
-// Context ends with the session.
+// Context returns a context that ends with the session.
 func (c *Conn) Context() context.Context { return c.ctx }
+
+// maxTokens is the limit of tokens in an append.
+const maxTokens = 500
+
+// appendThinking handles an append in a GPT-Live session. The event must have all required members
+// and no others. Every token has at least one byte, so text of at most maxTokens bytes never has too
+// many tokens. The item gets the event's ID.
+func (c *Conn) appendThinking(b []byte) {
+	var ev struct {
+		Type         string          `json:"type"`
+		EventID      string          `json:"event_id"`
+		DelegationID json.RawMessage `json:"delegation_id"`
+		Content      string          `json:"content"`
+	}
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&ev); err != nil || ev.EventID == "" || string(ev.DelegationID) != "null" || ev.Content == "" || len(ev.Content) > maxTokens {
+		c.e.problem("invalid append (%v): %s", err, b)
+	}
+	it := ReceivedItem{Conn: c.N, EventID: ev.EventID, ID: ev.EventID, Texts: strings.Split(ev.Content, "\n"), At: time.Now()}
+	c.e.mu.Lock()
+	c.e.items = append(c.e.items, it)
+	c.e.notify()
+	c.e.mu.Unlock()
+	if c.e.Create != nil {
+		c.e.Create(c, it)
+		return
+	}
+	c.Appended(it)
+}
+
+// Appended acknowledges an append.
+func (c *Conn) Appended(it ReceivedItem) {
+	c.Say(map[string]any{"type": "session.thinking.appended", "event_id": "event_a", "client_event_id": it.EventID, "start_ms": 1, "end_ms": 2})
+}
+
+// FailLive sends an error about an event of a GPT-Live session.
+func (c *Conn) FailLive(eventID, typ, code string) {
+	c.Say(map[string]any{"type": "error", "event_id": "event_e",
+		"error": map[string]any{"type": typ, "code": code, "message": "refused by the test", "client_event_id": eventID}})
+}

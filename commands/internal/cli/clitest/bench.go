@@ -20,7 +20,7 @@ import (
 type Bench struct {
 	cli.Env
 	main           func(context.Context, *cli.Env, []string) int
-	Server         *sessiontest.Server
+	Server         *sessiontest.Fake
 	Stdout, Stderr Buffer
 	Dials          int
 	serving        sync.WaitGroup

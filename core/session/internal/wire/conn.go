@@ -3,111 +3,109 @@ package wire
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"io"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/mark3labs/mcp-go/client/transport"
 	sdk "github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Config is the configuration that all connections of a session share.
+// Config configures all connections of a session.
 type Config struct {
-	MaxLine int   // bytes of one line of stdout, or of one event of a stream
+	MaxLine int   // bytes of one stdout line or one event
 	MaxBody int64 // bytes of one HTTP body after decompression
-	// Redact makes a text from a server or a library fit to be shown: one printable line
-	// of bounded length without secrets.
+	// Redact makes text from a server or library safe to show: one printable line of bounded length
+	// without secrets.
 	Redact func(string) string
-	// Logger gets the log records of the library, too: it must redact them.
+	// Logger also gets the log records of the library, so it must redact them.
 	Logger *slog.Logger
-	// WriteTimeout returns how long a server on stdio may take to read one message.
+	// WriteTimeout returns how long a server may take to read one message from stdin.
 	WriteTimeout func() time.Duration
 	// DialContext connects to a server over HTTP; nil: a [net.Dialer].
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
 	Handler     Handler
 }
 
-// Handler receives notifications, requests and failures. Goroutines that read from the server
-// call the functions, possibly several at a time.
+// Handler receives notifications, requests and failures. Goroutines that read from the server call
+// its functions, possibly concurrently.
 type Handler struct {
-	// Notification is called for each notification that Client does not get. It must not
-	// keep the value: the connection uses it again for the next one.
+	// Notification is called for each notification that ClientMessage does not get. It must not
+	// keep the value, which the connection reuses for the next notification.
 	Notification func(*Notification)
-	// Client answers requests of the server, and gets the notifications meant for clients.
-	Client Client
-	// Opened reports that the notification stream of Streamable HTTP was opened
-	// after [Conn.Publish].
+	// Request answers a request from the server on behalf of the client; nil: there is no client,
+	// and the server gets an error. Each call runs on its own goroutine. ctx ends when the server
+	// cancels the request or the connection ends. An [*RPCError] is sent unchanged.
+	Request func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
+	// ClientMessage is called, in order, for notifications that only a client can use (logs,
+	// elicitation, tasks); nil: Notification gets them.
+	ClientMessage func(method string, params json.RawMessage)
+	// Opened reports that the notification stream of Streamable HTTP was opened after
+	// [Conn.Publish].
 	Opened func()
 	// Gap reports that notifications may have been lost, and why.
 	Gap func(reason string)
-	// Silent reports that no byte came on the notification stream for [StreamIdle], and
-	// whether the stream was replaced. Notifications sent meanwhile may be lost, but the
-	// session and its subscriptions are intact.
+	// Silent reports that no byte arrived on the notification stream for [StreamIdle], and whether
+	// the stream was replaced. Notifications may have been lost, but the session and its
+	// subscriptions are intact.
 	Silent func(reason string)
-	// Undecodable reports data that began like a message but is not JSON: it may have been a
+	// Undecodable reports data that began like a message but is not JSON. It may have been a
 	// notification.
 	Undecodable func()
-	// Lost reports that the connection ended without Close; it is called at most once.
-	// Requests in flight fail with the same error.
+	// Lost reports that the connection ended without Close. It is called at most once. Requests in
+	// flight fail with the same error.
 	Lost func(error)
 }
 
-// Conn is a connection to one server. Its methods may be called from several
-// goroutines.
+// Conn is a connection to one server. Its methods are safe for concurrent use.
 type Conn struct {
 	cfg   Config
 	tr    transport.Interface
-	stdio bool
-	http  *httpConn // nil on stdio
-	// reply sends the answer to a request of the server, without waiting for the
-	// server to take it.
-	reply func(answer []byte)
-	// stderr returns the last lines of the child's stderr; nil if there is no child.
-	stderr func() []string
-	// noise returns the first line since the last message that a server over pipes wrote in its
-	// place; "" if there is none.
-	noise func() string
-	// flush waits for a short time until queued messages are written to the server.
-	flush func()
-	// release frees the resources of the transport, such as the child process.
-	release func()
-	// interrupted is set when a request was cancelled at the server, which may have to clean
-	// up after it.
+	stdio *stdioConn // nil over HTTP
+	http  *httpConn  // nil over pipes
+	// interrupted is set once a request was cancelled; the server may have to clean up after it.
 	interrupted atomic.Bool
 
 	ctx    context.Context // ends with the connection
 	cancel context.CancelFunc
-	group  Group // every goroutine of the connection
+	group  Group // all goroutines of the connection
 
 	pending   pending
 	inbound   inbound
 	closeOnce sync.Once
-	lost      chan struct{} // closed by end, after err was set
+	lost      chan struct{} // closed by end, after it set err
 
 	mu  sync.Mutex // guards err
-	err error      // why the connection is over; nil: it is not
+	err error      // why the connection ended; nil: it has not
 }
 
 func newConn(cfg Config) *Conn {
-	c := &Conn{cfg: cfg, lost: make(chan struct{}), flush: func() {}, release: func() {}, stderr: func() []string { return nil }, noise: func() string { return "" }}
+	c := &Conn{cfg: cfg, lost: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
 }
 
-// attach connects the transport to the connection.
+// attach makes tr the transport of the connection.
 func (c *Conn) attach(tr transport.Interface) {
 	c.tr = tr
 	tr.SetNotificationHandler(func(n sdk.JSONRPCNotification) {
-		// receive did not recognise this notification, as it spells "method" with escapes.
+		// receive did not recognise this notification because "method" is written with escapes.
 		if data, err := json.Marshal(n); err == nil {
 			c.receive(new(scratch), data)
 		}
 	})
 }
 
-// SetProtocolVersion sets the version that requests over HTTP name in a header.
+// SetProtocolVersion sets the version that HTTP requests send in a header.
 func (c *Conn) SetProtocolVersion(version string) {
 	if h, ok := c.tr.(transport.HTTPConnection); ok {
 		h.SetProtocolVersion(version)
@@ -117,7 +115,7 @@ func (c *Conn) SetProtocolVersion(version string) {
 	}
 }
 
-// HTTP reports whether the connection is one of Streamable HTTP.
+// HTTP reports whether the connection uses Streamable HTTP.
 func (c *Conn) HTTP() bool { return c.http != nil && !c.http.sse }
 
 // Notify sends a notification.
@@ -131,14 +129,23 @@ func (c *Conn) Notify(ctx context.Context, method string, params map[string]any)
 	return nil
 }
 
-// Err returns why the connection is over, or nil.
+// reply sends the response to a request from the server, without waiting for the server to read it.
+func (c *Conn) reply(answer []byte) {
+	if c.http != nil {
+		c.postReply(answer)
+		return
+	}
+	_, _ = c.stdio.stdin.Write(append(answer, '\n'))
+}
+
+// Err returns why the connection ended; nil if it has not.
 func (c *Conn) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// end records why the connection is over. It reports false if it was over before.
+// end records why the connection ended. It returns false if the connection had already ended.
 func (c *Conn) end(err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,7 +157,7 @@ func (c *Conn) end(err error) bool {
 	return true
 }
 
-// fail ends the connection and every request in flight.
+// fail ends the connection and all requests in flight.
 func (c *Conn) fail(err error) {
 	if c.end(err) {
 		c.cfg.Handler.Lost(err)
@@ -159,13 +166,12 @@ func (c *Conn) fail(err error) {
 	}
 }
 
-// unknownPatience is how long the connection waits for the answers to other requests in
-// flight when the server answers one of them that it does not know the session.
+// unknownPatience bounds the wait for other responses in flight after the server answered one
+// request that it does not know the session.
 const unknownPatience = 300 * time.Millisecond
 
-// expire ends the connection because the server does not know the session any more. It first
-// lets requests in flight get their own answers, because these decide whether each can be
-// repeated.
+// expire ends the connection because the server no longer knows the session. It first waits for the
+// responses to requests in flight, because they decide whether each request can be retried.
 func (c *Conn) expire(err error) {
 	if !c.end(err) {
 		return
@@ -184,23 +190,247 @@ func (c *Conn) expire(err error) {
 	}
 }
 
-// Close ends the connection; requests in flight fail with err. It returns once all
-// goroutines, the child process and the connections to the server are gone. For a
-// child that ignores everything but SIGKILL that takes a few seconds.
+// Close ends the connection; requests in flight fail with err. It returns once all goroutines, the
+// child process and the connections to the server are gone. That takes a few seconds if the child
+// ignores everything except SIGKILL.
 func (c *Conn) Close(err error) {
 	c.closeOnce.Do(func() {
 		gone := c.Err() != nil
-		if !gone {
-			c.flush() // a cancellation may be on its way
-		}
-		if c.http != nil {
+		switch {
+		case c.http != nil:
 			c.http.guard.close(gone)
+		case c.stdio != nil && !gone:
+			c.stdio.stdin.flush(flushPatience) // a cancellation may be queued
 		}
 		c.end(err)
 		c.pending.failAll(err)
 		c.cancel()
 		_ = c.tr.Close()
-		c.release()
+		if c.http != nil {
+			c.http.dialer.Close()
+		}
+		if c.stdio != nil {
+			c.stdio.release(c.interrupted.Load())
+		}
 	})
 	c.group.Wait()
+}
+
+// Request is one JSON-RPC request.
+type Request struct {
+	ID      string // unique within the connection
+	Method  string
+	Version string // protocol version: modern HTTP requests repeat parts of Params in headers
+	Params  map[string]any
+	// Announce sends notifications/cancelled if ctx ends before the response arrives.
+	Announce bool
+	// Alive is called by the reading goroutine whenever bytes of the response arrive in an event
+	// stream; nil: not called.
+	Alive func()
+}
+
+// Do sends a request and returns its result. It has no deadline of its own. When ctx ends, the
+// error is the cause of ctx; if the connection fails, it is an [*InterruptedError].
+func (c *Conn) Do(ctx context.Context, q Request) (json.RawMessage, error) {
+	x := &exchange{alive: q.Alive}
+	raw, err := c.do(ctx, q, x)
+	if err != nil && ctx.Err() == nil {
+		err = x.interrupted(err, c.stdio != nil)
+	}
+	return raw, err
+}
+
+func (c *Conn) do(ctx context.Context, q Request, x *exchange) (json.RawMessage, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer c.pending.add(q.ID, cancel)()
+	if err := c.Err(); err != nil {
+		return nil, &InterruptedError{Err: err}
+	}
+	id := sdk.NewRequestId(q.ID)
+	out := transport.JSONRPCRequest{JSONRPC: sdk.JSONRPC_VERSION, ID: id, Method: q.Method}
+	if q.Params != nil {
+		out.Params = q.Params
+	}
+	if c.http != nil && q.Version == mcp.ModernVersion {
+		var err error
+		if out.Header, err = c.http.headersFor(q); err != nil {
+			return nil, err
+		}
+	}
+	resp, err := c.tr.SendRequest(withExchange(ctx, x), out)
+	switch {
+	case err != nil || resp == nil: // the SSE transport can return neither if its stream breaks
+		if q.Announce && ctx.Err() != nil && c.Err() == nil && !IsAnswer(context.Cause(ctx)) {
+			c.announceCancel(id)
+		}
+		return nil, c.requestError(ctx, x, err)
+	case resp.Error == nil && x.failed():
+		return nil, c.requestError(ctx, x, nil) // the body of an HTTP error can look like a response
+	case !resp.ID.IsNil() && resp.ID.String() != id.String():
+		return nil, errors.New("the response belongs to another request")
+	case resp.Error != nil:
+		return nil, x.wrap(c.rpcError(resp.Error))
+	}
+	return resp.Result, nil
+}
+
+// announceCancel sends notifications/cancelled. It returns when the notification is sent or after a
+// short wait, because the caller may be about to exit.
+func (c *Conn) announceCancel(id sdk.RequestId) {
+	c.interrupted.Store(true)
+	out := make(chan struct{}) // closed by the goroutine below
+	if !c.group.Go(func() {
+		defer close(out)
+		ctx, cancel := context.WithTimeout(c.ctx, 2*time.Second)
+		defer cancel()
+		_ = c.Notify(ctx, mcp.NotificationCancelled, map[string]any{"requestId": id, "reason": "no longer wanted"})
+	}) {
+		return // the connection is closed, so the server knows
+	}
+	waitFor(out, new(struct{}), flushPatience)
+}
+
+// requestError returns why a request failed, as an error that is safe to show. err is the library's
+// error, which often says less than x or the connection.
+func (c *Conn) requestError(ctx context.Context, x *exchange, err error) error {
+	x.oauthRefused(c.cfg.Redact)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case x.rpcError() != nil:
+		return x.wrap(c.rpcError(x.rpcError()))
+	case x.error() != nil:
+		return x.error()
+	case c.stdio != nil && c.waitLost(ctx):
+		return c.Err()
+	case c.stdio != nil || err == nil:
+		return errConnectionLost
+	}
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		<-ctx.Done() // the SSE transport has its own timer and error
+		return context.Cause(ctx)
+	}
+	return c.cleanError(err)
+}
+
+// waitLost waits up to a second for the reason why a connection over pipes ended. It reports
+// whether the reason is known.
+func (c *Conn) waitLost(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	select {
+	case <-c.lost:
+	case <-ctx.Done():
+	}
+	return c.Err() != nil
+}
+
+func (c *Conn) rpcError(e *sdk.JSONRPCErrorDetails) *RPCError {
+	out := &RPCError{Code: e.Code, Message: c.cfg.Redact(e.Message)}
+	if e.Data != nil {
+		if raw, err := json.Marshal(e.Data); err == nil && len(raw) <= maxErrorData {
+			out.Data = raw
+		}
+	}
+	return out
+}
+
+// cleanError makes a library's error safe to show: errors from net/http contain the URL, which may
+// contain secrets.
+func (c *Conn) cleanError(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := strings.ReplaceAll(printable.Reason(err, 0), "failed to send request: ", "") // the library adds it
+	if _, malformed := errors.AsType[*json.SyntaxError](err); malformed {
+		text = "the response is not JSON"
+	}
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		text = "the connection was lost in the middle of the response"
+	case errors.Is(err, io.EOF):
+		text = "the server closed the connection without a response"
+	}
+	return &transportError{c.cfg.Redact(text), err}
+}
+
+// transportError is a library's error with a text that is safe to show.
+type transportError struct {
+	text string
+	err  error
+}
+
+func (e *transportError) Error() string { return e.text }
+func (e *transportError) Unwrap() error { return e.err }
+
+var errConnectionLost = errors.New("the connection was lost")
+
+// IsAnswer reports whether err is the server's response, or says that the response was too large.
+func IsAnswer(err error) bool {
+	_, ok := errors.AsType[*RPCError](err)
+	_, tooLarge := errors.AsType[*TooLargeError](err)
+	return ok || tooLarge
+}
+
+// pending holds the requests in flight, each with the function that fails it. The zero value is
+// ready to use.
+type pending struct {
+	mu     sync.Mutex                         // guards what follows
+	cancel map[string]context.CancelCauseFunc // by request id
+	err    error                              // fails every later request; nil: none
+}
+
+// add registers a request. The caller calls remove when the request ends.
+func (p *pending) add(id string, cancel context.CancelCauseFunc) (remove func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err != nil {
+		cancel(p.err)
+		return func() {}
+	}
+	if p.cancel == nil {
+		p.cancel = map[string]context.CancelCauseFunc{}
+	}
+	p.cancel[id] = cancel
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.cancel, id)
+	}
+}
+
+// fail ends a request if it is in flight.
+func (p *pending) fail(id string, err error) {
+	p.mu.Lock()
+	cancel := p.cancel[id]
+	p.mu.Unlock()
+	if cancel != nil {
+		cancel(err)
+	}
+}
+
+// failAll ends all requests in flight and all later ones.
+func (p *pending) failAll(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err == nil {
+		p.err = err
+	}
+	for _, cancel := range p.cancel {
+		cancel(p.err)
+	}
+}
+
+// waitEmpty waits until no request is in flight, but at most the given time. The error is the cause
+// of ctx if ctx ended.
+func (p *pending) waitEmpty(ctx context.Context, atMost time.Duration) error {
+	limited, cancel := context.WithTimeout(ctx, atMost)
+	defer cancel()
+	backoff.Poll(limited, 5*time.Millisecond, func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return len(p.cancel) == 0
+	})
+	return context.Cause(ctx)
 }

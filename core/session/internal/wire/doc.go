@@ -1,33 +1,30 @@
-// Package wire carries JSON-RPC messages between a session and one MCP server: over
-// the pipes of a child process, over Streamable HTTP, and over the SSE transport of
-// 2024-11-05. It knows methods and headers where a transport depends on them, but
-// nothing of handshakes, subscriptions or lists: that is package session.
+// Package wire carries JSON-RPC messages between a session and one MCP server: over the pipes of a
+// child process, over Streamable HTTP, or over the SSE transport of 2024-11-05. It knows methods
+// and headers only where a transport depends on them. Handshakes, subscriptions and lists belong to
+// package session.
 //
 // # Order and loss
 //
-// Messages of one stream are delivered in the order in which the server sent them:
-// a notification that precedes an answer has been handled before [Conn.Do] returns
-// that answer. Streamable HTTP has several streams, without an order among them.
-// What is lost with a broken stream is reported by [Handler.Gap], never repeated.
+// Messages on one stream are delivered in the order in which the server sent them: a notification
+// that precedes a response is handled before [Conn.Do] returns the response. Streamable HTTP has
+// several streams, with no order among them. [Handler.Gap] reports that a broken stream may have
+// lost messages; they are never sent again.
 //
-// Each message is scanned once for its end and decoded once. Notifications and
-// requests of the server are handled here; only answers reach the transport of the
-// library.
+// Each message is scanned once for its end and decoded once. This package handles notifications and
+// requests from the server; only responses reach the library.
 //
 // # Bounds
 //
-// Lines, events, bodies, queued writes and answers in flight are bounded. A server
-// that exceeds a bound fails the request or the connection, and nothing else.
+// Lines, events, bodies, queued writes and replies in flight are bounded. If a server exceeds a
+// bound, only the request or the connection fails.
 //
 // # Ownership
 //
-// A [Conn] owns its goroutines and its streams. The caller that made it calls
-// [Conn.Close], which returns once they are gone. Callbacks of [Handler] run on the
-// goroutines that read from the server: they must return at once and must not call
-// the Conn.
+// A [Conn] owns its goroutines and streams. Whoever made it must call [Conn.Close], which returns
+// once they are gone. The functions of [Handler] run on the goroutines that read from the server:
+// they must not block or call the Conn.
 //
-// Library: mark3labs/mcp-go, for requests over HTTP (sessions, answers in an event
-// stream and their resumption), for the SSE transport and for matching answers on
-// stdio. Its notification stream is not used: it can neither be resumed nor
-// replaced, and does not report that it broke.
+// Library: mark3labs/mcp-go makes requests over HTTP (sessions, responses in an event stream,
+// resumption), implements the SSE transport and matches responses on stdio. Its notification stream
+// is not used: it can be neither resumed nor replaced and does not report that it broke.
 package wire

@@ -14,7 +14,7 @@ import (
 var (
 	// ErrNotFound means that the server does not have the resource.
 	ErrNotFound = errors.New("not found")
-	// ErrAuth means that the server requires credentials, or refuses those it got.
+	// ErrAuth means that the server requires credentials or rejects those it got.
 	ErrAuth = errors.New("authorization required")
 	// ErrUnsupported means that the server lacks the capability or the method.
 	ErrUnsupported = errors.New("not supported by the server")
@@ -22,60 +22,60 @@ var (
 	ErrClosed = errors.New("session closed")
 )
 
-// maxErrorData bounds the data of an error that the server answered.
+// maxErrorData bounds the data of a server's error.
 const maxErrorData = 64 << 10
 
-// RPCError is an error that the server answered. errors.Is finds in it
-// [ErrUnsupported] (method not found) and [ErrNotFound] (resource not found).
+// RPCError is a server's error response. errors.Is finds [ErrUnsupported] (method not found) and
+// [ErrNotFound] (resource not found) in it.
 type RPCError struct {
 	Code    int
 	Message string          // printable, at most 1 KiB
-	Data    json.RawMessage // as sent; nil when there was none or it exceeds 64 KiB
+	Data    json.RawMessage // as sent; nil if absent or larger than 64 KiB
 }
 
 func (e *RPCError) Error() string {
-	// Servers with the TypeScript SDK send the code in the message, too.
+	// Servers that use the TypeScript SDK repeat the code in the message.
 	message := strings.TrimPrefix(e.Message, fmt.Sprintf("MCP error %d: ", e.Code))
 	return fmt.Sprintf("server error %d: %s", e.Code, message)
 }
 
-// Is reports whether target is the error that the code stands for: [ErrUnsupported] or
-// [ErrNotFound].
+// Is reports whether the code means target: [ErrUnsupported] or [ErrNotFound].
 func (e *RPCError) Is(target error) bool {
 	return target == ErrUnsupported && e.Code == mcp.CodeMethodNotFound ||
 		target == ErrNotFound && e.Code == mcp.CodeResourceNotFound
 }
 
-// HTTPError is an answer with a status that is not 2xx and carries no JSON-RPC
-// error. The body is left out: it may repeat what was sent.
+// HTTPError is a response whose status is not 2xx and that carries no JSON-RPC error. The body is
+// omitted because it may repeat what was sent.
 type HTTPError struct{ Status int }
 
 func (e *HTTPError) Error() string {
 	return fmt.Sprintf("server responded with HTTP status %d", e.Status)
 }
 
-// RetryAfter is an error with the delay that the server asked for (HTTP 429 or 503
-// with Retry-After).
+// RetryAfter is an error with the delay that the server requested (HTTP 429 or 503 with
+// Retry-After).
 type RetryAfter struct {
 	Wait time.Duration // at most 30 s
 	Err  error
 }
 
 func (e *RetryAfter) Error() string {
-	return fmt.Sprintf("%v (the server asks clients to wait %s)", e.Err, e.Wait)
+	return fmt.Sprintf("%v (the server asked clients to wait %s)", e.Err, e.Wait)
 }
 
 func (e *RetryAfter) Unwrap() error { return e.Err }
 
-// AuthError is a refusal for want of credentials, HTTP status 401 or 403, or a request that
-// was not sent for want of them, Status 0. errors.Is finds [ErrAuth] in it.
+// AuthError means that the server rejected a request because of its credentials (HTTP status 401 or
+// 403), or that the request was not sent for lack of credentials (Status 0). errors.Is finds
+// [ErrAuth] in it.
 type AuthError struct {
 	Status    int      // of the HTTP response; 0: the request was not sent
 	Sent      bool     // credentials were sent
-	Err       error    // the server's answer, or why the request was not sent
-	Said      string   // why the server refused, "" if it did not say
-	Remedy    string   // what the user can do; "": Error refers to the headers in the config
-	Challenge []string // the values of WWW-Authenticate
+	Err       error    // the server's response, or why the request was not sent
+	Reason    string   // why the server refused; "": it did not say
+	Remedy    string   // what the user can do; "": Error points to the headers in the config
+	Challenge []string // values of WWW-Authenticate
 }
 
 func (e *AuthError) Error() string {
@@ -89,8 +89,8 @@ func (e *AuthError) Error() string {
 	}
 	text := ErrAuth.Error()
 	switch {
-	case e.Status != 0 && e.Said != "":
-		text = fmt.Sprintf("%s (HTTP status %d: %s)", text, e.Status, e.Said)
+	case e.Status != 0 && e.Reason != "":
+		text = fmt.Sprintf("%s (HTTP status %d: %s)", text, e.Status, e.Reason)
 	case e.Status != 0:
 		text = fmt.Sprintf("%s (HTTP status %d)", text, e.Status)
 	}
@@ -109,11 +109,10 @@ func (e *AuthError) Is(target error) bool { return target == ErrAuth }
 // EndError is why a connection ended by itself.
 type EndError struct {
 	Reason string
-	// ExitCode and Signal are those of a child process that is gone; ExitCode is -1
-	// otherwise.
+	// ExitCode and Signal describe a child process that exited; otherwise ExitCode is -1.
 	ExitCode int
 	Signal   string
-	// Stderr holds the last lines that the child wrote, printable and bounded.
+	// Stderr holds the child's last lines, printable and bounded.
 	Stderr []string
 	Err    error // the cause, if it says more than Reason
 }
@@ -133,11 +132,11 @@ func (e *EndError) Error() string {
 
 func (e *EndError) Unwrap() error { return e.Err }
 
-// InterruptedError is the error of a request that got no answer because the connection
-// failed. It reads like its cause.
+// InterruptedError means that the connection failed before a request was answered. Its text is the
+// text of its cause.
 type InterruptedError struct {
-	// Sent reports whether the server may have begun to process the request. Otherwise
-	// it is safe to repeat.
+	// Sent reports whether the server may have begun to process the request. If not, a retry is
+	// safe.
 	Sent bool
 	Err  error
 }
@@ -145,13 +144,13 @@ type InterruptedError struct {
 func (e *InterruptedError) Error() string { return e.Err.Error() }
 func (e *InterruptedError) Unwrap() error { return e.Err }
 
-// TooLargeError is the error of an answer that exceeds a limit.
+// TooLargeError is the error for a response that exceeds a limit.
 type TooLargeError struct {
 	What  string // "HTTP body", "SSE event", …
-	Name  string // of the limit in --limit
+	Name  string // the limit's name in --limit
 	Limit int64  // bytes
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("the answer is a %s of more than %d bytes; --limit %s=SIZE allows more", e.What, e.Limit, e.Name)
+	return fmt.Sprintf("the response is a %s of more than %d bytes; --limit %s=SIZE allows more", e.What, e.Limit, e.Name)
 }

@@ -2,8 +2,8 @@ package wire
 
 import "testing"
 
-// TestRPCErrorCodeOnce: the code that a server repeats in its message is shown once; the message
-// itself is as sent, for clients of a gateway.
+// A code that a server repeats in its message is shown once. Message itself is unchanged, for the
+// clients of a gateway.
 func TestRPCErrorCodeOnce(t *testing.T) {
 	t.Parallel()
 	for message, want := range map[string]string{

@@ -2,15 +2,15 @@ package wire
 
 import "sync"
 
-// Group is a set of goroutines with one owner. Unlike with a sync.WaitGroup, Go may be called
-// while the owner already waits.
+// Group is a set of goroutines with one owner. Unlike with a sync.WaitGroup, Go may be called while
+// the owner waits.
 type Group struct {
 	mu     sync.Mutex
 	wg     sync.WaitGroup
 	closed bool
 }
 
-// Go calls f in a new goroutine, unless Wait has been called: then it returns false.
+// Go calls f on a new goroutine, or returns false if Wait was called before.
 func (g *Group) Go(f func()) (started bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -20,7 +20,7 @@ func (g *Group) Go(f func()) (started bool) {
 	return !g.closed
 }
 
-// Wait lets no more goroutines start, and waits for those that were started.
+// Wait prevents new goroutines and waits for those that were started.
 func (g *Group) Wait() {
 	g.mu.Lock()
 	g.closed = true

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What is started during Wait either ends before it returns, or never starts.
+// A goroutine started during Wait either ends before Wait returns or never starts.
 func TestGroup(t *testing.T) {
 	t.Parallel()
 	for range 200 {

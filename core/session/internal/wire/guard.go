@@ -2,53 +2,58 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	sdk "github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/eventstream"
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// guard stands between the library and the network. It adds the credentials and
-// sends them to the configured origin only, bounds what comes back, and records what
-// the library does not report.
+// guard stands between the library and the network. It sends credentials only to the configured
+// origin, bounds the responses and records what the library does not report.
 type guard struct {
 	conn    *Conn
 	base    http.RoundTripper
 	origin  *url.URL
 	headers http.Header
-	// credentials supply the header Authorization; nil: headers has it, or none is sent.
+	// credentials supply the Authorization header; nil: it is in headers, or none is sent.
 	credentials *Credentials
-	// onEvent is called for each event of a stream before the library gets it: an
-	// error ends the stream. nil: not called.
+	// onEvent is called for each event before the library gets it; an error ends the stream. nil:
+	// not called.
 	onEvent func(eventstream.Event) error
 
-	closing atomic.Bool // the connection is being closed: failures are our own doing
-	gone    atomic.Bool // the server is gone: the session is not deleted
+	closing atomic.Bool // the connection is being closed: ignore failures
+	gone    atomic.Bool // the server is gone: do not delete the session
 }
 
-// maxPeek is how many bytes of an error answer are looked at.
+// maxPeek bounds how many bytes of an error response are examined.
 const maxPeek = 64 << 10
 
 var errServerGone = errors.New("the server is gone")
 
-// close announces that the connection is about to be closed. gone says that the server is
-// gone.
+// close announces that the connection is about to be closed. gone means that the server is gone.
 func (g *guard) close(gone bool) {
 	g.closing.Store(true)
 	g.gone.Store(gone)
 }
 
-// RoundTrip implements [http.RoundTripper] for the library: notifications and
-// requests of the server are handled here and left out of event streams.
+// RoundTrip implements [http.RoundTripper] for the library. It handles notifications and requests
+// from the server and removes them from event streams.
 func (g *guard) RoundTrip(q *http.Request) (*http.Response, error) {
 	x := exchangeOf(q.Context())
 	p, err := g.send(q, x)
@@ -58,8 +63,7 @@ func (g *guard) RoundTrip(q *http.Request) (*http.Response, error) {
 	return p, err
 }
 
-// send makes a request. The body of an answer is bounded unless it is an event
-// stream.
+// send makes a request. It bounds the response body unless that is an event stream.
 func (g *guard) send(q *http.Request, x *exchange) (*http.Response, error) {
 	fail := func(err error) (*http.Response, error) {
 		if q.Body != nil {
@@ -78,7 +82,7 @@ func (g *guard) send(q *http.Request, x *exchange) (*http.Response, error) {
 		}
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, 2*time.Second)
-		defer cancel() // the library does not read the answer
+		defer cancel() // the library does not read the response
 	}
 	q = q.Clone(x.trace(ctx))
 	maps.Copy(q.Header, g.headers)
@@ -105,25 +109,25 @@ func (g *guard) send(q *http.Request, x *exchange) (*http.Response, error) {
 	return p, nil
 }
 
-// refused records the beginning of an error answer in x; the library can still read it.
-// An answer that says that the server does not know the session ends the connection.
+// refused records the beginning of an error response in x; the library can still read it. If the
+// server does not know the session, the connection ends.
 func (g *guard) refused(q *http.Request, p *http.Response, x *exchange) {
 	body, _ := io.ReadAll(io.LimitReader(p.Body, maxPeek))
 	p.Body = &joinedBody{io.MultiReader(bytes.NewReader(body), p.Body), p.Body}
 	x.answered(p, body)
-	// 2026-07-28 has no sessions: its 404 is an unknown method.
+	// 2026-07-28 has no sessions: there, 404 means an unknown method.
 	if q.Method != http.MethodPost || q.Header.Get(mcp.HeaderSession) == "" || g.closing.Load() {
 		return
 	}
 	if p.StatusCode == http.StatusNotFound ||
 		p.StatusCode == http.StatusBadRequest && bytes.Contains(bytes.ToLower(body), []byte("session")) {
 		x.unknownSession()
-		g.conn.expire(&EndError{Reason: fmt.Sprintf("the server does not know the session any more (HTTP status %d)", p.StatusCode), ExitCode: -1})
+		g.conn.expire(&EndError{Reason: fmt.Sprintf("the server no longer knows the session (HTTP status %d)", p.StatusCode), ExitCode: -1})
 	}
 }
 
-// show returns a URL without anything that may be secret: query, user info, and segments
-// of the path that look like tokens.
+// show returns a URL without parts that may be secret: query, user info and path segments that look
+// like tokens.
 func (g *guard) show(u *url.URL) string {
 	path := strings.Split(u.Path, "/")
 	for i, segment := range path {
@@ -134,7 +138,7 @@ func (g *guard) show(u *url.URL) string {
 	return g.conn.cfg.Redact(u.Scheme + "://" + u.Host + strings.Join(path, "/"))
 }
 
-// minToken is the length from which a segment with digits is taken for a token.
+// minToken is the length from which a path segment with digits counts as a token.
 const minToken = 12
 
 func (g *guard) target(p *http.Response) string {
@@ -143,4 +147,361 @@ func (g *guard) target(p *http.Response) string {
 		return "nowhere"
 	}
 	return g.show(u)
+}
+
+// Credentials supply an Authorization header that may change while a connection lives. They are
+// sent only to the origin of the server.
+type Credentials struct {
+	// Header returns the value of the header; "": none. If it fails, the request is not sent.
+	Header func(ctx context.Context) (string, error)
+	// Refused is called when the server rejected a request with status 401 or 403. If it fails, the
+	// request fails with its error.
+	Refused func(ctx context.Context, r Refusal) (Advice, error)
+}
+
+// Refusal is a response that rejected the credentials or required some.
+type Refusal struct {
+	Header    string   // the Authorization header that was sent; "": none
+	Status    int      // 401 or 403
+	Challenge []string // values of WWW-Authenticate
+}
+
+// Advice says how to react to a refusal.
+type Advice struct {
+	Again  bool   // retry with a new header
+	Reason string // why the server refused; printable
+	Remedy string // what the user can do; printable
+}
+
+// authorized sends a request with the credentials. It retries once if they were renewed after the
+// server rejected them.
+func (g *guard) authorized(q *http.Request, x *exchange) (*http.Response, error) {
+	if g.credentials == nil {
+		p, err := g.base.RoundTrip(q)
+		if err == nil && unauthorized(p) {
+			x.advise(Advice{}, p)
+		}
+		return p, err
+	}
+	for again := false; ; again = true {
+		header, err := g.credentials.Header(q.Context())
+		if err != nil {
+			return nil, x.refuse(err, q)
+		}
+		q.Header.Del("Authorization")
+		if header != "" {
+			q.Header.Set("Authorization", header)
+		}
+		x.sentCredentials(header != "")
+		p, err := g.base.RoundTrip(q)
+		if err != nil || !unauthorized(p) {
+			return p, err
+		}
+		advice, err := g.credentials.Refused(q.Context(), Refusal{header, p.StatusCode, p.Header.Values("WWW-Authenticate")})
+		if err != nil {
+			_ = p.Body.Close()
+			return nil, x.refuse(err, nil)
+		}
+		x.advise(advice, p)
+		if !advice.Again || again || q.Body != nil && q.GetBody == nil {
+			return p, nil
+		}
+		_, _ = io.CopyN(io.Discard, p.Body, maxPeek) // so that the connection can be reused
+		_ = p.Body.Close()
+		if q.GetBody != nil {
+			if q.Body, err = q.GetBody(); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+func unauthorized(p *http.Response) bool {
+	return p.StatusCode == http.StatusUnauthorized || p.StatusCode == http.StatusForbidden
+}
+
+// refuse makes the exchange fail. q is a request that will not be sent, whose body is closed; nil
+// if it was sent.
+func (x *exchange) refuse(err error, q *http.Request) error {
+	if q != nil && q.Body != nil {
+		_ = q.Body.Close()
+	}
+	x.fail(err)
+	return err
+}
+
+func (x *exchange) advise(a Advice, p *http.Response) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.reason, x.remedy, x.challenge = a.Reason, a.Remedy, p.Header.Values("WWW-Authenticate")
+}
+
+// limitBody is an HTTP body whose Read fails beyond a limit. It counts bytes after decompression,
+// so a small response cannot expand without bound.
+type limitBody struct {
+	io.ReadCloser
+	left, limit int64       // bytes
+	tooLarge    func(error) // called with the error of that Read
+}
+
+func (b *limitBody) Read(p []byte) (int, error) {
+	if int64(len(p)) > b.left+1 {
+		p = p[:b.left+1]
+	}
+	n, err := b.ReadCloser.Read(p)
+	if int64(n) > b.left {
+		err = &TooLargeError{"body", "body", b.limit}
+		b.tooLarge(err)
+		n = int(b.left)
+	}
+	b.left -= int64(n)
+	return n, err
+}
+
+// joinedBody reads from one reader and closes another.
+type joinedBody struct {
+	io.Reader
+	io.Closer
+}
+
+// eventFilter is an event stream as the library sees it: without the messages that are handled
+// here.
+type eventFilter struct {
+	guard  *guard
+	body   io.Closer
+	events *eventstream.Reader
+	x      *exchange
+
+	scratch scratch
+	// answered is set once the library got an event that may be the response.
+	answered bool
+	out      []byte        // the part of the stream for the next reads
+	rest     []byte        // the unread end of out
+	id       string        // the last event id the library got
+	retry    time.Duration // the last retry field the library got; 0: none
+	err      error         // returned once rest is read, and by every later Read
+}
+
+func newEventFilter(g *guard, body io.ReadCloser, x *exchange) *eventFilter {
+	return &eventFilter{guard: g, body: body, x: x, events: eventstream.NewReader(body, "", g.conn.cfg.MaxLine, x.alive)}
+}
+
+func (b *eventFilter) Close() error { return b.body.Close() }
+
+func (b *eventFilter) Read(p []byte) (int, error) {
+	for len(b.rest) == 0 && b.err == nil {
+		b.out = b.out[:0]
+		b.next()
+		b.rest = b.out
+	}
+	if len(b.rest) == 0 {
+		return 0, b.err
+	}
+	n := copy(p, b.rest)
+	b.rest = b.rest[n:]
+	return n, nil
+}
+
+// brokenOff is the error of a request whose event stream ended before the response.
+func (c *Conn) brokenOff(err error) error {
+	if err == io.EOF {
+		return errors.New("the server closed the event stream before it sent the response")
+	}
+	return fmt.Errorf("the event stream was interrupted before the response: %w", c.cleanError(err))
+}
+
+// next reads one event and handles its message. It appends to out what the library must see: events
+// that were not handled here, and the ids and retry fields with which the library resumes a stream.
+func (b *eventFilter) next() {
+	e, err := b.events.Read()
+	if err != nil {
+		if errors.Is(err, eventstream.ErrTooLarge) {
+			err = &TooLargeError{"event", "line", int64(b.guard.conn.cfg.MaxLine)}
+			b.x.fail(err)
+		} else if !b.answered {
+			b.x.fail(&InterruptedError{Sent: true, Err: b.guard.conn.brokenOff(err)})
+		}
+		b.err = err
+	} else if b.guard.onEvent != nil {
+		if b.err = b.guard.onEvent(e); b.err != nil {
+			return
+		}
+	}
+	if retry := b.events.Retry(); retry != b.retry {
+		b.retry = retry
+		b.out = eventstream.AppendRetry(b.out, retry)
+	}
+	id := b.events.LastID()
+	switch {
+	case err == nil && (e.Type == endpointEvent || !b.guard.conn.receive(&b.scratch, []byte(e.Data))):
+		b.answered = true
+		b.out = eventstream.Append(b.out, id, e.Type, []byte(e.Data))
+	case id != b.id:
+		b.out = eventstream.AppendID(b.out, id)
+	}
+	b.id = id
+}
+
+// maxWait is the longest delay that a server can request.
+const maxWait = 30 * time.Second
+
+// exchange records what happened on the network during one request of the library. The guard fills
+// it in; Conn reads it if the library reports an error that says less. It travels in the request's
+// context.
+type exchange struct {
+	alive func() // called when bytes of an event stream arrive; nil: not called
+
+	mu     sync.Mutex    // guards what follows
+	status int           // the last HTTP status; 0 on other transports
+	retry  time.Duration // from Retry-After, at most maxWait; 0: none
+	err    error         // says more than the library's error; nil: none
+	body   []byte        // the beginning of an error response; nil: none
+	// credentials means that an Authorization header was sent.
+	credentials bool
+	// reason, remedy and challenge describe a refusal of credentials.
+	reason, remedy string
+	challenge      []string
+	sent           bool // the whole request was written
+	// unknown means that the server does not know the session: it did not process the request.
+	unknown bool
+}
+
+type exchangeKey struct{}
+
+func withExchange(ctx context.Context, x *exchange) context.Context {
+	return context.WithValue(ctx, exchangeKey{}, x)
+}
+
+// exchangeOf returns the exchange in a request's context, or a new one that nobody reads.
+func exchangeOf(ctx context.Context) *exchange {
+	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
+		return x
+	}
+	return new(exchange)
+}
+
+func (x *exchange) fail(err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.err == nil {
+		x.err = err
+	}
+}
+
+func (x *exchange) sentCredentials(sent bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.credentials = sent
+}
+
+func (x *exchange) answered(p *http.Response, body []byte) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.status, x.retry, x.body = p.StatusCode, min(backoff.RetryAfter(p.Header), maxWait), body
+}
+
+// trace returns a context that records when the request was sent.
+func (x *exchange) trace(ctx context.Context) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(info httptrace.WroteRequestInfo) {
+		if info.Err == nil {
+			x.mu.Lock()
+			defer x.mu.Unlock()
+			x.sent = true
+		}
+	}})
+}
+
+// unknownSession records that the server does not know the session.
+func (x *exchange) unknownSession() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.unknown = true
+}
+
+// interrupted returns err as an [*InterruptedError] if the connection failed, or if the server did
+// not process the request.
+func (x *exchange) interrupted(err error, stdio bool) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if _, ok := errors.AsType[*InterruptedError](err); ok || IsAnswer(err) {
+		return err
+	}
+	refused := x.unknown || x.status == http.StatusServiceUnavailable
+	if !refused && (x.err != nil || x.status >= 300) {
+		return err
+	}
+	return &InterruptedError{Sent: !refused && (x.sent || stdio), Err: err}
+}
+
+// rpcError returns the JSON-RPC error in the body of a rejected request; nil: there is none.
+func (x *exchange) rpcError() *sdk.JSONRPCErrorDetails {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var r struct {
+		Error *sdk.JSONRPCErrorDetails `json:"error"`
+	}
+	if len(x.body) == 0 || x.oauthErrorLocked() != "" || json.Unmarshal(x.body, &r) != nil || r.Error == nil || r.Error.Code == 0 {
+		return nil
+	}
+	return r.Error
+}
+
+// oauthErrorLocked returns the OAuth error in the body of a 401 or 403 response (RFC 6749, section
+// 5.2: {"error": "invalid_token", "error_description": "…"}), or "". The library takes such a body
+// for a JSON-RPC error and invents a code for it.
+func (x *exchange) oauthErrorLocked() string {
+	var r struct {
+		Error       string `json:"error"`
+		Description string `json:"error_description"`
+	}
+	if x.status != http.StatusUnauthorized && x.status != http.StatusForbidden || json.Unmarshal(x.body, &r) != nil {
+		return ""
+	}
+	return cmp.Or(r.Description, r.Error)
+}
+
+// oauthRefused uses the OAuth error in the body as the reason for a refusal that has no other.
+func (x *exchange) oauthRefused(redact func(string) string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if reason := x.oauthErrorLocked(); x.reason == "" && reason != "" {
+		x.reason = redact(reason)
+	}
+}
+
+// failed reports whether the HTTP status was an error.
+func (x *exchange) failed() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.status >= 300
+}
+
+// error returns why a request failed, as far as the exchange knows; nil if it does not know.
+func (x *exchange) error() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch {
+	case x.err != nil:
+		return x.err
+	case x.status < 300:
+		return nil
+	}
+	return x.wrapLocked(&HTTPError{x.status})
+}
+
+// wrap turns err into an [*AuthError] or [*RetryAfter] if the HTTP status says so.
+func (x *exchange) wrap(err error) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.wrapLocked(err)
+}
+
+func (x *exchange) wrapLocked(err error) error {
+	if x.status == http.StatusUnauthorized || x.status == http.StatusForbidden {
+		err = &AuthError{Status: x.status, Sent: x.credentials, Err: err, Reason: x.reason, Remedy: x.remedy, Challenge: x.challenge}
+	}
+	if x.retry > 0 && (x.status == http.StatusTooManyRequests || x.status == http.StatusServiceUnavailable) {
+		err = &RetryAfter{Wait: x.retry, Err: err}
+	}
+	return err
 }

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 )
 
-// Whatever the transport asks for, credentials go to one origin.
+// Whatever the library requests, credentials go to one origin only.
 func TestGuardKeepsToItsOrigin(t *testing.T) {
 	var hits int
 	ts := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { hits++ }))
@@ -36,17 +36,17 @@ func TestGuardKeepsToItsOrigin(t *testing.T) {
 	}
 }
 
-// network is one that the test plays itself.
+// network is a network played by the test.
 type network func(*http.Request) (*http.Response, error)
 
 func (f network) RoundTrip(q *http.Request) (*http.Response, error) { return f(q) }
 
-// However often a server asks, only so many replies wait for it to take them.
+// However many requests a server sends, the replies in flight are bounded.
 func TestRepliesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		var out atomic.Int64 // replies that left
-		e := &Endpoint{cfg: testConfig(), url: &url.URL{Scheme: "http", Host: "origin.test"}, base: newBase(nil)}
+		e := &HTTPDialer{cfg: testConfig(), url: &url.URL{Scheme: "http", Host: "origin.test"}, base: newBase(nil)}
 		c := e.conn()
 		c.http.guard.base = network(func(q *http.Request) (*http.Response, error) {
 			out.Add(1)

@@ -2,82 +2,84 @@ package wire
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/eventstream"
+	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// StreamIdle is how long no byte may come on a stream of notifications before it is
-// replaced: a proxy or firewall may have dropped the connection, which neither side can
-// see. Comments that a server sends to keep a stream alive are bytes, too.
+// StreamIdle is how long a notification stream may be silent before it is replaced: a proxy or
+// firewall may have dropped the connection, which neither side can see. Comments that keep a stream
+// alive also count as bytes.
 const StreamIdle = 45 * time.Second
 
 const (
-	// streamPatience is how long AwaitStream waits until a legacy server has opened its
-	// notification stream. Some servers send the headers only with the first event.
+	// streamPatience bounds how long AwaitStream waits for a legacy server to open its notification
+	// stream. Some servers send the headers only with the first event.
 	streamPatience = 2 * time.Second
-	// reopenDelay is the least time between two attempts to open the stream of a
-	// server that ends it at once.
+	// reopenDelay is the least time between two attempts to open the stream of a server that
+	// immediately ends it.
 	reopenDelay = time.Second
-	// maxStreamFailures is how many attempts in a row to open an ended stream again may
-	// get no answer before the connection counts as lost.
+	// maxStreamFailures is how many consecutive attempts to reopen a stream may get no response
+	// before the connection counts as lost.
 	maxStreamFailures = 3
-	// firstOpenWait is the longest wait between two attempts to open the stream of a server
-	// that never had one.
+	// firstOpenWait is the longest wait between two attempts if the stream was never open.
 	firstOpenWait = 30 * time.Second
-	// replacePatience is how long a server may take to answer the request for a stream that
-	// replaces a silent one. Then the silent one is kept for another StreamIdle.
+	// replacePatience bounds how long a server may take to open a stream that replaces a silent
+	// one. After that, the silent stream is kept for another StreamIdle.
 	replacePatience = 10 * time.Second
 )
 
-// stream keeps the notification stream of a legacy Streamable HTTP session open.
+// notificationStream keeps the notification stream of a legacy Streamable HTTP session open.
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#listening-for-messages-from-the-server
-type stream struct {
+type notificationStream struct {
 	conn *Conn
 	stop context.CancelFunc
-	// first has room for one: the HTTP status of the first attempt (0: no
-	// answer), sent by run; never closed.
+	// first has capacity one: run sends the HTTP status of the first attempt (0: no response).
+	// Never closed.
 	first chan int
 
 	mu        sync.Mutex // guards what follows
 	tried     bool       // the first attempt has ended
 	opened    bool       // at least once
 	published bool       // Publish was called
-	failures  int        // attempts in a row that did not open the stream
+	failures  int        // consecutive attempts that did not open the stream
 }
 
-// Listen opens the notification stream of a legacy session, once the handshake is
-// complete, and keeps it open until the connection ends.
+// Listen opens the notification stream of a legacy session and keeps it open until the connection
+// ends. The handshake must be complete.
 func (c *Conn) Listen() {
 	ctx, stop := context.WithCancel(c.ctx)
-	s := &stream{conn: c, stop: stop, first: make(chan int, 1)}
+	s := &notificationStream{conn: c, stop: stop, first: make(chan int, 1)}
 	c.http.stream = s
 	if !c.group.Go(func() { s.run(ctx) }) {
 		stop()
 	}
 }
 
-// AwaitStream waits a moment for the server's answer to the request of Listen and reports
-// whether the notification stream is open.
+// AwaitStream waits up to streamPatience for the first attempt of Listen and reports whether the
+// notification stream is open.
 func (c *Conn) AwaitStream(ctx context.Context) bool {
-	t := time.NewTimer(streamPatience)
-	defer t.Stop()
+	ctx, cancel := context.WithTimeout(ctx, streamPatience)
+	defer cancel()
 	select {
 	case status := <-c.http.stream.first:
 		return status == http.StatusOK
-	case <-t.C:
 	case <-ctx.Done():
+		return false
 	}
-	return false
 }
 
-// Publish marks the connection as in use: from now on [Handler.Opened] and
-// [Handler.Gap] are called. It reports whether the notification stream is open. One that was
-// refused is not requested again; one that could not be opened for the moment is, and
-// [Handler.Opened] reports when that succeeds.
+// Publish marks the connection as in use: from now on [Handler.Opened] and [Handler.Gap] are
+// called. It reports whether the notification stream is open. A stream that the server refused is
+// not requested again; one that failed temporarily is, and [Handler.Opened] reports success.
 func (c *Conn) Publish() (listening bool) {
 	if c.http == nil || c.http.stream == nil {
 		return false
@@ -89,34 +91,34 @@ func (c *Conn) Publish() (listening bool) {
 	return s.opened
 }
 
-// run opens the stream, and opens it again when it ends.
-func (s *stream) run(ctx context.Context) {
+// run opens the stream and reopens it when it ends.
+func (s *notificationStream) run(ctx context.Context) {
 	defer s.stop()
 	lastID := ""
 	first := backoff.New(reopenDelay, firstOpenWait)
 	for {
-		src, status, err := s.open(ctx, lastID, 0)
+		resp, status, err := s.open(ctx, lastID, 0)
 		if ctx.Err() != nil {
-			src.close()
+			resp.close()
 			return
 		}
 		if !s.answered(status, err) {
 			return
 		}
 		wait := reopenDelay
-		if src == nil && !s.everOpened() {
+		if resp == nil && !s.everOpened() {
 			wait = first.Next()
 		}
-		if src != nil {
-			src = s.followAll(ctx, src)
+		if resp != nil {
+			resp = s.followAll(ctx, resp)
 			if ctx.Err() != nil {
 				return
 			}
 			s.gap("the notification stream ended")
-			lastID = *src.lastID.Load()
-			if retry := src.events.Retry(); retry > 0 {
+			lastID = *resp.lastID.Load()
+			if retry := resp.events.Retry(); retry > 0 {
 				wait = max(reopenDelay, min(retry, maxWait))
-			} else if time.Since(src.began) > reopenDelay && !src.alone { // otherwise the server must first see that the stream ended
+			} else if time.Since(resp.began) > reopenDelay && !resp.alone { // otherwise the server must first notice the end of the stream
 				wait = 0
 			}
 		}
@@ -126,33 +128,32 @@ func (s *stream) run(ctx context.Context) {
 	}
 }
 
-// followAll follows a source and its replacements. It returns the last of them, which
-// has ended.
-func (s *stream) followAll(ctx context.Context, src *source) *source {
+// followAll follows a response and its replacements. It returns the last one, which has ended.
+func (s *notificationStream) followAll(ctx context.Context, resp *streamResponse) *streamResponse {
 	for {
-		next := s.follow(ctx, src)
+		next := s.follow(ctx, resp)
 		if next == nil {
-			return src
+			return resp
 		}
 		s.conn.cfg.Handler.Silent("the notification stream was silent for " + StreamIdle.String() + " and has been replaced")
-		src = next
+		resp = next
 	}
 }
 
-// follow handles the messages of a source until it ends, and closes it. It returns
-// another source if this one was silent and had to be replaced.
-func (s *stream) follow(ctx context.Context, src *source) (next *source) {
+// follow handles the messages of a response until it ends, and closes it. It returns the
+// replacement if the response was silent and had to be replaced.
+func (s *notificationStream) follow(ctx context.Context, resp *streamResponse) (next *streamResponse) {
 	ended := make(chan struct{}) // closed by the goroutine below
 	started := s.conn.group.Go(func() {
 		defer close(ended)
-		s.read(src)
+		s.read(resp)
 	})
 	if !started {
-		src.close()
+		resp.close()
 		return nil
 	}
 	defer func() {
-		src.close()
+		resp.close()
 		<-ended
 	}()
 	silent := time.NewTimer(StreamIdle)
@@ -165,15 +166,15 @@ func (s *stream) follow(ctx context.Context, src *source) (next *source) {
 			return nil
 		case <-silent.C:
 		}
-		if left := StreamIdle - src.silence(); left > 0 {
+		if left := StreamIdle - resp.silence(); left > 0 {
 			silent.Reset(left)
 			continue
 		}
-		next, status, _ := s.open(ctx, *src.lastID.Load(), replacePatience)
+		next, status, _ := s.open(ctx, *resp.lastID.Load(), replacePatience)
 		if status != 0 {
-			src.alone = next == nil
-			// The server opened another stream, or it allows only one stream: then run
-			// opens another after this one is closed.
+			resp.alone = next == nil
+			// The server opened another stream, or allows only one. In the latter case run opens
+			// another after this one is closed.
 			return next
 		}
 		s.conn.cfg.Handler.Silent("the notification stream was silent for " + StreamIdle.String() + " and cannot be replaced")
@@ -181,9 +182,9 @@ func (s *stream) follow(ctx context.Context, src *source) (next *source) {
 	}
 }
 
-// answered handles the outcome of an attempt to open the stream; it returns false if another
+// answered handles the outcome of an attempt to open the stream. It returns false if another
 // attempt would be pointless.
-func (s *stream) answered(status int, err error) bool {
+func (s *notificationStream) answered(status int, err error) bool {
 	s.mu.Lock()
 	again, published := s.opened, s.published
 	if !s.tried {
@@ -208,11 +209,11 @@ func (s *stream) answered(status int, err error) bool {
 		}
 	case status == 0:
 		if again && failures >= maxStreamFailures {
-			s.conn.fail(&EndError{Reason: "the server cannot be reached", ExitCode: -1, Err: cleanError(s.conn.cfg.Redact, err)})
+			s.conn.fail(&EndError{Reason: "the server cannot be reached", ExitCode: -1, Err: s.conn.cleanError(err)})
 			return false
 		}
 	case again:
-		// Whatever the status is, nothing would ever be pushed again.
+		// Whatever the status, nothing would be pushed any more.
 		s.conn.fail(&EndError{Reason: fmt.Sprintf("the notification stream was refused (HTTP status %d)", status), ExitCode: -1, Err: err})
 		return false
 	default:
@@ -221,8 +222,7 @@ func (s *stream) answered(status int, err error) bool {
 	return true
 }
 
-// transient reports whether an HTTP status says that the stream cannot be opened for the
-// moment; any other means that the server has none.
+// transient reports whether an HTTP status means that a retry may succeed.
 func transient(status int) bool {
 	switch status {
 	case http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
@@ -232,18 +232,94 @@ func transient(status int) bool {
 	return false
 }
 
-func (s *stream) everOpened() bool {
+func (s *notificationStream) everOpened() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.opened
 }
 
-// gap reports that notifications may be missing, once the connection is in use.
-func (s *stream) gap(reason string) {
+// gap reports that notifications may have been lost, if the connection is in use.
+func (s *notificationStream) gap(reason string) {
 	s.mu.Lock()
 	published := s.published
 	s.mu.Unlock()
 	if published {
 		s.conn.cfg.Handler.Gap(reason)
+	}
+}
+
+// streamResponse is the response to one request for the notification stream.
+type streamResponse struct {
+	cancel context.CancelFunc
+	body   io.Closer
+	events *eventstream.Reader
+	lastID atomic.Pointer[string] // of the events, from which to resume; never nil
+	began  time.Time
+	alone  bool         // the server refused a second stream; set before follow returns
+	alive  atomic.Int64 // when the last byte arrived, in nanoseconds since began
+}
+
+// silence returns how long no byte has arrived.
+func (resp *streamResponse) silence() time.Duration {
+	return time.Since(resp.began) - time.Duration(resp.alive.Load())
+}
+
+// open requests the stream, to be resumed after lastID. patience bounds the wait for the response;
+// 0: unbounded. The streamResponse is nil unless the status is 200.
+func (s *notificationStream) open(ctx context.Context, lastID string, patience time.Duration) (*streamResponse, int, error) {
+	c := s.conn
+	ctx, cancel := context.WithCancel(ctx)
+	if patience > 0 {
+		defer time.AfterFunc(patience, cancel).Stop()
+	}
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, c.http.address(), nil)
+	if err != nil {
+		cancel()
+		return nil, 0, err
+	}
+	q.Header.Set("Accept", eventstream.ContentType)
+	c.http.identify(q.Header)
+	if lastID != "" {
+		q.Header.Set(mcp.HeaderLastEventID, lastID)
+	}
+	x := new(exchange)
+	p, err := c.http.guard.send(q, x)
+	if err != nil {
+		cancel()
+		return nil, 0, err
+	}
+	if p.StatusCode != http.StatusOK || !eventstream.IsStream(p.Header.Get("Content-Type")) {
+		_ = p.Body.Close()
+		cancel()
+		if p.StatusCode == http.StatusOK {
+			return nil, http.StatusNotAcceptable, errors.New("the response is not an event stream")
+		}
+		return nil, p.StatusCode, x.error()
+	}
+	resp := &streamResponse{cancel: cancel, body: p.Body, began: time.Now()}
+	resp.events = eventstream.NewReader(p.Body, lastID, c.cfg.MaxLine, func() { resp.alive.Store(int64(time.Since(resp.began))) })
+	resp.lastID.Store(&lastID)
+	return resp, http.StatusOK, nil
+}
+
+func (resp *streamResponse) close() {
+	if resp != nil {
+		resp.cancel()
+		_ = resp.body.Close()
+	}
+}
+
+// read handles the messages of a response until it ends.
+func (s *notificationStream) read(resp *streamResponse) {
+	var last scratch
+	for {
+		e, err := resp.events.Read()
+		if err != nil {
+			return
+		}
+		s.conn.receive(&last, []byte(e.Data)) // responses do not belong here and are dropped
+		if e.ID != *resp.lastID.Load() {
+			resp.lastID.Store(&e.ID)
+		}
 	}
 }

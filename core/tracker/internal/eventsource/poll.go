@@ -66,5 +66,5 @@ func (u *subscription) ask(ctx context.Context) (session.EventPage, error) {
 		return session.EventPage{}, context.Cause(ctx)
 	}
 	defer func() { <-u.src.polls }()
-	return u.src.opts.Events.Poll(ctx, u.query)
+	return u.src.opts.Session.PollEvents(ctx, u.query)
 }

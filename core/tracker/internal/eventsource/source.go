@@ -18,8 +18,8 @@ import (
 
 // Options are what a Source works with. All fields but Cursors and Webhooks are needed.
 type Options struct {
-	Events session.Events
-	Want   config.Events
+	Session *session.Session
+	Want    config.Events
 	// Cursors say where to resume the subscriptions of an earlier session, by their keys.
 	Cursors map[string]string
 	// Timeout is how long a server may take to begin a stream.
@@ -85,7 +85,7 @@ func (s *Source) Run(ctx context.Context) {
 	retry := backoff.New(time.Second, s.opts.MaxBackoff)
 	again := backoff.New(minRelist, 10*s.opts.MaxBackoff)
 	for ctx.Err() == nil {
-		types, err := s.opts.Events.List(ctx)
+		types, err := s.opts.Session.ListEventTypes(ctx)
 		switch {
 		case errors.Is(err, session.ErrUnsupported):
 			s.opts.Logger.Debug("the server declares MCP Events but lists no types")
@@ -101,13 +101,13 @@ func (s *Source) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.opts.Events.Changed():
+		case <-s.opts.Session.EventTypesChanged():
 			again.Reset()
 		case <-s.relist:
 			wait := time.NewTimer(time.Until(listed.Add(again.Next())))
 			select {
 			case <-ctx.Done():
-			case <-s.opts.Events.Changed(): // the type may be known by now
+			case <-s.opts.Session.EventTypesChanged(): // the type may be known by now
 				again.Reset()
 			case <-wait.C:
 			}
@@ -124,7 +124,7 @@ func (s *Source) follow(ctx context.Context, types []mcp.EventType) {
 		s.warnOnce(name, "the config names a type of events that the server does not offer")
 	}
 	streams := streamsElse
-	if s.opts.Events.HTTP() {
+	if s.opts.Session.HTTP() {
 		streams = streamsHTTP
 	}
 	isWanted := func(key string) bool {

@@ -25,7 +25,7 @@ func (u *subscription) stream(ctx context.Context) error {
 	defer cancel(nil)
 	in := newInbox()
 	ended := make(chan error, 1) // receives one value, from the goroutine below
-	go func() { ended <- u.src.opts.Events.Stream(ctx, u.query, in.put) }()
+	go func() { ended <- u.src.opts.Session.StreamEvents(ctx, u.query, in.put) }()
 	st := pushed{u: u, fresh: u.query.Cursor == "", last: time.Now(), patience: minSilence}
 	timer := time.NewTimer(u.src.opts.Timeout)
 	defer timer.Stop()
@@ -95,7 +95,7 @@ func (p *pushed) receive(in *inbox) error {
 			}
 		case m.Method == mcp.NotificationEventsTerminated:
 			flush()
-			return &session.RPCError{Code: news.Err.Code, Message: p.u.src.opts.Events.Redact(news.Err.Message), Data: news.Err.Data}
+			return &session.RPCError{Code: news.Err.Code, Message: p.u.src.opts.Session.Redact(news.Err.Message), Data: news.Err.Data}
 		case m.Method == mcp.NotificationEventsActive:
 			flush()
 			p.begin(news)

@@ -37,7 +37,7 @@ func (u *subscription) webhook(ctx context.Context) error {
 			if anew {
 				u.unsubscribe(asking, query)
 			}
-			sub, err := u.src.opts.Events.Subscribe(asking, query, u.target())
+			sub, err := u.src.opts.Session.SubscribeEvents(asking, query, u.target())
 			answers <- subscribed{sub, err}
 		}()
 	}
@@ -154,7 +154,7 @@ func (u *subscription) receive(m *standardwebhooks.Message) (valid bool, err err
 	case u.seen.add("message " + m.ID): // a repetition; ids of events have no such form
 		return true, nil
 	case news.Err != nil:
-		return true, &session.RPCError{Code: news.Err.Code, Message: u.src.opts.Events.Redact(news.Err.Message), Data: news.Err.Data}
+		return true, &session.RPCError{Code: news.Err.Code, Message: u.src.opts.Session.Redact(news.Err.Message), Data: news.Err.Data}
 	}
 	u.gap("the server could not deliver all of them")
 	if news.Cursor != "" {
@@ -170,7 +170,7 @@ func (u *subscription) receive(m *standardwebhooks.Message) (valid bool, err err
 func (u *subscription) unsubscribe(ctx context.Context, query session.EventQuery) {
 	ctx, cancel := context.WithTimeout(ctx, unsubscribeWait)
 	defer cancel()
-	if err := u.src.opts.Events.Unsubscribe(ctx, query, u.target()); err != nil {
+	if err := u.src.opts.Session.UnsubscribeEvents(ctx, query, u.target()); err != nil {
 		u.src.opts.Logger.Debug("cannot unsubscribe from events", "err", u.errorText(err))
 	}
 }

@@ -1,0 +1,190 @@
+package config
+
+import (
+	"iter"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/mcptrack/mcptrack/core/config/tree"
+)
+
+// A container is an object or list in a file that holds servers.
+type container struct {
+	key   *tree.Member
+	path  pointer
+	value *tree.Node
+	// braces means that strings refer to variables as {env:NAME}, as in opencode.
+	braces bool
+	// overridden are the names of servers that a container with priority also defines.
+	overridden map[string]bool
+}
+
+// containers returns the objects and lists in which the file keeps its servers:
+//
+//	servers            our list, and the object of VS Code
+//	mcpServers         Claude, Cursor, Windsurf, Gemini and most others; a list in Continue
+//	mcp_servers        Codex
+//	context_servers    Zed
+//	extensions         Goose
+//	mcp                opencode and Crush; in the settings of VS Code an object with "servers",
+//	                   which a workspace has in "settings" and a dev container in "customizations"
+//	projects           Claude Code's own file: the servers of the workspace, and mcpServers
+//
+// If every member of the root is a server, as in plugins of Claude Code, it is the root. A key
+// that is null counts as an empty object.
+func (r *reader) containers(root *tree.Node) []container {
+	index := root.Index()
+	var found []container
+	add := func(m *tree.Member, path pointer, braces bool) {
+		found = append(found, container{key: m, path: path, value: m.Value, braces: braces})
+	}
+	for _, name := range containerKeys() {
+		if m := index[name]; m != nil && (name != "extensions" || isGoose(m.Value)) {
+			add(m, pointer("").key(name), false)
+		}
+	}
+	for _, path := range [][]string{{"mcp", "servers"}, {"mcp", "mcpServers"}, {"settings", "mcp", "servers"}, {"customizations", "vscode", "mcp", "servers"}} {
+		if m, at := descend(root, path); m != nil && len(found) == 0 {
+			add(m, at, false)
+		}
+	}
+	if m := index["mcp"]; m != nil && len(found) == 0 && m.Value.Kind == tree.Object && allObjects(m.Value) {
+		add(m, "/mcp", true)
+	}
+	for path, project := range r.projects(root) { // the nearest one with servers
+		servers := project.Get("mcpServers")
+		if servers == nil || servers.Value.Kind != tree.Object {
+			continue
+		}
+		if len(found) == 1 && found[0].value.Kind == tree.Object {
+			found[0].overridden = map[string]bool{}
+			for _, member := range servers.Value.Members {
+				found[0].overridden[member.Name] = true
+			}
+		}
+		return append([]container{{key: servers, path: path.key("mcpServers"), value: servers.Value}}, found...)
+	}
+	if len(found) == 0 && r.isFlat(root) {
+		found = append(found, container{value: root})
+	}
+	return found
+}
+
+// descend returns the member at a path of keys, with its pointer; nil if there is none.
+func descend(n *tree.Node, path []string) (m *tree.Member, at pointer) {
+	for _, name := range path {
+		if m = n.Get(name); m == nil {
+			return nil, ""
+		}
+		n, at = m.Value, at.key(name)
+	}
+	return m, at
+}
+
+func containerKeys() []string {
+	return []string{"servers", "mcpServers", "mcp_servers", "context_servers", "extensions", "mcp.servers"}
+}
+
+// projects yields what Claude Code's own file has for the workspace and the folders above it.
+func (r *reader) projects(root *tree.Node) iter.Seq2[pointer, *tree.Node] {
+	return func(yield func(pointer, *tree.Node) bool) {
+		m := root.Get("projects")
+		if m == nil {
+			return
+		}
+		index := m.Value.Index()
+		for dir := r.expander.workspace; ; dir = filepath.Dir(dir) {
+			for _, name := range slices.Compact([]string{dir, filepath.ToSlash(dir)}) {
+				if p := index[name]; p != nil && !yield(pointer("/projects").key(name), p.Value) {
+					return
+				}
+			}
+			if dir == filepath.Dir(dir) {
+				return
+			}
+		}
+	}
+}
+
+// isGoose reports whether "extensions" belong to Goose and not to another program.
+func isGoose(n *tree.Node) bool {
+	if n.Kind != tree.Object {
+		return false
+	}
+	for _, m := range n.Members {
+		if m.Value.Kind == tree.Object && (m.Value.Get("cmd") != nil || m.Value.Get("uri") != nil || m.Value.Get("type") != nil) {
+			return true
+		}
+	}
+	return false
+}
+
+func allObjects(n *tree.Node) bool {
+	for _, m := range n.Members {
+		if m.Value.Kind != tree.Object && !isComment(m.Name) {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *reader) isFlat(root *tree.Node) bool {
+	servers := 0
+	for _, m := range root.Members {
+		switch {
+		case isComment(m.Name):
+		case r.looksLikeServer(m.Value):
+			servers++
+		default:
+			return false
+		}
+	}
+	return servers > 0
+}
+
+// looksLikeServer reports whether an object says how to reach a server.
+func (r *reader) looksLikeServer(n *tree.Node) bool {
+	for _, name := range append(r.keys.get("command").spellings, r.keys.get("url").spellings...) {
+		if m := n.Get(name); m != nil && (m.Value.Kind == tree.String || m.Value.Kind == tree.List) {
+			return true
+		}
+	}
+	return false
+}
+
+// isComment reports whether a key is a comment, such as "_note".
+func isComment(name string) bool {
+	return name == "$schema" || name == "$comment" || strings.HasPrefix(name, "_") || strings.HasPrefix(name, "//")
+}
+
+// disabledElsewhere returns a function that reports whether a key outside a server's entry
+// disables it: "disabledMcpServers" of the workspace in Claude Code's own file, or "excluded" and
+// "allowed" in "mcp" of Gemini CLI and Qwen Code.
+func (r *reader) disabledElsewhere(root *tree.Node) func(id string) bool {
+	var off, allowed []string
+	for _, project := range r.projects(root) {
+		off = append(off, listed(project, "disabledMcpServers")...)
+	}
+	if m := root.Get("mcp"); m != nil && root.Get("mcpServers") != nil {
+		off = append(off, listed(m.Value, "excluded")...)
+		allowed = listed(m.Value, "allowed")
+	}
+	return func(id string) bool {
+		return slices.Contains(off, id) || len(allowed) > 0 && !slices.Contains(allowed, id)
+	}
+}
+
+// listed returns the strings in the list that is a member of n.
+func listed(n *tree.Node, name string) (out []string) {
+	m := n.Get(name)
+	if m == nil {
+		return nil
+	}
+	for _, item := range m.Value.Items {
+		if item.Kind == tree.String {
+			out = append(out, item.Text)
+		}
+	}
+	return out
+}

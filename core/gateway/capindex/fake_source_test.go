@@ -1,0 +1,79 @@
+package capindex
+
+import (
+	"encoding/json"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+)
+
+// list makes a list of items from JSON descriptors.
+func list(t testing.TB, k catalog.Kind, descriptors ...string) catalog.List {
+	t.Helper()
+	var items []catalog.Item
+	for _, d := range descriptors {
+		it, err := catalog.NewItem(k, json.RawMessage(d))
+		if err != nil {
+			t.Fatal(err)
+		}
+		items = append(items, it)
+	}
+	return catalog.NewList(items)
+}
+
+// fakeSource provides a view that a test can change.
+type fakeSource struct {
+	mu    sync.Mutex
+	view  View
+	asked atomic.Int64
+	delay time.Duration // of each call; only in a synctest bubble
+	panic any
+
+	calling atomic.Int64
+}
+
+func (s *fakeSource) load() View {
+	s.asked.Add(1)
+	s.calling.Add(1)
+	defer s.calling.Add(-1)
+	s.mu.Lock()
+	view, p := s.view, s.panic
+	s.mu.Unlock()
+	time.Sleep(s.delay) // fake time
+	if p != nil {
+		panic(p)
+	}
+	return view
+}
+
+func (s *fakeSource) set(v View) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.view = v
+}
+
+func oneTool(t testing.TB, name string) View {
+	return View{[]ServerCapabilities{{ID: "docs", Lists: map[catalog.Kind]catalog.List{catalog.Tools: list(t, catalog.Tools, `{"name":"`+name+`"}`)}}}}
+}
+
+func newIndex(t testing.TB, opts Options) *Index {
+	t.Helper()
+	x, err := New(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(x.Close)
+	return x
+}
+
+func (x *Index) mustRead(t testing.TB, name string) Document {
+	t.Helper()
+	d, err := x.Read(t.Context(), scheme+name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}

@@ -1,0 +1,452 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/uritemplate"
+)
+
+// Bounds of one item. An item that exceeds them is not listed: its server is broken or
+// hostile.
+const (
+	maxItem = 256 << 10 // bytes
+	maxName = 256       // bytes of a tool's or prompt's name
+	maxURI  = 8 << 10   // bytes of a URI
+)
+
+const (
+	metaPrefix = "mcptrack/"         // of our own members of _meta, which no server may set
+	downMember = metaPrefix + "down" // in _meta: the item's server cannot be reached
+)
+
+// item is a checked item of a server, ready to be exported.
+type item struct {
+	key       string
+	raw       json.RawMessage // the item's JSON after the checks, in one line
+	at, end   int             // offsets of the key's value in raw
+	ui        string          // of a tool: the URI of its MCP App, as the server has it
+	asTask    bool            // of a tool: it must be called as a task
+	suspicion string          // what a user should look into; "" if nothing
+	pattern   *regexp.Regexp  // of a template: matches its URIs
+	digest    catalog.Digest  // of the JSON that the server sent
+	rendered  *rendered       // the last exported form
+}
+
+// rendered caches the exported form of an item, as most items do not change between
+// merges. Only the goroutine that merges uses it.
+type rendered struct {
+	key, ui string
+	down    bool
+	raw     json.RawMessage
+}
+
+// newItem checks an item. The error tells users why it cannot be listed: clients validate
+// whole lists, and one invalid item would make them reject all others.
+func newItem(k catalog.Kind, it catalog.Item) (item, error) {
+	if len(it.Raw) > maxItem {
+		return item{}, fmt.Errorf("it is larger than %d KiB", maxItem>>10)
+	}
+	if !utf8.Valid(it.Raw) {
+		return item{}, errors.New("it is not UTF-8")
+	}
+	var line bytes.Buffer
+	if err := json.Compact(&line, it.Raw); err != nil {
+		return item{}, errors.New("it is not valid JSON")
+	}
+	out := item{key: it.Key, raw: line.Bytes(), digest: it.Digest, rendered: &rendered{}}
+	if catalog.Depth(out.raw) > catalog.MaxDepth {
+		return item{}, fmt.Errorf("it is nested more than %d levels deep", catalog.MaxDepth)
+	}
+	limit := maxURI
+	if k == catalog.Tools || k == catalog.Prompts {
+		limit = maxName
+	}
+	if len(it.Key) > limit {
+		return item{}, fmt.Errorf("its %s has more than %d bytes", k.KeyField(), limit)
+	}
+	if printable.Line(it.Key, 0) != it.Key {
+		return item{}, fmt.Errorf("its %s has hidden characters", k.KeyField())
+	}
+	all, err := out.members(k.KeyField())
+	if err != nil {
+		return item{}, err
+	}
+	members := make(map[string]json.RawMessage, len(all))
+	for _, m := range all {
+		members[m.name] = m.value
+	}
+	for _, m := range itemSchema(k) {
+		raw, there := members[m.name]
+		if !there && m.required {
+			return item{}, fmt.Errorf("it has no %s", m.name)
+		}
+		if there && !m.is(raw) {
+			return item{}, fmt.Errorf("its %s is not %s", m.name, m.want)
+		}
+	}
+	if k == catalog.Tools {
+		if err := mcpserver.CheckTool(out.raw); err != nil {
+			return item{}, err
+		}
+		out.ui = appURI(members["_meta"])
+		out.asTask = string(fields(members["execution"])["taskSupport"]) == `"required"`
+	}
+	cleaned, removed, err := clean(k, all)
+	if err != nil {
+		return item{}, err
+	}
+	if removed != nil {
+		out.write(k.KeyField(), cleaned)
+		out.suspicion = "it had " + strings.Join(removed, ", ") + ", which were removed"
+	}
+	if k == catalog.Templates {
+		out.pattern, err = uritemplate.Pattern(it.Key)
+	}
+	return out, err
+}
+
+// members decodes the members of the item's object and records where the value of key is.
+// A duplicate name is an error: parsers differ in which of the two values they use.
+func (it *item) members(key string) ([]jsonMember, error) {
+	members := readMembers(it.raw)
+	if members == nil {
+		return nil, errors.New("it is not a JSON object")
+	}
+	seen := make(map[string]bool, len(members))
+	var text string
+	for _, m := range members {
+		if seen[m.name] {
+			return nil, errors.New("it has a duplicate member")
+		}
+		seen[m.name] = true
+		if m.name == key {
+			_ = json.Unmarshal(m.value, &text) // "" is not a key
+			it.at, it.end = m.at, m.at+len(m.value)
+		}
+	}
+	if text == "" || text != it.key {
+		return nil, fmt.Errorf("it has no %s", key)
+	}
+	return members, nil
+}
+
+// write replaces the item's JSON and records where the value of key is in it.
+func (it *item) write(key string, members []jsonMember) {
+	it.raw = writeMembers(members)
+	for _, m := range readMembers(it.raw) {
+		if m.name == key {
+			it.at, it.end = m.at, m.at+len(m.value)
+		}
+	}
+}
+
+// as returns the exported form of the item: with its exported key, with the exported URI of
+// its MCP App (ui; "" if it has none), and marked if its server is down.
+func (it item) as(key, ui string, down bool) json.RawMessage {
+	if last := it.rendered; last.raw != nil && last.key == key && last.ui == ui && last.down == down {
+		return last.raw
+	}
+	raw := it.raw
+	if key != it.key {
+		raw = slices.Concat(raw[:it.at], quote(key), raw[it.end:])
+	}
+	if ui != it.ui && ui != "" {
+		raw = withAppURI(raw, ui)
+	}
+	if down {
+		raw = markDown(raw)
+	}
+	*it.rendered = rendered{key, ui, down, raw}
+	return raw
+}
+
+// markDown adds downMember to _meta, which is an object if present. The order of all other
+// members stays.
+func markDown(raw json.RawMessage) json.RawMessage {
+	mark := jsonMember{name: downMember, value: json.RawMessage("true")}
+	members := readMembers(raw)
+	for i, m := range members {
+		if m.name == "_meta" {
+			members[i].value = writeMembers(append(readMembers(m.value), mark))
+			return writeMembers(members)
+		}
+	}
+	return writeMembers(append(members, jsonMember{name: "_meta", value: writeMembers([]jsonMember{mark})}))
+}
+
+// A tool of the extension MCP Apps names a resource that hosts show with its results, in
+// _meta.ui.resourceUri or, in the older form, _meta["ui/resourceUri"]. If that resource is
+// exported under another URI, the tool's URI changes with it.
+
+// appURI returns the URI of a tool's MCP App; "" if it has none.
+func appURI(meta json.RawMessage) (uri string) {
+	m := fields(meta)
+	if json.Unmarshal(fields(m["ui"])["resourceUri"], &uri) != nil || uri == "" {
+		_ = json.Unmarshal(m["ui/resourceUri"], &uri) // "" if it is not a string
+	}
+	return uri
+}
+
+// withAppURI replaces the URI of a tool's MCP App.
+func withAppURI(tool json.RawMessage, uri string) json.RawMessage {
+	replace := func(json.RawMessage) (json.RawMessage, bool) { return quote(uri), true }
+	out, _ := within(tool, "_meta", func(meta json.RawMessage) (json.RawMessage, bool) {
+		meta, nested := within(meta, "ui", func(ui json.RawMessage) (json.RawMessage, bool) { return within(ui, "resourceUri", replace) })
+		meta, flat := within(meta, "ui/resourceUri", replace)
+		return meta, nested || flat
+	})
+	return out
+}
+
+// schemaMember describes a member of an item that clients validate.
+type schemaMember struct {
+	name     string
+	required bool
+	want     string // the expected type, for messages
+	is       func(json.RawMessage) bool
+}
+
+// itemSchema returns the members of the items of a kind, as in
+// https://modelcontextprotocol.io/specification/2025-11-25/schema and the schema of
+// 2026-07-28. Other members are forwarded unchanged.
+func itemSchema(k catalog.Kind) []schemaMember {
+	text := func(name string) schemaMember { return schemaMember{name: name, want: "a string", is: isString} }
+	object := func(name string) schemaMember { return schemaMember{name: name, want: "an object", is: isObject} }
+	members := []schemaMember{text("title"), text("description"), object("_meta"), {name: "icons", want: "a list of icons", is: isIcons}}
+	switch k {
+	case catalog.Tools:
+		return append(members,
+			schemaMember{name: "inputSchema", required: true, want: `a schema of type "object"`, is: isObjectSchema},
+			object("outputSchema"), object("execution"),
+			schemaMember{name: "annotations", want: "an object of hints", is: isHints})
+	case catalog.Prompts:
+		return append(members, schemaMember{name: "arguments", want: "a list of arguments", is: isArguments})
+	default:
+		return append(members,
+			schemaMember{name: "name", required: true, want: "a string", is: isString}, text("mimeType"),
+			schemaMember{name: "size", want: "a number", is: isNumber},
+			schemaMember{name: "annotations", want: "an object of annotations", is: isAnnotations})
+	}
+}
+
+// have reports whether is holds for each of the named members; an absent member counts as
+// valid.
+func have(m map[string]json.RawMessage, is func(json.RawMessage) bool, names ...string) bool {
+	for _, name := range names {
+		if raw, there := m[name]; there && !is(raw) {
+			return false
+		}
+	}
+	return true
+}
+
+// elements reports whether raw is an array of objects that satisfy are.
+func elements(raw json.RawMessage, are func(map[string]json.RawMessage) bool) bool {
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) != nil || list == nil {
+		return false
+	}
+	for _, e := range list {
+		if m := fields(e); m == nil || !are(m) {
+			return false
+		}
+	}
+	return true
+}
+
+func isObjectSchema(raw json.RawMessage) bool {
+	m := fields(raw)
+	return string(m["type"]) == `"object"` && have(m, isObject, "properties")
+}
+
+func isHints(raw json.RawMessage) bool {
+	m := fields(raw)
+	return m != nil && have(m, isString, "title") &&
+		have(m, isBool, "readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+}
+
+func isIcons(raw json.RawMessage) bool {
+	return elements(raw, func(m map[string]json.RawMessage) bool {
+		return isString(m["src"]) && have(m, isString, "mimeType")
+	})
+}
+
+func isArguments(raw json.RawMessage) bool {
+	return elements(raw, func(m map[string]json.RawMessage) bool {
+		return isString(m["name"]) && have(m, isString, "title", "description") && have(m, isBool, "required")
+	})
+}
+
+func isAnnotations(raw json.RawMessage) bool {
+	m := fields(raw)
+	if m == nil || !have(m, isString, "lastModified") {
+		return false
+	}
+	if p, there := m["priority"]; there {
+		var n float64
+		if string(p) == "null" || json.Unmarshal(p, &n) != nil || n < 0 || n > 1 {
+			return false
+		}
+	}
+	if a, there := m["audience"]; there {
+		var roles []string
+		if json.Unmarshal(a, &roles) != nil || roles == nil {
+			return false
+		}
+		for _, r := range roles {
+			if r != "user" && r != "assistant" {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// clean removes from an item what could deceive users, models or clients: reserved members of
+// _meta, icons that are neither inline nor web images, and hidden characters in texts. It
+// returns what it removed, for users. The error tells users why the item cannot be listed.
+func clean(k catalog.Kind, members []jsonMember) (cleaned []jsonMember, removed []string, err error) {
+	var c cleaner
+	note := func(what string) {
+		if !slices.Contains(removed, what) {
+			removed = append(removed, what)
+		}
+	}
+	for _, m := range members {
+		switch m.name {
+		case "_meta":
+			if meta := readMembers(m.value); slices.ContainsFunc(meta, isReservedMeta) {
+				m.value = writeMembers(slices.DeleteFunc(meta, isReservedMeta))
+				note("members of _meta that are reserved for mcptrack")
+			}
+		case "icons":
+			if icons, changed := cleanIcons(m.value); changed {
+				m.value = icons
+				note("icons that are not images")
+			}
+		default:
+			name := m.name
+			if name == "name" && (k == catalog.Resources || k == catalog.Templates) {
+				name = "title" // people see the name of a resource
+			}
+			m.value = c.clean(name, m.value, false)
+		}
+		cleaned = append(cleaned, m)
+	}
+	if c.changed {
+		note("hidden characters")
+	}
+	if c.hides {
+		return nil, nil, errors.New("a name or value in it has hidden characters")
+	}
+	return cleaned, removed, nil
+}
+
+func isReservedMeta(m jsonMember) bool {
+	return strings.HasPrefix(strings.ToLower(m.name), metaPrefix)
+}
+
+// cleanIcons keeps only icons that a client can show without risk: "javascript:" and
+// similar schemes run code, and "file:" reads files, with the client's rights.
+func cleanIcons(raw json.RawMessage) (json.RawMessage, bool) {
+	var icons []json.RawMessage
+	if json.Unmarshal(raw, &icons) != nil {
+		return raw, false
+	}
+	safe := slices.DeleteFunc(slices.Clone(icons), func(icon json.RawMessage) bool {
+		var src string
+		_ = json.Unmarshal(fields(icon)["src"], &src)
+		lower := strings.ToLower(src)
+		return printable.Line(src, 0) != src || !strings.HasPrefix(lower, "https://") &&
+			!strings.HasPrefix(lower, "http://") && !strings.HasPrefix(lower, "data:image/")
+	})
+	if len(safe) == len(icons) {
+		return raw, false
+	}
+	return encode(safe), true
+}
+
+// cleaner removes hidden characters from the texts of an item: titles, descriptions and
+// comments, at any depth. All other strings are data, which the server receives unchanged:
+// names of properties and arguments, values of enum, const, default and pattern. A model
+// reads data as well, so an item with hidden characters in its data must not be listed.
+type cleaner struct {
+	changed bool // a text was cleaned
+	hides   bool // data has hidden characters
+}
+
+// clean returns the value of the member name, "" for an element of an array, with its texts
+// cleaned. data reports that the value is part of data.
+func (c *cleaner) clean(name string, raw json.RawMessage, data bool) json.RawMessage {
+	if len(raw) == 0 || !mayHide(raw) {
+		return raw
+	}
+	switch raw[0] {
+	case '"':
+		var text string
+		if json.Unmarshal(raw, &text) != nil {
+			return raw
+		}
+		if data || name != "title" && name != "description" && name != "$comment" {
+			c.hides = c.hides || hidesData(text)
+		} else if seen := printable.Visible(text); seen != text {
+			c.changed = true
+			return quote(seen)
+		}
+	case '[':
+		out, _ := each(raw, func(e json.RawMessage) (json.RawMessage, bool) {
+			cleaned := c.clean("", e, data)
+			return cleaned, !bytes.Equal(cleaned, e)
+		})
+		return out
+	case '{':
+		members, changed := readMembers(raw), false
+		for i, m := range members {
+			c.hides = c.hides || hidesData(m.name)
+			of, inData := m.name, data
+			switch name {
+			case "properties", "patternProperties", "$defs", "definitions", "dependentSchemas":
+				of = "" // m.name is a name, not a keyword
+			default:
+				switch m.name {
+				case "enum", "const", "default", "examples", "example":
+					inData = true
+				}
+			}
+			members[i].value = c.clean(of, m.value, inData)
+			changed = changed || !bytes.Equal(members[i].value, m.value)
+		}
+		if changed {
+			return writeMembers(members)
+		}
+	}
+	return raw
+}
+
+// hidesData reports whether data has hidden characters. Control characters are allowed: they
+// cannot hide a text, and some tools take one, for example as a separator.
+func hidesData(text string) bool {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return -1
+		}
+		return r
+	}, text)
+	return printable.Visible(text) != text
+}
+
+// mayHide reports whether JSON may contain hidden characters, escaped or not.
+func mayHide(raw json.RawMessage) bool {
+	return bytes.IndexByte(raw, '\\') >= 0 || bytes.IndexByte(raw, 0x7f) >= 0 || bytes.ContainsFunc(raw, func(r rune) bool { return r >= 0x80 })
+}

@@ -1,0 +1,114 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// encode marshals decoded JSON and strings in one line, without HTML escapes.
+func encode(v any) json.RawMessage {
+	b, _ := printable.Marshal(v) // cannot fail for decoded JSON and strings
+	return b
+}
+
+func quote(s string) []byte { return encode(s) }
+
+// fields decodes the members of an object; nil for any other value.
+func fields(raw json.RawMessage) map[string]json.RawMessage {
+	var m map[string]json.RawMessage
+	if json.Unmarshal(raw, &m) != nil {
+		return nil
+	}
+	return m
+}
+
+func isString(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '"' }
+
+func isObject(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '{' }
+
+func isNumber(raw json.RawMessage) bool {
+	var n float64
+	return string(raw) != "null" && json.Unmarshal(raw, &n) == nil
+}
+
+func isBool(raw json.RawMessage) bool { return string(raw) == "true" || string(raw) == "false" }
+
+// jsonMember is a member of a JSON object.
+type jsonMember struct {
+	name  string
+	value json.RawMessage
+	at    int // offset of the value in the object
+}
+
+// readMembers returns the members of an object in their order; nil for any other value.
+func readMembers(raw json.RawMessage) []jsonMember {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if tok, err := dec.Token(); err != nil || tok != json.Delim('{') {
+		return nil
+	}
+	members := []jsonMember{}
+	for dec.More() {
+		tok, err := dec.Token()
+		name, _ := tok.(string)
+		var value json.RawMessage
+		if err != nil || dec.Decode(&value) != nil {
+			return nil
+		}
+		members = append(members, jsonMember{name, value, int(dec.InputOffset()) - len(value)})
+	}
+	return members
+}
+
+// writeMembers is the inverse of readMembers.
+func writeMembers(members []jsonMember) json.RawMessage {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, m := range members {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.Write(quote(m.name))
+		b.WriteByte(':')
+		b.Write(m.value)
+	}
+	b.WriteByte('}')
+	return b.Bytes()
+}
+
+// within applies f to a member of an object, if present, and reports whether it changed. The
+// order of the members stays. If several members have the name, all are changed.
+func within(raw json.RawMessage, name string, f func(json.RawMessage) (json.RawMessage, bool)) (json.RawMessage, bool) {
+	members, changed := readMembers(raw), false
+	for i, m := range members {
+		if m.name != name {
+			continue
+		}
+		if value, ok := f(m.value); ok {
+			members[i].value, changed = value, true
+		}
+	}
+	if !changed {
+		return raw, false
+	}
+	return writeMembers(members), true
+}
+
+// each applies f to the elements of an array and reports whether any changed.
+func each(raw json.RawMessage, f func(json.RawMessage) (json.RawMessage, bool)) (json.RawMessage, bool) {
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) != nil {
+		return raw, false
+	}
+	changed := false
+	for i, e := range list {
+		if value, ok := f(e); ok {
+			list[i], changed = value, true
+		}
+	}
+	if !changed {
+		return raw, false
+	}
+	return encode(list), true
+}

@@ -1,0 +1,185 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/uritemplate"
+)
+
+// Results name resources by the server's URIs. If a URI is exported in another form, the
+// result is rewritten; otherwise its bytes are forwarded unchanged.
+
+// rewriter rewrites one result of a server.
+type rewriter struct {
+	*view
+	server string
+	// left bounds the time for one result: how many bytes of URIs may still be matched,
+	// counted once for every template. When it is used up, URIs get their qualified form,
+	// which is always correct and takes no time.
+	left int
+}
+
+func (v *view) rewriter(server string) *rewriter { return &rewriter{v, server, 8 << 20} }
+
+// rewriteContent rewrites the resource links and embedded resources of a tool's result.
+func (v *view) rewriteContent(server string, raw json.RawMessage) json.RawMessage {
+	if v.keepsURIs() {
+		return raw
+	}
+	return v.rewrite(raw, "content", v.rewriter(server).block)
+}
+
+// rewriteMessages rewrites the resource links and embedded resources of a prompt's result.
+func (v *view) rewriteMessages(server string, raw json.RawMessage) json.RawMessage {
+	if v.keepsURIs() {
+		return raw
+	}
+	r := v.rewriter(server)
+	return v.rewrite(raw, "messages", func(message json.RawMessage) (json.RawMessage, bool) {
+		return within(message, "content", func(content json.RawMessage) (json.RawMessage, bool) {
+			if len(content) > 0 && content[0] == '[' {
+				return each(content, r.block)
+			}
+			return r.block(content)
+		})
+	})
+}
+
+// rewriteContents rewrites the result of a read. The resource itself keeps the URI that
+// the client asked for.
+func (v *view) rewriteContents(t target, asked string, raw json.RawMessage) json.RawMessage {
+	if asked == t.key && v.keepsURIs() {
+		return raw
+	}
+	r := v.rewriter(t.server)
+	return v.rewrite(raw, "contents", func(entry json.RawMessage) (json.RawMessage, bool) {
+		return within(entry, "uri", func(uri json.RawMessage) (json.RawMessage, bool) {
+			var key string
+			if json.Unmarshal(uri, &key) == nil && key == t.key {
+				return quote(asked), asked != key
+			}
+			return r.uri(uri)
+		})
+	})
+}
+
+// keepsURIs reports whether every URI is exported unchanged.
+func (v *view) keepsURIs() bool { return v.only != "" && len(v.qualified) == 0 }
+
+func (v *view) rewrite(raw json.RawMessage, list string, f func(json.RawMessage) (json.RawMessage, bool)) json.RawMessage {
+	if !bytes.Contains(raw, []byte(`"uri"`)) {
+		return raw
+	}
+	out, _ := within(raw, list, func(elements json.RawMessage) (json.RawMessage, bool) { return each(elements, f) })
+	return out
+}
+
+// block rewrites a content block.
+func (r *rewriter) block(raw json.RawMessage) (json.RawMessage, bool) {
+	switch string(fields(raw)["type"]) {
+	case `"resource_link"`:
+		return within(raw, "uri", r.uri)
+	case `"resource"`:
+		return within(raw, "resource", func(resource json.RawMessage) (json.RawMessage, bool) {
+			return within(resource, "uri", r.uri)
+		})
+	}
+	return raw, false
+}
+
+func (r *rewriter) uri(raw json.RawMessage) (json.RawMessage, bool) {
+	var uri string
+	if json.Unmarshal(raw, &uri) != nil || uri == "" {
+		return raw, false
+	}
+	exported := qualify(r.server, uri)
+	if r.left -= len(uri) * (1 + len(r.templates)); r.left >= 0 {
+		exported = r.export(target{r.server, uri})
+	}
+	if exported == uri {
+		return raw, false
+	}
+	return quote(exported), true
+}
+
+// filterContents removes the contents of resources that the filter does not admit from the
+// result of a read: a server may answer with the resources below the requested resource.
+func (v *view) filterContents(t target, raw json.RawMessage) json.RawMessage {
+	if v.filter.empty() {
+		return raw
+	}
+	out, _ := within(raw, "contents", func(contents json.RawMessage) (json.RawMessage, bool) {
+		var all []json.RawMessage
+		_ = json.Unmarshal(contents, &all) // none if it is not a list
+		kept := slices.DeleteFunc(slices.Clone(all), func(entry json.RawMessage) bool {
+			var uri string
+			_ = json.Unmarshal(fields(entry)["uri"], &uri) // "" is not a URI
+			other := target{t.server, uri}
+			return other != t && !v.filter.admits(catalog.Resources, other, v.export(other))
+		})
+		if len(kept) == len(all) {
+			return contents, false
+		}
+		return encode(kept), true
+	})
+	return out
+}
+
+// filterCompletion removes completion values that would reveal URIs that the filter does not
+// admit. For a template, it removes a value if the template expands with it to such a URI,
+// given the variables that the client named. For a prompt, it removes only values that are
+// URIs and that Deny matches.
+func (v *view) filterCompletion(kind catalog.Kind, t target, params map[string]json.RawMessage, raw json.RawMessage) json.RawMessage {
+	if v.filter.empty() {
+		return raw
+	}
+	hidden := func(value string) bool {
+		is, ok := formsOf(value)
+		return ok && v.filter.denies(t.server, is)
+	}
+	if kind == catalog.Templates {
+		hidden = v.expandsToHidden(t, params)
+	}
+	out, _ := within(raw, "completion", func(completion json.RawMessage) (json.RawMessage, bool) {
+		all := fields(completion)
+		var values, kept []string
+		if json.Unmarshal(all["values"], &values) == nil {
+			kept = slices.DeleteFunc(slices.Clone(values), hidden)
+		}
+		if len(kept) == len(values) && values != nil {
+			return completion, false
+		}
+		all["values"] = encode(append([]string{}, kept...))
+		delete(all, "total") // it counts the removed values
+		return encode(all), true
+	})
+	return out
+}
+
+// expandsToHidden returns the function that reports whether a template expands to a hidden URI
+// with a value of the completed argument. A variable that the client did not name gets a
+// value that only wildcards match.
+func (v *view) expandsToHidden(t target, params map[string]json.RawMessage) func(value string) bool {
+	var argument string
+	_ = json.Unmarshal(fields(params["argument"])["name"], &argument) // "" is not a variable
+	variables, _ := uritemplate.Variables(t.key)                      // none if the template is invalid
+	given := map[string]string{}
+	for _, name := range variables {
+		given[name] = "~" + name + "~"
+	}
+	for name, raw := range fields(fields(params["context"])["arguments"]) {
+		var value string
+		if _, known := given[name]; known && json.Unmarshal(raw, &value) == nil {
+			given[name] = value
+		}
+	}
+	return func(value string) bool {
+		given[argument] = value
+		uri, err := uritemplate.Expand(t.key, given)
+		at := target{t.server, uri}
+		return err != nil || !v.filter.admits(catalog.Resources, at, v.export(at))
+	}
+}

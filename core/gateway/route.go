@@ -1,0 +1,548 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/gateway/upstream"
+	"github.com/mcptrack/mcptrack/core/internal/fair"
+	"github.com/mcptrack/mcptrack/core/mcp"
+	"github.com/mcptrack/mcptrack/core/mcpserver"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/tracker"
+)
+
+// route carries one request of a client to a server, together with the further requests to
+// the server that are needed to answer it.
+type route struct {
+	g            *Gateway
+	v            *view
+	r            *mcpserver.Request
+	server       string
+	session      *clientSession // the session to use; nil: the client's own, or the shared session
+	modernShared bool           // clientSessions.sharedModern returns the session to use
+	used         *clientSession // the session of the last request; nil: the shared session
+}
+
+// route returns a route for a request. The caller must set its server.
+func (g *Gateway) route(r *mcpserver.Request) *route { return &route{g: g, v: g.viewOf(r), r: r} }
+
+// viewOf returns the view for the client of a request: the common view, or the view for the
+// client's capabilities (see variants).
+func (g *Gateway) viewOf(r *mcpserver.Request) *view {
+	v := g.view.Load()
+	if len(v.variants) > 0 {
+		if other := v.variants[keyOf(r.Capabilities)]; other != nil {
+			return other
+		}
+	}
+	return v
+}
+
+// find returns the tool or prompt that the request names, and sets the route's server. Some
+// items are listed only for clients with certain capabilities (see variants); if such a
+// client has listed nothing yet, find waits until these lists are known.
+func (rt *route) find(ctx context.Context, k catalog.Kind) (target, bool) {
+	t, ok := rt.v.byKey[k][rt.r.Name()]
+	if key := keyOf(rt.r.Capabilities); !ok && key != "" {
+		rt.g.variants.await(ctx, key, rt.r.Capabilities)
+		rt.v = rt.g.viewOf(rt.r)
+		t, ok = rt.v.byKey[k][rt.r.Name()]
+	}
+	rt.server = t.server
+	return t, ok
+}
+
+// state returns the state of the server.
+func (rt *route) state() serverState { return rt.v.servers[rt.server].serverState }
+
+// retryDelay is the time between attempts while a server cannot be reached.
+const retryDelay = 50 * time.Millisecond
+
+// do sends a request to the server, in the session that fits. If the request failed before
+// the server began to process it, or is safe to repeat, do retries for up to Options.Grace:
+// a server that restarts quickly must not fail calls.
+func (rt *route) do(ctx context.Context, q session.Request) (json.RawMessage, error) {
+	grace := time.NewTimer(rt.g.opts.Grace)
+	defer grace.Stop()
+	for {
+		rt.g.mu.Lock()
+		changed := rt.g.stateChange
+		rt.g.mu.Unlock()
+		raw, err := rt.try(ctx, q)
+		if err == nil || rt.state().down || !repeatable(q.Method, err) {
+			return raw, err
+		}
+		rt.g.tracker.Hasten(rt.server)
+		retry := time.NewTimer(retryDelay)
+		select {
+		case <-changed:
+		case <-retry.C: // a modern server has no session whose state could change
+		case <-grace.C:
+			return nil, err
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		retry.Stop()
+	}
+}
+
+// try sends a request to the server once, in the session that fits.
+func (rt *route) try(ctx context.Context, q session.Request) (raw json.RawMessage, err error) {
+	switch {
+	case rt.session != nil:
+		rt.used = rt.session
+	case rt.modernShared:
+		if rt.used = rt.g.sessions.sharedModern(ctx, rt.state(), rt.server); rt.used == nil {
+			return nil, tracker.ErrNotConnected
+		}
+	default:
+		if rt.used, err = rt.g.sessions.session(ctx, rt.state(), rt.r, rt.server); err != nil {
+			return nil, err
+		}
+	}
+	if rt.used != nil {
+		return rt.used.do(ctx, rt.r, q)
+	}
+	return rt.g.tracker.Do(ctx, rt.server, q)
+}
+
+// repeatable reports whether a request that failed can be sent again.
+func repeatable(method string, err error) bool {
+	if errors.Is(err, tracker.ErrNotConnected) {
+		return true
+	}
+	e, ok := errors.AsType[*session.InterruptedError](err)
+	return ok && (!e.Sent || method != mcp.MethodCallTool) // other methods are assumed to only read
+}
+
+// send makes the request of the client with params instead of the client's own, and
+// forwards progress. Nothing else of the client's request is forwarded. Its error is for the
+// client.
+func (rt *route) send(ctx context.Context, params map[string]json.RawMessage) (json.RawMessage, error) {
+	release, err := rt.g.limits.acquire(ctx, rt.server, rt.r.Principal)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	q := session.Request{Method: rt.r.Method, Params: params, Timeout: rt.g.opts.CallTimeout, Client: rt.r.Capabilities}
+	if rt.r.Client != nil { // a modern server sees only what a legacy client can be asked during the request
+		q.Client = declared(rt.r.Capabilities)
+	}
+	if q.Method == mcp.MethodTaskResult {
+		q.Timeout = maxTaskLife // it waits for the end of the task
+	}
+	if rt.r.Client == nil && rt.session == nil {
+		if state, ok := stateOf(params, roundStatePrefix); ok {
+			raw, err := rt.resumeInputRound(ctx, q, state)
+			return raw, wireError(rt.server, err)
+		}
+		rt.modernShared = rt.g.sessions.sharedModern(ctx, rt.state(), rt.server) != nil
+	}
+	if rt.r.Client == nil && rt.session == nil && !rt.modernShared {
+		round, err := rt.beginInputRound(ctx, q)
+		if err != nil {
+			return nil, wireError(rt.server, err)
+		}
+		if round != nil {
+			raw, err := rt.g.inputs.wait(ctx, round, rt.r)
+			return raw, wireError(rt.server, err)
+		}
+	}
+	if token := rt.r.ProgressToken(); token != nil {
+		p := newProgress(rt.r, token)
+		defer p.end() // progress is sent before the answer
+		q.Progress = p.put
+	}
+	raw, err := rt.perform(ctx, q)
+	return raw, wireError(rt.server, err)
+}
+
+// perform sends a request, and the requests that must follow so that the client understands
+// the result: it waits for tasks and asks for input on behalf of the client.
+func (rt *route) perform(ctx context.Context, q session.Request) (json.RawMessage, error) {
+	modern := rt.modern(ctx)
+	if q.Method == mcp.MethodCallTool && !modern {
+		var tool string
+		_ = json.Unmarshal(q.Params["name"], &tool) // it is a string
+		if _, required := rt.v.asTask[target{rt.server, tool}]; required && q.Params["task"] == nil {
+			return rt.runTask(ctx, q)
+		}
+	}
+	raw, err := rt.do(ctx, q)
+	if q.Method == mcp.MethodCallTool && rt.r.Client != nil && needsTasks(err) {
+		return rt.runModernTask(ctx, q)
+	}
+	for n := 0; err == nil && rt.r.Client != nil && modern && n < maxInputRounds; n++ {
+		result := fields(raw)
+		if string(result["resultType"]) != `"input_required"` {
+			break
+		}
+		answers, failed := rt.askClient(ctx, readMembers(result["inputRequests"]))
+		if failed != nil {
+			return nil, failed
+		}
+		q.Params = maps.Clone(q.Params)
+		q.Params["inputResponses"] = answers
+		delete(q.Params, "requestState")
+		if state := result["requestState"]; state != nil {
+			q.Params["requestState"] = state
+		}
+		raw, err = rt.do(ctx, q)
+	}
+	if described, ok := created(raw); ok && err == nil && q.Method == mcp.MethodCallTool {
+		rt.g.tasks.add(target{rt.server, taskID(encode(described))}, rt.r, rt.used, described)
+		raw = rt.g.taskIDs(rt.r.Principal, rt.server).created(raw)
+	}
+	return raw, err
+}
+
+// modern reports whether the session that fits is of the modern era.
+func (rt *route) modern(ctx context.Context) bool {
+	s := rt.session
+	if s == nil && !rt.modernShared {
+		s, _ = rt.g.sessions.session(ctx, rt.state(), rt.r, rt.server) // the request reports the error
+	}
+	if s != nil {
+		return s.conn.Info().Era == session.EraModern
+	}
+	return rt.modernShared || rt.state().modern
+}
+
+// maxInputRounds bounds how often a modern server may answer one request by asking the
+// client for input.
+const maxInputRounds = 16
+
+// askClient sends the input requests of a modern server to a legacy client, one after another,
+// and returns its answers as inputResponses.
+func (rt *route) askClient(ctx context.Context, requests []jsonMember) (answers json.RawMessage, err error) {
+	given := map[string]json.RawMessage{}
+	for _, m := range requests {
+		q := fields(m.value)
+		var method string
+		_ = json.Unmarshal(q["method"], &method) // "" cannot be answered
+		if !canAnswer(rt.r.Capabilities, method) {
+			return nil, &mcpserver.Error{Code: mcp.CodeInternal, Message: "the server requests input that the client does not support: " + printable.Line(method, 100)}
+		}
+		if given[m.name], err = rt.r.Client.Ask(ctx, rt.r, method, q["params"]); err != nil {
+			return nil, err
+		}
+	}
+	return encode(given), nil
+}
+
+const (
+	maxPerServer = 256            // requests in flight at one server
+	maxPending   = 1024           // requests to one server, including requests that wait for a slot
+	maxRequests  = 4 * maxPending // requests in all: a server that hangs holds at most a quarter
+)
+
+// limiter bounds the requests to each server, so that a slow server does not delay requests to
+// others, and one client does not delay others (see package fair). The zero value is ready.
+type limiter struct {
+	mu       sync.Mutex
+	byServer map[string]*serverLimit // servers with pending requests
+}
+
+type serverLimit struct {
+	users fair.Limit // requests that have or wait for a slot; guarded by limiter.mu
+	slots *fair.Slots
+}
+
+// acquire waits until a request of a principal may be sent to a server. The caller must call
+// release.
+func (l *limiter) acquire(ctx context.Context, server, principal string) (release func(), err error) {
+	l.mu.Lock()
+	if l.byServer == nil {
+		l.byServer = map[string]*serverLimit{}
+	}
+	n := l.byServer[server]
+	if n == nil {
+		n = &serverLimit{users: fair.Limit{Max: maxPending}, slots: fair.NewSlots(maxPerServer)}
+		l.byServer[server] = n
+	}
+	pending := n.users.All()
+	room := n.users.Take(principal)
+	l.mu.Unlock()
+	if !room {
+		return nil, &mcpserver.Error{Code: mcp.CodeInternal,
+			Message: fmt.Sprintf("server %s is busy: %d requests are pending", printable.Line(server, 128), pending)}
+	}
+	slot := n.slots.Take(principal)
+	release = func() {
+		slot.Give()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if n.users.Give(principal); n.users.All() == 0 {
+			delete(l.byServer, server)
+		}
+	}
+	select {
+	case <-slot.Ready():
+		return release, nil
+	case <-ctx.Done():
+		release()
+		return nil, context.Cause(ctx)
+	}
+}
+
+// maxProgress is the number of progress notifications queued for a slow client. Beyond
+// it the oldest are dropped.
+const maxProgress = 64
+
+// progress forwards the progress of one request. A queue decouples the server's reader,
+// which must not block, from the client.
+type progress struct {
+	r     *mcpserver.Request
+	token json.RawMessage
+
+	// wake has capacity 1: put and end send to it, run receives; never closed.
+	wake chan struct{}
+	done chan struct{} // closed by run when it has ended
+
+	mu    sync.Mutex
+	queue []session.Progress
+	ended bool
+}
+
+func newProgress(r *mcpserver.Request, token json.RawMessage) *progress {
+	p := &progress{r: r, token: token, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	go p.run() // end waits for it
+	return p
+}
+
+func (p *progress) put(now session.Progress) {
+	p.mu.Lock()
+	if len(p.queue) == maxProgress {
+		p.queue = append(p.queue[:0], p.queue[1:]...)
+	}
+	p.queue = append(p.queue, now)
+	p.mu.Unlock()
+	signal(p.wake)
+}
+
+// end ends run, and returns when all queued notifications were sent.
+func (p *progress) end() {
+	p.mu.Lock()
+	p.ended = true
+	p.mu.Unlock()
+	signal(p.wake)
+	<-p.done
+}
+
+func (p *progress) run() {
+	defer close(p.done)
+	for range p.wake {
+		p.mu.Lock()
+		queue, ended := p.queue, p.ended
+		p.queue = nil
+		p.mu.Unlock()
+		for _, now := range queue {
+			p.r.Notify(mcp.NotificationProgress, struct {
+				Token    json.RawMessage `json:"progressToken"`
+				Progress float64         `json:"progress"`
+				Total    float64         `json:"total,omitempty"`
+				Message  string          `json:"message,omitempty"`
+			}{p.token, now.Progress, now.Total, now.Message})
+		}
+		if ended {
+			return
+		}
+	}
+}
+
+func (g *Gateway) callTool(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
+	rt := g.route(r)
+	t, ok := rt.find(ctx, catalog.Tools)
+	if !ok {
+		return nil, unknown("tool", r.Name())
+	}
+	if t.server == "" {
+		return g.opts.Local.call(ctx, r, g.local.lists[catalog.Tools])
+	}
+	params := fields(r.Params)
+	if a := g.httpCatalog(t.server); a != nil {
+		release, err := g.limits.acquire(ctx, t.server, r.Principal)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		raw, err := a.up.Call(ctx, t.key, params["arguments"])
+		if errors.Is(err, upstream.ErrUnknownTool) {
+			return nil, unknown("tool", r.Name())
+		}
+		return raw, err
+	}
+	params["name"] = quote(t.key)
+	if r.Client == nil || rt.modern(ctx) {
+		delete(params, "task") // only legacy servers take it
+	}
+	raw, err := rt.send(ctx, params)
+	return rt.v.rewriteContent(t.server, g.taskIDs(r.Principal, t.server).related(raw)), err
+}
+
+func (g *Gateway) getPrompt(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
+	rt := g.route(r)
+	t, ok := rt.find(ctx, catalog.Prompts)
+	if !ok {
+		return nil, unknown("prompt", r.Name())
+	}
+	params := fields(r.Params)
+	params["name"] = quote(t.key)
+	raw, err := rt.send(ctx, params)
+	return rt.v.rewriteMessages(t.server, raw), err
+}
+
+func (g *Gateway) readResource(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
+	rt := g.route(r)
+	t, ok := rt.v.resource(r.URI())
+	if !ok {
+		return nil, mcpserver.ErrNotFound
+	}
+	if t.server == "" {
+		return g.opts.Local.ReadResource(ctx, r)
+	}
+	if g.httpCatalog(t.server) != nil {
+		return nil, mcpserver.ErrNotFound // an HTTP catalog has only tools
+	}
+	rt.server = t.server
+	params := fields(r.Params)
+	params["uri"] = quote(t.key)
+	raw, err := rt.send(ctx, params)
+	if isMissing(err, t.key) {
+		return nil, mcpserver.ErrNotFound // sent with the code of the client's era and the client's URI
+	}
+	return rt.v.rewriteContents(t, r.URI(), rt.v.filterContents(t, raw)), err
+}
+
+// isMissing reports whether err is a server's answer, of either era, that the resource
+// does not exist.
+func isMissing(err error, uri string) bool {
+	e, ok := errors.AsType[*mcpserver.Error](err)
+	if !ok || e.Code != mcp.CodeInvalidParams {
+		return ok && e.Code == mcp.CodeResourceNotFound
+	}
+	data, _ := e.Data.(json.RawMessage)
+	return string(fields(data)["uri"]) == string(quote(uri))
+}
+
+func (g *Gateway) complete(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
+	rt := g.route(r)
+	params := fields(r.Params)
+	ref := fields(params["ref"])
+	var kind, name, uri string
+	for member, into := range map[string]*string{"type": &kind, "name": &name, "uri": &uri} {
+		_ = json.Unmarshal(ref[member], into) // "" is not found below
+	}
+	var t target
+	var ok bool
+	of := catalog.Templates
+	switch kind {
+	case "ref/prompt":
+		of = catalog.Prompts
+		if t, ok = rt.v.byKey[catalog.Prompts][name]; !ok {
+			return nil, unknown("prompt", name)
+		}
+		ref["name"] = quote(t.key)
+	case "ref/resource":
+		if t, ok = rt.v.byKey[catalog.Templates][uri]; !ok {
+			t, ok = rt.v.resource(uri)
+		}
+		if !ok || t.server == "" || g.httpCatalog(t.server) != nil {
+			return nil, unknown("resource template", uri)
+		}
+		ref["uri"] = quote(t.key)
+	default:
+		return nil, &mcpserver.Error{Code: mcp.CodeInvalidParams, Message: `"ref" must be a ref/prompt or a ref/resource`}
+	}
+	params["ref"] = encode(ref)
+	rt.server = t.server
+	raw, err := rt.send(ctx, params)
+	return rt.v.filterCompletion(of, t, params, raw), err
+}
+
+// extension answers the methods that mcpserver.Server leaves to the gateway:
+// logging/setLevel, the methods of tasks, and the methods of extensions. A request of an
+// extension is forwarded to the server that declares the extension. If several servers do, it
+// is forwarded to the one that has the resource named in the request.
+func (g *Gateway) extension(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
+	if r.Method == mcp.MethodSetLevel {
+		return g.sessions.setLevel(r)
+	}
+	rt := &route{g: g, v: g.view.Load(), r: r}
+	if isTaskMethod(r.Method) {
+		if r.Method == mcp.MethodListTasks && r.Client != nil {
+			return rt.listTasks(ctx)
+		}
+		return rt.task(ctx)
+	}
+	name, _, _ := strings.Cut(r.Method, "/")
+	var declaring []string
+	for id, servers := range rt.v.extensions {
+		if id[strings.LastIndexByte(id, '/')+1:] == name {
+			declaring = append(declaring, servers...)
+		}
+	}
+	params := fields(r.Params)
+	if len(declaring) > 0 && allEqual(declaring) {
+		rt.server = declaring[0]
+	}
+	if uri := r.URI(); uri != "" {
+		at, ok := rt.v.resource(uri)
+		if !ok || g.httpCatalog(at.server) != nil {
+			return nil, mcpserver.ErrNotFound
+		}
+		if slices.Contains(declaring, at.server) {
+			rt.server = at.server
+		}
+		if rt.server == at.server {
+			params["uri"] = quote(at.key)
+		}
+	}
+	if rt.server == "" {
+		return nil, &mcpserver.Error{Code: mcp.CodeMethodNotFound, Message: "several servers support " + r.Method + ", and the request does not identify one of them"}
+	}
+	return rt.send(ctx, params)
+}
+
+func allEqual(list []string) bool {
+	return !slices.ContainsFunc(list, func(s string) bool { return s != list[0] })
+}
+
+func unknown(what, name string) error {
+	return &mcpserver.Error{Code: mcp.CodeInvalidParams, Message: fmt.Sprintf("unknown %s %q", what, printable.Line(name, 200))}
+}
+
+func isRPC(err error) (*session.RPCError, bool) { return errors.AsType[*session.RPCError](err) }
+
+// wireError converts the error of a request: the server's answer is forwarded unchanged,
+// other errors name the server and the reason.
+func wireError(server string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*mcpserver.Error](err); ok {
+		return err // an error of the gateway itself
+	}
+	if e, ok := isRPC(err); ok {
+		out := &mcpserver.Error{Code: e.Code, Message: e.Message}
+		if e.Data != nil {
+			out.Data = e.Data
+		}
+		return out
+	}
+	text := printable.Reason(err, 1000)
+	if e, ok := errors.AsType[*session.InterruptedError](err); ok && e.Sent {
+		text = "the connection was lost before the response arrived; the request may have been processed: " + text
+	}
+	return &mcpserver.Error{Code: mcp.CodeInternal, Message: fmt.Sprintf("server %s: %s", printable.Line(server, 128), text)}
+}

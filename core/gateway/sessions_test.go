@@ -1,0 +1,504 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/session/sessiontest"
+)
+
+func newAsking(t *testing.T) (*asking, *outside) {
+	a := &asking{}
+	return a, newOutside(t, Options{Dial: a.Dial}, sessiontest.Entry("docs"))
+}
+
+// answering connects a client that answers with its name, and fails the test if it gets a request
+// or message for another client.
+func (o *outside) answering(name string, overHTTP bool) (*session.Session, *messages) {
+	o.Helper()
+	got := &messages{}
+	opts := session.Options{Client: &session.ClientSide{
+		Capabilities: json.RawMessage(`{"sampling":{},"elicitation":{"form":{}},"roots":{"listChanged":true},"experimental":{"x":{}}}`),
+		Request: func(_ context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+			if !strings.Contains(string(params), name+".") {
+				o.Errorf("%s was asked %s %s", name, method, params)
+			}
+			if strings.Contains(string(params), "refuse") {
+				return nil, &session.RPCError{Code: -1, Message: "user rejected", Data: json.RawMessage(`{"d":1}`)}
+			}
+			return json.RawMessage(`{"by":"` + name + `","asked":` + string(params) + `}`), nil
+		},
+		Message: got.add,
+	}}
+	var s *session.Session
+	var err error
+	if overHTTP {
+		ts := httptest.NewServer(o.gateway.Server())
+		o.Cleanup(ts.Close)
+		s, err = session.Dial(o.Context(), config.Server{Transport: config.TransportHTTP, URL: config.NewSecret(ts.URL), Protocol: config.ProtocolLegacy}, opts)
+	} else {
+		in, toServer := io.Pipe()
+		fromServer, out := io.Pipe()
+		go func() { _ = o.gateway.Server().ServeIO(context.Background(), in, out); _ = out.Close() }()
+		s, err = session.OverIO(o.Context(), fromServer, toServer, config.Server{Protocol: config.ProtocolLegacy}, opts)
+	}
+	if err != nil {
+		o.Fatal(err)
+	}
+	o.Cleanup(func() { _ = s.Close() })
+	return s, got
+}
+
+type messages struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (m *messages) add(_ string, params json.RawMessage) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.all = append(m.all, string(params))
+}
+
+func (m *messages) take() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := m.all
+	m.all = nil
+	return all
+}
+
+func ask(ctx context.Context, c *session.Session, method, params, log string) (string, error) {
+	arguments, _ := json.Marshal(map[string]string{"method": method, "params": params, "log": log})
+	raw, err := c.Do(ctx, session.Request{Method: "tools/call", Params: map[string]json.RawMessage{"name": json.RawMessage(`"ask"`), "arguments": arguments}})
+	return string(raw), err
+}
+
+// What a server asks during a call of one client is answered by that client and no other, over
+// both transports, with several concurrent calls of several clients.
+func TestServerAsksTheRightClient(t *testing.T) {
+	t.Parallel()
+	a, o := newAsking(t)
+	rounds := 60
+	if testing.Short() {
+		rounds = 25
+	}
+	var all sync.WaitGroup
+	for i, name := range []string{"ann", "bob", "cat", "dan"} {
+		c, messages := o.answering(name, i%2 == 0)
+		for range 3 {
+			all.Go(func() {
+				for n := range rounds {
+					method := []string{"sampling/createMessage", "elicitation/create", "roots/list"}[n%3]
+					params := fmt.Sprintf(`{"for":"%s.%d"}`, name, n)
+					got, err := ask(t.Context(), c, method, params, name+".log")
+					if err != nil || !strings.Contains(got, `{"by":"`+name+`","asked":`+params+`}`) {
+						t.Errorf("%s: %s, %v", name, got, err)
+						return
+					}
+				}
+			})
+		}
+		t.Cleanup(func() {
+			for _, m := range messages.take() {
+				if !strings.Contains(m, name+".log") {
+					t.Errorf("%s got the message %s", name, m)
+				}
+			}
+		})
+	}
+	all.Wait()
+	conns, _ := a.of(`"sampling"`)
+	if len(conns) != 4 {
+		t.Errorf("%d sessions for 4 clients", len(conns))
+	}
+	for _, c := range conns {
+		if want := `{"elicitation":{"form":{}},"roots":{"listChanged":true},"sampling":{}}`; c.capabilities != want {
+			t.Errorf("declared %s", c.capabilities)
+		}
+	}
+}
+
+// Errors of a client reach the server; a client is not asked for what it did not declare.
+func TestClientRefuses(t *testing.T) {
+	t.Parallel()
+	for _, overHTTP := range []bool{false, true} {
+		_, o := newAsking(t)
+		c, _ := o.answering("ann", overHTTP)
+		if got, err := ask(t.Context(), c, "elicitation/create", `{"for":"ann.refuse"}`, ""); err != nil || !strings.Contains(got, `{"code":-1,"message":"user rejected","data":{"d":1}}`) {
+			t.Errorf("%s, %v", got, err)
+		}
+		if got, err := ask(t.Context(), c, "experimental/x", `{"for":"ann."}`, ""); err != nil || !strings.Contains(got, `"code":-32601`) {
+			t.Errorf("%s, %v", got, err)
+		}
+	}
+}
+
+// A client's own session begins with its first request and ends with the client; clients that
+// declare nothing share a session.
+func TestClientSessionsEnd(t *testing.T) {
+	t.Parallel()
+	for _, overHTTP := range []bool{false, true} {
+		a, o := newAsking(t)
+		c, _ := o.answering("ann", overHTTP)
+		plain := o.client(session.EraLegacy, nil)
+		if _, err := plain.List(t.Context(), "tools"); err != nil {
+			t.Fatal(err)
+		}
+		if conns, _ := a.of(`"sampling"`); len(conns) != 0 {
+			t.Errorf("%d sessions before a request", len(conns))
+		}
+		if _, err := ask(t.Context(), c, "roots/list", `{"for":"ann."}`, ""); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := ask(t.Context(), plain, "roots/list", `{}`, ""); err != nil || !strings.Contains(got, "-32601") {
+			t.Errorf("%s, %v", got, err)
+		}
+		conns, open := a.of(`"sampling"`)
+		if len(conns) != 1 || open != 1 {
+			t.Fatalf("%d sessions, %d open", len(conns), open)
+		}
+		if _, err := c.Do(t.Context(), session.Request{Method: "notifications/roots/list_changed"}); err != nil {
+			t.Fatal(err)
+		}
+		o.eventually("the server learns of roots", func() bool {
+			conns[0].mu.Lock()
+			defer conns[0].mu.Unlock()
+			return conns[0].rootsChanged == 1
+		})
+		// A broken session is replaced.
+		_ = conns[0].out.Close()
+		o.eventually("a new session", func() bool {
+			got, err := ask(t.Context(), c, "roots/list", `{"for":"ann."}`, "")
+			return err == nil && strings.Contains(got, "ann")
+		})
+		_ = c.Close()
+		o.eventually("its sessions end", func() bool { _, open := a.of(`"sampling"`); return open == 0 })
+	}
+}
+
+// A log level applies to the client that sets it. That client alone gets the messages, before the
+// answer of the call that caused them.
+func TestLogging(t *testing.T) {
+	t.Parallel()
+	for _, overHTTP := range []bool{false, true} {
+		a, o := newAsking(t)
+		ann, messages := o.answering("ann", overHTTP)
+		bob, others := o.answering("bob", overHTTP)
+		if _, err := ann.Do(t.Context(), session.Request{Method: "logging/setLevel", Params: map[string]json.RawMessage{"level": json.RawMessage(`"debug"`)}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ann.Do(t.Context(), session.Request{Method: "logging/setLevel", Params: map[string]json.RawMessage{"level": json.RawMessage(`7`)}}); err == nil {
+			t.Error("a number is a level")
+		}
+		for range 20 {
+			if _, err := ask(t.Context(), ann, "roots/list", `{"for":"ann."}`, "hello"); err != nil {
+				t.Fatal(err)
+			}
+			if got := messages.take(); len(got) != 1 || got[0] != `{"level":"info","data":"hello"}` {
+				t.Errorf("received %q", got)
+			}
+		}
+		if _, err := ask(t.Context(), bob, "roots/list", `{"for":"bob."}`, ""); err != nil {
+			t.Fatal(err)
+		}
+		if got := others.take(); len(got) != 0 {
+			t.Errorf("another client received %q", got)
+		}
+		conns, _ := a.of(`"sampling"`)
+		levels := []string{}
+		for _, c := range conns {
+			c.mu.Lock()
+			levels = append(levels, c.level)
+			c.mu.Unlock()
+		}
+		slices.Sort(levels)
+		if !slices.Equal(levels, []string{"", "debug"}) {
+			t.Errorf("levels %q", levels)
+		}
+	}
+}
+
+// A client that leaves, or cancels, leaves no request behind.
+func TestAskedClientLeaves(t *testing.T) {
+	t.Parallel()
+	for _, overHTTP := range []bool{false, true} {
+		_, o := newAsking(t)
+		waiting := make(chan struct{}, 1)
+		opts := session.Options{Client: &session.ClientSide{Capabilities: json.RawMessage(`{"sampling":{}}`),
+			Request: func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
+				waiting <- struct{}{}
+				<-ctx.Done() // the gateway cancels
+				return nil, context.Cause(ctx)
+			}}}
+		ts := httptest.NewServer(o.gateway.Server())
+		defer ts.Close()
+		c, err := session.Dial(t.Context(), config.Server{Transport: config.TransportHTTP, URL: config.NewSecret(ts.URL), Protocol: config.ProtocolLegacy}, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error, 1)
+		go func() {
+			_, err := ask(ctx, c, "sampling/createMessage", `{}`, "")
+			failed <- err
+		}()
+		<-waiting
+		if overHTTP {
+			cancel()
+		} else {
+			_ = c.Close()
+		}
+		select {
+		case err := <-failed:
+			if err == nil {
+				t.Error("the call succeeded")
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("the call hangs")
+		}
+		cancel()
+		_ = c.Close()
+	}
+}
+
+// Input requests of a modern server become requests to a legacy client.
+func TestLegacyClientOfModernServer(t *testing.T) {
+	t.Parallel()
+	server := sessiontest.New()
+	server.Legacy, server.Modern = false, true
+	server.SetList("tools", tool("ask"))
+	var net sessiontest.Net
+	net.Add("docs", server)
+	t.Cleanup(net.Wait)
+	o := newOutside(t, Options{Dial: net.Dial}, sessiontest.Entry("docs"))
+	server.Fail(sessiontest.Fault{Method: "tools/call", Times: 1, Result: json.RawMessage(
+		`{"resultType":"input_required","requestState":"s1","inputRequests":{"q":{"method":"elicitation/create","params":{"for":"ann.1"}},"r":{"method":"roots/list","params":{"for":"ann.2"}}}}`)})
+	for _, overHTTP := range []bool{true, false} {
+		c, _ := o.answering("ann", overHTTP)
+		raw, err := c.Do(t.Context(), session.Request{Method: "tools/call", Params: map[string]json.RawMessage{"name": json.RawMessage(`"ask"`)}})
+		if err != nil || strings.Contains(string(raw), "input_required") {
+			t.Fatalf("%s, %v", raw, err)
+		}
+	}
+	wire := server.Wire()
+	i := slices.IndexFunc(wire, func(m sessiontest.Message) bool { return strings.Contains(string(m.Params), "inputResponses") })
+	if i < 0 {
+		t.Fatal("the request was not repeated")
+	}
+	params := fields(wire[i].Params)
+	if string(params["requestState"]) != `"s1"` || string(params["inputResponses"]) != `{"q":{"asked":{"for":"ann.1"},"by":"ann"},"r":{"asked":{"for":"ann.2"},"by":"ann"}}` &&
+		string(params["inputResponses"]) != `{"q":{"by":"ann","asked":{"for":"ann.1"}},"r":{"by":"ann","asked":{"for":"ann.2"}}}` {
+		t.Errorf("sent %s", wire[i].Params)
+	}
+	server.Fail(sessiontest.Fault{Method: "tools/call", Result: json.RawMessage(`{"resultType":"input_required","inputRequests":{"q":{"method":"other/ask"}}}`)})
+	c, _ := o.answering("ann", true)
+	if raw, err := c.Do(t.Context(), session.Request{Method: "tools/call", Params: map[string]json.RawMessage{"name": json.RawMessage(`"ask"`)}}); err == nil || !strings.Contains(err.Error(), "does not support") {
+		t.Errorf("%s, %v", raw, err)
+	}
+}
+
+// slowClient is a client that takes a message only when it is allowed to.
+type slowClient struct {
+	sessionClient
+	may   chan struct{}
+	bytes atomic.Int64
+}
+
+func (p *slowClient) message(_ string, params json.RawMessage) {
+	<-p.may
+	p.bytes.Add(int64(len(params)))
+}
+
+// The messages for a slow client are limited in number and bytes; a large message is delivered if
+// no other waits.
+func TestMessagesForASlowClientAreBounded(t *testing.T) {
+	t.Parallel()
+	p := &slowClient{may: make(chan struct{})}
+	o := newClientSession(config.Server{ID: "docs"}, nil, p)
+	close(o.ready)
+	o.wg.Go(o.run)
+	large := json.RawMessage(`"` + strings.Repeat("a", 1<<20) + `"`)
+	for range 2 * maxQueuedMessages {
+		o.message("notifications/message", large)
+	}
+	if n := o.bytes.Load(); n > maxQueuedBytes {
+		t.Errorf("%d bytes wait", n)
+	}
+	close(p.may)
+	o.flush(t.Context())
+	if n := p.bytes.Load(); n == 0 || n > maxQueuedBytes || o.bytes.Load() != 0 {
+		t.Errorf("%d bytes were delivered, %d are counted", n, o.bytes.Load())
+	}
+	huge := json.RawMessage(`"` + strings.Repeat("a", 2*maxQueuedBytes) + `"`)
+	o.message("notifications/message", huge)
+	o.flush(t.Context())
+	if n := p.bytes.Load(); n < int64(len(huge)) {
+		t.Error("the only message was dropped")
+	}
+	o.close()
+}
+
+// A log level that a client sets while its session with a server is being dialled applies to that
+// session.
+func TestLogLevelWhileDialling(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFixture(t)
+		docs := w.Serve("docs", session.EraLegacy)
+		docs.SetList(catalog.Tools, tool("dig"))
+		docs.Capabilities["logging"] = map[string]any{}
+		w.opts.Dial = w.Dial
+		w.start(sessiontest.Entry("docs"))
+		c := w.client(session.EraLegacy)
+		level := func(level string) {
+			if _, err := w.do(c, "logging/setLevel", `{"level":"`+level+`"}`); err != nil {
+				t.Fatal(err)
+			}
+		}
+		level("info")
+		docs.Fail(sessiontest.Fault{Method: "initialize", Times: 1, Delay: 12 * time.Second})
+		called := make(chan error, 1)
+		go func() {
+			_, err := w.do(c, "tools/call", `{"name":"dig"}`)
+			called <- err
+		}()
+		synctest.Wait()
+		level("debug")
+		if err := <-called; err != nil {
+			t.Fatal(err)
+		}
+		w.advance(time.Second)
+		if got := string(w.last("docs", "logging/setLevel")["level"]); got != `"debug"` {
+			t.Errorf("the level is %s", got)
+		}
+	})
+}
+
+// dualServer speaks both eras, and announces both if named is set.
+func dualServer(named bool) *sessiontest.Fake {
+	s := sessiontest.New()
+	s.NamesLegacy = named
+	s.SetList(catalog.Tools, tool("ask"))
+	return s
+}
+
+// eraOf returns the era of the last tool call that a server got.
+func (w *fixture) eraOf(id string) session.Era {
+	w.Helper()
+	if strings.Contains(string(w.last(id, "tools/call")["_meta"]), "protocolVersion") {
+		return session.EraModern
+	}
+	return session.EraLegacy
+}
+
+// capable connects a legacy client that can be asked something.
+func (w *fixture) capable() *session.Session {
+	w.Helper()
+	return w.clientOf(session.EraLegacy, &session.ClientSide{Capabilities: json.RawMessage(`{"sampling":{}}`)})
+}
+
+// A server that speaks both eras serves clients in their own era, whichever era it is tracked in.
+func TestServersOfBothEras(t *testing.T) {
+	for name, set := range map[string]func(*sessiontest.Fake){
+		"tracked in the modern era":                 func(*sessiontest.Fake) {},
+		"tracked in the modern era, announces both": func(s *sessiontest.Fake) { s.NamesLegacy = true },
+		"tracked in the legacy era, for pushes":     func(s *sessiontest.Fake) { s.NamesLegacy = true; s.FailAck(sessiontest.AckFault{NoTools: true}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newFixture(t)
+				w.opts.Dial = w.Dial
+				docs := dualServer(false)
+				set(docs)
+				w.Add("docs", docs)
+				w.start(sessiontest.Entry("docs"))
+				w.advance(5 * time.Second)
+				modern, legacy := w.client(session.EraModern), w.capable()
+				for range 2 {
+					if _, err := w.do(modern, "tools/call", `{"name":"ask"}`); err != nil || w.eraOf("docs") != session.EraModern {
+						t.Errorf("a modern client is served in the era %s, %v", w.eraOf("docs"), err)
+					}
+					if _, err := w.do(legacy, "tools/call", `{"name":"ask"}`); err != nil || w.eraOf("docs") != session.EraLegacy {
+						t.Errorf("a legacy client is served in the era %s, %v", w.eraOf("docs"), err)
+					}
+				}
+				if got := string(w.last("docs", "initialize")["capabilities"]); got != `{"sampling":{}}` {
+					t.Errorf("initialize with %s", got)
+				}
+				// The server's own errors reach modern clients unchanged.
+				docs.Fail(sessiontest.Fault{Method: "tools/call", Code: -32021, Message: "no", Data: map[string]any{"requiredCapabilities": map[string]any{"sampling": map[string]any{}}}})
+				_, err := w.do(modern, "tools/call", `{"name":"ask"}`)
+				if e, ok := errors.AsType[*session.RPCError](err); !ok || e.Code != -32021 || !strings.Contains(string(e.Data), "sampling") {
+					t.Errorf("%v", err)
+				}
+				dials := len(w.Dialled("docs"))
+				for range 3 {
+					_, _ = w.do(w.client(session.EraModern), "tools/call", `{"name":"ask"}`)
+				}
+				if n := len(w.Dialled("docs")); n != dials {
+					t.Errorf("%d sessions for three more modern clients", n-dials)
+				}
+			})
+		})
+	}
+}
+
+// The legacy era is tried once with a server that rejects it, by the first client that could use it.
+func TestLegacyEraIsTriedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFixture(t)
+		w.opts.Dial = w.Dial
+		docs := w.Serve("docs", session.EraModern)
+		docs.SetList(catalog.Tools, tool("ask"))
+		w.start(sessiontest.Entry("docs"))
+		for range 3 {
+			c := w.capable()
+			for range 2 {
+				if _, err := w.do(c, "tools/call", `{"name":"ask"}`); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		if n := docs.Count("initialize"); n != 1 {
+			t.Errorf("%d initialize", n)
+		}
+		if n := len(w.Dialled("docs")); n != 2 {
+			t.Errorf("%d sessions", n)
+		}
+	})
+}
+
+// If the session that modern clients share breaks, the next request gets a new session.
+func TestSharedModernSessionIsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFixture(t)
+		w.opts.Dial = w.Dial
+		docs := dualServer(true)
+		docs.FailAck(sessiontest.AckFault{NoTools: true})
+		w.Add("docs", docs)
+		w.start(sessiontest.Entry("docs"))
+		w.advance(5 * time.Second)
+		c := w.client(session.EraModern)
+		for range 2 {
+			if raw, err := w.do(c, "tools/call", `{"name":"ask"}`); err != nil || w.eraOf("docs") != session.EraModern {
+				t.Fatalf("%s, %v, era %s", raw, err, w.eraOf("docs"))
+			}
+			docs.Disconnect()
+			w.advance(5 * time.Second)
+		}
+	})
+}

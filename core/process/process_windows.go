@@ -1,0 +1,62 @@
+package process
+
+import (
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+)
+
+const (
+	terminate = syscall.SIGTERM
+	kill      = syscall.SIGKILL
+)
+
+// sysProcAttr gives the child its own group, so that a Ctrl-C meant for us does not reach it first.
+func sysProcAttr() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
+}
+
+// group is the direct child alone: Windows has no process groups to kill.
+type group struct {
+	child *os.Process
+
+	mu     sync.Mutex
+	reaped bool
+}
+
+func (g *group) adopt(child *os.Process) { g.child = child }
+
+// reap waits for the child. The error of Wait is ignored: cmd.ProcessState describes the end
+// better.
+func (g *group) reap(cmd *exec.Cmd) {
+	_ = cmd.Wait()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.reaped = true
+}
+
+// signal kills the child: Windows has no signal that asks a process to exit.
+func (g *group) signal(syscall.Signal) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.reaped {
+		_ = g.child.Kill()
+	}
+}
+
+func (g *group) alive() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !g.reaped
+}
+
+func signalName(*os.ProcessState) string { return "" }
+
+// RoomForFiles returns nil: Windows has no such limit.
+func RoomForFiles() error { return nil }
+
+// Explain returns the error unchanged.
+func Explain(err error) error { return err }
+
+func explainFork(err error) error { return err }

@@ -1,0 +1,266 @@
+package session
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/mcp"
+)
+
+// maxKey bounds an item's key, in bytes, because keys are shown, compared and published.
+const maxKey = 8 << 10
+
+// LimitError means that a list exceeds the [Limits] or that its cursors repeat.
+type LimitError struct {
+	Method string
+	Limit  string // "100 pages", "10000 items", "33554432 bytes", "repeated cursor"
+}
+
+func (e *LimitError) Error() string { return fmt.Sprintf("%s: limit exceeded: %s", e.Method, e.Limit) }
+
+// List fetches all pages of a list within one request timeout. If the server does not declare the
+// kind, the list is empty and no request is sent; the list of templates is also empty if the server
+// has resources but lacks the method. Items that are not objects, have no key or have a key of more
+// than 8 KiB are omitted and counted as [DroppedItems].
+//
+// A list is not a snapshot: if it changes meanwhile, its pages may be inconsistent, and the change
+// raises another signal.
+func (s *Session) List(ctx context.Context, k catalog.Kind) (catalog.List, error) {
+	if !s.Info().Capabilities.Has(k) {
+		return catalog.List{}, nil
+	}
+	var items []catalog.Item
+	malformed := 0
+	err := s.pages(ctx, k.Method(), func(raw json.RawMessage) (cursor *string, err error) {
+		page, cursor, err := decodePage(k, raw)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", k.Method(), err)
+		}
+		if len(items)+len(page) > s.opts.Limits.MaxItems {
+			return nil, &LimitError{k.Method(), fmt.Sprintf("%d items", s.opts.Limits.MaxItems)}
+		}
+		for _, rawItem := range page {
+			it, err := catalog.NewItem(k, rawItem)
+			if err != nil || len(it.Key) > maxKey {
+				malformed++
+				continue
+			}
+			items = append(items, it)
+		}
+		return cursor, nil
+	})
+	if malformed > 0 {
+		s.signals.drop(DroppedItems, malformed)
+		s.signals.ring()
+	}
+	if k == catalog.Templates && errors.Is(err, ErrUnsupported) {
+		return catalog.List{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	list := catalog.NewList(items)
+	if k == catalog.Tools {
+		s.conn.LearnTools(list)
+	}
+	return list, nil
+}
+
+// pages requests the pages of a list within one request timeout and the [Limits]. add handles one
+// page and returns the cursor of the next one; nil ends the list.
+func (s *Session) pages(ctx context.Context, method string, add func(page json.RawMessage) (cursor *string, err error)) error {
+	timeout, limits := s.requestTimeout(), s.opts.Limits
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%s: %w (%s for all pages)", method, errDeadline, timeout))
+	defer cancel()
+	var params map[string]any // nil: the first page
+	seen := map[string]struct{}{}
+	size := int64(0)
+	for range limits.MaxPages {
+		raw, err := s.request(ctx, method, params)
+		if err != nil {
+			return fmt.Errorf("%s: %w", method, err)
+		}
+		if size += int64(len(raw)); size > limits.MaxList {
+			return &LimitError{method, fmt.Sprintf("%d bytes", limits.MaxList)}
+		}
+		cursor, err := add(raw)
+		if err != nil || cursor == nil {
+			return err
+		}
+		if _, again := seen[*cursor]; again {
+			return &LimitError{method, "repeated cursor"}
+		}
+		seen[*cursor] = struct{}{}
+		params = map[string]any{"cursor": *cursor}
+	}
+	return &LimitError{method, fmt.Sprintf("%d pages", limits.MaxPages)}
+}
+
+// decodePage decodes one page. An empty string is a valid cursor; only a missing or null cursor
+// ends the list.
+func decodePage(k catalog.Kind, raw json.RawMessage) (items []json.RawMessage, cursor *string, err error) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &members); err != nil {
+		return nil, nil, fmt.Errorf("malformed result: %w", err)
+	}
+	list, ok := members[k.Field()]
+	if !ok {
+		return nil, nil, fmt.Errorf("malformed result: no %q", k.Field())
+	}
+	if err := json.Unmarshal(list, &items); err != nil {
+		return nil, nil, fmt.Errorf("malformed result: %q: %w", k.Field(), err)
+	}
+	if c, ok := members["nextCursor"]; ok {
+		if err := json.Unmarshal(c, &cursor); err != nil {
+			return nil, nil, fmt.Errorf("malformed result: nextCursor: %w", err)
+		}
+	}
+	return items, cursor, nil
+}
+
+// Content is a server's response to resources/read.
+type Content struct {
+	// Raw is the whole result.
+	Raw json.RawMessage
+	// Digest covers, for each entry in order, the URI, the MIME type, the text or decoded blob, and
+	// all other members, as they were before decoding (see [catalog.Lossless]). Members of the
+	// result itself (_meta, ttlMs, cacheScope) are not content and not covered.
+	Digest catalog.Digest
+	// Size is the number of bytes of all texts and decoded blobs.
+	Size int64
+	// MimeType is the first entry's type that is set; "" if none is.
+	MimeType string
+
+	text    string
+	allText bool
+}
+
+// Text returns the concatenated texts of all entries; false if an entry is binary.
+func (c *Content) Text() (string, bool) { return c.text, c.allText }
+
+// Read requests a resource from the server, never from a cache. An error that means "no such
+// resource" in either era is [ErrNotFound].
+func (s *Session) Read(ctx context.Context, uri string) (*Content, error) {
+	raw, err := s.request(ctx, mcp.MethodReadResource, map[string]any{"uri": uri})
+	if rpc, ok := errors.AsType[*RPCError](err); ok && rpc.Code == mcp.CodeInvalidParams {
+		// 2026-07-28 defines no error code for a missing resource: its servers, and some legacy
+		// servers, answer "invalid params".
+		return nil, fmt.Errorf("read %q: %w: %w", uri, ErrNotFound, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %q: %w", uri, err)
+	}
+	c, err := newContent(raw)
+	if err != nil {
+		return nil, fmt.Errorf("read %q: %w", uri, err)
+	}
+	return c, nil
+}
+
+func newContent(raw json.RawMessage) (*Content, error) {
+	var result struct {
+		Contents []map[string]json.RawMessage `json:"contents"`
+	}
+	if err := json.Unmarshal(raw, &result); err != nil {
+		return nil, fmt.Errorf("malformed result: %w", err)
+	}
+	if result.Contents == nil {
+		return nil, errors.New("malformed result: no contents")
+	}
+	c := &Content{Raw: raw, allText: true}
+	h := sha256.New()
+	var text strings.Builder
+	for i, entry := range result.Contents {
+		if err := c.add(h, &text, entry); err != nil {
+			return nil, fmt.Errorf("malformed result: contents[%d]: %w", i, err)
+		}
+	}
+	h.Sum(c.Digest[:0])
+	if c.allText {
+		c.text = text.String()
+	}
+	return c, nil
+}
+
+// add hashes one entry and removes the known members from the map.
+func (c *Content) add(h hash.Hash, text *strings.Builder, entry map[string]json.RawMessage) error {
+	for _, name := range []string{"uri", "mimeType"} {
+		value, exact, _ := takeString(entry, name)
+		hashField(h, name, exact)
+		if name == "mimeType" && c.MimeType == "" {
+			c.MimeType = value
+		}
+	}
+	if t, exact, ok := takeString(entry, "text"); ok {
+		hashField(h, "text", exact)
+		c.Size += int64(len(t))
+		text.WriteString(t)
+	} else {
+		c.allText = false
+		if _, exact, ok := takeString(entry, "blob"); ok {
+			data := decodeBlob(string(exact))
+			hashField(h, "blob", data)
+			c.Size += int64(len(data))
+		}
+	}
+	if len(entry) == 0 {
+		hashField(h, "rest", nil)
+		return nil
+	}
+	raw, err := json.Marshal(entry)
+	if err != nil {
+		return err
+	}
+	d, err := catalog.Fingerprint(raw)
+	if err != nil {
+		return err
+	}
+	hashField(h, "rest", d[:])
+	return nil
+}
+
+// decodeBlob returns the bytes of a blob. Invalid base64 is used as is: it can still be compared.
+func decodeBlob(s string) []byte {
+	if data, err := base64.StdEncoding.DecodeString(s); err == nil {
+		return data
+	}
+	if data, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(s, "=")); err == nil {
+		return data
+	}
+	return []byte(s)
+}
+
+// hashField hashes a field so that no two sequences of fields hash alike.
+func hashField(h hash.Hash, name string, value []byte) {
+	var n [8]byte
+	binary.BigEndian.PutUint64(n[:], uint64(len(value)))
+	h.Write([]byte(name))
+	h.Write(n[:])
+	h.Write(value)
+}
+
+// takeString removes a string member and returns it with the bytes that represent it in a digest.
+func takeString(m map[string]json.RawMessage, name string) (s string, exact []byte, ok bool) {
+	raw := m[name]
+	if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
+		return "", nil, false
+	}
+	delete(m, name)
+	exact = []byte(s)
+	if strings.ContainsRune(s, utf8.RuneError) { // may stand for invalid bytes
+		var spelled string
+		if json.Unmarshal(catalog.Lossless(raw), &spelled) == nil {
+			exact = []byte(spelled)
+		}
+	}
+	return s, exact, true
+}

@@ -1,0 +1,441 @@
+package vault
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"path"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/parser"
+	"github.com/yuin/goldmark/text"
+	"github.com/yuin/goldmark/util"
+	"go.abhg.dev/goldmark/wikilink"
+	"go.yaml.in/yaml/v4"
+
+	"github.com/mcptrack/mcptrack/core/catalog"
+)
+
+const (
+	maxTags      = 500  // tags of one note
+	maxLinks     = 5000 // links of one note
+	maxTarget    = 1024 // bytes of a link's target
+	maxTitle     = 200  // runes
+	maxPreview   = 100  // runes
+	maxPreviewed = 4096 // bytes of text that a preview is taken from
+)
+
+// facts is what the index extracts from the text of a note.
+type facts struct {
+	title, preview string
+	tags           []string // sorted, each once
+	links          []string // sorted, each once; see linkTo
+	// metadata is the frontmatter as JSON, nil if it is missing, invalid or exceeds
+	// the limits. Only read_note uses it; the index drops it.
+	metadata json.RawMessage
+}
+
+// markdown parses notes. It is safe for concurrent use.
+type markdown struct{ goldmark.Markdown }
+
+func newMarkdown() *markdown {
+	tags := goldmark.WithParserOptions(parser.WithInlineParsers(util.Prioritized(tagParser{}, 999)))
+	return &markdown{goldmark.New(tags, goldmark.WithExtensions(&wikilink.Extender{}))}
+}
+
+// parse extracts facts from the text of the note at path p. If the parser panics,
+// the note has a title only.
+func (m *markdown) parse(p string, src []byte) (f facts) {
+	base := strings.TrimSuffix(path.Base(p), path.Ext(p))
+	defer func() {
+		if recover() != nil { // goldmark panicked on hostile input
+			f = facts{title: titleOf(base)}
+		}
+	}()
+	src = bytes.TrimPrefix(src, []byte("\ufeff"))
+	var title string
+	if end := frontEnd(src); end > 0 {
+		title = f.front(src[:end])
+		src = src[end:]
+	}
+	parsed, _ := limitMarkup(src)
+	doc := m.Parser().Parse(text.NewReader(parsed))
+	heading := f.walk(doc, parsed, path.Dir(p))
+	f.title = titleOf(title, heading, base)
+	f.preview = shorten(string(src[:min(len(src), maxPreviewed)]), maxPreview)
+	f.tags, f.links = unique(f.tags, maxTags), unique(f.links, maxLinks)
+	return f
+}
+
+// walk collects tags and links and returns the text of the first level-1 heading.
+func (f *facts) walk(doc ast.Node, src []byte, dir string) (heading string) {
+	_ = ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if !entering {
+			return ast.WalkContinue, nil
+		}
+		switch n := n.(type) {
+		case *ast.Heading:
+			if n.Level == 1 && heading == "" {
+				heading = plain(n, src)
+			}
+		case *tagNode:
+			f.tags = append(f.tags, n.tag)
+		case *wikilink.Node:
+			if to := strings.TrimSpace(string(n.Target)); to != "" && len(to) <= maxTarget && printableName(to) {
+				f.links = append(f.links, to)
+			}
+		case *ast.Link:
+			if to := linkTo(string(n.Destination), dir); to != "" {
+				f.links = append(f.links, to)
+			}
+		}
+		return ast.WalkContinue, nil
+	})
+	return heading
+}
+
+// plain returns the text of a node and its descendants.
+func plain(n ast.Node, src []byte) string {
+	var b strings.Builder
+	_ = ast.Walk(n, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		switch n := n.(type) {
+		case *ast.Text:
+			if entering {
+				b.Write(n.Segment.Value(src))
+			}
+		case *ast.String:
+			if entering {
+				b.Write(n.Value)
+			}
+		}
+		return ast.WalkContinue, nil
+	})
+	return b.String()
+}
+
+// linkTo returns the note that an ordinary link leads to, as "/" and its path, or "".
+// Wikilinks have no leading slash: their targets are names for linker.resolve.
+func linkTo(destination, dir string) string {
+	destination, _, _ = strings.Cut(destination, "#")
+	to, err := url.PathUnescape(destination)
+	if err != nil || strings.Contains(to, ":") || !isNote(to) || len(to) > maxTarget {
+		return ""
+	}
+	if !strings.HasPrefix(to, "/") {
+		to = path.Join("/", dir, to)
+	}
+	if to = path.Clean(to); checkPath(to[1:]) != nil {
+		return ""
+	}
+	return to
+}
+
+const (
+	maxFrontmatter = 64 << 10 // bytes; longer frontmatter is treated as text
+	// maxMetadata bounds frontmatter as JSON, in bytes; longer metadata is left out. So is
+	// metadata nested deeper than catalog.MaxDepth: clients reject, or crash on, responses
+	// nested some hundred levels deep.
+	maxMetadata = 256 << 10
+)
+
+// frontEnd returns where the frontmatter ends, 0 without frontmatter. Frontmatter must
+// have an end marker: three dashes alone at the top of a note are mostly a horizontal rule.
+func frontEnd(src []byte) int {
+	line, rest, ok := bytes.Cut(src, []byte("\n"))
+	line = bytes.TrimRight(line, "\r")
+	if !ok || string(line) != "---" && string(line) != "+++" {
+		return 0
+	}
+	for at := len(src) - len(rest); at < len(src) && at < maxFrontmatter; {
+		end := bytes.IndexByte(src[at:], '\n')
+		if end < 0 {
+			end = len(src) - at - 1
+		}
+		next := at + end + 1
+		if bytes.Equal(bytes.TrimRight(src[at:next], "\r\n"), line) {
+			return next
+		}
+		at = next
+	}
+	return 0
+}
+
+// front sets tags and metadata from the frontmatter src, which includes its delimiters, and
+// returns its title, "" without one. Frontmatter that is invalid is ignored.
+func (f *facts) front(src []byte) string {
+	src = bytes.TrimRight(src, "\r\n")
+	unmarshal := toml.Unmarshal
+	if src[0] == '-' {
+		unmarshal = func(data []byte, to any) error { return yaml.Load(data, to) }
+	}
+	var values map[string]any
+	if unmarshal(src[len("---"):len(src)-len("---")], &values) != nil {
+		return ""
+	}
+	for key, value := range values {
+		if k := strings.ToLower(key); k == "tags" || k == "tag" {
+			f.tags = append(f.tags, frontTags(value)...)
+		}
+	}
+	if b, err := json.Marshal(values); err == nil && len(b) <= maxMetadata && len(values) > 0 && catalog.Depth(b) <= catalog.MaxDepth {
+		f.metadata = b
+	}
+	title, _ := values["title"].(string)
+	return title
+}
+
+// frontTags returns the tags in a value of the frontmatter: a list of tags, or a string of
+// tags separated by commas or spaces.
+func frontTags(value any) (tags []string) {
+	switch v := value.(type) {
+	case string:
+		for tag := range strings.FieldsFuncSeq(v, func(r rune) bool { return r == ',' || unicode.IsSpace(r) }) {
+			tags = appendTag(tags, tag)
+		}
+	case []any:
+		for _, item := range v {
+			switch item.(type) {
+			case []any, map[string]any, map[any]any: // not a tag, and possibly deeply nested
+			default:
+				tags = appendTag(tags, strings.TrimSpace(fmt.Sprint(item)))
+			}
+		}
+	}
+	return tags
+}
+
+func appendTag(tags []string, text string) []string {
+	if tag, ok := cleanTag(text); ok {
+		return append(tags, tag)
+	}
+	return tags
+}
+
+const (
+	// maxParsed is how many bytes of a note are parsed for tags and links.
+	maxParsed = 1 << 20
+	// maxMarks is how many inline markers one paragraph may have, and maxNested how many
+	// quote and list markers one line may begin with. For some markers the parser takes
+	// time quadratic in their number: a megabyte of "[](" would take hours.
+	maxMarks  = 2000
+	maxNested = 32
+	// maxLines limits the lines of a paragraph times its markers: the parser searches
+	// for the end of some markers line by line.
+	maxLines = 8_000
+	// maxIndent is how many columns of white space may be between the markers that a
+	// line begins with: lists nest over many lines, by two columns each.
+	maxIndent = 2 * maxNested
+	// maxEmpty is how many empty lines may follow each other. For each such line, a single
+	// byte, the parser visits every open list and quote.
+	maxEmpty = 2
+)
+
+// limitMarkup returns a text that the parser handles in linear time: src itself, or
+// a changed copy in which long paragraphs are split at a line end, excess markers,
+// white space and empty lines are removed, and text beyond maxParsed is cut off.
+// Only the parser sees the copy.
+func limitMarkup(src []byte) (text []byte, changed bool) {
+	whole := len(src)
+	src = src[:min(len(src), maxParsed)]
+	var out []byte       // nil while nothing was changed
+	copied := 0          // src up to here is in out
+	marks, lines := 0, 0 // inline markers and lines of the paragraph so far
+	var empty run
+	for at := 0; at < len(src); {
+		end := len(src)
+		if i := bytes.IndexByte(src[at:], '\n'); i >= 0 {
+			end = at + i + 1
+		}
+		line := src[at:end]
+		n := countMarks(line)
+		if len(bytes.TrimSpace(line)) == 0 {
+			marks, lines = 0, 0
+		}
+		if marks > 0 && (marks+n > maxMarks || (marks+n)*(lines+1) > maxLines) {
+			out = append(append(out, src[copied:at]...), '\n')
+			copied, marks, lines = at, 0, 0
+		}
+		marks, lines = marks+n, lines+1
+		signs, columns, _ := beginning(line)
+		switch {
+		case empty.add(line) > maxEmpty:
+			out, copied = append(out, src[copied:at]...), end
+		case marks > maxMarks || signs > maxNested || columns > maxIndent:
+			out = append(append(out, src[copied:at]...), flat(blank(line))...)
+			copied = end
+		}
+		at = end
+	}
+	if copied == 0 {
+		return src, len(src) < whole
+	}
+	return append(out, src[copied:]...), true
+}
+
+func isMark(c byte) bool { return bytes.IndexByte([]byte("[]()*_!<&`\\~:"), c) >= 0 }
+
+func countMarks(line []byte) (n int) {
+	for _, c := range line {
+		if isMark(c) {
+			n++
+		}
+	}
+	return n
+}
+
+// beginning returns how many quote and list markers a line begins with, how many
+// columns of white space are between them, and where they end.
+func beginning(line []byte) (signs, columns, end int) {
+	for i, c := range line {
+		switch {
+		case c == ' ' || c == '\t':
+			columns += width(c)
+		case '0' <= c && c <= '9':
+		case c == '>' || c == '-' || c == '+' || c == '*':
+			signs++
+		case (c == '.' || c == ')') && i > 0 && '0' <= line[i-1] && line[i-1] <= '9':
+			signs++
+		default:
+			return signs, columns, i
+		}
+	}
+	return signs, columns, len(line)
+}
+
+// width is the largest number of columns that a white space character takes, 0 for
+// any other character.
+func width(c byte) int {
+	switch c {
+	case ' ':
+		return 1
+	case '\t':
+		return 4
+	}
+	return 0
+}
+
+// blank replaces all markers of a line but the first maxNested by spaces.
+func blank(line []byte) []byte {
+	line = bytes.Clone(line)
+	signs, _, _ := beginning(line)
+	for i, n, deep := 0, 0, signs > maxNested; i < len(line); i++ {
+		if c := line[i]; isMark(c) || deep && (c == '>' || c == '-' || c == '+' || c == '.') {
+			if n++; n > maxNested {
+				line[i] = ' '
+			}
+		}
+	}
+	return line
+}
+
+// flat removes excess white space between the markers that a line begins with. One
+// space of each run remains, because list markers need one.
+func flat(line []byte) []byte {
+	_, _, end := beginning(line)
+	out := make([]byte, 0, len(line))
+	columns := 0
+	for i, c := range line[:end] {
+		if columns += width(c); columns > maxIndent && width(c) > 0 {
+			if i > 0 && width(line[i-1]) > 0 {
+				continue
+			}
+			c = ' '
+		}
+		out = append(out, c)
+	}
+	return append(out, line[end:]...)
+}
+
+// run counts consecutive empty lines, or lines with an equal number of quote markers
+// and nothing else.
+type run struct{ lines, quotes int }
+
+// add counts a line and returns the length of the run, 0 if the line ends it.
+func (r *run) add(line []byte) int {
+	quotes := bytes.Count(line, []byte(">"))
+	if len(bytes.Trim(line, " \t\r\n\v\f>")) > 0 {
+		*r = run{}
+		return 0
+	}
+	if quotes != r.quotes {
+		*r = run{quotes: quotes}
+	}
+	r.lines++
+	return r.lines
+}
+
+// maxTagBytes bounds one tag.
+const maxTagBytes = 200
+
+// tagNode is a tag in the text of a note.
+type tagNode struct {
+	ast.BaseInline
+	tag string
+}
+
+// Kind implements ast.Node; tags are never rendered.
+func (*tagNode) Kind() ast.NodeKind { return ast.KindText }
+
+// Dump implements ast.Node.
+func (n *tagNode) Dump(src []byte, level int) { ast.DumpHelper(n, src, level, nil, nil) }
+
+// tagParser is an inline parser for tags: goldmark does not call it within code and
+// links or after a backslash.
+type tagParser struct{}
+
+// Trigger implements parser.InlineParser.
+func (tagParser) Trigger() []byte { return []byte{'#'} }
+
+// Parse implements parser.InlineParser. The text of the tag remains as a child, so
+// that it is part of a heading, for example.
+func (tagParser) Parse(_ ast.Node, block text.Reader, _ parser.Context) ast.Node {
+	before := block.PrecendingCharacter()
+	if unicode.IsLetter(before) || unicode.IsDigit(before) || strings.ContainsRune("_-/&#", before) {
+		return nil // the end of a word or of a URL
+	}
+	line, segment := block.PeekLine()
+	end := 1
+	for end < len(line) {
+		r, size := utf8.DecodeRune(line[end:])
+		if !tagRune(r) {
+			break
+		}
+		end += size
+	}
+	tag, ok := cleanTag(string(line[1:end]))
+	if !ok {
+		return nil
+	}
+	n := &tagNode{tag: tag}
+	n.AppendChild(n, ast.NewTextSegment(segment.WithStop(segment.Start+end)))
+	block.Advance(end)
+	return n
+}
+
+// tagRune reports whether a character is allowed in a tag, as in Obsidian: letters,
+// digits, emoji, "_", "-" and "/", but no other punctuation and no white space.
+func tagRune(r rune) bool {
+	switch {
+	case r == '_' || r == '-' || r == '/' || r == '\u200d': // the last joins emoji
+		return true
+	case r < utf8.RuneSelf:
+		return '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+	}
+	return r != utf8.RuneError && unicode.In(r, unicode.L, unicode.N, unicode.M, unicode.So, unicode.Sk)
+}
+
+// cleanTag removes a leading "#" and surrounding slashes. ok is false if the tag has
+// an invalid character, an empty level, or only digits.
+func cleanTag(tag string) (string, bool) {
+	tag = strings.Trim(strings.TrimPrefix(tag, "#"), "/")
+	ok := tag != "" && len(tag) <= maxTagBytes && !strings.Contains(tag, "//") &&
+		!strings.ContainsFunc(tag, func(r rune) bool { return !tagRune(r) }) &&
+		strings.ContainsFunc(tag, func(r rune) bool { return !unicode.IsDigit(r) && r != '/' })
+	return tag, ok
+}

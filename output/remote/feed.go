@@ -1,0 +1,236 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/eventstream"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// MaxEvent is the size of the largest event that is accepted, in bytes.
+const MaxEvent = 8 << 20
+
+// FeedOptions configure Follow. A zero field means its default.
+type FeedOptions struct {
+	URL    string
+	Header http.Header // sent with every request, such as Authorization
+	// LastID is the ID of the event after which to resume. If it is "" or invalid in a header,
+	// the feed decides where to begin.
+	LastID string
+	// Idle limits the wait for the response to begin and for each line after that, heartbeats
+	// included; 45 s, three heartbeat intervals of serve-sse.
+	Idle time.Duration
+	// Client makes the requests; nil: one that does not follow redirects and uses the proxy
+	// from the environment.
+	Client *http.Client
+	// Connected is called after each successful connection.
+	Connected func()
+	// MustConnect makes Follow return the error if the first attempt to connect fails.
+	MustConnect bool
+	// Logger gets connections at info and outages at warn; nil discards them.
+	Logger *slog.Logger
+}
+
+// FeedRefusedError reports a response of the feed that a retry would not change.
+type FeedRefusedError struct{ Status int }
+
+func (e *FeedRefusedError) Error() string {
+	return fmt.Sprintf("the feed refused the request: %d %s", e.Status, http.StatusText(e.Status))
+}
+
+// ErrFeedEnded reports that the feed asked its clients not to reconnect (status 204).
+var ErrFeedEnded = errors.New("the feed has ended permanently")
+
+// Waits between attempts to connect.
+const (
+	leastWait = time.Second
+	mostWait  = 30 * time.Second
+)
+
+// feedFollower is the state of one call of Follow.
+type feedFollower struct {
+	opts    FeedOptions
+	log     *slog.Logger
+	deliver func(eventstream.Event) error
+	last    string        // the ID after which to resume; "": the feed decides where to begin
+	asked   time.Duration // the wait that the feed requested with retry:; 0: none
+	after   time.Duration // the wait that the last response requested with Retry-After; 0: none
+	retry   *backoff.Backoff
+
+	connected bool // at least one connection was made
+}
+
+// deliverError marks an error returned by deliver.
+type deliverError struct{ error }
+
+func (e deliverError) Unwrap() error { return e.error }
+
+// Follow passes the events of a feed to deliver, and reconnects when the connection is lost. It
+// returns nil when ctx ends, deliver's error if deliver fails, [ErrFeedEnded] or a
+// *[FeedRefusedError] if the feed ends, and with FeedOptions.MustConnect the error of a first
+// attempt that fails.
+func Follow(ctx context.Context, o FeedOptions, deliver func(eventstream.Event) error) error {
+	if o.Idle <= 0 {
+		o.Idle = 45 * time.Second
+	}
+	if o.Client == nil {
+		o.Client = defaultClient()
+		defer o.Client.CloseIdleConnections()
+	}
+	if o.Connected == nil {
+		o.Connected = func() {}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if !eventstream.ValidID(o.LastID) {
+		o.LastID = ""
+	}
+	f := &feedFollower{opts: o, log: o.Logger, deliver: deliver, last: o.LastID, retry: backoff.New(leastWait, mostWait)}
+	lost := false
+	for {
+		began := time.Now()
+		received, err := f.connect(ctx, &lost)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if t, ok := errors.AsType[deliverError](err); ok {
+			return t.error
+		}
+		if _, refused := errors.AsType[*FeedRefusedError](err); refused || errors.Is(err, ErrFeedEnded) {
+			return err
+		}
+		if o.MustConnect && !f.connected {
+			return err
+		}
+		if received {
+			f.retry.Reset()
+		}
+		pause := max(f.retry.NextAfter(max(f.asked, f.after)), time.Until(began.Add(leastWait)))
+		f.after = 0
+		level := slog.LevelInfo
+		if !lost && !(received && ended(err)) { // a feed may end its streams routinely
+			lost, level = true, slog.LevelWarn
+		}
+		f.log.Log(ctx, level, "feed lost", "err", err, "next", pause.Round(time.Millisecond))
+		if !backoff.Sleep(ctx, pause) {
+			return nil
+		}
+	}
+}
+
+func defaultClient() *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{
+			Proxy:                 http.ProxyFromEnvironment,
+			DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+			TLSHandshakeTimeout:   10 * time.Second,
+			ResponseHeaderTimeout: 15 * time.Second,
+			ForceAttemptHTTP2:     true,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// connect makes a connection and delivers its events until the connection ends. It reports
+// whether an event was received. *lost means that an outage was logged; connect resets it once
+// the feed is connected again.
+func (f *feedFollower) connect(ctx context.Context, lost *bool) (received bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watch := time.AfterFunc(f.opts.Idle, func() { cancel(fmt.Errorf("it sent no line for %v", f.opts.Idle)) })
+	defer watch.Stop()
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, f.opts.URL, nil)
+	if err != nil {
+		return false, &FeedRefusedError{Status: http.StatusBadRequest}
+	}
+	maps.Copy(q.Header, f.opts.Header)
+	q.Header.Set("Accept", eventstream.ContentType)
+	q.Header.Set("Cache-Control", "no-store")
+	if f.last != "" {
+		q.Header.Set("Last-Event-ID", f.last)
+	}
+	res, err := f.opts.Client.Do(q)
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = fmt.Errorf("no response within %v", f.opts.Idle)
+		}
+		return false, printable.Unnamed(err) // the URL's query may be secret
+	}
+	defer func() { _ = res.Body.Close() }()
+	if err := f.check(res); err != nil {
+		return false, err
+	}
+	if *lost {
+		*lost = false
+		f.log.Warn("feed reconnected")
+	}
+	f.connected = true
+	f.opts.Connected()
+	watch.Reset(f.opts.Idle)
+	r := eventstream.NewReader(lineWatch{res.Body, func() { watch.Reset(f.opts.Idle) }}, f.last, MaxEvent, nil)
+	for {
+		e, err := r.Read()
+		if r.Retry() > 0 {
+			f.asked = r.Retry()
+		}
+		if err != nil {
+			if cause := context.Cause(ctx); cause != nil {
+				err = cause
+			}
+			return received, fmt.Errorf("read the feed: %w", err)
+		}
+		watch.Stop() // the time that deliver takes does not count
+		if err := f.deliver(e); err != nil {
+			return true, deliverError{err}
+		}
+		watch.Reset(f.opts.Idle)
+		received, f.last = true, e.ID
+	}
+}
+
+// lineWatch calls ended for every read that contains a line ending. Other bytes are no sign of
+// life: a feed could keep sending single bytes, and never an event.
+type lineWatch struct {
+	io.Reader
+	ended func()
+}
+
+func (l lineWatch) Read(p []byte) (int, error) {
+	n, err := l.Reader.Read(p)
+	if bytes.ContainsAny(p[:n], "\r\n") {
+		l.ended()
+	}
+	return n, err
+}
+
+// check returns nil if the response is an event stream, ErrFeedEnded or a *FeedRefusedError if a
+// retry would not change the response, and another error for a temporary failure.
+func (f *feedFollower) check(res *http.Response) error {
+	switch {
+	case res.StatusCode == http.StatusOK:
+		if !eventstream.IsStream(res.Header.Get("Content-Type")) {
+			return &FeedRefusedError{Status: http.StatusUnsupportedMediaType}
+		}
+		return nil
+	case res.StatusCode == http.StatusNoContent:
+		return ErrFeedEnded
+	case res.StatusCode >= 500, res.StatusCode == http.StatusRequestTimeout, res.StatusCode == http.StatusTooManyRequests:
+		f.after = backoff.RetryAfter(res.Header)
+		return fmt.Errorf("the feed responded with HTTP status %d %s", res.StatusCode, http.StatusText(res.StatusCode))
+	}
+	return &FeedRefusedError{Status: res.StatusCode}
+}
+
+// ended reports whether a read failed because the stream ended.
+func ended(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }

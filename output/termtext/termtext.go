@@ -1,0 +1,143 @@
+// Package termtext measures, truncates, wraps and colours text for a terminal. Widths are in
+// terminal columns. Text must be printable (see core/printable), and uncoloured to be measured.
+//
+// Library: github.com/clipperhouse/displaywidth measures grapheme clusters, such as joined
+// emoji, by Unicode's rules.
+package termtext
+
+import (
+	"strings"
+
+	"github.com/clipperhouse/displaywidth"
+)
+
+// A Colour is the parameter of an ANSI escape sequence, such as "31" or "1;31"; "" changes nothing.
+type Colour string
+
+const (
+	Bold   Colour = "1"
+	Red    Colour = "31"
+	Green  Colour = "32"
+	Yellow Colour = "33"
+	Cyan   Colour = "36"
+	Grey   Colour = "90"
+)
+
+// Paint returns s in a colour.
+func (c Colour) Paint(s string) string {
+	if c == "" || s == "" {
+		return s
+	}
+	return "\x1b[" + string(c) + "m" + s + "\x1b[0m"
+}
+
+// Width is the number of columns that a text takes.
+func Width(s string) int { return displaywidth.String(s) }
+
+// Pad appends spaces until s is width columns wide.
+func Pad(s string, width int) string {
+	return s + strings.Repeat(" ", max(0, width-Width(s)))
+}
+
+// Middle replaces the middle of a text that is wider than limit columns with an ellipsis. It
+// suits URIs, which name the server at the beginning and the resource at the end.
+func Middle(s string, limit int) string {
+	if Width(s) <= limit {
+		return s
+	}
+	if limit < 1 {
+		return ""
+	}
+	clusters := split(s)
+	left, right, used := 0, len(clusters), 1 // the ellipsis takes one column
+	for left < right {
+		// The two ends take turns. The right end starts, so it gets the larger part.
+		if at := &clusters[right-1]; used+at.width <= limit {
+			used += at.width
+			right--
+		} else {
+			break
+		}
+		if left >= right {
+			break
+		}
+		if at := &clusters[left]; used+at.width <= limit {
+			used += at.width
+			left++
+		} else {
+			break
+		}
+	}
+	return join(clusters[:left]) + "…" + join(clusters[right:])
+}
+
+// End replaces the end of a text that is wider than limit columns with an ellipsis.
+func End(s string, limit int) string {
+	if Width(s) <= limit {
+		return s
+	}
+	if limit < 1 {
+		return ""
+	}
+	var b strings.Builder
+	used := 1
+	for _, c := range split(s) {
+		if used += c.width; used > limit {
+			break
+		}
+		b.WriteString(c.text)
+	}
+	return b.String() + "…"
+}
+
+// Wrap splits a text into lines of at most limit columns, preferably at spaces.
+func Wrap(s string, limit int) []string {
+	limit = max(limit, 1)
+	var lines []string
+	line := ""
+	flush := func() {
+		if line != "" {
+			lines = append(lines, line)
+		}
+		line = ""
+	}
+	// Measure whole lines: a character such as U+FE0F may widen the character before it.
+	wide := func(more string) bool { return line != "" && Width(line+more) > limit }
+	for word := range strings.FieldsSeq(s) {
+		if wide(" " + word) {
+			flush()
+		}
+		if line != "" {
+			line += " "
+		}
+		for _, c := range split(word) {
+			if wide(c.text) { // a word that is wider than a line
+				flush()
+			}
+			line += c.text
+		}
+	}
+	flush()
+	return lines
+}
+
+type cluster struct {
+	text  string
+	width int
+}
+
+func split(s string) []cluster {
+	var out []cluster
+	for g := displaywidth.StringGraphemes(s); g.Next(); {
+		out = append(out, cluster{g.Value(), g.Width()})
+	}
+	return out
+}
+
+func join(clusters []cluster) string {
+	var b strings.Builder
+	for _, c := range clusters {
+		b.WriteString(c.text)
+	}
+	return b.String()
+}

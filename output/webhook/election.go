@@ -1,0 +1,280 @@
+package webhook
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/journal/natslog"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// leaderElection decides which process delivers: the holder of a lease if several processes share
+// the log, else always this one.
+type leaderElection struct {
+	log    *natslog.Log // nil: no other process uses the log
+	source Source
+	logger *slog.Logger
+	retry  *backoff.Backoff
+	failed string // the last logged error
+}
+
+func newLeaderElection(log journal.Log, source Source, logger *slog.Logger) *leaderElection {
+	shared, _ := log.(*natslog.Log)
+	return &leaderElection{log: shared, source: source, logger: logger, retry: backoff.New(500*time.Millisecond, 5*time.Second)}
+}
+
+// shared reports whether other processes may deliver.
+func (l *leaderElection) shared() bool { return l.log != nil }
+
+func (l *leaderElection) leaseName() string { return "webhooks/" + string(l.source) }
+
+// run waits until this process may deliver, and calls work. If there are other processes, the
+// context of work ends when the lease is lost, and the lease is released when work returns. run logs
+// an error once, and returns after a wait.
+func (l *leaderElection) run(ctx context.Context, work func(context.Context, *natslog.Lease) error) {
+	err := l.lead(ctx, work)
+	if err == nil {
+		l.failed = ""
+		l.retry.Reset()
+		return
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	if errors.Is(err, journal.ErrClosed) { // ctx is about to end
+		<-ctx.Done()
+		return
+	}
+	if text := err.Error(); text != l.failed {
+		l.failed = text
+		l.logger.Warn("this process cannot deliver webhooks; retrying", "source", string(l.source), "err", err)
+	}
+	backoff.Sleep(ctx, l.retry.Next())
+}
+
+func (l *leaderElection) lead(ctx context.Context, work func(context.Context, *natslog.Lease) error) error {
+	if !l.shared() {
+		return work(ctx, nil)
+	}
+	lease, err := l.log.Lease(ctx, l.leaseName(), natslog.LeaseOptions{})
+	if err != nil {
+		return err
+	}
+	defer lease.Release()
+	held, lost := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer lost(nil)
+	watching.Go(func() {
+		select {
+		case <-lease.Lost():
+			lost(errSuperseded)
+		case <-held.Done():
+		}
+	})
+	return work(held, lease)
+}
+
+// Deliverer reports which process on a cluster delivers the webhooks of a source.
+type Deliverer struct {
+	Source Source `json:"source"`
+	// Process is the process that delivers; "": none at present.
+	Process string `json:"process,omitempty"`
+	Own     bool   `json:"own"` // it is this process
+	// Waiting is why this process cannot deliver, or cannot find out who does; "": it can.
+	Waiting string `json:"waiting,omitempty"`
+}
+
+// deliverers returns the process that holds the lease; none without a cluster.
+func (l *leaderElection) deliverers() []Deliverer {
+	if !l.shared() {
+		return nil
+	}
+	d := Deliverer{Source: l.source}
+	leases, err := l.log.Leases()
+	if err != nil {
+		d.Waiting = printable.Reason(err, 300)
+	}
+	for _, lease := range leases {
+		if lease.Name == l.leaseName() {
+			d.Process, d.Own = lease.Process, lease.Own
+		}
+	}
+	return []Deliverer{d}
+}
+
+// recordsName names the records of this package.
+const recordsName = "webhooks"
+
+// storedVersion is the version of everything that this package stores.
+const storedVersion = 1
+
+// Keys of checkpoints.
+const (
+	configCheckpoint        = "config"
+	subscriptionsCheckpoint = "subscriptions"
+)
+
+const (
+	// checkpointWait limits the time to save a checkpoint.
+	checkpointWait = 10 * time.Second
+	// maxCheckpoint limits the size of a checkpoint in bytes: a NATS message has at most 1 MiB.
+	maxCheckpoint = 1<<20 - 16<<10
+)
+
+// errSuperseded reports that another process has loaded the checkpoint or holds the lease.
+var errSuperseded = errors.New("another process delivers the webhooks now")
+
+// checkpoint is the record of delivery positions. Only the process that loaded it last can save it,
+// so a process that has lost its lease without noticing moves no watermark.
+type checkpoint struct {
+	records journal.Records
+	key     string
+	logger  *slog.Logger
+	// dirty wakes the goroutine that saves. Capacity 1; never closed.
+	dirty chan struct{}
+
+	// busy is a semaphore of capacity 1, never closed. Loads and saves hold it, so that a later
+	// save stores newer positions. It guards all below.
+	busy     chan struct{}
+	holder   string
+	revision uint64
+	failed   bool // the last save failed, which was logged
+}
+
+func newCheckpoint(records journal.Records, key string, logger *slog.Logger) *checkpoint {
+	return &checkpoint{records: records, key: key, logger: logger, dirty: make(chan struct{}, 1), busy: make(chan struct{}, 1)}
+}
+
+// positions is the content of a checkpoint.
+type positions struct {
+	Version       int                    `json:"version"`
+	Holder        string                 `json:"holder,omitempty"` // identifies the last load
+	Webhooks      []hookProgress         `json:"webhooks,omitempty"`
+	Subscriptions []subscriptionProgress `json:"advances,omitempty"`
+}
+
+// encode returns the stored form. To fit the limit it drops the states that were sent last: some
+// are then sent again after a restart, but no event is lost.
+func (s positions) encode() ([]byte, error) {
+	data, err := json.Marshal(s)
+	if err == nil && len(data) > maxCheckpoint {
+		for i := range s.Webhooks {
+			s.Webhooks[i].Sent = nil
+		}
+		data, err = json.Marshal(s)
+	}
+	if err == nil && len(data) > maxCheckpoint {
+		err = fmt.Errorf("too many webhooks: their delivery positions take %d bytes, and at most %d can be stored", len(data), maxCheckpoint)
+	}
+	return data, err
+}
+
+// read returns the stored positions, which may be slightly outdated.
+func (c *checkpoint) read(ctx context.Context) (s positions, revision uint64, err error) {
+	rec, err := c.records.Get(ctx, c.key)
+	if err != nil || rec.Value == nil {
+		return s, rec.Revision, err
+	}
+	s, err = parseCheckpoint(rec)
+	return s, rec.Revision, err
+}
+
+func parseCheckpoint(rec journal.Record) (s positions, err error) {
+	if json.Unmarshal(rec.Value, &s) != nil || s.Version != storedVersion {
+		return positions{}, fmt.Errorf("the delivery positions of webhooks in the event log are damaged or of a newer version; to discard them, delete the record: "+
+			"in a file with the SQL DELETE FROM records WHERE name = '%[1]s' AND key = '%[2]s', or on a NATS cluster the key %[2]s in the key-value bucket whose name ends in _%[1]s", recordsName, rec.Key)
+	}
+	return s, nil
+}
+
+// load returns the stored positions, and makes this checkpoint the only one that can save them.
+// revision is the number of the write that did so.
+func (c *checkpoint) load(ctx context.Context) (s positions, revision uint64, err error) {
+	c.busy <- struct{}{}
+	defer func() { <-c.busy }()
+	holder := rand.Text()
+	retry := backoff.New(10*time.Millisecond, time.Second)
+	for {
+		s, revision, err := c.read(ctx)
+		if err != nil {
+			return positions{}, 0, err
+		}
+		s.Version, s.Holder = storedVersion, holder
+		data, err := s.encode()
+		if err != nil {
+			return positions{}, 0, err
+		}
+		if revision, err = c.records.Put(ctx, journal.Record{Key: c.key, Value: data, Revision: revision}); err == nil {
+			c.holder, c.revision = holder, revision
+			return s, revision, nil
+		}
+		if !errors.Is(err, journal.ErrChanged) || !backoff.Sleep(ctx, retry.Next()) {
+			return positions{}, 0, err
+		}
+	}
+}
+
+// changed requests a save.
+func (c *checkpoint) changed() {
+	select {
+	case c.dirty <- struct{}{}:
+	default:
+	}
+}
+
+// save stores the result of snapshot, even if ctx has ended. It calls snapshot after earlier saves
+// have ended. If saving fails, it logs the first error and requests another save.
+func (c *checkpoint) save(ctx context.Context, snapshot func() positions) error {
+	c.busy <- struct{}{}
+	defer func() { <-c.busy }()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkpointWait)
+	defer cancel()
+	err := c.put(ctx, snapshot())
+	// Nothing is lost if another process delivers, or if the log was in memory and has ended.
+	if err != nil && !c.failed && !errors.Is(err, errSuperseded) && !errors.Is(err, journal.ErrClosed) {
+		c.logger.Error("cannot store which events webhooks have received; some may be delivered again after a restart", "err", err)
+	}
+	if c.failed = err != nil; c.failed {
+		c.changed()
+	}
+	return err
+}
+
+func (c *checkpoint) put(ctx context.Context, s positions) error {
+	s.Version, s.Holder = storedVersion, c.holder
+	data, err := s.encode()
+	if err != nil {
+		return err
+	}
+	retry := backoff.New(10*time.Millisecond, time.Second)
+	for {
+		revision, err := c.records.Put(ctx, journal.Record{Key: c.key, Value: data, Revision: c.revision})
+		if err == nil {
+			c.revision = revision
+			return nil
+		}
+		if !errors.Is(err, journal.ErrChanged) {
+			return err
+		}
+		// Another process has loaded it, or the response to an earlier save was lost.
+		now, revision, err := c.read(ctx)
+		switch {
+		case err != nil:
+			return err
+		case now.Holder != c.holder:
+			return errSuperseded
+		}
+		if c.revision = revision; !backoff.Sleep(ctx, retry.Next()) { // a lagging node may have answered
+			return context.Cause(ctx)
+		}
+	}
+}
