@@ -28,21 +28,21 @@ import (
 // agentFlags are the flags of commands that report to agents.
 type agentFlags struct {
 	agent bool
-	once  bool // of watch only
+	once  bool // only watch has it
 }
 
-// onceFor bounds a run with --once if no --timeout does: the agent waits for its hook.
+// onceFor limits a run with --once, because the agent waits for its hook.
 const onceFor = 30 * time.Second
 
 func (o *agentFlags) add(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&o.agent, "agent", false, "print at most one short line a second, for agents; see mcptrack help agents")
+	cmd.Flags().BoolVar(&o.agent, "agent", false, "print at most one short line per second, for agents; see mcptrack help agents")
 }
 
 func (o *agentFlags) addOnce(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.once, "once", false, "with --agent: print what changed since the last run, and exit")
 }
 
-// parse checks the flags together with others of the command.
+// parse checks the flags, and that the command's other flags allow them.
 func (o *agentFlags) parse(cmd *cobra.Command, g *cli.Globals) error {
 	if !o.agent {
 		if o.once {
@@ -64,22 +64,18 @@ func (o *agentFlags) parse(cmd *cobra.Command, g *cli.Globals) error {
 	return nil
 }
 
-// openCursor opens the cursor for what is followed from this folder. Without --once a failure
-// is only a warning.
+// openCursor opens the cursor, which stores what was reported. followed identifies it, together with
+// the working directory. Without --once a failure is only a warning.
 func (o *agentFlags) openCursor(env *cli.Env, log *slog.Logger, followed any) (*agent.Cursor, error) {
-	dir, err := env.StateDir(), error(nil)
+	folder, err := os.Getwd()
+	key, keyErr := json.Marshal([]any{folder, followed})
+	dir := env.StateDir("agent")
 	if dir == "" {
 		err = fmt.Errorf("%w: there is no home directory", agent.ErrNoCursor)
 	}
-	var key []byte
-	if err == nil {
-		folder, wdErr := os.Getwd()
-		key, err = json.Marshal([]any{folder, followed})
-		err = errors.Join(wdErr, err)
-	}
 	var c *agent.Cursor
-	if err == nil {
-		c, err = agent.OpenCursor(filepath.Join(dir, "agent"), string(key), log)
+	if err = errors.Join(err, keyErr); err == nil {
+		c, err = agent.OpenCursor(dir, string(key), log)
 	}
 	switch {
 	case err == nil:
@@ -94,18 +90,12 @@ func (o *agentFlags) openCursor(env *cli.Env, log *slog.Logger, followed any) (*
 // runWatchAgent is runWatch with --agent.
 func runWatchAgent(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOptions) error {
 	log := g.Logger(env)
-	cfg, awaited, err := watchConfig(ctx, env, g, log, opts)
+	cfg, err := opts.config(ctx, env, g, log)
 	if err != nil {
 		return err
 	}
 	var followed atomic.Pointer[config.Config]
 	followed.Store(opts.selection().Of(cfg))
-	if len(followed.Load().Servers) == 0 && !awaited {
-		if opts.NoFollow || opts.once {
-			return cli.NothingToFollow(cfg, opts.selection())
-		}
-		opts.selection().WarnNone(log, cfg)
-	}
 	var cursor *agent.Cursor
 	if !opts.Demo {
 		path, err := filepath.Abs(cfg.Path)
@@ -129,7 +119,7 @@ func runWatchAgent(ctx context.Context, env *cli.Env, g *cli.Globals, opts watch
 	}
 	sessions := opts.SessionOptions(env, g)
 	sessions.OneShot = opts.once
-	e, err := cli.NewPrinting(ctx, desired, tracker.Options{Dial: env.Dial, Session: sessions, Logger: log, Texts: true, Baseline: cursor.Baseline, BaselineList: cursor.BaselineList})
+	e, err := cli.NewUnstoredEngine(ctx, desired, tracker.Options{Dial: env.Dial, Session: sessions, Logger: log, Texts: true, Baseline: cursor.Baseline, BaselineList: cursor.BaselineList})
 	if err != nil {
 		return err
 	}
@@ -138,7 +128,7 @@ func runWatchAgent(ctx context.Context, env *cli.Env, g *cli.Globals, opts watch
 	if opts.once {
 		return watchOnce(ctx, e, w)
 	}
-	var ended error // of the last lines, also after ctx has ended
+	var ended error // of the last lines; set even after ctx has ended
 	failed := e.Run(ctx, engine.Reader(func(context.Context) error {
 		ended = w.Run()
 		return ended
@@ -151,9 +141,8 @@ func runWatchAgent(ctx context.Context, env *cli.Env, g *cli.Globals, opts watch
 	return s.outcome(ctx, failed)
 }
 
-// watchOnce reports what changed since the last run. Servers that cannot be reached are
-// reported, but are no failure, because hooks discard the output of a failed command; only if
-// none can be reached, the command fails.
+// watchOnce reports what changed since the last run. It fails only if no server can be reached:
+// hooks discard the output of a failed command, so servers that cannot be reached are just reported.
 func watchOnce(ctx context.Context, e *engine.Engine, w *agent.Watch) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, onceFor, cli.ErrTimeout)
 	defer cancel()
@@ -178,13 +167,12 @@ func watchOnce(ctx context.Context, e *engine.Engine, w *agent.Watch) error {
 		for i := range missed {
 			missed[i] = printable.Line(missed[i], 64)
 		}
-		return &cli.Failure{Exit: cli.ExitUnreachable, Code: "unreachable", Err: fmt.Errorf("no server could be reached: %s", cli.Join(missed, 10)), Hint: "mcptrack list shows why"}
+		return cli.Unreachable("mcptrack list shows why", "no server could be reached: %s", cli.Join(missed, 10))
 	}
 	return nil
 }
 
-// tailAgent is what runTail does with --agent: it begins after the last event that an earlier
-// run reported.
+// tailAgent is runTail with --agent: it resumes after the last event that an earlier run reported.
 func tailAgent(ctx context.Context, env *cli.Env, log *slog.Logger, opts tailOptions, from remote.FeedOptions) error {
 	feed, query := *opts.address, opts.address.Query()
 	query.Del("since")

@@ -11,8 +11,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// Arguments are completed from the last list, and values by a server that was used
-// before and whose entry has not changed.
+// Names of arguments come from the last list; values come from the server, if a command used it and its
+// entry has not changed since.
 func TestCompleteArguments(t *testing.T) {
 	tool := map[string]any{"name": "convert", "inputSchema": map[string]any{"type": "object", "properties": map[string]any{
 		"unit": map[string]any{"type": "string", "enum": []string{"metric", "imperial"}}, "round": map[string]any{"type": "boolean"}, "amount": map[string]any{"type": "number"}}}}
@@ -81,7 +81,7 @@ func TestCompleteArguments(t *testing.T) {
 		t.Errorf("offered %q", got)
 	}
 
-	// The entry has changed: it has another key, which was never sent to the server.
+	// The entry has another key now, which was never sent to the server.
 	lookup := b.LookupEnv
 	b.LookupEnv = func(name string) (string, bool) {
 		if name == "KEY" {

@@ -22,9 +22,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/uritemplate"
 )
 
-// finishBuiltins gives cobra's own commands, help and completion, what every other command has:
-// examples, exit codes, and an error for an unknown name, for which cobra would print help and
-// succeed.
+// finishBuiltins completes cobra's own commands, help and completion: with examples, exit codes, and an
+// error for an unknown name, for which cobra would print help and succeed.
 func finishBuiltins(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -76,24 +75,16 @@ func finishCompletion(completion *cobra.Command) {
 	for _, shell := range completion.Commands() {
 		shell.Long += "\n" + builtinExits
 		shell.Args = cli.Args(0, 0)
-		switch shell.Name() {
-		case "bash":
-			shell.Example = `  source <(mcptrack completion bash)
-  mcptrack completion bash >/etc/bash_completion.d/mcptrack`
-		case "zsh":
-			shell.Example = `  source <(mcptrack completion zsh)
-  mcptrack completion zsh >"${fpath[1]}/_mcptrack"`
-		case "fish":
-			shell.Example = `  mcptrack completion fish | source
-  mcptrack completion fish >~/.config/fish/completions/mcptrack.fish`
-		case "powershell":
-			shell.Example = `  mcptrack completion powershell | Out-String | Invoke-Expression
-  mcptrack completion powershell >mcptrack.ps1`
-		}
+		shell.Example = map[string]string{
+			"bash":       "  source <(mcptrack completion bash)\n  mcptrack completion bash >/etc/bash_completion.d/mcptrack",
+			"zsh":        "  source <(mcptrack completion zsh)\n  mcptrack completion zsh >\"${fpath[1]}/_mcptrack\"",
+			"fish":       "  mcptrack completion fish | source\n  mcptrack completion fish >~/.config/fish/completions/mcptrack.fish",
+			"powershell": "  mcptrack completion powershell | Out-String | Invoke-Expression\n  mcptrack completion powershell >mcptrack.ps1",
+		}[shell.Name()]
 	}
 }
 
-// namesPath is the file with the cached names of a config's servers, "" if there is none.
+// namesPath returns the file with the cached names of a config's servers; "" if there is none.
 func namesPath(env *cli.Env, cfgPath string) string {
 	dir := env.CacheDir()
 	abs, err := filepath.Abs(cfgPath)
@@ -108,34 +99,20 @@ func loadNames(env *cli.Env, cfgPath string) completion.Names {
 	return completion.Load(namesPath(env, cfgPath))
 }
 
-// remember caches the lists of the reports, for completion.
-func remember(env *cli.Env, cfgPath string, reports []session.Report) {
-	completion.Update(namesPath(env, cfgPath), func(n completion.Names) {
-		for _, r := range reports {
-			for kind, list := range r.Lists {
-				n.Learn(r.Server.ID, kind, list)
-			}
-			if r.Err == nil {
-				n.Use(r.Server)
-			}
-		}
-	})
+// remember lets change modify the cached names of a config's servers.
+func remember(env *cli.Env, cfgPath string, change func(completion.Names)) {
+	completion.Update(namesPath(env, cfgPath), change)
 }
 
 // rememberSnapshot caches the lists of a tracker's last snapshot.
 func rememberSnapshot(env *cli.Env, cfgPath string, snap *status.Snapshot) {
-	completion.Update(namesPath(env, cfgPath), func(n completion.Names) {
+	remember(env, cfgPath, func(n completion.Names) {
 		for _, srv := range snap.Servers {
 			for kind, list := range srv.Lists {
 				n.Learn(srv.ID, kind, list)
 			}
 		}
 	})
-}
-
-// rememberUse records that a command has used the server.
-func rememberUse(env *cli.Env, cfgPath string, srv config.Server) {
-	completion.Update(namesPath(env, cfgPath), func(n completion.Names) { n.Use(srv) })
 }
 
 func completeList(env *cli.Env, g *cli.Globals) cobra.CompletionFunc {
@@ -170,8 +147,8 @@ func completeNames(env *cli.Env, g *cli.Globals, kind catalog.Kind) cobra.Comple
 	}
 }
 
-// noFiles turns off the completion of files, which is cobra's default, for arguments and values
-// of flags that name none.
+// noFiles turns off the completion of files, which is cobra's default, for arguments and flags that do
+// not name files.
 func noFiles(root *cobra.Command) {
 	for _, cmd := range root.Commands() {
 		if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 {
@@ -186,8 +163,7 @@ func noFiles(root *cobra.Command) {
 	}
 }
 
-// completePromptArgument completes --arg of prompt: names from the cache, and values
-// from the server.
+// completePromptArgument completes --arg of prompt: names from the cache, values from the server.
 func completePromptArgument(env *cli.Env, g *cli.Globals, given *[]string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) < 2 {
@@ -212,8 +188,8 @@ func completeToolArgument(env *cli.Env, g *cli.Globals, given *[]string) cobra.C
 	}
 }
 
-// completeParameter completes --param of read: the variables of the template, and
-// values from the server.
+// completeParameter completes --param of read: the variables of the template, and values from the
+// server.
 func completeParameter(env *cli.Env, g *cli.Globals, opts *readOptions) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		variables, err := uritemplate.Variables(opts.template)
@@ -230,8 +206,8 @@ func completeParameter(env *cli.Env, g *cli.Globals, opts *readOptions) cobra.Co
 	}
 }
 
-// completeArgument completes NAME=VALUE: first the name, if it was not given yet, then
-// the value, from begins or else from ask.
+// completeArgument completes NAME=VALUE: first the name, unless it was given, then the value, from
+// begins or else from ask.
 func completeArgument(begins []string, typed string, given []string, ask func(name, value string, given map[string]string) []string) ([]string, cobra.ShellCompDirective) {
 	known := map[string]string{}
 	for _, g := range given {
@@ -260,12 +236,12 @@ func completeArgument(begins []string, typed string, given []string, ask func(na
 	return out, directive
 }
 
-// askingTime bounds how long a completion waits for a server.
+// askingTime limits how long a completion waits for a server.
 const askingTime = 800 * time.Millisecond
 
-// askValues asks a server for the values of an argument. It only asks a server that a
-// command has used before, and whose entry has not changed since and is approved: pressing a key
-// must not start a program or open a URL that the user never has.
+// askValues asks a server for the values of an argument. It asks only a server that a command has used,
+// whose entry has not changed since and is approved: pressing a key must not start a program or open a
+// URL that the user never did.
 func askValues(env *cli.Env, cfg *config.Config, id string, ref session.Reference, name, value string, given map[string]string) []string {
 	srv, ok := cfg.Server(id)
 	if !ok || !srv.Enabled || srv.Unusable() != nil || !loadNames(env, cfg.Path).Used(srv) {

@@ -10,7 +10,7 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 )
 
-// Help is read on terminals of 80 columns.
+// Every help text fits a terminal of 80 columns.
 func TestHelpFitsInto80Columns(t *testing.T) {
 	var out strings.Builder
 	env := &cli.Env{Out: &out, Err: &out, LookupEnv: func(name string) (string, bool) { return "1", name == "NO_COLOR" }}

@@ -17,7 +17,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/suggest"
-	"github.com/mcptrack/mcptrack/output/document"
 	"github.com/mcptrack/mcptrack/output/lines"
 	"github.com/mcptrack/mcptrack/output/remote"
 	"github.com/mcptrack/mcptrack/output/table"
@@ -58,22 +57,17 @@ expired while the log was read.`,
 }
 
 func writeHistory(env *cli.Env, g *cli.Globals, versions []history.Version) error {
-	switch {
-	case g.Format.Name == "name":
-		for _, v := range versions {
-			if v.ID != "" {
-				fmt.Fprintln(env.Out, v.ID)
-			}
-		}
-		return nil
-	case !g.Format.Table():
-		return document.Write(env.Out, g.Format, versions)
-	}
-	rows := make([][]string, 0, len(versions))
+	var names []string
+	var rows [][]string
 	for _, v := range versions {
+		if v.ID != "" {
+			names = append(names, v.ID)
+		}
 		rows = append(rows, versionRow(v, g.Format.Wide()))
 	}
-	return table.Rows(env.Out, []string{"ID", "Noticed", "How", "Size", "Digest", "Text"}, rows)
+	return g.Write(env.Out, names, versions, func() error {
+		return table.Rows(env.Out, []string{"ID", "Noticed", "How", "Size", "Digest", "Text"}, rows)
+	})
 }
 
 // shortDigest is the number of characters shown of a digest.

@@ -12,7 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/cli/clitest"
 )
 
-// TestHintsNameHost: a command that a hint gives reads the config of the same --host.
+// A hint with a command repeats --host, so that the command reads the same config.
 func TestHintsNameHost(t *testing.T) {
 	refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
 	defer refuses.Close()

@@ -26,7 +26,7 @@ import (
 
 type initOptions struct {
 	file               string
-	from               []string // names of hosts; none means all
+	from               []string // names of hosts; none: all
 	dryRun, force, yes bool
 }
 
@@ -35,15 +35,15 @@ func newInit(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init [FILE]",
 		Short: "Create a config from those of your editors and agents",
-		Long: `Finds the configs of hosts (editors and agents that use MCP servers) in this folder
-and for this user, prints what they have, and writes one config with all their servers
-and "trackResources": true. The default FILE is ` + cli.DefaultConfig + `.
+		Long: `Finds the configs of hosts (editors and agents that use MCP servers) in this folder and
+for this user, prints their servers, and writes one config with all of them and
+"trackResources": true. The default FILE is ` + cli.DefaultConfig + `.
 
-Nothing is started. The hosts' files are not changed. The new config is approved (see
-mcptrack help trust), so on a terminal init shows what it runs and sends. A secret in plain text becomes
-a reference such as ${API_KEY}; what has to be set is printed. On a terminal init asks
-before it writes; elsewhere it needs --yes. An existing FILE is only replaced with
---force.
+init starts nothing and does not change the hosts' files. It also approves the new config
+(see mcptrack help trust), so on a terminal it shows what the config runs and sends. A
+secret in plain text becomes a reference such as ${API_KEY}; init prints which variables
+to set. On a terminal it asks before it writes; elsewhere it needs --yes. It replaces an
+existing FILE only with --force.
 
 Exit codes: 0 done; 1 failed (FILE exists); 2 wrong usage; 3 no host has servers;
 130 interrupted.`,
@@ -65,7 +65,7 @@ Exit codes: 0 done; 1 failed (FILE exists); 2 wrong usage; 3 no host has servers
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&opts.from, "from", nil, "only from these `HOSTS`, separated by commas")
-	f.BoolVar(&opts.dryRun, "dry-run", false, "print the config to stdout and the rest to stderr, write nothing")
+	f.BoolVar(&opts.dryRun, "dry-run", false, "print the config to stdout and the report to stderr; write nothing")
 	f.BoolVar(&opts.force, "force", false, "replace FILE if it exists")
 	f.BoolVar(&opts.yes, "yes", false, "do not ask")
 	_ = cmd.RegisterFlagCompletionFunc("from", cobra.FixedCompletions(hosts.Names(), cobra.ShellCompDirectiveNoFileComp))
@@ -135,7 +135,7 @@ func runInit(ctx context.Context, env *cli.Env, g *cli.Globals, opts initOptions
 	}
 	if g.Format.Table() {
 		w := env.Out
-		if opts.dryRun { // stdout has only the config then
+		if opts.dryRun { // stdout gets only the config
 			w = env.Err
 		}
 		if err := report.write(w); err != nil {
@@ -166,8 +166,8 @@ func runInit(ctx context.Context, env *cli.Env, g *cli.Globals, opts initOptions
 	return err
 }
 
-// unusable is the number of servers of a new config that need something, such as a variable,
-// that this machine lacks.
+// unusable counts the servers of a new config that need something that this machine lacks, such as a
+// variable.
 func unusable(file string, read config.Options) (n int) {
 	cfg, _ := config.Load(file, read)
 	if cfg == nil {
@@ -189,7 +189,7 @@ func notWritable(err error) error {
 	return &cli.Failure{Exit: cli.ExitFailed, Code: "not_written", Err: err, Hint: "--dry-run shows what would be written"}
 }
 
-// noHostServers is the failure if there is nothing to write.
+// noHostServers is the failure if no host has servers.
 func noHostServers(read config.Options, opts initOptions, d *draft.Draft) error {
 	var searched []string
 	for _, h := range hosts.All() {
@@ -258,12 +258,12 @@ func (o *initOptions) confirm(ctx context.Context, env *cli.Env, text []byte, re
 	}
 }
 
-// approve approves what was written, for the folder in which commands find it.
+// approve approves the written config for the folder in which commands find it.
 func (o *initOptions) approve(env *cli.Env, g *cli.Globals, text []byte, log *slog.Logger) {
 	written := *g
 	written.Workspace, written.Config = config.FolderOf(o.file), ""
 	if written.Workspace == "" {
-		return // commands use it only by its name
+		return // commands find it only by name, which needs no approval
 	}
 	p, err := written.Permission(env, o.file)
 	if err == nil && p.Found {

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/commands/internal/completion"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -36,13 +37,13 @@ func newList(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Short: "List servers, or what they offer, such as resources or tools",
 		Long: `KIND is servers, resources, templates, prompts, tools or events; the default is servers.
 
-Connects to all enabled servers of the config at once, or to the named ones, prints
-what they offer, and exits. Servers that do not support a kind list nothing. Tables also
-show disabled servers. Events are the types of MCP Events, which "events" in the config
-names; see mcptrack help events.
+Connects to all enabled servers of the config, or to the named ones, prints what they
+offer, and exits. Servers that do not support a kind list nothing. Tables also show
+disabled servers. Events are the types of MCP Events that "events" in the config names;
+see mcptrack help events.
 
-With -o template=... the template is run once for each server or item; numbers
-compare, and keys that an item lacks print nothing.
+With -o template=... the template is run once for each server or item; numbers can be
+compared, and keys that an item lacks print nothing.
 
 Exit codes: 0 all servers answered; 1 failed; 2 wrong usage; 3 config invalid or
 missing; 4 some servers could not be reached (the others are listed); 6 --timeout
@@ -76,7 +77,7 @@ expired; 130 interrupted.`,
 	return cmd
 }
 
-// listKinds are the words that the first argument may be.
+// listKinds are the words that the first argument can be.
 func listKinds() []string {
 	kinds := []string{"servers"}
 	for _, k := range catalog.Kinds() {
@@ -86,17 +87,15 @@ func listKinds() []string {
 }
 
 func runList(ctx context.Context, env *cli.Env, g *cli.Globals, opts listOptions) error {
-	cfg, err := cli.DemoConfig(env), error(nil)
-	if !opts.demo {
-		if cfg, err = g.Load(ctx, env, g.Logger(env)); err != nil {
-			return err
-		}
+	cfg, err := g.LoadOrDemo(ctx, env, g.Logger(env), opts.demo)
+	if err != nil {
+		return err
 	}
-	var kindsToo []string // the first argument may be a misspelled kind
+	var misspelled []string // what the first argument may have meant
 	if opts.kind == "" {
-		kindsToo = listKinds()
+		misspelled = listKinds()
 	}
-	servers, err := cli.SelectServers(cfg, opts.servers, kindsToo...)
+	servers, err := cli.SelectServers(cfg, opts.servers, misspelled...)
 	if err != nil {
 		return err
 	}
@@ -113,7 +112,16 @@ func runList(ctx context.Context, env *cli.Env, g *cli.Globals, opts listOptions
 		return ctx.Err()
 	}
 	if !opts.demo {
-		remember(env, cfg.Path, reports)
+		remember(env, cfg.Path, func(n completion.Names) {
+			for _, r := range reports {
+				for kind, list := range r.Lists {
+					n.Learn(r.Server.ID, kind, list)
+				}
+				if r.Err == nil {
+					n.Use(r.Server)
+				}
+			}
+		})
 	}
 	shown := reports
 	if g.Format.Table() && opts.kind == "" && len(opts.servers) == 0 {
@@ -128,7 +136,7 @@ func runList(ctx context.Context, env *cli.Env, g *cli.Globals, opts listOptions
 	return unreachable(reports, g.Format.Table() && opts.kind == "")
 }
 
-// withDisabled adds the servers that were not asked because the config disables them.
+// withDisabled adds the servers that the config disables.
 func withDisabled(reports []session.Report, cfg *config.Config) []session.Report {
 	all := slices.Clone(reports)
 	for _, srv := range cfg.Servers {
@@ -140,8 +148,8 @@ func withDisabled(reports []session.Report, cfg *config.Config) []session.Report
 	return all
 }
 
-// listProgress shows on a terminal how many servers have answered. Meanwhile stderr is that of
-// beside. stop removes the line and may be called more than once.
+// listProgress shows on a terminal how many servers have answered. Until stop is called, beside
+// replaces env. stop removes the line and may be called more than once.
 func listProgress(env *cli.Env, g *cli.Globals, total int) (beside *cli.Env, progress func(session.Report), stop func()) {
 	if !env.ErrTTY || g.Quiet || total == 0 {
 		return env, nil, func() {}
@@ -152,8 +160,8 @@ func listProgress(env *cli.Env, g *cli.Globals, total int) (beside *cli.Env, pro
 	return s.Beside(env), func(session.Report) { answered.Add(1) }, s.Stop
 }
 
-// unreachable is the failure if servers could not be reached, nil if all could. reported
-// is set if the printed table already shows it.
+// unreachable returns the failure if servers could not be reached; nil if all could. reported says that
+// the printed table already shows it.
 func unreachable(reports []session.Report, reported bool) error {
 	var failed []string
 	for _, r := range reports {
@@ -229,8 +237,8 @@ func writeList(env *cli.Env, g *cli.Globals, kind catalog.Kind, reports []sessio
 	return document.Write(env.Out, g.Format, items)
 }
 
-// listItems returns the items as the servers sent them, each with a leading serverId.
-// Members keep their order and spelling.
+// listItems returns the items as the servers sent them, each with a leading serverId. Members keep
+// their order and spelling.
 func listItems(kind catalog.Kind, reports []session.Report) ([]json.RawMessage, error) {
 	items := []json.RawMessage{}
 	for _, r := range reports {
@@ -253,8 +261,8 @@ func listItems(kind catalog.Kind, reports []session.Report) ([]json.RawMessage, 
 	return items, nil
 }
 
-// withServer adds serverId before the members of an object, and invalid unless it is "".
-// Members of these names sent by the server are dropped.
+// withServer adds serverId, and invalid unless it is "", before the members of an object. It drops the
+// server's own members of these names.
 func withServer(id []byte, invalid string, raw json.RawMessage) (json.RawMessage, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &members); err != nil {
@@ -292,8 +300,7 @@ func sorted(kind catalog.Kind, r session.Report) catalog.List {
 	return slices.SortedFunc(slices.Values(r.Lists[kind]), func(a, b catalog.Item) int { return strings.Compare(a.Key, b.Key) })
 }
 
-// writeNames writes the id of each server, or for each item the server's id, a tab, and
-// the URI or name.
+// writeNames writes the id of each server, or for each item the server's id, a tab, and the URI or name.
 func writeNames(env *cli.Env, kind catalog.Kind, reports []session.Report) error {
 	var b strings.Builder
 	for _, r := range reports {

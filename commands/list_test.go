@@ -10,7 +10,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// TestLogNamesServer: what is logged about a server, such as noise on its stdout, names it.
+// TestLogNamesServer: a log line about a server, such as noise on its stdout, names the server.
 func TestLogNamesServer(t *testing.T) {
 	b := clitest.New(t, Main)
 	dial := b.Dial

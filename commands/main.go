@@ -44,8 +44,7 @@ type Env = cli.Env
 // Terminal is where questions are asked; see Env.
 type Terminal = cli.Terminal
 
-// Main runs one command line and returns its exit code. ctx ends when the user
-// interrupts.
+// Main runs one command line and returns its exit code. ctx ends when the user interrupts.
 func Main(ctx context.Context, env *cli.Env, args []string) int {
 	var g cli.Globals
 	root := newRoot(env, &g)
@@ -66,10 +65,10 @@ func newRoot(env *cli.Env, g *cli.Globals) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "mcptrack",
 		Short: "Follow MCP servers and report what changes",
-		Long: `mcptrack connects to the MCP servers of your mcp-servers.json, follows their
-resources, tools and prompts, and reports every change as it happens: on a
-terminal, to a pipe, or over HTTP. It keeps doing so through list changes, crashes,
-restarts, floods and edits of the config.`,
+		Long: `mcptrack connects to the MCP servers of your mcp-servers.json, follows their resources,
+tools and prompts, and reports every change as it happens: on a terminal, to a pipe, or
+over HTTP. It continues through list changes, crashes, restarts, floods and edits of the
+config.`,
 		Example: `  # See it work: a built-in server whose resources change
   mcptrack watch --demo
 
@@ -117,8 +116,8 @@ restarts, floods and edits of the config.`,
 	return root
 }
 
-// subcommand is for a command that only has others below it: an argument is the name
-// of one that does not exist.
+// subcommand rejects the arguments of a command that only has subcommands: an argument names one that
+// does not exist.
 func subcommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -133,8 +132,7 @@ func subcommand(cmd *cobra.Command, args []string) error {
 		"unknown command %q", printable.Line(args[0], 100))
 }
 
-// flagError words what is wrong with a flag: pflag's own errors quote those of the Go
-// library.
+// flagError explains what is wrong with a flag, as pflag's own errors quote errors of the Go library.
 func flagError(cmd *cobra.Command, err error) error {
 	if cmd.HasSubCommands() && cmd.Flags().NArg() > 0 { // cobra parsed it as a flag of the parent command
 		return subcommand(cmd, cmd.Flags().Args())
@@ -168,7 +166,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return cli.UsageHint(see, "%w", err)
 }
 
-// flagElsewhere is the hint which other commands have the flag, or the fallback.
+// flagElsewhere returns the hint which other commands have the flag, or the fallback.
 func flagElsewhere(cmd *cobra.Command, name, fallback string) string {
 	var have []string
 	for _, c := range cmd.Root().Commands() {

@@ -14,9 +14,8 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 )
 
-// pluginDir is the folder of the plugin for Claude Code, the source in marketplace.json. It
-// has nothing else in it, because Claude Code adds what lies in folders with certain names,
-// such as commands/.
+// pluginDir is the folder of the plugin for Claude Code, the source in marketplace.json. It contains
+// nothing else, because Claude Code adds everything in folders with certain names, such as commands/.
 var pluginDir = filepath.Join("..", ".claude-plugin", "mcptrack")
 
 // Every command in the plugin is one of this program, and its monitor waits for its skill.
@@ -45,11 +44,11 @@ func TestPlugin(t *testing.T) {
 	}
 	var monitors []struct{ Name, Command, When string }
 	if err := json.Unmarshal([]byte(texts[1]), &monitors); err != nil || len(monitors) != 1 || monitors[0].When != "on-skill-invoke:follow" {
-		// "always" would run the commands of a folder's config that nobody asked to be run
+		// "always" would run the commands of a folder's config without a request
 		t.Fatalf("%+v: %v", monitors, err)
 	}
 
-	// Every command that is named exists, with its flags.
+	// Every command that the skill names exists, with its flags.
 	text := texts[2] + "`" + monitors[0].Command + "`"
 	commands := regexp.MustCompile("`(mcptrack [^`]+)`").FindAllStringSubmatch(text, -1)
 	if len(commands) < 4 {
@@ -95,7 +94,7 @@ func TestPluginAdds(t *testing.T) {
 	if err := json.Unmarshal(out, &report); err != nil {
 		t.Fatal(err)
 	}
-	if len(report.Provides) < 6 { // all kinds are named, also those without any
+	if len(report.Provides) < 6 { // all kinds are listed, even empty ones
 		t.Errorf("%s", out)
 	}
 	want := map[string][]any{

@@ -12,7 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/cli/clitest"
 )
 
-// Whatever fails, a user never reads the names of system calls and Go functions.
+// Error messages never contain the names of system calls and Go functions.
 func TestErrorsAreInPlainWords(t *testing.T) {
 	dir := t.TempDir()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -23,7 +23,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// broken is an output that takes some bytes and then fails.
+// broken is an output that fails after some bytes.
 type broken struct{ room int }
 
 func (b *broken) Write(p []byte) (int, error) {
@@ -34,8 +34,8 @@ func (b *broken) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestReplay: what is printed as it was stored is what is printed after decoding,
-// filters take away and add nothing, and an output that fails is a failure.
+// TestReplay: events printed as stored equal events printed after decoding, filters only remove events,
+// and a failing output is a failure.
 func TestReplay(t *testing.T) {
 	const n = 3000
 	dir := t.TempDir()
@@ -118,9 +118,8 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestReplaySkipsForeignEntries: on a cluster anybody can put anything into the log.
-// Every entry is one line, events are JSON, nothing hidden reaches a terminal, and
-// what is not an event becomes a gap, and the replay continues.
+// TestReplaySkipsForeignEntries: on a cluster anybody can store anything. Every entry is one line, events
+// are JSON, nothing hidden reaches a terminal, and an entry that is not an event becomes a gap.
 func TestReplaySkipsForeignEntries(t *testing.T) {
 	url := journaltest.Store(t)
 	j, err := natslog.Open(t.Context(), natslog.Options{URL: url, Replicas: 1})
@@ -137,7 +136,7 @@ func TestReplaySkipsForeignEntries(t *testing.T) {
 		"{\"type\":\"server.state\",\n\"serverId\":\"a\",\"timestamp\":\"2026-11-21T11:00:00.000Z\",\n\"state\":\"Ready\"}",
 		head + "\r\"state\":\"Ready\"}",
 		head + "\"state\":\"Ready\",\"reason\":\"\u009b2J\u202e\"}",
-		head + "\"state\":\"Ready\",\"reason\":\"\x9b2J\"}", // no UTF-8
+		head + "\"state\":\"Ready\",\"reason\":\"\x9b2J\"}", // not UTF-8
 		head + `"state":"\u001b[2J\u001b]0;owned\u0007"}`,
 		`{"type":"of.tomorrow","timestamp":"2026-11-21T11:00:00.000Z"}`,
 		`{"type":"server.state`,
@@ -164,14 +163,14 @@ func TestReplaySkipsForeignEntries(t *testing.T) {
 				t.Errorf("TTY %t, %q: exit %d, %s", tty, args, code, &errs)
 			}
 			text := out.String()
-			if shown := printable.Lines(text); shown != text && !tty { // on a terminal there are colours
+			if shown := printable.Lines(text); shown != text && !tty { // a terminal gets colours
 				t.Errorf("%q: hidden characters in %q", args, text)
 			}
 			if strings.ContainsAny(text, "\r\a\u009b\u202e") || strings.Contains(text, "\x1b[2J") || !utf8.ValidString(text) {
 				t.Errorf("TTY %t, %q: hidden characters in %q", tty, args, text)
 			}
 			if slices.Contains(args, "yaml") {
-				continue // of several lines
+				continue // has several lines
 			}
 			lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 			if len(lines) != len(foreign)+1 {

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -16,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/commands/internal/completion"
 	"github.com/mcptrack/mcptrack/core/atomicfile"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -39,7 +41,7 @@ const requestExits = `Exit codes: 0 done; 1 failed; 2 wrong usage; 3 config inva
 server could not be reached; 5 the server refused the request or lacks the item;
 6 --timeout expired; 130 interrupted.`
 
-// target is what a request is about: an item of a server.
+// target is the item of a server that a request is about.
 type target struct {
 	server string
 	kind   catalog.Kind
@@ -76,7 +78,7 @@ func (r *requestFlags) ask(cmd *cobra.Command, env *cli.Env, g *cli.Globals, of 
 		if ctx.Err() != nil {
 			return err
 		}
-		return &cli.Failure{Exit: cli.ExitUnreachable, Code: "unreachable", Err: fmt.Errorf("server %q: %w", of.server, err)}
+		return cli.Unreachable("", "server %q: %w", of.server, err)
 	}
 	defer func() { _ = s.Close() }()
 	offered := s.Info().Capabilities
@@ -86,7 +88,7 @@ func (r *requestFlags) ask(cmd *cobra.Command, env *cli.Env, g *cli.Globals, of 
 	show, err := request(ctx, s)
 	stop()
 	if err == nil {
-		rememberUse(env, cfg.Path, servers[0])
+		remember(env, cfg.Path, func(n completion.Names) { n.Use(servers[0]) })
 		return of.suggest(ctx, env, g, cfg.Path, s, show())
 	}
 	if _, ours := errors.AsType[*cli.Failure](err); ours || ctx.Err() != nil {
@@ -107,8 +109,8 @@ func (r *requestFlags) ask(cmd *cobra.Command, env *cli.Env, g *cli.Globals, of 
 	return of.suggest(ctx, env, g, cfg.Path, s, f)
 }
 
-// suggest adds to the error of a refused request which name was probably meant, if the given
-// name is not in the server's cached list. A list that is not cached is requested now.
+// suggest adds a hint to the error of a refused request: which name was probably meant, if the given name
+// is not in the server's cached list. A list that is not cached is requested.
 func (t target) suggest(ctx context.Context, env *cli.Env, g *cli.Globals, cfgPath string, s *session.Session, err error) error {
 	f, ours := errors.AsType[*cli.Failure](err)
 	if !ours || f.Exit != cli.ExitRefused || f.Hint != "" {
@@ -130,9 +132,8 @@ func (t target) suggest(ctx context.Context, env *cli.Env, g *cli.Globals, cfgPa
 	return err
 }
 
-// printer returns a function that prints a result: as a document if that is the output
-// format, else the pieces that split finds. A result that cannot be split is an error of
-// the server.
+// printer returns a function that prints a result: as a document if that is the output format, else the
+// pieces that split returns. A result that cannot be split is the server's error.
 func (r *requestFlags) printer(env *cli.Env, g *cli.Globals, raw json.RawMessage, split func(json.RawMessage) ([]piece, error)) (func() error, error) {
 	if documents(g.Format) {
 		return func() error { return r.putDocument(env, g, raw) }, nil
@@ -141,8 +142,8 @@ func (r *requestFlags) printer(env *cli.Env, g *cli.Globals, raw json.RawMessage
 	return func() error { return r.put(env, pieces) }, err
 }
 
-// putDocument writes the result as the server sent it, in the format of -o, to stdout or the
-// file of --out.
+// putDocument writes the result as the server sent it, in the format of -o, to stdout or to the file of
+// --out.
 func (r *requestFlags) putDocument(env *cli.Env, g *cli.Globals, raw json.RawMessage) error {
 	if r.out == "" {
 		return document.Write(env.Out, g.Format, raw)
@@ -161,13 +162,13 @@ type piece struct {
 	mime   string
 }
 
-// summary describes the bytes, for terminals.
+// summary describes the bytes for a terminal.
 func (p piece) summary() string {
 	return fmt.Sprintf("[%s, %d bytes, sha256:%x; --out FILE writes it to a file]", cmp.Or(printable.Line(p.mime, 100), "binary"), len(p.binary), sha256.Sum256(p.binary))
 }
 
-// put writes the pieces: unchanged to a file or a pipe; to a terminal as printable
-// text, with a summary of bytes.
+// put writes the pieces: to a file or a pipe unchanged, to a terminal as printable text with a summary of
+// bytes.
 func (r *requestFlags) put(env *cli.Env, pieces []piece) error {
 	if r.out != "" {
 		return writeFile(r.out, pieces)
@@ -193,33 +194,25 @@ func (r *requestFlags) put(env *cli.Env, pieces []piece) error {
 	return nil
 }
 
-// writeFile replaces the file atomically: after an error the old one is unchanged. A
-// device or a pipe such as /dev/stdout is written to in place.
+// writeFile replaces the file atomically: after an error, the old file is unchanged. It writes to a device
+// or a pipe, such as /dev/stdout, in place.
 func writeFile(path string, pieces []piece) error {
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return writeDevice(path, pieces)
-	}
 	var data [][]byte
 	for _, p := range pieces {
 		data = append(data, []byte(p.text), p.binary)
 	}
-	if err := atomicfile.Write(path, 0o666, data...); err != nil {
-		return fmt.Errorf("--out: write the file: %w", err)
-	}
-	return nil
-}
-
-func writeDevice(path string, pieces []piece) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return fmt.Errorf("--out: write the file: %w", err)
-	}
-	for _, p := range pieces {
-		if _, err = f.Write(append([]byte(p.text), p.binary...)); err != nil {
-			break
+	write := func() error { return atomicfile.Write(path, 0o666, data...) }
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		write = func() error {
+			f, err := os.OpenFile(path, os.O_WRONLY, 0)
+			if err == nil {
+				_, err = f.Write(bytes.Join(data, nil))
+				err = errors.Join(err, f.Close())
+			}
+			return err
 		}
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err := write(); err != nil {
 		return fmt.Errorf("--out: write the file: %w", err)
 	}
 	return nil
@@ -228,8 +221,7 @@ func writeDevice(path string, pieces []piece) error {
 // documents reports whether the output format shows the whole result as a document.
 func documents(f document.Format) bool { return !f.Table() && f.Name != "name" }
 
-// block is one content block of a tool result or a prompt message (ContentBlock in the
-// MCP schema).
+// block is one content block of a tool result or a prompt message (ContentBlock in the MCP schema).
 type block struct {
 	Type     string       `json:"type"`
 	Text     string       `json:"text"`
@@ -257,7 +249,7 @@ func (b block) piece() (piece, error) {
 	return piece{}, fmt.Errorf("unknown content type %q; use --json to see it", printable.Line(b.Type, 40))
 }
 
-// appendTo appends the block to the pieces. A text ends in a newline.
+// appendTo appends the block to the pieces. It ends a text with a newline.
 func (b block) appendTo(pieces []piece) ([]piece, error) {
 	p, err := b.piece()
 	if err != nil {
@@ -269,7 +261,7 @@ func (b block) appendTo(pieces []piece) ([]piece, error) {
 	return append(pieces, p), nil
 }
 
-// contentEntry is one content of a resource, also of one embedded in a message.
+// contentEntry is one content of a resource, read or embedded in a message.
 type contentEntry struct {
 	Text     *string `json:"text"`
 	Blob     string  `json:"blob"`

@@ -39,7 +39,7 @@ func TestBinaryContent(t *testing.T) {
 	}
 }
 
-// --timeout may extend the server's request timeout.
+// --timeout can extend the server's request timeout.
 func TestTimeoutExtendsRequest(t *testing.T) {
 	b := clitest.New(t, Main)
 	var requestTimeout time.Duration

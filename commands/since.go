@@ -17,16 +17,16 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// since is a value of --since: an id, a time, or neither.
+// since is the value of --since: an id, a time, or neither.
 type since struct {
 	id   string
 	time time.Time
 }
 
-// clockSkew is how far in the future the time of an event may be that another machine stored.
+// clockSkew is how far in the future the time of an event from another machine may be.
 const clockSkew = time.Minute
 
-// parseSince parses the flag --since of a command.
+// parseSince parses --since.
 func parseSince(cmd *cobra.Command, s string) (since, error) {
 	if !cmd.Flags().Changed("since") {
 		return since{}, nil
@@ -50,7 +50,7 @@ func parseSince(cmd *cobra.Command, s string) (since, error) {
 	return since{time: time.Now().Add(-age)}, nil
 }
 
-// place finds where to read from, and what is missing before it.
+// place returns the number to read from, and the gap before it, if any.
 func (s since) place(ctx context.Context, log journal.Log) (from uint64, gap *event.Gap, err error) {
 	switch {
 	case s.id != "":
@@ -63,15 +63,15 @@ func (s since) place(ctx context.Context, log journal.Log) (from uint64, gap *ev
 	return 0, nil, nil
 }
 
-// backlog prints the stored events since an id or a time, and with follow also those that another
-// process stores, until ctx ends or enough is printed, or that process has ended: the error is then
-// errWriterEnded. It returns from where to go on.
+// backlog prints the stored events since an id or a time. With follow it also prints what another
+// process stores, until ctx ends, --count is reached, or that process has ended (errWriterEnded).
+// It returns where to resume.
 func (s *stream) backlog(ctx context.Context, env *cli.Env, log *slog.Logger, flags *cli.JournalFlags, at since, follow bool) (since, error) {
 	stored, err := flags.Stored(ctx, env, log)
 	if err != nil {
 		return at, err
 	}
-	defer func() { _ = stored.Close() }() // it was only read
+	defer func() { _ = stored.Close() }() // only reads
 	for {
 		from, gap, err := at.place(ctx, stored)
 		if err != nil {
@@ -87,26 +87,25 @@ func (s *stream) backlog(ctx context.Context, env *cli.Env, log *slog.Logger, fl
 			return at, s.print(ctx, readable(stored.Read(ctx, from)))
 		}
 		s.followed, s.connected = true, true
-		if b, err := stored.Bounds(ctx); err == nil && (at == since{} || !at.time.IsZero()) { // if the log is replaced before anything is read
+		if b, err := stored.Bounds(ctx); err == nil && (at == since{} || !at.time.IsZero()) { // needed if the log is replaced before anything is read
 			at = since{id: event.FormatID(b.Epoch, max(from, b.First)-1)}
 		}
-		err = s.beside(ctx, env, flags, stored, from, &at)
+		err = s.followLog(ctx, env, flags, stored, from, &at)
 		if !errors.Is(err, journal.ErrEpoch) {
 			return at, err
 		}
 	}
 }
 
-// errWriterEnded ends following a log that nobody writes any more.
+// errWriterEnded means that no process writes the log any more.
 var errWriterEnded = errors.New("the process that stored the events has ended")
 
-// writerGone is how long nobody may write a log that is followed: a process that is started again
-// takes less.
+// writerGone is how long a followed log may have no writer: a restart takes less.
 const writerGone = 5 * time.Second
 
-// beside prints what another process stores from number from on, and keeps at where it is. It ends
-// with errWriterEnded some time after that process.
-func (s *stream) beside(ctx context.Context, env *cli.Env, flags *cli.JournalFlags, stored journal.Log, from uint64, at *since) error {
+// followLog prints what another process stores, from number from on, and updates at. It returns
+// errWriterEnded soon after that process has ended.
+func (s *stream) followLog(ctx context.Context, env *cli.Env, flags *cli.JournalFlags, stored journal.Log, from uint64, at *since) error {
 	reading, end := context.WithCancelCause(ctx)
 	var looking sync.WaitGroup
 	looking.Go(func() {
@@ -136,13 +135,13 @@ func (s *stream) beside(ctx context.Context, env *cli.Env, flags *cli.JournalFla
 	return err
 }
 
-// readable yields the events of entries, with a gap in place of each that is no event, because
-// others on a cluster or a newer mcptrack stored it.
+// readable yields entries and replaces each one that is not an event with a gap: others on a cluster,
+// or a newer mcptrack, may have stored it.
 func readable(entries iter.Seq2[journal.Entry, error]) iter.Seq2[journal.Entry, error] {
 	return func(yield func(journal.Entry, error) bool) {
 		for e, err := range entries {
 			if _, bad := e.Event(); err == nil && bad != nil {
-				epoch, _, _ := event.ParseID(e.ID) // the log made it
+				epoch, _, _ := event.ParseID(e.ID) // valid: the log made it
 				gap := journal.GapEntry(epoch, e.Seq, e.Seq, journal.ReasonDamaged)
 				gap.More = e.More
 				e = gap

@@ -5,34 +5,26 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/output/document"
 	"github.com/mcptrack/mcptrack/output/remote"
 	"github.com/mcptrack/mcptrack/output/table"
 	"github.com/mcptrack/mcptrack/output/webhook"
 )
 
-type statusOptions struct {
-	url       string
-	tokenFile string
-	timeout   time.Duration
-}
-
 func newStatus(env *cli.Env, g *cli.Globals) *cobra.Command {
-	var opts statusOptions
+	var tokenFile string
+	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "status [URL]",
 		Short: "Show the status of a running serve-sse",
-		Long: `Shows the status of the serve-sse, or gateway with --events, at URL (default http://127.0.0.1:8722) and of every
-server that it follows, and of the webhooks of its config.
+		Long: `Shows the status of the serve-sse, or gateway with --events, at URL (default
+http://127.0.0.1:8722), of every server that it follows, and of its webhooks.
 
 Exit codes: 0 done; 1 failed; 2 wrong usage; 4 the URL could not be reached, or did not
 answer within --timeout; 5 the request was refused (a token is needed, or this is not a
@@ -42,55 +34,69 @@ serve-sse).`,
   mcptrack status --json | jq '.servers[] | select(.state != "Ready")'`,
 		Args: cli.Args(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			opts.url = "http://127.0.0.1:8722"
+			address := defaultServeURL
 			if len(args) == 1 {
-				opts.url = args[0]
+				address = args[0]
 			}
-			if opts.timeout <= 0 {
+			if timeout <= 0 {
 				return cli.Usage("--timeout must be positive")
 			}
-			return runStatus(cmd.Context(), env, g.Format, opts)
+			base, err := url.Parse(address)
+			if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+				return cli.Usage("invalid URL %q; expected http://HOST:PORT or https://HOST:PORT", printable.Line(address, 200))
+			}
+			client := remote.Client{Base: base}
+			if tokenFile != "" {
+				if client.Token, err = cli.ReadSecret("token-file", tokenFile); err != nil {
+					return err
+				}
+			}
+			ctx, cancel := context.WithTimeoutCause(cmd.Context(), timeout, cli.ErrTimeout)
+			defer cancel()
+			return runStatus(ctx, env, g, client)
 		},
 	}
-	cmd.Flags().StringVar(&opts.tokenFile, "token-file", "", "`FILE` (mode 0600) with the token of the server")
-	cmd.Flags().DurationVar(&opts.timeout, "timeout", 10*time.Second, "`DURATION` to wait for the answers")
+	cmd.Flags().StringVar(&tokenFile, "token-file", "", "`FILE` (mode 0600) with the token of the server")
+	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "`DURATION` to wait for the answers")
 	_ = cmd.MarkFlagFilename("token-file")
 	return cmd
 }
 
-// running is the status document of a serve-sse.
-type running struct {
+// statusReport is what status --json prints.
+type statusReport struct {
 	Status  json.RawMessage   `json:"status"`
 	Servers []json.RawMessage `json:"servers"`
 }
 
-func runStatus(ctx context.Context, env *cli.Env, format document.Format, opts statusOptions) error {
-	base, err := url.Parse(opts.url)
-	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return cli.Usage("invalid URL %q; expected http://HOST:PORT or https://HOST:PORT", printable.Line(opts.url, 200))
-	}
-	token := ""
-	if opts.tokenFile != "" {
-		if token, err = cli.ReadSecret("token-file", opts.tokenFile); err != nil {
-			return err
-		}
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, opts.timeout, cli.ErrTimeout)
-	defer cancel()
-	var r running
-	client := remote.Client{Base: base, Token: token}
+// statusRow is the part of a server's status that the table shows.
+type statusRow struct {
+	ID, State, Since, ProtocolVersion, Mode, Error, FollowedBy string
+	Resources                                                  int
+	Updates, Failures                                          uint64
+}
+
+func runStatus(ctx context.Context, env *cli.Env, g *cli.Globals, client remote.Client) error {
+	var r statusReport
 	if err := client.Get(ctx, []string{"api", "status"}, nil, &r.Status); err != nil {
 		return askFailure(ctx, err)
 	}
 	if err := client.Get(ctx, []string{"api", "servers"}, nil, &r.Servers); err != nil {
 		return askFailure(ctx, err)
 	}
-	if format.Name == "name" {
-		return writeServerNames(env, r.Servers)
+	var rows []statusRow
+	var names []string
+	for _, raw := range r.Servers {
+		var row statusRow
+		if err := json.Unmarshal(raw, &row); err != nil {
+			return fmt.Errorf("malformed list of servers: %w", err)
+		}
+		rows, names = append(rows, row), append(names, row.ID)
 	}
-	if !format.Table() {
-		return document.Write(env.Out, format, r)
-	}
+	return g.Write(env.Out, names, r, func() error { return writeStatus(env, r.Status, rows) })
+}
+
+// writeStatus writes the tables.
+func writeStatus(env *cli.Env, status json.RawMessage, servers []statusRow) error {
 	var shared struct {
 		Process    string
 		Unfollowed []string
@@ -99,7 +105,7 @@ func runStatus(ctx context.Context, env *cli.Env, format document.Format, opts s
 		Webhooks   []webhook.EndpointStatus
 		Deliveries []webhook.Deliverer `json:"webhookDeliveries"`
 	}
-	if err := json.Unmarshal(r.Status, &shared); err != nil {
+	if err := json.Unmarshal(status, &shared); err != nil {
 		return fmt.Errorf("malformed status: %w", err)
 	}
 	if shared.Unstored != "" {
@@ -111,13 +117,14 @@ func runStatus(ctx context.Context, env *cli.Env, format document.Format, opts s
 	if len(shared.Unfollowed) > 0 {
 		fmt.Fprintf(env.Err, "no process follows %s\n", cli.Join(shared.Unfollowed, 10))
 	}
-	rows, err := statusRows(r.Servers, shared.Process != "")
-	if err != nil {
-		return err
-	}
 	header := []string{"Server", "State", "Since", "Protocol", "Mode", "Resources", "Updates", "Failures", "Error"}
 	if shared.Process != "" {
 		header = append(header, "Followed by")
+	}
+	var rows [][]string
+	for _, s := range servers {
+		row := []string{s.ID, s.State, s.Since, s.ProtocolVersion, s.Mode, fmt.Sprint(s.Resources), fmt.Sprint(s.Updates), fmt.Sprint(s.Failures), s.Error, s.FollowedBy}
+		rows = append(rows, row[:len(header)])
 	}
 	if err := table.Rows(env.Out, header, rows); err != nil {
 		return err
@@ -135,19 +142,18 @@ func runStatus(ctx context.Context, env *cli.Env, format document.Format, opts s
 	return table.Rows(env.Out, []string{"Webhook", "State", "Format", "Delivered", "Given up", "Behind", "Last delivery", "Error"}, webhookRows(shared.Webhooks))
 }
 
-// deliveryRows are the rows of the table of who delivers webhooks on a cluster.
+// deliveryRows says which process of a cluster delivers which webhooks.
 func deliveryRows(all []webhook.Deliverer) (rows [][]string) {
 	for _, d := range all {
 		by := cmp.Or(d.Process, "no process")
 		if d.Waiting != "" {
-			by = "not known: " + d.Waiting
+			by = "unknown: " + d.Waiting
 		}
 		rows = append(rows, []string{string(d.Source), by})
 	}
 	return rows
 }
 
-// webhookRows are the rows of the table of webhooks.
 func webhookRows(all []webhook.EndpointStatus) (rows [][]string) {
 	for _, w := range all {
 		row := []string{w.Host, string(w.State), cmp.Or(w.Event, string(w.Format)), fmt.Sprint(w.Delivered), fmt.Sprint(w.Abandoned),
@@ -158,40 +164,4 @@ func webhookRows(all []webhook.EndpointStatus) (rows [][]string) {
 		rows = append(rows, row)
 	}
 	return rows
-}
-
-// writeServerNames writes the id of each server.
-func writeServerNames(env *cli.Env, servers []json.RawMessage) error {
-	var out strings.Builder
-	for _, raw := range servers {
-		var s struct {
-			ID string `json:"id"`
-		}
-		if err := json.Unmarshal(raw, &s); err != nil {
-			return fmt.Errorf("malformed status: %w", err)
-		}
-		out.WriteString(printable.Line(s.ID, 0) + "\n")
-	}
-	_, err := io.WriteString(env.Out, out.String())
-	return err
-}
-
-func statusRows(servers []json.RawMessage, shared bool) ([][]string, error) {
-	var rows [][]string
-	for _, raw := range servers {
-		var s struct {
-			ID, State, Since, ProtocolVersion, Mode, Error, FollowedBy string
-			Resources                                                  int
-			Updates, Failures                                          uint64
-		}
-		if err := json.Unmarshal(raw, &s); err != nil {
-			return nil, fmt.Errorf("malformed list of servers: %w", err)
-		}
-		row := []string{s.ID, s.State, s.Since, s.ProtocolVersion, s.Mode, fmt.Sprint(s.Resources), fmt.Sprint(s.Updates), fmt.Sprint(s.Failures), s.Error}
-		if shared {
-			row = append(row, s.FollowedBy)
-		}
-		rows = append(rows, row)
-	}
-	return rows, nil
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/cli/clitest"
 )
 
-// TestStatusTokenFile: the file with the token is read like every other secret.
+// TestStatusTokenFile: the token file is checked like every file with a secret.
 func TestStatusTokenFile(t *testing.T) {
 	b := clitest.New(t, Main)
 	asked := make(chan string, 8)

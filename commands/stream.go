@@ -55,10 +55,10 @@ func (s *streamFlags) parse() error {
 // stream prints the events of one tracker. It is not safe for concurrent use.
 type stream struct {
 	flags  streamFlags
-	keep   func(*event.Event) bool // whether to print an event; nil: all
-	counts func(*event.Event) bool // whether --count counts an event
+	keep   func(*event.Event) bool // reports whether to print an event; nil: all
+	counts func(*event.Event) bool // reports whether --count counts an event
 	write  func(...*event.Event) error
-	lines  *lines.Writer // the writer used for lines; nil: the output is not lines
+	lines  *lines.Writer // nil: the output is not lines
 
 	counted   int
 	followed  bool // there was a server to follow
@@ -97,8 +97,8 @@ func newStream(env *cli.Env, g *cli.Globals, flags streamFlags) *stream {
 	return s
 }
 
-// writeEventNames prints the subject of each event as list does: the server and, if the
-// event is about a resource, a tab and its URI. Events about no server are skipped.
+// writeEventNames prints the subject of each event as list does: the server's id and, for a resource,
+// a tab and its URI. It skips events that are not about a server.
 func writeEventNames(w io.Writer, events []*event.Event) error {
 	var out strings.Builder
 	for _, e := range events {
@@ -159,7 +159,7 @@ func (s *stream) take(batch []*event.Event) error {
 	return end
 }
 
-// decorate returns a copy of the event with the content and diff that the flags ask for.
+// decorate returns a copy of the event with its content and diff, as the flags request.
 func (s *stream) decorate(e *event.Event) *event.Event {
 	u, ok := e.Payload.(event.ResourceUpdated)
 	if !ok || !s.flags.content && !s.flags.diff {
@@ -178,7 +178,7 @@ func (s *stream) decorate(e *event.Event) *event.Event {
 	return &decorated
 }
 
-// largestBatch bounds the events that are printed together.
+// largestBatch limits the events that are printed in one write.
 const largestBatch = 512
 
 // print prints the events until they end.
@@ -203,9 +203,8 @@ func (s *stream) print(_ context.Context, events iter.Seq2[journal.Entry, error]
 	return nil
 }
 
-// newScreen returns the screen of a command that prints lines on a terminal, and an environment
-// whose stderr does not overwrite the lines at the bottom of the screen; a nil screen if the
-// output is not lines on a terminal.
+// newScreen returns the screen for lines on a terminal, and an environment whose stderr does not
+// overwrite the status lines at its bottom. The screen is nil if the output is not lines on a terminal.
 func newScreen(env *cli.Env, g *cli.Globals) (*cli.Env, *lines.Screen) {
 	if !g.Format.Table() || env.Width() == 0 || env.Getenv("TERM") == "dumb" {
 		return env, nil
@@ -219,9 +218,9 @@ func newScreen(env *cli.Env, g *cli.Globals) (*cli.Env, *lines.Screen) {
 	return &beside, screen
 }
 
-// follow prepares the lines of a long-running command: transient states are left out unless
-// types says that --type selects events, the servers of cfg get columns and colours, and after
-// the first subscription a terminal gets a hint.
+// follow prepares the lines of a long-running command: it hides transitional states, unless types says
+// that --type selects events; it gives the servers of cfg columns and colours; and on a terminal it
+// prints a hint after the first subscription.
 func (s *stream) follow(env *cli.Env, g *cli.Globals, screen *lines.Screen, cfg *config.Config, types bool) {
 	if s.lines == nil {
 		return
@@ -245,15 +244,15 @@ func (s *stream) follow(env *cli.Env, g *cli.Globals, screen *lines.Screen, cfg 
 		for _, e := range events {
 			if e.Type() == event.TypeSubscriptionActive && !hinted {
 				hinted = true
-				fmt.Fprintln(env.Err, "hint: --diff shows what changes, -v every state; mcptrack top is a live view; -q leaves out hints")
+				fmt.Fprintln(env.Err, "hint: --diff shows what changes, -v every state; mcptrack top is a live view; -q hides hints")
 			}
 		}
 		return nil
 	}
 }
 
-// statesOnce is the logger of a tracker whose events are printed as lines on the terminal that
-// the log is written to: it leaves out records that repeat events about states.
+// statesOnce returns the logger of a tracker. If its events and its log go to the same terminal, the
+// logger drops records that repeat state events.
 func statesOnce(env *cli.Env, g *cli.Globals) *slog.Logger {
 	log := g.Logger(env)
 	if !g.Format.Table() || !env.OutTTY || !env.ErrTTY {
@@ -279,19 +278,18 @@ func (h withoutStates) WithGroup(name string) slog.Handler {
 	return withoutStates{h.Handler.WithGroup(name)}
 }
 
-// trackerOptions are the options of the tracker of a command that prints events.
+// trackerOptions returns the tracker's options for a command that prints events.
 func (s *streamFlags) trackerOptions(env *cli.Env, g *cli.Globals) tracker.Options {
 	return tracker.Options{Dial: env.Dial, Session: s.SessionOptions(env, g), Logger: statesOnce(env, g), Texts: s.content || s.diff}
 }
 
-// run runs the engine together with the parts until ctx ends, the stream has printed enough, or
-// one of them fails. The stream also prints the events of the end. It returns the command's
-// error.
+// run runs the engine and the parts until ctx ends, --count is reached, or one of them fails. It also
+// prints the final events. It returns the command's error.
 func (s *stream) run(ctx context.Context, e *engine.Engine, parts ...engine.Part) error {
 	return s.outcome(ctx, e.Run(ctx, append(parts, engine.Events(s.print))...))
 }
 
-// outcome returns the command's error, nil if it did what was asked for.
+// outcome returns the command's error; nil if the command did its job.
 func (s *stream) outcome(ctx context.Context, failed error) error {
 	switch {
 	case errors.Is(failed, errCounted), errors.Is(failed, syscall.EPIPE):
@@ -300,18 +298,15 @@ func (s *stream) outcome(ctx context.Context, failed error) error {
 		return failed
 	}
 	if !errors.Is(context.Cause(ctx), cli.ErrTimeout) {
-		return nil // interrupted: that is how streams end
+		return nil // interrupted, the normal end of a stream
 	}
 	switch {
 	case !s.followed && !s.connected:
-		return &cli.Failure{Exit: cli.ExitUnreachable, Code: "unreachable", Err: errors.New("--timeout expired and there was no server to follow"),
-			Hint: "mcptrack validate shows how many servers are tracked"}
+		return cli.Unreachable("mcptrack validate shows how many servers are tracked", "--timeout expired and there was no server to follow")
 	case !s.connected:
-		return &cli.Failure{Exit: cli.ExitUnreachable, Code: "unreachable", Err: errors.New("--timeout expired and no server could be reached"),
-			Hint: "mcptrack list shows why"}
+		return cli.Unreachable("mcptrack list shows why", "--timeout expired and no server could be reached")
 	case s.flags.count > 0:
-		return &cli.Failure{Exit: cli.ExitTimeout, Code: "timeout", Err: errors.New("--timeout expired before --count was reached"),
-			Hint: "give it more time with --timeout"}
+		return cli.TimeoutBefore("--count was reached")
 	}
 	return nil
 }

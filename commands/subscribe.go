@@ -36,12 +36,11 @@ func newSubscribe(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "subscribe SERVER [URI...]",
 		Short: "Follow the resources of one server",
-		Long: `Follows one server of the config, whether or not it is tracked there: all its
-resources, or those given by URI or glob (* within a segment, ** across segments,
-{a,b}; a glob without a slash matches the last segment). The first line says which
-resources are followed; changes are printed until interrupted. If nothing matches yet,
-the command waits for a resource that does. --count counts changes of resources, not
-additions to the list.
+		Long: `Follows one server of the config, even if it is not tracked there: all its resources,
+or those given by URI or glob (* within a segment, ** across segments, {a,b}; a glob
+without a slash matches the last segment). The first line lists the followed resources;
+changes are printed until interrupted. If no resource matches yet, the command waits for
+one. --count counts changes of resources, not additions to the list.
 
 --call calls a tool in the same session after subscribing, and again after the server
 restarts.
@@ -115,7 +114,7 @@ func runSubscribe(ctx context.Context, env *cli.Env, g *cli.Globals, opts subscr
 		srv.Include, srv.Exclude = opts.uris, nil
 	}
 	desired := engine.Desired{Config: cfg.With([]config.Server{srv})}
-	e, err := cli.NewPrinting(ctx, desired, opts.trackerOptions(env, g))
+	e, err := cli.NewUnstoredEngine(ctx, desired, opts.trackerOptions(env, g))
 	if err != nil {
 		return err
 	}
@@ -134,8 +133,8 @@ func runSubscribe(ctx context.Context, env *cli.Env, g *cli.Globals, opts subscr
 	return err
 }
 
-// isResourceChange reports whether --count of subscribe counts an event: a change of a
-// followed resource, but not a resource that is new in the list.
+// isResourceChange reports whether --count of subscribe counts an event: it counts changes of followed
+// resources, but not additions to the list.
 func isResourceChange(e *event.Event) bool {
 	switch e.Type() {
 	case event.TypeResourceUpdated, event.TypeResourceChanged, event.TypeResourceRemoved:
@@ -144,26 +143,26 @@ func isResourceChange(e *event.Event) bool {
 	return false
 }
 
-// known tools of the server, for hints
+// subscription follows one server for subscribe, and makes the calls of --call.
 type subscription struct {
 	t     *tracker.Tracker
 	id    string
 	uris  []string
 	calls []config.ToolCall
-	tools []string // that the server is known to have, for hints
+	tools []string // the known tools of the server, for hints
 	log   *slog.Logger
 	// wake signals to run that the state changed. Capacity 1, never closed.
 	wake chan struct{}
 
-	mu     sync.Mutex // guards the fields below: keep writes them on the printing goroutine, run reads them
+	mu     sync.Mutex // guards the fields below; keep runs on the printing goroutine, run on another
 	active bool       // the first line was printed
-	begun  int        // sessions with an active subscription so far
-	again  bool       // a session is ready and its subscription not active yet
+	begun  int        // sessions that have had an active subscription
+	again  bool       // a session is ready, but its subscription is not active yet
 	any    bool       // at least one resource was followed
 	failed error      // the first failure
 }
 
-// keep reports whether to print an event, and updates the state from it.
+// keep updates the state from an event, and reports whether to print it.
 func (s *subscription) keep(e *event.Event) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,7 +174,7 @@ func (s *subscription) keep(e *event.Event) bool {
 		case p.State == event.Unsupported:
 			s.fail(&cli.Failure{Exit: cli.ExitRefused, Code: "unsupported", Err: fmt.Errorf("server %q: %s", s.id, p.Reason)})
 		case slices.Contains([]event.State{event.Backoff, event.NeedsAuth, event.Unconfigured, event.Unapproved}, p.State) && !s.active:
-			s.fail(&cli.Failure{Exit: cli.ExitUnreachable, Code: "unreachable", Err: fmt.Errorf("server %q: %s", s.id, p.Error)})
+			s.fail(cli.Unreachable("", "server %q: %s", s.id, p.Error))
 		}
 	case event.SubscriptionActive:
 		s.active = true
@@ -211,7 +210,7 @@ func (s *subscription) signal() {
 	}
 }
 
-// name adds the URIs to the events that say how many resources are followed.
+// name adds the URIs to subscription.active events, which have only the number of resources.
 func (s *subscription) name(events []*event.Event) []*event.Event {
 	for i, e := range events {
 		p, ok := e.Payload.(event.SubscriptionActive)
@@ -231,8 +230,8 @@ func (s *subscription) name(events []*event.Event) []*event.Event {
 	return events
 }
 
-// run checks after the first subscription that the named resources exist, and makes the
-// calls in every session.
+// run makes the calls in every session. After the first subscription it also checks that the named
+// resources exist.
 func (s *subscription) run(ctx context.Context) error {
 	done := 0
 	for {
@@ -269,7 +268,7 @@ func (s *subscription) run(ctx context.Context) error {
 	}
 }
 
-// exist returns an error for the first URI, not glob, that the server does not have.
+// exist returns an error for the first URI (not glob) that the server does not have.
 func (s *subscription) exist(ctx context.Context) error {
 	st, _ := s.t.Snapshot().Server(s.id)
 	for _, uri := range s.uris {

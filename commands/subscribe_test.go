@@ -13,8 +13,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// --count of subscribe counts changes of resources; one that is new in the list is
-// printed and not counted.
+// --count of subscribe counts changes of resources; a resource that is new in the list is printed, but not
+// counted.
 func TestSubscribeCountsChangesOnly(t *testing.T) {
 	b := clitest.New(t, Main)
 	b.Server.SetQuietly("note:///a", "one")
@@ -60,7 +60,7 @@ func TestSubscribeCountsChangesOnly(t *testing.T) {
 	}
 }
 
-// A glob that matches nothing is waited for; stderr says so once.
+// If a glob matches nothing, subscribe waits for a resource and logs that once.
 func TestSubscribeWaitsForResources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := clitest.New(t, Main)

@@ -3,7 +3,6 @@ package commands
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/url"
 	"strings"
 	"time"
@@ -155,7 +154,7 @@ func runTail(ctx context.Context, env *cli.Env, g *cli.Globals, opts tailOptions
 	case errors.Is(err, errCounted), errors.Is(err, agent.ErrEnough), errors.Is(err, remote.ErrFeedEnded):
 		return nil
 	case err != nil && !connected:
-		return &cli.Failure{Exit: cli.ExitUnreachable, Code: "unreachable", Err: fmt.Errorf("%s cannot be reached: %w", opts.address.Host, err), Hint: "is mcptrack serve-sse running there?"}
+		return cli.Unreachable("is mcptrack serve-sse running there?", "%s cannot be reached: %w", opts.address.Host, err)
 	case err == nil && errors.Is(context.Cause(ctx), cli.ErrTimeout):
 		return cli.ErrTimeout
 	}

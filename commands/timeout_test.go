@@ -14,8 +14,8 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/cli/clitest"
 )
 
-// dripping is the address of a server that answers each request with head and then with drop
-// for ever, a little at a time.
+// dripping returns the address of a server that answers each request with head and then, forever, with
+// drop after drop.
 func dripping(t *testing.T, head, drop string) string {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -56,7 +56,7 @@ func dripping(t *testing.T, head, drop string) string {
 	return "http://" + ln.Addr().String()
 }
 
-// A server that keeps sending and never ends its answer is given up after --timeout.
+// --timeout ends a request whose answer never ends.
 func TestDrippingServers(t *testing.T) {
 	t.Parallel()
 	const ok = "HTTP/1.1 200 OK\r\n"
@@ -82,7 +82,7 @@ func TestDrippingServers(t *testing.T) {
 	}
 }
 
-// Without --timeout history and diff have one too.
+// history and diff have a default timeout with --url.
 func TestAskTime(t *testing.T) {
 	for url, want := range map[string]bool{"http://127.0.0.1:1": true, "": false} {
 		o := versionFlags{url: url}

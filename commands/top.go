@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -30,13 +31,13 @@ func newTop(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Show servers, resources and changes live on a full screen",
-		Long: `Follows the tracked servers of the config, as watch does, or looks at a running serve-sse
-with --url, and shows them on a full screen: servers with their state and updates, the
-feed below, and behind each server its resources, tools, prompts, timeline and log, and
-behind each resource its content, differences and versions. Press ? for the keys, q to
-leave. Timeline and log are those since the start, with --url those that serve-sse keeps.
-Where a serve-sse keeps its events on this machine, the feed begins with the events of the last
-ten minutes, and the versions include the stored ones.
+		Long: `Follows the tracked servers of the config, as watch does, or with --url those of a running
+serve-sse, and shows them on a full screen: the servers with their state and updates, and
+below them the feed. Each server opens to its resources, tools, prompts, timeline and log,
+and each resource to its content, differences and versions. Press ? for the keys and q to
+quit. Timeline and log begin when top starts; with --url they are those that serve-sse
+keeps. If a serve-sse stores its events on this machine, the feed begins with the last ten
+minutes, and versions include the stored ones.
 
 Exit codes: 0 left; 1 failed; 2 wrong usage, or stdout is not a terminal; 3 config
 invalid or missing; 4 the --url could not be reached; 5 it refused the request.`,
@@ -64,16 +65,16 @@ invalid or missing; 4 the --url could not be reached; 5 it refused the request.`
 	opts.remoteFlags.add(cmd)
 	f := cmd.Flags()
 	opts.JournalFlags.Add(cmd)
-	f.StringVar(&opts.url, "url", "", "look at the serve-sse at this `URL`")
+	f.StringVar(&opts.url, "url", "", "show the serve-sse at this `URL`")
 	f.BoolVar(&opts.Demo, "demo", false, "follow a built-in demo server; no config needed")
 	cli.AddAllFlag(cmd, &opts.AllServers)
 	return cmd
 }
 
-// errLeft ends all tasks when the user quits.
-var errLeft = errors.New("the user left")
+// errQuit ends all tasks when the user quits.
+var errQuit = errors.New("the user quit")
 
-// show runs the screen and the tasks until the user quits (errLeft), ctx ends or a task fails.
+// show runs the screen and the tasks until the user quits (errQuit), ctx ends or a task fails.
 func (o *topOptions) show(ctx context.Context, env *cli.Env, g *cli.Globals, screen tui.Options, tasks ...func(context.Context) error) error {
 	screen.Colour = g.Colours(env, env.OutTTY)
 	for _, name := range []string{"TERM", "TERM_PROGRAM", "COLORTERM", "TMUX", "SSH_TTY", "WT_SESSION"} {
@@ -94,36 +95,32 @@ func (o *topOptions) show(ctx context.Context, env *cli.Env, g *cli.Globals, scr
 		if err := tui.Run(ctx, env.In, env.Out, screen); err != nil {
 			return err
 		}
-		return errLeft
+		return errQuit
 	})
 	return running.Wait()
 }
 
 func runTop(ctx context.Context, env *cli.Env, g *cli.Globals, opts topOptions) error {
-	cfg, title := cli.DemoConfig(env), "demo"
-	if !opts.Demo {
-		var err error
-		if cfg, err = g.Load(ctx, env, g.Logger(env)); err != nil {
-			return err
-		}
-		title = cfg.Path
+	cfg, err := g.LoadOrDemo(ctx, env, g.Logger(env), opts.Demo)
+	if err != nil {
+		return err
 	}
 	picked := cli.Selection{All: opts.AllServers}
-	if len(picked.Of(cfg).Servers) == 0 {
-		return cli.NothingToFollow(cfg, picked)
+	if err := picked.Check(cfg, nil, false); err != nil {
+		return err
 	}
 	log := serverlog.New()
-	desired, err := opts.Desired(env, g, slog.New(slog.DiscardHandler), cfg, picked.Of) // the feed shows the outcome of reloads
+	desired, err := opts.Desired(env, g, slog.New(slog.DiscardHandler), cfg, picked.Of) // the feed reports reloads
 	if err != nil {
 		return err
 	}
 	sessions := opts.SessionOptions(env, g)
 	sessions.Logger = slog.New(log)
-	e, err := cli.NewPrinting(ctx, desired, tracker.Options{Dial: env.Dial, Session: sessions, Logger: sessions.Logger, Texts: true})
+	e, err := cli.NewUnstoredEngine(ctx, desired, tracker.Options{Dial: env.Dial, Session: sessions, Logger: sessions.Logger, Texts: true})
 	if err != nil {
 		return err
 	}
-	past, err := opts.Existing(ctx, env, slog.New(slog.DiscardHandler)) // nothing may be written over the screen
+	past, err := opts.Existing(ctx, env, slog.New(slog.DiscardHandler)) // a log line would garble the screen
 	if err != nil {
 		return err
 	}
@@ -133,9 +130,9 @@ func runTop(ctx context.Context, env *cli.Env, g *cli.Globals, opts topOptions) 
 	t := e.Tracker()
 	source := tui.NewLocal(tui.LocalOptions{Snapshot: t.Snapshot, Read: t.ReadResource, Restart: t.Restart, Lines: log.Lines, Past: past})
 	err = e.Run(ctx, engine.Events(source.Run), engine.Source(func(ctx context.Context) error {
-		return opts.show(ctx, env, g, tui.Options{Source: source, Title: title})
+		return opts.show(ctx, env, g, tui.Options{Source: source, Title: cmp.Or(cfg.Path, "demo")})
 	}))
-	if errors.Is(err, errLeft) {
+	if errors.Is(err, errQuit) {
 		return nil
 	}
 	return err
@@ -157,7 +154,7 @@ func runTopRemote(ctx context.Context, env *cli.Env, g *cli.Globals, opts topOpt
 	feed := base.JoinPath("events")
 	feed.RawQuery = "since=10m"
 	source.Follow = remote.FeedOptions{URL: feed.String(), Header: cli.Bearer(token)}
-	if err = opts.show(ctx, env, g, tui.Options{Source: source, Title: strings.TrimSuffix(base.String(), "/")}, source.Run, source.Poll); errors.Is(err, errLeft) {
+	if err = opts.show(ctx, env, g, tui.Options{Source: source, Title: strings.TrimSuffix(base.String(), "/")}, source.Run, source.Poll); errors.Is(err, errQuit) {
 		return nil
 	}
 	return err

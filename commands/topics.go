@@ -19,14 +19,13 @@ import (
 	"github.com/mcptrack/mcptrack/output/markdown"
 )
 
-// manual has the help topics and the long descriptions of some commands, as Markdown. Those of one
-// feature are in its folder.
+// manual has the help pages, as Markdown, that are not in the folder of a feature.
 //
 //go:embed topics/*.md
 var manual embed.FS
 
-// Tree returns the command tree with all help, from which scripts/docs makes man pages.
-// markdown reports whether the Long of a command is Markdown.
+// Tree returns the command tree with all help, for man pages (scripts/docs). markdown reports whether
+// the Long of a command is Markdown.
 func Tree(env *cli.Env) (root *cobra.Command, markdown func(*cobra.Command) bool) {
 	root = newRoot(env, &cli.Globals{})
 	for _, cmd := range root.Commands() {
@@ -37,18 +36,18 @@ func Tree(env *cli.Env) (root *cobra.Command, markdown func(*cobra.Command) bool
 	return root, func(cmd *cobra.Command) bool { return cmd.Annotations[cli.PageAnnotation] != "" }
 }
 
-// newTopics are the help pages about more than one command.
+// newTopics returns the help topics.
 func newTopics() []*cobra.Command {
 	var topics []*cobra.Command
 	for _, t := range []struct{ name, short string }{
 		{"config", "Keys of the config, variables, how it is followed"},
 		{"environment", "Where configs are searched; environment variables"},
 		{"events", "Types of events and their members"},
-		{"agents", "Changes for agents that read a process, or call tools"},
+		{"agents", "Changes for agents that read a process or call tools"},
 		{"mcp-events", "Events for MCP clients (gateway --events)"},
 		{"webhooks", "Events sent to the webhooks of the config"},
 		{"exit-codes", "The exit codes"},
-		{"limits", "What a server may send at most"},
+		{"limits", "Limits on what a server may send"},
 		{"serving", "HTTP routes of serve-sse, resuming, access, clusters"},
 		{"realtime", "Updates for live Realtime conversations (inject)"},
 		{"catalogs", "HTTP APIs as tools of the gateway"},
@@ -74,7 +73,7 @@ func page(name string) string {
 	return strings.NewReplacer("EVENT_TABLE\n", eventTable(), "KEY_TABLE\n", keyTable()).Replace(string(text))
 }
 
-// setHelp makes help wrap flags and render pages of the manual for the output.
+// setHelp makes help wrap flags, and render the pages of the manual for the output.
 func setHelp(root *cobra.Command, env *cli.Env, g *cli.Globals) {
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
 	help := root.HelpFunc()
@@ -87,8 +86,7 @@ func setHelp(root *cobra.Command, env *cli.Env, g *cli.Globals) {
 	})
 }
 
-// reflow breaks the paragraphs of a text at a width. Lines that begin with white space stay
-// as they are.
+// reflow wraps the paragraphs of a text at a width. Lines that begin with white space stay unchanged.
 func reflow(text string, width int) string {
 	var out, paragraph []string
 	end := func() {
@@ -143,8 +141,7 @@ func eventTable() string {
 	return b.String()
 }
 
-// memberTexts lists the members of an event type as Markdown. A name with ? is that of a
-// member that may be absent.
+// memberTexts lists the members of an event type as Markdown. A ? marks a member that may be absent.
 func memberTexts(d event.Definition) string {
 	var texts []string
 	for _, m := range d.Members() {

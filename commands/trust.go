@@ -12,7 +12,6 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/trust"
-	"github.com/mcptrack/mcptrack/output/document"
 	"github.com/mcptrack/mcptrack/output/table"
 )
 
@@ -116,30 +115,23 @@ func runTrust(ctx context.Context, env *cli.Env, g *cli.Globals, opts trustOptio
 			return storeFailure(err)
 		}
 	}
-	if g.Format.Name == "name" {
-		_, err = fmt.Fprintln(env.Out, printable.Line(folder, 0))
-		return err
-	}
-	if !g.Format.Table() {
-		report := trustReport{Folder: folder, File: cfg.Path, Approved: []trustedItem{}}
-		for _, e := range all {
-			report.Approved = append(report.Approved, trustedItem{Kind: e.Kind, Name: e.Name, Digest: e.Intent.Digest})
-		}
-		return document.Write(env.Out, g.Format, report)
-	}
-	var lines []string
+	report := trustReport{Folder: folder, File: cfg.Path, Approved: []trustedItem{}}
+	var lines strings.Builder
 	for _, e := range all {
-		lines = append(lines, "  "+printable.Line(e.Summary(), 0)+"\n")
+		report.Approved = append(report.Approved, trustedItem{Kind: e.Kind, Name: e.Name, Digest: e.Intent.Digest})
+		lines.WriteString("  " + printable.Line(e.Summary(), 0) + "\n")
 	}
 	word := "approved"
-	if len(pending) == 0 {
+	switch {
+	case len(all) == 0:
 		word = "nothing to approve"
-		if len(all) > 0 {
-			word = "approved already"
-		}
+	case len(pending) == 0:
+		word = "already approved"
 	}
-	_, err = fmt.Fprintf(env.Out, "%s: %s\n%s", printable.Line(cfg.Path, 0), word, strings.Join(lines, ""))
-	return err
+	return g.Write(env.Out, []string{folder}, report, func() error {
+		_, err := fmt.Fprintf(env.Out, "%s: %s\n%s", printable.Line(cfg.Path, 0), word, lines.String())
+		return err
+	})
 }
 
 func storeFailure(err error) error {
@@ -154,39 +146,27 @@ func runTrustList(env *cli.Env, g *cli.Globals) error {
 	if err != nil {
 		return err
 	}
-	if g.Format.Name == "name" {
-		for _, f := range folders {
-			if _, err := fmt.Fprintln(env.Out, printable.Line(f.Path, 0)); err != nil {
-				return err
-			}
-		}
-		return nil
+	type folder struct {
+		Folder   string        `json:"folder"`
+		Approved []trustedItem `json:"approved"`
 	}
-	if !g.Format.Table() {
-		type folder struct {
-			Folder   string        `json:"folder"`
-			Approved []trustedItem `json:"approved"`
-		}
-		rows := []folder{}
-		for _, f := range folders {
-			row := folder{Folder: f.Path, Approved: []trustedItem{}}
-			for _, a := range f.Approvals {
-				row.Approved = append(row.Approved, trustedItem{a.Kind, a.Name, a.Digest, cli.Stamp(a.At)})
-			}
-			rows = append(rows, row)
-		}
-		return document.Write(env.Out, g.Format, rows)
-	}
+	doc := []folder{}
+	var paths []string
 	var rows [][]string
 	for _, f := range folders {
+		approved := []trustedItem{}
 		var names []string
 		var last string
 		for _, a := range f.Approvals {
+			approved = append(approved, trustedItem{a.Kind, a.Name, a.Digest, cli.Stamp(a.At)})
 			names, last = append(names, a.Name), localTime(a.At)
 		}
+		doc, paths = append(doc, folder{f.Path, approved}), append(paths, f.Path)
 		rows = append(rows, []string{f.Path, cli.Join(names, 8), last})
 	}
-	return table.Rows(env.Out, []string{"Folder", "Approved", "Last"}, rows)
+	return g.Write(env.Out, paths, doc, func() error {
+		return table.Rows(env.Out, []string{"Folder", "Approved", "Last"}, rows)
+	})
 }
 
 func runTrustRevoke(env *cli.Env, g *cli.Globals, opts trustOptions) error {
@@ -198,20 +178,16 @@ func runTrustRevoke(env *cli.Env, g *cli.Globals, opts trustOptions) error {
 	if err != nil {
 		return err
 	}
-	if g.Format.Name == "name" {
-		_, err = fmt.Fprintln(env.Out, printable.Line(folder, 0))
+	doc := struct {
+		Folder  string `json:"folder"`
+		Revoked bool   `json:"revoked"` // false: there was no approval
+	}{folder, revoked}
+	return g.Write(env.Out, []string{folder}, doc, func() error {
+		what := "approvals revoked; running commands continue"
+		if !revoked {
+			what = "there was no approval"
+		}
+		_, err := fmt.Fprintf(env.Out, "%s: %s\n", printable.Line(folder, 0), what)
 		return err
-	}
-	if !g.Format.Table() {
-		return document.Write(env.Out, g.Format, struct {
-			Folder  string `json:"folder"`
-			Revoked bool   `json:"revoked"` // false: there was no approval
-		}{folder, revoked})
-	}
-	what := "approvals revoked; commands that are running are not stopped"
-	if !revoked {
-		what = "there was no approval"
-	}
-	_, err = fmt.Fprintf(env.Out, "%s: %s\n", printable.Line(folder, 0), what)
-	return err
+	})
 }

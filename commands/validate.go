@@ -13,16 +13,14 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/output/document"
 )
 
 type validateOptions struct {
 	files  []string
-	others []string // existing configs of hosts beside files; each gets one line, without its problems
+	others []string // existing configs of hosts; each gets one line and its errors, without warnings
 	read   config.Options
 	strict bool
 	schema bool
-	format document.Format
 }
 
 func newValidateConfig(env *cli.Env, g *cli.Globals) *cobra.Command {
@@ -31,13 +29,12 @@ func newValidateConfig(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Use:     "validate-config [FILE...]",
 		Aliases: []string{"validate"},
 		Short:   "Check configs and report every problem; starts no server",
-		Long: `Checks config files and reports all problems of all files at once, each with its line
-and column. No server is started or contacted. Without FILE it checks the config that
-other commands would use, and then every config of a host (editor or agent) that is
-found in this folder and for this user, with the errors and one line for each.
+		Long: `Checks config files and reports all problems of all files, each with its line and column.
+It starts and contacts no server. Without FILE it checks the config that other commands
+would use, and then, more briefly, every config of a host (editor or agent) in this
+folder and of this user.
 
-What this machine lacks for one server, such as a variable or the program, is a
-warning: the other servers can be used.
+A missing variable or program of one server is a warning: the other servers can be used.
 
 Exit codes: 0 valid; 2 wrong usage; 3 a file has errors or is missing.`,
 		Example: `  mcptrack validate config/mcp-servers.json
@@ -47,7 +44,7 @@ Exit codes: 0 valid; 2 wrong usage; 3 a file has errors or is missing.`,
 		Args:              cli.Args(0, -1),
 		ValidArgsFunction: cobra.FixedCompletions([]string{"json", "jsonc", "toml", "yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			opts.files, opts.others, opts.format = args, nil, g.Format
+			opts.files, opts.others = args, nil
 			opts.read = g.ConfigOptions(env)
 			opts.read.Strict = opts.strict
 			if len(args) == 0 && !opts.schema {
@@ -55,7 +52,7 @@ Exit codes: 0 valid; 2 wrong usage; 3 a file has errors or is missing.`,
 					return err
 				}
 			}
-			return runValidateConfig(cmd.Context(), env, opts)
+			return runValidate(cmd.Context(), env, g, opts)
 		},
 	}
 	cmd.Flags().BoolVar(&opts.strict, "strict", false, "turn warnings into errors")
@@ -74,7 +71,7 @@ type fileReport struct {
 	brief   bool // without warnings
 }
 
-// find chooses the files if none is named.
+// find selects the files if none is named.
 func (o *validateOptions) find(env *cli.Env, g *cli.Globals) error {
 	path, err := g.ConfigPath(env, g.Logger(env))
 	if err == nil {
@@ -94,7 +91,7 @@ func (o *validateOptions) find(env *cli.Env, g *cli.Globals) error {
 	return err
 }
 
-func runValidateConfig(ctx context.Context, env *cli.Env, opts validateOptions) error {
+func runValidate(ctx context.Context, env *cli.Env, g *cli.Globals, opts validateOptions) error {
 	if opts.schema {
 		_, err := env.Out.Write(config.Schema())
 		return err
@@ -113,7 +110,7 @@ func runValidateConfig(ctx context.Context, env *cli.Env, opts validateOptions) 
 			tracked: cfg.Tracked(), brief: i >= len(opts.files)})
 		valid = valid && cfg != nil
 	}
-	if err := writeReports(env.Out, opts.format, valid, reports); err != nil {
+	if err := writeReports(env, g, valid, reports); err != nil {
 		return err
 	}
 	if !valid {
@@ -122,8 +119,8 @@ func runValidateConfig(ctx context.Context, env *cli.Env, opts validateOptions) 
 	return nil
 }
 
-// invalidFiles returns the error that sets the exit code. As the problems of the files were
-// printed already, it is reported only with --json, as one line on stderr.
+// invalidFiles returns the error that sets the exit code. It is reported only with --json, as one line
+// on stderr, because the problems of the files are already printed.
 func invalidFiles(reports []fileReport) error {
 	var names []string
 	missing := true
@@ -140,31 +137,24 @@ func invalidFiles(reports []fileReport) error {
 	return f
 }
 
-func writeReports(w io.Writer, format document.Format, valid bool, reports []fileReport) error {
-	switch {
-	case format.Table():
-		var b strings.Builder
-		for _, r := range reports {
-			r.text(&b)
-		}
-		_, err := io.WriteString(w, b.String())
-		return err
-	case format.Name == "name":
-		for _, r := range reports {
-			if _, err := fmt.Fprintln(w, printable.Line(r.File, 0)); err != nil {
-				return err
-			}
-		}
-		return nil
-	default:
-		return document.Write(w, format, struct {
-			Valid bool         `json:"valid"`
-			Files []fileReport `json:"files"`
-		}{valid, reports})
+func writeReports(env *cli.Env, g *cli.Globals, valid bool, reports []fileReport) error {
+	var names []string
+	var text strings.Builder
+	for _, r := range reports {
+		names = append(names, r.File)
+		r.text(&text)
 	}
+	doc := struct {
+		Valid bool         `json:"valid"`
+		Files []fileReport `json:"files"`
+	}{valid, reports}
+	return g.Write(env.Out, names, doc, func() error {
+		_, err := io.WriteString(env.Out, text.String())
+		return err
+	})
 }
 
-// text writes the report in the form FILE:LINE:COL, which editors and terminals link.
+// text writes the report; problems begin with FILE:LINE:COL, which editors and terminals link.
 func (r fileReport) text(b *strings.Builder) {
 	for _, p := range r.Problems {
 		if r.brief && p.Severity != config.SeverityError {
@@ -175,18 +165,14 @@ func (r fileReport) text(b *strings.Builder) {
 			fmt.Fprintf(b, "    hint: %s\n", printable.Line(p.Hint, 0))
 		}
 	}
-	file := printable.Line(r.File, 0)
-	switch errs, warns := r.Problems.Errors(), r.Problems.Warnings(); {
-	case !r.Valid:
-		fmt.Fprintf(b, "%s: %s", file, cli.Plural(errs, "error"))
-		if warns > 0 {
-			fmt.Fprintf(b, ", %s", cli.Plural(warns, "warning"))
-		}
-	default:
+	file, warnings := printable.Line(r.File, 0), r.Problems.Warnings()
+	if r.Valid {
 		fmt.Fprintf(b, "%s: ok, %s (%d tracked)", file, cli.Plural(len(r.Servers), "server"), r.tracked)
-		if warns > 0 {
-			fmt.Fprintf(b, ", %s", cli.Plural(warns, "warning"))
-		}
+	} else {
+		fmt.Fprintf(b, "%s: %s", file, cli.Plural(r.Problems.Errors(), "error"))
+	}
+	if warnings > 0 {
+		fmt.Fprintf(b, ", %s", cli.Plural(warnings, "warning"))
 	}
 	b.WriteByte('\n')
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
-	"github.com/mcptrack/mcptrack/output/document"
 )
 
 func newVersion(env *cli.Env, g *cli.Globals) *cobra.Command {
@@ -19,30 +18,22 @@ func newVersion(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Example: `  mcptrack version
   mcptrack version --json`,
 		Args: cli.Args(0, 0),
-		RunE: func(*cobra.Command, []string) error { return runVersion(env, g.Format) },
+		RunE: func(*cobra.Command, []string) error {
+			v := struct {
+				Version string `json:"version"`
+				Go      string `json:"go"`
+				OS      string `json:"os"`
+				Arch    string `json:"arch"`
+			}{env.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH}
+			return g.Write(env.Out, []string{v.Version}, v, func() error {
+				_, err := fmt.Fprintf(env.Out, "mcptrack %s %s %s/%s\n", v.Version, v.Go, v.OS, v.Arch)
+				return err
+			})
+		},
 	}
 }
 
-func runVersion(env *cli.Env, format document.Format) error {
-	v := struct {
-		Version string `json:"version"`
-		Go      string `json:"go"`
-		OS      string `json:"os"`
-		Arch    string `json:"arch"`
-	}{env.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH}
-	var err error
-	switch {
-	case format.Table():
-		_, err = fmt.Fprintf(env.Out, "mcptrack %s %s %s/%s\n", v.Version, v.Go, v.OS, v.Arch)
-	case format.Name == "name":
-		_, err = fmt.Fprintln(env.Out, v.Version)
-	default:
-		err = document.Write(env.Out, format, v)
-	}
-	return err
-}
-
-// Version returns the version of this build: that of the module, else the commit.
+// Version returns the version of this build: the module's version, else the commit.
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -32,23 +32,23 @@ func newWatch(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch [FILE]",
 		Short: "Follow all tracked servers and print what changes",
-		Long: `Connects to every enabled server with "trackResources" (or trackTools,
-trackPrompts), follows it through crashes, restarts and list changes, and prints
-every change; with --all, to every enabled server. Changes of the config file take
-effect without a restart; a config with errors is rejected, and the last valid one
-stays in use. SIGHUP reads the config again immediately. watch waits for a FILE that does
-not exist yet; the file of --config must exist.
+		Long: `Connects to every enabled server with "trackResources" (or trackTools, trackPrompts), or
+with --all to every enabled server, follows it through crashes, restarts and list changes,
+and prints every change. Changes of the config file take effect without a restart; a
+config with errors is rejected, and the last valid one stays in use. SIGHUP rereads the
+config immediately. watch waits for a FILE that does not exist yet; the file of --config
+must exist.
 
-Events are printed as lines for people, or with --json as one JSON object per line;
-see mcptrack help events. Lines leave out transitional states and repeated failures,
-which a terminal counts in its last lines; -v prints them. --count counts changes of
-resources, lists and the config, or the events that --type selects.
+Events are printed as lines for people, or with --json as one JSON object per line; see
+mcptrack help events. Lines omit transitional states and repeated failures; on a terminal
+the last lines count them, and -v prints them. --count counts changes of resources, lists
+and the config, or the events that --type selects.
 
---since begins with the events that a serve-sse of this machine has stored, as replay prints
-them. While that serve-sse runs, watch shows its events and connects to no server; otherwise
-it follows the servers itself. --no-follow ends after the stored events.
+--since begins with the events that a serve-sse on this machine has stored, as replay
+prints them. While that serve-sse runs, watch shows its events and connects to no server;
+otherwise it follows the servers itself. --no-follow exits after the stored events.
 
---agent prints at most one short line a second for agents that read a process, beginning
+--agent prints at most one short line per second for agents that read a process, beginning
 with what changed since the last run; see mcptrack help agents.
 
 Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 failed;
@@ -116,7 +116,7 @@ Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 fail
 	return cmd
 }
 
-// parseSince checks --since and the flags that belong to it.
+// parseSince checks --since and the flags that need it.
 func (o *watchOptions) parseSince(cmd *cobra.Command) (err error) {
 	if !cmd.Flags().Changed("since") {
 		for _, name := range []string{"no-follow", "data-dir", "nats", "nats-credentials"} {
@@ -145,25 +145,19 @@ func runWatch(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOptio
 	s.counts = func(e *event.Event) bool { return len(opts.Types) > 0 || isChange(e) }
 	var err error
 	if opts.since != "" {
-		if written := opts.Written(env); opts.stored || written { // no server is needed for that
+		if written := opts.Written(env); opts.stored || written { // needs no server
 			s.follow(env, g, screen, nil, len(opts.Types) > 0)
 			if opts.after, err = s.backlog(ctx, env, log, &opts.JournalFlags, opts.after, written && !opts.stored); !errors.Is(err, errWriterEnded) {
 				return s.outcome(ctx, err)
 			}
-			log.Warn("the process that stored the events has ended; this one follows the servers now")
+			log.Warn("the process that stored the events has ended; this process now follows the servers")
 		}
 	}
-	cfg, awaited, err := watchConfig(ctx, env, g, log, opts)
+	cfg, err := opts.config(ctx, env, g, log)
 	if err != nil {
 		return err
 	}
 	s.follow(env, g, screen, cfg, len(opts.Types) > 0)
-	if len(opts.selection().Of(cfg).Servers) == 0 && !awaited {
-		if opts.NoFollow {
-			return cli.NothingToFollow(cfg, opts.selection())
-		}
-		opts.selection().WarnNone(log, cfg)
-	}
 	desired, err := opts.Desired(env, g, log, cfg, opts.selection().Of)
 	if err != nil {
 		return err
@@ -173,7 +167,7 @@ func runWatch(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOptio
 			return s.outcome(ctx, err)
 		}
 	}
-	e, err := cli.NewPrinting(ctx, desired, opts.trackerOptions(env, g))
+	e, err := cli.NewUnstoredEngine(ctx, desired, opts.trackerOptions(env, g))
 	if err != nil {
 		return err
 	}
@@ -184,17 +178,17 @@ func runWatch(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOptio
 	return err
 }
 
-// watchConfig returns the initial config. awaited is set if its file does not exist yet.
-func watchConfig(ctx context.Context, env *cli.Env, g *cli.Globals, log *slog.Logger, opts watchOptions) (cfg *config.Config, awaited bool, err error) {
-	if opts.Demo {
-		return cli.DemoConfig(env), false, nil
-	}
-	if opts.file != "" && !opts.NoFollow {
-		if _, err := os.Stat(opts.file); errors.Is(err, fs.ErrNotExist) {
-			log.Warn("the config does not exist yet; waiting for it", "file", opts.file, "hint", "mcptrack init writes one")
-			return &config.Config{Path: opts.file}, true, nil
+// config returns the initial config. It is empty if its file is awaited.
+func (o *watchOptions) config(ctx context.Context, env *cli.Env, g *cli.Globals, log *slog.Logger) (*config.Config, error) {
+	if o.file != "" && !o.NoFollow {
+		if _, err := os.Stat(o.file); errors.Is(err, fs.ErrNotExist) {
+			log.Warn("the config does not exist yet; waiting for it", "file", o.file, "hint", "mcptrack init writes one")
+			return &config.Config{Path: o.file}, nil
 		}
 	}
-	cfg, err = g.Load(ctx, env, log)
-	return cfg, false, err
+	cfg, err := g.LoadOrDemo(ctx, env, log, o.Demo)
+	if err != nil {
+		return nil, err
+	}
+	return cfg, o.selection().Check(cfg, log, !o.NoFollow && !o.once)
 }

@@ -1,6 +1,6 @@
-// Command mcptrack follows MCP servers and reports what changes. This package is the
-// process around package commands: signals, the terminal, and child processes that an
-// earlier run left behind. No other package deals with these.
+// Command mcptrack follows MCP servers and reports what changes. This package is the process around
+// package commands: signals, the terminal, and child processes that an earlier run left behind. No other
+// package deals with these.
 //
 // Libraries: golang.org/x/term detects terminals and their width; cli/browser, which the
 // GitHub CLI uses, opens the browser without a shell.
@@ -62,8 +62,8 @@ func run() int {
 	return commands.Main(ctx, env, os.Args[1:])
 }
 
-// openBrowser opens a URL. Some openers end only with the browser: one that has not failed
-// within a moment is left alone, until the process ends. What it prints is not ours.
+// openBrowser opens a URL. Some openers run as long as the browser: if the opener has not failed within a
+// second, openBrowser stops waiting for it. It discards the opener's output.
 func openBrowser(url string) error {
 	browser.Stdout, browser.Stderr = io.Discard, io.Discard
 	failed := make(chan error, 1) // sent to once; never closed
@@ -76,8 +76,7 @@ func openBrowser(url string) error {
 	}
 }
 
-// terminal is a stdout that is a terminal. Commands see a terminal that was closed as a
-// closed pipe.
+// terminal is a stdout that is a terminal. Commands see a closed terminal as a closed pipe.
 type terminal struct{ file *os.File } // not embedded, so that Write is the only way to write
 
 func (t terminal) Write(b []byte) (int, error) {
@@ -88,15 +87,14 @@ func (t terminal) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Fd, Read and Close let a full screen find the size of the terminal.
+// A full screen needs Fd, Read and Close to find the size of the terminal.
 
 func (t terminal) Fd() uintptr                { return t.file.Fd() }
 func (t terminal) Read(b []byte) (int, error) { return t.file.Read(b) }
 func (t terminal) Close() error               { return t.file.Close() }
 
-// tend looks after child processes: it ends those that a killed mcptrack left behind,
-// and adopts orphans of its own children. A child of mcptrack (the demo server) does
-// neither.
+// tend looks after child processes: it ends those that a killed mcptrack left behind, and adopts the
+// orphans of its own children. A child of mcptrack (the demo server) does neither.
 func tend(ctx context.Context, background *sync.WaitGroup) {
 	if _, child := os.LookupEnv(process.NonceKey); child {
 		return
@@ -106,7 +104,7 @@ func tend(ctx context.Context, background *sync.WaitGroup) {
 	}
 	collect := debug.SetGCPercent(startGC)
 	background.Go(func() {
-		select { // a short command leaves this to the next
+		select { // a short command leaves this to the next command
 		case <-time.After(startsFor):
 			debug.SetGCPercent(collect)
 			_, _ = process.Sweep(ctx, slog.New(slog.DiscardHandler))
@@ -116,10 +114,9 @@ func tend(ctx context.Context, background *sync.WaitGroup) {
 }
 
 const (
-	// startsFor is the time after the start during which nothing is done that can wait.
+	// startsFor is the time after the start in which work that can wait is delayed.
 	startsFor = 200 * time.Millisecond
-	// startGC lets the heap grow to some 16 MiB before the first collection. Most of
-	// what is allocated at the start is used once, and collecting it took a tenth of the
-	// time of a list.
+	// startGC lets the heap grow to about 16 MiB before the first collection. Collecting what is
+	// allocated at the start would take a tenth of the time of a list.
 	startGC = 400
 )

@@ -18,23 +18,22 @@ var errInterrupted = errors.New("interrupted")
 // signals handles the signals of the process.
 type signals struct {
 	cancel  context.CancelCauseFunc
-	gone    func() bool // whether the terminal was closed
+	gone    func() bool // reports whether the terminal was closed
 	done    chan struct{}
 	running sync.WaitGroup
 
 	mu     sync.Mutex
-	reload []chan struct{} // those that reloads returned; sent to by handle, never closed; of capacity 1, as one request is enough
+	reload []chan struct{} // returned by reloads; handle sends to them; never closed; capacity 1: one request is enough
 }
 
-// handleSignals cancels the context at the first SIGINT or SIGTERM; the second kills the
-// process and its children at once. SIGHUP requests a reload if the command follows a
-// config and the terminal is still open; otherwise it cancels the context, too. SIGPIPE
-// is ignored: the write returns an error instead.
+// handleSignals cancels the context at the first SIGINT or SIGTERM; the second kills the process and its
+// children immediately. SIGHUP requests a reload if the command follows a config and the terminal is still
+// open; otherwise it also cancels the context. SIGPIPE is ignored: the write returns an error instead.
 func handleSignals(cancel context.CancelCauseFunc, gone func() bool) *signals {
 	s := &signals{cancel: cancel, gone: gone, done: make(chan struct{})}
 	caught := make(chan os.Signal, 4) // sent to by the runtime, which drops signals if it is full
 	signal.Notify(caught, os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
-	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
 		signal.Notify(caught, syscall.SIGHUP)
 	}
 	s.running.Go(func() {
@@ -81,7 +80,7 @@ func (s *signals) reloads() <-chan struct{} {
 	return c
 }
 
-// request requests a reload, and reports whether a command handles that.
+// request requests a reload and reports whether a command handles it.
 func (s *signals) request() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +102,7 @@ func (s *signals) stop() {
 	s.running.Wait()
 }
 
-// exitKilled is the exit code where a process cannot kill itself by a signal.
+// exitKilled is the exit code if the process cannot kill itself by a signal.
 const exitKilled = 137
 
 // die kills the process by the signal.
@@ -111,7 +110,7 @@ func die(sig os.Signal) {
 	process.KillMarked()
 	signal.Reset(sig)
 	if self, err := os.FindProcess(os.Getpid()); err == nil && self.Signal(sig) == nil {
-		<-time.After(10 * time.Second) // until it is delivered; a busy machine takes its time
+		<-time.After(10 * time.Second) // until the signal is delivered, which may take long on a busy machine
 	}
 	os.Exit(exitKilled)
 }

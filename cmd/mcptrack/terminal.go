@@ -9,13 +9,11 @@ import (
 	"github.com/mcptrack/mcptrack/commands"
 )
 
-// errNoTerminal is why a question cannot be asked.
 var errNoTerminal = errors.New("no terminal")
 
-// askOn returns what a question is written to and its answer read from. Answers come from
-// stdin, so that it must be a terminal: a program that is started with another stdin, as agents and
-// services start theirs, must not wait for somebody at the terminal that it happens to have. The
-// question goes to stderr, or where that is redirected, to the terminal itself.
+// askOn returns the terminal for a question. Answers come from stdin, which must be a terminal: a program
+// that an agent or a service started with another stdin must not wait for an answer. Questions go to
+// stderr or, if stderr is redirected, to the terminal itself.
 func askOn(in, out *os.File) (*commands.Terminal, error) {
 	if !term.IsTerminal(int(in.Fd())) || !foreground(in) {
 		return nil, errNoTerminal
@@ -26,8 +24,8 @@ func askOn(in, out *os.File) (*commands.Terminal, error) {
 		if err != nil {
 			return nil, err
 		}
-		tty.Writer = file // left open until the process ends: it asks once
+		tty.Writer = file // left open until the process ends: there is one question
 	}
-	tty.Columns, tty.Rows, _ = term.GetSize(int(in.Fd())) // 0 if they are unknown
+	tty.Columns, tty.Rows, _ = term.GetSize(int(in.Fd())) // 0: unknown
 	return tty, nil
 }

@@ -10,8 +10,7 @@ import (
 
 const terminalPath = "/dev/tty"
 
-// foreground reports whether this process may read the terminal: one in the background would be
-// stopped.
+// foreground reports whether this process may read the terminal: reading stops a background process.
 func foreground(tty *os.File) bool {
 	group, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
 	return err != nil || group == unix.Getpgrp()

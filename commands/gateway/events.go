@@ -38,7 +38,7 @@ type eventsFlags struct {
 	tools   bool   // --change-tools
 	dialect string
 
-	offered    []mcpevents.Mode // of modes, without webhook
+	offered    []mcpevents.Mode // the modes without webhook
 	webhooks   bool
 	unverified webhook.URLs // of allow
 }
@@ -51,17 +51,16 @@ func (o *eventsFlags) add(cmd *cobra.Command) {
 	f.BoolVar(&o.endless, "events-no-expiry", false, "let clients request webhook subscriptions that do not expire")
 	f.StringVar(&o.keys, "events-key-file", "", "`FILE` (mode 0600) with the key that encrypts the webhook subscriptions stored with --nats")
 	_ = cmd.MarkFlagFilename("events-key-file")
-	f.StringVar(&o.dialect, "events-dialect", "", "`DIALECT` of MCP Events, sketch or sep-3415, which sets error numbers and the ids of webhook messages (default: numbers as the client expects, ids as in sketch)")
-	f.BoolVar(&o.tools, "change-tools", false, "add tools that say what changed and wait for changes")
+	cli.AddChoice(cmd, &o.dialect, "events-dialect", "", "`DIALECT` of MCP Events, sketch or sep-3415, which sets error numbers and the ids of webhook messages (default: numbers as the client expects, ids as in sketch)", dialectSketch, dialectSEP)
+	f.BoolVar(&o.tools, "change-tools", false, "add tools that report what changed and wait for changes")
 	o.JournalFlags.Add(cmd)
 	f.Lookup("data-dir").Usage = "`DIR` of the events stored for --events and --change-tools, and of the pins of --pin (default of --events: mcptrack/gateway in the XDG state directory)"
 	f.Lookup("nats").Usage = "`URL` of a NATS cluster to store these events on instead"
 	o.RetentionFlags.Add(cmd)
-	_ = cmd.RegisterFlagCompletionFunc("events-dialect", cobra.FixedCompletions(dialects(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("events-modes", cobra.FixedCompletions([]string{"poll", "push", "webhook"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// parse checks the flags; pins says that --data-dir may be meant for pins.
+// parse checks the flags; pins says that --data-dir can be for pins.
 func (o *eventsFlags) parse(cmd *cobra.Command, pins bool) error {
 	for _, name := range []string{"events-modes", "events-allow", "events-no-expiry", "events-key-file", "events-dialect"} {
 		if cmd.Flags().Changed(name) && !o.on {
@@ -83,8 +82,8 @@ func (o *eventsFlags) parse(cmd *cobra.Command, pins bool) error {
 	case !o.on:
 		return o.RetentionFlags.Parse()
 	}
-	if cmd.Flags().Changed("events-dialect") && !slices.Contains(dialects(), o.dialect) {
-		return cli.Usage("unknown --events-dialect %q; choose %s", printable.Line(o.dialect, 40), strings.Join(dialects(), " or "))
+	if err := cli.OneOf("events-dialect", o.dialect, dialectSketch, dialectSEP); err != nil && cmd.Flags().Changed("events-dialect") {
+		return err
 	}
 	if o.keys != "" && o.NATS == "" {
 		return cli.Usage("--events-key-file requires --nats; without --nats, webhook subscriptions are stored in the data directory")
@@ -119,8 +118,6 @@ const (
 	dialectSEP    = "sep-3415"
 )
 
-func dialects() []string { return []string{dialectSketch, dialectSEP} }
-
 // numbering is the numbering of errors for all clients; "" without --events-dialect.
 func (o *eventsFlags) numbering() mcpevents.Numbering {
 	switch o.dialect {
@@ -132,33 +129,37 @@ func (o *eventsFlags) numbering() mcpevents.Numbering {
 	return ""
 }
 
-// gatewayEvents is the log of a gateway, and the handlers that serve it.
-type gatewayEvents struct {
+// eventLog is the log of a gateway, and the handlers that serve it.
+type eventLog struct {
 	logger  *slog.Logger
 	log     journal.Log
-	shared  bool // with other gateways on a cluster
-	reader  *mcpevents.Reader
+	shared  bool                   // with other gateways on a cluster
+	reader  *mcpevents.Reader      // nil: no events are stored, without --events and --change-tools
 	service *mcpevents.Service     // nil: without --events
 	tools   *changetools.Tools     // nil: without --change-tools
-	hooks   *webhook.Subscriptions // nil: none are offered
-	fixed   *webhook.Hooks         // of the config; nil: without --events
+	hooks   *webhook.Subscriptions // the webhooks of clients; nil: not offered
+	fixed   *webhook.Hooks         // the webhooks of the config; nil: without --events
 	tokens  *web.Tokens            // of the clients
 }
 
 // open opens the log, which the caller must close.
-func (o *eventsFlags) open(ctx context.Context, env *cli.Env, logger *slog.Logger, isDemo bool, tokens *web.Tokens, shown func() *gateway.Gateway) (*gatewayEvents, error) {
-	e := &gatewayEvents{logger: logger, shared: o.NATS != "", tokens: tokens}
+func (o *eventsFlags) open(ctx context.Context, env *cli.Env, logger *slog.Logger, isDemo bool, tokens *web.Tokens, shown func() *gateway.Gateway) (*eventLog, error) {
+	e := &eventLog{logger: logger, shared: o.NATS != "", tokens: tokens}
+	if !o.on && !o.tools {
+		e.log = journal.NewMemory(journal.MemoryOptions{})
+		return e, nil
+	}
 	flags, keep := o.JournalFlags, o.Keep
 	if o.tools {
 		keep.Content = keptTexts
 	}
 	var err error
 	switch {
-	case flags.Dir == "" && flags.NATS == "" && (isDemo || !o.on): // several gateways, each of a client's own, have nowhere in common
+	case flags.Dir == "" && flags.NATS == "" && (isDemo || !o.on): // several gateways, one per client, cannot share a directory
 		e.log = journal.NewMemory(cli.MemoryLog(keep.Content))
 	default:
 		if flags.Dir == "" {
-			flags.Dir = env.StateDir(gatewayDir)
+			flags.Dir = env.StateDir(defaultDir)
 		}
 		if flags.NATS != "" {
 			flags.Dir = ""
@@ -195,14 +196,14 @@ func (o *eventsFlags) open(ctx context.Context, env *cli.Env, logger *slog.Logge
 	return e, nil
 }
 
-// gatewayDir is the data directory of gateways, in the directory of our state.
-const gatewayDir = "gateway"
+// defaultDir is the default data directory, in the state directory.
+const defaultDir = "gateway"
 
-// keptTexts is how many bytes of texts are kept for the diffs of the tools.
+// keptTexts is the number of bytes of texts kept for the diffs of --change-tools.
 const keptTexts = 64 << 20
 
-// openHooks reads the subscriptions of webhooks, and the watermarks of those of the config.
-func (o *eventsFlags) openHooks(ctx context.Context, e *gatewayEvents, reader *mcpevents.Reader, scope mcpevents.Scope) (err error) {
+// openHooks reads the webhook subscriptions, and the delivery positions of the config's webhooks.
+func (o *eventsFlags) openHooks(ctx context.Context, e *eventLog, reader *mcpevents.Reader, scope mcpevents.Scope) (err error) {
 	local := o.unverified.Local()
 	if len(local) > 0 {
 		e.logger.Warn("--events-allow lets webhooks reach services on this machine; use it for tests only")
@@ -228,22 +229,22 @@ func (o *eventsFlags) openHooks(ctx context.Context, e *gatewayEvents, reader *m
 	return err
 }
 
-// recheck ends the webhook subscriptions of clients whose tokens were removed. e may be nil.
-func (e *gatewayEvents) recheck() {
-	if e != nil && e.hooks != nil {
+// recheck ends the webhook subscriptions of clients whose tokens were removed.
+func (e *eventLog) recheck() {
+	if e.hooks != nil {
 		e.hooks.Recheck()
 	}
 }
 
-func (e *gatewayEvents) close() {
+func (e *eventLog) close() {
 	if err := e.log.Close(); err != nil {
 		e.logger.Warn("cannot store the last events", "err", err)
 	}
 }
 
-// handlers are the handlers for the server; none without --events. e may be nil.
-func (e *gatewayEvents) handlers() mcpserver.Events {
-	if e == nil || e.service == nil {
+// handlers returns the handlers for the server; none without --events.
+func (e *eventLog) handlers() mcpserver.Events {
+	if e.service == nil {
 		return mcpserver.Events{}
 	}
 	h := e.service.Handlers()
@@ -251,9 +252,9 @@ func (e *gatewayEvents) handlers() mcpserver.Events {
 	return h
 }
 
-// routes are what operators ask over HTTP; none if e is nil.
-func (e *gatewayEvents) routes(version string, from *engine.Engine) map[string]http.Handler {
-	if e == nil {
+// routes returns the HTTP routes for operators; none if no events are stored.
+func (e *eventLog) routes(version string, from *engine.Engine) map[string]http.Handler {
+	if e.reader == nil {
 		return nil
 	}
 	t, streams := from.Tracker(), func() int { return 0 }
@@ -271,7 +272,7 @@ func (e *gatewayEvents) routes(version string, from *engine.Engine) map[string]h
 	}
 }
 
-func (e *gatewayEvents) delivered() map[webhook.Source]webhook.Stats {
+func (e *eventLog) delivered() map[webhook.Source]webhook.Stats {
 	all := map[webhook.Source]webhook.Stats{}
 	if e.fixed != nil {
 		all[webhook.FromConfig] = e.fixed.Stats()
@@ -282,7 +283,7 @@ func (e *gatewayEvents) delivered() map[webhook.Source]webhook.Stats {
 	return all
 }
 
-func (e *gatewayEvents) deliveries() (all []webhook.Deliverer) {
+func (e *eventLog) deliveries() (all []webhook.Deliverer) {
 	if e.fixed != nil {
 		all = e.fixed.Deliverers()
 	}
@@ -292,9 +293,9 @@ func (e *gatewayEvents) deliveries() (all []webhook.Deliverer) {
 	return all
 }
 
-// endpoints returns the webhooks that the client of a request may know of: where clients have
-// names, those that it subscribed itself; else all.
-func (e *gatewayEvents) endpoints(r *http.Request) (all []webhook.EndpointStatus) {
+// endpoints returns the webhooks that the client of a request may see: if the tokens have more than one
+// name, its own subscriptions; else all.
+func (e *eventLog) endpoints(r *http.Request) (all []webhook.EndpointStatus) {
 	several, client := e.tokens.Several(), e.tokens.Identify(r)
 	if e.fixed != nil && !several {
 		all = e.fixed.Endpoints()
@@ -305,10 +306,10 @@ func (e *gatewayEvents) endpoints(r *http.Request) (all []webhook.EndpointStatus
 	return all
 }
 
-// local adds the tools of --change-tools to those of the gateway, and returns their
-// instructions for clients. e may be nil.
-func (e *gatewayEvents) local(l gateway.Local) (_ gateway.Local, instructions string) {
-	if e == nil || e.tools == nil {
+// local adds the tools of --change-tools to the gateway's own, and returns their instructions for
+// clients.
+func (e *eventLog) local(l gateway.Local) (_ gateway.Local, instructions string) {
+	if e.tools == nil {
 		return l, ""
 	}
 	l.Tools = append(l.Tools, gateway.LocalTool{Descriptor: changetools.SinceTool(), Call: e.tools.Since},
@@ -316,12 +317,11 @@ func (e *gatewayEvents) local(l gateway.Local) (_ gateway.Local, instructions st
 	return l, changetools.Instructions
 }
 
-// readers are the parts that read the log. e may be nil.
-func (e *gatewayEvents) readers() (parts []engine.Part) {
-	if e == nil {
-		return nil
+// readers returns the parts that read the log.
+func (e *eventLog) readers() (parts []engine.Part) {
+	if e.reader != nil {
+		parts = append(parts, engine.Reader(e.reader.Run))
 	}
-	parts = append(parts, engine.Reader(e.reader.Run))
 	if e.hooks != nil {
 		parts = append(parts, engine.Reader(e.hooks.Run))
 	}
@@ -331,17 +331,9 @@ func (e *gatewayEvents) readers() (parts []engine.Part) {
 	return parts
 }
 
-// apply sets the webhooks that events are sent to. e may be nil.
-func (e *gatewayEvents) apply(cfg *config.Config) {
-	if e != nil && e.fixed != nil {
+// apply sets the webhooks of the config.
+func (e *eventLog) apply(cfg *config.Config) {
+	if e.fixed != nil {
 		e.fixed.Apply(cfg.Webhooks)
 	}
-}
-
-// events returns the log; without --events and --change-tools, when e is nil, one in memory.
-func (e *gatewayEvents) events() journal.Log {
-	if e == nil {
-		return journal.NewMemory(journal.MemoryOptions{})
-	}
-	return e.log
 }

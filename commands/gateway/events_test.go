@@ -24,8 +24,8 @@ import (
 	"github.com/mcptrack/mcptrack/output/webhook"
 )
 
-// Where tokens have names, a client of the gateway sees the webhooks that it subscribed, and
-// neither those of other clients nor those of the config. Else all are shown.
+// If the tokens have more than one name, a client of the gateway sees only its own webhook subscriptions.
+// Otherwise it sees all webhooks, including the config's.
 func TestGatewayStatusShowsOwnWebhooks(t *testing.T) {
 	const a, b, old = "token-of-a-0123456789", "token-of-b-0123456789", "old-token-of-a-012345"
 	for name, tt := range map[string]struct {
@@ -62,7 +62,7 @@ func TestGatewayStatusShowsOwnWebhooks(t *testing.T) {
 			running.Go(func() { _ = e.fixed.Run(ctx) })
 			running.Go(func() { _ = e.hooks.Run(ctx) })
 			e.apply(&config.Config{Webhooks: []config.Webhook{{URL: config.NewSecret("https://config.example/hook"), Format: config.WebhookStandard}}})
-			for end := time.Now().Add(time.Minute); len(e.fixed.Endpoints()) == 0; <-time.After(time.Millisecond) {
+			for end := time.Now().Add(time.Minute); len(e.fixed.Endpoints()) == 0; <-time.After(time.Millisecond) { // Run, in another goroutine, applies the config
 				if time.Now().After(end) {
 					t.Fatal("the webhook of the config is not used")
 				}

@@ -1,6 +1,6 @@
-// Package gateway is the gateway command: it serves all tracked servers through one MCP endpoint.
-// The gateway itself is core/gateway; here are its flags (gateway.go, index.go, pins.go), the log
-// and the deliveries of MCP Events (events.go), and its help pages.
+// Package gateway is the gateway command, which serves all tracked servers through one MCP endpoint.
+// It has the flags (gateway.go, index.go, pins.go), the log and the delivery of MCP Events
+// (events.go), and the help pages. The gateway itself is core/gateway.
 package gateway
 
 import (
@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/config"
@@ -38,7 +39,7 @@ import (
 //go:embed *.md
 var Manual embed.FS
 
-type gatewayOptions struct {
+type options struct {
 	cli.ConnectFlags
 	indexFlags
 	cli.MCPFlags
@@ -51,10 +52,13 @@ type gatewayOptions struct {
 	callTimeout     time.Duration
 	wait            time.Duration
 	cli.TrackFlags
+
+	set func(flag string) bool // reports whether a flag or the environment set it
 }
 
+// Command returns the gateway command.
 func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
-	var opts gatewayOptions
+	var opts options
 	cmd := &cobra.Command{
 		Use:         "gateway",
 		Short:       "Serve all tracked servers through one MCP endpoint",
@@ -73,8 +77,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 			if err := opts.MCPFlags.Check(cmd); err != nil {
 				return err
 			}
-			opts.indexFlags.fromEnv(env, cmd.Flags().Changed)
-			if err := opts.parse(); err != nil {
+			if err := opts.parse(env, cmd.Flags()); err != nil {
 				return err
 			}
 			if err := opts.events.parse(cmd, opts.pin || len(opts.repin) > 0); err != nil {
@@ -83,14 +86,14 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 			if len(opts.repin) > 0 {
 				return opts.removePins(cmd.Context(), env, g)
 			}
-			return runGateway(cmd.Context(), env, g, opts)
+			return run(cmd.Context(), env, g, opts)
 		},
 	}
 	opts.MCPFlags.Add(cmd, "127.0.0.1:8723")
 	f := cmd.Flags()
-	f.StringVar(&opts.onDown, "on-down", "keep", "`ACTION` for the items of a server that is down: keep or drop")
+	cli.AddChoice(cmd, &opts.onDown, "on-down", "keep", "`ACTION` for the items of a server that is down: keep or drop", "keep", "drop")
 	f.StringArrayVar(&opts.allow, "allow", nil, "serve only names and URIs that match this `GLOB` (repeatable)")
-	f.StringArrayVar(&opts.deny, "deny", nil, "do not serve names and URIs that match this `GLOB`; a denied URI does not stop a tool that reads it (repeatable)")
+	f.StringArrayVar(&opts.deny, "deny", nil, "do not serve names and URIs that match this `GLOB`; tools can still read a denied URI (repeatable)")
 	f.BoolVar(&opts.AllServers, "all", false, "serve all enabled servers, not only tracked ones")
 	opts.pinFlags.add(f)
 	f.StringVar(&opts.catalogURL, "catalog-url", "", "`URL` of an HTTP API that describes its tools")
@@ -101,24 +104,22 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	f.DurationVar(&opts.wait, "wait", 10*time.Second, "`DURATION` to wait for servers before serving the first client")
 	f.BoolVar(&opts.Demo, "demo", false, "serve a built-in demo server; no config needed")
 	opts.AddReload(cmd)
-	f.DurationVar(&opts.ConnectTimeout, "connect-timeout", 15*time.Second, "`DURATION` that one connection may take")
-	opts.AddLimit(f)
+	opts.AddServing(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("repin", cli.CompleteServers(env, g))
-	_ = cmd.RegisterFlagCompletionFunc("on-down", cobra.FixedCompletions([]string{"keep", "drop"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-func (o *gatewayOptions) parse() error {
+func (o *options) parse(env *cli.Env, flags *pflag.FlagSet) error {
 	if err := o.ConnectFlags.Parse(); err != nil {
 		return err
 	}
-	if o.onDown != string(gateway.Keep) && o.onDown != string(gateway.Drop) {
-		return cli.Usage("unknown --on-down %q; choose keep or drop", printable.Line(o.onDown, 40))
+	if err := cli.OneOf("on-down", o.onDown, string(gateway.Keep), string(gateway.Drop)); err != nil {
+		return err
 	}
 	for flag, globs := range map[string][]string{"allow": o.allow, "deny": o.deny} {
 		for _, g := range globs {
 			if g == "" {
-				return cli.Usage("--%s is empty: it would match nothing", flag) // most likely from an unset shell variable
+				return cli.Usage("--%s is empty: it would match nothing", flag) // probably an unset shell variable
 			}
 			if !glob.Valid(g) {
 				return cli.Usage("invalid glob %q in --%s", printable.Line(g, 200), flag)
@@ -133,22 +134,23 @@ func (o *gatewayOptions) parse() error {
 			return cli.Usage("--catalog-url: %w", err)
 		}
 	}
-	return o.indexFlags.parse()
+	o.set = flags.Changed
+	return o.indexFlags.parse(env, flags)
 }
 
 // catalogID is the id of the server that --catalog-url adds.
 const catalogID = "catalog"
 
-func (o *gatewayOptions) catalog() config.Server {
+func (o *options) catalog() config.Server {
 	return config.Server{ID: catalogID, Enabled: true, Transport: config.TransportCatalog, URL: config.NewSecret(o.catalogURL),
 		CatalogInterval: o.catalogInterval}
 }
 
 // exported returns the config with only the servers that the gateway serves.
-func (o *gatewayOptions) exported(cfg *config.Config) *config.Config {
+func (o *options) exported(cfg *config.Config) *config.Config {
 	out := cfg.Only(func(srv config.Server) bool {
 		if srv.ID == catalogID && o.catalogURL != "" {
-			return false // refused at the start, so it came later
+			return false // it was added later: at the start it is an error
 		}
 		return srv.Enabled && (o.AllServers || srv.Tracked() || srv.Transport == config.TransportCatalog)
 	})
@@ -161,8 +163,8 @@ func (o *gatewayOptions) exported(cfg *config.Config) *config.Config {
 	return out
 }
 
-// leftOut returns the ids of the enabled servers of a config that are not exported.
-func (o *gatewayOptions) leftOut(cfg, exported *config.Config) (ids []string) {
+// leftOut returns the ids of the enabled servers that are not exported.
+func (o *options) leftOut(cfg, exported *config.Config) (ids []string) {
 	for _, srv := range cfg.Servers {
 		if _, served := exported.Server(srv.ID); srv.Enabled && !served {
 			ids = append(ids, printable.Line(srv.ID, 128))
@@ -171,18 +173,17 @@ func (o *gatewayOptions) leftOut(cfg, exported *config.Config) (ids []string) {
 	return ids
 }
 
-// gatewayWindow is the time within which updates of one resource are merged. It is short
-// because clients wait for updates and merge them themselves.
-const gatewayWindow = 200 * time.Millisecond
+// window is the time within which updates of one resource are coalesced. It is short because
+// clients wait for updates and coalesce them themselves.
+const window = 200 * time.Millisecond
 
-// ballast is an allocation that is never touched and so takes no memory itself, but
-// raises the heap size at which the garbage collector runs. With the few MiB of a
-// gateway it would run, and delay a call, once in a hundred calls; with the ballast once
-// in a thousand. Measured: 0.4 ms instead of 0.8 ms are added to a call at p99, for up to
-// that much more garbage in memory.
+// ballast is an allocation that is never touched, so it uses no memory, but it raises the heap size at
+// which the garbage collector runs. The heap of a gateway is a few MiB: without the ballast, the
+// collector delays one call in a hundred; with it, one in a thousand. Measured: it adds 0.4 ms instead
+// of 0.8 ms to a call at p99, for at most that much more garbage.
 const ballast = 32 << 20
 
-func runGateway(ctx context.Context, env *cli.Env, g *cli.Globals, opts gatewayOptions) error {
+func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error {
 	log := g.Logger(env)
 	cfg, err := opts.config(ctx, env, g, log)
 	if err != nil {
@@ -190,7 +191,7 @@ func runGateway(ctx context.Context, env *cli.Env, g *cli.Globals, opts gatewayO
 	}
 	held := make([]byte, ballast)
 	defer runtime.KeepAlive(held)
-	opts.fromConfig(cfg.Index)
+	opts.fromConfig(cfg.Index, opts.set)
 	var pins *gateway.Pins // nil without --pin
 	if opts.pin {
 		if pins, err = opts.pins(env, cfg); err != nil {
@@ -207,13 +208,11 @@ func runGateway(ctx context.Context, env *cli.Env, g *cli.Globals, opts gatewayO
 	if err != nil {
 		return err
 	}
-	var stored *gatewayEvents // nil without --events and --change-tools
-	if opts.events.on || opts.events.tools {
-		if stored, err = opts.events.open(ctx, env, log, opts.Demo, tokens, func() *gateway.Gateway { return gw }); err != nil {
-			return err
-		}
-		defer stored.close()
+	stored, err := opts.events.open(ctx, env, log, opts.Demo, tokens, func() *gateway.Gateway { return gw })
+	if err != nil {
+		return err
 	}
+	defer stored.close()
 	desired, err := opts.Desired(env, g, log, cfg, opts.exported)
 	if err != nil {
 		return err
@@ -221,11 +220,11 @@ func runGateway(ctx context.Context, env *cli.Env, g *cli.Globals, opts gatewayO
 	sessions := opts.SessionOptions(env, g)
 	names := &gateway.Names{}
 	var exported func(*event.Event) map[string]string // nil: no events are stored
-	if stored != nil {
+	if stored.reader != nil {
 		exported = names.Exported
 	}
-	e, err := engine.New(ctx, desired, stored.events(), engine.Options{
-		Tracker: tracker.Options{Dial: env.Dial, Session: sessions, Logger: log, AllLists: true, Window: gatewayWindow, Texts: opts.events.tools},
+	e, err := engine.New(ctx, desired, stored.log, engine.Options{
+		Tracker: tracker.Options{Dial: env.Dial, Session: sessions, Logger: log, AllLists: true, Window: window, Texts: opts.events.tools},
 		Shared:  opts.events.NATS != "", FollowAll: true, Logger: log, Listed: names.Listed, Exported: exported,
 		Applied: func(cfg *config.Config) {
 			stored.apply(cfg)
@@ -258,7 +257,7 @@ func runGateway(ctx context.Context, env *cli.Env, g *cli.Globals, opts gatewayO
 			return err
 		}
 	}
-	ready := make(chan struct{}) // closed once the servers were tried
+	ready := make(chan struct{}) // closed once every server was tried, or after --wait
 	parts := append(stored.readers(), engine.Source(gw.Run), engine.Source(func(ctx context.Context) error {
 		index.Run(ctx, gw.Server())
 		return nil
@@ -274,13 +273,13 @@ func runGateway(ctx context.Context, env *cli.Env, g *cli.Globals, opts gatewayO
 	return cli.WhileRunning(ctx, func(ctx context.Context) error { return e.Run(ctx, parts...) }, ready, serving)
 }
 
-// warn logs what of the config is not served.
-func (o *gatewayOptions) warn(log *slog.Logger, cfg *config.Config, stored *gatewayEvents) {
+// warn logs which parts of the config are not served.
+func (o *options) warn(log *slog.Logger, cfg *config.Config, stored *eventLog) {
 	exported := o.exported(cfg)
 	if len(exported.Servers) == 0 {
 		log.Warn("there is no server to serve yet", "file", cfg.Path, "hint", cli.Selection{All: o.AllServers}.Hint(cfg))
 	}
-	if len(cfg.Webhooks) > 0 && (stored == nil || stored.fixed == nil) {
+	if len(cfg.Webhooks) > 0 && stored.fixed == nil {
 		log.Warn("the webhooks of the config are ignored without --events")
 	}
 	if left := o.leftOut(cfg, exported); len(exported.Servers) > 0 && len(left) > 0 {
@@ -288,8 +287,7 @@ func (o *gatewayOptions) warn(log *slog.Logger, cfg *config.Config, stored *gate
 	}
 }
 
-// warnUnmatched logs which globs match nothing that the servers have. It may be a typing error,
-// by which something is served, or not served, that should not be.
+// warnUnmatched logs which globs match nothing: a typing error may serve or hide the wrong items.
 func warnUnmatched(log *slog.Logger, gw *gateway.Gateway) {
 	allow, deny := gw.Unmatched()
 	for flag, globs := range map[string][]string{"--allow": allow, "--deny": deny} {
@@ -299,22 +297,21 @@ func warnUnmatched(log *slog.Logger, gw *gateway.Gateway) {
 	}
 }
 
-// keyFile is the file with the key of the ids of tasks, in the data directory.
+// keyFile is the file with the key for task ids, in the data directory.
 const keyFile = "gateway.key"
 
-// dataDir is the directory of what the gateway keeps; "" if it keeps nothing. Gateways without one
-// of their own share one, but gateways of the demo keep nothing then.
-func (o *gatewayOptions) dataDir(env *cli.Env) string {
+// dataDir returns the data directory; "" if nothing is stored. Without --data-dir all gateways share one,
+// and a demo stores nothing.
+func (o *options) dataDir(env *cli.Env) string {
 	if o.Demo {
 		return o.events.Dir
 	}
-	return cmp.Or(o.events.Dir, env.StateDir(gatewayDir))
+	return cmp.Or(o.events.Dir, env.StateDir(defaultDir))
 }
 
-// key returns the key of the ids of tasks. It is kept in the data directory, so that clients find
-// their tasks after a restart; gateways without one of their own share that of --events. nil: no
-// key can be kept there, so there is one for this run only.
-func (o *gatewayOptions) key(env *cli.Env, log *slog.Logger) []byte {
+// key returns the key for task ids. It is stored in the data directory, so that clients find their tasks
+// after a restart. nil: no key can be stored, so this run has its own.
+func (o *options) key(env *cli.Env, log *slog.Logger) []byte {
 	dir := o.dataDir(env)
 	if dir == "" {
 		return nil
@@ -325,21 +322,18 @@ func (o *gatewayOptions) key(env *cli.Env, log *slog.Logger) []byte {
 		key, err = secretfile.Key(filepath.Join(dir, keyFile))
 	}
 	if err != nil {
-		log.Warn("clients cannot use their tasks after a restart of the gateway, as the key of the ids cannot be kept", "err", err)
+		log.Warn("clients cannot use their tasks after a restart of the gateway: the key for task ids cannot be stored", "err", err)
 		return nil
 	}
 	return key
 }
 
 // config returns the initial config.
-func (o *gatewayOptions) config(ctx context.Context, env *cli.Env, g *cli.Globals, log *slog.Logger) (*config.Config, error) {
-	if o.Demo {
-		return cli.DemoConfig(env), nil
+func (o *options) config(ctx context.Context, env *cli.Env, g *cli.Globals, log *slog.Logger) (*config.Config, error) {
+	if _, err := g.ConfigPath(env, log); o.catalogURL != "" && !o.Demo && err != nil {
+		return &config.Config{Path: cli.DefaultConfig}, nil // a catalog needs no config
 	}
-	if _, err := g.ConfigPath(env, log); o.catalogURL != "" && err != nil {
-		return &config.Config{Path: cli.DefaultConfig}, nil // the catalog needs no config
-	}
-	cfg, err := g.Load(ctx, env, log)
+	cfg, err := g.LoadOrDemo(ctx, env, log, o.Demo)
 	if err != nil {
 		return nil, err
 	}
@@ -349,7 +343,7 @@ func (o *gatewayOptions) config(ctx context.Context, env *cli.Env, g *cli.Global
 	return cfg, nil
 }
 
-// lastAnswers is how long calls may continue after a client has closed standard input.
+// lastAnswers is how long calls may continue after the client has closed standard input.
 const lastAnswers = 5 * time.Second
 
 var errClientLeft = errors.New("the client disconnected")

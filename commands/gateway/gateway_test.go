@@ -10,24 +10,24 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 )
 
-// The key of the ids of tasks is the same after a restart, and for several gateways of a user; it
-// lies where the data directory is. A gateway that can keep none works all the same.
+// The key for task ids is stored in the data directory: it is the same after a restart, and for all gateways
+// that share the directory. A gateway that cannot store a key works without it.
 func TestGatewayKey(t *testing.T) {
 	t.Parallel()
 	state := t.TempDir()
 	env := &cli.Env{LookupEnv: func(name string) (string, bool) { return state, name == "XDG_STATE_HOME" }}
-	key := func(env *cli.Env, o gatewayOptions) string {
+	key := func(env *cli.Env, o options) string {
 		return string(o.key(env, slog.New(slog.DiscardHandler)))
 	}
-	first := key(env, gatewayOptions{})
-	if first == "" || key(env, gatewayOptions{}) != first {
+	first := key(env, options{})
+	if first == "" || key(env, options{}) != first {
 		t.Error("the key does not stay")
 	}
 	file := filepath.Join(state, "mcptrack", "gateway", keyFile)
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
-	var other gatewayOptions
+	var other options
 	other.events.Dir = filepath.Join(t.TempDir(), "data")
 	if own := key(env, other); own == "" || own == first || key(env, other) != own {
 		t.Error("the data directory makes no difference")
@@ -35,7 +35,7 @@ func TestGatewayKey(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(other.events.Dir, keyFile)); err != nil {
 		t.Error(err)
 	}
-	if key(env, gatewayOptions{TrackFlags: cli.TrackFlags{Demo: true}}) != "" {
+	if key(env, options{TrackFlags: cli.TrackFlags{Demo: true}}) != "" {
 		t.Error("a demo uses the key")
 	}
 	blocked := filepath.Join(t.TempDir(), "file")
@@ -44,14 +44,14 @@ func TestGatewayKey(t *testing.T) {
 	}
 	for _, home := range []string{"", blocked} {
 		nowhere := &cli.Env{LookupEnv: func(name string) (string, bool) { return home, name == "XDG_STATE_HOME" }}
-		if key(nowhere, gatewayOptions{}) != "" {
+		if key(nowhere, options{}) != "" {
 			t.Errorf("a key in %q", home)
 		}
 	}
 	if err := os.Chmod(file, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if key(env, gatewayOptions{}) != "" {
+	if key(env, options{}) != "" {
 		t.Error("a key that others can read is used")
 	}
 }

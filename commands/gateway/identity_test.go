@@ -25,7 +25,7 @@ import (
 
 const identityToken = "token-of-the-gateway"
 
-// identityWorld is gateway --events over servers in this process, run after run with one log.
+// identityWorld runs gateway --events, several times with one log, over servers in this process.
 type identityWorld struct {
 	*testing.T
 	dir     string
@@ -34,7 +34,7 @@ type identityWorld struct {
 	url     string
 	stop    func()
 	mu      sync.Mutex
-	got     map[string]map[string]string // by way and id: the data of each event
+	got     map[string]map[string]string // the data of each event, by delivery way and id
 }
 
 func newIdentityWorld(t *testing.T, ids ...string) *identityWorld {
@@ -95,7 +95,7 @@ func (w *identityWorld) start() {
 		if got := <-code; got != cli.ExitOK {
 			w.Errorf("exit %d", got)
 		}
-		for range listening { // until nothing is logged any more
+		for range listening { // until the log ends
 		}
 	})
 	w.Cleanup(w.stop)
@@ -152,7 +152,7 @@ func (w *identityWorld) ask(method string, params map[string]any, result any) {
 	}
 }
 
-// occurred is an event as a client gets it.
+// occurred is an event as a client receives it.
 type occurred struct {
 	EventID, Name string
 	Data          json.RawMessage
@@ -200,7 +200,7 @@ func (w *identityWorld) poll(from string) (all map[string]string, cursor string)
 	return all, cursor
 }
 
-// stream takes the events after a cursor, until the gateway ends.
+// stream records the events after a cursor until the gateway ends.
 func (w *identityWorld) stream(way, cursor string) {
 	var reading sync.WaitGroup
 	for _, name := range types() {
@@ -218,8 +218,7 @@ func (w *identityWorld) stream(way, cursor string) {
 	w.Cleanup(reading.Wait)
 }
 
-// hook has the events delivered to an endpoint, which refuses the first delivery of each, so that
-// everything is delivered again.
+// hook subscribes a webhook. Its endpoint refuses the first delivery of three events, which are retried.
 func (w *identityWorld) hook() {
 	w.Helper()
 	var mu sync.Mutex
@@ -264,7 +263,7 @@ func (w *identityWorld) listed() (uris []string) {
 	return uris
 }
 
-// wantListed waits until the gateway lists these resources beside those there are from the start.
+// wantListed waits until the gateway lists these resources besides the initial ones.
 func (w *identityWorld) wantListed(more ...string) {
 	w.Helper()
 	want := append([]string{"x://a/r1", "x://b/r1"}, more...)
@@ -272,8 +271,8 @@ func (w *identityWorld) wantListed(more ...string) {
 	w.eventually(fmt.Sprint("listed ", want), func() bool { return slices.Equal(w.listed(), want) })
 }
 
-// told waits until a stream had an event in which a member of data is, or has, the URI.
-func (w *identityWorld) told(server, member, uri string) {
+// awaitEvent waits until a streamed event has the URI as a member of its data, or in a list there.
+func (w *identityWorld) awaitEvent(server, member, uri string) {
 	w.Helper()
 	w.eventually(fmt.Sprint(server, " ", member, " ", uri), func() bool {
 		for _, raw := range w.of("stream") {
@@ -289,8 +288,8 @@ func (w *identityWorld) told(server, member, uri string) {
 	})
 }
 
-// A resource has the URI in events under which the gateway lists it, from the first event on, and
-// an event has the same bytes for ever: by every way, delivered again, and after a restart.
+// Events name a resource by the URI under which the gateway lists it, from the first event on. An event
+// keeps its bytes: in every delivery way, in retries, and after a restart.
 func TestResourcesHaveOneIdentity(t *testing.T) {
 	w := newIdentityWorld(t, "a", "b")
 	w.start()
@@ -301,28 +300,28 @@ func TestResourcesHaveOneIdentity(t *testing.T) {
 	for n := range 10 {
 		uri := fmt.Sprintf("x://a/n%d", n)
 		a.Set(uri, "one")
-		w.told("a", "added", uri)
+		w.awaitEvent("a", "added", uri)
 		w.wantListed(uri)
 		a.Set(uri, "two")
-		w.told("a", "uri", uri)
+		w.awaitEvent("a", "uri", uri)
 		a.Remove(uri)
-		w.told("a", "removed", uri)
+		w.awaitEvent("a", "removed", uri)
 	}
 	a.Set("x://both", "one")
-	w.told("a", "added", "x://both")
-	// It becomes ambiguous, and is so no more.
+	w.awaitEvent("a", "added", "x://both")
+	// The URI becomes ambiguous, and unambiguous again.
 	b.Set("x://both", "other")
-	w.told("b", "added", "mcptrack://server/b/x://both")
+	w.awaitEvent("b", "added", "mcptrack://server/b/x://both")
 	w.wantListed("mcptrack://server/a/x://both", "mcptrack://server/b/x://both")
 	a.Set("x://both", "two")
-	w.told("a", "uri", "mcptrack://server/a/x://both")
+	w.awaitEvent("a", "uri", "mcptrack://server/a/x://both")
 	a.Remove("x://both")
-	w.told("a", "removed", "mcptrack://server/a/x://both")
+	w.awaitEvent("a", "removed", "mcptrack://server/a/x://both")
 	w.wantListed("x://both")
 	b.Set("x://both", "more")
-	w.told("b", "uri", "x://both")
+	w.awaitEvent("b", "uri", "x://both")
 	a.Set("x://both", "again")
-	w.told("a", "added", "mcptrack://server/a/x://both")
+	w.awaitEvent("a", "added", "mcptrack://server/a/x://both")
 	w.wantListed("mcptrack://server/a/x://both", "mcptrack://server/b/x://both")
 
 	before, _ := w.poll(begin)
@@ -338,7 +337,7 @@ func TestResourcesHaveOneIdentity(t *testing.T) {
 	same("webhook", w.of("webhook"))
 	w.stop()
 
-	// After a restart, while b cannot be reached, what it listed is still its own.
+	// After a restart, b keeps the URIs that it listed, even while it cannot be reached.
 	b.Fail(sessiontest.Fault{Status: http.StatusServiceUnavailable})
 	w.start()
 	got, _ := w.poll(begin)
@@ -352,8 +351,8 @@ func TestResourcesHaveOneIdentity(t *testing.T) {
 	w.stop()
 }
 
-// Gateways that share a log give every event the same bytes, whichever of them stored it, and
-// agree with what all of them list.
+// Gateways that share a log give every event the same bytes, whichever gateway stored it, and the URIs in
+// events match the lists of all gateways.
 func TestGatewaysAgreeOnIdentities(t *testing.T) {
 	w := newIdentityWorld(t, "a", "b")
 	w.log = []string{"--nats", journaltest.Store(t)}
@@ -366,7 +365,7 @@ func TestGatewaysAgreeOnIdentities(t *testing.T) {
 	w.stream("stream", begin)
 	a, b := w.servers["a"], w.servers["b"]
 	n := 0
-	w.eventually("one of them stores the events of each", func() bool { // what is there before that is no event
+	w.eventually("one of them stores the events of each", func() bool { // earlier content causes no event
 		n++
 		a.Set("x://a/begin", fmt.Sprint(n))
 		b.Set("x://b/begin", fmt.Sprint(n))
@@ -374,24 +373,24 @@ func TestGatewaysAgreeOnIdentities(t *testing.T) {
 		all := fmt.Sprint(got)
 		return strings.Contains(all, "x://a/begin") && strings.Contains(all, "x://b/begin")
 	})
-	everywhere := func(uris ...string) { // what one of them stores depends on what it has listed
+	everywhere := func(uris ...string) { // what a gateway stores depends on what it has listed
 		for _, w.url = range urls {
 			w.wantListed(append(uris, "x://a/begin", "x://b/begin")...)
 		}
 	}
 	a.Set("x://both", "one")
-	w.told("a", "added", "x://both")
+	w.awaitEvent("a", "added", "x://both")
 	everywhere("x://both")
 	b.Set("x://both", "other")
-	w.told("b", "added", "mcptrack://server/b/x://both")
+	w.awaitEvent("b", "added", "mcptrack://server/b/x://both")
 	everywhere("mcptrack://server/a/x://both", "mcptrack://server/b/x://both")
 	a.Set("x://both", "two")
-	w.told("a", "uri", "mcptrack://server/a/x://both")
+	w.awaitEvent("a", "uri", "mcptrack://server/a/x://both")
 	b.Remove("x://both")
-	w.told("b", "removed", "mcptrack://server/b/x://both")
+	w.awaitEvent("b", "removed", "mcptrack://server/b/x://both")
 	everywhere("x://both")
 	a.Set("x://both", "three")
-	w.told("a", "uri", "x://both")
+	w.awaitEvent("a", "uri", "x://both")
 	want, _ := w.poll(begin)
 	for _, w.url = range urls {
 		w.eventually("the same events", func() bool {

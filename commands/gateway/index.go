@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,9 +19,7 @@ type indexFlags struct {
 	expose []string
 	ttl    string
 
-	said     struct{ index, expose, ttl bool } // set by a flag or the environment
-	envIndex string                            // MCPTRACK_INDEX, unless --index is given
-	lasts    time.Duration                     // set from ttl by parse
+	lasts time.Duration // parsed from ttl
 }
 
 func (f *indexFlags) add(flags *pflag.FlagSet) {
@@ -31,26 +28,11 @@ func (f *indexFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.ttl, "index-ttl", capindex.DefaultTTL.String(), "`DURATION` for which a generated index is used")
 }
 
-// fromEnv reads from the environment what no flag sets.
-func (f *indexFlags) fromEnv(env *cli.Env, given func(flag string) bool) {
-	says := func(flag, name string) bool { return given(flag) || env.Getenv(name) != "" }
-	f.said.index, f.said.expose = says("index", "MCPTRACK_INDEX"), says("index-expose", "MCPTRACK_INDEX_EXPOSE")
-	f.said.ttl = says("index-ttl", "MCPTRACK_INDEX_TTL")
-	if v := env.Getenv("MCPTRACK_INDEX"); v != "" && !given("index") {
-		f.envIndex = v
-	}
-	if v := env.Getenv("MCPTRACK_INDEX_EXPOSE"); v != "" && !given("index-expose") {
-		f.expose = cli.SplitList([]string{v})
-	}
-	if v := env.Getenv("MCPTRACK_INDEX_TTL"); v != "" && !given("index-ttl") {
-		f.ttl = v
-	}
-}
-
-func (f *indexFlags) parse() (err error) {
-	if f.envIndex != "" {
-		if f.index, err = strconv.ParseBool(f.envIndex); err != nil {
-			return cli.Usage("MCPTRACK_INDEX must be true or false, not %q", printable.Line(f.envIndex, 40))
+// parse checks the flags. A variable of the environment sets a flag that is not given.
+func (f *indexFlags) parse(env *cli.Env, flags *pflag.FlagSet) (err error) {
+	for _, v := range [][2]string{{"index", "MCPTRACK_INDEX"}, {"index-expose", "MCPTRACK_INDEX_EXPOSE"}, {"index-ttl", "MCPTRACK_INDEX_TTL"}} {
+		if value := env.Getenv(v[1]); value != "" && !flags.Changed(v[0]) && flags.Set(v[0], value) != nil {
+			return cli.Usage("%s must be true or false, not %q", v[1], printable.Line(value, 40)) // any text is valid for the others
 		}
 	}
 	if f.lasts, err = time.ParseDuration(f.ttl); err != nil || f.lasts <= 0 {
@@ -65,21 +47,21 @@ func (f *indexFlags) parse() (err error) {
 	return nil
 }
 
-// fromConfig takes from the config what neither a flag nor the environment sets. Its
-// values are valid.
-func (f *indexFlags) fromConfig(c config.Index) {
-	if !f.said.index {
+// fromConfig reads from the config what neither a flag nor the environment set. The config's values are
+// valid.
+func (f *indexFlags) fromConfig(c config.Index, set func(flag string) bool) {
+	if !set("index") {
 		f.index = c.Enabled
 	}
-	if !f.said.expose && len(c.Expose) > 0 {
+	if !set("index-expose") && len(c.Expose) > 0 {
 		f.expose = c.Expose
 	}
-	if !f.said.ttl && c.TTL > 0 {
+	if !set("index-ttl") && c.TTL > 0 {
 		f.lasts = c.TTL
 	}
 }
 
-// start creates the index, nil without --index.
+// start creates the index; nil without --index.
 func (f *indexFlags) start(source func() capindex.View) (*gateway.Index, error) {
 	if !f.index {
 		return nil, nil

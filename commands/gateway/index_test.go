@@ -6,12 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/gateway/capindex"
 )
 
-// Flags come before the environment, and that before defaults (H8).
+// Flags override the environment, and the environment overrides defaults.
 func TestIndexFlagsAndEnvironment(t *testing.T) {
 	t.Parallel()
 	environ := map[string]string{"MCPTRACK_INDEX": "true", "MCPTRACK_INDEX_EXPOSE": "stats, full", "MCPTRACK_INDEX_TTL": "7s"}
@@ -27,16 +29,12 @@ func TestIndexFlagsAndEnvironment(t *testing.T) {
 	} {
 		env := &cli.Env{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard, LookupEnv: func(k string) (string, bool) { v, ok := environ[k]; return v, ok }}
 		var f indexFlags
-		cmd := Command(env, &cli.Globals{})
-		flags := cmd.Flags()
+		flags := pflag.NewFlagSet("gateway", pflag.ContinueOnError)
+		f.add(flags)
 		if err := flags.Parse(tt.given); err != nil {
 			t.Fatal(err)
 		}
-		f.index, _ = flags.GetBool("index")
-		f.expose, _ = flags.GetStringSlice("index-expose")
-		f.ttl, _ = flags.GetString("index-ttl")
-		f.fromEnv(env, flags.Changed)
-		if err := f.parse(); err != nil {
+		if err := f.parse(env, flags); err != nil {
 			t.Errorf("%q: %v", tt.given, err)
 		}
 		if f.index != tt.index || strings.Join(f.expose, " ") != tt.expose || f.lasts != tt.lasts {
@@ -45,18 +43,17 @@ func TestIndexFlagsAndEnvironment(t *testing.T) {
 	}
 }
 
-// The config says what neither flags nor the environment say.
+// The config sets what neither a flag nor the environment sets.
 func TestIndexOfTheConfig(t *testing.T) {
 	t.Parallel()
 	c := config.Index{Enabled: true, Expose: []string{"stats"}, TTL: time.Hour}
 	f := indexFlags{expose: []string{"full"}, lasts: time.Minute}
-	f.fromConfig(c)
+	f.fromConfig(c, func(string) bool { return false })
 	if !f.index || strings.Join(f.expose, " ") != "stats" || f.lasts != time.Hour {
 		t.Errorf("%+v", f)
 	}
 	f = indexFlags{expose: []string{"full"}, lasts: time.Minute}
-	f.said.index, f.said.expose, f.said.ttl = true, true, true
-	f.fromConfig(c)
+	f.fromConfig(c, func(string) bool { return true })
 	if f.index || strings.Join(f.expose, " ") != "full" || f.lasts != time.Minute {
 		t.Errorf("%+v", f)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// pinFlags are the flags of gateway about tools that change.
+// pinFlags are the flags for tools that change.
 type pinFlags struct {
 	pin   bool
 	repin []string
@@ -23,12 +23,12 @@ type pinFlags struct {
 
 func (o *pinFlags) add(f *pflag.FlagSet) {
 	f.BoolVar(&o.pin, "pin", false, "drop tools that changed since they were first listed, by this run or an earlier one")
-	f.StringArrayVar(&o.repin, "repin", nil, "remove the pins of `SERVER[:TOOL]` and exit: the tools that it lists next are pinned (repeatable)")
+	f.StringArrayVar(&o.repin, "repin", nil, "remove the pins of `SERVER[:TOOL]` and exit; the next list is pinned again (repeatable)")
 }
 
-// pins returns the stored pins of the config's servers. Those of a demo end with it. Without
-// --data-dir they are where they are found again with and without --events.
-func (o *gatewayOptions) pins(env *cli.Env, cfg *config.Config) (*gateway.Pins, error) {
+// pins returns the stored pins of the config's servers. The pins of a demo end with the process. The
+// default directory does not depend on --events, so that a gateway finds its pins with and without it.
+func (o *options) pins(env *cli.Env, cfg *config.Config) (*gateway.Pins, error) {
 	if o.Demo {
 		return gateway.NewPins("", ""), nil
 	}
@@ -42,11 +42,11 @@ func (o *gatewayOptions) pins(env *cli.Env, cfg *config.Config) (*gateway.Pins, 
 	return gateway.NewPins(filepath.Join(dir, "gateway-pins"), cfg.Path), nil
 }
 
-// removePins is what gateway --repin does.
-func (o *gatewayOptions) removePins(ctx context.Context, env *cli.Env, g *cli.Globals) error {
+// removePins runs gateway --repin.
+func (o *options) removePins(ctx context.Context, env *cli.Env, g *cli.Globals) error {
 	cfg := &config.Config{Path: cli.DefaultConfig} // for --catalog-url alone
 	if _, err := g.ConfigPath(env, g.Logger(env)); o.catalogURL == "" || err == nil {
-		if cfg, err = g.Read(env, g.Logger(env)); err != nil { // it starts nothing, so it needs no approval
+		if cfg, err = g.Read(env, g.Logger(env)); err != nil { // starts nothing, so it needs no approval
 			return err
 		}
 	}
@@ -82,7 +82,7 @@ func (o *gatewayOptions) removePins(ctx context.Context, env *cli.Env, g *cli.Gl
 	return nil
 }
 
-// splitTool splits SERVER[:TOOL]. Both may have colons; the longest id of a server counts.
+// splitTool splits SERVER[:TOOL]. Both may contain colons; the longest server id wins.
 func splitTool(cfg *config.Config, name string) (server, tool string) {
 	for end := len(name); end > 0; end = strings.LastIndexByte(name[:end], ':') {
 		if _, ok := cfg.Server(name[:end]); ok && name[end:] != ":" {

@@ -11,8 +11,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// gateway --pin keeps a tool as it was listed first, over restarts, with and without a log of
-// events; --repin accepts that it has changed.
+// gateway --pin drops a tool that changed since it was first listed, even after restarts, with and without
+// --events; --repin accepts the change.
 func TestGatewayPins(t *testing.T) {
 	for name, dir := range map[string]string{"state directory": "", "data directory": t.TempDir()} {
 		t.Run(name, func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestGatewayPins(t *testing.T) {
 				t.Error(text)
 			}
 			listed("", "--pin", "--events")
-			if dir == "" { // without --pin nothing is pinned, and a directory is of no use
+			if dir == "" { // without --pin nothing is pinned; a directory would be an error
 				listed("dig rake")
 			}
 			if code, _ := b.Run(t, args("--repin", "notes:dig")...); code != cli.ExitOK || b.Stderr.String() != "notes:dig: 1 pin removed\n" {

@@ -1,7 +1,6 @@
-// Package inject is the inject command: it adds updates as messages to live Realtime
-// conversations. A source (source.go: the servers of the config, a feed or stdin) offers events to
-// a sink (sink.go: a session, a proxy or a dry run), which target.go describes. The protocol is
-// output/realtime.
+// Package inject is the inject command, which adds updates as messages to live Realtime conversations. A
+// source (source.go: the servers of the config, a feed or stdin) offers events to a sink (sink.go: a
+// session, a proxy or a dry run), whose flags are in target.go. The protocol is output/realtime.
 package inject
 
 import (
@@ -26,10 +25,10 @@ import (
 //go:embed *.md
 var Manual embed.FS
 
-type injectOptions struct {
+type options struct {
 	cli.ConnectFlags
-	injectTarget
-	injectSource
+	targetFlags
+	sourceFlags
 	cli.Filter
 
 	role         string
@@ -41,52 +40,53 @@ type injectOptions struct {
 	dryRun       bool
 	allServers   bool
 	refreshTools bool
-	mcp          []string // ids of servers whose tools the session has
+	mcp          []string // ids of the servers whose tools the session can use
 
 	config atomic.Pointer[config.Config] // the current one, if servers are tracked
 }
 
-func (o *injectOptions) selection() cli.Selection {
+func (o *options) selection() cli.Selection {
 	return cli.Selection{Servers: o.Servers, All: o.allServers}
 }
 
+// Command returns the inject command.
 func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
-	var opts injectOptions
+	var opts options
 	cmd := &cobra.Command{
 		Use:   "inject",
 		Short: "Add every update as a message to a live Realtime conversation",
-		Long: `Sends "Resource URI updated for MCP server ID at TIME" into a Realtime session for
-every update, so that the model knows it at its next turn. The session is one of:
+		Long: `Sends "Resource URI updated for MCP server ID at TIME" into a Realtime session for every
+update, so that the model knows about it at its next turn. The session is one of:
 
-  --call-id ID    the running WebRTC or SIP call of that id, as a sideband
-  --session-id ID the running GPT-Live session of that id, as a sideband
-  --model NAME    a session of its own, with --mcp with the tools of servers of
+  --call-id ID    the running WebRTC or SIP call with that id, as a sideband
+  --session-id ID the running GPT-Live session with that id, as a sideband
+  --model NAME    a new session; with --mcp it can use the tools of servers of
                   the config, which are imported again when they change
   --listen ADDR --upstream URL
                   every session of the applications that connect to ADDR instead
-                  of URL: everything is forwarded unchanged, audio included
+                  of URL: everything is forwarded unchanged, including audio
   --url URL       another endpoint with the same API, with --header, --query and
                   --auth-header (the header with the key, without "Bearer")
   --dialect elevenlabs
-                  agents of ElevenLabs: --agent-id ID for a conversation of its
-                  own, --session-id ID for a running one, or --listen
+                  agents of ElevenLabs: --agent-id ID for a new conversation,
+                  --session-id ID for a running one, or --listen
 
-The key is that of OPENAI_API_KEY (ELEVENLABS_API_KEY) or --api-key-file. With --listen applications
-bring their own; with --token-file they present the token instead, and the key is
-added here.
+The key comes from OPENAI_API_KEY (ELEVENLABS_API_KEY) or --api-key-file. With --listen
+the applications send their own; with --token-file they send the token instead, and inject
+adds the key.
 
-Updates come from the tracked servers of the config, as with watch; with --from from
-a running serve-sse (its token in MCPTRACK_TOKEN), which a restart resumes; with
---stdin as NDJSON from watch. For each resource only the newest update waits, and what
-waits is sent as one item.
+Updates come from the tracked servers of the config, as with watch; with --from from a
+running serve-sse (its token in MCPTRACK_TOKEN), where a restart resumes; with --stdin as
+NDJSON from watch. For each resource only the newest update waits, and all waiting updates
+are sent as one item.
 
 Prints a receipt for every message that the endpoint acknowledged.
 
-Exit codes: 0 stopped, or the call has ended, or --stdin has and everything is
-delivered; 1 failed; 2 wrong usage; 3 config invalid or missing; 4 the endpoint or the
-feed could not be reached within --timeout; 5 it refused (the key, the call, the model);
-6 --timeout expired before --count.`,
-		Example: `  # What would be sent, without a key or a config
+Exit codes: 0 stopped, the call ended, or --stdin ended and everything is delivered;
+1 failed; 2 wrong usage; 3 config invalid or missing; 4 the endpoint or the feed could not
+be reached within --timeout; 5 it refused (the key, the call, the model); 6 --timeout
+expired before --count.`,
+		Example: `  # Print what would be sent, without a key or a config
   mcptrack inject --demo --dry-run --count 3
 
   # Into a running call; the second asks the model to respond
@@ -120,35 +120,31 @@ feed could not be reached within --timeout; 5 it refused (the key, the call, the
 		},
 	}
 	opts.ConnectFlags.Add(cmd)
-	opts.injectTarget.add(cmd)
-	opts.injectSource.add(cmd)
+	opts.targetFlags.add(cmd)
+	opts.sourceFlags.add(cmd)
 	f := cmd.Flags()
 	cli.AddAllFlag(cmd, &opts.allServers)
 	opts.AddServers(cmd)
 	f.BoolVar(&opts.ChangedOnly, "changed-only", false, "omit updates that did not change the content")
-	f.StringVar(&opts.role, "role", "user", "`ROLE` of the messages: user or system")
-	f.BoolVar(&opts.respond, "respond", false, "ask the model to respond (default: it knows the updates at its next turn)")
+	cli.AddChoice(cmd, &opts.role, "role", "user", "`ROLE` of the messages: user or system", "user", "system")
+	f.BoolVar(&opts.respond, "respond", false, "ask the model to respond (default: it learns of the updates at its next turn)")
 	f.BoolVar(&opts.content, "content", false, "add the new content of text resources to the message, up to 2 KiB")
-	f.DurationVar(&opts.coalesce, "coalesce", 2*time.Second, "`DURATION` in which further updates of a resource become one message; 0 merges only updates that wait to be sent")
-	f.IntVar(&opts.maxPerMinute, "max-per-minute", 30, "`NUMBER` of items a minute, after a burst of 5; 0 for no limit")
-	f.IntVar(&opts.count, "count", 0, "end after so many `MESSAGES` (default no limit)")
+	f.DurationVar(&opts.coalesce, "coalesce", 2*time.Second, "`DURATION` in which updates of a resource become one message; 0 merges only updates that wait to be sent")
+	f.IntVar(&opts.maxPerMinute, "max-per-minute", 30, "`NUMBER` of items per minute, after a burst of 5; 0: no limit")
+	f.IntVar(&opts.count, "count", 0, "exit after this `NUMBER` of messages (default no limit)")
 	f.BoolVar(&opts.refreshTools, "refresh-tools", false, "with --listen, have sessions import the tools of MCP servers again when they change")
-	f.StringSliceVar(&opts.mcp, "mcp", nil, "let the session of --model use the tools of these server `IDS` of the config, without approval")
-	f.BoolVar(&opts.dryRun, "dry-run", false, "print what would be sent as NDJSON, immediately, and connect to no endpoint")
+	f.StringSliceVar(&opts.mcp, "mcp", nil, "let a new session use the tools of these server `IDS` of the config without approval")
+	f.BoolVar(&opts.dryRun, "dry-run", false, "print what would be sent as NDJSON, without delay, and connect to no endpoint")
 	_ = cmd.RegisterFlagCompletionFunc("server", cli.CompleteServers(env, g))
 	_ = cmd.RegisterFlagCompletionFunc("mcp", cli.CompleteServers(env, g))
-	_ = cmd.RegisterFlagCompletionFunc("dialect", cobra.FixedCompletions([]string{"openai", "gpt-live", "elevenlabs"}, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"user", "system"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-func (o *injectOptions) parse(env *cli.Env) error {
-	if err := errors.Join(o.ConnectFlags.Parse(), o.Filter.Parse(), o.injectSource.parse()); err != nil {
+func (o *options) parse(env *cli.Env) error {
+	if err := errors.Join(o.ConnectFlags.Parse(), o.Filter.Parse(), o.sourceFlags.parse(), cli.OneOf("role", o.role, string(realtime.RoleUser), string(realtime.RoleSystem))); err != nil {
 		return err
 	}
 	switch {
-	case o.role != string(realtime.RoleUser) && o.role != string(realtime.RoleSystem):
-		return cli.Usage("unknown --role %q; choose user or system", o.role)
 	case o.count < 0 || o.maxPerMinute < 0 || o.coalesce < 0:
 		return cli.Usage("--count, --max-per-minute and --coalesce must not be negative")
 	case o.respond && (o.api() == realtime.GPTLive || o.api() == realtime.ElevenLabs):
@@ -164,21 +160,21 @@ func (o *injectOptions) parse(env *cli.Env) error {
 	case o.refreshTools && o.listen == "":
 		return cli.Usage("--refresh-tools requires --listen; with --mcp the tools are always refreshed")
 	case o.dryRun:
-		return o.injectTarget.checkUnused()
+		return o.targetFlags.checkUnused()
 	}
-	return o.injectTarget.parse(env)
+	return o.targetFlags.parse(env)
 }
 
 // message returns how an update becomes a message.
-func (o *injectOptions) message() realtime.MessageOptions {
+func (o *options) message() realtime.MessageOptions {
 	return realtime.MessageOptions{
 		Role: realtime.Role(o.role), Content: o.content, Scope: o.callID + o.sessionID,
-		ByContent: o.from == "" && !o.stdin, // the ids of events are those of this run
+		ByContent: o.from == "" && !o.stdin, // event ids are valid for one run only
 	}
 }
 
-// delivery returns how messages are delivered, without the hooks.
-func (o *injectOptions) delivery() realtime.DeliveryOptions {
+// delivery returns how messages are delivered, without the callbacks.
+func (o *options) delivery() realtime.DeliveryOptions {
 	d := realtime.DeliveryOptions{Message: o.message(), Respond: o.respond}
 	if d.Queue.Window = o.coalesce; o.coalesce == 0 {
 		d.Queue.Window = -1
@@ -189,21 +185,21 @@ func (o *injectOptions) delivery() realtime.DeliveryOptions {
 	return d
 }
 
-// sink is the target of events: one session, the sessions of a proxy, or stdout.
-type sink struct {
+// messageSink is the target of events: one session, the sessions of a proxy, or stdout.
+type messageSink struct {
 	offer func(*event.Event) error // an error ends the command
-	pass  func(id string)          // records that there was nothing to offer up to an id
-	// finish is called when nothing more will be offered.
+	pass  func(id string)          // records that there is nothing to offer up to an id
+	// finish says that nothing more will be offered.
 	finish func()
-	// run delivers until ctx ends or nothing is left to deliver; nil: offer delivers by itself.
+	// run delivers until ctx ends or nothing is left to deliver; nil: offer delivers.
 	run func(ctx context.Context) error
 	// resume returns the id after which to resume; nil: there is none.
 	resume func() string
-	// reached reports whether the endpoint could be reached so far.
+	// reached reports whether the endpoint has been reached.
 	reached func() bool
 }
 
-func runInject(ctx context.Context, env *cli.Env, g *cli.Globals, opts *injectOptions) error {
+func runInject(ctx context.Context, env *cli.Env, g *cli.Globals, opts *options) error {
 	r := &receipts{limit: opts.count, format: g.Format, out: env.Out, tty: env.OutTTY && !g.JSON && g.Format.Table()}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -222,7 +218,7 @@ func runInject(ctx context.Context, env *cli.Env, g *cli.Globals, opts *injectOp
 	running.Go(func() error {
 		err := source.run(feeding, s)
 		if err != nil && opts.listen != "" && source.reached != nil && source.reached() {
-			// The feed worked before: the sessions of applications go on.
+			// The feed has worked: the sessions of applications continue.
 			g.Logger(env).Warn("the source of updates failed", "err", err)
 			err = nil
 		}
@@ -247,8 +243,8 @@ func runInject(ctx context.Context, env *cli.Env, g *cli.Globals, opts *injectOp
 	return r.outcome(ctx, err, "")
 }
 
-// serverURL returns the URL of a tracked server, "" without one.
-func (o *injectOptions) serverURL(id string) string {
+// serverURL returns the URL of a tracked server; "" if it has none.
+func (o *options) serverURL(id string) string {
 	if cfg := o.config.Load(); cfg != nil {
 		if srv, ok := cfg.Server(id); ok {
 			return srv.URL.Reveal()
@@ -257,9 +253,8 @@ func (o *injectOptions) serverURL(id string) string {
 	return ""
 }
 
-// checkMCP checks that the servers of --mcp are ones that the endpoint can connect to, and
-// whose tools are tracked.
-func (o *injectOptions) checkMCP(cfg *config.Config) error {
+// checkMCP checks that the endpoint can connect to the servers of --mcp, and that their tools are tracked.
+func (o *options) checkMCP(cfg *config.Config) error {
 	selected := o.selection().Of(cfg)
 	for _, id := range o.mcp {
 		name := printable.Line(id, 128)
@@ -277,8 +272,8 @@ func (o *injectOptions) checkMCP(cfg *config.Config) error {
 	return nil
 }
 
-// mcpServers returns how a session gets the current servers of --mcp; nil without any.
-func (o *injectOptions) mcpServers() func() []realtime.MCPServer {
+// mcpServers returns a function that returns the current servers of --mcp; nil without --mcp.
+func (o *options) mcpServers() func() []realtime.MCPServer {
 	if len(o.mcp) == 0 {
 		return nil
 	}
@@ -288,7 +283,7 @@ func (o *injectOptions) mcpServers() func() []realtime.MCPServer {
 		for _, id := range o.mcp {
 			srv, ok := cfg.Server(id)
 			if !ok || srv.Unusable() != nil || srv.URL.IsZero() {
-				continue // it has left the config
+				continue // it is no longer in the config
 			}
 			m := realtime.MCPServer{ID: id, URL: srv.URL.Reveal(), Header: map[string]string{}}
 			for name, value := range srv.Headers {

@@ -71,7 +71,7 @@ func TestProgressFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	env := &cli.Env{LookupEnv: func(name string) (string, bool) { return dir, name == "XDG_STATE_HOME" }}
-	o := &injectOptions{}
+	o := &options{}
 	o.from, o.callID = "http://h", "rtc_1"
 	o.feed, _ = parseFeed(o.from)
 	o.endpoint.Query = map[string][]string{"call_id": {"rtc_1"}}
@@ -114,7 +114,7 @@ func TestProgressFile(t *testing.T) {
 			t.Errorf("a damaged file of %d bytes was taken", len(damage))
 		}
 	}
-	// Without a feed there is nothing to keep.
+	// Without a feed there is no progress to store.
 	o.from = ""
 	if c, err := o.progressFile(env); err != nil || c.Save(progress, 0) != nil || c.Begin().Cursor != "" {
 		t.Errorf("%+v, %v", c, err)

@@ -17,11 +17,10 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/output/document"
 	"github.com/mcptrack/mcptrack/output/realtime"
-	"github.com/mcptrack/mcptrack/output/web"
 )
 
 // sink returns where events go.
-func (o *injectOptions) sink(ctx context.Context, env *cli.Env, g *cli.Globals, r *receipts) (*sink, error) {
+func (o *options) sink(ctx context.Context, env *cli.Env, g *cli.Globals, r *receipts) (*messageSink, error) {
 	log := g.Logger(env)
 	switch {
 	case o.dryRun:
@@ -33,9 +32,9 @@ func (o *injectOptions) sink(ctx context.Context, env *cli.Env, g *cli.Globals, 
 }
 
 // dry prints what would be sent.
-func (o *injectOptions) dry(env *cli.Env, r *receipts) *sink {
+func (o *options) dry(env *cli.Env, r *receipts) *messageSink {
 	d := &realtime.DryRun{W: env.Out, Message: o.message(), Respond: o.respond, Dialect: o.api(), Session: o.sessionID}
-	return &sink{
+	return &messageSink{
 		offer: func(e *event.Event) error {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -52,8 +51,8 @@ func (o *injectOptions) dry(env *cli.Env, r *receipts) *sink {
 	}
 }
 
-// session is the sideband of a call, or a session of our own.
-func (o *injectOptions) session(env *cli.Env, log *slog.Logger, r *receipts) (*sink, error) {
+// session joins a running session as a sideband, or starts a new one.
+func (o *options) session(env *cli.Env, log *slog.Logger, r *receipts) (*messageSink, error) {
 	stored, err := o.progressFile(env)
 	if err != nil {
 		return nil, err
@@ -66,7 +65,7 @@ func (o *injectOptions) session(env *cli.Env, log *slog.Logger, r *receipts) (*s
 	}
 	d := o.delivery()
 	d.Injected = func(x []realtime.Receipt) {
-		save(0) // first: what is printed is never sent again
+		save(0) // before printing: a printed message is never sent again
 		r.print(x)
 	}
 	d.Failed = func(x realtime.Failure) {
@@ -79,7 +78,7 @@ func (o *injectOptions) session(env *cli.Env, log *slog.Logger, r *receipts) (*s
 	if err != nil {
 		return nil, o.targetFailure(err)
 	}
-	return &sink{
+	return &messageSink{
 		offer:  func(e *event.Event) error { s.Offer(e); return nil },
 		pass:   func(id string) { s.Pass(id); save(idleSave) },
 		finish: s.Finish,
@@ -99,7 +98,7 @@ func (o *injectOptions) session(env *cli.Env, log *slog.Logger, r *receipts) (*s
 }
 
 // proxy accepts applications and forwards their sessions.
-func (o *injectOptions) proxy(ctx context.Context, env *cli.Env, log *slog.Logger, r *receipts) (*sink, error) {
+func (o *options) proxy(ctx context.Context, env *cli.Env, log *slog.Logger, r *receipts) (*messageSink, error) {
 	d := o.delivery()
 	d.Injected = r.print
 	d.Failed = func(x realtime.Failure) { warnFailed(log, x) }
@@ -117,22 +116,14 @@ func (o *injectOptions) proxy(ctx context.Context, env *cli.Env, log *slog.Logge
 	if err != nil {
 		return nil, err
 	}
-	access, err := o.access.Options(log, tokens)
-	if err != nil {
-		return nil, err
-	}
-	server, err := web.New(access)
-	if err != nil {
-		return nil, cli.WebFailure(err)
-	}
-	ln, err := server.Listen(ctx, o.listen)
+	server, ln, err := o.access.Listen(ctx, log, tokens, o.listen, nil)
 	if err != nil {
 		return nil, listenFailure(err)
 	}
 	server.Handle("/", p)
 	server.OnShutdown(p.Shutdown)
 	fmt.Fprintf(env.Err, "listening on ws%s\n", strings.TrimPrefix(server.URL(), "http"))
-	return &sink{
+	return &messageSink{
 		offer: func(e *event.Event) error { p.Offer(e); return nil },
 		pass:  func(string) {},
 		finish: func() {
@@ -146,11 +137,12 @@ func (o *injectOptions) proxy(ctx context.Context, env *cli.Env, log *slog.Logge
 	}, nil
 }
 
-// listenFailure names the flag of the address.
+// listenFailure names --listen in place of --addr.
 func listenFailure(err error) error {
-	err = cli.WebFailure(err)
-	if f, ok := err.(*cli.Failure); ok && f.Exit == cli.ExitUsage { //nolint:errorlint // made by webFailure
-		f.Err = fmt.Errorf("--listen%s", strings.TrimPrefix(f.Err.Error(), "--addr"))
+	if f, ok := errors.AsType[*cli.Failure](err); ok {
+		if rest, found := strings.CutPrefix(f.Err.Error(), "--addr"); found {
+			f.Err = errors.New("--listen" + rest)
+		}
 	}
 	return err
 }
@@ -171,9 +163,9 @@ type receipt struct {
 	ResourceURI string `json:"resourceUri"`
 	ItemID      string `json:"itemId"`
 	LatencyMs   int64  `json:"latencyMs"` // since the oldest update that the message covers
-	Merged      int    `json:"merged"`    // older updates that it covers, too
+	Merged      int    `json:"merged"`    // the number of older updates that the message also covers
 	Timestamp   string `json:"timestamp"`
-	Session     string `json:"session,omitempty"` // of a proxy
+	Session     string `json:"session,omitempty"` // with --listen
 }
 
 // errEnough ends the command after --count messages.
@@ -184,7 +176,7 @@ type receipts struct {
 	limit  int // 0: none
 	format document.Format
 	tty    bool
-	end    context.CancelCauseFunc // of the command
+	end    context.CancelCauseFunc // ends the command
 
 	mu      sync.Mutex // guards the rest: the sessions of a proxy print concurrently
 	out     io.Writer
@@ -192,8 +184,8 @@ type receipts struct {
 	failed  error
 }
 
-// print prints the receipts of one item with one write. With the last one that is wanted,
-// or after a failed write, it ends the command.
+// print prints the receipts of one item in one write. At the limit, or after a failed write, it ends the
+// command.
 func (r *receipts) print(all []realtime.Receipt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -230,7 +222,7 @@ func (r *receipts) count() {
 
 func (r *receipts) full() bool { return r.limit > 0 && r.counted >= r.limit }
 
-// append appends one receipt in the format that was asked for.
+// append appends one receipt in the output format.
 func (r *receipts) append(b *bytes.Buffer, x realtime.Receipt) error {
 	line := receipt{Type: "injected", EventID: x.EventID, ServerID: x.ServerID, ResourceURI: x.ResourceURI, ItemID: x.ItemID,
 		LatencyMs: x.Latency.Milliseconds(), Merged: x.Merged, Timestamp: x.At.UTC().Format(event.TimeFormat), Session: x.Session}
@@ -250,8 +242,8 @@ func (r *receipts) append(b *bytes.Buffer, x realtime.Receipt) error {
 	return err
 }
 
-// outcome returns the command's error. failed is the error of sink and source, unreached
-// names what could not be reached, if anything.
+// outcome returns the command's error. failed is the error of the sink or source; unreached names what
+// could not be reached, if anything.
 func (r *receipts) outcome(ctx context.Context, failed error, unreached string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -281,15 +273,13 @@ func (r *receipts) outcome(ctx context.Context, failed error, unreached string) 
 		return failed
 	}
 	if !errors.Is(context.Cause(ctx), cli.ErrTimeout) {
-		return nil // interrupted: that is how streams end
+		return nil // interrupted, the normal end
 	}
 	switch {
 	case unreached != "":
-		return &cli.Failure{Exit: cli.ExitUnreachable, Code: "unreachable", Err: fmt.Errorf("--timeout expired and %s could not be reached", unreached),
-			Hint: "--log-level info shows why"}
+		return cli.Unreachable("--log-level info shows why", "--timeout expired and %s could not be reached", unreached)
 	case r.limit > 0:
-		return &cli.Failure{Exit: cli.ExitTimeout, Code: "timeout", Err: errors.New("--timeout expired before --count was reached"),
-			Hint: "give it more time with --timeout"}
+		return cli.TimeoutBefore("--count was reached")
 	}
 	return nil
 }

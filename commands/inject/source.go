@@ -30,17 +30,17 @@ import (
 	"github.com/mcptrack/mcptrack/output/remote"
 )
 
-// injectSource is where updates come from.
-type injectSource struct {
+// sourceFlags is where updates come from.
+type sourceFlags struct {
 	from          string
 	fromTokenFile string
 	stdin         bool
 	cli.TrackFlags
 
-	feed feedAddress // parsed from from
+	feed feedAddress // the value of --from, parsed
 }
 
-func (s *injectSource) add(cmd *cobra.Command) {
+func (s *sourceFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&s.from, "from", "", "`URL` of a running serve-sse that has the updates")
 	f.StringVar(&s.fromTokenFile, "from-token-file", "", "`FILE` (mode 0600) with the token for --from, instead of MCPTRACK_TOKEN")
@@ -50,7 +50,7 @@ func (s *injectSource) add(cmd *cobra.Command) {
 	_ = cmd.MarkFlagFilename("from-token-file")
 }
 
-func (s *injectSource) parse() (err error) {
+func (s *sourceFlags) parse() (err error) {
 	n := 0
 	for _, given := range []bool{s.from != "", s.stdin, s.Demo} {
 		if given {
@@ -68,19 +68,19 @@ func (s *injectSource) parse() (err error) {
 	return err
 }
 
-// source feeds a sink.
-type source struct {
-	// run feeds the sink until its context ends, or there are no more events.
-	run func(context.Context, *sink) error
-	// reached reports whether the source could be reached so far; nil: always.
+// updateSource feeds a sink.
+type updateSource struct {
+	// run feeds the sink until its context ends or there are no more events.
+	run func(context.Context, *messageSink) error
+	// reached reports whether the source has been reached; nil: it needs no connection.
 	reached func() bool
 }
 
-func (o *injectOptions) source(ctx context.Context, env *cli.Env, g *cli.Globals) (*source, error) {
+func (o *options) source(ctx context.Context, env *cli.Env, g *cli.Globals) (*updateSource, error) {
 	log := g.Logger(env)
 	switch {
 	case o.stdin:
-		return &source{run: func(ctx context.Context, s *sink) error {
+		return &updateSource{run: func(ctx context.Context, s *messageSink) error {
 			return jsonl.Read(ctx, env.In, log.With("input", "stdin"), o.offer(s))
 		}}, nil
 	case o.from != "":
@@ -88,27 +88,24 @@ func (o *injectOptions) source(ctx context.Context, env *cli.Env, g *cli.Globals
 		if err != nil {
 			return nil, err
 		}
-		return &source{run: func(ctx context.Context, s *sink) error { return f.run(ctx, s, o.offer(s)) }, reached: f.reached.Load}, nil
+		return &updateSource{run: func(ctx context.Context, s *messageSink) error { return f.run(ctx, s, o.offer(s)) }, reached: f.reached.Load}, nil
 	}
-	cfg := cli.DemoConfig(env)
-	if !o.Demo {
-		var err error
-		if cfg, err = g.Load(ctx, env, log); err != nil {
-			return nil, err
-		}
+	cfg, err := g.LoadOrDemo(ctx, env, log, o.Demo)
+	if err != nil {
+		return nil, err
 	}
 	if err := o.checkMCP(cfg); err != nil {
 		return nil, err
 	}
-	o.config.Store(o.selection().Of(cfg))
-	if o.NoFollow && len(o.selection().Of(cfg).Servers) == 0 {
-		return nil, cli.NothingToFollow(cfg, o.selection())
+	if err := o.selection().Check(cfg, log, !o.NoFollow); err != nil {
+		return nil, err
 	}
-	return &source{run: func(ctx context.Context, s *sink) error { return o.track(ctx, env, g, cfg, o.offer(s)) }}, nil
+	o.config.Store(o.selection().Of(cfg))
+	return &updateSource{run: func(ctx context.Context, s *messageSink) error { return o.track(ctx, env, g, cfg, o.offer(s)) }}, nil
 }
 
-// offer offers a sink the events that pass the filters.
-func (o *injectOptions) offer(s *sink) func(*event.Event) error {
+// offer returns a function that offers a sink the events that pass the filters.
+func (o *options) offer(s *messageSink) func(*event.Event) error {
 	return func(e *event.Event) error {
 		if (e.Type() == event.TypeResourceUpdated || (o.refreshTools || len(o.mcp) > 0) && e.Type() == event.TypeToolsListChanged) && o.Keep(e) {
 			return s.offer(e)
@@ -119,11 +116,8 @@ func (o *injectOptions) offer(s *sink) func(*event.Event) error {
 }
 
 // track follows the servers of a config, as watch does.
-func (o *injectOptions) track(ctx context.Context, env *cli.Env, g *cli.Globals, cfg *config.Config, offer func(*event.Event) error) error {
+func (o *options) track(ctx context.Context, env *cli.Env, g *cli.Globals, cfg *config.Config, offer func(*event.Event) error) error {
 	log := g.Logger(env)
-	if len(o.selection().Of(cfg).Servers) == 0 {
-		o.selection().WarnNone(log, cfg)
-	}
 	desired, err := o.Desired(env, g, log, cfg, func(next *config.Config) *config.Config {
 		o.config.Store(o.selection().Of(next))
 		return o.config.Load()
@@ -131,7 +125,7 @@ func (o *injectOptions) track(ctx context.Context, env *cli.Env, g *cli.Globals,
 	if err != nil {
 		return err
 	}
-	e, err := cli.NewPrinting(ctx, desired, tracker.Options{Dial: env.Dial, Session: o.ConnectFlags.SessionOptions(env, g), Logger: log, Texts: o.content, Window: o.window()})
+	e, err := cli.NewUnstoredEngine(ctx, desired, tracker.Options{Dial: env.Dial, Session: o.ConnectFlags.SessionOptions(env, g), Logger: log, Texts: o.content, Window: o.window()})
 	if err != nil {
 		return err
 	}
@@ -156,18 +150,18 @@ func (o *injectOptions) track(ctx context.Context, env *cli.Env, g *cli.Globals,
 	}))
 }
 
-// window returns the time in which the tracker merges changes of a resource. It is a part
-// of --coalesce, in which the session merges them again: both times add up for an update
-// that waits, and a message is to be there within 3 s.
-func (o *injectOptions) window() time.Duration {
+// window returns the time in which the tracker coalesces changes of a resource. It is only a fraction of
+// --coalesce, because the session coalesces them again: both times add up, and a message should arrive
+// within 3 s.
+func (o *options) window() time.Duration {
 	return min(max(o.coalesce/4, 10*time.Millisecond), 500*time.Millisecond)
 }
 
 // feedAddress is the URL of a feed.
 type feedAddress struct{ url *url.URL }
 
-// parseFeed parses the value of --from: the address of a serve-sse, which means its /events, or
-// the URL of a feed.
+// parseFeed parses the value of --from: the address of a serve-sse, which means its /events, or the URL of
+// a feed.
 func parseFeed(text string) (feedAddress, error) {
 	u, err := cli.ParseServeURL("--from", text)
 	if err != nil {
@@ -188,14 +182,14 @@ func (f feedAddress) address() string {
 	return printable.Line(f.url.Scheme+"://"+f.url.Host+f.url.EscapedPath(), 256)
 }
 
-// follower passes the events of a feed to a sink.
-type follower struct {
+// feedFollower passes the events of a feed to a sink.
+type feedFollower struct {
 	opts    remote.FeedOptions
 	log     *slog.Logger
-	reached atomic.Bool // the feed could be reached at least once
+	reached atomic.Bool // the feed was reached at least once
 }
 
-func (o *injectOptions) follower(env *cli.Env, log *slog.Logger) (*follower, error) {
+func (o *options) follower(env *cli.Env, log *slog.Logger) (*feedFollower, error) {
 	token, err := cli.ServeToken(env, o.feed.url, "from-token-file", o.fromTokenFile, o.insecure)
 	if err != nil {
 		return nil, err
@@ -204,14 +198,13 @@ func (o *injectOptions) follower(env *cli.Env, log *slog.Logger) (*follower, err
 		q.Add("type", string(event.TypeToolsListChanged))
 		o.feed.url.RawQuery = q.Encode()
 	}
-	f := &follower{log: log.With("feed", o.feed.address())}
+	f := &feedFollower{log: log.With("feed", o.feed.address())}
 	f.opts = remote.FeedOptions{URL: o.feed.url.String(), Header: cli.Bearer(token), Logger: f.log, Connected: func() { f.reached.Store(true) }}
 	return f, nil
 }
 
-// run follows the feed. A refusal ends the command; the permanent end of the feed is like
-// the end of stdin.
-func (f *follower) run(ctx context.Context, s *sink, offer func(*event.Event) error) error {
+// run follows the feed. A refusal ends the command; the permanent end of the feed is like the end of stdin.
+func (f *feedFollower) run(ctx context.Context, s *messageSink, offer func(*event.Event) error) error {
 	if s.resume != nil {
 		f.opts.LastID = s.resume()
 	}
@@ -239,8 +232,8 @@ func (f *follower) run(ctx context.Context, s *sink, offer func(*event.Event) er
 	return cli.FeedFailure(err, "--from", "from-token-file")
 }
 
-// feedEvent decodes an event of /events, or of /api/mcp/resource-events, the feed for VibeChat. It
-// returns nil for events other than updates and gaps.
+// feedEvent decodes an event of /events, or of /api/mcp/resource-events, the feed for VibeChat. It returns
+// nil for events that inject does not use.
 func feedEvent(x eventstream.Event) (*event.Event, error) {
 	var head struct {
 		Type event.Type `json:"type"`
@@ -255,19 +248,17 @@ func feedEvent(x eventstream.Event) (*event.Event, error) {
 	return outsse.ParseVibeChat(x.ID, []byte(x.Data))
 }
 
-// idleSave is the interval of writes of the progress while nothing is delivered.
+// idleSave is how often the progress is saved while nothing is delivered.
 const idleSave = 5 * time.Second
 
-// progressFile opens the file that stores how far the feed was delivered to the target; each
-// pair of feed and target has one. Without a feed there is nothing to resume: events of tracked
-// servers have ids of one run only.
-func (o *injectOptions) progressFile(env *cli.Env) (*realtime.ProgressFile, error) {
+// progressFile opens the file that stores how far a feed was delivered to a target; each pair has one.
+// Without a feed there is nothing to resume: the event ids of tracked servers are valid for one run only.
+func (o *options) progressFile(env *cli.Env) (*realtime.ProgressFile, error) {
 	dir := env.StateDir()
 	if o.from == "" || dir == "" {
 		return &realtime.ProgressFile{}, nil
 	}
-	// Of the queries only those that identify the conversation: others may change or be
-	// secret.
+	// Only the queries that identify the conversation: others may change or be secret.
 	name := strings.Join([]string{o.feed.address(), o.endpoint.Address(), o.endpoint.Query.Get("call_id"), o.endpoint.Query.Get("model")}, "\x00")
 	if agent := o.endpoint.Query.Get("agent_id"); agent != "" {
 		name += "\x00" + agent

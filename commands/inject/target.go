@@ -16,8 +16,8 @@ import (
 	"github.com/mcptrack/mcptrack/output/realtime"
 )
 
-// injectTarget is where messages go.
-type injectTarget struct {
+// targetFlags is where messages go.
+type targetFlags struct {
 	dialect    string
 	callID     string
 	sessionID  string
@@ -37,9 +37,9 @@ type injectTarget struct {
 	endpoint realtime.Endpoint // set by parse
 }
 
-func (t *injectTarget) add(cmd *cobra.Command) {
+func (t *targetFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&t.dialect, "dialect", "", "`NAME` of the endpoint's API: openai, gpt-live or elevenlabs (default openai, with --session-id gpt-live)")
+	cli.AddChoice(cmd, &t.dialect, "dialect", "", "`NAME` of the endpoint's API: openai, gpt-live or elevenlabs (default openai, with --session-id gpt-live)", dialects()...)
 	f.StringVar(&t.callID, "call-id", "", "`ID` of a running WebRTC or SIP call (rtc_…)")
 	f.StringVar(&t.sessionID, "session-id", "", "`ID` of a running GPT-Live session (sess_…), or ElevenLabs conversation (conv_…)")
 	f.StringVar(&t.agentID, "agent-id", "", "start a new conversation with the ElevenLabs agent of this `ID`")
@@ -56,24 +56,28 @@ func (t *injectTarget) add(cmd *cobra.Command) {
 	_ = cmd.MarkFlagFilename("api-key-file")
 }
 
-// api returns the dialect that the flags ask for.
-func (t *injectTarget) api() realtime.Dialect {
+func dialects() (names []string) {
+	for _, d := range realtime.Dialects() {
+		names = append(names, string(d))
+	}
+	return names
+}
+
+// api returns the dialect that the flags select.
+func (t *targetFlags) api() realtime.Dialect {
 	if t.dialect == "" && t.sessionID != "" {
 		return realtime.GPTLive
 	}
 	return realtime.Dialect(t.dialect)
 }
 
-// checkDialect checks what the dialect allows.
-func (t *injectTarget) checkDialect() error {
-	var known []string
-	for _, d := range realtime.Dialects() {
-		known = append(known, string(d))
+// checkDialect checks that the dialect allows the flags.
+func (t *targetFlags) checkDialect() error {
+	if err := cli.OneOf("dialect", t.dialect, dialects()...); err != nil && t.dialect != "" {
+		return err
 	}
 	api := t.api()
 	switch {
-	case t.dialect != "" && !slices.Contains(known, t.dialect):
-		return cli.Usage("unknown --dialect %q; choose %s", printable.Line(t.dialect, 32), strings.Join(known, ", "))
 	case t.agentID != "" && api != realtime.ElevenLabs:
 		return cli.Usage("--agent-id requires --dialect elevenlabs")
 	case api == realtime.OpenAI && t.sessionID != "":
@@ -86,15 +90,15 @@ func (t *injectTarget) checkDialect() error {
 	return nil
 }
 
-// checkUnused checks the flags of a target to which nothing will be sent.
-func (t *injectTarget) checkUnused() error {
+// checkUnused checks the flags of a dry run.
+func (t *targetFlags) checkUnused() error {
 	if t.listen != "" {
 		return cli.Usage("--dry-run and --listen cannot be used together: a dry run makes no connections")
 	}
 	return t.checkDialect()
 }
 
-func (t *injectTarget) parse(env *cli.Env) error {
+func (t *targetFlags) parse(env *cli.Env) error {
 	if err := t.checkDialect(); err != nil {
 		return err
 	}
@@ -129,7 +133,7 @@ func nonEmpty(values ...string) []string {
 }
 
 // members parses --query and --header.
-func (t *injectTarget) members() error {
+func (t *targetFlags) members() error {
 	query, err := cli.Pairs("query", t.queries)
 	if err != nil {
 		return err
@@ -162,9 +166,8 @@ func (t *injectTarget) members() error {
 	return nil
 }
 
-// authorize adds the key to the handshake: always to our own, and to those of
-// others when a token says who they are.
-func (t *injectTarget) authorize(env *cli.Env) error {
+// authorize adds the key to the handshake; with --listen only if a token authenticates the applications.
+func (t *targetFlags) authorize(env *cli.Env) error {
 	if t.listen != "" && t.access.TokenFile == "" {
 		if t.keyFile != "" {
 			return cli.UsageHint("add --token-file", "with --api-key-file every program on this machine could use the key through --listen")
@@ -181,7 +184,7 @@ func (t *injectTarget) authorize(env *cli.Env) error {
 		}
 	}
 	if t.listen != "" {
-		// The token is not for the endpoint, nor is the cookie of a login with it.
+		// Neither the token nor its login cookie is for the endpoint.
 		t.endpoint.Header["Authorization"], t.endpoint.Header["Cookie"] = nil, nil
 	}
 	if key == "" {
@@ -202,7 +205,7 @@ func (t *injectTarget) authorize(env *cli.Env) error {
 }
 
 // targetFailure turns an invalid option into a usage error of its flag.
-func (t *injectTarget) targetFailure(err error) error {
+func (t *targetFlags) targetFailure(err error) error {
 	o, ok := errors.AsType[*realtime.OptionError](err)
 	if !ok {
 		return err

@@ -17,18 +17,15 @@ import (
 	"github.com/mcptrack/mcptrack/output/table"
 )
 
-type authOptions struct {
-	renew   bool
-	timeout time.Duration
-}
-
+// AuthCommand returns the auth command.
 func AuthCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
-	var opts authOptions
+	var renew bool
+	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "auth [SERVER...]",
 		Short: "Show the logins, where their tokens are and how long they last",
-		Long: `Shows the login of every server over HTTP, or of the named ones. No server is contacted,
-except with --renew, which renews the tokens now and reports those that cannot be renewed.
+		Long: `Shows the login of every HTTP server, or of the named ones. It contacts no server, unless
+--renew is given, which renews the tokens now and reports those that cannot be renewed.
 
 Exit codes: 0 done; 1 failed; 2 wrong usage; 3 config invalid or missing; 5 with
 --renew, a token could not be renewed, now or before; 6 --timeout expired; 130 interrupted.`,
@@ -37,22 +34,22 @@ Exit codes: 0 done; 1 failed; 2 wrong usage; 3 config invalid or missing; 5 with
   mcptrack auth --json | jq -r '.[] | select(.state != "loggedIn").id'`,
 		ValidArgsFunction: completeLogins(env, g),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			chosen := loginsOptions{servers: args, timeout: opts.timeout, sends: opts.renew, choose: authServers}
-			if opts.renew {
-				chosen.choose = loginServers // without disabled ones, which nobody approved
+			chosen := sharedOptions{servers: args, timeout: timeout, sends: renew, choose: authServers}
+			if renew {
+				chosen.choose = loginServers // without disabled servers, which nobody approved
 			}
 			return withLogins(cmd, env, g, chosen, func(ctx context.Context, logins *login.Store, servers []config.Server) error {
-				return runAuth(ctx, env, g, opts, logins, servers)
+				return showLogins(ctx, env, g, renew, logins, servers)
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&opts.renew, "renew", false, "renew the tokens now")
-	cmd.Flags().DurationVar(&opts.timeout, "timeout", time.Minute, "`DURATION` that the command may take")
+	cmd.Flags().BoolVar(&renew, "renew", false, "renew the tokens now")
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "`DURATION` that the command may take")
 	return cmd
 }
 
-// AuthRow is one element of auth --json.
-type AuthRow struct {
+// authRow is one element of auth --json.
+type authRow struct {
 	ID         string     `json:"id"`
 	URL        string     `json:"url"`
 	State      string     `json:"state"` // loggedIn, expired, refused, none, header or failed
@@ -71,8 +68,8 @@ type AuthRow struct {
 	expires time.Time
 }
 
-func newAuthRow(srv config.Server, logins *login.Store, l *login.Login, err error) AuthRow {
-	row := AuthRow{ID: srv.ID, URL: srv.Endpoint(), State: "none"}
+func newAuthRow(srv config.Server, logins *login.Store, l *login.Login, err error) authRow {
+	row := authRow{ID: srv.ID, URL: srv.Endpoint(), State: "none"}
 	switch {
 	case ownHeader(srv):
 		row.State = "header"
@@ -102,12 +99,12 @@ func newAuthRow(srv config.Server, logins *login.Store, l *login.Login, err erro
 	return row
 }
 
-func runAuth(ctx context.Context, env *cli.Env, g *cli.Globals, opts authOptions, logins *login.Store, servers []config.Server) error {
-	rows := []AuthRow{}
+func showLogins(ctx context.Context, env *cli.Env, g *cli.Globals, renew bool, logins *login.Store, servers []config.Server) error {
+	rows := []authRow{}
 	var failed []string
 	for _, srv := range servers {
 		l, err := logins.Get(login.TargetOf(srv))
-		if err == nil && opts.renew && (l.Renewable || l.Refused != "" || l.Expired(time.Now())) {
+		if err == nil && renew && (l.Renewable || l.Refused != "" || l.Expired(time.Now())) {
 			var renewed *login.Login
 			if renewed, err = logins.Source(login.TargetOf(srv)).Renew(ctx); err == nil {
 				l = renewed
@@ -132,8 +129,7 @@ func runAuth(ctx context.Context, env *cli.Env, g *cli.Globals, opts authOptions
 	return nil
 }
 
-// authServers returns the named servers, or else all servers over HTTP, including disabled
-// ones.
+// authServers returns the named servers, or else all HTTP servers, including disabled ones.
 func authServers(cfg *config.Config, ids []string) ([]config.Server, error) {
 	if len(ids) > 0 {
 		return cli.SelectServers(cfg, ids)
@@ -147,26 +143,19 @@ func authServers(cfg *config.Config, ids []string) ([]config.Server, error) {
 	return out, nil
 }
 
-func writeAuth(env *cli.Env, g *cli.Globals, rows []AuthRow) error {
-	switch {
-	case g.Format.Name == "name":
-		for _, r := range rows {
-			if _, err := fmt.Fprintln(env.Out, printable.Line(r.ID, 0)); err != nil {
-				return err
-			}
-		}
-		return nil
-	case !g.Format.Table():
-		return document.Write(env.Out, g.Format, rows)
-	}
+func writeAuth(env *cli.Env, g *cli.Globals, rows []authRow) error {
+	var names []string
 	var cells [][]string
 	for _, r := range rows {
+		names = append(names, r.ID)
 		cells = append(cells, []string{r.ID, r.State, r.Issuer, cli.Join(r.Scopes, 5), string(r.Store), r.expiry(), r.renewal(), r.Error})
 	}
-	return table.Rows(env.Out, []string{"Server", "Login", "Issuer", "Scopes", "Kept in", "Token expires", "Renewal", "Error"}, cells)
+	return g.Write(env.Out, names, rows, func() error {
+		return table.Rows(env.Out, []string{"Server", "Login", "Issuer", "Scopes", "Kept in", "Token expires", "Renewal", "Error"}, cells)
+	})
 }
 
-func (r *AuthRow) expiry() string {
+func (r *authRow) expiry() string {
 	switch left := time.Until(r.expires); {
 	case r.expires.IsZero():
 		return ""
@@ -177,7 +166,7 @@ func (r *AuthRow) expiry() string {
 	}
 }
 
-func (r *AuthRow) renewal() string {
+func (r *authRow) renewal() string {
 	switch {
 	case r.Issuer == "":
 		return ""
@@ -187,19 +176,16 @@ func (r *AuthRow) renewal() string {
 	return "run mcptrack login"
 }
 
-type logoutOptions struct {
-	all     bool
-	timeout time.Duration
-}
-
+// LogoutCommand returns the logout command.
 func LogoutCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
-	var opts logoutOptions
+	var all bool
+	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "logout SERVER",
 		Short: "Forget the login of a server and revoke its tokens if possible",
-		Long: `Deletes the login of a server from this machine, with the client that was registered
-for it. The tokens are revoked if the authorization server supports revocation; a failed
-revocation is ignored. Running commands make no further request with the login.
+		Long: `Deletes the login of a server from this machine, with the client that was registered for
+it. The tokens are revoked if the authorization server supports revocation; a failed
+revocation is ignored. Running commands stop using the login immediately.
 
 Exit codes: 0 done, or there was no login; 1 failed; 2 wrong usage; 3 config invalid or
 missing; 6 --timeout expired; 130 interrupted.`,
@@ -208,17 +194,17 @@ missing; 6 --timeout expired; 130 interrupted.`,
 		Args:              cli.Args(0, 1),
 		ValidArgsFunction: completeLogins(env, g),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := oneOrAll(args, opts.all); err != nil {
+			if err := oneOrAll(args, all); err != nil {
 				return err
 			}
-			chosen := loginsOptions{servers: args, timeout: opts.timeout, choose: authServers}
+			chosen := sharedOptions{servers: args, timeout: timeout, choose: authServers}
 			return withLogins(cmd, env, g, chosen, func(ctx context.Context, logins *login.Store, servers []config.Server) error {
-				return runLogout(ctx, env, g, opts, logins, servers)
+				return logout(ctx, env, g, all, logins, servers)
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&opts.all, "all", false, "log out of every server of the config")
-	cmd.Flags().DurationVar(&opts.timeout, "timeout", time.Minute, "`DURATION` that the command may take")
+	cmd.Flags().BoolVar(&all, "all", false, "log out of every server of the config")
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "`DURATION` that the command may take")
 	return cmd
 }
 
@@ -228,7 +214,7 @@ type logoutRow struct {
 	LoggedOut bool   `json:"loggedOut"` // false: there was no login
 }
 
-func runLogout(ctx context.Context, env *cli.Env, g *cli.Globals, opts logoutOptions, logins *login.Store, servers []config.Server) error {
+func logout(ctx context.Context, env *cli.Env, g *cli.Globals, all bool, logins *login.Store, servers []config.Server) error {
 	rows := []logoutRow{}
 	for _, srv := range servers {
 		target := login.TargetOf(srv)
@@ -242,7 +228,7 @@ func runLogout(ctx context.Context, env *cli.Env, g *cli.Globals, opts logoutOpt
 		rows = append(rows, logoutRow{srv.ID, len(gone) > 0})
 	}
 	if !g.Format.Table() {
-		if opts.all {
+		if all {
 			return document.Write(env.Out, g.Format, rows)
 		}
 		return document.Write(env.Out, g.Format, rows[0])
@@ -250,7 +236,7 @@ func runLogout(ctx context.Context, env *cli.Env, g *cli.Globals, opts logoutOpt
 	for _, r := range rows {
 		if r.LoggedOut {
 			fmt.Fprintf(env.Err, "logged out of %s\n", printable.Line(r.ID, 128))
-		} else if !opts.all {
+		} else if !all {
 			fmt.Fprintf(env.Err, "there was no login for %s\n", printable.Line(r.ID, 128))
 		}
 	}

@@ -26,7 +26,7 @@ func mustBePrintable(t *testing.T, what, text string) {
 	}
 }
 
-// The URL on stdout is the only line there, and printable.
+// stdout has one line, the URL, which is printable.
 func TestLoginPrintsAPrintableURL(t *testing.T) {
 	b := newLoginBench(t, `, "oauth": {"scopes": ["a`+"\u202e"+`b"], "clientId": "me`+"\u202e"+`"}`)
 	out, errs := b.run(cli.ExitUsage, "login", "docs", "--no-browser", "--timeout", "1m") // nothing is pasted
@@ -47,8 +47,8 @@ func TestLoginPrintsAPrintableURL(t *testing.T) {
 	}
 }
 
-// Whatever an authorization server says of itself, of a client or of a refusal, is printable
-// where it is shown: on a terminal, in documents and on the page in the browser.
+// All text from an authorization server is printable where it is shown: on a terminal, in documents and
+// on the page in the browser.
 func TestHostileTextOfALogin(t *testing.T) {
 	refusal := func(w http.ResponseWriter, status int) {
 		w.Header().Set("Content-Type", "application/json")

@@ -1,5 +1,5 @@
-// Package login has the commands login, logout and auth. The OAuth flows and the store are
-// core/login.
+// Package login is the commands login (login.go), logout and auth (auth.go). logins.go selects the servers
+// and opens the store for all three. The OAuth flows and the store are core/login.
 package login
 
 import (
@@ -42,6 +42,7 @@ type loginOptions struct {
 // loginTime is how long a login may take by default: a person has to type a password.
 const loginTime = 10 * time.Minute
 
+// Command returns the login command.
 func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts loginOptions
 	cmd := &cobra.Command{
@@ -58,7 +59,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 			if err := opts.parse(args); err != nil {
 				return err
 			}
-			chosen := loginsOptions{servers: args, timeout: opts.Timeout, tokenStore: opts.tokenStore, sends: true, choose: loginServers}
+			chosen := sharedOptions{servers: args, timeout: opts.Timeout, tokenStore: opts.tokenStore, sends: true, choose: loginServers}
 			return withLogins(cmd, env, g, chosen, func(ctx context.Context, logins *login.Store, servers []config.Server) error {
 				return runLogin(ctx, env, g, opts, logins, servers)
 			})
@@ -69,12 +70,11 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	timeout := f.Lookup("timeout")
 	timeout.Usage, timeout.DefValue, opts.Timeout = "`DURATION` that the whole command may take", loginTime.String(), loginTime
 	f.BoolVar(&opts.all, "all", false, "log in to every server of the config that needs it")
-	f.BoolVar(&opts.noBrowser, "no-browser", false, "print the URL to open as the only line on stdout, and read the URL that the browser is redirected to from stdin")
+	f.BoolVar(&opts.noBrowser, "no-browser", false, "print the URL to open as the only line on stdout, and read the redirected URL from stdin")
 	f.IntVar(&opts.port, "port", 0, "`PORT` on 127.0.0.1 that the browser is redirected to (default any)")
-	f.StringVar(&opts.tokenStore, "token-store", "", "`PLACE` where the token is stored: keyring, file or memory (default: the keyring if it is available, else a file)")
+	cli.AddChoice(cmd, &opts.tokenStore, "token-store", "", "`PLACE` where the token is stored: keyring, file or memory (default: the keyring if it is available, else a file)", cli.TokenStores()...)
 	f.StringArrayVar(&opts.scopes, "scope", nil, "`SCOPE` to request, instead of those that the server requires (repeatable)")
 	f.StringVar(&opts.metadataURL, "client-metadata-url", "", "`URL` of a client ID metadata document to log in as")
-	_ = cmd.RegisterFlagCompletionFunc("token-store", cobra.FixedCompletions(cli.TokenStores(), cobra.ShellCompDirectiveNoFileComp))
 	for _, name := range []string{"port", "scope", "client-metadata-url"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
 	}
@@ -105,10 +105,10 @@ func runLogin(ctx context.Context, env *cli.Env, g *cli.Globals, opts loginOptio
 	if err != nil || done == nil {
 		return err
 	}
-	return opts.report(env, g, []AuthRow{*done})
+	return opts.report(env, g, []authRow{*done})
 }
 
-// loginAll logs in to every server that needs it, one after the other.
+// loginAll logs in to every server that needs it, one after another.
 func (o *loginOptions) loginAll(ctx context.Context, env *cli.Env, g *cli.Globals, logins *login.Store, servers []config.Server) error {
 	sessions := o.SessionOptions(env, g)
 	sessions.Logins = logins
@@ -124,7 +124,7 @@ func (o *loginOptions) loginAll(ctx context.Context, env *cli.Env, g *cli.Global
 	if len(need) == 0 {
 		fmt.Fprintln(env.Err, "no server needs a login")
 	}
-	rows := []AuthRow{}
+	rows := []authRow{}
 	var failed []string
 	for _, r := range need {
 		row, err := o.login(ctx, env, g, logins, r.Server)
@@ -147,8 +147,8 @@ func (o *loginOptions) loginAll(ctx context.Context, env *cli.Env, g *cli.Global
 	return nil
 }
 
-// report says what came of the logins: on stdout, or on stderr where stdout is for the URL.
-func (o *loginOptions) report(env *cli.Env, g *cli.Globals, rows []AuthRow) error {
+// report prints the successful logins: on stdout, or on stderr if stdout is for the URL.
+func (o *loginOptions) report(env *cli.Env, g *cli.Globals, rows []authRow) error {
 	if !g.Format.Table() && !o.noBrowser {
 		if o.all {
 			return document.Write(env.Out, g.Format, rows)
@@ -166,7 +166,7 @@ func (o *loginOptions) report(env *cli.Env, g *cli.Globals, rows []AuthRow) erro
 }
 
 // login logs in to one server. The row is nil if it needs no login.
-func (o *loginOptions) login(ctx context.Context, env *cli.Env, g *cli.Globals, logins *login.Store, srv config.Server) (*AuthRow, error) {
+func (o *loginOptions) login(ctx context.Context, env *cli.Env, g *cli.Globals, logins *login.Store, srv config.Server) (*authRow, error) {
 	target := login.TargetOf(srv)
 	if o.metadataURL != "" {
 		target.OAuth.ClientMetadataURL = o.metadataURL
@@ -195,15 +195,15 @@ func (o *loginOptions) login(ctx context.Context, env *cli.Env, g *cli.Globals, 
 	sessions := o.SessionOptions(env, g)
 	sessions.Logins, sessions.OneShot = logins, true
 	if s, err := env.Dialer()(ctx, srv, sessions); err != nil {
-		return nil, &cli.Failure{Exit: cli.ExitUnreachable, Code: "unreachable", Err: fmt.Errorf("logged in, but cannot connect to server %q: %w", srv.ID, err)}
+		return nil, cli.Unreachable("", "logged in, but cannot connect to server %q: %w", srv.ID, err)
 	} else if err := s.Close(); err != nil {
 		return nil, err
 	}
 	return &row, nil
 }
 
-// challenge sends requests without a login, and returns the server's challenge. Some servers
-// require a login only for a list.
+// challenge sends requests without a login, and returns the server's challenge. It also requests lists,
+// because some servers require a login only for these.
 func (o *loginOptions) challenge(ctx context.Context, env *cli.Env, g *cli.Globals, srv config.Server) (login.Challenge, bool, error) {
 	sessions := o.SessionOptions(env, g)
 	sessions.Logins = nil
@@ -215,7 +215,7 @@ func (o *loginOptions) challenge(ctx context.Context, env *cli.Env, g *cli.Globa
 	case err == nil:
 		return login.Challenge{}, false, nil
 	case !ok:
-		return login.Challenge{}, false, &cli.Failure{Exit: cli.ExitUnreachable, Code: "unreachable", Err: fmt.Errorf("server %q: %w", srv.ID, err)}
+		return login.Challenge{}, false, cli.Unreachable("", "server %q: %w", srv.ID, err)
 	}
 	c := login.ParseChallenge(refused.Challenge)
 	if c.Basic && c.Metadata == "" {
@@ -248,7 +248,7 @@ func (o *loginOptions) withBrowser(ctx context.Context, env *cli.Env, g *cli.Glo
 	if callback != nil {
 		defer callback.Close()
 	}
-	if target.OAuth.ClientID != "" { // else the browser shows an error that nobody understands
+	if target.OAuth.ClientID != "" { // otherwise the browser may show an obscure error
 		fmt.Fprintf(env.Err, "the client %s must be registered with the redirect URI %s\n", printable.Line(target.OAuth.ClientID, 100), printable.Line(redirect, 200))
 	}
 	flow, err := logins.Begin(ctx, target, challenge, redirect, o.scopes)
@@ -262,7 +262,7 @@ func (o *loginOptions) withBrowser(ctx context.Context, env *cli.Env, g *cli.Glo
 	}
 	var got *login.Login
 	var failed error
-	var once sync.Once // the answer may be pasted, and come from the browser, too
+	var once sync.Once // the answer may come from stdin and from the browser
 	finish := func(ctx context.Context, answer url.Values) error {
 		once.Do(func() { got, failed = flow.Finish(ctx, answer) })
 		return failed
@@ -273,7 +273,7 @@ func (o *loginOptions) withBrowser(ctx context.Context, env *cli.Env, g *cli.Glo
 		o.open(env, flow)
 		beside, _, stop := g.Waiting(env, "waiting for the login in the browser")
 		err = callback.Serve(ctx, flow, finish, func(reason string) {
-			g.Logger(beside).Warn("refused a request to the login callback", "reason", reason)
+			g.Logger(beside).Warn("rejected a request to the login callback", "reason", reason)
 		})
 		stop()
 	}
@@ -286,9 +286,9 @@ func (o *loginOptions) withBrowser(ctx context.Context, env *cli.Env, g *cli.Glo
 	return nil, err
 }
 
-// listen returns the redirect URI of a login, and opens its port: the one that the client
-// was registered with, if it is free and no other is wanted. There is no port if the URI
-// leads elsewhere and the redirected URL is pasted anyway.
+// listen returns the redirect URI of a login and opens its port: the port that the client was registered
+// with, if it is free and no other is requested. With --no-browser the URI may be elsewhere; then there is
+// no port.
 func (o *loginOptions) listen(ctx context.Context, logins *login.Store, target login.Target) (redirect string, c *login.Callback, err error) {
 	redirect = target.Redirect(o.port)
 	if redirect == (login.Target{}).Redirect(0) { // any port may be used
@@ -306,14 +306,14 @@ func (o *loginOptions) listen(ctx context.Context, logins *login.Store, target l
 		return redirect, nil, nil
 	case errors.Is(err, login.ErrElsewhere):
 		err = &cli.Failure{Exit: cli.ExitFailed, Code: "failed", Err: err,
-			Hint: "register http://localhost:8123/callback for the client, too, and choose it with --port 8123; or paste the redirected URL with --no-browser"}
+			Hint: "also register http://localhost:8123/callback for the client, and select it with --port 8123; or paste the redirected URL with --no-browser"}
 	default:
 		err = &cli.Failure{Exit: cli.ExitFailed, Code: "failed", Err: err, Hint: "choose another port with --port"}
 	}
 	return "", nil, err
 }
 
-// open opens the browser, and prints the URL in case the browser does not open.
+// open opens the browser, and prints the URL in case it does not open.
 func (o *loginOptions) open(env *cli.Env, flow *login.Flow) {
 	if env.OpenBrowser != nil {
 		if err := env.OpenBrowser(flow.URL); err == nil {
@@ -324,7 +324,7 @@ func (o *loginOptions) open(env *cli.Env, flow *login.Flow) {
 	fmt.Fprintf(env.Err, "to log in to %s, go to\n%s\n", flow.Issuer(), printable.Line(flow.URL, 0))
 }
 
-// askClient asks for the ID of a client.
+// askClient asks the user for a client ID.
 func askClient(env *cli.Env, redirect string) (string, error) {
 	fmt.Fprintf(env.Err, "The authorization server does not support client registration. Register a client there, with the\nredirect URI %s, and enter its client ID: ", printable.Line(redirect, 200))
 	id, err := readLine(env.In)
@@ -334,8 +334,8 @@ func askClient(env *cli.Env, redirect string) (string, error) {
 	return id, nil
 }
 
-// paste prints the URL and finishes with the redirected URL that comes on stdin, or with
-// the browser if that is on this machine and there is a callback.
+// paste prints the URL, and finishes with the redirected URL from stdin or, if there is a callback, with
+// the browser.
 func (o *loginOptions) paste(ctx context.Context, env *cli.Env, callback *login.Callback, flow *login.Flow, finish func(context.Context, url.Values) error) error {
 	if _, err := fmt.Fprintln(env.Out, flow.URL); err != nil {
 		return err
@@ -343,7 +343,7 @@ func (o *loginOptions) paste(ctx context.Context, env *cli.Env, callback *login.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	pasted := make(chan error, 1) // sent to once; never closed
-	go func() {                   // reading cannot be interrupted: it ends with stdin, or with the process
+	go func() {                   // reading cannot be interrupted: it ends with stdin or with the process
 		line, err := readLine(env.In)
 		if err == nil {
 			var answer url.Values

@@ -17,10 +17,16 @@ import (
 
 	"github.com/mcptrack/mcptrack/commands"
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
-	"github.com/mcptrack/mcptrack/commands/login"
 	"github.com/mcptrack/mcptrack/core/login/logintest"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
+
+// authRow is what auth --json prints of a server.
+type authRow struct {
+	State, Store, ExpiresAt string
+	Scopes                  []string
+	Renewable               bool
+}
 
 // loginBench is a config with one server that wants a login.
 type loginBench struct {
@@ -45,7 +51,7 @@ func newLoginBench(t *testing.T, oauth string) *loginBench {
 	return b
 }
 
-// env is that of one command. The browser follows redirects, as browsers do.
+// env returns the environment of one command. Its browser follows redirects.
 func (b *loginBench) env(in io.Reader, out, errs io.Writer) *cli.Env {
 	vars := map[string]string{"HOME": b.home, "XDG_CONFIG_HOME": filepath.Join(b.home, "config"), "XDG_CACHE_HOME": filepath.Join(b.home, "cache"), cli.TokenStoreKey: "file"}
 	return &cli.Env{In: in, Out: out, Err: errs, Version: "test", LookupEnv: func(k string) (string, bool) { v, ok := vars[k]; return v, ok },
@@ -76,8 +82,8 @@ func (b *loginBench) run(wantExit int, args ...string) (out, errs string) {
 	return o.String(), e.String()
 }
 
-// A server that wants a login says so with the command to run. After it everything works,
-// and auth shows it; after logout nothing does.
+// The failure of a server that requires a login names the command to run. After the login everything works
+// and auth shows it; after logout nothing works.
 func TestLoginAuthLogout(t *testing.T) {
 	b := newLoginBench(t, "")
 	b.as.Scopes = []string{"read"} // named in the challenge only
@@ -96,7 +102,7 @@ func TestLoginAuthLogout(t *testing.T) {
 		t.Errorf("%q", out)
 	}
 	out, _ = b.run(cli.ExitOK, "auth", "--renew", "--json")
-	var rows []login.AuthRow
+	var rows []authRow
 	if err := json.Unmarshal([]byte(out), &rows); err != nil || len(rows) != 1 || rows[0].State != "loggedIn" || !rows[0].Renewable || rows[0].Store != "file" || rows[0].ExpiresAt == "" || !slices.Equal(rows[0].Scopes, []string{"read"}) {
 		t.Errorf("%v %s", err, out)
 	}
@@ -114,8 +120,8 @@ func TestLoginAuthLogout(t *testing.T) {
 	}
 }
 
-// A login that was refused is still refused the next time, and one that has expired and cannot be
-// renewed needs a login too: auth --renew fails for both.
+// auth --renew fails for a login whose renewal was refused before, and for an expired login that cannot be
+// renewed.
 func TestRenewOfARefusedLogin(t *testing.T) {
 	b := newLoginBench(t, "")
 	b.run(cli.ExitOK, "login", "docs")
@@ -129,7 +135,7 @@ func TestRenewOfARefusedLogin(t *testing.T) {
 	b.run(cli.ExitOK, "auth") // which only shows it
 }
 
-// --no-browser: one line out, one line in.
+// --no-browser writes one line and reads one line.
 func TestLoginWithoutABrowser(t *testing.T) {
 	b := newLoginBench(t, "")
 	lines, out := io.Pipe()
@@ -154,7 +160,7 @@ func TestLoginWithoutABrowser(t *testing.T) {
 	b.run(cli.ExitOK, "list")
 }
 
-// What is pasted must be an answer to this login.
+// The pasted URL must be an answer to this login.
 func TestPastedByMistake(t *testing.T) {
 	b := newLoginBench(t, "")
 	for in, want := range map[string]string{
@@ -170,8 +176,8 @@ func TestPastedByMistake(t *testing.T) {
 	}
 }
 
-// A running watch is NeedsAuth once, and Ready soon after the login; other servers are
-// not touched. It stays so while tokens expire.
+// A running watch reports NeedsAuth once and Ready soon after the login, and nothing while tokens expire.
+// Other servers are not affected.
 func TestWatchPicksUpTheLogin(t *testing.T) {
 	b := newLoginBench(t, "")
 	other := sessiontest.New()
@@ -236,7 +242,7 @@ func serveHTTP(t *testing.T, s *sessiontest.Fake) string {
 	return web
 }
 
-// freePort is one that nobody listens on.
+// freePort returns a port that nobody listens on.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -248,8 +254,7 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// A client that was registered for another host, with that host's redirect URI and no
-// other, works here.
+// A client that was registered for another host, with only that host's redirect URI, works here.
 func TestLoginAsTheClientOfAHost(t *testing.T) {
 	for name, c := range map[string]struct{ registered, oauth string }{
 		"Claude Code": {"http://localhost:PORT/callback", `"oauth": {"clientId": "me", "callbackPort": PORT}`},
@@ -270,8 +275,8 @@ func TestLoginAsTheClientOfAHost(t *testing.T) {
 	}
 }
 
-// A redirect URI that does not lead to this machine is refused with what to do; what the
-// browser ends at can be pasted.
+// A redirect URI that does not lead to this machine is an error with a hint; with --no-browser the
+// redirected URL can be pasted.
 func TestRedirectElsewhere(t *testing.T) {
 	const elsewhere = "cursor://anysphere.cursor-mcp/oauth/callback"
 	b := newLoginBench(t, fmt.Sprintf(`, "oauth": {"clientId": "me", "redirectUri": %q}`, elsewhere))
@@ -303,8 +308,8 @@ func TestRedirectElsewhere(t *testing.T) {
 	b.run(cli.ExitOK, "list")
 }
 
-// A login that nothing came of is not tried again with the same registered client: the
-// authorization server may have forgotten that.
+// A login after an abandoned one registers a new client: the authorization server may have forgotten the
+// old client.
 func TestAbandonedLoginRegistersAnew(t *testing.T) {
 	b := newLoginBench(t, "")
 	for i, c := range []struct {

@@ -3,8 +3,6 @@ package login
 import (
 	"context"
 	"errors"
-	"log/slog"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,33 +14,19 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// ownLogins is like logins, for a command that needs them: it fails if there is no folder for
-// them.
-func ownLogins(env *cli.Env, g *cli.Globals, kind string, log *slog.Logger) (*login.Store, error) {
-	if kind != "" && !slices.Contains(cli.TokenStores(), kind) {
-		return nil, cli.Usage("unknown --token-store %q; choose %s", printable.Line(kind, 40), strings.Join(cli.TokenStores(), ", "))
-	}
-	logins := env.Logins(g, kind, log)
-	if logins == nil {
-		return nil, &cli.Failure{Exit: cli.ExitFailed, Code: "failed", Err: errors.New("there is no home folder to keep logins in"), Hint: "set HOME or XDG_CONFIG_HOME"}
-	}
-	return logins, nil
-}
-
-// loginsOptions are the options common to the commands about logins.
-type loginsOptions struct {
-	servers    []string // ids; none: all servers that a login is possible for
+// sharedOptions are the options common to the commands about logins.
+type sharedOptions struct {
+	servers    []string // ids; none: all servers that support a login
 	timeout    time.Duration
 	tokenStore string
-	// sends says that requests are made to the servers, which the user must have approved.
+	// sends says that the command sends requests to the servers, which the user must have approved.
 	sends bool
 	// choose returns the named servers of the config, or all without names.
 	choose func(*config.Config, []string) ([]config.Server, error)
 }
 
-// withLogins runs a command with the user's logins and the chosen servers of the config,
-// for at most the timeout.
-func withLogins(cmd *cobra.Command, env *cli.Env, g *cli.Globals, opts loginsOptions, run func(context.Context, *login.Store, []config.Server) error) error {
+// withLogins calls run with the user's logins and the chosen servers of the config, within the timeout.
+func withLogins(cmd *cobra.Command, env *cli.Env, g *cli.Globals, opts sharedOptions, run func(context.Context, *login.Store, []config.Server) error) error {
 	if opts.timeout < 0 {
 		return cli.Usage("--timeout must not be negative")
 	}
@@ -51,9 +35,12 @@ func withLogins(cmd *cobra.Command, env *cli.Env, g *cli.Globals, opts loginsOpt
 	defer cancel()
 	cmd.SetContext(ctx)
 	log := g.Logger(env)
-	logins, err := ownLogins(env, g, opts.tokenStore, log)
-	if err != nil {
+	if err := cli.OneOf("token-store", opts.tokenStore, cli.TokenStores()...); err != nil && opts.tokenStore != "" {
 		return err
+	}
+	logins := env.Logins(g, opts.tokenStore, log)
+	if logins == nil {
+		return &cli.Failure{Exit: cli.ExitFailed, Code: "failed", Err: errors.New("there is no home folder to store logins in"), Hint: "set HOME or XDG_CONFIG_HOME"}
 	}
 	load := func() (*config.Config, error) { return g.Read(env, log) }
 	if opts.sends {
@@ -70,7 +57,7 @@ func withLogins(cmd *cobra.Command, env *cli.Env, g *cli.Globals, opts loginsOpt
 	return run(ctx, logins, servers)
 }
 
-// oneOrAll checks the arguments of a command about one server, or with --all about all.
+// oneOrAll checks that either a server or --all is given.
 func oneOrAll(args []string, all bool) error {
 	switch {
 	case all && len(args) > 0:
@@ -81,8 +68,8 @@ func oneOrAll(args []string, all bool) error {
 	return nil
 }
 
-// loginServers returns the named servers of a config that a login is possible for; without
-// names, all of them that are enabled. One that is named must be one of them.
+// loginServers returns the named servers, which must support a login; without names, all enabled servers
+// that do.
 func loginServers(cfg *config.Config, ids []string) ([]config.Server, error) {
 	servers, err := cli.SelectServers(cfg, ids)
 	if err != nil {
@@ -113,7 +100,7 @@ func ownHeader(srv config.Server) bool {
 	return false
 }
 
-// completeLogins completes ids of servers that a login is possible for.
+// completeLogins completes the ids of servers that support a login.
 func completeLogins(env *cli.Env, g *cli.Globals) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		var ids []string

@@ -18,11 +18,10 @@ import (
 
 	"github.com/mcptrack/mcptrack/commands"
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
-	"github.com/mcptrack/mcptrack/commands/login"
 )
 
-// oidcPeer starts a real authorization server (npm oidc-provider) and an MCP server behind
-// it, until the test ends, and returns the URL of the latter.
+// oidcPeer starts a real authorization server (npm oidc-provider) and an MCP server behind it, until the
+// test ends. It returns the URL of the MCP server.
 func oidcPeer(t *testing.T, seconds string) string {
 	t.Helper()
 	inCI := os.Getenv("CI") == "true"
@@ -61,8 +60,8 @@ func oidcPeer(t *testing.T, seconds string) string {
 	return said.URL
 }
 
-// consent does in a real browser what a user does: it goes to the URL, logs in, consents,
-// and returns what the page shows in the end.
+// consent acts as the user in a real browser: it opens the URL, logs in, consents, and returns the text of
+// the last page.
 func consent(t *testing.T, address string) (string, error) {
 	opts := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath("chromium"), chromedp.NoSandbox, chromedp.Flag("disable-dev-shm-usage", true))
 	ctx, cancel := chromedp.NewExecAllocator(t.Context(), opts...)
@@ -82,7 +81,7 @@ func consent(t *testing.T, address string) (string, error) {
 		`[...document.querySelectorAll('h1')].some(h => h.textContent.includes('ogged in'))`,
 	} {
 		_, err := chromedp.Run(ctx, chromedp.Poll[bool](step))
-		for err != nil && ctx.Err() == nil { // the page was left meanwhile
+		for err != nil && ctx.Err() == nil { // the page has changed meanwhile
 			_, err = chromedp.Run(ctx, chromedp.Poll[bool](step))
 		}
 		if err != nil {
@@ -92,8 +91,8 @@ func consent(t *testing.T, address string) (string, error) {
 	return chromedp.Run(ctx, chromedp.Text(`body`))
 }
 
-// A user logs in at a real authorization server with a real browser. A running watch is
-// ready soon after, and works on while tokens expire and refresh tokens rotate.
+// A user logs in at a real authorization server with a real browser. A running watch is Ready soon after,
+// and stays Ready while tokens expire and refresh tokens rotate.
 func TestLoginAtARealAuthorizationServer(t *testing.T) {
 	address := oidcPeer(t, "2")
 	b := &loginBench{T: t, home: t.TempDir()}
@@ -155,13 +154,13 @@ func TestLoginAtARealAuthorizationServer(t *testing.T) {
 	if page := <-shown; !strings.Contains(page, "Logged in to docs") {
 		t.Errorf("the browser shows %q", page)
 	}
-	var row login.AuthRow
+	var row authRow
 	if err := json.Unmarshal(o.Bytes(), &row); err != nil || row.State != "loggedIn" || !row.Renewable || !strings.Contains(strings.Join(row.Scopes, " "), "notes") {
 		t.Errorf("%v %s", err, &o)
 	}
 	await("Ready")
 	t.Logf("ready %s after the login", time.Since(loggedIn))
-	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); time.Sleep(300 * time.Millisecond) { // two tokens and more
+	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); time.Sleep(300 * time.Millisecond) { // real time: the lifetimes of two tokens of a real server
 		if out, _ := b.run(cli.ExitOK, "call", "docs", "ping"); strings.TrimSpace(out) != "pong" {
 			t.Errorf("%q", out)
 		}

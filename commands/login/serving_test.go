@@ -46,7 +46,7 @@ func (b *loginBench) serving(args ...string) string {
 		if got := <-code; got != cli.ExitOK {
 			b.Errorf("%q: exit %d", args, got)
 		}
-		for range listening { // until nothing is logged any more
+		for range listening { // until the log ends
 		}
 	})
 	url, ok := <-listening
@@ -60,7 +60,7 @@ func (b *loginBench) serving(args ...string) string {
 func (b *loginBench) until(what string, holds func() bool) {
 	b.Helper()
 	began := time.Now()
-	for ; !holds(); time.Sleep(20 * time.Millisecond) {
+	for ; !holds(); time.Sleep(20 * time.Millisecond) { // the command runs in real time, over TCP
 		if time.Since(began) > time.Minute {
 			b.Fatalf("not %s after a minute", what)
 		}
@@ -68,8 +68,8 @@ func (b *loginBench) until(what string, holds func() bool) {
 	b.Logf("%s after %s", what, time.Since(began).Round(10*time.Millisecond))
 }
 
-// Through a gateway no client logs in: its own login is used, one that is made while it
-// runs too, and its clients have its token and nothing else.
+// Clients of a gateway do not log in: the gateway uses its own login, even one that is made while it runs,
+// and its clients only need the gateway's token.
 func TestGatewayLogsInForItsClients(t *testing.T) {
 	b := newLoginBench(t, "")
 	token := filepath.Join(b.home, "token")
@@ -136,8 +136,8 @@ func TestGatewayLogsInForItsClients(t *testing.T) {
 	}
 }
 
-// status and the API of the dashboard say that a server needs a login, why, and what to
-// run; after that it is Ready.
+// status and the API of the dashboard say that a server needs a login, why, and which command to run.
+// After the login the server is Ready.
 func TestStatusOfALogin(t *testing.T) {
 	b := newLoginBench(t, "")
 	url := b.serving("serve-sse", "--addr", "127.0.0.1:0", "--data-dir", filepath.Join(b.home, "events"))

@@ -1,13 +1,13 @@
-// Package serve is the serve-sse command: the log of events, served over HTTP with dashboard,
-// metrics and webhooks.
+// Package serve is the serve-sse command, which stores events and serves them over HTTP, with the
+// dashboard, metrics and the webhooks of the config.
 package serve
 
 import (
 	"context"
 	"embed"
 	"fmt"
-	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -39,7 +39,7 @@ import (
 //go:embed *.md
 var Manual embed.FS
 
-type serveOptions struct {
+type options struct {
 	cli.ConnectFlags
 	cli.JournalFlags
 	cli.RetentionFlags
@@ -53,8 +53,9 @@ type serveOptions struct {
 	publicURL string
 }
 
+// Command returns the serve-sse command.
 func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
-	var opts serveOptions
+	var opts options
 	cmd := &cobra.Command{
 		Use:   "serve-sse",
 		Short: "Serve events over HTTP, with history, dashboard and metrics",
@@ -69,15 +70,14 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
   /metrics, /healthz, /readyz  for Prometheus and for probes
 
 Events are stored before they are sent: a client that reconnects with the last id it
-saw misses nothing, even after a restart or a crash of mcptrack. Text versions of the
-followed resources are kept too, for the dashboard, history and diff, except those that
-hold a secret of the config. The address must be a loopback address unless a token
-protects it.
+received misses nothing, even after a restart or a crash of mcptrack. Text versions of the
+followed resources are also kept, for the dashboard, history and diff, unless they contain
+a secret of the config. The address must be a loopback address unless a token protects it.
 
-With --nats several processes serve one feed with the same ids, and share the
-servers: each is followed by one process, and taken over by another within 10 s
-when that process dies. Clients may reconnect to any of them. With --follow a process
-reads no config and connects to no server: it serves the events that the others store.
+With --nats several processes serve one feed with the same ids and share the servers: one
+process follows each server, and another takes over within 10 s if that process dies.
+Clients can reconnect to any of them. With --follow a process reads no config and connects
+to no server: it serves the events that the others store.
 
 Exit codes: 0 stopped; 1 failed (address taken, data directory in use); 2 wrong
 usage; 3 config invalid or missing.`,
@@ -87,7 +87,7 @@ usage; 3 config invalid or missing.`,
   mcptrack serve-sse --addr :8722 --token-file token
   mcptrack serve-sse --nats nats://nats-1:4222,nats://nats-2:4222 --follow
 
-  # Reached by servers that send their events by webhook
+  # Let servers send their events by webhook
   mcptrack serve-sse --token-file token --public-url https://hooks.example`,
 		Args: cli.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -97,7 +97,7 @@ usage; 3 config invalid or missing.`,
 			if err := opts.parse(); err != nil {
 				return err
 			}
-			return runServeSSE(cmd.Context(), env, g, opts)
+			return run(cmd.Context(), env, g, opts)
 		},
 	}
 	f := cmd.Flags()
@@ -107,18 +107,17 @@ usage; 3 config invalid or missing.`,
 	opts.RetentionFlags.Add(cmd)
 	f.StringVar(&opts.keepContent, "keep-content", "256MiB", "`BYTES` of text versions that are kept for history and diff; the oldest go first")
 	f.BoolVar(&opts.noContent, "no-content", false, "keep no text versions, and remove those in the data directory")
-	f.IntVar(&opts.maxClients, "max-clients", 2000, "largest `NUMBER` of event streams at a time; further clients must retry later")
+	f.IntVar(&opts.maxClients, "max-clients", 2000, "maximum `NUMBER` of open event streams; further clients must retry later")
 	cli.AddAllFlag(cmd, &opts.AllServers)
-	f.BoolVar(&opts.Demo, "demo", false, "follow a built-in server whose resources change; events are not kept")
+	f.BoolVar(&opts.Demo, "demo", false, "follow a built-in server whose resources change; events are not stored")
 	f.BoolVar(&opts.follow, "follow", false, "with --nats: only serve what other processes store")
-	f.StringVar(&opts.publicURL, "public-url", "", "`URL` (https://HOST[:PORT]) at which servers reach this one, to receive their events by webhook")
+	f.StringVar(&opts.publicURL, "public-url", "", "`URL` (https://HOST[:PORT]) at which servers reach this process, to receive their events by webhook")
 	f.BoolVar(&opts.HoldCommands, "no-exec-on-reload", false, "do not start new or changed commands of the config before SIGHUP")
-	f.DurationVar(&opts.ConnectTimeout, "connect-timeout", 15*time.Second, "`DURATION` that one connection may take")
-	opts.AddLimit(f)
+	opts.AddServing(cmd)
 	return cmd
 }
 
-func (o *serveOptions) parse() (err error) {
+func (o *options) parse() (err error) {
 	if err = o.ConnectFlags.Parse(); err != nil {
 		return err
 	}
@@ -149,42 +148,31 @@ func (o *serveOptions) parse() (err error) {
 	return err
 }
 
-// otherConns is how many connections may be open in addition to streams: scrapers,
-// probes, dashboards, and clients that are refused.
+// otherConns is how many connections may be open besides streams: scrapers, probes, dashboards, and
+// clients that are rejected.
 const otherConns = 2096
 
-// server makes the HTTP server and its listener. Invalid options are usage errors.
-func (o *serveOptions) server(ctx context.Context, env *cli.Env, log *slog.Logger, ready func() error) (*web.Server, io.Closer, func(context.Context) error, error) {
+// server creates the HTTP server and its listener. Invalid options are usage errors.
+func (o *options) server(ctx context.Context, env *cli.Env, log *slog.Logger, ready func() error) (*web.Server, net.Listener, error) {
 	tokens, err := o.access.Tokens(log, o.Reloads(env))
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
-	access, err := o.access.Options(log, tokens)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	if o.publicURL != "" { // as of a reverse proxy
-		access.Origins = append(slices.Clone(access.Origins), o.publicURL)
-	}
-	access.Ready, access.MaxConns = ready, o.maxClients+otherConns
-	s, err := web.New(access)
-	if err != nil {
-		return nil, nil, nil, cli.WebFailure(err)
-	}
-	ln, err := s.Listen(ctx, o.addr)
-	if err != nil {
-		return nil, nil, nil, cli.WebFailure(err)
-	}
-	return s, ln, func(ctx context.Context) error { return s.Serve(ctx, ln) }, nil
+	return o.access.Listen(ctx, log, tokens, o.addr, func(w *web.Options) {
+		if o.publicURL != "" { // of a reverse proxy
+			w.Origins = append(slices.Clone(w.Origins), o.publicURL)
+		}
+		w.Ready, w.MaxConns = ready, o.maxClients+otherConns
+	})
 }
 
-// receiverFile is the file with the key of the receiver of webhooks, in the data directory.
+// receiverFile is the file with the key of the webhook receiver, in the data directory.
 const receiverFile = "webhook-receiver.key"
 
-// receiver makes the receiver of webhooks, nil without --public-url. Its key is kept where
-// the events of one process are; else servers get another URL after a crash, and what they
-// have of the one before ends there by its time.
-func (o *serveOptions) receiver(env *cli.Env) (*standardwebhooks.Receiver, error) {
+// receiver creates the webhook receiver; nil without --public-url. Its key is stored in the data directory,
+// if there is one and no cluster. Without a stored key, servers get a new URL after a restart, and their
+// old subscriptions expire.
+func (o *options) receiver(env *cli.Env) (*standardwebhooks.Receiver, error) {
 	if o.publicURL == "" {
 		return nil, nil
 	}
@@ -205,23 +193,21 @@ func (o *serveOptions) receiver(env *cli.Env) (*standardwebhooks.Receiver, error
 	return standardwebhooks.NewReceiver(o.publicURL, key), nil
 }
 
-func runServeSSE(ctx context.Context, env *cli.Env, g *cli.Globals, opts serveOptions) error {
+func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error {
 	kept := serverlog.New()
 	log := slog.New(slog.NewMultiHandler(g.Logger(env).Handler(), kept))
-	cfg := cli.DemoConfig(env)
-	switch {
-	case opts.follow:
-		cfg = &config.Config{}
+	cfg := &config.Config{}
+	if opts.follow {
 		opts.NoFollow = true
-	case !opts.Demo:
+	} else {
 		var err error
-		if cfg, err = g.Load(ctx, env, log); err != nil {
+		if cfg, err = g.LoadOrDemo(ctx, env, log, opts.Demo); err != nil {
 			return err
 		}
 	}
-	// The address comes first: a start that fails because it is in use does not touch the log.
-	var f *served
-	s, ln, serve, err := opts.server(ctx, env, log, func() error { return f.engine.Ready() })
+	// Listen first: if the address is in use, the log is not touched.
+	var f *feedServer
+	s, ln, err := opts.server(ctx, env, log, func() error { return f.engine.Ready() })
 	if err != nil {
 		return err
 	}
@@ -235,36 +221,36 @@ func runServeSSE(ctx context.Context, env *cli.Env, g *cli.Globals, opts serveOp
 	if err != nil {
 		return err
 	}
-	f, err = openFeed(ctx, env, log, opts, desired, tracker.Options{Dial: env.Dial, Session: opts.SessionOptions(env, g), Logger: log, Texts: true, Webhooks: receiver})
+	f, err = openServer(ctx, env, log, opts, desired, tracker.Options{Dial: env.Dial, Session: opts.SessionOptions(env, g), Logger: log, Texts: true, Webhooks: receiver})
 	if err != nil {
 		return err
 	}
 	defer f.close()
 	f.lines = kept.Lines
-	if !opts.follow && len(picked.Of(cfg).Servers) == 0 {
-		picked.WarnNone(log, cfg)
+	if !opts.follow {
+		_ = picked.Check(cfg, log, true) // only warns
 	}
 	if receiver != nil {
 		s.Handle(standardwebhooks.Path, web.Open{Handler: receiver, MaxBody: standardwebhooks.MaxBody + 1})
 		s.Handle(standardwebhooks.WellKnown, web.Open{Handler: http.HandlerFunc(receiver.Describe)})
 	}
-	parts := append(f.routes(s, env.Version, opts.maxClients), engine.Reader(serve))
+	parts := append(f.routes(s, env.Version, opts.maxClients), engine.Reader(func(ctx context.Context) error { return s.Serve(ctx, ln) }))
 	fmt.Fprintf(env.Err, "listening on %s\n", s.URL())
 	return f.engine.Run(ctx, parts...)
 }
 
-// served is an engine with a log of events, and what serves the log.
-type served struct {
+// feedServer is an engine with a log of events, and what serves the log.
+type feedServer struct {
 	logger *slog.Logger
 	log    journal.Log
 	engine *engine.Engine
-	lines  func(server string) []serverlog.Line // what was logged about a server
+	lines  func(server string) []serverlog.Line // the log lines about a server
 	hooks  *webhook.Hooks                       // nil with --follow
 }
 
-// openFeed opens the log that the options name, or for a demo one in memory.
-func openFeed(ctx context.Context, env *cli.Env, logger *slog.Logger, opts serveOptions, desired engine.Desired, t tracker.Options) (*served, error) {
-	f := &served{logger: logger}
+// openServer opens the log that the options name; for a demo, a log in memory.
+func openServer(ctx context.Context, env *cli.Env, logger *slog.Logger, opts options, desired engine.Desired, t tracker.Options) (*feedServer, error) {
+	f := &feedServer{logger: logger}
 	if opts.Demo && opts.Dir == "" && opts.NATS == "" {
 		f.log = journal.NewMemory(cli.MemoryLog(opts.Keep.Content))
 	} else {
@@ -294,14 +280,14 @@ func openFeed(ctx context.Context, env *cli.Env, logger *slog.Logger, opts serve
 	return f, nil
 }
 
-func (f *served) close() {
+func (f *feedServer) close() {
 	if err := f.log.Close(); err != nil {
 		f.logger.Warn("cannot store the last events", "err", err)
 	}
 }
 
-// routes adds everything that is served and returns the parts that it needs to run.
-func (f *served) routes(s *web.Server, version string, maxClients int) []engine.Part {
+// routes adds the routes and returns the parts that they need to run.
+func (f *feedServer) routes(s *web.Server, version string, maxClients int) []engine.Part {
 	t := f.engine.Tracker()
 	var hub *feed.Hub
 	var hooks func(*http.Request) []webhook.EndpointStatus

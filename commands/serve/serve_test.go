@@ -23,17 +23,15 @@ import (
 	"github.com/mcptrack/mcptrack/output/web"
 )
 
-// TestNoRouteStartsOrChangesAnything asks every route by every method to run a
-// command, in all the ways that other products have understood, and wants the
-// servers to be what and as they were: one that is being connected to, and one that
-// is disabled.
+// TestNoRouteStartsOrChangesAnything asks every route, by every method and in all ways that other products
+// understood, to run a command. The servers, one connecting and one disabled, must not change.
 func TestNoRouteStartsOrChangesAnything(t *testing.T) {
 	var dials atomic.Int64
 	server := config.Server{ID: "live", Enabled: true, Tracking: config.Tracking{TrackResources: true}, Transport: config.TransportStdio, Program: config.Program{Command: "live"}}
 	off := server
 	off.ID, off.Enabled = "off", false
 	desired := engine.Desired{Config: &config.Config{Servers: []config.Server{server, off}}}
-	f, err := openFeed(t.Context(), &cli.Env{}, slog.New(slog.DiscardHandler), serveOptions{JournalFlags: cli.JournalFlags{Dir: t.TempDir()}}, desired, tracker.Options{
+	f, err := openServer(t.Context(), &cli.Env{}, slog.New(slog.DiscardHandler), options{JournalFlags: cli.JournalFlags{Dir: t.TempDir()}}, desired, tracker.Options{
 		Dial: func(ctx context.Context, _ config.Server, _ session.Options) (*session.Session, error) {
 			dials.Add(1)
 			<-ctx.Done()
@@ -47,8 +45,8 @@ func TestNoRouteStartsOrChangesAnything(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// All that serve-sse has. Whoever adds one decides here that it shows
-	// something and starts, stops or changes nothing.
+	// All routes of serve-sse. Whoever adds a route confirms here that it only shows something, and
+	// starts, stops and changes nothing.
 	routes := []string{
 		"/api/mcp/resource-events",
 		"/events",
@@ -95,7 +93,7 @@ func TestNoRouteStartsOrChangesAnything(t *testing.T) {
 		servers := state()
 		return dials.Load() > 0 && len(servers) == 2 && strings.Contains(servers[1], string(event.Disabled))
 	}
-	for end := time.Now().Add(30 * time.Second); !settled(); <-time.After(time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); !settled(); <-time.After(time.Millisecond) { // the engine connects in another goroutine
 		if time.Now().After(end) {
 			t.Fatalf("it does not connect: %q", state())
 		}
@@ -144,10 +142,10 @@ func TestNoRouteStartsOrChangesAnything(t *testing.T) {
 	}
 }
 
-// order is a try to make a route run a command.
+// order is an attempt to make a route run a command.
 type order struct{ query, kind, body string }
 
-// send returns the status; streams are left at once.
+// send returns the status; it closes a stream immediately.
 func (o order) send(t *testing.T, method, address string) int {
 	t.Helper()
 	q, err := http.NewRequestWithContext(t.Context(), method, address+o.query, strings.NewReader(o.body))

@@ -1,5 +1,4 @@
-// Package vault is the vault command: it serves a folder of Markdown notes. The server is
-// core/vault.
+// Package vault is the vault command, which serves a folder of Markdown notes. The server is core/vault.
 package vault
 
 import (
@@ -18,14 +17,15 @@ import (
 //go:embed *.md
 var Manual embed.FS
 
-type vaultOptions struct {
+type options struct {
 	cli.MCPFlags
 	dir    string
 	ignore []string
 }
 
+// Command returns the vault command.
 func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
-	var opts vaultOptions
+	var opts options
 	cmd := &cobra.Command{
 		Use:         "vault DIR",
 		Short:       "Serve a folder of Markdown notes as live MCP resources",
@@ -42,7 +42,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 			if err := opts.MCPFlags.Check(cmd); err != nil {
 				return err
 			}
-			return runVault(cmd.Context(), env, g, opts)
+			return run(cmd.Context(), env, g, opts)
 		},
 	}
 	opts.MCPFlags.Add(cmd, "127.0.0.1:8724")
@@ -50,7 +50,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	return cmd
 }
 
-func runVault(ctx context.Context, env *cli.Env, g *cli.Globals, opts vaultOptions) error {
+func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error {
 	log := g.Logger(env)
 	tokens, err := opts.Access.Tokens(log, nil)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// ConfigForCompletion loads the config for a completion. It is empty after an error, and
-// nothing is logged: both would garble the user's command line.
+// ConfigForCompletion loads the config for a completion. After an error it is empty, and nothing is
+// logged: a message would garble the user's command line.
 func ConfigForCompletion(env *Env, g *Globals) *config.Config {
 	if g.Config == "" {
 		g.Config = env.Getenv("MCPTRACK_CONFIG")
@@ -26,7 +26,7 @@ func ConfigForCompletion(env *Env, g *Globals) *config.Config {
 	if _, trusted := p.trusted(); trusted {
 		return cfg
 	}
-	for _, e := range p.Pending(cfg, log) { // no key that is pressed connects to these
+	for _, e := range p.Pending(cfg, log) { // pressing a key must not connect to these
 		if i := slices.IndexFunc(cfg.Servers, func(s config.Server) bool { return s.Intent == e.Intent }); i >= 0 {
 			cfg.Servers[i].Unapproved = p.hint()
 		}
@@ -34,12 +34,12 @@ func ConfigForCompletion(env *Env, g *Globals) *config.Config {
 	return cfg
 }
 
+// ServerNames returns the ids of the enabled MCP servers.
 func ServerNames(cfg *config.Config) []string {
+	servers, _ := SelectServers(cfg, nil) // only unknown ids are an error
 	var ids []string
-	for _, srv := range cfg.Servers {
-		if srv.Enabled && srv.Transport != config.TransportCatalog {
-			ids = append(ids, srv.ID)
-		}
+	for _, srv := range servers {
+		ids = append(ids, srv.ID)
 	}
 	return ids
 }
@@ -57,7 +57,7 @@ func CompleteServers(env *Env, g *Globals) cobra.CompletionFunc {
 	}
 }
 
-// Choices are the completions that are safe on a command line and not taken yet.
+// Choices returns the completions that are safe on a command line and not yet taken.
 func Choices(names []string, taken []string) ([]string, cobra.ShellCompDirective) {
 	var out []string
 	for _, n := range names {
@@ -68,15 +68,15 @@ func Choices(names []string, taken []string) ([]string, cobra.ShellCompDirective
 	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
-// safeWord reports whether a completion means itself on the command line of every shell.
-// The scripts evaluate the line at the next TAB, and names are chosen by servers: one
-// such as x$(command) would run it. A word must not be a flag or help of ours either.
+// safeWord reports whether every shell takes a completion literally. Completion scripts evaluate the
+// line at the next TAB, and servers choose the names: x$(command) would run the command. A flag or
+// cobra's own help marker is not safe either.
 func safeWord(s string) bool {
 	switch {
 	case s == "", s != printable.Line(s, 0), strings.ContainsFunc(s, unicode.IsSpace),
 		strings.ContainsAny(s, "$`();&|<>\\'\"!"), strings.ContainsAny(s[:1], "-~#="), strings.HasPrefix(s, "_activeHelp_"):
 		return false
 	}
-	// Shells expand braces around a comma or a range, and so not those of URI templates.
+	// Shells expand braces only around a comma or a range, which URI templates lack.
 	return !strings.ContainsAny(s, "{}") || !strings.Contains(s, ",") && !strings.Contains(s, "..")
 }

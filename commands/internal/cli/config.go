@@ -13,7 +13,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// ConfigOptions are the options with which configs are read.
+// ConfigOptions returns the options for reading configs.
 func (g *Globals) ConfigOptions(env *Env) config.Options {
 	return config.Options{Getenv: env.LookupEnv, Keyring: keyring.Get, Format: g.syntax, Workspace: g.Workspace, Insecure: g.insecure}
 }
@@ -21,8 +21,8 @@ func (g *Globals) ConfigOptions(env *Env) config.Options {
 // DefaultConfig is where mcptrack init writes a config.
 const DefaultConfig = "config/mcp-servers.json"
 
-// ConfigPath is the path of the config: the one given by the user, or that of --host,
-// else the first that exists in the default places.
+// ConfigPath returns the path of the config: the one that the user named, or the config of --host, else
+// the first one in the default places.
 func (g *Globals) ConfigPath(env *Env, log *slog.Logger) (string, error) {
 	if g.Config != "" {
 		return g.Config, nil
@@ -34,7 +34,7 @@ func (g *Globals) ConfigPath(env *Env, log *slog.Logger) (string, error) {
 	return path, err
 }
 
-// FindConfig is configPath for a config that the user did not name.
+// FindConfig is ConfigPath for a config that the user did not name.
 func (g *Globals) FindConfig(env *Env) (string, error) {
 	opts := g.ConfigOptions(env)
 	path, ok := config.Found(opts)
@@ -44,13 +44,13 @@ func (g *Globals) FindConfig(env *Env) (string, error) {
 		searched = func(config.Options) []string { return h.Paths(opts.Folders()) }
 	}
 	if !ok {
-		return "", noConfig(searched(opts))
+		return "", &Failure{Exit: ExitConfig, Code: "config_missing", Hint: initHint, Err: errors.New("no config found; searched"), Places: searched(opts)}
 	}
 	return path, nil
 }
 
-// OfHost is the flag with which another command reads the config of the same host; empty
-// without --host.
+// OfHost returns the flag with which another command reads the config of the same host; nil without
+// --host.
 func (g *Globals) OfHost() []string {
 	if g.Host == "" {
 		return nil
@@ -64,12 +64,8 @@ const (
 	missingHint = "check the file name; mcptrack init FILE writes a config, and mcptrack watch FILE waits for one"
 )
 
-func noConfig(searched []string) error {
-	return &Failure{Exit: ExitConfig, Code: "config_missing", Hint: initHint, Err: errors.New("no config found; searched"), Places: searched}
-}
-
-// Load reads the config for a command that starts or contacts what it says. It returns once the
-// user has approved that, which it may ask for.
+// Load reads the config for a command that starts or contacts its servers. It asks the user to approve
+// what is not approved yet.
 func (g *Globals) Load(ctx context.Context, env *Env, log *slog.Logger) (*config.Config, error) {
 	cfg, p, err := g.readConfig(env, log)
 	if err != nil {
@@ -84,11 +80,25 @@ func (g *Globals) Load(ctx context.Context, env *Env, log *slog.Logger) (*config
 	if cfg, err = p.Read(log, true); err != nil {
 		return nil, err
 	}
-	return cfg, p.require(ctx, cfg, log) // it may have changed while the user thought
+	return cfg, p.require(ctx, cfg, log) // the config may have changed while the user decided
 }
 
-// Read reads the config for a command that starts and sends nothing. One that is missing or
-// invalid is a failure that lists the places searched or every problem.
+// LoadOrDemo is Load, or with --demo a config with only the built-in server.
+func (g *Globals) LoadOrDemo(ctx context.Context, env *Env, log *slog.Logger, demo bool) (*config.Config, error) {
+	if !demo {
+		return g.Load(ctx, env, log)
+	}
+	return &config.Config{Servers: []config.Server{{
+		ID: "demo", Enabled: true, Transport: config.TransportStdio,
+		Program: config.Program{Command: env.Executable, Args: []string{"demo-server"}},
+		Tracking: config.Tracking{TrackResources: true, TrackTools: true, TrackPrompts: true,
+			Read: config.ReadDigest, PollInterval: config.DefaultPollInterval},
+		Protocol: config.ProtocolAuto, RequestTimeout: config.DefaultRequestTimeout,
+	}}}, nil
+}
+
+// Read reads the config for a command that starts and sends nothing. If it is missing or invalid, the
+// failure lists the searched places or every problem.
 func (g *Globals) Read(env *Env, log *slog.Logger) (*config.Config, error) {
 	cfg, _, err := g.readConfig(env, log)
 	return cfg, err
@@ -107,6 +117,7 @@ func (g *Globals) readConfig(env *Env, log *slog.Logger) (*config.Config, *Permi
 	return cfg, p, err
 }
 
+// invalidConfig is the failure for a config that is missing, invalid or insecure.
 func invalidConfig(path string, problems config.Problems) error {
 	f := &Failure{Exit: ExitConfig, Code: "config_invalid", Err: problems,
 		Hint: "mcptrack validate-config " + printable.Line(path, 200) + " shows all problems"}
@@ -115,15 +126,14 @@ func invalidConfig(path string, problems config.Problems) error {
 	}
 	for _, p := range problems {
 		if p.Code == config.CodeInsecure {
-			f.Code, f.Err, f.Hint = "config_insecure", config.Problems{p}, p.Hint+"; --insecure-config reads it all the same"
+			f.Code, f.Err, f.Hint = "config_insecure", config.Problems{p}, p.Hint+"; --insecure-config reads it anyway"
 		}
 	}
 	return f
 }
 
-// SelectServers returns the named servers of a config, or all enabled ones that speak
-// MCP. alternatives are words that might have been meant by an id that
-// is not in the config.
+// SelectServers returns the named servers of a config, or without names all enabled MCP servers.
+// alternatives are other words that an unknown id may have meant.
 func SelectServers(cfg *config.Config, ids []string, alternatives ...string) ([]config.Server, error) {
 	var chosen []config.Server
 	if len(ids) == 0 {
@@ -152,6 +162,7 @@ func SelectServers(cfg *config.Config, ids []string, alternatives ...string) ([]
 	return chosen, nil
 }
 
+// UnknownServer is the failure for an id that is not in the config.
 func UnknownServer(cfg *config.Config, id string, alternatives []string) error {
 	var known []string
 	for _, srv := range cfg.Servers {
@@ -159,18 +170,7 @@ func UnknownServer(cfg *config.Config, id string, alternatives []string) error {
 	}
 	err := fmt.Errorf("the config has no server %q", printable.Line(id, 128))
 	if len(known) == 0 {
-		return &Failure{Exit: ExitConfig, Code: "config_missing", Err: errors.Join(err), Hint: initHint}
+		return &Failure{Exit: ExitConfig, Code: "config_missing", Err: err, Hint: initHint}
 	}
 	return &Failure{Exit: ExitUsage, Code: "unknown_server", Err: err, Hint: DidYouMean(id, slices.Concat(known, alternatives), "the config has: "+Join(known, 20))}
-}
-
-// DemoConfig is a config with the built-in server only.
-func DemoConfig(env *Env) *config.Config {
-	return &config.Config{Servers: []config.Server{{
-		ID: "demo", Enabled: true, Transport: config.TransportStdio,
-		Program: config.Program{Command: env.Executable, Args: []string{"demo-server"}},
-		Tracking: config.Tracking{TrackResources: true, TrackTools: true, TrackPrompts: true,
-			Read: config.ReadDigest, PollInterval: config.DefaultPollInterval},
-		Protocol: config.ProtocolAuto, RequestTimeout: config.DefaultRequestTimeout,
-	}}}
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/login"
@@ -22,28 +21,36 @@ import (
 
 // ConnectFlags are the flags of every command that connects to servers.
 type ConnectFlags struct {
-	ConnectTimeout time.Duration
+	connectTimeout time.Duration
 	Timeout        time.Duration
 	limit          map[string]string
 
-	limits session.Limits // set from limit by parse
+	limits session.Limits // parsed from limit
 }
 
+// Add adds all flags.
 func (c *ConnectFlags) Add(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&c.ConnectTimeout, "connect-timeout", 15*time.Second, "`DURATION` that one connection may take")
+	c.AddServing(cmd)
 	cmd.Flags().DurationVar(&c.Timeout, "timeout", 0, "`DURATION` that the whole command may take (default no limit)")
-	c.AddLimit(cmd.Flags())
+}
+
+// AddServing adds the flags of a command that runs until it is stopped: all but --timeout.
+func (c *ConnectFlags) AddServing(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.DurationVar(&c.connectTimeout, "connect-timeout", 15*time.Second, "`DURATION` that one connection may take")
+	f.StringToStringVar(&c.limit, "limit", nil, limitUsage)
+	f.Lookup("limit").DefValue = "" // help omits an empty default
 }
 
 func (c *ConnectFlags) Parse() (err error) {
-	if c.ConnectTimeout <= 0 || c.Timeout < 0 {
+	if c.connectTimeout <= 0 || c.Timeout < 0 {
 		return Usage("--connect-timeout must be positive, and --timeout not negative")
 	}
 	c.limits, err = parseLimits(c.limit)
 	return err
 }
 
-// Bound ends ctx with errTimeout when --timeout runs out.
+// Bound returns a context that ends with ErrTimeout when --timeout expires.
 func (c *ConnectFlags) Bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	stop := func() {}
@@ -55,49 +62,35 @@ func (c *ConnectFlags) Bound(ctx context.Context) (context.Context, context.Canc
 
 // SessionOptions returns the options for connecting.
 func (c *ConnectFlags) SessionOptions(env *Env, g *Globals) session.Options {
-	return session.Options{ClientVersion: env.Version, ConnectTimeout: c.ConnectTimeout,
+	return session.Options{ClientVersion: env.Version, ConnectTimeout: c.connectTimeout,
 		Environ: env.LookupEnv, Logger: g.Logger(env), Limits: c.limits, Logins: env.Logins(g, "", g.Logger(env))}
 }
 
 const limitUsage = "limits on what one server may send, as `NAME=VALUE,...`: pages=100, items=10000, list=32MiB, line=4MiB (stdio or SSE), body=8MiB (HTTP), dirty=20000 (changed URIs waiting to be read)"
 
-// AddLimit adds --limit to the flags.
-func (c *ConnectFlags) AddLimit(f *pflag.FlagSet) {
-	f.StringToStringVar(&c.limit, "limit", nil, limitUsage)
-	f.Lookup("limit").DefValue = "" // which help leaves out
-}
-
 // parseLimits parses the values of --limit.
 func parseLimits(values map[string]string) (session.Limits, error) {
 	var l session.Limits
-	names := []string{"pages", "items", "list", "line", "body", "dirty"}
+	sets := map[string]func(int64){
+		"pages": func(n int64) { l.MaxPages = int(n) }, "items": func(n int64) { l.MaxItems = int(n) }, "list": func(n int64) { l.MaxList = n },
+		"line": func(n int64) { l.MaxLine = int(n) }, "body": func(n int64) { l.MaxBody = n }, "dirty": func(n int64) { l.MaxDirty = int(n) },
+	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		n, ok := parseBytes(values[name], math.MaxInt32) // an int on every platform
 		if !ok {
 			return l, Usage("invalid --limit %s=%s; expected a positive number such as 500, 64KiB or 16MiB", printable.Line(name, 40), printable.Line(values[name], 40))
 		}
-		switch name {
-		case "pages":
-			l.MaxPages = int(n)
-		case "items":
-			l.MaxItems = int(n)
-		case "list":
-			l.MaxList = n
-		case "line":
-			l.MaxLine = int(n)
-		case "body":
-			l.MaxBody = n
-		case "dirty":
-			l.MaxDirty = int(n)
-		default:
+		set, known := sets[name]
+		if !known {
+			names := slices.Sorted(maps.Keys(sets))
 			return l, UsageHint(DidYouMean(name, names, "choose "+Join(names, 10)), "unknown limit %q in --limit", printable.Line(name, 40))
 		}
+		set(n)
 	}
 	return l, nil
 }
 
-// parseBytes parses a positive number with an optional KiB, MiB, GiB or TiB suffix, at
-// most max.
+// parseBytes parses a positive number, at most max, with an optional suffix KiB, MiB, GiB or TiB.
 func parseBytes(s string, max int64) (int64, bool) {
 	unit := int64(1)
 	for i, suffix := range []string{"KiB", "MiB", "GiB", "TiB"} {
@@ -115,8 +108,8 @@ func parseBytes(s string, max int64) (int64, bool) {
 // TokenStoreKey is the environment variable with the default of --token-store.
 const TokenStoreKey = "MCPTRACK_TOKEN_STORE"
 
-// Logins returns the user's logins; nil if the user has no folder for configs. An unknown
-// kind in the environment counts as none.
+// Logins returns the user's logins; nil if the user has no config folder. An unknown kind in the
+// environment is ignored.
 func (e *Env) Logins(g *Globals, kind string, log *slog.Logger) *login.Store {
 	dir := config.Options{Getenv: e.LookupEnv, UserHome: e.Getenv("HOME")}.Folders().AppConfig
 	if dir == "" {
@@ -131,6 +124,7 @@ func (e *Env) Logins(g *Globals, kind string, log *slog.Logger) *login.Store {
 	return login.NewStore(login.Options{Dir: filepath.Join(dir, "mcptrack", "logins"), Kind: login.Kind(kind), Logger: log, Flags: strings.Join(g.OfHost(), " ")})
 }
 
+// TokenStores returns the values of --token-store.
 func TokenStores() []string {
 	return []string{string(login.KindKeyring), string(login.KindFile), string(login.KindMemory)}
 }

@@ -16,29 +16,27 @@ import (
 // Env is everything that a command uses of its process.
 type Env struct {
 	In io.Reader
-	// Out and Err must be safe for concurrent use, as files are: a command logs from
-	// several goroutines.
+	// Out and Err must be safe for concurrent use, like files: a command logs from several goroutines.
 	Out, Err io.Writer
-	// OutTTY and ErrTTY report whether Out and Err are terminals. Columns returns the
-	// current width of Out; nil: it is unknown.
+	// OutTTY and ErrTTY say whether Out and Err are terminals. Columns returns the current width of Out;
+	// nil: unknown.
 	OutTTY, ErrTTY bool
 	Columns        func() int
 	LookupEnv      func(string) (string, bool)
-	// Terminal opens the user's terminal for a question; an error: there is none to ask on. nil:
-	// there never is one.
+	// Terminal opens the user's terminal for a question. An error, or a nil Terminal, means that there is
+	// no terminal to ask on.
 	Terminal func() (*Terminal, error)
 	// Executable is the path of this program, which starts the demo server.
 	Executable string
-	// Reloads returns a channel that receives when the user asks for the config and other
-	// files to be read again (SIGHUP). It is never closed; each call returns another one. A
-	// command that calls Reloads handles SIGHUP; any other command is ended by it. nil: there
-	// are no such requests.
+	// Reloads returns a channel that receives when the user requests to reread the config and other files
+	// (SIGHUP). Each call returns another channel, which is never closed. A command that calls Reloads
+	// handles SIGHUP; SIGHUP ends any other command. nil: there are no such requests.
 	Reloads func() <-chan struct{}
 	// OpenBrowser opens a URL in the user's browser; nil: there is none.
 	OpenBrowser func(url string) error
 	// Dial connects to servers; nil: [session.Dial].
 	Dial session.DialFunc
-	// Version is the version that the version command prints and servers receive.
+	// Version is the version that the version command prints and that servers receive.
 	Version string
 }
 
@@ -57,7 +55,7 @@ func (e *Env) Dialer() session.DialFunc {
 	return e.Dial
 }
 
-// Width is the width of stdout if it is a terminal, 0 if it is none or unknown.
+// Width returns the width of stdout; 0 if it is not a terminal, or unknown.
 func (e *Env) Width() int {
 	if !e.OutTTY || e.Columns == nil {
 		return 0
@@ -65,33 +63,34 @@ func (e *Env) Width() int {
 	return e.Columns()
 }
 
+// Getenv returns a variable of the environment; "" if it is not set.
 func (e *Env) Getenv(key string) string {
 	v, _ := e.LookupEnv(key)
 	return v
 }
 
-// CacheDir is the directory of the cached names for completion, "" if there is none.
-func (e *Env) CacheDir() string {
-	dir := e.Getenv("XDG_CACHE_HOME")
-	if !filepath.IsAbs(dir) {
-		home := e.Getenv("HOME")
-		if home == "" {
-			return ""
-		}
-		dir = filepath.Join(home, ".cache")
+// CacheDir returns the directory of the names cached for completion; "" if there is no home directory.
+func (e *Env) CacheDir() string { return e.dir("XDG_CACHE_HOME", ".cache") }
+
+// StateDir returns the directory where events are stored by default, or a folder in it; "" if there is no
+// home directory.
+func (e *Env) StateDir(sub ...string) string {
+	dir := e.dir("XDG_STATE_HOME", ".local/state")
+	if dir == "" {
+		return ""
 	}
-	return filepath.Join(dir, "mcptrack")
+	return filepath.Join(append([]string{dir}, sub...)...)
 }
 
-// StateDir is where events are stored by default, or a folder in it; "" if there is no such directory.
-func (e *Env) StateDir(sub ...string) string {
-	dir := e.Getenv("XDG_STATE_HOME")
+// dir returns our folder in the directory that a variable names, else in one of the home directory.
+func (e *Env) dir(variable, inHome string) string {
+	dir := e.Getenv(variable)
 	if !filepath.IsAbs(dir) {
 		home := e.Getenv("HOME")
 		if home == "" {
 			return ""
 		}
-		dir = filepath.Join(home, ".local", "state")
+		dir = filepath.Join(home, filepath.FromSlash(inHome))
 	}
-	return filepath.Join(append([]string{dir, "mcptrack"}, sub...)...)
+	return filepath.Join(dir, "mcptrack")
 }

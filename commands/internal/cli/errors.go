@@ -15,7 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/suggest"
 )
 
-// Exit codes; the help topic exit-codes explains them to users.
+// The exit codes; the help topic exit-codes explains them to users.
 const (
 	ExitOK          = 0
 	ExitFailed      = 1
@@ -33,9 +33,9 @@ type Failure struct {
 	Code string
 	Err  error
 	Hint string
-	// places follow the message, one a line: where something was searched.
+	// Places follow the message, one per line, such as the searched places.
 	Places []string
-	// reported is set when the command's output already says what is wrong.
+	// Reported says that the command's output already shows what is wrong.
 	Reported bool
 }
 
@@ -43,14 +43,25 @@ func (f *Failure) Error() string { return f.Err.Error() }
 
 func (f *Failure) Unwrap() error { return f.Err }
 
-// ErrTimeout is the cause of a context that ended because of --timeout.
+// ErrTimeout is the cause of a context that --timeout ended.
 var ErrTimeout = errors.New("--timeout expired")
 
-// errReturned is the cause of a context whose command has returned without being
-// interrupted.
+// errReturned is the cause of a context that ended because its command returned.
 var errReturned = errors.New("the command returned")
 
-// Classify turns every error into a failure. ctx is the context the command ran in.
+// Unreachable is the failure of a command that could not reach a server.
+func Unreachable(hint, format string, args ...any) *Failure {
+	return &Failure{Exit: ExitUnreachable, Code: "unreachable", Err: fmt.Errorf(format, args...), Hint: hint}
+}
+
+const moreTime = "allow more time with --timeout"
+
+// TimeoutBefore is the failure of a command whose --timeout expired before something.
+func TimeoutBefore(what string) *Failure {
+	return &Failure{Exit: ExitTimeout, Code: "timeout", Err: errors.New("--timeout expired before " + what), Hint: moreTime}
+}
+
+// Classify turns an error into a failure. ctx is the context of the command.
 func Classify(ctx context.Context, err error) *Failure {
 	if f, ok := errors.AsType[*Failure](err); ok {
 		return f
@@ -59,7 +70,7 @@ func Classify(ctx context.Context, err error) *Failure {
 		return &Failure{Exit: ExitOK, Err: err, Reported: true}
 	}
 	if errors.Is(err, ErrTimeout) || errors.Is(context.Cause(ctx), ErrTimeout) {
-		return &Failure{Exit: ExitTimeout, Code: "timeout", Err: ErrTimeout, Hint: "give it more time with --timeout"}
+		return &Failure{Exit: ExitTimeout, Code: "timeout", Err: ErrTimeout, Hint: moreTime}
 	}
 	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errReturned) {
 		return &Failure{Exit: exitInterrupted, Code: "interrupted", Err: errors.New("interrupted")}
@@ -100,15 +111,30 @@ func Report(w io.Writer, f *Failure, asJSON bool) {
 	}
 }
 
-// Usage is the failure of a command line that is wrong.
+// Usage is the failure of a wrong command line.
 func Usage(format string, args ...any) error { return UsageHint("", format, args...) }
 
 func UsageHint(hint, format string, args ...any) error {
 	return &Failure{Exit: ExitUsage, Code: "usage", Err: fmt.Errorf(format, args...), Hint: hint}
 }
 
-// DidYouMean returns the hint which candidate was probably meant by name, or the fallback. If
-// only one candidate begins with name, it is suggested, too.
+// OneOf returns the failure of a flag whose value is not one of the choices; nil if it is one.
+func OneOf(flag, value string, choices ...string) error {
+	if slices.Contains(choices, value) {
+		return nil
+	}
+	last := len(choices) - 1
+	return Usage("unknown --%s %q; choose %s or %s", flag, printable.Line(value, 40), strings.Join(choices[:last], ", "), choices[last])
+}
+
+// AddChoice adds a flag that takes one of the choices; OneOf checks it.
+func AddChoice(cmd *cobra.Command, value *string, flag, byDefault, usage string, choices ...string) {
+	cmd.Flags().StringVar(value, flag, byDefault, usage)
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// DidYouMean returns the hint which candidate name probably meant, or the fallback. It suggests a similar
+// candidate, or the only one that begins with name.
 func DidYouMean(name string, candidates []string, fallback string) string {
 	candidates = slices.DeleteFunc(slices.Clone(candidates), func(c string) bool { return c == name })
 	meant := suggest.Nearest(name, candidates)
@@ -124,8 +150,7 @@ func DidYouMean(name string, candidates []string, fallback string) string {
 	return fmt.Sprintf("did you mean %s?", printable.Line(meant, 200))
 }
 
-// Args is a command that takes between least and most arguments; most < 0 is any
-// number.
+// Args checks that a command gets between least and most arguments; most < 0: any number.
 func Args(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		n := len(args)

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,10 +20,10 @@ import (
 type Globals struct {
 	Config    string
 	Host      string
-	syntax    tree.Format // of the config; "": as its name or content says
+	syntax    tree.Format // of the config; "": detected by its name or content
 	formatOf  string      // --format
 	Workspace string      // where a config is searched; "": the working directory
-	trust     bool        // --trust: whatever a found config says is approved for this run
+	trust     bool        // --trust: everything in a found config is approved for this run
 	insecure  bool        // --insecure-config
 	logLevel  string
 	logFormat string
@@ -30,7 +32,7 @@ type Globals struct {
 	JSON      bool
 	Quiet     bool
 
-	Format document.Format // the format selected by --output and --json; set by resolve
+	Format document.Format // the format selected by --output and --json; set by Resolve
 	level  slog.Level
 }
 
@@ -39,14 +41,14 @@ func (g *Globals) AddFlags(root *cobra.Command) {
 	f.StringVar(&g.Config, "config", "", "config `FILE` (default: see mcptrack help environment)")
 	f.StringVar(&g.Host, "host", "", "use the config of this `HOST` (editor or agent), such as cursor or codex")
 	f.StringVar(&g.formatOf, "format", "", "`FORMAT` of the config: json, toml, yaml or the name of a host (default: by its name and content)")
-	f.BoolVar(&g.trust, "trust", false, "approve for this run what the config of this folder says; see mcptrack help trust")
-	f.BoolVar(&g.insecure, "insecure-config", false, "read a config that another user owns or could change")
+	f.BoolVar(&g.trust, "trust", false, "approve for this run everything in the config of this folder; see mcptrack help trust")
+	f.BoolVar(&g.insecure, "insecure-config", false, "read a config that another user owns or can change")
 	f.StringVar(&g.logLevel, "log-level", "warn", "log `LEVEL` on stderr: debug, info, warn or error")
 	f.StringVar(&g.logFormat, "log-format", "text", "log `FORMAT`: text or json")
 	f.StringVar(&g.color, "color", "auto", "`WHEN` to use colours: auto, always or never")
 	f.StringVarP(&g.output, "output", "o", "", "output `FORMAT`: "+document.Choices()+", which is run for each item (default table)")
 	f.BoolVar(&g.JSON, "json", false, "short for --output json")
-	f.BoolVarP(&g.Quiet, "quiet", "q", false, "no progress, hints and warnings on stderr, only errors")
+	f.BoolVarP(&g.Quiet, "quiet", "q", false, "print only errors on stderr: no progress, hints or warnings")
 	complete := func(name string, choices ...string) {
 		_ = root.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp))
 	}
@@ -59,8 +61,7 @@ func (g *Globals) AddFlags(root *cobra.Command) {
 	_ = root.MarkPersistentFlagFilename("config", "json", "jsonc", "toml", "yaml", "yml")
 }
 
-// Resolve validates the flags that have no flag type of their own, and sets the fields derived
-// from them.
+// Resolve validates the flags and sets the fields derived from them.
 func (g *Globals) Resolve(env *Env) error {
 	if g.JSON {
 		if g.output != "" && g.output != "json" {
@@ -75,20 +76,12 @@ func (g *Globals) Resolve(env *Env) error {
 	if g.Format, err = document.ParseFormat(g.output); err != nil {
 		return Usage("%w", err)
 	}
-	if err := g.level.UnmarshalText([]byte(g.logLevel)); err != nil || !slices.Contains([]string{"debug", "info", "warn", "error"}, g.logLevel) {
-		return Usage("unknown --log-level %q; choose debug, info, warn or error", g.logLevel)
+	if err := cmp.Or(OneOf("log-level", g.logLevel, "debug", "info", "warn", "error"), OneOf("log-format", g.logFormat, "text", "json"),
+		OneOf("color", g.color, "auto", "always", "never"), g.level.UnmarshalText([]byte(g.logLevel)), g.resolveConfig()); err != nil {
+		return err
 	}
 	if g.Quiet && g.level < slog.LevelError {
 		g.level = slog.LevelError
-	}
-	if g.logFormat != "text" && g.logFormat != "json" {
-		return Usage("unknown --log-format %q; choose text or json", g.logFormat)
-	}
-	if g.color != "auto" && g.color != "always" && g.color != "never" {
-		return Usage("unknown --color %q; choose auto, always or never", g.color)
-	}
-	if err := g.resolveConfig(); err != nil {
-		return err
 	}
 	if g.Config == "" && g.Host == "" {
 		g.Config = env.Getenv("MCPTRACK_CONFIG")
@@ -96,7 +89,7 @@ func (g *Globals) Resolve(env *Env) error {
 	return nil
 }
 
-// resolveConfig validates the flags that choose the config.
+// resolveConfig validates the flags that select the config.
 func (g *Globals) resolveConfig() error {
 	if _, known := hosts.Find(g.Host); !known && g.Host != "" {
 		return UsageHint(DidYouMean(g.Host, hosts.Names(), "choose from "+Join(hosts.Names(), 30)), "unknown --host %q", printable.Line(g.Host, 60))
@@ -114,8 +107,24 @@ func (g *Globals) resolveConfig() error {
 	return nil
 }
 
-// WantsJSON reports whether failures are to be reported as JSON, even if the command
-// line could not be parsed completely.
+// Write writes a result in the output format: it calls table, or writes the names, one per line, or doc as
+// a document.
+func (g *Globals) Write(w io.Writer, names []string, doc any, table func() error) error {
+	switch {
+	case g.Format.Table():
+		return table()
+	case g.Format.Name != "name":
+		return document.Write(w, g.Format, doc)
+	}
+	var lines strings.Builder
+	for _, name := range names {
+		lines.WriteString(printable.Line(name, 0) + "\n")
+	}
+	_, err := io.WriteString(w, lines.String())
+	return err
+}
+
+// WantsJSON reports whether to report failures as JSON, even if the command line could not be parsed.
 func (g *Globals) WantsJSON(args []string) bool {
 	if g.JSON || g.output == "json" {
 		return true
@@ -149,8 +158,7 @@ func (g *Globals) Colours(env *Env, tty bool) bool {
 	return tty && env.Getenv("TERM") != "dumb"
 }
 
-// Logger returns the logger for stderr. Its handler makes all values printable, since
-// some are chosen by servers.
+// Logger returns the logger for stderr. It makes all values printable, because servers choose some.
 func (g *Globals) Logger(env *Env) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: g.level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		switch v := a.Value.Any().(type) {
@@ -160,7 +168,7 @@ func (g *Globals) Logger(env *Env) *slog.Logger {
 			a.Value = slog.StringValue(printable.Reason(v, 2000))
 		case time.Time:
 			if a.Key == slog.TimeKey && env.ErrTTY && g.logFormat == "text" {
-				a.Value = slog.StringValue(v.Local().Format("15:04:05.000")) // as events on a terminal
+				a.Value = slog.StringValue(v.Local().Format("15:04:05.000")) // like events on a terminal
 			} else if a.Key == slog.TimeKey {
 				a.Value = slog.StringValue(v.UTC().Format("2006-01-02T15:04:05.000Z"))
 			}

@@ -35,8 +35,7 @@ func (j *JournalFlags) Add(cmd *cobra.Command) {
 	_ = cmd.MarkFlagDirname("data-dir")
 }
 
-// Open opens the log that the flags name, to write it. keep says how durable it is and how much
-// of it is kept.
+// Open opens the log that the flags name, to write it. keep says how durable it is and how much is kept.
 func (j *JournalFlags) Open(ctx context.Context, env *Env, log *slog.Logger, keep Retention) (journal.Log, error) {
 	if err := j.checkPlace(); err != nil {
 		return nil, err
@@ -54,7 +53,7 @@ func (j *JournalFlags) Open(ctx context.Context, env *Env, log *slog.Logger, kee
 	}
 	for _, name := range []string{"store", "webhooks.json"} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
-			log.Warn("what an older mcptrack stored is not used; remove it if you do not need it", "path", filepath.Join(dir, name))
+			log.Warn("data of an older mcptrack is not used; remove it if you do not need it", "path", filepath.Join(dir, name))
 		}
 	}
 	l, err := sqlitelog.Open(ctx, sqlitelog.Options{Dir: dir, Durability: keep.durability, Retain: keep.age, RetainBytes: keep.bytes, KeepContent: keep.Content, Logger: log})
@@ -68,7 +67,7 @@ func (j *JournalFlags) Open(ctx context.Context, env *Env, log *slog.Logger, kee
 	return l, nil
 }
 
-// Stored opens the log that the flags name, to read it, also while another process writes it.
+// Stored opens the log that the flags name, to read it, even while another process writes it.
 func (j *JournalFlags) Stored(ctx context.Context, env *Env, log *slog.Logger) (l journal.Log, err error) {
 	if err := j.checkPlace(); err != nil {
 		return nil, err
@@ -85,7 +84,7 @@ func (j *JournalFlags) Stored(ctx context.Context, env *Env, log *slog.Logger) (
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &Failure{Exit: ExitFailed, Code: "nothing_stored", Err: fmt.Errorf("no events are stored in %s", place),
-			Hint: "use the --data-dir or --nats that serve-sse was started with; a copy of a log needs events.db-wal, too (mcptrack help serving)"}
+			Hint: "use the --data-dir or --nats that serve-sse was started with; a copy of a log also needs events.db-wal (mcptrack help serving)"}
 	}
 	if err != nil {
 		return nil, err
@@ -93,8 +92,8 @@ func (j *JournalFlags) Stored(ctx context.Context, env *Env, log *slog.Logger) (
 	return l, nil
 }
 
-// Existing is stored for a command that is of use without stored events: nil means that there
-// are none. That is an error only if the flags name a place.
+// Existing is Stored for a command that does not need stored events: nil means that there are none, which
+// is an error only if the flags name a place.
 func (j *JournalFlags) Existing(ctx context.Context, env *Env, log *slog.Logger) (journal.Log, error) {
 	l, err := j.Stored(ctx, env, log)
 	if err != nil && j.Dir == "" && j.NATS == "" {
@@ -110,7 +109,7 @@ func (j *JournalFlags) checkPlace() error {
 	return nil
 }
 
-// directory is the directory of the local log.
+// directory returns the directory of the local log.
 func (j *JournalFlags) directory(env *Env) (string, error) {
 	if j.Dir != "" {
 		return j.Dir, nil
@@ -121,7 +120,7 @@ func (j *JournalFlags) directory(env *Env) (string, error) {
 	return "", Usage("no home directory to store events in; set --data-dir")
 }
 
-// ParseAge reads a duration that may also be in days, such as 7d.
+// ParseAge parses a duration, which may be in days, such as 7d.
 func ParseAge(flag, s string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(s, "d"); ok {
 		n, err := strconv.ParseFloat(days, 64)
@@ -155,16 +154,15 @@ type Retention struct {
 
 func (o *RetentionFlags) Add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.durability, "durability", "always", "`WHEN` an event counts as stored: always, interval or os")
+	AddChoice(cmd, &o.durability, "durability", "always", "`WHEN` an event counts as stored: always, interval or os", "always", "interval", "os")
 	f.StringVar(&o.retain, "retain", "7d", "`DURATION` that events are kept")
 	f.StringVar(&o.retainBytes, "retain-bytes", "1GiB", "`BYTES` of events that are kept")
-	_ = cmd.RegisterFlagCompletionFunc("durability", cobra.FixedCompletions([]string{"always", "interval", "os"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 func (o *RetentionFlags) Parse() (err error) {
 	o.Keep.durability = journal.Durability(o.durability)
-	if o.Keep.durability != journal.Always && o.Keep.durability != journal.Interval && o.Keep.durability != journal.OS {
-		return Usage("unknown --durability %q; choose always, interval or os", o.durability)
+	if err = OneOf("durability", o.durability, string(journal.Always), string(journal.Interval), string(journal.OS)); err != nil {
+		return err
 	}
 	if o.Keep.age, err = ParseAge("retain", o.retain); err != nil {
 		return err
@@ -173,7 +171,7 @@ func (o *RetentionFlags) Parse() (err error) {
 	return err
 }
 
-// StoredBytes reads a flag with a size of what is stored, such as 1GiB.
+// StoredBytes parses a flag with the size of stored data, such as 1GiB.
 func StoredBytes(flag, s string) (int64, error) {
 	n, ok := parseBytes(s, 1<<50)
 	if !ok {
@@ -182,13 +180,13 @@ func StoredBytes(flag, s string) (int64, error) {
 	return n, nil
 }
 
-// MemoryLog are the options of a log of events that end with the process, as in a demo.
+// MemoryLog returns the options of a log in memory, for example of a demo. content limits the bytes of
+// text versions.
 func MemoryLog(content int64) journal.MemoryOptions {
 	return journal.MemoryOptions{Keep: 16 << 10, KeepBytes: 32 << 20, KeepContent: content}
 }
 
-// Written reports whether another process writes the log at present, so that its events can be
-// followed there.
+// Written reports whether another process is writing the log, so that its events can be followed there.
 func (j *JournalFlags) Written(env *Env) bool {
 	if j.NATS != "" {
 		return true

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"path/filepath"
 
@@ -15,7 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/output/web"
 )
 
-// AccessFlags are the flags of commands that listen: who may connect, and how.
+// AccessFlags are the flags of commands that listen: who can connect, and how.
 type AccessFlags struct {
 	TokenFile  string
 	origins    []string
@@ -24,15 +25,15 @@ type AccessFlags struct {
 	trustProxy bool
 }
 
-// Add adds the flags. clients says in help who must present the token, and pages what pages of
-// other sites may do.
+// Add adds the flags. For the help, clients says who must present the token, and pages what pages of
+// other sites can do.
 func (o *AccessFlags) Add(cmd *cobra.Command, clients, pages string) {
 	f := cmd.Flags()
-	f.StringVar(&o.TokenFile, "token-file", "", "`FILE` (mode 0600) with the token that "+clients+" must present; it is followed")
+	f.StringVar(&o.TokenFile, "token-file", "", "`FILE` (mode 0600) with the token that "+clients+" must present; changes of the file take effect")
 	f.StringArrayVar(&o.origins, "allow-origin", nil, "`ORIGIN` of a site whose pages may "+pages+" (repeatable)")
 	f.StringVar(&o.tlsCert, "tls-cert", "", "PEM `FILE` with the certificate to serve HTTPS with")
 	f.StringVar(&o.tlsKey, "tls-key", "", "PEM `FILE` (mode 0600) with the key of the certificate")
-	f.BoolVar(&o.trustProxy, "trust-proxy", false, "trust X-Forwarded-Proto and X-Forwarded-For, as all requests come from a reverse proxy")
+	f.BoolVar(&o.trustProxy, "trust-proxy", false, "trust X-Forwarded-Proto and X-Forwarded-For, because all requests come from a reverse proxy")
 	for _, name := range []string{"token-file", "tls-cert", "tls-key"} {
 		_ = cmd.MarkFlagFilename(name)
 	}
@@ -45,12 +46,12 @@ func (o *AccessFlags) Set() bool {
 
 func (o *AccessFlags) Check() error {
 	if (o.tlsCert == "") != (o.tlsKey == "") {
-		return Usage("--tls-cert and --tls-key must be given together")
+		return Usage("--tls-cert and --tls-key must be used together")
 	}
 	return nil
 }
 
-// Tokens reads the file of the token; nil without one. reread makes the server read it again; see
+// Tokens reads the token file; nil without one. A value from reread makes the server read it again; see
 // [web.FollowTokens].
 func (o *AccessFlags) Tokens(log *slog.Logger, reread <-chan struct{}) (*web.Tokens, error) {
 	if o.TokenFile == "" {
@@ -58,30 +59,40 @@ func (o *AccessFlags) Tokens(log *slog.Logger, reread <-chan struct{}) (*web.Tok
 	}
 	t, err := web.FollowTokens(o.TokenFile, reread, log)
 	if err != nil {
-		return nil, WebFailure(err)
+		return nil, webFailure(err)
 	}
 	return t, nil
 }
 
-// Options reads the other files. Errors in flags and files are usage errors.
-func (o *AccessFlags) Options(log *slog.Logger, tokens *web.Tokens) (opts web.Options, err error) {
-	opts = web.Options{Origins: o.origins, TrustProxy: o.trustProxy, Tokens: tokens, Logger: log}
+// Listen creates a server and its listener. set changes the options that follow from the flags; nil: none.
+// Errors in flags and files are usage errors.
+func (o *AccessFlags) Listen(ctx context.Context, log *slog.Logger, tokens *web.Tokens, addr string, set func(*web.Options)) (*web.Server, net.Listener, error) {
+	opts := web.Options{Origins: o.origins, TrustProxy: o.trustProxy, Tokens: tokens, Logger: log}
 	if o.tlsCert != "" {
+		var err error
 		if opts.TLS, err = web.LoadTLS(o.tlsCert, o.tlsKey); err != nil {
-			return opts, WebFailure(err)
+			return nil, nil, webFailure(err)
 		}
 	}
-	return opts, nil
+	if set != nil {
+		set(&opts)
+	}
+	srv, err := web.New(opts)
+	if err != nil {
+		return nil, nil, webFailure(err)
+	}
+	ln, err := srv.Listen(ctx, addr)
+	return srv, ln, webFailure(err)
 }
 
-func WebFailure(err error) error {
+func webFailure(err error) error {
 	if _, ok := errors.AsType[*web.OptionError](err); ok {
 		return Usage("--%w", err)
 	}
 	return err
 }
 
-// mcpPath is the path of the MCP endpoint of commands that serve MCP over HTTP.
+// mcpPath is the path of the MCP endpoint over HTTP.
 const mcpPath = "/mcp"
 
 // MCPFlags are the flags of commands that serve MCP: how clients connect.
@@ -105,8 +116,8 @@ func (o *MCPFlags) Check(cmd *cobra.Command) error {
 	return o.Access.Check()
 }
 
-// SessionDir is where the sessions of clients outlive the process, below the data directory of the
-// command; "" if there is neither a data directory nor, over stdio, such a session.
+// SessionDir returns where client sessions are stored, below the command's data directory; "" if they are
+// not, because there is no data directory or the client uses stdio.
 func (o *MCPFlags) SessionDir(data string) string {
 	if data == "" || o.Stdio {
 		return ""
@@ -117,27 +128,18 @@ func (o *MCPFlags) SessionDir(data string) string {
 // MCPEndpoint is what a command serves over HTTP.
 type MCPEndpoint struct {
 	Handler http.Handler
-	Routes  map[string]http.Handler // additional ones, by pattern
-	Tokens  *web.Tokens             // nil: clients need none
-	Ready   func() error            // what /readyz asks; nil: it is always ready
+	Routes  map[string]http.Handler // additional routes, by pattern
+	Tokens  *web.Tokens             // nil: clients need no token
+	Ready   func() error            // for /readyz; nil: always ready
 	Closing func()                  // ends the handler's streams when the server stops
 }
 
 // OverHTTP listens immediately, so that a bad address is reported before anything else starts. The
-// function it returns serves until its context ends.
+// returned function serves until its context ends.
 func (o *MCPFlags) OverHTTP(ctx context.Context, env *Env, log *slog.Logger, e MCPEndpoint) (func(context.Context) error, error) {
-	access, err := o.Access.Options(log, e.Tokens)
+	srv, ln, err := o.Access.Listen(ctx, log, e.Tokens, o.addr, func(w *web.Options) { w.MCP, w.Ready = true, e.Ready })
 	if err != nil {
 		return nil, err
-	}
-	access.MCP, access.Ready = true, e.Ready
-	srv, err := web.New(access)
-	if err != nil {
-		return nil, WebFailure(err)
-	}
-	ln, err := srv.Listen(ctx, o.addr)
-	if err != nil {
-		return nil, WebFailure(err)
 	}
 	srv.Handle(mcpPath, e.Handler)
 	for pattern, h := range e.Routes {
@@ -156,8 +158,8 @@ func (o *MCPFlags) OverHTTP(ctx context.Context, env *Env, log *slog.Logger, e M
 	}, nil
 }
 
-// WhileRunning runs run, which keeps a server up to date, and serve once ready is closed. If
-// either ends, so does the other.
+// WhileRunning runs run, which keeps a server up to date, and, once ready is closed, serve. If one ends, it
+// ends the other.
 func WhileRunning(ctx context.Context, run func(context.Context) error, ready <-chan struct{}, serve func(context.Context) error) error {
 	running, working := errgroup.WithContext(ctx)
 	running.Go(func() error {

@@ -23,9 +23,9 @@ import (
 // trustKey is the environment variable with the folders whose configs are trusted.
 const trustKey = "MCPTRACK_TRUST"
 
-// Permission knows what the user approved of one config. A config that was found in a folder may have
-// been written by anybody: what it would run or send needs the user's approval. One that the user
-// named, or that lies where only the user's own configs lie, needs none.
+// Permission is the user's approval of one config. Anybody may have written a config that was found in a
+// folder: what it runs or sends needs the user's approval. A config that the user named, or that is in the
+// user's config directory, needs none.
 type Permission struct {
 	env    *Env
 	g      *Globals
@@ -33,21 +33,21 @@ type Permission struct {
 	Found  bool   // the config was found in folder
 	folder string // absolute
 	store  *trust.Store
-	said   map[string]bool // digests that the user approved just now
+	now    map[string]bool // digests that the user approved during this run
 	unread bool            // the config refers to the keyring, which was not read
 }
 
-// Permission returns what is known of the approval of the config at path, which configPath returned.
+// Permission returns the approval of the config at path, as returned by ConfigPath.
 func (g *Globals) Permission(env *Env, path string) (*Permission, error) {
-	p := &Permission{env: env, g: g, path: path, store: env.Approvals(), said: map[string]bool{}}
+	p := &Permission{env: env, g: g, path: path, store: env.Approvals(), now: map[string]bool{}}
 	opts := g.ConfigOptions(env)
 	folder, err := filepath.Abs(opts.Workspace)
 	p.folder, p.Found = folder, g.Config == "" && !config.IsUsers(path, opts)
 	return p, err
 }
 
-// readApproved reads the config. The keyring, which may ask its user to unlock it, is read only for
-// a config that is approved.
+// readApproved reads the config. It reads the keyring, which may ask its user to unlock it, only for an
+// approved config.
 func (p *Permission) readApproved(log *slog.Logger) (*config.Config, error) {
 	cfg, err := p.Read(log, !p.Found)
 	if err != nil || !p.Found || !usesKeyring(cfg) {
@@ -85,15 +85,15 @@ func usesKeyring(cfg *config.Config) bool {
 	})
 }
 
-// Approvals is the store of the user's approvals.
+// Approvals returns the store of the user's approvals.
 func (e *Env) Approvals() *trust.Store {
 	return trust.New(e.StateDir("trust"))
 }
 
-// Entry is a server or webhook of a config that would be used.
+// Entry is a server or webhook that a config uses.
 type Entry struct {
 	Kind    trust.Kind
-	Name    string // of the server; of a webhook its origin
+	Name    string // the server's id, or the webhook's origin
 	verb    string // what happens: run, contact, send
 	line    string // the command or the address in one line, as the config writes it, without credentials
 	host    string // that is contacted, as far as the config writes it
@@ -101,8 +101,7 @@ type Entry struct {
 	Intent  *config.Intent
 }
 
-// Entries returns all entries of a config that would be used. Nothing in them but the intents comes
-// from the values of references.
+// Entries returns the entries that a config uses. Only their intents contain values of references.
 func Entries(cfg *config.Config) (all []Entry) {
 	for _, srv := range cfg.Servers {
 		switch {
@@ -120,14 +119,14 @@ func Entries(cfg *config.Config) (all []Entry) {
 		if w.Intent == nil {
 			continue
 		}
-		origin, _ := splitURL(w.Intent.URL()) // the rest may be as secret as a token
+		origin, _ := splitURL(w.Intent.URL()) // the path may be as secret as a token
 		all = append(all, Entry{Kind: trust.Webhook, Name: origin, verb: "send events to", line: origin, host: hostOf(origin), Intent: w.Intent})
 	}
 	return all
 }
 
-// splitURL splits a URL that may have references into the scheme and host, without user and
-// password, and the path, without query and credentials.
+// splitURL splits a URL, which may contain references, into its origin, without user and password, and its
+// path, without query and credentials.
 func splitURL(raw string) (origin, path string) {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok {
@@ -150,8 +149,7 @@ func hostOf(origin string) string {
 	return strings.Trim(strconv.QuoteToASCII(host), `"`)
 }
 
-// trusted reports whether the folder is trusted, whatever its config says, and which variable
-// says so.
+// trusted reports whether a variable trusts the folder, whatever its config says, and which variable.
 func (p *Permission) trusted() (because string, ok bool) {
 	folder, err := trust.Resolved(p.folder)
 	if err != nil {
@@ -159,7 +157,7 @@ func (p *Permission) trusted() (because string, ok bool) {
 	}
 	for _, dir := range filepath.SplitList(p.env.Getenv(trustKey)) {
 		if !filepath.IsAbs(dir) {
-			continue // a folder that depends on where a command runs is none that the user chose
+			continue // relative to where the command runs, so not the user's choice
 		}
 		if dir, err = trust.Resolved(dir); err != nil {
 			continue
@@ -174,19 +172,19 @@ func (p *Permission) trusted() (because string, ok bool) {
 	return "", false
 }
 
-// Pending returns the entries that need approval and have none.
+// Pending returns the entries that need approval and are not approved.
 func (p *Permission) Pending(cfg *config.Config, log *slog.Logger) []Entry {
 	if !p.Found {
 		return nil
 	}
 	approved, err := p.store.Approved(p.folder)
 	if err != nil {
-		log.Warn("cannot read the approvals of this folder; nothing of it is approved", "err", err)
+		log.Warn("cannot read the approvals of this folder; nothing in it is approved", "err", err)
 	}
 	digests := approved.Digests()
 	var pending []Entry
 	for _, e := range Entries(cfg) {
-		if digests[e.Intent.Digest] || p.said[e.Intent.Digest] {
+		if digests[e.Intent.Digest] || p.now[e.Intent.Digest] {
 			continue
 		}
 		e.changed = approved.Knows(e.Kind, e.Name)
@@ -195,8 +193,8 @@ func (p *Permission) Pending(cfg *config.Config, log *slog.Logger) []Entry {
 	return pending
 }
 
-// require returns nil once everything that the config would run or send is approved: already, by a
-// flag or variable, or because the user says so now.
+// require returns nil if everything that the config runs or sends is approved: earlier, by a flag or
+// variable, or by the user now.
 func (p *Permission) require(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
 	pending := p.Pending(cfg, log)
 	if len(pending) == 0 || p.g.trust {
@@ -224,7 +222,7 @@ func (p *Permission) require(ctx context.Context, cfg *config.Config, log *slog.
 		return err
 	}
 	for _, e := range pending {
-		p.said[e.Intent.Digest] = true
+		p.now[e.Intent.Digest] = true
 	}
 	if err := p.Approve(pending); err != nil {
 		log.Warn("the approval cannot be stored; you will be asked again", "err", err)
@@ -232,7 +230,7 @@ func (p *Permission) require(ctx context.Context, cfg *config.Config, log *slog.
 	return nil
 }
 
-// refused is the failure without a terminal to ask on.
+// refused is the failure if there is no terminal to ask on.
 func (p *Permission) refused(cfg *config.Config, pending []Entry) *Failure {
 	f := &Failure{Exit: ExitConfig, Code: "config_untrusted", Hint: p.hint(),
 		Err: fmt.Errorf("%s was found in this folder, and you have not approved what it would do", printable.Line(cfg.Path, 200))}
@@ -247,7 +245,7 @@ func (p *Permission) refused(cfg *config.Config, pending []Entry) *Failure {
 	return f
 }
 
-// command is the command that shows the config and asks.
+// command returns the command that shows the config and asks for approval.
 func (p *Permission) command() string {
 	words := append([]string{"mcptrack trust"}, p.g.OfHost()...)
 	if p.g.formatOf != "" {
@@ -261,7 +259,7 @@ func (p *Permission) command() string {
 
 func (p *Permission) hint() string { return p.command() + " shows all of it and asks" }
 
-// ownHint says how to use the user's own config instead, if there is one.
+// ownHint returns how to use the user's own config instead, if there is one.
 func (p *Permission) ownHint() string {
 	dir := p.g.ConfigOptions(p.env).Folders().AppConfig
 	own := filepath.Join(dir, "mcptrack", "mcp-servers.json")
@@ -280,8 +278,8 @@ func (p *Permission) Approve(all []Entry) error {
 	return p.store.Approve(p.folder, approvals)
 }
 
-// hold returns what a followed config may change without asking: nil, if everything. running is
-// the config that was loaded and so is approved.
+// hold returns what a followed config may change without approval; nil: everything. running is the loaded
+// config, which is approved.
 func (p *Permission) hold(running *config.Config, commands bool) *reload.Hold {
 	_, trusted := p.trusted()
 	if !p.Found || trusted {
@@ -302,12 +300,12 @@ func (p *Permission) hold(running *config.Config, commands bool) *reload.Hold {
 	}}
 }
 
-// Summary is an entry in one line, without secrets.
+// Summary describes the entry in one line, without secrets.
 func (e *Entry) Summary() string {
 	if e.Kind == trust.Webhook {
 		return "send events to " + e.line
 	}
-	if e.line == "" { // its command or URL is a reference that has no value
+	if e.line == "" { // its command or URL is a reference without a value
 		return e.verb + " " + e.Name
 	}
 	return e.Name + ": " + e.line

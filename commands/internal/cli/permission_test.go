@@ -22,8 +22,7 @@ func only(name, value string) func(string) (string, bool) {
 	}
 }
 
-// No text of a config stands where the question's own text does, however long it is and whatever it
-// pads itself with; and what does not fit the screen is shown a page at a time.
+// Text of a config never appears where the question's own text does, whatever its length and padding.
 func TestQuestionCannotBeForged(t *testing.T) {
 	t.Parallel()
 	forged := "1 command. Allow this now? [y/N] "
@@ -49,8 +48,7 @@ func TestQuestionCannotBeForged(t *testing.T) {
 	}
 }
 
-// A server that is new or changed while a command runs waits until it is approved, and what was
-// approved stays in use.
+// A server that is added or changed while a command runs waits for approval; approved servers stay in use.
 func TestChangedWhileRunning(t *testing.T) {
 	dir, home := t.TempDir(), t.TempDir()
 	t.Chdir(dir)

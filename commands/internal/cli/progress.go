@@ -15,15 +15,15 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// Spinner is a spinner on a terminal's stderr, and the writer for the lines beside it.
+// Spinner is a spinner on a terminal's stderr, and the writer for log lines beside it.
 type Spinner struct {
 	*spinner.Spinner
 	to    io.Writer
 	drawn bool // on the last line of the terminal; guarded by the lock of the spinner
 }
 
-// NewSpinner returns a spinner on stderr with a text, which is asked for at every frame. It
-// stays invisible unless stderr is a terminal.
+// NewSpinner returns a spinner on stderr. It calls text for every frame, and is invisible unless stderr is
+// a terminal.
 func NewSpinner(env *Env, g *Globals, text func() string) *Spinner {
 	to := spinner.WithWriter(env.Err)
 	if f, ok := env.Err.(*os.File); ok {
@@ -38,14 +38,14 @@ func NewSpinner(env *Env, g *Globals, text func() string) *Spinner {
 	return shown
 }
 
-// Beside returns an environment whose stderr does not run into the spinner.
+// Beside returns an environment whose stderr does not collide with the spinner.
 func (s *Spinner) Beside(env *Env) *Env {
 	out := *env
 	out.Err = s
 	return &out
 }
 
-// Write writes a log line where the spinner is; its next frame is below.
+// Write writes a log line in place of the spinner, whose next frame is below.
 func (s *Spinner) Write(p []byte) (int, error) {
 	s.Lock()
 	defer s.Unlock()
@@ -66,12 +66,12 @@ func (s *Spinner) Stop() {
 	s.Unlock()
 }
 
-// quiet is how long a request takes before a terminal shows that it is in progress.
+// quiet is the delay before a terminal shows that a request is in progress.
 const quiet = 300 * time.Millisecond
 
-// Waiting shows on a terminal what the command waits for, for how long, and the progress
-// that the server reported last, which report records. Meanwhile stderr is that of beside.
-// stop removes the line and may be called more than once.
+// Waiting shows on a terminal what the command waits for, how long, and the last progress passed to
+// report. Until stop is called, beside replaces env. stop removes the line and may be called more than
+// once.
 func (g *Globals) Waiting(env *Env, what string) (beside *Env, report func(session.Progress), stop func()) {
 	if !env.ErrTTY || g.Quiet {
 		return env, func(session.Progress) {}, func() {}
@@ -109,7 +109,7 @@ func (g *Globals) Waiting(env *Env, what string) (beside *Env, report func(sessi
 	}
 }
 
-// describe puts progress into words: ": 3 of 10, linking".
+// describe describes progress: ": 3 of 10, linking".
 func describe(p session.Progress) string {
 	number := func(f float64) string {
 		if math.Abs(f) >= 1e15 {

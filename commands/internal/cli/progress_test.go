@@ -7,8 +7,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// TestSpinnerBesideLog: a line that is logged while a spinner is on the terminal replaces it,
-// and does not follow it on its line.
+// TestSpinnerBesideLog: a log line replaces a spinner on the terminal, and does not follow it on its line.
 func TestSpinnerBesideLog(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
@@ -16,7 +15,7 @@ func TestSpinnerBesideLog(t *testing.T) {
 	g := &Globals{color: "never", logFormat: "text"}
 	s := NewSpinner(env, g, func() string { return "asking" })
 	log := g.Logger(s.Beside(env))
-	frame := func() { // as the spinner draws one; it does not without a terminal
+	frame := func() { // draws like the spinner, which draws nothing without a terminal
 		s.Lock()
 		defer s.Unlock()
 		s.PreUpdate(s.Spinner)

@@ -21,8 +21,8 @@ import (
 // maxQuestion is the longest question, in bytes: what nobody reads is not consent.
 const maxQuestion = 32 << 10
 
-// Question shows the entries as the config writes them and asks whether to approve them. The error
-// is errNoTerminal, errDeclined or the cause of ctx.
+// Question shows the entries as the config writes them, and asks whether to approve them. The error is
+// ErrNoTerminal, ErrDeclined or the cause of ctx.
 func (p *Permission) Question(ctx context.Context, file string, pending []Entry, ask string) error {
 	if p.env.Terminal == nil {
 		return ErrNoTerminal
@@ -47,7 +47,7 @@ func (p *Permission) Question(ctx context.Context, file string, pending []Entry,
 	return p.env.Ask(ctx, b.String(), strings.Join(parts, ", ")+". "+ask)
 }
 
-// Show writes all that counts of an entry, as the config writes it.
+// Show writes everything that needs approval, as the config writes it.
 func (e *Entry) Show(b *bytes.Buffer) {
 	rest := slices.Clone(e.Intent.Keys)
 	take := func(names ...string) (value json.RawMessage) {
@@ -127,9 +127,8 @@ func shownWords(words []string) string {
 	return visible(strings.Join(words, " "))
 }
 
-// visible returns s with everything that does not show as a character of its own in the form of an
-// escape: the blanks of Unicode, too, which would move what follows out of sight. Of a run of spaces
-// only the number is shown.
+// visible escapes everything in s that is not a visible character, including Unicode blanks, which could
+// push text out of sight. It replaces more than three spaces with their number.
 func visible(s string) string {
 	var b strings.Builder
 	spaces := 0
@@ -147,7 +146,7 @@ func visible(s string) string {
 			continue
 		}
 		flush()
-		if unicode.IsPrint(r) || printable.Line(string(r), 0) != string(r) { // what is left of those shapes its neighbours
+		if unicode.IsPrint(r) || printable.Line(string(r), 0) != string(r) { // other unprintable characters change their neighbours
 			b.WriteRune(r)
 		} else {
 			fmt.Fprintf(&b, `\u%04x`, r)
@@ -157,22 +156,22 @@ func visible(s string) string {
 	return b.String()
 }
 
-// What asking can end with, beside an answer.
+// The results of a question besides consent.
 var (
 	ErrNoTerminal = errors.New("there is no terminal to ask on")
 	ErrDeclined   = errors.New("declined")
 )
 
-// Terminal is where questions are asked.
+// Terminal is the user's terminal, on which questions are asked.
 type Terminal struct {
 	io.Reader
 	io.Writer
 	Columns, Rows int // 0: unknown
 }
 
-// Ask shows a text on the terminal, a page at a time, and asks a question. Every answer but y and
-// yes is errDeclined. A line that is too long continues on lines that begin with a bar,
-// so that no part of it passes for something else.
+// Ask shows a text on the terminal, page by page, and asks a question. Every answer except y and yes is
+// ErrDeclined. A long line continues on lines that begin with a bar, so that no part of it looks like
+// a line of its own.
 func (e *Env) Ask(ctx context.Context, text, question string) error {
 	if e.Terminal == nil {
 		return ErrNoTerminal
@@ -206,7 +205,7 @@ func (e *Env) Ask(ctx context.Context, text, question string) error {
 	return nil
 }
 
-// folded returns the lines of a text, broken at the width.
+// folded returns the lines of a text, wrapped at the width.
 func folded(text string, width int) (lines []string) {
 	const bar = "        | "
 	for line := range strings.SplitSeq(text, "\n") {
@@ -231,13 +230,13 @@ func folded(text string, width int) (lines []string) {
 	return lines
 }
 
-// reply writes a prompt and returns the line that the user answers with. It ends with ctx.
+// reply writes a prompt and returns the user's answer, a line. It ends with ctx.
 func (t *Terminal) reply(ctx context.Context, prompt string) (string, error) {
 	if _, err := io.WriteString(t, prompt); err != nil {
 		return "", ErrNoTerminal
 	}
 	answer := make(chan string, 1) // sent to once, by the goroutine below
-	go func() {                    // ends with the process if there is no answer: reading a terminal cannot be interrupted
+	go func() {                    // without an answer it ends with the process: reading a terminal cannot be interrupted
 		answer <- answerLine(t)
 	}()
 	select {
@@ -249,8 +248,7 @@ func (t *Terminal) reply(ctx context.Context, prompt string) (string, error) {
 	}
 }
 
-// answerLine reads a line of at most 1 KiB, and nothing after it: the rest belongs to whoever reads
-// next.
+// answerLine reads a line of at most 1 KiB, and nothing after it: the rest belongs to the next reader.
 func answerLine(r io.Reader) string {
 	var line []byte
 	for char := make([]byte, 1); len(line) < 1024; {

@@ -16,10 +16,10 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
-// A selection says which servers of a config are followed.
+// Selection says which servers of a config are followed.
 type Selection struct {
 	Servers []string // globs over ids; none match all
-	All     bool     // every enabled server, whatever its entry says
+	All     bool     // every enabled server, even without a track key
 }
 
 // AddAllFlag adds --all to a command that follows servers.
@@ -37,7 +37,7 @@ func (s Selection) Of(cfg *config.Config) *config.Config {
 	})
 }
 
-// WithAllTracked returns the config with all changes of all its servers tracked.
+// WithAllTracked returns the config with everything tracked on all its servers.
 func WithAllTracked(cfg *config.Config) *config.Config {
 	out := cfg.With(slices.Clone(cfg.Servers))
 	for i := range out.Servers {
@@ -48,9 +48,17 @@ func WithAllTracked(cfg *config.Config) *config.Config {
 	return out
 }
 
-// WarnNone logs that nothing of the config is followed and what to do about it.
-func (s Selection) WarnNone(log *slog.Logger, cfg *config.Config) {
+// Check logs that no server of the config is followed, and what to do; if the command cannot wait for a
+// server, it returns that as a failure.
+func (s Selection) Check(cfg *config.Config, log *slog.Logger, wait bool) error {
+	switch {
+	case len(s.Of(cfg).Servers) > 0:
+		return nil
+	case !wait:
+		return &Failure{Exit: ExitConfig, Code: "nothing_to_follow", Err: errors.New("there is no server to follow"), Hint: s.Hint(cfg)}
+	}
 	log.Warn("there is no server to follow yet", "file", cfg.Path, "hint", s.Hint(cfg))
+	return nil
 }
 
 // Hint returns the hint for a config in which no server is followed.
@@ -101,8 +109,8 @@ func (o *TrackFlags) AddReload(cmd *cobra.Command) {
 	f.BoolVar(&o.HoldCommands, "no-exec-on-reload", false, "do not start new or changed commands of the config before SIGHUP")
 }
 
-// Desired returns what an engine follows: the selected servers of a config, which load returned,
-// and, unless the flags say otherwise, of what its file becomes.
+// Desired returns what an engine follows: the servers that pick selects from a loaded config and, unless
+// the flags say otherwise, from later versions of its file.
 func (o *TrackFlags) Desired(env *Env, g *Globals, log *slog.Logger, cfg *config.Config, pick func(*config.Config) *config.Config) (engine.Desired, error) {
 	d := engine.Desired{Config: cfg, Select: pick}
 	kick := o.Reloads(env)
@@ -117,7 +125,7 @@ func (o *TrackFlags) Desired(env *Env, g *Globals, log *slog.Logger, cfg *config
 	return d, nil
 }
 
-// Reloads receives when the user asks for files to be read again; nil if the config is not followed.
+// Reloads returns the channel that requests to reread files; nil if the config is not followed.
 func (o *TrackFlags) Reloads(env *Env) <-chan struct{} {
 	if o.NoFollow || o.Demo {
 		return nil
@@ -125,11 +133,7 @@ func (o *TrackFlags) Reloads(env *Env) <-chan struct{} {
 	return env.reloads()
 }
 
-// NewPrinting makes the engine of a command that prints events as they happen and keeps none.
-func NewPrinting(ctx context.Context, d engine.Desired, opts tracker.Options) (*engine.Engine, error) {
+// NewUnstoredEngine creates the engine of a command that prints events as they happen and stores none.
+func NewUnstoredEngine(ctx context.Context, d engine.Desired, opts tracker.Options) (*engine.Engine, error) {
 	return engine.New(ctx, d, journal.NewMemory(journal.MemoryOptions{}), engine.Options{Tracker: opts, Logger: opts.Logger})
-}
-
-func NothingToFollow(cfg *config.Config, s Selection) error {
-	return &Failure{Exit: ExitConfig, Code: "nothing_to_follow", Err: errors.New("there is no server to follow"), Hint: s.Hint(cfg)}
 }

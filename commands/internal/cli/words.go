@@ -25,7 +25,7 @@ func Pairs(flag string, values []string) (map[string]string, error) {
 	return out, nil
 }
 
-// Join lists at most limit names and says how many more there are.
+// Join joins at most limit names, and says how many more there are.
 func Join(names []string, limit int) string {
 	out := ""
 	for i, n := range names {
@@ -40,6 +40,7 @@ func Join(names []string, limit int) string {
 	return out
 }
 
+// Plural returns a number with its noun: "1 server", "2 servers".
 func Plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -47,7 +48,7 @@ func Plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// Stamp returns a time as in every output, "" for the zero one.
+// Stamp formats a time as all output does; "" for the zero time.
 func Stamp(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -55,7 +56,7 @@ func Stamp(t time.Time) string {
 	return t.UTC().Format(event.TimeFormat)
 }
 
-// SplitList splits the values of a flag that takes a comma-separated list.
+// SplitList splits the values of a flag that takes comma-separated lists.
 func SplitList(values []string) []string {
 	var out []string
 	for _, v := range values {

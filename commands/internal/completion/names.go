@@ -1,27 +1,31 @@
-// Package completion caches what servers listed, and which of them were used, so that a
-// shell can complete names without asking a server.
+// Package completion caches what servers listed, and which servers were used, so that a shell can
+// complete names without asking a server.
 //
-// The cache is one file of mode 0600 for each config. It holds names only, no contents and
-// no secrets. Several processes may write it: the last one wins, and what another one has
-// learned meanwhile is learned again by the next command. Everything is bounded, and a file
-// that cannot be read or written is no error: completion is a convenience.
+// The cache is one file of mode 0600 for each config. It contains names only, no contents and no
+// secrets. Several processes may write it: the last one wins, and the next command learns again what
+// was lost. Everything is bounded. A file that cannot be read or written is not an error: completion is
+// a convenience.
 package completion
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
 	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 
 	"github.com/mcptrack/mcptrack/core/atomicfile"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 )
 
-// Bounds of the cached names: bytes of the file, names of one list, and completions for the
-// arguments of one prompt or tool.
+// The limits: bytes of the file, names of one list, and completions for the arguments of one prompt or
+// tool.
 const (
 	maxFile      = 4 << 20
 	maxNames     = 2000
@@ -35,11 +39,11 @@ type Names map[string]Server
 type Server struct {
 	// Names are the names, URIs and URI templates.
 	Names map[catalog.Kind][]string `json:"names,omitempty"`
-	// Arguments are completions of the arguments of prompts and tools, by the name of
-	// the prompt or tool: "city=" and, where the values are known, "unit=metric".
+	// Arguments are completions for the arguments of prompts and tools, by the name of the prompt or
+	// tool: "city=" and, if the values are known, "unit=metric".
 	Arguments map[catalog.Kind]map[string][]string `json:"arguments,omitempty"`
-	// Used identifies the program or URL that a command has used as this server. A
-	// completion asks no other.
+	// Used identifies the program or URL that a command used as this server. A completion asks no
+	// other.
 	Used string `json:"used,omitempty"`
 }
 
@@ -61,7 +65,7 @@ func Load(path string) Names {
 	return n
 }
 
-// Update has change add to what the file holds. It does nothing if the path is empty.
+// Update lets change modify the cached names. It does nothing if the path is empty.
 func Update(path string, change func(Names)) {
 	if path == "" {
 		return
@@ -109,12 +113,97 @@ func (n Names) Learn(server string, kind catalog.Kind, list catalog.List) {
 	n[server] = srv
 }
 
-// Use records which program or URL a command has used as the server.
+// Use records which program or URL a command used as the server.
 func (n Names) Use(srv config.Server) {
 	of := n[srv.ID]
 	of.Used = identity(srv)
 	n[srv.ID] = of
 }
 
-// Used reports whether a command has used the server, and its entry has not changed since.
+// Used reports whether a command used the server and its entry has not changed since.
 func (n Names) Used(srv config.Server) bool { return n[srv.ID].Used == identity(srv) }
+
+// argumentsOf returns completions for the arguments of prompts and tools, by name; nil for other kinds.
+func argumentsOf(kind catalog.Kind, list catalog.List) map[string][]string {
+	if kind != catalog.Prompts && kind != catalog.Tools {
+		return nil
+	}
+	out := map[string][]string{}
+	for _, it := range list {
+		var begins []string
+		if kind == catalog.Prompts {
+			begins = promptArguments(it)
+		} else {
+			begins = toolArguments(it)
+		}
+		if len(begins) > 0 {
+			out[it.Key] = begins[:min(len(begins), maxArguments)]
+		}
+	}
+	return out
+}
+
+func promptArguments(it catalog.Item) []string {
+	var p struct {
+		Arguments []struct {
+			Name string `json:"name"`
+		} `json:"arguments"`
+	}
+	if json.Unmarshal(it.Raw, &p) != nil {
+		return nil
+	}
+	var begins []string
+	for _, a := range p.Arguments {
+		begins = append(begins, a.Name+"=")
+	}
+	return begins
+}
+
+// toolArguments also returns the values of enumerations and booleans.
+func toolArguments(it catalog.Item) []string {
+	var t struct {
+		InputSchema struct {
+			Properties map[string]struct {
+				Type any   `json:"type"`
+				Enum []any `json:"enum"`
+			} `json:"properties"`
+		} `json:"inputSchema"`
+	}
+	if json.Unmarshal(it.Raw, &t) != nil {
+		return nil
+	}
+	properties := t.InputSchema.Properties
+	var begins []string
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		values := properties[name].Enum
+		if len(values) == 0 && properties[name].Type == "boolean" {
+			values = []any{true, false}
+		}
+		begins = append(begins, name+"=")
+		for _, v := range values {
+			begins = append(begins, fmt.Sprintf("%s=%v", name, v))
+		}
+	}
+	return begins
+}
+
+// identity identifies a program or URL with its whole entry: another environment may make it another
+// program. It is a hash, so it reveals no secret.
+func identity(srv config.Server) string {
+	h := sha256.New()
+	put := func(s string) { fmt.Fprintf(h, "%d:%s", len(s), s) }
+	for _, s := range append([]string{string(srv.Transport), srv.URL.Reveal(), srv.Dir, srv.Command}, srv.Args...) {
+		put(s)
+	}
+	o := srv.OAuth
+	for _, s := range append([]string{o.ClientID, o.ClientSecret.Reveal(), o.PrivateKeyFile, o.ClientMetadataURL, o.AuthServerMetadataURL, o.RedirectURI, string(o.Grant)}, o.Scopes...) {
+		put(s)
+	}
+	for _, m := range []map[string]config.Secret{srv.Env, srv.Headers} {
+		for _, name := range slices.Sorted(maps.Keys(m)) {
+			put(name)
+			put(m[name].Reveal())
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}

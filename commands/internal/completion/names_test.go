@@ -51,7 +51,7 @@ func TestNamesAreKept(t *testing.T) {
 	}
 }
 
-// A file of any content costs the names, and names of any number cost a bounded file.
+// A damaged file only loses the names, and any number of names makes a bounded file.
 func TestNamesAreBounded(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "names.json")

@@ -1,3 +1,4 @@
+// Package clitest runs command lines in tests.
 package clitest
 
 import (
@@ -15,7 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// Bench is an Env with one server, "notes", in this process.
+// Bench is an Env whose config has one server, "notes", in this process.
 type Bench struct {
 	cli.Env
 	main           func(context.Context, *cli.Env, []string) int
@@ -53,7 +54,7 @@ func New(t *testing.T, main func(context.Context, *cli.Env, []string) int, vars 
 	return b
 }
 
-// Run runs one command line and returns its exit code and what it wrote to stdout.
+// Run runs one command line and returns its exit code and stdout.
 func (b *Bench) Run(t *testing.T, args ...string) (int, string) {
 	t.Helper()
 	b.Stdout.Reset()
@@ -62,7 +63,7 @@ func (b *Bench) Run(t *testing.T, args ...string) (int, string) {
 	return code, b.Stdout.String()
 }
 
-// Buffer takes what a command writes, from any of its goroutines.
+// Buffer records what a command writes from any goroutine.
 type Buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer // guarded by mu
