@@ -40,10 +40,12 @@ func (e Events) offered() bool { return e.Handle != nil && e.Stream != nil }
 // errEnding is the cause of a stream that ends because its connection does.
 var errEnding = errors.New("the connection is ending")
 
-// stream runs the function for one request.
-func (e Events) stream(ctx context.Context, s *Server, m *message, from caller, send func(...[]byte) error) (json.RawMessage, *Error) {
+// runEventStream runs Events.Stream for one request.
+func (s *Server) runEventStream(ctx context.Context, m *message, from caller, send func(...[]byte) error) (json.RawMessage, *Error) {
 	r := newRequest(m, from)
-	result, err := s.run(ctx, func(ctx context.Context, r *Request) (json.RawMessage, error) { return e.Stream(ctx, r, m.id, send) }, r)
+	result, err := s.run(ctx, func(ctx context.Context, r *Request) (json.RawMessage, error) {
+		return s.opts.Events.Stream(ctx, r, m.id, send)
+	}, r)
 	if err != nil {
 		return nil, wireError(err, r)
 	}
@@ -77,7 +79,7 @@ func (x *exchange) streamEvents(parent context.Context, from caller) {
 		}
 		return stream.flush()
 	}
-	result, failed := x.srv.opts.Events.stream(ctx, x.srv, x.m, from, send)
+	result, failed := x.srv.runEventStream(ctx, x.m, from, send)
 	switch {
 	case x.r.Context().Err() != nil: // the client has disconnected
 	case stream == nil && wasCancelled(ctx):
@@ -93,7 +95,7 @@ func (x *exchange) streamEvents(parent context.Context, from caller) {
 
 // streamEvents serves an events/stream until the client cancels it or the connection
 // ends.
-func (c *conn) streamEvents(m *message, from caller) {
+func (c *stdioConn) streamEvents(m *message, from caller) {
 	ctx, end, ok := c.inFlight.begin(c.ctx, m.id)
 	if !ok {
 		c.fail(m.id, errDuplicateID())
@@ -113,7 +115,7 @@ func (c *conn) streamEvents(m *message, from caller) {
 		defer cancel(nil)
 		defer close(ended)
 		began := false
-		result, failed := c.srv.opts.Events.stream(ctx, c.srv, m, from, func(messages ...[]byte) error {
+		result, failed := c.srv.runEventStream(ctx, m, from, func(messages ...[]byte) error {
 			began = true
 			return c.out.write(ctx, bytes.Join(messages, []byte("\n")))
 		})

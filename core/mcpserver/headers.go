@@ -1,13 +1,18 @@
 package mcpserver
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
 	"mime"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/mcptrack/mcptrack/core/eventstream"
@@ -146,4 +151,140 @@ func isModern(r *http.Request, m *message) bool {
 		return false
 	}
 	return version != "" && !slices.Contains(mcp.Versions()[1:], version) || m.method == mcp.MethodDiscover || m.method == mcp.MethodListen
+}
+
+// mirrored is a tool argument that modern HTTP clients repeat in a header
+// Mcp-Param-NAME, as the tool's schema requires with "x-mcp-header".
+type mirrored struct {
+	path   []string // of the argument
+	header string
+}
+
+const (
+	mirrorKey   = "x-mcp-header"
+	mirrorDepth = 32
+)
+
+// mirroredArguments returns the mirrored arguments of each tool, by its name. Tools whose
+// annotations are invalid have none: clients ignore such tools.
+func mirroredArguments(tools []json.RawMessage) map[string][]mirrored {
+	var found map[string][]mirrored
+	for _, tool := range tools {
+		list, name, err := mirroredOf(tool)
+		if err != nil || len(list) == 0 {
+			continue
+		}
+		if found == nil {
+			found = make(map[string][]mirrored)
+		}
+		found[name] = list
+	}
+	return found
+}
+
+// CheckTool returns an error, whose text is meant for users, if modern clients reject a tool
+// because of its annotations "x-mcp-header".
+func CheckTool(tool json.RawMessage) error {
+	_, _, err := mirroredOf(tool)
+	return err
+}
+
+func mirroredOf(tool json.RawMessage) (list []mirrored, name string, err error) {
+	if !bytes.Contains(tool, []byte(mirrorKey)) {
+		return nil, "", nil
+	}
+	fields, failed := object(tool)
+	if failed != nil {
+		return nil, "", nil
+	}
+	m := mirroring{seen: map[string]bool{}}
+	err = m.add(fields["inputSchema"], nil)
+	return m.list, text(fields["name"]), err
+}
+
+// mirroring collects the mirrored arguments of one tool.
+type mirroring struct {
+	list []mirrored
+	seen map[string]bool // headers, in lower case
+}
+
+// add collects the mirrored arguments of a schema, which is at path in the tool's schema. It
+// looks only where clients look: in nested "properties".
+func (m *mirroring) add(schema json.RawMessage, path []string) error {
+	fields, failed := object(schema)
+	if failed != nil || len(path) > mirrorDepth {
+		return nil
+	}
+	if raw, there := fields[mirrorKey]; there && len(path) > 0 {
+		header := text(raw)
+		switch {
+		case !isToken(header):
+			return fmt.Errorf("its %s of %q is not a valid header name", mirrorKey, bounded(path[len(path)-1]))
+		case !slices.Contains([]string{"string", "integer", "boolean"}, text(fields["type"])):
+			return fmt.Errorf("its argument %q has %s, so its type must be string, integer or boolean", bounded(path[len(path)-1]), mirrorKey)
+		case m.seen[strings.ToLower(header)]:
+			return fmt.Errorf("it has the %s %q twice", mirrorKey, header)
+		}
+		m.seen[strings.ToLower(header)] = true
+		m.list = append(m.list, mirrored{path: slices.Clone(path), header: "Mcp-Param-" + header})
+	}
+	properties, failed := object(fields["properties"])
+	if failed != nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		if err := m.add(properties[name], append(path, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isToken reports whether s is a token (RFC 9110, 5.6.2), as header names are.
+func isToken(s string) bool {
+	for _, c := range []byte(s) {
+		if c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0 {
+			continue
+		}
+		return false
+	}
+	return s != ""
+}
+
+// checkMirrored compares the headers of a call with its arguments.
+func (s *Server) checkMirrored(r *http.Request, m *message) *Error {
+	for _, arg := range s.lists.mirrored(text(m.fields["name"])) {
+		value := m.fields["arguments"]
+		for _, name := range arg.path {
+			fields, err := object(value)
+			if err != nil {
+				fields = nil
+			}
+			value = fields[name]
+		}
+		if len(value) == 0 || bytes.ContainsAny(value[:1], "n{[") {
+			continue // absent, null, object or array: no header is required
+		}
+		got, ok := single(r, arg.header)
+		if !ok || len(r.Header.Values(arg.header)) == 0 {
+			return errorf(mcp.CodeHeaderMismatch, "header %s must occur once, as its argument is present", bounded(arg.header))
+		}
+		if got, ok = decodeHeader(got); !ok || !sameValue(value, got) {
+			return errorf(mcp.CodeHeaderMismatch, "header %s does not match the argument", bounded(arg.header))
+		}
+	}
+	return nil
+}
+
+// sameValue compares a JSON primitive with the text of a header; numbers by value.
+func sameValue(value json.RawMessage, header string) bool {
+	if value[0] == '"' {
+		return text(value) == header
+	}
+	if string(value) == header {
+		return true
+	}
+	a, err1 := strconv.ParseFloat(string(value), 64)
+	b, err2 := strconv.ParseFloat(header, 64)
+	return err1 == nil && err2 == nil && a == b
 }

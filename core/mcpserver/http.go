@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/eventstream"
+	"github.com/mcptrack/mcptrack/core/internal/subscriptions"
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
@@ -136,7 +139,7 @@ func (x *exchange) modern() {
 	}
 	from := caller{version: mcp.ModernVersion, modern: true, principal: x.principal, identity: x.identity}
 	switch {
-	case !x.srv.opts.offers(m.method, true, x.srv.about.Load()):
+	case !x.srv.offers(m.method, true):
 		_, failed := x.srv.result(x.r.Context(), m, from)
 		x.fail(http.StatusNotFound, m.id, failed)
 	case m.method == mcp.MethodListen:
@@ -168,38 +171,250 @@ func (x *exchange) check() *Error {
 	return nil
 }
 
-// listen serves a subscriptions/listen. It ends with its result when the server closes,
-// and without one when the client disconnects.
-func (x *exchange) listen() {
-	if !accepts(x.r, typeEvents) {
-		http.Error(x.w, "the Accept header must include "+typeEvents, http.StatusNotAcceptable)
+// runFunc answers a POST with a function of the options: with plain JSON, or with an event stream
+// if the function sends a notification first. Unless calls is nil, it is also an event stream if
+// the function takes longer than openAfter, and calls holds its events, so that the client can
+// resume it. parent is cancelled when the client cancels the request.
+func (x *exchange) runFunc(parent context.Context, from caller, calls *callStreams) {
+	s := x.srv
+	from.after = new(afterwards)
+	defer from.after.run()
+	slot := s.slots.Take(x.principal)
+	defer slot.Give()
+	select {
+	case <-slot.Ready():
+	case <-x.r.Context().Done():
+		return
+	case <-s.ctx.Done():
+		x.fail(http.StatusServiceUnavailable, x.m.id, errorf(mcp.CodeInternal, "%s", errClosed))
+		return
+	case <-parent.Done():
+		x.finish(x.answer(nil, errorf(mcp.CodeInternal, "%s", context.Cause(parent))), wasCancelled(parent))
 		return
 	}
-	ctx, cancel := context.WithCancel(x.r.Context())
-	defer cancel()
-	l, failed := x.srv.listen(ctx, x.m, x.principal)
-	if failed != nil {
-		status := http.StatusBadRequest
-		if failed.Code == mcp.CodeInternal { // a limit is reached
-			status = http.StatusServiceUnavailable
-			x.w.Header().Set("Retry-After", "1")
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
+	defer context.AfterFunc(s.ctx, func() { cancel(errClosed) })()
+
+	// The function sends its notifications on notes to this goroutine, which owns the
+	// connection. Unbuffered, so that the function waits while the client does not
+	// read; never closed.
+	notes := make(chan note)
+	left := make(chan struct{}) // closed by this goroutine when the client has disconnected
+	answered := make(chan reply, 1)
+	go func() {
+		reply := x.answer(nil, errorf(mcp.CodeInternal, "%s: internal error", x.m.method))
+		defer func() { answered <- reply }() // also if the function calls runtime.Goexit
+		n := newNotifier(ctx, func(ctx context.Context, message []byte) bool {
+			written := make(chan bool, 1)
+			select {
+			case notes <- note{message, written}:
+				return <-written
+			case <-left:
+			case <-ctx.Done():
+			}
+			return false
+		})
+		defer n.close()
+		if accepts(x.r, typeEvents) {
+			from.notes = n
 		}
-		x.fail(status, x.m.id, failed)
-		return
+		result, failed := s.result(ctx, x.m, from)
+		reply = x.answer(result, failed)
+	}()
+
+	var stream *eventStream
+	var call *callStream // of stream; nil if the client cannot resume it
+	var beats, opening <-chan time.Time
+	if calls != nil {
+		timer := time.NewTimer(openAfter)
+		defer timer.Stop()
+		opening = timer.C
 	}
-	defer l.sub.Close()
-	stream := x.srv.newEventStream(x.w)
-	if stream.start() != nil || stream.event("", l.ack) != nil || stream.flush() != nil {
-		return
+	gone, news, here := x.r.Context().Done(), notes, true
+	leave := func() {
+		gone, stream, opening, here = nil, nil, nil, false
+		if call == nil { // the client cannot resume: later messages are dropped
+			close(left)
+			news = nil
+		}
+		if from.modern {
+			cancel(context.Canceled)
+		}
 	}
-	if !l.empty {
-		p := stream.pusher(l.sub, nil)
-		p.tag, p.messages = x.m.id, l.messages
-		if p.run(x.r.Context(), x.srv.ctx.Done()) != nil {
+	begin := func() error {
+		stream, opening = s.newEventStream(x.w), nil
+		beats = time.Tick(s.opts.Heartbeat)
+		if err := stream.start(); err != nil || calls == nil {
+			return err
+		}
+		call = calls.begin(x.m.id)
+		return stream.prelude(call)
+	}
+	defer func() {
+		if call != nil {
+			calls.end(call)
+		}
+	}()
+	number := 0 // of the last event
+	write := func(message []byte, last bool) error {
+		id := ""
+		if call != nil {
+			call.add(message, last)
+			number++
+			id = call.id(number, last)
+		}
+		if stream == nil {
+			return nil
+		}
+		if err := stream.event(id, message); err != nil {
+			return err
+		}
+		return stream.flush()
+	}
+	for {
+		var err error
+		select {
+		case n := <-news:
+			if stream == nil && call == nil {
+				err = begin()
+			}
+			if err == nil || call != nil {
+				err = cmp.Or(err, write(n.message, false))
+			}
+			n.written <- err == nil || call != nil // call has it: the client can resume
+		case <-opening:
+			err = begin()
+		case <-beats:
+			if stream != nil {
+				err = stream.comment()
+			}
+		case <-gone:
+			err = context.Cause(x.r.Context())
+		case reply := <-answered:
+			switch cancelled := wasCancelled(ctx); {
+			case (stream != nil || call != nil) && !cancelled:
+				_ = write(reply.message, true) // fails only if the client has disconnected
+			case here && stream == nil:
+				x.finish(reply, cancelled)
+			}
 			return
 		}
+		if err != nil && here {
+			leave()
+		}
 	}
-	if stream.event("", answer(x.m.id, l.end, nil)) == nil {
-		_ = stream.flush() // fails only if the client has disconnected
+}
+
+// note is a message of a function that runs.
+type note struct {
+	message []byte
+	// written gets one value: whether the message was written or will be, when the client
+	// resumes. Capacity 1; never closed.
+	written chan bool
+}
+
+// reply is an answer and its HTTP status, which is used unless a stream has begun.
+type reply struct {
+	message []byte
+	status  int
+}
+
+// answer encodes the answer of a function. Its errors have HTTP status 200, except the
+// one for which the specification demands 400.
+func (x *exchange) answer(result json.RawMessage, failed *Error) reply {
+	status := http.StatusOK
+	if failed != nil && failed.Code == mcp.CodeMissingCapability {
+		status = http.StatusBadRequest
 	}
+	return reply{answer(x.m.id, result, failed), status}
+}
+
+// finish writes the answer of a request, unless the client has cancelled it.
+func (x *exchange) finish(r reply, cancelled bool) {
+	if cancelled {
+		x.srv.deadline(x.rc)
+		x.w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	x.reply(r.status, r.message)
+}
+
+// eventStream is an event stream to one client. It must be used by one goroutine at a time.
+type eventStream struct {
+	srv *Server
+	w   http.ResponseWriter
+	out *eventstream.Writer
+}
+
+func (s *Server) newEventStream(w http.ResponseWriter) *eventStream {
+	return &eventStream{srv: s, w: w, out: s.writer(w)}
+}
+
+// start sends the headers immediately: clients wait for them.
+func (e *eventStream) start() error {
+	h := e.w.Header()
+	h.Set("Content-Type", eventstream.ContentType)
+	h.Set("Cache-Control", "no-cache, no-transform")
+	h.Set("X-Accel-Buffering", "no") // nginx would hold events back
+	h.Del("Content-Length")
+	e.out.Extend()
+	e.w.WriteHeader(http.StatusOK)
+	return e.out.Flush()
+}
+
+// event writes one event; id may be "".
+func (e *eventStream) event(id string, data []byte) error {
+	_, err := e.out.Write(eventstream.Append(make([]byte, 0, len(data)+len(id)+40), id, eventstream.DefaultType, data))
+	return err
+}
+
+// prime sends an id with an empty event, so that a client that is cut off before its
+// first event can still resume.
+func (e *eventStream) prime(id string) error {
+	_, err := e.out.Write(eventstream.Append(nil, id, "", nil))
+	return err
+}
+
+func (e *eventStream) comment() error {
+	if _, err := e.out.Write(eventstream.AppendComment(nil, "heartbeat")); err != nil {
+		return err
+	}
+	return e.flush()
+}
+
+func (e *eventStream) flush() error { return e.out.Flush() }
+
+// pusher returns a pusher of a subscriber's notifications to this stream. number
+// returns the id of each event; nil means that they have none.
+func (e *eventStream) pusher(sub *subscriptions.Subscriber, number func(subscriptions.Batch) string) *pusher {
+	return &pusher{
+		sub: sub, flush: e.flush, beat: e.comment, every: e.srv.opts.Heartbeat,
+		send: func(_ context.Context, what subscriptions.Batch, message []byte) error {
+			id := ""
+			if number != nil {
+				id = number(what)
+			}
+			return e.event(id, message)
+		},
+	}
+}
+
+// writer returns a writer with the deadlines of the server for each part of an answer.
+func (s *Server) writer(w http.ResponseWriter) *eventstream.Writer {
+	return eventstream.NewWriter(w, s.writeDeadline)
+}
+
+// writeDeadline returns the deadline of the next write, which is shorter while the
+// server closes.
+func (s *Server) writeDeadline() time.Time {
+	timeout := s.opts.WriteTimeout
+	if s.ctx.Err() != nil {
+		timeout = min(timeout, drainTimeout)
+	}
+	return time.Now().Add(timeout)
+}
+
+func (s *Server) deadline(rc *http.ResponseController) {
+	_ = rc.SetWriteDeadline(s.writeDeadline()) // not all writers support deadlines
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 
 	"github.com/mcptrack/mcptrack/core/internal/subscriptions"
 	"github.com/mcptrack/mcptrack/core/mcp"
@@ -142,4 +143,82 @@ func subscribeError(err error) *Error {
 		return errorf(mcp.CodeInternal, "%s", err)
 	}
 	return errorf(mcp.CodeInvalidParams, "%s", err)
+}
+
+// listen serves a subscriptions/listen. It ends with its result when the server closes,
+// and without one when the client disconnects.
+func (x *exchange) listen() {
+	if !accepts(x.r, typeEvents) {
+		http.Error(x.w, "the Accept header must include "+typeEvents, http.StatusNotAcceptable)
+		return
+	}
+	ctx, cancel := context.WithCancel(x.r.Context())
+	defer cancel()
+	l, failed := x.srv.listen(ctx, x.m, x.principal)
+	if failed != nil {
+		status := http.StatusBadRequest
+		if failed.Code == mcp.CodeInternal { // a limit is reached
+			status = http.StatusServiceUnavailable
+			x.w.Header().Set("Retry-After", "1")
+		}
+		x.fail(status, x.m.id, failed)
+		return
+	}
+	defer l.sub.Close()
+	stream := x.srv.newEventStream(x.w)
+	if stream.start() != nil || stream.event("", l.ack) != nil || stream.flush() != nil {
+		return
+	}
+	if !l.empty {
+		p := stream.pusher(l.sub, nil)
+		p.tag, p.messages = x.m.id, l.messages
+		if p.run(x.r.Context(), x.srv.ctx.Done()) != nil {
+			return
+		}
+	}
+	if stream.event("", answer(x.m.id, l.end, nil)) == nil {
+		_ = stream.flush() // fails only if the client has disconnected
+	}
+}
+
+// listen serves a subscriptions/listen. When the listen ends, its result is sent, unless the
+// client has cancelled it.
+func (c *stdioConn) listen(m *message) {
+	ctx, end, ok := c.inFlight.begin(c.ctx, m.id)
+	if !ok {
+		c.fail(m.id, errDuplicateID())
+		return
+	}
+	if c.listens.Add(1) > int64(c.srv.opts.Stdio.MaxListens) {
+		c.listens.Add(-1)
+		end()
+		c.fail(m.id, errorf(mcp.CodeInternal, "a client may have at most %d open event streams and subscriptions/listen requests", c.srv.opts.Stdio.MaxListens))
+		return
+	}
+	c.wg.Go(func() {
+		defer c.listens.Add(-1)
+		c.stream(ctx, m, end)
+	})
+}
+
+func (c *stdioConn) stream(ctx context.Context, m *message, end func()) {
+	defer end()
+	l, failed := c.srv.listen(ctx, m, "")
+	if failed != nil {
+		end()
+		c.fail(m.id, failed)
+		return
+	}
+	defer l.sub.Close()
+	if c.out.write(ctx, l.ack) != nil {
+		return
+	}
+	if !l.empty {
+		_ = (&pusher{sub: l.sub, tag: m.id, send: c.push, messages: l.messages}).run(ctx, c.ending)
+	}
+	cancelled := wasCancelled(ctx)
+	end()
+	if !cancelled {
+		_ = c.out.write(context.Background(), answer(m.id, l.end, nil))
+	}
 }

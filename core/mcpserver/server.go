@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -109,10 +111,15 @@ type StdioLimits struct {
 // Server serves any number of clients. Create it with New and Close it when done. All
 // methods are safe for concurrent use.
 type Server struct {
-	opts       Options
-	subs       *subscriptions.Manager
-	lists      catalogs
-	http       sessions
+	opts     Options
+	subs     *subscriptions.Manager
+	lists    catalogs
+	kept     *sessionDir // nil: legacy HTTP sessions end with the server
+	sessions struct {
+		mu   sync.Mutex
+		byID map[string]*session
+		room fair.Limit
+	}
 	about      atomic.Pointer[Description]
 	serverMeta json.RawMessage // _meta of modern results
 	slots      *fair.Slots     // of HTTP requests that run
@@ -144,7 +151,10 @@ func New(opts Options) *Server {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.Describe(Description{Instructions: opts.Instructions})
 	s.lists.start()
-	s.http.start(s)
+	s.sessions.byID, s.sessions.room.Max = make(map[string]*session), opts.MaxSessions
+	if opts.SessionDir != "" {
+		s.kept = openSessionDir(opts.SessionDir, 2*opts.MaxSessions, opts.Logger)
+	}
 	if len(s.opts.Key) == 0 {
 		s.opts.Key = []byte(rand.Text())
 	}
@@ -165,7 +175,7 @@ func (s *Server) Subscriptions() *subscriptions.Manager { return s.subs }
 func (s *Server) SetCatalog(c Catalog) (changed subscriptions.Lists) {
 	change := s.lists.set(c)
 	s.subs.CatalogChanged(change)
-	s.http.catalogSet()
+	s.resubscribe()
 	return change.All()
 }
 
@@ -197,7 +207,7 @@ func (s *Server) Close() {
 	s.mu.Unlock()
 	s.cancel()
 	s.wg.Wait()
-	s.http.close()
+	s.closeSessions()
 }
 
 // enter registers a connection or an HTTP request, which Close then waits for. It
@@ -226,4 +236,183 @@ func (s *Server) run(ctx context.Context, f Func, r *Request) (result json.RawMe
 		err = fmt.Errorf("%s returned no result", r.Method)
 	}
 	return result, err
+}
+
+// Description describes the server to clients, in addition to Options.
+type Description struct {
+	Instructions string // replaces Options.Instructions
+	// Extensions are the capabilities of extensions, by their identifiers. The methods of
+	// the extension "…/NAME" begin with "NAME/"; Options.Extension answers them.
+	Extensions map[string]json.RawMessage
+	// Logging declares that legacy clients can set a log level: Options.Extension answers
+	// logging/setLevel, too.
+	Logging bool
+	// Tasks is the capability "tasks" for clients of 2025-11-25, a JSON object; nil if
+	// there are no tasks. Options.Extension answers tasks/get and the other methods of
+	// tasks. In the modern era tasks are an extension.
+	Tasks json.RawMessage
+	// WatchTasks is called for a listen of the modern era that asks for notifications of
+	// tasks, and returns the ids that it knows. It must not block. ctx ends with the
+	// listen. May be nil.
+	WatchTasks func(ctx context.Context, w TaskWatch) (known []string)
+}
+
+// TaskWatch is a subscriptions/listen that asks for notifications of tasks.
+type TaskWatch struct {
+	IDs          []string        // of the tasks
+	Principal    string          // of the client; see [Request]
+	Capabilities json.RawMessage // of the client
+	// Send sends the client a notifications/tasks with params, a JSON object. It does not
+	// block: a client that does not read gets the latest notification of each task, of at
+	// most 256 tasks and 4 MiB.
+	Send func(params json.RawMessage)
+}
+
+// declares reports whether a method belongs to one of the extensions.
+func (d *Description) declares(method string) bool {
+	name, _, ok := strings.Cut(method, "/")
+	if !ok || d == nil {
+		return false
+	}
+	for id := range d.Extensions {
+		if id[strings.LastIndexByte(id, '/')+1:] == name {
+			return true
+		}
+	}
+	return false
+}
+
+// offers reports whether a method is available in an era, given the handlers in o and the
+// description.
+func (s *Server) offers(method string, modern bool) bool {
+	o, about := &s.opts, s.about.Load()
+	switch method {
+	case mcp.MethodListTools, mcp.MethodCallTool:
+		return o.CallTool != nil
+	case mcp.MethodListPrompts, mcp.MethodGetPrompt:
+		return o.GetPrompt != nil
+	case mcp.MethodListResources, mcp.MethodListTemplates, mcp.MethodReadResource:
+		return o.ReadResource != nil
+	case mcp.MethodSubscribe, mcp.MethodUnsubscribe:
+		return o.ReadResource != nil && !modern
+	case mcp.MethodComplete:
+		return o.Complete != nil
+	case mcp.MethodInitialize, mcp.MethodPing:
+		return !modern
+	case mcp.MethodDiscover, mcp.MethodListen:
+		return modern
+	case mcp.MethodListEvents, mcp.MethodPollEvents, mcp.MethodSubscribeEvents, mcp.MethodUnsubscribeEvents, mcp.MethodStreamEvents:
+		if o.Events.offered() {
+			return true
+		}
+	}
+	if method == mcp.MethodSetLevel {
+		return !modern && about.Logging && o.Extension != nil
+	}
+	if !modern && strings.HasPrefix(method, "tasks/") {
+		return about.Tasks != nil && o.Extension != nil
+	}
+	return o.Extension != nil && about.declares(method)
+}
+
+// capabilities returns the capabilities of the server and its extensions.
+func (s *Server) capabilities(about *Description) json.RawMessage {
+	has := s.opts.listsOffered()
+	caps := encode(mcp.Capabilities{
+		Tools: has.Tools, ToolsListChanged: has.Tools,
+		Prompts: has.Prompts, PromptsListChanged: has.Prompts,
+		Resources: has.Resources, ResourcesListChanged: has.Resources, ResourcesSubscribe: has.Resources,
+		Completions: s.opts.Complete != nil,
+	})
+	extensions := about.Extensions
+	if has.Events {
+		// Some clients look for events among the extensions, others beside them.
+		extensions = maps.Clone(extensions)
+		if extensions == nil {
+			extensions = map[string]json.RawMessage{}
+		}
+		extensions[mcp.ExtensionEvents] = json.RawMessage(eventsCapability)
+		caps, _ = with(caps, []member{{"events", json.RawMessage(eventsCapability)}}) // it is an object
+	}
+	if len(extensions) > 0 {
+		caps, _ = with(caps, []member{{"extensions", encode(extensions)}})
+	}
+	return caps
+}
+
+// listsOffered returns the lists whose changes are announced.
+func (o *Options) listsOffered() subscriptions.Lists {
+	return subscriptions.Lists{
+		Tools:     o.CallTool != nil,
+		Prompts:   o.GetPrompt != nil,
+		Resources: o.ReadResource != nil,
+		Events:    o.Events.offered(),
+	}
+}
+
+func (o *Options) info() mcp.Implementation {
+	return mcp.Implementation{Name: o.Name, Title: o.Title, Version: o.Version}
+}
+
+// initialized returns the result of initialize and the negotiated version: the client's
+// if it is supported, else the newest of the legacy era.
+func (s *Server) initialized(m *message) (version string, result json.RawMessage, err *Error) {
+	version = text(m.fields["protocolVersion"])
+	if version == "" {
+		return "", nil, errorf(mcp.CodeInvalidParams, `initialize: "protocolVersion" must be a string`)
+	}
+	if !mcp.IsLegacy(version) {
+		version = mcp.LatestLegacy
+	}
+	about := s.about.Load()
+	caps := s.capabilities(about)
+	if about.Logging {
+		caps, _ = with(caps, []member{{"logging", json.RawMessage("{}")}}) // it is an object
+	}
+	if about.Tasks != nil && version == mcp.LatestLegacy {
+		caps, _ = with(caps, []member{{"tasks", about.Tasks}}) // it is an object
+	}
+	return version, encode(struct {
+		Version      string             `json:"protocolVersion"`
+		Capabilities json.RawMessage    `json:"capabilities"`
+		Info         mcp.Implementation `json:"serverInfo"`
+		Instructions string             `json:"instructions,omitempty"`
+	}{version, caps, s.opts.info(), about.Instructions}), nil
+}
+
+// withoutInitialize returns the versions that a request can name without a handshake.
+func withoutInitialize() []string { return []string{mcp.ModernVersion} }
+
+// discovered returns the result of server/discover.
+func (s *Server) discovered() json.RawMessage {
+	about := s.about.Load()
+	return encode(struct {
+		Versions     []string        `json:"supportedVersions"`
+		Capabilities json.RawMessage `json:"capabilities"`
+		Instructions string          `json:"instructions,omitempty"`
+	}{withoutInitialize(), s.capabilities(about), about.Instructions})
+}
+
+// checkMeta validates the protocol members of a modern request's _meta.
+func checkMeta(m *message) *Error {
+	version := m.version()
+	switch {
+	case m.meta[mcp.MetaProtocolVersion] == nil:
+		return errorf(mcp.CodeInvalidParams, "params._meta lacks %q", mcp.MetaProtocolVersion)
+	case version != mcp.ModernVersion:
+		return &Error{
+			Code: mcp.CodeUnsupportedVersion, Message: "unsupported protocol version",
+			Data: map[string]any{"supported": withoutInitialize(), "requested": bounded(version)},
+		}
+	}
+	if _, err := object(m.meta[mcp.MetaClientCapabilities]); err != nil {
+		return errorf(mcp.CodeInvalidParams, "params._meta.%q must be an object", mcp.MetaClientCapabilities)
+	}
+	return nil
+}
+
+// encode marshals values that cannot fail to encode.
+func encode(v any) json.RawMessage {
+	b, _ := json.Marshal(v)
+	return b
 }

@@ -3,12 +3,15 @@ package mcpserver
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/internal/subscriptions"
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
@@ -30,7 +33,7 @@ func (s *Server) ServeIO(ctx context.Context, in io.Reader, out io.Writer) error
 		return nil
 	}
 	defer s.wg.Done()
-	c := &conn{
+	c := &stdioConn{
 		srv:    s,
 		ending: make(chan struct{}),
 		slots:  make(chan struct{}, s.opts.MaxInFlight),
@@ -75,7 +78,7 @@ func (s *Server) ServeIO(ctx context.Context, in io.Reader, out io.Writer) error
 }
 
 // read handles messages until the end of input, for which it returns nil.
-func (c *conn) read(lines <-chan rawLine) error {
+func (c *stdioConn) read(lines <-chan rawLine) error {
 	for {
 		select {
 		case <-c.ctx.Done():
@@ -96,7 +99,7 @@ func (c *conn) read(lines <-chan rawLine) error {
 }
 
 // finish ends everything that the connection started and waits for it.
-func (c *conn) finish() {
+func (c *stdioConn) finish() {
 	close(c.ending)
 	if c.legacy != nil {
 		c.legacy.mute()
@@ -179,3 +182,364 @@ func closeIf(v any) {
 		_ = c.Close()
 	}
 }
+
+// stdioConn is the connection that one call of ServeIO serves.
+type stdioConn struct {
+	srv *Server
+	// ctx is the parent of every request; it is cancelled when the connection fails.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	out    *outbox
+	// ending is closed by finish; streams then end with their results.
+	ending chan struct{}
+	// slots is a semaphore for running functions. A goroutine sends to acquire a slot
+	// and receives to release it after writing the answer; it is never closed.
+	slots   chan struct{}
+	waiting waiting
+	wg      sync.WaitGroup // functions running or waiting, listens and the legacy pusher
+
+	// legacy is set by initialize and used by the reading goroutine only.
+	legacy *legacyState
+
+	inFlight inFlight // functions and listens
+	listens  atomic.Int64
+}
+
+// legacyState is the state of a connection in the legacy era.
+type legacyState struct {
+	version string
+	sub     *subscriptions.Subscriber
+	pushes  bool               // the pusher is running
+	stop    context.CancelFunc // ends the pusher
+	client  *Client
+	mute    context.CancelFunc // called when the client can no longer answer requests
+	leave   context.CancelFunc // called when the client has left, or initializes again
+}
+
+// handle processes one message. Functions run on other goroutines; requests that
+// change the state of the connection are executed and answered in order.
+func (c *stdioConn) handle(data []byte) {
+	m, failed := parse(data)
+	if failed != nil {
+		if m.id != nil || m.method == "" {
+			c.fail(m.id, failed)
+		}
+		return
+	}
+	if c.legacy != nil && m.method != mcp.MethodInitialize {
+		c.startPushing()
+	}
+	switch {
+	case m.isAnswer() || m.id == nil:
+		if m.method == mcp.NotificationCancelled {
+			c.inFlight.cancel(m.fields["requestId"])
+		} else if c.legacy != nil {
+			c.legacy.client.receive(m)
+		}
+	default:
+		c.request(m)
+	}
+}
+
+func (c *stdioConn) request(m *message) {
+	from := caller{modern: m.meta[mcp.MetaProtocolVersion] != nil || m.method == mcp.MethodDiscover || m.method == mcp.MethodListen}
+	switch {
+	case from.modern:
+	case m.method == mcp.MethodInitialize:
+		c.initialize(m)
+		return
+	case c.legacy != nil:
+		from.version, from.client, from.sub = c.legacy.version, c.legacy.client, c.legacy.sub
+	case m.method != mcp.MethodPing:
+		from.modern = true // rejected below, as _meta is missing
+	}
+	if from.modern {
+		from.version = mcp.ModernVersion
+		if failed := checkMeta(m); failed != nil {
+			c.fail(m.id, failed)
+			return
+		}
+	}
+	switch offered := c.srv.offers(m.method, from.modern); {
+	case offered && m.method == mcp.MethodListen:
+		c.listen(m)
+	case offered && m.method == mcp.MethodStreamEvents && c.srv.opts.Events.offered():
+		c.streamEvents(m, from)
+	case offered && (m.method == mcp.MethodSubscribe || m.method == mcp.MethodUnsubscribe):
+		sub := c.legacy.sub
+		c.out.put(func() []byte { return line(subscribe(sub, m)) })
+	case offered && (!fromMemory(m.method) || c.srv.mayWait(m, from)):
+		c.runFunc(m, from)
+	default:
+		c.out.put(func() []byte { return c.answerTo(c.ctx, m, from) })
+	}
+}
+
+func (c *stdioConn) fail(id json.RawMessage, failed *Error) {
+	c.out.put(func() []byte { return line(answer(id, nil, failed)) })
+}
+
+func (c *stdioConn) answerTo(ctx context.Context, m *message, from caller) []byte {
+	result, failed := c.srv.result(ctx, m, from)
+	return line(answer(m.id, result, failed))
+}
+
+// initialize begins the legacy era of the connection. A second initialize drops the
+// subscriptions that followed the first.
+func (c *stdioConn) initialize(m *message) {
+	version, result, failed := c.srv.initialized(m)
+	if failed != nil {
+		c.fail(m.id, failed)
+		return
+	}
+	sub, err := c.srv.subscriber("", m.fields["capabilities"], c.srv.opts.listsOffered())
+	if err != nil {
+		c.fail(m.id, errorf(mcp.CodeInternal, "%s", err))
+		return
+	}
+	if c.legacy != nil {
+		c.legacy.stop()
+		c.legacy.leave()
+		c.legacy.sub.Close()
+	}
+	gone, leave := context.WithCancel(c.ctx)
+	ctx, mute := context.WithCancel(gone)
+	c.legacy = &legacyState{version: version, sub: sub, stop: func() {}, leave: leave, mute: mute}
+	c.legacy.client = newClient(ctx, gone, m.fields["capabilities"], func(message []byte) bool { return c.out.write(ctx, message) == nil })
+	c.out.put(func() []byte { return line(answer(m.id, result, nil)) })
+}
+
+// startPushing starts to send notifications at the first message after initialize:
+// before that, the client may not have received the answer yet.
+func (c *stdioConn) startPushing() {
+	if c.legacy.pushes {
+		return
+	}
+	c.legacy.pushes = true
+	ctx, stop := context.WithCancel(c.ctx)
+	c.legacy.stop = stop
+	p := &pusher{sub: c.legacy.sub, send: c.push}
+	c.wg.Go(func() {
+		defer stop()
+		_ = p.run(ctx, c.ending)
+	})
+}
+
+func (c *stdioConn) push(ctx context.Context, _ subscriptions.Batch, message []byte) error {
+	return c.out.write(ctx, message)
+}
+
+// subscribe executes resources/subscribe and resources/unsubscribe and returns the
+// encoded answer.
+func subscribe(sub *subscriptions.Subscriber, m *message) []byte {
+	uri := text(m.fields["uri"])
+	if m.method == mcp.MethodUnsubscribe {
+		sub.Remove(uri)
+	} else if err := sub.Add(uri); err != nil {
+		return answer(m.id, nil, subscribeError(err))
+	}
+	return answer(m.id, json.RawMessage("{}"), nil)
+}
+
+// runFunc answers a request with a function of the options, once a slot is free. The
+// reader is not blocked meanwhile: the next message may cancel a request that holds a
+// slot.
+func (c *stdioConn) runFunc(m *message, from caller) {
+	ctx, end, ok := c.inFlight.begin(c.ctx, m.id)
+	if !ok {
+		c.fail(m.id, errDuplicateID())
+		return
+	}
+	from.after = new(afterwards)
+	size := len(m.params)
+	if !c.waiting.begin(size, &c.srv.opts) {
+		end()
+		c.fail(m.id, errorf(mcp.CodeInternal, "too many requests are waiting on this connection"))
+		return
+	}
+	c.wg.Go(func() {
+		defer from.after.run()
+		var result json.RawMessage
+		var failed *Error
+		select {
+		case c.slots <- struct{}{}:
+			c.waiting.end(size)
+			defer func() { <-c.slots }()
+			notes := newNotifier(ctx, c.out.queue)
+			from.notes = notes
+			result, failed = c.srv.result(ctx, m, from)
+			notes.close()
+		case <-ctx.Done():
+			c.waiting.end(size)
+			failed = errorf(mcp.CodeInternal, "%s", context.Cause(ctx))
+		}
+		cancelled := wasCancelled(ctx)
+		end()
+		if !cancelled {
+			// Not under ctx: the answer is also sent while the server closes.
+			_ = c.out.write(context.Background(), answer(m.id, result, failed))
+		}
+	})
+}
+
+// waiting counts the requests that wait for a slot, and their bytes.
+type waiting struct {
+	mu           sync.Mutex
+	count, bytes int
+}
+
+// begin counts a request of the given size; it reports false if a limit is reached.
+// The caller must call end when the request waits no more.
+func (w *waiting) begin(size int, o *Options) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.count >= o.Stdio.MaxWaiting || w.bytes+size > 16*o.MaxMessage {
+		return false
+	}
+	w.count, w.bytes = w.count+1, w.bytes+size
+	return true
+}
+
+func (w *waiting) end(size int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.count, w.bytes = w.count-1, w.bytes-size
+}
+
+// drainTimeout bounds how long a client that does not read can delay a shutdown.
+const drainTimeout = time.Second
+
+// outbox writes the lines of a connection in order.
+type outbox struct {
+	// The reader, requests, listens and notifiers send on jobs; it is never closed, as a
+	// notification may come late. Its capacity is the number of answers from memory that
+	// a client may request without reading.
+	jobs chan job
+	// quit is closed by the owner when all answers were sent on jobs.
+	quit chan struct{}
+	// gone is closed when the outbox will write nothing more, for any reason.
+	gone  chan struct{}
+	leave func() // closes gone, once
+
+	failed func(error) // called at most once, with the first error of out
+	// writes counts the begins and ends of calls of Write: it is odd during a call.
+	writes atomic.Uint64
+}
+
+// job produces one or more lines on the writing goroutine, right before they are
+// written. If lines returns nil, nothing is written.
+type job struct {
+	lines func() []byte
+	done  chan struct{} // closed after writing; may be nil
+}
+
+func newOutbox(failed func(error)) *outbox {
+	o := &outbox{jobs: make(chan job, 16), quit: make(chan struct{}), gone: make(chan struct{}), failed: failed}
+	o.leave = sync.OnceFunc(func() { close(o.gone) })
+	return o
+}
+
+// run is the only writer to out. It returns after an error, or when quit is closed and
+// all jobs are done.
+func (o *outbox) run(out io.Writer) {
+	defer o.leave()
+	for {
+		select {
+		case j := <-o.jobs:
+			if !o.do(j, out) {
+				return
+			}
+		case <-o.quit: // write the jobs that are queued
+			for {
+				select {
+				case j := <-o.jobs:
+					if !o.do(j, out) {
+						return
+					}
+				default:
+					return
+				}
+			}
+		}
+	}
+}
+
+// do runs one job; it reports false when out has failed.
+func (o *outbox) do(j job, out io.Writer) bool {
+	if lines := j.lines(); lines != nil {
+		o.writes.Add(1)
+		_, err := out.Write(lines)
+		o.writes.Add(1)
+		if err != nil {
+			o.failed(fmt.Errorf("write to the client: %w", err))
+			return false
+		}
+	}
+	if j.done != nil {
+		close(j.done)
+	}
+	return true
+}
+
+// watch calls abandon when one call of Write takes longer than drainTimeout. It returns
+// then, or when the outbox is done.
+func (o *outbox) watch(abandon func()) {
+	tick := time.NewTicker(drainTimeout)
+	defer tick.Stop()
+	for before := o.writes.Load(); ; {
+		select {
+		case <-tick.C:
+			now := o.writes.Load()
+			if now == before && now%2 == 1 {
+				abandon()
+				return
+			}
+			before = now
+		case <-o.gone:
+			return
+		}
+	}
+}
+
+// put queues a job without waiting for it to be done.
+func (o *outbox) put(lines func() []byte) {
+	select {
+	case o.jobs <- job{lines: lines}:
+	case <-o.gone:
+	}
+}
+
+// write queues a message and waits until it is written. After an error, which is the
+// cause of ctx or io.ErrClosedPipe, it may or may not be written.
+func (o *outbox) write(ctx context.Context, message []byte) error {
+	_, err := o.deliver(ctx, message)
+	return err
+}
+
+// queue is write, but reports whether the message was queued: then it is written before those
+// that are queued later, also if ctx is done, unless the client is gone.
+func (o *outbox) queue(ctx context.Context, message []byte) bool {
+	queued, _ := o.deliver(ctx, message)
+	return queued
+}
+
+func (o *outbox) deliver(ctx context.Context, message []byte) (queued bool, err error) {
+	j := job{lines: func() []byte { return line(message) }, done: make(chan struct{})}
+	select {
+	case o.jobs <- j:
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	case <-o.gone:
+		return false, io.ErrClosedPipe
+	}
+	select {
+	case <-j.done:
+		return true, nil
+	case <-ctx.Done():
+		return true, context.Cause(ctx)
+	case <-o.gone:
+		return true, io.ErrClosedPipe
+	}
+}
+
+func line(message []byte) []byte { return append(message, '\n') }

@@ -23,22 +23,22 @@ import (
 )
 
 const (
-	// keptFor is how long a session that no client uses is kept.
-	keptFor = 7 * 24 * time.Hour
+	// sessionRetention is how long a session that no client uses is kept.
+	sessionRetention = 7 * 24 * time.Hour
 	// touchEvery is how often the time of last use is written.
 	touchEvery = time.Hour
-	// maxKeptBytes bounds the file of a session. One that needs more is not kept.
-	maxKeptBytes = 4 << 20
-	// keptSlack is by how much a file may be larger than twice what is kept in it.
-	keptSlack = 64 << 10
+	// maxSessionFile bounds the file of a session. One that needs more is not kept.
+	maxSessionFile = 4 << 20
+	// sessionFileSlack is by how much a file may be larger than twice what is kept in it.
+	sessionFileSlack = 64 << 10
 )
 
-// keptSessions keeps sessions in a directory, each in a file of its own, so that they outlive the
-// server. Several servers may use the same directory. A nil *keptSessions keeps none.
+// sessionDir keeps sessions in a directory, each in a file of its own, so that they outlive the
+// server. Several servers may use the same directory. A nil *sessionDir keeps none.
 //
 // The name of a file is made of digests of the principal and of the id of the session: whoever
 // reads the directory cannot use the sessions.
-type keptSessions struct {
+type sessionDir struct {
 	dir    string
 	logger *slog.Logger
 
@@ -49,8 +49,8 @@ type keptSessions struct {
 	room fair.Limit           // of these, by the digest of the principal
 }
 
-// keptLine is a line in the file of a session: its first line, or what has changed since.
-type keptLine struct {
+// sessionRecord is a line in the file of a session: its first line, or what has changed since.
+type sessionRecord struct {
 	// Version is the protocol version; not in later lines.
 	Version      string            `json:"version,omitempty"`
 	Capabilities json.RawMessage   `json:"capabilities,omitempty"`
@@ -60,18 +60,18 @@ type keptLine struct {
 	Remove       string            `json:"remove,omitempty"`
 }
 
-// keptSession is what a file says.
-type keptSession struct {
+// storedSession is what a file says.
+type storedSession struct {
 	version              string
 	capabilities, memory json.RawMessage
 	seen                 map[string]string
 	uris                 map[string]struct{}
 }
 
-// openKept opens a directory, which it creates if necessary, for at most limit sessions that are
+// openSessionDir opens a directory, which it creates if necessary, for at most limit sessions that are
 // not in memory. It returns nil if that fails.
-func openKept(dir string, limit int, logger *slog.Logger) *keptSessions {
-	k := &keptSessions{dir: dir, logger: logger, away: map[string]time.Time{}, room: fair.Limit{Max: limit}}
+func openSessionDir(dir string, limit int, logger *slog.Logger) *sessionDir {
+	k := &sessionDir{dir: dir, logger: logger, away: map[string]time.Time{}, room: fair.Limit{Max: limit}}
 	err := os.MkdirAll(dir, 0o700)
 	var files []fs.DirEntry
 	if err == nil {
@@ -82,7 +82,7 @@ func openKept(dir string, limit int, logger *slog.Logger) *keptSessions {
 		return nil
 	}
 	for _, f := range files {
-		if info, err := f.Info(); err == nil && strings.HasSuffix(f.Name(), keptSuffix) {
+		if info, err := f.Info(); err == nil && strings.HasSuffix(f.Name(), sessionSuffix) {
 			for _, name := range k.setAway(f.Name(), info.ModTime()) {
 				_ = os.Remove(filepath.Join(dir, name)) // another server may have done it
 			}
@@ -91,25 +91,25 @@ func openKept(dir string, limit int, logger *slog.Logger) *keptSessions {
 	return k
 }
 
-const keptSuffix = ".session"
+const sessionSuffix = ".session"
 
-func keptName(principal, id string) string {
-	return keptDigest(principal) + "-" + keptDigest(id) + keptSuffix
+func sessionFileName(principal, id string) string {
+	return nameDigest(principal) + "-" + nameDigest(id) + sessionSuffix
 }
 
-func keptDigest(s string) string {
+func nameDigest(s string) string {
 	d := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(d[:16])
 }
 
 // setAway records that a session is not in memory, and returns the files that must go: those that
 // are too old, and the oldest of the principal beyond the limit.
-func (k *keptSessions) setAway(name string, used time.Time) (gone []string) {
+func (k *sessionDir) setAway(name string, used time.Time) (gone []string) {
 	principal, _, _ := strings.Cut(name, "-")
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.back(name)
-	if time.Since(used) > keptFor {
+	if time.Since(used) > sessionRetention {
 		return []string{name}
 	}
 	for !k.room.Take(principal) {
@@ -130,7 +130,7 @@ func (k *keptSessions) setAway(name string, used time.Time) (gone []string) {
 }
 
 // back forgets that a session is not in memory. k.mu must be held.
-func (k *keptSessions) back(name string) {
+func (k *sessionDir) back(name string) {
 	if _, ok := k.away[name]; ok {
 		principal, _, _ := strings.Cut(name, "-")
 		k.room.Give(principal)
@@ -139,11 +139,11 @@ func (k *keptSessions) back(name string) {
 }
 
 // create begins to keep a session; nil if that is not possible.
-func (k *keptSessions) create(ss *session) *keptFile {
+func (k *sessionDir) create(ss *session) *sessionFile {
 	if k == nil {
 		return nil
 	}
-	f := &keptFile{of: k, path: filepath.Join(k.dir, keptName(ss.principal, ss.id)), touched: time.Now()}
+	f := &sessionFile{of: k, path: filepath.Join(k.dir, sessionFileName(ss.principal, ss.id)), touched: time.Now()}
 	data, err := f.content(ss.lines())
 	if err == nil {
 		err = os.MkdirAll(k.dir, 0o700) // it may have been removed
@@ -159,7 +159,7 @@ func (k *keptSessions) create(ss *session) *keptFile {
 }
 
 // park records that a session has left memory, so that it is not kept for ever.
-func (k *keptSessions) park(f *keptFile) {
+func (k *sessionDir) park(f *sessionFile) {
 	if k == nil || !f.used() {
 		return
 	}
@@ -170,12 +170,12 @@ func (k *keptSessions) park(f *keptFile) {
 
 // take returns the session with that id, which belongs to the principal; a nil file if there is
 // none.
-func (k *keptSessions) take(id, principal string) (*keptFile, *keptSession) {
+func (k *sessionDir) take(id, principal string) (*sessionFile, *storedSession) {
 	if k == nil || id == "" {
 		return nil, nil
 	}
-	name := keptName(principal, id)
-	f := &keptFile{of: k, path: filepath.Join(k.dir, name), touched: time.Now()}
+	name := sessionFileName(principal, id)
+	f := &sessionFile{of: k, path: filepath.Join(k.dir, name), touched: time.Now()}
 	was, err := f.read()
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
@@ -191,13 +191,13 @@ func (k *keptSessions) take(id, principal string) (*keptFile, *keptSession) {
 }
 
 // warn logs the first trouble with a file: clients could cause any number.
-func (k *keptSessions) warn(what string, err error) {
+func (k *sessionDir) warn(what string, err error) {
 	k.warned.Do(func() { k.logger.Warn(what, "err", err) })
 }
 
-// keptFile is the file of one session that is in memory. A nil *keptFile keeps nothing.
-type keptFile struct {
-	of   *keptSessions
+// sessionFile is the file of one session that is in memory. A nil *sessionFile keeps nothing.
+type sessionFile struct {
+	of   *sessionDir
 	path string
 
 	// mu orders what is written. Only the requests of one session wait for each other.
@@ -208,7 +208,7 @@ type keptFile struct {
 }
 
 // add appends a line. all returns what to write instead if the file has become too large.
-func (f *keptFile) add(line keptLine, all func() []keptLine) {
+func (f *sessionFile) add(line sessionRecord, all func() []sessionRecord) {
 	if f == nil {
 		return
 	}
@@ -218,7 +218,7 @@ func (f *keptFile) add(line keptLine, all func() []keptLine) {
 	if f.gone {
 		return
 	}
-	if f.size+len(data) > 2*f.small+keptSlack {
+	if f.size+len(data) > 2*f.small+sessionFileSlack {
 		f.rewrite(all()) // has the line, too
 		return
 	}
@@ -232,7 +232,7 @@ func (f *keptFile) add(line keptLine, all func() []keptLine) {
 }
 
 // rewrite writes the file as a whole. f.mu must be held.
-func (f *keptFile) rewrite(lines []keptLine) {
+func (f *sessionFile) rewrite(lines []sessionRecord) {
 	data, err := f.content(lines)
 	if err == nil {
 		err = atomicfile.Replace(f.path, 0o600, data)
@@ -241,21 +241,21 @@ func (f *keptFile) rewrite(lines []keptLine) {
 }
 
 // content encodes the whole file. f.mu must be held.
-func (f *keptFile) content(lines []keptLine) ([]byte, error) {
+func (f *sessionFile) content(lines []sessionRecord) ([]byte, error) {
 	var b bytes.Buffer
 	for _, line := range lines {
 		b.Write(encode(line))
 		b.WriteByte('\n')
 	}
 	f.size, f.small = b.Len(), b.Len()
-	if b.Len() > maxKeptBytes {
-		return nil, fmt.Errorf("it needs more than %d bytes", maxKeptBytes)
+	if b.Len() > maxSessionFile {
+		return nil, fmt.Errorf("it needs more than %d bytes", maxSessionFile)
 	}
 	return b.Bytes(), nil
 }
 
 // giveUp removes the file after an error: what is kept must not be outdated. f.mu must be held.
-func (f *keptFile) giveUp(err error) {
+func (f *sessionFile) giveUp(err error) {
 	if err != nil {
 		f.gone = true
 		_ = os.Remove(f.path) // if this fails, too, nothing can be done
@@ -264,7 +264,7 @@ func (f *keptFile) giveUp(err error) {
 }
 
 // remove removes the file for good.
-func (f *keptFile) remove() {
+func (f *sessionFile) remove() {
 	if f == nil {
 		return
 	}
@@ -275,7 +275,7 @@ func (f *keptFile) remove() {
 }
 
 // touch writes the time of last use now and then.
-func (f *keptFile) touch() {
+func (f *sessionFile) touch() {
 	if f == nil {
 		return
 	}
@@ -288,7 +288,7 @@ func (f *keptFile) touch() {
 }
 
 // used writes the time of last use; it reports false if the session is not kept.
-func (f *keptFile) used() bool {
+func (f *sessionFile) used() bool {
 	if f == nil {
 		return false
 	}
@@ -299,23 +299,23 @@ func (f *keptFile) used() bool {
 }
 
 // read reads the file.
-func (f *keptFile) read() (*keptSession, error) {
+func (f *sessionFile) read() (*storedSession, error) {
 	file, err := os.Open(f.path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = file.Close() }()
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() || time.Since(info.ModTime()) > keptFor {
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() || time.Since(info.ModTime()) > sessionRetention {
 		return nil, errors.Join(err, fs.ErrNotExist)
 	}
-	data, err := io.ReadAll(io.LimitReader(file, 3*maxKeptBytes))
+	data, err := io.ReadAll(io.LimitReader(file, 3*maxSessionFile))
 	if err != nil {
 		return nil, err
 	}
 	f.size = len(data) // how much of it is outdated is not known: a large file is soon written again
-	s := &keptSession{seen: map[string]string{}, uris: map[string]struct{}{}}
+	s := &storedSession{seen: map[string]string{}, uris: map[string]struct{}{}}
 	for text := range bytes.Lines(data) {
-		var line keptLine
+		var line sessionRecord
 		if text[len(text)-1] != '\n' {
 			return nil, errors.New("the last line is not complete")
 		}

@@ -1,0 +1,467 @@
+package mcpserver
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/internal/subscriptions"
+	"github.com/mcptrack/mcptrack/core/mcp"
+)
+
+// session is one legacy HTTP client. It ends by DELETE. It also leaves memory when it is idle for
+// too long, when its principal opens more than it may have, and with the server: then it ends,
+// too, unless it is kept in a file, from which the next request of the client takes it over.
+type session struct {
+	id        string
+	version   string
+	principal string
+	sub       *subscriptions.Subscriber
+	ctx       context.Context // cancelled when the session ends
+	end       context.CancelCauseFunc
+	inFlight  inFlight
+	replay    replayLog
+	calls     callStreams
+	client    *Client
+	file      *sessionFile // nil: the session is not kept
+	// messages are those for the GET streams that belong to no request.
+	messages *mailbox
+
+	// Guarded by sessions.mu.
+	users int // requests in progress, including the GET streams
+	idle  *time.Timer
+	used  time.Time // when users became 0
+
+	mu      sync.Mutex
+	streams []*getStream // open, the newest last: it gets the messages
+	opened  int          // number of the last stream
+	turn    chan struct{}
+	// seen are the digests of the lists that the client has seen last, by method.
+	seen map[string]string
+
+	subscribing sync.Mutex // guards waiting, and orders what changes the subscriptions
+	// waiting are URIs that the client subscribed to before the session was taken over and that
+	// cannot be subscribed to now, perhaps because their server is not there yet.
+	waiting map[string]struct{}
+}
+
+var errSessionEnded = errors.New("the session has ended")
+
+// open creates a session. It counts as in use until the caller calls release.
+func (s *Server) openSession(version, principal string, capabilities json.RawMessage) (*session, error) {
+	ss, err := s.newSession(rand.Text(), version, principal, capabilities)
+	if err != nil {
+		return nil, err
+	}
+	if ss.file = s.kept.create(ss); ss.file != nil {
+		ss.client.remember = func() { ss.file.add(sessionRecord{Memory: ss.client.Remembered()}, ss.lines) }
+	}
+	added, err := s.addSession(ss)
+	if err != nil {
+		ss.file.remove()
+	}
+	return added, err
+}
+
+func (s *Server) newSession(id, version, principal string, capabilities json.RawMessage) (*session, error) {
+	sub, err := s.subscriber(principal, capabilities, s.opts.listsOffered())
+	if err != nil {
+		return nil, err
+	}
+	ss := &session{id: id, version: version, principal: principal, sub: sub, users: 1, turn: make(chan struct{}), messages: newMailbox(maxAsked)}
+	epoch := rand.Text()[:8]
+	ss.replay.epoch, ss.calls.epoch = epoch, epoch
+	ss.ctx, ss.end = context.WithCancelCause(s.ctx)
+	ss.client = newClient(ss.ctx, ss.ctx, capabilities, ss.queue)
+	ss.client.drop = ss.messages.drop
+	return ss, nil
+}
+
+// add makes a session known, and returns it, or the one with the same id that another request has
+// added meanwhile. The caller must call release.
+func (s *Server) addSession(ss *session) (*session, error) {
+	s.sessions.mu.Lock()
+	var gone []*session
+	added, err := s.addSessionLocked(ss, &gone)
+	s.sessions.mu.Unlock()
+	for _, ss := range gone {
+		s.kept.park(ss.file)
+	}
+	if added != ss {
+		ss.close(errSessionEnded)
+	}
+	return added, err
+}
+
+func (s *Server) addSessionLocked(ss *session, gone *[]*session) (*session, error) {
+	if known := s.sessions.byID[ss.id]; known != nil {
+		known.users++
+		known.idle.Stop()
+		return known, nil
+	}
+	for !s.sessions.room.Take(ss.principal) {
+		oldest := s.idleLongest(ss.principal)
+		if oldest == nil {
+			return nil, errors.New("too many sessions with these credentials are in use")
+		}
+		s.dropSession(oldest)
+		*gone = append(*gone, oldest)
+	}
+	ss.idle = time.AfterFunc(s.opts.SessionIdle, func() { s.expireSession(ss) })
+	s.sessions.byID[ss.id] = ss
+	return ss, nil
+}
+
+// use returns the session with this id, which counts as in use until the caller calls
+// release. It returns nil if there is none, or if it belongs to another principal.
+func (s *Server) useSession(id, principal string) (*session, error) {
+	s.sessions.mu.Lock()
+	ss := s.sessions.byID[id]
+	if ss != nil && ss.principal == principal {
+		ss.users++
+		ss.idle.Stop()
+	}
+	s.sessions.mu.Unlock()
+	switch {
+	case ss == nil:
+		return s.takeOver(id, principal)
+	case ss.principal != principal:
+		return nil, nil
+	}
+	return ss, nil
+}
+
+// takeOver continues a session that is kept, but not in memory. Its client is notified of the lists
+// that are no longer what it saw, and of all resources that it is subscribed to, as they may have
+// changed.
+func (s *Server) takeOver(id, principal string) (*session, error) {
+	file, was := s.kept.take(id, principal)
+	if file == nil {
+		return nil, nil
+	}
+	ss, err := s.newSession(id, was.version, principal, was.capabilities)
+	if err != nil {
+		s.kept.park(file)
+		return nil, err
+	}
+	ss.file, ss.seen, ss.waiting = file, was.seen, was.uris
+	ss.client.memory = was.memory
+	ss.client.remember = func() { ss.file.add(sessionRecord{Memory: ss.client.Remembered()}, ss.lines) }
+	changed, same := s.lists.changedSince(was.seen, ss.sub.Variant())
+	ss.sub.Listed(same)
+	ss.sub.Restore(subscriptions.Batch{Lists: changed})
+	added, err := s.addSession(ss)
+	if err != nil {
+		s.kept.park(file)
+		return nil, err
+	}
+	added.subscribeAgain()
+	return added, nil
+}
+
+func (s *Server) releaseSession(ss *session) {
+	s.sessions.mu.Lock()
+	if ss.users--; ss.users == 0 && s.sessions.byID[ss.id] == ss {
+		ss.used = time.Now()
+		ss.idle.Reset(s.opts.SessionIdle)
+	}
+	s.sessions.mu.Unlock()
+	ss.file.touch()
+}
+
+// remove ends a session for good.
+func (s *Server) endSession(ss *session) {
+	s.sessions.mu.Lock()
+	s.dropSession(ss)
+	s.sessions.mu.Unlock()
+	ss.file.remove()
+}
+
+// drop takes a session out of memory. s.sessions.mu must be held.
+func (s *Server) dropSession(ss *session) {
+	if s.sessions.byID[ss.id] != ss {
+		return // two requests ended it
+	}
+	delete(s.sessions.byID, ss.id)
+	s.sessions.room.Give(ss.principal)
+	ss.idle.Stop()
+	ss.close(errSessionEnded)
+}
+
+// expire drops a session that was idle for long enough. A request may have begun to use
+// it while the timer fired.
+func (s *Server) expireSession(ss *session) {
+	s.sessions.mu.Lock()
+	over := ss.users == 0 && s.sessions.byID[ss.id] == ss && time.Since(ss.used) >= s.opts.SessionIdle
+	if over {
+		s.dropSession(ss)
+	}
+	s.sessions.mu.Unlock()
+	if over {
+		s.kept.park(ss.file)
+	}
+}
+
+// idleLongest returns the session of a principal that has been idle for longest; its client starts
+// a new one with its next request, or takes it over. It returns nil if none is idle. s.sessions.mu must be
+// held.
+func (s *Server) idleLongest(principal string) *session {
+	var oldest *session
+	for _, ss := range s.sessions.byID {
+		if ss.users == 0 && ss.principal == principal && (oldest == nil || ss.used.Before(oldest.used)) {
+			oldest = ss
+		}
+	}
+	return oldest
+}
+
+// catalogSet is called after the catalog was set: what could not be subscribed to may be there now.
+func (s *Server) resubscribe() {
+	if s.kept == nil {
+		return
+	}
+	s.sessions.mu.Lock()
+	all := slices.Collect(maps.Values(s.sessions.byID))
+	s.sessions.mu.Unlock()
+	for _, ss := range all {
+		ss.subscribeAgain()
+	}
+}
+
+// EndSessions ends the legacy HTTP sessions of principals that are not held any more, with what is
+// in progress in them. Those of clients without credentials stay.
+func (s *Server) EndSessions(holds func(principal string) bool) {
+	s.sessions.mu.Lock()
+	defer s.sessions.mu.Unlock()
+	for _, ss := range s.sessions.byID {
+		if ss.principal != "" && !holds(ss.principal) {
+			s.dropSession(ss)
+		}
+	}
+}
+
+func (s *Server) closeSessions() {
+	s.sessions.mu.Lock()
+	all := slices.Collect(maps.Values(s.sessions.byID))
+	for _, ss := range all {
+		s.dropSession(ss)
+	}
+	s.sessions.mu.Unlock()
+	for _, ss := range all {
+		ss.file.used()
+	}
+}
+
+// queue queues a message for the newest GET stream, if there is one.
+func (ss *session) queue(message []byte) bool {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	return len(ss.streams) > 0 && ss.messages.put(message, "")
+}
+
+func (ss *session) close(why error) {
+	ss.end(why)
+	ss.sub.Close()
+}
+
+// subscribe executes resources/subscribe and resources/unsubscribe, and returns the encoded answer.
+func (ss *session) subscribe(m *message) []byte {
+	uri := text(m.fields["uri"])
+	if m.method == mcp.MethodUnsubscribe {
+		ss.replay.forget(uri)
+	}
+	ss.subscribing.Lock()
+	reply := subscribe(ss.sub, m)
+	there := ss.sub.Has(uri)
+	if there || m.method == mcp.MethodUnsubscribe {
+		delete(ss.waiting, uri)
+	}
+	ss.subscribing.Unlock()
+	if m.method == mcp.MethodUnsubscribe {
+		ss.file.add(sessionRecord{Remove: uri}, ss.lines)
+	} else if there {
+		ss.file.add(sessionRecord{Add: uri}, ss.lines)
+	}
+	return reply
+}
+
+// subscribeAgain subscribes to the URIs that wait, and notifies the client of those for which that
+// succeeded: they may have changed.
+func (ss *session) subscribeAgain() {
+	ss.subscribing.Lock()
+	defer ss.subscribing.Unlock()
+	var again []string
+	for _, uri := range slices.Sorted(maps.Keys(ss.waiting)) {
+		if ss.sub.Add(uri) == nil {
+			delete(ss.waiting, uri)
+			again = append(again, uri)
+		}
+	}
+	ss.sub.Restore(subscriptions.Batch{URIs: again})
+}
+
+// saw records that the client was sent a list with this digest.
+func (ss *session) saw(method, digest string) {
+	ss.mu.Lock()
+	known := ss.seen[method]
+	if ss.seen == nil {
+		ss.seen = map[string]string{}
+	}
+	ss.seen[method] = digest
+	ss.mu.Unlock()
+	if known != digest {
+		ss.file.add(sessionRecord{Seen: map[string]string{method: digest}}, ss.lines)
+	}
+}
+
+// lines are what is kept of the session.
+func (ss *session) lines() []sessionRecord {
+	ss.mu.Lock()
+	seen := maps.Clone(ss.seen)
+	ss.mu.Unlock()
+	all := []sessionRecord{{Version: ss.version, Capabilities: ss.client.Capabilities, Seen: seen, Memory: ss.client.Remembered()}}
+	ss.subscribing.Lock()
+	defer ss.subscribing.Unlock()
+	for _, uri := range slices.Concat(ss.sub.URIs(), slices.Collect(maps.Keys(ss.waiting))) {
+		all = append(all, sessionRecord{Add: uri})
+	}
+	return all
+}
+
+// codeSession is the code with which the SDKs answer requests of an unknown session.
+const codeSession = -32001
+
+// legacy serves a message of the legacy era.
+func (x *exchange) legacy() {
+	if x.m.method == mcp.MethodInitialize && x.m.id != nil {
+		x.initialize()
+		return
+	}
+	ss := x.session(true)
+	if ss == nil {
+		return
+	}
+	defer x.srv.releaseSession(ss)
+	m := x.m
+	from := caller{version: ss.version, principal: x.principal, identity: x.identity, client: ss.client, sub: ss.sub}
+	if ss.file != nil {
+		from.saw = ss.saw
+	}
+	switch {
+	case m.id == nil || m.isAnswer(): // not answered
+		if m.method == mcp.NotificationCancelled {
+			ss.inFlight.cancel(m.fields["requestId"])
+		} else {
+			ss.client.receive(m)
+		}
+		x.w.WriteHeader(http.StatusAccepted)
+	case !x.srv.offers(m.method, false):
+		x.result(from)
+	case m.method == mcp.MethodSubscribe || m.method == mcp.MethodUnsubscribe:
+		x.reply(http.StatusOK, ss.subscribe(m))
+	case fromMemory(m.method):
+		x.result(from)
+	default:
+		// The parent is the session: a lost connection does not cancel the request.
+		ctx, end, ok := ss.inFlight.begin(ss.ctx, m.id)
+		if !ok {
+			x.fail(http.StatusOK, m.id, errDuplicateID())
+			return
+		}
+		defer end()
+		if m.method == mcp.MethodStreamEvents && x.srv.opts.Events.offered() {
+			x.streamEvents(ctx, from)
+			return
+		}
+		var calls *callStreams // nil: the client cannot resume
+		if ss.version >= mcp.LatestLegacy && accepts(x.r, typeEvents) {
+			calls = &ss.calls
+		}
+		x.runFunc(ctx, from, calls)
+	}
+}
+
+func (x *exchange) initialize() {
+	version, result, failed := x.srv.initialized(x.m)
+	if failed != nil {
+		x.fail(http.StatusOK, x.m.id, failed)
+		return
+	}
+	ss, err := x.srv.openSession(version, x.principal, x.m.fields["capabilities"])
+	if err != nil {
+		x.busy(x.m.id, err)
+		return
+	}
+	defer x.srv.releaseSession(ss)
+	x.w.Header().Set(mcp.HeaderSession, ss.id)
+	x.reply(http.StatusOK, answer(x.m.id, result, nil))
+}
+
+// busy answers that there is no room for a session now.
+func (x *exchange) busy(id json.RawMessage, err error) {
+	x.w.Header().Set("Retry-After", "1")
+	x.fail(http.StatusServiceUnavailable, id, errorf(mcp.CodeInternal, "%s", err))
+}
+
+// session returns the session of a request, in use until the caller releases it. If
+// there is none, it answers the request with the reason and returns nil. body says
+// whether the request has a JSON-RPC body, whose id the answer carries.
+func (x *exchange) session(body bool) *session {
+	var id json.RawMessage
+	if body {
+		id = x.m.id
+	}
+	name, ok := single(x.r, mcp.HeaderSession)
+	if !ok || name == "" {
+		x.fail(http.StatusBadRequest, id, errorf(mcp.CodeInvalidRequest,
+			"no %s: initialize first, or send %q in params._meta", mcp.HeaderSession, mcp.MetaProtocolVersion))
+		return nil
+	}
+	if version, ok := single(x.r, mcp.HeaderProtocolVersion); !ok || version != "" && !mcp.IsLegacy(version) {
+		x.fail(http.StatusBadRequest, id, &Error{
+			Code: mcp.CodeUnsupportedVersion, Message: "unsupported protocol version",
+			Data: map[string]any{"supported": mcp.Versions(), "requested": bounded(version)},
+		})
+		return nil
+	}
+	ss, err := x.srv.useSession(name, x.principal)
+	switch {
+	case err != nil:
+		x.busy(id, err)
+	case ss == nil:
+		x.fail(http.StatusNotFound, id, errorf(codeSession, "session not found"))
+	}
+	return ss
+}
+
+// rejectModern rejects a request of the modern era whose HTTP method only the legacy era has,
+// and reports whether it did.
+func rejectModern(w http.ResponseWriter, r *http.Request) bool {
+	if r.Header.Get(mcp.HeaderProtocolVersion) != mcp.ModernVersion {
+		return false
+	}
+	w.Header().Set("Allow", "POST")
+	http.Error(w, r.Method+" is not part of this protocol version", http.StatusMethodNotAllowed)
+	return true
+}
+
+// delete ends a legacy session.
+func (s *Server) delete(w http.ResponseWriter, r *http.Request) {
+	if rejectModern(w, r) {
+		return
+	}
+	x := &exchange{srv: s, w: w, r: r, rc: http.NewResponseController(w), principal: s.principal(r)}
+	ss := x.session(false)
+	if ss == nil {
+		return
+	}
+	defer s.releaseSession(ss)
+	s.endSession(ss)
+	w.WriteHeader(http.StatusNoContent)
+}
