@@ -17,16 +17,16 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// Catalog holds everything that a server lists. Items are JSON objects as defined by
-// the protocol, in the order in which they are listed; other values are left out.
+// Catalog holds everything that a server lists. Items are JSON objects as defined by the protocol,
+// in list order; other values are skipped.
 type Catalog struct {
 	Tools, Prompts, Resources, Templates []json.RawMessage
-	// Variants replace all lists for clients for which Options.Variant returns the name. They have no variants themselves.
+	// Variants replace all lists for clients for which Options.Variant returns the name. A variant
+	// has no variants itself.
 	Variants map[string]Catalog
 }
 
-// variant returns the lists of the variant called name, or c itself if there is none of that
-// name.
+// variant returns the named variant, or c if there is none.
 func (c *Catalog) variant(name string) *Catalog {
 	if v, ok := c.Variants[name]; ok && name != "" {
 		return &v
@@ -35,26 +35,24 @@ func (c *Catalog) variant(name string) *Catalog {
 }
 
 const (
-	maxGenerations = 8       // catalogs whose cursors are still valid
-	pageBytes      = 1 << 20 // a page ends after the item with which it exceeds this
+	maxGenerations = 8       // catalogs whose cursors are valid
+	pageBytes      = 1 << 20 // a page ends after the item that exceeds this
 )
 
-// catalogs holds the current catalog and previous ones that a client may still be
-// paging through.
+// catalogs holds the current catalog, and earlier ones that clients may still be paging through.
 type catalogs struct {
-	// epoch is part of every cursor, so that those of another server or of a previous
-	// run are rejected.
+	// epoch is part of every cursor: cursors of another server or an earlier run are rejected.
 	epoch string
 
 	mu          sync.Mutex
 	gen         uint64 // of the current catalog
 	generations map[uint64]*Catalog
-	// mirror holds, by the name of a current tool, its arguments that clients repeat in headers.
+	// mirror holds the arguments that clients repeat in headers, by the name of a current tool.
 	mirror map[string][]mirrored
-	// digests of the current lists, by method and variant, as far as they were asked for.
+	// digests of the current lists by method and variant, computed on demand
 	digests map[[2]string]string
-	// paged holds the generations for which a cursor was issued. Other generations are
-	// dropped as soon as they are replaced.
+	// paged holds the generations for which a cursor was issued. Other generations are dropped
+	// when they are replaced.
 	paged map[uint64]bool
 }
 
@@ -63,7 +61,7 @@ func (c *catalogs) start() {
 	c.generations, c.paged = map[uint64]*Catalog{0: {}}, make(map[uint64]bool)
 }
 
-// generation is the number of the current catalog.
+// generation returns the number of the current catalog.
 func (c *catalogs) generation() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -122,8 +120,8 @@ func (c *catalogs) set(next Catalog) (change subscriptions.Change) {
 	return change
 }
 
-// replace returns which lists of c differ from the lists of was. Equal ones become the slices of was,
-// so that generations share memory.
+// replace returns the lists of c that differ from was. For equal lists c takes over the slices of
+// was, so that generations share memory.
 func (c *Catalog) replace(was *Catalog) (changed subscriptions.Lists) {
 	differs := func(old []json.RawMessage, list *[]json.RawMessage) bool {
 		if !equalItems(old, *list) {
@@ -156,7 +154,7 @@ func union(a, b map[string]Catalog) map[string]struct{} {
 	return names
 }
 
-// allTools returns the tools of all variants, each once.
+// allTools returns the tools of all variants without duplicates.
 func (c *Catalog) allTools() []json.RawMessage {
 	if len(c.Variants) == 0 {
 		return c.Tools
@@ -176,8 +174,8 @@ func (c *Catalog) allTools() []json.RawMessage {
 	return all
 }
 
-// objects returns the items that are JSON objects, each in one line. An item that equals the
-// one at the same index of known, the previous list, is not checked again.
+// objects returns the items that are JSON objects, each in one line. It does not validate an item
+// again that equals the item at the same index of known, the previous list.
 func objects(items, known []json.RawMessage) []json.RawMessage {
 	clean := make([]json.RawMessage, 0, len(items))
 	for i, item := range items {
@@ -195,7 +193,7 @@ func objects(items, known []json.RawMessage) []json.RawMessage {
 	return clean
 }
 
-// lists select the lists of a catalog, by the method that lists them.
+// lists returns the selectors of a catalog's lists, by the method that lists them.
 func lists() map[string]func(*Catalog) []json.RawMessage {
 	return map[string]func(*Catalog) []json.RawMessage{
 		mcp.MethodListTools:     func(c *Catalog) []json.RawMessage { return c.Tools },
@@ -205,7 +203,7 @@ func lists() map[string]func(*Catalog) []json.RawMessage {
 	}
 }
 
-// digest returns a digest of the current list of a variant, which is the same in another process.
+// digest returns a digest of the current list of a variant. It is the same in every process.
 func (c *catalogs) digest(method, variant string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -228,8 +226,8 @@ func (c *catalogs) digestLocked(method, variant string) string {
 	return c.digests[key]
 }
 
-// changedSince compares the current lists of a variant with digests of what a client saw, by
-// method: it returns which lists differ, and which are the same.
+// changedSince compares the current lists of a variant with the digests that a client saw, by
+// method. It returns the lists that differ and the lists that do not.
 func (c *catalogs) changedSince(digests map[string]string, variant string) (changed, same subscriptions.Lists) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -254,9 +252,8 @@ func listOf(method string) subscriptions.Lists {
 	}
 }
 
-// page returns one page of the list that of selects, with at most size items, and the cursor
-// of the next page, or "" after the last. A cursor identifies the catalog that the first page
-// came from.
+// page returns one page of the list that of selects, with at most size items, and the cursor of
+// the next page, or "" after the last. A cursor identifies the catalog of the first page.
 func (c *catalogs) page(cursor string, size int, of func(*Catalog) []json.RawMessage) (items []json.RawMessage, next string, err *Error) {
 	gen, from, valid := uint64(0), 0, true
 	if cursor != "" {

@@ -8,26 +8,26 @@ import (
 	"net/http"
 )
 
-// Events are the handlers of MCP Events (SEP-3415, io.modelcontextprotocol/events), which are
-// served in both eras. Handle and Stream are needed.
+// Events are the handlers of MCP Events (SEP-3415, io.modelcontextprotocol/events), in both eras.
+// Handle and Stream are required.
 type Events struct {
-	// Handle answers events/list, events/poll, events/subscribe and events/unsubscribe.
+	// Handle handles events/list, events/poll, events/subscribe and events/unsubscribe.
 	Handle Func
 	// Stream serves events/stream.
 	Stream StreamFunc
-	// Identify returns a lasting name of the client that sent an HTTP request, such as the
-	// name of its token, or ""; see [Request]. May be nil.
+	// Identify returns a permanent name of the client that sent an HTTP request, such as the name
+	// of its token, or ""; see [Request]. May be nil.
 	Identify func(*http.Request) string
 }
 
-// StreamFunc serves one events/stream. An error before the first message is the answer
-// to the request; a later one ends the stream without a result. ctx is done when the
-// client cancels the request or disconnects, in both eras, and when the server or the
-// connection ends; the result is sent in the last case only.
+// StreamFunc serves one events/stream. An error before the first message is the response to the
+// request; a later one ends the stream without a result. ctx is done when the client cancels the
+// request or disconnects, in both eras, and when the server or the connection ends; the result is
+// sent only in the last case.
 //
-// send writes messages, each a JSON-RPC notification in one line, and blocks while the
-// client does not read. Its error means that the client has disconnected. Streams do not
-// count against Options.MaxInFlight: the function has to bound their number.
+// send writes messages, each a JSON-RPC notification in one line, and blocks while the client does
+// not read. Its error means that the client has disconnected. Streams do not count against
+// Options.MaxInFlight: the function must bound their number.
 type StreamFunc func(ctx context.Context, r *Request, id json.RawMessage, send func(messages ...[]byte) error) (json.RawMessage, error)
 
 const (
@@ -37,7 +37,7 @@ const (
 
 func (e Events) offered() bool { return e.Handle != nil && e.Stream != nil }
 
-// errEnding is the cause of a stream that ends because its connection does.
+// errEnding is the cause of a stream that ends with its connection.
 var errEnding = errors.New("the connection is ending")
 
 // runEventStream runs Events.Stream for one request.
@@ -53,8 +53,7 @@ func (s *Server) runEventStream(ctx context.Context, m *message, from caller, se
 }
 
 // streamEvents serves an events/stream on the handler's goroutine. It ends when the client
-// disconnects, even in the legacy era, where other requests go on: the client could not resume
-// it.
+// disconnects, even in the legacy era, because the client could not resume it.
 func (x *exchange) streamEvents(parent context.Context, from caller) {
 	if !accepts(x.r, typeEvents) {
 		http.Error(x.w, "the Accept header must include "+typeEvents, http.StatusNotAcceptable)
@@ -93,8 +92,7 @@ func (x *exchange) streamEvents(parent context.Context, from caller) {
 	}
 }
 
-// streamEvents serves an events/stream until the client cancels it or the connection
-// ends.
+// streamEvents serves an events/stream until the client cancels it or the connection ends.
 func (c *stdioConn) streamEvents(m *message, from caller) {
 	ctx, end, ok := c.inFlight.begin(c.ctx, m.id)
 	if !ok {

@@ -24,8 +24,8 @@ const (
 	typeEvents = eventstream.ContentType
 )
 
-// accepts reports whether the client accepts a media type. A client that sends no Accept
-// header accepts all, as HTTP specifies.
+// accepts reports whether the client accepts a media type. Without an Accept header it accepts
+// all, as HTTP specifies.
 func accepts(r *http.Request, mediaType string) bool {
 	values := r.Header.Values("Accept")
 	if len(values) == 0 {
@@ -35,7 +35,7 @@ func accepts(r *http.Request, mediaType string) bool {
 	for one := range strings.SplitSeq(strings.Join(values, ","), ",") {
 		t, params, err := mime.ParseMediaType(one)
 		if err == nil && strings.Trim(params["q"], "0.") == "" && params["q"] != "" {
-			continue // q=0 excludes it
+			continue // q=0 excludes the type
 		}
 		if err == nil && (t == mediaType || t == kind+"/*" || t == "*/*") {
 			return true
@@ -61,7 +61,7 @@ func (s *Server) principal(r *http.Request) string {
 	return hex.EncodeToString(mac.Sum(nil)[:16])
 }
 
-// single returns the value of a header, which may occur only once.
+// single returns the value of a header; ok is false if the header occurs more than once.
 func single(r *http.Request, header string) (value string, ok bool) {
 	values := r.Header.Values(header)
 	if len(values) > 1 {
@@ -70,8 +70,8 @@ func single(r *http.Request, header string) (value string, ok bool) {
 	return r.Header.Get(header), true
 }
 
-// checkVersion compares the protocol version in the header with the one in _meta, if _meta
-// has one: a proxy may have routed the request by the header.
+// checkVersion compares the protocol version in the header with the version in _meta, if there is
+// one: a proxy may have routed the request by the header.
 func checkVersion(r *http.Request, m *message) *Error {
 	switch value, ok := single(r, mcp.HeaderProtocolVersion); {
 	case !ok:
@@ -88,8 +88,8 @@ func mismatch(header, why string) *Error {
 	return errorf(mcp.CodeHeaderMismatch, "header %s %s", header, why)
 }
 
-// checkHeaders compares the headers with the method and the name of a modern request with its
-// body: a proxy may have routed or filtered the request by these headers.
+// checkHeaders compares the method and name headers of a modern request with its body: a proxy may
+// have routed or filtered the request by these headers.
 func checkHeaders(r *http.Request, m *message) *Error {
 	switch value, ok := single(r, mcp.HeaderMethod); {
 	case !ok:
@@ -107,7 +107,7 @@ func checkHeaders(r *http.Request, m *message) *Error {
 		param = "uri"
 	case mcp.MethodGetTask, mcp.MethodUpdateTask, mcp.MethodCancelTask:
 		if r.Header.Get(mcp.HeaderName) == "" {
-			return nil // it only helps proxies to route
+			return nil // optional: it only helps proxies to route
 		}
 		param = "taskId"
 	default:
@@ -126,8 +126,8 @@ func checkHeaders(r *http.Request, m *message) *Error {
 	return nil
 }
 
-// decodeHeader decodes a value that a header cannot carry literally. A value that only
-// begins like an encoded one is literal.
+// decodeHeader decodes a value that a header cannot carry literally. An incomplete encoding is
+// taken literally.
 func decodeHeader(value string) (string, bool) {
 	inner, ok := strings.CutPrefix(value, "=?base64?")
 	if ok {
@@ -140,7 +140,7 @@ func decodeHeader(value string) (string, bool) {
 	return string(b), err == nil
 }
 
-// isModern reports whether a POST is of the modern era: by its _meta, else by its headers and
+// isModern reports whether a POST belongs to the modern era: by its _meta, else by its headers and
 // its method.
 func isModern(r *http.Request, m *message) bool {
 	if m.meta[mcp.MetaProtocolVersion] != nil {
@@ -153,8 +153,8 @@ func isModern(r *http.Request, m *message) bool {
 	return version != "" && !slices.Contains(mcp.Versions()[1:], version) || m.method == mcp.MethodDiscover || m.method == mcp.MethodListen
 }
 
-// mirrored is a tool argument that modern HTTP clients repeat in a header
-// Mcp-Param-NAME, as the tool's schema requires with "x-mcp-header".
+// mirrored is a tool argument that modern HTTP clients repeat in a header Mcp-Param-NAME because
+// the tool's schema has an "x-mcp-header" for it.
 type mirrored struct {
 	path   []string // of the argument
 	header string
@@ -165,8 +165,8 @@ const (
 	mirrorDepth = 32
 )
 
-// mirroredArguments returns the mirrored arguments of each tool, by its name. Tools whose
-// annotations are invalid have none: clients ignore such tools.
+// mirroredArguments returns the mirrored arguments of each tool by name. Tools with invalid
+// annotations have none, because clients ignore such tools.
 func mirroredArguments(tools []json.RawMessage) map[string][]mirrored {
 	var found map[string][]mirrored
 	for _, tool := range tools {
@@ -182,8 +182,8 @@ func mirroredArguments(tools []json.RawMessage) map[string][]mirrored {
 	return found
 }
 
-// CheckTool returns an error, whose text is meant for users, if modern clients reject a tool
-// because of its annotations "x-mcp-header".
+// CheckTool returns an error if modern clients reject a tool because of its "x-mcp-header"
+// annotations. The error is for users.
 func CheckTool(tool json.RawMessage) error {
 	_, _, err := mirroredOf(tool)
 	return err
@@ -208,8 +208,8 @@ type mirroring struct {
 	seen map[string]bool // headers, in lower case
 }
 
-// add collects the mirrored arguments of a schema, which is at path in the tool's schema. It
-// looks only where clients look: in nested "properties".
+// add collects the mirrored arguments of a schema at path in the tool's schema. It looks only
+// where clients look: in nested "properties".
 func (m *mirroring) add(schema json.RawMessage, path []string) error {
 	fields, failed := object(schema)
 	if failed != nil || len(path) > mirrorDepth {
@@ -240,7 +240,7 @@ func (m *mirroring) add(schema json.RawMessage, path []string) error {
 	return nil
 }
 
-// isToken reports whether s is a token (RFC 9110, 5.6.2), as header names are.
+// isToken reports whether s is a token (RFC 9110, 5.6.2), as header names must be.
 func isToken(s string) bool {
 	for _, c := range []byte(s) {
 		if c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0 {
@@ -263,7 +263,7 @@ func (s *Server) checkMirrored(r *http.Request, m *message) *Error {
 			value = fields[name]
 		}
 		if len(value) == 0 || bytes.ContainsAny(value[:1], "n{[") {
-			continue // absent, null, object or array: no header is required
+			continue // absent, null, object or array: no header needed
 		}
 		got, ok := single(r, arg.header)
 		if !ok || len(r.Header.Values(arg.header)) == 0 {

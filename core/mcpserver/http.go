@@ -16,15 +16,15 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// bodyTimeout is how long a client may take to send a message.
+// bodyTimeout bounds the time in which a client sends a message.
 const bodyTimeout = 30 * time.Second
 
-// ServeHTTP is the MCP endpoint for both eras, on any path. It returns when everything
-// it started has ended. When a legacy client disconnects during a call, ServeHTTP returns
-// only when the call has ended: a lost connection cancels nothing in that era.
+// ServeHTTP is the MCP endpoint for both eras, on any path. It returns when everything it started
+// has ended. If a legacy client disconnects during a call, ServeHTTP returns only after the call:
+// a lost connection cancels nothing in that era.
 //
-// ServeHTTP sets the deadlines of its connection itself and bounds bodies by MaxMessage.
-// Clients that do not accept text/event-stream are served without notifications.
+// ServeHTTP sets the deadlines of its connection and bounds bodies by MaxMessage. Clients that do
+// not accept text/event-stream get no notifications.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !s.enter() {
 		w.Header().Set("Retry-After", "1")
@@ -58,7 +58,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 	}
 	body, err := x.body()
 	if err != nil {
-		w.Header().Set("Connection", "close") // instead of reading the rest
+		w.Header().Set("Connection", "close") // do not read the rest
 		if _, large := errors.AsType[*http.MaxBytesError](err); large {
 			http.Error(w, "the message is larger than "+strconv.Itoa(s.opts.MaxMessage)+" bytes", http.StatusRequestEntityTooLarge)
 		} else {
@@ -82,7 +82,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// exchange is one POST and its answer. Only the handler's goroutine uses it.
+// exchange is one HTTP request and its response. Only the handler's goroutine uses it.
 type exchange struct {
 	srv *Server
 	w   http.ResponseWriter
@@ -91,11 +91,11 @@ type exchange struct {
 
 	m         *message
 	principal string
-	identity  string // the lasting name of the client
+	identity  string // the permanent name of the client
 }
 
-// body reads the message. The deadline is removed afterwards: when it passed, the
-// client would seem to have disconnected.
+// body reads the message. It then removes the deadline: a deadline that passes makes the client
+// appear disconnected.
 func (x *exchange) body() ([]byte, error) {
 	_ = x.rc.SetReadDeadline(time.Now().Add(bodyTimeout))
 	b, err := io.ReadAll(http.MaxBytesReader(x.w, x.r.Body, int64(x.srv.opts.MaxMessage)))
@@ -103,7 +103,7 @@ func (x *exchange) body() ([]byte, error) {
 	return b, err
 }
 
-// reply answers with one message.
+// reply sends one message as the response.
 func (x *exchange) reply(status int, message []byte) {
 	h := x.w.Header()
 	h.Set("Content-Type", typeJSON)
@@ -117,19 +117,19 @@ func (x *exchange) fail(status int, id json.RawMessage, failed *Error) {
 	x.reply(status, answer(id, nil, failed))
 }
 
-// shortenDeadline bounds a write that is in progress.
+// shortenDeadline bounds a write in progress.
 func (x *exchange) shortenDeadline() { _ = x.rc.SetWriteDeadline(time.Now().Add(drainTimeout)) }
 
-// result answers a request from memory.
+// result handles a request from memory.
 func (x *exchange) result(from caller) {
 	result, failed := x.srv.result(x.r.Context(), x.m, from)
 	x.reply(http.StatusOK, answer(x.m.id, result, failed))
 }
 
-// modern serves a message of the modern era, which has no session.
+// modern handles a message of the modern era, which has no session.
 func (x *exchange) modern() {
 	m := x.m
-	if m.id == nil || m.isAnswer() { // not answered
+	if m.id == nil || m.isAnswer() { // no response
 		x.w.WriteHeader(http.StatusAccepted)
 		return
 	}
@@ -153,8 +153,8 @@ func (x *exchange) modern() {
 	}
 }
 
-// check validates the headers and _meta of a modern request. Of several errors it
-// returns the one that explains most.
+// check validates the headers and _meta of a modern request. Of several errors it returns the most
+// helpful one.
 func (x *exchange) check() *Error {
 	if failed := checkVersion(x.r, x.m); failed != nil {
 		return failed
@@ -171,10 +171,10 @@ func (x *exchange) check() *Error {
 	return nil
 }
 
-// runFunc answers a POST with a function of the options: with plain JSON, or with an event stream
-// if the function sends a notification first. Unless calls is nil, it is also an event stream if
-// the function takes longer than openAfter, and calls holds its events, so that the client can
-// resume it. parent is cancelled when the client cancels the request.
+// runFunc handles a POST with a Func. The response is plain JSON, or an event stream if the Func
+// sends a notification first. Unless calls is nil, it is also an event stream if the Func takes
+// longer than openAfter, and calls holds its events so that the client can resume it. parent is
+// cancelled when the client cancels the request.
 func (x *exchange) runFunc(parent context.Context, from caller, calls *callStreams) {
 	s := x.srv
 	from.after = new(afterwards)
@@ -196,15 +196,14 @@ func (x *exchange) runFunc(parent context.Context, from caller, calls *callStrea
 	defer cancel(nil)
 	defer context.AfterFunc(s.ctx, func() { cancel(errClosed) })()
 
-	// The function sends its notifications on notes to this goroutine, which owns the
-	// connection. Unbuffered, so that the function waits while the client does not
-	// read; never closed.
+	// The Func sends its notifications on notes to this goroutine, which owns the connection.
+	// Unbuffered, so that the Func waits while the client does not read; never closed.
 	notes := make(chan note)
-	left := make(chan struct{}) // closed by this goroutine when the client has disconnected
+	left := make(chan struct{}) // closed by this goroutine when the client disconnects
 	answered := make(chan reply, 1)
 	go func() {
 		reply := x.answer(nil, errorf(mcp.CodeInternal, "%s: internal error", x.m.method))
-		defer func() { answered <- reply }() // also if the function calls runtime.Goexit
+		defer func() { answered <- reply }() // also if the Func calls runtime.Goexit
 		n := newNotifier(ctx, func(ctx context.Context, message []byte) bool {
 			written := make(chan bool, 1)
 			select {
@@ -224,7 +223,7 @@ func (x *exchange) runFunc(parent context.Context, from caller, calls *callStrea
 	}()
 
 	var stream *eventStream
-	var call *callStream // of stream; nil if the client cannot resume it
+	var call *callStream // of stream; nil: the client cannot resume it
 	var beats, opening <-chan time.Time
 	if calls != nil {
 		timer := time.NewTimer(openAfter)
@@ -234,7 +233,7 @@ func (x *exchange) runFunc(parent context.Context, from caller, calls *callStrea
 	gone, news, here := x.r.Context().Done(), notes, true
 	leave := func() {
 		gone, stream, opening, here = nil, nil, nil, false
-		if call == nil { // the client cannot resume: later messages are dropped
+		if call == nil { // the client cannot resume: drop later messages
 			close(left)
 			news = nil
 		}
@@ -282,7 +281,7 @@ func (x *exchange) runFunc(parent context.Context, from caller, calls *callStrea
 			if err == nil || call != nil {
 				err = cmp.Or(err, write(n.message, false))
 			}
-			n.written <- err == nil || call != nil // call has it: the client can resume
+			n.written <- err == nil || call != nil // call holds it: the client can resume
 		case <-opening:
 			err = begin()
 		case <-beats:
@@ -306,22 +305,22 @@ func (x *exchange) runFunc(parent context.Context, from caller, calls *callStrea
 	}
 }
 
-// note is a message of a function that runs.
+// note is a message of a running Func.
 type note struct {
 	message []byte
-	// written gets one value: whether the message was written or will be, when the client
-	// resumes. Capacity 1; never closed.
+	// written gets one value: whether the message is written, now or when the client resumes.
+	// Capacity 1; never closed.
 	written chan bool
 }
 
-// reply is an answer and its HTTP status, which is used unless a stream has begun.
+// reply is a response and its HTTP status, which is not used if a stream has begun.
 type reply struct {
 	message []byte
 	status  int
 }
 
-// answer encodes the answer of a function. Its errors have HTTP status 200, except the
-// one for which the specification demands 400.
+// answer encodes the response of a Func. Errors have HTTP status 200, except the one for which the
+// specification requires 400.
 func (x *exchange) answer(result json.RawMessage, failed *Error) reply {
 	status := http.StatusOK
 	if failed != nil && failed.Code == mcp.CodeMissingCapability {
@@ -330,7 +329,7 @@ func (x *exchange) answer(result json.RawMessage, failed *Error) reply {
 	return reply{answer(x.m.id, result, failed), status}
 }
 
-// finish writes the answer of a request, unless the client has cancelled it.
+// finish writes the response of a request, unless the client cancelled it.
 func (x *exchange) finish(r reply, cancelled bool) {
 	if cancelled {
 		x.srv.deadline(x.rc)
@@ -340,7 +339,7 @@ func (x *exchange) finish(r reply, cancelled bool) {
 	x.reply(r.status, r.message)
 }
 
-// eventStream is an event stream to one client. It must be used by one goroutine at a time.
+// eventStream is an event stream to one client. Only one goroutine at a time may use it.
 type eventStream struct {
 	srv *Server
 	w   http.ResponseWriter
@@ -351,12 +350,12 @@ func (s *Server) newEventStream(w http.ResponseWriter) *eventStream {
 	return &eventStream{srv: s, w: w, out: s.writer(w)}
 }
 
-// start sends the headers immediately: clients wait for them.
+// start sends the headers immediately, because clients wait for them.
 func (e *eventStream) start() error {
 	h := e.w.Header()
 	h.Set("Content-Type", eventstream.ContentType)
 	h.Set("Cache-Control", "no-cache, no-transform")
-	h.Set("X-Accel-Buffering", "no") // nginx would hold events back
+	h.Set("X-Accel-Buffering", "no") // nginx would buffer events
 	h.Del("Content-Length")
 	e.out.Extend()
 	e.w.WriteHeader(http.StatusOK)
@@ -369,8 +368,8 @@ func (e *eventStream) event(id string, data []byte) error {
 	return err
 }
 
-// prime sends an id with an empty event, so that a client that is cut off before its
-// first event can still resume.
+// prime sends an id with an empty event, so that a client that loses the stream before its first
+// event can resume.
 func (e *eventStream) prime(id string) error {
 	_, err := e.out.Write(eventstream.Append(nil, id, "", nil))
 	return err
@@ -385,8 +384,8 @@ func (e *eventStream) comment() error {
 
 func (e *eventStream) flush() error { return e.out.Flush() }
 
-// pusher returns a pusher of a subscriber's notifications to this stream. number
-// returns the id of each event; nil means that they have none.
+// pusher returns a pusher of a subscriber's notifications to this stream. number returns the id of
+// each event; nil: events have no id.
 func (e *eventStream) pusher(sub *subscriptions.Subscriber, number func(subscriptions.Batch) string) *pusher {
 	return &pusher{
 		sub: sub, flush: e.flush, beat: e.comment, every: e.srv.opts.Heartbeat,
@@ -400,13 +399,12 @@ func (e *eventStream) pusher(sub *subscriptions.Subscriber, number func(subscrip
 	}
 }
 
-// writer returns a writer with the deadlines of the server for each part of an answer.
+// writer returns a writer with the server's deadlines for each part of a response.
 func (s *Server) writer(w http.ResponseWriter) *eventstream.Writer {
 	return eventstream.NewWriter(w, s.writeDeadline)
 }
 
-// writeDeadline returns the deadline of the next write, which is shorter while the
-// server closes.
+// writeDeadline returns the deadline of the next write, which is shorter while the server closes.
 func (s *Server) writeDeadline() time.Time {
 	timeout := s.opts.WriteTimeout
 	if s.ctx.Err() != nil {

@@ -15,16 +15,16 @@ type listen struct {
 	sub *subscriptions.Subscriber
 	ack []byte          // the first message
 	end json.RawMessage // the result with which the listen ends
-	// empty means that nothing of what was requested is honoured.
+	// empty means that the server honours nothing of the request.
 	empty    bool
-	messages *mailbox // the notifications of tasks; nil if there are none
+	messages *mailbox // notifications of tasks; nil if none
 }
 
-// maxTaskNotes is how many tasks may have a notification that waits for a slow client.
+// maxTaskNotes bounds the tasks with a pending notification for a slow client.
 const maxTaskNotes = 256
 
-// listen opens the subscriptions that the message requests. Notifications of tasks end when
-// ctx is done; the caller must close the subscriber.
+// listen opens the subscriptions that the message requests. Notifications of tasks end when ctx is
+// done; the caller must close the subscriber.
 func (s *Server) listen(ctx context.Context, m *message, principal string) (*listen, *Error) {
 	want, tasks, err := parseFilter(m.fields["notifications"])
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *Server) listen(ctx context.Context, m *message, principal string) (*lis
 	if failed != nil {
 		return nil, errorf(mcp.CodeInternal, "%s", failed)
 	}
-	sub.Listed(lists) // before, maybe
+	sub.Listed(lists) // the client may have listed before
 	if has.Resources {
 		honoured.URIs = subscribeAll(sub, want.URIs)
 	}
@@ -96,9 +96,9 @@ func missingTasks() *Error {
 	}}
 }
 
-// subscribeAll subscribes to URIs and returns those for which that succeeded, without
-// duplicates. URIs that are refused or beyond a limit are left out: the client sees that in
-// the acknowledgement and can retry.
+// subscribeAll subscribes to URIs and returns those that succeeded, without duplicates. The client
+// sees in the acknowledgement which URIs are missing, because they were refused or exceed a limit,
+// and can retry.
 func subscribeAll(sub *subscriptions.Subscriber, uris []string) (honoured []string) {
 	seen := make(map[string]bool)
 	for _, uri := range uris {
@@ -116,7 +116,7 @@ func subscribeAll(sub *subscriptions.Subscriber, uris []string) (honoured []stri
 	return honoured
 }
 
-// parseFilter decodes the parameter "notifications". Unknown members are ignored.
+// parseFilter decodes the parameter "notifications". It ignores unknown members.
 func parseFilter(raw json.RawMessage) (f mcp.SubscriptionFilter, tasks []string, err *Error) {
 	fields, failed := object(raw)
 	if failed != nil {
@@ -145,8 +145,8 @@ func subscribeError(err error) *Error {
 	return errorf(mcp.CodeInvalidParams, "%s", err)
 }
 
-// listen serves a subscriptions/listen. It ends with its result when the server closes,
-// and without one when the client disconnects.
+// listen serves a subscriptions/listen. It ends with its result if the server closes, and without
+// one if the client disconnects.
 func (x *exchange) listen() {
 	if !accepts(x.r, typeEvents) {
 		http.Error(x.w, "the Accept header must include "+typeEvents, http.StatusNotAcceptable)
@@ -157,7 +157,7 @@ func (x *exchange) listen() {
 	l, failed := x.srv.listen(ctx, x.m, x.principal)
 	if failed != nil {
 		status := http.StatusBadRequest
-		if failed.Code == mcp.CodeInternal { // a limit is reached
+		if failed.Code == mcp.CodeInternal { // a limit was reached
 			status = http.StatusServiceUnavailable
 			x.w.Header().Set("Retry-After", "1")
 		}
@@ -181,8 +181,8 @@ func (x *exchange) listen() {
 	}
 }
 
-// listen serves a subscriptions/listen. When the listen ends, its result is sent, unless the
-// client has cancelled it.
+// listen serves a subscriptions/listen. At the end it sends the result, unless the client
+// cancelled the listen.
 func (c *stdioConn) listen(m *message) {
 	ctx, end, ok := c.inFlight.begin(c.ctx, m.id)
 	if !ok {

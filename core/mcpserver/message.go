@@ -11,27 +11,26 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-const maxID = 1024 // bytes of a request id, which is echoed
+const maxID = 1024 // bytes of a request id, which responses repeat
 
-// message is one message of a client: a request if it has an id, else a notification;
-// or an answer to a request of ours.
+// message is one message of a client: a request if it has an id, else a notification; or the
+// response to one of our requests.
 type message struct {
 	id     json.RawMessage
 	method string
 	params json.RawMessage            // an object, or nil
 	fields map[string]json.RawMessage // of params
 	meta   map[string]json.RawMessage // params._meta
-	result json.RawMessage            // of an answer
-	failed json.RawMessage            // the error of an answer
+	result json.RawMessage            // of a response
+	failed json.RawMessage            // the error of a response
 }
 
 func (m *message) isAnswer() bool { return m.method == "" }
 
-// version is the protocol version of a modern message; "" for others.
+// version returns the protocol version of a modern message; "" for others.
 func (m *message) version() string { return text(m.meta[mcp.MetaProtocolVersion]) }
 
-// idKey normalizes a request id: the same string written with other escapes has the
-// same key.
+// idKey normalizes a request id: differently escaped forms of a string have the same key.
 func idKey(id json.RawMessage) string {
 	if len(id) > 0 && id[0] == '"' {
 		return "s" + text(id)
@@ -52,8 +51,8 @@ func isID(id json.RawMessage) bool {
 	return len(id) > 0 && len(id) <= maxID && (id[0] == '"' || id[0] == '-' || id[0] >= '0' && id[0] <= '9')
 }
 
-// parse is strict where two parsers could disagree: member names are case-sensitive and
-// unique. On an error the message holds the id, if there was one.
+// parse is strict where two parsers could disagree: member names are case-sensitive and unique. If
+// it fails, the message holds the id, if there is one.
 func parse(data []byte) (*message, *Error) {
 	m := &message{}
 	if data = bytes.TrimSpace(data); len(data) > 0 && data[0] == '[' {
@@ -99,7 +98,7 @@ func parse(data []byte) (*message, *Error) {
 	return m, nil
 }
 
-// answer encodes the answer to a request as one line, without the line end.
+// answer encodes the response to a request in one line, without the line end.
 func answer(id, result json.RawMessage, failed *Error) []byte {
 	if id == nil {
 		id = json.RawMessage("null")
@@ -132,8 +131,8 @@ type member struct {
 	value json.RawMessage
 }
 
-// with returns obj in one line with members added. Members that obj has keep their
-// values, except those within _meta.
+// with returns obj in one line with members added. Existing members keep their values; existing
+// members of _meta do not.
 func with(obj json.RawMessage, more []member) (json.RawMessage, error) {
 	fields, failed := object(obj)
 	if failed != nil {
@@ -160,7 +159,7 @@ func with(obj json.RawMessage, more []member) (json.RawMessage, error) {
 // errUnfinished is the error of a result that requests input from a legacy client.
 var errUnfinished = errors.New("the server requests input from the client, which needs protocol version " + mcp.ModernVersion)
 
-// withoutEra returns obj in one line without the members that only the modern era has.
+// withoutEra returns obj in one line without the members that exist only in the modern era.
 func withoutEra(obj json.RawMessage) (json.RawMessage, error) {
 	fields, failed := object(obj)
 	if failed != nil {
@@ -187,8 +186,7 @@ func withoutEra(obj json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(fields)
 }
 
-// oneLine makes valid JSON fit for a line of output or of an event: without line ends
-// and in valid UTF-8.
+// oneLine converts valid JSON to one line of valid UTF-8, for output or an event.
 func oneLine(raw json.RawMessage) json.RawMessage {
 	if bytes.ContainsAny(raw, "\n\r") {
 		var line bytes.Buffer
@@ -202,7 +200,7 @@ func oneLine(raw json.RawMessage) json.RawMessage {
 	return bytes.TrimSpace(raw)
 }
 
-// withMeta does the work of with for an object that has a _meta.
+// withMeta is with for an object that has a _meta.
 func withMeta(fields map[string]json.RawMessage, more []member) (json.RawMessage, error) {
 	all := maps.Clone(fields)
 	for _, m := range more {
@@ -213,7 +211,7 @@ func withMeta(fields map[string]json.RawMessage, more []member) (json.RawMessage
 			own, failed := object(m.value) // ours
 			theirs, err := object(there)
 			if failed != nil || err != nil {
-				continue // an invalid _meta stays as it is
+				continue // leave an invalid _meta unchanged
 			}
 			maps.Copy(theirs, own)
 			all[m.name] = encode(theirs)
@@ -235,11 +233,11 @@ func appendMembers(b []byte, first bool, members []member) []byte {
 	return b
 }
 
-// maxMembers bounds the memory of a decoded object: a map entry is far larger than the
-// shortest member.
+// maxMembers bounds the memory of a decoded object: a map entry is far larger than the shortest
+// member.
 const maxMembers = 10_000
 
-// object decodes the members of a JSON object, whose names must be unique.
+// object decodes the members of a JSON object. Their names must be unique.
 func object(data []byte) (map[string]json.RawMessage, *Error) {
 	if !json.Valid(data) {
 		return nil, errorf(mcp.CodeParse, "not JSON")
@@ -247,10 +245,10 @@ func object(data []byte) (map[string]json.RawMessage, *Error) {
 	return members(data)
 }
 
-// members does the work of object for valid JSON. Its values share the memory of data.
+// members is object for valid JSON. The values share the memory of data.
 //
-// encoding/json is not used: into a struct it matches names case-insensitively and lets
-// the last duplicate win, and into a map it copies every value.
+// It does not use encoding/json, which matches struct fields case-insensitively, keeps the last of
+// duplicate members, and copies every value into a map.
 func members(data []byte) (map[string]json.RawMessage, *Error) {
 	data = bytes.Trim(data, " \t\r\n")
 	if len(data) == 0 || data[0] != '{' {
@@ -286,7 +284,7 @@ func skipSpace(b []byte) []byte {
 	return b
 }
 
-// stringEnd is the length of the string that b begins with.
+// stringEnd returns the length of the string at the beginning of b.
 func stringEnd(b []byte) int {
 	for i := 1; i < len(b); i++ {
 		switch b[i] {
@@ -299,7 +297,7 @@ func stringEnd(b []byte) int {
 	return len(b)
 }
 
-// valueEnd is the length of the value that b begins with.
+// valueEnd returns the length of the value at the beginning of b.
 func valueEnd(b []byte) int {
 	depth := 0
 	for i := 0; i < len(b); i++ {

@@ -20,19 +20,19 @@ type Request struct {
 	// Method is tools/call, prompts/get, resources/read, completion/complete, or one of an
 	// extension.
 	Method string
-	// Params are the parameters as the client sent them, without the members of _meta
-	// that concern only the connection.
+	// Params are the parameters as the client sent them, without the members of _meta that concern
+	// only the connection.
 	Params json.RawMessage
 	// Version is the protocol version of the client.
 	Version string
-	// Principal distinguishes clients with different credentials: a digest of the
-	// Authorization header, "" without one. Never the credentials themselves.
+	// Principal distinguishes clients with different credentials, see Options.Principal. It never
+	// contains the credentials.
 	Principal string
-	// Identity is a lasting name of the client, from Events.Identify; "" if it has none.
+	// Identity is a permanent name of the client, from Events.Identify; "" if it has none.
 	Identity string
-	// Capabilities are those of the client, a JSON object; nil if it declared none.
+	// Capabilities are the client's capabilities, a JSON object; nil if it declared none.
 	Capabilities json.RawMessage
-	// Client is the client, if it is of the legacy era; else nil.
+	// Client is the legacy client; nil in the modern era.
 	Client *Client
 
 	after  *afterwards
@@ -41,8 +41,8 @@ type Request struct {
 	notes  *notifier
 }
 
-// After makes the server call f once the answer to the request was written, or could not be
-// written. f must not block.
+// After registers f, which is called once the response has been written, or writing it has failed.
+// f must not block.
 func (r *Request) After(f func()) {
 	if r.after == nil {
 		f()
@@ -51,11 +51,11 @@ func (r *Request) After(f func()) {
 	r.after.add(f)
 }
 
-// afterwards are the functions to call after an answer.
+// afterwards holds the functions to call after a response.
 type afterwards struct {
 	mu   sync.Mutex
 	all  []func()
-	over bool // the answer was written
+	over bool // the response was written
 }
 
 func (a *afterwards) add(f func()) {
@@ -86,10 +86,10 @@ func (r *Request) URI() string { return text(r.fields["uri"]) }
 // Name is params.name, or "".
 func (r *Request) Name() string { return text(r.fields["name"]) }
 
-// Modern reports whether the client is of the era of 2026-07-28.
+// Modern reports whether the client is a 2026-07-28 client.
 func (r *Request) Modern() bool { return r.modern }
 
-// ProgressToken is the token that progress must carry; nil if the client requested none.
+// ProgressToken is the token for progress notifications; nil if the client requested none.
 func (r *Request) ProgressToken() json.RawMessage {
 	meta, err := object(r.fields["_meta"])
 	if err != nil {
@@ -98,11 +98,10 @@ func (r *Request) ProgressToken() json.RawMessage {
 	return meta["progressToken"]
 }
 
-// Notify sends a notification that belongs to this request, such as
-// notifications/progress, before its answer. It blocks while the client does not read.
-// It does nothing once the client has disconnected, the request was cancelled or the
-// Func has returned, for an HTTP client that does not accept text/event-stream, and for
-// params that cannot be encoded.
+// Notify sends a notification that belongs to this request, such as notifications/progress, before
+// the response. It blocks while the client does not read. It has no effect after the client
+// disconnected, the request was cancelled or the Func returned, for an HTTP client that does not
+// accept text/event-stream, and for params that cannot be encoded.
 func (r *Request) Notify(method string, params any) {
 	if r.notes == nil {
 		return
@@ -112,22 +111,22 @@ func (r *Request) Notify(method string, params any) {
 	}
 }
 
-// caller describes the sender of a message as far as the answer depends on it. See [Request]
-// for the fields with the same name.
+// caller describes the sender of a message, as far as the response depends on it. See [Request]
+// for the fields of the same name.
 type caller struct {
 	version   string
 	modern    bool
 	principal string
 	identity  string
-	notes     *notifier                 // nil: the client takes no notifications
+	notes     *notifier                 // nil: the client does not accept notifications
 	client    *Client                   // nil in the modern era
-	sub       *subscriptions.Subscriber // nil in the modern era, in which a subscription belongs to one request
-	after     *afterwards               // nil: the request is not answered by a Func
-	// saw is told which list the client is sent, by its method and digest; nil: nobody keeps that.
+	sub       *subscriptions.Subscriber // nil in the modern era, where a subscription belongs to one request
+	after     *afterwards               // nil: no Func handles the request
+	// saw records the list that the client is sent, by method and digest; nil: not recorded.
 	saw func(method, digest string)
 }
 
-// capabilities are those of the sender of a message; nil if it declared none.
+// capabilities returns the sender's capabilities; nil if it declared none.
 func (from caller) capabilities(m *message) json.RawMessage {
 	if from.modern {
 		return m.meta[mcp.MetaClientCapabilities]
@@ -138,8 +137,8 @@ func (from caller) capabilities(m *message) json.RawMessage {
 	return nil
 }
 
-// mayWait reports whether AwaitVariant may be called for a request: whether it lists something for
-// a client that may see a variant.
+// mayWait reports whether a request may call AwaitVariant: it lists something for a client that
+// may see a variant.
 func (s *Server) mayWait(m *message, from caller) bool {
 	if s.opts.AwaitVariant == nil || lists()[m.method] == nil {
 		return false
@@ -150,7 +149,7 @@ func (s *Server) mayWait(m *message, from caller) bool {
 	return len(from.capabilities(m)) > len("{}")
 }
 
-// fromMemory reports whether a request is answered without a function of the options.
+// fromMemory reports whether a method is handled without a Func.
 func fromMemory(method string) bool {
 	switch method {
 	case mcp.MethodPing, mcp.MethodInitialize, mcp.MethodDiscover, mcp.MethodListen, mcp.MethodSubscribe, mcp.MethodUnsubscribe,
@@ -160,8 +159,7 @@ func fromMemory(method string) bool {
 	return false
 }
 
-// result answers a request that needs neither a session nor a stream. ctx is passed to
-// the function of the options.
+// result handles a request that needs neither a session nor a stream. ctx is passed to the Func.
 func (s *Server) result(ctx context.Context, m *message, from caller) (json.RawMessage, *Error) {
 	if !s.offers(m.method, from.modern) {
 		return nil, errorf(mcp.CodeMethodNotFound, "method not found: %s", bounded(m.method))
@@ -217,7 +215,7 @@ func (s *Server) list(ctx context.Context, m *message, from caller) (json.RawMes
 		s.opts.AwaitVariant(ctx, variant, from.capabilities(m))
 	}
 	if from.sub != nil {
-		from.sub.Listed(listOf(m.method)) // before the list is read: no change comes between
+		from.sub.Listed(listOf(m.method)) // before the list is read, so that no change is missed
 	}
 	sees := from.saw != nil && cursor == ""
 	digest := ""
@@ -230,7 +228,7 @@ func (s *Server) list(ctx context.Context, m *message, from caller) (json.RawMes
 	}
 	if sees {
 		if digest != s.lists.digest(m.method, variant) {
-			digest = "" // it changed meanwhile: unlike any other
+			digest = "" // the list changed meanwhile: match no digest
 		}
 		from.saw(m.method, digest)
 	}
@@ -241,8 +239,8 @@ func (s *Server) list(ctx context.Context, m *message, from caller) (json.RawMes
 	return listResult(field, items, next, more), nil
 }
 
-// call answers a request with a function of the options. required is the name of a
-// parameter that must be a string, or "".
+// call handles a request with a Func. required is the name of a parameter that must be a string,
+// or "".
 func (s *Server) call(ctx context.Context, f Func, m *message, from caller, required string) (json.RawMessage, *Error) {
 	switch m.method {
 	case mcp.MethodGetTask, mcp.MethodUpdateTask, mcp.MethodCancelTask:
@@ -271,10 +269,10 @@ func newRequest(m *message, from caller) *Request {
 	return r
 }
 
-// complete prepares a result for the wire: an object in one line, for a modern client with
-// the members that its era requires (ttlMs and cacheScope if the result is cacheable), for a
-// legacy client without the members that only the modern era has. A function may forward the
-// result of another server; serverInfo in _meta is replaced by our own.
+// complete prepares a result for the wire: an object in one line. A modern client gets the members
+// that its era requires (ttlMs and cacheScope if the result is cacheable); a legacy client does
+// not get the modern members. A Func may forward the result of another server, so serverInfo in
+// _meta is replaced by our own.
 func (s *Server) complete(result json.RawMessage, cacheable bool, from caller) (json.RawMessage, *Error) {
 	var err error
 	if from.modern {
@@ -291,8 +289,8 @@ func (s *Server) complete(result json.RawMessage, cacheable bool, from caller) (
 	return result, nil
 }
 
-// unfinished reports whether a result is not the final one: the client has to answer
-// first, or to ask again.
+// unfinished reports whether a result is not final: the client has to provide input or to ask
+// again.
 func unfinished(result json.RawMessage) bool {
 	if !bytes.Contains(result, []byte(`"resultType"`)) {
 		return false
@@ -302,9 +300,8 @@ func unfinished(result json.RawMessage) bool {
 	return err == nil && kind != "" && kind != "complete"
 }
 
-// eraMembers returns the members that results have in the modern era only. By default
-// results may neither be cached (ttlMs 0) nor be shared between users (private):
-// clients learn of changes by subscribing.
+// eraMembers returns the members that only modern results have. By default results may neither be
+// cached (ttlMs 0) nor shared between users (private): clients learn of changes by subscribing.
 func (s *Server) eraMembers(cacheable bool) []member {
 	members := []member{{"resultType", json.RawMessage(`"complete"`)}}
 	if cacheable {
@@ -337,7 +334,7 @@ func (r *Request) stripConnection(meta map[string]json.RawMessage) {
 	r.fields, r.Params = fields, encode(fields)
 }
 
-// bounded makes a text of a client safe to repeat in a message.
+// bounded makes text from a client safe to repeat in a message.
 func bounded(text string) string { return printable.Line(text, 100) }
 
 // Error is a JSON-RPC error.
@@ -349,16 +346,16 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
 
-// ErrNotFound is returned by a Func whose resource, tool or prompt does not exist. The
-// code of a missing resource is -32002 in the legacy era and -32602 in the modern one;
-// that of the others is -32602 in both.
+// ErrNotFound is returned by a Func whose resource, tool or prompt does not exist. The code of a
+// missing resource is -32002 in the legacy era and -32602 in the modern era; the code of a missing
+// tool or prompt is always -32602.
 var ErrNotFound = errors.New("not found")
 
 func errorf(code int, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// wireError converts the error of a Func to the one that is sent to the client.
+// wireError converts the error of a Func for the client.
 func wireError(err error, r *Request) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
@@ -383,15 +380,14 @@ func (e *Error) encode() json.RawMessage {
 		Data    any    `json:"data,omitempty"`
 	}{e.Code, e.Message, e.Data}
 	b, err := json.Marshal(wire)
-	if err != nil { // of Data only
+	if err != nil { // only Data can fail to encode
 		wire.Data = nil
 		b, _ = json.Marshal(wire)
 	}
 	return b
 }
 
-// notifier sends the notifications of one request to its client, none after close has
-// returned.
+// notifier sends the notifications of one request to its client, none after close has returned.
 type notifier struct {
 	ctx    context.Context // of the request
 	cancel context.CancelFunc
@@ -410,8 +406,8 @@ func newNotifier(ctx context.Context, send func(context.Context, []byte) bool) *
 	return n
 }
 
-// write reports false if the message will not be written, because the request is over or ends
-// before that.
+// write reports false if the message will not be written because the request is over or ends
+// first.
 func (n *notifier) write(message []byte) bool {
 	n.mu.Lock()
 	if n.over {
@@ -424,7 +420,7 @@ func (n *notifier) write(message []byte) bool {
 	return n.ctx.Err() == nil && n.send(n.ctx, message)
 }
 
-// close prevents new sends, aborts those in progress and waits until they have returned.
+// close prevents new sends, aborts sends in progress and waits for them.
 func (n *notifier) close() {
 	n.mu.Lock()
 	n.over = true
@@ -433,20 +429,19 @@ func (n *notifier) close() {
 	n.wg.Wait()
 }
 
-// errCancelled is the cause of a request that its client cancelled. Such a request is
-// not answered.
+// errCancelled is the cause of a request that its client cancelled. Such a request gets no
+// response.
 var errCancelled = errors.New("cancelled by the client")
 
-// inFlight holds the requests of one client that can be cancelled, by id. The zero
-// value is ready to use.
+// inFlight holds the cancellable requests of one client by id. The zero value is ready to use.
 type inFlight struct {
 	mu   sync.Mutex
 	byID map[string]context.CancelCauseFunc
 }
 
-// begin registers a request and returns its context; ok is false if the id is in use.
-// The caller must call end when the request is done, and before it sends the answer: the
-// client may use the id again then. Only the first call of end counts.
+// begin registers a request and returns its context; ok is false if the id is in use. The caller
+// must call end when the request is done and before it sends the response, after which the client
+// may reuse the id. Further calls of end have no effect.
 func (w *inFlight) begin(parent context.Context, id json.RawMessage) (ctx context.Context, end func(), ok bool) {
 	key := idKey(id)
 	w.mu.Lock()
@@ -467,7 +462,7 @@ func (w *inFlight) begin(parent context.Context, id json.RawMessage) (ctx contex
 	}), true
 }
 
-// cancel cancels the request with this id, if there is one.
+// cancel cancels the request with this id, if it is in flight.
 func (w *inFlight) cancel(id json.RawMessage) {
 	w.mu.Lock()
 	cancel := w.byID[idKey(id)]

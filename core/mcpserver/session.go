@@ -15,9 +15,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// session is one legacy HTTP client. It ends by DELETE. It also leaves memory when it is idle for
-// too long, when its principal opens more than it may have, and with the server: then it ends,
-// too, unless it is kept in a file, from which the next request of the client takes it over.
+// session is one legacy HTTP client. It ends by DELETE. It leaves memory when it is idle for too
+// long, when its principal exceeds its limit, and with the server. It then ends, unless it is
+// stored in a file, from which the client's next request restores it.
 type session struct {
 	id        string
 	version   string
@@ -29,8 +29,8 @@ type session struct {
 	replay    replayLog
 	calls     callStreams
 	client    *Client
-	file      *sessionFile // nil: the session is not kept
-	// messages are those for the GET streams that belong to no request.
+	file      *sessionFile // nil: the session is not stored
+	// messages holds the messages for the GET streams that belong to no request.
 	messages *mailbox
 
 	// Guarded by sessions.mu.
@@ -39,28 +39,28 @@ type session struct {
 	used  time.Time // when users became 0
 
 	mu      sync.Mutex
-	streams []*getStream // open, the newest last: it gets the messages
+	streams []*getStream // open, newest last; the newest gets the messages
 	opened  int          // number of the last stream
 	turn    chan struct{}
-	// seen are the digests of the lists that the client has seen last, by method.
+	// seen holds the digests of the lists that the client saw last, by method.
 	seen map[string]string
 
-	subscribing sync.Mutex // guards waiting, and orders what changes the subscriptions
-	// waiting are URIs that the client subscribed to before the session was taken over and that
-	// cannot be subscribed to now, perhaps because their server is not there yet.
+	subscribing sync.Mutex // guards waiting, and orders changes of the subscriptions
+	// waiting holds URIs of a restored session that cannot be subscribed to yet, perhaps because
+	// their server is not connected.
 	waiting map[string]struct{}
 }
 
 var errSessionEnded = errors.New("the session has ended")
 
-// open creates a session. It counts as in use until the caller calls release.
+// openSession creates a session. It counts as in use until the caller calls releaseSession.
 func (s *Server) openSession(version, principal string, capabilities json.RawMessage) (*session, error) {
 	ss, err := s.newSession(rand.Text(), version, principal, capabilities)
 	if err != nil {
 		return nil, err
 	}
 	if ss.file = s.kept.create(ss); ss.file != nil {
-		ss.client.remember = func() { ss.file.add(sessionRecord{Memory: ss.client.Remembered()}, ss.lines) }
+		ss.client.remember = func() { ss.file.add(sessionRecord{Memory: ss.client.Remembered()}, ss.records) }
 	}
 	added, err := s.addSession(ss)
 	if err != nil {
@@ -83,8 +83,8 @@ func (s *Server) newSession(id, version, principal string, capabilities json.Raw
 	return ss, nil
 }
 
-// add makes a session known, and returns it, or the one with the same id that another request has
-// added meanwhile. The caller must call release.
+// addSession registers a session and returns it, or the one with the same id that another request
+// registered meanwhile. The caller must call releaseSession.
 func (s *Server) addSession(ss *session) (*session, error) {
 	s.sessions.mu.Lock()
 	var gone []*session
@@ -118,8 +118,8 @@ func (s *Server) addSessionLocked(ss *session, gone *[]*session) (*session, erro
 	return ss, nil
 }
 
-// use returns the session with this id, which counts as in use until the caller calls
-// release. It returns nil if there is none, or if it belongs to another principal.
+// useSession returns the session with this id, which counts as in use until the caller calls
+// releaseSession. It returns nil if there is none, or if it belongs to another principal.
 func (s *Server) useSession(id, principal string) (*session, error) {
 	s.sessions.mu.Lock()
 	ss := s.sessions.byID[id]
@@ -137,9 +137,9 @@ func (s *Server) useSession(id, principal string) (*session, error) {
 	return ss, nil
 }
 
-// takeOver continues a session that is kept, but not in memory. Its client is notified of the lists
-// that are no longer what it saw, and of all resources that it is subscribed to, as they may have
-// changed.
+// takeOver restores a session that is stored, but not in memory. It notifies the client of the
+// lists that differ from what it saw, and of all resources that it subscribes to, because they may
+// have changed.
 func (s *Server) takeOver(id, principal string) (*session, error) {
 	file, was := s.kept.take(id, principal)
 	if file == nil {
@@ -152,7 +152,7 @@ func (s *Server) takeOver(id, principal string) (*session, error) {
 	}
 	ss.file, ss.seen, ss.waiting = file, was.seen, was.uris
 	ss.client.memory = was.memory
-	ss.client.remember = func() { ss.file.add(sessionRecord{Memory: ss.client.Remembered()}, ss.lines) }
+	ss.client.remember = func() { ss.file.add(sessionRecord{Memory: ss.client.Remembered()}, ss.records) }
 	changed, same := s.lists.changedSince(was.seen, ss.sub.Variant())
 	ss.sub.Listed(same)
 	ss.sub.Restore(subscriptions.Batch{Lists: changed})
@@ -175,7 +175,7 @@ func (s *Server) releaseSession(ss *session) {
 	ss.file.touch()
 }
 
-// remove ends a session for good.
+// endSession ends a session permanently.
 func (s *Server) endSession(ss *session) {
 	s.sessions.mu.Lock()
 	s.dropSession(ss)
@@ -183,10 +183,10 @@ func (s *Server) endSession(ss *session) {
 	ss.file.remove()
 }
 
-// drop takes a session out of memory. s.sessions.mu must be held.
+// dropSession removes a session from memory. s.sessions.mu must be held.
 func (s *Server) dropSession(ss *session) {
 	if s.sessions.byID[ss.id] != ss {
-		return // two requests ended it
+		return // another request ended it
 	}
 	delete(s.sessions.byID, ss.id)
 	s.sessions.room.Give(ss.principal)
@@ -194,8 +194,8 @@ func (s *Server) dropSession(ss *session) {
 	ss.close(errSessionEnded)
 }
 
-// expire drops a session that was idle for long enough. A request may have begun to use
-// it while the timer fired.
+// expireSession drops a session that was idle long enough. A request may have begun to use it
+// while the timer fired.
 func (s *Server) expireSession(ss *session) {
 	s.sessions.mu.Lock()
 	over := ss.users == 0 && s.sessions.byID[ss.id] == ss && time.Since(ss.used) >= s.opts.SessionIdle
@@ -208,9 +208,8 @@ func (s *Server) expireSession(ss *session) {
 	}
 }
 
-// idleLongest returns the session of a principal that has been idle for longest; its client starts
-// a new one with its next request, or takes it over. It returns nil if none is idle. s.sessions.mu must be
-// held.
+// idleLongest returns the longest idle session of a principal, nil if none is idle. Its client
+// starts a new one with the next request, or restores it. s.sessions.mu must be held.
 func (s *Server) idleLongest(principal string) *session {
 	var oldest *session
 	for _, ss := range s.sessions.byID {
@@ -221,7 +220,7 @@ func (s *Server) idleLongest(principal string) *session {
 	return oldest
 }
 
-// catalogSet is called after the catalog was set: what could not be subscribed to may be there now.
+// resubscribe retries the waiting subscriptions of all sessions after the catalog changed.
 func (s *Server) resubscribe() {
 	if s.kept == nil {
 		return
@@ -234,8 +233,8 @@ func (s *Server) resubscribe() {
 	}
 }
 
-// EndSessions ends the legacy HTTP sessions of principals that are not held any more, with what is
-// in progress in them. Those of clients without credentials stay.
+// EndSessions ends the legacy HTTP sessions, and their requests in flight, of principals for which
+// holds is false. Sessions of clients without credentials stay.
 func (s *Server) EndSessions(holds func(principal string) bool) {
 	s.sessions.mu.Lock()
 	defer s.sessions.mu.Unlock()
@@ -270,7 +269,8 @@ func (ss *session) close(why error) {
 	ss.sub.Close()
 }
 
-// subscribe executes resources/subscribe and resources/unsubscribe, and returns the encoded answer.
+// subscribe executes resources/subscribe or resources/unsubscribe, and returns the encoded
+// response.
 func (ss *session) subscribe(m *message) []byte {
 	uri := text(m.fields["uri"])
 	if m.method == mcp.MethodUnsubscribe {
@@ -284,15 +284,15 @@ func (ss *session) subscribe(m *message) []byte {
 	}
 	ss.subscribing.Unlock()
 	if m.method == mcp.MethodUnsubscribe {
-		ss.file.add(sessionRecord{Remove: uri}, ss.lines)
+		ss.file.add(sessionRecord{Remove: uri}, ss.records)
 	} else if there {
-		ss.file.add(sessionRecord{Add: uri}, ss.lines)
+		ss.file.add(sessionRecord{Add: uri}, ss.records)
 	}
 	return reply
 }
 
-// subscribeAgain subscribes to the URIs that wait, and notifies the client of those for which that
-// succeeded: they may have changed.
+// subscribeAgain subscribes to the waiting URIs, and notifies the client of those that succeed:
+// they may have changed.
 func (ss *session) subscribeAgain() {
 	ss.subscribing.Lock()
 	defer ss.subscribing.Unlock()
@@ -316,12 +316,12 @@ func (ss *session) saw(method, digest string) {
 	ss.seen[method] = digest
 	ss.mu.Unlock()
 	if known != digest {
-		ss.file.add(sessionRecord{Seen: map[string]string{method: digest}}, ss.lines)
+		ss.file.add(sessionRecord{Seen: map[string]string{method: digest}}, ss.records)
 	}
 }
 
-// lines are what is kept of the session.
-func (ss *session) lines() []sessionRecord {
+// records returns the content of the session's file.
+func (ss *session) records() []sessionRecord {
 	ss.mu.Lock()
 	seen := maps.Clone(ss.seen)
 	ss.mu.Unlock()
@@ -334,10 +334,10 @@ func (ss *session) lines() []sessionRecord {
 	return all
 }
 
-// codeSession is the code with which the SDKs answer requests of an unknown session.
+// codeSession is the code with which the SDKs answer requests with an unknown session.
 const codeSession = -32001
 
-// legacy serves a message of the legacy era.
+// legacy handles a message of the legacy era.
 func (x *exchange) legacy() {
 	if x.m.method == mcp.MethodInitialize && x.m.id != nil {
 		x.initialize()
@@ -354,7 +354,7 @@ func (x *exchange) legacy() {
 		from.saw = ss.saw
 	}
 	switch {
-	case m.id == nil || m.isAnswer(): // not answered
+	case m.id == nil || m.isAnswer(): // no response
 		if m.method == mcp.NotificationCancelled {
 			ss.inFlight.cancel(m.fields["requestId"])
 		} else {
@@ -403,15 +403,15 @@ func (x *exchange) initialize() {
 	x.reply(http.StatusOK, answer(x.m.id, result, nil))
 }
 
-// busy answers that there is no room for a session now.
+// busy answers that there is currently no room for a session.
 func (x *exchange) busy(id json.RawMessage, err error) {
 	x.w.Header().Set("Retry-After", "1")
 	x.fail(http.StatusServiceUnavailable, id, errorf(mcp.CodeInternal, "%s", err))
 }
 
-// session returns the session of a request, in use until the caller releases it. If
-// there is none, it answers the request with the reason and returns nil. body says
-// whether the request has a JSON-RPC body, whose id the answer carries.
+// session returns the session of a request, in use until the caller releases it. If there is none,
+// it answers the request with the reason and returns nil. body says whether the request has a
+// JSON-RPC body, whose id the response repeats.
 func (x *exchange) session(body bool) *session {
 	var id json.RawMessage
 	if body {
@@ -440,8 +440,8 @@ func (x *exchange) session(body bool) *session {
 	return ss
 }
 
-// rejectModern rejects a request of the modern era whose HTTP method only the legacy era has,
-// and reports whether it did.
+// rejectModern rejects a modern request whose HTTP method exists only in the legacy era, and
+// reports whether it did.
 func rejectModern(w http.ResponseWriter, r *http.Request) bool {
 	if r.Header.Get(mcp.HeaderProtocolVersion) != mcp.ModernVersion {
 		return false

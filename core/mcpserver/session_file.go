@@ -23,21 +23,21 @@ import (
 )
 
 const (
-	// sessionRetention is how long a session that no client uses is kept.
+	// sessionRetention is how long an unused session is stored.
 	sessionRetention = 7 * 24 * time.Hour
-	// touchEvery is how often the time of last use is written.
+	// touchEvery is the least interval between two writes of the time of last use.
 	touchEvery = time.Hour
-	// maxSessionFile bounds the file of a session. One that needs more is not kept.
+	// maxSessionFile bounds the file of a session. A session that needs more is not stored.
 	maxSessionFile = 4 << 20
-	// sessionFileSlack is by how much a file may be larger than twice what is kept in it.
+	// sessionFileSlack is how much larger than twice its current content a file may become.
 	sessionFileSlack = 64 << 10
 )
 
-// sessionDir keeps sessions in a directory, each in a file of its own, so that they outlive the
-// server. Several servers may use the same directory. A nil *sessionDir keeps none.
+// sessionDir stores sessions in a directory, each in a file of its own, so that they outlive the
+// server. Several servers may use the same directory. A nil *sessionDir stores none.
 //
-// The name of a file is made of digests of the principal and of the id of the session: whoever
-// reads the directory cannot use the sessions.
+// A file name consists of digests of the principal and the session id: reading the directory is
+// not enough to use the sessions.
 type sessionDir struct {
 	dir    string
 	logger *slog.Logger
@@ -46,12 +46,13 @@ type sessionDir struct {
 
 	mu   sync.Mutex
 	away map[string]time.Time // when the sessions that are not in memory were last used, by file
-	room fair.Limit           // of these, by the digest of the principal
+	room fair.Limit           // for the sessions in away, by the digest of the principal
 }
 
-// sessionRecord is a line in the file of a session: its first line, or what has changed since.
+// sessionRecord is a line in the file of a session: the first line describes the session, later
+// lines its changes.
 type sessionRecord struct {
-	// Version is the protocol version; not in later lines.
+	// Version is the protocol version, only in the first line.
 	Version      string            `json:"version,omitempty"`
 	Capabilities json.RawMessage   `json:"capabilities,omitempty"`
 	Memory       json.RawMessage   `json:"memory,omitempty"` // of Client.Remember
@@ -60,7 +61,7 @@ type sessionRecord struct {
 	Remove       string            `json:"remove,omitempty"`
 }
 
-// storedSession is what a file says.
+// storedSession is the content of a file.
 type storedSession struct {
 	version              string
 	capabilities, memory json.RawMessage
@@ -68,8 +69,8 @@ type storedSession struct {
 	uris                 map[string]struct{}
 }
 
-// openSessionDir opens a directory, which it creates if necessary, for at most limit sessions that are
-// not in memory. It returns nil if that fails.
+// openSessionDir opens a directory, which it creates if necessary, for at most limit sessions that
+// are not in memory. It returns nil if that fails.
 func openSessionDir(dir string, limit int, logger *slog.Logger) *sessionDir {
 	k := &sessionDir{dir: dir, logger: logger, away: map[string]time.Time{}, room: fair.Limit{Max: limit}}
 	err := os.MkdirAll(dir, 0o700)
@@ -78,7 +79,7 @@ func openSessionDir(dir string, limit int, logger *slog.Logger) *sessionDir {
 		files, err = os.ReadDir(dir)
 	}
 	if err != nil {
-		logger.Warn("clients must connect again after a restart, as their sessions cannot be kept", "err", err)
+		logger.Warn("clients must connect again after a restart, as their sessions cannot be stored", "err", err)
 		return nil
 	}
 	for _, f := range files {
@@ -102,8 +103,8 @@ func nameDigest(s string) string {
 	return hex.EncodeToString(d[:16])
 }
 
-// setAway records that a session is not in memory, and returns the files that must go: those that
-// are too old, and the oldest of the principal beyond the limit.
+// setAway records that a session is not in memory, and returns the files to remove: those that are
+// too old, and the oldest of the principal beyond the limit.
 func (k *sessionDir) setAway(name string, used time.Time) (gone []string) {
 	principal, _, _ := strings.Cut(name, "-")
 	k.mu.Lock()
@@ -129,7 +130,7 @@ func (k *sessionDir) setAway(name string, used time.Time) (gone []string) {
 	return gone
 }
 
-// back forgets that a session is not in memory. k.mu must be held.
+// back undoes setAway. k.mu must be held.
 func (k *sessionDir) back(name string) {
 	if _, ok := k.away[name]; ok {
 		principal, _, _ := strings.Cut(name, "-")
@@ -138,17 +139,17 @@ func (k *sessionDir) back(name string) {
 	}
 }
 
-// create begins to keep a session; nil if that is not possible.
+// create stores a new session; it returns nil if that is not possible.
 func (k *sessionDir) create(ss *session) *sessionFile {
 	if k == nil {
 		return nil
 	}
 	f := &sessionFile{of: k, path: filepath.Join(k.dir, sessionFileName(ss.principal, ss.id)), touched: time.Now()}
-	data, err := f.content(ss.lines())
+	data, err := f.content(ss.records())
 	if err == nil {
-		err = os.MkdirAll(k.dir, 0o700) // it may have been removed
+		err = os.MkdirAll(k.dir, 0o700) // the directory may have been removed
 	}
-	if err == nil { // not on disk: it has to outlive this process, but not this machine
+	if err == nil { // no fsync: it must survive the process, but not the machine
 		err = os.WriteFile(f.path, data, 0o600)
 	}
 	f.giveUp(err)
@@ -158,7 +159,7 @@ func (k *sessionDir) create(ss *session) *sessionFile {
 	return f
 }
 
-// park records that a session has left memory, so that it is not kept for ever.
+// park records that a session has left memory, so that its file expires.
 func (k *sessionDir) park(f *sessionFile) {
 	if k == nil || !f.used() {
 		return
@@ -168,8 +169,7 @@ func (k *sessionDir) park(f *sessionFile) {
 	}
 }
 
-// take returns the session with that id, which belongs to the principal; a nil file if there is
-// none.
+// take returns the session with that id of the principal; a nil file if there is none.
 func (k *sessionDir) take(id, principal string) (*sessionFile, *storedSession) {
 	if k == nil || id == "" {
 		return nil, nil
@@ -190,24 +190,24 @@ func (k *sessionDir) take(id, principal string) (*sessionFile, *storedSession) {
 	return f, was
 }
 
-// warn logs the first trouble with a file: clients could cause any number.
+// warn logs only the first failure: clients could cause any number.
 func (k *sessionDir) warn(what string, err error) {
 	k.warned.Do(func() { k.logger.Warn(what, "err", err) })
 }
 
-// sessionFile is the file of one session that is in memory. A nil *sessionFile keeps nothing.
+// sessionFile is the file of one session that is in memory. A nil *sessionFile stores nothing.
 type sessionFile struct {
 	of   *sessionDir
 	path string
 
-	// mu orders what is written. Only the requests of one session wait for each other.
+	// mu orders writes. Only requests of one session wait for each other.
 	mu          sync.Mutex
-	size, small int // bytes of the file, now and when it was last written as a whole
+	size, small int // bytes of the file, now and when it was last rewritten
 	touched     time.Time
-	gone        bool // the session has ended, or can be kept no more
+	gone        bool // the session has ended, or can no longer be stored
 }
 
-// add appends a line. all returns what to write instead if the file has become too large.
+// add appends a line. If the file has become too large, it is rewritten with all instead.
 func (f *sessionFile) add(line sessionRecord, all func() []sessionRecord) {
 	if f == nil {
 		return
@@ -219,7 +219,7 @@ func (f *sessionFile) add(line sessionRecord, all func() []sessionRecord) {
 		return
 	}
 	if f.size+len(data) > 2*f.small+sessionFileSlack {
-		f.rewrite(all()) // has the line, too
+		f.rewrite(all()) // includes the line
 		return
 	}
 	file, err := os.OpenFile(f.path, os.O_WRONLY|os.O_APPEND, 0)
@@ -231,7 +231,7 @@ func (f *sessionFile) add(line sessionRecord, all func() []sessionRecord) {
 	f.giveUp(err)
 }
 
-// rewrite writes the file as a whole. f.mu must be held.
+// rewrite replaces the file. f.mu must be held.
 func (f *sessionFile) rewrite(lines []sessionRecord) {
 	data, err := f.content(lines)
 	if err == nil {
@@ -254,16 +254,17 @@ func (f *sessionFile) content(lines []sessionRecord) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// giveUp removes the file after an error: what is kept must not be outdated. f.mu must be held.
+// giveUp removes the file after an error, because stored state must not be outdated. f.mu must be
+// held.
 func (f *sessionFile) giveUp(err error) {
 	if err != nil {
 		f.gone = true
-		_ = os.Remove(f.path) // if this fails, too, nothing can be done
-		f.of.warn("a client must connect again after a restart, as its session cannot be kept", err)
+		_ = os.Remove(f.path) // if this fails as well, nothing can be done
+		f.of.warn("a client must connect again after a restart, as its session cannot be stored", err)
 	}
 }
 
-// remove removes the file for good.
+// remove removes the file permanently.
 func (f *sessionFile) remove() {
 	if f == nil {
 		return
@@ -271,10 +272,10 @@ func (f *sessionFile) remove() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.gone = true
-	_ = os.Remove(f.path) // it may be gone already
+	_ = os.Remove(f.path) // it may already be gone
 }
 
-// touch writes the time of last use now and then.
+// touch occasionally writes the time of last use.
 func (f *sessionFile) touch() {
 	if f == nil {
 		return
@@ -287,7 +288,7 @@ func (f *sessionFile) touch() {
 	}
 }
 
-// used writes the time of last use; it reports false if the session is not kept.
+// used writes the time of last use; it reports false if the session is not stored.
 func (f *sessionFile) used() bool {
 	if f == nil {
 		return false
@@ -295,7 +296,7 @@ func (f *sessionFile) used() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.touched = time.Now()
-	return !f.gone && os.Chtimes(f.path, time.Time{}, f.touched) == nil // else it is removed too early
+	return !f.gone && os.Chtimes(f.path, time.Time{}, f.touched) == nil // a failure would let it expire early
 }
 
 // read reads the file.
@@ -312,7 +313,7 @@ func (f *sessionFile) read() (*storedSession, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.size = len(data) // how much of it is outdated is not known: a large file is soon written again
+	f.size = len(data) // how much is outdated is unknown: a large file is soon rewritten
 	s := &storedSession{seen: map[string]string{}, uris: map[string]struct{}{}}
 	for text := range bytes.Lines(data) {
 		var line sessionRecord

@@ -17,16 +17,15 @@ import (
 
 var errClosed = errors.New("the server is shutting down")
 
-// ServeIO serves one client that speaks newline-delimited JSON-RPC of either era. It
-// returns nil when in ends or the server closes, the cause of ctx when that is done,
-// and otherwise the error of reading or writing. When in ends, all requests are
-// answered and listens get their result; in all other cases requests in flight are
-// cancelled first.
+// ServeIO serves one client that sends newline-delimited JSON-RPC of either era. It returns nil
+// when in ends or the server closes, the cause of ctx when ctx is done, and otherwise the read or
+// write error. At the end of in, all requests are answered and listens get their result; in all
+// other cases requests in flight are cancelled first.
 //
-// ServeIO closes in if it is an io.Closer. It also closes out if the client does not
-// read the last answers within 1 s after ctx is done or the server closes, or if one
-// Write after the end of in takes longer than 1 s. A Read or Write that Close does not
-// interrupt, such as one on a terminal, outlives ServeIO.
+// ServeIO closes in if it is an io.Closer. It also closes out if the client does not read the last
+// responses within 1 s after ctx is done or the server closes, or if one Write after the end of in
+// takes longer than 1 s. A Read or Write that Close does not interrupt, such as one on a terminal,
+// outlives ServeIO.
 func (s *Server) ServeIO(ctx context.Context, in io.Reader, out io.Writer) error {
 	if !s.enter() {
 		closeIf(in)
@@ -69,7 +68,7 @@ func (s *Server) ServeIO(ctx context.Context, in io.Reader, out io.Writer) error
 	closeIf(in)
 	select {
 	case <-read:
-	case <-time.After(100 * time.Millisecond): // Close does not interrupt this Read
+	case <-time.After(100 * time.Millisecond): // this Read ignores Close
 	}
 	if errors.Is(err, errClosed) {
 		err = nil
@@ -98,7 +97,7 @@ func (c *stdioConn) read(lines <-chan rawLine) error {
 	}
 }
 
-// finish ends everything that the connection started and waits for it.
+// finish ends everything that the connection started, and waits for it.
 func (c *stdioConn) finish() {
 	close(c.ending)
 	if c.legacy != nil {
@@ -121,10 +120,9 @@ type rawLine struct {
 	err  error
 }
 
-// readLines reads in on a new goroutine, the only sender on lines, which is never
-// closed: an error other than errLong is the last value. lines is unbuffered, so that
-// requests wait in the client's pipe. The goroutine ends with in or, once ctx is done,
-// at the next line, and closes ended then.
+// readLines reads in on a new goroutine, the only sender on lines, which is never closed: the last
+// value is an error other than errLong. lines is unbuffered, so that requests wait in the client's
+// pipe. The goroutine ends with in or, once ctx is done, at the next line; it then closes ended.
 func readLines(ctx context.Context, in io.Reader, limit int) (lines <-chan rawLine, ended <-chan struct{}) {
 	sent, done := make(chan rawLine), make(chan struct{})
 	go func() {
@@ -147,8 +145,8 @@ func readLines(ctx context.Context, in io.Reader, limit int) (lines <-chan rawLi
 	return sent, done
 }
 
-// readLine returns the next line without its line end, or errLong for one that exceeds
-// the limit and is skipped. An unterminated last line counts; io.EOF follows it.
+// readLine returns the next line without its line end, or errLong for a line that exceeds the
+// limit and is skipped. An unterminated last line counts; io.EOF follows it.
 func readLine(r *bufio.Reader, limit int) (text []byte, err error) {
 	long := false
 	for {
@@ -183,41 +181,41 @@ func closeIf(v any) {
 	}
 }
 
-// stdioConn is the connection that one call of ServeIO serves.
+// stdioConn is the connection of one call of ServeIO.
 type stdioConn struct {
 	srv *Server
-	// ctx is the parent of every request; it is cancelled when the connection fails.
+	// ctx is the parent of every request; it is cancelled if the connection fails.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	out    *outbox
 	// ending is closed by finish; streams then end with their results.
 	ending chan struct{}
-	// slots is a semaphore for running functions. A goroutine sends to acquire a slot
-	// and receives to release it after writing the answer; it is never closed.
+	// slots is a semaphore for running Funcs. A goroutine sends to acquire a slot and receives to
+	// release it after writing the response; never closed.
 	slots   chan struct{}
 	waiting waiting
-	wg      sync.WaitGroup // functions running or waiting, listens and the legacy pusher
+	wg      sync.WaitGroup // running and waiting Funcs, listens and the legacy pusher
 
-	// legacy is set by initialize and used by the reading goroutine only.
+	// legacy is set by initialize; only the reading goroutine uses it.
 	legacy *legacyState
 
-	inFlight inFlight // functions and listens
+	inFlight inFlight // Funcs and listens
 	listens  atomic.Int64
 }
 
-// legacyState is the state of a connection in the legacy era.
+// legacyState is the legacy state of a connection.
 type legacyState struct {
 	version string
 	sub     *subscriptions.Subscriber
-	pushes  bool               // the pusher is running
+	pushes  bool               // the pusher has started
 	stop    context.CancelFunc // ends the pusher
 	client  *Client
 	mute    context.CancelFunc // called when the client can no longer answer requests
 	leave   context.CancelFunc // called when the client has left, or initializes again
 }
 
-// handle processes one message. Functions run on other goroutines; requests that
-// change the state of the connection are executed and answered in order.
+// handle processes one message. Funcs run on other goroutines; requests that change the state of
+// the connection are executed and answered in order.
 func (c *stdioConn) handle(data []byte) {
 	m, failed := parse(data)
 	if failed != nil {
@@ -251,7 +249,7 @@ func (c *stdioConn) request(m *message) {
 	case c.legacy != nil:
 		from.version, from.client, from.sub = c.legacy.version, c.legacy.client, c.legacy.sub
 	case m.method != mcp.MethodPing:
-		from.modern = true // rejected below, as _meta is missing
+		from.modern = true // rejected below, because _meta is missing
 	}
 	if from.modern {
 		from.version = mcp.ModernVersion
@@ -284,8 +282,8 @@ func (c *stdioConn) answerTo(ctx context.Context, m *message, from caller) []byt
 	return line(answer(m.id, result, failed))
 }
 
-// initialize begins the legacy era of the connection. A second initialize drops the
-// subscriptions that followed the first.
+// initialize begins the legacy era of the connection. A second initialize drops the subscriptions
+// of the first.
 func (c *stdioConn) initialize(m *message) {
 	version, result, failed := c.srv.initialized(m)
 	if failed != nil {
@@ -309,8 +307,8 @@ func (c *stdioConn) initialize(m *message) {
 	c.out.put(func() []byte { return line(answer(m.id, result, nil)) })
 }
 
-// startPushing starts to send notifications at the first message after initialize:
-// before that, the client may not have received the answer yet.
+// startPushing starts to send notifications at the first message after initialize. Before that,
+// the client may not have received the response.
 func (c *stdioConn) startPushing() {
 	if c.legacy.pushes {
 		return
@@ -329,8 +327,8 @@ func (c *stdioConn) push(ctx context.Context, _ subscriptions.Batch, message []b
 	return c.out.write(ctx, message)
 }
 
-// subscribe executes resources/subscribe and resources/unsubscribe and returns the
-// encoded answer.
+// subscribe executes resources/subscribe or resources/unsubscribe and returns the encoded
+// response.
 func subscribe(sub *subscriptions.Subscriber, m *message) []byte {
 	uri := text(m.fields["uri"])
 	if m.method == mcp.MethodUnsubscribe {
@@ -341,9 +339,8 @@ func subscribe(sub *subscriptions.Subscriber, m *message) []byte {
 	return answer(m.id, json.RawMessage("{}"), nil)
 }
 
-// runFunc answers a request with a function of the options, once a slot is free. The
-// reader is not blocked meanwhile: the next message may cancel a request that holds a
-// slot.
+// runFunc handles a request with a Func once a slot is free. The reader continues meanwhile: the
+// next message may cancel a request that holds a slot.
 func (c *stdioConn) runFunc(m *message, from caller) {
 	ctx, end, ok := c.inFlight.begin(c.ctx, m.id)
 	if !ok {
@@ -376,7 +373,7 @@ func (c *stdioConn) runFunc(m *message, from caller) {
 		cancelled := wasCancelled(ctx)
 		end()
 		if !cancelled {
-			// Not under ctx: the answer is also sent while the server closes.
+			// Not under ctx: the response is also sent while the server closes.
 			_ = c.out.write(context.Background(), answer(m.id, result, failed))
 		}
 	})
@@ -388,8 +385,8 @@ type waiting struct {
 	count, bytes int
 }
 
-// begin counts a request of the given size; it reports false if a limit is reached.
-// The caller must call end when the request waits no more.
+// begin counts a request of the given size; it reports false if a limit is reached. The caller
+// must call end when the request no longer waits.
 func (w *waiting) begin(size int, o *Options) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -411,13 +408,13 @@ const drainTimeout = time.Second
 
 // outbox writes the lines of a connection in order.
 type outbox struct {
-	// The reader, requests, listens and notifiers send on jobs; it is never closed, as a
-	// notification may come late. Its capacity is the number of answers from memory that
-	// a client may request without reading.
+	// The reader, requests, listens and notifiers send on jobs; it is never closed, because a
+	// notification may come late. Its capacity is the number of responses from memory that a
+	// client may request without reading.
 	jobs chan job
-	// quit is closed by the owner when all answers were sent on jobs.
+	// quit is closed by the owner after it has sent the last response on jobs.
 	quit chan struct{}
-	// gone is closed when the outbox will write nothing more, for any reason.
+	// gone is closed when the outbox will write nothing more.
 	gone  chan struct{}
 	leave func() // closes gone, once
 
@@ -426,8 +423,8 @@ type outbox struct {
 	writes atomic.Uint64
 }
 
-// job produces one or more lines on the writing goroutine, right before they are
-// written. If lines returns nil, nothing is written.
+// job produces one or more lines on the writing goroutine, immediately before they are written. If
+// lines returns nil, nothing is written.
 type job struct {
 	lines func() []byte
 	done  chan struct{} // closed after writing; may be nil
@@ -439,8 +436,8 @@ func newOutbox(failed func(error)) *outbox {
 	return o
 }
 
-// run is the only writer to out. It returns after an error, or when quit is closed and
-// all jobs are done.
+// run is the only writer to out. It returns after an error, or when quit is closed and all jobs
+// are done.
 func (o *outbox) run(out io.Writer) {
 	defer o.leave()
 	for {
@@ -449,7 +446,7 @@ func (o *outbox) run(out io.Writer) {
 			if !o.do(j, out) {
 				return
 			}
-		case <-o.quit: // write the jobs that are queued
+		case <-o.quit: // write the queued jobs
 			for {
 				select {
 				case j := <-o.jobs:
@@ -464,7 +461,7 @@ func (o *outbox) run(out io.Writer) {
 	}
 }
 
-// do runs one job; it reports false when out has failed.
+// do runs one job; it reports false if out failed.
 func (o *outbox) do(j job, out io.Writer) bool {
 	if lines := j.lines(); lines != nil {
 		o.writes.Add(1)
@@ -481,8 +478,8 @@ func (o *outbox) do(j job, out io.Writer) bool {
 	return true
 }
 
-// watch calls abandon when one call of Write takes longer than drainTimeout. It returns
-// then, or when the outbox is done.
+// watch calls abandon if one call of Write takes longer than drainTimeout. It then returns, or
+// when the outbox is done.
 func (o *outbox) watch(abandon func()) {
 	tick := time.NewTicker(drainTimeout)
 	defer tick.Stop()
@@ -501,7 +498,7 @@ func (o *outbox) watch(abandon func()) {
 	}
 }
 
-// put queues a job without waiting for it to be done.
+// put queues a job without waiting for it.
 func (o *outbox) put(lines func() []byte) {
 	select {
 	case o.jobs <- job{lines: lines}:
@@ -509,15 +506,15 @@ func (o *outbox) put(lines func() []byte) {
 	}
 }
 
-// write queues a message and waits until it is written. After an error, which is the
-// cause of ctx or io.ErrClosedPipe, it may or may not be written.
+// write queues a message and waits until it is written. After an error, which is the cause of ctx
+// or io.ErrClosedPipe, it may or may not be written.
 func (o *outbox) write(ctx context.Context, message []byte) error {
 	_, err := o.deliver(ctx, message)
 	return err
 }
 
-// queue is write, but reports whether the message was queued: then it is written before those
-// that are queued later, also if ctx is done, unless the client is gone.
+// queue is write, but reports whether the message was queued. A queued message is written before
+// later ones, even if ctx is done, unless the client is gone.
 func (o *outbox) queue(ctx context.Context, message []byte) bool {
 	queued, _ := o.deliver(ctx, message)
 	return queued
