@@ -64,9 +64,9 @@ func audiences(t *testing.T, key *ecdsa.PrivateKey, forms []url.Values) []string
 
 // elsewhere serves metadata at a path of its own, and the endpoints of s through its own. It
 // returns its origin.
-func elsewhere(t *testing.T, s *logintest.Server, path, issuer string) string {
+func elsewhere(t *testing.T, s *logintest.Issuer, path, issuer string) string {
 	t.Helper()
-	as, err := url.Parse(s.AS)
+	as, err := url.Parse(s.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestAudienceOfAssertions(t *testing.T) {
 			to, self := target(s), ""
 			to.OAuth = config.OAuth{ClientID: "ci", PrivateKeyFile: file, Grant: config.GrantClient}
 			if c.path != "" {
-				self = elsewhere(t, s, c.path, strings.ReplaceAll(c.issuer, "AS", s.AS))
+				self = elsewhere(t, s, c.path, strings.ReplaceAll(c.issuer, "AS", s.URL))
 				to.OAuth.AuthServerMetadataURL = self + c.path
 			}
 			logins := store(t)
@@ -116,7 +116,7 @@ func TestAudienceOfAssertions(t *testing.T) {
 			s.Expire()
 			to.OAuth.AuthServerMetadataURL = "" // what is stored does not become valid for more
 			wantStatus(t, logins.Source(to), s, http.StatusOK)
-			want := strings.ReplaceAll(strings.ReplaceAll(c.want, "SELF", self), "AS", s.AS)
+			want := strings.ReplaceAll(strings.ReplaceAll(c.want, "SELF", self), "AS", s.URL)
 			if got := audiences(t, key, s.Forms()); !slices.Equal(got, []string{want, want}) {
 				t.Errorf("audiences %q, want %q", got, want)
 			}
@@ -152,7 +152,7 @@ func TestAudienceOfAnOlderLogin(t *testing.T) {
 	}
 	s.Expire()
 	wantStatus(t, logins.Source(to), s, http.StatusOK)
-	if got := audiences(t, key, s.Forms()); !slices.Equal(got, []string{s.AS, s.AS + "/token"}) {
+	if got := audiences(t, key, s.Forms()); !slices.Equal(got, []string{s.URL, s.URL + "/token"}) {
 		t.Errorf("audiences %q", got)
 	}
 }
@@ -181,8 +181,8 @@ func TestSecretsStayWithTheirServer(t *testing.T) {
 			}
 			s.Expire()
 			wantStatus(t, logins.Source(to), s, http.StatusOK)
-			s.PRM = func(m map[string]any) { m["authorization_servers"] = []string{other.AS} }
-			if err, ok := errors.AsType[*login.UnnamedError](logInTo(to)); !ok || err.Issuer != other.AS || err.Metadata != other.AS+wellKnown {
+			s.PRM = func(m map[string]any) { m["authorization_servers"] = []string{other.URL} }
+			if err, ok := errors.AsType[*login.UnnamedError](logInTo(to)); !ok || err.Issuer != other.URL || err.Metadata != other.URL+wellKnown {
 				t.Errorf("another authorization server: %+v", err)
 			}
 			if n := other.Hits("as /token") + other.Hits("as /authorize"); n != 0 {
@@ -202,7 +202,7 @@ func TestServerThatNamesAnotherAuthorizationServer(t *testing.T) {
 		if _, err := logIn(t, logins, s, to); err != nil {
 			t.Fatal(err)
 		}
-		s.PRM = func(m map[string]any) { m["authorization_servers"] = []string{other.AS} }
+		s.PRM = func(m map[string]any) { m["authorization_servers"] = []string{other.URL} }
 		_, err := logins.Begin(t.Context(), to, challenge(t, s), redirect, nil)
 		if _, ok := errors.AsType[*login.UnnamedError](err); ok != (id != "") || !ok && err != nil {
 			t.Errorf("client %q: %v", id, err)
@@ -225,7 +225,7 @@ func TestRegisteredClientsStay(t *testing.T) {
 	s := logintest.New(t)
 	logins, to := store(t), target(s)
 	l := mustLogIn(t, logins, s)
-	to.OAuth.AuthServerMetadataURL = elsewhere(t, s, wellKnown, s.AS) + wellKnown
+	to.OAuth.AuthServerMetadataURL = elsewhere(t, s, wellKnown, s.URL) + wellKnown
 	f, err := logins.Begin(t.Context(), to, challenge(t, s), redirect, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -28,115 +28,115 @@ func TestHostileServers(t *testing.T) {
 	defer elsewhere.Close()
 	huge := strings.Repeat("a", 64<<20)
 	for name, c := range map[string]struct {
-		plant func(*logintest.Server)
+		plant func(*logintest.Issuer)
 		want  string
 	}{
-		"metadata on another origin": {func(s *logintest.Server) {
+		"metadata on another origin": {func(s *logintest.Issuer) {
 			s.Challenge = func() string { return `Bearer resource_metadata="` + elsewhere.URL + `/meta"` }
 		}, "has another origin than the server"},
-		"metadata about another server": {func(s *logintest.Server) {
+		"metadata about another server": {func(s *logintest.Issuer) {
 			s.PRM = func(m map[string]any) { m["resource"] = "https://bank.example/mcp" }
 		}, `describes another resource: "https://bank.example/mcp"`},
-		"metadata about a longer path": {func(s *logintest.Server) {
-			s.PRM = func(m map[string]any) { m["resource"] = s.URL + "/admin" }
+		"metadata about a longer path": {func(s *logintest.Issuer) {
+			s.PRM = func(m map[string]any) { m["resource"] = s.Resource + "/admin" }
 		}, "describes another resource"},
-		"metadata about a sibling": {func(s *logintest.Server) {
-			s.PRM = func(m map[string]any) { m["resource"] = strings.TrimSuffix(s.URL, "p") }
+		"metadata about a sibling": {func(s *logintest.Issuer) {
+			s.PRM = func(m map[string]any) { m["resource"] = strings.TrimSuffix(s.Resource, "p") }
 		}, "describes another resource"},
-		"no authorization server": {func(s *logintest.Server) {
+		"no authorization server": {func(s *logintest.Issuer) {
 			s.PRM = func(m map[string]any) { m["authorization_servers"] = []string{} }
 		}, "names no authorization server"},
-		"authorization server that is no URL": {func(s *logintest.Server) {
+		"authorization server that is no URL": {func(s *logintest.Issuer) {
 			s.PRM = func(m map[string]any) { m["authorization_servers"] = []string{"javascript:alert(1)"} }
 		}, "that is not a URL"},
-		"issuer of another": {func(s *logintest.Server) {
+		"issuer of another": {func(s *logintest.Issuer) {
 			s.Meta = func(m map[string]any) { m["issuer"] = "https://honest.example" }
 		}, "does not match"},
-		"no PKCE": {func(s *logintest.Server) {
+		"no PKCE": {func(s *logintest.Issuer) {
 			s.Meta = func(m map[string]any) { m["code_challenge_methods_supported"] = nil }
 		}, "PKCE"},
-		"plain PKCE": {func(s *logintest.Server) {
+		"plain PKCE": {func(s *logintest.Issuer) {
 			s.Meta = func(m map[string]any) { m["code_challenge_methods_supported"] = []string{"plain"} }
 		}, "S256"},
-		"http token endpoint": {func(s *logintest.Server) {
+		"http token endpoint": {func(s *logintest.Issuer) {
 			s.Meta = func(m map[string]any) { m["token_endpoint"] = "http://as.example/token" }
 		}, "does not use HTTPS"},
-		"http revocation endpoint": {func(s *logintest.Server) {
+		"http revocation endpoint": {func(s *logintest.Issuer) {
 			s.Meta = func(m map[string]any) { m["revocation_endpoint"] = "http://as.example/revoke" }
 		}, "not https"},
-		"login page with another host as its user": {func(s *logintest.Server) {
+		"login page with another host as its user": {func(s *logintest.Issuer) {
 			s.Meta = func(m map[string]any) {
 				m["authorization_endpoint"] = "https://accounts.example@attacker.example/authorize"
 			}
 		}, "has a user or a fragment"},
-		"login page with a fragment": {func(s *logintest.Server) {
-			s.Meta = func(m map[string]any) { m["authorization_endpoint"] = s.AS + "/authorize#here" }
+		"login page with a fragment": {func(s *logintest.Issuer) {
+			s.Meta = func(m map[string]any) { m["authorization_endpoint"] = s.URL + "/authorize#here" }
 		}, "has a user or a fragment"},
-		"login page for another client": {func(s *logintest.Server) {
+		"login page for another client": {func(s *logintest.Issuer) {
 			s.Meta = func(m map[string]any) {
 				m["authorization_endpoint"] = "https://honest.example/authorize?tenant=1&client_id=evil"
 			}
 		}, `already has the parameter "client_id"`},
-		"metadata with a user": {func(s *logintest.Server) {
-			s.PRM = func(m map[string]any) { m["resource"] = strings.Replace(s.URL, "://", "://you@", 1) }
+		"metadata with a user": {func(s *logintest.Issuer) {
+			s.PRM = func(m map[string]any) { m["resource"] = strings.Replace(s.Resource, "://", "://you@", 1) }
 		}, "describes another resource"},
-		"script as login page": {func(s *logintest.Server) {
+		"script as login page": {func(s *logintest.Issuer) {
 			s.Meta = func(m map[string]any) { m["authorization_endpoint"] = "javascript:alert(1)" }
 		}, "disallowed scheme"},
-		"token endpoint that redirects": {func(s *logintest.Server) {
+		"token endpoint that redirects": {func(s *logintest.Issuer) {
 			s.AnswerToken(func(w http.ResponseWriter, q *http.Request) bool {
 				http.Redirect(w, q, elsewhere.URL+"/token", http.StatusTemporaryRedirect)
 				return true
 			})
 		}, "the response is a redirect, which is not followed"},
-		"token of 64 MB": {func(s *logintest.Server) {
+		"token of 64 MB": {func(s *logintest.Issuer) {
 			s.AnswerToken(func(w http.ResponseWriter, _ *http.Request) bool {
 				w.Header().Set("Content-Type", "application/json")
 				_, _ = io.WriteString(w, `{"token_type":"Bearer","access_token":"`+huge+`"}`)
 				return true
 			})
 		}, "more than 524288 bytes"},
-		"token that is too long for a header": {func(s *logintest.Server) {
+		"token that is too long for a header": {func(s *logintest.Issuer) {
 			s.AnswerToken(func(w http.ResponseWriter, _ *http.Request) bool {
 				w.Header().Set("Content-Type", "application/json")
 				_, _ = io.WriteString(w, `{"token_type":"Bearer","access_token":"`+huge[:100<<10]+`"}`)
 				return true
 			})
 		}, "too long or not printable"},
-		"token with a line break": {func(s *logintest.Server) {
+		"token with a line break": {func(s *logintest.Issuer) {
 			s.AnswerToken(func(w http.ResponseWriter, _ *http.Request) bool {
 				w.Header().Set("Content-Type", "application/json")
 				_, _ = io.WriteString(w, `{"token_type":"Bearer","access_token":"x\r\nX-Evil: 1"}`)
 				return true
 			})
 		}, "too long or not printable"},
-		"token of another type": {func(s *logintest.Server) {
+		"token of another type": {func(s *logintest.Issuer) {
 			s.AnswerToken(func(w http.ResponseWriter, _ *http.Request) bool {
 				w.Header().Set("Content-Type", "application/json")
 				_, _ = io.WriteString(w, `{"token_type":"DPoP","access_token":"x"}`)
 				return true
 			})
 		}, "of type DPoP"},
-		"answer of another issuer": {func(s *logintest.Server) {
+		"answer of another issuer": {func(s *logintest.Issuer) {
 			s.Answer = func(q url.Values) { q.Set("iss", "https://attacker.example") }
 		}, "from another authorization server, https://attacker.example"},
-		"answer without its issuer": {func(s *logintest.Server) {
+		"answer without its issuer": {func(s *logintest.Issuer) {
 			s.Answer = func(q url.Values) { q.Del("iss") }
 		}, `lacks "iss"`},
-		"answer with another state": {func(s *logintest.Server) {
+		"answer with another state": {func(s *logintest.Issuer) {
 			s.Answer = func(q url.Values) { q.Set("state", "stolen") }
 		}, `its "state" is not the one that mcptrack sent`},
-		"refusal": {func(s *logintest.Server) {
+		"refusal": {func(s *logintest.Issuer) {
 			s.Answer = func(q url.Values) {
 				q.Del("code")
 				q.Set("error", "access_denied")
 				q.Set("error_description", "no\x1b[31m way")
 			}
 		}, "refused the login: access_denied (no"},
-		"registration refused": {func(s *logintest.Server) {
-			s.Meta = func(m map[string]any) { m["registration_endpoint"] = s.AS + "/nowhere" }
+		"registration refused": {func(s *logintest.Issuer) {
+			s.Meta = func(m map[string]any) { m["registration_endpoint"] = s.URL + "/nowhere" }
 		}, "register a client: the authorization server responded with HTTP status 404"},
-		"no registration": {func(s *logintest.Server) { s.NoDCR = true }, "does not support client registration"},
+		"no registration": {func(s *logintest.Issuer) { s.NoDCR = true }, "does not support client registration"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := logintest.New(t)
@@ -160,13 +160,13 @@ func TestURLsThatAreNotPrintable(t *testing.T) {
 		for _, member := range []string{"authorization_endpoint", "token_endpoint", "registration_endpoint", "revocation_endpoint", "issuer"} {
 			for _, form := range []string{"%s/x" + hidden + "y", "%s/?x=" + hidden, "https://x" + hidden + ".example/y"} {
 				s := logintest.New(t)
-				address := strings.Replace(form, "%s", s.AS, 1)
+				address := strings.Replace(form, "%s", s.URL, 1)
 				s.Meta = func(m map[string]any) { m[member] = address }
 				to := target(s)
 				if member == "issuer" {
 					s.PRM = func(m map[string]any) { m["authorization_servers"] = []string{address} }
 				}
-				for _, to.OAuth.AuthServerMetadataURL = range []string{"", s.AS + wellKnown} {
+				for _, to.OAuth.AuthServerMetadataURL = range []string{"", s.URL + wellKnown} {
 					f, err := store(t).Begin(t.Context(), to, challenge(t, s), redirect, nil)
 					if err == nil || printable.Lines(err.Error()) != err.Error() || !strings.Contains(err.Error(), "must be encoded") && !strings.Contains(err.Error(), "not a URL") && !strings.Contains(err.Error(), "invalid character") {
 						t.Errorf("%s %q: %+v, %v", member, address, f, err)
@@ -451,7 +451,7 @@ func TestEndlessScopes(t *testing.T) {
 // be read again: older ones of other clients make room.
 func TestLargeLogins(t *testing.T) {
 	s := logintest.New(t)
-	s.Meta = func(m map[string]any) { m["token_endpoint"] = s.AS + "/token?" + strings.Repeat("x", 300<<10) }
+	s.Meta = func(m map[string]any) { m["token_endpoint"] = s.URL + "/token?" + strings.Repeat("x", 300<<10) }
 	logins, to := store(t), target(s)
 	for i := range 6 {
 		f, err := logins.Begin(t.Context(), to, challenge(t, s), fmt.Sprintf("http://127.0.0.1:%d/callback", i+1), nil)

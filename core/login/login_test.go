@@ -34,16 +34,16 @@ func store(t *testing.T) *login.Store {
 	return login.NewStore(login.Options{Dir: filepath.Join(t.TempDir(), "logins"), Keyring: noKeyring()})
 }
 
-func target(s *logintest.Server) login.Target {
-	return login.TargetOf(config.Server{ID: "docs", Transport: config.TransportHTTP, URL: config.NewSecret(s.URL)})
+func target(s *logintest.Issuer) login.Target {
+	return login.TargetOf(config.Server{ID: "docs", Transport: config.TransportHTTP, URL: config.NewSecret(s.Resource)})
 }
 
 const redirect = "http://127.0.0.1:1/callback"
 
 // challenge is what the server says to a request without a token.
-func challenge(t *testing.T, s *logintest.Server) login.Challenge {
+func challenge(t *testing.T, s *logintest.Issuer) login.Challenge {
 	t.Helper()
-	p, err := http.Get(s.URL)
+	p, err := http.Get(s.Resource)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func challenge(t *testing.T, s *logintest.Server) login.Challenge {
 }
 
 // logIn logs in as a user would.
-func logIn(t *testing.T, logins *login.Store, s *logintest.Server, to login.Target) (*login.Login, error) {
+func logIn(t *testing.T, logins *login.Store, s *logintest.Issuer, to login.Target) (*login.Login, error) {
 	t.Helper()
 	f, err := logins.Begin(t.Context(), to, challenge(t, s), redirect, nil)
 	if err != nil {
@@ -66,7 +66,7 @@ func logIn(t *testing.T, logins *login.Store, s *logintest.Server, to login.Targ
 	return f.Finish(t.Context(), u.Query())
 }
 
-func mustLogIn(t *testing.T, logins *login.Store, s *logintest.Server) *login.Login {
+func mustLogIn(t *testing.T, logins *login.Store, s *logintest.Issuer) *login.Login {
 	t.Helper()
 	l, err := logIn(t, logins, s, target(s))
 	if err != nil {
@@ -104,9 +104,9 @@ func request(ctx context.Context, src *login.Source, address string) (int, error
 	}
 }
 
-func wantStatus(t *testing.T, src *login.Source, s *logintest.Server, want int) {
+func wantStatus(t *testing.T, src *login.Source, s *logintest.Issuer, want int) {
 	t.Helper()
-	if got, err := request(t.Context(), src, s.URL); got != want || err != nil {
+	if got, err := request(t.Context(), src, s.Resource); got != want || err != nil {
 		t.Fatalf("status %d, %v; want %d", got, err, want)
 	}
 }
@@ -119,7 +119,7 @@ func TestLoginAndRenewal(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "logins")
 	logins := login.NewStore(login.Options{Dir: dir, Keyring: noKeyring()})
 	l := mustLogIn(t, logins, s)
-	if l.Kind != login.KindFile || l.NoKeyring == nil || !l.Renewable || len(l.Scopes) != 1 || l.Scopes[0] != "read" || l.Issuer != s.AS {
+	if l.Kind != login.KindFile || l.NoKeyring == nil || !l.Renewable || len(l.Scopes) != 1 || l.Scopes[0] != "read" || l.Issuer != s.URL {
 		t.Errorf("%+v", l)
 	}
 	info, err := os.Stat(logins.Path(target(s)))
@@ -139,7 +139,7 @@ func TestLoginAndRenewal(t *testing.T) {
 		t.Errorf("secrets %q in %s", secrets, text)
 	}
 	for _, form := range s.Forms() {
-		if form.Get("resource") != s.URL {
+		if form.Get("resource") != s.Resource {
 			t.Errorf("a token request without the resource: %v", form)
 		}
 	}
@@ -180,7 +180,7 @@ func TestOneRenewalForAll(t *testing.T) {
 		for range 20 {
 			all.Go(func() {
 				src := login.NewStore(login.Options{Dir: dir, Keyring: noKeyring()}).Source(target(s))
-				if status, err := request(t.Context(), src, s.URL); status != http.StatusOK || err != nil {
+				if status, err := request(t.Context(), src, s.Resource); status != http.StatusOK || err != nil {
 					t.Errorf("status %d, %v", status, err)
 				}
 			})
@@ -199,7 +199,7 @@ func TestRefusedRenewal(t *testing.T) {
 	mustLogIn(t, logins, s)
 	s.Revoke()
 	for range 3 {
-		status, err := request(t.Context(), logins.Source(target(s)), s.URL)
+		status, err := request(t.Context(), logins.Source(target(s)), s.Resource)
 		required, ok := errors.AsType[*login.RequiredError](err)
 		if !ok || !strings.Contains(required.Error(), "invalid_grant (the refresh token is not valid)") || !strings.Contains(required.Error(), "run mcptrack login docs") {
 			t.Errorf("status %d, %v", status, err)
@@ -234,7 +234,7 @@ func TestNetworkErrorsAreNoLogout(t *testing.T) {
 	} {
 		s.Expire()
 		s.AnswerToken(func(w http.ResponseWriter, _ *http.Request) bool { fault(w); return true })
-		_, err := request(t.Context(), src, s.URL)
+		_, err := request(t.Context(), src, s.Resource)
 		if _, ended := errors.AsType[*login.RequiredError](err); ended || err == nil || !strings.Contains(err.Error(), "cannot be renewed now") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -257,7 +257,7 @@ func TestRenewalOutlivesItsCaller(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		return false
 	})
-	_, _ = request(ctx, src, s.URL)
+	_, _ = request(ctx, src, s.Resource)
 	s.AnswerToken(nil)
 	wantStatus(t, src, s, http.StatusOK)
 	if s.Revoked() || s.Hits("as /token") != 2 {
@@ -284,7 +284,7 @@ func TestInterruptedRenewalIsReported(t *testing.T) {
 	if err := os.WriteFile(path, marked, 0o600); err != nil { // as if the process had died then
 		t.Fatal(err)
 	}
-	_, err := request(t.Context(), logins.Source(target(s)), s.URL)
+	_, err := request(t.Context(), logins.Source(target(s)), s.Resource)
 	if _, ok := errors.AsType[*login.RequiredError](err); !ok || !strings.Contains(err.Error(), "was interrupted, which may have invalidated the refresh token") {
 		t.Errorf("%v", err)
 	}
@@ -411,7 +411,7 @@ func TestClientCredentials(t *testing.T) {
 		wantStatus(t, src, s, http.StatusOK)
 		to.OAuth.ClientSecret = config.NewSecret("wrong")
 		s.Expire()
-		_, err := request(t.Context(), login.NewStore(login.Options{Dir: t.TempDir(), Kind: kind}).Source(to), s.URL)
+		_, err := request(t.Context(), login.NewStore(login.Options{Dir: t.TempDir(), Kind: kind}).Source(to), s.Resource)
 		if _, ok := errors.AsType[*login.RequiredError](err); !ok || strings.Contains(err.Error(), "wrong") {
 			t.Errorf("%s: %v", kind, err)
 		}

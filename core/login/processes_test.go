@@ -64,10 +64,10 @@ type user struct {
 	errors  []string
 }
 
-func startUser(t *testing.T, dir string, s *logintest.Server) *user {
+func startUser(t *testing.T, dir string, s *logintest.Issuer) *user {
 	t.Helper()
 	u := &user{Cmd: exec.Command(os.Args[0], "-test.run=^TestUserProcess$")}
-	u.Env = append(os.Environ(), userKey+"="+dir+"|"+s.URL)
+	u.Env = append(os.Environ(), userKey+"="+dir+"|"+s.Resource)
 	stdin, err := u.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -164,7 +164,7 @@ func TestKilledProcesses(t *testing.T) {
 		s.Expire()
 		time.Sleep(rand.N(15 * time.Millisecond)) // somewhere in the renewal, or around it
 		u.stop(true)
-		_, err := request(t.Context(), logins.Source(target(s)), s.URL)
+		_, err := request(t.Context(), logins.Source(target(s)), s.Resource)
 		required, ok := errors.AsType[*login.RequiredError](err)
 		switch {
 		case err == nil:

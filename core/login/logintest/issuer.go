@@ -22,10 +22,10 @@ import (
 	"github.com/mcptrack/mcptrack/core/login"
 )
 
-// Server is both.
-type Server struct {
-	URL string // of the protected server
-	AS  string // the issuer
+// Issuer is both.
+type Issuer struct {
+	Resource string // of the protected server
+	URL  string // the issuer
 	Settings
 
 	mu sync.Mutex // guards what follows
@@ -71,8 +71,8 @@ type access struct {
 }
 
 // New starts both until the test ends.
-func New(t testing.TB) *Server {
-	s := &Server{Settings: Settings{Life: time.Hour, Clients: map[string]string{}}, book: book{codes: map[string]grant{}, refresh: map[string]string{}, spent: map[string]string{},
+func New(t testing.TB) *Issuer {
+	s := &Issuer{Settings: Settings{Life: time.Hour, Clients: map[string]string{}}, book: book{codes: map[string]grant{}, refresh: map[string]string{}, spent: map[string]string{},
 		revoked: map[string]bool{}, access: map[string]access{}, hits: map[string]int{}}}
 	as := http.NewServeMux()
 	for _, path := range []string{"/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"} {
@@ -89,11 +89,11 @@ func New(t testing.TB) *Server {
 	rs.HandleFunc("/", s.protected)
 	rsServer := httptest.NewServer(s.counting("rs", rs))
 	t.Cleanup(rsServer.Close)
-	s.AS, s.URL = asServer.URL, rsServer.URL+"/mcp"
+	s.URL, s.Resource = asServer.URL, rsServer.URL+"/mcp"
 	return s
 }
 
-func (s *Server) counting(who string, next http.Handler) http.Handler {
+func (s *Issuer) counting(who string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		s.mu.Lock()
 		s.hits[who+" "+q.URL.Path]++
@@ -106,28 +106,28 @@ func (s *Server) counting(who string, next http.Handler) http.Handler {
 }
 
 // Hits returns how often a path was requested, such as "as /token" or "rs /mcp".
-func (s *Server) Hits(path string) int {
+func (s *Issuer) Hits(path string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.hits[path]
 }
 
 // Given returns how many access tokens were given.
-func (s *Server) Given() int {
+func (s *Issuer) Given() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.access)
 }
 
 // Forms returns the token requests.
-func (s *Server) Forms() []url.Values {
+func (s *Issuer) Forms() []url.Values {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.forms)
 }
 
 // Stray returns where tokens came that should not have.
-func (s *Server) Stray() []string {
+func (s *Issuer) Stray() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.stray)
@@ -135,14 +135,14 @@ func (s *Server) Stray() []string {
 
 // AnswerToken makes a function answer token requests; those that it returns false for are
 // answered as usual. nil ends that.
-func (s *Server) AnswerToken(answer func(http.ResponseWriter, *http.Request) bool) {
+func (s *Issuer) AnswerToken(answer func(http.ResponseWriter, *http.Request) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answer = answer
 }
 
 // Revoke ends every grant.
-func (s *Server) Revoke() {
+func (s *Issuer) Revoke() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, family := range s.refresh {
@@ -154,7 +154,7 @@ func (s *Server) Revoke() {
 }
 
 // Expire ends the access tokens that were given so far.
-func (s *Server) Expire() {
+func (s *Issuer) Expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for token, a := range s.access {
@@ -164,7 +164,7 @@ func (s *Server) Expire() {
 }
 
 // Revoked reports whether a refresh token was used twice, or Revoke was called.
-func (s *Server) Revoked() bool {
+func (s *Issuer) Revoked() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.revoked) > 0
@@ -176,13 +176,13 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-func (s *Server) metadata(w http.ResponseWriter, _ *http.Request) {
-	m := map[string]any{"issuer": s.AS, "authorization_endpoint": s.AS + "/authorize", "token_endpoint": s.AS + "/token",
-		"revocation_endpoint": s.AS + "/revoke", "response_types_supported": []string{"code"}, "code_challenge_methods_supported": []string{"S256"},
+func (s *Issuer) metadata(w http.ResponseWriter, _ *http.Request) {
+	m := map[string]any{"issuer": s.URL, "authorization_endpoint": s.URL + "/authorize", "token_endpoint": s.URL + "/token",
+		"revocation_endpoint": s.URL + "/revoke", "response_types_supported": []string{"code"}, "code_challenge_methods_supported": []string{"S256"},
 		"token_endpoint_auth_methods_supported":          []string{"none", "client_secret_basic", "client_secret_post", "private_key_jwt"},
 		"authorization_response_iss_parameter_supported": true, "client_id_metadata_document_supported": s.CIMD}
 	if !s.NoDCR {
-		m["registration_endpoint"] = s.AS + "/register"
+		m["registration_endpoint"] = s.URL + "/register"
 	}
 	if s.Meta != nil {
 		s.Meta(m)
@@ -191,12 +191,12 @@ func (s *Server) metadata(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, m)
 }
 
-func (s *Server) resource(w http.ResponseWriter, q *http.Request) {
+func (s *Issuer) resource(w http.ResponseWriter, q *http.Request) {
 	if s.NoPRM {
 		http.NotFound(w, q)
 		return
 	}
-	m := map[string]any{"resource": s.URL, "authorization_servers": []string{s.AS}}
+	m := map[string]any{"resource": s.Resource, "authorization_servers": []string{s.URL}}
 	if s.PRM != nil {
 		s.PRM(m)
 	}
@@ -204,14 +204,14 @@ func (s *Server) resource(w http.ResponseWriter, q *http.Request) {
 }
 
 // protected answers who has a valid token.
-func (s *Server) protected(w http.ResponseWriter, q *http.Request) {
+func (s *Issuer) protected(w http.ResponseWriter, q *http.Request) {
 	token, _ := strings.CutPrefix(q.Header.Get("Authorization"), "Bearer ")
 	s.mu.Lock()
 	a, known := s.access[token]
 	valid := known && time.Now().Before(a.expires) && !s.revoked[a.family]
 	s.mu.Unlock()
 	if !valid {
-		challenge := fmt.Sprintf(`Bearer resource_metadata=%q`, strings.TrimSuffix(s.URL, "/mcp")+"/.well-known/oauth-protected-resource/mcp")
+		challenge := fmt.Sprintf(`Bearer resource_metadata=%q`, strings.TrimSuffix(s.Resource, "/mcp")+"/.well-known/oauth-protected-resource/mcp")
 		if s.NoPRM {
 			challenge = "Bearer"
 		}
@@ -233,7 +233,7 @@ func (s *Server) protected(w http.ResponseWriter, q *http.Request) {
 	}
 }
 
-func (s *Server) register(w http.ResponseWriter, q *http.Request) {
+func (s *Issuer) register(w http.ResponseWriter, q *http.Request) {
 	var m map[string]any
 	if json.NewDecoder(q.Body).Decode(&m) != nil {
 		writeJSON(w, http.StatusBadRequest, map[string]any{"error": "invalid_client_metadata"})
@@ -248,9 +248,9 @@ func (s *Server) register(w http.ResponseWriter, q *http.Request) {
 }
 
 // authorize consents at once.
-func (s *Server) authorize(w http.ResponseWriter, q *http.Request) {
+func (s *Issuer) authorize(w http.ResponseWriter, q *http.Request) {
 	in := q.URL.Query()
-	if in.Get("code_challenge_method") != "S256" || in.Get("state") == "" || in.Get("resource") != s.URL {
+	if in.Get("code_challenge_method") != "S256" || in.Get("state") == "" || in.Get("resource") != s.Resource {
 		http.Error(w, "bad request", http.StatusBadRequest)
 		return
 	}
@@ -262,7 +262,7 @@ func (s *Server) authorize(w http.ResponseWriter, q *http.Request) {
 	s.mu.Lock()
 	s.codes[code] = grant{in.Get("code_challenge"), in.Get("redirect_uri"), in.Get("client_id"), in.Get("scope"), in.Get("resource")}
 	s.mu.Unlock()
-	out := url.Values{"code": {code}, "state": {in.Get("state")}, "iss": {s.AS}}
+	out := url.Values{"code": {code}, "state": {in.Get("state")}, "iss": {s.URL}}
 	if s.Answer != nil {
 		s.Answer(out)
 	}
@@ -270,7 +270,7 @@ func (s *Server) authorize(w http.ResponseWriter, q *http.Request) {
 	w.WriteHeader(http.StatusFound)
 }
 
-func (s *Server) token(w http.ResponseWriter, q *http.Request) {
+func (s *Issuer) token(w http.ResponseWriter, q *http.Request) {
 	_ = q.ParseForm()
 	s.mu.Lock()
 	s.forms = append(s.forms, maps.Clone(q.PostForm))
@@ -286,7 +286,7 @@ func (s *Server) token(w http.ResponseWriter, q *http.Request) {
 	refuse := func(code, why string) {
 		writeJSON(w, http.StatusBadRequest, map[string]any{"error": code, "error_description": why})
 	}
-	if q.PostForm.Get("resource") != s.URL {
+	if q.PostForm.Get("resource") != s.Resource {
 		refuse("invalid_target", "no resource")
 		return
 	}
@@ -329,7 +329,7 @@ func (s *Server) token(w http.ResponseWriter, q *http.Request) {
 }
 
 // give answers with tokens. s.mu is held.
-func (s *Server) give(w http.ResponseWriter, family, scope string, refresh bool) {
+func (s *Issuer) give(w http.ResponseWriter, family, scope string, refresh bool) {
 	out := map[string]any{"access_token": "at-" + rand.Text(), "token_type": "Bearer", "expires_in": s.Life.Seconds()}
 	s.access[out["access_token"].(string)] = access{family, scope, time.Now().Add(s.Life)}
 	if refresh {
@@ -343,7 +343,7 @@ func (s *Server) give(w http.ResponseWriter, family, scope string, refresh bool)
 	writeJSON(w, http.StatusOK, out)
 }
 
-func (s *Server) revoke(w http.ResponseWriter, q *http.Request) {
+func (s *Issuer) revoke(w http.ResponseWriter, q *http.Request) {
 	_ = q.ParseForm()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -354,7 +354,7 @@ func (s *Server) revoke(w http.ResponseWriter, q *http.Request) {
 }
 
 // LogIn logs in to the server, as a user would.
-func LogIn(t testing.TB, logins *login.Store, s *Server, to login.Target) {
+func LogIn(t testing.TB, logins *login.Store, s *Issuer, to login.Target) {
 	t.Helper()
 	f, err := logins.Begin(t.Context(), to, login.Challenge{}, "http://127.0.0.1:1/callback", nil)
 	if err != nil {
