@@ -108,7 +108,7 @@ func runAuth(ctx context.Context, env *Env, g *globals, opts authOptions, logins
 		l, err := logins.Get(login.TargetOf(srv))
 		if err == nil && opts.renew && (l.Renewable || l.Refused != "" || l.Expired(time.Now())) {
 			var renewed *login.Login
-			if renewed, err = logins.Source(login.TargetOf(srv)).Renew(ctx); err == nil {
+			if renewed, err = logins.TokenSource(login.TargetOf(srv)).Renew(ctx); err == nil {
 				l = renewed
 			} else if newest, readErr := logins.Get(login.TargetOf(srv)); readErr == nil {
 				l = newest

@@ -3,7 +3,6 @@ package config
 import (
 	"encoding/base64"
 	"fmt"
-	"net/netip"
 	"net/url"
 	"reflect"
 	"slices"
@@ -181,7 +180,7 @@ func (e webhookKeys) url(w *Webhook) string {
 		return ""
 	}
 	switch {
-	case !w.AllowPrivate && private(u.Hostname()):
+	case !w.AllowPrivate && ipscope.Private(u.Hostname()):
 		e.warnAt(f.value.Offset, f.path, CodeTransport, e.label+" has a private address, to which mcptrack sends nothing", `set "allowPrivate": true to allow private addresses`)
 	case strings.EqualFold(u.Scheme, "http") && !ipscope.Loopback(u.Hostname()):
 		e.warnAt(f.value.Offset, f.path, CodeInsecureURL, e.label+" is reached without encryption", "use https; http is safe only for webhooks on this machine")
@@ -190,12 +189,6 @@ func (e webhookKeys) url(w *Webhook) string {
 		e.warnAt(f.value.Offset, f.path, CodeTransport, e.label+" is a Slack webhook, which requires another format", `set "format": "slack"`)
 	}
 	return value
-}
-
-// private reports whether a host is certainly not in the public internet.
-func private(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return ipscope.Loopback(host) || err == nil && !ipscope.Public(addr)
 }
 
 func slack(u *url.URL) bool { return strings.EqualFold(u.Hostname(), "hooks.slack.com") }

@@ -112,10 +112,10 @@ func TestAudienceOfAssertions(t *testing.T) {
 				to.OAuth.AuthServerMetadataURL = self + c.path
 			}
 			logins := store(t)
-			wantStatus(t, logins.Source(to), s, http.StatusOK)
+			wantStatus(t, logins.TokenSource(to), s, http.StatusOK)
 			s.Expire()
 			to.OAuth.AuthServerMetadataURL = "" // what is stored does not become valid for more
-			wantStatus(t, logins.Source(to), s, http.StatusOK)
+			wantStatus(t, logins.TokenSource(to), s, http.StatusOK)
 			want := strings.ReplaceAll(strings.ReplaceAll(c.want, "SELF", self), "AS", s.URL)
 			if got := audiences(t, key, s.Forms()); !slices.Equal(got, []string{want, want}) {
 				t.Errorf("audiences %q, want %q", got, want)
@@ -132,7 +132,7 @@ func TestAudienceOfAnOlderLogin(t *testing.T) {
 	to := target(s)
 	to.OAuth = config.OAuth{ClientID: "ci", PrivateKeyFile: file, Grant: config.GrantClient}
 	logins := store(t)
-	wantStatus(t, logins.Source(to), s, http.StatusOK)
+	wantStatus(t, logins.TokenSource(to), s, http.StatusOK)
 	text, err := os.ReadFile(logins.Path(to))
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +151,7 @@ func TestAudienceOfAnOlderLogin(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Expire()
-	wantStatus(t, logins.Source(to), s, http.StatusOK)
+	wantStatus(t, logins.TokenSource(to), s, http.StatusOK)
 	if got := audiences(t, key, s.Forms()); !slices.Equal(got, []string{s.URL, s.URL + "/token"}) {
 		t.Errorf("audiences %q", got)
 	}
@@ -180,7 +180,7 @@ func TestSecretsStayWithTheirServer(t *testing.T) {
 				}
 			}
 			s.Expire()
-			wantStatus(t, logins.Source(to), s, http.StatusOK)
+			wantStatus(t, logins.TokenSource(to), s, http.StatusOK)
 			s.PRM = func(m map[string]any) { m["authorization_servers"] = []string{other.URL} }
 			if err, ok := errors.AsType[*login.UnnamedError](logInTo(to)); !ok || err.Issuer != other.URL || err.Metadata != other.URL+wellKnown {
 				t.Errorf("another authorization server: %+v", err)

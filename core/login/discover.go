@@ -55,8 +55,8 @@ func ParseChallenge(values []string) Challenge {
 	return c
 }
 
-// Said returns the reason that the server gave, as one printable line; "" if it gave none.
-func (c Challenge) Said() string {
+// Reason returns the reason that the server gave, as one printable line; "" if it gave none.
+func (c Challenge) Reason() string {
 	switch {
 	case c.Description != "":
 		return printable.Line(c.Description, 300)
@@ -65,8 +65,8 @@ func (c Challenge) Said() string {
 	}
 }
 
-// place says where to log in to a server: its resource identifier and authorization server.
-type place struct {
+// discovery says where to log in to a server: its resource identifier and authorization server.
+type discovery struct {
 	resource string
 	scopes   []string // that the server supports
 	server   *oauthex.AuthServerMeta
@@ -77,7 +77,7 @@ type place struct {
 // that published the metadata (RFC 8414, section 3.3). Other metadata may claim any issuer, so
 // the audience is then the token endpoint, which gets the assertion, and at which alone it is of
 // use.
-func (at *place) audience() string {
+func (at *discovery) audience() string {
 	if slices.Contains(metadataPlaces(at.server.Issuer), at.metadata) {
 		return at.server.Issuer
 	}
@@ -88,7 +88,7 @@ func (at *place) audience() string {
 // server before, and the config does not name this one: the server, which named both, could
 // otherwise get the client's credentials sent wherever it likes. At first the server's word
 // counts: the config gives it the client, and says nothing else of where that belongs.
-func (at *place) entrust(t Target, c Client, earlier *Login) error {
+func (at *discovery) entrust(t Target, c OAuthClient, earlier *Login) error {
 	if t.OAuth.AuthServerMetadataURL != "" || earlier == nil || earlier.Issuer == at.server.Issuer {
 		return nil
 	}
@@ -96,22 +96,22 @@ func (at *place) entrust(t Target, c Client, earlier *Login) error {
 }
 
 // discover finds the authorization server of a target, and what it offers.
-func discover(ctx context.Context, client *http.Client, t Target, c Challenge) (*place, error) {
+func discover(ctx context.Context, client *http.Client, t Target, c Challenge) (*discovery, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, discoveryTimeout, errors.New("the discovery of the authorization server takes too long"))
 	defer cancel()
-	at, err := findPlace(ctx, client, t, c)
+	at, err := discoverOnce(ctx, client, t, c)
 	if err != nil && ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	return at, err
 }
 
-func findPlace(ctx context.Context, client *http.Client, t Target, c Challenge) (*place, error) {
+func discoverOnce(ctx context.Context, client *http.Client, t Target, c Challenge) (*discovery, error) {
 	resource, err := resourceMetadata(ctx, client, t, c)
 	if err != nil {
 		return nil, err
 	}
-	at := &place{resource: t.URL}
+	at := &discovery{resource: t.URL}
 	issuers := []string{origin(t.URL)} // the fallback of MCP 2025-03-26
 	if resource != nil {
 		at.resource, at.scopes, issuers = resource.Resource, usableScopes(resource.ScopesSupported), resource.AuthorizationServers
@@ -286,23 +286,23 @@ func getJSON(ctx context.Context, client *http.Client, address string, into any)
 	q.Header.Set("Accept", "application/json")
 	p, err := client.Do(q)
 	if err != nil {
-		return false, clean(err)
+		return false, withoutQuery(err)
 	}
 	defer func() { _ = p.Body.Close() }()
 	switch {
 	case p.StatusCode >= 400 && p.StatusCode < 500 && p.StatusCode != http.StatusTooManyRequests:
 		return false, nil
 	case p.StatusCode != http.StatusOK:
-		return false, fmt.Errorf("%s: HTTP status %d", show(q.URL), p.StatusCode)
+		return false, fmt.Errorf("%s: HTTP status %d", showURL(q.URL), p.StatusCode)
 	case strings.Contains(p.Header.Get("Content-Type"), "html"):
 		return false, nil // an HTML page, which the server answers for any path
 	}
 	text, err := io.ReadAll(p.Body)
 	if err != nil {
-		return false, fmt.Errorf("%s: %w", show(q.URL), err)
+		return false, fmt.Errorf("%s: %w", showURL(q.URL), err)
 	}
 	if json.Unmarshal(text, into) != nil {
-		return false, fmt.Errorf("%s: the response is not JSON of the expected form", show(q.URL))
+		return false, fmt.Errorf("%s: the response is not JSON of the expected form", showURL(q.URL))
 	}
 	return true, nil
 }

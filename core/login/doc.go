@@ -1,13 +1,13 @@
 // Package login obtains the tokens of servers that want OAuth, keeps them, and renews
 // them once for all processes of a user.
 //
-// A [Store] keeps logins. A [Flow] is one login with a browser; a [Source] supplies the
+// A [Store] keeps logins. A [Flow] is one login with a browser; a [TokenSource] supplies the
 // header of the requests to one server, and renews its token.
 //
 // # Where a token goes
 //
 // A token belongs to the URL of the server that it was obtained for, and to the issuer and the
-// client that it was obtained from. The caller of a [Source] sends it to that server's origin
+// client that it was obtained from. The caller of a [TokenSource] sends it to that server's origin
 // only and follows no redirect. No error or log record of this package contains it.
 //
 // # Promises

@@ -8,7 +8,7 @@ import (
 )
 
 // NewClient is what requests for metadata and tokens are made with.
-var NewClient = newClient
+var NewClient = newGuardedClient
 
 // NewClientIn is NewClient with other names and proxies than those of this machine. check is
 // asked before the address of a host is dialled directly.

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 	"golang.org/x/oauth2"
@@ -27,8 +28,8 @@ type Flow struct {
 	store    *Store
 	redirect string
 	scopes   []string
-	at       *place
-	with     Client
+	at       *discovery
+	with     OAuthClient
 	reused   bool // the client was registered for an earlier login
 	state    string
 	verifier string
@@ -40,7 +41,7 @@ type Flow struct {
 // error is [ErrNoClient] if the user has to register a client first, and an [*UnnamedError] if the
 // config has to name the authorization server first.
 func (s *Store) Begin(ctx context.Context, t Target, c Challenge, redirect string, scopes []string) (*Flow, error) {
-	client := s.client(ctx, t.URL)
+	client := s.httpClient(ctx, t.URL)
 	at, err := discover(ctx, client, t, c)
 	if err != nil {
 		return nil, err
@@ -51,7 +52,7 @@ func (s *Store) Begin(ctx context.Context, t Target, c Challenge, redirect strin
 	earlier := s.earlier(t)
 	f := &Flow{target: t, store: s, redirect: redirect, at: at, state: rand.Text(), verifier: oauth2.GenerateVerifier()}
 	f.scopes = chooseScopes(t, c, at, earlier, scopes)
-	if f.with, f.reused, err = f.client(ctx, client, at.server, earlier); err != nil {
+	if f.with, f.reused, err = f.chooseClient(ctx, client, at.server, earlier); err != nil {
 		return nil, err
 	}
 	f.URL = f.authorizationURL()
@@ -112,7 +113,7 @@ func (f *Flow) Finish(ctx context.Context, answer url.Values) (*Login, error) {
 		return nil, errors.New("the redirected URL has no \"code\"")
 	}
 	l := newLogin(f.target, f.at, f.with, f.scopes)
-	err := l.requestToken(ctx, f.store.client(ctx, f.target.URL), f.target, "the login", url.Values{
+	err := l.requestToken(ctx, f.store.httpClient(ctx, f.target.URL), f.target, "the login", url.Values{
 		"grant_type": {"authorization_code"}, "code": {answer.Get("code")},
 		"redirect_uri": {f.redirect}, "code_verifier": {f.verifier},
 	})
@@ -145,14 +146,14 @@ func (s *Store) earlier(t Target) *Login {
 
 // Offers reports whether a target that did not refuse a request still offers logins.
 func (s *Store) Offers(ctx context.Context, t Target) bool {
-	m, err := resourceMetadata(ctx, s.client(ctx, t.URL), t, Challenge{})
+	m, err := resourceMetadata(ctx, s.httpClient(ctx, t.URL), t, Challenge{})
 	return err == nil && m != nil
 }
 
 // Obtain obtains and stores a login by the client credentials grant, without a user. The error is
 // an [*UnnamedError] if the config has to name the authorization server first.
 func (s *Store) Obtain(ctx context.Context, t Target, c Challenge) (*Login, error) {
-	l, err := s.obtain(ctx, s.client(ctx, t.URL), t, c)
+	l, err := s.obtain(ctx, s.httpClient(ctx, t.URL), t, c)
 	if err != nil {
 		return nil, err
 	}
@@ -182,4 +183,165 @@ func (l *Login) clientGrant() url.Values {
 		grant.Set("scope", strings.Join(l.Scopes, " "))
 	}
 	return grant
+}
+
+// OAuthClient is our identity at an authorization server.
+type OAuthClient struct {
+	ID     string `json:"id"`
+	Method string `json:"method"` // how it authenticates: none, client_secret_basic, client_secret_post, private_key_jwt
+	// Registered says that we registered the client ourselves, with the redirect URI in
+	// Redirect.
+	Registered bool      `json:"registered,omitempty"`
+	Redirect   string    `json:"redirect,omitempty"`
+	Expires    time.Time `json:"expires,omitzero"` // when its secret expires; zero: never
+
+	secret config.Secret // stored with the tokens
+}
+
+// The methods of client authentication.
+const (
+	methodNone  = "none"
+	methodBasic = "client_secret_basic"
+	methodPost  = "client_secret_post"
+	methodJWT   = "private_key_jwt"
+)
+
+// ErrNoClient is the error of a login that needs a client registered by the user.
+var ErrNoClient = errors.New("the authorization server does not support client registration")
+
+// configuredClient returns the client that the config names; ok is false if it names none.
+func configuredClient(t Target, m *oauthex.AuthServerMeta) (OAuthClient, bool) {
+	o := t.OAuth
+	if o.ClientID == "" {
+		return OAuthClient{}, false
+	}
+	c := OAuthClient{ID: o.ClientID, secret: o.ClientSecret, Method: methodNone}
+	switch offered := m.TokenEndpointAuthMethodsSupported; {
+	case o.PrivateKeyFile != "":
+		c.Method = methodJWT
+	case c.secret.IsZero():
+	case slices.Contains(offered, methodPost) && !slices.Contains(offered, methodBasic):
+		c.Method = methodPost
+	default:
+		c.Method = methodBasic // the default of RFC 8414
+	}
+	return c, true
+}
+
+// chooseClient chooses the chooseClient of a login, in the order of the specification: the one in the
+// config, one identified by a metadata URL, one registered for an earlier login (reused), or a
+// new one.
+func (f *Flow) chooseClient(ctx context.Context, client *http.Client, m *oauthex.AuthServerMeta, earlier *Login) (c OAuthClient, reused bool, err error) {
+	if c, ok := configuredClient(f.target, m); ok {
+		return c, false, f.at.entrust(f.target, c, earlier)
+	}
+	if f.target.OAuth.ClientMetadataURL != "" && m.ClientIDMetadataDocumentSupported {
+		return OAuthClient{ID: f.target.OAuth.ClientMetadataURL, Method: methodNone}, false, nil
+	}
+	// The token endpoint gets the client's secret, and metadata may claim any issuer.
+	if earlier != nil && earlier.Issuer == m.Issuer && earlier.TokenEndpoint == m.TokenEndpoint && earlier.Client.Registered && earlier.Refused == "" &&
+		earlier.Client.Redirect == f.redirect && (earlier.Client.Expires.IsZero() || time.Now().Before(earlier.Client.Expires)) {
+		return earlier.Client, true, nil
+	}
+	if m.RegistrationEndpoint == "" {
+		return OAuthClient{}, false, ErrNoClient
+	}
+	c, err = register(ctx, client, m, f.redirect, f.scopes)
+	return c, false, err
+}
+
+// register registers a client (RFC 7591).
+func register(ctx context.Context, client *http.Client, m *oauthex.AuthServerMeta, redirect string, scopes []string) (OAuthClient, error) {
+	method := methodNone
+	if offered := m.TokenEndpointAuthMethodsSupported; len(offered) > 0 && !slices.Contains(offered, methodNone) {
+		method = methodPost
+		if slices.Contains(offered, methodBasic) {
+			method = methodBasic
+		}
+	}
+	p, err := oauthex.RegisterClient(ctx, m.RegistrationEndpoint, &oauthex.ClientRegistrationMetadata{
+		RedirectURIs: []string{redirect}, ClientName: "mcptrack", SoftwareID: "mcptrack", ApplicationType: "native",
+		GrantTypes: []string{"authorization_code", "refresh_token"}, ResponseTypes: []string{"code"},
+		TokenEndpointAuthMethod: method, Scope: strings.Join(scopes, " "),
+	}, client)
+	if answer, ok := errors.AsType[*oauthex.ClientRegistrationError](err); ok {
+		return OAuthClient{}, &AnswerError{Doing: "to register a client", Code: answer.ErrorCode, Description: answer.ErrorDescription, Status: http.StatusBadRequest}
+	} else if err != nil {
+		return OAuthClient{}, fmt.Errorf("register a client: %w", registrationError(err))
+	}
+	c := OAuthClient{ID: p.ClientID, secret: config.NewSecret(p.ClientSecret), Registered: true, Redirect: redirect, Expires: p.ClientSecretExpiresAt, Method: p.TokenEndpointAuthMethod}
+	if c.Method == "" {
+		c.Method = method
+	}
+	if c.secret.IsZero() {
+		c.Method = methodNone
+	}
+	if !slices.Contains([]string{methodNone, methodBasic, methodPost}, c.Method) {
+		return OAuthClient{}, fmt.Errorf("the authorization server requires clients to authenticate with %s, which is not supported", printable.Line(c.Method, 60))
+	}
+	return c, nil
+}
+
+// registrationError returns the error without the answer of the server, which may contain a
+// secret.
+func registrationError(err error) error {
+	if before, _, ok := strings.Cut(err.Error(), "failed with status"); ok && before != err.Error() {
+		_, status, _ := strings.Cut(err.Error(), "failed with status ")
+		status, _, _ = strings.Cut(status, ":")
+		return fmt.Errorf("the authorization server responded with HTTP status %s", printable.Line(status, 60))
+	}
+	if strings.Contains(err.Error(), "failed to decode") {
+		return errors.New("the response is not JSON of the expected form")
+	}
+	return withoutQuery(err)
+}
+
+const (
+	// maxScope bounds one scope that a server names, in bytes.
+	maxScope = 256
+	// maxScopes bounds all of a login, in bytes: they have to fit into a URL. Without it, a
+	// server that refuses every request for yet another scope would make logins impossible.
+	maxScopes = 8 << 10
+)
+
+// usableScopes returns the scopes that a server named, without those that are invalid (RFC
+// 6749, section 3.3) or too long.
+func usableScopes(named []string) []string {
+	var scopes []string
+	size := 0
+	for _, scope := range named {
+		ok := scope != "" && len(scope) <= maxScope && visible(scope) && !strings.ContainsAny(scope, `"\`)
+		if size += len(scope) + 1; ok && size <= maxScopes && !slices.Contains(scopes, scope) {
+			scopes = append(scopes, scope)
+		} else {
+			size -= len(scope) + 1
+		}
+	}
+	return scopes
+}
+
+// chooseScopes returns the scopes to ask for, in the order of the specification. Scopes that an
+// earlier request lacked are added, and the scope for refresh tokens if the server supports it.
+func chooseScopes(t Target, c Challenge, at *discovery, earlier *Login, scopes []string) []string {
+	for _, choice := range [][]string{t.OAuth.Scopes, c.Scopes, at.scopes} {
+		if len(scopes) == 0 {
+			scopes = choice
+		}
+	}
+	scopes = slices.Clone(scopes)
+	add := func(scope string) {
+		if !slices.Contains(scopes, scope) {
+			scopes = append(scopes, scope)
+		}
+	}
+	if earlier != nil && earlier.Issuer == at.server.Issuer && len(earlier.Lacking) > 0 {
+		// Scopes refused last come first, in case not all of them fit.
+		for _, scope := range usableScopes(slices.Concat(scopes, earlier.Lacking, earlier.Scopes)) {
+			add(scope)
+		}
+	}
+	if slices.Contains(at.server.ScopesSupported, offlineAccess) && t.OAuth.Grant != config.GrantClient {
+		add(offlineAccess)
+	}
+	return scopes
 }

@@ -395,7 +395,7 @@ func TestScopes(t *testing.T) {
 	}
 	to.OAuth = config.OAuth{}
 	mustLogIn(t, logins, s)
-	src := logins.Source(to)
+	src := logins.TokenSource(to)
 	header, err := src.Header(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -415,7 +415,7 @@ func TestEndlessScopes(t *testing.T) {
 	s := logintest.New(t)
 	logins, to := store(t), target(s)
 	mustLogIn(t, logins, s)
-	src := logins.Source(to)
+	src := logins.TokenSource(to)
 	for round := range 4 {
 		header, err := src.Header(t.Context())
 		if err != nil {
@@ -465,7 +465,7 @@ func TestLargeLogins(t *testing.T) {
 		if _, err := f.Finish(t.Context(), u.Query()); err != nil {
 			t.Fatal(err)
 		}
-		wantStatus(t, logins.Source(to), s, http.StatusOK)
+		wantStatus(t, logins.TokenSource(to), s, http.StatusOK)
 	}
 }
 
@@ -490,7 +490,7 @@ func TestForgottenClient(t *testing.T) {
 	if err := f.Abandon(t.Context()); err != nil {
 		t.Error(err)
 	}
-	wantStatus(t, logins.Source(to), s, http.StatusOK) // the login before is as good as it was
+	wantStatus(t, logins.TokenSource(to), s, http.StatusOK) // the login before is as good as it was
 	if again := begin(); s.Hits("as /register") != 2 || again.Abandon(t.Context()) != nil {
 		t.Errorf("%d registrations", s.Hits("as /register"))
 	}

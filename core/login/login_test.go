@@ -76,7 +76,7 @@ func mustLogIn(t *testing.T, logins *login.Store, s *logintest.Issuer) *login.Lo
 }
 
 // request makes one request as a session does, and returns its status.
-func request(ctx context.Context, src *login.Source, address string) (int, error) {
+func request(ctx context.Context, src *login.TokenSource, address string) (int, error) {
 	for again := false; ; again = true {
 		header, err := src.Header(ctx)
 		if err != nil {
@@ -104,7 +104,7 @@ func request(ctx context.Context, src *login.Source, address string) (int, error
 	}
 }
 
-func wantStatus(t *testing.T, src *login.Source, s *logintest.Issuer, want int) {
+func wantStatus(t *testing.T, src *login.TokenSource, s *logintest.Issuer, want int) {
 	t.Helper()
 	if got, err := request(t.Context(), src, s.Resource); got != want || err != nil {
 		t.Fatalf("status %d, %v; want %d", got, err, want)
@@ -126,7 +126,7 @@ func TestLoginAndRenewal(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
-	src := login.NewStore(login.Options{Dir: dir, Keyring: noKeyring()}).Source(target(s))
+	src := login.NewStore(login.Options{Dir: dir, Keyring: noKeyring()}).TokenSource(target(s))
 	wantStatus(t, src, s, http.StatusOK)
 	for range 3 {
 		s.Expire()
@@ -151,7 +151,7 @@ func TestRenewalBeforeExpiry(t *testing.T) {
 	s.Life = time.Second
 	logins := store(t)
 	mustLogIn(t, logins, s)
-	src := logins.Source(target(s))
+	src := logins.TokenSource(target(s))
 	refused := 0
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		header, err := src.Header(t.Context())
@@ -179,7 +179,7 @@ func TestOneRenewalForAll(t *testing.T) {
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() {
-				src := login.NewStore(login.Options{Dir: dir, Keyring: noKeyring()}).Source(target(s))
+				src := login.NewStore(login.Options{Dir: dir, Keyring: noKeyring()}).TokenSource(target(s))
 				if status, err := request(t.Context(), src, s.Resource); status != http.StatusOK || err != nil {
 					t.Errorf("status %d, %v", status, err)
 				}
@@ -199,7 +199,7 @@ func TestRefusedRenewal(t *testing.T) {
 	mustLogIn(t, logins, s)
 	s.Revoke()
 	for range 3 {
-		status, err := request(t.Context(), logins.Source(target(s)), s.Resource)
+		status, err := request(t.Context(), logins.TokenSource(target(s)), s.Resource)
 		required, ok := errors.AsType[*login.RequiredError](err)
 		if !ok || !strings.Contains(required.Error(), "invalid_grant (the refresh token is not valid)") || !strings.Contains(required.Error(), "run mcptrack login docs") {
 			t.Errorf("status %d, %v", status, err)
@@ -219,7 +219,7 @@ func TestNetworkErrorsAreNoLogout(t *testing.T) {
 	s := logintest.New(t)
 	logins := store(t)
 	mustLogIn(t, logins, s)
-	src := logins.Source(target(s))
+	src := logins.TokenSource(target(s))
 	wantStatus(t, src, s, http.StatusOK)
 	for name, fault := range map[string]func(http.ResponseWriter){
 		"503": func(w http.ResponseWriter) { w.WriteHeader(http.StatusServiceUnavailable) },
@@ -248,7 +248,7 @@ func TestRenewalOutlivesItsCaller(t *testing.T) {
 	s := logintest.New(t)
 	logins := store(t)
 	mustLogIn(t, logins, s)
-	src := logins.Source(target(s))
+	src := logins.TokenSource(target(s))
 	wantStatus(t, src, s, http.StatusOK)
 	s.Expire()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -279,12 +279,12 @@ func TestInterruptedRenewalIsReported(t *testing.T) {
 		marked, _ = os.ReadFile(path)
 		return false
 	})
-	wantStatus(t, logins.Source(target(s)), s, http.StatusOK)
+	wantStatus(t, logins.TokenSource(target(s)), s, http.StatusOK)
 	s.AnswerToken(nil)
 	if err := os.WriteFile(path, marked, 0o600); err != nil { // as if the process had died then
 		t.Fatal(err)
 	}
-	_, err := request(t.Context(), logins.Source(target(s)), s.Resource)
+	_, err := request(t.Context(), logins.TokenSource(target(s)), s.Resource)
 	if _, ok := errors.AsType[*login.RequiredError](err); !ok || !strings.Contains(err.Error(), "was interrupted, which may have invalidated the refresh token") {
 		t.Errorf("%v", err)
 	}
@@ -295,7 +295,7 @@ func TestLogout(t *testing.T) {
 	s := logintest.New(t)
 	logins := store(t)
 	mustLogIn(t, logins, s)
-	src := logins.Source(target(s))
+	src := logins.TokenSource(target(s))
 	wantStatus(t, src, s, http.StatusOK)
 	gone, err := logins.Delete(t.Context(), target(s))
 	if err != nil || len(gone) != 1 || s.Hits("as /revoke") != 1 {
@@ -330,7 +330,7 @@ func TestKeyringHoldsTheSecrets(t *testing.T) {
 	if l := mustLogIn(t, logins, s); l.Kind != login.KindKeyring || l.NoKeyring != nil {
 		t.Errorf("%+v", l)
 	}
-	src := logins.Source(target(s))
+	src := logins.TokenSource(target(s))
 	wantStatus(t, src, s, http.StatusOK)
 	s.Expire()
 	wantStatus(t, src, s, http.StatusOK)
@@ -404,14 +404,14 @@ func TestClientCredentials(t *testing.T) {
 		logins := login.NewStore(login.Options{Dir: filepath.Join(t.TempDir(), "logins"), Kind: kind})
 		to := target(s)
 		to.OAuth = config.OAuth{ClientID: "ci", ClientSecret: config.NewSecret("s3cret"), Grant: config.GrantClient}
-		src := logins.Source(to)
+		src := logins.TokenSource(to)
 		wantStatus(t, src, s, http.StatusOK)
 		wantStatus(t, src, s, http.StatusOK)
 		s.Expire()
 		wantStatus(t, src, s, http.StatusOK)
 		to.OAuth.ClientSecret = config.NewSecret("wrong")
 		s.Expire()
-		_, err := request(t.Context(), login.NewStore(login.Options{Dir: t.TempDir(), Kind: kind}).Source(to), s.Resource)
+		_, err := request(t.Context(), login.NewStore(login.Options{Dir: t.TempDir(), Kind: kind}).TokenSource(to), s.Resource)
 		if _, ok := errors.AsType[*login.RequiredError](err); !ok || strings.Contains(err.Error(), "wrong") {
 			t.Errorf("%s: %v", kind, err)
 		}

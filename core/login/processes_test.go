@@ -27,7 +27,7 @@ const userKey = "LOGIN_TEST_USER"
 // useLogin makes requests until stdin ends. It prints a line for every error.
 func useLogin(t *testing.T, given string) {
 	dir, address, _ := strings.Cut(given, "|")
-	src := login.NewStore(login.Options{Dir: dir, Keyring: noKeyring()}).Source(login.Target{ID: "docs", URL: address})
+	src := login.NewStore(login.Options{Dir: dir, Keyring: noKeyring()}).TokenSource(login.Target{ID: "docs", URL: address})
 	over := make(chan struct{}) // closed when stdin ends
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -128,9 +128,9 @@ func TestOneRenewalForAllProcesses(t *testing.T) {
 	rotations := number("LOGIN_ROTATIONS", 10)
 	began := time.Now()
 	for range rotations {
-		before := s.Given()
+		before := s.Issued()
 		s.Expire()
-		for deadline := time.Now().Add(time.Minute); s.Given() == before; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); s.Issued() == before; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatal("nobody renews the token")
 			}
@@ -147,7 +147,7 @@ func TestOneRenewalForAllProcesses(t *testing.T) {
 	if renewals != rotations || s.Revoked() {
 		t.Errorf("%d renewals of %d tokens, revoked: %t", renewals, rotations, s.Revoked())
 	}
-	wantStatus(t, login.NewStore(login.Options{Dir: dir, Keyring: noKeyring()}).Source(target(s)), s, http.StatusOK)
+	wantStatus(t, login.NewStore(login.Options{Dir: dir, Keyring: noKeyring()}).TokenSource(target(s)), s, http.StatusOK)
 }
 
 // Processes are killed while they renew. Whatever they were doing, the login is either as
@@ -164,7 +164,7 @@ func TestKilledProcesses(t *testing.T) {
 		s.Expire()
 		time.Sleep(rand.N(15 * time.Millisecond)) // somewhere in the renewal, or around it
 		u.stop(true)
-		_, err := request(t.Context(), logins.Source(target(s)), s.Resource)
+		_, err := request(t.Context(), logins.TokenSource(target(s)), s.Resource)
 		required, ok := errors.AsType[*login.RequiredError](err)
 		switch {
 		case err == nil:
@@ -176,5 +176,5 @@ func TestKilledProcesses(t *testing.T) {
 		}
 	}
 	t.Logf("%d kills: %d logins were used up, and said so", kills, lost)
-	wantStatus(t, logins.Source(target(s)), s, http.StatusOK)
+	wantStatus(t, logins.TokenSource(target(s)), s, http.StatusOK)
 }

@@ -4,16 +4,23 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/gofrs/flock"
+
+	"github.com/mcptrack/mcptrack/core/atomicfile"
 	"github.com/mcptrack/mcptrack/core/keyring"
+	"github.com/mcptrack/mcptrack/core/secretfile"
 )
 
 // Kind is a place in which secrets are kept.
@@ -41,9 +48,9 @@ type Options struct {
 	Logger *slog.Logger
 	// Keyring is the user's keyring; the zero value is that of package keyring.
 	Keyring Keyring
-	// Client returns the HTTP client for the authorization servers of an MCP server; nil: one
+	// HTTPClient returns the HTTP client for the authorization servers of an MCP server; nil: one
 	// that reaches only public addresses if the MCP server is public.
-	Client func(ctx context.Context, server string) *http.Client
+	HTTPClient func(ctx context.Context, server string) *http.Client
 }
 
 // Keyring are the functions of a keyring.
@@ -71,16 +78,16 @@ func NewStore(opts Options) *Store {
 		ring := keyring.New()
 		opts.Keyring = Keyring{ring.Get, ring.Set, ring.Delete}
 	}
-	if opts.Client == nil {
-		opts.Client = newClient
+	if opts.HTTPClient == nil {
+		opts.HTTPClient = newGuardedClient
 	}
 	s := &Store{opts: opts}
 	s.memory.logins = map[string][]byte{}
 	return s
 }
 
-func (s *Store) client(ctx context.Context, server string) *http.Client {
-	return s.opts.Client(ctx, server)
+func (s *Store) httpClient(ctx context.Context, server string) *http.Client {
+	return s.opts.HTTPClient(ctx, server)
 }
 
 // name returns the base name, without extension, of the files of a server.
@@ -157,7 +164,7 @@ func (s *Store) Delete(ctx context.Context, t Target) ([]*Login, error) {
 			continue
 		}
 		if err := s.reveal(l); err == nil {
-			if err := l.revoke(ctx, s.client(ctx, t.URL)); err != nil {
+			if err := l.revoke(ctx, s.httpClient(ctx, t.URL)); err != nil {
 				s.opts.Logger.Info("the token was not revoked", "server", t.ID, "err", err)
 			}
 		}
@@ -175,8 +182,8 @@ func (s *Store) Delete(ctx context.Context, t Target) ([]*Login, error) {
 	return gone, errors.Join(failed, s.write(t.URL, rest))
 }
 
-// Lack records scopes for which a request was refused, so that the next login asks for them.
-func (s *Store) Lack(ctx context.Context, t Target, scopes []string) error {
+// addLacking records scopes for which a request was refused, so that the next login asks for them.
+func (s *Store) addLacking(ctx context.Context, t Target, scopes []string) error {
 	return s.change(ctx, t, func(l *Login) bool {
 		before := len(l.Lacking)
 		for _, scope := range scopes[:min(len(scopes), 50)] {
@@ -245,7 +252,7 @@ func (s *Store) save(l *Login) error {
 	if err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, l.same)
+	all = slices.DeleteFunc(all, l.replaces)
 	all = append([]*Login{l}, all[:min(len(all), maxLogins-1)]...)
 	err = s.write(l.Server, all)
 	l.stored = l.stored || err == nil
@@ -256,4 +263,180 @@ func (s *Store) save(l *Login) error {
 func account(l *Login) string {
 	sum := sha256.Sum256([]byte(l.Server + "\x00" + l.Issuer + "\x00" + l.Client.ID + "\x00" + string(l.Grant)))
 	return "login:" + hex.EncodeToString(sum[:12])
+}
+
+// file is the JSON of the file that holds one server's logins.
+type file struct {
+	Version int         `json:"version"`
+	Logins  []fileEntry `json:"logins"` // the newest first
+}
+
+type fileEntry struct {
+	*Login
+	Tokens *tokens `json:"tokens,omitempty"` // nil: they are in the keyring
+}
+
+const fileVersion = 1
+
+var errNotLogins = errors.New("the file does not contain logins")
+
+func encode(v any) ([]byte, error) { return json.Marshal(v) }
+
+// read returns the logins of a server, the newest first. Secrets that are in the keyring are
+// not read; see reveal.
+func (s *Store) read(server string) ([]*Login, error) {
+	text, err := s.readText(server)
+	if text == nil || err != nil {
+		return nil, err
+	}
+	var f file
+	if err := json.Unmarshal(text, &f); err != nil || f.Version < 1 {
+		return nil, fmt.Errorf("%s: %w; mcptrack login or logout replaces the file", s.path(server), errNotLogins)
+	}
+	if f.Version > fileVersion {
+		return nil, fmt.Errorf("%s: the file was written by a newer version of mcptrack", s.path(server))
+	}
+	var all []*Login
+	for _, e := range f.Logins {
+		if e.Login == nil || e.Server != server {
+			continue // the file was copied or renamed from that of another server
+		}
+		e.stored, e.tokens = true, new(tokens)
+		if e.Tokens != nil {
+			e.setTokens(*e.Tokens)
+		}
+		all = append(all, e.Login)
+	}
+	return all, nil
+}
+
+func (s *Store) readText(server string) ([]byte, error) {
+	s.memory.mu.Lock()
+	text := s.memory.logins[name(server)]
+	s.memory.mu.Unlock()
+	if text != nil {
+		return text, nil
+	}
+	path := s.path(server)
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	text, err := secretfile.ReadAll(path)
+	if err != nil {
+		if _, gone := os.Lstat(path); errors.Is(gone, fs.ErrNotExist) {
+			return nil, nil // deleted meanwhile
+		}
+	}
+	return text, err
+}
+
+// write replaces the logins of a server. The caller has the lock.
+func (s *Store) write(server string, all []*Login) error {
+	if len(all) == 0 {
+		s.memory.mu.Lock()
+		delete(s.memory.logins, name(server))
+		s.memory.mu.Unlock()
+		if err := os.Remove(s.path(server)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	f := file{Version: fileVersion}
+	inMemory := false
+	for _, l := range all {
+		e := fileEntry{Login: l}
+		if l.Kind != KindKeyring {
+			e.Tokens = l.tokens
+		}
+		inMemory = inMemory || l.Kind == KindMemory
+		f.Logins = append(f.Logins, e)
+	}
+	text, err := encode(f)
+	for err == nil && len(text) >= secretfile.MaxFile && len(f.Logins) > 1 { // else the file could not be read again
+		f.Logins = f.Logins[:len(f.Logins)-1]
+		text, err = encode(f)
+	}
+	if err == nil && len(text) >= secretfile.MaxFile {
+		err = errors.New("the login is too large to be stored")
+	}
+	if err != nil {
+		return err
+	}
+	if inMemory {
+		s.memory.mu.Lock()
+		defer s.memory.mu.Unlock()
+		s.memory.logins[name(server)] = text
+		return nil
+	}
+	if err := atomicfile.Write(s.path(server), 0o600, append(text, '\n')); err != nil {
+		return fmt.Errorf("the login cannot be stored: %w", err)
+	}
+	return nil
+}
+
+// reveal reads the secrets of a login from the keyring, if they are there.
+func (s *Store) reveal(l *Login) error {
+	if l.Kind != KindKeyring {
+		return nil
+	}
+	secret, err := s.opts.Keyring.Get(account(l))
+	if errors.Is(err, keyring.ErrNotFound) {
+		return ErrNone // the keyring's entry was deleted
+	}
+	var t tokens
+	if err == nil {
+		err = json.Unmarshal([]byte(secret), &t)
+	}
+	if err != nil {
+		return fmt.Errorf("the login is in the keyring, which cannot be read: %w", err)
+	}
+	l.setTokens(t)
+	return nil
+}
+
+// A Stamp identifies a version of the file with a server's logins: it changes when they do.
+type Stamp struct{ info fs.FileInfo }
+
+// Stamp returns the stamp of a target's logins.
+func (s *Store) Stamp(t Target) Stamp {
+	info, err := os.Stat(s.path(t.URL))
+	if err != nil {
+		return Stamp{}
+	}
+	return Stamp{info}
+}
+
+// Same reports whether the logins did not change between the two stamps.
+func (a Stamp) Same(b Stamp) bool {
+	if a.info == nil || b.info == nil {
+		return a.info == nil && b.info == nil
+	}
+	return os.SameFile(a.info, b.info) && a.info.ModTime().Equal(b.info.ModTime()) && a.info.Size() == b.info.Size()
+}
+
+// lockPoll is how often an attempt is made to take a lock that another process holds.
+const lockPoll = 10 * time.Millisecond
+
+// lock takes the lock of a server's logins, across processes. Only its holder changes them or
+// renews their tokens.
+func (s *Store) lock(ctx context.Context, server string) (unlock func(), err error) {
+	if s.opts.Kind != KindMemory {
+		if err := os.MkdirAll(s.opts.Dir, 0o700); err != nil {
+			return nil, err
+		}
+	} else if _, err := os.Stat(s.opts.Dir); err != nil { // no folder, so no logins of other processes
+		return func() {}, nil
+	}
+	l := flock.New(filepath.Join(s.opts.Dir, name(server)+".lock"), flock.SetPermissions(0o600))
+	ok, err := l.TryLockContext(ctx, lockPoll)
+	switch {
+	case ctx.Err() != nil:
+		_ = l.Close()
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, fmt.Errorf("lock the logins: %w", err)
+	case !ok:
+		return nil, errors.New("the logins are locked")
+	}
+	return func() { _ = l.Close() }, nil
 }

@@ -13,7 +13,7 @@ import (
 
 // loginOf returns the source of tokens for a server; nil if its entry has credentials, or it is
 // not reached over HTTP.
-func loginOf(srv config.Server, logins *login.Store) *login.Source {
+func loginOf(srv config.Server, logins *login.Store) *login.TokenSource {
 	if logins == nil {
 		return nil
 	}
@@ -26,11 +26,11 @@ func loginOf(srv config.Server, logins *login.Store) *login.Source {
 	if t.URL == "" {
 		return nil
 	}
-	return logins.Source(t)
+	return logins.TokenSource(t)
 }
 
 // credentials adapts a source of tokens to package wire.
-func credentials(from *login.Source) *wire.Credentials {
+func credentials(from *login.TokenSource) *wire.Credentials {
 	if from == nil {
 		return nil
 	}
@@ -48,7 +48,7 @@ func credentials(from *login.Source) *wire.Credentials {
 				}
 				return wire.Advice{}, err
 			}
-			return wire.Advice{Again: again, Said: c.Said(), Remedy: remedy(from.Target(), r, c)}, nil
+			return wire.Advice{Again: again, Said: c.Reason(), Remedy: remedy(from.Target(), r, c)}, nil
 		},
 	}
 }
@@ -60,7 +60,7 @@ func authError(err error, status int, c login.Challenge) error {
 	if !ok {
 		return err
 	}
-	return &wire.AuthError{Status: status, Said: c.Said(), Remedy: required.Error()}
+	return &wire.AuthError{Status: status, Said: c.Reason(), Remedy: required.Error()}
 }
 
 // remedy returns advice on what to do after a refusal.

@@ -25,7 +25,7 @@ import (
 // Issuer is both.
 type Issuer struct {
 	Resource string // of the protected server
-	URL  string // the issuer
+	URL      string // the issuer
 	Settings
 
 	mu sync.Mutex // guards what follows
@@ -112,8 +112,8 @@ func (s *Issuer) Hits(path string) int {
 	return s.hits[path]
 }
 
-// Given returns how many access tokens were given.
-func (s *Issuer) Given() int {
+// Issued returns how many access tokens were given.
+func (s *Issuer) Issued() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.access)
@@ -303,7 +303,7 @@ func (s *Issuer) token(w http.ResponseWriter, q *http.Request) {
 			refuse("invalid_grant", "the code is not valid")
 			return
 		}
-		s.give(w, rand.Text(), g.scope, true)
+		s.issue(w, rand.Text(), g.scope, true)
 	case "refresh_token":
 		token := q.PostForm.Get("refresh_token")
 		family, ok := s.refresh[token]
@@ -316,20 +316,20 @@ func (s *Issuer) token(w http.ResponseWriter, q *http.Request) {
 		}
 		delete(s.refresh, token)
 		s.spent[token] = family
-		s.give(w, family, "", true)
+		s.issue(w, family, "", true)
 	case "client_credentials":
 		if want, ok := s.Clients[id]; !ok || want != secret {
 			refuse("invalid_client", "")
 			return
 		}
-		s.give(w, rand.Text(), q.PostForm.Get("scope"), false)
+		s.issue(w, rand.Text(), q.PostForm.Get("scope"), false)
 	default:
 		refuse("unsupported_grant_type", "")
 	}
 }
 
-// give answers with tokens. s.mu is held.
-func (s *Issuer) give(w http.ResponseWriter, family, scope string, refresh bool) {
+// issue answers with tokens. s.mu is held.
+func (s *Issuer) issue(w http.ResponseWriter, family, scope string, refresh bool) {
 	out := map[string]any{"access_token": "at-" + rand.Text(), "token_type": "Bearer", "expires_in": s.Life.Seconds()}
 	s.access[out["access_token"].(string)] = access{family, scope, time.Now().Add(s.Life)}
 	if refresh {

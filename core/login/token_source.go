@@ -12,8 +12,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 )
 
-// Source supplies the token of one server. It may be used concurrently.
-type Source struct {
+// TokenSource supplies the token of one server. It may be used concurrently.
+type TokenSource struct {
 	store  *Store
 	target Target
 	// turn, of capacity one, is a lock: a goroutine that renews has sent to it, and receives
@@ -27,27 +27,27 @@ type Source struct {
 	used  []string   // tokens that were used, the newest last
 }
 
-// Source returns a source for the target.
-func (s *Store) Source(t Target) *Source {
+// TokenSource returns a source for the target.
+func (s *Store) TokenSource(t Target) *TokenSource {
 	t.flags = s.opts.Flags
-	return &Source{store: s, target: t, turn: make(chan struct{}, 1)}
+	return &TokenSource{store: s, target: t, turn: make(chan struct{}, 1)}
 }
 
 // maxUsed is how many used tokens are remembered.
 const maxUsed = 4
 
 // Target returns the server that the tokens are for.
-func (s *Source) Target() Target { return s.target }
+func (s *TokenSource) Target() Target { return s.target }
 
 // Secrets returns the tokens used last, so that they can be hidden in messages of the server.
-func (s *Source) Secrets() []string {
+func (s *TokenSource) Secrets() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.used)
 }
 
 // current returns the login as it is stored now.
-func (s *Source) current() (*Login, error) {
+func (s *TokenSource) current() (*Login, error) {
 	stamp := s.store.Stamp(s.target)
 	s.mu.Lock()
 	if stamp.Same(s.stamp) && s.login != nil {
@@ -67,7 +67,7 @@ func (s *Source) current() (*Login, error) {
 
 // Header returns the value of the header Authorization, "" if there is no login. The
 // error is a [*RequiredError] if only a new login helps.
-func (s *Source) Header(ctx context.Context) (string, error) {
+func (s *TokenSource) Header(ctx context.Context) (string, error) {
 	l, err := s.current()
 	if err != nil || l == nil {
 		return "", err
@@ -88,7 +88,7 @@ func (s *Source) Header(ctx context.Context) (string, error) {
 	return s.use(l), nil
 }
 
-func (s *Source) required(l *Login) error {
+func (s *TokenSource) required(l *Login) error {
 	reason := "the login has expired"
 	if l.Refused != "" {
 		reason = l.Refused
@@ -96,7 +96,7 @@ func (s *Source) required(l *Login) error {
 	return &RequiredError{s.target, reason}
 }
 
-func (s *Source) use(l *Login) string {
+func (s *TokenSource) use(l *Login) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if token := l.tokens.Access; !slices.Contains(s.used, token) {
@@ -110,7 +110,7 @@ func (s *Source) use(l *Login) string {
 // ("" if it had none); it may renew the token. again reports whether to send the request again
 // with a new header. The error is a [*RequiredError] if only a new login helps, and nil if the
 // server's own message says it all.
-func (s *Source) Refused(ctx context.Context, header string, status int, c Challenge) (again bool, err error) {
+func (s *TokenSource) Refused(ctx context.Context, header string, status int, c Challenge) (again bool, err error) {
 	l, err := s.current()
 	if err != nil {
 		return false, err
@@ -140,11 +140,11 @@ func (s *Source) Refused(ctx context.Context, header string, status int, c Chall
 }
 
 // lacking stores the scopes that the server says are missing, if that is why it refused.
-func (s *Source) lacking(ctx context.Context, l *Login, c Challenge) error {
+func (s *TokenSource) lacking(ctx context.Context, l *Login, c Challenge) error {
 	if c.Code != "insufficient_scope" || l == nil {
 		return nil
 	}
-	if err := s.store.Lack(ctx, s.target, c.Scopes); err != nil {
+	if err := s.store.addLacking(ctx, s.target, c.Scopes); err != nil {
 		return fmt.Errorf("store the scopes that the login lacks: %w", err)
 	}
 	return &RequiredError{s.target, "the login lacks a scope that the request requires"}
@@ -160,7 +160,7 @@ const (
 
 // renew returns a login with a newer token than was has; was is nil if there was no login. Only
 // one process renews at a time.
-func (s *Source) renew(ctx context.Context, was *Login, c Challenge) (*Login, error) {
+func (s *TokenSource) renew(ctx context.Context, was *Login, c Challenge) (*Login, error) {
 	select {
 	case s.turn <- struct{}{}:
 		defer func() { <-s.turn }()
@@ -177,7 +177,7 @@ func (s *Source) renew(ctx context.Context, was *Login, c Challenge) (*Login, er
 	return l, nil
 }
 
-func (s *Source) renewInTurn(ctx context.Context, was *Login, c Challenge) (*Login, error) {
+func (s *TokenSource) renewInTurn(ctx context.Context, was *Login, c Challenge) (*Login, error) {
 	unlock, err := s.store.lock(ctx, s.target.URL)
 	if err != nil {
 		return nil, err
@@ -198,7 +198,7 @@ func (s *Source) renewInTurn(ctx context.Context, was *Login, c Challenge) (*Log
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(renewGrace, cancel) })()
 	if err != nil {
-		l, err = s.store.obtain(going, s.store.client(going, s.target.URL), s.target, c)
+		l, err = s.store.obtain(going, s.store.httpClient(going, s.target.URL), s.target, c)
 		if err != nil {
 			return nil, s.refused(err)
 		}
@@ -209,7 +209,7 @@ func (s *Source) renewInTurn(ctx context.Context, was *Login, c Challenge) (*Log
 }
 
 // Renew renews the login now, even if its token is not about to expire.
-func (s *Source) Renew(ctx context.Context) (*Login, error) {
+func (s *TokenSource) Renew(ctx context.Context) (*Login, error) {
 	l, err := s.current()
 	if err != nil {
 		return nil, err
@@ -223,7 +223,7 @@ func (s *Source) Renew(ctx context.Context) (*Login, error) {
 	return s.renew(ctx, l, Challenge{})
 }
 
-func (s *Source) refused(err error) error {
+func (s *TokenSource) refused(err error) error {
 	if answer, ok := errors.AsType[*AnswerError](err); ok && answer.final() {
 		return &RequiredError{s.target, answer.Error()}
 	}
@@ -236,13 +236,13 @@ func (s *Source) refused(err error) error {
 // request renews the login at the authorization server. The caller has the lock. The login is
 // stored before (with a mark that a renewal began) and after, so that a process that dies in
 // between leaves the mark.
-func (s *Source) request(ctx context.Context, l *Login) error {
+func (s *TokenSource) request(ctx context.Context, l *Login) error {
 	interrupted := l.Renewing
 	l.Renewing = time.Now()
 	if err := s.store.save(l); err != nil {
 		return err
 	}
-	err := l.requestToken(ctx, s.store.client(ctx, s.target.URL), s.target, "to renew the login", l.renewal())
+	err := l.requestToken(ctx, s.store.httpClient(ctx, s.target.URL), s.target, "to renew the login", l.renewal())
 	if err == nil {
 		return s.store.put(l)
 	}

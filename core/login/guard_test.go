@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/mcptrack/mcptrack/core/ipscope/ipscopetest"
 	"github.com/mcptrack/mcptrack/core/login"
 )
 
@@ -93,6 +94,24 @@ func get(t *testing.T, client *http.Client, address string) error {
 		_ = p.Body.Close()
 	}
 	return err
+}
+
+// A public server can lead us to no address that a webhook could not reach either: neither by
+// naming the address nor by a name that resolves to it.
+func TestPublicServerReachesOnlyPublicAddresses(t *testing.T) {
+	for _, address := range ipscopetest.NotPublic() {
+		client, check := login.NewClientIn(t.Context(), "https://server.example/mcp", names(func(host string, _ int) []string {
+			return map[string][]string{"server.example": {"93.184.215.14"}, "as.example": {address}}[host]
+		}), noProxy)
+		for _, host := range []string{net.JoinHostPort(address, "443"), "as.example"} {
+			if err := get(t, client, "https://"+host+"/"); err == nil || !strings.Contains(err.Error(), "private address; a public server must not refer to it") {
+				t.Errorf("%s: %v", host, err)
+			}
+		}
+		if err := check("as.example", net.JoinHostPort(address, "443")); err == nil {
+			t.Errorf("%s may be dialled", address)
+		}
+	}
 }
 
 // A host is private only if all its addresses are: one private record does not let a public

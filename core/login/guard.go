@@ -31,9 +31,9 @@ const (
 	maxRedirects = 3
 )
 
-// newClient returns the client for the metadata of a server and for its authorization
+// newGuardedClient returns the client for the metadata of a server and for its authorization
 // servers. It keeps no connections.
-func newClient(ctx context.Context, server string) *http.Client {
+func newGuardedClient(ctx context.Context, server string) *http.Client {
 	return newGuard(ctx, server, net.DefaultResolver, http.ProxyFromEnvironment).client()
 }
 
@@ -95,13 +95,10 @@ func (g *guard) RoundTrip(q *http.Request) (*http.Response, error) {
 	host := q.URL.Hostname()
 	own := origin(q.URL.String()) == origin(g.server.String())
 	if q.URL.Scheme != "https" && !(q.URL.Scheme == "http" && (own || ipscope.Loopback(host))) {
-		return nil, fmt.Errorf("%s is not https", show(q.URL))
+		return nil, fmt.Errorf("%s is not https", showURL(q.URL))
 	}
-	if !g.private && ipscope.Loopback(host) {
-		return nil, fmt.Errorf("%s is an address of this machine; a public server must not refer to it", show(q.URL))
-	}
-	if addr, err := netip.ParseAddr(host); err == nil && !g.private && !ipscope.Public(addr) {
-		return nil, fmt.Errorf("%s is a private address; a public server must not refer to it", show(q.URL))
+	if !g.private && ipscope.Private(host) {
+		return nil, fmt.Errorf("%s is a private address; a public server must not refer to it", showURL(q.URL))
 	}
 	proxy, err := g.proxy(q)
 	if err != nil {
@@ -159,7 +156,7 @@ func checkRedirect(q *http.Request, via []*http.Request) error {
 	case first.Method != http.MethodGet:
 		return errors.New("the response is a redirect, which is not followed")
 	case origin(first.URL.String()) != origin(q.URL.String()):
-		return fmt.Errorf("the response redirects to another origin, %s, which is not followed", show(q.URL))
+		return fmt.Errorf("the response redirects to another origin, %s, which is not followed", showURL(q.URL))
 	case len(via) > maxRedirects:
 		return fmt.Errorf("the request was redirected more than %d times", maxRedirects)
 	}
@@ -184,17 +181,17 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// show returns a URL without what may be secret.
-func show(u *url.URL) string {
+// showURL returns a URL without what may be secret.
+func showURL(u *url.URL) string {
 	return printable.Line((&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String(), 200)
 }
 
-// clean removes from an error of net/http the query of its URL, which may contain codes and
+// withoutQuery removes from an error of net/http the query of its URL, which may contain codes and
 // tokens.
-func clean(err error) error {
+func withoutQuery(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		if at, parseErr := url.Parse(u.URL); parseErr == nil {
-			return fmt.Errorf("%s: %w", show(at), u.Err)
+			return fmt.Errorf("%s: %w", showURL(at), u.Err)
 		}
 		return u.Err
 	}
