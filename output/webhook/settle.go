@@ -51,7 +51,7 @@ func (s *settler) hold(o *mcpevents.Occurrence) bool {
 	if o.Name != mcpevents.ServerState || s.after <= 0 {
 		return false
 	}
-	state := event.State(o.Word())
+	state := event.State(o.ListOrState())
 	now := condition(state)
 	s.changed = true
 	before, known := s.held[o.Server]
@@ -62,7 +62,7 @@ func (s *settler) hold(o *mcpevents.Occurrence) bool {
 		}
 		s.sent[o.Server] = before.condition // as its delivery will not be the last
 	case known && before.condition == now:
-		if state == event.Backoff && event.State(before.occ.Word()) != event.Backoff {
+		if state == event.Backoff && event.State(before.occ.ListOrState()) != event.Backoff {
 			before.occ = o // the newest event says why
 		}
 		return true
@@ -103,7 +103,7 @@ func (s *settler) done(o *mcpevents.Occurrence) {
 	if len(s.sent) >= maxStates {
 		clear(s.sent) // of servers that come and go with the config
 	}
-	s.sent[o.Server] = condition(event.State(o.Word()))
+	s.sent[o.Server] = condition(event.State(o.ListOrState()))
 }
 
 // ids returns the ids of the held events.

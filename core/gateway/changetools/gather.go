@@ -52,8 +52,8 @@ type change struct {
 	from, to catalog.Digest // of the contents before the first and after the last event; zero: not known
 }
 
-// gathered is the result of one call while it is put together.
-type gathered struct {
+// reportBuilder is the result of one call while it is put together.
+type reportBuilder struct {
 	report
 	reader *mcpevents.Reader
 	match  func(*mcpevents.Occurrence) bool // selects what is reported
@@ -62,8 +62,8 @@ type gathered struct {
 }
 
 // begin returns an empty result, at the position in the log where a call begins to read.
-func (t *Tools) begin(ctx context.Context, args arguments) (*gathered, error) {
-	g := &gathered{reader: t.opts.Reader, match: matcher(args), byKey: map[[3]string]*change{}}
+func (t *Tools) begin(ctx context.Context, args arguments) (*reportBuilder, error) {
+	g := &reportBuilder{reader: t.opts.Reader, match: matcher(args), byKey: map[[3]string]*change{}}
 	g.Changes = []*change{}
 	var err error
 	if args.Cursor == nil {
@@ -99,7 +99,7 @@ func matcher(args arguments) func(*mcpevents.Occurrence) bool {
 
 // read reads the log from g.at to its end, or until one result of the tool is full. At the
 // end of the log it returns a channel that is closed when there may be more; else nil.
-func (g *gathered) read(ctx context.Context) (moved <-chan struct{}, err error) {
+func (g *reportBuilder) read(ctx context.Context) (moved <-chan struct{}, err error) {
 	for looked := 0; ; {
 		if looked >= maxEntries {
 			g.HasMore = true
@@ -131,7 +131,7 @@ func (g *gathered) read(ctx context.Context) (moved <-chan struct{}, err error) 
 }
 
 // await reads the log until it has changes to return, wait is over or ctx ends.
-func (g *gathered) await(ctx context.Context, r *mcpserver.Request, wait time.Duration) error {
+func (g *reportBuilder) await(ctx context.Context, r *mcpserver.Request, wait time.Duration) error {
 	began := time.Now()
 	over := time.NewTimer(wait)
 	defer over.Stop()
@@ -167,7 +167,7 @@ func (g *gathered) await(ctx context.Context, r *mcpserver.Request, wait time.Du
 
 // add merges an event into the changes. It reports false if that would be one change too
 // many.
-func (g *gathered) add(o *mcpevents.Occurrence) bool {
+func (g *reportBuilder) add(o *mcpevents.Occurrence) bool {
 	var data struct {
 		Server, URI, List      string
 		Digest, PreviousDigest catalog.Digest

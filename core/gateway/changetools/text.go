@@ -17,7 +17,7 @@ const (
 
 // addDiffs adds a diff to every change of a resource whose texts are stored, as far as
 // maxDiffs leaves room.
-func (g *gathered) addDiffs(ctx context.Context, opts Options) {
+func (g *reportBuilder) addDiffs(ctx context.Context, opts Options) {
 	if opts.Text == nil || opts.Diff == nil {
 		return
 	}
@@ -57,13 +57,13 @@ func cut(text string, limit int) (string, bool) {
 }
 
 // result returns the MCP tool result: the report as structured content, and as text.
-func (g *gathered) result() json.RawMessage {
+func (g *reportBuilder) result() json.RawMessage {
 	g.Cursor = g.at.Cursor()
 	return encode(toolResult{Content: []textContent{{"text", g.text()}}, Structured: &g.report})
 }
 
 // text says in words what the report says as JSON.
-func (g *gathered) text() string {
+func (g *reportBuilder) text() string {
 	var b strings.Builder
 	if g.Truncated {
 		b.WriteString("Earlier changes are no longer known: read again what matters.\n")

@@ -158,7 +158,7 @@ func (t *Tools) Wait(ctx context.Context, r *mcpserver.Request) (json.RawMessage
 
 // answer returns the tool result of a call. err is an error of the log: it becomes a result
 // with isError, for the model, because the client can do nothing about it.
-func (t *Tools) answer(ctx context.Context, g *gathered, err error) (json.RawMessage, error) {
+func (t *Tools) answer(ctx context.Context, g *reportBuilder, err error) (json.RawMessage, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

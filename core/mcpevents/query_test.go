@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A glob of a client is matched against every event; what one takes is bounded by its length.
+// A client's glob is matched against every event, so the time that it takes is bounded.
 func TestFilterBoundsGlobs(t *testing.T) {
 	t.Parallel()
 	for _, member := range []string{"server", "uri"} {
@@ -16,7 +16,7 @@ func TestFilterBoundsGlobs(t *testing.T) {
 			if (err == nil) != ok {
 				t.Errorf("%s: %v", raw, err)
 			}
-			// Trying every combination of the groups would take longer than a test may.
+			// Trying every combination of the groups would exceed the time limit of tests.
 			if ok && f.Matches(&Occurrence{Name: ResourceUpdated, Server: strings.Repeat("a", 60), uri: strings.Repeat("a", 60)}) {
 				t.Errorf("%s matches", raw)
 			}
