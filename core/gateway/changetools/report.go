@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
@@ -15,15 +17,15 @@ import (
 )
 
 const (
-	// MaxChanges is how many changes a result has at most.
+	// MaxChanges is the maximum number of changes in a result.
 	MaxChanges = 50
 
-	maxEntries = 10_000         // entries of the log that one call reads
-	batchSize  = 1000           // entries of the log that are read at once
+	maxEntries = 10_000         // entries of the log per call
+	batchSize  = 1000           // entries of the log per step
 	maxNames   = 50             // names in each of added, removed and changed
 	firstSpan  = 24 * time.Hour // how far back a call without a cursor begins
-	// settle is how long a wait continues after the first change, to return the changes
-	// that come with it in the same result.
+	// settle is how long a wait continues after the first change, so that related changes arrive
+	// in the same result.
 	settle = 250 * time.Millisecond
 )
 
@@ -35,7 +37,7 @@ type report struct {
 	Truncated bool      `json:"truncated"`
 }
 
-// change says how a resource or a list changed: all its events in one.
+// change describes how a resource or a list changed, merged from all its events.
 type change struct {
 	Kind    string   `json:"kind"`
 	Server  string   `json:"server"`
@@ -49,19 +51,19 @@ type change struct {
 	Changed []string `json:"changed,omitempty"`
 	More    int      `json:"more,omitempty"`
 
-	from, to catalog.Digest // of the contents before the first and after the last event; zero: not known
+	from, to catalog.Digest // the contents before the first and after the last event; zero: unknown
 }
 
-// reportBuilder is the result of one call while it is put together.
+// reportBuilder builds the result of one call.
 type reportBuilder struct {
 	report
 	reader *mcpevents.Reader
-	match  func(*mcpevents.Occurrence) bool // selects what is reported
-	at     mcpevents.Position               // the last entry of the log that was read
-	byKey  map[[3]string]*change            // Changes by name of the event, server, and URI or list
+	match  func(*mcpevents.Occurrence) bool // selects the events to report
+	at     mcpevents.Position               // the last entry that was read
+	byKey  map[[3]string]*change            // Changes by event type, server, and URI or list
 }
 
-// begin returns an empty result, at the position in the log where a call begins to read.
+// begin returns an empty result at the position in the log where the call begins.
 func (t *Tools) begin(ctx context.Context, args arguments) (*reportBuilder, error) {
 	g := &reportBuilder{reader: t.opts.Reader, match: matcher(args), byKey: map[[3]string]*change{}}
 	g.Changes = []*change{}
@@ -74,7 +76,7 @@ func (t *Tools) begin(ctx context.Context, args arguments) (*reportBuilder, erro
 	return g, err
 }
 
-// matcher selects what a call reports: new contents and changed lists.
+// matcher selects the events to report: new contents and changed lists.
 func matcher(args arguments) func(*mcpevents.Occurrence) bool {
 	filter := func(name string, members map[string]string) func(*mcpevents.Occurrence) bool {
 		for member, glob := range members {
@@ -97,8 +99,8 @@ func matcher(args arguments) func(*mcpevents.Occurrence) bool {
 	return func(o *mcpevents.Occurrence) bool { return updated(o) || listed(o) }
 }
 
-// read reads the log from g.at to its end, or until one result of the tool is full. At the
-// end of the log it returns a channel that is closed when there may be more; else nil.
+// read reads the log from g.at to its end, or until the result is full. At the end of the log it
+// returns a channel that is closed when there may be more; else nil.
 func (g *reportBuilder) read(ctx context.Context) (moved <-chan struct{}, err error) {
 	for looked := 0; ; {
 		if looked >= maxEntries {
@@ -109,7 +111,7 @@ func (g *reportBuilder) read(ctx context.Context) (moved <-chan struct{}, err er
 		b, moved, err := g.reader.Look(ctx, g.at, g.match, batchSize)
 		if err != nil {
 			if len(g.Changes) > 0 {
-				g.HasMore = true // the changes that were read are returned
+				g.HasMore = true // return the changes read so far
 				return nil, nil
 			}
 			return nil, err
@@ -130,14 +132,14 @@ func (g *reportBuilder) read(ctx context.Context) (moved <-chan struct{}, err er
 	}
 }
 
-// await reads the log until it has changes to return, wait is over or ctx ends.
+// await reads the log until it has changes to return, the wait times out or ctx ends.
 func (g *reportBuilder) await(ctx context.Context, r *mcpserver.Request, wait time.Duration) error {
 	began := time.Now()
 	over := time.NewTimer(wait)
 	defer over.Stop()
 	tick := time.NewTicker(progressEvery)
 	defer tick.Stop()
-	var settled <-chan time.Time // nil: nothing changed yet
+	var settled <-chan time.Time // nil: no change yet
 	for {
 		moved, err := g.read(ctx)
 		switch {
@@ -165,8 +167,7 @@ func (g *reportBuilder) await(ctx context.Context, r *mcpserver.Request, wait ti
 	}
 }
 
-// add merges an event into the changes. It reports false if that would be one change too
-// many.
+// add merges an event into the changes. It reports false if that would exceed MaxChanges.
 func (g *reportBuilder) add(o *mcpevents.Occurrence) bool {
 	var data struct {
 		Server, URI, List      string
@@ -212,8 +213,8 @@ func (g *reportBuilder) add(o *mcpevents.Occurrence) bool {
 	return true
 }
 
-// mergeNames merges a later change of a list's names into c, and returns the names that are
-// added, removed and changed in all. A name that was added and removed again is in none.
+// mergeNames merges a later change of a list into c, and returns all added, removed and changed
+// names. A name that was added and then removed is in none of them.
 func mergeNames(c *change, added, removed, changed []string) (a, r, ch []string) {
 	a, r, ch = c.Added, c.Removed, c.Changed
 	without := func(names []string, name string) ([]string, bool) {
@@ -251,5 +252,110 @@ func mergeNames(c *change, added, removed, changed []string) (a, r, ch []string)
 	return a, r, ch
 }
 
-// line returns a name or URI as [gathered.text] shows it: printable and cut.
+// line returns a name or URI as [reportBuilder.text] shows it: printable and truncated.
 func line(s string) string { return printable.Line(s, 300) }
+
+// Bounds of diffs, in bytes.
+const (
+	maxDiff  = 4 << 10  // of one change
+	maxDiffs = 24 << 10 // of a result
+)
+
+// addDiffs adds diffs to the changes of resources whose texts are stored, until maxDiffs is used
+// up.
+func (g *reportBuilder) addDiffs(ctx context.Context, opts Options) {
+	if opts.Text == nil || opts.Diff == nil {
+		return
+	}
+	room := maxDiffs
+	for _, c := range g.Changes {
+		if c.from.IsZero() || c.to.IsZero() || c.from == c.to {
+			continue
+		}
+		if room < maxDiff/4 {
+			c.DiffCut = true
+			continue
+		}
+		from, ok, err := opts.Text(ctx, c.from)
+		if !ok || err != nil {
+			continue
+		}
+		to, ok, err := opts.Text(ctx, c.to)
+		if !ok || err != nil {
+			continue
+		}
+		c.Diff = printable.Lines(opts.Diff(c.URI, from, to))
+		c.Diff, c.DiffCut = cut(c.Diff, min(maxDiff, room))
+		room -= len(c.Diff)
+	}
+}
+
+// cut returns the whole lines of a text that fit into limit bytes.
+func cut(text string, limit int) (string, bool) {
+	if len(text) <= limit {
+		return text, false
+	}
+	text = text[:limit]
+	if end := strings.LastIndexByte(text, '\n'); end >= 0 {
+		return text[:end+1], true
+	}
+	return strings.ToValidUTF8(text, ""), true
+}
+
+// result returns the MCP tool result: the report as structured content and as text.
+func (g *reportBuilder) result() json.RawMessage {
+	g.Cursor = g.at.Cursor()
+	return encode(toolResult{Content: []textContent{{"text", g.text()}}, Structured: &g.report})
+}
+
+// text formats the report for a reader.
+func (g *reportBuilder) text() string {
+	var b strings.Builder
+	if g.Truncated {
+		b.WriteString("Earlier changes are no longer known: read again what matters.\n")
+	}
+	if len(g.Changes) == 0 {
+		b.WriteString("Nothing changed.\n")
+	}
+	for _, c := range g.Changes {
+		c.write(&b)
+	}
+	if g.HasMore {
+		b.WriteString("There are more changes: call " + SinceName + " with the cursor.\n")
+	}
+	b.WriteString("Cursor: " + g.Cursor)
+	return b.String()
+}
+
+func (c *change) write(b *strings.Builder) {
+	times := ""
+	if c.Times > 1 {
+		times = fmt.Sprintf(" %d times", c.Times)
+	}
+	if c.Kind == "resource" {
+		fmt.Fprintf(b, "%s: resource %q changed%s\n", line(c.Server), line(c.URI), times)
+		for l := range strings.Lines(c.Diff) {
+			b.WriteString("    " + strings.TrimSuffix(l, "\n") + "\n")
+		}
+		if c.DiffCut {
+			b.WriteString("    … read the resource for the rest\n")
+		}
+		return
+	}
+	fmt.Fprintf(b, "%s: list of %s changed%s", line(c.Server), c.Kind, times)
+	for _, part := range []struct {
+		what  string
+		names []string
+	}{{"added", c.Added}, {"removed", c.Removed}, {"changed", c.Changed}} {
+		for i, name := range part.names {
+			if i == 0 {
+				b.WriteString("; " + part.what)
+			}
+			fmt.Fprintf(b, " %q", line(name))
+		}
+	}
+	if c.More > 0 {
+		fmt.Fprintf(b, "; %d more", c.More)
+	}
+	b.WriteByte('\n')
+}
