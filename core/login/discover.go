@@ -19,19 +19,19 @@ import (
 )
 
 const (
-	// discoveryTimeout bounds a whole discovery.
+	// discoveryTimeout bounds one discovery.
 	discoveryTimeout = 45 * time.Second
-	// maxIssuers bounds the authorization servers that are tried for one MCP server.
+	// maxIssuers bounds the authorization servers to try for one MCP server.
 	maxIssuers = 3
 )
 
-// Challenge is what a server's WWW-Authenticate headers said when it refused a request.
+// Challenge is the content of the WWW-Authenticate headers of a refused request.
 type Challenge struct {
 	Metadata    string // URL of the server's resource metadata
 	Scopes      []string
 	Code        string // such as invalid_token or insufficient_scope
 	Description string
-	Basic       bool // the server wants a password instead
+	Basic       bool // the server requires a password instead
 }
 
 // ParseChallenge parses the values of WWW-Authenticate. It ignores what it cannot parse.
@@ -55,7 +55,7 @@ func ParseChallenge(values []string) Challenge {
 	return c
 }
 
-// Reason returns the reason that the server gave, as one printable line; "" if it gave none.
+// Reason returns the server's reason as one printable line; "" if it gave none.
 func (c Challenge) Reason() string {
 	switch {
 	case c.Description != "":
@@ -65,18 +65,18 @@ func (c Challenge) Reason() string {
 	}
 }
 
-// discovery says where to log in to a server: its resource identifier and authorization server.
+// discovery is where to log in to a server: its resource identifier and authorization server.
 type discovery struct {
 	resource string
-	scopes   []string // that the server supports
+	scopes   []string // supported by the server
 	server   *oauthex.AuthServerMeta
 	metadata string // the URL of the authorization server's metadata; "" if it publishes none
 }
 
-// audience returns what an assertion for the authorization server is valid for: its issuer, if
-// that published the metadata (RFC 8414, section 3.3). Other metadata may claim any issuer, so
-// the audience is then the token endpoint, which gets the assertion, and at which alone it is of
-// use.
+// audience returns the audience of assertions for the authorization server: its issuer, if the
+// issuer published the metadata (RFC 8414, section 3.3). Other metadata may claim any issuer; the
+// audience is then the token endpoint, which gets the assertion and is the only place where it is
+// valid.
 func (at *discovery) audience() string {
 	if slices.Contains(metadataPlaces(at.server.Issuer), at.metadata) {
 		return at.server.Issuer
@@ -85,9 +85,9 @@ func (at *discovery) audience() string {
 }
 
 // entrust returns an [*UnnamedError] if a client of the config was used at another authorization
-// server before, and the config does not name this one: the server, which named both, could
-// otherwise get the client's credentials sent wherever it likes. At first the server's word
-// counts: the config gives it the client, and says nothing else of where that belongs.
+// server before, and the config does not name this one. Otherwise the MCP server, which named
+// both, could have the client's credentials sent anywhere. The first time the server's word
+// counts: the config gives it the client and does not say where the client belongs.
 func (at *discovery) entrust(t Target, c OAuthClient, earlier *Login) error {
 	if t.OAuth.AuthServerMetadataURL != "" || earlier == nil || earlier.Issuer == at.server.Issuer {
 		return nil
@@ -95,7 +95,7 @@ func (at *discovery) entrust(t Target, c OAuthClient, earlier *Login) error {
 	return &UnnamedError{printable.Line(c.ID, 100), printable.Line(at.server.Issuer, 200), printable.Line(at.metadata, 400)}
 }
 
-// discover finds the authorization server of a target, and what it offers.
+// discover finds the authorization server of a target and its metadata.
 func discover(ctx context.Context, client *http.Client, t Target, c Challenge) (*discovery, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, discoveryTimeout, errors.New("the discovery of the authorization server takes too long"))
 	defer cancel()
@@ -174,11 +174,11 @@ func resourceMetadata(ctx context.Context, client *http.Client, t Target, c Chal
 	return nil, nil
 }
 
-// metadataPlaces returns the URLs at which an issuer may publish its metadata, none if it is not
-// a URL of an issuer.
+// metadataPlaces returns the URLs at which an issuer may publish its metadata, none if it is not a
+// URL of an issuer.
 func metadataPlaces(issuer string) []string {
 	u, err := url.Parse(issuer)
-	if err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil || !visible(issuer) {
+	if err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil || !printable.VisibleASCII(issuer) {
 		return nil
 	}
 	base, path := origin(issuer), strings.Trim(u.EscapedPath(), "/")
@@ -189,7 +189,8 @@ func metadataPlaces(issuer string) []string {
 	return places
 }
 
-// serverMetadata returns the metadata of an authorization server and its URL, nil if it has none.
+// serverMetadata returns the metadata of an authorization server and its URL, nil if there is
+// none.
 func serverMetadata(ctx context.Context, client *http.Client, issuer string) (m *oauthex.AuthServerMeta, at string, err error) {
 	places := metadataPlaces(issuer)
 	if places == nil {
@@ -208,8 +209,8 @@ func serverMetadata(ctx context.Context, client *http.Client, issuer string) (m 
 	return nil, "", failed
 }
 
-// configuredServer returns the authorization server's metadata from an address in the config;
-// any issuer is accepted there, but see audience.
+// configuredServer returns the authorization server's metadata from an address in the config. It
+// accepts any issuer, but see audience.
 func configuredServer(ctx context.Context, client *http.Client, address string) (*oauthex.AuthServerMeta, error) {
 	var names struct{ Issuer string }
 	found, err := getJSON(ctx, client, address, &names)
@@ -233,7 +234,7 @@ func configuredServer(ctx context.Context, client *http.Client, address string) 
 func readMetadata(ctx context.Context, client *http.Client, address, issuer string) (*oauthex.AuthServerMeta, error) {
 	m, err := oauthex.GetAuthServerMeta(ctx, address, issuer, client)
 	if err != nil {
-		return nil, errors.New(printable.Line(err.Error(), 500)) // it quotes the metadata, and wraps nothing
+		return nil, errors.New(printable.Line(err.Error(), 500)) // it quotes the metadata and wraps nothing
 	}
 	if m != nil {
 		err = usable(m)
@@ -241,8 +242,8 @@ func readMetadata(ctx context.Context, client *http.Client, address, issuer stri
 	return m, err
 }
 
-// usable checks what the library does not: that there are endpoints, that they can be trusted
-// and shown, and that PKCE with S256 is supported.
+// usable checks what the library does not: that there are endpoints, that they can be trusted and
+// shown, and that PKCE with S256 is supported.
 func usable(m *oauthex.AuthServerMeta) error {
 	s256 := false
 	for _, method := range m.CodeChallengeMethodsSupported {
@@ -253,7 +254,7 @@ func usable(m *oauthex.AuthServerMeta) error {
 	}
 	endpoints := []string{m.AuthorizationEndpoint, m.TokenEndpoint, m.RegistrationEndpoint, m.RevocationEndpoint}
 	for _, address := range append(endpoints, m.Issuer) { // terminals, browsers and logs show them
-		if !visible(address) {
+		if !printable.VisibleASCII(address) {
 			return fmt.Errorf("a URL has characters that must be encoded: %s", printable.Line(address, 200))
 		}
 	}
@@ -265,11 +266,11 @@ func usable(m *oauthex.AuthServerMeta) error {
 		if err != nil || u.Host == "" || u.Scheme != "https" && !(u.Scheme == "http" && ipscope.Loopback(u.Hostname())) {
 			return fmt.Errorf("an endpoint is not https: %s", printable.Line(endpoint, 200))
 		}
-		if u.User != nil || u.Fragment != "" { // a name before an @ looks like the host
+		if u.User != nil || u.Fragment != "" { // a user name before the @ looks like the host
 			return fmt.Errorf("an endpoint has a user or a fragment: %s", printable.Line(endpoint, 200))
 		}
 		for _, name := range []string{"client_id", "redirect_uri", "response_type", "state", "scope", "resource", "code_challenge"} {
-			if u.Query().Has(name) { // it is unclear whether that one or ours would count
+			if u.Query().Has(name) { // it is unclear which value would count
 				return fmt.Errorf("an endpoint already has the parameter %q: %s", name, printable.Line(endpoint, 200))
 			}
 		}
@@ -277,7 +278,7 @@ func usable(m *oauthex.AuthServerMeta) error {
 	return nil
 }
 
-// getJSON reads a JSON document; found is false if the server answers that it does not exist.
+// getJSON reads a JSON document; found is false if the server answers that there is none.
 func getJSON(ctx context.Context, client *http.Client, address string, into any) (found bool, err error) {
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -295,7 +296,7 @@ func getJSON(ctx context.Context, client *http.Client, address string, into any)
 	case p.StatusCode != http.StatusOK:
 		return false, fmt.Errorf("%s: HTTP status %d", showURL(q.URL), p.StatusCode)
 	case strings.Contains(p.Header.Get("Content-Type"), "html"):
-		return false, nil // an HTML page, which the server answers for any path
+		return false, nil // an HTML page that the server returns for any path
 	}
 	text, err := io.ReadAll(p.Body)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// A Flow is one login of a user with a browser: it begins with the URL to open and ends with a
+// A Flow is one login of a user with a browser: it begins with a URL to open and ends with a
 // stored Login.
 type Flow struct {
 	URL string // to open in the browser
@@ -36,12 +36,12 @@ type Flow struct {
 }
 
 // Begin starts a login to a target that refused a request with the challenge: it discovers the
-// authorization server and chooses the client. The browser will be sent back to redirect.
-// scopes, if there are any, are requested in place of those of the config and the server. The
-// error is [ErrNoClient] if the user has to register a client first, and an [*UnnamedError] if the
-// config has to name the authorization server first.
+// authorization server and chooses the client. The browser will be redirected to redirect. scopes,
+// if any, replace the scopes of the config and the server. The error is [ErrNoClient] if the user
+// must first register a client, and an [*UnnamedError] if the config must first name the
+// authorization server.
 func (s *Store) Begin(ctx context.Context, t Target, c Challenge, redirect string, scopes []string) (*Flow, error) {
-	client := s.httpClient(ctx, t.URL)
+	client := s.opts.HTTPClient(ctx, t.URL)
 	at, err := discover(ctx, client, t, c)
 	if err != nil {
 		return nil, err
@@ -75,9 +75,9 @@ func (f *Flow) authorizationURL() string {
 	return c.AuthCodeURL(f.state, opts...)
 }
 
-// Abandon records that the login was not finished. If it used a client registered for an
-// earlier login, the authorization server may have forgotten that client, and would say so only
-// in the browser: the next login registers a new one.
+// Abandon records that the login was not finished. If it reused a registered client, the
+// authorization server may have forgotten that client, which it would report only in the browser:
+// the next login registers a new one.
 func (f *Flow) Abandon(ctx context.Context) error {
 	if !f.reused {
 		return nil
@@ -92,13 +92,12 @@ func (f *Flow) Abandon(ctx context.Context) error {
 // Issuer returns the authorization server.
 func (f *Flow) Issuer() string { return printable.Line(f.at.server.Issuer, 200) }
 
-// Ours reports whether the query of a redirect is an answer to this flow.
+// Ours reports whether the query of a redirect belongs to this flow.
 func (f *Flow) Ours(answer url.Values) bool {
 	return subtle.ConstantTimeCompare([]byte(answer.Get("state")), []byte(f.state)) == 1
 }
 
-// Finish obtains and stores the login. answer is the query that the browser came back
-// with.
+// Finish obtains and stores the login. answer is the query of the browser's redirect.
 func (f *Flow) Finish(ctx context.Context, answer url.Values) (*Login, error) {
 	if !f.Ours(answer) {
 		return nil, errors.New(`the redirected URL belongs to another login: its "state" is not the one that mcptrack sent`)
@@ -113,7 +112,7 @@ func (f *Flow) Finish(ctx context.Context, answer url.Values) (*Login, error) {
 		return nil, errors.New("the redirected URL has no \"code\"")
 	}
 	l := newLogin(f.target, f.at, f.with, f.scopes)
-	err := l.requestToken(ctx, f.store.httpClient(ctx, f.target.URL), f.target, "the login", url.Values{
+	err := l.requestToken(ctx, f.store.opts.HTTPClient(ctx, f.target.URL), f.target, "the login", url.Values{
 		"grant_type": {"authorization_code"}, "code": {answer.Get("code")},
 		"redirect_uri": {f.redirect}, "code_verifier": {f.verifier},
 	})
@@ -123,7 +122,7 @@ func (f *Flow) Finish(ctx context.Context, answer url.Values) (*Login, error) {
 	return l, f.store.Put(ctx, f.target, l)
 }
 
-// checkIssuer checks that the answer comes from the authorization server that was asked (RFC
+// checkIssuer checks that the redirect comes from the authorization server that was asked (RFC
 // 9207): an attacker's server could answer in its place to get a code.
 func checkIssuer(answer url.Values, m *oauthex.AuthServerMeta) error {
 	switch iss := answer.Get("iss"); {
@@ -135,7 +134,7 @@ func checkIssuer(answer url.Values, m *oauthex.AuthServerMeta) error {
 	return nil
 }
 
-// earlier returns the login that a new one replaces; nil if there is none, or it cannot be read.
+// earlier returns the login that a new one replaces; nil if there is none or it cannot be read.
 func (s *Store) earlier(t Target) *Login {
 	l, err := s.Get(t)
 	if err != nil {
@@ -146,21 +145,21 @@ func (s *Store) earlier(t Target) *Login {
 
 // Offers reports whether a target that did not refuse a request still offers logins.
 func (s *Store) Offers(ctx context.Context, t Target) bool {
-	m, err := resourceMetadata(ctx, s.httpClient(ctx, t.URL), t, Challenge{})
+	m, err := resourceMetadata(ctx, s.opts.HTTPClient(ctx, t.URL), t, Challenge{})
 	return err == nil && m != nil
 }
 
 // Obtain obtains and stores a login by the client credentials grant, without a user. The error is
-// an [*UnnamedError] if the config has to name the authorization server first.
+// an [*UnnamedError] if the config must first name the authorization server.
 func (s *Store) Obtain(ctx context.Context, t Target, c Challenge) (*Login, error) {
-	l, err := s.obtain(ctx, s.httpClient(ctx, t.URL), t, c)
+	l, err := s.obtain(ctx, s.opts.HTTPClient(ctx, t.URL), t, c)
 	if err != nil {
 		return nil, err
 	}
 	return l, s.Put(ctx, t, l)
 }
 
-// obtain obtains a login by the client credentials grant, and does not store it.
+// obtain is Obtain without storing.
 func (s *Store) obtain(ctx context.Context, client *http.Client, t Target, c Challenge) (*Login, error) {
 	at, err := discover(ctx, client, t, c)
 	if err != nil {
@@ -188,9 +187,8 @@ func (l *Login) clientGrant() url.Values {
 // OAuthClient is our identity at an authorization server.
 type OAuthClient struct {
 	ID     string `json:"id"`
-	Method string `json:"method"` // how it authenticates: none, client_secret_basic, client_secret_post, private_key_jwt
-	// Registered says that we registered the client ourselves, with the redirect URI in
-	// Redirect.
+	Method string `json:"method"` // none, client_secret_basic, client_secret_post or private_key_jwt
+	// Registered means that we registered the client, with the redirect URI in Redirect.
 	Registered bool      `json:"registered,omitempty"`
 	Redirect   string    `json:"redirect,omitempty"`
 	Expires    time.Time `json:"expires,omitzero"` // when its secret expires; zero: never
@@ -209,7 +207,7 @@ const (
 // ErrNoClient is the error of a login that needs a client registered by the user.
 var ErrNoClient = errors.New("the authorization server does not support client registration")
 
-// configuredClient returns the client that the config names; ok is false if it names none.
+// configuredClient returns the client in the config; ok is false if there is none.
 func configuredClient(t Target, m *oauthex.AuthServerMeta) (OAuthClient, bool) {
 	o := t.OAuth
 	if o.ClientID == "" {
@@ -228,9 +226,9 @@ func configuredClient(t Target, m *oauthex.AuthServerMeta) (OAuthClient, bool) {
 	return c, true
 }
 
-// chooseClient chooses the chooseClient of a login, in the order of the specification: the one in the
-// config, one identified by a metadata URL, one registered for an earlier login (reused), or a
-// new one.
+// chooseClient chooses the client of a login, in the order of the specification: the one in the
+// config, one identified by a metadata URL, one registered for an earlier login (reused), or a new
+// one.
 func (f *Flow) chooseClient(ctx context.Context, client *http.Client, m *oauthex.AuthServerMeta, earlier *Login) (c OAuthClient, reused bool, err error) {
 	if c, ok := configuredClient(f.target, m); ok {
 		return c, false, f.at.entrust(f.target, c, earlier)
@@ -238,7 +236,8 @@ func (f *Flow) chooseClient(ctx context.Context, client *http.Client, m *oauthex
 	if f.target.OAuth.ClientMetadataURL != "" && m.ClientIDMetadataDocumentSupported {
 		return OAuthClient{ID: f.target.OAuth.ClientMetadataURL, Method: methodNone}, false, nil
 	}
-	// The token endpoint gets the client's secret, and metadata may claim any issuer.
+	// The token endpoint gets the client's secret, and metadata may claim any issuer: compare
+	// both.
 	if earlier != nil && earlier.Issuer == m.Issuer && earlier.TokenEndpoint == m.TokenEndpoint && earlier.Client.Registered && earlier.Refused == "" &&
 		earlier.Client.Redirect == f.redirect && (earlier.Client.Expires.IsZero() || time.Now().Before(earlier.Client.Expires)) {
 		return earlier.Client, true, nil
@@ -282,8 +281,7 @@ func register(ctx context.Context, client *http.Client, m *oauthex.AuthServerMet
 	return c, nil
 }
 
-// registrationError returns the error without the answer of the server, which may contain a
-// secret.
+// registrationError returns the error without the server's response, which may contain a secret.
 func registrationError(err error) error {
 	if before, _, ok := strings.Cut(err.Error(), "failed with status"); ok && before != err.Error() {
 		_, status, _ := strings.Cut(err.Error(), "failed with status ")
@@ -297,20 +295,20 @@ func registrationError(err error) error {
 }
 
 const (
-	// maxScope bounds one scope that a server names, in bytes.
+	// maxScope bounds one scope from a server, in bytes.
 	maxScope = 256
-	// maxScopes bounds all of a login, in bytes: they have to fit into a URL. Without it, a
-	// server that refuses every request for yet another scope would make logins impossible.
+	// maxScopes bounds the scopes of a login, in bytes: they must fit into a URL. Otherwise a
+	// server that refuses every request for yet another scope could make logins impossible.
 	maxScopes = 8 << 10
 )
 
-// usableScopes returns the scopes that a server named, without those that are invalid (RFC
-// 6749, section 3.3) or too long.
+// usableScopes returns the scopes from a server without those that are invalid (RFC 6749, section
+// 3.3) or too long.
 func usableScopes(named []string) []string {
 	var scopes []string
 	size := 0
 	for _, scope := range named {
-		ok := scope != "" && len(scope) <= maxScope && visible(scope) && !strings.ContainsAny(scope, `"\`)
+		ok := scope != "" && len(scope) <= maxScope && printable.VisibleASCII(scope) && !strings.ContainsAny(scope, `"\`)
 		if size += len(scope) + 1; ok && size <= maxScopes && !slices.Contains(scopes, scope) {
 			scopes = append(scopes, scope)
 		} else {
@@ -320,8 +318,8 @@ func usableScopes(named []string) []string {
 	return scopes
 }
 
-// chooseScopes returns the scopes to ask for, in the order of the specification. Scopes that an
-// earlier request lacked are added, and the scope for refresh tokens if the server supports it.
+// chooseScopes returns the scopes to request, in the order of the specification. It adds scopes
+// that an earlier request lacked, and the scope for refresh tokens if the server supports it.
 func chooseScopes(t Target, c Challenge, at *discovery, earlier *Login, scopes []string) []string {
 	for _, choice := range [][]string{t.OAuth.Scopes, c.Scopes, at.scopes} {
 		if len(scopes) == 0 {
@@ -335,7 +333,7 @@ func chooseScopes(t Target, c Challenge, at *discovery, earlier *Login, scopes [
 		}
 	}
 	if earlier != nil && earlier.Issuer == at.server.Issuer && len(earlier.Lacking) > 0 {
-		// Scopes refused last come first, in case not all of them fit.
+		// The latest refused scopes come first, in case not all fit.
 		for _, scope := range usableScopes(slices.Concat(scopes, earlier.Lacking, earlier.Scopes)) {
 			add(scope)
 		}

@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// maxAnswer bounds every answer of an authorization server, in bytes.
+	// maxAnswer bounds every response of an authorization server, in bytes.
 	maxAnswer = 512 << 10
 	// answerTimeout bounds one request.
 	answerTimeout = 20 * time.Second
-	// dialTimeout bounds a connection, and again its TLS handshake.
+	// dialTimeout bounds dialling, and separately the TLS handshake.
 	dialTimeout = 10 * time.Second
 	// resolveTimeout bounds the lookup of a name that is not dialled.
 	resolveTimeout = 5 * time.Second
@@ -31,32 +31,31 @@ const (
 	maxRedirects = 3
 )
 
-// newGuardedClient returns the client for the metadata of a server and for its authorization
+// newGuardedClient returns the HTTP client for the metadata of a server and for its authorization
 // servers. It keeps no connections.
 func newGuardedClient(ctx context.Context, server string) *http.Client {
 	return newGuard(ctx, server, net.DefaultResolver, http.ProxyFromEnvironment).client()
 }
 
 // guard refuses requests to addresses that a server must not make us send to, and bounds
-// answers.
+// responses.
 type guard struct {
-	server   *url.URL // that the config chose
-	private  bool     // the server itself is in a private network, so it may name private addresses
+	server   *url.URL // from the config
+	private  bool     // the server is in a private network, so it may name private addresses
 	resolver *net.Resolver
 	proxy    func(*http.Request) (*url.URL, error)
 	direct   *http.Transport // checks what it dials
 	proxied  *http.Transport // dials the proxy
 }
 
-// newGuard returns the guard for a server. proxy returns the proxy for a request, nil if it has
-// none.
+// newGuard returns the guard for a server. proxy returns the proxy for a request, or nil.
 func newGuard(ctx context.Context, server string, resolver *net.Resolver, proxy func(*http.Request) (*url.URL, error)) *guard {
 	u, err := url.Parse(server)
 	if err != nil {
 		u = new(url.URL)
 	}
 	g := &guard{server: u, resolver: resolver, proxy: proxy, direct: newTransport(), proxied: newTransport()}
-	// What a proxy connects to is not known here, so a server behind one counts as public.
+	// It is unknown what a proxy connects to, so a server behind one counts as public.
 	if by, err := proxy(&http.Request{URL: u}); err == nil && by == nil {
 		all := g.lookup(ctx, u.Hostname())
 		g.private = ipscope.Loopback(u.Hostname()) || len(all) > 0 && !slices.ContainsFunc(all, ipscope.Public)
@@ -67,7 +66,7 @@ func newGuard(ctx context.Context, server string, resolver *net.Resolver, proxy 
 		if err != nil {
 			return nil, err
 		}
-		// The address that is dialled is checked: a name may resolve to another one each time.
+		// Check the dialled address: a name may resolve differently each time.
 		d := net.Dialer{Timeout: dialTimeout, Resolver: resolver, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
 			return g.checkDial(host, address)
 		}}
@@ -106,7 +105,7 @@ func (g *guard) RoundTrip(q *http.Request) (*http.Response, error) {
 	}
 	transport := g.direct
 	if proxy != nil {
-		// The proxy resolves the name again, but names of our own network are kept from it.
+		// The proxy resolves the name again; still, names of our own network are not sent to it.
 		if !g.private && slices.ContainsFunc(g.lookup(q.Context(), host), func(addr netip.Addr) bool { return !ipscope.Public(addr) }) {
 			return nil, errPrivate
 		}
@@ -125,9 +124,9 @@ var (
 	errMoved   = errors.New("the server had only private addresses before, and now has a public one")
 )
 
-// checkDial refuses private addresses, to which names chosen by a public server may resolve. A
-// server that counts as private stays so: otherwise a public one could name private addresses by
-// resolving to one for a moment.
+// checkDial refuses private addresses, to which a public server's names may resolve. A private
+// server stays private: otherwise a public one could name private addresses by resolving to one
+// for a moment.
 func (g *guard) checkDial(host, address string) error {
 	at, err := netip.ParseAddrPort(address)
 	isPublic := err == nil && ipscope.Public(at.Addr())
@@ -140,7 +139,7 @@ func (g *guard) checkDial(host, address string) error {
 	return nil
 }
 
-// lookup returns the addresses of a host, none if they cannot be found out.
+// lookup returns the addresses of a host, none if the lookup fails.
 func (g *guard) lookup(ctx context.Context, host string) []netip.Addr {
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
@@ -163,7 +162,7 @@ func checkRedirect(q *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// boundedBody is an answer whose reading fails once it is too large.
+// boundedBody is a response body that fails once it is too large.
 type boundedBody struct {
 	io.ReadCloser
 	left int64
@@ -181,13 +180,13 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// showURL returns a URL without what may be secret.
+// showURL returns a URL without parts that may be secret.
 func showURL(u *url.URL) string {
 	return printable.Line((&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String(), 200)
 }
 
-// withoutQuery removes from an error of net/http the query of its URL, which may contain codes and
-// tokens.
+// withoutQuery removes the query of the URL, which may contain codes and tokens, from an error of
+// net/http.
 func withoutQuery(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		if at, parseErr := url.Parse(u.URL); parseErr == nil {

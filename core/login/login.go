@@ -15,23 +15,23 @@ import (
 // Login is the right to use one server, granted to one client by one issuer.
 type Login struct {
 	Server             string       `json:"server"` // the URL that its token is sent to
-	ID                 string       `json:"id"`     // of the server in the config, when the login was made
+	ID                 string       `json:"id"`     // the server's id in the config at the time of the login
 	Issuer             string       `json:"issuer"`
 	Client             OAuthClient  `json:"client"`
 	Resource           string       `json:"resource,omitempty"`
 	Grant              config.Grant `json:"grant"`
-	Scopes             []string     `json:"scopes,omitempty"`  // granted, or asked for if the server does not say
-	Lacking            []string     `json:"lacking,omitempty"` // scopes missing from the login, for which a request was refused
+	Scopes             []string     `json:"scopes,omitempty"`  // granted, or requested if the server does not say
+	Lacking            []string     `json:"lacking,omitempty"` // missing scopes, for which a request was refused
 	Since              time.Time    `json:"since"`             // when the user logged in
 	Obtained           time.Time    `json:"obtained"`          // when the token was obtained
 	Expires            time.Time    `json:"expires,omitzero"`  // when the token expires; zero: unknown
 	Renewable          bool         `json:"renewable"`
 	Refused            string       `json:"refused,omitempty"` // why the token cannot be renewed
-	Renewing           time.Time    `json:"renewing,omitzero"` // when a renewal began that has not ended, as far as is known; zero: none
-	Kind               Kind         `json:"store"`             // where its secrets are
+	Renewing           time.Time    `json:"renewing,omitzero"` // when an unfinished renewal began; zero: none
+	Kind               Kind         `json:"store"`             // where its secrets are stored
 	TokenEndpoint      string       `json:"tokenEndpoint"`
 	RevocationEndpoint string       `json:"revocationEndpoint,omitempty"`
-	Audience           string       `json:"audience,omitempty"` // of assertions; "", in logins of before there was this field: TokenEndpoint
+	Audience           string       `json:"audience,omitempty"` // of assertions; "" in older logins: TokenEndpoint
 
 	// NoKeyring is why the secrets of a new login are in a file although the keyring was
 	// preferred.
@@ -50,16 +50,16 @@ func newLogin(t Target, at *discovery, with OAuthClient, scopes []string) *Login
 	return l
 }
 
-// replaces reports whether l and o have the replaces issuer, client and grant. Both are logins of one
+// replaces reports whether l and o have the same issuer, client and grant. Both belong to one
 // server.
 func (l *Login) replaces(o *Login) bool {
 	return l.Issuer == o.Issuer && l.Client.ID == o.Client.ID && l.Grant == o.Grant
 }
 
-// maxLeeway is the longest time before its expiry at which a token is renewed.
+// maxLeeway is the maximum time before its expiry at which a token is renewed.
 const maxLeeway = 30 * time.Second
 
-// stale reports whether a token should be renewed before it is used.
+// stale reports whether the token should be renewed before use.
 func (l *Login) stale(now time.Time) bool {
 	if l.Expires.IsZero() {
 		return false
@@ -68,10 +68,10 @@ func (l *Login) stale(now time.Time) bool {
 	return !now.Before(l.Expires.Add(-leeway))
 }
 
-// Expired reports whether the token's lifetime is over.
+// Expired reports whether the token has expired.
 func (l *Login) Expired(now time.Time) bool { return !l.Expires.IsZero() && !now.Before(l.Expires) }
 
-// setTokens puts tokens into the login and updates the fields that depend on them.
+// setTokens sets the tokens and the fields that depend on them.
 func (l *Login) setTokens(t tokens) {
 	l.tokens, l.Client.secret = &t, config.NewSecret(t.Secret)
 	l.Expires, l.Renewable = t.Expiry, t.Refresh != "" || l.Grant == config.GrantClient
@@ -91,7 +91,7 @@ type Target struct {
 	URL   string // without user info, query and fragment, which may be secret
 	OAuth config.OAuth
 
-	flags string // of the command line that logs in; see [Options]
+	flags string // for the command line that logs in; see [Options]
 }
 
 // TargetOf returns the target for a server of the config. Its URL is "" unless the server is
@@ -111,19 +111,11 @@ func TargetOf(srv config.Server) Target {
 
 // Command returns the command line that logs in to the server.
 func (t Target) Command() string {
-	id := printable.Line(t.ID, 128)
-	if strings.ContainsFunc(id, func(r rune) bool { return !strings.ContainsRune("-_./@", r) && !isWord(r) }) || strings.HasPrefix(id, "-") {
-		id = "'" + strings.ReplaceAll(id, "'", `'\''`) + "'"
-	}
-	return strings.TrimSpace("mcptrack login " + id + " " + t.flags)
+	return strings.TrimSpace("mcptrack login " + printable.Shell(printable.Line(t.ID, 128)) + " " + t.flags)
 }
 
-func isWord(r rune) bool {
-	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r > 0x7f
-}
-
-// matches reports whether a login fits the target's config: its grant, and its client ID if
-// the config has one.
+// matches reports whether a login fits the target's config: its grant, and its client ID if the
+// config has one.
 func (t Target) matches(l *Login) bool {
 	if id := t.OAuth.ClientID; id != "" && l.Client.ID != id {
 		return false
@@ -140,8 +132,8 @@ func origin(raw string) string {
 	return strings.ToLower(u.Scheme) + "://" + strings.ToLower(u.Host)
 }
 
-// binds reports whether a resource identifier includes the URL: they have the same origin, and
-// the identifier's path is a prefix of the URL's in whole segments.
+// binds reports whether a resource identifier covers the URL: both have the same origin, and the
+// identifier's path is a prefix of the URL's path in whole segments.
 func binds(resource, address string) bool {
 	r, err := url.Parse(resource)
 	if err != nil || r.User != nil || r.Fragment != "" || r.RawQuery != "" || origin(resource) == "" || origin(resource) != origin(address) {
@@ -166,7 +158,7 @@ func segments(u *url.URL) []string {
 // ErrNone is the error for a server without a login.
 var ErrNone = errors.New("not logged in")
 
-// A RequiredError says that only a new login helps.
+// A RequiredError means that only a new login helps.
 type RequiredError struct {
 	Target Target
 	Reason string // printable
@@ -176,12 +168,12 @@ func (e *RequiredError) Error() string {
 	return fmt.Sprintf("%s; run %s", e.Reason, e.Target.Command())
 }
 
-// An UnnamedError says that a client of the config would be used at another authorization server
-// than before, which only the MCP server names. If the client belongs there, the config can name
-// it.
+// An UnnamedError means that the MCP server names another authorization server than before for a
+// client of the config. If the client belongs there, the config can name that authorization
+// server.
 type UnnamedError struct {
 	Client, Issuer string // printable
-	Metadata       string // the URL to name it by, printable; "" if it publishes no metadata
+	Metadata       string // the URL by which the config can name it, printable; "" if it publishes no metadata
 }
 
 func (e *UnnamedError) Error() string {
@@ -191,7 +183,7 @@ func (e *UnnamedError) Error() string {
 // An AnswerError is an error response of an authorization server.
 type AnswerError struct {
 	Doing       string // what was requested
-	Code        string // the OAuth error code (RFC 6749), "" if the answer had none
+	Code        string // the OAuth error code (RFC 6749), "" if there was none
 	Description string
 	Status      int // HTTP status; 0: the error came through the browser
 }

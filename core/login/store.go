@@ -23,10 +23,10 @@ import (
 	"github.com/mcptrack/mcptrack/core/secretfile"
 )
 
-// Kind is a place in which secrets are kept.
+// Kind is a place where secrets are stored.
 type Kind string
 
-// The places. KindAuto is the keyring if it can be used, else a file.
+// The kinds. KindAuto is the keyring if it can be used, else a file.
 const (
 	KindAuto    Kind = ""
 	KindKeyring Kind = "keyring"
@@ -36,36 +36,35 @@ const (
 
 // Options configure a [Store].
 type Options struct {
-	// Dir is the folder of the logins; it is created when needed, with access for its owner
-	// only.
+	// Dir is the folder of the logins. It is created on demand, accessible only to its owner.
 	Dir string
-	// Kind is where the secrets of new logins go. Those of earlier logins stay where they are.
+	// Kind is where the secrets of new logins are stored. Secrets of earlier logins stay where
+	// they are.
 	Kind Kind
-	// Flags follow the name of the server in the command line that logs in to it, such as
-	// "--host cursor".
+	// Flags are appended to the command line that logs in to a server, such as "--host cursor".
 	Flags string
-	// Logger gets warnings that the user should see; nil discards them.
+	// Logger gets warnings for the user; nil discards them.
 	Logger *slog.Logger
-	// Keyring is the user's keyring; the zero value is that of package keyring.
+	// Keyring is the user's keyring; the default is package keyring.
 	Keyring Keyring
-	// HTTPClient returns the HTTP client for the authorization servers of an MCP server; nil: one
-	// that reaches only public addresses if the MCP server is public.
+	// HTTPClient returns the HTTP client for the authorization servers of an MCP server. The
+	// default reaches only public addresses if the MCP server is public.
 	HTTPClient func(ctx context.Context, server string) *http.Client
 }
 
-// Keyring are the functions of a keyring.
+// Keyring holds the functions of a keyring.
 type Keyring struct {
 	Get    func(account string) (string, error)
 	Set    func(account, secret string) error
 	Delete func(account string) error
 }
 
-// Store keeps logins, for all processes of a user. It may be used concurrently.
+// Store stores logins for all processes of a user. It is safe for concurrent use.
 type Store struct {
 	opts   Options
 	memory struct {
 		mu     sync.Mutex
-		logins map[string][]byte // by the name that each file would have
+		logins map[string][]byte // by the name of the file that it would have
 	}
 }
 
@@ -86,11 +85,7 @@ func NewStore(opts Options) *Store {
 	return s
 }
 
-func (s *Store) httpClient(ctx context.Context, server string) *http.Client {
-	return s.opts.HTTPClient(ctx, server)
-}
-
-// name returns the base name, without extension, of the files of a server.
+// name returns the base name, without extension, of a server's files.
 func name(server string) string {
 	sum := sha256.Sum256([]byte(server))
 	return hex.EncodeToString(sum[:12])
@@ -115,8 +110,7 @@ func (s *Store) Get(t Target) (*Login, error) {
 	return all[i], s.reveal(all[i])
 }
 
-// Since returns when the user logged in to the target; zero if there is no login, or the time
-// is unknown.
+// Since returns when the user logged in to the target; zero if unknown or without a login.
 func (s *Store) Since(t Target) time.Time {
 	all, err := s.read(t.URL)
 	if err != nil {
@@ -128,7 +122,7 @@ func (s *Store) Since(t Target) time.Time {
 	return time.Time{}
 }
 
-// Put stores a login in place of any other with the same server, issuer, client and grant.
+// Put stores a login. It replaces a login with the same server, issuer, client and grant.
 func (s *Store) Put(ctx context.Context, t Target, l *Login) error {
 	unlock, err := s.lock(ctx, t.URL)
 	if err != nil {
@@ -139,8 +133,8 @@ func (s *Store) Put(ctx context.Context, t Target, l *Login) error {
 	return s.put(l)
 }
 
-// Delete deletes the logins that match the target's config, and returns them. Their tokens are
-// revoked where that is possible; a failure to revoke is only logged.
+// Delete deletes the logins that match the target's config, and returns them. It revokes their
+// tokens if possible; a failed revocation is only logged.
 func (s *Store) Delete(ctx context.Context, t Target) ([]*Login, error) {
 	if text, err := s.readText(t.URL); text == nil && err == nil {
 		return nil, nil
@@ -164,7 +158,7 @@ func (s *Store) Delete(ctx context.Context, t Target) ([]*Login, error) {
 			continue
 		}
 		if err := s.reveal(l); err == nil {
-			if err := l.revoke(ctx, s.httpClient(ctx, t.URL)); err != nil {
+			if err := l.revoke(ctx, s.opts.HTTPClient(ctx, t.URL)); err != nil {
 				s.opts.Logger.Info("the token was not revoked", "server", t.ID, "err", err)
 			}
 		}
@@ -182,7 +176,7 @@ func (s *Store) Delete(ctx context.Context, t Target) ([]*Login, error) {
 	return gone, errors.Join(failed, s.write(t.URL, rest))
 }
 
-// addLacking records scopes for which a request was refused, so that the next login asks for them.
+// addLacking records scopes for which a request was refused, so that the next login requests them.
 func (s *Store) addLacking(ctx context.Context, t Target, scopes []string) error {
 	return s.change(ctx, t, func(l *Login) bool {
 		before := len(l.Lacking)
@@ -195,8 +189,8 @@ func (s *Store) addLacking(ctx context.Context, t Target, scopes []string) error
 	})
 }
 
-// change passes the newest login that matches the target to the function, and writes the
-// logins if it returns true. Secrets are not changed.
+// change passes the newest login that matches the target to the function, and writes the logins if
+// it returns true. It does not change secrets.
 func (s *Store) change(ctx context.Context, t Target, change func(*Login) bool) error {
 	unlock, err := s.lock(ctx, t.URL)
 	if err != nil {
@@ -214,14 +208,14 @@ func (s *Store) change(ctx context.Context, t Target, change func(*Login) bool) 
 	return s.write(t.URL, all)
 }
 
-// put stores a login with its secrets as the newest of its server. The lock must be held.
-// Secrets that cannot go into the keyring go into the file, so that a token is not lost, unless
-// the login is new and its Kind is KindKeyring: that is an error.
+// put stores a login and its secrets as the newest login of its server. The lock must be held.
+// Secrets that the keyring does not accept go into the file, so that no token is lost. Only for a
+// new login of KindKeyring is that an error.
 func (s *Store) put(l *Login) error {
 	l.tokens.Secret = l.Client.secret.Reveal()
 	l.setTokens(*l.tokens)
 	if l.Kind == KindAuto || l.Kind == KindKeyring {
-		secret, err := encode(*l.tokens)
+		secret, err := json.Marshal(*l.tokens)
 		if err == nil {
 			err = s.opts.Keyring.Set(account(l), string(secret))
 		}
@@ -243,7 +237,7 @@ func (s *Store) put(l *Login) error {
 // maxLogins bounds the logins of one server.
 const maxLogins = 8
 
-// save writes a login into the file, as the newest. The lock must be held.
+// save writes a login into the file as the newest one. The lock must be held.
 func (s *Store) save(l *Login) error {
 	all, err := s.read(l.Server)
 	if errors.Is(err, errNotLogins) {
@@ -265,10 +259,10 @@ func account(l *Login) string {
 	return "login:" + hex.EncodeToString(sum[:12])
 }
 
-// file is the JSON of the file that holds one server's logins.
+// file is the JSON of the file with one server's logins.
 type file struct {
 	Version int         `json:"version"`
-	Logins  []fileEntry `json:"logins"` // the newest first
+	Logins  []fileEntry `json:"logins"` // newest first
 }
 
 type fileEntry struct {
@@ -280,10 +274,8 @@ const fileVersion = 1
 
 var errNotLogins = errors.New("the file does not contain logins")
 
-func encode(v any) ([]byte, error) { return json.Marshal(v) }
-
-// read returns the logins of a server, the newest first. Secrets that are in the keyring are
-// not read; see reveal.
+// read returns the logins of a server, newest first. It does not read secrets from the keyring,
+// see reveal.
 func (s *Store) read(server string) ([]*Login, error) {
 	text, err := s.readText(server)
 	if text == nil || err != nil {
@@ -299,7 +291,7 @@ func (s *Store) read(server string) ([]*Login, error) {
 	var all []*Login
 	for _, e := range f.Logins {
 		if e.Login == nil || e.Server != server {
-			continue // the file was copied or renamed from that of another server
+			continue // the file was copied or renamed from another server's
 		}
 		e.stored, e.tokens = true, new(tokens)
 		if e.Tokens != nil {
@@ -330,7 +322,7 @@ func (s *Store) readText(server string) ([]byte, error) {
 	return text, err
 }
 
-// write replaces the logins of a server. The caller has the lock.
+// write replaces the logins of a server. The lock must be held.
 func (s *Store) write(server string, all []*Login) error {
 	if len(all) == 0 {
 		s.memory.mu.Lock()
@@ -351,10 +343,10 @@ func (s *Store) write(server string, all []*Login) error {
 		inMemory = inMemory || l.Kind == KindMemory
 		f.Logins = append(f.Logins, e)
 	}
-	text, err := encode(f)
-	for err == nil && len(text) >= secretfile.MaxFile && len(f.Logins) > 1 { // else the file could not be read again
+	text, err := json.Marshal(f)
+	for err == nil && len(text) >= secretfile.MaxFile && len(f.Logins) > 1 { // larger files cannot be read
 		f.Logins = f.Logins[:len(f.Logins)-1]
-		text, err = encode(f)
+		text, err = json.Marshal(f)
 	}
 	if err == nil && len(text) >= secretfile.MaxFile {
 		err = errors.New("the login is too large to be stored")
@@ -381,7 +373,7 @@ func (s *Store) reveal(l *Login) error {
 	}
 	secret, err := s.opts.Keyring.Get(account(l))
 	if errors.Is(err, keyring.ErrNotFound) {
-		return ErrNone // the keyring's entry was deleted
+		return ErrNone // the keyring entry was deleted
 	}
 	var t tokens
 	if err == nil {
@@ -394,7 +386,7 @@ func (s *Store) reveal(l *Login) error {
 	return nil
 }
 
-// A Stamp identifies a version of the file with a server's logins: it changes when they do.
+// A Stamp identifies a version of the file with a server's logins. It changes with the logins.
 type Stamp struct{ info fs.FileInfo }
 
 // Stamp returns the stamp of a target's logins.
@@ -414,7 +406,7 @@ func (a Stamp) Same(b Stamp) bool {
 	return os.SameFile(a.info, b.info) && a.info.ModTime().Equal(b.info.ModTime()) && a.info.Size() == b.info.Size()
 }
 
-// lockPoll is how often an attempt is made to take a lock that another process holds.
+// lockPoll is the interval of attempts to take a lock that another process holds.
 const lockPoll = 10 * time.Millisecond
 
 // lock takes the lock of a server's logins, across processes. Only its holder changes them or
@@ -424,7 +416,7 @@ func (s *Store) lock(ctx context.Context, server string) (unlock func(), err err
 		if err := os.MkdirAll(s.opts.Dir, 0o700); err != nil {
 			return nil, err
 		}
-	} else if _, err := os.Stat(s.opts.Dir); err != nil { // no folder, so no logins of other processes
+	} else if _, err := os.Stat(s.opts.Dir); err != nil { // no folder: no other process has logins
 		return func() {}, nil
 	}
 	l := flock.New(filepath.Join(s.opts.Dir, name(server)+".lock"), flock.SetPermissions(0o600))

@@ -25,7 +25,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/secretfile"
 )
 
-// maxToken bounds one token, in bytes: it has to fit into a header.
+// maxToken bounds one token, in bytes: it must fit into a header.
 const maxToken = 32 << 10
 
 // tokens are the secrets of a login.
@@ -36,8 +36,8 @@ type tokens struct {
 	Secret  string    `json:"clientSecret,omitempty"`
 }
 
-// requestToken sends a request to the token endpoint of a login and stores the answer in l.
-// grant are the parameters of the grant.
+// requestToken sends a request to the token endpoint of a login and stores the response in l.
+// grant holds the parameters of the grant.
 func (l *Login) requestToken(ctx context.Context, client *http.Client, t Target, doing string, grant url.Values) error {
 	cc := clientcredentials.Config{ClientID: l.Client.ID, TokenURL: l.TokenEndpoint, EndpointParams: grant, AuthStyle: oauth2.AuthStyleInParams}
 	if l.Resource != "" {
@@ -76,16 +76,10 @@ func (l *Login) requestToken(ctx context.Context, client *http.Client, t Target,
 }
 
 func validToken(s string) bool {
-	return len(s) <= maxToken && visible(s)
+	return len(s) <= maxToken && printable.VisibleASCII(s)
 }
 
-// visible reports whether a text is printable ASCII without spaces, as URLs, tokens and scopes
-// have to be.
-func visible(s string) bool {
-	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
-}
-
-// tokenError returns the error of a token request, without secrets that the answer may contain.
+// tokenError returns the error of a token request, without secrets that the response may contain.
 func tokenError(doing string, err error) error {
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		e := &AnswerError{Doing: doing, Code: refused.ErrorCode, Description: refused.ErrorDescription}
@@ -137,13 +131,12 @@ func (l *Login) revoke(ctx context.Context, client *http.Client) error {
 	return nil
 }
 
-// assertionLife is how long a client assertion is valid.
+// assertionLife is the validity of a client assertion.
 const assertionLife = 2 * time.Minute
 
-// clientAssertion returns a signed assertion that proves that we have the client's key (RFC
-// 7523). Its only audience is an authorization server, by its issuer if that is known for
-// certain, as draft-ietf-oauth-rfc7523bis demands, or by its token endpoint; see
-// [place.audience].
+// clientAssertion returns a signed assertion that proves possession of the client's key (RFC
+// 7523). Its only audience is an authorization server: its issuer if that is certain, as
+// draft-ietf-oauth-rfc7523bis requires, or its token endpoint; see [discovery.audience].
 func clientAssertion(keyFile, clientID, audience string) (string, error) {
 	text, err := secretfile.ReadAll(keyFile)
 	if err != nil {
@@ -164,7 +157,7 @@ func clientAssertion(keyFile, clientID, audience string) (string, error) {
 	return signed, nil
 }
 
-// signingKey reads a PEM key and chooses how to sign with it.
+// signingKey reads a PEM key and chooses its signing method.
 func signingKey(text []byte) (crypto.PrivateKey, jwt.SigningMethod, error) {
 	block, _ := pem.Decode(text)
 	if block == nil {

@@ -12,41 +12,42 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 )
 
-// TokenSource supplies the token of one server. It may be used concurrently.
+// TokenSource supplies the token of one server. It is safe for concurrent use.
 type TokenSource struct {
 	store  *Store
 	target Target
-	// turn, of capacity one, is a lock: a goroutine that renews has sent to it, and receives
-	// when it is done; never closed.
+	// turn has capacity 1 and serves as a lock that can be waited for with a context: a goroutine
+	// sends before it renews, and receives afterwards; never closed.
 	turn chan struct{}
 
 	mu    sync.Mutex // guards the fields below; not held during requests
 	login *Login     // as last read; nil: there is none
 	err   error      // why it could not be read
 	stamp Stamp      // of login, when it was read
-	used  []string   // tokens that were used, the newest last
+	used  []string   // recently used tokens, newest last
 }
 
-// TokenSource returns a source for the target.
+// TokenSource returns the token source of a target.
 func (s *Store) TokenSource(t Target) *TokenSource {
 	t.flags = s.opts.Flags
 	return &TokenSource{store: s, target: t, turn: make(chan struct{}, 1)}
 }
 
-// maxUsed is how many used tokens are remembered.
+// maxUsed is the number of remembered tokens.
 const maxUsed = 4
 
 // Target returns the server that the tokens are for.
 func (s *TokenSource) Target() Target { return s.target }
 
-// Secrets returns the tokens used last, so that they can be hidden in messages of the server.
+// Secrets returns the recently used tokens, so that they can be hidden in messages from the
+// server.
 func (s *TokenSource) Secrets() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.used)
 }
 
-// current returns the login as it is stored now.
+// current returns the login as stored now.
 func (s *TokenSource) current() (*Login, error) {
 	stamp := s.store.Stamp(s.target)
 	s.mu.Lock()
@@ -65,8 +66,8 @@ func (s *TokenSource) current() (*Login, error) {
 	return l, err
 }
 
-// Header returns the value of the header Authorization, "" if there is no login. The
-// error is a [*RequiredError] if only a new login helps.
+// Header returns the value of the Authorization header, "" without a login. The error is a
+// [*RequiredError] if only a new login helps.
 func (s *TokenSource) Header(ctx context.Context) (string, error) {
 	l, err := s.current()
 	if err != nil || l == nil {
@@ -106,10 +107,10 @@ func (s *TokenSource) use(l *Login) string {
 	return "Bearer " + l.tokens.Access
 }
 
-// Refused handles a 401 or 403 of the server to a request whose Authorization header was header
-// ("" if it had none); it may renew the token. again reports whether to send the request again
-// with a new header. The error is a [*RequiredError] if only a new login helps, and nil if the
-// server's own message says it all.
+// Refused handles a 401 or 403 to a request whose Authorization header was header ("" if it had
+// none). It may renew the token. again reports whether to send the request again with a new
+// header. The error is a [*RequiredError] if only a new login helps, and nil if the server's own
+// message is sufficient.
 func (s *TokenSource) Refused(ctx context.Context, header string, status int, c Challenge) (again bool, err error) {
 	l, err := s.current()
 	if err != nil {
@@ -139,7 +140,7 @@ func (s *TokenSource) Refused(ctx context.Context, header string, status int, c 
 	return true, nil
 }
 
-// lacking stores the scopes that the server says are missing, if that is why it refused.
+// lacking stores the scopes that the server reports as missing, if that is why it refused.
 func (s *TokenSource) lacking(ctx context.Context, l *Login, c Challenge) error {
 	if c.Code != "insufficient_scope" || l == nil {
 		return nil
@@ -153,8 +154,8 @@ func (s *TokenSource) lacking(ctx context.Context, l *Login, c Challenge) error 
 const (
 	// renewTimeout bounds one renewal.
 	renewTimeout = 30 * time.Second
-	// renewGrace is how long a renewal goes on for a caller that gave up: after the request is
-	// sent, only the token in its answer may still be valid.
+	// renewGrace is how long a renewal continues after its caller gave up: once the request is
+	// sent, only the token in its response may still be valid.
 	renewGrace = 5 * time.Second
 )
 
@@ -173,7 +174,7 @@ func (s *TokenSource) renew(ctx context.Context, was *Login, c Challenge) (*Logi
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.login, s.err = l, nil // the stamp stays the old one, so that it is read again
+	s.login, s.err = l, nil // the old stamp causes another read
 	return l, nil
 }
 
@@ -198,7 +199,7 @@ func (s *TokenSource) renewInTurn(ctx context.Context, was *Login, c Challenge) 
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(renewGrace, cancel) })()
 	if err != nil {
-		l, err = s.store.obtain(going, s.store.httpClient(going, s.target.URL), s.target, c)
+		l, err = s.store.obtain(going, s.store.opts.HTTPClient(going, s.target.URL), s.target, c)
 		if err != nil {
 			return nil, s.refused(err)
 		}
@@ -233,16 +234,16 @@ func (s *TokenSource) refused(err error) error {
 	return err
 }
 
-// request renews the login at the authorization server. The caller has the lock. The login is
-// stored before (with a mark that a renewal began) and after, so that a process that dies in
-// between leaves the mark.
+// request renews the login at the authorization server. The lock must be held. It stores the login
+// before the request, with a mark that a renewal began, and afterwards, so that a process that
+// dies in between leaves the mark.
 func (s *TokenSource) request(ctx context.Context, l *Login) error {
 	interrupted := l.Renewing
 	l.Renewing = time.Now()
 	if err := s.store.save(l); err != nil {
 		return err
 	}
-	err := l.requestToken(ctx, s.store.httpClient(ctx, s.target.URL), s.target, "to renew the login", l.renewal())
+	err := l.requestToken(ctx, s.store.opts.HTTPClient(ctx, s.target.URL), s.target, "to renew the login", l.renewal())
 	if err == nil {
 		return s.store.put(l)
 	}

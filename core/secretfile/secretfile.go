@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 
 	"github.com/mcptrack/mcptrack/core/atomicfile"
@@ -33,7 +32,7 @@ func (e *RefusedError) Error() string { return printable.Line(e.Path, 256) + ": 
 // ASCII characters is a *[RefusedError], as is everything that [Load] rejects.
 func Read(path string) (string, error) {
 	secret, err := read(path)
-	if err == nil && hidden(secret) {
+	if err == nil && !printable.VisibleASCII(secret) {
 		return "", &RefusedError{path, "the content is not one line of visible ASCII characters"}
 	}
 	return secret, err
@@ -49,7 +48,7 @@ func ReadLines(path string) ([][]string, error) {
 	var lines [][]string
 	for line := range strings.Lines(text) {
 		words := strings.Fields(line)
-		if slices.ContainsFunc(words, hidden) {
+		if !printable.VisibleASCII(strings.Join(words, "")) {
 			return nil, &RefusedError{path, "the content is not lines of visible ASCII characters"}
 		}
 		if len(words) > 0 {
@@ -107,10 +106,6 @@ func Load(path string, limit int64, forbidden fs.FileMode) ([]byte, error) {
 		return refuse("the file has more than %d bytes", limit)
 	}
 	return data, nil
-}
-
-func hidden(s string) bool {
-	return strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 // KeySize is the length of a key in bytes.

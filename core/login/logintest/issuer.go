@@ -247,7 +247,7 @@ func (s *Issuer) register(w http.ResponseWriter, q *http.Request) {
 	writeJSON(w, http.StatusCreated, m)
 }
 
-// authorize consents at once.
+// authorize consents immediately.
 func (s *Issuer) authorize(w http.ResponseWriter, q *http.Request) {
 	in := q.URL.Query()
 	if in.Get("code_challenge_method") != "S256" || in.Get("state") == "" || in.Get("resource") != s.Resource {
