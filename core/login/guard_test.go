@@ -18,7 +18,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/login"
 )
 
-// names resolves names as answer says: nth counts the lookups of a name, from 0.
+// names returns a resolver of names; nth counts the lookups of a name from 0.
 func names(answer func(name string, nth int) []string) *net.Resolver {
 	var mu sync.Mutex // guards asked
 	asked := map[string]int{}
@@ -67,7 +67,7 @@ func names(answer func(name string, nth int) []string) *net.Resolver {
 
 func noProxy(*http.Request) (*url.URL, error) { return nil, nil }
 
-// listening is a listener of this machine that counts its connections.
+// listening returns the port of a listener on this machine and the number of its connections.
 func listening(t *testing.T) (port string, connections *atomic.Int32) {
 	t.Helper()
 	connections = new(atomic.Int32)
@@ -114,8 +114,8 @@ func TestPublicServerReachesOnlyPublicAddresses(t *testing.T) {
 	}
 }
 
-// A host is private only if all its addresses are: one private record does not let a public
-// server name private addresses.
+// A host is private only if all its addresses are: one private record does not let a public server
+// name private addresses.
 func TestOnePrivateAddressIsNotAPrivateServer(t *testing.T) {
 	port, connections := listening(t)
 	const public4, public6 = "93.184.215.14", "2606:4700::1111"
@@ -170,9 +170,9 @@ func TestOnePrivateAddressIsNotAPrivateServer(t *testing.T) {
 	}
 }
 
-// A name that resolves to another address when it is dialled than when it was checked gets
-// nowhere, in either direction.
-func TestNamesThatResolveAnew(t *testing.T) {
+// A name that resolves differently when it is dialled than when it was checked reaches nothing, in
+// either direction.
+func TestNamesThatResolveDifferently(t *testing.T) {
 	port, connections := listening(t)
 	for name, c := range map[string]struct{ first, then, want string }{
 		"a server that turns public":  {"127.0.0.1", "93.184.215.14", "had only private addresses before"},
@@ -198,8 +198,8 @@ func TestNamesThatResolveAnew(t *testing.T) {
 	}
 }
 
-// A proxy of the environment is used, and takes away no check of what does not go through it;
-// it is not asked for names of our own network.
+// A proxy of the environment is used. Requests that bypass it are still checked, and names of our
+// own network are not sent to it.
 func TestProxies(t *testing.T) {
 	port, direct := listening(t)
 	var asked atomic.Value // what the proxy was asked for last

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// noKeyring is one that does not answer.
+// noKeyring is a keyring that does not answer.
 func noKeyring() login.Keyring {
 	err := errors.New("no bus")
 	return login.Keyring{Get: func(string) (string, error) { return "", err }, Set: func(string, string) error { return err }, Delete: func(string) error { return err }}
@@ -40,7 +40,7 @@ func target(s *logintest.Issuer) login.Target {
 
 const redirect = "http://127.0.0.1:1/callback"
 
-// challenge is what the server says to a request without a token.
+// challenge returns the server's challenge to a request without a token.
 func challenge(t *testing.T, s *logintest.Issuer) login.Challenge {
 	t.Helper()
 	p, err := http.Get(s.Resource)
@@ -111,8 +111,8 @@ func wantStatus(t *testing.T, src *login.TokenSource, s *logintest.Issuer, want 
 	}
 }
 
-// A login is stored for its owner only, and used by every store of the folder. A token
-// that the server refuses is renewed, and the refresh token is replaced.
+// A login is accessible only to its owner, and used by every store of the folder. A token that the
+// server refuses is renewed, and the refresh token is replaced.
 func TestLoginAndRenewal(t *testing.T) {
 	s := logintest.New(t)
 	s.Scopes = []string{"read"}
@@ -145,7 +145,8 @@ func TestLoginAndRenewal(t *testing.T) {
 	}
 }
 
-// A token is renewed before it expires, so that no request fails.
+// A token is renewed before it expires, so that no request fails. In real time: the token expires
+// at an HTTP server, which cannot be in a synctest bubble.
 func TestRenewalBeforeExpiry(t *testing.T) {
 	s := logintest.New(t)
 	s.Life = time.Second
@@ -167,7 +168,7 @@ func TestRenewalBeforeExpiry(t *testing.T) {
 	}
 }
 
-// Many who find the token refused at once renew it once.
+// Concurrent users that find the token refused renew it once.
 func TestOneRenewalForAll(t *testing.T) {
 	s := logintest.New(t)
 	dir := filepath.Join(t.TempDir(), "logins")
@@ -192,7 +193,8 @@ func TestOneRenewalForAll(t *testing.T) {
 	}
 }
 
-// A refusal ends the login with the reason and what to do, and is asked for once only.
+// A refusal ends the login with the reason and what to do, and the authorization server is asked
+// only once.
 func TestRefusedRenewal(t *testing.T) {
 	s := logintest.New(t)
 	logins := store(t)
@@ -214,7 +216,7 @@ func TestRefusedRenewal(t *testing.T) {
 	}
 }
 
-// An authorization server that fails or cannot be reached ends no login.
+// An authorization server that fails or is unreachable ends no login.
 func TestNetworkErrorsAreNoLogout(t *testing.T) {
 	s := logintest.New(t)
 	logins := store(t)
@@ -243,7 +245,7 @@ func TestNetworkErrorsAreNoLogout(t *testing.T) {
 	}
 }
 
-// A caller that gives up during a renewal does not lose the token that comes.
+// A renewal whose caller gives up still stores the token.
 func TestRenewalOutlivesItsCaller(t *testing.T) {
 	s := logintest.New(t)
 	logins := store(t)
@@ -254,7 +256,7 @@ func TestRenewalOutlivesItsCaller(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	s.AnswerToken(func(http.ResponseWriter, *http.Request) bool {
 		cancel()
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // the client could disconnect in this time
 		return false
 	})
 	_, _ = request(ctx, src, s.Resource)
@@ -265,8 +267,8 @@ func TestRenewalOutlivesItsCaller(t *testing.T) {
 	}
 }
 
-// A process that dies between the answer and storing it has used the token up: that is
-// said, not hidden.
+// A process that dies between the response and storing it has used up the refresh token: that is
+// reported.
 func TestInterruptedRenewalIsReported(t *testing.T) {
 	s := logintest.New(t)
 	dir := filepath.Join(t.TempDir(), "logins")
@@ -275,7 +277,7 @@ func TestInterruptedRenewalIsReported(t *testing.T) {
 	path := logins.Path(target(s))
 	s.Expire()
 	var marked []byte
-	s.AnswerToken(func(http.ResponseWriter, *http.Request) bool { // the state of the disk while the request is in flight
+	s.AnswerToken(func(http.ResponseWriter, *http.Request) bool { // the file while the request is in flight
 		marked, _ = os.ReadFile(path)
 		return false
 	})
@@ -290,7 +292,7 @@ func TestInterruptedRenewalIsReported(t *testing.T) {
 	}
 }
 
-// Logging out revokes, deletes, and is noticed by who uses the login.
+// A logout revokes and deletes the login, and its users notice.
 func TestLogout(t *testing.T) {
 	s := logintest.New(t)
 	logins := store(t)
@@ -310,7 +312,7 @@ func TestLogout(t *testing.T) {
 	}
 }
 
-// The keyring holds the secrets, and the file none of them.
+// The keyring holds the secrets; the file holds none.
 func TestKeyringHoldsTheSecrets(t *testing.T) {
 	s := logintest.New(t)
 	ring := map[string]string{}
@@ -338,7 +340,7 @@ func TestKeyringHoldsTheSecrets(t *testing.T) {
 	if err != nil || strings.Contains(string(text), "at-") || strings.Contains(string(text), "rt-") || len(ring) != 1 {
 		t.Errorf("%v, %d in the keyring, the file has:\n%s", err, len(ring), text)
 	}
-	works = false // a token that was given is not lost
+	works = false // an issued token is not lost
 	s.Expire()
 	wantStatus(t, src, s, http.StatusOK)
 	s.Expire()
@@ -348,7 +350,8 @@ func TestKeyringHoldsTheSecrets(t *testing.T) {
 	}
 }
 
-// What cannot be deleted from the keyring stays, and is said to; the other logins go.
+// A secret that cannot be deleted from the keyring stays, with an error; the other logins are
+// deleted.
 func TestLogoutWithoutTheKeyring(t *testing.T) {
 	s := logintest.New(t)
 	dir := filepath.Join(t.TempDir(), "logins")
@@ -386,8 +389,8 @@ func TestLogoutWithoutTheKeyring(t *testing.T) {
 	}
 }
 
-// A keyring that was asked for and does not answer is an error at the login.
-func TestKeyringThatWasAskedFor(t *testing.T) {
+// A login fails if its keyring was required and does not answer.
+func TestRequiredKeyring(t *testing.T) {
 	s := logintest.New(t)
 	logins := login.NewStore(login.Options{Dir: t.TempDir(), Kind: login.KindKeyring, Keyring: noKeyring()})
 	if _, err := logIn(t, logins, s, target(s)); err == nil || !strings.Contains(err.Error(), "the keyring is not available: no bus") {
@@ -395,8 +398,8 @@ func TestKeyringThatWasAskedFor(t *testing.T) {
 	}
 }
 
-// Without a user: the token is obtained when the server asks for one, and again when it
-// has expired.
+// Without a user, the token is obtained when the server requires one, and again when it has
+// expired.
 func TestClientCredentials(t *testing.T) {
 	s := logintest.New(t)
 	s.Clients["ci"] = "s3cret"

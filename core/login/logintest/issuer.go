@@ -1,6 +1,6 @@
-// Package logintest has an authorization server, and a server that wants its tokens, for
-// tests. It is strict: codes and refresh tokens are good for one use, and one that comes
-// again revokes all that came of it, as RFC 9700 asks. Faults can be planted.
+// Package logintest has an authorization server, and an MCP server that requires its tokens,
+// for tests. It is strict: codes and refresh tokens are valid once; a second use revokes
+// everything obtained with them, as RFC 9700 requires. Tests can plant faults.
 package logintest
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/login"
 )
 
-// Issuer is both.
+// Issuer is an authorization server with a protected MCP server.
 type Issuer struct {
 	Resource string // of the protected server
 	URL      string // the issuer
@@ -39,16 +39,16 @@ type Settings struct {
 	NoDCR     bool
 	CIMD      bool
 	NoPRM     bool                 // no metadata of the protected server
-	Challenge func() string        // in place of the usual WWW-Authenticate
+	Challenge func() string        // replaces the default WWW-Authenticate
 	PRM       func(map[string]any) // changes the metadata of the protected server
-	Meta      func(map[string]any) // changes that of the authorization server
+	Meta      func(map[string]any) // changes the metadata of the authorization server
 	Answer    func(url.Values)     // changes the redirect
-	Handler   http.Handler         // what is protected; 200 by default
+	Handler   http.Handler         // the protected handler; 200 by default
 	Clients   map[string]string    // secrets of configured clients
-	Redirects map[string][]string  // the redirect URIs of those that have no others
+	Redirects map[string][]string  // the only redirect URIs of a client; default any
 }
 
-// book is what was given, and what came.
+// book records what was issued and requested.
 type book struct {
 	codes   map[string]grant
 	refresh map[string]string // refresh token → family
@@ -57,7 +57,7 @@ type book struct {
 	access  map[string]access
 	hits    map[string]int
 	forms   []url.Values // token requests
-	stray   []string     // hosts and paths that got a token and should not
+	stray   []string     // hosts and paths that wrongly got a token
 	answer  func(http.ResponseWriter, *http.Request) bool
 }
 
@@ -70,7 +70,7 @@ type access struct {
 	expires       time.Time
 }
 
-// New starts both until the test ends.
+// New starts both servers until the test ends.
 func New(t testing.TB) *Issuer {
 	s := &Issuer{Settings: Settings{Life: time.Hour, Clients: map[string]string{}}, book: book{codes: map[string]grant{}, refresh: map[string]string{}, spent: map[string]string{},
 		revoked: map[string]bool{}, access: map[string]access{}, hits: map[string]int{}}}
@@ -105,14 +105,14 @@ func (s *Issuer) counting(who string, next http.Handler) http.Handler {
 	})
 }
 
-// Hits returns how often a path was requested, such as "as /token" or "rs /mcp".
+// Hits returns the number of requests for a path, such as "as /token" or "rs /mcp".
 func (s *Issuer) Hits(path string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.hits[path]
 }
 
-// Issued returns how many access tokens were given.
+// Issued returns the number of issued access tokens.
 func (s *Issuer) Issued() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,15 +126,15 @@ func (s *Issuer) Forms() []url.Values {
 	return slices.Clone(s.forms)
 }
 
-// Stray returns where tokens came that should not have.
+// Stray returns the hosts and paths that wrongly got a token.
 func (s *Issuer) Stray() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.stray)
 }
 
-// AnswerToken makes a function answer token requests; those that it returns false for are
-// answered as usual. nil ends that.
+// AnswerToken sets a handler of token requests; if it returns false, the request is handled
+// normally. nil removes it.
 func (s *Issuer) AnswerToken(answer func(http.ResponseWriter, *http.Request) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +153,7 @@ func (s *Issuer) Revoke() {
 	}
 }
 
-// Expire ends the access tokens that were given so far.
+// Expire makes all access tokens issued so far expire.
 func (s *Issuer) Expire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,7 +203,7 @@ func (s *Issuer) resource(w http.ResponseWriter, q *http.Request) {
 	writeJSON(w, http.StatusOK, m)
 }
 
-// protected answers who has a valid token.
+// protected answers requests with a valid token.
 func (s *Issuer) protected(w http.ResponseWriter, q *http.Request) {
 	token, _ := strings.CutPrefix(q.Header.Get("Authorization"), "Bearer ")
 	s.mu.Lock()
@@ -274,8 +274,6 @@ func (s *Issuer) token(w http.ResponseWriter, q *http.Request) {
 	_ = q.ParseForm()
 	s.mu.Lock()
 	s.forms = append(s.forms, maps.Clone(q.PostForm))
-	s.mu.Unlock()
-	s.mu.Lock()
 	answer := s.answer
 	s.mu.Unlock()
 	if answer != nil && answer(w, q) {
@@ -328,7 +326,7 @@ func (s *Issuer) token(w http.ResponseWriter, q *http.Request) {
 	}
 }
 
-// issue answers with tokens. s.mu is held.
+// issue answers with tokens. s.mu must be held.
 func (s *Issuer) issue(w http.ResponseWriter, family, scope string, refresh bool) {
 	out := map[string]any{"access_token": "at-" + rand.Text(), "token_type": "Bearer", "expires_in": s.Life.Seconds()}
 	s.access[out["access_token"].(string)] = access{family, scope, time.Now().Add(s.Life)}
@@ -369,8 +367,8 @@ func LogIn(t testing.TB, logins *login.Store, s *Issuer, to login.Target) {
 	}
 }
 
-// Browse does what a browser does with the URL of a login: it returns the URL that the
-// authorization server redirects it to.
+// Browse does what a browser does with the URL of a login: it returns the URL to which the
+// authorization server redirects.
 func Browse(t testing.TB, address string) string {
 	t.Helper()
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
