@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -105,20 +104,8 @@ func TestSessionStream(t *testing.T) {
 func TestSessionsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newTestServer(t, mcpserver.Options{SessionIdle: time.Minute, MaxSessions: 2})
-		post := func(session, body string) *httptest.ResponseRecorder {
-			r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
-			r.Header.Set("Content-Type", "application/json")
-			if session != "" {
-				r.Header.Set("Mcp-Session-Id", session)
-			}
-			w := httptest.NewRecorder()
-			h.ServeHTTP(w, r)
-			return w
-		}
-		open := func() string {
-			return post("", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}`).Header().Get("Mcp-Session-Id")
-		}
-		alive := func(session string) bool { return post(session, ping).Code == http.StatusOK }
+		open := func() string { return h.openAs(t, "") }
+		alive := func(session string) bool { return h.postAs("", session, ping).Code == http.StatusOK }
 		one := open()
 		time.Sleep(50 * time.Second)
 		if !alive(one) {
@@ -142,11 +129,11 @@ func TestSessionsEnd(t *testing.T) {
 		if alive(two) || !alive(one) || !alive(three) {
 			t.Error("not the one that was idle for longest had to go")
 		}
-		go post(one, call("wait", ""))
-		go post(three, call("wait", ""))
+		go h.postAs("", one, call("wait", ""))
+		go h.postAs("", three, call("wait", ""))
 		<-h.began
 		<-h.began
-		if four := post("", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}`); four.Code != http.StatusServiceUnavailable || four.Header().Get("Retry-After") == "" {
+		if four := h.postAs("", "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}`); four.Code != http.StatusServiceUnavailable || four.Header().Get("Retry-After") == "" {
 			t.Errorf("a third in use: %d", four.Code)
 		}
 		time.Sleep(10 * time.Minute)
@@ -161,18 +148,9 @@ func TestSessionsEnd(t *testing.T) {
 func TestReplayWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newTestServer(t, mcpserver.Options{Heartbeat: time.Hour}, "a", "b")
-		session := ""
-		do := func(ctx context.Context, method, body string) *httptest.ResponseRecorder {
-			r := httptest.NewRequestWithContext(ctx, method, "/", strings.NewReader(body))
-			r.Header.Set("Content-Type", "application/json")
-			r.Header.Set("Mcp-Session-Id", session)
-			w := httptest.NewRecorder()
-			h.ServeHTTP(w, r)
-			return w
-		}
-		session = do(t.Context(), "POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}`).Header().Get("Mcp-Session-Id")
+		session := h.openAs(t, "")
 		for _, n := range []string{"a", "b"} {
-			do(t.Context(), "POST", `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"`+note(n)+`"}}`)
+			h.postAs("", session, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"`+note(n)+`"}}`)
 		}
 		stream := func(d time.Duration, during func()) string {
 			ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -181,7 +159,7 @@ func TestReplayWindow(t *testing.T) {
 				time.Sleep(d / 2)
 				during()
 			}()
-			return do(ctx, "GET", "").Body.String()
+			return h.request(ctx, http.MethodGet, "", session, "").Body.String()
 		}
 		stream(30*time.Second, func() { h.write("a", "1") })
 		time.Sleep(50 * time.Second)
@@ -263,20 +241,11 @@ func TestSessionStreamsAreBounded(t *testing.T) {
 func TestSessionStreamThatIsDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newTestServer(t, mcpserver.Options{Heartbeat: time.Hour}, "a")
-		session := ""
-		do := func(ctx context.Context, method, body string) *httptest.ResponseRecorder {
-			r := httptest.NewRequestWithContext(ctx, method, "/", strings.NewReader(body))
-			r.Header.Set("Content-Type", "application/json")
-			r.Header.Set("Mcp-Session-Id", session)
-			w := httptest.NewRecorder()
-			h.ServeHTTP(w, r)
-			return w
-		}
-		session = do(t.Context(), "POST", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}`).Header().Get("Mcp-Session-Id")
-		do(t.Context(), "POST", `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"note:///a"}}`)
+		session := h.openAs(t, "")
+		h.postAs("", session, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"note:///a"}}`)
 		ctx, cancel := context.WithCancel(t.Context())
 		dead := make(chan string)
-		go func() { dead <- do(ctx, "GET", "").Body.String() }()
+		go func() { dead <- h.request(ctx, http.MethodGet, "", session, "").Body.String() }()
 		synctest.Wait()
 		h.write("a", "1")
 		time.Sleep(time.Second)
@@ -285,7 +254,7 @@ func TestSessionStreamThatIsDead(t *testing.T) {
 			repeat bool
 		}{{9 * time.Second, false}, {11 * time.Second, true}} {
 			ctx, cancel := context.WithTimeout(t.Context(), c.long)
-			if got := do(ctx, "GET", "").Body.String(); strings.Contains(got, note("a")) != c.repeat {
+			if got := h.request(ctx, http.MethodGet, "", session, "").Body.String(); strings.Contains(got, note("a")) != c.repeat {
 				t.Errorf("within %s: %s", c.long, got)
 			}
 			cancel()

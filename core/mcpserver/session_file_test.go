@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -186,18 +185,8 @@ func TestIdleSessionsAreKept(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		h := newTestServer(t, mcpserver.Options{SessionDir: dir, MaxSessions: 2, SessionIdle: time.Minute})
-		post := func(session, body string) *httptest.ResponseRecorder {
-			r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
-			r.Header.Set("Content-Type", "application/json")
-			r.Header.Set("Mcp-Session-Id", session)
-			w := httptest.NewRecorder()
-			h.ServeHTTP(w, r)
-			return w
-		}
-		open := func() string {
-			return post("", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}`).Header().Get("Mcp-Session-Id")
-		}
-		alive := func(session string) bool { return post(session, ping).Code == http.StatusOK }
+		open := func() string { return h.openAs(t, "") }
+		alive := func(session string) bool { return h.postAs("", session, ping).Code == http.StatusOK }
 		one := open()
 		time.Sleep(time.Hour)
 		if n := h.Subscriptions().Stats().Subscribers; n != 0 {
