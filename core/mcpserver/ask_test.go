@@ -16,8 +16,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
-// newAskingServer returns a server whose tool asks its client, on the stream of the call if
-// that is wanted, and returns what it got.
+// newAskingServer returns a server whose tool asks its client, on the stream of the call or of the
+// client, and returns what it got.
 func newAskingServer(t *testing.T, onStreamOfCall bool) *testServer {
 	t.Helper()
 	s := mcpserver.New(mcpserver.Options{CallTool: func(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
@@ -53,14 +53,14 @@ func TestAskOverStdio(t *testing.T) {
 	} {
 		w.send(`{"jsonrpc":"2.0","id":"call","method":"tools/call","params":{"name":"x"}}`)
 		w.expect(ask, i+1)
-		w.send(`{"jsonrpc":"2.0","id":99,"result":{}}`) // not asked
+		w.send(`{"jsonrpc":"2.0","id":99,"result":{}}`) // never asked
 		w.send(`{"jsonrpc":"2.0","id":%d,%s}`, i+1, c.answer)
 		w.send(`{"jsonrpc":"2.0","id":%d,%s}`, i+1, c.answer) // twice
 		if got := w.next(); !strings.Contains(got, c.want) {
 			t.Errorf("%s: %s", c.answer, got)
 		}
 	}
-	// One who has closed its end can answer no more, but gets its answers.
+	// A client that closed its end can no longer answer, but gets its responses.
 	w.send(`{"jsonrpc":"2.0","id":"last","method":"tools/call","params":{"name":"x"}}`)
 	w.expect(ask, 4)
 	w.in.Close()
@@ -77,7 +77,7 @@ func TestAskOverHTTP(t *testing.T) {
 		s := &endpoint{testServer: h, t: t, url: h.over(t).URL}
 		headers := s.initialize()
 		call := `{"jsonrpc":"2.0","id":"call","method":"tools/call","params":{"name":"x"}}`
-		if !onStreamOfCall { // without a GET stream there is no way
+		if !onStreamOfCall { // unreachable without a GET stream
 			if _, body := s.post(headers, "%s", call); !strings.Contains(body, "unreachable") {
 				t.Errorf("%s", body)
 			}
@@ -115,7 +115,7 @@ func TestAskModernClient(t *testing.T) {
 	}
 }
 
-// broken is the answer to a client whose connection breaks when a question is written on it.
+// broken is a response whose connection breaks when a question is written to it.
 type broken struct {
 	*httptest.ResponseRecorder
 	began func() // called when the stream has begun
@@ -135,7 +135,7 @@ func (b broken) FlushError() error {
 	return nil
 }
 
-// get makes the server answer a GET of the session on w, until the connection breaks.
+// get serves a GET of the session on w until the connection breaks.
 func (s *endpoint) get(h header, w http.ResponseWriter) (ended <-chan struct{}) {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	for name, value := range h {
@@ -174,8 +174,8 @@ func TestAskOnABrokenStream(t *testing.T) {
 	}
 }
 
-// A question that the client has not received when its stream breaks is sent again to a client
-// that names the last event it has, and only then.
+// A question that the client has not received when its stream breaks is sent again only if the
+// client names its last event.
 func TestAskAgainAfterLastEvent(t *testing.T) {
 	t.Parallel()
 	h := newAskingServer(t, false)
@@ -209,8 +209,8 @@ func TestAskAgainAfterLastEvent(t *testing.T) {
 	}
 }
 
-// A question that was cancelled before a stream could send it is never asked, and there is nothing
-// to cancel; one that was answered or cancelled is not asked again on a stream that is resumed.
+// A question that was cancelled before a stream could send it is neither asked nor cancelled. A
+// question that was answered or cancelled is not asked again on a resumed stream.
 func TestQuestionIsGone(t *testing.T) {
 	t.Parallel()
 	h := newAskingServer(t, false)
@@ -297,7 +297,8 @@ func TestAskOnABrokenCall(t *testing.T) {
 	within(t, ended, "the end of the call")
 }
 
-// A client that did not read while many notifications of tasks came gets the last one of each.
+// A client that did not read while many notifications of tasks came gets the last one of each
+// task.
 func TestTaskNotificationsOfASlowClient(t *testing.T) {
 	t.Parallel()
 	s := mcpserver.New(mcpserver.Options{Extension: func(context.Context, *mcpserver.Request) (json.RawMessage, error) { return nil, errors.New("unused") }})

@@ -25,7 +25,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// dialled is one transport of our own client to the test server.
+// dialled is our own client on one transport.
 type dialled struct {
 	name string
 	era  session.Era
@@ -143,7 +143,7 @@ type mcpgo struct {
 	mu   sync.Mutex
 	news []string
 	tags []any
-	wake chan struct{} // capacity 1: there is news
+	wake chan struct{} // capacity 1: there are new notifications
 }
 
 func dialMCPGo(t *testing.T, h *testServer, overHTTP, modern bool) *mcpgo {
@@ -211,7 +211,7 @@ func (c *mcpgo) note(n mcp.JSONRPCNotification) {
 	}
 }
 
-// expect waits for a piece of news and returns all up to it.
+// expect waits for a notification and returns all up to it.
 func (c *mcpgo) expect(text string) []string {
 	c.t.Helper()
 	for {
@@ -294,7 +294,7 @@ func TestMCPGoClient(t *testing.T) {
 	}
 }
 
-// goClient is a client of the legacy era in Go.
+// goClient is a legacy client in Go.
 type goClient interface {
 	call(ctx context.Context, tool string) error
 	subscribe(ctx context.Context, uri string) error
@@ -326,7 +326,7 @@ func (c ofGoSDK) subscribe(ctx context.Context, uri string) error {
 	return c.Subscribe(ctx, &gosdk.SubscribeParams{URI: uri})
 }
 
-// connect makes a client of a library, which is told of updates on heard.
+// connect connects a client of a library; it reports updates on heard.
 func connect(t *testing.T, library, url string, heard chan<- string) goClient {
 	t.Helper()
 	if library == "go-sdk" {
@@ -360,7 +360,7 @@ func connect(t *testing.T, library, url string, heard chan<- string) goClient {
 	return ofMCPGo{c}
 }
 
-// Clients in Go are idle after errors, and go on with their sessions after a restart.
+// Clients in Go are idle after errors, and continue their sessions after a restart.
 func TestGoClients(t *testing.T) {
 	t.Parallel()
 	for _, library := range []string{"go-sdk", "mcp-go"} {
@@ -394,7 +394,7 @@ func TestGoClients(t *testing.T) {
 				}
 			}
 			all, _ := requests.Count()
-			time.Sleep(3 * time.Second) // longer than clients wait before they connect again
+			time.Sleep(3 * time.Second) // real time of a real client: longer than it waits before it reconnects
 			if now, gets := requests.Count(); now != all || len(gets) != 1 {
 				t.Errorf("%d requests of an idle client; GET with %q", now-all, gets)
 			}
@@ -413,7 +413,7 @@ func TestGoClients(t *testing.T) {
 				ts.CloseClientConnections()
 				ts.Close()
 			}()
-			eventually(t, "a call after a restart", func() bool { // the first may find its connection closed
+			eventually(t, "a call after a restart", func() bool { // the first call may find its connection closed
 				return c.call(t.Context(), "echo") == nil
 			})
 			within(t, heard, "that it may have changed")

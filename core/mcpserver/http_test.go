@@ -115,7 +115,7 @@ func TestHTTPRefusals(t *testing.T) {
 	}
 }
 
-// Arguments that a tool's schema mirrors in headers are compared with them.
+// Arguments that a tool's schema mirrors in headers are compared with the headers.
 func TestMirroredArguments(t *testing.T) {
 	t.Parallel()
 	s := newEndpoint(t, mcpserver.Options{})
@@ -148,7 +148,8 @@ func TestMirroredArguments(t *testing.T) {
 	}
 }
 
-// A tool with an invalid annotation can be called without any header: none could be sent.
+// A tool with an invalid annotation can be called without the header, because clients could not
+// send it.
 func TestInvalidMirroredArguments(t *testing.T) {
 	t.Parallel()
 	s := newEndpoint(t, mcpserver.Options{})
@@ -170,7 +171,7 @@ func TestInvalidMirroredArguments(t *testing.T) {
 	}
 }
 
-// Functions see a digest of a client's credentials, never the credentials.
+// Funcs see a digest of a client's credentials, never the credentials.
 func TestPrincipal(t *testing.T) {
 	t.Parallel()
 	seen := make(chan *mcpserver.Request, 10)
@@ -224,7 +225,7 @@ func TestHTTPListen(t *testing.T) {
 	s.write("b", "1")
 	two.expect(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"_meta":{"%ssubscriptionId":2},"uri":"note:///b"}}`, metaName)
 
-	// Leaving is cancelling, and cleans up at once.
+	// Disconnecting cancels, and cleans up immediately.
 	one.leave()
 	eventually(t, "the listen is gone", func() bool { return s.Subscriptions().Stats().Subscribers == 1 })
 	s.SetCatalog(mcpserver.Catalog{})
@@ -239,7 +240,7 @@ func TestHTTPListen(t *testing.T) {
 	}
 }
 
-// Progress turns the answer to a POST into an event stream, if the client accepts one.
+// Progress turns the response to a POST into an event stream, if the client accepts one.
 func TestHTTPProgress(t *testing.T) {
 	t.Parallel()
 	s := newEndpoint(t, mcpserver.Options{})
@@ -299,14 +300,14 @@ func TestHTTPCancel(t *testing.T) {
 	name := modern("tools/call", "Mcp-Name", "wait")
 	body := call("wait", ","+metaModern)
 
-	// Modern: leaving cancels.
+	// Modern: disconnecting cancels.
 	ctx, leave := context.WithCancel(t.Context())
 	got := wait(ctx, name, body)
 	leave()
 	within(t, s.ended, "the end of the call")
 	within(t, got, "the end of the request")
 
-	// Legacy: leaving does not, the notification does.
+	// Legacy: disconnecting does not cancel, the notification does.
 	ctx, leave = context.WithCancel(t.Context())
 	got = wait(ctx, legacy, call("wait", ""))
 	leave()
@@ -314,7 +315,7 @@ func TestHTTPCancel(t *testing.T) {
 	s.post(legacy, ping) // by now the server may have noticed
 	select {
 	case why := <-s.ended:
-		t.Errorf("leaving cancelled a legacy call: %s", why)
+		t.Errorf("disconnecting cancelled a legacy call: %s", why)
 	default:
 	}
 	if status, body := s.post(legacy, "%s", call("echo", "")); status != 200 || code(body) != mcp.CodeInvalidRequest {
@@ -334,7 +335,7 @@ func TestHTTPCancel(t *testing.T) {
 	}
 	within(t, s.ended, "the end of the call")
 
-	// The end of the session cancels, and so does that of the server.
+	// The end of the session cancels, and so does the end of the server.
 	got = wait(t.Context(), legacy, call("wait", ""))
 	if resp := s.ask(t.Context(), http.MethodDelete, legacy, ""); resp.StatusCode != http.StatusNoContent {
 		t.Errorf("DELETE: %s", resp.Status)

@@ -15,7 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
-// Subscriptions beyond a limit are rejected; those below it work.
+// Subscriptions beyond a limit are rejected; subscriptions within it work.
 func TestSubscriptionLimits(t *testing.T) {
 	t.Parallel()
 	opts := mcpserver.Options{Subscriptions: subscriptions.Options{MaxURIs: 2, MaxSubscribers: 2}}
@@ -75,8 +75,8 @@ func TestSubscriptionLimits(t *testing.T) {
 	})
 }
 
-// Notifications that a function sends after its answer, and those that cannot be encoded,
-// are dropped.
+// Notifications that a Func sends after its response, and those that cannot be encoded, are
+// dropped.
 func TestLateNotify(t *testing.T) {
 	t.Parallel()
 	late := make(chan *mcpserver.Request, 1)
@@ -121,7 +121,7 @@ func TestWaitingForASlot(t *testing.T) {
 	within(t, s.began, "the call")
 	ctx, leave := context.WithCancel(t.Context())
 	go wait(ctx, two)
-	// What needs no slot is answered meanwhile.
+	// Requests that need no slot are answered meanwhile.
 	if status, _ := s.post(modern("tools/list"), toolList); status != http.StatusOK {
 		t.Error(status)
 	}
@@ -135,7 +135,7 @@ func TestWaitingForASlot(t *testing.T) {
 	if got := within(t, one, "the running call"); got != http.StatusOK {
 		t.Errorf("running call: %d", got)
 	}
-	// It had the slot for a moment, waited, or came too late: it has an answer.
+	// It briefly had the slot, waited, or came late: it has a response.
 	if got := within(t, two, "the call that waited"); got != http.StatusOK && got != http.StatusServiceUnavailable {
 		t.Errorf("waiting: %d", got)
 	}
@@ -175,14 +175,14 @@ func TestBrokenInput(t *testing.T) {
 	within(t, h.began, "the call")
 	boom := errors.New("boom")
 	_ = w.in.CloseWithError(boom)
-	// The call does not end by itself: a broken input ends it, other than its end.
+	// The call does not end by itself: broken input ends it, unlike the end of input.
 	within(t, h.ended, "the end of the call")
 	if err := within(t, w.ended, "the end"); !errors.Is(err, boom) {
 		t.Error(err)
 	}
 }
 
-// A principal with too many sessions loses its own, and never one of another.
+// A principal with too many sessions loses its own, and never those of another principal.
 func TestSessionsOfOthersStay(t *testing.T) {
 	t.Parallel()
 	h := newTestServer(t, mcpserver.Options{})
@@ -194,7 +194,7 @@ func TestSessionsOfOthersStay(t *testing.T) {
 		alice = append(alice, h.openAs(t, "alice"))
 	}
 	if !alive("bob", bob) {
-		t.Error("the sessions of alice ended that of bob")
+		t.Error("alice's sessions ended bob's")
 	}
 	if alive("alice", alice[0]) || !alive("alice", alice[2_499]) {
 		t.Error("alice did not lose her oldest session")
@@ -207,7 +207,7 @@ func TestSessionsOfOthersStay(t *testing.T) {
 	}
 }
 
-// When a principal uses all sessions, it is refused more, and another one gets its share.
+// A principal that uses all sessions gets no more, and another one gets its share.
 func TestSessionsAreShared(t *testing.T) {
 	t.Parallel()
 	h := newTestServer(t, mcpserver.Options{MaxSessions: 4})
@@ -232,12 +232,12 @@ func TestSessionsAreShared(t *testing.T) {
 	busy("bob")
 	busy("bob")
 	if h.openAs(t, "bob") != "" || h.openAs(t, "alice") != "" {
-		t.Error("there are more than the shares")
+		t.Error("somebody got more than a share")
 	}
 	busy("carol")
 }
 
-// Whoever a request is is decided by Options.Principal, if there is one.
+// Options.Principal decides whose a request is.
 func TestPrincipalOfOptions(t *testing.T) {
 	t.Parallel()
 	h := newTestServer(t, mcpserver.Options{Principal: func(r *http.Request) string {
@@ -282,7 +282,7 @@ func TestSubscribersAreShared(t *testing.T) {
 	}
 }
 
-// Requests of one principal that take all slots do not delay those of another.
+// Requests of one principal that take all slots do not delay requests of another.
 func TestSlotsAreShared(t *testing.T) {
 	t.Parallel()
 	h := newTestServer(t, mcpserver.Options{MaxInFlight: 2})

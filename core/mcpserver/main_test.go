@@ -22,7 +22,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
-// serveKey makes a re-executed test binary serve the test server on its standard streams.
+// serveKey makes a re-executed test binary serve the test server on stdio.
 const serveKey = "MCPTRACK_TEST_HOUSE"
 
 func TestMain(m *testing.M) {
@@ -38,14 +38,13 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// testServer is a server of notes that can be written, and of tools
-// that misbehave on request.
+// testServer is a server of writable notes, and of tools that misbehave on request.
 type testServer struct {
 	*mcpserver.Server
 
 	mu    sync.Mutex
 	notes map[string]string // by URI
-	// began and ended get the name of each tool that waits; tests receive.
+	// began and ended get the name of each waiting tool; tests receive.
 	began, ended chan string
 	proceed      chan struct{} // from the tool proceed to the tool progress
 }
@@ -147,15 +146,15 @@ func (h *testServer) call(ctx context.Context, r *mcpserver.Request) (json.RawMe
 			<-h.proceed
 		}
 		return content("done"), nil
-	case "proceed": // lets a progress that holds come to its end
+	case "proceed": // ends a held progress
 		h.proceed <- struct{}{}
 		return content("ok"), nil
-	case "client": // tells what is known of the client, which it makes the server remember a number
+	case "client": // describes the client; its argument, if any, is remembered
 		if n := arguments(r); n != nil {
 			r.Client.Remember(n)
 		}
 		return content(fmt.Sprintf("%s %s %s", r.Version, r.Client.Capabilities, r.Client.Remembered())), nil
-	case "late": // fails when it may
+	case "late": // fails once it may proceed
 		h.began <- r.Name()
 		<-h.proceed
 		return nil, errors.New("the server has gone")
@@ -168,7 +167,7 @@ func (h *testServer) call(ctx context.Context, r *mcpserver.Request) (json.RawMe
 		}
 		h.write(args.Name, args.Text)
 		return content("ok"), nil
-	case "drop": // takes the last tool away
+	case "drop": // removes the last tool
 		c := h.catalog("a", "b", "c")
 		c.Tools = c.Tools[:len(c.Tools)-1]
 		h.SetCatalog(c)
@@ -198,7 +197,7 @@ func (h *testServer) over(t testing.TB) *httptest.Server {
 	return ts
 }
 
-// within fails the test if a channel does not give something soon.
+// within fails the test if the channel gives nothing in time.
 func within[T any](t testing.TB, c <-chan T, what string) (v T) {
 	t.Helper()
 	select {
@@ -209,7 +208,7 @@ func within[T any](t testing.TB, c <-chan T, what string) (v T) {
 	return v
 }
 
-// eventually waits for a condition that others bring about.
+// eventually waits for a condition that other goroutines bring about.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -228,7 +227,7 @@ const (
 	metaName   = "io.modelcontextprotocol/"
 )
 
-// wire is one connection of ServeIO, used by hand-written messages.
+// wire is one connection of ServeIO, driven by hand-written messages.
 type wire struct {
 	t      *testing.T
 	h      *testServer
@@ -261,7 +260,7 @@ func (h *testServer) pipe(t *testing.T) *wire {
 	return w
 }
 
-// send may be called on any goroutine. Errors are ignored.
+// send sends one message. It may be called on any goroutine.
 func (w *wire) send(format string, args ...any) {
 	w.t.Helper()
 	if _, err := fmt.Fprintf(w.in, format+"\n", args...); err != nil {
@@ -269,7 +268,7 @@ func (w *wire) send(format string, args ...any) {
 	}
 }
 
-// next is the next message, "" at the end.
+// next returns the next message, "" at the end.
 func (w *wire) next() string {
 	w.t.Helper()
 	if w.out.Scan() {
@@ -290,7 +289,7 @@ func (w *wire) expect(format string, args ...any) {
 	}
 }
 
-// initialize goes through the legacy handshake.
+// initialize performs the legacy handshake.
 func (w *wire) initialize() {
 	w.t.Helper()
 	w.send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
@@ -306,14 +305,14 @@ func decoded(text string) any {
 	return v
 }
 
-// code is the error code of an answer, 0 without an error.
+// code returns the error code of a response, 0 without an error.
 func code(message string) int {
 	var m struct{ Error struct{ Code int } }
 	_ = json.Unmarshal([]byte(message), &m)
 	return m.Error.Code
 }
 
-// endpoint is a test server over HTTP, used by hand-written requests.
+// endpoint is a test server over HTTP, driven by hand-written requests.
 type endpoint struct {
 	*testServer
 	t   *testing.T
@@ -336,7 +335,7 @@ func modern(method string, more ...string) header {
 	return h
 }
 
-// ask sends a request and returns the answer, whose body the caller closes.
+// ask sends a request and returns the response, whose body the caller closes.
 func (s *endpoint) ask(ctx context.Context, method string, h header, body string) *http.Response {
 	s.t.Helper()
 	r, err := http.NewRequestWithContext(ctx, method, s.url, strings.NewReader(body))
@@ -360,7 +359,7 @@ func (s *endpoint) ask(ctx context.Context, method string, h header, body string
 	return resp
 }
 
-// post is ask for an answer that ends.
+// post is ask for a response that ends.
 func (s *endpoint) post(h header, format string, args ...any) (status int, body string) {
 	s.t.Helper()
 	resp := s.ask(s.t.Context(), http.MethodPost, h, fmt.Sprintf(format, args...))
@@ -375,7 +374,7 @@ func (s *endpoint) post(h header, format string, args ...any) (status int, body 
 	return resp.StatusCode, string(b)
 }
 
-// lastData returns the data of the last event of a stream that has any.
+// lastData returns the data of the last event with data.
 func lastData(stream string) (data string) {
 	for line := range strings.Lines(stream) {
 		if found, ok := strings.CutPrefix(line, "data: "); ok && strings.TrimSpace(found) != "" {
@@ -429,8 +428,7 @@ func (s *endpoint) stream(method string, h header, body string) *events {
 	return &events{t: s.t, resp: resp, lines: bufio.NewScanner(resp.Body), leave: cancel}
 }
 
-// next is the data of the next event that has any, "" at the end. A comment is
-// ":".
+// next returns the data of the next event with data, "" at the end, and ":" for a comment.
 func (e *events) next() string {
 	e.t.Helper()
 	for e.lines.Scan() {
@@ -486,7 +484,7 @@ func (h *testServer) postAs(name, session, body string) *httptest.ResponseRecord
 	return h.request(context.Background(), http.MethodPost, name, session, body)
 }
 
-// openAs begins a session and returns its id, "" if that was refused.
+// openAs opens a session and returns its id, "" if the server refuses.
 func (h *testServer) openAs(t *testing.T, name string) string {
 	t.Helper()
 	w := h.postAs(name, "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}`)

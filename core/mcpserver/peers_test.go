@@ -58,7 +58,7 @@ func nodeCommand(ctx context.Context, t *testing.T, script string, args ...strin
 	t.Helper()
 	bin := filepath.Join(peers(t), "node_modules", ".bin", "node")
 	if _, err := os.Stat(bin); err != nil {
-		bin = "node" // the packaged one exists for Linux only
+		bin = "node" // the packaged one exists only for Linux
 	}
 	cmd := exec.CommandContext(ctx, bin, append([]string{script}, args...)...)
 	cmd.Env = append(os.Environ(), serveKey+"=1", "HOME="+t.TempDir())
@@ -157,7 +157,8 @@ func TestInspector(t *testing.T) {
 	}
 }
 
-// A client whose calls fail sends nothing more once it has the errors, and hears of a change once.
+// A client whose calls fail sends nothing more once it has the errors, and gets a change once. A
+// real client runs in real time.
 func TestIdleAfterErrors(t *testing.T) {
 	t.Parallel()
 	for _, library := range []string{"sdk", "client"} {
@@ -177,26 +178,26 @@ func TestIdleAfterErrors(t *testing.T) {
 				c.Send("tools/call", fmt.Sprintf(`{"name":%q}`, tool))
 				if tool == "late" {
 					within(t, h.began, "the call")
-					time.Sleep(time.Second) // the client sees that it takes time
+					time.Sleep(time.Second) // the client notices a slow call
 					h.proceed <- struct{}{}
 				}
 				if result, failed := c.Answer(); failed == "" {
 					t.Errorf("%s: %s", tool, result)
 				}
 			}
-			time.Sleep(3 * time.Second) // longer than clients wait before they connect again
+			time.Sleep(3 * time.Second) // longer than clients wait before they reconnect
 			all, before := requests.Count()
 			if len(before) > 2 {
-				t.Errorf("GET with the ids %q; only that of the call that took time may be there", before)
+				t.Errorf("GET with the ids %q; only the id of the slow call may be there", before)
 			}
 			h.SetCatalog(mcpserver.Catalog{Prompts: h.catalog().Prompts, Resources: h.catalog("a").Resources, Templates: h.catalog().Templates})
-			c.Hear("tools/list_changed")
+			c.Await("tools/list_changed")
 			time.Sleep(4 * time.Second)
 			if now, after := requests.Count(); now != all {
 				t.Errorf("%d requests of an idle client in 4 s; GET with %q", now-all, after[len(before):])
 			}
-			if _, failed := c.Do("tools/list", "{}"); failed != "" || len(c.News) != 1 { // what came before it is read
-				t.Errorf("%s; heard of %q", failed, c.News)
+			if _, failed := c.Do("tools/list", "{}"); failed != "" || len(c.Notifications) != 1 { // everything before has been read
+				t.Errorf("%s; heard of %q", failed, c.Notifications)
 			}
 		})
 	}

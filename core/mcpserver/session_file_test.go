@@ -19,14 +19,14 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
-// restarted serves the same address space of sessions again, as a process does that was restarted.
+// restarted serves the sessions in dir, like a restarted process.
 func restarted(t *testing.T, dir string, opts mcpserver.Options, notes ...string) *endpoint {
 	t.Helper()
 	opts.SessionDir, opts.Key = dir, []byte("key")
 	return newEndpoint(t, opts, notes...)
 }
 
-// end ends the server like a process that is told to; its clients are cut off.
+// end stops the server like a process that is asked to stop; its clients are disconnected.
 func (s *endpoint) end() { s.Close() }
 
 func (s *endpoint) open(params string, more header) header {
@@ -38,8 +38,8 @@ func (s *endpoint) open(params string, more header) header {
 	return h
 }
 
-// A client goes on with its session after a restart: its version, capabilities and subscriptions
-// are known, and it is told of what may have changed, and of nothing else.
+// A client continues its session after a restart: the server knows its version, capabilities and
+// subscriptions, and notifies it only of what may have changed.
 func TestSessionsSurviveARestart(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "sessions")
@@ -65,7 +65,7 @@ func TestSessionsSurviveARestart(t *testing.T) {
 	h["Last-Event-ID"] = get.id
 	s.end()
 
-	// Nothing has changed but what a subscription is for.
+	// Only what is subscribed to may have changed.
 	updated := func(e *events, names ...string) {
 		t.Helper()
 		for _, name := range names {
@@ -82,14 +82,14 @@ func TestSessionsSurviveARestart(t *testing.T) {
 	do("resources/subscribe", `{"uri":"note:///b"}`, `"result":{}`)
 	s.end()
 
-	// The prompts change, which the client never saw, and the tools.
+	// The prompts, which the client never saw, and the tools change.
 	s = restarted(t, dir, mcpserver.Options{}, "a", "b", "c")
 	s.SetCatalog(mcpserver.Catalog{Tools: s.catalog().Tools[1:], Resources: s.catalog("a", "b", "c").Resources, Templates: s.catalog().Templates})
 	get = s.stream("GET", h, "")
 	get.expect(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{}}`)
 	updated(get, "a", "b", "c")
 
-	// The file is for its owner only, and reveals no session.
+	// The file is accessible only to its owner, and reveals no session id.
 	files, err := os.ReadDir(dir)
 	if err != nil || len(files) != 1 || strings.Contains(files[0].Name(), h["Mcp-Session-Id"]) {
 		t.Fatalf("%v, %v", files, err)
@@ -99,7 +99,7 @@ func TestSessionsSurviveARestart(t *testing.T) {
 			t.Errorf("%v, %v", info.Mode(), err)
 		}
 	}
-	// A session that its client has ended is gone for good.
+	// A session that its client ended is gone.
 	if resp := s.ask(t.Context(), http.MethodDelete, h, ""); resp.StatusCode != http.StatusNoContent {
 		t.Errorf("DELETE: %s", resp.Status)
 	}
@@ -110,8 +110,8 @@ func TestSessionsSurviveARestart(t *testing.T) {
 	}
 }
 
-// Sessions are for those who opened them, and ids cannot be made up.
-func TestKeptSessionsBelongToTheirPrincipal(t *testing.T) {
+// A session belongs to the principal that opened it, and ids cannot be made up.
+func TestStoredSessionsBelongToTheirPrincipal(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := restarted(t, dir, mcpserver.Options{})
@@ -134,7 +134,7 @@ func TestKeptSessionsBelongToTheirPrincipal(t *testing.T) {
 	}
 }
 
-// A call that was in progress at a restart is answered with an error when its client resumes it.
+// A client that resumes a call that was in progress at a restart gets an error.
 func TestResumeAfterARestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -155,15 +155,15 @@ func TestResumeAfterARestart(t *testing.T) {
 	s.over(h, again.id)
 }
 
-// What cannot be subscribed to yet, because its server is not there, is subscribed to later.
-func TestKeptSubscriptionsWait(t *testing.T) {
+// A stored subscription whose server is not connected yet is made later.
+func TestStoredSubscriptionsWait(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := restarted(t, dir, mcpserver.Options{}, "a")
 	h := s.open(`{"protocolVersion":"2025-06-18","capabilities":{}}`, nil)
 	s.post(h, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"note:///a"}}`)
 	s.end()
-	for range 2 { // it also survives a run in which the server never came
+	for range 2 { // it also survives a run in which the server never connected
 		var there atomic.Bool
 		s = restarted(t, dir, mcpserver.Options{Subscriptions: subscriptions.Options{Subscribable: func(string) bool { return there.Load() }}})
 		get := s.stream("GET", h, "")
@@ -180,8 +180,8 @@ func TestKeptSubscriptionsWait(t *testing.T) {
 	}
 }
 
-// A session that is idle leaves memory, and its client goes on with it, for a week.
-func TestIdleSessionsAreKept(t *testing.T) {
+// An idle session leaves memory; its client can continue it for a week.
+func TestIdleSessionsAreStored(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		h := newTestServer(t, mcpserver.Options{SessionDir: dir, MaxSessions: 2, SessionIdle: time.Minute})
@@ -197,11 +197,11 @@ func TestIdleSessionsAreKept(t *testing.T) {
 		}
 		time.Sleep(6 * 24 * time.Hour)
 		if !alive(one) {
-			t.Error("use does not keep it")
+			t.Error("use does not extend it")
 		}
 		time.Sleep(8 * 24 * time.Hour)
 		if alive(one) {
-			t.Error("it is kept for ever")
+			t.Error("it is stored forever")
 		}
 		// Of more than twice MaxSessions besides those in memory, the oldest are gone.
 		var all []string
@@ -217,9 +217,9 @@ func TestIdleSessionsAreKept(t *testing.T) {
 	})
 }
 
-// A file is rewritten when most of it is outdated. A session whose file is damaged is lost, not
-// continued without what it had.
-func TestKeptFiles(t *testing.T) {
+// A file is rewritten if most of it is outdated. A session with a damaged file is lost, rather
+// than continued without its state.
+func TestSessionFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := restarted(t, dir, mcpserver.Options{})
@@ -258,21 +258,21 @@ func TestKeptFiles(t *testing.T) {
 	}
 }
 
-// What a session was told is kept of must not be outdated: if it cannot be written, the client has
-// to connect again after a restart.
-func TestKeptFileThatCannotBeWritten(t *testing.T) {
+// A stored session must not be outdated: if it cannot be written, the client must connect again
+// after a restart.
+func TestSessionFileThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := restarted(t, dir, mcpserver.Options{Subscriptions: subscriptions.Options{MaxURIBytes: 1 << 20}})
 	h := s.open(`{"protocolVersion":"2025-06-18","capabilities":{}}`, nil)
-	for i := range 20 { // together too large
+	for i := range 20 { // too large in total
 		uri := fmt.Sprintf("note:///%d%s", i, strings.Repeat("x", 500_000))
 		if status, body := s.post(h, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"%s"}}`, uri); status != http.StatusOK || code(body) != 0 {
 			t.Fatal(status)
 		}
 	}
 	if status, _ := s.post(h, ping); status != http.StatusOK {
-		t.Errorf("it does not go on: %d", status)
+		t.Errorf("it does not continue: %d", status)
 	}
 	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
@@ -285,8 +285,8 @@ func TestKeptFileThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// Requests of a session that come simultaneously after a restart get the same session.
-func TestSessionIsTakenOverOnce(t *testing.T) {
+// Concurrent requests of a session after a restart get the same session.
+func TestSessionIsRestoredOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := restarted(t, dir, mcpserver.Options{}, "a")

@@ -12,8 +12,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
-// A session outlives its stream: changes in between are sent on the next one,
-// and so is what a stream that broke may not have delivered.
+// A session outlives its stream: the next stream sends changes in between, and what a broken
+// stream may not have delivered.
 func TestSessionStream(t *testing.T) {
 	t.Parallel()
 	s := newEndpoint(t, mcpserver.Options{}, "a", "b")
@@ -27,7 +27,7 @@ func TestSessionStream(t *testing.T) {
 		t.Helper()
 		e.expect(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"note:///%s"}}`, name)
 	}
-	used := map[string]bool{} // ids are those of a session, whatever its streams
+	used := map[string]bool{} // ids are unique in a session, over all streams
 	get := func(last string) *events {
 		more := header{"Last-Event-ID": last}
 		maps.Copy(more, h)
@@ -56,7 +56,7 @@ func TestSessionStream(t *testing.T) {
 	updated(first, "a")
 	second := get(seen)
 	if got := first.next(); got != "" {
-		t.Errorf("the stream before goes on: %s", got)
+		t.Errorf("the earlier stream continues: %s", got)
 	}
 	for _, list := range []string{"tools", "prompts", "resources"} {
 		second.expect(`{"jsonrpc":"2.0","method":"notifications/%s/list_changed","params":{}}`, list)
@@ -73,8 +73,7 @@ func TestSessionStream(t *testing.T) {
 	s.write("a", "5")
 	updated(third, "a")
 
-	// A client that sends no id or an invalid one gets again what was sent within
-	// replayWindow.
+	// A client that sends no id or an invalid one again gets what was sent within replayWindow.
 	third.leave()
 	get("").leave()
 	get("99999").leave()
@@ -100,7 +99,7 @@ func TestSessionStream(t *testing.T) {
 	}
 }
 
-// Idle sessions end, and the oldest makes room for a new one; those in use stay.
+// Idle sessions end, and the longest idle one makes room for a new one; sessions in use stay.
 func TestSessionsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newTestServer(t, mcpserver.Options{SessionIdle: time.Minute, MaxSessions: 2})
@@ -113,11 +112,11 @@ func TestSessionsEnd(t *testing.T) {
 		}
 		time.Sleep(50 * time.Second)
 		if !alive(one) {
-			t.Error("use does not keep it")
+			t.Error("use does not extend it")
 		}
 		time.Sleep(61 * time.Second)
 		if alive(one) || h.Subscriptions().Stats().Subscribers != 0 {
-			t.Error("an idle session goes on")
+			t.Error("an idle session continues")
 		}
 		one = open()
 		time.Sleep(time.Second)
@@ -127,7 +126,7 @@ func TestSessionsEnd(t *testing.T) {
 		time.Sleep(time.Second)
 		three := open()
 		if alive(two) || !alive(one) || !alive(three) {
-			t.Error("not the one that was idle for longest had to go")
+			t.Error("the longest idle session did not have to go")
 		}
 		go h.postAs("", one, call("wait", ""))
 		go h.postAs("", three, call("wait", ""))
@@ -144,7 +143,7 @@ func TestSessionsEnd(t *testing.T) {
 	})
 }
 
-// Without Last-Event-ID, what was sent longer ago than replayWindow is not repeated.
+// Without Last-Event-ID, what was sent before replayWindow is not repeated.
 func TestReplayWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newTestServer(t, mcpserver.Options{Heartbeat: time.Hour}, "a", "b")
@@ -173,7 +172,7 @@ func TestReplayWindow(t *testing.T) {
 }
 
 // Several streams of a session may be open: each message goes to the newest, which repeats nothing
-// that an earlier one has sent; when it ends, an earlier one gets what follows.
+// that an earlier one sent; when it ends, an earlier one gets the following messages.
 func TestSessionStreamsSideBySide(t *testing.T) {
 	t.Parallel()
 	s := newEndpoint(t, mcpserver.Options{}, "a", "b")
@@ -194,8 +193,8 @@ func TestSessionStreamsSideBySide(t *testing.T) {
 	// The client is asked whether it still reads the first; it does.
 	first.expect(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
 	s.post(h, `{"jsonrpc":"2.0","id":1,"result":{}}`)
-	// What was sent on a stream that breaks is sent again to a client that has not received it, and
-	// not what was sent on one that goes on.
+	// What was sent on a broken stream is sent again if the client has not received it; what was
+	// sent on an open stream is not.
 	s.write("b", "2")
 	updated(second, "b")
 	seen := second.id
@@ -208,7 +207,7 @@ func TestSessionStreamsSideBySide(t *testing.T) {
 	updated(third, "b")
 	updated(third, "a")
 	if got := second.next(); got != "" {
-		t.Errorf("the stream that the client has lost goes on: %s", got)
+		t.Errorf("the stream that the client has lost continues: %s", got)
 	}
 	third.leave()
 	eventually(t, "the first is the newest", func() bool {
@@ -217,7 +216,7 @@ func TestSessionStreamsSideBySide(t *testing.T) {
 	})
 }
 
-// Of too many streams the oldest ends.
+// The oldest of too many streams ends.
 func TestSessionStreamsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newEndpoint(t, mcpserver.Options{})
@@ -236,9 +235,9 @@ func TestSessionStreamsAreBounded(t *testing.T) {
 	}
 }
 
-// What was sent on a stream that the client does not read any more goes to the next one, also if
-// the connection still seems to be open.
-func TestSessionStreamThatIsDead(t *testing.T) {
+// What was sent on a stream that the client no longer reads goes to the next one, even if the
+// connection still seems to be open.
+func TestDeadSessionStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newTestServer(t, mcpserver.Options{Heartbeat: time.Hour}, "a")
 		session := h.openAs(t, "")

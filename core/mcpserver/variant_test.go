@@ -10,7 +10,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
-// variant is a serve.Options.Variant.
+// variant is an Options.Variant.
 func variant(capabilities json.RawMessage) string {
 	if strings.Contains(string(capabilities), "sampling") {
 		return "s"
@@ -25,9 +25,9 @@ func named(names ...string) (items []json.RawMessage) {
 	return items
 }
 
-// A client is told of changes of the lists that it sees, and of no others.
+// A client is notified of changes of the lists that it sees, and of no others.
 func TestListChangedPerVariant(t *testing.T) {
-	const told = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{}}`
+	const notified = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{}}`
 	of := func(capable, plain string) mcpserver.Catalog {
 		c := mcpserver.Catalog{Tools: named(plain)}
 		if capable != "" {
@@ -61,7 +61,7 @@ func TestListChangedPerVariant(t *testing.T) {
 			next                     mcpserver.Catalog
 			plain, capable, unlisted bool
 		}{
-			{of("b", "a"), false, true, false}, // it appears: who has not listed saw nothing else
+			{of("b", "a"), false, true, false}, // the variant appears: unlisted clients saw nothing else
 			{of("c", "a"), false, true, true},
 			{of("c", "b"), true, false, false},
 			{of("c", "b"), false, false, false},
@@ -73,11 +73,11 @@ func TestListChangedPerVariant(t *testing.T) {
 			synctest.Wait()
 			for name, client := range map[string]struct {
 				*wire
-				told bool
+				notified bool
 			}{"plain": {plain, c.plain}, "capable": {capable, c.capable}, "unlisted": {unlisted, c.unlisted}} {
 				client.send(`{"jsonrpc":"2.0","id":"p","method":"ping"}`)
 				got := client.next()
-				if is := got == told; is != client.told {
+				if is := got == notified; is != client.notified {
 					t.Errorf("%d, %s: %s", i, name, got)
 				}
 				if strings.Contains(got, "list_changed") {
@@ -86,11 +86,11 @@ func TestListChangedPerVariant(t *testing.T) {
 			}
 			for name, client := range map[string]struct {
 				*wire
-				told bool
+				notified bool
 			}{"plain": {modern, c.plain}, "capable": {modernCapable, c.capable}} {
 				client.send(`{"jsonrpc":"2.0","id":"p","method":"nothing","params":{` + metaModern + `}}`)
 				got := client.next()
-				if is := strings.Contains(got, "list_changed"); is != client.told {
+				if is := strings.Contains(got, "list_changed"); is != client.notified {
 					t.Errorf("%d, modern %s: %s", i, name, got)
 				} else if is {
 					client.next()
@@ -100,8 +100,8 @@ func TestListChangedPerVariant(t *testing.T) {
 	})
 }
 
-// A session that is taken over is compared with the lists that its own client sees.
-func TestKeptSessionsSeeTheirVariant(t *testing.T) {
+// A restored session is compared with the lists that its own client sees.
+func TestRestoredSessionsSeeTheirVariant(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := restarted(t, dir, mcpserver.Options{Variant: variant})
@@ -113,12 +113,13 @@ func TestKeptSessionsSeeTheirVariant(t *testing.T) {
 	s.post(capable, list)
 	s.end()
 	s = restarted(t, dir, mcpserver.Options{Variant: variant}, "a")
-	// What the plain client saw is what others see now; the list of the capable one is as it was.
+	// The other clients now see what the plain client saw; the list of the capable client is
+	// unchanged.
 	s.SetCatalog(mcpserver.Catalog{Tools: named("b"), Variants: map[string]mcpserver.Catalog{"s": {Tools: named("a", "b")}, "other": {Tools: named("a")}}})
 	for h, want := range map[*header]string{&plain: "tools/list_changed", &capable: "resources/updated"} {
 		s.post(*h, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"note:///a"}}`)
 		get := s.stream(http.MethodGet, *h, "")
-		s.write("a", "1") // at the latest now something is sent
+		s.write("a", "1") // now at the latest something is sent
 		if got := get.next(); !strings.Contains(got, want) {
 			t.Errorf("%s, want %s", got, want)
 		}

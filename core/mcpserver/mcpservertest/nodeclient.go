@@ -1,4 +1,4 @@
-// Package mcpservertest drives real clients of the legacy era, for tests.
+// Package mcpservertest drives real legacy clients, for tests.
 package mcpservertest
 
 import (
@@ -15,20 +15,20 @@ import (
 	"time"
 )
 
-// Driven is a client on a TypeScript SDK that does what a test tells it; see
+// NodeClient is a client on a TypeScript SDK that does what a test tells it to do; see
 // testdata/peers/driven.mjs.
-type Driven struct {
+type NodeClient struct {
 	t  testing.TB
 	in io.Writer
-	// said is sent to by the goroutine that reads what the client prints, which closes it at the
-	// end. Its capacity lets the client continue while the test does something else.
-	said chan line
+	// output gets what the client prints, from the goroutine that reads it and closes the channel
+	// at the end. Its capacity lets the client continue while the test does something else.
+	output chan line
 
-	// Session is the id of its session, when it has connected.
+	// Session is the id of its session.
 	Session string
-	// News are the notifications that it got so far, such as "tools/list_changed" or
+	// Notifications are the notifications so far, such as "tools/list_changed" or
 	// "resources/updated URI".
-	News []string
+	Notifications []string
 }
 
 type line struct {
@@ -37,12 +37,12 @@ type line struct {
 	Trouble       string
 }
 
-// patience is how long a client may take for anything: it starts Node, on a busy machine.
+// patience bounds every step of a client: it starts Node, on a busy machine.
 const patience = time.Minute
 
-// Drive starts the command of a client, which is ended at the end of the test, and waits until it
-// has connected.
-func Drive(t testing.TB, cmd *exec.Cmd) *Driven {
+// Drive starts the command of a client, waits until it has connected, and ends it at the end of
+// the test.
+func Drive(t testing.TB, cmd *exec.Cmd) *NodeClient {
 	t.Helper()
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -56,21 +56,21 @@ func Drive(t testing.TB, cmd *exec.Cmd) *Driven {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	d := &Driven{t: t, in: in, said: make(chan line, 10_000)}
+	d := &NodeClient{t: t, in: in, output: make(chan line, 10_000)}
 	go func() {
-		defer close(d.said)
+		defer close(d.output)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			var l line
 			if json.Unmarshal(lines.Bytes(), &l) == nil {
-				d.said <- l
+				d.output <- l
 			}
 		}
 	}()
 	t.Cleanup(func() {
-		_ = in.Close() // then it closes its session and ends
+		_ = in.Close() // the client then closes its session and ends
 		late := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
 		defer late.Stop()
-		for range d.said { // until it has ended
+		for range d.output { // until it has ended
 			continue
 		}
 		_ = cmd.Wait() // how it ends is not tested
@@ -83,23 +83,23 @@ func Drive(t testing.TB, cmd *exec.Cmd) *Driven {
 	return d
 }
 
-// Send makes the client send a request, whose answer Answer returns.
-func (d *Driven) Send(method, params string) {
+// Send makes the client send a request; Answer returns the response.
+func (d *NodeClient) Send(method, params string) {
 	d.t.Helper()
 	if _, err := fmt.Fprintf(d.in, `{"do":%q,"with":%s}`+"\n", method, params); err != nil {
 		d.t.Fatal(err)
 	}
 }
 
-// Do makes the client send a request and returns its result, or its error.
-func (d *Driven) Do(method, params string) (result json.RawMessage, failed string) {
+// Do makes the client send a request and returns its result or error.
+func (d *NodeClient) Do(method, params string) (result json.RawMessage, failed string) {
 	d.t.Helper()
 	d.Send(method, params)
 	return d.Answer()
 }
 
-// Answer returns the oldest answer that was not returned yet: a result, or an error.
-func (d *Driven) Answer() (result json.RawMessage, failed string) {
+// Answer returns the oldest unread response: a result or an error.
+func (d *NodeClient) Answer() (result json.RawMessage, failed string) {
 	d.t.Helper()
 	for {
 		l := d.next()
@@ -109,12 +109,12 @@ func (d *Driven) Answer() (result json.RawMessage, failed string) {
 	}
 }
 
-// Hear waits until the client has got a notification after those that News had.
-func (d *Driven) Hear(news string) {
+// Await waits for a notification that is not in Notifications yet.
+func (d *NodeClient) Await(news string) {
 	d.t.Helper()
-	for n := len(d.News); ; {
-		for ; n < len(d.News); n++ {
-			if d.News[n] == news {
+	for n := len(d.Notifications); ; {
+		for ; n < len(d.Notifications); n++ {
+			if d.Notifications[n] == news {
 				return
 			}
 		}
@@ -122,19 +122,19 @@ func (d *Driven) Hear(news string) {
 	}
 }
 
-func (d *Driven) next() line {
+func (d *NodeClient) next() line {
 	d.t.Helper()
 	select {
-	case l, ok := <-d.said:
+	case l, ok := <-d.output:
 		if !ok {
 			d.t.Fatal("the client has ended")
 		}
 		if l.News != "" {
-			d.News = append(d.News, strings.TrimSpace(strings.TrimPrefix(l.News, "notifications/")+" "+l.URI))
+			d.Notifications = append(d.Notifications, strings.TrimSpace(strings.TrimPrefix(l.News, "notifications/")+" "+l.URI))
 		}
 		return l
 	case <-time.After(patience):
-		d.t.Fatalf("the client says nothing; it has heard of %q", d.News)
+		d.t.Fatalf("the client prints nothing; its notifications are %q", d.Notifications)
 	}
 	return line{}
 }
