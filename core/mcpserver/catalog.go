@@ -73,32 +73,22 @@ func (c *catalogs) set(next Catalog) (change subscriptions.Change) {
 	c.mu.Lock()
 	known := c.generations[c.gen]
 	c.mu.Unlock()
-	variants := next.Variants
-	next = Catalog{
-		Tools: objects(next.Tools, known.Tools), Prompts: objects(next.Prompts, known.Prompts),
-		Resources: objects(next.Resources, known.Resources), Templates: objects(next.Templates, known.Templates),
+	variants := make(map[string]Catalog, len(next.Variants))
+	for name, v := range next.Variants {
+		variants[name] = v.clean(known.Variants[name])
 	}
-	for name, v := range variants {
-		was := known.Variants[name]
-		if next.Variants == nil {
-			next.Variants = make(map[string]Catalog, len(variants))
-		}
-		next.Variants[name] = Catalog{
-			Tools: objects(v.Tools, was.Tools), Prompts: objects(v.Prompts, was.Prompts),
-			Resources: objects(v.Resources, was.Resources), Templates: objects(v.Templates, was.Templates),
-		}
-	}
+	next = next.clean(*known)
+	next.Variants = variants
 	mirror := mirroredArguments(next.allTools())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.generations[c.gen]
-	change.Lists = next.replace(now)
-	for name := range union(now.Variants, next.Variants) {
+	change = subscriptions.Change{Lists: next.replace(now), Variants: map[string]subscriptions.VariantChange{}}
+	names := maps.Clone(variants)
+	maps.Copy(names, now.Variants)
+	for name := range names {
 		v := next.variant(name)
 		_, known := now.Variants[name]
-		if change.Variants == nil {
-			change.Variants = map[string]subscriptions.VariantChange{}
-		}
 		change.Variants[name] = subscriptions.VariantChange{Lists: v.replace(now.variant(name)), New: !known}
 		if _, there := next.Variants[name]; there {
 			next.Variants[name] = *v
@@ -143,17 +133,6 @@ func equalItems(a, b []json.RawMessage) bool {
 	return slices.EqualFunc(a, b, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) })
 }
 
-func union(a, b map[string]Catalog) map[string]struct{} {
-	names := map[string]struct{}{}
-	for name := range a {
-		names[name] = struct{}{}
-	}
-	for name := range b {
-		names[name] = struct{}{}
-	}
-	return names
-}
-
 // allTools returns the tools of all variants without duplicates.
 func (c *Catalog) allTools() []json.RawMessage {
 	if len(c.Variants) == 0 {
@@ -172,6 +151,14 @@ func (c *Catalog) allTools() []json.RawMessage {
 		}
 	}
 	return all
+}
+
+// clean returns the lists of c with only valid items, without variants; known are the previous lists.
+func (c Catalog) clean(known Catalog) Catalog {
+	return Catalog{
+		Tools: objects(c.Tools, known.Tools), Prompts: objects(c.Prompts, known.Prompts),
+		Resources: objects(c.Resources, known.Resources), Templates: objects(c.Templates, known.Templates),
+	}
 }
 
 // objects returns the items that are JSON objects, each in one line. It does not validate an item
@@ -193,13 +180,20 @@ func objects(items, known []json.RawMessage) []json.RawMessage {
 	return clean
 }
 
-// lists returns the selectors of a catalog's lists, by the method that lists them.
-func lists() map[string]func(*Catalog) []json.RawMessage {
-	return map[string]func(*Catalog) []json.RawMessage{
-		mcp.MethodListTools:     func(c *Catalog) []json.RawMessage { return c.Tools },
-		mcp.MethodListPrompts:   func(c *Catalog) []json.RawMessage { return c.Prompts },
-		mcp.MethodListResources: func(c *Catalog) []json.RawMessage { return c.Resources },
-		mcp.MethodListTemplates: func(c *Catalog) []json.RawMessage { return c.Templates },
+// list is one of the lists that a server offers.
+type list struct {
+	field string // of the result that has the items
+	of    func(*Catalog) []json.RawMessage
+	kind  subscriptions.Lists // the list whose changes clients are notified of
+}
+
+// lists returns the lists by the method that lists them.
+func lists() map[string]list {
+	return map[string]list{
+		mcp.MethodListTools:     {"tools", func(c *Catalog) []json.RawMessage { return c.Tools }, subscriptions.Lists{Tools: true}},
+		mcp.MethodListPrompts:   {"prompts", func(c *Catalog) []json.RawMessage { return c.Prompts }, subscriptions.Lists{Prompts: true}},
+		mcp.MethodListResources: {"resources", func(c *Catalog) []json.RawMessage { return c.Resources }, subscriptions.Lists{Resources: true}},
+		mcp.MethodListTemplates: {"resourceTemplates", func(c *Catalog) []json.RawMessage { return c.Templates }, subscriptions.Lists{Resources: true}},
 	}
 }
 
@@ -216,7 +210,7 @@ func (c *catalogs) digestLocked(method, variant string) string {
 		return d
 	}
 	h := sha256.New()
-	for _, item := range lists()[method](c.generations[c.gen].variant(variant)) {
+	for _, item := range lists()[method].of(c.generations[c.gen].variant(variant)) {
 		_, _ = h.Write(append(item[:len(item):len(item)], '\n')) // never fails; items have no line ends
 	}
 	if c.digests == nil {
@@ -231,25 +225,16 @@ func (c *catalogs) digestLocked(method, variant string) string {
 func (c *catalogs) changedSince(digests map[string]string, variant string) (changed, same subscriptions.Lists) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for method := range lists() {
+	for method, l := range lists() {
 		was, seen := digests[method]
 		switch {
 		case seen && was == c.digestLocked(method, variant):
-			same = same.Or(listOf(method))
+			same = same.Or(l.kind)
 		case seen:
-			changed = changed.Or(listOf(method))
+			changed = changed.Or(l.kind)
 		}
 	}
 	return changed, same
-}
-
-// listOf returns the list that a method lists.
-func listOf(method string) subscriptions.Lists {
-	return subscriptions.Lists{
-		Tools:     method == mcp.MethodListTools,
-		Prompts:   method == mcp.MethodListPrompts,
-		Resources: method == mcp.MethodListResources || method == mcp.MethodListTemplates,
-	}
 }
 
 // page returns one page of the list that of selects, with at most size items, and the cursor of

@@ -55,8 +55,7 @@ func (s *Server) runEventStream(ctx context.Context, m *message, from caller, se
 // streamEvents serves an events/stream on the handler's goroutine. It ends when the client
 // disconnects, even in the legacy era, because the client could not resume it.
 func (x *exchange) streamEvents(parent context.Context, from caller) {
-	if !accepts(x.r, typeEvents) {
-		http.Error(x.w, "the Accept header must include "+typeEvents, http.StatusNotAcceptable)
+	if !x.acceptsEvents() {
 		return
 	}
 	ctx, cancel := context.WithCancelCause(parent)
@@ -94,9 +93,8 @@ func (x *exchange) streamEvents(parent context.Context, from caller) {
 
 // streamEvents serves an events/stream until the client cancels it or the connection ends.
 func (c *stdioConn) streamEvents(m *message, from caller) {
-	ctx, end, ok := c.inFlight.begin(c.ctx, m.id)
+	ctx, end, ok := c.begin(m)
 	if !ok {
-		c.fail(m.id, errDuplicateID())
 		return
 	}
 	ctx, cancel := context.WithCancelCause(ctx)

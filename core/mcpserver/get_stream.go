@@ -47,11 +47,10 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 	if rejectModern(w, r) {
 		return
 	}
-	if !accepts(r, typeEvents) {
-		http.Error(w, "the Accept header must include "+typeEvents, http.StatusNotAcceptable)
+	x := &exchange{srv: s, w: w, r: r, rc: http.NewResponseController(w), principal: s.principal(r)}
+	if !x.acceptsEvents() {
 		return
 	}
-	x := &exchange{srv: s, w: w, r: r, rc: http.NewResponseController(w), principal: s.principal(r)}
 	ss := x.session(false)
 	if ss == nil {
 		return

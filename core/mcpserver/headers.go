@@ -70,18 +70,26 @@ func single(r *http.Request, header string) (value string, ok bool) {
 	return r.Header.Get(header), true
 }
 
+// required returns the value of a header that must occur once.
+func required(r *http.Request, header string) (string, *Error) {
+	value, ok := single(r, header)
+	switch {
+	case !ok:
+		return "", mismatch(header, "occurs twice")
+	case value == "":
+		return "", mismatch(header, "is missing")
+	}
+	return value, nil
+}
+
 // checkVersion compares the protocol version in the header with the version in _meta, if there is
 // one: a proxy may have routed the request by the header.
 func checkVersion(r *http.Request, m *message) *Error {
-	switch value, ok := single(r, mcp.HeaderProtocolVersion); {
-	case !ok:
-		return mismatch(mcp.HeaderProtocolVersion, "occurs twice")
-	case value == "":
-		return mismatch(mcp.HeaderProtocolVersion, "is missing")
-	case m.version() != "" && value != m.version():
-		return mismatch(mcp.HeaderProtocolVersion, "does not match the version in _meta")
+	value, failed := required(r, mcp.HeaderProtocolVersion)
+	if failed == nil && m.version() != "" && value != m.version() {
+		failed = mismatch(mcp.HeaderProtocolVersion, "does not match the version in _meta")
 	}
-	return nil
+	return failed
 }
 
 func mismatch(header, why string) *Error {
@@ -91,13 +99,12 @@ func mismatch(header, why string) *Error {
 // checkHeaders compares the method and name headers of a modern request with its body: a proxy may
 // have routed or filtered the request by these headers.
 func checkHeaders(r *http.Request, m *message) *Error {
-	switch value, ok := single(r, mcp.HeaderMethod); {
-	case !ok:
-		return mismatch(mcp.HeaderMethod, "occurs twice")
-	case value == "":
-		return mismatch(mcp.HeaderMethod, "is missing")
-	case value != m.method:
-		return mismatch(mcp.HeaderMethod, "does not match the method")
+	value, failed := required(r, mcp.HeaderMethod)
+	if failed == nil && value != m.method {
+		failed = mismatch(mcp.HeaderMethod, "does not match the method")
+	}
+	if failed != nil {
+		return failed
 	}
 	param := ""
 	switch m.method {
@@ -113,14 +120,11 @@ func checkHeaders(r *http.Request, m *message) *Error {
 	default:
 		return nil
 	}
-	value, ok := single(r, mcp.HeaderName)
-	if !ok {
-		return mismatch(mcp.HeaderName, "occurs twice")
+	if value, failed = required(r, mcp.HeaderName); failed != nil {
+		return failed
 	}
-	if value == "" {
-		return mismatch(mcp.HeaderName, "is missing")
-	}
-	if value, ok = decodeHeader(value); !ok || value != text(m.fields[param]) {
+	value, ok := decodeHeader(value)
+	if !ok || value != text(m.fields[param]) {
 		return mismatch(mcp.HeaderName, "does not match params."+param)
 	}
 	return nil

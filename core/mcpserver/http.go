@@ -103,6 +103,15 @@ func (x *exchange) body() ([]byte, error) {
 	return b, err
 }
 
+// acceptsEvents reports whether the client accepts an event stream; if not, it answers the request.
+func (x *exchange) acceptsEvents() bool {
+	ok := accepts(x.r, typeEvents)
+	if !ok {
+		http.Error(x.w, "the Accept header must include "+typeEvents, http.StatusNotAcceptable)
+	}
+	return ok
+}
+
 // reply sends one message as the response.
 func (x *exchange) reply(status int, message []byte) {
 	h := x.w.Header()

@@ -148,8 +148,7 @@ func subscribeError(err error) *Error {
 // listen serves a subscriptions/listen. It ends with its result if the server closes, and without
 // one if the client disconnects.
 func (x *exchange) listen() {
-	if !accepts(x.r, typeEvents) {
-		http.Error(x.w, "the Accept header must include "+typeEvents, http.StatusNotAcceptable)
+	if !x.acceptsEvents() {
 		return
 	}
 	ctx, cancel := context.WithCancel(x.r.Context())
@@ -184,9 +183,8 @@ func (x *exchange) listen() {
 // listen serves a subscriptions/listen. At the end it sends the result, unless the client
 // cancelled the listen.
 func (c *stdioConn) listen(m *message) {
-	ctx, end, ok := c.inFlight.begin(c.ctx, m.id)
+	ctx, end, ok := c.begin(m)
 	if !ok {
-		c.fail(m.id, errDuplicateID())
 		return
 	}
 	if c.listens.Add(1) > int64(c.srv.opts.Stdio.MaxListens) {
@@ -197,28 +195,24 @@ func (c *stdioConn) listen(m *message) {
 	}
 	c.wg.Go(func() {
 		defer c.listens.Add(-1)
-		c.stream(ctx, m, end)
-	})
-}
-
-func (c *stdioConn) stream(ctx context.Context, m *message, end func()) {
-	defer end()
-	l, failed := c.srv.listen(ctx, m, "")
-	if failed != nil {
+		defer end()
+		l, failed := c.srv.listen(ctx, m, "")
+		if failed != nil {
+			end()
+			c.fail(m.id, failed)
+			return
+		}
+		defer l.sub.Close()
+		if c.out.write(ctx, l.ack) != nil {
+			return
+		}
+		if !l.empty {
+			_ = (&pusher{sub: l.sub, tag: m.id, send: c.push, messages: l.messages}).run(ctx, c.ending)
+		}
+		cancelled := wasCancelled(ctx)
 		end()
-		c.fail(m.id, failed)
-		return
-	}
-	defer l.sub.Close()
-	if c.out.write(ctx, l.ack) != nil {
-		return
-	}
-	if !l.empty {
-		_ = (&pusher{sub: l.sub, tag: m.id, send: c.push, messages: l.messages}).run(ctx, c.ending)
-	}
-	cancelled := wasCancelled(ctx)
-	end()
-	if !cancelled {
-		_ = c.out.write(context.Background(), answer(m.id, l.end, nil))
-	}
+		if !cancelled {
+			_ = c.out.write(context.Background(), answer(m.id, l.end, nil))
+		}
+	})
 }

@@ -138,17 +138,28 @@ func with(obj json.RawMessage, more []member) (json.RawMessage, error) {
 	if failed != nil {
 		return nil, failed
 	}
-	obj = oneLine(obj)
 	var add []member
+	merged := false
 	for _, m := range more {
 		there := fields[m.name]
-		switch {
-		case there == nil:
+		if there == nil {
 			add = append(add, m)
-		case m.name == "_meta":
-			return withMeta(fields, more)
+		} else if m.name == "_meta" {
+			ours, failed := object(m.value)
+			theirs, err := object(there)
+			if failed == nil && err == nil { // else leave an invalid _meta unchanged
+				maps.Copy(theirs, ours)
+				fields[m.name], merged = encode(theirs), true
+			}
 		}
 	}
+	if merged {
+		for _, m := range add {
+			fields[m.name] = m.value
+		}
+		return json.Marshal(fields)
+	}
+	obj = oneLine(obj)
 	if len(add) == 0 {
 		return obj, nil
 	}
@@ -198,26 +209,6 @@ func oneLine(raw json.RawMessage) json.RawMessage {
 		raw = bytes.ToValidUTF8(raw, []byte("\ufffd"))
 	}
 	return bytes.TrimSpace(raw)
-}
-
-// withMeta is with for an object that has a _meta.
-func withMeta(fields map[string]json.RawMessage, more []member) (json.RawMessage, error) {
-	all := maps.Clone(fields)
-	for _, m := range more {
-		switch there := fields[m.name]; {
-		case there == nil:
-			all[m.name] = m.value
-		case m.name == "_meta":
-			own, failed := object(m.value) // ours
-			theirs, err := object(there)
-			if failed != nil || err != nil {
-				continue // leave an invalid _meta unchanged
-			}
-			maps.Copy(theirs, own)
-			all[m.name] = encode(theirs)
-		}
-	}
-	return json.Marshal(all)
 }
 
 // appendMembers appends members whose names need no escaping.

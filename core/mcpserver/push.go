@@ -94,7 +94,12 @@ func (p *pusher) sendMessage(ctx context.Context) error {
 
 func (p *pusher) deliver(ctx context.Context) error {
 	batch := p.sub.Take()
-	err := p.sendAll(ctx, batch)
+	var err error
+	for what, message := range notifications(batch, p.tag) {
+		if err = p.send(ctx, what, message); err != nil {
+			break
+		}
+	}
 	if err == nil && p.flush != nil && !batch.Empty() {
 		err = p.flush()
 	}
@@ -102,15 +107,6 @@ func (p *pusher) deliver(ctx context.Context) error {
 		p.sub.Restore(batch)
 	}
 	return err
-}
-
-func (p *pusher) sendAll(ctx context.Context, batch subscriptions.Batch) error {
-	for what, message := range notifications(batch, p.tag) {
-		if err := p.send(ctx, what, message); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // notifications yields the parts of a batch, each with its encoded notification.

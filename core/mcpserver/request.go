@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -140,7 +141,7 @@ func (from caller) capabilities(m *message) json.RawMessage {
 // mayWait reports whether a request may call AwaitVariant: it lists something for a client that
 // may see a variant.
 func (s *Server) mayWait(m *message, from caller) bool {
-	if s.opts.AwaitVariant == nil || lists()[m.method] == nil {
+	if s.opts.AwaitVariant == nil || lists()[m.method].of == nil {
 		return false
 	}
 	if from.sub != nil {
@@ -190,15 +191,7 @@ func (s *Server) result(ctx context.Context, m *message, from caller) (json.RawM
 }
 
 func (s *Server) list(ctx context.Context, m *message, from caller) (json.RawMessage, *Error) {
-	field, of := "tools", lists()[m.method]
-	switch m.method {
-	case mcp.MethodListPrompts:
-		field = "prompts"
-	case mcp.MethodListResources:
-		field = "resources"
-	case mcp.MethodListTemplates:
-		field = "resourceTemplates"
-	}
+	l := lists()[m.method]
 	cursor := ""
 	if raw := m.fields["cursor"]; raw != nil && string(raw) != "null" {
 		if err := json.Unmarshal(raw, &cursor); err != nil {
@@ -215,14 +208,14 @@ func (s *Server) list(ctx context.Context, m *message, from caller) (json.RawMes
 		s.opts.AwaitVariant(ctx, variant, from.capabilities(m))
 	}
 	if from.sub != nil {
-		from.sub.Listed(listOf(m.method)) // before the list is read, so that no change is missed
+		from.sub.Listed(l.kind) // before the list is read, so that no change is missed
 	}
 	sees := from.saw != nil && cursor == ""
 	digest := ""
 	if sees {
 		digest = s.lists.digest(m.method, variant)
 	}
-	items, next, err := s.lists.page(cursor, s.opts.PageSize, func(c *Catalog) []json.RawMessage { return of(c.variant(variant)) })
+	items, next, err := s.lists.page(cursor, s.opts.PageSize, func(c *Catalog) []json.RawMessage { return l.of(c.variant(variant)) })
 	if err != nil {
 		return nil, err
 	}
@@ -236,7 +229,7 @@ func (s *Server) list(ctx context.Context, m *message, from caller) (json.RawMes
 	if from.modern {
 		more = s.eraMembers(true)
 	}
-	return listResult(field, items, next, more), nil
+	return listResult(l.field, items, next, more), nil
 }
 
 // call handles a request with a Func. required is the name of a parameter that must be a string,
@@ -262,9 +255,8 @@ func (s *Server) call(ctx context.Context, f Func, m *message, from caller, requ
 func newRequest(m *message, from caller) *Request {
 	r := &Request{
 		Method: m.method, Params: m.params, Version: from.version, Principal: from.principal, Identity: from.identity,
-		modern: from.modern, fields: m.fields, notes: from.notes, Client: from.client, after: from.after,
+		modern: from.modern, fields: m.fields, notes: from.notes, Client: from.client, after: from.after, Capabilities: from.capabilities(m),
 	}
-	r.Capabilities = from.capabilities(m)
 	r.stripConnection(m.meta)
 	return r
 }
@@ -316,19 +308,11 @@ func (r *Request) stripConnection(meta map[string]json.RawMessage) {
 	if !slices.ContainsFunc(own, func(name string) bool { return meta[name] != nil }) {
 		return
 	}
-	rest := make(map[string]json.RawMessage, len(meta))
-	for name, value := range meta {
-		if !slices.Contains(own, name) {
-			rest[name] = value
-		}
+	rest, fields := maps.Clone(meta), maps.Clone(r.fields)
+	for _, name := range own {
+		delete(rest, name)
 	}
-	fields := make(map[string]json.RawMessage, len(r.fields))
-	for name, value := range r.fields {
-		if name != "_meta" {
-			fields[name] = value
-		}
-	}
-	if len(rest) > 0 {
+	if delete(fields, "_meta"); len(rest) > 0 {
 		fields["_meta"] = encode(rest)
 	}
 	r.fields, r.Params = fields, encode(fields)

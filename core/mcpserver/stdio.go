@@ -277,6 +277,14 @@ func (c *stdioConn) fail(id json.RawMessage, failed *Error) {
 	c.out.put(func() []byte { return line(answer(id, nil, failed)) })
 }
 
+// begin is inFlight.begin; if the id is in use, it answers the request.
+func (c *stdioConn) begin(m *message) (ctx context.Context, end func(), ok bool) {
+	if ctx, end, ok = c.inFlight.begin(c.ctx, m.id); !ok {
+		c.fail(m.id, errDuplicateID())
+	}
+	return ctx, end, ok
+}
+
 func (c *stdioConn) answerTo(ctx context.Context, m *message, from caller) []byte {
 	result, failed := c.srv.result(ctx, m, from)
 	return line(answer(m.id, result, failed))
@@ -342,9 +350,8 @@ func subscribe(sub *subscriptions.Subscriber, m *message) []byte {
 // runFunc handles a request with a Func once a slot is free. The reader continues meanwhile: the
 // next message may cancel a request that holds a slot.
 func (c *stdioConn) runFunc(m *message, from caller) {
-	ctx, end, ok := c.inFlight.begin(c.ctx, m.id)
+	ctx, end, ok := c.begin(m)
 	if !ok {
-		c.fail(m.id, errDuplicateID())
 		return
 	}
 	from.after = new(afterwards)
