@@ -43,38 +43,34 @@ type getStream struct {
 }
 
 // get serves a GET stream of a legacy session.
-func (s *Server) get(w http.ResponseWriter, r *http.Request) {
-	if rejectModern(w, r) {
+func (x *exchange) get() {
+	if x.rejectModern() || !x.acceptsEvents() {
 		return
 	}
-	x := &exchange{srv: s, w: w, r: r, rc: http.NewResponseController(w), principal: s.principal(r)}
-	if !x.acceptsEvents() {
-		return
-	}
-	ss := x.session(false)
+	ss := x.session()
 	if ss == nil {
 		return
 	}
-	defer s.releaseSession(ss)
-	ctx, cancel := context.WithCancelCause(r.Context())
+	defer x.srv.releaseSession(ss)
+	ctx, cancel := context.WithCancelCause(x.r.Context())
 	defer cancel(nil)
 	// A client that does not read must delay neither the end of its session nor the stream that
 	// replaces this one.
 	defer context.AfterFunc(ss.ctx, func() { cancel(errSessionEnded) })()
 	defer context.AfterFunc(ctx, x.shortenDeadline)()
-	last := r.Header.Get(mcp.HeaderLastEventID)
+	last := x.r.Header.Get(mcp.HeaderLastEventID)
 	if call, number, isCall := ss.calls.find(last); isCall {
 		if call == nil {
 			// The client would reopen a stream that ends without a response again and again, and a
 			// 404 would end the session. The specification allows nothing else.
-			w.Header().Set("Allow", "POST, DELETE")
-			http.Error(w, "the request is over: nothing follows this event", http.StatusMethodNotAllowed)
+			x.w.Header().Set("Allow", "POST, DELETE")
+			http.Error(x.w, "the request is over: nothing follows this event", http.StatusMethodNotAllowed)
 			return
 		}
-		_ = s.newEventStream(w).resume(ctx, call, number) // the client will resume again
+		_ = x.srv.newEventStream(x.w).resume(ctx, call, number) // the client will resume again
 		return
 	}
-	g := &getStream{eventStream: s.newEventStream(w), session: ss, cancel: cancel, done: make(chan struct{})}
+	g := &getStream{eventStream: x.srv.newEventStream(x.w), session: ss, cancel: cancel, done: make(chan struct{})}
 	g.attach(last)
 	defer g.detach()
 	if g.start() != nil {

@@ -32,50 +32,49 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.wg.Done()
+	x := &exchange{srv: s, w: w, r: r, rc: http.NewResponseController(w), m: new(message), principal: s.principal(r)}
 	switch r.Method {
 	case http.MethodPost:
-		s.post(w, r)
+		x.post()
 	case http.MethodGet:
-		s.get(w, r)
+		x.get()
 	case http.MethodDelete:
-		s.delete(w, r)
+		x.delete()
 	default:
 		w.Header().Set("Allow", "GET, POST, DELETE")
 		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
 	}
 }
 
-func (s *Server) post(w http.ResponseWriter, r *http.Request) {
-	x := &exchange{srv: s, w: w, r: r, rc: http.NewResponseController(w)}
-	defer context.AfterFunc(s.ctx, x.shortenDeadline)()
-	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != typeJSON || r.Header.Get("Content-Encoding") != "" {
-		http.Error(w, "the Content-Type must be "+typeJSON+", without Content-Encoding", http.StatusUnsupportedMediaType)
+func (x *exchange) post() {
+	defer context.AfterFunc(x.srv.ctx, x.shortenDeadline)()
+	if t, _, err := mime.ParseMediaType(x.r.Header.Get("Content-Type")); err != nil || t != typeJSON || x.r.Header.Get("Content-Encoding") != "" {
+		http.Error(x.w, "the Content-Type must be "+typeJSON+", without Content-Encoding", http.StatusUnsupportedMediaType)
 		return
 	}
-	if !accepts(r, typeJSON) {
-		http.Error(w, "the Accept header must include "+typeJSON+" and "+typeEvents, http.StatusNotAcceptable)
+	if !accepts(x.r, typeJSON) {
+		http.Error(x.w, "the Accept header must include "+typeJSON+" and "+typeEvents, http.StatusNotAcceptable)
 		return
 	}
 	body, err := x.body()
 	if err != nil {
-		w.Header().Set("Connection", "close") // do not read the rest
+		x.w.Header().Set("Connection", "close") // do not read the rest
 		if _, large := errors.AsType[*http.MaxBytesError](err); large {
-			http.Error(w, "the message is larger than "+strconv.Itoa(s.opts.MaxMessage)+" bytes", http.StatusRequestEntityTooLarge)
+			http.Error(x.w, "the message is larger than "+strconv.Itoa(x.srv.opts.MaxMessage)+" bytes", http.StatusRequestEntityTooLarge)
 		} else {
-			http.Error(w, "the request body could not be read", http.StatusBadRequest)
+			http.Error(x.w, "the request body could not be read", http.StatusBadRequest)
 		}
 		return
 	}
-	m, failed := parse(body)
-	if failed != nil {
-		x.fail(http.StatusBadRequest, m.id, failed)
+	var failed *Error
+	if x.m, failed = parse(body); failed != nil {
+		x.fail(http.StatusBadRequest, failed)
 		return
 	}
-	x.m, x.principal = m, s.principal(r)
-	if identify := s.opts.Events.Identify; identify != nil {
-		x.identity = identify(r)
+	if identify := x.srv.opts.Events.Identify; identify != nil {
+		x.identity = identify(x.r)
 	}
-	if isModern(r, m) {
+	if isModern(x.r, x.m) {
 		x.modern()
 	} else {
 		x.legacy()
@@ -89,7 +88,7 @@ type exchange struct {
 	r   *http.Request
 	rc  *http.ResponseController
 
-	m         *message
+	m         *message // empty unless the request is a POST
 	principal string
 	identity  string // the permanent name of the client
 }
@@ -122,8 +121,8 @@ func (x *exchange) reply(status int, message []byte) {
 	_, _ = x.srv.writer(x.w).Write(message) // fails only if the client has disconnected
 }
 
-func (x *exchange) fail(status int, id json.RawMessage, failed *Error) {
-	x.reply(status, answer(id, nil, failed))
+func (x *exchange) fail(status int, failed *Error) {
+	x.reply(status, answer(x.m.id, nil, failed))
 }
 
 // shortenDeadline bounds a write in progress.
@@ -143,14 +142,14 @@ func (x *exchange) modern() {
 		return
 	}
 	if failed := x.check(); failed != nil {
-		x.fail(http.StatusBadRequest, m.id, failed)
+		x.fail(http.StatusBadRequest, failed)
 		return
 	}
 	from := caller{version: mcp.ModernVersion, modern: true, principal: x.principal, identity: x.identity}
 	switch {
 	case !x.srv.offers(m.method, true):
 		_, failed := x.srv.result(x.r.Context(), m, from)
-		x.fail(http.StatusNotFound, m.id, failed)
+		x.fail(http.StatusNotFound, failed)
 	case m.method == mcp.MethodListen:
 		x.listen()
 	case m.method == mcp.MethodStreamEvents && x.srv.opts.Events.offered():
@@ -195,7 +194,7 @@ func (x *exchange) runFunc(parent context.Context, from caller, calls *callStrea
 	case <-x.r.Context().Done():
 		return
 	case <-s.ctx.Done():
-		x.fail(http.StatusServiceUnavailable, x.m.id, errorf(mcp.CodeInternal, "%s", errClosed))
+		x.fail(http.StatusServiceUnavailable, errorf(mcp.CodeInternal, "%s", errClosed))
 		return
 	case <-parent.Done():
 		x.finish(x.answer(nil, errorf(mcp.CodeInternal, "%s", context.Cause(parent))), wasCancelled(parent))

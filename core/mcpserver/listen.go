@@ -160,7 +160,7 @@ func (x *exchange) listen() {
 			status = http.StatusServiceUnavailable
 			x.w.Header().Set("Retry-After", "1")
 		}
-		x.fail(status, x.m.id, failed)
+		x.fail(status, failed)
 		return
 	}
 	defer l.sub.Close()

@@ -112,7 +112,7 @@ type Server struct {
 	opts     Options
 	subs     *subscriptions.Manager
 	lists    catalogs
-	kept     *sessionDir // nil: legacy HTTP sessions end with the server
+	stored   *sessionDir // nil: legacy HTTP sessions end with the server
 	sessions struct {
 		mu   sync.Mutex
 		byID map[string]*session
@@ -151,7 +151,7 @@ func New(opts Options) *Server {
 	s.lists.start()
 	s.sessions.byID, s.sessions.room.Max = make(map[string]*session), opts.MaxSessions
 	if opts.SessionDir != "" {
-		s.kept = openSessionDir(opts.SessionDir, 2*opts.MaxSessions, opts.Logger)
+		s.stored = openSessionDir(opts.SessionDir, 2*opts.MaxSessions, opts.Logger)
 	}
 	if len(s.opts.Key) == 0 {
 		s.opts.Key = []byte(rand.Text())

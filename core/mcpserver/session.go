@@ -59,9 +59,7 @@ func (s *Server) openSession(version, principal string, capabilities json.RawMes
 	if err != nil {
 		return nil, err
 	}
-	if ss.file = s.kept.create(ss); ss.file != nil {
-		ss.client.remember = func() { ss.file.add(sessionRecord{Memory: ss.client.Remembered()}, ss.records) }
-	}
+	ss.file = s.stored.create(ss)
 	added, err := s.addSession(ss)
 	if err != nil {
 		ss.file.remove()
@@ -80,6 +78,7 @@ func (s *Server) newSession(id, version, principal string, capabilities json.Raw
 	ss.ctx, ss.end = context.WithCancelCause(s.ctx)
 	ss.client = newClient(ss.ctx, ss.ctx, capabilities, ss.queue)
 	ss.client.drop = ss.messages.drop
+	ss.client.remember = func() { ss.file.add(sessionRecord{Memory: ss.client.Remembered()}, ss.records) }
 	return ss, nil
 }
 
@@ -91,10 +90,10 @@ func (s *Server) addSession(ss *session) (*session, error) {
 	added, err := s.addSessionLocked(ss, &gone)
 	s.sessions.mu.Unlock()
 	for _, ss := range gone {
-		s.kept.park(ss.file)
+		s.stored.park(ss.file)
 	}
 	if added != ss {
-		ss.close(errSessionEnded)
+		ss.close()
 	}
 	return added, err
 }
@@ -123,42 +122,40 @@ func (s *Server) addSessionLocked(ss *session, gone *[]*session) (*session, erro
 func (s *Server) useSession(id, principal string) (*session, error) {
 	s.sessions.mu.Lock()
 	ss := s.sessions.byID[id]
-	if ss != nil && ss.principal == principal {
-		ss.users++
-		ss.idle.Stop()
+	if ss == nil {
+		s.sessions.mu.Unlock()
+		return s.restoreSession(id, principal)
 	}
-	s.sessions.mu.Unlock()
-	switch {
-	case ss == nil:
-		return s.takeOver(id, principal)
-	case ss.principal != principal:
+	defer s.sessions.mu.Unlock()
+	if ss.principal != principal {
 		return nil, nil
 	}
+	ss.users++
+	ss.idle.Stop()
 	return ss, nil
 }
 
-// takeOver restores a session that is stored, but not in memory. It notifies the client of the
+// restoreSession restores a session that is stored, but not in memory. It notifies the client of the
 // lists that differ from what it saw, and of all resources that it subscribes to, because they may
 // have changed.
-func (s *Server) takeOver(id, principal string) (*session, error) {
-	file, was := s.kept.take(id, principal)
+func (s *Server) restoreSession(id, principal string) (*session, error) {
+	file, was := s.stored.take(id, principal)
 	if file == nil {
 		return nil, nil
 	}
 	ss, err := s.newSession(id, was.version, principal, was.capabilities)
 	if err != nil {
-		s.kept.park(file)
+		s.stored.park(file)
 		return nil, err
 	}
 	ss.file, ss.seen, ss.waiting = file, was.seen, was.uris
 	ss.client.memory = was.memory
-	ss.client.remember = func() { ss.file.add(sessionRecord{Memory: ss.client.Remembered()}, ss.records) }
 	changed, same := s.lists.changedSince(was.seen, ss.sub.Variant())
 	ss.sub.Listed(same)
 	ss.sub.Restore(subscriptions.Batch{Lists: changed})
 	added, err := s.addSession(ss)
 	if err != nil {
-		s.kept.park(file)
+		s.stored.park(file)
 		return nil, err
 	}
 	added.subscribeAgain()
@@ -191,7 +188,7 @@ func (s *Server) dropSession(ss *session) {
 	delete(s.sessions.byID, ss.id)
 	s.sessions.room.Give(ss.principal)
 	ss.idle.Stop()
-	ss.close(errSessionEnded)
+	ss.close()
 }
 
 // expireSession drops a session that was idle long enough. A request may have begun to use it
@@ -204,7 +201,7 @@ func (s *Server) expireSession(ss *session) {
 	}
 	s.sessions.mu.Unlock()
 	if over {
-		s.kept.park(ss.file)
+		s.stored.park(ss.file)
 	}
 }
 
@@ -222,7 +219,7 @@ func (s *Server) idleLongest(principal string) *session {
 
 // resubscribe retries the waiting subscriptions of all sessions after the catalog changed.
 func (s *Server) resubscribe() {
-	if s.kept == nil {
+	if s.stored == nil {
 		return
 	}
 	s.sessions.mu.Lock()
@@ -264,8 +261,8 @@ func (ss *session) queue(message []byte) bool {
 	return len(ss.streams) > 0 && ss.messages.put(message, "")
 }
 
-func (ss *session) close(why error) {
-	ss.end(why)
+func (ss *session) close() {
+	ss.end(errSessionEnded)
 	ss.sub.Close()
 }
 
@@ -343,7 +340,7 @@ func (x *exchange) legacy() {
 		x.initialize()
 		return
 	}
-	ss := x.session(true)
+	ss := x.session()
 	if ss == nil {
 		return
 	}
@@ -371,7 +368,7 @@ func (x *exchange) legacy() {
 		// The parent is the session: a lost connection does not cancel the request.
 		ctx, end, ok := ss.inFlight.begin(ss.ctx, m.id)
 		if !ok {
-			x.fail(http.StatusOK, m.id, errDuplicateID())
+			x.fail(http.StatusOK, errDuplicateID())
 			return
 		}
 		defer end()
@@ -390,12 +387,12 @@ func (x *exchange) legacy() {
 func (x *exchange) initialize() {
 	version, result, failed := x.srv.initialized(x.m)
 	if failed != nil {
-		x.fail(http.StatusOK, x.m.id, failed)
+		x.fail(http.StatusOK, failed)
 		return
 	}
 	ss, err := x.srv.openSession(version, x.principal, x.m.fields["capabilities"])
 	if err != nil {
-		x.busy(x.m.id, err)
+		x.busy(err)
 		return
 	}
 	defer x.srv.releaseSession(ss)
@@ -404,27 +401,22 @@ func (x *exchange) initialize() {
 }
 
 // busy answers that there is currently no room for a session.
-func (x *exchange) busy(id json.RawMessage, err error) {
+func (x *exchange) busy(err error) {
 	x.w.Header().Set("Retry-After", "1")
-	x.fail(http.StatusServiceUnavailable, id, errorf(mcp.CodeInternal, "%s", err))
+	x.fail(http.StatusServiceUnavailable, errorf(mcp.CodeInternal, "%s", err))
 }
 
 // session returns the session of a request, in use until the caller releases it. If there is none,
-// it answers the request with the reason and returns nil. body says whether the request has a
-// JSON-RPC body, whose id the response repeats.
-func (x *exchange) session(body bool) *session {
-	var id json.RawMessage
-	if body {
-		id = x.m.id
-	}
+// it answers the request with the reason and returns nil.
+func (x *exchange) session() *session {
 	name, ok := single(x.r, mcp.HeaderSession)
 	if !ok || name == "" {
-		x.fail(http.StatusBadRequest, id, errorf(mcp.CodeInvalidRequest,
+		x.fail(http.StatusBadRequest, errorf(mcp.CodeInvalidRequest,
 			"no %s: initialize first, or send %q in params._meta", mcp.HeaderSession, mcp.MetaProtocolVersion))
 		return nil
 	}
 	if version, ok := single(x.r, mcp.HeaderProtocolVersion); !ok || version != "" && !mcp.IsLegacy(version) {
-		x.fail(http.StatusBadRequest, id, &Error{
+		x.fail(http.StatusBadRequest, &Error{
 			Code: mcp.CodeUnsupportedVersion, Message: "unsupported protocol version",
 			Data: map[string]any{"supported": mcp.Versions(), "requested": bounded(version)},
 		})
@@ -433,35 +425,34 @@ func (x *exchange) session(body bool) *session {
 	ss, err := x.srv.useSession(name, x.principal)
 	switch {
 	case err != nil:
-		x.busy(id, err)
+		x.busy(err)
 	case ss == nil:
-		x.fail(http.StatusNotFound, id, errorf(codeSession, "session not found"))
+		x.fail(http.StatusNotFound, errorf(codeSession, "session not found"))
 	}
 	return ss
 }
 
 // rejectModern rejects a modern request whose HTTP method exists only in the legacy era, and
 // reports whether it did.
-func rejectModern(w http.ResponseWriter, r *http.Request) bool {
-	if r.Header.Get(mcp.HeaderProtocolVersion) != mcp.ModernVersion {
+func (x *exchange) rejectModern() bool {
+	if x.r.Header.Get(mcp.HeaderProtocolVersion) != mcp.ModernVersion {
 		return false
 	}
-	w.Header().Set("Allow", "POST")
-	http.Error(w, r.Method+" is not part of this protocol version", http.StatusMethodNotAllowed)
+	x.w.Header().Set("Allow", "POST")
+	http.Error(x.w, x.r.Method+" is not part of this protocol version", http.StatusMethodNotAllowed)
 	return true
 }
 
 // delete ends a legacy session.
-func (s *Server) delete(w http.ResponseWriter, r *http.Request) {
-	if rejectModern(w, r) {
+func (x *exchange) delete() {
+	if x.rejectModern() {
 		return
 	}
-	x := &exchange{srv: s, w: w, r: r, rc: http.NewResponseController(w), principal: s.principal(r)}
-	ss := x.session(false)
+	ss := x.session()
 	if ss == nil {
 		return
 	}
-	defer s.releaseSession(ss)
-	s.endSession(ss)
-	w.WriteHeader(http.StatusNoContent)
+	defer x.srv.releaseSession(ss)
+	x.srv.endSession(ss)
+	x.w.WriteHeader(http.StatusNoContent)
 }
