@@ -57,12 +57,10 @@ func ParseChallenge(values []string) Challenge {
 
 // Reason returns the server's reason as one printable line; "" if it gave none.
 func (c Challenge) Reason() string {
-	switch {
-	case c.Description != "":
+	if c.Description != "" {
 		return printable.Line(c.Description, 300)
-	default:
-		return printable.Line(c.Code, 100)
 	}
+	return printable.Line(c.Code, 100)
 }
 
 // discovery is where to log in to a server: its resource identifier and authorization server.
@@ -214,11 +212,8 @@ func serverMetadata(ctx context.Context, client *http.Client, issuer string) (m 
 func configuredServer(ctx context.Context, client *http.Client, address string) (*oauthex.AuthServerMeta, error) {
 	var names struct{ Issuer string }
 	found, err := getJSON(ctx, client, address, &names)
-	if err == nil && !found {
-		err = fmt.Errorf("%s: there is no metadata", printable.Line(address, 200))
-	}
 	var m *oauthex.AuthServerMeta
-	if err == nil {
+	if err == nil && found {
 		m, err = readMetadata(ctx, client, address, names.Issuer)
 	}
 	if err == nil && m == nil {
@@ -245,11 +240,7 @@ func readMetadata(ctx context.Context, client *http.Client, address, issuer stri
 // usable checks what the library does not: that there are endpoints, that they can be trusted and
 // shown, and that PKCE with S256 is supported.
 func usable(m *oauthex.AuthServerMeta) error {
-	s256 := false
-	for _, method := range m.CodeChallengeMethodsSupported {
-		s256 = s256 || method == "S256"
-	}
-	if m.TokenEndpoint == "" || !s256 {
+	if m.TokenEndpoint == "" || !slices.Contains(m.CodeChallengeMethodsSupported, "S256") {
 		return errors.New("there is no token endpoint, or no PKCE with S256")
 	}
 	endpoints := []string{m.AuthorizationEndpoint, m.TokenEndpoint, m.RegistrationEndpoint, m.RevocationEndpoint}

@@ -96,28 +96,35 @@ func (s *Store) Path(t Target) string { return s.path(t.URL) }
 
 func (s *Store) path(server string) string { return filepath.Join(s.opts.Dir, name(server)+".json") }
 
+// newest returns the logins of a target's server, and the newest one that matches the target's
+// config, nil if there is none.
+func (s *Store) newest(t Target) (all []*Login, l *Login, err error) {
+	if all, err = s.read(t.URL); err != nil {
+		return nil, nil, err
+	}
+	if i := slices.IndexFunc(all, t.matches); i >= 0 {
+		l = all[i]
+	}
+	return all, l, nil
+}
+
 // Get returns the newest login that matches the target's config, with its secrets. The error is
 // [ErrNone] if there is none.
 func (s *Store) Get(t Target) (*Login, error) {
-	all, err := s.read(t.URL)
+	_, l, err := s.newest(t)
+	if err == nil && l == nil {
+		err = ErrNone
+	}
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(all, t.matches)
-	if i < 0 {
-		return nil, ErrNone
-	}
-	return all[i], s.reveal(all[i])
+	return l, s.reveal(l)
 }
 
 // Since returns when the user logged in to the target; zero if unknown or without a login.
 func (s *Store) Since(t Target) time.Time {
-	all, err := s.read(t.URL)
-	if err != nil {
-		return time.Time{}
-	}
-	if i := slices.IndexFunc(all, t.matches); i >= 0 {
-		return all[i].Since
+	if _, l, err := s.newest(t); err == nil && l != nil {
+		return l.Since
 	}
 	return time.Time{}
 }
@@ -197,13 +204,9 @@ func (s *Store) change(ctx context.Context, t Target, change func(*Login) bool) 
 		return err
 	}
 	defer unlock()
-	all, err := s.read(t.URL)
-	if err != nil {
+	all, l, err := s.newest(t)
+	if err != nil || l == nil || !change(l) {
 		return err
-	}
-	i := slices.IndexFunc(all, t.matches)
-	if i < 0 || !change(all[i]) {
-		return nil
 	}
 	return s.write(t.URL, all)
 }

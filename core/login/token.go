@@ -75,9 +75,7 @@ func (l *Login) requestToken(ctx context.Context, client *http.Client, t Target,
 	return nil
 }
 
-func validToken(s string) bool {
-	return len(s) <= maxToken && printable.VisibleASCII(s)
-}
+func validToken(s string) bool { return len(s) <= maxToken && printable.VisibleASCII(s) }
 
 // tokenError returns the error of a token request, without secrets that the response may contain.
 func tokenError(doing string, err error) error {
