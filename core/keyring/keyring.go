@@ -43,18 +43,18 @@ func New() *Ring { return &Ring{make(chan struct{}, 1)} }
 // call, which cannot be interrupted, continues in the background until the keyring answers. The
 // same holds for Set and Delete.
 func (r *Ring) Get(account string) (string, error) {
-	return r.reached(func() (string, error) { return keyring.Get(Service, account) })
+	return r.bounded(func() (string, error) { return keyring.Get(Service, account) })
 }
 
 // Set stores the secret of the account and replaces an earlier one.
 func (r *Ring) Set(account, secret string) error {
-	_, err := r.reached(func() (string, error) { return "", keyring.Set(Service, account, secret) })
+	_, err := r.bounded(func() (string, error) { return "", keyring.Set(Service, account, secret) })
 	return err
 }
 
 // Delete deletes the secret of the account. A missing secret is not an error.
 func (r *Ring) Delete(account string) error {
-	_, err := r.reached(func() (string, error) { return "", keyring.Delete(Service, account) })
+	_, err := r.bounded(func() (string, error) { return "", keyring.Delete(Service, account) })
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}
@@ -64,14 +64,11 @@ func (r *Ring) Delete(account string) error {
 // Get is [Ring.Get] for callers that need only one secret.
 func Get(account string) (string, error) { return New().Get(account) }
 
-func (r *Ring) reached(call func() (string, error)) (string, error) {
+// bounded calls the keyring, if it is reachable, and waits at most patience.
+func (r *Ring) bounded(call func() (string, error)) (string, error) {
 	if err := reachable(); err != nil {
 		return "", err
 	}
-	return r.bounded(call)
-}
-
-func (r *Ring) bounded(call func() (string, error)) (string, error) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {

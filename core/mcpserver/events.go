@@ -85,9 +85,7 @@ func (x *exchange) streamEvents(parent context.Context, from caller) {
 	case stream == nil:
 		x.reply(http.StatusOK, answer(x.m.id, result, failed))
 	case failed == nil && !wasCancelled(ctx):
-		if stream.event("", answer(x.m.id, result, nil)) == nil {
-			_ = stream.flush() // fails only if the client has disconnected
-		}
+		_ = stream.send("", answer(x.m.id, result, nil)) // fails only if the client has disconnected
 	}
 }
 

@@ -76,7 +76,7 @@ func (x *exchange) get() {
 	if g.start() != nil {
 		return
 	}
-	if ss.version >= mcp.LatestLegacy && (g.prime(ss.replay.id(ss.replay.next(g.number, subscriptions.Batch{}))) != nil || g.flush() != nil) {
+	if ss.version >= mcp.LatestLegacy && g.prime(ss.replay.id(ss.replay.next(g.number, subscriptions.Batch{}))) != nil {
 		return
 	}
 	for err := error(nil); err == nil; { // the client reopens a failed stream
@@ -191,10 +191,7 @@ func (g *getStream) wait(ctx context.Context, until <-chan struct{}) error {
 		id, answer, forget := ss.client.expect()
 		if answer != nil {
 			defer forget()
-			if err := g.event("", request(id, mcp.MethodPing, nil)); err != nil {
-				return err
-			}
-			if err := g.flush(); err != nil {
+			if err := g.send("", request(id, mcp.MethodPing, nil)); err != nil {
 				return err
 			}
 		}

@@ -164,19 +164,11 @@ func (x *exchange) modern() {
 // check validates the headers and _meta of a modern request. Of several errors it returns the most
 // helpful one.
 func (x *exchange) check() *Error {
-	if failed := checkVersion(x.r, x.m); failed != nil {
-		return failed
+	failed := cmp.Or(checkVersion(x.r, x.m), checkMeta(x.m), checkHeaders(x.r, x.m))
+	if failed == nil && x.m.method == mcp.MethodCallTool {
+		failed = x.srv.checkMirrored(x.r, x.m)
 	}
-	if failed := checkMeta(x.m); failed != nil {
-		return failed
-	}
-	if failed := checkHeaders(x.r, x.m); failed != nil {
-		return failed
-	}
-	if x.m.method == mcp.MethodCallTool {
-		return x.srv.checkMirrored(x.r, x.m)
-	}
-	return nil
+	return failed
 }
 
 // runFunc handles a POST with a Func. The response is plain JSON, or an event stream if the Func
@@ -274,10 +266,7 @@ func (x *exchange) runFunc(parent context.Context, from caller, calls *callStrea
 		if stream == nil {
 			return nil
 		}
-		if err := stream.event(id, message); err != nil {
-			return err
-		}
-		return stream.flush()
+		return stream.send(id, message)
 	}
 	for {
 		var err error
@@ -376,11 +365,21 @@ func (e *eventStream) event(id string, data []byte) error {
 	return err
 }
 
+// send writes and flushes one event.
+func (e *eventStream) send(id string, data []byte) error {
+	if err := e.event(id, data); err != nil {
+		return err
+	}
+	return e.flush()
+}
+
 // prime sends an id with an empty event, so that a client that loses the stream before its first
 // event can resume.
 func (e *eventStream) prime(id string) error {
-	_, err := e.out.Write(eventstream.Append(nil, id, "", nil))
-	return err
+	if _, err := e.out.Write(eventstream.Append(nil, id, "", nil)); err != nil {
+		return err
+	}
+	return e.flush()
 }
 
 func (e *eventStream) comment() error {

@@ -165,7 +165,7 @@ func (x *exchange) listen() {
 	}
 	defer l.sub.Close()
 	stream := x.srv.newEventStream(x.w)
-	if stream.start() != nil || stream.event("", l.ack) != nil || stream.flush() != nil {
+	if stream.start() != nil || stream.send("", l.ack) != nil {
 		return
 	}
 	if !l.empty {
@@ -175,9 +175,7 @@ func (x *exchange) listen() {
 			return
 		}
 	}
-	if stream.event("", answer(x.m.id, l.end, nil)) == nil {
-		_ = stream.flush() // fails only if the client has disconnected
-	}
+	_ = stream.send("", answer(x.m.id, l.end, nil)) // fails only if the client has disconnected
 }
 
 // listen serves a subscriptions/listen. At the end it sends the result, unless the client

@@ -280,7 +280,10 @@ func (s *Subscriber) Add(uri string) error {
 		return err
 	}
 	// Check the limits first: Subscribable may start work for the URI.
-	if there, err := s.room(uri); there || err != nil {
+	s.m.mu.Lock()
+	there, err := s.room(uri)
+	s.m.mu.Unlock()
+	if there || err != nil {
 		return err
 	}
 	if s.m.opts.Subscribable != nil && !s.m.opts.Subscribable(uri) {
@@ -288,7 +291,7 @@ func (s *Subscriber) Add(uri string) error {
 	}
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
-	if there, err := s.roomLocked(uri); there || err != nil {
+	if there, err := s.room(uri); there || err != nil {
 		return err
 	}
 	s.uris[uri] = false
@@ -302,14 +305,8 @@ func (s *Subscriber) Add(uri string) error {
 	return nil
 }
 
-// room reports whether the URI is already subscribed (there), or why it cannot be.
+// room reports whether the URI is already subscribed (there), or why it cannot be. m.mu must be held.
 func (s *Subscriber) room(uri string) (there bool, err error) {
-	s.m.mu.Lock()
-	defer s.m.mu.Unlock()
-	return s.roomLocked(uri)
-}
-
-func (s *Subscriber) roomLocked(uri string) (there bool, err error) {
 	_, there = s.uris[uri]
 	switch {
 	case s.closed:
