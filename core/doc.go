@@ -119,7 +119,7 @@
 //	                            commands/topics/config.md
 //	a header sent to servers    core/session/dial_http.go; core/session/internal/wire if it depends on the request
 //	how a login is made         core/login
-//	where logins are kept       core/login: store.go and files.go; the choices: commands/logins.go and
+//	where logins are kept       core/login: store.go; the choices: commands/logins.go and
 //	                            login.go, commands/topics/login.md
 //	a tool of the vault         core/vault: tools.go and call.go
 //	a new command               a file in commands/, added in commands/main.go
@@ -134,7 +134,7 @@
 //	another form of a webhook   output/webhook: format.go; core/config: webhook.go and schema.json
 //	a method of our MCP server  core/mcp for its name, core/mcpserver to handle it
 //	which items a gateway shows core/gateway: the filter and the view
-//	a type of MCP Events        core/mcpevents: types.go, occurrence.go, filter.go; how those of other
+//	a type of MCP Events        core/mcpevents: types.go, occurrence.go, query.go; how those of other
 //	                            servers are followed: core/tracker/internal/eventsource
 //
 // # Glossary

@@ -95,7 +95,7 @@ func (at *discovery) entrust(t Target, c OAuthClient, earlier *Login) error {
 
 // discover finds the authorization server of a target and its metadata.
 func discover(ctx context.Context, client *http.Client, t Target, c Challenge) (*discovery, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, discoveryTimeout, errors.New("the discovery of the authorization server takes too long"))
+	ctx, cancel := context.WithTimeoutCause(ctx, discoveryTimeout, errors.New("the discovery of the authorization server timed out"))
 	defer cancel()
 	at, err := discoverOnce(ctx, client, t, c)
 	if err != nil && ctx.Err() != nil {

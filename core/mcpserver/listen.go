@@ -188,7 +188,7 @@ func (c *stdioConn) listen(m *message) {
 	if c.listens.Add(1) > int64(c.srv.opts.Stdio.MaxListens) {
 		c.listens.Add(-1)
 		end()
-		c.fail(m.id, errorf(mcp.CodeInternal, "a client may have at most %d open event streams and subscriptions/listen requests", c.srv.opts.Stdio.MaxListens))
+		c.fail(m.id, errorf(mcp.CodeInternal, "a client may have at most %d open subscriptions/listen requests", c.srv.opts.Stdio.MaxListens))
 		return
 	}
 	c.wg.Go(func() {

@@ -79,7 +79,7 @@ func openSessionDir(dir string, limit int, logger *slog.Logger) *sessionDir {
 		files, err = os.ReadDir(dir)
 	}
 	if err != nil {
-		logger.Warn("clients must connect again after a restart, as their sessions cannot be stored", "err", err)
+		logger.Warn("clients must connect again after a restart because their sessions cannot be stored", "err", err)
 		return nil
 	}
 	for _, f := range files {
@@ -179,7 +179,7 @@ func (k *sessionDir) take(id, principal string) (*sessionFile, *storedSession) {
 	was, err := f.read()
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
-			k.warn("a client must connect again, as its session cannot be read", err)
+			k.warn("a client must connect again because its session cannot be read", err)
 		}
 		return nil, nil
 	}
@@ -260,7 +260,7 @@ func (f *sessionFile) giveUp(err error) {
 	if err != nil {
 		f.gone = true
 		_ = os.Remove(f.path) // if this fails as well, nothing can be done
-		f.of.warn("a client must connect again after a restart, as its session cannot be stored", err)
+		f.of.warn("a client must connect again after a restart because its session cannot be stored", err)
 	}
 }
 
