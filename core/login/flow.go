@@ -41,7 +41,7 @@ type Flow struct {
 // must first register a client, and an [*UnnamedError] if the config must first name the
 // authorization server.
 func (s *Store) Begin(ctx context.Context, t Target, c Challenge, redirect string, scopes []string) (*Flow, error) {
-	client := s.opts.HTTPClient(ctx, t.URL)
+	client := newGuardedClient(ctx, t.URL)
 	at, err := discover(ctx, client, t, c)
 	if err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func (f *Flow) Finish(ctx context.Context, answer url.Values) (*Login, error) {
 		return nil, errors.New("the redirected URL has no \"code\"")
 	}
 	l := newLogin(f.target, f.at, f.with, f.scopes)
-	err := l.requestToken(ctx, f.store.opts.HTTPClient(ctx, f.target.URL), f.target, "the login", url.Values{
+	err := l.requestToken(ctx, newGuardedClient(ctx, f.target.URL), f.target, "the login", url.Values{
 		"grant_type": {"authorization_code"}, "code": {answer.Get("code")},
 		"redirect_uri": {f.redirect}, "code_verifier": {f.verifier},
 	})
@@ -145,14 +145,14 @@ func (s *Store) earlier(t Target) *Login {
 
 // Offers reports whether a target that did not refuse a request still offers logins.
 func (s *Store) Offers(ctx context.Context, t Target) bool {
-	m, err := resourceMetadata(ctx, s.opts.HTTPClient(ctx, t.URL), t, Challenge{})
+	m, err := resourceMetadata(ctx, newGuardedClient(ctx, t.URL), t, Challenge{})
 	return err == nil && m != nil
 }
 
 // Obtain obtains and stores a login by the client credentials grant, without a user. The error is
 // an [*UnnamedError] if the config must first name the authorization server.
 func (s *Store) Obtain(ctx context.Context, t Target, c Challenge) (*Login, error) {
-	l, err := s.obtain(ctx, s.opts.HTTPClient(ctx, t.URL), t, c)
+	l, err := s.obtain(ctx, newGuardedClient(ctx, t.URL), t, c)
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -47,9 +46,6 @@ type Options struct {
 	Logger *slog.Logger
 	// Keyring is the user's keyring; the default is package keyring.
 	Keyring Keyring
-	// HTTPClient returns the HTTP client for the authorization servers of an MCP server. The
-	// default reaches only public addresses if the MCP server is public.
-	HTTPClient func(ctx context.Context, server string) *http.Client
 }
 
 // Keyring holds the functions of a keyring.
@@ -76,9 +72,6 @@ func NewStore(opts Options) *Store {
 	if opts.Keyring.Get == nil {
 		ring := keyring.New()
 		opts.Keyring = Keyring{ring.Get, ring.Set, ring.Delete}
-	}
-	if opts.HTTPClient == nil {
-		opts.HTTPClient = newGuardedClient
 	}
 	s := &Store{opts: opts}
 	s.memory.logins = map[string][]byte{}
@@ -165,7 +158,7 @@ func (s *Store) Delete(ctx context.Context, t Target) ([]*Login, error) {
 			continue
 		}
 		if err := s.reveal(l); err == nil {
-			if err := l.revoke(ctx, s.opts.HTTPClient(ctx, t.URL)); err != nil {
+			if err := l.revoke(ctx, newGuardedClient(ctx, t.URL)); err != nil {
 				s.opts.Logger.Info("the token was not revoked", "server", t.ID, "err", err)
 			}
 		}

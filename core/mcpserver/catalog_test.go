@@ -275,14 +275,15 @@ func TestPanicIsLogged(t *testing.T) {
 // MaxInFlight bounds the running Funcs; further requests wait.
 func TestMaxInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newTestServer(t, mcpserver.Options{MaxInFlight: 2, Stdio: mcpserver.StdioLimits{MaxWaiting: 3}})
+		h := newTestServer(t, mcpserver.Options{MaxInFlight: 2})
 		w := h.pipe(t)
 		w.initialize()
 		for i := range 2 {
 			w.send(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"wait"}}`, i)
 			<-h.began
 		}
-		for i := 2; i < 5; i++ {
+		const waiting = 1_024 // may wait
+		for i := 2; i < 2+waiting; i++ {
 			w.send(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"wait"}}`, i)
 		}
 		synctest.Wait()
@@ -292,9 +293,12 @@ func TestMaxInFlight(t *testing.T) {
 		// Later messages are read, above all cancellations.
 		w.send(`{"jsonrpc":"2.0","id":"p","method":"ping"}`)
 		w.expect(`{"jsonrpc":"2.0","id":"p","result":{}}`)
-		w.send(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"wait"}}`)
-		w.expect(`{"jsonrpc":"2.0","id":5,"error":{"code":-32603,"message":"too many requests are waiting on this connection"}}`)
-		for _, id := range []int{3, 4, 0} { // two that wait, and one that runs
+		w.send(`{"jsonrpc":"2.0","id":9999,"method":"tools/call","params":{"name":"wait"}}`)
+		w.expect(`{"jsonrpc":"2.0","id":9999,"error":{"code":-32603,"message":"too many requests are waiting on this connection"}}`)
+		for id := 2 + waiting - 1; id >= 0; id-- {
+			if id == 1 || id == 2 {
+				continue
+			}
 			w.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, id)
 		}
 		<-h.ended

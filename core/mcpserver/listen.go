@@ -185,10 +185,10 @@ func (c *stdioConn) listen(m *message) {
 	if !ok {
 		return
 	}
-	if c.listens.Add(1) > int64(c.srv.opts.Stdio.MaxListens) {
+	if c.listens.Add(1) > maxListens {
 		c.listens.Add(-1)
 		end()
-		c.fail(m.id, errorf(mcp.CodeInternal, "a client may have at most %d open subscriptions/listen requests", c.srv.opts.Stdio.MaxListens))
+		c.fail(m.id, errorf(mcp.CodeInternal, "a client may have at most %d open subscriptions/listen requests", maxListens))
 		return
 	}
 	c.wg.Go(func() {

@@ -71,10 +71,9 @@ type Options struct {
 	MaxMessage int
 	// MaxInFlight bounds the calls, reads and prompts that run simultaneously; 256 by default. It
 	// counts per connection on stdio, and over all clients on HTTP, where every principal gets its
-	// share (see package fair). Further requests wait; they can be cancelled while they wait.
+	// share (see package fair). Further requests wait, and can be cancelled while they wait. On
+	// stdio at most 1,024 wait, of 16 times MaxMessage in total; the others are rejected.
 	MaxInFlight int
-	// Stdio bounds what one stdio connection may have open.
-	Stdio StdioLimits
 	// MaxSessions bounds legacy HTTP sessions; 2,000 by default. A principal that exceeds its
 	// share loses its own longest idle sessions, see package fair.
 	MaxSessions int
@@ -93,17 +92,6 @@ type Options struct {
 	// Logger receives the panics of Funcs with their stacks, and the reasons why sessions cannot
 	// be stored in SessionDir. Nil discards them.
 	Logger *slog.Logger
-}
-
-// StdioLimits bound what one stdio connection may have open. Zero fields take their defaults.
-type StdioLimits struct {
-	// MaxWaiting bounds the requests that wait because Options.MaxInFlight are running; 1,024 by
-	// default. Their total size is bounded by 16 times Options.MaxMessage. Further requests are
-	// rejected. Over HTTP the number of connections is the bound.
-	MaxWaiting int
-	// MaxListens bounds the open subscriptions/listen requests; 64 by default. Over HTTP,
-	// Options.Subscriptions.MaxSubscribers bounds them.
-	MaxListens int
 }
 
 // Server serves any number of clients. Create it with New and Close it when done. All methods are
@@ -136,8 +124,6 @@ func New(opts Options) *Server {
 	opts.PageSize = cmp.Or(opts.PageSize, 1_000)
 	opts.MaxMessage = cmp.Or(opts.MaxMessage, 4<<20)
 	opts.MaxInFlight = cmp.Or(opts.MaxInFlight, 256)
-	opts.Stdio.MaxWaiting = cmp.Or(opts.Stdio.MaxWaiting, 1_024)
-	opts.Stdio.MaxListens = cmp.Or(opts.Stdio.MaxListens, 64)
 	opts.MaxSessions = cmp.Or(opts.MaxSessions, 2_000)
 	opts.SessionIdle = cmp.Or(opts.SessionIdle, 5*time.Minute)
 	opts.Heartbeat = cmp.Or(opts.Heartbeat, 15*time.Second)

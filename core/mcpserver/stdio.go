@@ -15,6 +15,13 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
+// Bounds of one stdio connection. Over HTTP the number of connections bounds the waiting requests,
+// and Options.Subscriptions.MaxSubscribers the listens.
+const (
+	maxWaiting = 1_024 // requests that wait because Options.MaxInFlight are running
+	maxListens = 64    // open subscriptions/listen requests
+)
+
 var errClosed = errors.New("the server is shutting down")
 
 // ServeIO serves one client that sends newline-delimited JSON-RPC of either era. It returns nil
@@ -356,7 +363,7 @@ func (c *stdioConn) runFunc(m *message, from caller) {
 	}
 	from.after = new(afterwards)
 	size := len(m.params)
-	if !c.waiting.begin(size, &c.srv.opts) {
+	if !c.waiting.begin(size, 16*c.srv.opts.MaxMessage) {
 		end()
 		c.fail(m.id, errorf(mcp.CodeInternal, "too many requests are waiting on this connection"))
 		return
@@ -392,12 +399,12 @@ type waiting struct {
 	count, bytes int
 }
 
-// begin counts a request of the given size; it reports false if a limit is reached. The caller
-// must call end when the request no longer waits.
-func (w *waiting) begin(size int, o *Options) bool {
+// begin counts a request of the given size; it reports false if maxWaiting, or the limit of the
+// total size, is reached. The caller must call end when the request no longer waits.
+func (w *waiting) begin(size, limit int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.count >= o.Stdio.MaxWaiting || w.bytes+size > 16*o.MaxMessage {
+	if w.count >= maxWaiting || w.bytes+size > limit {
 		return false
 	}
 	w.count, w.bytes = w.count+1, w.bytes+size

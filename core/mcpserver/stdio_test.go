@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -206,7 +207,7 @@ func TestLegacySubscriptions(t *testing.T) {
 
 func TestListens(t *testing.T) {
 	t.Parallel()
-	h := newTestServer(t, mcpserver.Options{Stdio: mcpserver.StdioLimits{MaxListens: 2}}, "a", "b")
+	h := newTestServer(t, mcpserver.Options{}, "a", "b")
 	w := h.pipe(t)
 	listen := func(id, filter string) {
 		w.send(`{"jsonrpc":"2.0","id":%s,"method":"subscriptions/listen","params":{%s,"notifications":%s}}`, id, metaModern, filter)
@@ -227,9 +228,19 @@ func TestListens(t *testing.T) {
 	if got := w.next(); code(got) != mcp.CodeInvalidRequest {
 		t.Error(got)
 	}
+	const others = 62 // with the two above as many as are allowed
+	for i := range others {
+		listen(strconv.Itoa(100+i), `{"resourceSubscriptions":["note:///c"]}`)
+		if got := w.next(); !strings.Contains(got, "acknowledged") {
+			t.Fatal(got)
+		}
+	}
 	listen(`8`, `{"toolsListChanged":true}`)
 	if got := w.next(); code(got) != mcp.CodeInternal {
 		t.Error(got)
+	}
+	for i := range others {
+		w.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, 100+i)
 	}
 
 	// A cancelled listen gets no result, and makes room.
