@@ -106,21 +106,15 @@ const (
 	CallbackEndpointError = mcp.EventCallbackEndpointError
 )
 
-// The numberings.
-const (
-	NumberingSEP    = mcp.EventNumberingSEP
-	NumberingSketch = mcp.EventNumberingSketch
-)
-
 // NumberingFor returns the error numbering that a client expects.
 func NumberingFor(r *mcpserver.Request) Numbering {
 	var declared struct {
 		Extensions map[string]json.RawMessage `json:"extensions"`
 	}
 	if json.Unmarshal(r.Capabilities, &declared) == nil && declared.Extensions[mcp.ExtensionEvents] != nil {
-		return NumberingSEP
+		return mcp.EventNumberingSEP
 	}
-	return NumberingSketch
+	return mcp.EventNumberingSketch
 }
 
 // Fail returns the error of a failure for the client of the request. data may be nil.

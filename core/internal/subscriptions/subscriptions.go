@@ -37,26 +37,20 @@ import (
 
 // Errors of Open and Add, for errors.Is.
 var (
-	ErrEmptyURI    error = emptyURIError{}
+	ErrEmptyURI    error = &refusal{text: "Resource URI cannot be empty"}
 	ErrTooMany           = errors.New("too many subscriptions")
 	ErrUnavailable       = errors.New("not subscribable")
 	ErrClosed            = errors.New("the subscriber is closed")
 )
 
-// emptyURIError has the text that existing clients of vaults expect.
-type emptyURIError struct{}
-
-func (emptyURIError) Error() string { return "Resource URI cannot be empty" }
-
-// NotSubscribableError is the error of Add for a URI that Options.Subscribable rejects.
-type NotSubscribableError struct{ URI string }
-
-func (e *NotSubscribableError) Error() string {
-	return fmt.Sprintf("Resource %s is not subscribable", e.URI)
+// refusal is an error with the text that existing clients of vaults expect.
+type refusal struct {
+	text string
+	kind error // may be nil
 }
 
-// Is makes the error match ErrUnavailable.
-func (e *NotSubscribableError) Is(target error) bool { return target == ErrUnavailable }
+func (e *refusal) Error() string { return e.text }
+func (e *refusal) Unwrap() error { return e.kind }
 
 // Options of a Manager. A limit of 0 means the default in its comment.
 type Options struct {
@@ -287,7 +281,7 @@ func (s *Subscriber) Add(uri string) error {
 		return err
 	}
 	if s.m.opts.Subscribable != nil && !s.m.opts.Subscribable(uri) {
-		return &NotSubscribableError{URI: uri}
+		return &refusal{"Resource " + uri + " is not subscribable", ErrUnavailable}
 	}
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
