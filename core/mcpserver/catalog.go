@@ -114,7 +114,7 @@ func (c *catalogs) set(next Catalog) (change subscriptions.Change) {
 // was, so that generations share memory.
 func (c *Catalog) replace(was *Catalog) (changed subscriptions.Lists) {
 	differs := func(old []json.RawMessage, list *[]json.RawMessage) bool {
-		if !equalItems(old, *list) {
+		if !slices.EqualFunc(old, *list, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }) {
 			return true
 		}
 		*list = old
@@ -127,10 +127,6 @@ func (c *Catalog) replace(was *Catalog) (changed subscriptions.Lists) {
 		changed.Resources = true
 	}
 	return changed
-}
-
-func equalItems(a, b []json.RawMessage) bool {
-	return slices.EqualFunc(a, b, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) })
 }
 
 // allTools returns the tools of all variants without duplicates.

@@ -345,10 +345,7 @@ func (t *replayLog) batch(wanted func(sentEvent) bool) (b subscriptions.Batch) {
 			b.URIs = append(b.URIs, what.uri)
 			continue
 		}
-		b.Lists.Tools = b.Lists.Tools || what.lists.Tools
-		b.Lists.Prompts = b.Lists.Prompts || what.lists.Prompts
-		b.Lists.Resources = b.Lists.Resources || what.lists.Resources
-		b.Lists.Events = b.Lists.Events || what.lists.Events
+		b.Lists = b.Lists.Or(what.lists)
 	}
 	return b
 }

@@ -37,13 +37,8 @@ func (s *Server) listen(ctx context.Context, m *message, principal string) (*lis
 		return nil, missingTasks()
 	}
 	has := s.opts.listsOffered()
-	honoured := mcp.SubscriptionFilter{
-		Tools:     want.Tools && has.Tools,
-		Prompts:   want.Prompts && has.Prompts,
-		Resources: want.Resources && has.Resources,
-		Events:    want.Events && has.Events,
-	}
-	lists := subscriptions.Lists{Tools: honoured.Tools, Prompts: honoured.Prompts, Resources: honoured.Resources, Events: honoured.Events}
+	lists := has.And(subscriptions.Lists{Tools: want.Tools, Prompts: want.Prompts, Resources: want.Resources, Events: want.Events})
+	honoured := mcp.SubscriptionFilter{Tools: lists.Tools, Prompts: lists.Prompts, Resources: lists.Resources, Events: lists.Events}
 	sub, failed := s.subscriber(principal, m.meta[mcp.MetaClientCapabilities], lists)
 	if failed != nil {
 		return nil, errorf(mcp.CodeInternal, "%s", failed)

@@ -219,7 +219,11 @@ func (f *sessionFile) add(line sessionRecord, all func() []sessionRecord) {
 		return
 	}
 	if f.size+len(data) > 2*f.small+sessionFileSlack {
-		f.rewrite(all()) // includes the line
+		data, err := f.content(all()) // includes the line
+		if err == nil {
+			err = atomicfile.Replace(f.path, 0o600, data)
+		}
+		f.giveUp(err)
 		return
 	}
 	file, err := os.OpenFile(f.path, os.O_WRONLY|os.O_APPEND, 0)
@@ -228,15 +232,6 @@ func (f *sessionFile) add(line sessionRecord, all func() []sessionRecord) {
 		err = errors.Join(err, file.Close())
 	}
 	f.size += len(data)
-	f.giveUp(err)
-}
-
-// rewrite replaces the file. f.mu must be held.
-func (f *sessionFile) rewrite(lines []sessionRecord) {
-	data, err := f.content(lines)
-	if err == nil {
-		err = atomicfile.Replace(f.path, 0o600, data)
-	}
 	f.giveUp(err)
 }
 

@@ -98,7 +98,8 @@ type Lists struct{ Tools, Prompts, Resources, Events bool }
 // Any reports whether at least one list is set.
 func (l Lists) Any() bool { return l.Tools || l.Prompts || l.Resources || l.Events }
 
-func (l Lists) and(o Lists) Lists {
+// And returns the lists that are set in both l and o.
+func (l Lists) And(o Lists) Lists {
 	return Lists{l.Tools && o.Tools, l.Prompts && o.Prompts, l.Resources && o.Resources, l.Events && o.Events}
 }
 
@@ -192,7 +193,7 @@ func (m *Manager) CatalogChanged(change Change) {
 		lists := change.Lists
 		if v, differs := change.Variants[s.viewer.Variant]; differs {
 			if lists = v.Lists; v.New {
-				lists = lists.and(s.listed)
+				lists = lists.And(s.listed)
 			}
 		}
 		s.markLists(lists)
@@ -432,7 +433,7 @@ func (s *Subscriber) mark(uri string) {
 
 // markLists makes dirty those of the lists that the subscriber is notified of. m.mu must be held.
 func (s *Subscriber) markLists(lists Lists) {
-	if wanted := lists.and(s.lists); wanted.Any() {
+	if wanted := lists.And(s.lists); wanted.Any() {
 		s.dirtyLists = s.dirtyLists.Or(wanted)
 		s.ring()
 	}
