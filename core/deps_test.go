@@ -198,7 +198,7 @@ func TestCoreKeepsQuiet(t *testing.T) {
 func TestAddressesAreJudgedInOnePlace(t *testing.T) {
 	t.Parallel()
 	out, err := exec.CommandContext(t.Context(), "grep", "-rlE", "--include=*.go", "--exclude=*_test.go",
-		`\.IsPrivate\(\)|\.IsGlobalUnicast\(\)|\.IsLinkLocalUnicast\(\)|"localhost\."|"\.localhost"`, ".", "../output", "../commands", "../cmd").Output()
+		`\.IsPrivate\(\)|\.IsLoopback\(\)|\.IsGlobalUnicast\(\)|\.IsLinkLocalUnicast\(\)|"localhost\."|"\.localhost"`, ".", "../output", "../commands", "../cmd").Output()
 	if got := strings.TrimSpace(string(out)); err != nil || got != "./ipscope/ipscope.go" {
 		t.Errorf("core/ipscope judges addresses, not also (%v):\n%s", err, got)
 	}

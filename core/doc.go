@@ -134,7 +134,7 @@
 //	another form of a webhook   output/webhook: format.go; core/config: webhook.go and keys.go
 //	a method of our MCP server  core/mcp for its name, core/mcpserver to handle it
 //	which items a gateway shows core/gateway: the filter and the view
-//	a type of MCP Events        core/mcpevents: types.go, occurrence.go, filter.go; how those of other
+//	a type of MCP Events        core/mcpevents: types.go, occurrence.go, query.go; how those of other
 //	                            servers are followed: core/tracker/internal/eventsource
 //
 // # Glossary

@@ -129,7 +129,7 @@ func TestClientsSurviveARestart(t *testing.T) {
 			do("tools/list", "{}")
 			do("resources/subscribe", `{"uri":`+strconv.Quote(uri)+`}`)
 			changed()
-			client.Hear("resources/updated " + uri)
+			client.Await("resources/updated " + uri)
 			for range 2 {
 				f.close()
 				s.stop(c.signal)
@@ -137,11 +137,11 @@ func TestClientsSurviveARestart(t *testing.T) {
 				do("tools/list", "{}")
 				do("resources/read", `{"uri":`+strconv.Quote(uri)+`}`)
 				changed()
-				client.Hear("resources/updated " + uri)
+				client.Await("resources/updated " + uri)
 			}
 			// A gateway may listen before its servers have listed their tools, on a busy machine.
-			if c.command == "vault" && slices.Contains(client.News, "tools/list_changed") {
-				t.Errorf("the tools have not changed, but it heard of %q", slices.Compact(client.News))
+			if c.command == "vault" && slices.Contains(client.Notifications, "tools/list_changed") {
+				t.Errorf("the tools have not changed, but it heard of %q", slices.Compact(client.Notifications))
 			}
 			do("terminate", "{}")
 			f.close()

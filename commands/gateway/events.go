@@ -16,6 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/gateway"
 	"github.com/mcptrack/mcptrack/core/gateway/changetools"
 	"github.com/mcptrack/mcptrack/core/journal"
+	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpevents"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -122,9 +123,9 @@ const (
 func (o *eventsFlags) numbering() mcpevents.Numbering {
 	switch o.dialect {
 	case dialectSketch:
-		return mcpevents.NumberingSketch
+		return mcp.EventNumberingSketch
 	case dialectSEP:
-		return mcpevents.NumberingSEP
+		return mcp.EventNumberingSEP
 	}
 	return ""
 }

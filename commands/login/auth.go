@@ -106,7 +106,7 @@ func showLogins(ctx context.Context, env *cli.Env, g *cli.Globals, renew bool, l
 		l, err := logins.Get(login.TargetOf(srv))
 		if err == nil && renew && (l.Renewable || l.Refused != "" || l.Expired(time.Now())) {
 			var renewed *login.Login
-			if renewed, err = logins.Source(login.TargetOf(srv)).Renew(ctx); err == nil {
+			if renewed, err = logins.TokenSource(login.TargetOf(srv)).Renew(ctx); err == nil {
 				l = renewed
 			} else if newest, readErr := logins.Get(login.TargetOf(srv)); readErr == nil {
 				l = newest

@@ -36,7 +36,7 @@ func TestLoginPrintsAPrintableURL(t *testing.T) {
 	mustBePrintable(t, "stderr", errs)
 	for _, endpoint := range []string{"/authorize" + hidden, "/authorize?x=" + hidden} {
 		endpoint = strings.ReplaceAll(endpoint, "\x1b", "")
-		b.as.Meta = func(m map[string]any) { m["authorization_endpoint"] = b.as.AS + endpoint }
+		b.as.Meta = func(m map[string]any) { m["authorization_endpoint"] = b.as.URL + endpoint }
 		for _, args := range [][]string{{"--no-browser"}, nil} {
 			out, errs := b.run(cli.ExitRefused, append([]string{"login", "docs", "--timeout", "1m"}, args...)...)
 			if out != "" || !strings.Contains(errs, "must be encoded") {
@@ -90,23 +90,23 @@ func TestHostileTextOfALogin(t *testing.T) {
 		mustBePrintable(b.T, "stderr", strings.NewReplacer("\r", "", "\x1b[K", "", "\x1b[?25l", "", "\x1b[?25h", "").Replace(errs.String())) // the spinner's
 	}
 	for name, c := range map[string]struct {
-		plant func(*logintest.Server)
+		plant func(*logintest.Issuer)
 		want  string // on the page; "": there is none
 	}{
-		"challenge": {func(s *logintest.Server) {
+		"challenge": {func(s *logintest.Issuer) {
 			s.Challenge = func() string {
 				return `Bearer error="no` + hidden[:3] + `", error_description="way` + hidden[:3] + `", scope="a ` + hidden[:3] + `"`
 			}
 		}, "Logged in"},
-		"registration refused": {func(s *logintest.Server) {
+		"registration refused": {func(s *logintest.Issuer) {
 			web := logintest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { refusal(w, http.StatusBadRequest) }))
 			s.Meta = func(m map[string]any) { m["registration_endpoint"] = web }
 		}, ""},
-		"registration failed": {func(s *logintest.Server) {
+		"registration failed": {func(s *logintest.Issuer) {
 			web := logintest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, hidden, http.StatusInternalServerError) }))
 			s.Meta = func(m map[string]any) { m["registration_endpoint"] = web }
 		}, ""},
-		"client": {func(s *logintest.Server) {
+		"client": {func(s *logintest.Issuer) {
 			s.Clients["me"+hidden] = ""
 			web := logintest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", "application/json")
@@ -115,7 +115,7 @@ func TestHostileTextOfALogin(t *testing.T) {
 			}))
 			s.Meta = func(m map[string]any) { m["registration_endpoint"] = web }
 		}, "Logged in"},
-		"client that must authenticate": {func(s *logintest.Server) {
+		"client that must authenticate": {func(s *logintest.Issuer) {
 			web := logintest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", "application/json")
 				w.WriteHeader(http.StatusCreated)
@@ -123,36 +123,36 @@ func TestHostileTextOfALogin(t *testing.T) {
 			}))
 			s.Meta = func(m map[string]any) { m["registration_endpoint"] = web }
 		}, ""},
-		"refusal in the browser": {func(s *logintest.Server) {
+		"refusal in the browser": {func(s *logintest.Issuer) {
 			s.Answer = func(q url.Values) {
 				q.Del("code")
 				q.Set("error", "no"+hidden)
 				q.Set("error_description", "way<b>"+hidden)
 			}
 		}, `no\u202e\U000e0041\u009b31m\u2028\x1b[2J (way&lt;b&gt;\u202e`},
-		"issuer in the browser": {func(s *logintest.Server) {
+		"issuer in the browser": {func(s *logintest.Issuer) {
 			s.Answer = func(q url.Values) { q.Set("iss", "https://x"+hidden) }
 		}, `https://x\u202e`},
-		"token refused": {func(s *logintest.Server) {
+		"token refused": {func(s *logintest.Issuer) {
 			s.AnswerToken(func(w http.ResponseWriter, _ *http.Request) bool { refusal(w, http.StatusBadRequest); return true })
 		}, `no\u202e`},
-		"token of another type": {func(s *logintest.Server) {
+		"token of another type": {func(s *logintest.Issuer) {
 			s.AnswerToken(func(w http.ResponseWriter, _ *http.Request) bool {
 				w.Header().Set("Content-Type", "application/json")
 				_ = json.NewEncoder(w).Encode(map[string]any{"access_token": "x", "token_type": hidden})
 				return true
 			})
 		}, `of type \u202e`},
-		"metadata": {func(s *logintest.Server) {
+		"metadata": {func(s *logintest.Issuer) {
 			s.Meta = func(m map[string]any) { m["issuer"] = "https://x" + hidden }
 		}, ""},
-		"authorization server": {func(s *logintest.Server) {
+		"authorization server": {func(s *logintest.Issuer) {
 			s.PRM = func(m map[string]any) { m["authorization_servers"] = []string{"https://x" + hidden} }
 		}, ""},
-		"resource": {func(s *logintest.Server) {
-			s.PRM = func(m map[string]any) { m["resource"] = s.URL + hidden }
+		"resource": {func(s *logintest.Issuer) {
+			s.PRM = func(m map[string]any) { m["resource"] = s.Resource + hidden }
 		}, ""},
-		"scopes": {func(s *logintest.Server) {
+		"scopes": {func(s *logintest.Issuer) {
 			s.PRM = func(m map[string]any) { m["scopes_supported"] = []string{"a", hidden} }
 		}, "Logged in"},
 	} {

@@ -31,7 +31,7 @@ type authRow struct {
 // loginBench is a config with one server that wants a login.
 type loginBench struct {
 	*testing.T
-	as     *logintest.Server
+	as     *logintest.Issuer
 	server *sessiontest.Fake
 	config string
 	home   string
@@ -44,7 +44,7 @@ func newLoginBench(t *testing.T, oauth string) *loginBench {
 	t.Cleanup(b.server.Disconnect)
 	b.server.SetQuietly("note:///a", "one")
 	b.config = filepath.Join(b.home, "mcp.json")
-	text := fmt.Sprintf(`{"mcpServers": {"docs": {"url": %q, "type": "http", "trackResources": true%s}}}`, b.as.URL, oauth)
+	text := fmt.Sprintf(`{"mcpServers": {"docs": {"url": %q, "type": "http", "trackResources": true%s}}}`, b.as.Resource, oauth)
 	if err := os.WriteFile(b.config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestLoginAuthLogout(t *testing.T) {
 		t.Error(out)
 	}
 	_, errs = b.run(cli.ExitOK, "login", "docs")
-	if !strings.Contains(errs, "logged in to docs at "+b.as.AS) {
+	if !strings.Contains(errs, "logged in to docs at "+b.as.URL) {
 		t.Error(errs)
 	}
 	if out, _ = b.run(cli.ExitOK, "read", "docs", "note:///a"); out != "one" {
@@ -183,7 +183,7 @@ func TestWatchPicksUpTheLogin(t *testing.T) {
 	other := sessiontest.New()
 	other.SetQuietly("note:///b", "one")
 	web := serveHTTP(t, other)
-	text := fmt.Sprintf(`{"mcpServers": {"docs": {"url": %q, "type": "http", "trackResources": true}, "other": {"url": %q, "type": "http", "trackResources": true}}}`, b.as.URL, web)
+	text := fmt.Sprintf(`{"mcpServers": {"docs": {"url": %q, "type": "http", "trackResources": true}, "other": {"url": %q, "type": "http", "trackResources": true}}}`, b.as.Resource, web)
 	if err := os.WriteFile(b.config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

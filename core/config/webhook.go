@@ -151,7 +151,7 @@ func (e *entry) webhookURL(_ []string, w *Webhook) {
 		return
 	}
 	switch {
-	case !w.AllowPrivate && private(u.Hostname()):
+	case !w.AllowPrivate && ipscope.Private(u.Hostname()):
 		e.warnAt(f.value.Offset, f.path, CodeTransport, e.label+" has a private address, to which mcptrack sends nothing", `set "allowPrivate": true to allow private addresses`)
 	case strings.EqualFold(u.Scheme, "http") && !ipscope.Loopback(u.Hostname()):
 		e.warnAt(f.value.Offset, f.path, CodeInsecureURL, e.label+" is reached without encryption", "use https; http is safe only for webhooks on this machine")

@@ -1,24 +1,24 @@
-// Package ipscope says which addresses are in the public internet, and which hosts are this
-// machine. Whoever keeps requests away from private networks asks here, so that there is one
-// answer.
+// Package ipscope decides which addresses are in the public internet, and which hosts are this
+// machine. Everything that keeps requests away from private networks asks it, so that there is
+// one answer.
 //
 // # Source
 //
-// What is public follows IANA's registries of special-purpose addresses (RFC 6890; iana.org,
-// iana-ipv4-special-registry and iana-ipv6-special-registry, as of 2025-10): an address is not
-// public if it is in a block that is not globally reachable, or deprecated (6to4 and its relays,
-// ORCHID, Teredo). Multicast, which the registries leave out, is not public either, and in IPv6
-// only 2000::/3 is, as nothing else is allocated to hosts.
+// The definition of public follows IANA's registries of special-purpose addresses (RFC 6890;
+// iana.org, iana-ipv4-special-registry and iana-ipv6-special-registry, as of 2025-10). An
+// address is not public if its block is not globally reachable or is deprecated (6to4 and its
+// relays, ORCHID, Teredo). Multicast, which the registries omit, is not public. In IPv6 only
+// 2000::/3 is public, because nothing else is allocated to hosts.
 //
-// The few anycast services and identifiers that the registries call reachable inside such
-// blocks, among them 192.0.0.9 and 2001:20::/28, are not public here: they answer from the local
-// network, or are no addresses of hosts.
+// The registries call a few anycast services and identifiers inside such blocks reachable, for
+// example 192.0.0.9 and 2001:20::/28. Here they are not public: they are answered from the
+// local network, or are no addresses of hosts.
 //
 // # Addresses within addresses
 //
 // An IPv4 address that is written as IPv6 (::ffff:0:0/96), or that is reached through the NAT64
-// of an IPv6 network (64:ff9b::/96), is what the IPv4 address is. Such a network has no other
-// way to IPv4, which is why it is not refused. 6to4, Teredo, NAT64 with a prefix of its own
+// of an IPv6 network (64:ff9b::/96), counts as the IPv4 address. Such a network has no other
+// way to IPv4, so it is not refused. 6to4, Teredo, NAT64 with a prefix of its own
 // (64:ff9b:1::/48) and IPv4-compatible addresses (::/96) are never public, whatever they embed.
 package ipscope
 
@@ -67,8 +67,8 @@ func Public(addr netip.Addr) bool {
 	return true
 }
 
-// embedded returns the IPv4 address that an IPv6 address stands for, without conversion by a
-// router whose prefix is not known; otherwise the address itself.
+// embedded returns the IPv4 address that an IPv6 address stands for, unless it depends on the
+// prefix of a router; otherwise the address itself.
 func embedded(addr netip.Addr) netip.Addr {
 	addr = addr.Unmap().WithZone("")
 	if !addr.Is6() {
@@ -81,16 +81,27 @@ func embedded(addr netip.Addr) netip.Addr {
 	return addr
 }
 
-// Loopback reports whether a host, which is a name or an address without brackets, means this
-// machine: RFC 6761 reserves localhost and all names below it.
+// Private reports whether a host certainly is not in the public internet: it is this machine, or
+// an address that is not public. A host is a name or an address without brackets. Other names
+// are not resolved.
+func Private(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return Loopback(host) || err == nil && !Public(addr)
+}
+
+// Loopback reports whether a host is this machine: RFC 6761 reserves localhost and all names
+// below it.
 func Loopback(host string) bool {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
 	return strings.HasSuffix(host, ".localhost") || ThisMachine(host)
 }
 
-// ThisMachine is Loopback without the names below localhost, which some resolvers ask a name service
-// for: a secret that is sent to them may leave this machine.
+// ThisMachine is Loopback without the names below localhost. Some resolvers look those up at a
+// name service, so a secret sent to them may leave this machine.
 func ThisMachine(host string) bool {
 	addr, err := netip.ParseAddr(host)
-	return err == nil && addr.Unmap().IsLoopback() || strings.EqualFold(strings.TrimSuffix(host, "."), "localhost")
+	return err == nil && LoopbackAddr(addr) || strings.EqualFold(strings.TrimSuffix(host, "."), "localhost")
 }
+
+// LoopbackAddr reports whether an address is a loopback address, also one written as IPv6.
+func LoopbackAddr(addr netip.Addr) bool { return addr.Unmap().IsLoopback() }

@@ -5,9 +5,10 @@ import (
 	"testing"
 
 	"github.com/mcptrack/mcptrack/core/ipscope"
+	"github.com/mcptrack/mcptrack/core/ipscope/ipscopetest"
 )
 
-// Every block of the registries, from its first address to its last, with the neighbours.
+// The first and last address of every block of the registries, and the neighbours of the block.
 func TestPublic(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -75,7 +76,7 @@ func TestPublic(t *testing.T) {
 	}
 }
 
-// An IPv4 address is as public in IPv6 as it is by itself, where it is reached that way.
+// An IPv4-mapped or NAT64 address is public exactly if its IPv4 address is.
 func TestEmbeddedAddresses(t *testing.T) {
 	t.Parallel()
 	for _, prefix := range []string{"::ffff:", "64:ff9b::"} {
@@ -93,6 +94,25 @@ func TestEmbeddedAddresses(t *testing.T) {
 	}
 }
 
+// The list for the tests of guards holds addresses that are not public, and hosts are judged like
+// their addresses.
+func TestPrivate(t *testing.T) {
+	t.Parallel()
+	for _, host := range ipscopetest.NotPublic() {
+		if ipscope.Public(netip.MustParseAddr(host)) || !ipscope.Private(host) {
+			t.Errorf("%s is public", host)
+		}
+	}
+	for host, want := range map[string]bool{
+		"localhost": true, "api.localhost": true, "8.8.8.8": false, "64:ff9b::8.8.8.8": false, "2606:4700::1111": false,
+		"intranet.example": false, "": false, // names are not resolved
+	} {
+		if ipscope.Private(host) != want {
+			t.Errorf("%q: private is %t", host, !want)
+		}
+	}
+}
+
 func TestLoopback(t *testing.T) {
 	t.Parallel()
 	for host, want := range map[string]bool{
@@ -104,6 +124,9 @@ func TestLoopback(t *testing.T) {
 		}
 		if got := ipscope.ThisMachine(host); got != (want && host != "a.localhost") {
 			t.Errorf("%q is this machine: %t", host, got)
+		}
+		if addr, err := netip.ParseAddr(host); err == nil && ipscope.LoopbackAddr(addr) != want {
+			t.Errorf("%q is a loopback address: %t", host, !want)
 		}
 	}
 }

@@ -1,10 +1,10 @@
-// Package keyring keeps secrets in the user's keyring: Secret Service on Linux,
-// Keychain on macOS, Credential Manager on Windows.
+// Package keyring stores secrets in the user's keyring: Secret Service on Linux, Keychain on
+// macOS, Credential Manager on Windows.
 //
 // # Libraries
 //
-// zalando/go-keyring: one API for the three, without cgo. Its calls take no context
-// and may wait for a person to unlock the keyring, so that ours are bounded.
+// zalando/go-keyring: one API for all three, without cgo. Its calls take no context and may wait
+// for a person to unlock the keyring, so this package bounds them.
 package keyring
 
 import (
@@ -17,11 +17,10 @@ import (
 	keyring "github.com/zalando/go-keyring"
 )
 
-// Service is the service that our secrets are stored under.
+// Service is the name under which our secrets are stored.
 const Service = "mcptrack"
 
-// patience is how long a call waits for the keyring: a locked keyring asks its user, who may
-// be away.
+// patience bounds a call: a locked keyring asks its user, who may be away.
 const patience = 10 * time.Second
 
 // ErrNotFound is the error for a secret that the keyring does not have.
@@ -30,49 +29,46 @@ var ErrNotFound = keyring.ErrNotFound
 var errNoAnswer = errors.New("the keyring does not respond")
 
 // A Ring is the user's keyring. It passes one call at a time to the keyring: while a locked
-// keyring waits for its user, further calls wait and fail, rather than ask the user once more.
+// keyring waits for its user, further calls wait and time out instead of prompting the user again.
 type Ring struct {
-	// turn has capacity 1: a call sends to it before it calls the keyring and receives from
-	// it afterwards; never closed.
+	// turn has capacity 1: a call sends to it before it calls the keyring and receives from it
+	// afterwards; never closed.
 	turn chan struct{}
 }
 
-// New returns the user's keyring. Nothing is asked of it yet.
+// New returns the user's keyring without accessing it.
 func New() *Ring { return &Ring{make(chan struct{}, 1)} }
 
-// Get returns the secret of the account. A keyring that does not answer in time is an
-// error; the call then continues in the background until the keyring answers, because it
-// cannot be interrupted. The same holds for Set and Delete.
+// Get returns the secret of the account. If the keyring does not answer in time, it fails; the
+// call, which cannot be interrupted, continues in the background until the keyring answers. The
+// same holds for Set and Delete.
 func (r *Ring) Get(account string) (string, error) {
-	return r.reached(func() (string, error) { return keyring.Get(Service, account) })
+	return r.bounded(func() (string, error) { return keyring.Get(Service, account) })
 }
 
-// Set stores the secret of the account, in place of the one that is there.
+// Set stores the secret of the account and replaces an earlier one.
 func (r *Ring) Set(account, secret string) error {
-	_, err := r.reached(func() (string, error) { return "", keyring.Set(Service, account, secret) })
+	_, err := r.bounded(func() (string, error) { return "", keyring.Set(Service, account, secret) })
 	return err
 }
 
-// Delete deletes the secret of the account. One that is not there is no error.
+// Delete deletes the secret of the account. A missing secret is not an error.
 func (r *Ring) Delete(account string) error {
-	_, err := r.reached(func() (string, error) { return "", keyring.Delete(Service, account) })
+	_, err := r.bounded(func() (string, error) { return "", keyring.Delete(Service, account) })
 	if errors.Is(err, ErrNotFound) {
 		return nil
 	}
 	return err
 }
 
-// Get is [Ring.Get] for callers that need one secret only.
+// Get is [Ring.Get] for callers that need only one secret.
 func Get(account string) (string, error) { return New().Get(account) }
 
-func (r *Ring) reached(call func() (string, error)) (string, error) {
+// bounded calls the keyring, if it is reachable, and waits at most patience.
+func (r *Ring) bounded(call func() (string, error)) (string, error) {
 	if err := reachable(); err != nil {
 		return "", err
 	}
-	return r.bounded(call)
-}
-
-func (r *Ring) bounded(call func() (string, error)) (string, error) {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
@@ -98,8 +94,8 @@ func (r *Ring) bounded(call func() (string, error)) (string, error) {
 	}
 }
 
-// reachable returns an error where the keyring needs a session bus and there is none: the
-// library would start one.
+// reachable returns an error if the keyring needs a session bus and there is none: the library
+// would start one.
 func reachable() error {
 	switch runtime.GOOS {
 	case "darwin", "windows":

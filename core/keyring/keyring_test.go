@@ -38,9 +38,10 @@ func TestKeyring(t *testing.T) {
 	}
 }
 
-// A locked keyring asks its user once, however often it is called meanwhile, and works on
-// when the user has answered.
+// A locked keyring prompts its user once, however often it is called meanwhile, and works again
+// after the user answers.
 func TestLockedKeyringIsAskedOnce(t *testing.T) {
+	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nowhere")
 	synctest.Test(t, func(t *testing.T) {
 		ring := New()
 		answered := make(chan struct{}) // closed when the user answers

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// insideKey says that the test program runs in a session of its own.
+// insideKey marks the test process inside a D-Bus session of its own.
 const insideKey = "KEYRING_TEST_INSIDE"
 
 // TestRealKeyring stores a secret in a real keyring: gnome-keyring, in a D-Bus session
@@ -46,7 +46,7 @@ func TestRealKeyring(t *testing.T) {
 	}
 }
 
-// Without a session bus, as over SSH, a keyring fails at once, and no bus is started.
+// Without a session bus, as over SSH, a call fails immediately and starts no bus.
 func TestNoSessionBus(t *testing.T) {
 	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "")
 	if _, err := os.Stat("/run/user"); err == nil && reachable() == nil {

@@ -27,7 +27,7 @@ import (
 // wellKnown is where an authorization server without a path publishes its metadata.
 const wellKnown = "/.well-known/oauth-authorization-server"
 
-// signingKey returns a key and the file that it is in.
+// signingKey returns a key and its file.
 func signingKey(t *testing.T) (*ecdsa.PrivateKey, string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -45,7 +45,7 @@ func signingKey(t *testing.T) (*ecdsa.PrivateKey, string) {
 	return key, path
 }
 
-// audiences returns those of the assertions in token requests.
+// audiences returns the audiences of the assertions in token requests.
 func audiences(t *testing.T, key *ecdsa.PrivateKey, forms []url.Values) []string {
 	t.Helper()
 	var all []string
@@ -62,11 +62,11 @@ func audiences(t *testing.T, key *ecdsa.PrivateKey, forms []url.Values) []string
 	return all
 }
 
-// elsewhere serves metadata at a path of its own, and the endpoints of s through its own. It
-// returns its origin.
-func elsewhere(t *testing.T, s *logintest.Server, path, issuer string) string {
+// elsewhere serves metadata at the given path and forwards to the endpoints of s. It returns its
+// origin.
+func elsewhere(t *testing.T, s *logintest.Issuer, path, issuer string) string {
 	t.Helper()
-	as, err := url.Parse(s.AS)
+	as, err := url.Parse(s.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,8 +82,8 @@ func elsewhere(t *testing.T, s *logintest.Server, path, issuer string) string {
 	return origin
 }
 
-// An assertion is valid only for the authorization server that gets it, whoever its metadata
-// claims to be.
+// An assertion is valid only for the authorization server that gets it, whatever its metadata
+// claims.
 func TestAudienceOfAssertions(t *testing.T) {
 	key, file := signingKey(t)
 	for name, c := range map[string]struct {
@@ -108,15 +108,15 @@ func TestAudienceOfAssertions(t *testing.T) {
 			to, self := target(s), ""
 			to.OAuth = config.OAuth{ClientID: "ci", PrivateKeyFile: file, Grant: config.GrantClient}
 			if c.path != "" {
-				self = elsewhere(t, s, c.path, strings.ReplaceAll(c.issuer, "AS", s.AS))
+				self = elsewhere(t, s, c.path, strings.ReplaceAll(c.issuer, "AS", s.URL))
 				to.OAuth.AuthServerMetadataURL = self + c.path
 			}
 			logins := store(t)
-			wantStatus(t, logins.Source(to), s, http.StatusOK)
+			wantStatus(t, logins.TokenSource(to), s, http.StatusOK)
 			s.Expire()
-			to.OAuth.AuthServerMetadataURL = "" // what is stored does not become valid for more
-			wantStatus(t, logins.Source(to), s, http.StatusOK)
-			want := strings.ReplaceAll(strings.ReplaceAll(c.want, "SELF", self), "AS", s.AS)
+			to.OAuth.AuthServerMetadataURL = "" // the stored login does not become valid elsewhere
+			wantStatus(t, logins.TokenSource(to), s, http.StatusOK)
+			want := strings.ReplaceAll(strings.ReplaceAll(c.want, "SELF", self), "AS", s.URL)
 			if got := audiences(t, key, s.Forms()); !slices.Equal(got, []string{want, want}) {
 				t.Errorf("audiences %q, want %q", got, want)
 			}
@@ -132,7 +132,7 @@ func TestAudienceOfAnOlderLogin(t *testing.T) {
 	to := target(s)
 	to.OAuth = config.OAuth{ClientID: "ci", PrivateKeyFile: file, Grant: config.GrantClient}
 	logins := store(t)
-	wantStatus(t, logins.Source(to), s, http.StatusOK)
+	wantStatus(t, logins.TokenSource(to), s, http.StatusOK)
 	text, err := os.ReadFile(logins.Path(to))
 	if err != nil {
 		t.Fatal(err)
@@ -151,14 +151,14 @@ func TestAudienceOfAnOlderLogin(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Expire()
-	wantStatus(t, logins.Source(to), s, http.StatusOK)
-	if got := audiences(t, key, s.Forms()); !slices.Equal(got, []string{s.AS, s.AS + "/token"}) {
+	wantStatus(t, logins.TokenSource(to), s, http.StatusOK)
+	if got := audiences(t, key, s.Forms()); !slices.Equal(got, []string{s.URL, s.URL + "/token"}) {
 		t.Errorf("audiences %q", got)
 	}
 }
 
-// The secret of a client goes to the authorization server that it went to first, and to another
-// one only if the config names that.
+// A client's secret stays with the authorization server that it first went to, unless the config
+// names another one.
 func TestSecretsStayWithTheirServer(t *testing.T) {
 	for _, grant := range []config.Grant{config.GrantCode, config.GrantClient} {
 		t.Run(string(grant), func(t *testing.T) {
@@ -180,9 +180,9 @@ func TestSecretsStayWithTheirServer(t *testing.T) {
 				}
 			}
 			s.Expire()
-			wantStatus(t, logins.Source(to), s, http.StatusOK)
-			s.PRM = func(m map[string]any) { m["authorization_servers"] = []string{other.AS} }
-			if err, ok := errors.AsType[*login.UnnamedError](logInTo(to)); !ok || err.Issuer != other.AS || err.Metadata != other.AS+wellKnown {
+			wantStatus(t, logins.TokenSource(to), s, http.StatusOK)
+			s.PRM = func(m map[string]any) { m["authorization_servers"] = []string{other.URL} }
+			if err, ok := errors.AsType[*login.UnnamedError](logInTo(to)); !ok || err.Issuer != other.URL || err.Metadata != other.URL+wellKnown {
 				t.Errorf("another authorization server: %+v", err)
 			}
 			if n := other.Hits("as /token") + other.Hits("as /authorize"); n != 0 {
@@ -192,8 +192,8 @@ func TestSecretsStayWithTheirServer(t *testing.T) {
 	}
 }
 
-// A client that the config names stays with the authorization server that it was used at,
-// also without a secret; one that we register does not matter elsewhere.
+// A client in the config stays with the authorization server that it was used at, even without a
+// secret; a client that we register may be used elsewhere.
 func TestServerThatNamesAnotherAuthorizationServer(t *testing.T) {
 	for _, id := range []string{"me", ""} {
 		s, other := logintest.New(t), logintest.New(t)
@@ -202,7 +202,7 @@ func TestServerThatNamesAnotherAuthorizationServer(t *testing.T) {
 		if _, err := logIn(t, logins, s, to); err != nil {
 			t.Fatal(err)
 		}
-		s.PRM = func(m map[string]any) { m["authorization_servers"] = []string{other.AS} }
+		s.PRM = func(m map[string]any) { m["authorization_servers"] = []string{other.URL} }
 		_, err := logins.Begin(t.Context(), to, challenge(t, s), redirect, nil)
 		if _, ok := errors.AsType[*login.UnnamedError](err); ok != (id != "") || !ok && err != nil {
 			t.Errorf("client %q: %v", id, err)
@@ -219,13 +219,13 @@ func TestServerThatNamesAnotherAuthorizationServer(t *testing.T) {
 	}
 }
 
-// A client that was registered at one authorization server is not used at another that claims
+// A client that was registered at one authorization server is not used at another one that claims
 // to be the same.
 func TestRegisteredClientsStay(t *testing.T) {
 	s := logintest.New(t)
 	logins, to := store(t), target(s)
 	l := mustLogIn(t, logins, s)
-	to.OAuth.AuthServerMetadataURL = elsewhere(t, s, wellKnown, s.AS) + wellKnown
+	to.OAuth.AuthServerMetadataURL = elsewhere(t, s, wellKnown, s.URL) + wellKnown
 	f, err := logins.Begin(t.Context(), to, challenge(t, s), redirect, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -19,14 +19,14 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// callbackPath is the path of the redirect URI, unless the config has another.
+// callbackPath is the default path of the redirect URI.
 const callbackPath = "/callback"
 
 // Redirect returns the redirect URI of a login: the one in the config, or else a URL of this
-// machine whose port may be 0 for any. A port other than 0 replaces that of the config.
+// machine, whose port may be 0 for any. A port other than 0 replaces the port in the config.
 //
 // For a client that its user registered with a fixed port the host is localhost, as in the
-// programs that the config key comes from. Otherwise it is 127.0.0.1, which no name service can
+// programs that introduced the config key. Otherwise it is 127.0.0.1, which no name service can
 // redirect (RFC 8252, section 8.3).
 func (t Target) Redirect(port int) string {
 	if u := localRedirect(t.OAuth.RedirectURI); u != nil {
@@ -48,7 +48,7 @@ func (t Target) Redirect(port int) string {
 	return "http://" + net.JoinHostPort(host, strconv.Itoa(port)) + callbackPath
 }
 
-// localRedirect parses a redirect URI; it returns nil if that does not lead to this machine.
+// localRedirect parses a redirect URI; it returns nil if the URI does not lead to this machine.
 func localRedirect(raw string) *url.URL {
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme != "http" || u.User != nil || u.Fragment != "" || !ipscope.Loopback(u.Hostname()) {
@@ -60,12 +60,12 @@ func localRedirect(raw string) *url.URL {
 // ErrElsewhere is the error for a redirect URI that does not lead to this machine over HTTP.
 var ErrElsewhere = errors.New("the redirect URI does not lead to this machine")
 
-// Callback is the listener that the browser is redirected to during a login. The caller of
-// Listen must Close it.
+// Callback is the listener that the browser is redirected to during a login. The caller of Listen
+// must Close it.
 type Callback struct {
-	Redirect string // the redirect URI, with the real port
+	Redirect string // the redirect URI with the actual port
 
-	host, path string // that a request must have to count
+	host, path string // that a request must have
 	listeners  []net.Listener
 }
 
@@ -81,7 +81,7 @@ func Listen(ctx context.Context, redirect string) (*Callback, error) {
 		port = httpPort
 	}
 	hosts := []string{u.Hostname()}
-	if _, err := netip.ParseAddr(hosts[0]); err != nil { // localhost: browsers try either
+	if _, err := netip.ParseAddr(hosts[0]); err != nil { // localhost: browsers try both
 		hosts = []string{"127.0.0.1", "::1"}
 	}
 	c := &Callback{path: u.Path}
@@ -111,14 +111,14 @@ func Listen(ctx context.Context, redirect string) (*Callback, error) {
 // httpPort is the default port of http, which browsers omit.
 const httpPort = "80"
 
-// Close frees the port. Serve does it, too.
+// Close frees the port. Serve also does.
 func (c *Callback) Close() {
 	for _, l := range c.listeners {
 		_ = l.Close()
 	}
 }
 
-// Serve waits until the browser comes back with an answer to the flow, calls finish with it,
+// Serve waits until the browser is redirected with an answer to the flow, calls finish with it,
 // and shows the outcome in the browser. Any other request to the port is refused and changes
 // nothing; strange, if not nil, is called with the reason.
 func (c *Callback) Serve(ctx context.Context, f *Flow, finish func(context.Context, url.Values) error, strange func(reason string)) error {
@@ -154,8 +154,8 @@ type answering struct {
 	flow     *Flow
 	finish   func(context.Context, url.Values) error
 	strange  func(reason string)
-	// done carries how the login ended, sent by the one request that ends it. Its capacity is
-	// one, so that this request does not block; it is never closed.
+	// done carries the outcome of the login, sent by the request that ends it. Capacity 1, so that
+	// this request does not block; never closed.
 	done chan error
 
 	mu       sync.Mutex // guards answered
@@ -209,7 +209,7 @@ func (s *answering) refuse(w http.ResponseWriter, status int, reason string) {
 	}
 }
 
-// page writes a page without anything active in it.
+// page writes a page without active content.
 func page(w http.ResponseWriter, status int, title, text string) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")

@@ -15,7 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/login/logintest"
 )
 
-// Where the browser comes back to is what the client was registered with, in the forms of
+// The browser is redirected to the URI that the client was registered with, in the forms of
 // different hosts.
 func TestRedirect(t *testing.T) {
 	t.Parallel()
@@ -42,8 +42,8 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
-// A redirect URI that does not lead to this machine is not listened on, whatever it looks
-// like; a port that somebody has is an error, for either address of localhost.
+// A redirect URI that does not lead to this machine is refused, whatever it looks like. A port in
+// use is an error for either address of localhost.
 func TestListenErrors(t *testing.T) {
 	t.Parallel()
 	for _, redirect := range []string{"https://localhost:1/callback", "http://93.184.215.14:80/callback", "http://0.0.0.0:0/callback", "http://localhost.evil.example/callback",
@@ -73,8 +73,7 @@ func TestListenErrors(t *testing.T) {
 	}
 }
 
-// The browser comes back to the host and path of the redirect URI, and to either address of
-// localhost.
+// The browser reaches the host and path of the redirect URI, at either address of localhost.
 func TestCallbackOfAHost(t *testing.T) {
 	t.Parallel()
 	for _, redirect := range []string{"http://localhost:0/oauth/callback", "http://127.0.0.1:0", "http://[::1]:0/callback"} {

@@ -19,19 +19,19 @@ import (
 )
 
 const (
-	// discoveryTimeout bounds a whole discovery.
+	// discoveryTimeout bounds one discovery.
 	discoveryTimeout = 45 * time.Second
-	// maxIssuers bounds the authorization servers that are tried for one MCP server.
+	// maxIssuers bounds the authorization servers to try for one MCP server.
 	maxIssuers = 3
 )
 
-// Challenge is what a server's WWW-Authenticate headers said when it refused a request.
+// Challenge is the content of the WWW-Authenticate headers of a refused request.
 type Challenge struct {
 	Metadata    string // URL of the server's resource metadata
 	Scopes      []string
 	Code        string // such as invalid_token or insufficient_scope
 	Description string
-	Basic       bool // the server wants a password instead
+	Basic       bool // the server requires a password instead
 }
 
 // ParseChallenge parses the values of WWW-Authenticate. It ignores what it cannot parse.
@@ -55,29 +55,27 @@ func ParseChallenge(values []string) Challenge {
 	return c
 }
 
-// Said returns the reason that the server gave, as one printable line; "" if it gave none.
-func (c Challenge) Said() string {
-	switch {
-	case c.Description != "":
+// Reason returns the server's reason as one printable line; "" if it gave none.
+func (c Challenge) Reason() string {
+	if c.Description != "" {
 		return printable.Line(c.Description, 300)
-	default:
-		return printable.Line(c.Code, 100)
 	}
+	return printable.Line(c.Code, 100)
 }
 
-// place says where to log in to a server: its resource identifier and authorization server.
-type place struct {
+// discovery is where to log in to a server: its resource identifier and authorization server.
+type discovery struct {
 	resource string
-	scopes   []string // that the server supports
+	scopes   []string // supported by the server
 	server   *oauthex.AuthServerMeta
 	metadata string // the URL of the authorization server's metadata; "" if it publishes none
 }
 
-// audience returns what an assertion for the authorization server is valid for: its issuer, if
-// that published the metadata (RFC 8414, section 3.3). Other metadata may claim any issuer, so
-// the audience is then the token endpoint, which gets the assertion, and at which alone it is of
-// use.
-func (at *place) audience() string {
+// audience returns the audience of assertions for the authorization server: its issuer, if the
+// issuer published the metadata (RFC 8414, section 3.3). Other metadata may claim any issuer; the
+// audience is then the token endpoint, which gets the assertion and is the only place where it is
+// valid.
+func (at *discovery) audience() string {
 	if slices.Contains(metadataPlaces(at.server.Issuer), at.metadata) {
 		return at.server.Issuer
 	}
@@ -85,33 +83,33 @@ func (at *place) audience() string {
 }
 
 // entrust returns an [*UnnamedError] if a client of the config was used at another authorization
-// server before, and the config does not name this one: the server, which named both, could
-// otherwise get the client's credentials sent wherever it likes. At first the server's word
-// counts: the config gives it the client, and says nothing else of where that belongs.
-func (at *place) entrust(t Target, c Client, earlier *Login) error {
+// server before, and the config does not name this one. Otherwise the MCP server, which named
+// both, could have the client's credentials sent anywhere. The first time the server's word
+// counts: the config gives it the client and does not say where the client belongs.
+func (at *discovery) entrust(t Target, c OAuthClient, earlier *Login) error {
 	if t.OAuth.AuthServerMetadataURL != "" || earlier == nil || earlier.Issuer == at.server.Issuer {
 		return nil
 	}
 	return &UnnamedError{printable.Line(c.ID, 100), printable.Line(at.server.Issuer, 200), printable.Line(at.metadata, 400)}
 }
 
-// discover finds the authorization server of a target, and what it offers.
-func discover(ctx context.Context, client *http.Client, t Target, c Challenge) (*place, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, discoveryTimeout, errors.New("the discovery of the authorization server takes too long"))
+// discover finds the authorization server of a target and its metadata.
+func discover(ctx context.Context, client *http.Client, t Target, c Challenge) (*discovery, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, discoveryTimeout, errors.New("the discovery of the authorization server timed out"))
 	defer cancel()
-	at, err := findPlace(ctx, client, t, c)
+	at, err := discoverOnce(ctx, client, t, c)
 	if err != nil && ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	return at, err
 }
 
-func findPlace(ctx context.Context, client *http.Client, t Target, c Challenge) (*place, error) {
+func discoverOnce(ctx context.Context, client *http.Client, t Target, c Challenge) (*discovery, error) {
 	resource, err := resourceMetadata(ctx, client, t, c)
 	if err != nil {
 		return nil, err
 	}
-	at := &place{resource: t.URL}
+	at := &discovery{resource: t.URL}
 	issuers := []string{origin(t.URL)} // the fallback of MCP 2025-03-26
 	if resource != nil {
 		at.resource, at.scopes, issuers = resource.Resource, usableScopes(resource.ScopesSupported), resource.AuthorizationServers
@@ -174,11 +172,11 @@ func resourceMetadata(ctx context.Context, client *http.Client, t Target, c Chal
 	return nil, nil
 }
 
-// metadataPlaces returns the URLs at which an issuer may publish its metadata, none if it is not
-// a URL of an issuer.
+// metadataPlaces returns the URLs at which an issuer may publish its metadata, none if it is not a
+// URL of an issuer.
 func metadataPlaces(issuer string) []string {
 	u, err := url.Parse(issuer)
-	if err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil || !visible(issuer) {
+	if err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil || !printable.VisibleASCII(issuer) {
 		return nil
 	}
 	base, path := origin(issuer), strings.Trim(u.EscapedPath(), "/")
@@ -189,7 +187,8 @@ func metadataPlaces(issuer string) []string {
 	return places
 }
 
-// serverMetadata returns the metadata of an authorization server and its URL, nil if it has none.
+// serverMetadata returns the metadata of an authorization server and its URL, nil if there is
+// none.
 func serverMetadata(ctx context.Context, client *http.Client, issuer string) (m *oauthex.AuthServerMeta, at string, err error) {
 	places := metadataPlaces(issuer)
 	if places == nil {
@@ -208,16 +207,13 @@ func serverMetadata(ctx context.Context, client *http.Client, issuer string) (m 
 	return nil, "", failed
 }
 
-// configuredServer returns the authorization server's metadata from an address in the config;
-// any issuer is accepted there, but see audience.
+// configuredServer returns the authorization server's metadata from an address in the config. It
+// accepts any issuer, but see audience.
 func configuredServer(ctx context.Context, client *http.Client, address string) (*oauthex.AuthServerMeta, error) {
 	var names struct{ Issuer string }
 	found, err := getJSON(ctx, client, address, &names)
-	if err == nil && !found {
-		err = fmt.Errorf("%s: there is no metadata", printable.Line(address, 200))
-	}
 	var m *oauthex.AuthServerMeta
-	if err == nil {
+	if err == nil && found {
 		m, err = readMetadata(ctx, client, address, names.Issuer)
 	}
 	if err == nil && m == nil {
@@ -233,7 +229,7 @@ func configuredServer(ctx context.Context, client *http.Client, address string) 
 func readMetadata(ctx context.Context, client *http.Client, address, issuer string) (*oauthex.AuthServerMeta, error) {
 	m, err := oauthex.GetAuthServerMeta(ctx, address, issuer, client)
 	if err != nil {
-		return nil, errors.New(printable.Line(err.Error(), 500)) // it quotes the metadata, and wraps nothing
+		return nil, errors.New(printable.Line(err.Error(), 500)) // it quotes the metadata and wraps nothing
 	}
 	if m != nil {
 		err = usable(m)
@@ -241,19 +237,15 @@ func readMetadata(ctx context.Context, client *http.Client, address, issuer stri
 	return m, err
 }
 
-// usable checks what the library does not: that there are endpoints, that they can be trusted
-// and shown, and that PKCE with S256 is supported.
+// usable checks what the library does not: that there are endpoints, that they can be trusted and
+// shown, and that PKCE with S256 is supported.
 func usable(m *oauthex.AuthServerMeta) error {
-	s256 := false
-	for _, method := range m.CodeChallengeMethodsSupported {
-		s256 = s256 || method == "S256"
-	}
-	if m.TokenEndpoint == "" || !s256 {
+	if m.TokenEndpoint == "" || !slices.Contains(m.CodeChallengeMethodsSupported, "S256") {
 		return errors.New("there is no token endpoint, or no PKCE with S256")
 	}
 	endpoints := []string{m.AuthorizationEndpoint, m.TokenEndpoint, m.RegistrationEndpoint, m.RevocationEndpoint}
 	for _, address := range append(endpoints, m.Issuer) { // terminals, browsers and logs show them
-		if !visible(address) {
+		if !printable.VisibleASCII(address) {
 			return fmt.Errorf("a URL has characters that must be encoded: %s", printable.Line(address, 200))
 		}
 	}
@@ -265,11 +257,11 @@ func usable(m *oauthex.AuthServerMeta) error {
 		if err != nil || u.Host == "" || u.Scheme != "https" && !(u.Scheme == "http" && ipscope.Loopback(u.Hostname())) {
 			return fmt.Errorf("an endpoint is not https: %s", printable.Line(endpoint, 200))
 		}
-		if u.User != nil || u.Fragment != "" { // a name before an @ looks like the host
+		if u.User != nil || u.Fragment != "" { // a user name before the @ looks like the host
 			return fmt.Errorf("an endpoint has a user or a fragment: %s", printable.Line(endpoint, 200))
 		}
 		for _, name := range []string{"client_id", "redirect_uri", "response_type", "state", "scope", "resource", "code_challenge"} {
-			if u.Query().Has(name) { // it is unclear whether that one or ours would count
+			if u.Query().Has(name) { // it is unclear which value would count
 				return fmt.Errorf("an endpoint already has the parameter %q: %s", name, printable.Line(endpoint, 200))
 			}
 		}
@@ -277,7 +269,7 @@ func usable(m *oauthex.AuthServerMeta) error {
 	return nil
 }
 
-// getJSON reads a JSON document; found is false if the server answers that it does not exist.
+// getJSON reads a JSON document; found is false if the server answers that there is none.
 func getJSON(ctx context.Context, client *http.Client, address string, into any) (found bool, err error) {
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -286,23 +278,23 @@ func getJSON(ctx context.Context, client *http.Client, address string, into any)
 	q.Header.Set("Accept", "application/json")
 	p, err := client.Do(q)
 	if err != nil {
-		return false, clean(err)
+		return false, withoutQuery(err)
 	}
 	defer func() { _ = p.Body.Close() }()
 	switch {
 	case p.StatusCode >= 400 && p.StatusCode < 500 && p.StatusCode != http.StatusTooManyRequests:
 		return false, nil
 	case p.StatusCode != http.StatusOK:
-		return false, fmt.Errorf("%s: HTTP status %d", show(q.URL), p.StatusCode)
+		return false, fmt.Errorf("%s: HTTP status %d", showURL(q.URL), p.StatusCode)
 	case strings.Contains(p.Header.Get("Content-Type"), "html"):
-		return false, nil // an HTML page, which the server answers for any path
+		return false, nil // an HTML page that the server returns for any path
 	}
 	text, err := io.ReadAll(p.Body)
 	if err != nil {
-		return false, fmt.Errorf("%s: %w", show(q.URL), err)
+		return false, fmt.Errorf("%s: %w", showURL(q.URL), err)
 	}
 	if json.Unmarshal(text, into) != nil {
-		return false, fmt.Errorf("%s: the response is not JSON of the expected form", show(q.URL))
+		return false, fmt.Errorf("%s: the response is not JSON of the expected form", showURL(q.URL))
 	}
 	return true, nil
 }

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 	"golang.org/x/oauth2"
@@ -18,7 +19,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// A Flow is one login of a user with a browser: it begins with the URL to open and ends with a
+// A Flow is one login of a user with a browser: it begins with a URL to open and ends with a
 // stored Login.
 type Flow struct {
 	URL string // to open in the browser
@@ -27,20 +28,20 @@ type Flow struct {
 	store    *Store
 	redirect string
 	scopes   []string
-	at       *place
-	with     Client
+	at       *discovery
+	with     OAuthClient
 	reused   bool // the client was registered for an earlier login
 	state    string
 	verifier string
 }
 
 // Begin starts a login to a target that refused a request with the challenge: it discovers the
-// authorization server and chooses the client. The browser will be sent back to redirect.
-// scopes, if there are any, are requested in place of those of the config and the server. The
-// error is [ErrNoClient] if the user has to register a client first, and an [*UnnamedError] if the
-// config has to name the authorization server first.
+// authorization server and chooses the client. The browser will be redirected to redirect. scopes,
+// if any, replace the scopes of the config and the server. The error is [ErrNoClient] if the user
+// must first register a client, and an [*UnnamedError] if the config must first name the
+// authorization server.
 func (s *Store) Begin(ctx context.Context, t Target, c Challenge, redirect string, scopes []string) (*Flow, error) {
-	client := s.client(ctx, t.URL)
+	client := newGuardedClient(ctx, t.URL)
 	at, err := discover(ctx, client, t, c)
 	if err != nil {
 		return nil, err
@@ -51,7 +52,7 @@ func (s *Store) Begin(ctx context.Context, t Target, c Challenge, redirect strin
 	earlier := s.earlier(t)
 	f := &Flow{target: t, store: s, redirect: redirect, at: at, state: rand.Text(), verifier: oauth2.GenerateVerifier()}
 	f.scopes = chooseScopes(t, c, at, earlier, scopes)
-	if f.with, f.reused, err = f.client(ctx, client, at.server, earlier); err != nil {
+	if f.with, f.reused, err = f.chooseClient(ctx, client, at.server, earlier); err != nil {
 		return nil, err
 	}
 	f.URL = f.authorizationURL()
@@ -74,9 +75,9 @@ func (f *Flow) authorizationURL() string {
 	return c.AuthCodeURL(f.state, opts...)
 }
 
-// Abandon records that the login was not finished. If it used a client registered for an
-// earlier login, the authorization server may have forgotten that client, and would say so only
-// in the browser: the next login registers a new one.
+// Abandon records that the login was not finished. If it reused a registered client, the
+// authorization server may have forgotten that client, which it would report only in the browser:
+// the next login registers a new one.
 func (f *Flow) Abandon(ctx context.Context) error {
 	if !f.reused {
 		return nil
@@ -91,13 +92,12 @@ func (f *Flow) Abandon(ctx context.Context) error {
 // Issuer returns the authorization server.
 func (f *Flow) Issuer() string { return printable.Line(f.at.server.Issuer, 200) }
 
-// Ours reports whether the query of a redirect is an answer to this flow.
+// Ours reports whether the query of a redirect belongs to this flow.
 func (f *Flow) Ours(answer url.Values) bool {
 	return subtle.ConstantTimeCompare([]byte(answer.Get("state")), []byte(f.state)) == 1
 }
 
-// Finish obtains and stores the login. answer is the query that the browser came back
-// with.
+// Finish obtains and stores the login. answer is the query of the browser's redirect.
 func (f *Flow) Finish(ctx context.Context, answer url.Values) (*Login, error) {
 	if !f.Ours(answer) {
 		return nil, errors.New(`the redirected URL belongs to another login: its "state" is not the one that mcptrack sent`)
@@ -112,7 +112,7 @@ func (f *Flow) Finish(ctx context.Context, answer url.Values) (*Login, error) {
 		return nil, errors.New("the redirected URL has no \"code\"")
 	}
 	l := newLogin(f.target, f.at, f.with, f.scopes)
-	err := l.requestToken(ctx, f.store.client(ctx, f.target.URL), f.target, "the login", url.Values{
+	err := l.requestToken(ctx, newGuardedClient(ctx, f.target.URL), f.target, "the login", url.Values{
 		"grant_type": {"authorization_code"}, "code": {answer.Get("code")},
 		"redirect_uri": {f.redirect}, "code_verifier": {f.verifier},
 	})
@@ -122,7 +122,7 @@ func (f *Flow) Finish(ctx context.Context, answer url.Values) (*Login, error) {
 	return l, f.store.Put(ctx, f.target, l)
 }
 
-// checkIssuer checks that the answer comes from the authorization server that was asked (RFC
+// checkIssuer checks that the redirect comes from the authorization server that was asked (RFC
 // 9207): an attacker's server could answer in its place to get a code.
 func checkIssuer(answer url.Values, m *oauthex.AuthServerMeta) error {
 	switch iss := answer.Get("iss"); {
@@ -134,7 +134,7 @@ func checkIssuer(answer url.Values, m *oauthex.AuthServerMeta) error {
 	return nil
 }
 
-// earlier returns the login that a new one replaces; nil if there is none, or it cannot be read.
+// earlier returns the login that a new one replaces; nil if there is none or it cannot be read.
 func (s *Store) earlier(t Target) *Login {
 	l, err := s.Get(t)
 	if err != nil {
@@ -145,21 +145,21 @@ func (s *Store) earlier(t Target) *Login {
 
 // Offers reports whether a target that did not refuse a request still offers logins.
 func (s *Store) Offers(ctx context.Context, t Target) bool {
-	m, err := resourceMetadata(ctx, s.client(ctx, t.URL), t, Challenge{})
+	m, err := resourceMetadata(ctx, newGuardedClient(ctx, t.URL), t, Challenge{})
 	return err == nil && m != nil
 }
 
 // Obtain obtains and stores a login by the client credentials grant, without a user. The error is
-// an [*UnnamedError] if the config has to name the authorization server first.
+// an [*UnnamedError] if the config must first name the authorization server.
 func (s *Store) Obtain(ctx context.Context, t Target, c Challenge) (*Login, error) {
-	l, err := s.obtain(ctx, s.client(ctx, t.URL), t, c)
+	l, err := s.obtain(ctx, newGuardedClient(ctx, t.URL), t, c)
 	if err != nil {
 		return nil, err
 	}
 	return l, s.Put(ctx, t, l)
 }
 
-// obtain obtains a login by the client credentials grant, and does not store it.
+// obtain is Obtain without storing.
 func (s *Store) obtain(ctx context.Context, client *http.Client, t Target, c Challenge) (*Login, error) {
 	at, err := discover(ctx, client, t, c)
 	if err != nil {
@@ -182,4 +182,164 @@ func (l *Login) clientGrant() url.Values {
 		grant.Set("scope", strings.Join(l.Scopes, " "))
 	}
 	return grant
+}
+
+// OAuthClient is our identity at an authorization server.
+type OAuthClient struct {
+	ID     string `json:"id"`
+	Method string `json:"method"` // none, client_secret_basic, client_secret_post or private_key_jwt
+	// Registered means that we registered the client, with the redirect URI in Redirect.
+	Registered bool      `json:"registered,omitempty"`
+	Redirect   string    `json:"redirect,omitempty"`
+	Expires    time.Time `json:"expires,omitzero"` // when its secret expires; zero: never
+
+	secret config.Secret // stored with the tokens
+}
+
+// The methods of client authentication.
+const (
+	methodNone  = "none"
+	methodBasic = "client_secret_basic"
+	methodPost  = "client_secret_post"
+	methodJWT   = "private_key_jwt"
+)
+
+// ErrNoClient is the error of a login that needs a client registered by the user.
+var ErrNoClient = errors.New("the authorization server does not support client registration")
+
+// configuredClient returns the client in the config; ok is false if there is none.
+func configuredClient(t Target, m *oauthex.AuthServerMeta) (OAuthClient, bool) {
+	o := t.OAuth
+	if o.ClientID == "" {
+		return OAuthClient{}, false
+	}
+	c := OAuthClient{ID: o.ClientID, secret: o.ClientSecret, Method: methodNone}
+	switch offered := m.TokenEndpointAuthMethodsSupported; {
+	case o.PrivateKeyFile != "":
+		c.Method = methodJWT
+	case c.secret.IsZero():
+	case slices.Contains(offered, methodPost) && !slices.Contains(offered, methodBasic):
+		c.Method = methodPost
+	default:
+		c.Method = methodBasic // the default of RFC 8414
+	}
+	return c, true
+}
+
+// chooseClient chooses the client of a login, in the order of the specification: the one in the
+// config, one identified by a metadata URL, one registered for an earlier login (reused), or a new
+// one.
+func (f *Flow) chooseClient(ctx context.Context, client *http.Client, m *oauthex.AuthServerMeta, earlier *Login) (c OAuthClient, reused bool, err error) {
+	if c, ok := configuredClient(f.target, m); ok {
+		return c, false, f.at.entrust(f.target, c, earlier)
+	}
+	if f.target.OAuth.ClientMetadataURL != "" && m.ClientIDMetadataDocumentSupported {
+		return OAuthClient{ID: f.target.OAuth.ClientMetadataURL, Method: methodNone}, false, nil
+	}
+	// The token endpoint gets the client's secret, and metadata may claim any issuer: compare
+	// both.
+	if earlier != nil && earlier.Issuer == m.Issuer && earlier.TokenEndpoint == m.TokenEndpoint && earlier.Client.Registered && earlier.Refused == "" &&
+		earlier.Client.Redirect == f.redirect && (earlier.Client.Expires.IsZero() || time.Now().Before(earlier.Client.Expires)) {
+		return earlier.Client, true, nil
+	}
+	if m.RegistrationEndpoint == "" {
+		return OAuthClient{}, false, ErrNoClient
+	}
+	c, err = register(ctx, client, m, f.redirect, f.scopes)
+	return c, false, err
+}
+
+// register registers a client (RFC 7591).
+func register(ctx context.Context, client *http.Client, m *oauthex.AuthServerMeta, redirect string, scopes []string) (OAuthClient, error) {
+	method := methodNone
+	if offered := m.TokenEndpointAuthMethodsSupported; len(offered) > 0 && !slices.Contains(offered, methodNone) {
+		method = methodPost
+		if slices.Contains(offered, methodBasic) {
+			method = methodBasic
+		}
+	}
+	p, err := oauthex.RegisterClient(ctx, m.RegistrationEndpoint, &oauthex.ClientRegistrationMetadata{
+		RedirectURIs: []string{redirect}, ClientName: "mcptrack", SoftwareID: "mcptrack", ApplicationType: "native",
+		GrantTypes: []string{"authorization_code", "refresh_token"}, ResponseTypes: []string{"code"},
+		TokenEndpointAuthMethod: method, Scope: strings.Join(scopes, " "),
+	}, client)
+	if answer, ok := errors.AsType[*oauthex.ClientRegistrationError](err); ok {
+		return OAuthClient{}, &AnswerError{Doing: "to register a client", Code: answer.ErrorCode, Description: answer.ErrorDescription, Status: http.StatusBadRequest}
+	} else if err != nil {
+		return OAuthClient{}, fmt.Errorf("register a client: %w", registrationError(err))
+	}
+	c := OAuthClient{ID: p.ClientID, secret: config.NewSecret(p.ClientSecret), Registered: true, Redirect: redirect, Expires: p.ClientSecretExpiresAt, Method: p.TokenEndpointAuthMethod}
+	if c.Method == "" {
+		c.Method = method
+	}
+	if c.secret.IsZero() {
+		c.Method = methodNone
+	}
+	if !slices.Contains([]string{methodNone, methodBasic, methodPost}, c.Method) {
+		return OAuthClient{}, fmt.Errorf("the authorization server requires clients to authenticate with %s, which is not supported", printable.Line(c.Method, 60))
+	}
+	return c, nil
+}
+
+// registrationError returns the error without the server's response, which may contain a secret.
+func registrationError(err error) error {
+	if before, _, ok := strings.Cut(err.Error(), "failed with status"); ok && before != err.Error() {
+		_, status, _ := strings.Cut(err.Error(), "failed with status ")
+		status, _, _ = strings.Cut(status, ":")
+		return fmt.Errorf("the authorization server responded with HTTP status %s", printable.Line(status, 60))
+	}
+	if strings.Contains(err.Error(), "failed to decode") {
+		return errors.New("the response is not JSON of the expected form")
+	}
+	return withoutQuery(err)
+}
+
+const (
+	// maxScope bounds one scope from a server, in bytes.
+	maxScope = 256
+	// maxScopes bounds the scopes of a login, in bytes: they must fit into a URL. Otherwise a
+	// server that refuses every request for yet another scope could make logins impossible.
+	maxScopes = 8 << 10
+)
+
+// usableScopes returns the scopes from a server without those that are invalid (RFC 6749, section
+// 3.3) or too long.
+func usableScopes(named []string) []string {
+	var scopes []string
+	size := 0
+	for _, scope := range named {
+		ok := scope != "" && len(scope) <= maxScope && printable.VisibleASCII(scope) && !strings.ContainsAny(scope, `"\`)
+		if size += len(scope) + 1; ok && size <= maxScopes && !slices.Contains(scopes, scope) {
+			scopes = append(scopes, scope)
+		} else {
+			size -= len(scope) + 1
+		}
+	}
+	return scopes
+}
+
+// chooseScopes returns the scopes to request, in the order of the specification. It adds scopes
+// that an earlier request lacked, and the scope for refresh tokens if the server supports it.
+func chooseScopes(t Target, c Challenge, at *discovery, earlier *Login, scopes []string) []string {
+	for _, choice := range [][]string{t.OAuth.Scopes, c.Scopes, at.scopes} {
+		if len(scopes) == 0 {
+			scopes = choice
+		}
+	}
+	scopes = slices.Clone(scopes)
+	add := func(scope string) {
+		if !slices.Contains(scopes, scope) {
+			scopes = append(scopes, scope)
+		}
+	}
+	if earlier != nil && earlier.Issuer == at.server.Issuer && len(earlier.Lacking) > 0 {
+		// The latest refused scopes come first, in case not all fit.
+		for _, scope := range usableScopes(slices.Concat(scopes, earlier.Lacking, earlier.Scopes)) {
+			add(scope)
+		}
+	}
+	if slices.Contains(at.server.ScopesSupported, offlineAccess) && t.OAuth.Grant != config.GrantClient {
+		add(offlineAccess)
+	}
+	return scopes
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// TestHostileServers: whatever a server or its authorization server says, a login with it
-// fails with a reason, and no code or token goes anywhere.
+// Whatever a server or its authorization server responds, a login with it fails with a reason, and
+// no code or token leaks.
 func TestHostileServers(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		t.Errorf("a request went elsewhere: %s %s", q.Method, q.URL)
@@ -28,115 +28,115 @@ func TestHostileServers(t *testing.T) {
 	defer elsewhere.Close()
 	huge := strings.Repeat("a", 64<<20)
 	for name, c := range map[string]struct {
-		plant func(*logintest.Server)
+		plant func(*logintest.Issuer)
 		want  string
 	}{
-		"metadata on another origin": {func(s *logintest.Server) {
+		"metadata on another origin": {func(s *logintest.Issuer) {
 			s.Challenge = func() string { return `Bearer resource_metadata="` + elsewhere.URL + `/meta"` }
 		}, "has another origin than the server"},
-		"metadata about another server": {func(s *logintest.Server) {
+		"metadata about another server": {func(s *logintest.Issuer) {
 			s.PRM = func(m map[string]any) { m["resource"] = "https://bank.example/mcp" }
 		}, `describes another resource: "https://bank.example/mcp"`},
-		"metadata about a longer path": {func(s *logintest.Server) {
-			s.PRM = func(m map[string]any) { m["resource"] = s.URL + "/admin" }
+		"metadata about a longer path": {func(s *logintest.Issuer) {
+			s.PRM = func(m map[string]any) { m["resource"] = s.Resource + "/admin" }
 		}, "describes another resource"},
-		"metadata about a sibling": {func(s *logintest.Server) {
-			s.PRM = func(m map[string]any) { m["resource"] = strings.TrimSuffix(s.URL, "p") }
+		"metadata about a sibling": {func(s *logintest.Issuer) {
+			s.PRM = func(m map[string]any) { m["resource"] = strings.TrimSuffix(s.Resource, "p") }
 		}, "describes another resource"},
-		"no authorization server": {func(s *logintest.Server) {
+		"no authorization server": {func(s *logintest.Issuer) {
 			s.PRM = func(m map[string]any) { m["authorization_servers"] = []string{} }
 		}, "names no authorization server"},
-		"authorization server that is no URL": {func(s *logintest.Server) {
+		"authorization server that is no URL": {func(s *logintest.Issuer) {
 			s.PRM = func(m map[string]any) { m["authorization_servers"] = []string{"javascript:alert(1)"} }
 		}, "that is not a URL"},
-		"issuer of another": {func(s *logintest.Server) {
+		"issuer of another": {func(s *logintest.Issuer) {
 			s.Meta = func(m map[string]any) { m["issuer"] = "https://honest.example" }
 		}, "does not match"},
-		"no PKCE": {func(s *logintest.Server) {
+		"no PKCE": {func(s *logintest.Issuer) {
 			s.Meta = func(m map[string]any) { m["code_challenge_methods_supported"] = nil }
 		}, "PKCE"},
-		"plain PKCE": {func(s *logintest.Server) {
+		"plain PKCE": {func(s *logintest.Issuer) {
 			s.Meta = func(m map[string]any) { m["code_challenge_methods_supported"] = []string{"plain"} }
 		}, "S256"},
-		"http token endpoint": {func(s *logintest.Server) {
+		"http token endpoint": {func(s *logintest.Issuer) {
 			s.Meta = func(m map[string]any) { m["token_endpoint"] = "http://as.example/token" }
 		}, "does not use HTTPS"},
-		"http revocation endpoint": {func(s *logintest.Server) {
+		"http revocation endpoint": {func(s *logintest.Issuer) {
 			s.Meta = func(m map[string]any) { m["revocation_endpoint"] = "http://as.example/revoke" }
 		}, "not https"},
-		"login page with another host as its user": {func(s *logintest.Server) {
+		"login page with another host as its user": {func(s *logintest.Issuer) {
 			s.Meta = func(m map[string]any) {
 				m["authorization_endpoint"] = "https://accounts.example@attacker.example/authorize"
 			}
 		}, "has a user or a fragment"},
-		"login page with a fragment": {func(s *logintest.Server) {
-			s.Meta = func(m map[string]any) { m["authorization_endpoint"] = s.AS + "/authorize#here" }
+		"login page with a fragment": {func(s *logintest.Issuer) {
+			s.Meta = func(m map[string]any) { m["authorization_endpoint"] = s.URL + "/authorize#here" }
 		}, "has a user or a fragment"},
-		"login page for another client": {func(s *logintest.Server) {
+		"login page for another client": {func(s *logintest.Issuer) {
 			s.Meta = func(m map[string]any) {
 				m["authorization_endpoint"] = "https://honest.example/authorize?tenant=1&client_id=evil"
 			}
 		}, `already has the parameter "client_id"`},
-		"metadata with a user": {func(s *logintest.Server) {
-			s.PRM = func(m map[string]any) { m["resource"] = strings.Replace(s.URL, "://", "://you@", 1) }
+		"metadata with a user": {func(s *logintest.Issuer) {
+			s.PRM = func(m map[string]any) { m["resource"] = strings.Replace(s.Resource, "://", "://you@", 1) }
 		}, "describes another resource"},
-		"script as login page": {func(s *logintest.Server) {
+		"script as login page": {func(s *logintest.Issuer) {
 			s.Meta = func(m map[string]any) { m["authorization_endpoint"] = "javascript:alert(1)" }
 		}, "disallowed scheme"},
-		"token endpoint that redirects": {func(s *logintest.Server) {
+		"token endpoint that redirects": {func(s *logintest.Issuer) {
 			s.AnswerToken(func(w http.ResponseWriter, q *http.Request) bool {
 				http.Redirect(w, q, elsewhere.URL+"/token", http.StatusTemporaryRedirect)
 				return true
 			})
 		}, "the response is a redirect, which is not followed"},
-		"token of 64 MB": {func(s *logintest.Server) {
+		"token of 64 MB": {func(s *logintest.Issuer) {
 			s.AnswerToken(func(w http.ResponseWriter, _ *http.Request) bool {
 				w.Header().Set("Content-Type", "application/json")
 				_, _ = io.WriteString(w, `{"token_type":"Bearer","access_token":"`+huge+`"}`)
 				return true
 			})
 		}, "more than 524288 bytes"},
-		"token that is too long for a header": {func(s *logintest.Server) {
+		"token that is too long for a header": {func(s *logintest.Issuer) {
 			s.AnswerToken(func(w http.ResponseWriter, _ *http.Request) bool {
 				w.Header().Set("Content-Type", "application/json")
 				_, _ = io.WriteString(w, `{"token_type":"Bearer","access_token":"`+huge[:100<<10]+`"}`)
 				return true
 			})
 		}, "too long or not printable"},
-		"token with a line break": {func(s *logintest.Server) {
+		"token with a line break": {func(s *logintest.Issuer) {
 			s.AnswerToken(func(w http.ResponseWriter, _ *http.Request) bool {
 				w.Header().Set("Content-Type", "application/json")
 				_, _ = io.WriteString(w, `{"token_type":"Bearer","access_token":"x\r\nX-Evil: 1"}`)
 				return true
 			})
 		}, "too long or not printable"},
-		"token of another type": {func(s *logintest.Server) {
+		"token of another type": {func(s *logintest.Issuer) {
 			s.AnswerToken(func(w http.ResponseWriter, _ *http.Request) bool {
 				w.Header().Set("Content-Type", "application/json")
 				_, _ = io.WriteString(w, `{"token_type":"DPoP","access_token":"x"}`)
 				return true
 			})
 		}, "of type DPoP"},
-		"answer of another issuer": {func(s *logintest.Server) {
+		"answer of another issuer": {func(s *logintest.Issuer) {
 			s.Answer = func(q url.Values) { q.Set("iss", "https://attacker.example") }
 		}, "from another authorization server, https://attacker.example"},
-		"answer without its issuer": {func(s *logintest.Server) {
+		"answer without its issuer": {func(s *logintest.Issuer) {
 			s.Answer = func(q url.Values) { q.Del("iss") }
 		}, `lacks "iss"`},
-		"answer with another state": {func(s *logintest.Server) {
+		"answer with another state": {func(s *logintest.Issuer) {
 			s.Answer = func(q url.Values) { q.Set("state", "stolen") }
 		}, `its "state" is not the one that mcptrack sent`},
-		"refusal": {func(s *logintest.Server) {
+		"refusal": {func(s *logintest.Issuer) {
 			s.Answer = func(q url.Values) {
 				q.Del("code")
 				q.Set("error", "access_denied")
 				q.Set("error_description", "no\x1b[31m way")
 			}
 		}, "refused the login: access_denied (no"},
-		"registration refused": {func(s *logintest.Server) {
-			s.Meta = func(m map[string]any) { m["registration_endpoint"] = s.AS + "/nowhere" }
+		"registration refused": {func(s *logintest.Issuer) {
+			s.Meta = func(m map[string]any) { m["registration_endpoint"] = s.URL + "/nowhere" }
 		}, "register a client: the authorization server responded with HTTP status 404"},
-		"no registration": {func(s *logintest.Server) { s.NoDCR = true }, "does not support client registration"},
+		"no registration": {func(s *logintest.Issuer) { s.NoDCR = true }, "does not support client registration"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := logintest.New(t)
@@ -153,20 +153,20 @@ func TestHostileServers(t *testing.T) {
 	}
 }
 
-// No URL of an authorization server hides or forges anything where it is shown: on a terminal, in
-// a browser, in a log.
+// No URL of an authorization server hides or forges anything on a terminal, in a browser or in a
+// log.
 func TestURLsThatAreNotPrintable(t *testing.T) {
 	for _, hidden := range []string{"\u202e", "\u2066", "\u200b", "\u00ad", "\ufeff", "\U000e0041", "\U000e0100", "\u009b31m", "\u0085", "\u2028", "\ue000", " ", "\u00fc", "\u0430"} {
 		for _, member := range []string{"authorization_endpoint", "token_endpoint", "registration_endpoint", "revocation_endpoint", "issuer"} {
 			for _, form := range []string{"%s/x" + hidden + "y", "%s/?x=" + hidden, "https://x" + hidden + ".example/y"} {
 				s := logintest.New(t)
-				address := strings.Replace(form, "%s", s.AS, 1)
+				address := strings.Replace(form, "%s", s.URL, 1)
 				s.Meta = func(m map[string]any) { m[member] = address }
 				to := target(s)
 				if member == "issuer" {
 					s.PRM = func(m map[string]any) { m["authorization_servers"] = []string{address} }
 				}
-				for _, to.OAuth.AuthServerMetadataURL = range []string{"", s.AS + wellKnown} {
+				for _, to.OAuth.AuthServerMetadataURL = range []string{"", s.URL + wellKnown} {
 					f, err := store(t).Begin(t.Context(), to, challenge(t, s), redirect, nil)
 					if err == nil || printable.Lines(err.Error()) != err.Error() || !strings.Contains(err.Error(), "must be encoded") && !strings.Contains(err.Error(), "not a URL") && !strings.Contains(err.Error(), "invalid character") {
 						t.Errorf("%s %q: %+v, %v", member, address, f, err)
@@ -177,12 +177,11 @@ func TestURLsThatAreNotPrintable(t *testing.T) {
 	}
 }
 
-// A public server can name neither this machine nor a private network, in any spelling.
+// A public server can name neither this machine nor a private network, in any spelling. See also
+// TestPublicServerReachesOnlyPublicAddresses.
 func TestPrivateAddressesOfAPublicServer(t *testing.T) {
-	for _, address := range []string{"https://127.0.0.1/", "http://localhost:1/", "https://10.0.0.1/", "https://169.254.169.254/latest", "https://[::1]/",
-		"https://[::ffff:127.0.0.1]/", "https://[fd00::1]/", "https://100.64.0.1/", "https://0.0.0.0/", "https://192.168.1.1/", "http://as.example/",
-		"https://0.1.2.3/", "https://192.0.0.8/", "https://198.18.0.1/", "https://240.0.0.1/", "https://[::10.0.0.1]/", "https://[64:ff9b::10.0.0.1]/",
-		"https://[64:ff9b:1::8.8.8.8]/", "https://[2001::1]/", "https://[2001:20::1]/", "https://[2001:db8::1]/", "https://[2002:a00:1::]/", "https://[fe80::1%25lo]/"} {
+	for _, address := range []string{"https://127.0.0.1/", "http://localhost:1/", "https://as.localhost./", "https://169.254.169.254/latest",
+		"https://[::1]/", "https://[::ffff:127.0.0.1]/", "https://[fe80::1%25lo]/", "http://as.example/"} {
 		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -208,7 +207,7 @@ func TestPrivateAddressesOfAPublicServer(t *testing.T) {
 	}
 }
 
-// Redirects of metadata are followed within an origin, and not for ever.
+// Redirects of metadata are followed within an origin, and not forever.
 func TestRedirectsOfMetadata(t *testing.T) {
 	hits := 0
 	web := http.NewServeMux()
@@ -236,8 +235,8 @@ func TestRedirectsOfMetadata(t *testing.T) {
 	}
 }
 
-// A discovery that never ends is given up with its caller, and one with many
-// authorization servers asks few of them.
+// An endless discovery ends with its caller, and a discovery with many authorization servers asks
+// only a few of them.
 func TestEndlessDiscovery(t *testing.T) {
 	s := logintest.New(t)
 	drip := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -245,7 +244,7 @@ func TestEndlessDiscovery(t *testing.T) {
 		for q.Context().Err() == nil {
 			_, _ = io.WriteString(w, " ")
 			_ = http.NewResponseController(w).Flush()
-			time.Sleep(5 * time.Millisecond)
+			time.Sleep(5 * time.Millisecond) // slowly, over a real connection
 		}
 	}))
 	defer drip.Close()
@@ -277,7 +276,7 @@ func TestEndlessDiscovery(t *testing.T) {
 	}
 }
 
-// The port that the browser comes back to takes one answer, and only ours.
+// The port that the browser is redirected to accepts one answer, and only to our login.
 func TestCallback(t *testing.T) {
 	s := logintest.New(t)
 	logins := store(t)
@@ -311,13 +310,13 @@ func TestCallback(t *testing.T) {
 		}
 		return p.StatusCode, string(page)
 	}
-	inFlight, goOn := make(chan struct{}), make(chan struct{}) // closed once each, below
+	inFlight, proceed := make(chan struct{}), make(chan struct{}) // closed once each, below
 	var strange []string
 	ended := make(chan error, 1) // sent to once
 	go func() {
 		ended <- callback.Serve(t.Context(), f, func(ctx context.Context, q url.Values) error {
 			close(inFlight)
-			<-goOn
+			<-proceed
 			_, err := f.Finish(ctx, q)
 			return err
 		}, func(reason string) { strange = append(strange, reason) })
@@ -342,7 +341,7 @@ func TestCallback(t *testing.T) {
 	if status, page := get("GET", answer, ""); status != http.StatusConflict || !strings.Contains(page, "already been completed") {
 		t.Errorf("the second answer: %d %s", status, page)
 	}
-	close(goOn)
+	close(proceed)
 	if page := <-first; !strings.Contains(page, "Logged in to docs") {
 		t.Error(page)
 	}
@@ -354,8 +353,8 @@ func TestCallback(t *testing.T) {
 	}
 }
 
-// Scopes: those of the challenge, else those of the metadata, else none; what a request
-// lacked is added by the next login.
+// A login requests the scopes of the challenge, else of the metadata, else none; the next login
+// adds what a request lacked.
 func TestScopes(t *testing.T) {
 	s := logintest.New(t)
 	scope := func(logins *login.Store, to login.Target, given ...string) string {
@@ -395,7 +394,7 @@ func TestScopes(t *testing.T) {
 	}
 	to.OAuth = config.OAuth{}
 	mustLogIn(t, logins, s)
-	src := logins.Source(to)
+	src := logins.TokenSource(to)
 	header, err := src.Header(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -409,13 +408,13 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// A server that refuses every request for another scope, and for endless ones, makes
-// neither logins nor their file grow without end.
+// A server that refuses every request for yet another scope makes neither logins nor their file
+// grow without bound.
 func TestEndlessScopes(t *testing.T) {
 	s := logintest.New(t)
 	logins, to := store(t), target(s)
 	mustLogIn(t, logins, s)
-	src := logins.Source(to)
+	src := logins.TokenSource(to)
 	for round := range 4 {
 		header, err := src.Header(t.Context())
 		if err != nil {
@@ -447,11 +446,11 @@ func TestEndlessScopes(t *testing.T) {
 	}
 }
 
-// However much an authorization server has to say about itself, the file of its logins can
-// be read again: older ones of other clients make room.
+// Even with large metadata, the file of a server's logins stays readable: older logins of other
+// clients are dropped.
 func TestLargeLogins(t *testing.T) {
 	s := logintest.New(t)
-	s.Meta = func(m map[string]any) { m["token_endpoint"] = s.AS + "/token?" + strings.Repeat("x", 300<<10) }
+	s.Meta = func(m map[string]any) { m["token_endpoint"] = s.URL + "/token?" + strings.Repeat("x", 300<<10) }
 	logins, to := store(t), target(s)
 	for i := range 6 {
 		f, err := logins.Begin(t.Context(), to, challenge(t, s), fmt.Sprintf("http://127.0.0.1:%d/callback", i+1), nil)
@@ -465,12 +464,12 @@ func TestLargeLogins(t *testing.T) {
 		if _, err := f.Finish(t.Context(), u.Query()); err != nil {
 			t.Fatal(err)
 		}
-		wantStatus(t, logins.Source(to), s, http.StatusOK)
+		wantStatus(t, logins.TokenSource(to), s, http.StatusOK)
 	}
 }
 
-// An authorization server that forgot our client says so in the browser only, or to the
-// code: the next login is one of a new client.
+// An authorization server that forgot our client reports it only in the browser, or at the code:
+// the next login registers a new client.
 func TestForgottenClient(t *testing.T) {
 	s := logintest.New(t)
 	logins, to := store(t), target(s)
@@ -490,13 +489,13 @@ func TestForgottenClient(t *testing.T) {
 	if err := f.Abandon(t.Context()); err != nil {
 		t.Error(err)
 	}
-	wantStatus(t, logins.Source(to), s, http.StatusOK) // the login before is as good as it was
+	wantStatus(t, logins.TokenSource(to), s, http.StatusOK) // the earlier login still works
 	if again := begin(); s.Hits("as /register") != 2 || again.Abandon(t.Context()) != nil {
 		t.Errorf("%d registrations", s.Hits("as /register"))
 	}
 }
 
-// hostname is a name of this machine, other than localhost.
+// hostname returns a name of this machine other than localhost.
 func hostname(t *testing.T) string {
 	name, err := os.Hostname()
 	if err != nil {

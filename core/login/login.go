@@ -1,32 +1,37 @@
 package login
 
 import (
+	"errors"
+	"fmt"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // Login is the right to use one server, granted to one client by one issuer.
 type Login struct {
 	Server             string       `json:"server"` // the URL that its token is sent to
-	ID                 string       `json:"id"`     // of the server in the config, when the login was made
+	ID                 string       `json:"id"`     // the server's id in the config at the time of the login
 	Issuer             string       `json:"issuer"`
-	Client             Client       `json:"client"`
+	Client             OAuthClient  `json:"client"`
 	Resource           string       `json:"resource,omitempty"`
 	Grant              config.Grant `json:"grant"`
-	Scopes             []string     `json:"scopes,omitempty"`  // granted, or asked for if the server does not say
-	Lacking            []string     `json:"lacking,omitempty"` // scopes missing from the login, for which a request was refused
+	Scopes             []string     `json:"scopes,omitempty"`  // granted, or requested if the server does not say
+	Lacking            []string     `json:"lacking,omitempty"` // missing scopes, for which a request was refused
 	Since              time.Time    `json:"since"`             // when the user logged in
 	Obtained           time.Time    `json:"obtained"`          // when the token was obtained
 	Expires            time.Time    `json:"expires,omitzero"`  // when the token expires; zero: unknown
 	Renewable          bool         `json:"renewable"`
 	Refused            string       `json:"refused,omitempty"` // why the token cannot be renewed
-	Renewing           time.Time    `json:"renewing,omitzero"` // when a renewal began that has not ended, as far as is known; zero: none
-	Kind               Kind         `json:"store"`             // where its secrets are
+	Renewing           time.Time    `json:"renewing,omitzero"` // when an unfinished renewal began; zero: none
+	Kind               Kind         `json:"store"`             // where its secrets are stored
 	TokenEndpoint      string       `json:"tokenEndpoint"`
 	RevocationEndpoint string       `json:"revocationEndpoint,omitempty"`
-	Audience           string       `json:"audience,omitempty"` // of assertions; "", in logins of before there was this field: TokenEndpoint
+	Audience           string       `json:"audience,omitempty"` // of assertions; "" in older logins: TokenEndpoint
 
 	// NoKeyring is why the secrets of a new login are in a file although the keyring was
 	// preferred.
@@ -36,7 +41,7 @@ type Login struct {
 	stored bool
 }
 
-func newLogin(t Target, at *place, with Client, scopes []string) *Login {
+func newLogin(t Target, at *discovery, with OAuthClient, scopes []string) *Login {
 	l := &Login{Server: t.URL, ID: t.ID, Since: time.Now(), Issuer: at.server.Issuer, Client: with, Resource: at.resource, Grant: config.GrantCode, Scopes: scopes, tokens: new(tokens),
 		TokenEndpoint: at.server.TokenEndpoint, RevocationEndpoint: at.server.RevocationEndpoint, Audience: at.audience()}
 	if t.OAuth.Grant == config.GrantClient {
@@ -45,16 +50,16 @@ func newLogin(t Target, at *place, with Client, scopes []string) *Login {
 	return l
 }
 
-// same reports whether l and o have the same issuer, client and grant. Both are logins of one
+// replaces reports whether l and o have the same issuer, client and grant. Both belong to one
 // server.
-func (l *Login) same(o *Login) bool {
+func (l *Login) replaces(o *Login) bool {
 	return l.Issuer == o.Issuer && l.Client.ID == o.Client.ID && l.Grant == o.Grant
 }
 
-// maxLeeway is the longest time before its expiry at which a token is renewed.
+// maxLeeway is the maximum time before its expiry at which a token is renewed.
 const maxLeeway = 30 * time.Second
 
-// stale reports whether a token should be renewed before it is used.
+// stale reports whether the token should be renewed before use.
 func (l *Login) stale(now time.Time) bool {
 	if l.Expires.IsZero() {
 		return false
@@ -63,10 +68,10 @@ func (l *Login) stale(now time.Time) bool {
 	return !now.Before(l.Expires.Add(-leeway))
 }
 
-// Expired reports whether the token's lifetime is over.
+// Expired reports whether the token has expired.
 func (l *Login) Expired(now time.Time) bool { return !l.Expires.IsZero() && !now.Before(l.Expires) }
 
-// setTokens puts tokens into the login and updates the fields that depend on them.
+// setTokens sets the tokens and the fields that depend on them.
 func (l *Login) setTokens(t tokens) {
 	l.tokens, l.Client.secret = &t, config.NewSecret(t.Secret)
 	l.Expires, l.Renewable = t.Expiry, t.Refresh != "" || l.Grant == config.GrantClient
@@ -78,4 +83,130 @@ func (l *Login) renewal() url.Values {
 		return l.clientGrant()
 	}
 	return url.Values{"grant_type": {"refresh_token"}, "refresh_token": {l.tokens.Refresh}}
+}
+
+// Target is a server that may require a login.
+type Target struct {
+	ID    string // as in the config; used in messages
+	URL   string // without user info, query and fragment, which may be secret
+	OAuth config.OAuth
+
+	flags string // for the command line that logs in; see [Options]
+}
+
+// TargetOf returns the target for a server of the config. Its URL is "" unless the server is
+// reached over HTTP.
+func TargetOf(srv config.Server) Target {
+	t := Target{ID: srv.ID, OAuth: srv.OAuth}
+	if srv.Transport != config.TransportHTTP && srv.Transport != config.TransportSSE {
+		return t
+	}
+	if u, err := url.Parse(srv.URL.Reveal()); err == nil && u.Host != "" {
+		u.User, u.RawQuery, u.ForceQuery, u.Fragment, u.RawFragment = nil, "", false, "", ""
+		u.Scheme, u.Host = strings.ToLower(u.Scheme), strings.ToLower(u.Host)
+		t.URL = u.String()
+	}
+	return t
+}
+
+// Command returns the command line that logs in to the server.
+func (t Target) Command() string {
+	return strings.TrimSpace("mcptrack login " + printable.Shell(printable.Line(t.ID, 128)) + " " + t.flags)
+}
+
+// matches reports whether a login fits the target's config: its grant, and its client ID if the
+// config has one.
+func (t Target) matches(l *Login) bool {
+	if id := t.OAuth.ClientID; id != "" && l.Client.ID != id {
+		return false
+	}
+	return (t.OAuth.Grant == config.GrantClient) == (l.Grant == config.GrantClient)
+}
+
+// origin returns scheme and host of a URL, "" if the URL is invalid.
+func origin(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil || u.Host == "" {
+		return ""
+	}
+	return strings.ToLower(u.Scheme) + "://" + strings.ToLower(u.Host)
+}
+
+// binds reports whether a resource identifier covers the URL: both have the same origin, and the
+// identifier's path is a prefix of the URL's path in whole segments.
+func binds(resource, address string) bool {
+	r, err := url.Parse(resource)
+	if err != nil || r.User != nil || r.Fragment != "" || r.RawQuery != "" || origin(resource) == "" || origin(resource) != origin(address) {
+		return false
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		return false
+	}
+	have, want := segments(u), segments(r)
+	return len(want) <= len(have) && slices.Equal(want, have[:len(want)])
+}
+
+func segments(u *url.URL) []string {
+	path := strings.Trim(u.EscapedPath(), "/")
+	if path == "" {
+		return nil
+	}
+	return strings.Split(path, "/")
+}
+
+// ErrNone is the error for a server without a login.
+var ErrNone = errors.New("not logged in")
+
+// A RequiredError means that only a new login helps.
+type RequiredError struct {
+	Target Target
+	Reason string // printable
+}
+
+func (e *RequiredError) Error() string {
+	return fmt.Sprintf("%s; run %s", e.Reason, e.Target.Command())
+}
+
+// An UnnamedError means that the MCP server names another authorization server than before for a
+// client of the config. If the client belongs there, the config can name that authorization
+// server.
+type UnnamedError struct {
+	Client, Issuer string // printable
+	Metadata       string // the URL by which the config can name it, printable; "" if it publishes no metadata
+}
+
+func (e *UnnamedError) Error() string {
+	return fmt.Sprintf("the server names another authorization server than before, %s, and the config does not say that the client %s belongs to it", e.Issuer, e.Client)
+}
+
+// An AnswerError is an error response of an authorization server.
+type AnswerError struct {
+	Doing       string // what was requested
+	Code        string // the OAuth error code (RFC 6749), "" if there was none
+	Description string
+	Status      int // HTTP status; 0: the error came through the browser
+}
+
+func (e *AnswerError) Error() string {
+	text := "the authorization server refused " + e.Doing
+	if e.Code == "" {
+		return fmt.Sprintf("%s (HTTP status %d)", text, e.Status)
+	}
+	text += ": " + printable.Line(e.Code, 100)
+	if e.Description != "" {
+		text += " (" + printable.Line(e.Description, 300) + ")"
+	}
+	return text
+}
+
+// final reports whether the same request would be refused again.
+func (e *AnswerError) final() bool {
+	switch {
+	case e.Status == 429 || e.Status >= 500:
+		return false
+	case e.Code == "temporarily_unavailable" || e.Code == "server_error" || e.Code == "slow_down":
+		return false
+	}
+	return e.Code != "" || e.Status == 400 || e.Status == 401
 }

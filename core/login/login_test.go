@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// noKeyring is one that does not answer.
+// noKeyring is a keyring that does not answer.
 func noKeyring() login.Keyring {
 	err := errors.New("no bus")
 	return login.Keyring{Get: func(string) (string, error) { return "", err }, Set: func(string, string) error { return err }, Delete: func(string) error { return err }}
@@ -34,16 +34,16 @@ func store(t *testing.T) *login.Store {
 	return login.NewStore(login.Options{Dir: filepath.Join(t.TempDir(), "logins"), Keyring: noKeyring()})
 }
 
-func target(s *logintest.Server) login.Target {
-	return login.TargetOf(config.Server{ID: "docs", Transport: config.TransportHTTP, URL: config.NewSecret(s.URL)})
+func target(s *logintest.Issuer) login.Target {
+	return login.TargetOf(config.Server{ID: "docs", Transport: config.TransportHTTP, URL: config.NewSecret(s.Resource)})
 }
 
 const redirect = "http://127.0.0.1:1/callback"
 
-// challenge is what the server says to a request without a token.
-func challenge(t *testing.T, s *logintest.Server) login.Challenge {
+// challenge returns the server's challenge to a request without a token.
+func challenge(t *testing.T, s *logintest.Issuer) login.Challenge {
 	t.Helper()
-	p, err := http.Get(s.URL)
+	p, err := http.Get(s.Resource)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func challenge(t *testing.T, s *logintest.Server) login.Challenge {
 }
 
 // logIn logs in as a user would.
-func logIn(t *testing.T, logins *login.Store, s *logintest.Server, to login.Target) (*login.Login, error) {
+func logIn(t *testing.T, logins *login.Store, s *logintest.Issuer, to login.Target) (*login.Login, error) {
 	t.Helper()
 	f, err := logins.Begin(t.Context(), to, challenge(t, s), redirect, nil)
 	if err != nil {
@@ -66,7 +66,7 @@ func logIn(t *testing.T, logins *login.Store, s *logintest.Server, to login.Targ
 	return f.Finish(t.Context(), u.Query())
 }
 
-func mustLogIn(t *testing.T, logins *login.Store, s *logintest.Server) *login.Login {
+func mustLogIn(t *testing.T, logins *login.Store, s *logintest.Issuer) *login.Login {
 	t.Helper()
 	l, err := logIn(t, logins, s, target(s))
 	if err != nil {
@@ -76,7 +76,7 @@ func mustLogIn(t *testing.T, logins *login.Store, s *logintest.Server) *login.Lo
 }
 
 // request makes one request as a session does, and returns its status.
-func request(ctx context.Context, src *login.Source, address string) (int, error) {
+func request(ctx context.Context, src *login.TokenSource, address string) (int, error) {
 	for again := false; ; again = true {
 		header, err := src.Header(ctx)
 		if err != nil {
@@ -104,29 +104,29 @@ func request(ctx context.Context, src *login.Source, address string) (int, error
 	}
 }
 
-func wantStatus(t *testing.T, src *login.Source, s *logintest.Server, want int) {
+func wantStatus(t *testing.T, src *login.TokenSource, s *logintest.Issuer, want int) {
 	t.Helper()
-	if got, err := request(t.Context(), src, s.URL); got != want || err != nil {
+	if got, err := request(t.Context(), src, s.Resource); got != want || err != nil {
 		t.Fatalf("status %d, %v; want %d", got, err, want)
 	}
 }
 
-// A login is stored for its owner only, and used by every store of the folder. A token
-// that the server refuses is renewed, and the refresh token is replaced.
+// A login is accessible only to its owner, and used by every store of the folder. A token that the
+// server refuses is renewed, and the refresh token is replaced.
 func TestLoginAndRenewal(t *testing.T) {
 	s := logintest.New(t)
 	s.Scopes = []string{"read"}
 	dir := filepath.Join(t.TempDir(), "logins")
 	logins := login.NewStore(login.Options{Dir: dir, Keyring: noKeyring()})
 	l := mustLogIn(t, logins, s)
-	if l.Kind != login.KindFile || l.NoKeyring == nil || !l.Renewable || len(l.Scopes) != 1 || l.Scopes[0] != "read" || l.Issuer != s.AS {
+	if l.Kind != login.KindFile || l.NoKeyring == nil || !l.Renewable || len(l.Scopes) != 1 || l.Scopes[0] != "read" || l.Issuer != s.URL {
 		t.Errorf("%+v", l)
 	}
 	info, err := os.Stat(logins.Path(target(s)))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
-	src := login.NewStore(login.Options{Dir: dir, Keyring: noKeyring()}).Source(target(s))
+	src := login.NewStore(login.Options{Dir: dir, Keyring: noKeyring()}).TokenSource(target(s))
 	wantStatus(t, src, s, http.StatusOK)
 	for range 3 {
 		s.Expire()
@@ -139,19 +139,20 @@ func TestLoginAndRenewal(t *testing.T) {
 		t.Errorf("secrets %q in %s", secrets, text)
 	}
 	for _, form := range s.Forms() {
-		if form.Get("resource") != s.URL {
+		if form.Get("resource") != s.Resource {
 			t.Errorf("a token request without the resource: %v", form)
 		}
 	}
 }
 
-// A token is renewed before it expires, so that no request fails.
+// A token is renewed before it expires, so that no request fails. In real time: the token expires
+// at an HTTP server, which cannot be in a synctest bubble.
 func TestRenewalBeforeExpiry(t *testing.T) {
 	s := logintest.New(t)
 	s.Life = time.Second
 	logins := store(t)
 	mustLogIn(t, logins, s)
-	src := logins.Source(target(s))
+	src := logins.TokenSource(target(s))
 	refused := 0
 	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		header, err := src.Header(t.Context())
@@ -167,7 +168,7 @@ func TestRenewalBeforeExpiry(t *testing.T) {
 	}
 }
 
-// Many who find the token refused at once renew it once.
+// Concurrent users that find the token refused renew it once.
 func TestOneRenewalForAll(t *testing.T) {
 	s := logintest.New(t)
 	dir := filepath.Join(t.TempDir(), "logins")
@@ -179,8 +180,8 @@ func TestOneRenewalForAll(t *testing.T) {
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() {
-				src := login.NewStore(login.Options{Dir: dir, Keyring: noKeyring()}).Source(target(s))
-				if status, err := request(t.Context(), src, s.URL); status != http.StatusOK || err != nil {
+				src := login.NewStore(login.Options{Dir: dir, Keyring: noKeyring()}).TokenSource(target(s))
+				if status, err := request(t.Context(), src, s.Resource); status != http.StatusOK || err != nil {
 					t.Errorf("status %d, %v", status, err)
 				}
 			})
@@ -192,14 +193,15 @@ func TestOneRenewalForAll(t *testing.T) {
 	}
 }
 
-// A refusal ends the login with the reason and what to do, and is asked for once only.
+// A refusal ends the login with the reason and what to do, and the authorization server is asked
+// only once.
 func TestRefusedRenewal(t *testing.T) {
 	s := logintest.New(t)
 	logins := store(t)
 	mustLogIn(t, logins, s)
 	s.Revoke()
 	for range 3 {
-		status, err := request(t.Context(), logins.Source(target(s)), s.URL)
+		status, err := request(t.Context(), logins.TokenSource(target(s)), s.Resource)
 		required, ok := errors.AsType[*login.RequiredError](err)
 		if !ok || !strings.Contains(required.Error(), "invalid_grant (the refresh token is not valid)") || !strings.Contains(required.Error(), "run mcptrack login docs") {
 			t.Errorf("status %d, %v", status, err)
@@ -214,12 +216,12 @@ func TestRefusedRenewal(t *testing.T) {
 	}
 }
 
-// An authorization server that fails or cannot be reached ends no login.
+// An authorization server that fails or is unreachable ends no login.
 func TestNetworkErrorsAreNoLogout(t *testing.T) {
 	s := logintest.New(t)
 	logins := store(t)
 	mustLogIn(t, logins, s)
-	src := logins.Source(target(s))
+	src := logins.TokenSource(target(s))
 	wantStatus(t, src, s, http.StatusOK)
 	for name, fault := range map[string]func(http.ResponseWriter){
 		"503": func(w http.ResponseWriter) { w.WriteHeader(http.StatusServiceUnavailable) },
@@ -234,7 +236,7 @@ func TestNetworkErrorsAreNoLogout(t *testing.T) {
 	} {
 		s.Expire()
 		s.AnswerToken(func(w http.ResponseWriter, _ *http.Request) bool { fault(w); return true })
-		_, err := request(t.Context(), src, s.URL)
+		_, err := request(t.Context(), src, s.Resource)
 		if _, ended := errors.AsType[*login.RequiredError](err); ended || err == nil || !strings.Contains(err.Error(), "cannot be renewed now") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -243,21 +245,21 @@ func TestNetworkErrorsAreNoLogout(t *testing.T) {
 	}
 }
 
-// A caller that gives up during a renewal does not lose the token that comes.
+// A renewal whose caller gives up still stores the token.
 func TestRenewalOutlivesItsCaller(t *testing.T) {
 	s := logintest.New(t)
 	logins := store(t)
 	mustLogIn(t, logins, s)
-	src := logins.Source(target(s))
+	src := logins.TokenSource(target(s))
 	wantStatus(t, src, s, http.StatusOK)
 	s.Expire()
 	ctx, cancel := context.WithCancel(t.Context())
 	s.AnswerToken(func(http.ResponseWriter, *http.Request) bool {
 		cancel()
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // the client could disconnect in this time
 		return false
 	})
-	_, _ = request(ctx, src, s.URL)
+	_, _ = request(ctx, src, s.Resource)
 	s.AnswerToken(nil)
 	wantStatus(t, src, s, http.StatusOK)
 	if s.Revoked() || s.Hits("as /token") != 2 {
@@ -265,8 +267,8 @@ func TestRenewalOutlivesItsCaller(t *testing.T) {
 	}
 }
 
-// A process that dies between the answer and storing it has used the token up: that is
-// said, not hidden.
+// A process that dies between the response and storing it has used up the refresh token: that is
+// reported.
 func TestInterruptedRenewalIsReported(t *testing.T) {
 	s := logintest.New(t)
 	dir := filepath.Join(t.TempDir(), "logins")
@@ -275,27 +277,27 @@ func TestInterruptedRenewalIsReported(t *testing.T) {
 	path := logins.Path(target(s))
 	s.Expire()
 	var marked []byte
-	s.AnswerToken(func(http.ResponseWriter, *http.Request) bool { // the state of the disk while the request is in flight
+	s.AnswerToken(func(http.ResponseWriter, *http.Request) bool { // the file while the request is in flight
 		marked, _ = os.ReadFile(path)
 		return false
 	})
-	wantStatus(t, logins.Source(target(s)), s, http.StatusOK)
+	wantStatus(t, logins.TokenSource(target(s)), s, http.StatusOK)
 	s.AnswerToken(nil)
 	if err := os.WriteFile(path, marked, 0o600); err != nil { // as if the process had died then
 		t.Fatal(err)
 	}
-	_, err := request(t.Context(), logins.Source(target(s)), s.URL)
+	_, err := request(t.Context(), logins.TokenSource(target(s)), s.Resource)
 	if _, ok := errors.AsType[*login.RequiredError](err); !ok || !strings.Contains(err.Error(), "was interrupted, which may have invalidated the refresh token") {
 		t.Errorf("%v", err)
 	}
 }
 
-// Logging out revokes, deletes, and is noticed by who uses the login.
+// A logout revokes and deletes the login, and its users notice.
 func TestLogout(t *testing.T) {
 	s := logintest.New(t)
 	logins := store(t)
 	mustLogIn(t, logins, s)
-	src := logins.Source(target(s))
+	src := logins.TokenSource(target(s))
 	wantStatus(t, src, s, http.StatusOK)
 	gone, err := logins.Delete(t.Context(), target(s))
 	if err != nil || len(gone) != 1 || s.Hits("as /revoke") != 1 {
@@ -310,7 +312,7 @@ func TestLogout(t *testing.T) {
 	}
 }
 
-// The keyring holds the secrets, and the file none of them.
+// The keyring holds the secrets; the file holds none.
 func TestKeyringHoldsTheSecrets(t *testing.T) {
 	s := logintest.New(t)
 	ring := map[string]string{}
@@ -330,7 +332,7 @@ func TestKeyringHoldsTheSecrets(t *testing.T) {
 	if l := mustLogIn(t, logins, s); l.Kind != login.KindKeyring || l.NoKeyring != nil {
 		t.Errorf("%+v", l)
 	}
-	src := logins.Source(target(s))
+	src := logins.TokenSource(target(s))
 	wantStatus(t, src, s, http.StatusOK)
 	s.Expire()
 	wantStatus(t, src, s, http.StatusOK)
@@ -338,7 +340,7 @@ func TestKeyringHoldsTheSecrets(t *testing.T) {
 	if err != nil || strings.Contains(string(text), "at-") || strings.Contains(string(text), "rt-") || len(ring) != 1 {
 		t.Errorf("%v, %d in the keyring, the file has:\n%s", err, len(ring), text)
 	}
-	works = false // a token that was given is not lost
+	works = false // an issued token is not lost
 	s.Expire()
 	wantStatus(t, src, s, http.StatusOK)
 	s.Expire()
@@ -348,7 +350,8 @@ func TestKeyringHoldsTheSecrets(t *testing.T) {
 	}
 }
 
-// What cannot be deleted from the keyring stays, and is said to; the other logins go.
+// A secret that cannot be deleted from the keyring stays, with an error; the other logins are
+// deleted.
 func TestLogoutWithoutTheKeyring(t *testing.T) {
 	s := logintest.New(t)
 	dir := filepath.Join(t.TempDir(), "logins")
@@ -386,8 +389,8 @@ func TestLogoutWithoutTheKeyring(t *testing.T) {
 	}
 }
 
-// A keyring that was asked for and does not answer is an error at the login.
-func TestKeyringThatWasAskedFor(t *testing.T) {
+// A login fails if its keyring was required and does not answer.
+func TestRequiredKeyring(t *testing.T) {
 	s := logintest.New(t)
 	logins := login.NewStore(login.Options{Dir: t.TempDir(), Kind: login.KindKeyring, Keyring: noKeyring()})
 	if _, err := logIn(t, logins, s, target(s)); err == nil || !strings.Contains(err.Error(), "the keyring is not available: no bus") {
@@ -395,8 +398,8 @@ func TestKeyringThatWasAskedFor(t *testing.T) {
 	}
 }
 
-// Without a user: the token is obtained when the server asks for one, and again when it
-// has expired.
+// Without a user, the token is obtained when the server requires one, and again when it has
+// expired.
 func TestClientCredentials(t *testing.T) {
 	s := logintest.New(t)
 	s.Clients["ci"] = "s3cret"
@@ -404,14 +407,14 @@ func TestClientCredentials(t *testing.T) {
 		logins := login.NewStore(login.Options{Dir: filepath.Join(t.TempDir(), "logins"), Kind: kind})
 		to := target(s)
 		to.OAuth = config.OAuth{ClientID: "ci", ClientSecret: config.NewSecret("s3cret"), Grant: config.GrantClient}
-		src := logins.Source(to)
+		src := logins.TokenSource(to)
 		wantStatus(t, src, s, http.StatusOK)
 		wantStatus(t, src, s, http.StatusOK)
 		s.Expire()
 		wantStatus(t, src, s, http.StatusOK)
 		to.OAuth.ClientSecret = config.NewSecret("wrong")
 		s.Expire()
-		_, err := request(t.Context(), login.NewStore(login.Options{Dir: t.TempDir(), Kind: kind}).Source(to), s.URL)
+		_, err := request(t.Context(), login.NewStore(login.Options{Dir: t.TempDir(), Kind: kind}).TokenSource(to), s.Resource)
 		if _, ok := errors.AsType[*login.RequiredError](err); !ok || strings.Contains(err.Error(), "wrong") {
 			t.Errorf("%s: %v", kind, err)
 		}

@@ -20,14 +20,14 @@ import (
 	"github.com/mcptrack/mcptrack/core/login/logintest"
 )
 
-// userKey makes the test program a process that uses the login of a folder, given with the
-// URL of the server.
+// userKey makes the test program a process that uses the login in a folder. Its value is the
+// folder and the URL of the server.
 const userKey = "LOGIN_TEST_USER"
 
 // useLogin makes requests until stdin ends. It prints a line for every error.
 func useLogin(t *testing.T, given string) {
 	dir, address, _ := strings.Cut(given, "|")
-	src := login.NewStore(login.Options{Dir: dir, Keyring: noKeyring()}).Source(login.Target{ID: "docs", URL: address})
+	src := login.NewStore(login.Options{Dir: dir, Keyring: noKeyring()}).TokenSource(login.Target{ID: "docs", URL: address})
 	over := make(chan struct{}) // closed when stdin ends
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -40,7 +40,7 @@ func useLogin(t *testing.T, given string) {
 			return
 		case <-time.After(rand.N(10 * time.Millisecond)):
 		}
-		// Two tokens may expire under one request: then it is refused, which is no error.
+		// Two tokens may expire during one request: it is then refused, which is no error.
 		if status, err := request(t.Context(), src, address); err != nil || status != http.StatusOK && status != http.StatusUnauthorized {
 			fmt.Printf("error: status %d, %v\n", status, err)
 		}
@@ -64,10 +64,10 @@ type user struct {
 	errors  []string
 }
 
-func startUser(t *testing.T, dir string, s *logintest.Server) *user {
+func startUser(t *testing.T, dir string, s *logintest.Issuer) *user {
 	t.Helper()
 	u := &user{Cmd: exec.Command(os.Args[0], "-test.run=^TestUserProcess$")}
-	u.Env = append(os.Environ(), userKey+"="+dir+"|"+s.URL)
+	u.Env = append(os.Environ(), userKey+"="+dir+"|"+s.Resource)
 	stdin, err := u.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +106,7 @@ func (u *user) stop(kill bool) []string {
 	return u.errors
 }
 
-// number is an integer from the environment, for runs that are longer than those of CI.
+// number returns an integer from the environment, for runs that are longer than in CI.
 func number(key string, otherwise int) int {
 	if n, err := strconv.Atoi(os.Getenv(key)); err == nil {
 		return n
@@ -114,9 +114,9 @@ func number(key string, otherwise int) int {
 	return otherwise
 }
 
-// Many processes use one login while its tokens expire again and again, and the
-// authorization server allows each refresh token once. Every token is renewed once, and
-// nobody is refused. LOGIN_PROCESSES and LOGIN_ROTATIONS set how many.
+// Many processes use one login while its tokens expire again and again, and the authorization
+// server accepts each refresh token once. Every token is renewed once, and no process is refused.
+// LOGIN_PROCESSES and LOGIN_ROTATIONS set the numbers. The processes renew in real time.
 func TestOneRenewalForAllProcesses(t *testing.T) {
 	s := logintest.New(t)
 	dir := filepath.Join(t.TempDir(), "logins")
@@ -128,9 +128,9 @@ func TestOneRenewalForAllProcesses(t *testing.T) {
 	rotations := number("LOGIN_ROTATIONS", 10)
 	began := time.Now()
 	for range rotations {
-		before := s.Given()
+		before := s.Issued()
 		s.Expire()
-		for deadline := time.Now().Add(time.Minute); s.Given() == before; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); s.Issued() == before; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatal("nobody renews the token")
 			}
@@ -147,11 +147,11 @@ func TestOneRenewalForAllProcesses(t *testing.T) {
 	if renewals != rotations || s.Revoked() {
 		t.Errorf("%d renewals of %d tokens, revoked: %t", renewals, rotations, s.Revoked())
 	}
-	wantStatus(t, login.NewStore(login.Options{Dir: dir, Keyring: noKeyring()}).Source(target(s)), s, http.StatusOK)
+	wantStatus(t, login.NewStore(login.Options{Dir: dir, Keyring: noKeyring()}).TokenSource(target(s)), s, http.StatusOK)
 }
 
-// Processes are killed while they renew. Whatever they were doing, the login is either as
-// good as before, or the next process says what happened to it. LOGIN_KILLS sets how many.
+// Processes are killed while they renew. In every case the login is either unchanged, or the next
+// process reports what happened to it. LOGIN_KILLS sets how many.
 func TestKilledProcesses(t *testing.T) {
 	s := logintest.New(t)
 	dir := filepath.Join(t.TempDir(), "logins")
@@ -162,9 +162,9 @@ func TestKilledProcesses(t *testing.T) {
 	for range kills {
 		u := startUser(t, dir, s)
 		s.Expire()
-		time.Sleep(rand.N(15 * time.Millisecond)) // somewhere in the renewal, or around it
+		time.Sleep(rand.N(15 * time.Millisecond)) // somewhere during or around the renewal of a real process
 		u.stop(true)
-		_, err := request(t.Context(), logins.Source(target(s)), s.URL)
+		_, err := request(t.Context(), logins.TokenSource(target(s)), s.Resource)
 		required, ok := errors.AsType[*login.RequiredError](err)
 		switch {
 		case err == nil:
@@ -175,6 +175,6 @@ func TestKilledProcesses(t *testing.T) {
 			t.Fatalf("after a kill: %v", err)
 		}
 	}
-	t.Logf("%d kills: %d logins were used up, and said so", kills, lost)
-	wantStatus(t, logins.Source(target(s)), s, http.StatusOK)
+	t.Logf("%d kills: %d logins were used up, which was reported", kills, lost)
+	wantStatus(t, logins.TokenSource(target(s)), s, http.StatusOK)
 }

@@ -4,22 +4,28 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
-	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/gofrs/flock"
+
+	"github.com/mcptrack/mcptrack/core/atomicfile"
 	"github.com/mcptrack/mcptrack/core/keyring"
+	"github.com/mcptrack/mcptrack/core/secretfile"
 )
 
-// Kind is a place in which secrets are kept.
+// Kind is a place where secrets are stored.
 type Kind string
 
-// The places. KindAuto is the keyring if it can be used, else a file.
+// The kinds. KindAuto is the keyring if it can be used, else a file.
 const (
 	KindAuto    Kind = ""
 	KindKeyring Kind = "keyring"
@@ -29,36 +35,32 @@ const (
 
 // Options configure a [Store].
 type Options struct {
-	// Dir is the folder of the logins; it is created when needed, with access for its owner
-	// only.
+	// Dir is the folder of the logins. It is created on demand, accessible only to its owner.
 	Dir string
-	// Kind is where the secrets of new logins go. Those of earlier logins stay where they are.
+	// Kind is where the secrets of new logins are stored. Secrets of earlier logins stay where
+	// they are.
 	Kind Kind
-	// Flags follow the name of the server in the command line that logs in to it, such as
-	// "--host cursor".
+	// Flags are appended to the command line that logs in to a server, such as "--host cursor".
 	Flags string
-	// Logger gets warnings that the user should see; nil discards them.
+	// Logger gets warnings for the user; nil discards them.
 	Logger *slog.Logger
-	// Keyring is the user's keyring; the zero value is that of package keyring.
+	// Keyring is the user's keyring; the default is package keyring.
 	Keyring Keyring
-	// Client returns the HTTP client for the authorization servers of an MCP server; nil: one
-	// that reaches only public addresses if the MCP server is public.
-	Client func(ctx context.Context, server string) *http.Client
 }
 
-// Keyring are the functions of a keyring.
+// Keyring holds the functions of a keyring.
 type Keyring struct {
 	Get    func(account string) (string, error)
 	Set    func(account, secret string) error
 	Delete func(account string) error
 }
 
-// Store keeps logins, for all processes of a user. It may be used concurrently.
+// Store stores logins for all processes of a user. It is safe for concurrent use.
 type Store struct {
 	opts   Options
 	memory struct {
 		mu     sync.Mutex
-		logins map[string][]byte // by the name that each file would have
+		logins map[string][]byte // by the name of the file that it would have
 	}
 }
 
@@ -71,19 +73,12 @@ func NewStore(opts Options) *Store {
 		ring := keyring.New()
 		opts.Keyring = Keyring{ring.Get, ring.Set, ring.Delete}
 	}
-	if opts.Client == nil {
-		opts.Client = newClient
-	}
 	s := &Store{opts: opts}
 	s.memory.logins = map[string][]byte{}
 	return s
 }
 
-func (s *Store) client(ctx context.Context, server string) *http.Client {
-	return s.opts.Client(ctx, server)
-}
-
-// name returns the base name, without extension, of the files of a server.
+// name returns the base name, without extension, of a server's files.
 func name(server string) string {
 	sum := sha256.Sum256([]byte(server))
 	return hex.EncodeToString(sum[:12])
@@ -94,34 +89,40 @@ func (s *Store) Path(t Target) string { return s.path(t.URL) }
 
 func (s *Store) path(server string) string { return filepath.Join(s.opts.Dir, name(server)+".json") }
 
+// newest returns the logins of a target's server, and the newest one that matches the target's
+// config, nil if there is none.
+func (s *Store) newest(t Target) (all []*Login, l *Login, err error) {
+	if all, err = s.read(t.URL); err != nil {
+		return nil, nil, err
+	}
+	if i := slices.IndexFunc(all, t.matches); i >= 0 {
+		l = all[i]
+	}
+	return all, l, nil
+}
+
 // Get returns the newest login that matches the target's config, with its secrets. The error is
 // [ErrNone] if there is none.
 func (s *Store) Get(t Target) (*Login, error) {
-	all, err := s.read(t.URL)
+	_, l, err := s.newest(t)
+	if err == nil && l == nil {
+		err = ErrNone
+	}
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(all, t.matches)
-	if i < 0 {
-		return nil, ErrNone
-	}
-	return all[i], s.reveal(all[i])
+	return l, s.reveal(l)
 }
 
-// Since returns when the user logged in to the target; zero if there is no login, or the time
-// is unknown.
+// Since returns when the user logged in to the target; zero if unknown or without a login.
 func (s *Store) Since(t Target) time.Time {
-	all, err := s.read(t.URL)
-	if err != nil {
-		return time.Time{}
-	}
-	if i := slices.IndexFunc(all, t.matches); i >= 0 {
-		return all[i].Since
+	if _, l, err := s.newest(t); err == nil && l != nil {
+		return l.Since
 	}
 	return time.Time{}
 }
 
-// Put stores a login in place of any other with the same server, issuer, client and grant.
+// Put stores a login. It replaces a login with the same server, issuer, client and grant.
 func (s *Store) Put(ctx context.Context, t Target, l *Login) error {
 	unlock, err := s.lock(ctx, t.URL)
 	if err != nil {
@@ -132,8 +133,8 @@ func (s *Store) Put(ctx context.Context, t Target, l *Login) error {
 	return s.put(l)
 }
 
-// Delete deletes the logins that match the target's config, and returns them. Their tokens are
-// revoked where that is possible; a failure to revoke is only logged.
+// Delete deletes the logins that match the target's config, and returns them. It revokes their
+// tokens if possible; a failed revocation is only logged.
 func (s *Store) Delete(ctx context.Context, t Target) ([]*Login, error) {
 	if text, err := s.readText(t.URL); text == nil && err == nil {
 		return nil, nil
@@ -157,7 +158,7 @@ func (s *Store) Delete(ctx context.Context, t Target) ([]*Login, error) {
 			continue
 		}
 		if err := s.reveal(l); err == nil {
-			if err := l.revoke(ctx, s.client(ctx, t.URL)); err != nil {
+			if err := l.revoke(ctx, newGuardedClient(ctx, t.URL)); err != nil {
 				s.opts.Logger.Info("the token was not revoked", "server", t.ID, "err", err)
 			}
 		}
@@ -175,8 +176,8 @@ func (s *Store) Delete(ctx context.Context, t Target) ([]*Login, error) {
 	return gone, errors.Join(failed, s.write(t.URL, rest))
 }
 
-// Lack records scopes for which a request was refused, so that the next login asks for them.
-func (s *Store) Lack(ctx context.Context, t Target, scopes []string) error {
+// addLacking records scopes for which a request was refused, so that the next login requests them.
+func (s *Store) addLacking(ctx context.Context, t Target, scopes []string) error {
 	return s.change(ctx, t, func(l *Login) bool {
 		before := len(l.Lacking)
 		for _, scope := range scopes[:min(len(scopes), 50)] {
@@ -188,33 +189,29 @@ func (s *Store) Lack(ctx context.Context, t Target, scopes []string) error {
 	})
 }
 
-// change passes the newest login that matches the target to the function, and writes the
-// logins if it returns true. Secrets are not changed.
+// change passes the newest login that matches the target to the function, and writes the logins if
+// it returns true. It does not change secrets.
 func (s *Store) change(ctx context.Context, t Target, change func(*Login) bool) error {
 	unlock, err := s.lock(ctx, t.URL)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	all, err := s.read(t.URL)
-	if err != nil {
+	all, l, err := s.newest(t)
+	if err != nil || l == nil || !change(l) {
 		return err
-	}
-	i := slices.IndexFunc(all, t.matches)
-	if i < 0 || !change(all[i]) {
-		return nil
 	}
 	return s.write(t.URL, all)
 }
 
-// put stores a login with its secrets as the newest of its server. The lock must be held.
-// Secrets that cannot go into the keyring go into the file, so that a token is not lost, unless
-// the login is new and its Kind is KindKeyring: that is an error.
+// put stores a login and its secrets as the newest login of its server. The lock must be held.
+// Secrets that the keyring does not accept go into the file, so that no token is lost. Only for a
+// new login of KindKeyring is that an error.
 func (s *Store) put(l *Login) error {
 	l.tokens.Secret = l.Client.secret.Reveal()
 	l.setTokens(*l.tokens)
 	if l.Kind == KindAuto || l.Kind == KindKeyring {
-		secret, err := encode(*l.tokens)
+		secret, err := json.Marshal(*l.tokens)
 		if err == nil {
 			err = s.opts.Keyring.Set(account(l), string(secret))
 		}
@@ -236,7 +233,7 @@ func (s *Store) put(l *Login) error {
 // maxLogins bounds the logins of one server.
 const maxLogins = 8
 
-// save writes a login into the file, as the newest. The lock must be held.
+// save writes a login into the file as the newest one. The lock must be held.
 func (s *Store) save(l *Login) error {
 	all, err := s.read(l.Server)
 	if errors.Is(err, errNotLogins) {
@@ -245,7 +242,7 @@ func (s *Store) save(l *Login) error {
 	if err != nil {
 		return err
 	}
-	all = slices.DeleteFunc(all, l.same)
+	all = slices.DeleteFunc(all, l.replaces)
 	all = append([]*Login{l}, all[:min(len(all), maxLogins-1)]...)
 	err = s.write(l.Server, all)
 	l.stored = l.stored || err == nil
@@ -256,4 +253,178 @@ func (s *Store) save(l *Login) error {
 func account(l *Login) string {
 	sum := sha256.Sum256([]byte(l.Server + "\x00" + l.Issuer + "\x00" + l.Client.ID + "\x00" + string(l.Grant)))
 	return "login:" + hex.EncodeToString(sum[:12])
+}
+
+// file is the JSON of the file with one server's logins.
+type file struct {
+	Version int         `json:"version"`
+	Logins  []fileEntry `json:"logins"` // newest first
+}
+
+type fileEntry struct {
+	*Login
+	Tokens *tokens `json:"tokens,omitempty"` // nil: they are in the keyring
+}
+
+const fileVersion = 1
+
+var errNotLogins = errors.New("the file does not contain logins")
+
+// read returns the logins of a server, newest first. It does not read secrets from the keyring,
+// see reveal.
+func (s *Store) read(server string) ([]*Login, error) {
+	text, err := s.readText(server)
+	if text == nil || err != nil {
+		return nil, err
+	}
+	var f file
+	if err := json.Unmarshal(text, &f); err != nil || f.Version < 1 {
+		return nil, fmt.Errorf("%s: %w; mcptrack login or logout replaces the file", s.path(server), errNotLogins)
+	}
+	if f.Version > fileVersion {
+		return nil, fmt.Errorf("%s: the file was written by a newer version of mcptrack", s.path(server))
+	}
+	var all []*Login
+	for _, e := range f.Logins {
+		if e.Login == nil || e.Server != server {
+			continue // the file was copied or renamed from another server's
+		}
+		e.stored, e.tokens = true, new(tokens)
+		if e.Tokens != nil {
+			e.setTokens(*e.Tokens)
+		}
+		all = append(all, e.Login)
+	}
+	return all, nil
+}
+
+func (s *Store) readText(server string) ([]byte, error) {
+	s.memory.mu.Lock()
+	text := s.memory.logins[name(server)]
+	s.memory.mu.Unlock()
+	if text != nil {
+		return text, nil
+	}
+	path := s.path(server)
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	text, err := secretfile.ReadAll(path)
+	if err != nil {
+		if _, gone := os.Lstat(path); errors.Is(gone, fs.ErrNotExist) {
+			return nil, nil // deleted meanwhile
+		}
+	}
+	return text, err
+}
+
+// write replaces the logins of a server. The lock must be held.
+func (s *Store) write(server string, all []*Login) error {
+	if len(all) == 0 {
+		s.memory.mu.Lock()
+		delete(s.memory.logins, name(server))
+		s.memory.mu.Unlock()
+		if err := os.Remove(s.path(server)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	f := file{Version: fileVersion}
+	inMemory := false
+	for _, l := range all {
+		e := fileEntry{Login: l}
+		if l.Kind != KindKeyring {
+			e.Tokens = l.tokens
+		}
+		inMemory = inMemory || l.Kind == KindMemory
+		f.Logins = append(f.Logins, e)
+	}
+	text, err := json.Marshal(f)
+	for err == nil && len(text) >= secretfile.MaxFile && len(f.Logins) > 1 { // larger files cannot be read
+		f.Logins = f.Logins[:len(f.Logins)-1]
+		text, err = json.Marshal(f)
+	}
+	if err == nil && len(text) >= secretfile.MaxFile {
+		err = errors.New("the login is too large to be stored")
+	}
+	if err != nil {
+		return err
+	}
+	if inMemory {
+		s.memory.mu.Lock()
+		defer s.memory.mu.Unlock()
+		s.memory.logins[name(server)] = text
+		return nil
+	}
+	if err := atomicfile.Write(s.path(server), 0o600, append(text, '\n')); err != nil {
+		return fmt.Errorf("the login cannot be stored: %w", err)
+	}
+	return nil
+}
+
+// reveal reads the secrets of a login from the keyring, if they are there.
+func (s *Store) reveal(l *Login) error {
+	if l.Kind != KindKeyring {
+		return nil
+	}
+	secret, err := s.opts.Keyring.Get(account(l))
+	if errors.Is(err, keyring.ErrNotFound) {
+		return ErrNone // the keyring entry was deleted
+	}
+	var t tokens
+	if err == nil {
+		err = json.Unmarshal([]byte(secret), &t)
+	}
+	if err != nil {
+		return fmt.Errorf("the login is in the keyring, which cannot be read: %w", err)
+	}
+	l.setTokens(t)
+	return nil
+}
+
+// A Stamp identifies a version of the file with a server's logins. It changes with the logins.
+type Stamp struct{ info fs.FileInfo }
+
+// Stamp returns the stamp of a target's logins.
+func (s *Store) Stamp(t Target) Stamp {
+	info, err := os.Stat(s.path(t.URL))
+	if err != nil {
+		return Stamp{}
+	}
+	return Stamp{info}
+}
+
+// Same reports whether the logins did not change between the two stamps.
+func (a Stamp) Same(b Stamp) bool {
+	if a.info == nil || b.info == nil {
+		return a.info == nil && b.info == nil
+	}
+	return os.SameFile(a.info, b.info) && a.info.ModTime().Equal(b.info.ModTime()) && a.info.Size() == b.info.Size()
+}
+
+// lockPoll is the interval of attempts to take a lock that another process holds.
+const lockPoll = 10 * time.Millisecond
+
+// lock takes the lock of a server's logins, across processes. Only its holder changes them or
+// renews their tokens.
+func (s *Store) lock(ctx context.Context, server string) (unlock func(), err error) {
+	if s.opts.Kind != KindMemory {
+		if err := os.MkdirAll(s.opts.Dir, 0o700); err != nil {
+			return nil, err
+		}
+	} else if _, err := os.Stat(s.opts.Dir); err != nil { // no folder: no other process has logins
+		return func() {}, nil
+	}
+	l := flock.New(filepath.Join(s.opts.Dir, name(server)+".lock"), flock.SetPermissions(0o600))
+	ok, err := l.TryLockContext(ctx, lockPoll)
+	switch {
+	case ctx.Err() != nil:
+		_ = l.Close()
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, fmt.Errorf("lock the logins: %w", err)
+	case !ok:
+		return nil, errors.New("the logins are locked")
+	}
+	return func() { _ = l.Close() }, nil
 }

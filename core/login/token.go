@@ -3,6 +3,13 @@ package login
 import (
 	"cmp"
 	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,13 +17,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/clientcredentials"
 
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/secretfile"
 )
 
-// maxToken bounds one token, in bytes: it has to fit into a header.
+// maxToken bounds one token, in bytes: it must fit into a header.
 const maxToken = 32 << 10
 
 // tokens are the secrets of a login.
@@ -27,8 +36,8 @@ type tokens struct {
 	Secret  string    `json:"clientSecret,omitempty"`
 }
 
-// requestToken sends a request to the token endpoint of a login and stores the answer in l.
-// grant are the parameters of the grant.
+// requestToken sends a request to the token endpoint of a login and stores the response in l.
+// grant holds the parameters of the grant.
 func (l *Login) requestToken(ctx context.Context, client *http.Client, t Target, doing string, grant url.Values) error {
 	cc := clientcredentials.Config{ClientID: l.Client.ID, TokenURL: l.TokenEndpoint, EndpointParams: grant, AuthStyle: oauth2.AuthStyleInParams}
 	if l.Resource != "" {
@@ -66,17 +75,9 @@ func (l *Login) requestToken(ctx context.Context, client *http.Client, t Target,
 	return nil
 }
 
-func validToken(s string) bool {
-	return len(s) <= maxToken && visible(s)
-}
+func validToken(s string) bool { return len(s) <= maxToken && printable.VisibleASCII(s) }
 
-// visible reports whether a text is printable ASCII without spaces, as URLs, tokens and scopes
-// have to be.
-func visible(s string) bool {
-	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
-}
-
-// tokenError returns the error of a token request, without secrets that the answer may contain.
+// tokenError returns the error of a token request, without secrets that the response may contain.
 func tokenError(doing string, err error) error {
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		e := &AnswerError{Doing: doing, Code: refused.ErrorCode, Description: refused.ErrorDescription}
@@ -90,7 +91,7 @@ func tokenError(doing string, err error) error {
 	} else if strings.Contains(text, "missing access_token") {
 		return errors.New("the response of the token endpoint has no token")
 	}
-	return fmt.Errorf("token endpoint: %w", clean(err))
+	return fmt.Errorf("token endpoint: %w", withoutQuery(err))
 }
 
 // revoke asks the authorization server to revoke the login's token (RFC 7009).
@@ -119,11 +120,74 @@ func (l *Login) revoke(ctx context.Context, client *http.Client) error {
 	}
 	p, err := client.Do(q)
 	if err != nil {
-		return clean(err)
+		return withoutQuery(err)
 	}
 	defer func() { _ = p.Body.Close() }()
 	if p.StatusCode >= 300 {
 		return &AnswerError{Doing: "to revoke the token", Status: p.StatusCode}
 	}
 	return nil
+}
+
+// assertionLife is the validity of a client assertion.
+const assertionLife = 2 * time.Minute
+
+// clientAssertion returns a signed assertion that proves possession of the client's key (RFC
+// 7523). Its only audience is an authorization server: its issuer if that is certain, as
+// draft-ietf-oauth-rfc7523bis requires, or its token endpoint; see [discovery.audience].
+func clientAssertion(keyFile, clientID, audience string) (string, error) {
+	text, err := secretfile.ReadAll(keyFile)
+	if err != nil {
+		return "", fmt.Errorf("privateKeyFile: %w", err)
+	}
+	key, method, err := signingKey(text)
+	if err != nil {
+		return "", fmt.Errorf("privateKeyFile: %s: %w", printable.Line(keyFile, 256), err)
+	}
+	now := time.Now()
+	signed, err := jwt.NewWithClaims(method, jwt.RegisteredClaims{
+		Issuer: clientID, Subject: clientID, Audience: jwt.ClaimStrings{audience}, ID: rand.Text(),
+		IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(now.Add(assertionLife)),
+	}).SignedString(key)
+	if err != nil {
+		return "", fmt.Errorf("privateKeyFile: %s: signing with the key failed", printable.Line(keyFile, 256))
+	}
+	return signed, nil
+}
+
+// signingKey reads a PEM key and chooses its signing method.
+func signingKey(text []byte) (crypto.PrivateKey, jwt.SigningMethod, error) {
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, nil, errors.New("the file is not PEM")
+	}
+	var key any
+	var err error
+	switch block.Type {
+	case "RSA PRIVATE KEY":
+		key, err = x509.ParsePKCS1PrivateKey(block.Bytes)
+	case "EC PRIVATE KEY":
+		key, err = x509.ParseECPrivateKey(block.Bytes)
+	default:
+		key, err = x509.ParsePKCS8PrivateKey(block.Bytes)
+	}
+	if err != nil {
+		return nil, nil, errors.New("the file has no private key, or one with a passphrase")
+	}
+	switch k := key.(type) {
+	case *rsa.PrivateKey:
+		return k, jwt.SigningMethodRS256, nil
+	case ed25519.PrivateKey:
+		return k, jwt.SigningMethodEdDSA, nil
+	case *ecdsa.PrivateKey:
+		switch k.Curve.Params().BitSize {
+		case 256:
+			return k, jwt.SigningMethodES256, nil
+		case 384:
+			return k, jwt.SigningMethodES384, nil
+		case 521:
+			return k, jwt.SigningMethodES512, nil
+		}
+	}
+	return nil, nil, errors.New("the key is not an RSA, ECDSA or Ed25519 key")
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
-// FuzzQuery: whatever a client sends as parameters, what is accepted has canonical
-// arguments, which are the same again, and bounds.
+// FuzzQuery: accepted parameters have bounds and canonical arguments, and parsing those again
+// changes nothing.
 func FuzzQuery(f *testing.F) {
 	for _, text := range []string{`{}`, `{"name":"resource.updated","arguments":{"uri":"file:///**","changedOnly":false},"cursor":"a-1","maxAgeMs":1e300}`,
 		`{"name":"list.changed","arguments":{"lists":["tools"],"server":"{a,b}*"},"maxEvents":-1}`, `{"name":"server.state","arguments":null,"delivery":{"url":5}}`, `[`, `{"name":"resource.updated","arguments":{"uri":"[\\"}}`} {
@@ -30,7 +30,7 @@ func FuzzQuery(f *testing.F) {
 		}
 		o := &Occurrence{Name: q.Filter.Name(), Server: "docs", uri: "file:///a/b", exported: "file:///a/b", word: "tools"}
 		if q.Filter.Matches(o) != again.Matches(o) {
-			t.Fatalf("%s: the canonical arguments match otherwise", params)
+			t.Fatalf("%s: the canonical arguments match differently", params)
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -21,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is a service over a real log.
+// world is a service over a real log, in a synctest bubble.
 type world struct {
 	testing.TB
 	journal journal.Log
@@ -66,7 +67,7 @@ func updated(server, uri string, changed *bool) event.Event {
 	return event.Event{ServerID: server, ResourceURI: uri, Cause: event.CauseNotify, Payload: event.ResourceUpdated{Changed: changed, Name: "n"}}
 }
 
-// request is a request of a client that declares nothing.
+// request is a request of a client without capabilities.
 func request(method, params string, args ...any) *mcpserver.Request {
 	return &mcpserver.Request{Method: method, Params: json.RawMessage(fmt.Sprintf(params, args...))}
 }
@@ -104,12 +105,13 @@ func (w *world) poll(params string, args ...any) (p polled) {
 	return p
 }
 
-// pollFor polls until an event with the id has come, and returns the ids of all that came.
+// pollFor polls until the event with the id comes, and returns the ids of all events.
 func (w *world) pollFor(last, cursor, name, arguments string) (ids []string, at string) {
 	w.Helper()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	synctest.Wait() // the reader has seen what was stored
+	for more := true; more; {
 		p := w.poll(`{"name":%q,"arguments":%s,"cursor":%q}`, name, arguments, cursor)
-		ids, cursor = append(ids, p.ids()...), p.Cursor
+		ids, cursor, more = append(ids, p.ids()...), p.Cursor, p.HasMore
 		if slices.Contains(ids, last) {
 			return ids, cursor
 		}
@@ -118,7 +120,7 @@ func (w *world) pollFor(last, cursor, name, arguments string) (ids []string, at 
 	return nil, ""
 }
 
-// now is the cursor of the end of the log.
+// now returns the cursor of the end of the log.
 func (w *world) now() string {
 	w.Helper()
 	return w.poll(`{"name":"resource.updated","cursor":null}`).Cursor
@@ -161,7 +163,7 @@ func (w *world) stream(params string, args ...any) *streaming {
 	return st
 }
 
-// next is the next message: its method without the prefix and its parameters.
+// next returns the next message: its method without the prefix, and its parameters.
 func (st *streaming) next(t *testing.T) (string, map[string]any) {
 	t.Helper()
 	select {

@@ -15,30 +15,30 @@ import (
 
 const (
 	maxNames = 50   // of each kind in a list.changed
-	maxURI   = 2048 // bytes of a URI that is shown
-	maxText  = 200  // characters of a text of a server
+	maxURI   = 2048 // bytes of a visible URI
+	maxText  = 200  // characters of a server's text
 )
 
-// Occurrence is one event as clients get it. It is shared and does not change.
+// Occurrence is one event as clients get it. It is shared and immutable.
 type Occurrence struct {
-	ID     string // of the log
+	ID     string // the event's ID in the log
 	Seq    uint64 // the number in ID
 	Name   string // its type
 	Server string
 	Time   time.Time // when it happened
 
-	uri, exported string  // of a resource: as its server calls it, and as clients read it here; "" for other types
-	changed       *bool   // whether the content of a resource changed; nil: not known
+	uri, exported string  // of a resource: at its server, and here; "" for other types
+	changed       *bool   // whether the content of a resource changed; nil: unknown
 	word          string  // the list that changed, or the new state; "" for resources
-	items         []named // of the list that data names
+	items         []named // the list items that data names
 	data          []byte  // what Data returns
 	body          []byte  // the event as JSON, without the closing brace
 }
 
-// named is an item as its server calls it, and as clients find it here.
+// named is an item: its key at its server, and its name or URI here.
 type named struct{ key, exported string }
 
-// Body returns the event as a webhook gets it: with a cursor.
+// Body returns the event with a cursor, as a webhook gets it.
 func (o *Occurrence) Body(cursor string) []byte {
 	b := make([]byte, 0, len(o.body)+len(cursor)+16)
 	return append(append(append(append(b, o.body...), `,"cursor":"`...), cursor...), `"}`...)
@@ -47,27 +47,26 @@ func (o *Occurrence) Body(cursor string) []byte {
 // Data returns the data of the event, a JSON object.
 func (o *Occurrence) Data() json.RawMessage { return o.data }
 
-// URI returns the server's own URI of the resource, "" if the event is about no resource.
+// URI returns the server's own URI of the resource, "" for other events.
 func (o *Occurrence) URI() string { return o.uri }
 
-// Exported returns the URI under which the resource can be read here.
+// Exported returns the URI of the resource at this endpoint.
 func (o *Occurrence) Exported() string { return o.exported }
 
-// News reports whether something may have changed. It is false only for the announcement of a
-// resource whose content is known to be the same as before.
-func (o *Occurrence) News() bool { return o.changed == nil || *o.changed }
+// MayHaveChanged is false only for the announcement of a resource whose content is known to be
+// unchanged.
+func (o *Occurrence) MayHaveChanged() bool { return o.changed == nil || *o.changed }
 
-// Word returns the list that changed or the new state; "" for resources.
-func (o *Occurrence) Word() string { return o.word }
+// ListOrState returns the list that changed or the new state; "" for resources.
+func (o *Occurrence) ListOrState() string { return o.word }
 
-// Scope says what clients of this endpoint may see. The zero value shows everything
-// under its own name. The functions are called often and must not block.
+// Scope says what clients of this endpoint may see. The zero value shows everything under its own
+// name. The functions are called often and must not block.
 type Scope struct {
-	// Server reports whether events about the server are shown.
+	// Server reports whether events about the server are visible.
 	Server func(id string) bool
-	// Item reports whether an item of a server is shown, and under which name or URI
-	// clients find it: stored, the one in the event, unless that is "". The item need not be
-	// listed any more.
+	// Item reports whether an item of a server is visible, and its name or URI at this endpoint:
+	// stored, from the event, unless that is "". The item need not be listed any more.
 	Item func(server string, k catalog.Kind, key, stored string) (exported string, ok bool)
 }
 
@@ -83,7 +82,7 @@ func (s Scope) item(server string, k catalog.Kind, key, stored string) (string, 
 	return s.Item(server, k, key, stored)
 }
 
-// stored returns the name that an event says clients find an item under; "" if it says none.
+// stored returns the name of an item that the event contains; "" if it contains none.
 func stored(ev *event.Event, key string) string {
 	if ev.Exported == nil {
 		return ""
@@ -95,8 +94,8 @@ func stored(ev *event.Event, key string) string {
 	return name
 }
 
-// Shows reports whether the event may still be sent: what is shown can change with the
-// config after the event was read.
+// Shows reports whether the event may still be sent: the config may have changed after the event
+// was read.
 func (s Scope) Shows(o *Occurrence) bool {
 	if !s.server(o.Server) {
 		return false
@@ -115,7 +114,7 @@ func (s Scope) Shows(o *Occurrence) bool {
 }
 
 // occurrence converts an entry of the log. o is nil if clients get nothing for the entry; gap
-// says that the entry stands for a gap in the log.
+// means that the entry stands for a gap in the log.
 func (s Scope) occurrence(e *journal.Entry) (o *Occurrence, gap bool) {
 	if e.Gap != nil {
 		return nil, true
@@ -187,7 +186,7 @@ func (s Scope) updated(o *Occurrence, ev *event.Event, p event.ResourceUpdated) 
 
 func (s Scope) list(o *Occurrence, ev *event.Event, p event.ListChanged) any {
 	if p.Error != "" {
-		return nil // the list is as it was
+		return nil // the list did not change
 	}
 	more := map[string]int{}
 	names := func(what string, keys []string) []string {
@@ -216,13 +215,12 @@ func (s Scope) list(o *Occurrence, ev *event.Event, p event.ListChanged) any {
 		More    map[string]int `json:"more,omitempty"`
 	}{o.Server, string(p.List), names("added", p.Added), names("removed", p.Removed), names("changed", p.Changed), more}
 	if len(data.Added)+len(data.Removed)+len(data.Changed) == 0 {
-		return nil // only items changed that clients do not see
+		return nil // only invisible items changed
 	}
 	return data
 }
 
-// reason returns the reason of a server's state as clients get it, without the names of
-// processes.
+// reason returns the reason of a server's state for clients, without the names of processes.
 func reason(s string) string {
 	if strings.HasPrefix(s, "followed by ") {
 		return "handover"

@@ -2,12 +2,13 @@ package mcpevents
 
 import (
 	"encoding/json"
+	"maps"
 
 	"github.com/mcptrack/mcptrack/core/mcp"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
-// Mode is a way in which events get to a client.
+// Mode is a delivery mode.
 type Mode = mcp.DeliveryMode
 
 // The modes.
@@ -24,11 +25,11 @@ const (
 	ServerState     = "server.state"
 )
 
-// Type describes a type of events as events/list does.
+// Type describes an event type in events/list.
 type Type = mcp.EventType
 
-// Types returns the types by name, delivered in the given modes. Their schemas grow by
-// optional members only.
+// Types returns the event types by name, with the given delivery modes. Their schemas only gain
+// optional members.
 func Types(modes []Mode) []Type {
 	if modes == nil {
 		modes = []Mode{}
@@ -64,7 +65,7 @@ const (
 	namesSchema  = `{"type":"array","items":{"type":"string"}}`
 )
 
-// list answers events/list: everything is on the first page.
+// list handles events/list: the first page has all types.
 func (s *Service) list(r *mcpserver.Request) (json.RawMessage, error) {
 	q, err := parseMembers(r.Params)
 	if err != nil {
@@ -82,4 +83,64 @@ func (s *Service) list(r *mcpserver.Request) (json.RawMessage, error) {
 		types = Types(modes)
 	}
 	return json.Marshal(map[string]any{"events": append([]Type{}, types...)})
+}
+
+// metaStream is the member of _meta with the id of the request that opened a stream.
+const metaStream = mcp.MetaSubscriptionID
+
+// eventPrefix begins the notification of an event; the members of the event follow.
+const eventPrefix = `{"jsonrpc":"2.0","method":"` + mcp.NotificationEventsEvent + `","params":{`
+
+// Package mcp has what clients and servers have in common.
+type (
+	Failure   = mcp.EventFailure
+	Numbering = mcp.EventNumbering
+)
+
+// The failures of the extension.
+const (
+	NotFound              = mcp.EventNotFound
+	Forbidden             = mcp.EventForbidden
+	ResourceExhausted     = mcp.EventResourceExhausted
+	Unsupported           = mcp.EventUnsupported
+	CallbackEndpointError = mcp.EventCallbackEndpointError
+)
+
+// NumberingFor returns the error numbering that a client expects.
+func NumberingFor(r *mcpserver.Request) Numbering {
+	if r.EventNumbering != "" {
+		return r.EventNumbering
+	}
+	var declared struct {
+		Extensions map[string]json.RawMessage `json:"extensions"`
+	}
+	if json.Unmarshal(r.Capabilities, &declared) == nil && declared.Extensions[mcp.ExtensionEvents] != nil {
+		return mcp.EventNumberingSEP
+	}
+	return mcp.EventNumberingSketch
+}
+
+// Fail returns the error of a failure for the client of the request. data may be nil.
+func Fail(r *mcpserver.Request, f Failure, data map[string]any) *mcpserver.Error {
+	e := &mcpserver.Error{Code: NumberingFor(r).Code(f), Message: string(f)}
+	if data != nil {
+		e.Data = maps.Clone(data)
+	}
+	return e
+}
+
+// Invalid returns the error of invalid parameters.
+func Invalid(reason string) *mcpserver.Error {
+	return &mcpserver.Error{Code: mcp.CodeInvalidParams, Message: "InvalidParams", Data: map[string]any{"reason": reason}}
+}
+
+// message returns a notification of a stream, up to the end of its parameters, without the closing
+// braces.
+func message(method string) []byte {
+	return []byte(`{"jsonrpc":"2.0","method":"` + method + `","params":{`)
+}
+
+// tag returns the end of a notification: the _meta that names its stream.
+func tag(id json.RawMessage) []byte {
+	return append(append([]byte(`,"_meta":{"`+metaStream+`":`), id...), "}}}"...)
 }

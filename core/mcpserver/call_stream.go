@@ -15,36 +15,36 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// Bounds of what a session holds for clients whose stream broke during a call.
+// Bounds of the events that a session holds for clients whose stream broke during a call.
 const (
 	maxStreamEvents = 256         // events of one call
 	maxStreamBytes  = 1 << 20     // of one call, besides its newest event
 	maxCallStreams  = 32          // answered calls
-	streamRetention = time.Minute // after the answer to a call
+	streamRetention = time.Minute // after the response to a call
 	maxNamedID      = 256         // bytes of the id of a call whose client gets an error instead of a lost answer
 	streamRetry     = time.Second // how long a client is asked to wait before it resumes
-	// openAfter is how long a call may take before its client gets an id by which it can resume.
-	// A call that is answered earlier needs none, and clients that take an error for the end of a
-	// connection (TypeScript SDK v1) do not try to resume it.
+	// openAfter is how long a call may take before its client gets an id with which it can resume.
+	// A faster call needs none, and clients that take an error for the end of a connection
+	// (TypeScript SDK v1) do not try to resume it.
 	openAfter = 250 * time.Millisecond
 )
 
-// callStream holds the events of one POST of a legacy session, so that a client whose
-// stream breaks can resume it by a GET with Last-Event-ID (SEP-1699). When it holds more
-// than maxStreamEvents or maxStreamBytes, the oldest events are dropped.
+// callStream holds the events of one POST of a legacy session, so that a client whose stream
+// breaks can resume it by a GET with Last-Event-ID (SEP-1699). Beyond maxStreamEvents or
+// maxStreamBytes, the oldest events are dropped.
 type callStream struct {
 	name string // begins the ids of its events
 
 	mu       sync.Mutex
 	events   [][]byte
-	first    int // number of events[0]; 0 is the event without content that begins a stream
+	first    int // number of events[0]; event 0 has no content and begins the stream
 	bytes    int
-	answered bool // the last of events is the answer
+	answered bool // the last event is the response
 	done     bool
-	changed  chan struct{} // closed and replaced when something was added
+	changed  chan struct{} // closed and replaced when an event is added
 }
 
-// lastEvent takes the place of the number in the id of the answer: nothing follows it.
+// lastEvent replaces the number in the id of the response: nothing follows it.
 const lastEvent = "end"
 
 // id returns the id of the event with the given number.
@@ -55,7 +55,7 @@ func (c *callStream) id(number int, last bool) string {
 	return c.name + "-" + strconv.Itoa(number)
 }
 
-// add adds an event; the last one is the answer, or nil if there is none.
+// add adds an event; the last one is the response, or nil if there is none.
 func (c *callStream) add(message []byte, last bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,11 +78,11 @@ func (c *callStream) add(message []byte, last bool) {
 type callEvent struct {
 	message []byte
 	number  int
-	last    bool // it is the answer
+	last    bool // it is the response
 }
 
-// after returns the oldest event held whose number is greater than the given one; ok is false if
-// there is none yet: then changed is closed when one is added, and done says that none will be.
+// after returns the oldest held event with a greater number; ok is false if there is none yet. In
+// that case changed is closed when one is added, and done says that none will be.
 func (c *callStream) after(number int) (e callEvent, ok, done bool, changed <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,9 +111,9 @@ type endedStream struct {
 // callMark follows the epoch in the ids of events of calls.
 const callMark = "-call-"
 
-// begin registers the stream of a call; the caller calls end after its last event. The ids of its
-// events have the id of the call in them, so that a client that resumes when the stream is
-// held no more, perhaps by another process, can be answered.
+// begin registers the stream of a call; the caller calls end after its last event. The event ids
+// contain the id of the call, so that a client can be answered if it resumes a stream that is no
+// longer held, perhaps at another process.
 func (s *callStreams) begin(request json.RawMessage) *callStream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,15 +130,15 @@ func (s *callStreams) begin(request json.RawMessage) *callStream {
 }
 
 func (s *callStreams) end(c *callStream) {
-	c.add(nil, true) // also if the call got no answer
+	c.add(nil, true) // also if the call got no response
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = append(s.over, endedStream{c.name, time.Now()})
 	s.sweep()
 }
 
-// sweep drops the streams that have been over for longer than streamRetention, and the oldest
-// beyond maxCallStreams. s.mu must be held.
+// sweep drops the streams that ended more than streamRetention ago, and the oldest beyond
+// maxCallStreams. s.mu must be held.
 func (s *callStreams) sweep() {
 	for len(s.over) > 0 && (len(s.over) > maxCallStreams || time.Since(s.over[0].at) > streamRetention) {
 		delete(s.byName, s.over[0].name)
@@ -147,8 +147,8 @@ func (s *callStreams) sweep() {
 }
 
 // find returns the stream of a call that an event id belongs to, and the number of the event.
-// isCall is false if the id is none of a call. c is nil if nothing will follow the event; if what
-// follows is held no more, c has an error instead.
+// isCall is false if the id belongs to no call. c is nil if nothing will follow the event. If the
+// following events are no longer held, c holds an error instead.
 func (s *callStreams) find(id string) (c *callStream, number int, isCall bool) {
 	at := strings.LastIndexByte(id, '-')
 	_, call, isCall := strings.Cut(id, callMark)
@@ -172,12 +172,13 @@ func (s *callStreams) find(id string) (c *callStream, number int, isCall bool) {
 	return c, number, true
 }
 
-// lostCall returns what takes the place of a stream that is held no more: an error as the answer, so
-// that the client does not wait for ever. call is what follows callMark in the id that the client
-// sent, which may be anything, and number its end; the result is nil if it does not name a call.
+// lostCall returns the replacement of a stream that is no longer held: an error as the response,
+// so that the client does not wait forever. call is what follows callMark in the id that the
+// client sent, which may be anything, and number its last part; the result is nil if they do not
+// name a call.
 func lostCall(name, call string, number int) *callStream {
 	encoding := base64.RawStdEncoding
-	parts := strings.Split(call, "-") // the number of the call, its id, the number of the event
+	parts := strings.Split(call, "-") // number of the call, its id, number of the event
 	if len(parts) != 3 || len(parts[1]) > encoding.EncodedLen(maxNamedID) {
 		return nil
 	}
@@ -190,8 +191,8 @@ func lostCall(name, call string, number int) *callStream {
 	return c
 }
 
-// prelude sends the first event of a call's stream: an id without content, and how long the
-// client should wait before it resumes a broken stream.
+// prelude sends the first event of a call's stream: an id without content, and how long the client
+// should wait before it resumes a broken stream.
 func (e *eventStream) prelude(c *callStream) error {
 	retry := bytes.TrimSuffix(eventstream.AppendRetry(nil, streamRetry), []byte("\n")) // in one event with the id
 	if _, err := e.out.Write(append(retry, eventstream.Append(nil, c.id(0, false), "", nil)...)); err != nil {
@@ -200,8 +201,8 @@ func (e *eventStream) prelude(c *callStream) error {
 	return e.flush()
 }
 
-// resume sends the events of c after the one with the given number, and those to come until
-// the call is answered, the server closes or ctx ends.
+// resume sends the events of c after the given number, including future ones, until the call is
+// answered, the server closes or ctx ends.
 func (e *eventStream) resume(ctx context.Context, c *callStream, number int) error {
 	if err := e.start(); err != nil {
 		return err

@@ -17,16 +17,16 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// Catalog holds everything that a server lists. Items are JSON objects as defined by
-// the protocol, in the order in which they are listed; other values are left out.
+// Catalog holds everything that a server lists. Items are JSON objects as defined by the protocol,
+// in list order; other values are skipped.
 type Catalog struct {
 	Tools, Prompts, Resources, Templates []json.RawMessage
-	// Variants replace all lists for clients for which Options.Variant returns the name. They have no variants themselves.
+	// Variants replace all lists for clients for which Options.Variant returns the name. A variant
+	// has no variants itself.
 	Variants map[string]Catalog
 }
 
-// variant returns the lists of the variant called name, or c itself if there is none of that
-// name.
+// variant returns the named variant, or c if there is none.
 func (c *Catalog) variant(name string) *Catalog {
 	if v, ok := c.Variants[name]; ok && name != "" {
 		return &v
@@ -35,26 +35,24 @@ func (c *Catalog) variant(name string) *Catalog {
 }
 
 const (
-	maxGenerations = 8       // catalogs whose cursors are still valid
-	pageBytes      = 1 << 20 // a page ends after the item with which it exceeds this
+	maxGenerations = 8       // catalogs whose cursors are valid
+	pageBytes      = 1 << 20 // a page ends after the item that exceeds this
 )
 
-// catalogs holds the current catalog and previous ones that a client may still be
-// paging through.
+// catalogs holds the current catalog, and earlier ones that clients may still be paging through.
 type catalogs struct {
-	// epoch is part of every cursor, so that those of another server or of a previous
-	// run are rejected.
+	// epoch is part of every cursor: cursors of another server or an earlier run are rejected.
 	epoch string
 
 	mu          sync.Mutex
 	gen         uint64 // of the current catalog
 	generations map[uint64]*Catalog
-	// mirror holds, by the name of a current tool, its arguments that clients repeat in headers.
+	// mirror holds the arguments that clients repeat in headers, by the name of a current tool.
 	mirror map[string][]mirrored
-	// digests of the current lists, by method and variant, as far as they were asked for.
+	// digests of the current lists by method and variant, computed on demand
 	digests map[[2]string]string
-	// paged holds the generations for which a cursor was issued. Other generations are
-	// dropped as soon as they are replaced.
+	// paged holds the generations for which a cursor was issued. Other generations are dropped
+	// when they are replaced.
 	paged map[uint64]bool
 }
 
@@ -63,7 +61,7 @@ func (c *catalogs) start() {
 	c.generations, c.paged = map[uint64]*Catalog{0: {}}, make(map[uint64]bool)
 }
 
-// generation is the number of the current catalog.
+// generation returns the number of the current catalog.
 func (c *catalogs) generation() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,32 +73,22 @@ func (c *catalogs) set(next Catalog) (change subscriptions.Change) {
 	c.mu.Lock()
 	known := c.generations[c.gen]
 	c.mu.Unlock()
-	variants := next.Variants
-	next = Catalog{
-		Tools: objects(next.Tools, known.Tools), Prompts: objects(next.Prompts, known.Prompts),
-		Resources: objects(next.Resources, known.Resources), Templates: objects(next.Templates, known.Templates),
+	variants := make(map[string]Catalog, len(next.Variants))
+	for name, v := range next.Variants {
+		variants[name] = v.clean(known.Variants[name])
 	}
-	for name, v := range variants {
-		was := known.Variants[name]
-		if next.Variants == nil {
-			next.Variants = make(map[string]Catalog, len(variants))
-		}
-		next.Variants[name] = Catalog{
-			Tools: objects(v.Tools, was.Tools), Prompts: objects(v.Prompts, was.Prompts),
-			Resources: objects(v.Resources, was.Resources), Templates: objects(v.Templates, was.Templates),
-		}
-	}
+	next = next.clean(*known)
+	next.Variants = variants
 	mirror := mirroredArguments(next.allTools())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.generations[c.gen]
-	change.Lists = next.replace(now)
-	for name := range union(now.Variants, next.Variants) {
+	change = subscriptions.Change{Lists: next.replace(now), Variants: map[string]subscriptions.VariantChange{}}
+	names := maps.Clone(variants)
+	maps.Copy(names, now.Variants)
+	for name := range names {
 		v := next.variant(name)
 		_, known := now.Variants[name]
-		if change.Variants == nil {
-			change.Variants = map[string]subscriptions.VariantChange{}
-		}
 		change.Variants[name] = subscriptions.VariantChange{Lists: v.replace(now.variant(name)), New: !known}
 		if _, there := next.Variants[name]; there {
 			next.Variants[name] = *v
@@ -122,11 +110,11 @@ func (c *catalogs) set(next Catalog) (change subscriptions.Change) {
 	return change
 }
 
-// replace returns which lists of c differ from the lists of was. Equal ones become the slices of was,
-// so that generations share memory.
+// replace returns the lists of c that differ from was. For equal lists c takes over the slices of
+// was, so that generations share memory.
 func (c *Catalog) replace(was *Catalog) (changed subscriptions.Lists) {
 	differs := func(old []json.RawMessage, list *[]json.RawMessage) bool {
-		if !equalItems(old, *list) {
+		if !slices.EqualFunc(old, *list, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }) {
 			return true
 		}
 		*list = old
@@ -141,22 +129,7 @@ func (c *Catalog) replace(was *Catalog) (changed subscriptions.Lists) {
 	return changed
 }
 
-func equalItems(a, b []json.RawMessage) bool {
-	return slices.EqualFunc(a, b, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) })
-}
-
-func union(a, b map[string]Catalog) map[string]struct{} {
-	names := map[string]struct{}{}
-	for name := range a {
-		names[name] = struct{}{}
-	}
-	for name := range b {
-		names[name] = struct{}{}
-	}
-	return names
-}
-
-// allTools returns the tools of all variants, each once.
+// allTools returns the tools of all variants without duplicates.
 func (c *Catalog) allTools() []json.RawMessage {
 	if len(c.Variants) == 0 {
 		return c.Tools
@@ -176,8 +149,16 @@ func (c *Catalog) allTools() []json.RawMessage {
 	return all
 }
 
-// objects returns the items that are JSON objects, each in one line. An item that equals the
-// one at the same index of known, the previous list, is not checked again.
+// clean returns the lists of c with only valid items, without variants; known are the previous lists.
+func (c Catalog) clean(known Catalog) Catalog {
+	return Catalog{
+		Tools: objects(c.Tools, known.Tools), Prompts: objects(c.Prompts, known.Prompts),
+		Resources: objects(c.Resources, known.Resources), Templates: objects(c.Templates, known.Templates),
+	}
+}
+
+// objects returns the items that are JSON objects, each in one line. It does not validate an item
+// again that equals the item at the same index of known, the previous list.
 func objects(items, known []json.RawMessage) []json.RawMessage {
 	clean := make([]json.RawMessage, 0, len(items))
 	for i, item := range items {
@@ -195,17 +176,24 @@ func objects(items, known []json.RawMessage) []json.RawMessage {
 	return clean
 }
 
-// lists select the lists of a catalog, by the method that lists them.
-func lists() map[string]func(*Catalog) []json.RawMessage {
-	return map[string]func(*Catalog) []json.RawMessage{
-		mcp.MethodListTools:     func(c *Catalog) []json.RawMessage { return c.Tools },
-		mcp.MethodListPrompts:   func(c *Catalog) []json.RawMessage { return c.Prompts },
-		mcp.MethodListResources: func(c *Catalog) []json.RawMessage { return c.Resources },
-		mcp.MethodListTemplates: func(c *Catalog) []json.RawMessage { return c.Templates },
+// list is one of the lists that a server offers.
+type list struct {
+	field string // of the result that has the items
+	of    func(*Catalog) []json.RawMessage
+	kind  subscriptions.Lists // the list whose changes clients are notified of
+}
+
+// lists returns the lists by the method that lists them.
+func lists() map[string]list {
+	return map[string]list{
+		mcp.MethodListTools:     {"tools", func(c *Catalog) []json.RawMessage { return c.Tools }, subscriptions.Lists{Tools: true}},
+		mcp.MethodListPrompts:   {"prompts", func(c *Catalog) []json.RawMessage { return c.Prompts }, subscriptions.Lists{Prompts: true}},
+		mcp.MethodListResources: {"resources", func(c *Catalog) []json.RawMessage { return c.Resources }, subscriptions.Lists{Resources: true}},
+		mcp.MethodListTemplates: {"resourceTemplates", func(c *Catalog) []json.RawMessage { return c.Templates }, subscriptions.Lists{Resources: true}},
 	}
 }
 
-// digest returns a digest of the current list of a variant, which is the same in another process.
+// digest returns a digest of the current list of a variant. It is the same in every process.
 func (c *catalogs) digest(method, variant string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -218,7 +206,7 @@ func (c *catalogs) digestLocked(method, variant string) string {
 		return d
 	}
 	h := sha256.New()
-	for _, item := range lists()[method](c.generations[c.gen].variant(variant)) {
+	for _, item := range lists()[method].of(c.generations[c.gen].variant(variant)) {
 		_, _ = h.Write(append(item[:len(item):len(item)], '\n')) // never fails; items have no line ends
 	}
 	if c.digests == nil {
@@ -228,35 +216,25 @@ func (c *catalogs) digestLocked(method, variant string) string {
 	return c.digests[key]
 }
 
-// changedSince compares the current lists of a variant with digests of what a client saw, by
-// method: it returns which lists differ, and which are the same.
+// changedSince compares the current lists of a variant with the digests that a client saw, by
+// method. It returns the lists that differ and the lists that do not.
 func (c *catalogs) changedSince(digests map[string]string, variant string) (changed, same subscriptions.Lists) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for method := range lists() {
+	for method, l := range lists() {
 		was, seen := digests[method]
 		switch {
 		case seen && was == c.digestLocked(method, variant):
-			same = same.Or(listOf(method))
+			same = same.Or(l.kind)
 		case seen:
-			changed = changed.Or(listOf(method))
+			changed = changed.Or(l.kind)
 		}
 	}
 	return changed, same
 }
 
-// listOf returns the list that a method lists.
-func listOf(method string) subscriptions.Lists {
-	return subscriptions.Lists{
-		Tools:     method == mcp.MethodListTools,
-		Prompts:   method == mcp.MethodListPrompts,
-		Resources: method == mcp.MethodListResources || method == mcp.MethodListTemplates,
-	}
-}
-
-// page returns one page of the list that of selects, with at most size items, and the cursor
-// of the next page, or "" after the last. A cursor identifies the catalog that the first page
-// came from.
+// page returns one page of the list that of selects, with at most size items, and the cursor of
+// the next page, or "" after the last. A cursor identifies the catalog of the first page.
 func (c *catalogs) page(cursor string, size int, of func(*Catalog) []json.RawMessage) (items []json.RawMessage, next string, err *Error) {
 	gen, from, valid := uint64(0), 0, true
 	if cursor != "" {

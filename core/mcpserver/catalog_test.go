@@ -17,8 +17,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
-// A client that pages through a list while it is replaced sees one consistent list, or
-// gets an error that its cursor has expired.
+// A client that pages through a list while it is replaced sees one consistent list, or gets an
+// error that its cursor has expired.
 func TestListsAreConsistent(t *testing.T) {
 	t.Parallel()
 	h := newTestServer(t, mcpserver.Options{PageSize: 25})
@@ -118,7 +118,7 @@ func TestPages(t *testing.T) {
 	}})
 	w := (&testServer{Server: s}).pipe(t)
 	w.initialize()
-	// What is no object is left out, and a page ends by items or bytes.
+	// Values that are no objects are left out, and a page ends by items or bytes.
 	cursor, sizes, names := "", []int{}, ""
 	for {
 		with := "{}"
@@ -147,7 +147,7 @@ func TestPages(t *testing.T) {
 		t.Error(names, diff)
 	}
 
-	// An old cursor is good for some catalogs, and for no other server.
+	// An old cursor is valid for some catalogs, and for no other server.
 	w.send(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
 	var page struct{ Result struct{ NextCursor string } }
 	if err := json.Unmarshal([]byte(w.next()), &page); err != nil {
@@ -209,7 +209,7 @@ func TestListChangedOnlyForChangedLists(t *testing.T) {
 	}
 }
 
-// A function may set members of the era itself.
+// A Func may set the members of the era itself.
 func TestEraMembers(t *testing.T) {
 	t.Parallel()
 	results := map[string]string{
@@ -261,7 +261,7 @@ func TestEraMembers(t *testing.T) {
 // A panic is logged, and its value is not sent to the client.
 func TestPanicIsLogged(t *testing.T) {
 	t.Parallel()
-	var log strings.Builder // written by the one call, read after its answer
+	var log strings.Builder // written by the only call, read after its response
 	h := newTestServer(t, mcpserver.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	w := h.pipe(t)
 	w.initialize()
@@ -272,29 +272,33 @@ func TestPanicIsLogged(t *testing.T) {
 	}
 }
 
-// MaxInFlight bounds the running functions; further requests wait.
+// MaxInFlight bounds the running Funcs; further requests wait.
 func TestMaxInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newTestServer(t, mcpserver.Options{MaxInFlight: 2, Stdio: mcpserver.StdioLimits{MaxWaiting: 3}})
+		h := newTestServer(t, mcpserver.Options{MaxInFlight: 2})
 		w := h.pipe(t)
 		w.initialize()
 		for i := range 2 {
 			w.send(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"wait"}}`, i)
 			<-h.began
 		}
-		for i := 2; i < 5; i++ {
+		const waiting = 1_024 // may wait
+		for i := 2; i < 2+waiting; i++ {
 			w.send(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"wait"}}`, i)
 		}
 		synctest.Wait()
 		if len(h.began) != 0 {
 			t.Error("a third function runs")
 		}
-		// What is sent after them is read, above all that they are to end.
+		// Later messages are read, above all cancellations.
 		w.send(`{"jsonrpc":"2.0","id":"p","method":"ping"}`)
 		w.expect(`{"jsonrpc":"2.0","id":"p","result":{}}`)
-		w.send(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"wait"}}`)
-		w.expect(`{"jsonrpc":"2.0","id":5,"error":{"code":-32603,"message":"too many requests are waiting on this connection"}}`)
-		for _, id := range []int{3, 4, 0} { // two that wait, and one that runs
+		w.send(`{"jsonrpc":"2.0","id":9999,"method":"tools/call","params":{"name":"wait"}}`)
+		w.expect(`{"jsonrpc":"2.0","id":9999,"error":{"code":-32603,"message":"too many requests are waiting on this connection"}}`)
+		for id := 2 + waiting - 1; id >= 0; id-- {
+			if id == 1 || id == 2 {
+				continue
+			}
 			w.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, id)
 		}
 		<-h.ended

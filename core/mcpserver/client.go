@@ -11,45 +11,44 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// maxAsked bounds the requests to one client that are not answered yet.
+// maxAsked bounds the pending requests to one client.
 const maxAsked = 64
 
-// ErrUnreachable means that a client has no stream on which it could get a message.
+// ErrUnreachable means that the client has no stream that could carry a message.
 var ErrUnreachable = errors.New("the client has no open stream")
 
-// Client is a client of the legacy era, for as long as its connection or session lasts.
-// Clients of the modern era are asked by the result of their request, and answer by repeating
-// the request.
+// Client is a legacy client, valid as long as its connection or session. A modern client is asked
+// by the result of its own request, and answers by repeating the request.
 type Client struct {
-	// Capabilities are those that the client declared, a JSON object.
+	// Capabilities are the client's capabilities, a JSON object.
 	Capabilities json.RawMessage
 
-	ctx  context.Context // done when the client can answer no more
+	ctx  context.Context // done when the client can no longer answer
 	gone context.Context // done when the client has left
-	// send queues a message that belongs to no request; it reports false if there is no
-	// way to the client, or no room.
+	// send queues a message that belongs to no request; it reports false if the client is
+	// unreachable or its queue is full.
 	send func(message []byte) bool
-	// drop withdraws a message that send has queued; it reports whether the client never got it.
-	// nil: send does not queue.
+	// drop withdraws a message that send queued; it reports whether the client never got it. nil:
+	// send does not queue.
 	drop func(message []byte) (unsent bool)
 
 	mu   sync.Mutex
 	last uint64
-	// asked holds, by the ids of our requests that are not answered yet, a channel for the
-	// answer: capacity 1, sent to by receive, never closed.
+	// asked holds the channel for the response of each pending request, by id. receive sends to
+	// it; capacity 1, never closed.
 	asked   map[string]chan *message
 	handler func(method string, params json.RawMessage) // of OnNotification; nil: none
 	memory  json.RawMessage                             // of Remember; nil: none
 
-	remember func() // called when memory was set; nil: nothing is kept
+	remember func() // called after memory was set; nil: nothing is stored
 }
 
 func newClient(ctx, gone context.Context, capabilities json.RawMessage, send func([]byte) bool) *Client {
 	return &Client{Capabilities: capabilities, ctx: ctx, gone: gone, send: send, asked: map[string]chan *message{}}
 }
 
-// Remember keeps a small JSON value for as long as the session of the client, also where that is
-// continued by another process; see [Options].SessionDir. It replaces the value before.
+// Remember stores a small JSON value with the client's session, replacing the previous value. It
+// survives if another process continues the session; see [Options].SessionDir.
 func (c *Client) Remember(value json.RawMessage) {
 	c.mu.Lock()
 	c.memory = bytes.Clone(value)
@@ -66,37 +65,37 @@ func (c *Client) Remembered() json.RawMessage {
 	return c.memory
 }
 
-// Done is closed when the client has left.
+// Done returns a channel that is closed when the client has left.
 func (c *Client) Done() <-chan struct{} { return c.gone.Done() }
 
-// OnNotification sets the function that is called with each notification of the client, such
-// as notifications/roots/list_changed, except notifications/cancelled. It is called by the
-// goroutine that received the notification and must not block.
+// OnNotification sets the handler of the client's notifications, such as
+// notifications/roots/list_changed, except notifications/cancelled. It runs on the goroutine that
+// received the notification and must not block.
 func (c *Client) OnNotification(f func(method string, params json.RawMessage)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.handler = f
 }
 
-// Notify sends a notification to the client: before the answer to the request via while that
-// is in progress, else on the client's own stream. via may be nil. The notification is dropped
-// if the client cannot be reached.
+// Notify sends a notification to the client: before the response to the request via while that is
+// in progress, else on the client's own stream. via may be nil. The notification is dropped if the
+// client is unreachable.
 func (c *Client) Notify(via *Request, method string, params any) {
 	if message := notification(method, params); message != nil {
 		c.deliverVia(via, message)
 	}
 }
 
-// deliverVia sends a message on the stream of the request via while that is in progress, else
-// on the stream of the client. It reports false if the client cannot be reached.
+// deliverVia sends a message on the stream of the request via while that is in progress, else on
+// the client's own stream. It reports false if the client is unreachable.
 func (c *Client) deliverVia(via *Request, message []byte) bool {
 	return via != nil && via.notes != nil && via.notes.write(message) || c.send(message)
 }
 
-// Ask sends a request to the client, on the stream of the request via while that is in
-// progress, else on the client's own stream, and waits for the answer. An *Error is the
-// client's answer; [ErrUnreachable] means that the client could not be asked, or can no longer
-// answer. When ctx is done, the client is told that the request is cancelled.
+// Ask sends a request to the client and waits for the response. The request goes on the stream of
+// the request via while that is in progress, else on the client's own stream. An *Error is the
+// client's response; [ErrUnreachable] means that the client could not be asked or can no longer
+// answer. When ctx is done, Ask cancels the request at the client.
 func (c *Client) Ask(ctx context.Context, via *Request, method string, params json.RawMessage) (json.RawMessage, error) {
 	id, answer, forget := c.expect()
 	if answer == nil {
@@ -110,7 +109,7 @@ func (c *Client) Ask(ctx context.Context, via *Request, method string, params js
 	withdraw := func() (unsent bool) { return c.drop != nil && c.drop(question) }
 	select {
 	case m := <-answer:
-		withdraw() // a stream that is resumed does not ask again
+		withdraw() // a resumed stream must not ask again
 		return m.result, m.failure()
 	case <-ctx.Done():
 		if !withdraw() {
@@ -122,8 +121,8 @@ func (c *Client) Ask(ctx context.Context, via *Request, method string, params js
 	}
 }
 
-// expect returns the id of a new request to the client and the channel that gets the answer, until
-// forget is called. answer is nil if too many requests are pending.
+// expect returns the id of a new request to the client and the channel for its response, valid
+// until forget is called. answer is nil if too many requests are pending.
 func (c *Client) expect() (id json.RawMessage, answer chan *message, forget func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,7 +140,7 @@ func (c *Client) expect() (id json.RawMessage, answer chan *message, forget func
 	}
 }
 
-// receive takes an answer or a notification of the client.
+// receive handles a response or a notification of the client.
 func (c *Client) receive(m *message) {
 	c.mu.Lock()
 	answer, handler := c.asked[idKey(m.id)], c.handler
@@ -150,14 +149,14 @@ func (c *Client) receive(m *message) {
 	case m.isAnswer() && answer != nil:
 		select {
 		case answer <- m:
-		default: // answered twice
+		default: // a duplicate response
 		}
 	case !m.isAnswer() && m.id == nil && handler != nil:
 		handler(m.method, m.params)
 	}
 }
 
-// failure returns the error in an answer, nil if the answer has a result.
+// failure returns the error in a response, nil if it has a result.
 func (m *message) failure() error {
 	if m.result != nil {
 		return nil

@@ -8,26 +8,26 @@ import (
 	"net/http"
 )
 
-// Events are the handlers of MCP Events (SEP-3415, io.modelcontextprotocol/events), which are
-// served in both eras. Handle and Stream are needed.
+// Events are the handlers of MCP Events (SEP-3415, io.modelcontextprotocol/events), in both eras.
+// Handle and Stream are required.
 type Events struct {
-	// Handle answers events/list, events/poll, events/subscribe and events/unsubscribe.
+	// Handle handles events/list, events/poll, events/subscribe and events/unsubscribe.
 	Handle Func
 	// Stream serves events/stream.
 	Stream StreamFunc
-	// Identify returns a lasting name of the client that sent an HTTP request, such as the
-	// name of its token, or ""; see [Request]. May be nil.
+	// Identify returns a permanent name of the client that sent an HTTP request, such as the name
+	// of its token, or ""; see [Request]. May be nil.
 	Identify func(*http.Request) string
 }
 
-// StreamFunc serves one events/stream. An error before the first message is the answer
-// to the request; a later one ends the stream without a result. ctx is done when the
-// client cancels the request or disconnects, in both eras, and when the server or the
-// connection ends; the result is sent in the last case only.
+// StreamFunc serves one events/stream. An error before the first message is the response to the
+// request; a later one ends the stream without a result. ctx is done when the client cancels the
+// request or disconnects, in both eras, and when the server or the connection ends; the result is
+// sent only in the last case.
 //
-// send writes messages, each a JSON-RPC notification in one line, and blocks while the
-// client does not read. Its error means that the client has disconnected. Streams do not
-// count against Options.MaxInFlight: the function has to bound their number.
+// send writes messages, each a JSON-RPC notification in one line, and blocks while the client does
+// not read. Its error means that the client has disconnected. Streams do not count against
+// Options.MaxInFlight: the function must bound their number.
 type StreamFunc func(ctx context.Context, r *Request, id json.RawMessage, send func(messages ...[]byte) error) (json.RawMessage, error)
 
 const (
@@ -37,13 +37,15 @@ const (
 
 func (e Events) offered() bool { return e.Handle != nil && e.Stream != nil }
 
-// errEnding is the cause of a stream that ends because its connection does.
+// errEnding is the cause of a stream that ends with its connection.
 var errEnding = errors.New("the connection is ending")
 
-// stream runs the function for one request.
-func (e Events) stream(ctx context.Context, s *Server, m *message, from caller, send func(...[]byte) error) (json.RawMessage, *Error) {
+// runEventStream runs Events.Stream for one request.
+func (s *Server) runEventStream(ctx context.Context, m *message, from caller, send func(...[]byte) error) (json.RawMessage, *Error) {
 	r := newRequest(m, from)
-	result, err := s.run(ctx, func(ctx context.Context, r *Request) (json.RawMessage, error) { return e.Stream(ctx, r, m.id, send) }, r)
+	result, err := s.run(ctx, func(ctx context.Context, r *Request) (json.RawMessage, error) {
+		return s.opts.Events.Stream(ctx, r, m.id, send)
+	}, r)
 	if err != nil {
 		return nil, wireError(err, r)
 	}
@@ -51,11 +53,9 @@ func (e Events) stream(ctx context.Context, s *Server, m *message, from caller, 
 }
 
 // streamEvents serves an events/stream on the handler's goroutine. It ends when the client
-// disconnects, even in the legacy era, where other requests go on: the client could not resume
-// it.
+// disconnects, even in the legacy era, because the client could not resume it.
 func (x *exchange) streamEvents(parent context.Context, from caller) {
-	if !accepts(x.r, typeEvents) {
-		http.Error(x.w, "the Accept header must include "+typeEvents, http.StatusNotAcceptable)
+	if !x.acceptsEvents() {
 		return
 	}
 	ctx, cancel := context.WithCancelCause(parent)
@@ -77,7 +77,7 @@ func (x *exchange) streamEvents(parent context.Context, from caller) {
 		}
 		return stream.flush()
 	}
-	result, failed := x.srv.opts.Events.stream(ctx, x.srv, x.m, from, send)
+	result, failed := x.srv.runEventStream(ctx, x.m, from, send)
 	switch {
 	case x.r.Context().Err() != nil: // the client has disconnected
 	case stream == nil && wasCancelled(ctx):
@@ -85,18 +85,14 @@ func (x *exchange) streamEvents(parent context.Context, from caller) {
 	case stream == nil:
 		x.reply(http.StatusOK, answer(x.m.id, result, failed))
 	case failed == nil && !wasCancelled(ctx):
-		if stream.event("", answer(x.m.id, result, nil)) == nil {
-			_ = stream.flush() // fails only if the client has disconnected
-		}
+		_ = stream.send("", answer(x.m.id, result, nil)) // fails only if the client has disconnected
 	}
 }
 
-// streamEvents serves an events/stream until the client cancels it or the connection
-// ends.
-func (c *conn) streamEvents(m *message, from caller) {
-	ctx, end, ok := c.inFlight.begin(c.ctx, m.id)
+// streamEvents serves an events/stream until the client cancels it or the connection ends.
+func (c *stdioConn) streamEvents(m *message, from caller) {
+	ctx, end, ok := c.begin(m)
 	if !ok {
-		c.fail(m.id, errDuplicateID())
 		return
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -113,7 +109,7 @@ func (c *conn) streamEvents(m *message, from caller) {
 		defer cancel(nil)
 		defer close(ended)
 		began := false
-		result, failed := c.srv.opts.Events.stream(ctx, c.srv, m, from, func(messages ...[]byte) error {
+		result, failed := c.srv.runEventStream(ctx, m, from, func(messages ...[]byte) error {
 			began = true
 			return c.out.write(ctx, bytes.Join(messages, []byte("\n")))
 		})

@@ -13,8 +13,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
-// echoEvents answers with the method, and streams two messages until it ends. The name
-// "bad" is an error.
+// echoEvents answers with the method, and streams two messages until it ends. The name "bad" is an
+// error.
 func echoEvents(ended chan<- string) mcpserver.Events {
 	return mcpserver.Events{
 		Handle: func(_ context.Context, r *mcpserver.Request) (json.RawMessage, error) {
@@ -37,7 +37,7 @@ func echoEvents(ended chan<- string) mcpserver.Events {
 	}
 }
 
-// Both eras declare events in both places, and answer their methods.
+// Both eras declare events in both places, and handle their methods.
 func TestEventsAreDeclared(t *testing.T) {
 	t.Parallel()
 	h := newTestServer(t, mcpserver.Options{Events: echoEvents(nil)}, "a")
@@ -83,8 +83,8 @@ func TestEventsAreNotOfferedWithoutHandlers(t *testing.T) {
 	}
 }
 
-// A stream on standard streams: its id keeps its type, a client that cancels it gets no
-// result, and one whose input ends does.
+// A stream on stdio: its id keeps its type, a client that cancels it gets no result, and a client
+// whose input ends does.
 func TestEventStreamOverStdio(t *testing.T) {
 	t.Parallel()
 	ended := make(chan string, 2)
@@ -119,8 +119,8 @@ func TestEventStreamOverStdio(t *testing.T) {
 	}
 }
 
-// A stream over HTTP ends with its client in both eras, by a cancellation in the legacy
-// era, and with its result when the server closes.
+// A stream over HTTP ends with its client in both eras, with a cancellation in the legacy era, and
+// with its result when the server closes.
 func TestEventStreamOverHTTP(t *testing.T) {
 	t.Parallel()
 	ended := make(chan string, 4)
@@ -180,7 +180,7 @@ func TestEventStreamOverHTTP(t *testing.T) {
 	}
 }
 
-// A change of the types of events is announced to those who asked for it, in both eras.
+// Clients that requested it are notified of changed event types, in both eras.
 func TestEventListChanged(t *testing.T) {
 	t.Parallel()
 	h := newTestServer(t, mcpserver.Options{Events: echoEvents(nil)}, "a")

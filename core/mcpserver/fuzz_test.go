@@ -29,8 +29,8 @@ func seeds(f *testing.F) {
 	}
 }
 
-// FuzzServeIO: for any input, every line of output is a message, with at most one answer
-// for an id, and the next request is answered.
+// FuzzServeIO: for any input, every line of output is a message, with at most one response for an
+// id, and the next request is answered.
 func FuzzServeIO(f *testing.F) {
 	seeds(f)
 	h := newNoteServer(mcpserver.Options{MaxMessage: 1 << 16}, "a")
@@ -81,7 +81,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// FuzzServeHTTP: any body and headers get a well-formed answer.
+// FuzzServeHTTP: any body and headers get a well-formed response.
 func FuzzServeHTTP(f *testing.F) {
 	for _, version := range []string{"", "2025-11-25", "2026-07-28"} {
 		f.Add([]byte(toolList), version, "tools/list", "")
@@ -98,7 +98,7 @@ func FuzzServeHTTP(f *testing.F) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if bytes.Contains(body, []byte("listen")) {
-			cancel() // the client has left already
+			cancel() // the client has already disconnected
 		}
 		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", bytes.NewReader(body))
 		r.Header = http.Header{"Content-Type": {"application/json"}, "Mcp-Protocol-Version": {version}, "Mcp-Method": {method}, "Mcp-Name": {name}}

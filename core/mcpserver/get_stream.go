@@ -1,10 +1,15 @@
 package mcpserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/internal/subscriptions"
@@ -12,74 +17,69 @@ import (
 )
 
 const (
-	// maxGetStreams is how many GET streams of a session may be open. One more ends the oldest.
+	// maxGetStreams bounds the open GET streams of a session. One more ends the oldest.
 	maxGetStreams = 4
-	// pongTimeout is how long a client may take to show that it reads a stream.
+	// pongTimeout is how long a client may take to prove that it reads a stream.
 	pongTimeout = 10 * time.Second
 )
 
 var errReplaced = errors.New("the client has opened another stream")
 
-// getStream is one of the GET streams of a session. A client may have several: because it wants to,
-// or because it has lost one before the server notices. The newest one gets the messages; the
-// others get them when it has ended.
+// getStream is one of the GET streams of a session. A client may open several, or open another one
+// before the server notices that it lost the first. The newest one gets the messages; the others
+// get them when it has ended.
 type getStream struct {
 	*eventStream
 
 	session *session
 	number  int
 	cancel  context.CancelCauseFunc
-	done    chan struct{} // closed when the stream has put back what it could not send
+	done    chan struct{} // closed after the stream has put back what it could not send
 
-	// doubt is when another stream began to get the messages. The client may not have received
-	// what was sent on this one shortly before, until it shows that it still reads it. Zero: there
-	// is no doubt. Guarded by session.mu.
+	// doubt is when a newer stream took over. Until the client proves that it still reads this
+	// one, it may have missed what was sent on it shortly before. Zero: no doubt. Guarded by
+	// session.mu.
 	doubt time.Time
 }
 
 // get serves a GET stream of a legacy session.
-func (s *Server) get(w http.ResponseWriter, r *http.Request) {
-	if rejectModern(w, r) {
+func (x *exchange) get() {
+	if x.rejectModern() || !x.acceptsEvents() {
 		return
 	}
-	if !accepts(r, typeEvents) {
-		http.Error(w, "the Accept header must include "+typeEvents, http.StatusNotAcceptable)
-		return
-	}
-	x := &exchange{srv: s, w: w, r: r, rc: http.NewResponseController(w), principal: s.principal(r)}
-	ss := x.session(false)
+	ss := x.session()
 	if ss == nil {
 		return
 	}
-	defer s.http.release(ss)
-	ctx, cancel := context.WithCancelCause(r.Context())
+	defer x.srv.releaseSession(ss)
+	ctx, cancel := context.WithCancelCause(x.r.Context())
 	defer cancel(nil)
-	// A client that does not read must not delay the end of its session, nor the stream
-	// that replaces this one.
+	// A client that does not read must delay neither the end of its session nor the stream that
+	// replaces this one.
 	defer context.AfterFunc(ss.ctx, func() { cancel(errSessionEnded) })()
 	defer context.AfterFunc(ctx, x.shortenDeadline)()
-	last := r.Header.Get(mcp.HeaderLastEventID)
+	last := x.r.Header.Get(mcp.HeaderLastEventID)
 	if call, number, isCall := ss.calls.find(last); isCall {
 		if call == nil {
-			// A stream that ends without an answer would be opened again and again, a 404 would
-			// end the session. The specification allows nothing else.
-			w.Header().Set("Allow", "POST, DELETE")
-			http.Error(w, "the request is over: nothing follows this event", http.StatusMethodNotAllowed)
+			// The client would reopen a stream that ends without a response again and again, and a
+			// 404 would end the session. The specification allows nothing else.
+			x.w.Header().Set("Allow", "POST, DELETE")
+			http.Error(x.w, "the request is over: nothing follows this event", http.StatusMethodNotAllowed)
 			return
 		}
-		_ = s.newEventStream(w).resume(ctx, call, number) // the client will resume again
+		_ = x.srv.newEventStream(x.w).resume(ctx, call, number) // the client will resume again
 		return
 	}
-	g := &getStream{eventStream: s.newEventStream(w), session: ss, cancel: cancel, done: make(chan struct{})}
+	g := &getStream{eventStream: x.srv.newEventStream(x.w), session: ss, cancel: cancel, done: make(chan struct{})}
 	g.attach(last)
 	defer g.detach()
 	if g.start() != nil {
 		return
 	}
-	if ss.version >= mcp.LatestLegacy && (g.prime(ss.replay.id(ss.replay.next(g.number, subscriptions.Batch{}))) != nil || g.flush() != nil) {
+	if ss.version >= mcp.LatestLegacy && g.prime(ss.replay.id(ss.replay.next(g.number, subscriptions.Batch{}))) != nil {
 		return
 	}
-	for err := error(nil); err == nil; { // a failed stream is reopened by the client
+	for err := error(nil); err == nil; { // the client reopens a failed stream
 		newest, until := g.turn()
 		if newest {
 			err = g.push(ctx, until)
@@ -91,7 +91,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 
 // attach makes the stream the newest of its session, and puts back what the client has not
 // received of earlier ones. last is the id of the last event that the client has, if any: the
-// stream that it came from is lost. The caller must call detach when the stream has ended.
+// stream of that event is lost. The caller must call detach when the stream has ended.
 func (g *getStream) attach(last string) {
 	ss := g.session
 	after, known := ss.replay.find(last)
@@ -105,7 +105,7 @@ func (g *getStream) attach(last string) {
 	}
 	for _, other := range ss.streams {
 		if known && other.number == after.stream {
-			over, other.doubt = other, time.Time{} // what it lost is known
+			over, other.doubt = other, time.Time{} // what the client missed is known
 		}
 	}
 	ss.opened++
@@ -141,14 +141,15 @@ func (g *getStream) detach() {
 	close(g.done)
 }
 
-// repeat puts back what may not have been received of what was sent on the stream before doubt.
+// repeat puts back what was sent on the stream shortly before doubt and may not have been
+// received.
 func (g *getStream) repeat(doubt time.Time) {
 	if !doubt.IsZero() {
 		g.session.sub.Restore(g.session.replay.sentOn(g.number, doubt.Add(-replayWindow)))
 	}
 }
 
-// nextTurn makes the streams of the session look again which one is the newest. ss.mu must be held.
+// nextTurn makes the session's streams check again which one is the newest. ss.mu must be held.
 func (ss *session) nextTurn() {
 	close(ss.turn)
 	ss.turn = make(chan struct{})
@@ -177,9 +178,8 @@ func (g *getStream) push(ctx context.Context, until <-chan struct{}) error {
 	return p.run(ctx, until)
 }
 
-// wait sends nothing but heartbeats, while another stream gets the messages. If the client may have
-// lost the stream, it is asked for a sign that it reads it: if there is none, the other stream
-// repeats what was sent here.
+// wait sends only heartbeats while another stream gets the messages. If the client may have lost
+// this stream, wait pings it here: without a pong, the other stream repeats what was sent here.
 func (g *getStream) wait(ctx context.Context, until <-chan struct{}) error {
 	ss := g.session
 	ss.mu.Lock()
@@ -191,10 +191,7 @@ func (g *getStream) wait(ctx context.Context, until <-chan struct{}) error {
 		id, answer, forget := ss.client.expect()
 		if answer != nil {
 			defer forget()
-			if err := g.event("", request(id, mcp.MethodPing, nil)); err != nil {
-				return err
-			}
-			if err := g.flush(); err != nil {
+			if err := g.send("", request(id, mcp.MethodPing, nil)); err != nil {
 				return err
 			}
 		}
@@ -229,4 +226,126 @@ func (g *getStream) wait(ctx context.Context, until <-chan struct{}) error {
 			}
 		}
 	}
+}
+
+// replayWindow is how far back a new stream without Last-Event-ID repeats: about the time that a
+// client takes to notice a dead stream.
+const replayWindow = time.Minute
+
+// replayLog records, for each list and URI, the last event on a session's GET streams that
+// announced its change, so that a client whose stream broke gets again what it may have missed. It
+// holds one entry for each list and URI, and no events.
+type replayLog struct {
+	epoch string // begins the ids of all events; see session
+
+	mu   sync.Mutex
+	last uint64 // number of the last event
+	sent map[topic]sentEvent
+}
+
+// topic is the subject of a notification: one list or one URI.
+type topic struct {
+	lists subscriptions.Lists
+	uri   string
+}
+
+type sentEvent struct {
+	eventNumber
+
+	at time.Time
+}
+
+// eventNumber identifies an event of a GET stream. Event numbers increase over all streams of the
+// session.
+type eventNumber struct {
+	stream int
+	event  uint64
+}
+
+// getMark follows the epoch in the ids of events of GET streams.
+const getMark = "-get-"
+
+// id returns the id of an event.
+func (t *replayLog) id(n eventNumber) string {
+	return t.epoch + getMark + strconv.Itoa(n.stream) + "-" + strconv.FormatUint(n.event, 10)
+}
+
+// next records a notification of a single list or URI, or another message if what is empty, and
+// returns the number of its event on a stream.
+func (t *replayLog) next(stream int, what subscriptions.Batch) eventNumber {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.last++
+	n := eventNumber{stream, t.last}
+	if what.Empty() {
+		return n
+	}
+	key := topic{lists: what.Lists}
+	if len(what.URIs) > 0 {
+		key.uri = what.URIs[0]
+	}
+	if t.sent == nil {
+		t.sent = make(map[topic]sentEvent)
+	}
+	t.sent[key] = sentEvent{n, time.Now()}
+	return n
+}
+
+// forget removes a URI that is no longer subscribed to.
+func (t *replayLog) forget(uri string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.sent, topic{uri: uri})
+}
+
+// find returns the number of the event with this id; known is false if there was none.
+func (t *replayLog) find(id string) (n eventNumber, known bool) {
+	rest, ok := strings.CutPrefix(id, t.epoch+getMark)
+	stream, event, _ := strings.Cut(rest, "-")
+	var badStream, badEvent error
+	n.stream, badStream = strconv.Atoi(stream)
+	n.event, badEvent = strconv.ParseUint(event, 10, 64)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return n, ok && badStream == nil && badEvent == nil && n.event <= t.last
+}
+
+// lost returns what was sent on streams that are no longer open, in that order: after the given
+// event, or within replayWindow if the event is unknown.
+func (t *replayLog) lost(last eventNumber, known bool, open func(stream int) bool) subscriptions.Batch {
+	return t.batch(func(e sentEvent) bool {
+		return !open(e.stream) && (known && e.event > last.event || !known && time.Since(e.at) < replayWindow)
+	})
+}
+
+// sentOn returns what was sent on a stream since that time.
+func (t *replayLog) sentOn(stream int, since time.Time) subscriptions.Batch {
+	return t.batch(func(e sentEvent) bool { return e.stream == stream && !e.at.Before(since) })
+}
+
+// received records that the client has everything that was sent on a stream: it is never repeated.
+func (t *replayLog) received(stream int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.sent, func(_ topic, e sentEvent) bool { return e.stream == stream })
+}
+
+func (t *replayLog) batch(wanted func(sentEvent) bool) (b subscriptions.Batch) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var again []topic
+	for what, e := range t.sent {
+		if wanted(e) {
+			again = append(again, what)
+		}
+	}
+	slices.SortFunc(again, func(a, b topic) int { return cmp.Compare(t.sent[a].event, t.sent[b].event) })
+	for _, what := range again {
+		if what.uri != "" {
+			b.URIs = append(b.URIs, what.uri)
+			continue
+		}
+		b.Lists = b.Lists.Or(what.lists)
+	}
+	return b
 }

@@ -1,13 +1,18 @@
 package mcpserver
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
 	"mime"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/mcptrack/mcptrack/core/eventstream"
@@ -19,8 +24,8 @@ const (
 	typeEvents = eventstream.ContentType
 )
 
-// accepts reports whether the client accepts a media type. A client that sends no Accept
-// header accepts all, as HTTP specifies.
+// accepts reports whether the client accepts a media type. Without an Accept header it accepts
+// all, as HTTP specifies.
 func accepts(r *http.Request, mediaType string) bool {
 	values := r.Header.Values("Accept")
 	if len(values) == 0 {
@@ -30,7 +35,7 @@ func accepts(r *http.Request, mediaType string) bool {
 	for one := range strings.SplitSeq(strings.Join(values, ","), ",") {
 		t, params, err := mime.ParseMediaType(one)
 		if err == nil && strings.Trim(params["q"], "0.") == "" && params["q"] != "" {
-			continue // q=0 excludes it
+			continue // q=0 excludes the type
 		}
 		if err == nil && (t == mediaType || t == kind+"/*" || t == "*/*") {
 			return true
@@ -56,7 +61,7 @@ func (s *Server) principal(r *http.Request) string {
 	return hex.EncodeToString(mac.Sum(nil)[:16])
 }
 
-// single returns the value of a header, which may occur only once.
+// single returns the value of a header; ok is false if the header occurs more than once.
 func single(r *http.Request, header string) (value string, ok bool) {
 	values := r.Header.Values(header)
 	if len(values) > 1 {
@@ -65,34 +70,41 @@ func single(r *http.Request, header string) (value string, ok bool) {
 	return r.Header.Get(header), true
 }
 
-// checkVersion compares the protocol version in the header with the one in _meta, if _meta
-// has one: a proxy may have routed the request by the header.
-func checkVersion(r *http.Request, m *message) *Error {
-	switch value, ok := single(r, mcp.HeaderProtocolVersion); {
+// required returns the value of a header that must occur once.
+func required(r *http.Request, header string) (string, *Error) {
+	value, ok := single(r, header)
+	switch {
 	case !ok:
-		return mismatch(mcp.HeaderProtocolVersion, "occurs twice")
+		return "", mismatch(header, "occurs twice")
 	case value == "":
-		return mismatch(mcp.HeaderProtocolVersion, "is missing")
-	case m.version() != "" && value != m.version():
-		return mismatch(mcp.HeaderProtocolVersion, "does not match the version in _meta")
+		return "", mismatch(header, "is missing")
 	}
-	return nil
+	return value, nil
+}
+
+// checkVersion compares the protocol version in the header with the version in _meta, if there is
+// one: a proxy may have routed the request by the header.
+func checkVersion(r *http.Request, m *message) *Error {
+	value, failed := required(r, mcp.HeaderProtocolVersion)
+	if failed == nil && m.version() != "" && value != m.version() {
+		failed = mismatch(mcp.HeaderProtocolVersion, "does not match the version in _meta")
+	}
+	return failed
 }
 
 func mismatch(header, why string) *Error {
 	return errorf(mcp.CodeHeaderMismatch, "header %s %s", header, why)
 }
 
-// checkHeaders compares the headers with the method and the name of a modern request with its
-// body: a proxy may have routed or filtered the request by these headers.
+// checkHeaders compares the method and name headers of a modern request with its body: a proxy may
+// have routed or filtered the request by these headers.
 func checkHeaders(r *http.Request, m *message) *Error {
-	switch value, ok := single(r, mcp.HeaderMethod); {
-	case !ok:
-		return mismatch(mcp.HeaderMethod, "occurs twice")
-	case value == "":
-		return mismatch(mcp.HeaderMethod, "is missing")
-	case value != m.method:
-		return mismatch(mcp.HeaderMethod, "does not match the method")
+	value, failed := required(r, mcp.HeaderMethod)
+	if failed == nil && value != m.method {
+		failed = mismatch(mcp.HeaderMethod, "does not match the method")
+	}
+	if failed != nil {
+		return failed
 	}
 	param := ""
 	switch m.method {
@@ -102,27 +114,24 @@ func checkHeaders(r *http.Request, m *message) *Error {
 		param = "uri"
 	case mcp.MethodGetTask, mcp.MethodUpdateTask, mcp.MethodCancelTask:
 		if r.Header.Get(mcp.HeaderName) == "" {
-			return nil // it only helps proxies to route
+			return nil // optional: it only helps proxies to route
 		}
 		param = "taskId"
 	default:
 		return nil
 	}
-	value, ok := single(r, mcp.HeaderName)
-	if !ok {
-		return mismatch(mcp.HeaderName, "occurs twice")
+	if value, failed = required(r, mcp.HeaderName); failed != nil {
+		return failed
 	}
-	if value == "" {
-		return mismatch(mcp.HeaderName, "is missing")
-	}
-	if value, ok = decodeHeader(value); !ok || value != text(m.fields[param]) {
+	value, ok := decodeHeader(value)
+	if !ok || value != text(m.fields[param]) {
 		return mismatch(mcp.HeaderName, "does not match params."+param)
 	}
 	return nil
 }
 
-// decodeHeader decodes a value that a header cannot carry literally. A value that only
-// begins like an encoded one is literal.
+// decodeHeader decodes a value that a header cannot carry literally. An incomplete encoding is
+// taken literally.
 func decodeHeader(value string) (string, bool) {
 	inner, ok := strings.CutPrefix(value, "=?base64?")
 	if ok {
@@ -135,7 +144,7 @@ func decodeHeader(value string) (string, bool) {
 	return string(b), err == nil
 }
 
-// isModern reports whether a POST is of the modern era: by its _meta, else by its headers and
+// isModern reports whether a POST belongs to the modern era: by its _meta, else by its headers and
 // its method.
 func isModern(r *http.Request, m *message) bool {
 	if m.meta[mcp.MetaProtocolVersion] != nil {
@@ -146,4 +155,140 @@ func isModern(r *http.Request, m *message) bool {
 		return false
 	}
 	return version != "" && !slices.Contains(mcp.Versions()[1:], version) || m.method == mcp.MethodDiscover || m.method == mcp.MethodListen
+}
+
+// mirrored is a tool argument that modern HTTP clients repeat in a header Mcp-Param-NAME because
+// the tool's schema has an "x-mcp-header" for it.
+type mirrored struct {
+	path   []string // of the argument
+	header string
+}
+
+const (
+	mirrorKey   = "x-mcp-header"
+	mirrorDepth = 32
+)
+
+// mirroredArguments returns the mirrored arguments of each tool by name. Tools with invalid
+// annotations have none, because clients ignore such tools.
+func mirroredArguments(tools []json.RawMessage) map[string][]mirrored {
+	var found map[string][]mirrored
+	for _, tool := range tools {
+		list, name, err := mirroredOf(tool)
+		if err != nil || len(list) == 0 {
+			continue
+		}
+		if found == nil {
+			found = make(map[string][]mirrored)
+		}
+		found[name] = list
+	}
+	return found
+}
+
+// CheckTool returns an error if modern clients reject a tool because of its "x-mcp-header"
+// annotations. The error is for users.
+func CheckTool(tool json.RawMessage) error {
+	_, _, err := mirroredOf(tool)
+	return err
+}
+
+func mirroredOf(tool json.RawMessage) (list []mirrored, name string, err error) {
+	if !bytes.Contains(tool, []byte(mirrorKey)) {
+		return nil, "", nil
+	}
+	fields, failed := object(tool)
+	if failed != nil {
+		return nil, "", nil
+	}
+	m := mirroring{seen: map[string]bool{}}
+	err = m.add(fields["inputSchema"], nil)
+	return m.list, text(fields["name"]), err
+}
+
+// mirroring collects the mirrored arguments of one tool.
+type mirroring struct {
+	list []mirrored
+	seen map[string]bool // headers, in lower case
+}
+
+// add collects the mirrored arguments of a schema at path in the tool's schema. It looks only
+// where clients look: in nested "properties".
+func (m *mirroring) add(schema json.RawMessage, path []string) error {
+	fields, failed := object(schema)
+	if failed != nil || len(path) > mirrorDepth {
+		return nil
+	}
+	if raw, there := fields[mirrorKey]; there && len(path) > 0 {
+		header := text(raw)
+		switch {
+		case !isToken(header):
+			return fmt.Errorf("its %s of %q is not a valid header name", mirrorKey, bounded(path[len(path)-1]))
+		case !slices.Contains([]string{"string", "integer", "boolean"}, text(fields["type"])):
+			return fmt.Errorf("its argument %q has %s, so its type must be string, integer or boolean", bounded(path[len(path)-1]), mirrorKey)
+		case m.seen[strings.ToLower(header)]:
+			return fmt.Errorf("it has the %s %q twice", mirrorKey, header)
+		}
+		m.seen[strings.ToLower(header)] = true
+		m.list = append(m.list, mirrored{path: slices.Clone(path), header: "Mcp-Param-" + header})
+	}
+	properties, failed := object(fields["properties"])
+	if failed != nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		if err := m.add(properties[name], append(path, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isToken reports whether s is a token (RFC 9110, 5.6.2), as header names must be.
+func isToken(s string) bool {
+	for _, c := range []byte(s) {
+		if c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0 {
+			continue
+		}
+		return false
+	}
+	return s != ""
+}
+
+// checkMirrored compares the headers of a call with its arguments.
+func (s *Server) checkMirrored(r *http.Request, m *message) *Error {
+	for _, arg := range s.lists.mirrored(text(m.fields["name"])) {
+		value := m.fields["arguments"]
+		for _, name := range arg.path {
+			fields, err := object(value)
+			if err != nil {
+				fields = nil
+			}
+			value = fields[name]
+		}
+		if len(value) == 0 || bytes.ContainsAny(value[:1], "n{[") {
+			continue // absent, null, object or array: no header needed
+		}
+		got, ok := single(r, arg.header)
+		if !ok || len(r.Header.Values(arg.header)) == 0 {
+			return errorf(mcp.CodeHeaderMismatch, "header %s must occur once, as its argument is present", bounded(arg.header))
+		}
+		if got, ok = decodeHeader(got); !ok || !sameValue(value, got) {
+			return errorf(mcp.CodeHeaderMismatch, "header %s does not match the argument", bounded(arg.header))
+		}
+	}
+	return nil
+}
+
+// sameValue compares a JSON primitive with the text of a header; numbers by value.
+func sameValue(value json.RawMessage, header string) bool {
+	if value[0] == '"' {
+		return text(value) == header
+	}
+	if string(value) == header {
+		return true
+	}
+	a, err1 := strconv.ParseFloat(string(value), 64)
+	b, err2 := strconv.ParseFloat(header, 64)
+	return err1 == nil && err2 == nil && a == b
 }

@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,18 +11,20 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/eventstream"
+	"github.com/mcptrack/mcptrack/core/internal/subscriptions"
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// bodyTimeout is how long a client may take to send a message.
+// bodyTimeout bounds the time in which a client sends a message.
 const bodyTimeout = 30 * time.Second
 
-// ServeHTTP is the MCP endpoint for both eras, on any path. It returns when everything
-// it started has ended. When a legacy client disconnects during a call, ServeHTTP returns
-// only when the call has ended: a lost connection cancels nothing in that era.
+// ServeHTTP is the MCP endpoint for both eras, on any path. It returns when everything it started
+// has ended. If a legacy client disconnects during a call, ServeHTTP returns only after the call:
+// a lost connection cancels nothing in that era.
 //
-// ServeHTTP sets the deadlines of its connection itself and bounds bodies by MaxMessage.
-// Clients that do not accept text/event-stream are served without notifications.
+// ServeHTTP sets the deadlines of its connection and bounds bodies by MaxMessage. Clients that do
+// not accept text/event-stream get no notifications.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !s.enter() {
 		w.Header().Set("Retry-After", "1")
@@ -29,70 +32,69 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.wg.Done()
+	x := &exchange{srv: s, w: w, r: r, rc: http.NewResponseController(w), m: new(message), principal: s.principal(r)}
 	switch r.Method {
 	case http.MethodPost:
-		s.post(w, r)
+		x.post()
 	case http.MethodGet:
-		s.get(w, r)
+		x.get()
 	case http.MethodDelete:
-		s.delete(w, r)
+		x.delete()
 	default:
 		w.Header().Set("Allow", "GET, POST, DELETE")
 		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
 	}
 }
 
-func (s *Server) post(w http.ResponseWriter, r *http.Request) {
-	x := &exchange{srv: s, w: w, r: r, rc: http.NewResponseController(w)}
-	defer context.AfterFunc(s.ctx, x.shortenDeadline)()
-	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != typeJSON || r.Header.Get("Content-Encoding") != "" {
-		http.Error(w, "the Content-Type must be "+typeJSON+", without Content-Encoding", http.StatusUnsupportedMediaType)
+func (x *exchange) post() {
+	defer context.AfterFunc(x.srv.ctx, x.shortenDeadline)()
+	if t, _, err := mime.ParseMediaType(x.r.Header.Get("Content-Type")); err != nil || t != typeJSON || x.r.Header.Get("Content-Encoding") != "" {
+		http.Error(x.w, "the Content-Type must be "+typeJSON+", without Content-Encoding", http.StatusUnsupportedMediaType)
 		return
 	}
-	if !accepts(r, typeJSON) {
-		http.Error(w, "the Accept header must include "+typeJSON+" and "+typeEvents, http.StatusNotAcceptable)
+	if !accepts(x.r, typeJSON) {
+		http.Error(x.w, "the Accept header must include "+typeJSON+" and "+typeEvents, http.StatusNotAcceptable)
 		return
 	}
 	body, err := x.body()
 	if err != nil {
-		w.Header().Set("Connection", "close") // instead of reading the rest
+		x.w.Header().Set("Connection", "close") // do not read the rest
 		if _, large := errors.AsType[*http.MaxBytesError](err); large {
-			http.Error(w, "the message is larger than "+strconv.Itoa(s.opts.MaxMessage)+" bytes", http.StatusRequestEntityTooLarge)
+			http.Error(x.w, "the message is larger than "+strconv.Itoa(x.srv.opts.MaxMessage)+" bytes", http.StatusRequestEntityTooLarge)
 		} else {
-			http.Error(w, "the request body could not be read", http.StatusBadRequest)
+			http.Error(x.w, "the request body could not be read", http.StatusBadRequest)
 		}
 		return
 	}
-	m, failed := parse(body)
-	if failed != nil {
-		x.fail(http.StatusBadRequest, m.id, failed)
+	var failed *Error
+	if x.m, failed = parse(body); failed != nil {
+		x.fail(http.StatusBadRequest, failed)
 		return
 	}
-	x.m, x.principal = m, s.principal(r)
-	if identify := s.opts.Events.Identify; identify != nil {
-		x.identity = identify(r)
+	if identify := x.srv.opts.Events.Identify; identify != nil {
+		x.identity = identify(x.r)
 	}
-	if isModern(r, m) {
+	if isModern(x.r, x.m) {
 		x.modern()
 	} else {
 		x.legacy()
 	}
 }
 
-// exchange is one POST and its answer. Only the handler's goroutine uses it.
+// exchange is one HTTP request and its response. Only the handler's goroutine uses it.
 type exchange struct {
 	srv *Server
 	w   http.ResponseWriter
 	r   *http.Request
 	rc  *http.ResponseController
 
-	m         *message
+	m         *message // empty unless the request is a POST
 	principal string
-	identity  string // the lasting name of the client
+	identity  string // the permanent name of the client
 }
 
-// body reads the message. The deadline is removed afterwards: when it passed, the
-// client would seem to have disconnected.
+// body reads the message. It then removes the deadline: a deadline that passes makes the client
+// appear disconnected.
 func (x *exchange) body() ([]byte, error) {
 	_ = x.rc.SetReadDeadline(time.Now().Add(bodyTimeout))
 	b, err := io.ReadAll(http.MaxBytesReader(x.w, x.r.Body, int64(x.srv.opts.MaxMessage)))
@@ -100,7 +102,16 @@ func (x *exchange) body() ([]byte, error) {
 	return b, err
 }
 
-// reply answers with one message.
+// acceptsEvents reports whether the client accepts an event stream; if not, it answers the request.
+func (x *exchange) acceptsEvents() bool {
+	ok := accepts(x.r, typeEvents)
+	if !ok {
+		http.Error(x.w, "the Accept header must include "+typeEvents, http.StatusNotAcceptable)
+	}
+	return ok
+}
+
+// reply sends one message as the response.
 func (x *exchange) reply(status int, message []byte) {
 	h := x.w.Header()
 	h.Set("Content-Type", typeJSON)
@@ -110,35 +121,35 @@ func (x *exchange) reply(status int, message []byte) {
 	_, _ = x.srv.writer(x.w).Write(message) // fails only if the client has disconnected
 }
 
-func (x *exchange) fail(status int, id json.RawMessage, failed *Error) {
-	x.reply(status, answer(id, nil, failed))
+func (x *exchange) fail(status int, failed *Error) {
+	x.reply(status, answer(x.m.id, nil, failed))
 }
 
-// shortenDeadline bounds a write that is in progress.
+// shortenDeadline bounds a write in progress.
 func (x *exchange) shortenDeadline() { _ = x.rc.SetWriteDeadline(time.Now().Add(drainTimeout)) }
 
-// result answers a request from memory.
+// result handles a request from memory.
 func (x *exchange) result(from caller) {
 	result, failed := x.srv.result(x.r.Context(), x.m, from)
 	x.reply(http.StatusOK, answer(x.m.id, result, failed))
 }
 
-// modern serves a message of the modern era, which has no session.
+// modern handles a message of the modern era, which has no session.
 func (x *exchange) modern() {
 	m := x.m
-	if m.id == nil || m.isAnswer() { // not answered
+	if m.id == nil || m.isAnswer() { // no response
 		x.w.WriteHeader(http.StatusAccepted)
 		return
 	}
 	if failed := x.check(); failed != nil {
-		x.fail(http.StatusBadRequest, m.id, failed)
+		x.fail(http.StatusBadRequest, failed)
 		return
 	}
 	from := caller{version: mcp.ModernVersion, modern: true, principal: x.principal, identity: x.identity}
 	switch {
-	case !x.srv.opts.offers(m.method, true, x.srv.about.Load()):
+	case !x.srv.offers(m.method, true):
 		_, failed := x.srv.result(x.r.Context(), m, from)
-		x.fail(http.StatusNotFound, m.id, failed)
+		x.fail(http.StatusNotFound, failed)
 	case m.method == mcp.MethodListen:
 		x.listen()
 	case m.method == mcp.MethodStreamEvents && x.srv.opts.Events.offered():
@@ -150,56 +161,265 @@ func (x *exchange) modern() {
 	}
 }
 
-// check validates the headers and _meta of a modern request. Of several errors it
-// returns the one that explains most.
+// check validates the headers and _meta of a modern request. Of several errors it returns the most
+// helpful one.
 func (x *exchange) check() *Error {
-	if failed := checkVersion(x.r, x.m); failed != nil {
-		return failed
+	failed := cmp.Or(checkVersion(x.r, x.m), checkMeta(x.m), checkHeaders(x.r, x.m))
+	if failed == nil && x.m.method == mcp.MethodCallTool {
+		failed = x.srv.checkMirrored(x.r, x.m)
 	}
-	if failed := checkMeta(x.m); failed != nil {
-		return failed
-	}
-	if failed := checkHeaders(x.r, x.m); failed != nil {
-		return failed
-	}
-	if x.m.method == mcp.MethodCallTool {
-		return x.srv.checkMirrored(x.r, x.m)
-	}
-	return nil
+	return failed
 }
 
-// listen serves a subscriptions/listen. It ends with its result when the server closes,
-// and without one when the client disconnects.
-func (x *exchange) listen() {
-	if !accepts(x.r, typeEvents) {
-		http.Error(x.w, "the Accept header must include "+typeEvents, http.StatusNotAcceptable)
+// runFunc handles a POST with a Func. The response is plain JSON, or an event stream if the Func
+// sends a notification first. Unless calls is nil, it is also an event stream if the Func takes
+// longer than openAfter, and calls holds its events so that the client can resume it. parent is
+// cancelled when the client cancels the request.
+func (x *exchange) runFunc(parent context.Context, from caller, calls *callStreams) {
+	s := x.srv
+	from.after = new(afterwards)
+	defer from.after.run()
+	slot := s.slots.Take(x.principal)
+	defer slot.Give()
+	select {
+	case <-slot.Ready():
+	case <-x.r.Context().Done():
+		return
+	case <-s.ctx.Done():
+		x.fail(http.StatusServiceUnavailable, errorf(mcp.CodeInternal, "%s", errClosed))
+		return
+	case <-parent.Done():
+		x.finish(x.answer(nil, errorf(mcp.CodeInternal, "%s", context.Cause(parent))), wasCancelled(parent))
 		return
 	}
-	ctx, cancel := context.WithCancel(x.r.Context())
-	defer cancel()
-	l, failed := x.srv.listen(ctx, x.m, x.principal)
-	if failed != nil {
-		status := http.StatusBadRequest
-		if failed.Code == mcp.CodeInternal { // a limit is reached
-			status = http.StatusServiceUnavailable
-			x.w.Header().Set("Retry-After", "1")
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
+	defer context.AfterFunc(s.ctx, func() { cancel(errClosed) })()
+
+	// The Func sends its notifications on notes to this goroutine, which owns the connection.
+	// Unbuffered, so that the Func waits while the client does not read; never closed.
+	notes := make(chan note)
+	left := make(chan struct{}) // closed by this goroutine when the client disconnects
+	answered := make(chan reply, 1)
+	go func() {
+		reply := x.answer(nil, errorf(mcp.CodeInternal, "%s: internal error", x.m.method))
+		defer func() { answered <- reply }() // also if the Func calls runtime.Goexit
+		n := newNotifier(ctx, func(ctx context.Context, message []byte) bool {
+			written := make(chan bool, 1)
+			select {
+			case notes <- note{message, written}:
+				return <-written
+			case <-left:
+			case <-ctx.Done():
+			}
+			return false
+		})
+		defer n.close()
+		if accepts(x.r, typeEvents) {
+			from.notes = n
 		}
-		x.fail(status, x.m.id, failed)
-		return
+		result, failed := s.result(ctx, x.m, from)
+		reply = x.answer(result, failed)
+	}()
+
+	var stream *eventStream
+	var call *callStream // of stream; nil: the client cannot resume it
+	var beats, opening <-chan time.Time
+	if calls != nil {
+		timer := time.NewTimer(openAfter)
+		defer timer.Stop()
+		opening = timer.C
 	}
-	defer l.sub.Close()
-	stream := x.srv.newEventStream(x.w)
-	if stream.start() != nil || stream.event("", l.ack) != nil || stream.flush() != nil {
-		return
+	gone, news, here := x.r.Context().Done(), notes, true
+	leave := func() {
+		gone, stream, opening, here = nil, nil, nil, false
+		if call == nil { // the client cannot resume: drop later messages
+			close(left)
+			news = nil
+		}
+		if from.modern {
+			cancel(context.Canceled)
+		}
 	}
-	if !l.empty {
-		p := stream.pusher(l.sub, nil)
-		p.tag, p.messages = x.m.id, l.messages
-		if p.run(x.r.Context(), x.srv.ctx.Done()) != nil {
+	begin := func() error {
+		stream, opening = s.newEventStream(x.w), nil
+		beats = time.Tick(s.opts.Heartbeat)
+		if err := stream.start(); err != nil || calls == nil {
+			return err
+		}
+		call = calls.begin(x.m.id)
+		return stream.prelude(call)
+	}
+	defer func() {
+		if call != nil {
+			calls.end(call)
+		}
+	}()
+	number := 0 // of the last event
+	write := func(message []byte, last bool) error {
+		id := ""
+		if call != nil {
+			call.add(message, last)
+			number++
+			id = call.id(number, last)
+		}
+		if stream == nil {
+			return nil
+		}
+		return stream.send(id, message)
+	}
+	for {
+		var err error
+		select {
+		case n := <-news:
+			if stream == nil && call == nil {
+				err = begin()
+			}
+			if err == nil || call != nil {
+				err = cmp.Or(err, write(n.message, false))
+			}
+			n.written <- err == nil || call != nil // call holds it: the client can resume
+		case <-opening:
+			err = begin()
+		case <-beats:
+			if stream != nil {
+				err = stream.comment()
+			}
+		case <-gone:
+			err = context.Cause(x.r.Context())
+		case reply := <-answered:
+			switch cancelled := wasCancelled(ctx); {
+			case (stream != nil || call != nil) && !cancelled:
+				_ = write(reply.message, true) // fails only if the client has disconnected
+			case here && stream == nil:
+				x.finish(reply, cancelled)
+			}
 			return
 		}
+		if err != nil && here {
+			leave()
+		}
 	}
-	if stream.event("", answer(x.m.id, l.end, nil)) == nil {
-		_ = stream.flush() // fails only if the client has disconnected
+}
+
+// note is a message of a running Func.
+type note struct {
+	message []byte
+	// written gets one value: whether the message is written, now or when the client resumes.
+	// Capacity 1; never closed.
+	written chan bool
+}
+
+// reply is a response and its HTTP status, which is not used if a stream has begun.
+type reply struct {
+	message []byte
+	status  int
+}
+
+// answer encodes the response of a Func. Errors have HTTP status 200, except the one for which the
+// specification requires 400.
+func (x *exchange) answer(result json.RawMessage, failed *Error) reply {
+	status := http.StatusOK
+	if failed != nil && failed.Code == mcp.CodeMissingCapability {
+		status = http.StatusBadRequest
 	}
+	return reply{answer(x.m.id, result, failed), status}
+}
+
+// finish writes the response of a request, unless the client cancelled it.
+func (x *exchange) finish(r reply, cancelled bool) {
+	if cancelled {
+		x.srv.deadline(x.rc)
+		x.w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	x.reply(r.status, r.message)
+}
+
+// eventStream is an event stream to one client. Only one goroutine at a time may use it.
+type eventStream struct {
+	srv *Server
+	w   http.ResponseWriter
+	out *eventstream.Writer
+}
+
+func (s *Server) newEventStream(w http.ResponseWriter) *eventStream {
+	return &eventStream{srv: s, w: w, out: s.writer(w)}
+}
+
+// start sends the headers immediately, because clients wait for them.
+func (e *eventStream) start() error {
+	h := e.w.Header()
+	h.Set("Content-Type", eventstream.ContentType)
+	h.Set("Cache-Control", "no-cache, no-transform")
+	h.Set("X-Accel-Buffering", "no") // nginx would buffer events
+	h.Del("Content-Length")
+	e.out.Extend()
+	e.w.WriteHeader(http.StatusOK)
+	return e.out.Flush()
+}
+
+// event writes one event; id may be "".
+func (e *eventStream) event(id string, data []byte) error {
+	_, err := e.out.Write(eventstream.Append(make([]byte, 0, len(data)+len(id)+40), id, eventstream.DefaultType, data))
+	return err
+}
+
+// send writes and flushes one event.
+func (e *eventStream) send(id string, data []byte) error {
+	if err := e.event(id, data); err != nil {
+		return err
+	}
+	return e.flush()
+}
+
+// prime sends an id with an empty event, so that a client that loses the stream before its first
+// event can resume.
+func (e *eventStream) prime(id string) error {
+	if _, err := e.out.Write(eventstream.Append(nil, id, "", nil)); err != nil {
+		return err
+	}
+	return e.flush()
+}
+
+func (e *eventStream) comment() error {
+	if _, err := e.out.Write(eventstream.AppendComment(nil, "heartbeat")); err != nil {
+		return err
+	}
+	return e.flush()
+}
+
+func (e *eventStream) flush() error { return e.out.Flush() }
+
+// pusher returns a pusher of a subscriber's notifications to this stream. number returns the id of
+// each event; nil: events have no id.
+func (e *eventStream) pusher(sub *subscriptions.Subscriber, number func(subscriptions.Batch) string) *pusher {
+	return &pusher{
+		sub: sub, flush: e.flush, beat: e.comment, every: e.srv.opts.Heartbeat,
+		send: func(_ context.Context, what subscriptions.Batch, message []byte) error {
+			id := ""
+			if number != nil {
+				id = number(what)
+			}
+			return e.event(id, message)
+		},
+	}
+}
+
+// writer returns a writer with the server's deadlines for each part of a response.
+func (s *Server) writer(w http.ResponseWriter) *eventstream.Writer {
+	return eventstream.NewWriter(w, s.writeDeadline)
+}
+
+// writeDeadline returns the deadline of the next write, which is shorter while the server closes.
+func (s *Server) writeDeadline() time.Time {
+	timeout := s.opts.WriteTimeout
+	if s.ctx.Err() != nil {
+		timeout = min(timeout, drainTimeout)
+	}
+	return time.Now().Add(timeout)
+}
+
+func (s *Server) deadline(rc *http.ResponseController) {
+	_ = rc.SetWriteDeadline(s.writeDeadline()) // not all writers support deadlines
 }

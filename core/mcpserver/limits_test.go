@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/mcptrack/mcptrack/core/internal/subscriptions"
@@ -14,7 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
-// Subscriptions beyond a limit are rejected; those below it work.
+// Subscriptions beyond a limit are rejected; subscriptions within it work.
 func TestSubscriptionLimits(t *testing.T) {
 	t.Parallel()
 	opts := mcpserver.Options{Subscriptions: subscriptions.Options{MaxURIs: 2, MaxSubscribers: 2}}
@@ -74,8 +75,8 @@ func TestSubscriptionLimits(t *testing.T) {
 	})
 }
 
-// Notifications that a function sends after its answer, and those that cannot be encoded,
-// are dropped.
+// Notifications that a Func sends after its response, and those that cannot be encoded, are
+// dropped.
 func TestLateNotify(t *testing.T) {
 	t.Parallel()
 	late := make(chan *mcpserver.Request, 1)
@@ -120,7 +121,7 @@ func TestWaitingForASlot(t *testing.T) {
 	within(t, s.began, "the call")
 	ctx, leave := context.WithCancel(t.Context())
 	go wait(ctx, two)
-	// What needs no slot is answered meanwhile.
+	// Requests that need no slot are answered meanwhile.
 	if status, _ := s.post(modern("tools/list"), toolList); status != http.StatusOK {
 		t.Error(status)
 	}
@@ -134,7 +135,7 @@ func TestWaitingForASlot(t *testing.T) {
 	if got := within(t, one, "the running call"); got != http.StatusOK {
 		t.Errorf("running call: %d", got)
 	}
-	// It had the slot for a moment, waited, or came too late: it has an answer.
+	// It briefly had the slot, waited, or came late: it has a response.
 	if got := within(t, two, "the call that waited"); got != http.StatusOK && got != http.StatusServiceUnavailable {
 		t.Errorf("waiting: %d", got)
 	}
@@ -174,9 +175,127 @@ func TestBrokenInput(t *testing.T) {
 	within(t, h.began, "the call")
 	boom := errors.New("boom")
 	_ = w.in.CloseWithError(boom)
-	// The call does not end by itself: a broken input ends it, other than its end.
+	// The call does not end by itself: broken input ends it, unlike the end of input.
 	within(t, h.ended, "the end of the call")
 	if err := within(t, w.ended, "the end"); !errors.Is(err, boom) {
 		t.Error(err)
 	}
+}
+
+// A principal with too many sessions loses its own, and never those of another principal.
+func TestSessionsOfOthersStay(t *testing.T) {
+	t.Parallel()
+	h := newTestServer(t, mcpserver.Options{})
+	defer h.Close()
+	alive := func(name, session string) bool { return h.postAs(name, session, ping).Code == http.StatusOK }
+	bob := h.openAs(t, "bob")
+	var alice []string
+	for range 2_500 {
+		alice = append(alice, h.openAs(t, "alice"))
+	}
+	if !alive("bob", bob) {
+		t.Error("alice's sessions ended bob's")
+	}
+	if alive("alice", alice[0]) || !alive("alice", alice[2_499]) {
+		t.Error("alice did not lose her oldest session")
+	}
+	if second := h.openAs(t, "bob"); second == "" || !alive("bob", bob) {
+		t.Error("bob cannot open a second session beside his first")
+	}
+	if h.openAs(t, "carol") == "" || h.openAs(t, "") == "" {
+		t.Error("a new client cannot open a session")
+	}
+}
+
+// A principal that uses all sessions gets no more, and another one gets its share.
+func TestSessionsAreShared(t *testing.T) {
+	t.Parallel()
+	h := newTestServer(t, mcpserver.Options{MaxSessions: 4})
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	defer h.Close()
+	busy := func(name string) {
+		t.Helper()
+		session := h.openAs(t, name)
+		if session == "" {
+			t.Fatalf("%s is refused", name)
+		}
+		calls.Go(func() { h.postAs(name, session, call("wait", "")) })
+		<-h.began
+	}
+	for range 4 {
+		busy("alice")
+	}
+	if h.openAs(t, "alice") != "" {
+		t.Error("alice gets a fifth session")
+	}
+	busy("bob")
+	busy("bob")
+	if h.openAs(t, "bob") != "" || h.openAs(t, "alice") != "" {
+		t.Error("somebody got more than a share")
+	}
+	busy("carol")
+}
+
+// Options.Principal decides whose a request is.
+func TestPrincipalOfOptions(t *testing.T) {
+	t.Parallel()
+	h := newTestServer(t, mcpserver.Options{Principal: func(r *http.Request) string {
+		name, _, _ := strings.Cut(r.Header.Get("Authorization"), ".")
+		return name
+	}})
+	defer h.Close()
+	session := h.openAs(t, "alice.1")
+	if w := h.postAs("alice.2", session, ping); w.Code != http.StatusOK {
+		t.Errorf("the same principal: %d", w.Code)
+	}
+	if w := h.postAs("bob.1", session, ping); w.Code != http.StatusNotFound {
+		t.Errorf("another principal: %d", w.Code)
+	}
+}
+
+// The subscriptions of one principal do not keep another one from subscribing.
+func TestSubscribersAreShared(t *testing.T) {
+	t.Parallel()
+	h := newTestServer(t, mcpserver.Options{Subscriptions: subscriptions.Options{MaxSubscribers: 4, MaxTotal: 4}}, "a", "b", "c", "d", "e")
+	defer h.Close()
+	subscribe := func(name, session, uri string) bool {
+		return strings.Contains(h.postAs(name, session, `{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"`+uri+`"}}`).Body.String(), `"result"`)
+	}
+	alice := h.openAs(t, "alice")
+	for _, n := range []string{"a", "b", "c", "d"} {
+		if !subscribe("alice", alice, note(n)) {
+			t.Errorf("alice cannot subscribe to %s", n)
+		}
+	}
+	for range 3 {
+		if h.openAs(t, "alice") == "" {
+			t.Error("alice is refused")
+		}
+	}
+	if h.openAs(t, "alice") != "" || subscribe("alice", alice, note("e")) {
+		t.Error("alice is over the limit")
+	}
+	bob := h.openAs(t, "bob")
+	if bob == "" || !subscribe("bob", bob, note("a")) || !subscribe("bob", bob, note("b")) || subscribe("bob", bob, note("c")) {
+		t.Error("bob does not get his share")
+	}
+}
+
+// Requests of one principal that take all slots do not delay requests of another.
+func TestSlotsAreShared(t *testing.T) {
+	t.Parallel()
+	h := newTestServer(t, mcpserver.Options{MaxInFlight: 2})
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	defer h.Close()
+	for range 4 {
+		session := h.openAs(t, "alice")
+		calls.Go(func() { h.postAs("alice", session, call("wait", "")) })
+	}
+	<-h.began
+	<-h.began
+	bob := h.openAs(t, "bob")
+	calls.Go(func() { h.postAs("bob", bob, call("wait", "")) })
+	within(t, h.began, "the call of bob")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 
 	"github.com/mcptrack/mcptrack/core/internal/subscriptions"
 	"github.com/mcptrack/mcptrack/core/mcp"
@@ -14,16 +15,16 @@ type listen struct {
 	sub *subscriptions.Subscriber
 	ack []byte          // the first message
 	end json.RawMessage // the result with which the listen ends
-	// empty means that nothing of what was requested is honoured.
+	// empty means that the server honours nothing of the request.
 	empty    bool
-	messages *mailbox // the notifications of tasks; nil if there are none
+	messages *mailbox // notifications of tasks; nil if none
 }
 
-// maxTaskNotes is how many tasks may have a notification that waits for a slow client.
+// maxTaskNotes bounds the tasks with a pending notification for a slow client.
 const maxTaskNotes = 256
 
-// listen opens the subscriptions that the message requests. Notifications of tasks end when
-// ctx is done; the caller must close the subscriber.
+// listen opens the subscriptions that the message requests. Notifications of tasks end when ctx is
+// done; the caller must close the subscriber.
 func (s *Server) listen(ctx context.Context, m *message, principal string) (*listen, *Error) {
 	want, tasks, err := parseFilter(m.fields["notifications"])
 	if err != nil {
@@ -36,18 +37,13 @@ func (s *Server) listen(ctx context.Context, m *message, principal string) (*lis
 		return nil, missingTasks()
 	}
 	has := s.opts.listsOffered()
-	honoured := mcp.SubscriptionFilter{
-		Tools:     want.Tools && has.Tools,
-		Prompts:   want.Prompts && has.Prompts,
-		Resources: want.Resources && has.Resources,
-		Events:    want.Events && has.Events,
-	}
-	lists := subscriptions.Lists{Tools: honoured.Tools, Prompts: honoured.Prompts, Resources: honoured.Resources, Events: honoured.Events}
+	lists := has.And(subscriptions.Lists{Tools: want.Tools, Prompts: want.Prompts, Resources: want.Resources, Events: want.Events})
+	honoured := mcp.SubscriptionFilter{Tools: lists.Tools, Prompts: lists.Prompts, Resources: lists.Resources, Events: lists.Events}
 	sub, failed := s.subscriber(principal, m.meta[mcp.MetaClientCapabilities], lists)
 	if failed != nil {
 		return nil, errorf(mcp.CodeInternal, "%s", failed)
 	}
-	sub.Listed(lists) // before, maybe
+	sub.Listed(lists) // the client may have listed before
 	if has.Resources {
 		honoured.URIs = subscribeAll(sub, want.URIs)
 	}
@@ -95,9 +91,9 @@ func missingTasks() *Error {
 	}}
 }
 
-// subscribeAll subscribes to URIs and returns those for which that succeeded, without
-// duplicates. URIs that are refused or beyond a limit are left out: the client sees that in
-// the acknowledgement and can retry.
+// subscribeAll subscribes to URIs and returns those that succeeded, without duplicates. The client
+// sees in the acknowledgement which URIs are missing, because they were refused or exceed a limit,
+// and can retry.
 func subscribeAll(sub *subscriptions.Subscriber, uris []string) (honoured []string) {
 	seen := make(map[string]bool)
 	for _, uri := range uris {
@@ -115,7 +111,7 @@ func subscribeAll(sub *subscriptions.Subscriber, uris []string) (honoured []stri
 	return honoured
 }
 
-// parseFilter decodes the parameter "notifications". Unknown members are ignored.
+// parseFilter decodes the parameter "notifications". It ignores unknown members.
 func parseFilter(raw json.RawMessage) (f mcp.SubscriptionFilter, tasks []string, err *Error) {
 	fields, failed := object(raw)
 	if failed != nil {
@@ -142,4 +138,74 @@ func subscribeError(err error) *Error {
 		return errorf(mcp.CodeInternal, "%s", err)
 	}
 	return errorf(mcp.CodeInvalidParams, "%s", err)
+}
+
+// listen serves a subscriptions/listen. It ends with its result if the server closes, and without
+// one if the client disconnects.
+func (x *exchange) listen() {
+	if !x.acceptsEvents() {
+		return
+	}
+	ctx, cancel := context.WithCancel(x.r.Context())
+	defer cancel()
+	l, failed := x.srv.listen(ctx, x.m, x.principal)
+	if failed != nil {
+		status := http.StatusBadRequest
+		if failed.Code == mcp.CodeInternal { // a limit was reached
+			status = http.StatusServiceUnavailable
+			x.w.Header().Set("Retry-After", "1")
+		}
+		x.fail(status, failed)
+		return
+	}
+	defer l.sub.Close()
+	stream := x.srv.newEventStream(x.w)
+	if stream.start() != nil || stream.send("", l.ack) != nil {
+		return
+	}
+	if !l.empty {
+		p := stream.pusher(l.sub, nil)
+		p.tag, p.messages = x.m.id, l.messages
+		if p.run(x.r.Context(), x.srv.ctx.Done()) != nil {
+			return
+		}
+	}
+	_ = stream.send("", answer(x.m.id, l.end, nil)) // fails only if the client has disconnected
+}
+
+// listen serves a subscriptions/listen. At the end it sends the result, unless the client
+// cancelled the listen.
+func (c *stdioConn) listen(m *message) {
+	ctx, end, ok := c.begin(m)
+	if !ok {
+		return
+	}
+	if c.listens.Add(1) > maxListens {
+		c.listens.Add(-1)
+		end()
+		c.fail(m.id, errorf(mcp.CodeInternal, "a client may have at most %d open subscriptions/listen requests", maxListens))
+		return
+	}
+	c.wg.Go(func() {
+		defer c.listens.Add(-1)
+		defer end()
+		l, failed := c.srv.listen(ctx, m, "")
+		if failed != nil {
+			end()
+			c.fail(m.id, failed)
+			return
+		}
+		defer l.sub.Close()
+		if c.out.write(ctx, l.ack) != nil {
+			return
+		}
+		if !l.empty {
+			_ = (&pusher{sub: l.sub, tag: m.id, send: c.push, messages: l.messages}).run(ctx, c.ending)
+		}
+		cancelled := wasCancelled(ctx)
+		end()
+		if !cancelled {
+			_ = c.out.write(context.Background(), answer(m.id, l.end, nil))
+		}
+	})
 }

@@ -5,32 +5,32 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-const maxID = 1024 // bytes of a request id, which is echoed
+const maxID = 1024 // bytes of a request id, which responses repeat
 
-// message is one message of a client: a request if it has an id, else a notification;
-// or an answer to a request of ours.
+// message is one message of a client: a request if it has an id, else a notification; or the
+// response to one of our requests.
 type message struct {
 	id     json.RawMessage
 	method string
 	params json.RawMessage            // an object, or nil
 	fields map[string]json.RawMessage // of params
 	meta   map[string]json.RawMessage // params._meta
-	result json.RawMessage            // of an answer
-	failed json.RawMessage            // the error of an answer
+	result json.RawMessage            // of a response
+	failed json.RawMessage            // the error of a response
 }
 
 func (m *message) isAnswer() bool { return m.method == "" }
 
-// version is the protocol version of a modern message; "" for others.
+// version returns the protocol version of a modern message; "" for others.
 func (m *message) version() string { return text(m.meta[mcp.MetaProtocolVersion]) }
 
-// idKey normalizes a request id: the same string written with other escapes has the
-// same key.
+// idKey normalizes a request id: differently escaped forms of a string have the same key.
 func idKey(id json.RawMessage) string {
 	if len(id) > 0 && id[0] == '"' {
 		return "s" + text(id)
@@ -51,8 +51,8 @@ func isID(id json.RawMessage) bool {
 	return len(id) > 0 && len(id) <= maxID && (id[0] == '"' || id[0] == '-' || id[0] >= '0' && id[0] <= '9')
 }
 
-// parse is strict where two parsers could disagree: member names are case-sensitive and
-// unique. On an error the message holds the id, if there was one.
+// parse is strict where two parsers could disagree: member names are case-sensitive and unique. If
+// it fails, the message holds the id, if there is one.
 func parse(data []byte) (*message, *Error) {
 	m := &message{}
 	if data = bytes.TrimSpace(data); len(data) > 0 && data[0] == '[' {
@@ -98,7 +98,7 @@ func parse(data []byte) (*message, *Error) {
 	return m, nil
 }
 
-// answer encodes the answer to a request as one line, without the line end.
+// answer encodes the response to a request in one line, without the line end.
 func answer(id, result json.RawMessage, failed *Error) []byte {
 	if id == nil {
 		id = json.RawMessage("null")
@@ -131,24 +131,35 @@ type member struct {
 	value json.RawMessage
 }
 
-// with returns obj in one line with members added. Members that obj has keep their
-// values, except those within _meta.
+// with returns obj in one line with members added. Existing members keep their values; existing
+// members of _meta do not.
 func with(obj json.RawMessage, more []member) (json.RawMessage, error) {
 	fields, failed := object(obj)
 	if failed != nil {
 		return nil, failed
 	}
-	obj = oneLine(obj)
 	var add []member
+	merged := false
 	for _, m := range more {
 		there := fields[m.name]
-		switch {
-		case there == nil:
+		if there == nil {
 			add = append(add, m)
-		case m.name == "_meta":
-			return withMeta(fields, more)
+		} else if m.name == "_meta" {
+			ours, failed := object(m.value)
+			theirs, err := object(there)
+			if failed == nil && err == nil { // else leave an invalid _meta unchanged
+				maps.Copy(theirs, ours)
+				fields[m.name], merged = encode(theirs), true
+			}
 		}
 	}
+	if merged {
+		for _, m := range add {
+			fields[m.name] = m.value
+		}
+		return json.Marshal(fields)
+	}
+	obj = oneLine(obj)
 	if len(add) == 0 {
 		return obj, nil
 	}
@@ -159,7 +170,7 @@ func with(obj json.RawMessage, more []member) (json.RawMessage, error) {
 // errUnfinished is the error of a result that requests input from a legacy client.
 var errUnfinished = errors.New("the server requests input from the client, which needs protocol version " + mcp.ModernVersion)
 
-// withoutEra returns obj in one line without the members that only the modern era has.
+// withoutEra returns obj in one line without the members that exist only in the modern era.
 func withoutEra(obj json.RawMessage) (json.RawMessage, error) {
 	fields, failed := object(obj)
 	if failed != nil {
@@ -186,8 +197,7 @@ func withoutEra(obj json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(fields)
 }
 
-// oneLine makes valid JSON fit for a line of output or of an event: without line ends
-// and in valid UTF-8.
+// oneLine converts valid JSON to one line of valid UTF-8, for output or an event.
 func oneLine(raw json.RawMessage) json.RawMessage {
 	if bytes.ContainsAny(raw, "\n\r") {
 		var line bytes.Buffer
@@ -201,26 +211,6 @@ func oneLine(raw json.RawMessage) json.RawMessage {
 	return bytes.TrimSpace(raw)
 }
 
-// withMeta does the work of with for an object that has a _meta.
-func withMeta(fields map[string]json.RawMessage, more []member) (json.RawMessage, error) {
-	all := maps.Clone(fields)
-	for _, m := range more {
-		switch there := fields[m.name]; {
-		case there == nil:
-			all[m.name] = m.value
-		case m.name == "_meta":
-			own, failed := object(m.value) // ours
-			theirs, err := object(there)
-			if failed != nil || err != nil {
-				continue // an invalid _meta stays as it is
-			}
-			maps.Copy(theirs, own)
-			all[m.name] = encode(theirs)
-		}
-	}
-	return json.Marshal(all)
-}
-
 // appendMembers appends members whose names need no escaping.
 func appendMembers(b []byte, first bool, members []member) []byte {
 	for _, m := range members {
@@ -232,4 +222,97 @@ func appendMembers(b []byte, first bool, members []member) []byte {
 		b = append(append(b, '"', ':'), m.value...)
 	}
 	return b
+}
+
+// maxMembers bounds the memory of a decoded object: a map entry is far larger than the shortest
+// member.
+const maxMembers = 10_000
+
+// object decodes the members of a JSON object. Their names must be unique.
+func object(data []byte) (map[string]json.RawMessage, *Error) {
+	if !json.Valid(data) {
+		return nil, errorf(mcp.CodeParse, "not JSON")
+	}
+	return members(data)
+}
+
+// members is object for valid JSON. The values share the memory of data.
+//
+// It does not use encoding/json, which matches struct fields case-insensitively, keeps the last of
+// duplicate members, and copies every value into a map.
+func members(data []byte) (map[string]json.RawMessage, *Error) {
+	data = bytes.Trim(data, " \t\r\n")
+	if len(data) == 0 || data[0] != '{' {
+		return nil, errorf(mcp.CodeInvalidRequest, "not an object")
+	}
+	found := make(map[string]json.RawMessage, 4)
+	for rest := skipSpace(data[1:]); rest[0] != '}'; {
+		end := stringEnd(rest)
+		name := rest[1 : end-1]
+		if bytes.IndexByte(name, '\\') >= 0 {
+			name = []byte(text(json.RawMessage(rest[:end])))
+		}
+		rest = skipSpace(skipSpace(rest[end:])[1:]) // the colon
+		end = valueEnd(rest)
+		if len(found) == maxMembers {
+			return nil, errorf(mcp.CodeInvalidRequest, "an object has more than %d members", maxMembers)
+		}
+		if _, twice := found[string(name)]; twice {
+			return nil, errorf(mcp.CodeInvalidRequest, "a member occurs twice")
+		}
+		found[string(name)] = slices.Clip(json.RawMessage(rest[:end]))
+		if rest = skipSpace(rest[end:]); rest[0] == ',' {
+			rest = skipSpace(rest[1:])
+		}
+	}
+	return found, nil
+}
+
+func skipSpace(b []byte) []byte {
+	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t' || b[0] == '\r' || b[0] == '\n') {
+		b = b[1:]
+	}
+	return b
+}
+
+// stringEnd returns the length of the string at the beginning of b.
+func stringEnd(b []byte) int {
+	for i := 1; i < len(b); i++ {
+		switch b[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
+		}
+	}
+	return len(b)
+}
+
+// valueEnd returns the length of the value at the beginning of b.
+func valueEnd(b []byte) int {
+	depth := 0
+	for i := 0; i < len(b); i++ {
+		switch b[i] {
+		case '"':
+			i += stringEnd(b[i:]) - 1
+		case '{', '[':
+			depth++
+			continue
+		case '}', ']':
+			if depth--; depth < 0 {
+				return i
+			}
+		case ',', ' ', '\t', '\r', '\n':
+			if depth == 0 {
+				return i
+			}
+			continue
+		default:
+			continue
+		}
+		if depth == 0 {
+			return i + 1
+		}
+	}
+	return len(b)
 }

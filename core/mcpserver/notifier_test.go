@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A client is asked during the call of another request of it, which ends before the question is
-// written on its stream: the question is sent on the client's own stream.
+// A question goes on the stream of a request. If the request ends before the question is written,
+// it goes on the client's own stream.
 func TestAskWhileItsRequestEnds(t *testing.T) {
 	t.Parallel()
 	sent := make(chan []byte, 1)

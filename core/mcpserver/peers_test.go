@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mcptrack/mcptrack/core/mcpserver"
+	"github.com/mcptrack/mcptrack/core/mcpserver/mcpservertest"
 )
 
 // peers returns the folder of the clients that scripts/peers.sh installs.
@@ -55,7 +58,7 @@ func nodeCommand(ctx context.Context, t *testing.T, script string, args ...strin
 	t.Helper()
 	bin := filepath.Join(peers(t), "node_modules", ".bin", "node")
 	if _, err := os.Stat(bin); err != nil {
-		bin = "node" // the packaged one exists for Linux only
+		bin = "node" // the packaged one exists only for Linux
 	}
 	cmd := exec.CommandContext(ctx, bin, append([]string{script}, args...)...)
 	cmd.Env = append(os.Environ(), serveKey+"=1", "HOME="+t.TempDir())
@@ -151,5 +154,51 @@ func TestInspector(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A client whose calls fail sends nothing more once it has the errors, and gets a change once. A
+// real client runs in real time.
+func TestIdleAfterErrors(t *testing.T) {
+	t.Parallel()
+	for _, library := range []string{"sdk", "client"} {
+		t.Run(library, func(t *testing.T) {
+			t.Parallel()
+			peers(t)
+			h := newTestServer(t, mcpserver.Options{}, "a")
+			requests := &mcpservertest.Counter{Handler: h}
+			ts := httptest.NewServer(requests)
+			t.Cleanup(func() {
+				h.Close()
+				ts.Close()
+			})
+			c := mcpservertest.Drive(t, nodeCommand(context.Background(), t, filepath.Join(peers(t), "driven.mjs"), library, ts.URL))
+			eventually(t, "the GET stream", func() bool { _, gets := requests.Count(); return len(gets) == 1 })
+			for _, tool := range []string{"missing", "panic", "missing", "late"} {
+				c.Send("tools/call", fmt.Sprintf(`{"name":%q}`, tool))
+				if tool == "late" {
+					within(t, h.began, "the call")
+					time.Sleep(time.Second) // the client notices a slow call
+					h.proceed <- struct{}{}
+				}
+				if result, failed := c.Answer(); failed == "" {
+					t.Errorf("%s: %s", tool, result)
+				}
+			}
+			time.Sleep(3 * time.Second) // longer than clients wait before they reconnect
+			all, before := requests.Count()
+			if len(before) > 2 {
+				t.Errorf("GET with the ids %q; only the id of the slow call may be there", before)
+			}
+			h.SetCatalog(mcpserver.Catalog{Prompts: h.catalog().Prompts, Resources: h.catalog("a").Resources, Templates: h.catalog().Templates})
+			c.Await("tools/list_changed")
+			time.Sleep(4 * time.Second)
+			if now, after := requests.Count(); now != all {
+				t.Errorf("%d requests of an idle client in 4 s; GET with %q", now-all, after[len(before):])
+			}
+			if _, failed := c.Do("tools/list", "{}"); failed != "" || len(c.Notifications) != 1 { // everything before has been read
+				t.Errorf("%s; heard of %q", failed, c.Notifications)
+			}
+		})
 	}
 }

@@ -1,9 +1,12 @@
 package mcpserver
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"iter"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/internal/subscriptions"
@@ -15,22 +18,22 @@ type pusher struct {
 	sub *subscriptions.Subscriber
 	// tag is the subscription id of a listen; nil in the legacy era.
 	tag json.RawMessage
-	// send writes one message; it may be buffered until flush. what is the single list
-	// or URI that the message announces.
+	// send writes one message; it may be buffered until flush. what is the list or URI that the
+	// message announces.
 	send func(ctx context.Context, what subscriptions.Batch, message []byte) error
-	// messages are those that belong to no subscription; may be nil. One that was not sent
-	// is put back. sent is called with every other one; may be nil.
+	// messages holds the messages that belong to no subscription; may be nil. An unsent message is
+	// put back. sent is called with every sent one; may be nil.
 	messages *mailbox
 	sent     func(message []byte)
-	// flush is called after a batch was sent; nil if send does not buffer.
+	// flush is called after each batch; nil if send does not buffer.
 	flush func() error
-	// beat is called whenever nothing was sent for the time every; never if that is 0.
+	// beat is called if nothing was sent for the time every; never if every is 0.
 	beat  func() error
 	every time.Duration
 }
 
-// run sends until ending is closed (nil), ctx is done or a send fails. A batch that
-// was not sent completely is put back completely.
+// run sends until ending is closed (nil), ctx is done or a send fails. An incompletely sent batch
+// is put back as a whole.
 func (p *pusher) run(ctx context.Context, ending <-chan struct{}) error {
 	var beats <-chan time.Time
 	var timer *time.Timer
@@ -68,13 +71,13 @@ func (p *pusher) run(ctx context.Context, ending <-chan struct{}) error {
 	}
 }
 
-// sendMessage sends the next of p.messages.
+// sendMessage sends the next message of p.messages.
 func (p *pusher) sendMessage(ctx context.Context) error {
 	message := p.messages.take()
 	if message == nil {
 		return nil
 	}
-	err := context.Cause(ctx) // nobody may read the stream any more
+	err := context.Cause(ctx) // the stream may have no reader any more
 	if err == nil {
 		err = p.send(ctx, subscriptions.Batch{}, message)
 	}
@@ -91,7 +94,12 @@ func (p *pusher) sendMessage(ctx context.Context) error {
 
 func (p *pusher) deliver(ctx context.Context) error {
 	batch := p.sub.Take()
-	err := p.sendAll(ctx, batch)
+	var err error
+	for what, message := range notifications(batch, p.tag) {
+		if err = p.send(ctx, what, message); err != nil {
+			break
+		}
+	}
 	if err == nil && p.flush != nil && !batch.Empty() {
 		err = p.flush()
 	}
@@ -99,15 +107,6 @@ func (p *pusher) deliver(ctx context.Context) error {
 		p.sub.Restore(batch)
 	}
 	return err
-}
-
-func (p *pusher) sendAll(ctx context.Context, batch subscriptions.Batch) error {
-	for what, message := range notifications(batch, p.tag) {
-		if err := p.send(ctx, what, message); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // notifications yields the parts of a batch, each with its encoded notification.
@@ -141,4 +140,142 @@ func notifications(b subscriptions.Batch, tag json.RawMessage) iter.Seq2[subscri
 			}
 		}
 	}
+}
+
+// maxMailBytes bounds the queued messages of a mailbox, and the sent ones, unless there is only
+// one.
+const maxMailBytes = 4 << 20
+
+// mailbox queues the messages of a client that belong to no subscription until a stream sends
+// them. Streams of sessions keep sent messages for a while, because a stream may break before the
+// client has read them.
+type mailbox struct {
+	max int // messages in queue
+	// wake has capacity 1. put and restore send to it while messages are queued, the pusher
+	// receives; never closed.
+	wake chan struct{}
+
+	mu    sync.Mutex
+	queue []mail // oldest first
+	sent  []mail // the oldest first
+	// dropped holds the last messages that drop did not find, so that restore and keep do not put
+	// them back; at most max.
+	dropped [][]byte
+}
+
+type mail struct {
+	message []byte
+	about   string      // a later message about the same thing replaces this one; "": never
+	number  eventNumber // of the event that carried it
+}
+
+func newMailbox(limit int) *mailbox { return &mailbox{max: limit, wake: make(chan struct{}, 1)} }
+
+// put adds a message and removes an earlier one about the same thing; it reports false if the
+// queue is full.
+func (b *mailbox) put(message []byte, about string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if about != "" {
+		b.queue = slices.DeleteFunc(b.queue, func(m mail) bool { return m.about == about })
+	}
+	if len(b.queue) >= b.max || len(b.queue) > 0 && size(b.queue)+len(message) > maxMailBytes {
+		return false
+	}
+	b.queue = append(b.queue, mail{message: message, about: about})
+	b.ring()
+	return true
+}
+
+// take removes the oldest message; it returns nil if there is none.
+func (b *mailbox) take() []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.queue) == 0 {
+		return nil
+	}
+	first := b.queue[0].message
+	b.queue = b.queue[1:]
+	if len(b.queue) > 0 {
+		b.ring()
+	}
+	return first
+}
+
+// restore puts back a message that was taken but not sent.
+func (b *mailbox) restore(message []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.isDropped(message) {
+		return
+	}
+	b.queue = append([]mail{{message: message}}, b.queue...)
+	b.ring()
+}
+
+// drop removes an obsolete message, such as a question that was answered or cancelled, so that it
+// is not sent (again). It reports whether it was never sent.
+func (b *mailbox) drop(message []byte) (unsent bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	is := func(m mail) bool { return bytes.Equal(m.message, message) }
+	queued, sent := len(b.queue), len(b.sent)
+	b.queue, b.sent = slices.DeleteFunc(b.queue, is), slices.DeleteFunc(b.sent, is)
+	if len(b.queue) == queued && len(b.sent) == sent { // a stream may be sending it
+		if b.dropped = append(b.dropped, message); len(b.dropped) > b.max {
+			b.dropped = b.dropped[1:]
+		}
+	}
+	return len(b.queue) < queued && len(b.sent) == sent
+}
+
+// keep records that the event of that number carried a message.
+func (b *mailbox) keep(message []byte, number eventNumber) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.isDropped(message) {
+		return
+	}
+	b.sent = append(b.sent, mail{message: message, number: number})
+	for len(b.sent) > b.max || len(b.sent) > 1 && size(b.sent) > maxMailBytes {
+		b.sent = b.sent[1:]
+	}
+}
+
+// received records that the client received every event of a stream up to last and none after it:
+// messages of later events are sent again.
+func (b *mailbox) received(last eventNumber) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var lost, others []mail
+	for _, m := range b.sent {
+		switch {
+		case m.number.stream != last.stream:
+			others = append(others, m)
+		case m.number.event > last.event:
+			lost = append(lost, m)
+		}
+	}
+	b.queue, b.sent = append(lost, b.queue...), others
+	if len(b.queue) > 0 {
+		b.ring()
+	}
+}
+
+func (b *mailbox) isDropped(message []byte) bool {
+	return slices.ContainsFunc(b.dropped, func(m []byte) bool { return bytes.Equal(m, message) })
+}
+
+func (b *mailbox) ring() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+func size(all []mail) (n int) {
+	for _, m := range all {
+		n += len(m.message)
+	}
+	return n
 }

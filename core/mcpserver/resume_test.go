@@ -10,8 +10,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
-// A client whose stream breaks during a call resumes it by the id of its last event, also
-// before it got any, and gets the rest and the answer; nothing runs twice.
+// A client whose stream breaks during a call resumes it by the id of its last event, even before
+// the first message, and gets the rest and the response; nothing runs twice.
 func TestResumeCall(t *testing.T) {
 	t.Parallel()
 	s := newEndpoint(t, mcpserver.Options{})
@@ -35,7 +35,7 @@ func TestResumeCall(t *testing.T) {
 	first.expect(progress, 2)
 	second.expect(progress, 2)
 	second.expect(progress, 3)
-	second.leave() // breaks again, before the answer
+	second.leave() // breaks again, before the response
 	if _, body := s.post(h, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"proceed"}}`); code(body) != 0 {
 		t.Fatal(body)
 	}
@@ -43,12 +43,12 @@ func TestResumeCall(t *testing.T) {
 	if got := first.next(); !strings.Contains(got, "done") || first.next() != "" {
 		t.Errorf("%s", got)
 	}
-	// The answer stays available, and nothing comes after it.
+	// The response stays available, and nothing follows it.
 	if third := resume(second.id); !strings.Contains(third.next(), "done") || third.next() != "" {
 		t.Error("the answer is gone")
 	}
 	s.over(h, first.id)
-	// Others have no such stream: the ids of a session are its own.
+	// Other sessions have no such stream: ids belong to a session.
 	other := s.initialize()
 	other["Last-Event-ID"] = ids[0]
 	stream := s.stream(http.MethodGet, other, "")
@@ -57,7 +57,7 @@ func TestResumeCall(t *testing.T) {
 	}
 }
 
-// over checks that a client has nothing to resume after an event.
+// over checks that there is nothing to resume after an event.
 func (s *endpoint) over(h header, last string) {
 	s.t.Helper()
 	with := header{"Last-Event-ID": last}
@@ -69,7 +69,7 @@ func (s *endpoint) over(h header, last string) {
 	}
 }
 
-// The id by which a client resumes is sent when a call takes time, not with its first message.
+// The id for resuming is sent once a call takes time, not with its first message.
 func TestResumeCallWithoutMessages(t *testing.T) {
 	t.Parallel()
 	s := newEndpoint(t, mcpserver.Options{})
@@ -95,9 +95,8 @@ func TestResumeCallWithoutMessages(t *testing.T) {
 	}
 }
 
-// What is held for clients that may resume is bounded: one that resumes so late that the answer is
-// held no more gets an error, rather than the ordinary stream of the session, on which it would
-// wait for ever.
+// Held events are bounded: a client that resumes after the response was dropped gets an error,
+// rather than the GET stream of the session, on which it would wait forever.
 func TestResumeIsBounded(t *testing.T) {
 	t.Parallel()
 	s := newEndpoint(t, mcpserver.Options{})
@@ -126,7 +125,7 @@ func TestResumeIsBounded(t *testing.T) {
 		t.Errorf("a call of long ago: %s", got)
 	}
 	s.over(h, e.id)
-	s.over(h, last) // it has the answer
+	s.over(h, last) // it has the response
 	s.SetCatalog(mcpserver.Catalog{})
 	if got := get.next(); !strings.Contains(got, "list_changed") {
 		t.Errorf("the stream of the session: %q", got)

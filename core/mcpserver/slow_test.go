@@ -14,7 +14,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
-// stall opens a stream with small buffers and reads nothing of it.
+// stall opens a stream with small buffers and reads nothing.
 func stall(t *testing.T, url, method string, h header, body string) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
@@ -34,8 +34,8 @@ func stall(t *testing.T, url, method string, h header, body string) net.Conn {
 	return c
 }
 
-// A client that does not read delays no other client, costs no memory, is disconnected,
-// and gets what it missed when it comes back.
+// A client that does not read delays no other client, costs no memory, is disconnected, and gets
+// what it missed when it reconnects.
 func TestSlowHTTPClient(t *testing.T) { // not parallel: it measures memory
 	h := newTestServer(t, mcpserver.Options{WriteTimeout: 300 * time.Millisecond})
 	ts := httptest.NewUnstartedServer(h)
@@ -97,7 +97,7 @@ func TestSlowHTTPClient(t *testing.T) { // not parallel: it measures memory
 	}
 }
 
-// smallBuffers returns connections whose buffers fill soon when a client does not read.
+// smallBuffers returns connections whose buffers fill soon if the client does not read.
 type smallBuffers struct{ net.Listener }
 
 func (l smallBuffers) Accept() (net.Conn, error) {
@@ -123,7 +123,7 @@ func TestHeartbeat(t *testing.T) {
 			}
 		}
 	}
-	// A long call whose answer has become a stream beats as well.
+	// A long call whose response is a stream also has heartbeats.
 	call := s.stream("POST", modern("tools/call", "Mcp-Name", "progress"), call("progress", `,"arguments":{"hold":1},`+metaModern))
 	for count := 0; count < 3; { // heartbeats may come in between
 		if call.next() != ":" {
@@ -137,7 +137,7 @@ func TestHeartbeat(t *testing.T) {
 	eventually(t, "the answer", func() bool { return strings.Contains(call.next(), "result") })
 }
 
-// A body that does not arrive times out, and one that is too large is not read.
+// A body that is too large is rejected before it ends.
 func TestEndlessBody(t *testing.T) {
 	t.Parallel()
 	s := newEndpoint(t, mcpserver.Options{MaxMessage: 1000})

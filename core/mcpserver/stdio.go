@@ -3,34 +3,43 @@ package mcpserver
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/internal/subscriptions"
 	"github.com/mcptrack/mcptrack/core/mcp"
+)
+
+// Bounds of one stdio connection. Over HTTP the number of connections bounds the waiting requests,
+// and Options.Subscriptions.MaxSubscribers the listens.
+const (
+	maxWaiting = 1_024 // requests that wait because Options.MaxInFlight are running
+	maxListens = 64    // open subscriptions/listen requests
 )
 
 var errClosed = errors.New("the server is shutting down")
 
-// ServeIO serves one client that speaks newline-delimited JSON-RPC of either era. It
-// returns nil when in ends or the server closes, the cause of ctx when that is done,
-// and otherwise the error of reading or writing. When in ends, all requests are
-// answered and listens get their result; in all other cases requests in flight are
-// cancelled first.
+// ServeIO serves one client that sends newline-delimited JSON-RPC of either era. It returns nil
+// when in ends or the server closes, the cause of ctx when ctx is done, and otherwise the read or
+// write error. At the end of in, all requests are answered and listens get their result; in all
+// other cases requests in flight are cancelled first.
 //
-// ServeIO closes in if it is an io.Closer. It also closes out if the client does not
-// read the last answers within 1 s after ctx is done or the server closes, or if one
-// Write after the end of in takes longer than 1 s. A Read or Write that Close does not
-// interrupt, such as one on a terminal, outlives ServeIO.
+// ServeIO closes in if it is an io.Closer. It also closes out if the client does not read the last
+// responses within 1 s after ctx is done or the server closes, or if one Write after the end of in
+// takes longer than 1 s. A Read or Write that Close does not interrupt, such as one on a terminal,
+// outlives ServeIO.
 func (s *Server) ServeIO(ctx context.Context, in io.Reader, out io.Writer) error {
 	if !s.enter() {
 		closeIf(in)
 		return nil
 	}
 	defer s.wg.Done()
-	c := &conn{
+	c := &stdioConn{
 		srv:    s,
 		ending: make(chan struct{}),
 		slots:  make(chan struct{}, s.opts.MaxInFlight),
@@ -66,7 +75,7 @@ func (s *Server) ServeIO(ctx context.Context, in io.Reader, out io.Writer) error
 	closeIf(in)
 	select {
 	case <-read:
-	case <-time.After(100 * time.Millisecond): // Close does not interrupt this Read
+	case <-time.After(100 * time.Millisecond): // this Read ignores Close
 	}
 	if errors.Is(err, errClosed) {
 		err = nil
@@ -75,7 +84,7 @@ func (s *Server) ServeIO(ctx context.Context, in io.Reader, out io.Writer) error
 }
 
 // read handles messages until the end of input, for which it returns nil.
-func (c *conn) read(lines <-chan rawLine) error {
+func (c *stdioConn) read(lines <-chan rawLine) error {
 	for {
 		select {
 		case <-c.ctx.Done():
@@ -95,8 +104,8 @@ func (c *conn) read(lines <-chan rawLine) error {
 	}
 }
 
-// finish ends everything that the connection started and waits for it.
-func (c *conn) finish() {
+// finish ends everything that the connection started, and waits for it.
+func (c *stdioConn) finish() {
 	close(c.ending)
 	if c.legacy != nil {
 		c.legacy.mute()
@@ -118,10 +127,9 @@ type rawLine struct {
 	err  error
 }
 
-// readLines reads in on a new goroutine, the only sender on lines, which is never
-// closed: an error other than errLong is the last value. lines is unbuffered, so that
-// requests wait in the client's pipe. The goroutine ends with in or, once ctx is done,
-// at the next line, and closes ended then.
+// readLines reads in on a new goroutine, the only sender on lines, which is never closed: the last
+// value is an error other than errLong. lines is unbuffered, so that requests wait in the client's
+// pipe. The goroutine ends with in or, once ctx is done, at the next line; it then closes ended.
 func readLines(ctx context.Context, in io.Reader, limit int) (lines <-chan rawLine, ended <-chan struct{}) {
 	sent, done := make(chan rawLine), make(chan struct{})
 	go func() {
@@ -144,8 +152,8 @@ func readLines(ctx context.Context, in io.Reader, limit int) (lines <-chan rawLi
 	return sent, done
 }
 
-// readLine returns the next line without its line end, or errLong for one that exceeds
-// the limit and is skipped. An unterminated last line counts; io.EOF follows it.
+// readLine returns the next line without its line end, or errLong for a line that exceeds the
+// limit and is skipped. An unterminated last line counts; io.EOF follows it.
 func readLine(r *bufio.Reader, limit int) (text []byte, err error) {
 	long := false
 	for {
@@ -179,3 +187,370 @@ func closeIf(v any) {
 		_ = c.Close()
 	}
 }
+
+// stdioConn is the connection of one call of ServeIO.
+type stdioConn struct {
+	srv *Server
+	// ctx is the parent of every request; it is cancelled if the connection fails.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	out    *outbox
+	// ending is closed by finish; streams then end with their results.
+	ending chan struct{}
+	// slots is a semaphore for running Funcs. A goroutine sends to acquire a slot and receives to
+	// release it after writing the response; never closed.
+	slots   chan struct{}
+	waiting waiting
+	wg      sync.WaitGroup // running and waiting Funcs, listens and the legacy pusher
+
+	// legacy is set by initialize; only the reading goroutine uses it.
+	legacy *legacyState
+
+	inFlight inFlight // Funcs and listens
+	listens  atomic.Int64
+}
+
+// legacyState is the legacy state of a connection.
+type legacyState struct {
+	version string
+	sub     *subscriptions.Subscriber
+	pushes  bool               // the pusher has started
+	stop    context.CancelFunc // ends the pusher
+	client  *Client
+	mute    context.CancelFunc // called when the client can no longer answer requests
+	leave   context.CancelFunc // called when the client has left, or initializes again
+}
+
+// handle processes one message. Funcs run on other goroutines; requests that change the state of
+// the connection are executed and answered in order.
+func (c *stdioConn) handle(data []byte) {
+	m, failed := parse(data)
+	if failed != nil {
+		if m.id != nil || m.method == "" {
+			c.fail(m.id, failed)
+		}
+		return
+	}
+	if c.legacy != nil && m.method != mcp.MethodInitialize {
+		c.startPushing()
+	}
+	switch {
+	case m.isAnswer() || m.id == nil:
+		if m.method == mcp.NotificationCancelled {
+			c.inFlight.cancel(m.fields["requestId"])
+		} else if c.legacy != nil {
+			c.legacy.client.receive(m)
+		}
+	default:
+		c.request(m)
+	}
+}
+
+func (c *stdioConn) request(m *message) {
+	from := caller{modern: m.meta[mcp.MetaProtocolVersion] != nil || m.method == mcp.MethodDiscover || m.method == mcp.MethodListen}
+	switch {
+	case from.modern:
+	case m.method == mcp.MethodInitialize:
+		c.initialize(m)
+		return
+	case c.legacy != nil:
+		from.version, from.client, from.sub = c.legacy.version, c.legacy.client, c.legacy.sub
+	case m.method != mcp.MethodPing:
+		from.modern = true // rejected below, because _meta is missing
+	}
+	if from.modern {
+		from.version = mcp.ModernVersion
+		if failed := checkMeta(m); failed != nil {
+			c.fail(m.id, failed)
+			return
+		}
+	}
+	switch offered := c.srv.offers(m.method, from.modern); {
+	case offered && m.method == mcp.MethodListen:
+		c.listen(m)
+	case offered && m.method == mcp.MethodStreamEvents && c.srv.opts.Events.offered():
+		c.streamEvents(m, from)
+	case offered && (m.method == mcp.MethodSubscribe || m.method == mcp.MethodUnsubscribe):
+		sub := c.legacy.sub
+		c.out.put(func() []byte { return line(subscribe(sub, m)) })
+	case offered && (!fromMemory(m.method) || c.srv.mayWait(m, from)):
+		c.runFunc(m, from)
+	default:
+		c.out.put(func() []byte { return c.answerTo(c.ctx, m, from) })
+	}
+}
+
+func (c *stdioConn) fail(id json.RawMessage, failed *Error) {
+	c.out.put(func() []byte { return line(answer(id, nil, failed)) })
+}
+
+// begin is inFlight.begin; if the id is in use, it answers the request.
+func (c *stdioConn) begin(m *message) (ctx context.Context, end func(), ok bool) {
+	if ctx, end, ok = c.inFlight.begin(c.ctx, m.id); !ok {
+		c.fail(m.id, errDuplicateID())
+	}
+	return ctx, end, ok
+}
+
+func (c *stdioConn) answerTo(ctx context.Context, m *message, from caller) []byte {
+	result, failed := c.srv.result(ctx, m, from)
+	return line(answer(m.id, result, failed))
+}
+
+// initialize begins the legacy era of the connection. A second initialize drops the subscriptions
+// of the first.
+func (c *stdioConn) initialize(m *message) {
+	version, result, failed := c.srv.initialized(m)
+	if failed != nil {
+		c.fail(m.id, failed)
+		return
+	}
+	sub, err := c.srv.subscriber("", m.fields["capabilities"], c.srv.opts.listsOffered())
+	if err != nil {
+		c.fail(m.id, errorf(mcp.CodeInternal, "%s", err))
+		return
+	}
+	if c.legacy != nil {
+		c.legacy.stop()
+		c.legacy.leave()
+		c.legacy.sub.Close()
+	}
+	gone, leave := context.WithCancel(c.ctx)
+	ctx, mute := context.WithCancel(gone)
+	c.legacy = &legacyState{version: version, sub: sub, stop: func() {}, leave: leave, mute: mute}
+	c.legacy.client = newClient(ctx, gone, m.fields["capabilities"], func(message []byte) bool { return c.out.write(ctx, message) == nil })
+	c.out.put(func() []byte { return line(answer(m.id, result, nil)) })
+}
+
+// startPushing starts to send notifications at the first message after initialize. Before that,
+// the client may not have received the response.
+func (c *stdioConn) startPushing() {
+	if c.legacy.pushes {
+		return
+	}
+	c.legacy.pushes = true
+	ctx, stop := context.WithCancel(c.ctx)
+	c.legacy.stop = stop
+	p := &pusher{sub: c.legacy.sub, send: c.push}
+	c.wg.Go(func() {
+		defer stop()
+		_ = p.run(ctx, c.ending)
+	})
+}
+
+func (c *stdioConn) push(ctx context.Context, _ subscriptions.Batch, message []byte) error {
+	return c.out.write(ctx, message)
+}
+
+// subscribe executes resources/subscribe or resources/unsubscribe and returns the encoded
+// response.
+func subscribe(sub *subscriptions.Subscriber, m *message) []byte {
+	uri := text(m.fields["uri"])
+	if m.method == mcp.MethodUnsubscribe {
+		sub.Remove(uri)
+	} else if err := sub.Add(uri); err != nil {
+		return answer(m.id, nil, subscribeError(err))
+	}
+	return answer(m.id, json.RawMessage("{}"), nil)
+}
+
+// runFunc handles a request with a Func once a slot is free. The reader continues meanwhile: the
+// next message may cancel a request that holds a slot.
+func (c *stdioConn) runFunc(m *message, from caller) {
+	ctx, end, ok := c.begin(m)
+	if !ok {
+		return
+	}
+	from.after = new(afterwards)
+	size := len(m.params)
+	if !c.waiting.begin(size, 16*c.srv.opts.MaxMessage) {
+		end()
+		c.fail(m.id, errorf(mcp.CodeInternal, "too many requests are waiting on this connection"))
+		return
+	}
+	c.wg.Go(func() {
+		defer from.after.run()
+		var result json.RawMessage
+		var failed *Error
+		select {
+		case c.slots <- struct{}{}:
+			c.waiting.end(size)
+			defer func() { <-c.slots }()
+			notes := newNotifier(ctx, c.out.queue)
+			from.notes = notes
+			result, failed = c.srv.result(ctx, m, from)
+			notes.close()
+		case <-ctx.Done():
+			c.waiting.end(size)
+			failed = errorf(mcp.CodeInternal, "%s", context.Cause(ctx))
+		}
+		cancelled := wasCancelled(ctx)
+		end()
+		if !cancelled {
+			// Not under ctx: the response is also sent while the server closes.
+			_ = c.out.write(context.Background(), answer(m.id, result, failed))
+		}
+	})
+}
+
+// waiting counts the requests that wait for a slot, and their bytes.
+type waiting struct {
+	mu           sync.Mutex
+	count, bytes int
+}
+
+// begin counts a request of the given size; it reports false if maxWaiting, or the limit of the
+// total size, is reached. The caller must call end when the request no longer waits.
+func (w *waiting) begin(size, limit int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.count >= maxWaiting || w.bytes+size > limit {
+		return false
+	}
+	w.count, w.bytes = w.count+1, w.bytes+size
+	return true
+}
+
+func (w *waiting) end(size int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.count, w.bytes = w.count-1, w.bytes-size
+}
+
+// drainTimeout bounds how long a client that does not read can delay a shutdown.
+const drainTimeout = time.Second
+
+// outbox writes the lines of a connection in order.
+type outbox struct {
+	// The reader, requests, listens and notifiers send on jobs; it is never closed, because a
+	// notification may come late. Its capacity is the number of responses from memory that a
+	// client may request without reading.
+	jobs chan job
+	// quit is closed by the owner after it has sent the last response on jobs.
+	quit chan struct{}
+	// gone is closed when the outbox will write nothing more.
+	gone  chan struct{}
+	leave func() // closes gone, once
+
+	failed func(error) // called at most once, with the first error of out
+	// writes counts the begins and ends of calls of Write: it is odd during a call.
+	writes atomic.Uint64
+}
+
+// job produces one or more lines on the writing goroutine, immediately before they are written. If
+// lines returns nil, nothing is written.
+type job struct {
+	lines func() []byte
+	done  chan struct{} // closed after writing; may be nil
+}
+
+func newOutbox(failed func(error)) *outbox {
+	o := &outbox{jobs: make(chan job, 16), quit: make(chan struct{}), gone: make(chan struct{}), failed: failed}
+	o.leave = sync.OnceFunc(func() { close(o.gone) })
+	return o
+}
+
+// run is the only writer to out. It returns after an error, or when quit is closed and all jobs
+// are done.
+func (o *outbox) run(out io.Writer) {
+	defer o.leave()
+	for {
+		select {
+		case j := <-o.jobs:
+			if !o.do(j, out) {
+				return
+			}
+		case <-o.quit: // write the queued jobs
+			for {
+				select {
+				case j := <-o.jobs:
+					if !o.do(j, out) {
+						return
+					}
+				default:
+					return
+				}
+			}
+		}
+	}
+}
+
+// do runs one job; it reports false if out failed.
+func (o *outbox) do(j job, out io.Writer) bool {
+	if lines := j.lines(); lines != nil {
+		o.writes.Add(1)
+		_, err := out.Write(lines)
+		o.writes.Add(1)
+		if err != nil {
+			o.failed(fmt.Errorf("write to the client: %w", err))
+			return false
+		}
+	}
+	if j.done != nil {
+		close(j.done)
+	}
+	return true
+}
+
+// watch calls abandon if one call of Write takes longer than drainTimeout. It then returns, or
+// when the outbox is done.
+func (o *outbox) watch(abandon func()) {
+	tick := time.NewTicker(drainTimeout)
+	defer tick.Stop()
+	for before := o.writes.Load(); ; {
+		select {
+		case <-tick.C:
+			now := o.writes.Load()
+			if now == before && now%2 == 1 {
+				abandon()
+				return
+			}
+			before = now
+		case <-o.gone:
+			return
+		}
+	}
+}
+
+// put queues a job without waiting for it.
+func (o *outbox) put(lines func() []byte) {
+	select {
+	case o.jobs <- job{lines: lines}:
+	case <-o.gone:
+	}
+}
+
+// write queues a message and waits until it is written. After an error, which is the cause of ctx
+// or io.ErrClosedPipe, it may or may not be written.
+func (o *outbox) write(ctx context.Context, message []byte) error {
+	_, err := o.deliver(ctx, message)
+	return err
+}
+
+// queue is write, but reports whether the message was queued. A queued message is written before
+// later ones, even if ctx is done, unless the client is gone.
+func (o *outbox) queue(ctx context.Context, message []byte) bool {
+	queued, _ := o.deliver(ctx, message)
+	return queued
+}
+
+func (o *outbox) deliver(ctx context.Context, message []byte) (queued bool, err error) {
+	j := job{lines: func() []byte { return line(message) }, done: make(chan struct{})}
+	select {
+	case o.jobs <- j:
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	case <-o.gone:
+		return false, io.ErrClosedPipe
+	}
+	select {
+	case <-j.done:
+		return true, nil
+	case <-ctx.Done():
+		return true, context.Cause(ctx)
+	case <-o.gone:
+		return true, io.ErrClosedPipe
+	}
+}
+
+func line(message []byte) []byte { return append(message, '\n') }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -52,7 +53,7 @@ func TestNothingOffered(t *testing.T) {
 			t.Errorf("%s: %s", method, got)
 		}
 	}
-	// Nothing can be honoured: the stream ends at once.
+	// Nothing can be honoured: the stream ends immediately.
 	w.send(`{"jsonrpc":"2.0","id":3,"method":"subscriptions/listen","params":{%s,"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a"]}}}`, metaModern)
 	w.expect(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"%ssubscriptionId":3},"notifications":{}}}`, metaName)
 	w.expect(`{"jsonrpc":"2.0","id":3,"result":{"resultType":"complete","_meta":{"%ssubscriptionId":3}}}`, metaName)
@@ -125,7 +126,7 @@ func members(n int) string {
 	return b.String()[1:]
 }
 
-// Before initialize, only ping and requests of the modern era are answered.
+// Before initialize, only ping and modern requests are handled.
 func TestBeforeInitialize(t *testing.T) {
 	t.Parallel()
 	w := newTestServer(t, mcpserver.Options{}, "a").pipe(t)
@@ -140,7 +141,7 @@ func TestBeforeInitialize(t *testing.T) {
 		"resultType":"complete","ttlMs":0,"cacheScope":"private","_meta":{"%sserverInfo":{"name":"notes","version":"1.2.3"}}}}`, metaName)
 }
 
-// Neither answers nor notifications are answered.
+// Neither responses nor notifications get a response.
 func TestNotificationsAreNotAnswered(t *testing.T) {
 	t.Parallel()
 	w := newTestServer(t, mcpserver.Options{}).pipe(t)
@@ -154,8 +155,8 @@ func TestNotificationsAreNotAnswered(t *testing.T) {
 	w.expect(`{"jsonrpc":"2.0","id":"after","result":{}}`)
 }
 
-// Subscriptions take effect, and are answered, in the order of requests, also
-// when a client does not wait; and no update comes before its answer.
+// Subscriptions take effect, and are answered, in the order of requests, even if the client does
+// not wait; no update precedes the response.
 func TestLegacySubscriptions(t *testing.T) {
 	t.Parallel()
 	h := newTestServer(t, mcpserver.Options{}, "a", "b")
@@ -181,7 +182,7 @@ func TestLegacySubscriptions(t *testing.T) {
 	h.write("b", "x")
 	other.expect(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"note:///b"}}`)
 
-	// All clients of this era get every list_changed, once for any number of changes.
+	// All legacy clients get every list_changed, once for any number of changes.
 	h.SetCatalog(mcpserver.Catalog{})
 	for _, conn := range []*wire{w, other} {
 		conn.expect(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{}}`)
@@ -194,7 +195,7 @@ func TestLegacySubscriptions(t *testing.T) {
 	w.send(`{"jsonrpc":"2.0","id":9,"method":"ping"}`)
 	w.expect(`{"jsonrpc":"2.0","id":9,"result":{}}`)
 
-	// A second initialize begins anew.
+	// A second initialize starts over.
 	other.initialize()
 	h.write("b", "y")
 	other.send(`{"jsonrpc":"2.0","id":9,"method":"ping"}`)
@@ -206,7 +207,7 @@ func TestLegacySubscriptions(t *testing.T) {
 
 func TestListens(t *testing.T) {
 	t.Parallel()
-	h := newTestServer(t, mcpserver.Options{Stdio: mcpserver.StdioLimits{MaxListens: 2}}, "a", "b")
+	h := newTestServer(t, mcpserver.Options{}, "a", "b")
 	w := h.pipe(t)
 	listen := func(id, filter string) {
 		w.send(`{"jsonrpc":"2.0","id":%s,"method":"subscriptions/listen","params":{%s,"notifications":%s}}`, id, metaModern, filter)
@@ -222,17 +223,27 @@ func TestListens(t *testing.T) {
 	h.write("b", "1")
 	w.expect(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"_meta":{"%ssubscriptionId":"seven"},"uri":"note:///b"}}`, metaName)
 
-	// An id is not taken twice, however it is written, and there is a limit.
+	// An id in use is rejected, however it is written, and there is a limit.
 	listen(`"s\u0065ven"`, `{"toolsListChanged":true}`)
 	if got := w.next(); code(got) != mcp.CodeInvalidRequest {
 		t.Error(got)
+	}
+	const others = 62 // with the two above as many as are allowed
+	for i := range others {
+		listen(strconv.Itoa(100+i), `{"resourceSubscriptions":["note:///c"]}`)
+		if got := w.next(); !strings.Contains(got, "acknowledged") {
+			t.Fatal(got)
+		}
 	}
 	listen(`8`, `{"toolsListChanged":true}`)
 	if got := w.next(); code(got) != mcp.CodeInternal {
 		t.Error(got)
 	}
+	for i := range others {
+		w.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, 100+i)
+	}
 
-	// A cancelled listen gets no answer, and makes room.
+	// A cancelled listen gets no result, and makes room.
 	w.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"seven"}}`)
 	eventually(t, "the listen is gone", func() bool { return h.Subscriptions().Stats().Subscribers == 1 })
 	h.write("b", "2")
@@ -293,7 +304,7 @@ func TestEndOfInput(t *testing.T) {
 	for range 3 {
 		w.next()
 	}
-	// The last line has no end.
+	// The last line has no line end.
 	if _, err := io.WriteString(w.in, `{"jsonrpc":"2.0","id":3,"method":"prompts/get","params":{"name":"greet",`+metaModern+`}}`); err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +324,7 @@ func TestEndOfInput(t *testing.T) {
 	}
 }
 
-// A client that does not read cannot keep ServeIO from ending, and harms no other.
+// A client that does not read cannot keep ServeIO from ending, and does not affect others.
 func TestClientThatDoesNotRead(t *testing.T) {
 	for _, how := range []string{"cancel", "close", "end of input"} {
 		t.Run(how, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
-// A client whose connection breaks again and again, and which resumes with the id of the
-// last event, always learns of the last change.
+// A client whose connection breaks again and again, and which resumes with the id of the last
+// event, always learns of the last change.
 func TestLastChangeArrives(t *testing.T) {
 	t.Parallel()
 	s := newEndpoint(t, mcpserver.Options{}, "a", "b")
@@ -32,7 +32,7 @@ func TestLastChangeArrives(t *testing.T) {
 				s.write(n, strconv.Itoa(i))
 			}
 			if i%10 == 0 {
-				s.post(h, ping) // gives the other side time
+				s.post(h, ping) // gives the client time
 			}
 		}
 	})
@@ -53,7 +53,7 @@ func TestLastChangeArrives(t *testing.T) {
 		more := header{"Last-Event-ID": lastID}
 		maps.Copy(more, h)
 		e := s.stream(http.MethodGet, more, "")
-		stop := time.AfterFunc(200*time.Millisecond, e.leave) // nothing more may come
+		stop := time.AfterFunc(200*time.Millisecond, e.leave) // in case nothing more comes
 		for range 1 + dice.IntN(4) {
 			got := e.next()
 			if got == "" {
@@ -71,12 +71,12 @@ func TestLastChangeArrives(t *testing.T) {
 	}
 	writer.Wait()
 	if streams < 3 {
-		t.Errorf("only %d streams: nothing was cut", streams)
+		t.Errorf("only %d streams: nothing was interrupted", streams)
 	}
 }
 
-// Clients of both eras and transports connect, subscribe, call and disconnect abruptly,
-// while everything changes. Nothing of them is left behind.
+// Clients of both eras and transports connect, subscribe, call and disconnect abruptly while
+// everything changes. They leave nothing behind.
 func TestManyClients(t *testing.T) {
 	t.Parallel()
 	s := newEndpoint(t, mcpserver.Options{}, "a", "b", "c")

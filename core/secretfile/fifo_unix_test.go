@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A FIFO without a writer is refused rather than waited for, and a device is no secret.
+// Read rejects a FIFO without a writer instead of waiting for it, and rejects a device.
 func TestReadRefusesFIFOsAndDevices(t *testing.T) {
 	t.Parallel()
 	fifo := filepath.Join(t.TempDir(), "fifo")

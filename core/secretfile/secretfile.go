@@ -1,44 +1,45 @@
-// Package secretfile reads secrets, such as a token or a key, from files that others
-// cannot read.
+// Package secretfile reads secrets, such as a token or a key, from files that others cannot read.
 package secretfile
 
 import (
+	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 
+	"github.com/mcptrack/mcptrack/core/atomicfile"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// MaxSize is the most bytes that [Read] and [ReadLines] accept; MaxFile that of [ReadAll].
+// MaxSize is the maximum number of bytes for [Read] and [ReadLines], MaxFile for [ReadAll].
 const (
 	MaxSize = 8 << 10
 	MaxFile = 1 << 20
 )
 
-// RefusedError says what is wrong with a file. It never includes any of its content.
+// RefusedError says what is wrong with a file. It never contains any of the content.
 type RefusedError struct{ Path, Problem string }
 
 func (e *RefusedError) Error() string { return printable.Line(e.Path, 256) + ": " + e.Problem }
 
-// Read returns the one line of a file that only its owner may read (mode 0600 or less;
-// not checked on Windows), without the white space around it. Content other than one line of
-// visible ASCII characters is a *[RefusedError], as everything is that [Load] refuses.
+// Read returns the single line of a file that only its owner may read (mode 0600 or less; not
+// checked on Windows), without surrounding white space. Other content than one line of visible
+// ASCII characters is a *[RefusedError], as is everything that [Load] rejects.
 func Read(path string) (string, error) {
 	secret, err := read(path)
-	if err == nil && hidden(secret) {
+	if err == nil && !printable.VisibleASCII(secret) {
 		return "", &RefusedError{path, "the content is not one line of visible ASCII characters"}
 	}
 	return secret, err
 }
 
-// ReadLines is Read for a file of several lines, each of words of visible ASCII
-// characters. Empty lines are left out.
+// ReadLines is Read for a file of several lines, each of words of visible ASCII characters. It
+// skips empty lines.
 func ReadLines(path string) ([][]string, error) {
 	text, err := read(path)
 	if err != nil {
@@ -47,7 +48,7 @@ func ReadLines(path string) ([][]string, error) {
 	var lines [][]string
 	for line := range strings.Lines(text) {
 		words := strings.Fields(line)
-		if slices.ContainsFunc(words, hidden) {
+		if !printable.VisibleASCII(strings.Join(words, "")) {
 			return nil, &RefusedError{path, "the content is not lines of visible ASCII characters"}
 		}
 		if len(words) > 0 {
@@ -57,8 +58,7 @@ func ReadLines(path string) ([][]string, error) {
 	return lines, nil
 }
 
-// ReadAll returns the content of a file that only its owner may read, of any form and of
-// at most MaxFile bytes.
+// ReadAll returns any content of at most MaxFile bytes from a file that only its owner may read.
 func ReadAll(path string) ([]byte, error) { return Load(path, MaxFile, 0o077) }
 
 // read returns the text of a file that only its owner may read.
@@ -71,14 +71,14 @@ func read(path string) (string, error) {
 	return text, err
 }
 
-// Load returns the content of a regular file of at most limit bytes whose mode has none of
-// the forbidden bits (not checked on Windows). A file that cannot be read, a FIFO and a
-// device are a *[RefusedError].
+// Load returns the content of a regular file of at most limit bytes whose mode has none of the
+// forbidden bits (not checked on Windows). An unreadable file, a FIFO or a device is a
+// *[RefusedError].
 func Load(path string, limit int64, forbidden fs.FileMode) ([]byte, error) {
 	refuse := func(format string, args ...any) ([]byte, error) {
 		return nil, &RefusedError{path, fmt.Sprintf(format, args...)}
 	}
-	// Opening a FIFO would block forever: look first, and again at what was opened.
+	// Opening a FIFO would block forever: check first, and check again what was opened.
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return refuse("not a regular file")
 	}
@@ -108,6 +108,28 @@ func Load(path string, limit int64, forbidden fs.FileMode) ([]byte, error) {
 	return data, nil
 }
 
-func hidden(s string) bool {
-	return strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
+// KeySize is the length of a key in bytes.
+const KeySize = 32
+
+// Key returns the key in a file that only its owner may read. If there is none, it creates one;
+// processes that do so simultaneously get the same key. The directory must exist. A file that is
+// not a key is a *[RefusedError].
+func Key(path string) ([]byte, error) {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		key := make([]byte, KeySize)
+		_, _ = rand.Read(key) // it never fails
+		err := atomicfile.Create(path, 0o600, []byte(base64.StdEncoding.EncodeToString(key)+"\n"))
+		if !errors.Is(err, fs.ErrExist) {
+			return key, err
+		}
+	}
+	text, err := Read(path)
+	if err != nil {
+		return nil, err
+	}
+	key, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || len(key) != KeySize {
+		return nil, &RefusedError{Path: path, Problem: fmt.Sprintf("invalid key; expected %d bytes in base64 (if you remove the file, mcptrack creates a new key)", KeySize)}
+	}
+	return key, nil
 }

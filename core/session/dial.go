@@ -338,7 +338,7 @@ func (d *slowDiscover) end() {
 
 // loginOf returns the source of tokens for a server; nil if its entry has credentials or it is not
 // reached over HTTP.
-func loginOf(srv config.Server, logins *login.Store) *login.Source {
+func loginOf(srv config.Server, logins *login.Store) *login.TokenSource {
 	if logins == nil {
 		return nil
 	}
@@ -351,10 +351,10 @@ func loginOf(srv config.Server, logins *login.Store) *login.Source {
 	if t.URL == "" {
 		return nil
 	}
-	return logins.Source(t)
+	return logins.TokenSource(t)
 }
 
-func credentials(from *login.Source) *wire.Credentials {
+func credentials(from *login.TokenSource) *wire.Credentials {
 	if from == nil {
 		return nil
 	}
@@ -372,7 +372,7 @@ func credentials(from *login.Source) *wire.Credentials {
 				}
 				return wire.Advice{}, err
 			}
-			return wire.Advice{Again: again, Reason: c.Said(), Remedy: remedy(from.Target(), r, c)}, nil
+			return wire.Advice{Again: again, Reason: c.Reason(), Remedy: remedy(from.Target(), r, c)}, nil
 		},
 	}
 }
@@ -384,7 +384,7 @@ func authError(err error, status int, c login.Challenge) error {
 	if !ok {
 		return err
 	}
-	return &wire.AuthError{Status: status, Reason: c.Said(), Remedy: required.Error()}
+	return &wire.AuthError{Status: status, Reason: c.Reason(), Remedy: required.Error()}
 }
 
 // remedy says what the user can do after a refusal.

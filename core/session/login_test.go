@@ -17,9 +17,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-func guarded(t *testing.T, s *logintest.Server, transport config.Transport, protocol config.Protocol) (config.Server, *login.Store) {
+func guarded(t *testing.T, s *logintest.Issuer, transport config.Transport, protocol config.Protocol) (config.Server, *login.Store) {
 	t.Helper()
-	srv := config.Server{ID: "docs", Enabled: true, Transport: transport, Protocol: protocol, URL: config.NewSecret(s.URL), RequestTimeout: 20 * time.Second}
+	srv := config.Server{ID: "docs", Enabled: true, Transport: transport, Protocol: protocol, URL: config.NewSecret(s.Resource), RequestTimeout: 20 * time.Second}
 	logins := login.NewStore(login.Options{Dir: filepath.Join(t.TempDir(), "logins"), Kind: login.KindFile})
 	logintest.LogIn(t, logins, s, login.TargetOf(srv))
 	return srv, logins
@@ -131,7 +131,7 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 	} {
 		s := logintest.New(t)
 		s.Challenge = func() string { return c.challenge }
-		srv := config.Server{ID: "docs", Enabled: true, Transport: config.TransportHTTP, Protocol: config.ProtocolLegacy, URL: config.NewSecret(s.URL), Headers: c.headers}
+		srv := config.Server{ID: "docs", Enabled: true, Transport: config.TransportHTTP, Protocol: config.ProtocolLegacy, URL: config.NewSecret(s.Resource), Headers: c.headers}
 		_, err := session.Dial(t.Context(), srv, session.Options{Logins: login.NewStore(login.Options{Dir: t.TempDir(), Kind: login.KindFile})})
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "wrong-token") {
 			t.Errorf("%s: got %v, want %s", name, err, c.want)

@@ -20,8 +20,8 @@ import (
 type Session struct {
 	opts    Options
 	redact  redactor
-	login   *login.Source // nil: requests carry no token
-	logger  *slog.Logger  // redacts, and logs at debug level
+	login   *login.TokenSource // nil: requests carry no token
+	logger  *slog.Logger       // redacts, and logs at debug level
 	signals *Signals
 
 	client       mcp.Implementation

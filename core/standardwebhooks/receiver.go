@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/ipscope"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/secretfile"
 )
@@ -108,7 +109,7 @@ func CheckOrigin(origin string) error {
 		return errors.New("specify only scheme, host and port")
 	}
 	ip, err := netip.ParseAddr(u.Hostname())
-	loopback := err == nil && ip.IsLoopback()
+	loopback := err == nil && ipscope.LoopbackAddr(ip)
 	if u.Scheme == "http" && !loopback {
 		return fmt.Errorf("%s is not https: servers send webhooks to https only", shown)
 	}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/mcptrack/mcptrack/core/ipscope"
 )
 
 // Limits of connections on which no request has passed the checks.
@@ -78,7 +80,7 @@ type conn struct {
 func (s *connSet) newConn(nc net.Conn) *conn {
 	c := &conn{Conn: nc, set: s, addr: network(nc.RemoteAddr())}
 	if tcp, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
-		c.local = tcp.IP.IsLoopback()
+		c.local = ipscope.LoopbackAddr(tcp.AddrPort().Addr())
 	}
 	c.quiet.Store(true)
 	return c

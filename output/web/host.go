@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mcptrack/mcptrack/core/ipscope"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -39,10 +40,10 @@ func (s *Server) hostAllowed(r *http.Request) bool {
 	}
 	here := at.AddrPort().Addr().Unmap()
 	if name == "localhost" {
-		return here.IsLoopback()
+		return ipscope.LoopbackAddr(here)
 	}
 	ip, err := netip.ParseAddr(name)
-	return err == nil && (ip.Unmap() == here || ip.IsLoopback() && here.IsLoopback())
+	return err == nil && (ip.Unmap() == here || ipscope.LoopbackAddr(ip) && ipscope.LoopbackAddr(here))
 }
 
 // originAllowed reports whether the request may be served: it comes from no web page, from a page

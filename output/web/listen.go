@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 
+	"github.com/mcptrack/mcptrack/core/ipscope"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -43,7 +44,7 @@ func (s *Server) Listen(ctx context.Context, addr string) (net.Listener, error) 
 	if err != nil {
 		return nil, &OptionError{"addr", fmt.Sprintf("invalid port %q", printable.Line(port, 64))}
 	}
-	if !ip.IsLoopback() {
+	if !ipscope.LoopbackAddr(ip) {
 		if err := s.checkExposed(addr); err != nil {
 			return nil, err
 		}

@@ -49,7 +49,7 @@ func (s *stateDebouncer) hold(o *mcpevents.Occurrence) bool {
 	if o.Name != mcpevents.ServerState || s.after <= 0 {
 		return false
 	}
-	state := event.State(o.Word())
+	state := event.State(o.ListOrState())
 	now := condition(state)
 	s.changed = true
 	before, known := s.held[o.Server]
@@ -60,8 +60,8 @@ func (s *stateDebouncer) hold(o *mcpevents.Occurrence) bool {
 		}
 		s.sent[o.Server] = before.condition // its delivery will not be the last
 	case known && before.condition == now:
-		if state == event.Backoff && event.State(before.occ.Word()) != event.Backoff {
-			before.occ = o // it has the reason
+		if state == event.Backoff && event.State(before.occ.ListOrState()) != event.Backoff {
+			before.occ = o // the newest event says why
 		}
 		return true
 	}
@@ -101,7 +101,7 @@ func (s *stateDebouncer) done(o *mcpevents.Occurrence) {
 	if len(s.sent) >= maxStates {
 		clear(s.sent) // servers come and go with the config
 	}
-	s.sent[o.Server] = condition(event.State(o.Word()))
+	s.sent[o.Server] = condition(event.State(o.ListOrState()))
 }
 
 // ids returns the IDs of the held events.

@@ -53,7 +53,7 @@ func newCloudEvent(id, source, name, cursor string, data json.RawMessage) cloude
 // cloudMessage returns an event as a CloudEvent. It has the same ID and data in every delivery.
 func cloudMessage(o *mcpevents.Occurrence, cursor string) ([]byte, error) {
 	e := newCloudEvent(o.ID, "mcptrack://server/"+url.PathEscape(o.Server), o.Name, cursor, o.Data())
-	e.SetSubject(cmp.Or(o.Exported(), o.Word()))
+	e.SetSubject(cmp.Or(o.Exported(), o.ListOrState()))
 	e.SetTime(o.Time.UTC().Truncate(time.Millisecond))
 	return printable.Marshal(e)
 }

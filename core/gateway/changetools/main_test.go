@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -21,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is the tools over a real log.
+// world is the tools over a real log, in a synctest bubble.
 type world struct {
 	*testing.T
 	*changetools.Tools
@@ -46,7 +47,7 @@ func newWorld(t *testing.T, opts journal.MemoryOptions) *world {
 	}}), j}
 }
 
-// store stores an event; what it says was known before is not looked at.
+// store stores an event, whatever was known before, and returns its id.
 func (w *world) store(e event.Event) string {
 	w.Helper()
 	e.Timestamp = time.Now()
@@ -57,7 +58,7 @@ func (w *world) store(e event.Event) string {
 	return entry.ID
 }
 
-// updated is a change from one text to another, which are stored.
+// updated stores two texts and returns the event of a change from one to the other.
 func (w *world) updated(server, uri, from, to string) event.Event {
 	digest := func(text string) (d catalog.Digest) {
 		copy(d[:], text+"..........")
@@ -91,7 +92,7 @@ type result struct {
 
 func (r *result) text() string { return r.Content[0].Text }
 
-// uris are those of the changed resources.
+// uris returns the URIs of the changed resources.
 func (r *result) uris() (uris []string) {
 	for _, c := range r.StructuredContent.Changes {
 		uris = append(uris, c.URI)
@@ -120,18 +121,16 @@ func (w *world) since(arguments string, args ...any) result {
 	return r
 }
 
-// sinceUntil is since once the log was read up to an id.
+// sinceUntil is since after the reader has seen everything stored. The result has the cursor id,
+// or there is more.
 func (w *world) sinceUntil(id, arguments string, args ...any) result {
 	w.Helper()
-	for over := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
-		r := w.since(arguments, args...)
-		if r.StructuredContent.Cursor == id || r.StructuredContent.HasMore {
-			return r
-		}
-		if time.Now().After(over) {
-			w.Fatalf("the cursor is %s, not %s", r.StructuredContent.Cursor, id)
-		}
+	synctest.Wait()
+	r := w.since(arguments, args...)
+	if r.StructuredContent.Cursor != id && !r.StructuredContent.HasMore {
+		w.Fatalf("the cursor is %s, not %s", r.StructuredContent.Cursor, id)
 	}
+	return r
 }
 
 func request(arguments string) *mcpserver.Request {

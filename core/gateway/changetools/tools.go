@@ -54,14 +54,14 @@ const annotations = `{"readOnlyHint":true,"idempotentHint":true,"openWorldHint":
 // Options configure the tools. Reader is required, and must be running.
 type Options struct {
 	Reader *mcpevents.Reader
-	// Text returns the text of the content with a digest; ok is false if it is not stored.
-	// nil: no texts are stored.
+	// Text returns the text of the content with a digest; ok is false if it is not stored. Nil: no
+	// texts are stored.
 	Text func(context.Context, catalog.Digest) (text string, ok bool, err error)
-	// Diff returns the unified diff of two texts, "" if it cannot. nil: there are no diffs.
+	// Diff returns the unified diff of two texts, "" if it cannot. Nil: no diffs.
 	Diff func(label, from, to string) string
 }
 
-// Tools answers calls of the tools. Its methods may be called from several goroutines.
+// Tools handles calls of the tools. It is safe for concurrent use.
 type Tools struct{ opts Options }
 
 // New returns the tools.
@@ -78,7 +78,7 @@ func SinceTool() json.RawMessage {
 // WaitTool returns the MCP descriptor of the tool that [Tools.Wait] answers.
 func WaitTool() json.RawMessage {
 	return json.RawMessage(`{"name":"` + WaitName + `","title":"Wait for changes",` +
-		`"description":"Waits until something changes after a cursor and says what, as changes_since does; returns no changes if the timeout expires. Call it again with the cursor of the result to go on waiting.",` +
+		`"description":"Waits until something changes after a cursor and says what, as changes_since does; returns no changes if the timeout expires. Call it again with the cursor of the result to continue waiting.",` +
 		`"inputSchema":{"type":"object","required":["cursor"],"additionalProperties":false,"properties":{"cursor":{"type":"string","description":"Cursor of an earlier result of changes_since or wait_for_changes"},` +
 		fmt.Sprintf(`"timeoutMs":{"type":"integer","minimum":0,"maximum":%d,"default":%d,"description":"How long to wait, in milliseconds"},`, maxWait, defaultWait) + argumentsSchema + `}},` +
 		`"outputSchema":` + outputSchema + `,"annotations":` + annotations + `}`)
@@ -92,7 +92,7 @@ type arguments struct {
 	TimeoutMs *float64 `json:"timeoutMs"`
 }
 
-// parse reads the arguments of a call; the error is for the model.
+// parse parses the arguments of a call; the error is for the model.
 func parse(r *mcpserver.Request) (args arguments, err error) {
 	var params struct {
 		Arguments json.RawMessage `json:"arguments"`
@@ -115,7 +115,7 @@ func parse(r *mcpserver.Request) (args arguments, err error) {
 	return args, nil
 }
 
-// Since answers a call of [SinceTool] with an MCP tool result. Wrong arguments give a
+// Since handles a call of [SinceTool] and returns an MCP tool result. Invalid arguments give a
 // result with isError.
 func (t *Tools) Since(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 	args, err := parse(r)
@@ -132,7 +132,7 @@ func (t *Tools) Since(ctx context.Context, r *mcpserver.Request) (json.RawMessag
 	return t.answer(ctx, g, err)
 }
 
-// Wait answers a call of [WaitTool] with an MCP tool result.
+// Wait handles a call of [WaitTool] and returns an MCP tool result.
 func (t *Tools) Wait(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 	args, err := parse(r)
 	wait := float64(defaultWait)
@@ -156,9 +156,9 @@ func (t *Tools) Wait(ctx context.Context, r *mcpserver.Request) (json.RawMessage
 	return t.answer(ctx, g, err)
 }
 
-// answer returns the tool result of a call. err is an error of the log: it becomes a result
-// with isError, for the model, because the client can do nothing about it.
-func (t *Tools) answer(ctx context.Context, g *gathered, err error) (json.RawMessage, error) {
+// answer returns the tool result of a call. An error of the log becomes a result with isError for
+// the model, because the client can do nothing about it.
+func (t *Tools) answer(ctx context.Context, g *reportBuilder, err error) (json.RawMessage, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -169,7 +169,7 @@ func (t *Tools) answer(ctx context.Context, g *gathered, err error) (json.RawMes
 	return g.result(), nil
 }
 
-// failed returns a tool result with isError that says what is wrong.
+// failed returns a tool result with isError and the text of err.
 func failed(err error) json.RawMessage {
 	return encode(toolResult{Content: []textContent{{"text", err.Error()}}, IsError: true})
 }
@@ -193,7 +193,7 @@ func encode(v any) json.RawMessage {
 // progressEvery is the interval of progress notifications during a wait.
 const progressEvery = 5 * time.Second
 
-// progress reports how long a wait has taken, if the client asked for it.
+// progress reports the progress of a wait if the client asked for it.
 func progress(r *mcpserver.Request, began time.Time, wait time.Duration) {
 	if token := r.ProgressToken(); token != nil {
 		r.Notify(mcp.NotificationProgress, struct {

@@ -22,9 +22,9 @@ const (
 	longLast  = 1_000_000
 )
 
-// longLog is a long log of a server, from which it takes a millisecond to read an entry.
+// longLog is a long log of one server; reading an entry takes a millisecond.
 type longLog struct {
-	journal.Log // nil: what a reader does not use
+	journal.Log // nil: readers do not use the rest
 }
 
 func (longLog) Bounds(context.Context) (journal.Bounds, error) {
@@ -58,7 +58,7 @@ func (longLog) Resume(_ context.Context, id string) (journal.Resumption, error) 
 
 func (longLog) Since(context.Context, time.Time) (uint64, error) { return 1, nil }
 
-// TestWaitEndsInTime: however long the log is in which nothing matches; a call with the cursor
+// A wait times out even if it reads a long log in which nothing matches; a call with the cursor
 // continues there.
 func TestWaitEndsInTime(t *testing.T) {
 	t.Parallel()

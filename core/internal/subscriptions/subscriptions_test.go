@@ -116,8 +116,8 @@ func TestRestoreKeepsWhatWasNotSent(t *testing.T) {
 	}
 }
 
-// A manager with several subscribers behaves like the simplest model of it: a set of
-// subscribed URIs and a list of dirty URIs for each subscriber.
+// A manager with several subscribers behaves like a simple model of it: a set of subscribed URIs
+// and a list of dirty URIs for each subscriber.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -197,8 +197,7 @@ func TestModel(t *testing.T) {
 	})
 }
 
-// Whatever the interleaving, a sender that reads the value after each Take ends up with
-// the last one.
+// In any interleaving, a sender that reads the value after each Take ends up with the last one.
 func TestLastChangeIsNeverLost(t *testing.T) {
 	t.Parallel()
 	m := subscriptions.New(subscriptions.Options{})
@@ -232,7 +231,7 @@ func TestLastChangeIsNeverLost(t *testing.T) {
 	}
 }
 
-// An update must not cost more when others subscribe to other things.
+// Subscriptions to other URIs do not make an update more expensive.
 func BenchmarkUpdated(b *testing.B) {
 	for _, others := range []int{0, 100_000} {
 		b.Run(fmt.Sprintf("others=%d", others), func(b *testing.B) {
@@ -250,8 +249,8 @@ func BenchmarkUpdated(b *testing.B) {
 	}
 }
 
-// A client that connects while a catalog is put in place, and so sees it from the start, is not told
-// of it.
+// A client that connects while a catalog is replaced, and so sees the new one from the start, is
+// not notified of it.
 func TestCatalogBeforeSubscriber(t *testing.T) {
 	m := subscriptions.New(subscriptions.Options{})
 	tools := subscriptions.Lists{Tools: true}

@@ -1,0 +1,447 @@
+// Package subscriptions is the server side of subscribing: it records what each client
+// subscribes to, and of which changes it has not been notified yet.
+//
+// A [Subscriber] is one channel to a client: a legacy session, whose URIs come and go by
+// resources/subscribe and resources/unsubscribe, or one subscriptions/listen of 2026-07-28,
+// whose filter never changes. The package is independent of both: the protocol's code opens a
+// subscriber, waits on its C, sends what Take returns, and closes it.
+//
+// # Promises
+//
+//   - Loss: a subscriber has no queue of changes, but a set of dirty keys (lists and URIs):
+//     changed, and not yet taken for sending. A client that reads slowly is notified less
+//     often, but always once more after the last change of a resource. Nothing waits for a
+//     slow client.
+//   - Repetition: any number of changes of a key between two Takes is one entry.
+//   - Order: Take returns keys in the order in which they first became dirty, lists
+//     before URIs, so that a new resource is listed before its update arrives.
+//   - Freshness: an update names a key and carries no content. The caller first makes the
+//     new content readable and then calls Updated, so a read after the notification is at
+//     least as new as the change.
+//   - Bounds: memory grows with the number of subscriptions, which Options bounds, and
+//     never with the number of changes. No principal can use up what another needs.
+//   - Ownership: the package starts no goroutine. After Close a subscriber holds
+//     nothing in its Manager.
+package subscriptions
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/mcptrack/mcptrack/core/internal/fair"
+)
+
+// Errors of Open and Add, for errors.Is.
+var (
+	ErrEmptyURI    error = &refusal{text: "Resource URI cannot be empty"}
+	ErrTooMany           = errors.New("too many subscriptions")
+	ErrUnavailable       = errors.New("not subscribable")
+	ErrClosed            = errors.New("the subscriber is closed")
+)
+
+// refusal is an error with the text that existing clients of vaults expect.
+type refusal struct {
+	text string
+	kind error // may be nil
+}
+
+func (e *refusal) Error() string { return e.text }
+func (e *refusal) Unwrap() error { return e.kind }
+
+// Options of a Manager. A limit of 0 means the default in its comment.
+type Options struct {
+	// Subscribable reports whether clients can subscribe to a URI. Nil: to every URI. It is called
+	// without a lock, only for URIs within the limits, and must not block.
+	Subscribable func(uri string) bool
+	// MaxURIs bounds the URIs of one subscriber; 10,000.
+	MaxURIs int
+	// MaxURIBytes bounds the length of one URI; 8,192.
+	MaxURIBytes int
+	// MaxSubscribers bounds the open subscribers; 10,000. See package fair for the share of each
+	// principal in MaxSubscribers and MaxTotal.
+	MaxSubscribers int
+	// MaxTotal bounds the URIs of all subscribers together; 1,000,000.
+	MaxTotal int
+}
+
+// Manager holds all subscribers of one server. Its methods may be called from any goroutine and
+// never block. The cost of an update depends only on the subscribers of its URI.
+type Manager struct {
+	opts Options
+
+	mu          sync.Mutex
+	open        map[*Subscriber]struct{}
+	variants    map[string]int // the number of subscribers that see each variant
+	byURI       map[string]map[*Subscriber]struct{}
+	subscribers fair.Limit // open subscribers
+	total       fair.Limit // URIs of all subscribers
+}
+
+// New returns a Manager without subscribers.
+func New(opts Options) *Manager {
+	opts.MaxURIs = cmp.Or(opts.MaxURIs, 10_000)
+	opts.MaxURIBytes = cmp.Or(opts.MaxURIBytes, 8_192)
+	opts.MaxSubscribers = cmp.Or(opts.MaxSubscribers, 10_000)
+	opts.MaxTotal = cmp.Or(opts.MaxTotal, 1_000_000)
+	return &Manager{opts: opts, open: make(map[*Subscriber]struct{}), variants: make(map[string]int), byURI: make(map[string]map[*Subscriber]struct{}),
+		subscribers: fair.Limit{Max: opts.MaxSubscribers}, total: fair.Limit{Max: opts.MaxTotal}}
+}
+
+// Lists is a set of lists: those that a subscriber is notified of, or those that changed.
+// Templates belong to Resources; Events is the list of event types.
+type Lists struct{ Tools, Prompts, Resources, Events bool }
+
+// Any reports whether at least one list is set.
+func (l Lists) Any() bool { return l.Tools || l.Prompts || l.Resources || l.Events }
+
+// And returns the lists that are set in both l and o.
+func (l Lists) And(o Lists) Lists {
+	return Lists{l.Tools && o.Tools, l.Prompts && o.Prompts, l.Resources && o.Resources, l.Events && o.Events}
+}
+
+// Or returns the lists that are set in l or o.
+func (l Lists) Or(o Lists) Lists {
+	return Lists{l.Tools || o.Tools, l.Prompts || o.Prompts, l.Resources || o.Resources, l.Events || o.Events}
+}
+
+// Viewer says whose client a subscriber is, and which lists it sees. The zero value is a client
+// without a principal that sees the common lists.
+type Viewer struct {
+	Principal string
+	Variant   string // of the lists; "" for the common ones
+	// Generation is a catalog that existed before the subscriber was opened. The client is not
+	// notified of changes up to that catalog.
+	Generation uint64
+}
+
+// Change describes the replacement of a catalog.
+type Change struct {
+	Lists      Lists // for clients whose variant is not in Variants
+	Variants   map[string]VariantChange
+	Generation uint64 // of the new catalog, greater than all before
+}
+
+// VariantChange describes the change for the clients that see one variant.
+type VariantChange struct {
+	Lists Lists
+	// New means that the clients saw the common lists until now. Those that have not listed yet
+	// need no notification.
+	New bool
+}
+
+// All returns the lists that changed for any client.
+func (c Change) All() Lists {
+	all := c.Lists
+	for _, v := range c.Variants {
+		all = all.Or(v.Lists)
+	}
+	return all
+}
+
+// Open is OpenFor a zero Viewer.
+func (m *Manager) Open(lists Lists) (*Subscriber, error) { return m.OpenFor(Viewer{}, lists) }
+
+// OpenFor adds a subscriber that is notified of the lists and, so far, of no URI. The error is
+// ErrTooMany if MaxSubscribers are open.
+func (m *Manager) OpenFor(viewer Viewer, lists Lists) (*Subscriber, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.subscribers.Take(viewer.Principal) {
+		return nil, fmt.Errorf("%w: %d clients are subscribed already", ErrTooMany, len(m.open))
+	}
+	s := &Subscriber{m: m, viewer: viewer, lists: lists, wake: make(chan struct{}, 1), uris: make(map[string]bool)}
+	m.open[s] = struct{}{}
+	m.variants[viewer.Variant]++
+	return s, nil
+}
+
+// Updated notifies the subscribers of each URI that the resource changed.
+func (m *Manager) Updated(uris ...string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, uri := range uris {
+		for s := range m.byURI[uri] {
+			s.mark(uri)
+		}
+	}
+}
+
+// ListChanged notifies all subscribers of these lists that they changed.
+func (m *Manager) ListChanged(lists Lists) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for s := range m.open {
+		s.markLists(lists)
+	}
+}
+
+// CatalogChanged notifies the subscribers whose clients see a changed list.
+func (m *Manager) CatalogChanged(change Change) {
+	if !change.All().Any() {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for s := range m.open {
+		if s.viewer.Generation >= change.Generation {
+			continue
+		}
+		lists := change.Lists
+		if v, differs := change.Variants[s.viewer.Variant]; differs {
+			if lists = v.Lists; v.New {
+				lists = lists.And(s.listed)
+			}
+		}
+		s.markLists(lists)
+	}
+}
+
+// Seen reports whether there is a subscriber whose client sees the variant.
+func (m *Manager) Seen(variant string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.variants[variant] > 0
+}
+
+// Subscribed reports whether any client subscribes to the URI. If not, a caller need not find out
+// whether the resource changed.
+func (m *Manager) Subscribed(uri string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.byURI[uri]) > 0
+}
+
+// Stats are the sizes of a Manager at one moment.
+type Stats struct {
+	Subscribers   int // open
+	Subscriptions int // URIs, counted once per subscriber
+	URIs          int // different URIs
+}
+
+// Stats returns the current sizes.
+func (m *Manager) Stats() Stats {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return Stats{Subscribers: len(m.open), Subscriptions: m.total.All(), URIs: len(m.byURI)}
+}
+
+// wellFormed returns an error for a URI that is empty or longer than MaxURIBytes.
+func (m *Manager) wellFormed(uri string) error {
+	switch {
+	case uri == "":
+		return ErrEmptyURI
+	case len(uri) > m.opts.MaxURIBytes:
+		return fmt.Errorf("%w: the URI has more than %d bytes", ErrUnavailable, m.opts.MaxURIBytes)
+	}
+	return nil
+}
+
+// Batch is a set of dirty lists and URIs. Dirty means changed since the last Take.
+type Batch struct {
+	Lists Lists
+	URIs  []string // in the order in which they became dirty, without duplicates
+}
+
+// Empty reports whether there is nothing to send.
+func (b Batch) Empty() bool { return !b.Lists.Any() && len(b.URIs) == 0 }
+
+// Subscriber is one channel to a client. Create it with Manager.Open and Close it. Its methods may
+// be called from any goroutine; only the goroutine that sends notifications to the client should
+// call Take.
+type Subscriber struct {
+	m      *Manager
+	viewer Viewer
+	// wake is sent to by the manager under its lock, without blocking, and never closed. Capacity
+	// 1: it signals that something is dirty, not how much.
+	wake chan struct{}
+
+	// Guarded by m.mu.
+	lists      Lists
+	listed     Lists           // what the client may already have seen
+	uris       map[string]bool // subscribed; true: dirty
+	dirty      []string        // the dirty URIs, in the order in which they became dirty
+	dirtyLists Lists
+	closed     bool
+}
+
+// Add subscribes to a URI. Adding it again has no effect. The error is an ErrEmptyURI,
+// ErrUnavailable, ErrTooMany or ErrClosed with a text for the client.
+func (s *Subscriber) Add(uri string) error {
+	if err := s.m.wellFormed(uri); err != nil {
+		return err
+	}
+	// Check the limits first: Subscribable may start work for the URI.
+	s.m.mu.Lock()
+	there, err := s.room(uri)
+	s.m.mu.Unlock()
+	if there || err != nil {
+		return err
+	}
+	if s.m.opts.Subscribable != nil && !s.m.opts.Subscribable(uri) {
+		return &refusal{"Resource " + uri + " is not subscribable", ErrUnavailable}
+	}
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	if there, err := s.room(uri); there || err != nil {
+		return err
+	}
+	s.uris[uri] = false
+	s.m.total.Take(s.viewer.Principal) // there is room
+	of := s.m.byURI[uri]
+	if of == nil {
+		of = make(map[*Subscriber]struct{})
+		s.m.byURI[uri] = of
+	}
+	of[s] = struct{}{}
+	return nil
+}
+
+// room reports whether the URI is already subscribed (there), or why it cannot be. m.mu must be held.
+func (s *Subscriber) room(uri string) (there bool, err error) {
+	_, there = s.uris[uri]
+	switch {
+	case s.closed:
+		return false, ErrClosed
+	case there:
+		return true, nil
+	case len(s.uris) >= s.m.opts.MaxURIs:
+		return false, fmt.Errorf("%w: at most %d resources for a client", ErrTooMany, s.m.opts.MaxURIs)
+	case !s.m.total.Room(s.viewer.Principal):
+		return false, fmt.Errorf("%w: the server has reached its limit of %d", ErrTooMany, s.m.opts.MaxTotal)
+	}
+	return false, nil
+}
+
+// Remove ends the subscription to a URI; a dirty URI is no longer announced. Removing another URI
+// has no effect.
+func (s *Subscriber) Remove(uri string) {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	s.remove(uri)
+}
+
+func (s *Subscriber) remove(uri string) {
+	dirty, there := s.uris[uri]
+	if !there {
+		return
+	}
+	if dirty {
+		// Subscribing and unsubscribing repeatedly must not grow the list.
+		i := slices.Index(s.dirty, uri)
+		s.dirty = slices.Delete(s.dirty, i, i+1)
+	}
+	delete(s.uris, uri)
+	s.m.total.Give(s.viewer.Principal)
+	of := s.m.byURI[uri]
+	delete(of, s)
+	if len(of) == 0 {
+		delete(s.m.byURI, uri)
+	}
+}
+
+// Has reports whether the URI is subscribed.
+func (s *Subscriber) Has(uri string) bool {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	_, there := s.uris[uri]
+	return there
+}
+
+// URIs returns the subscribed URIs, in no order.
+func (s *Subscriber) URIs() []string {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	return slices.Collect(maps.Keys(s.uris))
+}
+
+// Variant returns the variant of the lists that the client sees.
+func (s *Subscriber) Variant() string { return s.viewer.Variant }
+
+// Listed records that the client is about to get the lists, or may already have them.
+func (s *Subscriber) Listed(lists Lists) {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	s.listed = s.listed.Or(lists)
+}
+
+// C returns the channel that wakes the sender: a receive means that something is dirty, or was
+// until an earlier Take. It is never closed.
+func (s *Subscriber) C() <-chan struct{} { return s.wake }
+
+// Take returns everything dirty and marks it clean. The caller must send all of it, or Restore it,
+// before it waits on C again.
+func (s *Subscriber) Take() Batch {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	b := Batch{Lists: s.dirtyLists, URIs: s.dirty}
+	for _, uri := range s.dirty {
+		s.uris[uri] = false
+	}
+	s.dirtyLists, s.dirty = Lists{}, nil
+	return b
+}
+
+// Restore marks an unsent batch dirty again for the next Take. URIs that are no longer subscribed
+// are left out.
+func (s *Subscriber) Restore(b Batch) {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	if s.closed || b.Empty() {
+		return
+	}
+	s.dirtyLists = s.dirtyLists.Or(b.Lists)
+	for _, uri := range b.URIs {
+		if _, there := s.uris[uri]; there {
+			s.mark(uri)
+		}
+	}
+	s.ring()
+}
+
+// Close removes the subscriber from its manager.
+func (s *Subscriber) Close() {
+	s.m.mu.Lock()
+	defer s.m.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.closed = true
+	s.dirty, s.dirtyLists = nil, Lists{}
+	for uri := range s.uris {
+		s.uris[uri] = false
+		s.remove(uri)
+	}
+	delete(s.m.open, s)
+	if s.m.variants[s.viewer.Variant]--; s.m.variants[s.viewer.Variant] == 0 {
+		delete(s.m.variants, s.viewer.Variant)
+	}
+	s.m.subscribers.Give(s.viewer.Principal)
+}
+
+// mark makes a subscribed URI dirty. m.mu must be held.
+func (s *Subscriber) mark(uri string) {
+	if !s.uris[uri] {
+		s.uris[uri] = true
+		s.dirty = append(s.dirty, uri)
+	}
+	s.ring()
+}
+
+// markLists makes dirty those of the lists that the subscriber is notified of. m.mu must be held.
+func (s *Subscriber) markLists(lists Lists) {
+	if wanted := lists.And(s.lists); wanted.Any() {
+		s.dirtyLists = s.dirtyLists.Or(wanted)
+		s.ring()
+	}
+}
+
+func (s *Subscriber) ring() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}

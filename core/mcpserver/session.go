@@ -1,0 +1,458 @@
+package mcpserver
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/internal/subscriptions"
+	"github.com/mcptrack/mcptrack/core/mcp"
+)
+
+// session is one legacy HTTP client. It ends by DELETE. It leaves memory when it is idle for too
+// long, when its principal exceeds its limit, and with the server. It then ends, unless it is
+// stored in a file, from which the client's next request restores it.
+type session struct {
+	id        string
+	version   string
+	principal string
+	sub       *subscriptions.Subscriber
+	ctx       context.Context // cancelled when the session ends
+	end       context.CancelCauseFunc
+	inFlight  inFlight
+	replay    replayLog
+	calls     callStreams
+	client    *Client
+	file      *sessionFile // nil: the session is not stored
+	// messages holds the messages for the GET streams that belong to no request.
+	messages *mailbox
+
+	// Guarded by sessions.mu.
+	users int // requests in progress, including the GET streams
+	idle  *time.Timer
+	used  time.Time // when users became 0
+
+	mu      sync.Mutex
+	streams []*getStream // open, newest last; the newest gets the messages
+	opened  int          // number of the last stream
+	turn    chan struct{}
+	// seen holds the digests of the lists that the client saw last, by method.
+	seen map[string]string
+
+	subscribing sync.Mutex // guards waiting, and orders changes of the subscriptions
+	// waiting holds URIs of a restored session that cannot be subscribed to yet, perhaps because
+	// their server is not connected.
+	waiting map[string]struct{}
+}
+
+var errSessionEnded = errors.New("the session has ended")
+
+// openSession creates a session. It counts as in use until the caller calls releaseSession.
+func (s *Server) openSession(version, principal string, capabilities json.RawMessage) (*session, error) {
+	ss, err := s.newSession(rand.Text(), version, principal, capabilities)
+	if err != nil {
+		return nil, err
+	}
+	ss.file = s.stored.create(ss)
+	added, err := s.addSession(ss)
+	if err != nil {
+		ss.file.remove()
+	}
+	return added, err
+}
+
+func (s *Server) newSession(id, version, principal string, capabilities json.RawMessage) (*session, error) {
+	sub, err := s.subscriber(principal, capabilities, s.opts.listsOffered())
+	if err != nil {
+		return nil, err
+	}
+	ss := &session{id: id, version: version, principal: principal, sub: sub, users: 1, turn: make(chan struct{}), messages: newMailbox(maxAsked)}
+	epoch := rand.Text()[:8]
+	ss.replay.epoch, ss.calls.epoch = epoch, epoch
+	ss.ctx, ss.end = context.WithCancelCause(s.ctx)
+	ss.client = newClient(ss.ctx, ss.ctx, capabilities, ss.queue)
+	ss.client.drop = ss.messages.drop
+	ss.client.remember = func() { ss.file.add(sessionRecord{Memory: ss.client.Remembered()}, ss.records) }
+	return ss, nil
+}
+
+// addSession registers a session and returns it, or the one with the same id that another request
+// registered meanwhile. The caller must call releaseSession.
+func (s *Server) addSession(ss *session) (*session, error) {
+	s.sessions.mu.Lock()
+	var gone []*session
+	added, err := s.addSessionLocked(ss, &gone)
+	s.sessions.mu.Unlock()
+	for _, ss := range gone {
+		s.stored.park(ss.file)
+	}
+	if added != ss {
+		ss.close()
+	}
+	return added, err
+}
+
+func (s *Server) addSessionLocked(ss *session, gone *[]*session) (*session, error) {
+	if known := s.sessions.byID[ss.id]; known != nil {
+		known.users++
+		known.idle.Stop()
+		return known, nil
+	}
+	for !s.sessions.room.Take(ss.principal) {
+		oldest := s.idleLongest(ss.principal)
+		if oldest == nil {
+			return nil, errors.New("too many sessions with these credentials are in use")
+		}
+		s.dropSession(oldest)
+		*gone = append(*gone, oldest)
+	}
+	ss.idle = time.AfterFunc(s.opts.SessionIdle, func() { s.expireSession(ss) })
+	s.sessions.byID[ss.id] = ss
+	return ss, nil
+}
+
+// useSession returns the session with this id, which counts as in use until the caller calls
+// releaseSession. It returns nil if there is none, or if it belongs to another principal.
+func (s *Server) useSession(id, principal string) (*session, error) {
+	s.sessions.mu.Lock()
+	ss := s.sessions.byID[id]
+	if ss == nil {
+		s.sessions.mu.Unlock()
+		return s.restoreSession(id, principal)
+	}
+	defer s.sessions.mu.Unlock()
+	if ss.principal != principal {
+		return nil, nil
+	}
+	ss.users++
+	ss.idle.Stop()
+	return ss, nil
+}
+
+// restoreSession restores a session that is stored, but not in memory. It notifies the client of the
+// lists that differ from what it saw, and of all resources that it subscribes to, because they may
+// have changed.
+func (s *Server) restoreSession(id, principal string) (*session, error) {
+	file, was := s.stored.take(id, principal)
+	if file == nil {
+		return nil, nil
+	}
+	ss, err := s.newSession(id, was.version, principal, was.capabilities)
+	if err != nil {
+		s.stored.park(file)
+		return nil, err
+	}
+	ss.file, ss.seen, ss.waiting = file, was.seen, was.uris
+	ss.client.memory = was.memory
+	changed, same := s.lists.changedSince(was.seen, ss.sub.Variant())
+	ss.sub.Listed(same)
+	ss.sub.Restore(subscriptions.Batch{Lists: changed})
+	added, err := s.addSession(ss)
+	if err != nil {
+		s.stored.park(file)
+		return nil, err
+	}
+	added.subscribeAgain()
+	return added, nil
+}
+
+func (s *Server) releaseSession(ss *session) {
+	s.sessions.mu.Lock()
+	if ss.users--; ss.users == 0 && s.sessions.byID[ss.id] == ss {
+		ss.used = time.Now()
+		ss.idle.Reset(s.opts.SessionIdle)
+	}
+	s.sessions.mu.Unlock()
+	ss.file.touch()
+}
+
+// endSession ends a session permanently.
+func (s *Server) endSession(ss *session) {
+	s.sessions.mu.Lock()
+	s.dropSession(ss)
+	s.sessions.mu.Unlock()
+	ss.file.remove()
+}
+
+// dropSession removes a session from memory. s.sessions.mu must be held.
+func (s *Server) dropSession(ss *session) {
+	if s.sessions.byID[ss.id] != ss {
+		return // another request ended it
+	}
+	delete(s.sessions.byID, ss.id)
+	s.sessions.room.Give(ss.principal)
+	ss.idle.Stop()
+	ss.close()
+}
+
+// expireSession drops a session that was idle long enough. A request may have begun to use it
+// while the timer fired.
+func (s *Server) expireSession(ss *session) {
+	s.sessions.mu.Lock()
+	over := ss.users == 0 && s.sessions.byID[ss.id] == ss && time.Since(ss.used) >= s.opts.SessionIdle
+	if over {
+		s.dropSession(ss)
+	}
+	s.sessions.mu.Unlock()
+	if over {
+		s.stored.park(ss.file)
+	}
+}
+
+// idleLongest returns the longest idle session of a principal, nil if none is idle. Its client
+// starts a new one with the next request, or restores it. s.sessions.mu must be held.
+func (s *Server) idleLongest(principal string) *session {
+	var oldest *session
+	for _, ss := range s.sessions.byID {
+		if ss.users == 0 && ss.principal == principal && (oldest == nil || ss.used.Before(oldest.used)) {
+			oldest = ss
+		}
+	}
+	return oldest
+}
+
+// resubscribe retries the waiting subscriptions of all sessions after the catalog changed.
+func (s *Server) resubscribe() {
+	if s.stored == nil {
+		return
+	}
+	s.sessions.mu.Lock()
+	all := slices.Collect(maps.Values(s.sessions.byID))
+	s.sessions.mu.Unlock()
+	for _, ss := range all {
+		ss.subscribeAgain()
+	}
+}
+
+// EndSessions ends the legacy HTTP sessions, and their requests in flight, of principals for which
+// holds is false. Sessions of clients without credentials stay.
+func (s *Server) EndSessions(holds func(principal string) bool) {
+	s.sessions.mu.Lock()
+	defer s.sessions.mu.Unlock()
+	for _, ss := range s.sessions.byID {
+		if ss.principal != "" && !holds(ss.principal) {
+			s.dropSession(ss)
+		}
+	}
+}
+
+func (s *Server) closeSessions() {
+	s.sessions.mu.Lock()
+	all := slices.Collect(maps.Values(s.sessions.byID))
+	for _, ss := range all {
+		s.dropSession(ss)
+	}
+	s.sessions.mu.Unlock()
+	for _, ss := range all {
+		ss.file.used()
+	}
+}
+
+// queue queues a message for the newest GET stream, if there is one.
+func (ss *session) queue(message []byte) bool {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	return len(ss.streams) > 0 && ss.messages.put(message, "")
+}
+
+func (ss *session) close() {
+	ss.end(errSessionEnded)
+	ss.sub.Close()
+}
+
+// subscribe executes resources/subscribe or resources/unsubscribe, and returns the encoded
+// response.
+func (ss *session) subscribe(m *message) []byte {
+	uri := text(m.fields["uri"])
+	if m.method == mcp.MethodUnsubscribe {
+		ss.replay.forget(uri)
+	}
+	ss.subscribing.Lock()
+	reply := subscribe(ss.sub, m)
+	there := ss.sub.Has(uri)
+	if there || m.method == mcp.MethodUnsubscribe {
+		delete(ss.waiting, uri)
+	}
+	ss.subscribing.Unlock()
+	if m.method == mcp.MethodUnsubscribe {
+		ss.file.add(sessionRecord{Remove: uri}, ss.records)
+	} else if there {
+		ss.file.add(sessionRecord{Add: uri}, ss.records)
+	}
+	return reply
+}
+
+// subscribeAgain subscribes to the waiting URIs, and notifies the client of those that succeed:
+// they may have changed.
+func (ss *session) subscribeAgain() {
+	ss.subscribing.Lock()
+	defer ss.subscribing.Unlock()
+	var again []string
+	for _, uri := range slices.Sorted(maps.Keys(ss.waiting)) {
+		if ss.sub.Add(uri) == nil {
+			delete(ss.waiting, uri)
+			again = append(again, uri)
+		}
+	}
+	ss.sub.Restore(subscriptions.Batch{URIs: again})
+}
+
+// saw records that the client was sent a list with this digest.
+func (ss *session) saw(method, digest string) {
+	ss.mu.Lock()
+	known := ss.seen[method]
+	if ss.seen == nil {
+		ss.seen = map[string]string{}
+	}
+	ss.seen[method] = digest
+	ss.mu.Unlock()
+	if known != digest {
+		ss.file.add(sessionRecord{Seen: map[string]string{method: digest}}, ss.records)
+	}
+}
+
+// records returns the content of the session's file.
+func (ss *session) records() []sessionRecord {
+	ss.mu.Lock()
+	seen := maps.Clone(ss.seen)
+	ss.mu.Unlock()
+	all := []sessionRecord{{Version: ss.version, Capabilities: ss.client.Capabilities, Seen: seen, Memory: ss.client.Remembered()}}
+	ss.subscribing.Lock()
+	defer ss.subscribing.Unlock()
+	for _, uri := range slices.Concat(ss.sub.URIs(), slices.Collect(maps.Keys(ss.waiting))) {
+		all = append(all, sessionRecord{Add: uri})
+	}
+	return all
+}
+
+// codeSession is the code with which the SDKs answer requests with an unknown session.
+const codeSession = -32001
+
+// legacy handles a message of the legacy era.
+func (x *exchange) legacy() {
+	if x.m.method == mcp.MethodInitialize && x.m.id != nil {
+		x.initialize()
+		return
+	}
+	ss := x.session()
+	if ss == nil {
+		return
+	}
+	defer x.srv.releaseSession(ss)
+	m := x.m
+	from := caller{version: ss.version, principal: x.principal, identity: x.identity, client: ss.client, sub: ss.sub}
+	if ss.file != nil {
+		from.saw = ss.saw
+	}
+	switch {
+	case m.id == nil || m.isAnswer(): // no response
+		if m.method == mcp.NotificationCancelled {
+			ss.inFlight.cancel(m.fields["requestId"])
+		} else {
+			ss.client.receive(m)
+		}
+		x.w.WriteHeader(http.StatusAccepted)
+	case !x.srv.offers(m.method, false):
+		x.result(from)
+	case m.method == mcp.MethodSubscribe || m.method == mcp.MethodUnsubscribe:
+		x.reply(http.StatusOK, ss.subscribe(m))
+	case fromMemory(m.method):
+		x.result(from)
+	default:
+		// The parent is the session: a lost connection does not cancel the request.
+		ctx, end, ok := ss.inFlight.begin(ss.ctx, m.id)
+		if !ok {
+			x.fail(http.StatusOK, errDuplicateID())
+			return
+		}
+		defer end()
+		if m.method == mcp.MethodStreamEvents && x.srv.opts.Events.offered() {
+			x.streamEvents(ctx, from)
+			return
+		}
+		var calls *callStreams // nil: the client cannot resume
+		if ss.version >= mcp.LatestLegacy && accepts(x.r, typeEvents) {
+			calls = &ss.calls
+		}
+		x.runFunc(ctx, from, calls)
+	}
+}
+
+func (x *exchange) initialize() {
+	version, result, failed := x.srv.initialized(x.m)
+	if failed != nil {
+		x.fail(http.StatusOK, failed)
+		return
+	}
+	ss, err := x.srv.openSession(version, x.principal, x.m.fields["capabilities"])
+	if err != nil {
+		x.busy(err)
+		return
+	}
+	defer x.srv.releaseSession(ss)
+	x.w.Header().Set(mcp.HeaderSession, ss.id)
+	x.reply(http.StatusOK, answer(x.m.id, result, nil))
+}
+
+// busy answers that there is currently no room for a session.
+func (x *exchange) busy(err error) {
+	x.w.Header().Set("Retry-After", "1")
+	x.fail(http.StatusServiceUnavailable, errorf(mcp.CodeInternal, "%s", err))
+}
+
+// session returns the session of a request, in use until the caller releases it. If there is none,
+// it answers the request with the reason and returns nil.
+func (x *exchange) session() *session {
+	name, ok := single(x.r, mcp.HeaderSession)
+	if !ok || name == "" {
+		x.fail(http.StatusBadRequest, errorf(mcp.CodeInvalidRequest,
+			"no %s: initialize first, or send %q in params._meta", mcp.HeaderSession, mcp.MetaProtocolVersion))
+		return nil
+	}
+	if version, ok := single(x.r, mcp.HeaderProtocolVersion); !ok || version != "" && !mcp.IsLegacy(version) {
+		x.fail(http.StatusBadRequest, &Error{
+			Code: mcp.CodeUnsupportedVersion, Message: "unsupported protocol version",
+			Data: map[string]any{"supported": mcp.Versions(), "requested": bounded(version)},
+		})
+		return nil
+	}
+	ss, err := x.srv.useSession(name, x.principal)
+	switch {
+	case err != nil:
+		x.busy(err)
+	case ss == nil:
+		x.fail(http.StatusNotFound, errorf(codeSession, "session not found"))
+	}
+	return ss
+}
+
+// rejectModern rejects a modern request whose HTTP method exists only in the legacy era, and
+// reports whether it did.
+func (x *exchange) rejectModern() bool {
+	if x.r.Header.Get(mcp.HeaderProtocolVersion) != mcp.ModernVersion {
+		return false
+	}
+	x.w.Header().Set("Allow", "POST")
+	http.Error(x.w, x.r.Method+" is not part of this protocol version", http.StatusMethodNotAllowed)
+	return true
+}
+
+// delete ends a legacy session.
+func (x *exchange) delete() {
+	if x.rejectModern() {
+		return
+	}
+	ss := x.session()
+	if ss == nil {
+		return
+	}
+	defer x.srv.releaseSession(ss)
+	x.srv.endSession(ss)
+	x.w.WriteHeader(http.StatusNoContent)
+}
