@@ -21,7 +21,7 @@ gotestsum() { go tool -modfile=scripts/tools.mod gotestsum "$@"; }
 go vet "$@"
 rc=0
 gotestsum --format pkgname --format-hide-empty-pkg --hide-summary skipped --jsonfile "$log" \
-	-- -short -vet=off "$@" || rc=$?
+	-- -short -vet=off -parallel 8 "$@" || rc=$?
 echo 'slowest tests:'
 gotestsum tool slowest --threshold 10ms --num 10 --jsonfile "$log"
 exit "$rc"

@@ -94,6 +94,9 @@ func consent(t *testing.T, address string) (string, error) {
 // A user logs in at a real authorization server with a real browser. A running watch is Ready soon after,
 // and stays Ready while tokens expire and refresh tokens rotate.
 func TestLoginAtARealAuthorizationServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts Node")
+	}
 	address := oidcPeer(t, "2")
 	b := &loginBench{T: t, home: t.TempDir()}
 	b.config = filepath.Join(b.home, "mcp.json")

@@ -139,6 +139,9 @@ func TestGatewayLogsInForItsClients(t *testing.T) {
 // status and the API of the dashboard say that a server needs a login, why, and which command to run.
 // After the login the server is Ready.
 func TestStatusOfALogin(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits 15 s for a retry")
+	}
 	b := newLoginBench(t, "")
 	url := b.serving("serve-sse", "--addr", "127.0.0.1:0", "--data-dir", filepath.Join(b.home, "events"))
 	get := func() (s struct{ State, Error string }) {

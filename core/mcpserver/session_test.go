@@ -174,6 +174,9 @@ func TestReplayWindow(t *testing.T) {
 // Several streams of a session may be open: each message goes to the newest, which repeats nothing
 // that an earlier one sent; when it ends, an earlier one gets the following messages.
 func TestSessionStreamsSideBySide(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits 15 s for a ping")
+	}
 	t.Parallel()
 	s := newEndpoint(t, mcpserver.Options{}, "a", "b")
 	h := s.initialize()

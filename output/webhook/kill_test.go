@@ -146,6 +146,9 @@ func setting(name string, byDefault int) int {
 // for a while before the last round. Every event of the log is delivered to the subscription and to
 // the webhook of the config, or a gap message is sent. Duplicates have the same ID and content.
 func TestKilledWhileDelivering(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts processes")
+	}
 	t.Parallel()
 	rounds, total, down := setting("MCPTRACK_KILLS", 1), setting("MCPTRACK_EVENTS", 200), time.Duration(setting("MCPTRACK_DOWN_SECONDS", 0))*time.Second
 	var mu sync.Mutex

@@ -123,6 +123,9 @@ func newServer(t testing.TB, program string, c serverConfig) *NATSServer {
 // unless it is cached.
 func program(t testing.TB) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts NATS")
+	}
 	dir, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
