@@ -185,13 +185,13 @@ func tailAgent(ctx context.Context, env *cli.Env, log *slog.Logger, opts tailOpt
 	if opts.since == "" {
 		from.LastID = cursor.LastID()
 	}
-	return agent.Feed(ctx, agent.Options{W: env.Out, Cursor: cursor, Keep: opts.Keep, Count: opts.count}, func(ctx context.Context, deliver func(agent.Entry) error) error {
+	return agent.Feed(ctx, agent.Options{W: env.Out, Cursor: cursor, Keep: opts.Keep, Count: opts.count}, func(ctx context.Context, deliver func(agent.FeedEntry) error) error {
 		return remote.Follow(ctx, from, func(x eventstream.Event) error {
 			e, err := tailEvent(x)
 			if err != nil {
 				log.Warn("the feed sent something that is not an event", "err", err)
 			}
-			return deliver(agent.Entry{ID: x.ID, Event: e})
+			return deliver(agent.FeedEntry{ID: x.ID, Event: e})
 		})
 	})
 }

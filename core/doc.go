@@ -124,7 +124,7 @@
 //	a tool of the vault         core/vault: tools.go and call.go
 //	a new command               a file in commands/, or a folder if it is a feature; added in commands/main.go
 //	who may make a request      output/web
-//	what is reported to agents  output/agent: which events changes.go, how names are shown name.go, what is
+//	what is reported to agents  output/agent: which events, and how names are shown, changes.go; what is
 //	                            remembered between runs cursor.go
 //	how webhooks are delivered  output/webhook: when and how often worker.go, the request sender.go, how
 //	                            it is signed core/standardwebhooks/secret.go, what it may reach guard.go, urls.go,

@@ -41,7 +41,7 @@ func TestGatewayStatusShowsOwnWebhooks(t *testing.T) {
 			if err := os.WriteFile(file, []byte(tt.tokens), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			tokens, err := web.LoadToken(file)
+			tokens, err := web.FollowTokens(file, nil, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -50,7 +50,7 @@ func TestGatewayStatusShowsOwnWebhooks(t *testing.T) {
 				t.Fatal(err)
 			}
 			flags := eventsFlags{on: true, webhooks: true, JournalFlags: cli.JournalFlags{Dir: t.TempDir()}, unverified: all}
-			e, err := flags.open(t.Context(), &cli.Env{}, slog.New(slog.DiscardHandler), false, web.FixedTokens(tokens), func() *gateway.Gateway { return nil })
+			e, err := flags.open(t.Context(), &cli.Env{}, slog.New(slog.DiscardHandler), false, tokens, func() *gateway.Gateway { return nil })
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,7 +2,12 @@ package agent
 
 import (
 	"fmt"
+	"io"
+	"slices"
 	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
@@ -10,15 +15,80 @@ import (
 )
 
 const (
-	// maxKept bounds the changes kept in full for the next line, which is more than a line can
-	// show. maxKeys bounds the distinct items; changes of further ones are only counted.
-	maxKept = 64
-	maxKeys = 20_000
+	// MaxLine bounds the length of a line in bytes, with its newline.
+	MaxLine = 400
+	// Every is the shortest time between two lines.
+	Every = time.Second
+	// gather is the time between a change and the line that reports it: changes come in groups.
+	gather = 300 * time.Millisecond
+)
+
+// lines collects changes and writes them as lines. It is not safe for concurrent use.
+type lines struct {
+	w      io.Writer
+	tracks func(server, uri string) bool
+
+	changes
+	first time.Time // when the first pending change was added; zero: there is none
+	last  time.Time // when the last line was written
+}
+
+func newLines(w io.Writer, tracks func(server, uri string) bool) *lines {
+	if tracks == nil {
+		tracks = func(string, string) bool { return true }
+	}
+	return &lines{w: w, tracks: tracks}
+}
+
+func (l *lines) take(e *event.Event) {
+	l.event(e, l.tracks)
+	l.noted()
+}
+
+func (l *lines) note(k changeKey, verb string) {
+	l.add(k, verb, nil, nil)
+	l.noted()
+}
+
+func (l *lines) noted() {
+	if l.first.IsZero() && !l.empty() {
+		l.first = time.Now()
+	}
+}
+
+// due returns how long to wait before the next line may be written, and whether there is
+// anything to report. With hurry, it does not wait for further changes.
+func (l *lines) due(hurry bool) (wait time.Duration, any bool) {
+	if l.empty() {
+		return 0, false
+	}
+	if !l.last.IsZero() {
+		wait = Every - time.Since(l.last)
+	}
+	if !hurry {
+		wait = max(wait, gather-time.Since(l.first))
+	}
+	return wait, true
+}
+
+// print writes all changes as one line.
+func (l *lines) print() error {
+	text := l.line(MaxLine-1) + "\n"
+	l.changes, l.first, l.last = changes{}, time.Time{}, time.Now()
+	if _, err := io.WriteString(l.w, text); err != nil {
+		return fmt.Errorf("write a line: %w", err)
+	}
+	return nil
+}
+
+const (
+	maxKept = 64     // changes kept in full for the next line, more than a line can show
+	maxKeys = 20_000 // distinct items; changes of further items are only counted
 )
 
 // changes are the changes to report in the next line. The zero value is ready to use.
 type changes struct {
-	byKey map[changeKey]*change // value nil: the change is only counted
+	byKey map[changeKey]*change // nil value: the change is only counted
 	order []*change
 	more  int // changes beyond maxKeys
 }
@@ -29,7 +99,7 @@ type changeKey struct{ server, kind, key string }
 type change struct {
 	changeKey
 	verb     string
-	from, to *string // the texts before and after; nil: unknown
+	from, to *string // the text before and after; nil: unknown
 }
 
 // add records a change, merging it with an earlier one of the same item.
@@ -72,8 +142,8 @@ const (
 	gapVerb = "some changes are no longer known"
 )
 
-// event records what an event reports, if agents need it. tracks reports whether a resource of
-// a server is followed.
+// event records the changes in an event that agents need. tracks reports whether a resource of a
+// server is followed.
 func (c *changes) event(e *event.Event, tracks func(server, uri string) bool) {
 	resource := changeKey{e.ServerID, "", e.ResourceURI}
 	switch p := e.Payload.(type) {
@@ -98,8 +168,7 @@ func (c *changes) event(e *event.Event, tracks func(server, uri string) bool) {
 	}
 }
 
-// list records how a list changed, including the changes that other events report for single
-// resources.
+// list records the changes of a list. Other events may report the same changes of resources.
 func (c *changes) list(server string, p event.ListChanged, tracks func(server, uri string) bool) {
 	kind := map[catalog.Kind]string{catalog.Tools: "tool", catalog.Prompts: "prompt", catalog.Templates: "template", catalog.Resources: ""}[p.List]
 	note := func(keys []string, verb string) {
@@ -126,7 +195,7 @@ func (c *changes) list(server string, p event.ListChanged, tracks func(server, u
 func (c *changes) line(limit int) string {
 	var b strings.Builder
 	shown := 0
-	last := "" // the server of the last change that is shown
+	last := "" // the server of the last change shown
 	for _, server := range c.servers() {
 		for _, ch := range c.order {
 			if ch.server != server {
@@ -145,7 +214,7 @@ func (c *changes) line(limit int) string {
 				size = ch.size()
 			}
 			if b.Len()+len(text)+len(size)+len(more(rest)) > limit {
-				continue // a shorter one may fit
+				continue // a shorter change may fit
 			}
 			b.WriteString(text + size)
 			last = server
@@ -156,7 +225,7 @@ func (c *changes) line(limit int) string {
 	return b.String()
 }
 
-// heading returns how a line names a server, or mcptrack itself.
+// heading returns the name of a server in a line; "" is mcptrack itself.
 func heading(server string) string {
 	if server == "" {
 		return "mcptrack"
@@ -171,12 +240,10 @@ func more(n int) string {
 	return fmt.Sprintf(", %d more", n)
 }
 
-// servers returns the servers of the changes, in their order.
+// servers returns the servers of the changes in the order of their first changes.
 func (c *changes) servers() (ids []string) {
-	seen := map[string]bool{}
 	for _, ch := range c.order {
-		if !seen[ch.server] {
-			seen[ch.server] = true
+		if !slices.Contains(ids, ch.server) {
 			ids = append(ids, ch.server)
 		}
 	}
@@ -184,7 +251,7 @@ func (c *changes) servers() (ids []string) {
 }
 
 func (ch *change) String() string {
-	if ch.key == "" && ch.kind != "" { // about the server itself, or the config
+	if ch.key == "" && ch.kind != "" { // about the server itself or the config
 		return ch.verb
 	}
 	text := name(ch.key, maxKey) + " " + ch.verb
@@ -197,7 +264,7 @@ func (ch *change) String() string {
 // maxSize is the length of the longest text that size returns.
 const maxSize = len(" (1048576 lines)")
 
-// size returns how many lines of a resource changed, as text; "" if unknown.
+// size returns how many lines of a resource changed, as in " (2 lines)"; "" if unknown.
 func (ch *change) size() string {
 	if ch.verb != changed || ch.from == nil || ch.to == nil {
 		return ""
@@ -210,4 +277,64 @@ func (ch *change) size() string {
 	default:
 		return fmt.Sprintf(" (%d lines)", n)
 	}
+}
+
+// Bounds of names in a line, in bytes.
+const (
+	maxServer = 48
+	maxKey    = 160
+)
+
+// name formats an untrusted name in at most limit bytes so that it is recognizable as a name: it
+// is unchanged if it consists of characters of URIs, and quoted otherwise. An ellipsis marks
+// where it was shortened.
+func name(s string, limit int) string {
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !inURI(r) }) < 0 {
+		if len(s) <= limit {
+			return s
+		}
+		tail := limit / 3 // the end of a URI is more telling than its middle
+		return s[:limit-tail-len("…")] + "…" + s[len(s)-tail:]
+	}
+	var b strings.Builder
+	b.WriteByte('"')
+	for i := 0; i < len(s); {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		shown := string(r)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			shown = fmt.Sprintf(`\x%02x`, s[i])
+		case !showable(r):
+			shown = fmt.Sprintf(`\u%04x`, r)
+			if r > 0xFFFF {
+				shown = fmt.Sprintf(`\U%08x`, r)
+			}
+		}
+		if b.Len()+len(shown)+len(`…"`) > limit {
+			b.WriteString("…")
+			break
+		}
+		b.WriteString(shown)
+		i += size
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+// inURI reports whether a rune may occur in a URI (RFC 3986).
+func inURI(r rune) bool {
+	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' ||
+		r < utf8.RuneSelf && strings.ContainsRune("-._~:/?#[]@!$&'()*+,;=%", r)
+}
+
+// showable reports whether a rune may appear unescaped inside the quotes: it must be visible, and
+// must end neither the quotes nor any delimiter that a host puts around a line.
+func showable(r rune) bool {
+	switch r {
+	case ' ':
+		return true
+	case '\u115f', '\u1160', '\u3164', '\uffa0': // fillers
+		return false
+	}
+	return inURI(r) || unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.In(r, unicode.Mc)
 }

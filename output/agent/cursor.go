@@ -1,49 +1,54 @@
 package agent
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 
+	"github.com/gofrs/flock"
+
 	"github.com/mcptrack/mcptrack/core/atomicfile"
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/status"
 )
 
 // maxState bounds the file of a cursor, in bytes: about 300,000 resources.
 const maxState = 64 << 20
 
-// Cursor records what has been reported, in a file that is kept from run to run. Its methods
-// are safe for concurrent use. With a nil Cursor nothing is recorded.
+// Cursor records what has been reported, in a file that outlives the process. Its methods are
+// safe for concurrent use. A nil Cursor records nothing.
 type Cursor struct {
 	slot *slot
 	log  *slog.Logger
 
 	mu    sync.Mutex // guards all below
-	state state
+	state cursorState
 	dirty bool // the file is not up to date
 	stuck bool // the last attempt to write the file failed
-	// merged are the slots of processes that have ended, whose cursors were merged into state:
-	// they are freed once state is stored.
+	// merged are the slots of ended processes whose cursors were merged into state. They are
+	// freed once state is stored.
 	merged []*slot
 }
 
-// state is the content of the file.
-type state struct {
-	Version int                `json:"version"`
-	Servers map[string]*server `json:"servers,omitempty"`
-	// LastID is that of the last event of a feed.
-	LastID string `json:"lastId,omitempty"`
+// cursorState is the content of the file.
+type cursorState struct {
+	Version int                     `json:"version"`
+	Servers map[string]*serverState `json:"servers,omitempty"`
+	LastID  string                  `json:"lastId,omitempty"` // the id of the last event of a feed
 }
 
-// server is what has been reported about one server.
-type server struct {
+// serverState is what has been reported about one server.
+type serverState struct {
 	Down      bool                                       `json:"down,omitempty"`
 	Resources map[string]catalog.Digest                  `json:"resources,omitempty"`
 	Lists     map[catalog.Kind]map[string]catalog.Digest `json:"lists,omitempty"`
@@ -51,13 +56,12 @@ type server struct {
 
 const stateVersion = 1
 
-// ErrNoCursor is the error for a folder that cannot hold a cursor.
+// ErrNoCursor is the error for a directory that cannot hold a cursor.
 var ErrNoCursor = errors.New("cannot store which changes were reported")
 
-// OpenCursor opens the cursor for a key, which identifies what is followed and from where, in a
-// directory that is created if necessary. Other running processes with the same key have
-// cursors of their own; changes that processes which have ended did not report are reported
-// from this cursor.
+// OpenCursor opens the cursor for a key in a directory, which it creates if necessary. The key
+// identifies what is followed, and from where. Each running process with the same key has its own
+// cursor. The new cursor includes the changes that ended processes did not report.
 func OpenCursor(dir, key string, log *slog.Logger) (*Cursor, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoCursor, err)
@@ -66,15 +70,15 @@ func OpenCursor(dir, key string, log *slog.Logger) (*Cursor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoCursor, err)
 	}
-	c := &Cursor{slot: own, log: log, state: state{Version: stateVersion}, merged: free}
-	var states []state
+	c := &Cursor{slot: own, log: log, state: cursorState{Version: stateVersion}, merged: free}
+	var states []cursorState
 	for _, s := range append([]*slot{own}, free...) {
 		if st, ok := c.read(s.file); ok {
 			states = append(states, st)
 		}
 	}
 	if len(states) == 0 {
-		for _, s := range used { // begin with a copy of their cursors
+		for _, s := range used { // begin with a copy of one of their cursors
 			if st, ok := c.read(s); ok {
 				states, c.dirty = append(states, st), true
 				break
@@ -90,10 +94,10 @@ func OpenCursor(dir, key string, log *slog.Logger) (*Cursor, error) {
 }
 
 // read reads a state from a file; ok is false if there is no usable file.
-func (c *Cursor) read(file string) (st state, ok bool) {
+func (c *Cursor) read(file string) (st cursorState, ok bool) {
 	info, err := os.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return state{}, false
+		return cursorState{}, false
 	}
 	if err == nil && (info.Size() > maxState || !info.Mode().IsRegular()) {
 		err = errors.New("the file was not written by mcptrack")
@@ -109,8 +113,8 @@ func (c *Cursor) read(file string) (st state, ok bool) {
 		err = fmt.Errorf("the file has the unsupported version %d", st.Version)
 	}
 	if err != nil {
-		c.log.Warn("cannot read which changes were reported before; some changes since the last run may not be reported", "file", file, "err", err)
-		return state{}, false
+		c.log.Warn("cannot read which changes earlier runs reported; some changes since then may not be reported", "file", file, "err", err)
+		return cursorState{}, false
 	}
 	for id, s := range st.Servers {
 		if s == nil {
@@ -120,7 +124,7 @@ func (c *Cursor) read(file string) (st state, ok bool) {
 	return st, true
 }
 
-// Close releases the cursor for the next process. What was not saved is lost.
+// Close frees the cursor for the next process. Unsaved changes are lost.
 func (c *Cursor) Close() {
 	if c == nil {
 		return
@@ -146,7 +150,7 @@ func (c *Cursor) Baseline(id, uri string) catalog.Digest {
 	return catalog.Digest{}
 }
 
-// BaselineList returns a reported list, for [tracker.Options].
+// BaselineList returns a list as it was reported, for [tracker.Options].
 func (c *Cursor) BaselineList(id string, k catalog.Kind) (catalog.List, bool) {
 	if c == nil {
 		return nil, false
@@ -164,8 +168,8 @@ func (c *Cursor) BaselineList(id string, k catalog.Kind) (catalog.List, bool) {
 	return catalog.NewList(items), true
 }
 
-// Report records everything in a snapshot as reported. Where the snapshot has no data, mainly
-// for servers that were not reached, the cursor stays as it was.
+// Report records everything in a snapshot as reported. Where the snapshot has no data, mainly for
+// servers that were not reached, the cursor stays unchanged.
 func (c *Cursor) Report(snap *status.Snapshot) {
 	if c == nil {
 		return
@@ -180,19 +184,19 @@ func (c *Cursor) Report(snap *status.Snapshot) {
 	}
 }
 
-func (c *Cursor) serverLocked(id string) *server {
+func (c *Cursor) serverLocked(id string) *serverState {
 	s := c.state.Servers[id]
 	if s == nil {
-		s = &server{}
+		s = &serverState{}
 		if c.state.Servers == nil {
-			c.state.Servers = map[string]*server{}
+			c.state.Servers = map[string]*serverState{}
 		}
 		c.state.Servers[id], c.dirty = s, true
 	}
 	return s
 }
 
-func (c *Cursor) reportLocked(s *server, st *status.ServerStatus) {
+func (c *Cursor) reportLocked(s *serverState, st *status.ServerStatus) {
 	for kind, list := range st.Lists {
 		old, known := s.Lists[kind]
 		same := known && len(old) == len(list)
@@ -225,8 +229,8 @@ func (c *Cursor) reportLocked(s *server, st *status.ServerStatus) {
 			now[r.URI] = old
 		}
 	}
-	for uri, old := range s.Resources { // keep resources that are listed but not followed now
-		if _, followed := slices.BinarySearchFunc(st.Resources, uri, byURI); !followed {
+	for uri, old := range s.Resources { // keep resources that are listed but no longer followed
+		if _, followed := slices.BinarySearchFunc(st.Resources, uri, func(r status.ResourceStatus, uri string) int { return strings.Compare(r.URI, uri) }); !followed {
 			if _, ok := list.Get(uri); ok {
 				now[uri] = old
 			}
@@ -236,9 +240,7 @@ func (c *Cursor) reportLocked(s *server, st *status.ServerStatus) {
 	s.Resources = now
 }
 
-func byURI(r status.ResourceStatus, uri string) int { return strings.Compare(r.URI, uri) }
-
-// down reports whether it was reported that a server cannot be reached.
+// down reports whether a server was reported as unreachable.
 func (c *Cursor) down(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -254,7 +256,7 @@ func (c *Cursor) setDown(id string, down bool) {
 	}
 }
 
-// LastID returns the id of the last event of a feed that was reported, "" if there is none.
+// LastID returns the id of the last reported event of a feed, "" if there is none.
 func (c *Cursor) LastID() string {
 	if c == nil {
 		return ""
@@ -264,7 +266,7 @@ func (c *Cursor) LastID() string {
 	return c.state.LastID
 }
 
-// SetLastID records that a feed was reported up to the event with the id.
+// SetLastID records that the events of a feed up to id were reported.
 func (c *Cursor) SetLastID(id string) {
 	if c == nil {
 		return
@@ -276,7 +278,7 @@ func (c *Cursor) SetLastID(id string) {
 	}
 }
 
-// Save writes the file if the state has changed. An error is logged when failures begin; the
+// Save writes the file if the state has changed. It logs the first of consecutive errors; the
 // next Save tries again.
 func (c *Cursor) Save() error {
 	if c == nil {
@@ -298,7 +300,7 @@ func (c *Cursor) Save() error {
 	case err != nil && !c.stuck:
 		c.log.Warn("cannot store which changes were reported; the next run reports them again", "err", err)
 	case err == nil && c.stuck:
-		c.log.Warn("reported changes are stored again")
+		c.log.Warn("reported changes can be stored again")
 	}
 	c.stuck, c.dirty = err != nil, err != nil
 	for ; err == nil && len(c.merged) > 0; c.merged = c.merged[1:] {
@@ -306,4 +308,129 @@ func (c *Cursor) Save() error {
 		c.merged[0].unlock()
 	}
 	return err
+}
+
+// maxSlots bounds the simultaneous processes with the same key.
+const maxSlots = 16
+
+// slot is the place of one cursor: its file, and the lock that its process holds.
+type slot struct {
+	file string
+	lock *flock.Flock
+}
+
+// unlock frees the slot. It keeps the lock file: if it were removed, two processes could hold the
+// lock.
+func (s *slot) unlock() { _ = s.lock.Close() }
+
+// lockSlots locks the first free slot of a key for this process (own) and all other free slots
+// that have a cursor (free). used are the files of the slots that other processes hold.
+func lockSlots(dir, key string) (own *slot, free []*slot, used []string, err error) {
+	sum := sha256.Sum256([]byte(key))
+	base := filepath.Join(dir, hex.EncodeToString(sum[:12]))
+	for n := range maxSlots {
+		s := &slot{file: fmt.Sprintf("%s.%d.json", base, n)}
+		_, missing := os.Stat(s.file)
+		if own != nil && missing != nil {
+			continue
+		}
+		s.lock = flock.New(fmt.Sprintf("%s.%d.lock", base, n), flock.SetPermissions(0o600))
+		locked, lockErr := s.lock.TryLock()
+		switch {
+		case lockErr != nil:
+			_ = s.lock.Close()
+			err = errors.Join(err, lockErr)
+		case !locked:
+			_ = s.lock.Close()
+			used = append(used, s.file)
+		case own == nil:
+			own = s
+		default:
+			free = append(free, s)
+		}
+	}
+	if own == nil {
+		if err == nil {
+			err = fmt.Errorf("%d processes already report the same changes", len(used))
+		}
+		return nil, nil, nil, err
+	}
+	return own, free, used, nil
+}
+
+// differs returns the digest for an item on which cursors disagree. No content has it, so the
+// item will be reported as changed.
+func differs() (d catalog.Digest) {
+	for i := range d {
+		d[i] = 0xff
+	}
+	return d
+}
+
+// merge merges at least one state. The result records as reported only what every state does.
+func merge(states []cursorState) cursorState {
+	out := states[0]
+	for _, st := range states[1:] {
+		if out.LastID != st.LastID {
+			out.LastID = earlier(out.LastID, st.LastID)
+		}
+		for id, s := range st.Servers {
+			if out.Servers == nil {
+				out.Servers = map[string]*serverState{}
+			}
+			if mine := out.Servers[id]; mine != nil {
+				mine.merge(s)
+			} else {
+				out.Servers[id] = s
+			}
+		}
+	}
+	return out
+}
+
+func (s *serverState) merge(other *serverState) {
+	s.Down = s.Down && other.Down
+	s.Resources = mergeDigests(s.Resources, other.Resources, false)
+	for kind, list := range other.Lists {
+		if mine, known := s.Lists[kind]; known {
+			s.Lists[kind] = mergeDigests(mine, list, true)
+			continue
+		}
+		if s.Lists == nil {
+			s.Lists = map[catalog.Kind]map[string]catalog.Digest{}
+		}
+		s.Lists[kind] = list
+	}
+}
+
+// mergeDigests merges the digests of two cursors. If only one of two lists has an item, the other
+// cursor did not report that it was added or removed.
+func mergeDigests(a, b map[string]catalog.Digest, isList bool) map[string]catalog.Digest {
+	out := make(map[string]catalog.Digest, len(a))
+	for key, d := range a {
+		if other, both := b[key]; both && other != d || !both && isList {
+			d = differs()
+		}
+		out[key] = d
+	}
+	for key, d := range b {
+		if _, both := a[key]; both {
+			continue
+		}
+		if isList {
+			d = differs()
+		}
+		out[key] = d
+	}
+	return out
+}
+
+// earlier returns the id that comes first in the feed.
+func earlier(a, b string) string {
+	epochA, seqA, errA := event.ParseID(a)
+	epochB, seqB, errB := event.ParseID(b)
+	if errA != nil || errB == nil && epochA == epochB && seqB < seqA {
+		return b
+	}
+	return a
 }

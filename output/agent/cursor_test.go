@@ -28,7 +28,7 @@ func digest(n byte) (d catalog.Digest) {
 	return d
 }
 
-// snapshot knows resources of the server a by URI, and its tools.
+// snapshot returns a snapshot of a server "a" with resources, by URI, and tools.
 func snapshot(resources map[string]byte, tools ...string) *status.Snapshot {
 	st := status.ServerStatus{ID: "a", Lists: map[catalog.Kind]catalog.List{}}
 	var listed, named []catalog.Item
@@ -79,7 +79,7 @@ func TestCursorIsKept(t *testing.T) {
 		t.Errorf("%+v", c.state)
 	}
 
-	// What is not known yet stays; what is gone, goes.
+	// Digests of unread resources stay; removed resources are dropped.
 	report(t, c, snapshot(map[string]byte{"x:1": 0, "x:3": 3}))
 	if c.Baseline("a", "x:1") != digest(1) || !c.Baseline("a", "x:2").IsZero() || c.Baseline("a", "x:3") != digest(3) {
 		t.Errorf("%+v", c.state.Servers["a"])
@@ -96,12 +96,13 @@ func TestCursorIsKept(t *testing.T) {
 	unreadable := snapshot(map[string]byte{"x:1": 0})
 	unreadable.Servers[0].Resources[0].Gone = true
 	if c.Report(unreadable); !c.Baseline("a", "x:1").IsZero() {
-		t.Error("a resource that is gone would be reported again and again")
+		t.Error("a removed resource would be reported repeatedly")
 	}
 }
 
-// Two at once have a cursor each; the next one reports what any of them did not.
-func TestCursorsOfTwoAtOnce(t *testing.T) {
+// Two simultaneous processes have a cursor each. The next process reports what either of them did
+// not.
+func TestCursorsOfTwoProcesses(t *testing.T) {
 	dir := t.TempDir()
 	first := open(t, dir, "k")
 	report(t, first, snapshot(map[string]byte{"x:1": 1, "x:2": 1}, "find", "get"))
@@ -126,7 +127,7 @@ func TestCursorsOfTwoAtOnce(t *testing.T) {
 		t.Errorf("%+v", third.state.Servers["a"])
 	}
 	list, _ := third.BaselineList("a", catalog.Tools)
-	for _, key := range []string{"get", "put"} { // of which one of them has reported nothing
+	for _, key := range []string{"get", "put"} { // only one of them reported the change
 		if it, ok := list.Get(key); !ok || it.Digest != differs() {
 			t.Errorf("%s: %v", key, it.Digest)
 		}
@@ -147,7 +148,7 @@ func TestMergedFeedsBeginAtTheEarlierEvent(t *testing.T) {
 	}
 }
 
-// What is in the file is not trusted.
+// The content of the file is not trusted.
 func TestCursorOfBadFile(t *testing.T) {
 	for i, content := range []string{"", "{", "null", "[]", `{"version":2}`, `{"version":1,"servers":{"a":null}}`, `{"version":1,"servers":{"a":{"lists":{"tools":null}}}}`, `{"version":1,"servers":{"a":{"resources":{"x:1":"sha256:zz"}}}}`} {
 		dir := t.TempDir()
@@ -165,8 +166,8 @@ func TestCursorOfBadFile(t *testing.T) {
 	}
 }
 
-// A folder that cannot be written, and one in which writing begins to fail.
-func TestCursorWithoutAPlace(t *testing.T) {
+// A directory that cannot be created, and one in which writing begins to fail.
+func TestCursorThatCannotBeStored(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -195,11 +196,11 @@ func TestCursorWithoutAPlace(t *testing.T) {
 	}
 	c.Close()
 	if c = open(t, dir, "k"); c.Baseline("a", "x:1") != digest(2) {
-		t.Error("what could not be stored at first was not stored")
+		t.Error("the state was not stored when this was possible again")
 	}
 }
 
-// While nothing can be stored, what others have reported is kept where it is.
+// While the merged cursor cannot be stored, the cursors of other processes are kept.
 func TestCursorsOnAFullDisk(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("open files cannot be replaced")
@@ -229,7 +230,7 @@ func TestCursorsOnAFullDisk(t *testing.T) {
 	}
 }
 
-// More than there are slots: a refusal, not a shared cursor.
+// If there are more processes than slots, OpenCursor fails; it does not share a cursor.
 func TestCursorsAreBounded(t *testing.T) {
 	dir := t.TempDir()
 	for range maxSlots {
@@ -239,6 +240,6 @@ func TestCursorsAreBounded(t *testing.T) {
 		t.Error(err)
 	}
 	if open(t, dir, "another") == nil {
-		t.Error("another key has none")
+		t.Error("another key has no slot")
 	}
 }

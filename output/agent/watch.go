@@ -6,6 +6,8 @@ import (
 	"io"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
@@ -16,7 +18,7 @@ import (
 )
 
 const (
-	// DownAfter is how long a server must be unreachable before that is reported.
+	// DownAfter is how long a server must be unreachable before this is reported.
 	DownAfter = 30 * time.Second
 	// learnEvery is how often digests that need no report are stored.
 	learnEvery = time.Second
@@ -31,11 +33,11 @@ var ErrEnough = errors.New("the number of changes was reached")
 // Options configure [Watch] and [Feed]. W is required.
 type Options struct {
 	W io.Writer
-	// Cursor says what was reported before; nil: nothing, and nothing is recorded.
+	// Cursor says what earlier runs reported; nil: nothing, and nothing is recorded.
 	Cursor *Cursor
 	// Keep selects events; nil: all.
 	Keep func(*event.Event) bool
-	// Server returns the config of a server; false: it is not followed.
+	// Server returns the config of a server; false: it is not followed. Only Watch needs it.
 	Server func(id string) (config.Server, bool)
 	// Count ends the run after this many changes; 0: never.
 	Count int
@@ -48,52 +50,33 @@ func (o *Options) tracks(id, uri string) bool {
 	return ok && srv.TrackResources && srv.Selects(uri)
 }
 
-// Watch reports the changes that a tracker publishes.
-type Watch struct {
+// reporter writes changes as lines, and then records them as reported. It is the part that Watch
+// and Feed have in common.
+type reporter struct {
 	Options
-	t     *tracker.Tracker
-	sub   *journal.Subscription
-	lines *lines
-
-	seq       uint64               // of the last event received
-	resumed   uint64               // of the last event before a gap was made up for
-	counted   int                  // changes that were reported
-	connected bool                 // a server was connected
-	since     map[string]time.Time // by server: since when it has been unreachable
-	waits     map[string]string    // by server: what was reported of its approval
-	told      map[string]bool      // if there is no Cursor: which of these were reported
+	lines   *lines
+	counted int // changes that were reported
+	// catchUp takes all changes that have arrived. It returns a function that records everything
+	// taken so far as reported.
+	catchUp func() (reported func())
 }
 
-// NewWatch returns a Watch of a tracker that is not running yet, and has the Baseline functions
-// of the cursor in its options. Run or Once must be called.
-func NewWatch(t *tracker.Tracker, opts Options) *Watch {
-	w := &Watch{Options: opts, t: t, lines: newLines(opts.W, opts.tracks), since: map[string]time.Time{}, told: map[string]bool{}, waits: map[string]string{}}
-	_, w.sub = t.Subscribe(context.Background()) // the tracker ends the subscription
-	return w
-}
-
-// Connected reports whether any server was connected. Call it after Run or Once has returned.
-func (w *Watch) Connected() bool { return w.connected }
-
-// Run reports changes until the tracker, which must run concurrently, ends; it then returns
-// nil. Its errors are [ErrEnough] and those of writing.
-func (w *Watch) Run() error {
+// reportAll reports changes until take, which is called for each value from in and when in is closed,
+// says that the changes have ended.
+func reportAll[T any](r *reporter, in <-chan T, take func(x T, open bool) (ended bool)) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	learned := time.Now()
 	for {
-		batch, ended := w.sub.Take()
-		w.take(batch)
-		if ended {
-			return w.end()
-		}
 		if time.Since(learned) >= learnEvery {
-			w.learn()
+			if reported := r.catchUp(); r.lines.empty() {
+				reported()
+			}
 			learned = time.Now()
 		}
 		wait := learnEvery - time.Since(learned)
-		if due, any := w.lines.due(false); any && due <= 0 {
-			if err := w.report(); err != nil {
+		if due, any := r.lines.due(false); any && due <= 0 {
+			if err := r.report(); err != nil {
 				return err
 			}
 			continue
@@ -102,15 +85,131 @@ func (w *Watch) Run() error {
 		}
 		timer.Reset(wait)
 		select {
-		case <-w.sub.Ready():
+		case x, open := <-in:
+			if take(x, open) {
+				return r.end()
+			}
 		case <-timer.C:
 		}
 	}
 }
 
+// report writes a line and records its changes as reported.
+func (r *reporter) report() error {
+	reported := r.catchUp()
+	if r.lines.empty() {
+		return nil
+	}
+	r.counted += r.lines.count()
+	if err := r.lines.print(); err != nil {
+		return err
+	}
+	reported()
+	if r.Count > 0 && r.counted >= r.Count {
+		return ErrEnough
+	}
+	return nil
+}
+
+// end reports the remaining changes after the last one has arrived.
+func (r *reporter) end() error {
+	reported := r.catchUp()
+	wait, any := r.lines.due(true)
+	if !any {
+		reported()
+		return nil
+	}
+	time.Sleep(wait)
+	return r.report()
+}
+
+// FeedEntry is an entry of a feed: an event, or, if Event is nil, only the id that the feed has
+// reached.
+type FeedEntry struct {
+	ID    string
+	Event *event.Event
+}
+
+// Feed reports the entries of a feed until ctx ends or follow returns; then it returns follow's
+// error. follow must call deliver with each entry, in order, and return if deliver fails.
+func Feed(ctx context.Context, opts Options, follow func(ctx context.Context, deliver func(FeedEntry) error) error) error {
+	at := "" // id of the last entry received
+	r := &reporter{Options: opts, lines: newLines(opts.W, nil), catchUp: func() func() {
+		return func() {
+			if at != "" {
+				opts.Cursor.SetLastID(at)
+			}
+			_ = opts.Cursor.Save() // Save logs its error and tries again later
+		}
+	}}
+	// Sent to and closed by the goroutine below. No capacity: the connection is the queue.
+	entries := make(chan FeedEntry)
+	var failed error
+	running, ctx := errgroup.WithContext(ctx)
+	running.Go(func() error {
+		defer close(entries)
+		failed = follow(ctx, func(x FeedEntry) error {
+			select {
+			case entries <- x:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
+		return nil
+	})
+	running.Go(func() error {
+		return reportAll(r, entries, func(x FeedEntry, open bool) (ended bool) {
+			if x.ID != "" {
+				at = x.ID
+			}
+			if x.Event != nil && r.keep(x.Event) {
+				r.lines.take(x.Event)
+			}
+			return !open
+		})
+	})
+	if err := running.Wait(); err != nil {
+		return err
+	}
+	return failed
+}
+
+// Watch reports the changes that a tracker publishes.
+type Watch struct {
+	reporter
+	t   *tracker.Tracker
+	sub *journal.Subscription
+
+	seq       uint64               // of the last event received
+	resumed   uint64               // the last event that resume has reported; earlier ones are skipped
+	connected bool                 // a server was connected
+	since     map[string]time.Time // by server: since when it has been unreachable
+	waits     map[string]string    // by server: what was reported about its approval
+	down      map[string]bool      // by server: it was reported as unreachable; only without a Cursor
+}
+
+// NewWatch returns a Watch of a tracker that is not running yet and whose options have the
+// Baseline functions of the cursor. Run or Once must be called.
+func NewWatch(t *tracker.Tracker, opts Options) *Watch {
+	w := &Watch{reporter: reporter{Options: opts, lines: newLines(opts.W, opts.tracks)}, t: t, since: map[string]time.Time{}, down: map[string]bool{}, waits: map[string]string{}}
+	w.catchUp = w.takeAll
+	_, w.sub = t.Subscribe(context.Background()) // the tracker ends the subscription
+	return w
+}
+
+// Connected reports whether any server was connected. Call it after Run or Once has returned.
+func (w *Watch) Connected() bool { return w.connected }
+
+// Run reports changes until the tracker, which must run concurrently, ends; it then returns nil.
+// Its errors are [ErrEnough] and errors of writing.
+func (w *Watch) Run() error {
+	return reportAll(&w.reporter, w.sub.Ready(), func(struct{}, bool) bool { return w.takeEvents() })
+}
+
 // Once waits until every server was tried and compared with the cursor, or ctx ends. It then
 // reports all changes in one line, and returns which servers were reached and which were not.
-// The tracker must run concurrently. If none was reached, nothing is reported.
+// The tracker must run concurrently. If no server was reached, nothing is reported.
 func (w *Watch) Once(ctx context.Context) (reached, missed []string, err error) {
 	_, _ = w.t.Settled(ctx) // if ctx ends, use what is known by then
 	w.compared(ctx)
@@ -134,7 +233,22 @@ func (w *Watch) Once(ctx context.Context) (reached, missed []string, err error) 
 	return reached, missed, w.end()
 }
 
-func (w *Watch) take(batch []*event.Event) {
+// takeAll is catchUp. The snapshot is taken before the events: everything in it is part of the
+// next line or of an earlier one.
+func (w *Watch) takeAll() (reported func()) {
+	snap := w.t.Snapshot()
+	w.takeEvents()
+	w.unreachable(snap)
+	return func() {
+		if w.seq >= snap.Seq {
+			w.Cursor.Report(snap)
+		}
+		_ = w.Cursor.Save() // Save logs its error and tries again later
+	}
+}
+
+func (w *Watch) takeEvents() (ended bool) {
+	batch, ended := w.sub.Take()
 	for _, e := range batch {
 		if _, gap := e.Payload.(event.Gap); gap {
 			w.resume()
@@ -142,15 +256,15 @@ func (w *Watch) take(batch []*event.Event) {
 			w.takeEvent(e)
 		}
 	}
+	return ended
 }
 
 func (w *Watch) takeEvent(e *event.Event) {
 	w.seq = e.Seq
-	st, ok := e.Payload.(event.ServerState)
-	if ok && (st.State == event.Ready || st.State == event.Unsupported || st.StillConnected) {
-		w.connected = true
-	}
-	if ok {
+	if st, ok := e.Payload.(event.ServerState); ok {
+		if st.State == event.Ready || st.State == event.Unsupported || st.StillConnected {
+			w.connected = true
+		}
 		w.approval(e.ServerID, st, w.keep(e))
 	}
 	if w.keep(e) {
@@ -158,8 +272,8 @@ func (w *Watch) takeEvent(e *event.Event) {
 	}
 }
 
-// resume makes up for a gap: it reports everything that differs from the cursor, because the
-// last event of a resource does not show whether an earlier one changed it.
+// resume closes a gap: it reports everything that differs from the cursor, since the last event
+// of a resource does not show whether an earlier event changed it.
 func (w *Watch) resume() {
 	snap, after := w.t.Snapshot(), w.seq
 	w.resumed = snap.Seq
@@ -191,63 +305,8 @@ func (w *Watch) resume() {
 	w.seq = snap.Seq
 }
 
-// report writes a line and stores that. The snapshot is taken before the line: everything in it
-// is part of this line or of an earlier one.
-func (w *Watch) report() error {
-	snap := w.t.Snapshot()
-	w.catchUp()
-	if w.lines.empty() {
-		return nil
-	}
-	w.counted += w.lines.count()
-	if err := w.lines.print(); err != nil {
-		return err
-	}
-	w.remember(snap)
-	if w.Count > 0 && w.counted >= w.Count {
-		return ErrEnough
-	}
-	return nil
-}
-
-// catchUp handles all events published before now.
-func (w *Watch) catchUp() {
-	batch, _ := w.sub.Take()
-	w.take(batch)
-}
-
-// remember stores everything in a snapshot as reported, unless changes are still pending.
-func (w *Watch) remember(snap *status.Snapshot) {
-	if w.seq >= snap.Seq {
-		w.Cursor.Report(snap)
-	}
-	_ = w.Cursor.Save() // Save logs its error and tries again later
-}
-
-// learn stores digests that need no report, and records which servers cannot be reached.
-func (w *Watch) learn() {
-	snap := w.t.Snapshot()
-	w.catchUp()
-	w.unreachable(snap)
-	if w.lines.empty() {
-		w.remember(snap)
-	}
-}
-
-// end reports the remaining changes when nothing more will be published.
-func (w *Watch) end() error {
-	w.catchUp()
-	wait, any := w.lines.due(true)
-	if !any {
-		w.remember(w.t.Snapshot())
-		return nil
-	}
-	time.Sleep(wait)
-	return w.report()
-}
-
-// unreachable records the servers that have been unreachable for DownAfter, and those that are
-// reachable again.
+// unreachable records which servers have been unreachable for DownAfter, and which are reachable
+// again.
 func (w *Watch) unreachable(snap *status.Snapshot) {
 	for i := range snap.Servers {
 		st := &snap.Servers[i]
@@ -264,7 +323,7 @@ func (w *Watch) unreachable(snap *status.Snapshot) {
 	}
 }
 
-// approval reports a server whose entry in the config is not approved, once until it is.
+// approval reports a server whose config entry is not approved, once until it is approved.
 func (w *Watch) approval(server string, st event.ServerState, kept bool) {
 	switch st.State {
 	case event.Ready, event.Unsupported:
@@ -281,13 +340,13 @@ func (w *Watch) approval(server string, st event.ServerState, kept bool) {
 	}
 }
 
-// reachable records that a server is reachable or is not, unless that was already reported.
+// reachable records whether a server is reachable, unless this was already reported.
 func (w *Watch) reachable(st *status.ServerStatus, yes bool) {
-	was := w.told[st.ID]
+	wasDown := w.down[st.ID]
 	if w.Cursor != nil {
-		was = w.Cursor.down(st.ID)
+		wasDown = w.Cursor.down(st.ID)
 	}
-	if was != yes || !w.keep(&event.Event{ServerID: st.ID, Payload: event.ServerState{State: st.State}}) {
+	if wasDown != yes || !w.keep(&event.Event{ServerID: st.ID, Payload: event.ServerState{State: st.State}}) {
 		return
 	}
 	verb := "reachable again"
@@ -301,14 +360,14 @@ func (w *Watch) reachable(st *status.ServerStatus, yes bool) {
 		verb = "not reachable"
 	}
 	w.lines.note(changeKey{st.ID, "state", ""}, verb)
-	if w.told[st.ID] = !yes; w.Cursor != nil {
+	if w.down[st.ID] = !yes; w.Cursor != nil {
 		w.Cursor.setDown(st.ID, !yes)
 	}
 }
 
-// compared waits until the contents of all servers that were reached were compared with the
-// cursor. There is no signal for that: answered reads are counted. If too many are counted,
-// this run reports too little, and the next run reports the rest.
+// compared waits until the contents of all connected servers have been compared with the cursor.
+// No event says so: compared counts the finished reads. If it counts too many, this run reports
+// too little, and the next run reports the rest.
 func (w *Watch) compared(ctx context.Context) {
 	var last uint64
 	calm := time.Now()

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
@@ -22,7 +24,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
-// folder is where runs follow servers one after the other, within a synctest bubble.
+// folder is where consecutive runs follow servers, within a synctest bubble.
 type folder struct {
 	*testing.T
 	sessiontest.Net
@@ -52,12 +54,12 @@ type run struct {
 	err     error
 }
 
-// writer keeps lines, or blocks or fails.
+// writer keeps lines, blocks or fails.
 type writer struct {
 	mu    sync.Mutex
 	lines []string
 	fail  error
-	block chan struct{} // closed when writing goes on; nil: it does
+	block chan struct{} // closed to unblock writing; nil: not blocked
 }
 
 func (w *writer) Write(b []byte) (int, error) {
@@ -123,12 +125,12 @@ func (r *run) want(lines ...string) {
 	r.out.mu.Lock()
 	defer r.out.mu.Unlock()
 	if !slices.Equal(r.out.lines, lines) {
-		r.Errorf("it printed %q, want %q", r.out.lines, lines)
+		r.Errorf("printed %q, want %q", r.out.lines, lines)
 	}
 	r.out.lines = nil
 }
 
-// The first line says what changed since the last run, in whatever way it ended.
+// The first line contains the changes since the last run, however that run ended.
 func TestSinceTheLastRun(t *testing.T) {
 	t.Parallel()
 	inFolder(t, func(f *folder) {
@@ -161,7 +163,7 @@ func TestSinceTheLastRun(t *testing.T) {
 	})
 }
 
-// A line that could not be written is not forgotten.
+// The changes of a line that could not be written are reported by the next run.
 func TestLineThatWasNotWritten(t *testing.T) {
 	t.Parallel()
 	inFolder(t, func(f *folder) {
@@ -181,8 +183,8 @@ func TestLineThatWasNotWritten(t *testing.T) {
 	})
 }
 
-// A reader that does not read for so long that events are lost gets what differs from what
-// it was told, however the last event calls it.
+// If a reader blocks until events are lost, the next line contains everything that differs from
+// the reported state, whatever the last event of a resource was.
 func TestReaderThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	inFolder(t, func(f *folder) {
@@ -192,7 +194,7 @@ func TestReaderThatDoesNotRead(t *testing.T) {
 		r := f.watch()
 		r.out.block = make(chan struct{})
 		s.Set("x:2", "b")
-		f.sleep(3 * time.Second) // it is writing that
+		f.sleep(3 * time.Second) // now it blocks while writing the line
 		for range journal.DefaultLag + 1 {
 			r.t.Publish(event.Event{Payload: event.SubscriptionsChanged{}})
 		}
@@ -220,7 +222,7 @@ func TestReaderThatDoesNotRead(t *testing.T) {
 	})
 }
 
-// A server that is away is reported once, over runs, and so is its return.
+// An unreachable server is reported once, even across runs, and so is its return.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	inFolder(t, func(f *folder) {
@@ -247,7 +249,7 @@ func TestUnreachable(t *testing.T) {
 	})
 }
 
-// Once compares everything and ends, also if a server is away or silent.
+// Once compares everything and ends, even if a server is unreachable or silent.
 func TestOnce(t *testing.T) {
 	t.Parallel()
 	inFolder(t, func(f *folder) {
@@ -296,7 +298,8 @@ func TestOnce(t *testing.T) {
 	})
 }
 
-// A server whose entry waits for approval is reported once, whether or not it goes on meanwhile.
+// A server whose config entry is not approved is reported once, whether or not its old connection
+// continues.
 func TestUnapproved(t *testing.T) {
 	t.Parallel()
 	inFolder(t, func(f *folder) {
@@ -325,3 +328,57 @@ func TestUnapproved(t *testing.T) {
 		r.stop()
 	})
 }
+
+// A feed is reported from the last reported event on, even after writing failed. Events that are
+// not for agents move the cursor as well.
+func TestFeed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		entry := func(n int, e *event.Event) FeedEntry { return FeedEntry{fmt.Sprintf("ab-%d", n), e} }
+		changed := func(uri string) *event.Event {
+			return &event.Event{ServerID: "docs", ResourceURI: uri, Payload: event.ResourceUpdated{}}
+		}
+		// read is a run that receives the entries and is interrupted after some time.
+		read := func(out *writer, after time.Duration, entries ...FeedEntry) (began string, err error) {
+			c, err := OpenCursor(dir, "k", slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			ctx, cancel := context.WithTimeout(t.Context(), after)
+			defer cancel()
+			began = c.LastID()
+			return began, Feed(ctx, Options{W: out, Cursor: c}, func(ctx context.Context, deliver func(FeedEntry) error) error {
+				for _, x := range entries {
+					if err := deliver(x); err != nil {
+						return err
+					}
+				}
+				<-ctx.Done()
+				return nil
+			})
+		}
+		for _, run := range []struct {
+			fail    error
+			after   time.Duration
+			entries []FeedEntry
+			began   string
+			want    []string
+		}{
+			{nil, time.Minute, []FeedEntry{entry(1, nil), entry(2, changed("x:1")), entry(3, changed("x:2"))}, "", []string{"docs: x:1 changed, x:2 changed"}},
+			{nil, time.Minute, []FeedEntry{entry(4, &event.Event{ServerID: "docs", Payload: event.ServerState{}})}, "ab-3", nil},
+			{errors.New("closed"), time.Minute, []FeedEntry{entry(5, changed("x:3"))}, "ab-4", nil},
+			{nil, 10 * time.Millisecond, []FeedEntry{entry(5, changed("x:3"))}, "ab-4", []string{"docs: x:3 changed"}}, // immediately, since it ends
+			{nil, time.Minute, nil, "ab-5", nil},
+		} {
+			out := &writer{fail: run.fail}
+			began, err := read(out, run.after, run.entries...)
+			if began != run.began || !slices.Equal(out.lines, run.want) || !errors.Is(err, run.fail) {
+				t.Errorf("from %q: %q, %v; want from %q: %q, %v", began, out.lines, err, run.began, run.want, run.fail)
+			}
+		}
+	})
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -96,7 +96,7 @@ func indexOf(versions []history.Version, id string) int {
 }
 
 // compare returns the lines of a diff.
-func compare(ctx context.Context, source Source, styles styles, server, uri string, versions []history.Version, from, to int) ([]string, error) {
+func compare(ctx context.Context, source DataSource, styles styles, server, uri string, versions []history.Version, from, to int) ([]string, error) {
 	switch {
 	case from < 0 || to < 0:
 		return []string{"", "  One of the versions is no longer stored; choose two others in the history."}, nil

@@ -29,7 +29,7 @@ const (
 type serverPage struct {
 	id     string
 	tab    int
-	detail *Detail // nil until it is loaded
+	detail *ServerDetail // nil until it is loaded
 	log    *serverLog
 	list   list
 	text   scroller
@@ -62,14 +62,14 @@ func (p *serverPage) live() bool { return p.tab == tabLog }
 
 func (p *serverPage) loaded(_ *model, v any) {
 	switch v := v.(type) {
-	case Detail:
+	case ServerDetail:
 		p.detail = &v
 	case *serverLog:
 		p.log = v
 	}
 }
 
-func (p *serverPage) resources(m *model) (rows []Resource) {
+func (p *serverPage) resources(m *model) (rows []ResourceRow) {
 	if p.detail == nil {
 		return nil
 	}
@@ -125,13 +125,13 @@ func (p *serverPage) show(m *model, tab int) tea.Cmd {
 	return p.open(m)
 }
 
-func (p *serverPage) server(m *model) Server {
+func (p *serverPage) server(m *model) ServerRow {
 	for _, s := range m.servers {
 		if s.ID == p.id {
 			return s
 		}
 	}
-	return Server{ID: p.id, State: "removed"}
+	return ServerRow{ID: p.id, State: "removed"}
 }
 
 // maxErrorLines bounds the error shown above the lists; the log has the whole error.
@@ -147,7 +147,7 @@ func (p *serverPage) view(m *model, height int) []string {
 		}
 		return fmt.Sprintf(" %d", n)
 	}
-	var d Detail
+	var d ServerDetail
 	if p.detail != nil {
 		d = *p.detail
 	}
@@ -196,7 +196,7 @@ func (p *serverPage) empty(m *model, what string) string {
 
 // lines returns the lines of a tab without a cursor.
 func (p *serverPage) lines(m *model) []string {
-	var d Detail
+	var d ServerDetail
 	if p.detail != nil {
 		d = *p.detail
 	}
@@ -240,7 +240,7 @@ func (p *serverPage) orNone(m *model, lines []string, none string) []string {
 	return lines
 }
 
-func (p *serverPage) items(m *model, items []Item, what string) []string {
+func (p *serverPage) items(m *model, items []ItemRow, what string) []string {
 	var out []string
 	for _, it := range items {
 		if fits(m.filter, it.Name, it.Description) {

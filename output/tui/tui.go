@@ -20,71 +20,22 @@ package tui
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/colorprofile"
 
-	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/history"
-	"github.com/mcptrack/mcptrack/output/serverlog"
 )
-
-// Server is one row of the first page.
-type Server struct {
-	ID, Error, Protocol string
-	State               event.State
-	Since               time.Time
-	Resources, Tools    int
-	Prompts             int
-}
-
-// Detail is what a server offers.
-type Detail struct {
-	Resources      []Resource
-	Tools, Prompts []Item
-	// Timeline are the events about the server itself, oldest first.
-	Timeline []*event.Event
-}
-
-// Resource is a followed resource.
-type Resource struct {
-	URI, MimeType string
-	Size          int64
-	Changed       time.Time // zero: it has not changed since the start
-	Gone          bool
-}
-
-// Item is a tool or a prompt.
-type Item struct{ Name, Description string }
-
-// Source provides the data. Its methods are called from several goroutines; those with a
-// context may wait for a server.
-type Source interface {
-	// Servers returns the servers, sorted by ID. A non-nil error says why they are not current.
-	Servers() ([]Server, error)
-	// Events returns the events since the last call, oldest first.
-	Events() []*event.Event
-	Detail(ctx context.Context, server string) (Detail, error)
-	// Versions returns the versions of a resource, oldest first.
-	Versions(ctx context.Context, server, uri string) ([]history.Version, error)
-	// Text returns the text of the version with the digest, or the current text for the zero
-	// digest.
-	Text(ctx context.Context, server, uri string, digest catalog.Digest) (string, error)
-	// Log returns the newest log lines about a server, oldest first.
-	Log(ctx context.Context, server string) ([]serverlog.Line, error)
-	// Reconnect ends the connection to a server and makes a new one.
-	Reconnect(ctx context.Context, server string) error
-}
-
-// ErrUnsupported is the error for something that a source cannot do.
-var ErrUnsupported = errors.New("not available for a remote serve-sse")
 
 // Options configure Run.
 type Options struct {
-	Source Source
+	Source DataSource
 	Title  string // what is shown: a file or a URL
 	Colour bool
 	// Env are the variables that describe the terminal, such as TERM=xterm-256color.
@@ -104,4 +55,272 @@ func Run(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 		return nil
 	}
 	return err
+}
+
+const (
+	// refreshEvery is how often servers and events are requested from the source.
+	refreshEvery = 500 * time.Millisecond
+	// reloadEvery is the least time between two loads of a page.
+	reloadEvery = time.Second
+)
+
+// page is one of the pages, which form a stack.
+type page interface {
+	// title returns the heading of the page.
+	title() string
+	// open starts to load the data of the page; it is called again to reload.
+	open(m *model) tea.Cmd
+	// loaded stores the result of a command of open.
+	loaded(m *model, v any)
+	// key handles a key that the model does not handle itself.
+	key(m *model, key string) tea.Cmd
+	// view returns at most height lines.
+	view(m *model, height int) []string
+	// concerns reports whether an event changes what the page shows.
+	concerns(e *event.Event) bool
+	// live reports whether the page must be reloaded even without an event.
+	live() bool
+	// uri returns the resource URI that can be copied; "" if there is none.
+	uri(m *model) string
+}
+
+// model is the state of the program. Only the event loop of bubbletea uses it.
+type model struct {
+	ctx    context.Context // of requests to the source
+	opts   Options
+	styles styles
+	width  int
+	height int
+	now    time.Time
+
+	servers []ServerRow
+	stale   error // why the servers are not current; nil: they are
+	feed    feed
+	pages   []page // a stack; the last one is visible
+	old     bool   // an event has changed what the visible page shows since it was loaded
+	loaded  time.Time
+	help    bool
+
+	filter string // of the visible lists
+	typing bool   // the filter is being typed
+	paused bool   // the feed is paused
+	notice string // one line at the bottom, until the next key
+}
+
+func newModel(ctx context.Context, o Options) *model {
+	m := &model{ctx: ctx, opts: o, styles: newStyles(o.Colour), width: 80, height: 24, now: time.Now(), pages: []page{&serversPage{}}}
+	m.feed.colour = o.Colour
+	m.refresh()
+	return m
+}
+
+type (
+	tick time.Time
+	// answer is the result of a request to the source.
+	answer struct {
+		page  page
+		value any
+		err   error
+	}
+	done struct{ notice string }
+)
+
+func nextTick() tea.Cmd { return tea.Tick(refreshEvery, func(t time.Time) tea.Msg { return tick(t) }) }
+
+// Init implements the library's Model.
+func (m *model) Init() tea.Cmd { return nextTick() }
+
+// requestTime bounds one request to the source.
+const requestTime = 20 * time.Second
+
+// ask runs a request for a page.
+func (m *model) ask(p page, request func(context.Context) (any, error)) tea.Cmd {
+	return func() tea.Msg {
+		ctx, cancel := context.WithTimeout(m.ctx, requestTime)
+		defer cancel()
+		v, err := request(ctx)
+		return answer{p, v, err}
+	}
+}
+
+// Update implements the library's Model.
+func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case tick:
+		if m.refresh() {
+			return m, tea.Batch(nextTick(), m.top().open(m))
+		}
+		return m, nextTick()
+	case tea.WindowSizeMsg:
+		m.width, m.height = max(msg.Width, 20), max(msg.Height, 6)
+	case answer:
+		if msg.err != nil {
+			m.notice = line(msg.err.Error())
+		} else if slices.Contains(m.pages, msg.page) {
+			msg.page.loaded(m, msg.value)
+		}
+	case done:
+		m.notice = msg.notice
+	case tea.PasteMsg:
+		if m.typing {
+			m.filter += line(msg.Content)
+		}
+	case tea.KeyPressMsg:
+		m.notice = ""
+		return m, m.key(msg.String(), msg.Text)
+	}
+	return m, nil
+}
+
+// refresh gets new data from the source, and reports whether the page has to be reloaded.
+func (m *model) refresh() (reload bool) {
+	m.now = time.Now()
+	m.servers, m.stale = m.opts.Source.Servers()
+	slices.SortStableFunc(m.servers, func(a, b ServerRow) int { return rank(a.State) - rank(b.State) })
+	events := m.opts.Source.Events()
+	m.feed.add(events, m.paused)
+	m.feed.age(m.now)
+	m.old = m.old || m.top().live() || slices.ContainsFunc(events, m.top().concerns)
+	if m.paused || !m.old || m.now.Sub(m.loaded) < reloadEvery {
+		return false
+	}
+	m.old, m.loaded = false, m.now
+	return true
+}
+
+func (m *model) top() page { return m.pages[len(m.pages)-1] }
+
+// push shows a page above the others.
+func (m *model) push(p page) tea.Cmd {
+	m.pages = append(m.pages, p)
+	m.filter = ""
+	return p.open(m)
+}
+
+// View implements the library's Model.
+func (m *model) View() tea.View {
+	body := m.height - 2
+	lines := []string{m.header()}
+	if m.help {
+		lines = append(lines, helpLines(m)...)
+	} else {
+		lines = append(lines, m.top().view(m, body)...)
+	}
+	for len(lines) < m.height-1 {
+		lines = append(lines, "")
+	}
+	lines = append(lines[:m.height-1], m.footer())
+	for i := range lines {
+		lines[i] = cut(lines[i], m.width)
+	}
+	v := tea.NewView(strings.Join(lines, "\n"))
+	v.AltScreen = true
+	v.WindowTitle = "mcptrack top"
+	return v
+}
+
+// maxFilter bounds the length of a filter that the user types.
+const maxFilter = 100
+
+// key handles a key press; text is the text that the key types.
+func (m *model) key(key, text string) tea.Cmd {
+	if key == "ctrl+c" {
+		return tea.Quit
+	}
+	if m.typing {
+		m.typeFilter(key, text)
+		return nil
+	}
+	if m.help {
+		m.help = false
+		return nil
+	}
+	switch key {
+	case "?":
+		m.help = true
+	case "/":
+		m.typing, m.filter = true, ""
+	case "p":
+		m.paused = !m.paused
+	case "y":
+		return m.copyURI()
+	case "q", "esc", "backspace", "left", "h":
+		return m.back(key)
+	default:
+		return m.top().key(m, key)
+	}
+	return nil
+}
+
+// back clears the filter, or else leaves the page; q on the first page quits.
+func (m *model) back(key string) tea.Cmd {
+	switch {
+	case m.filter != "" && key != "q":
+		m.filter = ""
+	case len(m.pages) > 1:
+		m.pages, m.filter = m.pages[:len(m.pages)-1], ""
+	case key == "q":
+		return tea.Quit
+	}
+	return nil
+}
+
+func (m *model) typeFilter(key, text string) {
+	switch key {
+	case "enter":
+		m.typing = false
+	case "esc":
+		m.typing, m.filter = false, ""
+	case "backspace":
+		_, n := utf8.DecodeLastRuneInString(m.filter)
+		m.filter = m.filter[:len(m.filter)-n]
+	default:
+		if len(m.filter)+len(text) <= maxFilter {
+			m.filter += line(text)
+		}
+	}
+}
+
+func (m *model) copyURI() tea.Cmd {
+	uri := m.top().uri(m)
+	if uri == "" {
+		m.notice = "no resource is selected"
+		return nil
+	}
+	m.notice = "copied " + line(uri)
+	return tea.SetClipboard(uri)
+}
+
+// reconnect asks the source for a new connection to a server.
+func (m *model) reconnect(server string) tea.Cmd {
+	m.notice = "reconnecting " + line(server)
+	return func() tea.Msg {
+		ctx, cancel := context.WithTimeout(m.ctx, requestTime)
+		defer cancel()
+		if err := m.opts.Source.Reconnect(ctx, server); err != nil {
+			return done{fmt.Sprintf("reconnect %s: %s", line(server), line(err.Error()))}
+		}
+		return done{"reconnected " + line(server)}
+	}
+}
+
+func helpLines(m *model) []string {
+	lines := []string{""}
+	for _, k := range [][2]string{
+		{"up/down, k/j", "move; PgUp, PgDn: by a page; g, G: to the start, to the end"},
+		{"enter, right, l", "open the server or resource"},
+		{"q, esc, left, h", "back; q on the first page quits"},
+		{"tab, 1-5", "switch between the tabs of a page"},
+		{"/", "filter the list; esc clears the filter"},
+		{"d, < and >", "differences between versions of a resource; older, newer ones"},
+		{"m, enter", "in the history: mark a version, compare another with it"},
+		{"L", "log and stderr of a server"},
+		{"r", "reconnect the server"},
+		{"p", "pause the feed"},
+		{"y", "copy the URI of the selected resource"},
+		{"ctrl+c", "quit"},
+	} {
+		lines = append(lines, "  "+m.styles.bold.Render(pad(k[0], 18))+k[1])
+	}
+	return append(lines, "", "  Any key closes this help.")
 }

@@ -26,13 +26,13 @@ type fixed struct {
 	reconnected string
 }
 
-func (f *fixed) Servers() ([]Server, error) {
-	servers := []Server{
+func (f *fixed) Servers() ([]ServerRow, error) {
+	servers := []ServerRow{
 		{ID: "broken", State: event.Backoff, Error: "connection refused: " + hostile + strings.Repeat(" very long", 60)},
 		{ID: "docs", State: event.Ready, Since: time.Now().Add(-90 * time.Second), Resources: 2, Tools: 1},
 	}
 	for i := range 98 {
-		servers = append(servers, Server{ID: fmt.Sprintf("server-%02d", i), State: event.Ready})
+		servers = append(servers, ServerRow{ID: fmt.Sprintf("server-%02d", i), State: event.Ready})
 	}
 	return servers, nil
 }
@@ -43,10 +43,10 @@ func (f *fixed) Events() []*event.Event {
 	return out
 }
 
-func (f *fixed) Detail(context.Context, string) (Detail, error) {
-	return Detail{
-		Resources: []Resource{{URI: "file:///guide.md", MimeType: "text/markdown", Size: 2048, Changed: time.Now()}, {URI: "file:///" + strings.Repeat("deep/", 60) + hostile}},
-		Tools:     []Item{{"search", hostile}},
+func (f *fixed) Detail(context.Context, string) (ServerDetail, error) {
+	return ServerDetail{
+		Resources: []ResourceRow{{URI: "file:///guide.md", MimeType: "text/markdown", Size: 2048, Changed: time.Now()}, {URI: "file:///" + strings.Repeat("deep/", 60) + hostile}},
+		Tools:     []ItemRow{{"search", hostile}},
 		Timeline:  []*event.Event{{ServerID: "docs", Timestamp: time.Now(), Payload: event.ServerState{State: event.Backoff, Error: "gone away"}}},
 	}, nil
 }

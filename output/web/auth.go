@@ -1,26 +1,28 @@
 package web
 
 import (
-	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
-// retryAfter is the Retry-After header, in seconds, of answers to clients that sent too
-// many wrong tokens.
+// retryAfter is the Retry-After header, in seconds, of responses that limits cause.
 const retryAfter = "2"
 
-// authorize returns whether a request has a token or the cookie of a login, and that token, or the
-// one of the login.
-func (s *Server) authorize(r *http.Request) (outcome, secret) {
+// authorize checks the token or the login cookie of a request. It also returns the token, or
+// the token of the login.
+func (s *Server) authorize(r *http.Request) (outcome, token) {
 	if len(r.Header.Values("Authorization")) > 0 {
-		token, ok := bearer(r)
+		text, ok := bearer(r)
 		if !ok {
-			return wrongToken, secret{}
+			return wrongToken, token{}
 		}
-		return s.checkToken(r, token)
+		return s.checkToken(r, text)
 	}
 	now, tokens := time.Now(), s.opts.Tokens.current()
 	for _, c := range r.CookiesNamed(s.cookieName(r)) {
@@ -28,15 +30,15 @@ func (s *Server) authorize(r *http.Request) (outcome, secret) {
 			return rightToken, found
 		}
 	}
-	return wrongToken, secret{}
+	return wrongToken, token{}
 }
 
-// checkToken checks a token, unless the client sent too many wrong tokens before, and logs
-// wrong tokens.
-func (s *Server) checkToken(r *http.Request, token string) (result outcome, found secret) {
+// checkToken checks a token, unless the client has sent too many wrong ones, and logs a wrong
+// token.
+func (s *Server) checkToken(r *http.Request, text string) (result outcome, found token) {
 	client := s.client(r)
 	result, quiet := s.throttle.check(client, time.Now(), func() bool {
-		found = s.opts.Tokens.current().find(digest(token))
+		found = s.opts.Tokens.current().find(digest(text))
 		return found.name != ""
 	})
 	if result == wrongToken && !quiet {
@@ -45,28 +47,117 @@ func (s *Server) checkToken(r *http.Request, token string) (result outcome, foun
 	return result, found
 }
 
-// client returns the address of the client (IPv6: its /64 network), with TrustProxy as the
-// proxy reports it.
+// client returns the network of the client, with TrustProxy as reported by the proxy.
 func (s *Server) client(r *http.Request) netip.Prefix {
 	if s.opts.TrustProxy {
 		// The proxy appends the address that it sees; anything before it is unverified.
 		values := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 		if ip, err := netip.ParseAddr(strings.TrimSpace(values[len(values)-1])); err == nil {
-			return prefix(ip)
+			return network(ip)
 		}
 	}
-	host, _, _ := net.SplitHostPort(r.RemoteAddr)
-	ip, err := netip.ParseAddr(host)
-	if err != nil {
-		return netip.Prefix{}
-	}
-	return prefix(ip)
+	addr, _ := netip.ParseAddrPort(r.RemoteAddr)
+	return network(addr.Addr())
 }
 
-// scheme returns "http" or "https", with TrustProxy as the proxy reports it.
+// scheme returns "http" or "https", with TrustProxy as reported by the proxy.
 func (s *Server) scheme(r *http.Request) string {
 	if r.TLS != nil || s.opts.TrustProxy && strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https") {
 		return "https"
 	}
 	return "http"
+}
+
+// withoutPathToken moves a token at the end of the path, as in /mcp/TOKEN, to the Authorization
+// header, so that it is checked like any other token and no path that is logged contains it. A
+// token that may not be in a path is replaced by a wrong one. Other requests are returned
+// unchanged.
+func (s *Server) withoutPathToken(r *http.Request) *http.Request {
+	const endpoint = "/mcp"
+	text, ok := strings.CutPrefix(r.URL.Path, endpoint+"/")
+	if !ok || !s.opts.MCP || !s.opts.Tokens.Set() {
+		return r
+	}
+	if !s.opts.Tokens.current().find(digest(text)).inPath {
+		text = "-"
+	}
+	out := new(http.Request)
+	*out = *r
+	out.URL = &url.URL{Path: endpoint, RawQuery: r.URL.RawQuery}
+	out.RequestURI = out.URL.RequestURI()
+	out.Header = r.Header.Clone()
+	out.Header.Set("Authorization", "Bearer "+text)
+	return out
+}
+
+// Limits of wrong tokens.
+const (
+	guessesPerAddr = 5               // burst of one address
+	guessInterval  = 2 * time.Second // then one token per interval
+	guesses        = 50              // burst of all addresses
+	guessesPerSec  = 10              // of all addresses, then
+	maxGuessers    = 10_000          // addresses that are remembered
+)
+
+// throttle limits how often clients can guess tokens, per address and in total.
+type throttle struct {
+	mu     sync.Mutex
+	byAddr map[netip.Prefix]*rate.Limiter // networks that sent a wrong token
+	all    *rate.Limiter
+}
+
+func newThrottle() *throttle {
+	return &throttle{byAddr: make(map[netip.Prefix]*rate.Limiter), all: rate.NewLimiter(guessesPerSec, guesses)}
+}
+
+// outcome is the result of checking a token.
+type outcome int
+
+const (
+	rightToken outcome = iota
+	wrongToken
+	notChecked // the client, or all clients together, sent too many wrong tokens
+)
+
+// check checks a token of a client by calling valid, unless too many wrong tokens have come.
+// quiet says that wrong tokens come too fast to be logged.
+func (t *throttle) check(client netip.Prefix, now time.Time, valid func() bool) (result outcome, quiet bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	own := t.byAddr[client]
+	exhausted := t.all.TokensAt(now) < 1
+	if own != nil && (exhausted || own.TokensAt(now) < 1) {
+		return notChecked, true
+	}
+	if valid() {
+		delete(t.byAddr, client)
+		return rightToken, false
+	}
+	t.all.AllowN(now, 1)
+	if own == nil {
+		t.forget(now)
+		own = rate.NewLimiter(rate.Every(guessInterval), guessesPerAddr)
+		t.byAddr[client] = own
+	}
+	own.AllowN(now, 1)
+	return wrongToken, exhausted
+}
+
+// forget makes room in byAddr for one more network: it drops the networks whose limit has fully
+// recovered and, if these are not enough, arbitrary others.
+func (t *throttle) forget(now time.Time) {
+	if len(t.byAddr) < maxGuessers {
+		return
+	}
+	for addr, l := range t.byAddr {
+		if l.TokensAt(now) >= guessesPerAddr {
+			delete(t.byAddr, addr)
+		}
+	}
+	for addr := range t.byAddr {
+		if len(t.byAddr) < maxGuessers {
+			return
+		}
+		delete(t.byAddr, addr)
+	}
 }

@@ -2,7 +2,10 @@ package web
 
 import (
 	"container/list"
+	"context"
+	"crypto/tls"
 	"net"
+	"net/http"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -11,12 +14,12 @@ import (
 	"github.com/mcptrack/mcptrack/core/ipscope"
 )
 
-// Limits of connections on which no request has passed the checks.
+// Limits of untrusted connections, on which no request has passed the checks.
 const (
 	untrustedTimeout = 5 * time.Second  // for each wait for bytes
-	handshakeTimeout = 15 * time.Second // the same, with TLS: handshakes of many take their time
-	// Before that time no such connection is closed for a new one: after silentGrace if the client
-	// has sent nothing yet, else after begunGrace.
+	handshakeTimeout = 15 * time.Second // the same with TLS: many simultaneous handshakes are slow
+	// An untrusted connection is not closed for a new one before silentGrace if the client has
+	// sent nothing yet, or begunGrace if it has begun to send.
 	silentGrace = 250 * time.Millisecond
 	begunGrace  = 2 * time.Second
 )
@@ -30,25 +33,25 @@ type connSet struct {
 	patience    time.Duration // for each wait for bytes of an untrusted connection
 	most        int           // connections of all kinds
 	mostBusy    int           // trusted connections with a request in progress
-	mostPerAddr int           // such connections from one address; 0: no connections of one address are limited
-	// moved has a value when there may be room since the last call of add.
-	// Capacity 1, as the goroutine that accepts is the only one to receive; never closed.
+	mostPerAddr int           // such connections from one network; 0: networks have no limits
+	// moved receives a value when there may be room since the last call of add. Its capacity is
+	// 1, since only the goroutine that accepts receives from it. It is never closed.
 	moved chan struct{}
 
-	mu      sync.Mutex
-	open    int                         // connections in the set
-	busy    int                         // trusted connections with a request in progress
+	mu      sync.Mutex // guards all below, and the fields of conn
+	open    int        // connections in the set
+	busy    int        // trusted connections with a request in progress
+	busyOf  map[netip.Prefix]int
 	silent  list.List                   // untrusted connections that have sent nothing, of *conn, oldest first
 	begun   list.List                   // other untrusted ones, of *conn, in the order in which they began to send
-	byAddr  map[netip.Prefix]*list.List // the untrusted connections of each address, of *conn, oldest first
-	busyOf  map[netip.Prefix]int        // like busy, by address
-	idle    list.List                   // trusted connections without a request, of *conn, idle for longest first
+	byAddr  map[netip.Prefix]*list.List // the untrusted connections of each network, of *conn, oldest first
+	idle    list.List                   // trusted connections without a request, of *conn, longest idle first
 	refused uint64                      // see Stats
 	evicted uint64                      // see Stats
 }
 
-// newConnSet returns a set of at most most connections. perAddr says whether the connections of
-// one address are limited.
+// newConnSet returns a set of at most most connections. perAddr limits the connections of one
+// network.
 func newConnSet(most int, perAddr bool) *connSet {
 	s := &connSet{patience: untrustedTimeout, most: most, mostBusy: most - min(most/8, maxReserved), moved: make(chan struct{}, 1), byAddr: map[netip.Prefix]*list.List{}, busyOf: map[netip.Prefix]int{}}
 	if perAddr {
@@ -57,38 +60,50 @@ func newConnSet(most int, perAddr bool) *connSet {
 	return s
 }
 
-// conn is one client connection of a connSet. The fields after the empty line are guarded by
-// the mutex of the set.
+// conn is one client connection of a connSet.
 type conn struct {
 	net.Conn
 	set     *connSet
-	addr    netip.Prefix
-	local   bool // from this machine, and so possibly a proxy
+	addr    netip.Prefix // see network
+	local   bool         // from this machine, and so possibly from a proxy
 	trusted atomic.Bool
 	used    atomic.Bool // a request has begun
-	quiet   atomic.Bool // the client has sent nothing yet, or nothing since an answer
+	quiet   atomic.Bool // the client has sent nothing yet, or nothing since the last response
 
-	closed  bool          // it was removed from the set
-	busy    bool          // it counts in set.busy
-	since   time.Time     // when it was made, or the client began to send; zero: a request was answered, and the next one has not come
-	in      *list.List    // the list of the set with untrusted connections that it is in; nil: none
-	pending *list.Element // its place there
-	peer    *list.Element // its place in set.byAddr; nil with pending
-	waiting *list.Element // its place in set.idle; nil: it is not there
+	// Guarded by set.mu:
+	closed  bool          // removed from the set
+	busy    bool          // counted in set.busy
+	since   time.Time     // when it was accepted or began to send; zero: idle after a response
+	in      *list.List    // set.silent or set.begun; nil: neither
+	pending *list.Element // its element there
+	peer    *list.Element // its element in set.byAddr; nil like pending
+	resting *list.Element // its element in set.idle; nil: it is not idle
 }
 
 func (s *connSet) newConn(nc net.Conn) *conn {
-	c := &conn{Conn: nc, set: s, addr: network(nc.RemoteAddr())}
+	c := &conn{Conn: nc, set: s}
 	if tcp, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
-		c.local = ipscope.LoopbackAddr(tcp.AddrPort().Addr())
+		ip := tcp.AddrPort().Addr().Unmap()
+		c.addr, c.local = network(ip), ipscope.LoopbackAddr(ip)
 	}
 	c.quiet.Store(true)
 	return c
 }
 
-// add admits a new connection. evict, unless nil, is a connection that was removed to make room,
-// which the caller must close. If the new one is not admitted, the caller is to try again after
-// wait, or earlier if moved has a value; if wait is 0, all connections are busy.
+// network returns an IPv4 address, or the /64 network of an IPv6 address.
+func network(ip netip.Addr) netip.Prefix {
+	ip = ip.Unmap().WithZone("")
+	bits := ip.BitLen()
+	if ip.Is6() {
+		bits = 64
+	}
+	p, _ := ip.Prefix(bits) // never fails: the length is valid
+	return p
+}
+
+// add admits a new connection. evict, unless nil, was removed to make room; the caller must
+// close it. If the new one is not admitted, the caller tries again after wait, or earlier if
+// moved has a value; if wait is 0, all connections are busy.
 func (s *connSet) add(c *conn) (admitted bool, evict *conn, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,8 +140,8 @@ func (s *connSet) add(c *conn) (admitted bool, evict *conn, wait time.Duration) 
 	return true, evict, 0
 }
 
-// evictable returns the connection to remove for a new one, or how long to wait for one. s.mu must
-// be held.
+// evictable returns the connection to remove for a new one, or how long to wait for one. s.mu
+// must be held.
 func (s *connSet) evictable(now time.Time) (evict *conn, wait time.Duration) {
 	for _, of := range []struct {
 		in    *list.List
@@ -144,14 +159,14 @@ func (s *connSet) evictable(now time.Time) (evict *conn, wait time.Duration) {
 			wait = left
 		}
 	}
-	// Who connects does not take the idle connections of others, unless there are few that connect.
+	// New connections replace idle trusted ones only while few are untrusted.
 	if s.idle.Len() > 0 && s.silent.Len()+s.begun.Len() <= s.most-s.mostBusy {
 		return s.idle.Front().Value.(*conn), 0
 	}
 	return nil, wait
 }
 
-// Read reads from the connection, and notes that the client has begun to send.
+// Read reads from the connection, and notes when the client begins to send.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 && !c.trusted.Load() && c.quiet.Swap(false) {
@@ -160,7 +175,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// begin says that the client has begun to send.
+// begin records that the client has begun to send.
 func (c *conn) begin() {
 	c.set.mu.Lock()
 	defer c.set.mu.Unlock()
@@ -171,7 +186,7 @@ func (c *conn) begin() {
 	}
 }
 
-// remove takes a connection out of the set. set.mu must be held.
+// remove removes the connection from the set. set.mu must be held.
 func (c *conn) remove() {
 	if c.closed {
 		return
@@ -191,7 +206,7 @@ func (s *connSet) hasMoved() {
 	}
 }
 
-// setBusy records whether the connection has a request in progress. set.mu must be held.
+// setBusy records whether a request is in progress. set.mu must be held.
 func (c *conn) setBusy(busy bool) {
 	if c.busy == busy {
 		return
@@ -209,8 +224,7 @@ func (c *conn) setBusy(busy bool) {
 	}
 }
 
-// unlist removes a connection from the lists of connections that can be evicted. set.mu must
-// be held.
+// unlist removes the connection from the lists of evictable ones. set.mu must be held.
 func (c *conn) unlist() {
 	if c.pending != nil {
 		c.in.Remove(c.pending)
@@ -220,20 +234,20 @@ func (c *conn) unlist() {
 		}
 		c.in, c.pending, c.peer = nil, nil, nil
 	}
-	if c.waiting != nil {
-		c.set.idle.Remove(c.waiting)
-		c.waiting = nil
+	if c.resting != nil {
+		c.set.idle.Remove(c.resting)
+		c.resting = nil
 	}
 }
 
 // trust is called when a request on the connection has passed all checks. It reports whether
-// the request may be served: whether there is room for one more busy connection.
+// there is room for one more busy connection, so that the request may be served.
 func (c *conn) trust() bool {
 	s := c.set
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.closed {
-		return true // evicted just now; the response goes nowhere
+		return true // just evicted: nobody gets the response
 	}
 	limit := s.mostPerAddr
 	if limit == 0 || c.local {
@@ -257,15 +271,15 @@ func (c *conn) rest() {
 	defer s.mu.Unlock()
 	switch {
 	case c.closed:
-	case c.pending != nil: // it has its answer, so it is the first to make room
+	case c.pending != nil: // it has its response, so it is the first to make room
 		c.in.Remove(c.pending)
 		c.since, c.in = time.Time{}, &s.silent
 		c.pending = c.in.PushFront(c)
 		c.quiet.Store(true)
 		s.hasMoved()
-	case c.trusted.Load() && c.waiting == nil:
+	case c.trusted.Load() && c.resting == nil:
 		c.setBusy(false)
-		c.waiting = s.idle.PushBack(c)
+		c.resting = s.idle.PushBack(c)
 		s.hasMoved()
 	}
 }
@@ -278,8 +292,8 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// SetReadDeadline sets the read deadline: at most connSet.patience from now while the
-// connection is untrusted.
+// SetReadDeadline sets the read deadline. While the connection is untrusted, the deadline is at
+// most connSet.patience from now.
 func (c *conn) SetReadDeadline(t time.Time) error {
 	if latest := time.Now().Add(c.set.patience); !c.trusted.Load() && (t.IsZero() || t.After(latest)) {
 		t = latest
@@ -287,8 +301,8 @@ func (c *conn) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-// closeUnused closes the connections that never carried a request, such as those that
-// browsers open in advance. [http.Server.Shutdown] would wait five seconds for them.
+// closeUnused closes the connections that never carried a request, such as those that browsers
+// open in advance. [http.Server.Shutdown] would wait five seconds for them.
 func (s *connSet) closeUnused() {
 	var unused []*conn
 	s.mu.Lock()
@@ -307,9 +321,9 @@ func (s *connSet) closeUnused() {
 
 // Stats are counts since New.
 type Stats struct {
-	Conns   int    // open now
+	Conns   int    // now open
 	Evicted uint64 // idle or untrusted connections closed for new ones
-	Refused uint64 // new connections, and requests on them, refused because too many were busy
+	Refused uint64 // new connections, and requests, refused because too many were busy
 }
 
 // Stats returns the counts.
@@ -317,4 +331,85 @@ func (s *Server) Stats() Stats {
 	s.conns.mu.Lock()
 	defer s.conns.mu.Unlock()
 	return Stats{Conns: s.conns.open, Evicted: s.conns.evicted, Refused: s.conns.refused}
+}
+
+// limitedListener adds accepted connections to a set, and closes those for which the set has no
+// room.
+type limitedListener struct {
+	net.Listener
+	set    *connSet
+	closed chan struct{} // closed by Close
+	once   sync.Once
+}
+
+// Accept accepts the next connection. While there is no room, further connections wait in the
+// queue of the operating system.
+func (l *limitedListener) Accept() (net.Conn, error) {
+	for {
+		nc, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		c := l.set.newConn(nc)
+		for {
+			admitted, evict, wait := l.set.add(c)
+			if evict != nil {
+				_ = evict.Conn.Close()
+			}
+			if admitted {
+				return c, nil
+			}
+			if wait == 0 || !l.await(wait) {
+				_ = nc.Close()
+				break
+			}
+		}
+	}
+}
+
+// await waits until there may be room. It returns false if the listener was closed.
+func (l *limitedListener) await(wait time.Duration) bool {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-l.set.moved:
+	case <-l.closed:
+		return false
+	}
+	return true
+}
+
+// Close ends Accept.
+func (l *limitedListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+// connKey is the context key of the *conn of a request.
+type connKey struct{}
+
+func connContext(ctx context.Context, nc net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, unwrap(nc))
+}
+
+// connState is called by net/http when a request begins, and when the connection becomes idle
+// after the response.
+func connState(nc net.Conn, state http.ConnState) {
+	c := unwrap(nc)
+	switch {
+	case c == nil:
+	case state == http.StateActive:
+		c.used.Store(true)
+	case state == http.StateIdle:
+		c.rest()
+	}
+}
+
+func unwrap(nc net.Conn) *conn {
+	if t, ok := nc.(*tls.Conn); ok {
+		nc = t.NetConn()
+	}
+	c, _ := nc.(*conn)
+	return c
 }

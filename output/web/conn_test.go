@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// from is a connection of a client at an address.
+// from is a connection from an address.
 type from struct {
 	net.Conn
 	addr string
@@ -14,8 +14,8 @@ type from struct {
 func (f from) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(f.addr), Port: 1} }
 func (f from) Close() error         { return nil }
 
-// TestBusyConnectionsOfOneAddress: whoever passes the checks cannot take all connections,
-// and one address not all that others may use, unless it stands for many clients.
+// Clients that pass the checks cannot occupy all connections. One address cannot occupy all
+// that remain, unless it stands for many clients.
 func TestBusyConnectionsOfOneAddress(t *testing.T) {
 	t.Parallel()
 	take := func(s *connSet, addr string) (conns []*conn) {
@@ -40,11 +40,11 @@ func TestBusyConnectionsOfOneAddress(t *testing.T) {
 		t.Errorf("%d connections of one address and %d of another", len(first), len(second))
 	}
 	if admitted, evict, _ := s.add(s.newConn(from{addr: "192.0.2.3"})); !admitted || evict != nil {
-		t.Error("no room for a health check")
+		t.Error("there is no room for a health check")
 	}
 	first[0].rest() // between requests
 	if len(take(s, "192.0.2.3")) != 1 {
-		t.Error("an idle connection makes no room")
+		t.Error("an idle connection does not make room")
 	}
 	for _, c := range append(first, second...) {
 		_ = c.Close()

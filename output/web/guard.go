@@ -1,26 +1,31 @@
 package web
 
 import (
+	"fmt"
+	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/ipscope"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
 // Time limits of a request.
 const (
 	bodyTimeout    = 10 * time.Second
-	refusedTimeout = time.Second // for the body of a refused request, which is not read
+	refusedTimeout = time.Second // for the unread body of a refused request
 	writeTimeout   = 30 * time.Second
 )
 
-// Limits of a request's body, in bytes: in general, and of an MCP message.
+// Limits of a request's body, in bytes.
 const (
 	maxBody    = 64 << 10
-	maxMessage = 4<<20 + 4096 // core/mcpserver has its own limit, with a better error
+	maxMessage = 4<<20 + 4096 // with Options.MCP; core/mcpserver has its own limit, with a better error
 )
 
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; " +
@@ -33,7 +38,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.running.wg.Done()
-	r = s.endpoint(r)
+	r = s.withoutPathToken(r)
 	rc := http.NewResponseController(w)
 	_ = rc.SetWriteDeadline(time.Now().Add(writeTimeout))
 	if r.ContentLength != 0 { // -1: chunked
@@ -42,11 +47,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")
-	// Not no-referrer: browsers would send "Origin: null" with the login form.
+	// With no-referrer, browsers would send "Origin: null" with the login form.
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	open := openFor(s.mux, r)
+	open := s.openFor(r)
 	r, done := s.admit(w, r, open != nil)
 	if r == nil {
 		return
@@ -66,7 +71,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if r.ContentLength == 0 {
-			_ = rc.SetReadDeadline(time.Time{}) // removes the deadline of an untrusted connection
+			_ = rc.SetReadDeadline(time.Time{}) // the connection was untrusted, and had one
 		}
 	}
 	if !canonical(r) {
@@ -76,16 +81,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// canonical reports whether the path of a request is in the form that routes have. For others
-// ServeMux would answer with a redirect that repeats the path, which may be almost that of a
-// token: //mcp/TOKEN.
+// canonical reports whether the path of a request is in canonical form. Otherwise ServeMux would
+// answer with a redirect that repeats the path, which may contain a token, as in //mcp/TOKEN.
 func canonical(r *http.Request) bool {
 	p := r.URL.EscapedPath()
 	c := path.Clean(p)
 	return p == c || p == c+"/" && c != "/"
 }
 
-// route returns the pattern that a request matches. Logs have it instead of the path, which may
+// route returns the pattern that a request matches. It is logged instead of the path, which may
 // contain a token.
 func (s *Server) route(r *http.Request) string {
 	_, pattern := s.mux.Handler(r)
@@ -95,9 +99,9 @@ func (s *Server) route(r *http.Request) string {
 	return pattern
 }
 
-// overloaded refuses a request because too many connections are busy. For a stream of events
-// it cuts the connection off instead: browsers then connect again later, which they would not
-// do after any status but 200.
+// overloaded refuses a request because too many connections are busy. If the request is for an
+// event stream, it cuts the connection off instead: browsers then reconnect later, which they do
+// not after any status other than 200.
 func (s *Server) overloaded(w http.ResponseWriter, r *http.Request) {
 	if strings.Contains(r.Header.Get("Accept"), "text/event-stream") && r.Method == http.MethodGet {
 		panic(http.ErrAbortHandler)
@@ -107,13 +111,13 @@ func (s *Server) overloaded(w http.ResponseWriter, r *http.Request) {
 	s.refuse(w, r, http.StatusServiceUnavailable, "too many connections")
 }
 
-// admit returns a request that passes all checks, with a context that also ends when its token is
-// removed; done must be called when it has ended. A request that does not pass has been answered,
-// and admit returns nil. open says that its handler is an [Open], which needs no token.
+// admit checks a request. If it passes, admit returns it with a context that also ends when its
+// token is removed; done must be called when the request has ended. Otherwise admit answers it
+// and returns nil. open says that its handler is an [Open], which needs no token.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request, open bool) (_ *http.Request, done func()) {
 	h := w.Header()
 	if !s.hostAllowed(r) {
-		s.refuse(w, r, http.StatusForbidden, "the Host header does not name this server; to allow the name, start the server with --allow-origin")
+		s.refuse(w, r, http.StatusForbidden, "the Host header does not name this server; to allow this name, start the server with --allow-origin")
 		return nil, nil
 	}
 	other, ok := s.originAllowed(r)
@@ -124,7 +128,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, open bool) (_ *ht
 	if len(s.origins) > 0 {
 		h.Add("Vary", "Origin")
 	}
-	if other != "" && allow(h, r, other, s.opts.MCP) {
+	if other != "" && setCORS(h, r, other, s.opts.MCP) {
 		w.WriteHeader(http.StatusNoContent)
 		return nil, nil
 	}
@@ -160,7 +164,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, open bool) (_ *ht
 	return r, done
 }
 
-// refuse answers a request that did not pass a check. Its body is not read.
+// refuse answers a request that did not pass a check, without reading its body.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, status int, why string) {
 	s.opts.Logger.Debug("request refused", "why", why, "status", status,
 		"method", printable.Line(r.Method, 32), "route", s.route(r), "client", r.RemoteAddr)
@@ -171,7 +175,174 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, status int, why 
 	plain(w, status, why)
 }
 
-// wantsPage reports whether the request is that of a browser that opens the dashboard.
+// wantsPage reports whether a browser opens the dashboard with this request.
 func wantsPage(r *http.Request) bool {
 	return r.URL.Path == "/" && r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html")
+}
+
+// hostAllowed reports whether Host names this server. An IP address must be the local address of
+// the connection. A name other than localhost must be configured, since anybody can make a name
+// resolve to this address.
+func (s *Server) hostAllowed(r *http.Request) bool {
+	host := strings.ToLower(r.Host)
+	for _, o := range s.origins {
+		if host == o.host || host == o.host+o.defaultPort() {
+			return true
+		}
+	}
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	at, ok := local.(*net.TCPAddr)
+	if !ok {
+		return false
+	}
+	name, port, err := net.SplitHostPort(host)
+	if err != nil { // without a port
+		name, port = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]"), "80"
+		if r.TLS != nil {
+			port = "443"
+		}
+	}
+	if port != fmt.Sprint(at.Port) {
+		return false
+	}
+	here := at.AddrPort().Addr().Unmap()
+	if name == "localhost" {
+		return ipscope.LoopbackAddr(here)
+	}
+	ip, err := netip.ParseAddr(name)
+	return err == nil && (ip.Unmap() == here || ipscope.LoopbackAddr(ip) && ipscope.LoopbackAddr(here))
+}
+
+// originAllowed reports whether the request comes from no web page, from a page of this server,
+// or from a page of Options.Origins. In the last case it returns that origin.
+func (s *Server) originAllowed(r *http.Request) (other string, ok bool) {
+	switch values := r.Header.Values("Origin"); len(values) {
+	case 0:
+	case 1:
+		scheme := "http://"
+		if r.TLS != nil {
+			scheme = "https://"
+		}
+		text := strings.ToLower(values[0])
+		if slices.ContainsFunc(s.origins, func(o origin) bool { return o.String() == text }) {
+			return values[0], true
+		}
+		if text != scheme+strings.ToLower(r.Host) {
+			return "", false
+		}
+	default:
+		return "", false
+	}
+	for _, site := range r.Header.Values("Sec-Fetch-Site") {
+		if site != "same-origin" && site != "none" {
+			return "", false
+		}
+	}
+	return "", true
+}
+
+// origin is the scheme and host[:port] of a site, in lower case and without a default port, as
+// in the Origin header.
+type origin struct{ scheme, host string }
+
+func (o origin) String() string { return o.scheme + "://" + o.host }
+
+// defaultPort is the port that a Host header may contain even if the origin does not.
+func (o origin) defaultPort() string {
+	if o.scheme == "https" {
+		return ":443"
+	}
+	return ":80"
+}
+
+func parseOrigin(text string) (origin, error) {
+	refuse := func(why string) (origin, error) {
+		return origin{}, &OptionError{"allow-origin", fmt.Sprintf("%q %s", printable.Line(text, 128), why)}
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
+		return refuse(`is not an origin; expected "https://HOST[:PORT]"`)
+	case u.User != nil || u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "":
+		return refuse("must have only scheme, host and port")
+	case strings.ContainsAny(u.Host, "*") || strings.HasSuffix(u.Hostname(), "."):
+		return refuse("must have an exact host name")
+	}
+	o := origin{u.Scheme, strings.ToLower(u.Host)}
+	o.host = strings.TrimSuffix(o.host, o.defaultPort())
+	return o, nil
+}
+
+// CORS headers for MCP's Streamable HTTP transport.
+const (
+	mcpMethods = "GET, POST, DELETE"
+	mcpHeaders = "Authorization, Content-Type, Last-Event-ID, Mcp-Session-Id, Mcp-Protocol-Version, Mcp-Method, Mcp-Name"
+	mcpExposed = "Last-Event-ID, Mcp-Session-Id, Mcp-Protocol-Version"
+
+	// mcpParam is the prefix of headers that repeat arguments of a tool. Tools choose the
+	// names, so all requested names are allowed, up to maxParams.
+	mcpParam  = "mcp-param-"
+	maxParams = 64
+)
+
+// setCORS sets the CORS headers for a page of the origin other; mcp allows the headers of MCP.
+// It reports whether the request is a preflight, whose response consists of these headers.
+func setCORS(h http.Header, r *http.Request, other string, mcp bool) (preflight bool) {
+	h.Set("Access-Control-Allow-Origin", other)
+	methods, headers, exposed := "GET", "Authorization, Last-Event-ID", "Last-Event-ID"
+	if mcp {
+		methods, headers, exposed = mcpMethods, mcpHeaders, mcpExposed
+	}
+	h.Set("Access-Control-Expose-Headers", exposed)
+	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+		return false
+	}
+	if mcp {
+		headers += params(r.Header.Values("Access-Control-Request-Headers"))
+		h.Add("Vary", "Access-Control-Request-Headers")
+	}
+	h.Set("Access-Control-Allow-Methods", methods)
+	h.Set("Access-Control-Allow-Headers", headers)
+	h.Set("Access-Control-Max-Age", "600")
+	return true
+}
+
+// params returns the requested headers with the prefix mcpParam, each preceded by a comma.
+func params(asked []string) string {
+	var b strings.Builder
+	n := 0
+	for name := range strings.SplitSeq(strings.Join(asked, ","), ",") {
+		name = strings.ToLower(strings.Trim(name, " \t"))
+		if rest, ok := strings.CutPrefix(name, mcpParam); !ok || rest == "" || !isHeaderName(rest) {
+			continue
+		}
+		if n++; n > maxParams {
+			break
+		}
+		b.WriteString(", " + name)
+	}
+	return b.String()
+}
+
+// isHeaderName reports whether a lower-case string is a valid header name (RFC 9110, 5.6.2).
+func isHeaderName(s string) bool {
+	return strings.Trim(s, "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz") == ""
+}
+
+// Open is a handler for [Server.Handle] that needs no token, because its content is public or
+// because the handler itself authenticates requests, for example by a signature. All other
+// checks apply, and the limits of untrusted clients.
+type Open struct {
+	http.Handler
+	MaxBody int64 // bytes of a request's body; less than 64 KiB means 64 KiB
+}
+
+// openFor returns the handler of a request if it is an Open, else nil. It asks the mux that will
+// serve the request, so that a request for any other handler needs a token.
+func (s *Server) openFor(r *http.Request) *Open {
+	h, _ := s.mux.Handler(r)
+	if o, ok := h.(Open); ok {
+		return &o
+	}
+	return nil
 }

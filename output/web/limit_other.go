@@ -4,5 +4,5 @@ package web
 
 import "math"
 
-// mostConns returns how many connections the limit of open files allows; here there is none.
+// mostConns returns how many connections the limit of open files allows; this system has none.
 func mostConns() int { return math.MaxInt32 }

@@ -1,13 +1,24 @@
 package web_test
 
 import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
+	"log/slog"
+	"math/big"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mcptrack/mcptrack/output/web"
 )
@@ -49,71 +60,121 @@ func TestListen(t *testing.T) {
 	ln.Close()
 }
 
-func TestLoadToken(t *testing.T) {
-	dir := t.TempDir()
-	write := func(name, text string, mode os.FileMode) string {
-		file := filepath.Join(dir, name)
-		if err := os.WriteFile(file, []byte(text), mode); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(file, mode); err != nil {
-			t.Fatal(err)
-		}
-		return file
-	}
-	tok, err := web.LoadToken(write("good", secret+"\r\n", 0o600))
-	if err != nil || !tok.Is(secret) || tok.Is(secret+"x") || tok.Is("") {
-		t.Errorf("good: %v", err)
-	}
-	if (web.Token{}).Is("") {
-		t.Error("no token is a token")
-	}
-	named, err := web.LoadToken(write("named", "\nchat "+secret+"1\nchat\t"+secret+"2\n"+secret+"\n", 0o600))
-	if err != nil || !named.Holds("chat") || !named.Holds(web.DefaultName) || named.Holds("other") {
-		t.Errorf("named: %v", err)
-	}
-	for header, want := range map[string]string{
-		"Bearer " + secret + "1": "chat", "bearer " + secret + "2": "chat", "Bearer " + secret: web.DefaultName,
-		"Bearer " + secret + "3": "", "Basic " + secret: "", "": "",
-	} {
-		r := &http.Request{Header: http.Header{"Authorization": {header}}}
-		if got := named.Identify(r); got != want || named.Is(strings.TrimPrefix(header, "Bearer ")) && want == "" {
-			t.Errorf("%q: %q", header, got)
-		}
-	}
-	if got := named.Identify(&http.Request{Header: http.Header{"Authorization": {"Bearer " + secret, "Bearer " + secret}}}); got != "" {
-		t.Errorf("two headers: %q", got)
-	}
-	principal := func(header string) string {
-		return named.Principal(&http.Request{Header: http.Header{"Authorization": {header}}})
-	}
-	chat, unnamed := principal("Bearer "+secret+"1"), principal("Bearer "+secret)
-	if chat == "" || unnamed == "" || chat == unnamed || principal("bearer  "+secret+"2 ") != chat || principal("BEARER "+secret) != unnamed ||
-		principal("Bearer "+secret+"3") != "" || strings.Contains(unnamed+chat, secret) {
-		t.Errorf("principals %q and %q", chat, unnamed)
-	}
-	several, err := web.LoadToken(write("several", secret+"1\n"+secret+"2\n", 0o600))
+// certificate writes a self-signed certificate for 127.0.0.1 and its key.
+func certificate(t *testing.T) (certFile, keyFile string, pool *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{"1", "2"} {
-		r := &http.Request{Header: http.Header{"Authorization": {"Bearer " + secret + text}}}
-		if got := several.Principal(r); got == "" || got == several.Principal(&http.Request{Header: http.Header{"Authorization": {"Bearer " + secret + string('3'-text[0]+'0')}}}) {
-			t.Errorf("secrets without names are one principal: %q", got)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	certFile, keyFile = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})
+	for file, data := range map[string][]byte{certFile: certPEM, keyFile: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})} {
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
 		}
 	}
-	for _, file := range []string{
-		write("name", "a/b "+secret, 0o600), write("words", "a b "+secret, 0o600), write("weak", secret+"\nchat abc", 0o600),
-		write("group", secret, 0o640), write("world", secret, 0o604), write("short", "abc", 0o600), write("empty", "", 0o600),
-		write("spaces", secret+" "+secret, 0o600), write("binary", strings.Repeat("\x00", 32), 0o600),
-		write("huge", strings.Repeat("x", 1<<20), 0o600), dir, filepath.Join(dir, "missing"),
-	} {
-		_, err := web.LoadToken(file)
+	pool = x509.NewCertPool()
+	pool.AppendCertsFromPEM(certPEM)
+	return certFile, keyFile, pool
+}
+
+func TestHTTPS(t *testing.T) {
+	certFile, keyFile, pool := certificate(t)
+	config, err := web.LoadTLS(certFile, keyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, base := start(t, web.Options{Tokens: token(t), TLS: config}, nil)
+	if !strings.HasPrefix(base, "https://127.0.0.1:") {
+		t.Errorf("the URL is %s", base)
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	res, err := client.PostForm(base+"/login", url.Values{"token": {secret}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusSeeOther || !res.Cookies()[0].Secure {
+		t.Errorf("login: %s %v", res.Status, res.Cookies())
+	}
+	req, _ := http.NewRequest(http.MethodGet, base+"/events", nil)
+	req.Header.Set("Origin", base)
+	req.AddCookie(res.Cookies()[0])
+	if res, err = client.Do(req); err != nil || res.StatusCode != http.StatusOK {
+		t.Errorf("with the cookie: %v %v", res, err)
+	}
+	res.Body.Close()
+	if !strings.HasPrefix(raw(t, "http://"+strings.TrimPrefix(base, "https://"), "GET / HTTP/1.1\r\nHost: x\r\n\r\n"), "HTTP/1.0 400") {
+		t.Error("plain HTTP is served on the port of HTTPS")
+	}
+}
+
+func TestLoadTLS(t *testing.T) {
+	certFile, keyFile, _ := certificate(t)
+	_, otherKey, _ := certificate(t)
+	open := filepath.Join(t.TempDir(), "open.pem")
+	key, _ := os.ReadFile(keyFile)
+	if err := os.WriteFile(open, key, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(open, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, files := range [][2]string{{certFile, otherKey}, {keyFile, keyFile}, {certFile, certFile}, {certFile, open}, {certFile, "/dev/zero"}, {"/dev/zero", keyFile}, {certFile, "missing"}, {certFile, t.TempDir()}} {
+		_, err := web.LoadTLS(files[0], files[1])
 		if _, ok := errors.AsType[*web.OptionError](err); !ok {
-			t.Errorf("%s: %v", filepath.Base(file), err)
+			t.Errorf("%q: %v", files, err)
 		}
-		if err != nil && strings.Contains(err.Error(), secret) {
-			t.Errorf("%s: the error shows the token", filepath.Base(file))
+	}
+}
+
+// An address that other machines can reach requires a token that cannot be guessed. If it is
+// sent unencrypted, a warning is logged.
+func TestExposedAddress(t *testing.T) {
+	certFile, keyFile, _ := certificate(t)
+	config, err := web.LoadTLS(certFile, keyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, ok := range map[string]bool{
+		"correcthorsebattery": false, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa": false, "0123456789abcdef": false,
+		"9f86d081884c7d659a2feaa0c55ad015": true, "0b5e4f1c-9a3d-4c7e-8f21-6d5b9c0e7a43": true, secret: true, "kZ7w/1rVb+0yqQ3mXc9TnE==": true,
+	} {
+		var log bytes.Buffer
+		for _, opts := range []web.Options{{}, {TLS: config}, {TrustProxy: true}} {
+			opts.Tokens, err = web.FollowTokens(tokenFile(t, text), nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			log.Reset()
+			opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			s, err := web.New(opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ln, err := s.Listen(t.Context(), "0.0.0.0:0")
+			if err == nil {
+				ln.Close()
+			}
+			if (err == nil) != ok || err != nil && strings.Contains(err.Error(), text) {
+				t.Errorf("token of %d characters: %v", len(text), err)
+			}
+			if plain := opts.TLS == nil && !opts.TrustProxy; strings.Contains(log.String(), "unencrypted") != (ok && plain) {
+				t.Errorf("%+v: log %q", opts, log.String())
+			}
 		}
 	}
 }

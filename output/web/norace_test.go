@@ -2,4 +2,4 @@
 
 package web_test
 
-const fewer = 1
+const slowdown = 1

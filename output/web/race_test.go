@@ -2,6 +2,6 @@
 
 package web_test
 
-// fewer is by what the numbers of connections of a herd are divided: the race detector makes
-// everything many times slower.
-const fewer = 5
+// slowdown divides the numbers of connections of a test: the race detector makes everything many
+// times slower.
+const slowdown = 5

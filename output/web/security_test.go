@@ -16,7 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/output/web"
 )
 
-// syncBuffer is a log that several goroutines write.
+// syncBuffer is a buffer for the log of several goroutines.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -34,10 +34,14 @@ func (b *syncBuffer) String() string {
 	return b.b.String()
 }
 
-// TestHostileConnections: 1,500 connections without a token, in every state in which
-// one can be held open, do not delay others.
+// 1,500 connections without a token, in every state in which one can be held open, do not delay
+// other clients.
 func TestHostileConnections(t *testing.T) {
-	const hostile, most = 1500, 400
+	hostile, most := 1500, 400
+	if testing.Short() {
+		t.Parallel()
+		hostile, most = 100, 40
+	}
 	for name, request := range map[string]string{
 		"nothing sent":              "",
 		"half a header":             "GET / HTTP/1.1\r\nHost: localhost\r\nX: ",
@@ -47,6 +51,9 @@ func TestHostileConnections(t *testing.T) {
 		"idle after a health check": "GET /healthz HTTP/1.1\r\nHost: HOST\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
+			if testing.Short() {
+				t.Parallel() // not with all connections: they need too many open files
+			}
 			s, base := start(t, web.Options{Tokens: token(t), MaxConns: most}, nil)
 			host := strings.TrimPrefix(base, "http://")
 			request := strings.ReplaceAll(request, "HOST", host)
@@ -63,7 +70,7 @@ func TestHostileConnections(t *testing.T) {
 				}
 				conns = append(conns, c)
 				_, _ = io.WriteString(c, request) // fails if the connection was closed already
-				if i%50 != 0 {
+				if i%(hostile/20) != 0 {
 					continue
 				}
 				if res, _ := ask(t, "GET", base+"/healthz", nil, ""); res.StatusCode != http.StatusOK {
@@ -80,8 +87,8 @@ func TestHostileConnections(t *testing.T) {
 	}
 }
 
-// TestMissingBodyIsNotAwaited: a refused request without its body is answered, and its
-// connection closed, within a second or so; an accepted one within the body timeout.
+// A refused request whose body does not arrive is answered, and its connection closed, after
+// about a second; an accepted one after the body timeout.
 func TestMissingBodyIsNotAwaited(t *testing.T) {
 	t.Parallel()
 	_, base := start(t, web.Options{Tokens: token(t)}, nil)
@@ -97,6 +104,9 @@ func TestMissingBodyIsNotAwaited(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if name == "token" && testing.Short() {
+				t.Skip("takes the body timeout, 10 s")
+			}
 			c, err := net.Dial("tcp", host)
 			if err != nil {
 				t.Fatal(err)
@@ -117,8 +127,7 @@ func TestMissingBodyIsNotAwaited(t *testing.T) {
 	}
 }
 
-// TestTrustedConnectionsStay: connections with the token are neither closed for
-// untrusted ones nor limited like them.
+// Connections with the token are neither closed for untrusted ones nor limited like them.
 func TestTrustedConnectionsStay(t *testing.T) {
 	s, base := start(t, web.Options{Tokens: token(t), MaxConns: 400}, nil)
 	host := strings.TrimPrefix(base, "http://")
@@ -161,8 +170,8 @@ func TestTrustedConnectionsStay(t *testing.T) {
 	}
 }
 
-// TestTokenHolderCannotStarveOthers: with all the streams that a client with the token
-// can open, health checks are answered; what is too much is refused.
+// However many streams a client with the token opens, health checks are answered. Streams beyond
+// the limit are refused.
 func TestTokenHolderCannotStarveOthers(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
@@ -206,12 +215,12 @@ func TestTokenHolderCannotStarveOthers(t *testing.T) {
 		t.Errorf("%d streams, %+v", streams, s.Stats())
 	}
 	if line, err := open("Accept: text/event-stream\r\n"); err == nil {
-		t.Errorf("a stream of events too many is answered %q", line)
+		t.Errorf("an event stream beyond the limit is answered %q", line)
 	}
 }
 
-// TestWrongTokens: guesses from one address are slowed and logged, at /login and as
-// Bearer, while those with a cookie continue.
+// Guesses from one address are limited and logged, at /login and as Bearer. Clients with a cookie
+// are not affected.
 func TestWrongTokens(t *testing.T) {
 	var log syncBuffer
 	_, base := start(t, web.Options{Tokens: token(t), TrustProxy: true, Logger: slog.New(slog.NewTextHandler(&log, nil))}, nil)
@@ -245,7 +254,7 @@ func TestWrongTokens(t *testing.T) {
 	}
 }
 
-// TestLogout: after a logout the cookie is removed, and invalid for others as well.
+// A logout removes the cookie and makes copies of it invalid.
 func TestLogout(t *testing.T) {
 	_, base := start(t, web.Options{Tokens: token(t)}, nil)
 	login := func() string {
@@ -276,7 +285,7 @@ func TestLogout(t *testing.T) {
 	}
 }
 
-// TestSecureCookie: the cookie is Secure over HTTPS, also if a trusted proxy ends it.
+// The cookie is Secure over HTTPS, including HTTPS that a trusted proxy terminates.
 func TestSecureCookie(t *testing.T) {
 	for _, trust := range []bool{false, true} {
 		_, base := start(t, web.Options{Tokens: token(t), TrustProxy: trust}, nil)

@@ -1,87 +1,113 @@
 package web
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
+	"log/slog"
 	"math"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
+	"github.com/mcptrack/mcptrack/core/filewatch"
 	"github.com/mcptrack/mcptrack/core/secretfile"
 )
 
 const (
-	minToken = 16   // characters
-	maxToken = 1024 // characters
-	minBits  = 128  // entropy for addresses that other machines can reach
+	minToken  = 16   // characters
+	maxToken  = 1024 // characters
+	minBits   = 128  // entropy for an address that other machines can reach
+	maxName   = 32   // characters
+	nameChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+	// pathMark follows a token in the file if the token may also be the end of the path of an
+	// MCP endpoint, for clients that cannot send a header.
+	pathMark = "path"
 )
 
-// Token is the set of secrets of which clients must present one: one secret, or several with
-// names. Only digests of the secrets are stored, so that they cannot be printed, and a
-// comparison takes the same time for any guess.
-type Token struct {
-	secrets []secret
-	bits    int // estimated entropy of the weakest secret
-}
-
-type secret struct {
-	name   string
-	digest [sha256.Size]byte
-	// principal is the principal of requests with it; see Token.Principal.
-	principal string
-	inPath    bool // it may also be the end of the path of an MCP endpoint
-}
-
-// DefaultName is the name of a secret without one.
+// DefaultName is the name of a token without one.
 const DefaultName = "default"
 
-// NewToken makes a token from its text: 16 to 1,024 visible ASCII characters.
-func NewToken(text string) (Token, error) { return Token{}.with(DefaultName, text, false) }
+// token is one line of the token file. Only the digest of its text is stored, so that the text
+// cannot be printed and a comparison takes the same time for any guess.
+type token struct {
+	name      string
+	digest    [sha256.Size]byte
+	principal string // see Tokens.Principal
+	inPath    bool   // see pathMark
+	bits      int    // estimated entropy
+}
 
-// with returns the token with one more secret. Several secrets may have the same name, such as
-// an old secret and the new one that replaces it.
-func (t Token) with(name, text string, inPath bool) (Token, error) {
+// tokenSet are the tokens that are valid at one time.
+type tokenSet []token
+
+func digest(text string) [sha256.Size]byte { return sha256.Sum256([]byte(text)) }
+
+// loadTokens reads a token file; see [FollowTokens]. Its errors are of type *[OptionError].
+func loadTokens(file string) (set tokenSet, err error) {
+	lines, err := secretfile.ReadLines(file)
+	if err != nil {
+		return nil, &OptionError{"token-file", err.Error()}
+	}
+	for i, words := range lines {
+		t, err := parseToken(words)
+		if other := set.find(t.digest).name; err == nil && other != "" && other != t.name {
+			err = fmt.Errorf("this token also belongs to %s; each client needs its own", other)
+		}
+		if err != nil {
+			problem := err.Error()
+			if len(lines) > 1 {
+				problem = fmt.Sprintf("line %d: %s", i+1, problem)
+			}
+			return nil, &OptionError{"token-file", (&secretfile.RefusedError{Path: file, Problem: problem}).Error()}
+		}
+		set = append(set, t)
+	}
+	return set, nil
+}
+
+// parseToken parses the words of a line: TOKEN or NAME TOKEN, optionally followed by pathMark.
+func parseToken(words []string) (token, error) {
+	t := token{name: DefaultName, inPath: len(words) > 1 && words[len(words)-1] == pathMark}
+	if t.inPath {
+		words = words[:len(words)-1]
+	}
+	if len(words) > 2 {
+		return token{}, errors.New("expected TOKEN or NAME TOKEN, optionally followed by the word path")
+	}
+	text := words[len(words)-1]
 	if len(text) < minToken || len(text) > maxToken {
-		return Token{}, fmt.Errorf("a token must have %d to %d characters, this one has %d", minToken, maxToken, len(text))
+		return token{}, fmt.Errorf("a token must have %d to %d characters, this one has %d", minToken, maxToken, len(text))
 	}
 	for i := range len(text) {
 		if text[i] <= ' ' || text[i] > '~' {
-			return Token{}, errors.New("a token must consist of visible ASCII characters")
+			return token{}, errors.New("a token must consist of visible ASCII characters")
 		}
 	}
-	if len(name) > maxName || strings.Trim(name, nameChars) != "" || name == text {
-		return Token{}, fmt.Errorf("invalid name of a token; use at most %d letters, digits, ., _ and -", maxName)
+	if len(words) == 2 {
+		t.name = words[0]
 	}
-	if known := t.find(digest(text)).name; known != "" && known != name {
-		return Token{}, fmt.Errorf("this token also belongs to %s; each client needs its own", known)
+	if len(t.name) > maxName || strings.Trim(t.name, nameChars) != "" || t.name == text {
+		return token{}, fmt.Errorf("invalid name of a token; use at most %d letters, digits, ., _ and -", maxName)
 	}
-	bits := entropy(text)
-	if t.Set() {
-		bits = min(bits, t.bits)
-	}
-	return Token{append(t.secrets[:len(t.secrets):len(t.secrets)], secret{name, digest(text), principal(name, text), inPath}), bits}, nil
-}
-
-// principal returns the principal of requests with a secret.
-func principal(name, text string) string {
-	if name == DefaultName {
+	t.digest, t.bits, t.principal = digest(text), entropy(text), "name "+t.name
+	if t.name == DefaultName {
 		d := digest("principal " + text)
-		return "secret " + hex.EncodeToString(d[:])
+		t.principal = "secret " + hex.EncodeToString(d[:])
 	}
-	return "name " + name
+	return t, nil
 }
 
-const (
-	maxName   = 32
-	nameChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
-)
-
-// entropy estimates the entropy of a random text in bits from its length and its
-// characters. Texts with few different characters have none.
+// entropy estimates the entropy of a random text in bits from its length and its characters.
+// A text with few distinct characters has none.
 func entropy(text string) int {
 	const minDistinct = 8
 	distinct := make(map[rune]bool)
@@ -111,109 +137,155 @@ func entropy(text string) int {
 	return int(float64(len(text)) * math.Log2(float64(upper+lower+digit+sign)))
 }
 
-// LoadToken reads the tokens in a file that only its owner may read; see
-// [secretfile.ReadLines]. A line is TOKEN or NAME TOKEN. NAME identifies the client, to whose
-// name its subscriptions belong: it should stay when the token is replaced. If the word path
-// follows, the token may also be the end of the path of an MCP endpoint. Errors about the file
-// and its content are of type *[OptionError].
-func LoadToken(file string) (Token, error) {
-	lines, err := secretfile.ReadLines(file)
-	if err != nil {
-		return Token{}, &OptionError{"token-file", err.Error()}
-	}
-	var t Token
-	for i, words := range lines {
-		name, inPath := DefaultName, len(words) > 1 && words[len(words)-1] == pathMark
-		if inPath {
-			words = words[:len(words)-1]
-		}
-		if len(words) == 2 {
-			name = words[0]
-		}
-		err := errors.New("expected TOKEN or NAME TOKEN, optionally followed by the word path")
-		if len(words) <= 2 {
-			t, err = t.with(name, words[len(words)-1], inPath)
-		}
-		if err != nil {
-			problem := err.Error()
-			if len(lines) > 1 {
-				problem = fmt.Sprintf("line %d: %s", i+1, problem)
-			}
-			return Token{}, &OptionError{"token-file", (&secretfile.RefusedError{Path: file, Problem: problem}).Error()}
-		}
-	}
-	return t, nil
-}
-
-// Set reports whether there is at least one secret.
-func (t Token) Set() bool { return len(t.secrets) > 0 }
-
-// Is reports whether text is one of the secrets; false if none is set.
-func (t Token) Is(text string) bool { return t.has(digest(text)) }
-
-func (t Token) has(d [sha256.Size]byte) bool { return t.find(d).name != "" }
-
-// find returns the secret with a digest, the zero value if there is none.
-func (t Token) find(d [sha256.Size]byte) (found secret) {
-	for _, s := range t.secrets {
-		if s.is(d) {
-			found = s
+// find returns the token with a digest, or the zero value.
+func (set tokenSet) find(d [sha256.Size]byte) (found token) {
+	for _, t := range set {
+		if subtle.ConstantTimeCompare(d[:], t.digest[:]) == 1 {
+			found = t
 		}
 	}
 	return found
 }
 
-func digest(text string) [sha256.Size]byte { return sha256.Sum256([]byte(text)) }
+func (set tokenSet) has(d [sha256.Size]byte) bool { return set.find(d).name != "" }
 
-func (s *secret) is(d [sha256.Size]byte) bool {
-	return subtle.ConstantTimeCompare(d[:], s.digest[:]) == 1
-}
-
-// Holds reports whether one of the secrets has the given name.
-func (t Token) Holds(name string) bool {
-	return slices.ContainsFunc(t.secrets, func(s secret) bool { return s.name == name })
-}
-
-// Several reports whether the secrets have more than one name: then each name is a client of
-// its own, and not everybody with a secret is the operator.
-func (t Token) Several() bool {
-	return slices.ContainsFunc(t.secrets, func(s secret) bool { return s.name != t.secrets[0].name })
-}
-
-// Identify returns the name of the secret in the Authorization header of a request, ""
-// if there is none or it is wrong.
-func (t Token) Identify(r *http.Request) string {
-	return t.of(r).name
-}
-
-// Principal returns whose a request is: requests with secrets of the same name belong together,
-// and so do those with the same secret without a name, however the header is spelled. It is ""
-// for requests with a wrong secret or none, such as those with the cookie of a login. The text
-// is the same after a restart, and does not reveal the secret.
-func (t Token) Principal(r *http.Request) string { return t.of(r).principal }
-
-// of returns the secret in the Authorization header of a request.
-func (t Token) of(r *http.Request) secret {
-	text, ok := bearer(r)
-	if !ok {
-		return secret{}
+// without counts the tokens that are not in other.
+func (set tokenSet) without(other tokenSet) (n int) {
+	for _, t := range set {
+		if !other.has(t.digest) {
+			n++
+		}
 	}
-	return t.find(digest(text))
+	return n
 }
 
-// bearer returns the token in the Authorization header of a request; false if the header
-// does not occur exactly once or has another form.
+// check returns an error if a token has less than the given entropy.
+func (set tokenSet) check(bits int) error {
+	for _, t := range set {
+		if t.bits < bits {
+			return &OptionError{"token-file", fmt.Sprintf(
+				"the token is too easy to guess for an address that is reachable from other machines (about %d of %d bits); make one with: openssl rand -base64 24", t.bits, bits)}
+		}
+	}
+	return nil
+}
+
+// bearer returns the token in the Authorization header of a request; false if there is not
+// exactly one such header, or it has another form.
 func bearer(r *http.Request) (string, bool) {
 	values := r.Header.Values("Authorization")
 	if len(values) != 1 {
 		return "", false
 	}
-	scheme, token, _ := strings.Cut(values[0], " ")
-	return strings.TrimSpace(token), strings.EqualFold(scheme, "Bearer")
+	scheme, text, _ := strings.Cut(values[0], " ")
+	return strings.TrimSpace(text), strings.EqualFold(scheme, "Bearer")
 }
 
-// String does not reveal the token.
-func (t Token) String() string {
+// Tokens are the tokens of a file, one of which each client must present. If the file changes,
+// new tokens are accepted, and the requests and logins of removed ones end. The methods are safe
+// for concurrent use, and for a nil Tokens, which has no token.
+type Tokens struct {
+	file   string
+	kick   <-chan struct{}
+	logger *slog.Logger
+	now    atomic.Pointer[tokenSet]
+
+	mu      sync.Mutex // guards all below
+	inUse   map[*tokenUse]struct{}
+	changed []func() // see OnChange
+	minBits int      // entropy that each token must have
+	failed  string   // why the file could not be used the last time; it was logged
+}
+
+// tokenUse is a request in progress.
+type tokenUse struct {
+	digest [sha256.Size]byte // of its token
+	cancel context.CancelCauseFunc
+}
+
+// errTokenRemoved ends the requests of a removed token.
+var errTokenRemoved = errors.New("the token was removed")
+
+// removedTimeout bounds a write in progress when the token is removed.
+const removedTimeout = time.Second
+
+// FollowTokens reads the tokens in a file that only its owner may read; see
+// [secretfile.ReadLines]. A line is TOKEN or NAME TOKEN; a token has 16 to 1,024 visible ASCII
+// characters. NAME identifies the client that owns subscriptions, so it should stay when the
+// token is replaced; several tokens may have the same name. If the word path follows, the token
+// may also be the end of the path of an MCP endpoint. Errors are of type *[OptionError].
+//
+// [Server.Serve] follows the file; a value from kick, which may be nil, makes it read the file
+// immediately. While the file cannot be used, the previous tokens stay valid, which is logged.
+// logger may be nil.
+func FollowTokens(file string, kick <-chan struct{}, logger *slog.Logger) (*Tokens, error) {
+	set, err := loadTokens(file)
+	if err != nil {
+		return nil, err
+	}
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	t := &Tokens{file: file, kick: kick, logger: logger, inUse: map[*tokenUse]struct{}{}}
+	t.now.Store(&set)
+	return t, nil
+}
+
+// current returns the tokens that are valid now.
+func (t *Tokens) current() tokenSet {
+	if t == nil {
+		return nil
+	}
+	return *t.now.Load()
+}
+
+// Set reports whether there is a token. The result never changes.
+func (t *Tokens) Set() bool { return len(t.current()) > 0 }
+
+// Holds reports whether a token has the given name.
+func (t *Tokens) Holds(name string) bool {
+	return slices.ContainsFunc(t.current(), func(t token) bool { return t.name == name })
+}
+
+// HoldsPrincipal reports whether a request may have the given [Tokens.Principal].
+func (t *Tokens) HoldsPrincipal(principal string) bool {
+	return slices.ContainsFunc(t.current(), func(t token) bool { return t.principal == principal })
+}
+
+// Several reports whether the tokens have more than one name: then each name is a separate
+// client, and not everybody with a token is the operator.
+func (t *Tokens) Several() bool {
+	set := t.current()
+	return slices.ContainsFunc(set, func(t token) bool { return t.name != set[0].name })
+}
+
+// Identify returns the name of the token in the Authorization header of a request, "" if there
+// is no valid one. For a request in progress, the tokens at its start count.
+func (t *Tokens) Identify(r *http.Request) string { return t.of(r).name }
+
+// Principal returns who made a request: requests whose tokens have the same name belong
+// together, and so do requests with the same unnamed token, however the header is spelled. It
+// is "" for a request without a valid token in its header, such as one with the cookie of a
+// login. It does not change when the process restarts, and does not reveal the token. For a
+// request in progress, the tokens at its start count.
+func (t *Tokens) Principal(r *http.Request) string { return t.of(r).principal }
+
+// tokenKey is the context key of the token in the Authorization header of a request in progress.
+type tokenKey struct{}
+
+func (t *Tokens) of(r *http.Request) token {
+	if found, ok := r.Context().Value(tokenKey{}).(token); ok {
+		return found
+	}
+	text, ok := bearer(r)
+	if !ok {
+		return token{}
+	}
+	return t.current().find(digest(text))
+}
+
+// String does not reveal the tokens.
+func (t *Tokens) String() string {
 	if t.Set() {
 		return "[redacted]"
 	}
@@ -221,4 +293,132 @@ func (t Token) String() string {
 }
 
 // GoString is String.
-func (t Token) GoString() string { return t.String() }
+func (t *Tokens) GoString() string { return t.String() }
+
+// OnChange adds a function that is called after each change. OnChange must be called before
+// Serve; the function must not block.
+func (t *Tokens) OnChange(f func()) {
+	if t != nil {
+		t.changed = append(t.changed, f)
+	}
+}
+
+// require sets the entropy that each token must have, and checks the current tokens.
+func (t *Tokens) require(bits int) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.minBits = bits
+	return t.current().check(bits)
+}
+
+// begin begins a request that uses a token, or a login with it. The context of the returned
+// request ends when the token is removed, and a write in progress soon after. The caller must
+// call end when the request has ended.
+func (t *Tokens) begin(r *http.Request, found token, rc *http.ResponseController) (_ *http.Request, end func()) {
+	ctx := r.Context()
+	if len(r.Header.Values("Authorization")) > 0 {
+		ctx = context.WithValue(ctx, tokenKey{}, found)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	context.AfterFunc(ctx, func() {
+		if context.Cause(ctx) == errTokenRemoved { //nolint:errorlint // it is never wrapped
+			_ = rc.SetWriteDeadline(time.Now().Add(removedTimeout))
+		}
+	})
+	use := &tokenUse{found.digest, cancel}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.inUse[use] = struct{}{}
+	if !t.current().has(found.digest) { // removed since it was checked
+		cancel(errTokenRemoved)
+	}
+	return r.WithContext(ctx), func() {
+		t.mu.Lock()
+		delete(t.inUse, use)
+		t.mu.Unlock()
+		cancel(nil)
+	}
+}
+
+// run follows the file until ctx ends.
+func (t *Tokens) run(ctx context.Context) {
+	if t == nil {
+		return
+	}
+	file := filewatch.NewFile(t.file, filewatch.FileOptions{PollOnly: 500 * time.Millisecond, MaxBytes: secretfile.MaxSize, Logger: t.logger})
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() { _ = file.Run(ctx) })
+	modePoll := time.NewTicker(time.Second) // filewatch follows only the content
+	defer modePoll.Stop()
+	mode := modeOf(t.file)
+	for {
+		select {
+		case _, ok := <-file.Changes():
+			if !ok {
+				return
+			}
+			if !t.read() {
+				file.Retry() // a new mode may make the same content usable
+			}
+		case <-modePoll.C:
+			if now := modeOf(t.file); now != mode {
+				mode = now
+				t.read()
+			}
+		case <-t.kick:
+			t.read()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// modeOf returns the mode of a file, 0 if it cannot be read.
+func modeOf(path string) fs.FileMode {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return info.Mode()
+}
+
+// read reads the file and reports whether it could be used.
+func (t *Tokens) read() bool {
+	next, err := loadTokens(t.file)
+	t.mu.Lock()
+	if err == nil {
+		err = next.check(t.minBits)
+	}
+	if err != nil {
+		known := t.failed == err.Error()
+		t.failed = err.Error()
+		t.mu.Unlock()
+		if !known {
+			t.logger.Warn("the token file cannot be used; the previous tokens stay valid; correct the file, or stop mcptrack to refuse all clients", "err", err)
+		}
+		return false
+	}
+	recovered := t.failed != ""
+	t.failed = ""
+	before := t.current()
+	if slices.Equal(before, next) {
+		t.mu.Unlock()
+		if recovered {
+			t.logger.Info("the token file can be used again; its tokens have not changed")
+		}
+		return true
+	}
+	t.now.Store(&next)
+	for use := range t.inUse {
+		if !next.has(use.digest) {
+			use.cancel(errTokenRemoved)
+		}
+	}
+	t.mu.Unlock()
+	t.logger.Info("the token file was reloaded", "new", next.without(before), "removed", before.without(next))
+	for _, f := range t.changed {
+		f()
+	}
+	return true
+}

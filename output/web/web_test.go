@@ -9,6 +9,8 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -23,13 +25,24 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(browsertest.Tests{M: m, Brow
 
 const secret = "Qm9uam91ciBsZSBtb25kZQ"
 
+// token returns the token secret.
 func token(t *testing.T) *web.Tokens {
 	t.Helper()
-	tok, err := web.NewToken(secret)
+	tokens, err := web.FollowTokens(tokenFile(t, secret), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return web.FixedTokens(tok)
+	return tokens
+}
+
+// tokenFile returns a token file with the given content.
+func tokenFile(t *testing.T, content string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 // start serves until the test ends, and returns the server and its URL.
@@ -156,7 +169,7 @@ func TestEveryRouteAndMethodIsGuarded(t *testing.T) {
 					t.Errorf("%s %s %v: CORS headers", method, path, h)
 				}
 			}
-			// The right Host is not enough: all but three routes require a token.
+			// The correct Host is not enough: all but three routes require a token.
 			res, _ := ask(t, method, base+path, nil, "")
 			open := path == "/healthz" || path == "/login" || path == "/login.css"
 			if (res.Header.Get("WWW-Authenticate") != "") == open {
@@ -225,7 +238,7 @@ func TestAllowedOrigin(t *testing.T) {
 	}
 	for _, o := range []string{"*", "dash.example", "https://*.example", "https://a/b", "ftp://a", "https://u:p@a", "https://a.", "null"} {
 		if _, err := web.New(web.Options{Origins: []string{o}}); err == nil {
-			t.Errorf("%q is taken as an origin", o)
+			t.Errorf("%q is accepted as an origin", o)
 		} else if _, ok := errors.AsType[*web.OptionError](err); !ok {
 			t.Errorf("%q: %T", o, err)
 		}
@@ -258,7 +271,7 @@ func eventually(t *testing.T, cond func() bool) {
 	}
 }
 
-// An MCP endpoint takes messages, and pages of allowed origins may send them.
+// An MCP endpoint accepts messages of 4 MiB, and pages of allowed origins may send them.
 func TestMCP(t *testing.T) {
 	dash := "https://dash.example"
 	for _, mcp := range []bool{false, true} {
@@ -296,5 +309,126 @@ func TestMCP(t *testing.T) {
 		if res.StatusCode != http.StatusRequestEntityTooLarge {
 			t.Errorf("MCP %t: 5 MiB give %d", mcp, res.StatusCode)
 		}
+	}
+}
+
+// Only an Open handler needs no token, and its body limit applies. The other checks remain, and
+// no spelling of a path bypasses the token.
+func TestOpenHandlersNeedNoToken(t *testing.T) {
+	body := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n, err := io.Copy(io.Discard, r.Body)
+		if _, large := errors.AsType[*http.MaxBytesError](err); large {
+			w.WriteHeader(http.StatusRequestEntityTooLarge)
+			return
+		}
+		_, _ = io.WriteString(w, strings.Repeat("x", int(min(n, 3))))
+	})
+	_, base := start(t, web.Options{Tokens: token(t)}, func(s *web.Server) {
+		s.Handle("/hooks/", web.Open{Handler: body, MaxBody: 200 << 10})
+		s.Handle("/other/", http.NotFoundHandler())
+	})
+	for _, c := range []struct {
+		path   string
+		header header
+		size   int
+		want   int
+	}{
+		{"/hooks/a", nil, 3, http.StatusOK},
+		{"/hooks/a", nil, 200 << 10, http.StatusOK},
+		{"/hooks/a", nil, 200<<10 + 1, http.StatusRequestEntityTooLarge},
+		{"/hooks/a", header{"Origin": "https://evil.example"}, 3, http.StatusForbidden},
+		{"/hooks", nil, 3, http.StatusUnauthorized}, // the mux would redirect
+		{"/other/a", nil, 3, http.StatusUnauthorized},
+		{"/hooks/../other/a", nil, 3, http.StatusUnauthorized},
+		{"/hooks/%2e%2e/other/a", nil, 3, http.StatusOK}, // the mux routes it to /hooks/
+		{"//hooks/a", nil, 3, http.StatusUnauthorized},
+	} {
+		res, text := ask(t, "POST", base+c.path, c.header, strings.Repeat("b", c.size))
+		if res.StatusCode != c.want {
+			t.Errorf("%s of %d bytes with %v: %s %s", c.path, c.size, c.header, res.Status, text)
+		}
+	}
+}
+
+func TestDrain(t *testing.T) {
+	s, err := web.New(web.Options{Drain: 300 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{}) // closed by the hook
+	s.OnShutdown(func(context.Context) error { close(stop); return nil })
+	left := make(chan error, 1) // sent to by the handler that is cut
+	s.Handle("/stream", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).Flush()
+		<-stop
+		_, _ = io.WriteString(w, "end")
+	}))
+	s.Handle("/stuck", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+		left <- context.Cause(r.Context())
+	}))
+	ln, err := s.Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1) // sent to once
+	go func() { ended <- s.Serve(ctx, ln) }()
+	client := &http.Client{}
+	defer client.CloseIdleConnections()
+	stream, err := client.Get(s.URL() + "/stream")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Body.Close()
+	stuck, err := client.Get(s.URL() + "/stuck")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stuck.Body.Close()
+	cancel()
+	if text, err := io.ReadAll(stream.Body); string(text) != "end" || err != nil {
+		t.Errorf("the stream ended with %q, %v", text, err)
+	}
+	select {
+	case err := <-ended:
+		if err == nil || !strings.Contains(err.Error(), "unfinished requests were closed") {
+			t.Errorf("serve: %v", err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("Serve does not return")
+	}
+	if err := <-left; err == nil {
+		t.Error("the stuck handler was not cut")
+	}
+}
+
+// Connections that browsers open in advance do not delay the end.
+func TestDrainUnused(t *testing.T) {
+	s, err := web.New(web.Options{Drain: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := s.Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1) // sent to once
+	go func() { ended <- s.Serve(ctx, ln) }()
+	unused, err := net.Dial("tcp", strings.TrimPrefix(s.URL(), "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unused.Close()
+	eventually(t, func() bool { return s.Stats().Conns > 0 })
+	began := time.Now()
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("serve: %v", err)
+	}
+	if took := time.Since(began); took > 30*time.Second {
+		t.Errorf("draining took %v", took)
 	}
 }

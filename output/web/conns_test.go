@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -16,17 +17,113 @@ import (
 	"github.com/mcptrack/mcptrack/output/web"
 )
 
+// At the limit, an idle connection makes room for a new one. If all are busy, the new one is
+// refused.
+func TestConnectionLimit(t *testing.T) {
+	t.Parallel()
+	s, base := start(t, web.Options{MaxConns: 3}, func(s *web.Server) {
+		s.Handle("/busy", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}))
+	})
+	host := strings.TrimPrefix(base, "http://")
+	try := func(request string) (net.Conn, error) {
+		c, err := net.Dial("tcp", host)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
+		if request != "" {
+			_, _ = io.WriteString(c, "GET "+request+" HTTP/1.1\r\nHost: "+host+"\r\n\r\n")
+			_, err = c.Read(make([]byte, 1))
+		}
+		return c, err
+	}
+	dial := func(request string) net.Conn {
+		c, err := try(request)
+		if err != nil {
+			t.Fatalf("%s: %v", request, err)
+		}
+		return c
+	}
+	closed := func(c net.Conn) bool {
+		_, err := io.Copy(io.Discard, c)
+		return !errors.Is(err, os.ErrDeadlineExceeded)
+	}
+	dial("/busy")
+	idle := dial("/events") // trusted
+	untrusted := dial("")
+	eventually(t, func() bool { return s.Stats().Conns == 3 })
+	dial("/busy")
+	if !closed(untrusted) {
+		t.Error("the untrusted connection is not closed first")
+	}
+	refused := uint64(0) // until the server notices that the connection is idle
+	eventually(t, func() bool {
+		_, err := try("/busy")
+		if err != nil {
+			refused++
+		}
+		return err == nil
+	})
+	if !closed(idle) {
+		t.Error("the idle connection is not closed")
+	}
+	if st := s.Stats(); st.Conns != 3 || st.Evicted != 2 || st.Refused != refused {
+		t.Errorf("stats: %+v, refused %d", st, refused)
+	}
+	if !closed(dial("")) {
+		t.Error("a connection beyond the limit stays open")
+	}
+	if st := s.Stats(); st.Conns != 3 || st.Refused != refused+1 {
+		t.Errorf("stats: %+v", st)
+	}
+}
+
+// A connection that sends its headers byte by byte is closed after 5 s.
+func TestSlowHeaders(t *testing.T) {
+	t.Parallel()
+	_, base := start(t, web.Options{}, nil)
+	c, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	began := time.Now()
+	done := make(chan struct{}) // closed by the writer
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(500 * time.Millisecond)
+		defer tick.Stop()
+		for _, b := range []byte("GET /events HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("a", 100)) {
+			if _, err := c.Write([]byte{b}); err != nil || time.Since(began) > time.Minute {
+				return
+			}
+			<-tick.C
+		}
+	}()
+	_ = c.SetReadDeadline(began.Add(time.Minute))
+	_, err = io.Copy(io.Discard, c)
+	if took := time.Since(began); errors.Is(err, os.ErrDeadlineExceeded) || took < 4*time.Second {
+		t.Errorf("slow headers: %v after %v", err, took)
+	}
+	_ = c.Close()
+	<-done
+}
+
 // herd are many connections to one server.
 type herd struct {
 	host string
 	tls  *tls.Config // nil: plain
 
 	wg  sync.WaitGroup
-	end chan struct{} // closed by the test; then the hostile ones end
+	end chan struct{} // closed by the test to end all connections
 }
 
-// hostile opens connections that send nothing, or a byte now and then. When one is closed, it is
-// opened again, as long as the test goes on.
+// hostile opens n connections that send nothing, or a byte every second. It reopens each closed
+// one until the end of the test.
 func (h *herd) hostile(t *testing.T, n int) {
 	for i := range n {
 		h.wg.Go(func() {
@@ -52,7 +149,7 @@ func (h *herd) hostile(t *testing.T, n int) {
 					case <-closed:
 						open = false
 					case <-drip.C:
-						if i%2 == 0 { // of a TLS record and of a request line
+						if i%2 == 0 { // the first byte of a request line, or of a TLS record
 							_, _ = c.Write([]byte{map[bool]byte{true: 'G', false: 22}[h.tls == nil]})
 						}
 					}
@@ -64,7 +161,7 @@ func (h *herd) hostile(t *testing.T, n int) {
 	}
 }
 
-// good opens streams, all simultaneously and each once, and returns why some were not served.
+// good opens n streams simultaneously and returns the errors of those that were not served.
 func (h *herd) good(n int) (failed []error) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -111,8 +208,8 @@ func (h *herd) stream() error {
 	return err
 }
 
-// TestHerd: after a restart all clients connect within a second, from one address, and all are
-// served at the first try. Thousands of connections that wait to be closed lock nobody out.
+// After a restart, all clients connect from one address within a second, and all are served at
+// the first attempt. Thousands of hostile connections lock nobody out.
 func TestHerd(t *testing.T) {
 	certFile, keyFile, pool := certificate(t)
 	served, err := web.LoadTLS(certFile, keyFile)
@@ -131,6 +228,10 @@ func TestHerd(t *testing.T) {
 		{"TLS, with hostile ones", 1000, 5000, true, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			fewer := slowdown
+			if testing.Short() {
+				fewer *= 10
+			}
 			tt.good, tt.hostile = tt.good/fewer, tt.hostile/fewer
 			opts := web.Options{Tokens: token(t), TrustProxy: tt.proxy, MaxConns: 4096 / fewer}
 			if tt.proxy {
@@ -153,7 +254,7 @@ func TestHerd(t *testing.T) {
 			_, h.host, _ = strings.Cut(base, "://")
 			h.hostile(t, tt.hostile)
 			failed := h.good(tt.good)
-			for try := 0; try < 5 && tt.hostile > 0 && len(failed) > 0; try++ { // they lock nobody out, but may delay clients that are slow themselves
+			for try := 0; try < 5 && tt.hostile > 0 && len(failed) > 0; try++ { // slow clients may need several attempts
 				failed = h.good(len(failed))
 			}
 			if len(failed) > 0 {

@@ -1,0 +1,360 @@
+package web
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"html/template"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/ipscope"
+	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/secretfile"
+)
+
+// Options configure a server. A zero field means the documented default; by default, only
+// clients on this machine can connect.
+type Options struct {
+	// Tokens, of which every client must present one; nil: clients need none. Serve follows
+	// their file.
+	Tokens *Tokens
+	// Origins are the origins of other sites whose pages may read from this server, such as
+	// "https://dash.example". Their hosts are also accepted as names of this server, for a
+	// reverse proxy in front of it.
+	Origins []string
+	// TLS makes the server speak HTTPS; nil: HTTP. See [LoadTLS].
+	TLS *tls.Config
+	// TrustProxy says that all requests come through a reverse proxy, so that
+	// X-Forwarded-Proto and the last element of X-Forwarded-For can be trusted.
+	TrustProxy bool
+	// Ready returns why the server is not ready, nil if it is. /readyz shows the error to
+	// clients. nil: always ready.
+	Ready func() error
+	// MCP says that the server has an MCP endpoint: bodies may have 4 MiB, and pages of
+	// Origins may use its methods and headers.
+	MCP bool
+	// MaxConns limits open connections; 4,096. The limit of open files may lower it.
+	MaxConns int
+	// Drain is how long requests may continue after Serve's context ends; 5 s.
+	Drain time.Duration
+	// Logger logs wrong tokens as warnings and refused requests at debug level; nil
+	// discards.
+	Logger *slog.Logger
+}
+
+// OptionError reports an invalid option. Commands treat it as a usage error.
+type OptionError struct {
+	Option string // the flag: "addr", "token-file", "allow-origin", "tls-cert" or "tls-key"
+	Reason string // one line
+}
+
+func (e *OptionError) Error() string { return e.Option + ": " + e.Reason }
+
+// Server is an HTTP server. Handle and OnShutdown are called before Serve.
+type Server struct {
+	opts    Options
+	origins []origin
+	mux     *http.ServeMux
+	routes  []string
+	hooks   []func(context.Context) error
+
+	// Only if tokens are set:
+	page     *template.Template
+	tickets  *tickets
+	throttle *throttle
+
+	// The address of the listener, "" before Listen. host is as passed to Listen, or the IP
+	// address if it had none.
+	host, port string
+
+	draining atomic.Bool
+	conns    *connSet
+	running  running
+}
+
+// running counts the handlers in progress, for which http.Server.Close does not wait.
+type running struct {
+	mu    sync.Mutex
+	ended bool
+	wg    sync.WaitGroup
+}
+
+// enter reports whether a handler may start. If so, the caller must call wg.Done when it ends.
+func (r *running) enter() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.ended {
+		r.wg.Add(1)
+	}
+	return !r.ended
+}
+
+// end prevents further handlers from starting and waits for the running ones.
+func (r *running) end() {
+	r.mu.Lock()
+	r.ended = true
+	r.mu.Unlock()
+	r.wg.Wait()
+}
+
+// New returns a server with /healthz, /readyz and, if tokens are set, /login and /logout. Its
+// errors are of type *[OptionError].
+func New(opts Options) (*Server, error) {
+	if opts.MaxConns == 0 {
+		opts.MaxConns = 4096
+	}
+	if opts.Drain == 0 {
+		opts.Drain = 5 * time.Second
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if most := mostConns(); opts.MaxConns > most {
+		opts.Logger.Warn("the limit of open files allows fewer connections than configured; raise it (ulimit -n)", "configured", opts.MaxConns, "allowed", most)
+		opts.MaxConns = most
+	}
+	s := &Server{opts: opts, mux: http.NewServeMux(), conns: newConnSet(opts.MaxConns, !opts.TrustProxy)}
+	if opts.TLS != nil {
+		s.conns.patience = handshakeTimeout
+	}
+	for _, text := range opts.Origins {
+		o, err := parseOrigin(text)
+		if err != nil {
+			return nil, err
+		}
+		s.origins = append(s.origins, o)
+	}
+	s.Handle("/healthz", Open{Handler: get(healthz)})
+	s.Handle("/readyz", get(s.readyz))
+	if opts.Tokens.Set() {
+		s.page = template.Must(template.ParseFS(assets, "assets/login.html"))
+		s.tickets, s.throttle = newTickets(), newThrottle()
+		s.Handle("/login", Open{Handler: http.HandlerFunc(s.login)})
+		s.Handle("/login.css", Open{Handler: get(loginStyle)})
+		s.Handle("POST /logout", http.HandlerFunc(s.logout))
+	}
+	return s, nil
+}
+
+// Handle registers the handler for a pattern of [http.ServeMux]. Like ServeMux.Handle, it
+// panics if the pattern is invalid or already registered.
+func (s *Server) Handle(pattern string, h http.Handler) {
+	s.mux.Handle(pattern, h)
+	s.routes = append(s.routes, pattern)
+}
+
+// Routes returns the registered patterns, sorted.
+func (s *Server) Routes() []string { return slices.Sorted(slices.Values(s.routes)) }
+
+// OnShutdown adds a function that ends requests that do not end by themselves, such as
+// streams. It is called once when draining begins, concurrently with other hooks. Its context
+// ends after Options.Drain.
+func (s *Server) OnShutdown(hook func(context.Context) error) { s.hooks = append(s.hooks, hook) }
+
+// Serve serves until ctx ends, and then lets requests finish for up to Options.Drain. It returns
+// an error if unfinished requests were closed, a hook failed, or serving failed. It owns the
+// listener, which must come from [Server.Listen] of the same server. Serve is called only once.
+func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
+	base, cut := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cut(nil)
+	srv := &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: s.conns.patience,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    16<<10 - 4096, // net/http adds 4 KiB
+		BaseContext:       func(net.Listener) context.Context { return base },
+		ConnContext:       connContext,
+		ConnState:         connState,
+		ErrorLog:          slog.NewLogLogger(s.opts.Logger.Handler(), slog.LevelDebug),
+	}
+	srv.RegisterOnShutdown(s.conns.closeUnused)
+	ln = &limitedListener{Listener: ln, set: s.conns, closed: make(chan struct{})}
+	if s.opts.TLS != nil {
+		ln = tls.NewListener(ln, s.opts.TLS)
+	}
+	ended := make(chan error, 1) // sent to once, by the goroutine below
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { ended <- srv.Serve(ln) })
+	following, stop := context.WithCancel(ctx)
+	defer stop()
+	wg.Go(func() { s.opts.Tokens.run(following) })
+	select {
+	case err := <-ended:
+		cut(err)
+		_ = srv.Close()
+		s.running.end()
+		return fmt.Errorf("serve %s: %w", s.URL(), err)
+	case <-ctx.Done():
+	}
+	return s.drain(ctx, srv, cut)
+}
+
+// drain calls the hooks of OnShutdown, waits up to Options.Drain for requests to finish, and
+// then closes the remaining connections.
+func (s *Server) drain(ctx context.Context, srv *http.Server, cut context.CancelCauseFunc) error {
+	s.draining.Store(true)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.Drain)
+	defer cancel()
+	failed := make([]error, len(s.hooks)+1)
+	var hooks sync.WaitGroup
+	for i, hook := range s.hooks {
+		hooks.Go(func() { failed[i] = hook(ctx) })
+	}
+	if err := srv.Shutdown(ctx); err != nil {
+		failed[len(s.hooks)] = fmt.Errorf("unfinished requests were closed after %v: %w", s.opts.Drain, err)
+		cut(errors.New("server is shutting down"))
+		_ = srv.Close()
+	}
+	hooks.Wait()
+	s.running.end()
+	return errors.Join(failed...)
+}
+
+// get returns a handler that calls h for GET and HEAD, and refuses other methods.
+func get(h http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+			return
+		}
+		h(w, r)
+	})
+}
+
+func healthz(w http.ResponseWriter, _ *http.Request) {
+	plain(w, http.StatusOK, "ok")
+}
+
+func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
+	if s.draining.Load() {
+		plain(w, http.StatusServiceUnavailable, "shutting down")
+		return
+	}
+	if s.opts.Ready != nil {
+		if err := s.opts.Ready(); err != nil {
+			plain(w, http.StatusServiceUnavailable, printable.Reason(err, 500))
+			return
+		}
+	}
+	plain(w, http.StatusOK, "ok")
+}
+
+// plain answers with one line of text.
+func plain(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text+"\n")
+}
+
+// Listen listens on a TCP address such as "127.0.0.1:8722"; port 0 selects a free port. An
+// address other than a loopback address requires a token of at least 128 bits; without one, and
+// for an invalid address, the error is an *[OptionError]. Once Listen returns, clients can
+// connect; their requests wait for Serve.
+func (s *Server) Listen(ctx context.Context, addr string) (net.Listener, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, &OptionError{"addr", fmt.Sprintf("invalid address %q; expected HOST:PORT", printable.Line(addr, 128))}
+	}
+	// Resolve only once, so that the server binds the address that was checked.
+	var resolver net.Resolver
+	ip := netip.IPv6Unspecified()
+	if host != "" {
+		ips, err := resolver.LookupNetIP(ctx, "ip", host)
+		if err != nil {
+			return nil, fmt.Errorf("cannot listen on %s: %w", printable.Line(addr, 128), printable.Unnamed(err))
+		}
+		ip = ips[0].Unmap()
+		for _, other := range ips { // prefer IPv4, as net.Listen does: 127.0.0.1 for localhost
+			if other = other.Unmap(); other.Is4() && !ip.Is4() {
+				ip = other
+			}
+		}
+	}
+	number, err := resolver.LookupPort(ctx, "tcp", port)
+	if err != nil {
+		return nil, &OptionError{"addr", fmt.Sprintf("invalid port %q", printable.Line(port, 64))}
+	}
+	if !ipscope.LoopbackAddr(ip) {
+		if err := s.checkExposed(addr); err != nil {
+			return nil, err
+		}
+	}
+	network := "tcp"
+	if host == "0.0.0.0" {
+		network = "tcp4" // "tcp" would also listen on IPv6
+	}
+	bind := netip.AddrPortFrom(ip, uint16(number)).String()
+	if host == "" {
+		bind = net.JoinHostPort("", fmt.Sprint(number)) // both families, as far as available
+	}
+	ln, err := new(net.ListenConfig).Listen(ctx, network, bind)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on %s: %w", printable.Line(addr, 128), printable.Unnamed(err))
+	}
+	s.host, s.port, _ = net.SplitHostPort(ln.Addr().String())
+	if host != "" {
+		s.host = host
+	}
+	return ln, nil
+}
+
+// checkExposed checks that the options suit an address that other machines can reach.
+func (s *Server) checkExposed(addr string) error {
+	if !s.opts.Tokens.Set() {
+		return &OptionError{"addr", fmt.Sprintf(
+			"%s is reachable from other machines: a token is required (--token-file), or listen on 127.0.0.1", printable.Line(addr, 128))}
+	}
+	if err := s.opts.Tokens.require(minBits); err != nil {
+		return err
+	}
+	if s.opts.TLS == nil && !s.opts.TrustProxy {
+		s.opts.Logger.Warn("the token is sent unencrypted; use --tls-cert and --tls-key, or a proxy with TLS and --trust-proxy",
+			"addr", printable.Line(addr, 128))
+	}
+	return nil
+}
+
+// URL returns the address of the server, such as "http://127.0.0.1:8722"; "" before Listen.
+func (s *Server) URL() string {
+	if s.port == "" {
+		return ""
+	}
+	scheme := "http://"
+	if s.opts.TLS != nil {
+		scheme = "https://"
+	}
+	return scheme + net.JoinHostPort(s.host, s.port)
+}
+
+const maxPEM = 1 << 20 // bytes of a certificate or key file
+
+// LoadTLS reads a certificate chain and its private key from PEM files; later changes of the
+// files have no effect. Only the owner and the group may have access to the key (not checked on
+// Windows). Errors are of type *[OptionError] and quote none of the content.
+func LoadTLS(certFile, keyFile string) (*tls.Config, error) {
+	cert, err := secretfile.Load(certFile, maxPEM, 0)
+	if err != nil {
+		return nil, &OptionError{"tls-cert", err.Error()}
+	}
+	key, err := secretfile.Load(keyFile, maxPEM, 0o007)
+	if err != nil {
+		return nil, &OptionError{"tls-key", err.Error()}
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return nil, &OptionError{"tls-cert", printable.Line(certFile, 256) + ": not a certificate for the key in " + printable.Line(keyFile, 256)}
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}, nil
+}
