@@ -14,12 +14,12 @@ import (
 	"github.com/mcptrack/mcptrack/output/webhook"
 )
 
-// overview is the answer of /api/status.
+// overview is the response of /api/status.
 type overview struct {
 	Version   string `json:"version"`
 	StartedAt string `json:"startedAt"`
-	// Epoch and Seq make the id (epoch-seq) from which a client resumes after this
-	// answer: it may get events again that the answer contains, and misses none.
+	// Epoch and Seq form the event id (epoch-seq) after which a client can resume the feed. The
+	// client may receive events that this response already reflects, but misses none.
 	Epoch     string              `json:"epoch,omitempty"`
 	Seq       uint64              `json:"seq"`
 	Servers   int                 `json:"servers"`
@@ -29,26 +29,26 @@ type overview struct {
 	Failures  uint64              `json:"failures"`
 	Clients   int                 `json:"clients"`
 	Login     bool                `json:"login,omitempty"`   // POST /logout ends a login
-	History   bool                `json:"history,omitempty"` // /api/history and /api/activity answer
-	// Webhooks are at most maxWebhooks, those that fail first; MoreWebhooks is how many were
-	// left out.
+	History   bool                `json:"history,omitempty"` // /api/history and /api/activity are available
+	// Webhooks has at most maxWebhooks endpoints, failing ones first. MoreWebhooks is the number of
+	// omitted endpoints.
 	Webhooks     []webhook.EndpointStatus `json:"webhooks,omitempty"`
 	MoreWebhooks int                      `json:"moreWebhooks,omitempty"`
-	// Deliveries say which process on a cluster sends to webhooks.
+	// Deliveries reports which process of a cluster delivers webhooks.
 	Deliveries []webhook.Deliverer `json:"webhookDeliveries,omitempty"`
-	// Unstored is why events cannot be stored; "": they can.
+	// Unstored is the reason why events cannot be stored; empty if they can.
 	Unstored string `json:"unstored,omitempty"`
 	*cluster
 }
 
 const maxWebhooks = 200
 
-// cluster is the part of the status that is about the processes that share servers.
+// cluster describes the processes that share servers.
 type cluster struct {
 	Process    string   `json:"process"`
 	Processes  int      `json:"processes"`
 	Unfollowed []string `json:"unfollowed,omitempty"` // servers that no process follows
-	Waiting    string   `json:"waiting,omitempty"`    // why this process cannot acquire leases; "": it can
+	Waiting    string   `json:"waiting,omitempty"`    // why this process cannot acquire leases; empty if it can
 }
 
 // resource is one element of /api/servers/{id}/resources.
@@ -59,13 +59,13 @@ type resource struct {
 	Size     int64  `json:"size"`
 	Digest   string `json:"digest,omitempty"`
 	Gone     bool   `json:"gone,omitempty"`
-	Changed  string `json:"changed,omitempty"` // time of the last event about the resource; "": none is known
+	Changed  string `json:"changed,omitempty"` // time of the last event about the resource; empty if unknown
 }
 
-// content is the answer of /api/servers/{id}/content.
+// content is the response of /api/servers/{id}/content.
 type content struct {
 	resource
-	// Text is missing if the content is binary or too large, or cannot be read.
+	// Text is omitted if the content is binary, too large or unreadable.
 	Text *string `json:"text,omitempty"`
 }
 
@@ -94,7 +94,7 @@ func newResource(st *status.ServerStatus, r *status.ResourceStatus) resource {
 func (d *Dashboard) status(w http.ResponseWriter, r *http.Request) {
 	out := overview{Version: d.opts.Version, StartedAt: stamp(d.started), States: map[event.State]int{}, Login: d.opts.Login, History: d.opts.Select != nil}
 	if d.opts.Last != nil {
-		out.Epoch, out.Seq = d.opts.Last() // before the snapshot, which then includes it
+		out.Epoch, out.Seq = d.opts.Last() // read before the snapshot, so that the snapshot includes the event with this id
 	}
 	if d.opts.Storing != nil {
 		if err := d.opts.Storing(); err != nil {
@@ -166,4 +166,81 @@ func refuse(w http.ResponseWriter, code int, message string) {
 	w.WriteHeader(code)
 	body, _ := json.Marshal(map[string]string{"error": message})
 	_, _ = w.Write(append(body, '\n'))
+}
+
+const (
+	// maxItems and maxItemBytes limit the item descriptors per list in a response.
+	maxItems     = 500
+	maxItemBytes = 1 << 20
+	maxMissing   = 100 // polled resources in a response
+)
+
+// serverDetail is the response of /api/servers/{id}.
+type serverDetail struct {
+	status.Summary
+	// Polled has the URIs of resources that the server does not push, at most 100.
+	Polled []string `json:"polled,omitempty"`
+	// ToolList and the other lists have descriptors as the server sent them.
+	ToolList     []json.RawMessage `json:"toolList"`
+	PromptList   []json.RawMessage `json:"promptList"`
+	TemplateList []json.RawMessage `json:"templateList"`
+}
+
+func (d *Dashboard) server(w http.ResponseWriter, r *http.Request) {
+	servers := d.opts.Servers()
+	i := slices.IndexFunc(servers, func(s status.Summary) bool { return s.ID == r.PathValue("id") })
+	if i < 0 {
+		refuse(w, http.StatusNotFound, "no such server")
+		return
+	}
+	// If another process follows the server, this process does not have its descriptors.
+	st, _ := d.opts.Snapshot().Server(servers[i].ID)
+	answer(w, serverDetail{
+		Summary: servers[i], Polled: st.Missing[:min(len(st.Missing), maxMissing)],
+		ToolList: items(st.Lists[catalog.Tools]), PromptList: items(st.Lists[catalog.Prompts]), TemplateList: items(st.Lists[catalog.Templates]),
+	})
+}
+
+// serverLog is the response of /api/servers/{id}/log.
+type serverLog struct {
+	Lines []logLine `json:"lines"` // oldest first
+	// FollowedBy is the process that has the log lines, if another process follows the server.
+	FollowedBy string `json:"followedBy,omitempty"`
+}
+
+// logLine is the JSON form of a [serverlog.Line].
+type logLine struct {
+	Timestamp string `json:"timestamp"`
+	Level     string `json:"level"`
+	Text      string `json:"text"`
+}
+
+func (d *Dashboard) log(w http.ResponseWriter, r *http.Request) {
+	id := r.PathValue("id")
+	if !slices.ContainsFunc(d.opts.Servers(), func(s status.Summary) bool { return s.ID == id }) {
+		refuse(w, http.StatusNotFound, "no such server")
+		return
+	}
+	out := serverLog{Lines: []logLine{}}
+	if _, here := d.opts.Snapshot().Server(id); !here {
+		out.FollowedBy = d.process(id)
+	} else if d.opts.Log != nil {
+		for _, l := range d.opts.Log(id) {
+			out.Lines = append(out.Lines, logLine{stamp(l.Time), l.Level, l.Text})
+		}
+	}
+	answer(w, out)
+}
+
+// items returns the first descriptors of a list, up to the limits.
+func items(list catalog.List) []json.RawMessage {
+	out := []json.RawMessage{}
+	size := 0
+	for _, it := range list {
+		if size += len(it.Raw); len(out) == maxItems || size > maxItemBytes {
+			break
+		}
+		out = append(out, it.Raw)
+	}
+	return out
 }

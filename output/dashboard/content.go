@@ -1,8 +1,20 @@
 package dashboard
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"image"
+	"image/gif"
+	"image/jpeg"
+	"image/png"
 	"net/http"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/cache"
@@ -11,17 +23,17 @@ import (
 )
 
 const (
-	// maxText is the size of the largest text that is shown, in bytes.
+	// maxText limits the size of a displayed text in bytes.
 	maxText = 4 << 20
-	// maxReads is how many resources are read from servers at a time.
+	// maxReads limits concurrent reads from servers.
 	maxReads = 4
-	// readTime is how long reading one resource from its server may take.
+	// readTime bounds one read from a server.
 	readTime = 10 * time.Second
 )
 
-// content answers with the text of a followed resource: of its current version or of the
-// version whose digest is the parameter digest. The tracker has the current texts of resources
-// that changed since its start; other current texts are read from the server.
+// content serves the text of a followed resource: its current version, or the version with the
+// digest in the parameter digest. The tracker has the current texts of resources that changed since
+// it started; other current texts are read from the server.
 func (d *Dashboard) content(w http.ResponseWriter, r *http.Request) {
 	id, uri := r.PathValue("id"), r.URL.Query().Get("uri")
 	st, res, ok := d.followed(id, uri)
@@ -49,7 +61,7 @@ func (d *Dashboard) content(w http.ResponseWriter, r *http.Request) {
 	answer(w, out)
 }
 
-// version returns the stored text that has the digest; ok is false if there is none.
+// version returns the stored text with the given digest. ok is false if there is none.
 func (d *Dashboard) version(ctx context.Context, digest string) (text string, ok bool) {
 	parsed, err := catalog.ParseDigest(digest)
 	if err != nil || d.opts.Contents == nil {
@@ -59,9 +71,9 @@ func (d *Dashboard) version(ctx context.Context, digest string) (text string, ok
 	return text, ok && err == nil
 }
 
-// readText returns the current text of a resource, from the cache or from its server. It
-// returns nil if reading fails, or if the content is too large, is not text, or is not the
-// version that the tracker knows.
+// readText returns the current text of a resource, from the cache or from its server. It returns
+// nil if the read fails, or if the content is too large, is not text, or is not the version that
+// the tracker reported.
 func (d *Dashboard) readText(ctx context.Context, id string, res status.ResourceStatus) *string {
 	c, err := d.read(ctx, id, res)
 	if err != nil || c.Size > maxText || !res.Digest.IsZero() && c.Digest != res.Digest {
@@ -74,8 +86,9 @@ func (d *Dashboard) readText(ctx context.Context, id string, res status.Resource
 	return &text
 }
 
-// followed returns the server with the id and its followed resource with the URI; false if
-// there is no such resource. The server's ID is "" if this process does not follow the server.
+// followed returns the server with the given id and its followed resource with the given URI, or
+// false if there is no such resource. The server's ID is empty if this process does not follow the
+// server.
 func (d *Dashboard) followed(id, uri string) (status.ServerStatus, status.ResourceStatus, bool) {
 	st, _ := d.opts.Snapshot().Server(id)
 	for _, res := range st.Resources {
@@ -86,7 +99,7 @@ func (d *Dashboard) followed(id, uri string) (status.ServerStatus, status.Resour
 	return st, status.ResourceStatus{}, false
 }
 
-// read returns the content of a resource as its server has it.
+// read reads a resource from its server.
 func (d *Dashboard) read(ctx context.Context, id string, res status.ResourceStatus) (cache.Resource, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
@@ -97,4 +110,178 @@ func (d *Dashboard) read(ctx context.Context, id string, res status.ResourceStat
 		return cache.Resource{}, context.Cause(ctx)
 	}
 	return d.opts.Read(ctx, id, res.URI, res.Digest)
+}
+
+const (
+	maxImage  = 4 << 20 // bytes
+	maxPixels = 50_000_000
+)
+
+// image answers with the content of a followed resource that is an image. It reads the
+// resource from its server, unless this version is in the cache. Other content of a server
+// cannot be read this way.
+func (d *Dashboard) image(w http.ResponseWriter, r *http.Request) {
+	if d.opts.Read == nil {
+		refuse(w, http.StatusNotFound, "this dashboard does not show images")
+		return
+	}
+	id, uri := r.PathValue("id"), r.URL.Query().Get("uri")
+	_, res, ok := d.followed(id, uri)
+	if !ok || res.Gone || res.Size > maxImage || !strings.HasPrefix(res.MimeType, "image/") {
+		refuse(w, http.StatusNotFound, "no such image")
+		return
+	}
+	tag := strconv.Quote(res.Digest.String())
+	w.Header().Set("Cache-Control", "private, no-cache")
+	w.Header().Set("Vary", "Cookie, Authorization")
+	if r.Header.Get("If-None-Match") == tag {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	content, err := d.read(r.Context(), id, res)
+	if err != nil {
+		refuse(w, http.StatusBadGateway, "the MCP server did not return the image")
+		return
+	}
+	data, mimeType, err := picture(content)
+	if err != nil {
+		refuse(w, http.StatusUnsupportedMediaType, err.Error())
+		return
+	}
+	if content.Digest == res.Digest {
+		w.Header().Set("ETag", tag)
+	}
+	w.Header().Set("Content-Type", mimeType)
+	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+	w.Header().Set("Content-Disposition", "inline")
+	_, _ = w.Write(data)
+}
+
+// picture returns the bytes of the first content of a resource. It must be in an image format
+// that browsers cannot take for anything else (SVG is a document), and its dimensions are
+// limited: a small file can decode to gigabytes.
+func picture(r cache.Resource) (data []byte, mimeType string, err error) {
+	var result struct {
+		Contents []struct {
+			Blob string `json:"blob"`
+		} `json:"contents"`
+	}
+	if err := json.Unmarshal(r.Raw(), &result); err != nil || len(result.Contents) == 0 {
+		return nil, "", errors.New("no content")
+	}
+	if data, err = base64.StdEncoding.DecodeString(result.Contents[0].Blob); err != nil || len(data) == 0 || len(data) > maxImage {
+		return nil, "", errors.New("the image is empty or too large")
+	}
+	switch mimeType = http.DetectContentType(data); mimeType {
+	case "image/png", "image/jpeg", "image/gif", "image/webp":
+	default:
+		return nil, "", errors.New("the content is not an image in a supported format")
+	}
+	width, height, err := dimensions(data, mimeType)
+	if err != nil {
+		return nil, "", errors.New("the content is not a valid image")
+	}
+	if width <= 0 || height <= 0 || width > maxPixels/height {
+		return nil, "", errors.New("the image has too many pixels")
+	}
+	return data, mimeType, nil
+}
+
+// dimensions reads the size of an image from its header.
+func dimensions(data []byte, mimeType string) (width, height int, err error) {
+	if mimeType == "image/webp" {
+		return webpDimensions(data)
+	}
+	var config image.Config
+	switch mimeType {
+	case "image/png":
+		config, err = png.DecodeConfig(bytes.NewReader(data))
+	case "image/jpeg":
+		config, err = jpeg.DecodeConfig(bytes.NewReader(data))
+	case "image/gif":
+		config, err = gif.DecodeConfig(bytes.NewReader(data))
+	}
+	return config.Width, config.Height, err
+}
+
+// webpDimensions reads the first chunk of a WebP file (RFC 9649): VP8X, VP8L or VP8.
+func webpDimensions(data []byte) (width, height int, err error) {
+	if len(data) < 30 {
+		return 0, 0, errors.New("too short")
+	}
+	switch b := data[20:]; string(data[12:16]) {
+	case "VP8X":
+		return 1 + int(b[4]) + int(b[5])<<8 + int(b[6])<<16, 1 + int(b[7]) + int(b[8])<<8 + int(b[9])<<16, nil
+	case "VP8L":
+		bits := binary.LittleEndian.Uint32(b[1:])
+		return 1 + int(bits&0x3fff), 1 + int(bits>>14&0x3fff), nil
+	case "VP8 ":
+		return int(binary.LittleEndian.Uint16(b[6:]) & 0x3fff), int(binary.LittleEndian.Uint16(b[8:]) & 0x3fff), nil
+	}
+	return 0, 0, errors.New("unknown chunk")
+}
+
+// elsewhere handles a request about a server that another process follows: it calls f with the
+// stored states of the server's resources, sorted by URI, or rejects the request.
+func (d *Dashboard) elsewhere(w http.ResponseWriter, r *http.Request, f func([]resource)) {
+	id := r.PathValue("id")
+	known := func(s status.Summary) bool { return s.ID == id }
+	if d.opts.Stored == nil || !slices.ContainsFunc(d.opts.Servers(), known) {
+		refuse(w, http.StatusNotFound, "no such server")
+		return
+	}
+	states, err := d.opts.Stored(r.Context(), id)
+	if err != nil {
+		refuse(w, http.StatusServiceUnavailable, "the stored state of the server cannot be read")
+		return
+	}
+	out := make([]resource, 0, len(states.Resources))
+	for at, st := range states.Resources {
+		res := resource{URI: at.URI, MimeType: st.MimeType, Size: st.Size, Changed: stamp(st.When)}
+		switch st.Digest {
+		case catalog.Gone():
+			res.Gone = true
+		case catalog.Unread(): // its digest is not known
+		default:
+			res.Digest = st.Digest.String()
+		}
+		out = append(out, res)
+	}
+	slices.SortFunc(out, func(a, b resource) int { return strings.Compare(a.URI, b.URI) })
+	f(out)
+}
+
+// storedContent serves the text of a resource of a server that another process follows, if that
+// process stored it. all has the resources of the server.
+func (d *Dashboard) storedContent(w http.ResponseWriter, r *http.Request, all []resource) {
+	uri, digest := r.URL.Query().Get("uri"), r.URL.Query().Get("digest")
+	i := slices.IndexFunc(all, func(res resource) bool { return res.URI == uri })
+	if i < 0 {
+		refuse(w, http.StatusNotFound, "the resource is not followed")
+		return
+	}
+	out := content{resource: all[i]}
+	if digest == "" {
+		digest = out.Digest
+	}
+	text, found := d.version(r.Context(), digest)
+	if !found {
+		refuse(w, http.StatusNotFound, "the text is known only to the process that follows the server: "+d.process(r.PathValue("id")))
+		return
+	}
+	if digest != out.Digest {
+		out.Digest, out.Size, out.Changed = digest, int64(len(text)), ""
+	}
+	out.Text = &text
+	answer(w, out)
+}
+
+// process returns the name of the process that follows a server, or "no process at present".
+func (d *Dashboard) process(id string) string {
+	for _, s := range d.opts.Servers() {
+		if s.ID == id && s.FollowedBy != "" {
+			return s.FollowedBy
+		}
+	}
+	return "no process at present"
 }

@@ -1,19 +1,16 @@
-// Package dashboard is the web page of serve-sse, and the JSON API behind it.
+// Package dashboard serves the web page of serve-sse and its JSON API.
 //
-// The page consists of embedded files without a build step: servers with their tools,
-// prompts, history and log, resources with content, versions and diffs, a live feed and
-// charts. Its state is in the URL. It creates elements from text only, never from
-// markup, so that hostile names stay text. All tabs of a browser share one event
-// stream; when the tab that holds it is closed, another one resumes it, and a refused
-// stream is retried.
+// The page consists of embedded files and needs no build step. It shows servers with their tools,
+// prompts, history and log, resources with their content, versions and diffs, a live feed, and
+// charts. Its state is in the URL. The page creates elements only from text, never from markup, so
+// hostile names stay text. All tabs of a browser share one event stream. When the tab that owns the
+// stream is closed, another tab resumes the stream; a rejected stream is retried.
 //
-// All routes are GET and change nothing. /content and /image read a followed resource
-// from its server if its content is not known; at most 4 at a time. /api/history and
-// /api/activity read the log; at most 2 at a time. Old versions of texts are those that
-// the log keeps.
+// All routes are GET and change nothing. /content and /image read a followed resource from its
+// server if its content is unknown, at most 4 concurrently. /api/history and /api/activity read the
+// log, at most 2 concurrently. Old versions of texts are available as long as the log keeps them.
 //
-// uPlot (MIT) draws the charts: it is vendored in assets/uplot, the only library of the
-// page.
+// uPlot (MIT) draws the charts. It is vendored in assets/uplot and is the page's only library.
 package dashboard
 
 import (
@@ -36,57 +33,55 @@ import (
 //go:embed assets
 var files embed.FS
 
-// Options configure a dashboard. Snapshot is required; the other functions may be nil,
-// and what they provide is not shown then.
+// Options configures a Dashboard. Snapshot is required. If another function is nil, the page omits
+// its data.
 type Options struct {
 	Version  string
 	Snapshot func() *status.Snapshot
-	// Servers are all servers, also those that other processes follow; nil: those of
-	// Snapshot.
+	// Servers returns all servers, including servers that other processes follow. If nil, the
+	// servers of Snapshot are used.
 	Servers func() []status.Summary
-	// Cluster describes the processes that share servers, if several may; nil: none do.
+	// Cluster describes the processes that share servers. Nil if this process shares no servers.
 	Cluster func() (status.Cluster, bool)
-	// Last returns the epoch and the number of the last event that clients of the feeds
-	// can have received.
+	// Last returns the epoch and sequence number of the newest event that the feeds may have sent.
 	Last func() (epoch string, seq uint64)
-	// Storing returns why events cannot be stored, nil if they can; nil: they always can. See
-	// [journal.Log.Err].
+	// Storing returns the reason why events cannot be stored, or nil if they can. If Storing is
+	// nil, events can always be stored. See [journal.Log.Err].
 	Storing func() error
 	// Clients counts the clients of the feeds.
 	Clients func() int
-	// Read returns the content of a resource, which may be a copy if it has the digest.
+	// Read returns the content of a resource. It may return a cached copy with the given digest.
 	Read func(ctx context.Context, server, uri string, digest catalog.Digest) (cache.Resource, error)
 	// Select reads the log, for history and charts; see [journal.Log.Select].
 	Select func(context.Context, journal.Selection) iter.Seq2[journal.Entry, error]
-	// Stored returns the stored states of the resources of a server that another process
-	// follows; nil: there is no such server. See [journal.Log.States].
+	// Stored returns the stored resource states of a server that another process follows. Nil if
+	// servers are not shared. See [journal.Log.States].
 	Stored func(ctx context.Context, server string) (journal.States, error)
-	// Contents has old versions of texts; nil: there are none.
+	// Contents stores old versions of texts; nil if none are kept.
 	Contents journal.Contents
-	// Log returns the newest log lines about a server, oldest first.
+	// Log returns the newest log lines that mention a server, oldest first.
 	Log func(server string) []serverlog.Line
-	// Webhooks are the endpoints that events are sent to, as far as the client that made the
-	// request may know of them.
+	// Webhooks returns the webhook endpoints that the requesting client is allowed to see.
 	Webhooks func(*http.Request) []webhook.EndpointStatus
-	// Deliveries say which process on a cluster sends to webhooks; nil: this one does.
+	// Deliveries reports which process of a cluster delivers webhooks. If nil, this process does.
 	Deliveries func() []webhook.Deliverer
-	// Login says that people log in, so that the page has a button to log out.
+	// Login adds a logout button to the page, because users log in.
 	Login bool
 }
 
-// Dashboard answers the routes of the page.
+// Dashboard serves the page and its JSON API.
 type Dashboard struct {
 	opts    Options
 	started time.Time
-	reads   chan struct{} // a counting semaphore over reads from servers
-	scans   chan struct{} // a counting semaphore over reads of the log
+	reads   chan struct{} // counting semaphore for reads from servers
+	scans   chan struct{} // counting semaphore for reads of the log
 
 	mu            sync.Mutex
-	activities    map[string]*activity // by server id; "": all servers together
-	activityOrder []string             // the keys of activities, the least recently used first
+	activities    map[string]*activity // keyed by server id; "" is all servers together
+	activityOrder []string             // keys of activities, least recently used first
 }
 
-// New makes a dashboard.
+// New creates a Dashboard.
 func New(opts Options) *Dashboard {
 	if opts.Servers == nil {
 		opts.Servers = func() (servers []status.Summary) {
@@ -103,7 +98,7 @@ func New(opts Options) *Dashboard {
 	}
 }
 
-// Routes returns the handlers by pattern (see [http.ServeMux]).
+// Routes returns the handlers by pattern; see [http.ServeMux].
 func (d *Dashboard) Routes() map[string]http.Handler {
 	assets, err := fs.Sub(files, "assets")
 	if err != nil {

@@ -253,7 +253,7 @@ func (p *serverPage) items(m *model, items []ItemRow, what string) []string {
 	return out
 }
 
-// tabs returns the line with the names of the tabs.
+// tabs returns a line with the names of the tabs.
 func (m *model) tabs(names []string, current int) string {
 	var b strings.Builder
 	for i, name := range names {

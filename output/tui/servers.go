@@ -13,7 +13,7 @@ import (
 	"github.com/mcptrack/mcptrack/output/lines"
 )
 
-// serversPage lists the servers, with the feed below.
+// serversPage lists the servers above the feed.
 type serversPage struct {
 	list     list
 	selected string // id of the selected server; the cursor stays on it when rows move
@@ -65,8 +65,8 @@ func (p *serversPage) key(m *model, key string) tea.Cmd {
 	return nil
 }
 
-// height returns how many servers are visible: at most three fifths of the screen, so that the
-// feed has the rest.
+// height returns the number of visible servers: at most three fifths of the screen, because the
+// feed needs the rest.
 func (p *serversPage) height(height, rows int) int { return min(rows, max(3, height*3/5)) }
 
 func (p *serversPage) view(m *model, height int) []string {
@@ -111,7 +111,7 @@ func (p *serversPage) view(m *model, height int) []string {
 // stateWidth is the width of the longest state.
 const stateWidth = 12
 
-// row returns one row of a list. Its first column has a style; the selected row is marked.
+// row returns a line of a list. The first column has a style; the selected row has a marker.
 func (m *model) row(style lipgloss.Style, first, rest string, selected bool) string {
 	if selected {
 		return m.styles.selected.Render(pad("▸"+first+" "+rest, m.width))
@@ -143,7 +143,7 @@ type rate struct {
 	begun  time.Time // start of the newest interval
 }
 
-// add adds new events. While the feed is paused, the newest of them are held back.
+// add adds new events. While the feed is paused, add only buffers the newest of them.
 func (f *feed) add(events []*event.Event, paused bool) {
 	for _, e := range events {
 		if e.Type() == event.TypeResourceUpdated {
@@ -159,8 +159,8 @@ func (f *feed) add(events []*event.Event, paused bool) {
 	}
 }
 
-// count counts an update in the interval of its time: what --url shows at first are events of
-// earlier minutes.
+// count counts an update in the interval of its timestamp, because the events that --url shows
+// first are minutes old.
 func (f *feed) count(server string, at, now time.Time) {
 	if f.rates == nil {
 		f.rates = map[string]*rate{}
@@ -179,8 +179,8 @@ func (f *feed) count(server string, at, now time.Time) {
 	}
 }
 
-// age moves the counts of all servers to the current time: intervals that have passed since are
-// added as empty, old ones are dropped, and so are servers whose counts are all zero.
+// age moves the counts of all servers to the current time: it adds empty intervals for the elapsed
+// time, drops old intervals, and drops servers whose counts are all zero.
 func (f *feed) age(now time.Time) {
 	for id, r := range f.rates {
 		if r.shift(now); r.total() == 0 {
@@ -207,8 +207,7 @@ func (r *rate) total() (sum int) {
 	return sum
 }
 
-// of returns how many updates a server had in each interval, oldest first, and in the last
-// minute.
+// of returns a server's number of updates per interval, oldest first, and in the last minute.
 func (f *feed) of(server string) (counts []int, perMinute int) {
 	r := f.rates[server]
 	if r == nil {
@@ -220,8 +219,8 @@ func (f *feed) of(server string) (counts []int, perMinute int) {
 	return r.counts[:], perMinute
 }
 
-// lines returns at most most lines, oldest first, of the newest events for which keep is true.
-// Some events have no line, such as a state that leads to another one.
+// lines returns at most most lines, oldest first, for the newest events for which keep returns
+// true. Some events have no line, such as transient states.
 func (f *feed) lines(most int, keep func(*event.Event) bool) []string {
 	most = max(most, 0)
 	for n := most + 5; ; n *= 4 {
@@ -239,7 +238,7 @@ func (f *feed) lines(most int, keep func(*event.Event) bool) []string {
 	}
 }
 
-// eventLines returns the lines of the events; with verbose every event has one.
+// eventLines formats events as lines. If verbose is set, every event has a line.
 func eventLines(events []*event.Event, colour, verbose bool) []string {
 	var b strings.Builder
 	w := lines.Writer{W: &b, Colour: colour, Zone: time.Local, Verbose: verbose}

@@ -33,11 +33,11 @@ type ServerRow struct {
 	Prompts             int
 }
 
-// ServerDetail is the content of a server's page.
+// ServerDetail is the data for a server's page.
 type ServerDetail struct {
 	Resources      []ResourceRow
 	Tools, Prompts []ItemRow
-	// Timeline are the events about the server itself, oldest first.
+	// Timeline has the events about the server itself, oldest first.
 	Timeline []*event.Event
 }
 
@@ -45,33 +45,33 @@ type ServerDetail struct {
 type ResourceRow struct {
 	URI, MimeType string
 	Size          int64
-	Changed       time.Time // zero: it has not changed since the start
+	Changed       time.Time // zero if it has not changed since the start
 	Gone          bool
 }
 
 // ItemRow is a row of a server's tools or prompts.
 type ItemRow struct{ Name, Description string }
 
-// DataSource provides the data. Its methods are called from several goroutines; those with a
+// DataSource provides the data on the screen. Its methods are called concurrently; methods with a
 // context may wait for a server.
 type DataSource interface {
-	// Servers returns the servers, sorted by ID. An error says why they are not current.
+	// Servers returns the servers, sorted by ID. An error means that the list is out of date.
 	Servers() ([]ServerRow, error)
 	// Events returns the events since the last call, oldest first.
 	Events() []*event.Event
 	Detail(ctx context.Context, server string) (ServerDetail, error)
 	// Versions returns the versions of a resource, oldest first.
 	Versions(ctx context.Context, server, uri string) ([]history.Version, error)
-	// Text returns the text of the version with the digest; the zero digest means the current
-	// version.
+	// Text returns the text of the version with the given digest. The zero digest selects the
+	// current version.
 	Text(ctx context.Context, server, uri string, digest catalog.Digest) (string, error)
-	// Log returns the newest log lines about a server, oldest first.
+	// Log returns the newest log lines that mention a server, oldest first.
 	Log(ctx context.Context, server string) ([]serverlog.Line, error)
-	// Reconnect replaces the connection to a server.
+	// Reconnect closes the connection to a server and opens a new one.
 	Reconnect(ctx context.Context, server string) error
 }
 
-// inbox holds the newest events until the screen takes them.
+// inbox buffers the newest events until the screen takes them.
 type inbox struct {
 	mu     sync.Mutex
 	events []*event.Event
@@ -94,43 +94,43 @@ func (b *inbox) Events() []*event.Event {
 }
 
 const (
-	// maxKept and maxKeptBytes bound the updates kept for versions and their texts.
+	// maxKept and maxKeptBytes limit the updates whose texts are kept as versions.
 	maxKept      = 5000
 	maxKeptBytes = 32 << 20
 	maxTimeline  = 200              // events about one server
 	backlog      = 10 * time.Minute // age of the oldest stored event in the feed
 )
 
-// LocalOptions are the data of a [Local]. All but Past are required.
+// LocalOptions configures a [Local]. Every field except Past is required.
 type LocalOptions struct {
 	// Snapshot returns the current state of the servers.
 	Snapshot func() *status.Snapshot
 	// Read reads a resource from its server.
 	Read func(ctx context.Context, server, uri string) (*session.Content, error)
-	// Restart replaces the connection to a server.
+	// Restart closes the connection to a server and opens a new one.
 	Restart func(server string)
-	// Lines returns the newest log lines about a server.
+	// Lines returns the newest log lines that mention a server.
 	Lines func(server string) []serverlog.Line
-	// Past is a log of earlier events, which is only read; nil: there is none.
+	// Past is a log of earlier events, opened for reading; nil if there is none.
 	Past journal.Log
 }
 
-// Local is a DataSource for servers that this process follows. It has the versions since its
-// start, and the events of a log on disk if there is one.
+// Local is a DataSource for servers that this process follows. It keeps the versions since its
+// start and reads earlier events from a log on disk if there is one.
 type Local struct {
 	opts LocalOptions
 	inbox
 
-	mu    sync.Mutex                // guards all below
+	mu    sync.Mutex                // guards the fields below
 	kept  []*event.Event            // updates, oldest first
-	bytes int                       // of the texts in kept
-	about map[string][]*event.Event // by server: the events about the server itself, oldest first
+	bytes int                       // total size of the texts in kept
+	about map[string][]*event.Event // events about a server itself, by server, oldest first
 }
 
-// NewLocal returns a source. Run must be called.
+// NewLocal creates a Local. The caller must call Run.
 func NewLocal(opts LocalOptions) *Local { return &Local{opts: opts} }
 
-// Run collects the newest stored events, and then the given events until they end.
+// Run collects the newest stored events, and then the events from the iterator until it ends.
 func (s *Local) Run(ctx context.Context, events iter.Seq2[journal.Entry, error]) error {
 	if s.opts.Past != nil {
 		if from, err := s.opts.Past.Since(ctx, time.Now().Add(-backlog)); err == nil {
@@ -171,7 +171,7 @@ func (s *Local) take(e *event.Event) {
 	s.kept = slices.Delete(s.kept, 0, n)
 }
 
-// note keeps an event about a server itself. s.mu must be held.
+// note keeps an event about a server itself. The caller must hold s.mu.
 func (s *Local) note(e *event.Event) {
 	if s.about == nil {
 		s.about = map[string][]*event.Event{}
@@ -311,26 +311,26 @@ func (s *Local) Reconnect(_ context.Context, server string) error {
 	return nil
 }
 
-// pollEvery is how often the servers are requested from the serve-sse.
+// pollEvery is the interval at which Remote requests the servers from serve-sse.
 const pollEvery = time.Second
 
 // Remote is a DataSource for the servers of a running serve-sse.
 type Remote struct {
 	Client remote.Client
-	Follow remote.FeedOptions // for its feed
+	Follow remote.FeedOptions // for the feed of serve-sse
 	inbox
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	servers []ServerRow
-	stale   error // why servers are not current; nil: they are
+	stale   error // why the list of servers is out of date; nil if it is current
 }
 
-// Run follows the feed until ctx ends or the feed refuses the request.
+// Run follows the feed until ctx ends or serve-sse rejects the request.
 func (s *Remote) Run(ctx context.Context) error {
 	return remote.Follow(ctx, s.Follow, func(x eventstream.Event) error {
 		var e event.Event
 		if json.Unmarshal([]byte(x.Data), &e) != nil {
-			return nil // a checkpoint, or an event of a newer mcptrack
+			return nil // a checkpoint, or an event from a newer version
 		}
 		s.put(&e)
 		return nil

@@ -33,12 +33,12 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// Options configure Run.
+// Options configures Run.
 type Options struct {
 	Source DataSource
-	Title  string // what is shown: a file or a URL
+	Title  string // the file or URL shown in the heading
 	Colour bool
-	// Env are the variables that describe the terminal, such as TERM=xterm-256color.
+	// Env has the environment variables that describe the terminal, such as TERM=xterm-256color.
 	Env []string
 }
 
@@ -58,21 +58,21 @@ func Run(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
 }
 
 const (
-	// refreshEvery is how often servers and events are requested from the source.
+	// refreshEvery is the interval at which the servers and events are requested from the source.
 	refreshEvery = 500 * time.Millisecond
-	// reloadEvery is the least time between two loads of a page.
+	// reloadEvery is the minimum time between two loads of a page.
 	reloadEvery = time.Second
 )
 
-// page is one of the pages, which form a stack.
+// page is one page on the stack of pages.
 type page interface {
 	// title returns the heading of the page.
 	title() string
-	// open starts to load the data of the page; it is called again to reload.
+	// open starts loading the data of the page. It is also called to reload.
 	open(m *model) tea.Cmd
-	// loaded stores the result of a command of open.
+	// loaded stores the result of a command that open returned.
 	loaded(m *model, v any)
-	// key handles a key that the model does not handle itself.
+	// key handles a key press that the model does not handle.
 	key(m *model, key string) tea.Cmd
 	// view returns at most height lines.
 	view(m *model, height int) []string
@@ -84,9 +84,9 @@ type page interface {
 	uri(m *model) string
 }
 
-// model is the state of the program. Only the event loop of bubbletea uses it.
+// model is the state of the program. Only bubbletea's event loop uses it.
 type model struct {
-	ctx    context.Context // of requests to the source
+	ctx    context.Context // ends requests to the source
 	opts   Options
 	styles styles
 	width  int
@@ -94,17 +94,17 @@ type model struct {
 	now    time.Time
 
 	servers []ServerRow
-	stale   error // why the servers are not current; nil: they are
+	stale   error // why the list of servers is out of date; nil if it is current
 	feed    feed
 	pages   []page // a stack; the last one is visible
-	old     bool   // an event has changed what the visible page shows since it was loaded
+	old     bool   // an event since the last load changed the data of the visible page
 	loaded  time.Time
 	help    bool
 
-	filter string // of the visible lists
+	filter string // applies to the visible lists
 	typing bool   // the filter is being typed
 	paused bool   // the feed is paused
-	notice string // one line at the bottom, until the next key
+	notice string // status line, shown until the next key press
 }
 
 func newModel(ctx context.Context, o Options) *model {
@@ -172,7 +172,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// refresh gets new data from the source, and reports whether the page has to be reloaded.
+// refresh gets new data from the source and reports whether the page must be reloaded.
 func (m *model) refresh() (reload bool) {
 	m.now = time.Now()
 	m.servers, m.stale = m.opts.Source.Servers()
@@ -222,7 +222,7 @@ func (m *model) View() tea.View {
 // maxFilter bounds the length of a filter that the user types.
 const maxFilter = 100
 
-// key handles a key press; text is the text that the key types.
+// key handles a key press. text is the text that the key types.
 func (m *model) key(key, text string) tea.Cmd {
 	if key == "ctrl+c" {
 		return tea.Quit
@@ -252,7 +252,7 @@ func (m *model) key(key, text string) tea.Cmd {
 	return nil
 }
 
-// back clears the filter, or else leaves the page; q on the first page quits.
+// back clears the filter; if there is none, it leaves the page. On the first page, q quits.
 func (m *model) back(key string) tea.Cmd {
 	switch {
 	case m.filter != "" && key != "q":
@@ -291,7 +291,7 @@ func (m *model) copyURI() tea.Cmd {
 	return tea.SetClipboard(uri)
 }
 
-// reconnect asks the source for a new connection to a server.
+// reconnect asks the source to reconnect to a server.
 func (m *model) reconnect(server string) tea.Cmd {
 	m.notice = "reconnecting " + line(server)
 	return func() tea.Msg {
