@@ -15,11 +15,12 @@ import (
 )
 
 const (
-	// MaxLine bounds the length of a line in bytes, with its newline.
+	// MaxLine limits the length of a line in bytes, including its newline.
 	MaxLine = 400
-	// Every is the shortest time between two lines.
+	// Every is the minimum time between two lines.
 	Every = time.Second
-	// gather is the time between a change and the line that reports it: changes come in groups.
+	// gather is the delay between a change and the line that reports it, because changes come in
+	// groups.
 	gather = 300 * time.Millisecond
 )
 
@@ -29,7 +30,7 @@ type lines struct {
 	tracks func(server, uri string) bool
 
 	changes
-	first time.Time // when the first pending change was added; zero: there is none
+	first time.Time // when the first pending change was added; zero if none is pending
 	last  time.Time // when the last line was written
 }
 
@@ -86,11 +87,11 @@ const (
 	maxKeys = 20_000 // distinct items; changes of further items are only counted
 )
 
-// changes are the changes to report in the next line. The zero value is ready to use.
+// changes collects the changes for the next line. The zero value is ready to use.
 type changes struct {
-	byKey map[changeKey]*change // nil value: the change is only counted
+	byKey map[changeKey]*change // a nil value means that the change is only counted
 	order []*change
-	more  int // changes beyond maxKeys
+	more  int // number of changes beyond maxKeys
 }
 
 type changeKey struct{ server, kind, key string }
@@ -99,7 +100,7 @@ type changeKey struct{ server, kind, key string }
 type change struct {
 	changeKey
 	verb     string
-	from, to *string // the text before and after; nil: unknown
+	from, to *string // text before and after; nil if unknown
 }
 
 // add records a change, merging it with an earlier one of the same item.
@@ -134,7 +135,7 @@ func (c *changes) empty() bool { return len(c.byKey)+c.more == 0 }
 // count returns how many items changed.
 func (c *changes) count() int { return len(c.byKey) + c.more }
 
-// What happened to an item.
+// Verbs for what happened to an item.
 const (
 	changed = "changed"
 	added   = "added"
@@ -142,8 +143,7 @@ const (
 	gapVerb = "some changes are no longer known"
 )
 
-// event records the changes in an event that agents need. tracks reports whether a resource of a
-// server is followed.
+// event adds the changes in an event. tracks reports whether a server's resource is followed.
 func (c *changes) event(e *event.Event, tracks func(server, uri string) bool) {
 	resource := changeKey{e.ServerID, "", e.ResourceURI}
 	switch p := e.Payload.(type) {
@@ -168,7 +168,7 @@ func (c *changes) event(e *event.Event, tracks func(server, uri string) bool) {
 	}
 }
 
-// list records the changes of a list. Other events may report the same changes of resources.
+// list adds the changes of a list. Other events may report the same resources.
 func (c *changes) list(server string, p event.ListChanged, tracks func(server, uri string) bool) {
 	kind := map[catalog.Kind]string{catalog.Tools: "tool", catalog.Prompts: "prompt", catalog.Templates: "template", catalog.Resources: ""}[p.List]
 	note := func(keys []string, verb string) {
@@ -195,7 +195,7 @@ func (c *changes) list(server string, p event.ListChanged, tracks func(server, u
 func (c *changes) line(limit int) string {
 	var b strings.Builder
 	shown := 0
-	last := "" // the server of the last change shown
+	last := "" // server of the last change on the line
 	for _, server := range c.servers() {
 		for _, ch := range c.order {
 			if ch.server != server {
@@ -225,7 +225,7 @@ func (c *changes) line(limit int) string {
 	return b.String()
 }
 
-// heading returns the name of a server in a line; "" is mcptrack itself.
+// heading returns the name that starts a server's part of a line; an empty server means mcptrack.
 func heading(server string) string {
 	if server == "" {
 		return "mcptrack"
@@ -240,7 +240,7 @@ func more(n int) string {
 	return fmt.Sprintf(", %d more", n)
 }
 
-// servers returns the servers of the changes in the order of their first changes.
+// servers returns the servers in the order of their first changes.
 func (c *changes) servers() (ids []string) {
 	for _, ch := range c.order {
 		if !slices.Contains(ids, ch.server) {
@@ -251,7 +251,7 @@ func (c *changes) servers() (ids []string) {
 }
 
 func (ch *change) String() string {
-	if ch.key == "" && ch.kind != "" { // about the server itself or the config
+	if ch.key == "" && ch.kind != "" { // a change of the server itself or of the config
 		return ch.verb
 	}
 	text := name(ch.key, maxKey) + " " + ch.verb
@@ -261,10 +261,10 @@ func (ch *change) String() string {
 	return text
 }
 
-// maxSize is the length of the longest text that size returns.
+// maxSize is the maximum length of a text from size.
 const maxSize = len(" (1048576 lines)")
 
-// size returns how many lines of a resource changed, as in " (2 lines)"; "" if unknown.
+// size returns the number of changed lines, such as " (2 lines)", or "" if it is unknown.
 func (ch *change) size() string {
 	if ch.verb != changed || ch.from == nil || ch.to == nil {
 		return ""
@@ -279,7 +279,7 @@ func (ch *change) size() string {
 	}
 }
 
-// Bounds of names in a line, in bytes.
+// Limits for names in a line, in bytes.
 const (
 	maxServer = 48
 	maxKey    = 160
@@ -293,7 +293,7 @@ func name(s string, limit int) string {
 		if len(s) <= limit {
 			return s
 		}
-		tail := limit / 3 // the end of a URI is more telling than its middle
+		tail := limit / 3 // the end of a URI identifies it better than its middle
 		return s[:limit-tail-len("…")] + "…" + s[len(s)-tail:]
 	}
 	var b strings.Builder

@@ -22,32 +22,32 @@ import (
 	"github.com/mcptrack/mcptrack/core/status"
 )
 
-// maxState bounds the file of a cursor, in bytes: about 300,000 resources.
+// maxState limits the size of a cursor's file: 64 MiB suffice for about 300,000 resources.
 const maxState = 64 << 20
 
-// Cursor records what has been reported, in a file that outlives the process. Its methods are
-// safe for concurrent use. A nil Cursor records nothing.
+// Cursor records which changes were reported, in a file that outlives the process. It is safe for
+// concurrent use. A nil Cursor records nothing.
 type Cursor struct {
 	slot *slot
 	log  *slog.Logger
 
-	mu    sync.Mutex // guards all below
+	mu    sync.Mutex // guards the fields below
 	state cursorState
-	dirty bool // the file is not up to date
+	dirty bool // state is newer than the file
 	stuck bool // the last attempt to write the file failed
-	// merged are the slots of ended processes whose cursors were merged into state. They are
-	// freed once state is stored.
+	// merged has the slots of ended processes whose cursors were merged into state. They are freed
+	// once state is stored.
 	merged []*slot
 }
 
-// cursorState is the content of the file.
+// cursorState is the content of a cursor's file.
 type cursorState struct {
 	Version int                     `json:"version"`
 	Servers map[string]*serverState `json:"servers,omitempty"`
-	LastID  string                  `json:"lastId,omitempty"` // the id of the last event of a feed
+	LastID  string                  `json:"lastId,omitempty"` // id of the last reported event of a feed
 }
 
-// serverState is what has been reported about one server.
+// serverState records what was reported about one server.
 type serverState struct {
 	Down      bool                                       `json:"down,omitempty"`
 	Resources map[string]catalog.Digest                  `json:"resources,omitempty"`
@@ -56,12 +56,12 @@ type serverState struct {
 
 const stateVersion = 1
 
-// ErrNoCursor is the error for a directory that cannot hold a cursor.
+// ErrNoCursor is returned for a directory that cannot store a cursor.
 var ErrNoCursor = errors.New("cannot store which changes were reported")
 
 // OpenCursor opens the cursor for a key in a directory, which it creates if necessary. The key
 // identifies what is followed, and from where. Each running process with the same key has its own
-// cursor. The new cursor includes the changes that ended processes did not report.
+// cursor. A new cursor includes the changes that ended processes did not report.
 func OpenCursor(dir, key string, log *slog.Logger) (*Cursor, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoCursor, err)
@@ -78,7 +78,7 @@ func OpenCursor(dir, key string, log *slog.Logger) (*Cursor, error) {
 		}
 	}
 	if len(states) == 0 {
-		for _, s := range used { // begin with a copy of one of their cursors
+		for _, s := range used { // start with a copy of another process's cursor
 			if st, ok := c.read(s); ok {
 				states, c.dirty = append(states, st), true
 				break
@@ -93,7 +93,7 @@ func OpenCursor(dir, key string, log *slog.Logger) (*Cursor, error) {
 	return c, nil
 }
 
-// read reads a state from a file; ok is false if there is no usable file.
+// read reads a state from a file. ok is false if the file is missing or unusable.
 func (c *Cursor) read(file string) (st cursorState, ok bool) {
 	info, err := os.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -150,7 +150,7 @@ func (c *Cursor) Baseline(id, uri string) catalog.Digest {
 	return catalog.Digest{}
 }
 
-// BaselineList returns a list as it was reported, for [tracker.Options].
+// BaselineList returns a list as last reported, for [tracker.Options].
 func (c *Cursor) BaselineList(id string, k catalog.Kind) (catalog.List, bool) {
 	if c == nil {
 		return nil, false
@@ -168,8 +168,8 @@ func (c *Cursor) BaselineList(id string, k catalog.Kind) (catalog.List, bool) {
 	return catalog.NewList(items), true
 }
 
-// Report records everything in a snapshot as reported. Where the snapshot has no data, mainly for
-// servers that were not reached, the cursor stays unchanged.
+// Report records everything in a snapshot as reported. For data that the snapshot lacks, mainly of
+// unreachable servers, the cursor does not change.
 func (c *Cursor) Report(snap *status.Snapshot) {
 	if c == nil {
 		return
@@ -256,7 +256,7 @@ func (c *Cursor) setDown(id string, down bool) {
 	}
 }
 
-// LastID returns the id of the last reported event of a feed, "" if there is none.
+// LastID returns the id of the last reported event of a feed, or "" if there is none.
 func (c *Cursor) LastID() string {
 	if c == nil {
 		return ""
@@ -278,8 +278,8 @@ func (c *Cursor) SetLastID(id string) {
 	}
 }
 
-// Save writes the file if the state has changed. It logs the first of consecutive errors; the
-// next Save tries again.
+// Save writes the file if the state has changed. It logs the first of consecutive errors; the next
+// Save retries.
 func (c *Cursor) Save() error {
 	if c == nil {
 		return nil
@@ -310,10 +310,10 @@ func (c *Cursor) Save() error {
 	return err
 }
 
-// maxSlots bounds the simultaneous processes with the same key.
+// maxSlots limits concurrent processes with the same key.
 const maxSlots = 16
 
-// slot is the place of one cursor: its file, and the lock that its process holds.
+// slot is the place for one cursor: its file, and the lock that the owning process holds.
 type slot struct {
 	file string
 	lock *flock.Flock
@@ -323,8 +323,8 @@ type slot struct {
 // lock.
 func (s *slot) unlock() { _ = s.lock.Close() }
 
-// lockSlots locks the first free slot of a key for this process (own) and all other free slots
-// that have a cursor (free). used are the files of the slots that other processes hold.
+// lockSlots locks a slot for this process (own) and all other unlocked slots with a cursor (free).
+// used has the files of slots that other processes hold.
 func lockSlots(dir, key string) (own *slot, free []*slot, used []string, err error) {
 	sum := sha256.Sum256([]byte(key))
 	base := filepath.Join(dir, hex.EncodeToString(sum[:12]))
@@ -358,7 +358,7 @@ func lockSlots(dir, key string) (own *slot, free []*slot, used []string, err err
 	return own, free, used, nil
 }
 
-// differs returns the digest for an item on which cursors disagree. No content has it, so the
+// differs returns the digest for an item on which cursors disagree. It matches no content, so the
 // item will be reported as changed.
 func differs() (d catalog.Digest) {
 	for i := range d {
@@ -367,7 +367,8 @@ func differs() (d catalog.Digest) {
 	return d
 }
 
-// merge merges at least one state. The result records as reported only what every state does.
+// merge merges at least one state. The result records as reported only what every state records as
+// reported.
 func merge(states []cursorState) cursorState {
 	out := states[0]
 	for _, st := range states[1:] {

@@ -18,28 +18,29 @@ import (
 )
 
 const (
-	// DownAfter is how long a server must be unreachable before this is reported.
+	// DownAfter is how long a server must be unreachable before it is reported.
 	DownAfter = 30 * time.Second
-	// learnEvery is how often digests that need no report are stored.
+	// learnEvery is the interval at which unreported digests are stored.
 	learnEvery = time.Second
-	// quiet is how long nothing must happen before a single run ([Watch.Once]) assumes that it
-	// has seen everything.
+	// quiet is how long a single run ([Watch.Once]) waits without an event before it assumes that
+	// it is complete.
 	quiet = 3 * time.Second
 )
 
-// ErrEnough ends [Watch.Run] and [Feed] after [Options.Count] changes.
+// ErrEnough is returned by [Watch.Run] and [Feed] after [Options.Count] changes.
 var ErrEnough = errors.New("the number of changes was reached")
 
-// Options configure [Watch] and [Feed]. W is required.
+// Options configures [Watch] and [Feed]. W is required.
 type Options struct {
 	W io.Writer
-	// Cursor says what earlier runs reported; nil: nothing, and nothing is recorded.
+	// Cursor records what earlier runs reported. If nil, nothing is recorded.
 	Cursor *Cursor
-	// Keep selects events; nil: all.
+	// Keep selects events. If nil, all are reported.
 	Keep func(*event.Event) bool
-	// Server returns the config of a server; false: it is not followed. Only Watch needs it.
+	// Server returns the config of a server, or false if the server is not followed. Only Watch
+	// needs it.
 	Server func(id string) (config.Server, bool)
-	// Count ends the run after this many changes; 0: never.
+	// Count ends the run after this many changes; 0 means no limit.
 	Count int
 }
 
@@ -50,19 +51,18 @@ func (o *Options) tracks(id, uri string) bool {
 	return ok && srv.TrackResources && srv.Selects(uri)
 }
 
-// reporter writes changes as lines, and then records them as reported. It is the part that Watch
-// and Feed have in common.
+// reporter writes changes as lines and then records them as reported. Watch and Feed share it.
 type reporter struct {
 	Options
 	lines   *lines
-	counted int // changes that were reported
-	// catchUp takes all changes that have arrived. It returns a function that records everything
+	counted int // number of reported changes
+	// catchUp takes all changes that have arrived. The function that it returns records everything
 	// taken so far as reported.
 	catchUp func() (reported func())
 }
 
-// reportAll reports changes until take, which is called for each value from in and when in is closed,
-// says that the changes have ended.
+// reportAll reports changes until take returns true. It calls take for each value from in, and once
+// with open false when in is closed.
 func reportAll[T any](r *reporter, in <-chan T, take func(x T, open bool) (ended bool)) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -111,7 +111,7 @@ func (r *reporter) report() error {
 	return nil
 }
 
-// end reports the remaining changes after the last one has arrived.
+// end reports the remaining changes.
 func (r *reporter) end() error {
 	reported := r.catchUp()
 	wait, any := r.lines.due(true)
@@ -123,15 +123,14 @@ func (r *reporter) end() error {
 	return r.report()
 }
 
-// FeedEntry is an entry of a feed: an event, or, if Event is nil, only the id that the feed has
-// reached.
+// FeedEntry is an entry of a feed: an event, or, if Event is nil, only the current id of the feed.
 type FeedEntry struct {
 	ID    string
 	Event *event.Event
 }
 
-// Feed reports the entries of a feed until ctx ends or follow returns; then it returns follow's
-// error. follow must call deliver with each entry, in order, and return if deliver fails.
+// Feed reports the entries of a feed until ctx ends or follow returns, and returns follow's error.
+// follow must call deliver with each entry, in order, and return if deliver fails.
 func Feed(ctx context.Context, opts Options, follow func(ctx context.Context, deliver func(FeedEntry) error) error) error {
 	at := "" // id of the last entry received
 	r := &reporter{Options: opts, lines: newLines(opts.W, nil), catchUp: func() func() {
@@ -142,7 +141,7 @@ func Feed(ctx context.Context, opts Options, follow func(ctx context.Context, de
 			_ = opts.Cursor.Save() // Save logs its error and tries again later
 		}
 	}}
-	// Sent to and closed by the goroutine below. No capacity: the connection is the queue.
+	// The goroutine below sends and closes. Unbuffered: the connection is the queue.
 	entries := make(chan FeedEntry)
 	var failed error
 	running, ctx := errgroup.WithContext(ctx)
@@ -181,16 +180,16 @@ type Watch struct {
 	t   *tracker.Tracker
 	sub *journal.Subscription
 
-	seq       uint64               // of the last event received
-	resumed   uint64               // the last event that resume has reported; earlier ones are skipped
-	connected bool                 // a server was connected
-	since     map[string]time.Time // by server: since when it has been unreachable
-	waits     map[string]string    // by server: what was reported about its approval
-	down      map[string]bool      // by server: it was reported as unreachable; only without a Cursor
+	seq       uint64               // sequence number of the last received event
+	resumed   uint64               // last event that resume reported; earlier events are skipped
+	connected bool                 // at least one server was connected
+	since     map[string]time.Time // start of each server's outage, by server
+	waits     map[string]string    // reported approval state, by server
+	down      map[string]bool      // servers reported as unreachable; used without a Cursor
 }
 
-// NewWatch returns a Watch of a tracker that is not running yet and whose options have the
-// Baseline functions of the cursor. Run or Once must be called.
+// NewWatch returns a Watch of a tracker. The tracker must not run yet, and its options must have
+// the Baseline functions of the cursor. The caller must call Run or Once.
 func NewWatch(t *tracker.Tracker, opts Options) *Watch {
 	w := &Watch{reporter: reporter{Options: opts, lines: newLines(opts.W, opts.tracks)}, t: t, since: map[string]time.Time{}, down: map[string]bool{}, waits: map[string]string{}}
 	w.catchUp = w.takeAll
@@ -201,15 +200,15 @@ func NewWatch(t *tracker.Tracker, opts Options) *Watch {
 // Connected reports whether any server was connected. Call it after Run or Once has returned.
 func (w *Watch) Connected() bool { return w.connected }
 
-// Run reports changes until the tracker, which must run concurrently, ends; it then returns nil.
-// Its errors are [ErrEnough] and errors of writing.
+// Run reports changes until the tracker ends, and then returns nil. The tracker must run
+// concurrently. Its errors are [ErrEnough] and write errors.
 func (w *Watch) Run() error {
 	return reportAll(&w.reporter, w.sub.Ready(), func(struct{}, bool) bool { return w.takeEvents() })
 }
 
 // Once waits until every server was tried and compared with the cursor, or ctx ends. It then
-// reports all changes in one line, and returns which servers were reached and which were not.
-// The tracker must run concurrently. If no server was reached, nothing is reported.
+// reports all changes in one line and returns the reached and the unreachable servers. The tracker
+// must run concurrently. If no server was reached, Once reports nothing.
 func (w *Watch) Once(ctx context.Context) (reached, missed []string, err error) {
 	_, _ = w.t.Settled(ctx) // if ctx ends, use what is known by then
 	w.compared(ctx)
@@ -233,8 +232,8 @@ func (w *Watch) Once(ctx context.Context) (reached, missed []string, err error) 
 	return reached, missed, w.end()
 }
 
-// takeAll is catchUp. The snapshot is taken before the events: everything in it is part of the
-// next line or of an earlier one.
+// takeAll implements catchUp. It takes the snapshot before the events, so everything in the
+// snapshot is part of the next line or of an earlier one.
 func (w *Watch) takeAll() (reported func()) {
 	snap := w.t.Snapshot()
 	w.takeEvents()
@@ -272,7 +271,7 @@ func (w *Watch) takeEvent(e *event.Event) {
 	}
 }
 
-// resume closes a gap: it reports everything that differs from the cursor, since the last event
+// resume closes a gap: it reports everything that differs from the cursor, because the last event
 // of a resource does not show whether an earlier event changed it.
 func (w *Watch) resume() {
 	snap, after := w.t.Snapshot(), w.seq
@@ -323,7 +322,7 @@ func (w *Watch) unreachable(snap *status.Snapshot) {
 	}
 }
 
-// approval reports a server whose config entry is not approved, once until it is approved.
+// approval reports a server with an unapproved config entry once until the entry is approved.
 func (w *Watch) approval(server string, st event.ServerState, kept bool) {
 	switch st.State {
 	case event.Ready, event.Unsupported:

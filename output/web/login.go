@@ -107,11 +107,11 @@ func loginStyle(w http.ResponseWriter, r *http.Request) {
 }
 
 const (
-	ticketID   = 16                       // bytes
-	ticketTag  = 16                       // bytes
-	ticketBody = 8 + ticketID + ticketTag // bytes: expiry time, id, tag of the token
-	ticketSize = ticketBody + sha256.Size // bytes, with the signature
-	maxRevoked = 10_000                   // ids
+	ticketID   = 16                       // size in bytes
+	ticketTag  = 16                       // size in bytes
+	ticketBody = 8 + ticketID + ticketTag // size in bytes: expiry time, id, tag of the token
+	ticketSize = ticketBody + sha256.Size // size in bytes, including the signature
+	maxRevoked = 10_000                   // number of revoked ids
 )
 
 // tickets issues and checks the values of login cookies. A ticket consists of its expiry time, a
@@ -121,7 +121,7 @@ const (
 type tickets struct {
 	mu      sync.Mutex
 	key     [32]byte
-	revoked map[[ticketID]byte]time.Time // the expiry times of revoked tickets, by id
+	revoked map[[ticketID]byte]time.Time // expiry times of revoked tickets, by id
 }
 
 func newTickets() *tickets {

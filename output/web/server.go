@@ -21,45 +21,45 @@ import (
 	"github.com/mcptrack/mcptrack/core/secretfile"
 )
 
-// Options configure a server. A zero field means the documented default; by default, only
+// Options configures a Server. A zero field selects the documented default. By default, only
 // clients on this machine can connect.
 type Options struct {
-	// Tokens, of which every client must present one; nil: clients need none. Serve follows
-	// their file.
+	// Tokens has the accepted tokens; every client must present one. Nil if clients need none.
+	// Serve follows their file.
 	Tokens *Tokens
-	// Origins are the origins of other sites whose pages may read from this server, such as
-	// "https://dash.example". Their hosts are also accepted as names of this server, for a
-	// reverse proxy in front of it.
+	// Origins has the origins of other sites whose pages may read from this server, such as
+	// "https://dash.example". Their hosts are also accepted as names of this server, for a reverse
+	// proxy.
 	Origins []string
-	// TLS makes the server speak HTTPS; nil: HTTP. See [LoadTLS].
+	// TLS makes the server use HTTPS. If nil, it uses HTTP. See [LoadTLS].
 	TLS *tls.Config
-	// TrustProxy says that all requests come through a reverse proxy, so that
-	// X-Forwarded-Proto and the last element of X-Forwarded-For can be trusted.
+	// TrustProxy means that all requests come through a reverse proxy, so X-Forwarded-Proto and the
+	// last element of X-Forwarded-For can be trusted.
 	TrustProxy bool
-	// Ready returns why the server is not ready, nil if it is. /readyz shows the error to
-	// clients. nil: always ready.
+	// Ready returns the reason why the server is not ready, or nil if it is. /readyz shows the
+	// error to clients. If Ready is nil, the server is always ready.
 	Ready func() error
-	// MCP says that the server has an MCP endpoint: bodies may have 4 MiB, and pages of
-	// Origins may use its methods and headers.
+	// MCP means that the server has an MCP endpoint: bodies may have 4 MiB, and pages of Origins
+	// may use its methods and headers.
 	MCP bool
-	// MaxConns limits open connections; 4,096. The limit of open files may lower it.
+	// MaxConns limits open connections; the default is 4,096. The limit on open files may lower it.
 	MaxConns int
-	// Drain is how long requests may continue after Serve's context ends; 5 s.
+	// Drain is how long requests may continue after Serve's context ends; the default is 5 s.
 	Drain time.Duration
-	// Logger logs wrong tokens as warnings and refused requests at debug level; nil
-	// discards.
+	// Logger logs wrong tokens as warnings and refused requests at debug level. If nil, nothing is
+	// logged.
 	Logger *slog.Logger
 }
 
 // OptionError reports an invalid option. Commands treat it as a usage error.
 type OptionError struct {
 	Option string // the flag: "addr", "token-file", "allow-origin", "tls-cert" or "tls-key"
-	Reason string // one line
+	Reason string // a single line
 }
 
 func (e *OptionError) Error() string { return e.Option + ": " + e.Reason }
 
-// Server is an HTTP server. Handle and OnShutdown are called before Serve.
+// Server is an HTTP server. Handle and OnShutdown must be called before Serve.
 type Server struct {
 	opts    Options
 	origins []origin
@@ -67,13 +67,13 @@ type Server struct {
 	routes  []string
 	hooks   []func(context.Context) error
 
-	// Only if tokens are set:
+	// used only if tokens are set
 	page     *template.Template
 	tickets  *tickets
 	throttle *throttle
 
-	// The address of the listener, "" before Listen. host is as passed to Listen, or the IP
-	// address if it had none.
+	// The listener's address, empty before Listen. host is the host that was passed to Listen, or
+	// else the IP address.
 	host, port string
 
 	draining atomic.Bool
@@ -81,7 +81,7 @@ type Server struct {
 	running  running
 }
 
-// running counts the handlers in progress, for which http.Server.Close does not wait.
+// running counts active handlers, because http.Server.Close does not wait for them.
 type running struct {
 	mu    sync.Mutex
 	ended bool
@@ -160,9 +160,9 @@ func (s *Server) Routes() []string { return slices.Sorted(slices.Values(s.routes
 // ends after Options.Drain.
 func (s *Server) OnShutdown(hook func(context.Context) error) { s.hooks = append(s.hooks, hook) }
 
-// Serve serves until ctx ends, and then lets requests finish for up to Options.Drain. It returns
-// an error if unfinished requests were closed, a hook failed, or serving failed. It owns the
-// listener, which must come from [Server.Listen] of the same server. Serve is called only once.
+// Serve serves until ctx ends, and then lets requests finish for up to Options.Drain. It returns an
+// error if it closed unfinished requests, a hook failed, or serving failed. Serve owns the
+// listener, which must come from [Server.Listen] of the same server. It must be called only once.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	base, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(nil)
@@ -181,7 +181,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	if s.opts.TLS != nil {
 		ln = tls.NewListener(ln, s.opts.TLS)
 	}
-	ended := make(chan error, 1) // sent to once, by the goroutine below
+	ended := make(chan error, 1) // the goroutine below sends once
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { ended <- srv.Serve(ln) })
@@ -250,7 +250,7 @@ func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
 	plain(w, http.StatusOK, "ok")
 }
 
-// plain answers with one line of text.
+// plain responds with one line of text.
 func plain(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
@@ -267,7 +267,7 @@ func (s *Server) Listen(ctx context.Context, addr string) (net.Listener, error) 
 	if err != nil {
 		return nil, &OptionError{"addr", fmt.Sprintf("invalid address %q; expected HOST:PORT", printable.Line(addr, 128))}
 	}
-	// Resolve only once, so that the server binds the address that was checked.
+	// Resolve only once, so that the server binds to the checked address.
 	var resolver net.Resolver
 	ip := netip.IPv6Unspecified()
 	if host != "" {
@@ -297,7 +297,7 @@ func (s *Server) Listen(ctx context.Context, addr string) (net.Listener, error) 
 	}
 	bind := netip.AddrPortFrom(ip, uint16(number)).String()
 	if host == "" {
-		bind = net.JoinHostPort("", fmt.Sprint(number)) // both families, as far as available
+		bind = net.JoinHostPort("", fmt.Sprint(number)) // both address families, if available
 	}
 	ln, err := new(net.ListenConfig).Listen(ctx, network, bind)
 	if err != nil {
@@ -310,7 +310,7 @@ func (s *Server) Listen(ctx context.Context, addr string) (net.Listener, error) 
 	return ln, nil
 }
 
-// checkExposed checks that the options suit an address that other machines can reach.
+// checkExposed checks whether the options are safe for an address that other machines can reach.
 func (s *Server) checkExposed(addr string) error {
 	if !s.opts.Tokens.Set() {
 		return &OptionError{"addr", fmt.Sprintf(
@@ -338,7 +338,7 @@ func (s *Server) URL() string {
 	return scheme + net.JoinHostPort(s.host, s.port)
 }
 
-const maxPEM = 1 << 20 // bytes of a certificate or key file
+const maxPEM = 1 << 20 // size limit of a certificate or key file in bytes
 
 // LoadTLS reads a certificate chain and its private key from PEM files; later changes of the
 // files have no effect. Only the owner and the group may have access to the key (not checked on

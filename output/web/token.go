@@ -23,30 +23,30 @@ import (
 )
 
 const (
-	minToken  = 16   // characters
-	maxToken  = 1024 // characters
-	minBits   = 128  // entropy for an address that other machines can reach
-	maxName   = 32   // characters
+	minToken  = 16   // minimum length in characters
+	maxToken  = 1024 // maximum length in characters
+	minBits   = 128  // minimum entropy for an address that other machines can reach
+	maxName   = 32   // maximum length in characters
 	nameChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
-	// pathMark follows a token in the file if the token may also be the end of the path of an
-	// MCP endpoint, for clients that cannot send a header.
+	// pathMark follows a token in the file if the token may also be the last segment of an MCP
+	// endpoint's path, for clients that cannot send a header.
 	pathMark = "path"
 )
 
-// DefaultName is the name of a token without one.
+// DefaultName is the name of an unnamed token.
 const DefaultName = "default"
 
-// token is one line of the token file. Only the digest of its text is stored, so that the text
-// cannot be printed and a comparison takes the same time for any guess.
+// token is one line of the token file. It stores only the digest of the text, so the text cannot be
+// printed and every comparison takes the same time.
 type token struct {
 	name      string
 	digest    [sha256.Size]byte
 	principal string // see Tokens.Principal
 	inPath    bool   // see pathMark
-	bits      int    // estimated entropy
+	bits      int    // estimated entropy in bits
 }
 
-// tokenSet are the tokens that are valid at one time.
+// tokenSet is the set of currently valid tokens.
 type tokenSet []token
 
 func digest(text string) [sha256.Size]byte { return sha256.Sum256([]byte(text)) }
@@ -137,7 +137,7 @@ func entropy(text string) int {
 	return int(float64(len(text)) * math.Log2(float64(upper+lower+digit+sign)))
 }
 
-// find returns the token with a digest, or the zero value.
+// find returns the token with the given digest, or the zero value.
 func (set tokenSet) find(d [sha256.Size]byte) (found token) {
 	for _, t := range set {
 		if subtle.ConstantTimeCompare(d[:], t.digest[:]) == 1 {
@@ -149,7 +149,7 @@ func (set tokenSet) find(d [sha256.Size]byte) (found token) {
 
 func (set tokenSet) has(d [sha256.Size]byte) bool { return set.find(d).name != "" }
 
-// without counts the tokens that are not in other.
+// without returns the number of tokens that are not in other.
 func (set tokenSet) without(other tokenSet) (n int) {
 	for _, t := range set {
 		if !other.has(t.digest) {
@@ -170,8 +170,8 @@ func (set tokenSet) check(bits int) error {
 	return nil
 }
 
-// bearer returns the token in the Authorization header of a request; false if there is not
-// exactly one such header, or it has another form.
+// bearer returns the token in the Authorization header of a request. It returns false if there is
+// no such header, more than one, or a malformed one.
 func bearer(r *http.Request) (string, bool) {
 	values := r.Header.Values("Authorization")
 	if len(values) != 1 {
@@ -181,32 +181,32 @@ func bearer(r *http.Request) (string, bool) {
 	return strings.TrimSpace(text), strings.EqualFold(scheme, "Bearer")
 }
 
-// Tokens are the tokens of a file, one of which each client must present. If the file changes,
-// new tokens are accepted, and the requests and logins of removed ones end. The methods are safe
-// for concurrent use, and for a nil Tokens, which has no token.
+// Tokens holds the tokens of a file; each client must present one of them. When the file changes,
+// new tokens are accepted, and the requests and logins of removed tokens end. It is safe for
+// concurrent use. A nil Tokens has no token.
 type Tokens struct {
 	file   string
 	kick   <-chan struct{}
 	logger *slog.Logger
 	now    atomic.Pointer[tokenSet]
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	inUse   map[*tokenUse]struct{}
 	changed []func() // see OnChange
-	minBits int      // entropy that each token must have
-	failed  string   // why the file could not be used the last time; it was logged
+	minBits int      // minimum entropy of each token
+	failed  string   // last error of the file, which was logged
 }
 
 // tokenUse is a request in progress.
 type tokenUse struct {
-	digest [sha256.Size]byte // of its token
+	digest [sha256.Size]byte // digest of the request's token
 	cancel context.CancelCauseFunc
 }
 
-// errTokenRemoved ends the requests of a removed token.
+// errTokenRemoved cancels the requests of a removed token.
 var errTokenRemoved = errors.New("the token was removed")
 
-// removedTimeout bounds a write in progress when the token is removed.
+// removedTimeout bounds a write that is in progress when the token is removed.
 const removedTimeout = time.Second
 
 // FollowTokens reads the tokens in a file that only its owner may read; see
@@ -231,7 +231,7 @@ func FollowTokens(file string, kick <-chan struct{}, logger *slog.Logger) (*Toke
 	return t, nil
 }
 
-// current returns the tokens that are valid now.
+// current returns the currently valid tokens.
 func (t *Tokens) current() tokenSet {
 	if t == nil {
 		return nil
@@ -239,21 +239,21 @@ func (t *Tokens) current() tokenSet {
 	return *t.now.Load()
 }
 
-// Set reports whether there is a token. The result never changes.
+// Set reports whether tokens are configured. The result never changes.
 func (t *Tokens) Set() bool { return len(t.current()) > 0 }
 
-// Holds reports whether a token has the given name.
+// Holds reports whether a token with the given name exists.
 func (t *Tokens) Holds(name string) bool {
 	return slices.ContainsFunc(t.current(), func(t token) bool { return t.name == name })
 }
 
-// HoldsPrincipal reports whether a request may have the given [Tokens.Principal].
+// HoldsPrincipal reports whether a valid token has the given [Tokens.Principal].
 func (t *Tokens) HoldsPrincipal(principal string) bool {
 	return slices.ContainsFunc(t.current(), func(t token) bool { return t.principal == principal })
 }
 
-// Several reports whether the tokens have more than one name: then each name is a separate
-// client, and not everybody with a token is the operator.
+// Several reports whether the tokens have more than one name. If so, each name is a separate
+// client, and a client is not necessarily the operator.
 func (t *Tokens) Several() bool {
 	set := t.current()
 	return slices.ContainsFunc(set, func(t token) bool { return t.name != set[0].name })
@@ -303,7 +303,7 @@ func (t *Tokens) OnChange(f func()) {
 	}
 }
 
-// require sets the entropy that each token must have, and checks the current tokens.
+// require sets the minimum entropy and checks the current tokens.
 func (t *Tokens) require(bits int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -311,8 +311,8 @@ func (t *Tokens) require(bits int) error {
 	return t.current().check(bits)
 }
 
-// begin begins a request that uses a token, or a login with it. The context of the returned
-// request ends when the token is removed, and a write in progress soon after. The caller must
+// begin registers a request that uses a token, or a login with it. When the token is removed, the
+// context of the returned request ends, and soon after a write in progress fails. The caller must
 // call end when the request has ended.
 func (t *Tokens) begin(r *http.Request, found token, rc *http.ResponseController) (_ *http.Request, end func()) {
 	ctx := r.Context()
@@ -329,7 +329,7 @@ func (t *Tokens) begin(r *http.Request, found token, rc *http.ResponseController
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.inUse[use] = struct{}{}
-	if !t.current().has(found.digest) { // removed since it was checked
+	if !t.current().has(found.digest) { // removed after the check
 		cancel(errTokenRemoved)
 	}
 	return r.WithContext(ctx), func() {
@@ -359,7 +359,7 @@ func (t *Tokens) run(ctx context.Context) {
 				return
 			}
 			if !t.read() {
-				file.Retry() // a new mode may make the same content usable
+				file.Retry() // the same content may be usable after a change of the mode
 			}
 		case <-modePoll.C:
 			if now := modeOf(t.file); now != mode {
@@ -374,7 +374,7 @@ func (t *Tokens) run(ctx context.Context) {
 	}
 }
 
-// modeOf returns the mode of a file, 0 if it cannot be read.
+// modeOf returns the mode of a file, or 0 if it cannot be read.
 func modeOf(path string) fs.FileMode {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -383,7 +383,7 @@ func modeOf(path string) fs.FileMode {
 	return info.Mode()
 }
 
-// read reads the file and reports whether it could be used.
+// read reads the file and reports whether it is usable.
 func (t *Tokens) read() bool {
 	next, err := loadTokens(t.file)
 	t.mu.Lock()
