@@ -52,22 +52,21 @@ type scenario struct {
 // scenarios are all of them, in the order in which they are measured. Those that prepare
 // something come last, so that it is made after most of the measuring.
 func (b *bench) scenarios() []scenario {
-	vault, history := vaultBench{b}, historyBench{b}
 	return []scenario{
 		{"version", b.version, nil},
 		{"list", b.list, nil},
 		{"ready", b.ready, nil},
-		{"latency", latencyBench{b}.latency, nil},
-		{"cpu", cpuBench{b}.cpu, nil},
+		{"latency", b.latency, nil},
+		{"cpu", b.cpu, nil},
 		{"isolation", b.isolation, nil},
 		{"sse", b.sse, nil},
-		{"journal", journalBench{b}.journal, nil},
-		{"inject", injectBench{b}.inject, nil},
-		{"gateway", gatewayBench{b}.gateway, nil},
-		{"webhooks", webhookBench{b}.webhooks, nil},
-		{"top", topBench{b}.top, nil},
-		{"history", history.history, history.prepare},
-		{"vault", vault.vault, vault.prepare},
+		{"journal", b.journal, nil},
+		{"inject", b.inject, nil},
+		{"gateway", b.gateway, nil},
+		{"webhooks", b.webhooks, nil},
+		{"top", b.top, nil},
+		{"history", b.history, b.prepareHistory},
+		{"vault", b.vault, b.prepareVault},
 	}
 }
 
