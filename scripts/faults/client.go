@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -120,8 +119,8 @@ func (c *client) ask(ctx context.Context, method string, params map[string]any) 
 		return nil, err
 	}
 	if strings.HasPrefix(p.Header.Get("Content-Type"), "text/event-stream") {
-		for line := range strings.Lines(string(raw)) {
-			if data, ok := strings.CutPrefix(line, "data:"); ok && strings.Contains(data, fmt.Sprintf(`"id":%d`, id)) {
+		for data := range dataLines(bytes.NewReader(raw)) {
+			if strings.Contains(data, fmt.Sprintf(`"id":%d`, id)) {
 				raw = []byte(data)
 			}
 		}
@@ -211,14 +210,10 @@ func (c *client) followOnce(ctx context.Context) error {
 	})
 	defer asking.Wait()
 	defer stop()
-	lines := bufio.NewScanner(p.Body)
-	lines.Buffer(nil, 8<<20)
-	for lines.Scan() {
-		if data, ok := strings.CutPrefix(lines.Text(), "data:"); ok {
-			c.notified(data)
-		}
+	for data := range dataLines(p.Body) {
+		c.notified(data)
 	}
-	return errors.Join(lines.Err(), io.EOF)
+	return io.EOF
 }
 
 func (c *client) notified(data string) {

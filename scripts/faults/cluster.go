@@ -3,14 +3,12 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,25 +69,12 @@ func (t *tracker) logAfter(id string) (lines []string, events []event, err error
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, t.url()+"/events?since=earliest", nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	if id != "" {
-		q.Header.Set("Last-Event-ID", id)
-	}
-	p, err := http.DefaultClient.Do(q)
+	p, err := t.events(ctx, id)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() { _ = p.Body.Close() }()
-	scan := bufio.NewScanner(p.Body)
-	scan.Buffer(nil, 8<<20)
-	for scan.Scan() {
-		data, ok := strings.CutPrefix(scan.Text(), "data: ")
-		if !ok {
-			continue
-		}
+	for data := range dataLines(p.Body) {
 		var e event
 		if err := json.Unmarshal([]byte(data), &e); err != nil {
 			return nil, nil, err
@@ -102,7 +87,7 @@ func (t *tracker) logAfter(id string) (lines []string, events []event, err error
 			return lines, events, nil
 		}
 	}
-	return lines, events, errors.Join(scan.Err(), errors.New("the log ended early"))
+	return lines, events, errors.New("the log ended early")
 }
 
 // judge reads the log of every tracker: the last event of every resource has to be true,
@@ -140,6 +125,15 @@ func judge(all []*suite, base *view) (r result, wrong []at) {
 			}
 		}
 		wrong = v.wrong("", func(server string) (map[at]int64, error) { return known(all, server) })
+	}
+	return r, wrong
+}
+
+// judgeUntil judges every pause until the logs say what is true or the limit is over.
+func judgeUntil(all []*suite, base *view, limit, pause time.Duration) (r result, wrong []at) {
+	r, wrong = judge(all, base)
+	for end := time.Now().Add(limit); len(wrong)+r.hung > 0 && time.Now().Before(end); r, wrong = judge(all, base) {
+		time.Sleep(pause)
 	}
 	return r, wrong
 }
@@ -273,14 +267,11 @@ func clusterUnderFaults(o options, report *report) error {
 		st.set(st.uri(5), true)
 		st.announceLists() // what is not announced is found every 5 min
 	}
-	end := time.Now().Add(90 * time.Second)
-	judged, wrong := judge(all, base)
-	for ; len(wrong)+judged.hung > 0 && time.Now().Before(end); judged, wrong = judge(all, base) {
-		time.Sleep(time.Second)
-	}
+	judgeUntil(all, base, 90*time.Second, time.Second)
 	took := time.Since(began)
-	time.Sleep(3 * time.Second)
-	if judged, wrong = judge(all, base); len(wrong) > 0 {
+	time.Sleep(3 * time.Second) // nothing untrue follows
+	judged, wrong := judge(all, base)
+	if len(wrong) > 0 {
 		judged.lost += len(wrong)
 		report.note("the last events of %v are not true", wrong)
 		all[0].explain(all, wrong[0])
@@ -352,11 +343,7 @@ func natsRestarts(o options, report *report, name string) error {
 	// heard swaps, and waits until the log says everything; the next change undoes it.
 	heard := func(r *result) {
 		all[0].each(func(st *stand) { st.swap(true) })
-		_, wrong := judge(all, base)
-		for end := time.Now().Add(time.Minute); len(wrong) > 0 && time.Now().Before(end); _, wrong = judge(all, base) {
-			time.Sleep(200 * time.Millisecond)
-		}
-		if len(wrong) > 0 {
+		if _, wrong := judgeUntil(all, base, time.Minute, 200*time.Millisecond); len(wrong) > 0 {
 			r.hung++
 			report.note("not in the log within a minute: %v", wrong)
 		}
@@ -378,12 +365,10 @@ func natsRestarts(o options, report *report, name string) error {
 	r.slowest = time.Since(began)
 	check := func(name string, r result) {
 		all[0].each(func(st *stand) { st.set(st.uri(6), true) })
+		judgeUntil(all, base, time.Minute, 500*time.Millisecond)
+		time.Sleep(3 * time.Second) // nothing untrue follows
 		judged, wrong := judge(all, base)
-		for end := time.Now().Add(time.Minute); len(wrong) > 0 && time.Now().Before(end); judged, wrong = judge(all, base) {
-			time.Sleep(500 * time.Millisecond)
-		}
-		time.Sleep(3 * time.Second)
-		if judged, wrong = judge(all, base); len(wrong) > 0 {
+		if len(wrong) > 0 {
 			report.note("%s: the last events of %v are not true", name, wrong)
 			all[0].explain(all, wrong[0])
 		}

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -81,9 +80,7 @@ func (e *occurrences) stream(ctx context.Context) {
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
-		lines := bufio.NewScanner(p.Body)
-		lines.Buffer(nil, 8<<20)
-		for lines.Scan() {
+		for data := range dataLines(p.Body) {
 			var m struct {
 				Method string
 				Params struct {
@@ -91,8 +88,7 @@ func (e *occurrences) stream(ctx context.Context) {
 					Cursor string
 				}
 			}
-			data, ok := strings.CutPrefix(lines.Text(), "data:")
-			if !ok || json.Unmarshal([]byte(data), &m) != nil || m.Method != "notifications/events/event" {
+			if json.Unmarshal([]byte(data), &m) != nil || m.Method != "notifications/events/event" {
 				continue
 			}
 			cursor = m.Params.Cursor
@@ -178,42 +174,37 @@ func gatewayEvents(o options, report *report, name string) error {
 		}
 		following.Go(func() { e.stream(ctx) })
 	}
-	each := func(f func(*stand)) {
-		for _, st := range stands {
-			f(st)
-		}
-	}
 	fresh := func(st *stand) string { return "x://" + st.id + "/n0" }
 	for _, phase := range []struct {
 		name    string
 		happens func() error
 	}{
-		{"resources change", func() error { each(func(st *stand) { st.change(true) }); return nil }},
-		{"a new resource", func() error { each(func(st *stand) { st.set(fresh(st), true) }); return nil }},
-		{"it changes", func() error { each(func(st *stand) { st.set(fresh(st), true) }); return nil }},
-		{"lists change", func() error { each(func(st *stand) { st.swap(true) }); return nil }},
+		{"resources change", func() error { a.each(func(st *stand) { st.change(true) }); return nil }},
+		{"a new resource", func() error { a.each(func(st *stand) { st.set(fresh(st), true) }); return nil }},
+		{"it changes", func() error { a.each(func(st *stand) { st.set(fresh(st), true) }); return nil }},
+		{"lists change", func() error { a.each(func(st *stand) { st.swap(true) }); return nil }},
 		{"servers die", func() error {
-			each((*stand).die)
-			each(func(st *stand) { st.swap(false); st.change(false) })
+			a.each((*stand).die)
+			a.each(func(st *stand) { st.swap(false); st.change(false) })
 			time.Sleep(300 * time.Millisecond)
 			return errors.Join(stands[0].live(), stands[1].live(), stands[2].live())
 		}},
-		{"it is gone", func() error { each(func(st *stand) { st.remove(fresh(st)) }); return nil }},
+		{"it is gone", func() error { a.each(func(st *stand) { st.remove(fresh(st)) }); return nil }},
 		{"gateway killed, it comes back", func() error {
 			a.end(syscall.SIGKILL)
-			each(func(st *stand) { st.swap(false); st.set(fresh(st), false) })
+			a.each(func(st *stand) { st.swap(false); st.set(fresh(st), false) })
 			return a.start()
 		}},
 		{"a second server lists a URI", func() error { a.shared = collides; stands[1].set(collides, true); return nil }},
 		{"both change", func() error { stands[0].set(collides, true); stands[1].set(collides, true); return nil }},
 		{"gateway stopped and started", func() error {
 			a.end(syscall.SIGTERM)
-			each(func(st *stand) { st.swap(false); st.change(false) })
+			a.each(func(st *stand) { st.swap(false); st.change(false) })
 			return a.start()
 		}},
 		{"the first server lists it no more", func() error { a.shared = ""; stands[0].remove(collides); return nil }},
 		{"the other one changes", func() error { stands[1].set(collides, true); return nil }},
-		{"gateway killed again", func() error { a.end(syscall.SIGKILL); each(func(st *stand) { st.swap(false) }); return a.start() }},
+		{"gateway killed again", func() error { a.end(syscall.SIGKILL); a.each(func(st *stand) { st.swap(false) }); return a.start() }},
 	} {
 		known, knownLists := len(updated.all), len(listed.all)
 		a.row(phase.name, phase.happens)

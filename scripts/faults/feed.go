@@ -3,12 +3,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
 	"hash/maphash"
-	"net/http"
 	"strconv"
 	"strings"
 	"sync"
@@ -59,7 +57,7 @@ type update struct {
 }
 
 // counts are what events of one server did wrong.
-type counts struct{ stale, duplicated, holes, events, reused, gaps int } // reused are ids
+type counts struct{ stale, duplicated, holes, reused, gaps int } // reused are ids
 
 // follow begins to read from the newest event on. What the tracker knows of the servers is
 // the baseline.
@@ -97,25 +95,15 @@ func (f *feed) close() {
 
 // read reads one answer to its end.
 func (f *feed) read(ctx context.Context) {
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, f.t.url()+"/events", nil)
-	if err != nil {
-		return
-	}
 	f.mu.Lock()
-	q.Header.Set("Last-Event-ID", f.lastID)
+	last := f.lastID
 	f.mu.Unlock()
-	p, err := http.DefaultClient.Do(q)
+	p, err := f.t.events(ctx, last)
 	if err != nil {
 		return
 	}
 	defer func() { _ = p.Body.Close() }()
-	lines := bufio.NewScanner(p.Body)
-	lines.Buffer(nil, 8<<20)
-	for lines.Scan() {
-		data, ok := strings.CutPrefix(lines.Text(), "data: ")
-		if !ok {
-			continue
-		}
+	for data := range dataLines(p.Body) {
 		var e event
 		if json.Unmarshal([]byte(data), &e) == nil {
 			f.note(e, data)
@@ -159,7 +147,6 @@ func (f *feed) note(e event, line string) {
 		}
 	}
 	f.lastID = e.ID
-	c.events++
 	switch e.Type {
 	case "subscription.active":
 		f.modes[e.ServerID] = e.Mode
@@ -204,4 +191,18 @@ func (f *feed) mode(server string) (mode string, polls int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.modes[server], f.polls[server]
+}
+
+// sum returns what all events did wrong so far.
+func (f *feed) sum() (sum counts) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.counts {
+		sum.stale += c.stale
+		sum.duplicated += c.duplicated
+		sum.holes += c.holes
+		sum.reused += c.reused
+		sum.gaps += c.gaps
+	}
+	return sum
 }

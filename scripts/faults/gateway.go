@@ -134,14 +134,7 @@ func gatewayClients(o options, report *report, name string) error {
 	}
 	time.Sleep(time.Second)
 	a.row("connect", func() error { return nil })
-	each := func(f func(*stand)) {
-		var changing sync.WaitGroup
-		for _, st := range stands {
-			changing.Go(func() { f(st) })
-		}
-		changing.Wait()
-	}
-	meanwhile := func(announce bool) { each(func(st *stand) { st.swap(announce); st.set(st.uri(0), announce) }) }
+	meanwhile := func(announce bool) { a.each(func(st *stand) { st.swap(announce); st.set(st.uri(0), announce) }) }
 	for range 3 {
 		was := a.announcements()
 		a.row("lists change", func() error { meanwhile(true); return nil })
@@ -154,7 +147,7 @@ func gatewayClients(o options, report *report, name string) error {
 		happens func() error
 	}{
 		{"servers die", func() error {
-			each((*stand).die)
+			a.each((*stand).die)
 			meanwhile(false)
 			time.Sleep(500 * time.Millisecond)
 			var failed []error
@@ -164,13 +157,13 @@ func gatewayClients(o options, report *report, name string) error {
 			return errors.Join(failed...)
 		}},
 		{"servers stop for 4 s", func() error {
-			each((*stand).hang)
+			a.each((*stand).hang)
 			meanwhile(true)
 			time.Sleep(4 * time.Second)
-			each((*stand).resume)
+			a.each((*stand).resume)
 			return nil
 		}},
-		{"connections break", func() error { each(func(st *stand) { st.docs.Disconnect() }); meanwhile(false); return nil }},
+		{"connections break", func() error { a.each(func(st *stand) { st.docs.Disconnect() }); meanwhile(false); return nil }},
 		{"gateway killed", func() error { a.end(syscall.SIGKILL); meanwhile(false); return a.start() }},
 		{"gateway stopped and started", func() error { a.end(syscall.SIGTERM); meanwhile(false); return a.start() }},
 		{"gateway stopped for 4 s", func() error {
@@ -186,7 +179,7 @@ func gatewayClients(o options, report *report, name string) error {
 				a.clients = append(a.clients, c)
 				following.Go(func() { c.follow(ctx) })
 				time.Sleep(time.Duration(i*5) * time.Millisecond)
-				each(func(st *stand) { st.swap(true) })
+				a.each(func(st *stand) { st.swap(true) })
 			}
 			return nil
 		}},

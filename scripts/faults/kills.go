@@ -208,7 +208,7 @@ func (k *kills) run(times int) (r result, err error) {
 
 // compare counts what replay prints otherwise than it was sent.
 func (k *kills) compare(r *result) {
-	out, errs, exit := k.output("replay", "--data-dir", filepath.Join(k.dir, "data"))
+	out, errs, exit := k.output("replay", "--data-dir", k.data())
 	if exit != 0 || errs != "" {
 		r.hung++
 		k.report.note("replay ended with %d: %s", exit, errs)

@@ -53,8 +53,6 @@ func damages() (rows []restart) {
 	)
 }
 
-func (s *suite) data() string { return filepath.Join(s.dir, "data") }
-
 // damaged ends the tracker with a signal (0: it stays), damages its log, starts it again, and
 // changes all resources.
 func (s *suite) damaged(h harm, sig syscall.Signal) error {
@@ -351,8 +349,6 @@ func newImage(o options, dir string, sig syscall.Signal) (*image, error) {
 	}
 	return im, nil
 }
-
-func (im *image) data() string { return filepath.Join(im.dir, "data") }
 
 // write makes a directory with the image's files, of which events.db is another one.
 func (im *image) write(dir string, db []byte) error {

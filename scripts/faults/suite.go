@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -45,23 +44,14 @@ func (s *suite) ended(sig syscall.Signal) {
 	}
 }
 
-// each changes all servers at once.
-func (s *suite) each(f func(*stand)) {
-	var changing sync.WaitGroup
-	for _, st := range s.stands {
-		changing.Go(func() { f(st) })
-	}
-	changing.Wait()
-}
-
 // heard swaps, and waits until the client knows everything; the next change undoes it.
 func (s *suite) heard() {
 	s.each(func(st *stand) { st.swap(true) })
-	began := time.Now()
-	for len(s.feed.wrong("")) > 0 && time.Since(began) < time.Minute {
+	wrong := s.feed.wrong("")
+	for began := time.Now(); len(wrong) > 0 && time.Since(began) < time.Minute; wrong = s.feed.wrong("") {
 		time.Sleep(20 * time.Millisecond)
 	}
-	if wrong := s.feed.wrong(""); len(wrong) > 0 {
+	if len(wrong) > 0 {
 		s.result.hung++
 		s.report.note("the client does not know within a minute: %v", wrong)
 	}
@@ -184,21 +174,6 @@ func (r restart) run(s *suite) {
 		s.report.note("%s: %d ids named another event to the client", r.name, reused)
 	}
 	s.report.row(r.name, "all", s.result)
-}
-
-// sum returns what all events did wrong so far.
-func (f *feed) sum() (sum counts) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, c := range f.counts {
-		sum.stale += c.stale
-		sum.duplicated += c.duplicated
-		sum.holes += c.holes
-		sum.events += c.events
-		sum.reused += c.reused
-		sum.gaps += c.gaps
-	}
-	return sum
 }
 
 // output runs the program to its end and returns what it printed and how it ended.

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"os"
 	"os/exec"
@@ -40,6 +41,9 @@ func (t *tracker) url() string { return "http://" + t.addr }
 
 func (t *tracker) config() string { return filepath.Join(t.dir, "mcp-servers.json") }
 
+// data is the data directory, unless args name another one.
+func (t *tracker) data() string { return filepath.Join(t.dir, "data") }
+
 // configure writes the config.
 func (t *tracker) configure() error {
 	entries := slices.Clone(t.entries)
@@ -51,6 +55,15 @@ func (t *tracker) configure() error {
 		return err
 	}
 	return os.Rename(file+".new", file)
+}
+
+// each calls f for all servers in parallel.
+func (t *tracker) each(f func(*stand)) {
+	var calls sync.WaitGroup
+	for _, st := range t.stands {
+		calls.Go(func() { f(st) })
+	}
+	calls.Wait()
 }
 
 // start starts the program and waits until it listens.
@@ -111,6 +124,32 @@ func (t *tracker) launch() (listening, done chan struct{}, err error) {
 	t.cmd, t.done = cmd, done
 	t.mu.Unlock()
 	return listening, done, nil
+}
+
+// dataLines yields the data of each event of an event stream, until the stream ends or breaks.
+func dataLines(body io.Reader) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		lines := bufio.NewScanner(body)
+		lines.Buffer(nil, 8<<20)
+		for lines.Scan() {
+			data, ok := strings.CutPrefix(lines.Text(), "data:")
+			if ok && !yield(strings.TrimPrefix(data, " ")) {
+				return
+			}
+		}
+	}
+}
+
+// events requests the feed of the program after an event; "": from the earliest one.
+func (t *tracker) events(ctx context.Context, after string) (*http.Response, error) {
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, t.url()+"/events?since=earliest", nil)
+	if err != nil {
+		return nil, err
+	}
+	if after != "" {
+		q.Header.Set("Last-Event-ID", after)
+	}
+	return http.DefaultClient.Do(q)
 }
 
 // endsWithThis makes a process end when this one does, however that happens.
