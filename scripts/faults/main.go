@@ -1,21 +1,20 @@
 //go:build linux
 
-// Faults lets servers, networks, logs and the tracker itself go wrong while resources
-// and lists change, and compares what clients of serve-sse and of a gateway were sent with
-// what was true. It runs the real program; the servers and proxies are in this one, which
-// alone knows every version that a resource ever had. It prints a table and fails unless
-// every column after the rounds is 0.
+// Faults injects faults into servers, networks, logs and the tracker while resources and lists
+// change, and compares what clients of serve-sse and of a gateway received with the truth. It runs
+// the real program. The servers and proxies are part of this process, which knows every version of
+// every resource. It prints a table and fails unless every column after the rounds is 0.
 //
-// Around every fault one of a pair of resources, tools, prompts and templates takes the place
-// of the other one: clients hear it, the fault happens, and it is undone meanwhile.
+// Before every fault, one of a pair of resources, tools, prompts and templates replaces the other.
+// Clients receive this change; it is undone during the fault.
 //
-//	lost        resources and items of lists whose last event did not say what they are,
-//	            ids left out, gaps without damage, calls
-//	stale       events with an older version than the event before, names that the gateway
-//	            does not list, lists that a client gets more than a second after others
-//	duplicated  events that said again what was known, ids used twice
-//	hung        what did not happen within its time
-//	leaked      goroutines, descriptors and processes that stayed
+//	lost        resources and list items whose last event is not true, missing ids, gaps without
+//	            damage, failed calls
+//	stale       events with an older version than the previous event, names that the gateway does
+//	            not list, lists that a client gets more than a second after other clients
+//	duplicated  events that repeat what was known, ids used twice
+//	hung        whatever did not happen in time
+//	leaked      remaining goroutines, descriptors and processes
 //
 // usage: scripts/faults.sh [-rounds N] [-only TEXT] [-kills 1000] [-flips 200] [-soak 30m] [-cluster 10m]
 package main
@@ -57,13 +56,13 @@ func main() {
 	var o options
 	flag.StringVar(&o.bin, "mcptrack", ".cache/bin/mcptrack-faults", "the program to test")
 	flag.StringVar(&o.nats, "nats", ".cache/bin/nats-server", "the NATS server")
-	flag.StringVar(&o.peers, "peers", "testdata/peers", "the folder of servers of SDKs, as scripts/peers.sh installs them")
+	flag.StringVar(&o.peers, "peers", "testdata/peers", "the folder of SDK servers that scripts/peers.sh installs")
 	flag.StringVar(&o.only, "only", "", "only rows whose name contains this `TEXT`")
 	flag.IntVar(&o.rounds, "rounds", 1, "rounds of every row")
-	flag.IntVar(&o.kills, "kills", 0, "kill the tracker so many times while clients read, instead of every row")
-	flag.IntVar(&o.flips, "flips", 0, "start the tracker on so many damaged logs, instead of every row")
-	flag.DurationVar(&o.soak, "soak", 0, "faults at random for so long, instead of every row")
-	flag.DurationVar(&o.cluster, "cluster", 0, "three NATS nodes and three trackers under faults for so long, instead of every row")
+	flag.IntVar(&o.kills, "kills", 0, "kill the tracker `N` times while clients read, instead of running every row")
+	flag.IntVar(&o.flips, "flips", 0, "start the tracker on `N` damaged logs, instead of running every row")
+	flag.DurationVar(&o.soak, "soak", 0, "inject random faults for this long, instead of running every row")
+	flag.DurationVar(&o.cluster, "cluster", 0, "inject faults into three NATS nodes and three trackers for this long, instead of running every row")
 	flag.Parse()
 	dir, err := os.MkdirTemp("", "mcptrack-faults-")
 	if err == nil {
@@ -109,8 +108,8 @@ func run(o options) error {
 
 func (o options) selects(name string) bool { return strings.Contains(name, o.only) }
 
-// withSuite runs f with a tracker that follows a server on every way, and those that more
-// makes.
+// withSuite runs f with a tracker that follows a server of every transport and era, and the servers
+// that more returns.
 func withSuite(o options, report *report, more func(*oracle) ([]*stand, error), f func(*suite) error) error {
 	s := &suite{oracle: newOracle(), report: report, tracker: &tracker{bin: o.bin, dir: o.dir, addr: freeAddr(), disk: o.disk,
 		args: []string{"--data-dir", filepath.Join(o.dir, "data")}}}
@@ -169,7 +168,7 @@ func (s *suite) baseline() error {
 	}
 }
 
-// finish ends the tracker and counts what it leaves.
+// finish stops the tracker and counts leftover processes.
 func (s *suite) finish() {
 	s.result = result{rounds: 1}
 	s.ended(syscall.SIGTERM)
@@ -184,7 +183,7 @@ func (s *suite) finish() {
 	s.report.row("exit", "all", s.result)
 }
 
-// grown counts what the tracker holds more than before.
+// grown counts the goroutines and descriptors that the tracker has gained.
 func (s *suite) grown(before usage, what string) {
 	r := result{rounds: 1}
 	after, err := s.usage()
@@ -275,7 +274,7 @@ func matrix(o options, report *report) error {
 	return nil
 }
 
-// other is a row with programs of its own.
+// other is a row that starts its own programs.
 type other struct {
 	name string
 	run  func(options, *report, string) error
@@ -294,7 +293,7 @@ const (
 	flipsName = "damaged log at the start"
 )
 
-// soak lets faults happen at random.
+// soak injects random faults.
 func soak(o options, s *suite) error {
 	before, err := s.usage()
 	if err != nil {
@@ -302,7 +301,7 @@ func soak(o options, s *suite) error {
 	}
 	end := time.Now().Add(o.soak)
 	for part := 1; time.Now().Before(end); part++ {
-		// A life of the tracker: its servers fail, each by itself, and then it does.
+		// In each part the servers fail independently, and then the tracker fails.
 		until := time.Now().Add(min(4*time.Minute, time.Until(end)))
 		var running sync.WaitGroup
 		for _, st := range s.stands {
@@ -340,7 +339,7 @@ func freeAddr() string {
 	return l.Addr().String()
 }
 
-// result is what became of the rounds of one row on one way.
+// result counts the outcome of the rounds of one row.
 type result struct {
 	rounds, lost, stale, duplicated, hung, leaked int
 	slowest                                       time.Duration // from the end of the fault to the truth
@@ -380,7 +379,7 @@ func (p *report) row(name, on string, r result) {
 	p.rows[key].add(r)
 }
 
-// note keeps a line that explains a number, once.
+// note keeps a line that explains a number. It ignores repetitions.
 func (p *report) note(format string, args ...any) {
 	line := fmt.Sprintf(format, args...)
 	p.mu.Lock()
@@ -392,7 +391,7 @@ func (p *report) note(format string, args ...any) {
 	_, _ = fmt.Fprintln(os.Stderr, time.Now().Format(time.TimeOnly), line)
 }
 
-// print prints the table and reports whether all is well.
+// print prints the table and reports whether every count is 0.
 func (p *report) print() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
