@@ -126,7 +126,7 @@ func (b *bench) typescript() contender {
 	}
 }
 
-// inspector lists one kind per run, so what the others do at once takes three.
+// inspector needs three runs, as it lists one kind per run.
 func (b *bench) inspector() contender {
 	script := filepath.Join(b.peers, "node_modules", "@modelcontextprotocol", "inspector", "clients", "launcher", "build", "index.js")
 	return contender{name: "Inspector", slow: true, list: func(server []string) ([][]string, error) {

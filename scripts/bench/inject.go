@@ -52,14 +52,14 @@ func (b *bench) inject(ctx context.Context) error {
 
 type part struct{ Text string }
 
-// far is a Realtime endpoint that notes when what it gets has come.
+// far is a Realtime endpoint that records arrival times.
 type far struct {
 	mu     sync.Mutex
 	delays []float64            // µs, of binary frames that begin with the time of sending
-	told   map[string][]arrival // by URI
+	texts  map[string][]arrival // by URI
 	items  int
 	twice  int           // messages about a resource that their item has another one of
-	opened chan struct{} // gets one for every session; more room than there are sessions
+	opened chan struct{} // receives one for every session; more room than there are sessions
 }
 
 // arrival is a message about a resource, with wall clock nanoseconds.
@@ -139,14 +139,14 @@ func (f *far) note(now int64, parts []part) {
 			f.twice++
 		}
 		here[uri] = true
-		f.told[uri] = append(f.told[uri], arrival{stamp.UnixNano(), now})
+		f.texts[uri] = append(f.texts[uri], arrival{stamp.UnixNano(), now})
 	}
 }
 
 // after returns when the first message came that covers an update of a time; stamps are
 // whole milliseconds.
 func (f *far) after(uri string, sent int64) (at int64, ok bool) {
-	for _, a := range f.told[uri] {
+	for _, a := range f.texts[uri] {
 		if a.stamp >= sent-int64(time.Millisecond) && a.at >= sent {
 			return a.at, true
 		}
@@ -187,7 +187,7 @@ type injection struct {
 func (b *bench) injection(ctx context.Context, i injection) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, streamLimit)
 	defer cancel()
-	f := &far{told: map[string][]arrival{}, opened: make(chan struct{}, 8)}
+	f := &far{texts: map[string][]arrival{}, opened: make(chan struct{}, 8)}
 	url, done, err := f.serve(ctx)
 	if err != nil {
 		return err

@@ -119,8 +119,8 @@ func (b *bench) logbench(ctx context.Context, what, dir string, events int) (*ex
 	return cmd, nil
 }
 
-// resume measures how a client gets the second half of the log: the time until its first
-// event, and how many it gets a second.
+// resume measures how a client reads the second half of the log: the time to its first event, and
+// the events a second.
 func (b *bench) resume(ctx context.Context, scenario string, addr netip.AddrPort, after string) error {
 	ctx, cancel := context.WithTimeout(ctx, oneShotLimit)
 	defer cancel()

@@ -1,12 +1,11 @@
 //go:build linux
 
-// Command bench compares mcptrack with what users would write or pick instead,
-// all on this machine, in one run, one after another in turns. It prints the
-// medians, the ratios with the limits that the project has set itself, and
-// writes them as JSON. A missed limit makes it exit 1.
+// Bench compares mcptrack with its alternatives, which take turns on this machine in one run. It
+// prints medians, and ratios with their limits, and writes them as JSON. It exits with 1 if a limit
+// is missed.
 //
 // The servers and the reference clients that it runs are this same program
-// under other names (blast, tiny, bare, floor) and those of testdata/peers.
+// under the names blast, many, tiny, bare and floor, and programs of testdata/peers.
 // It uses mcp-go, the library that mcptrack is built on, for tiny and bare.
 // It needs Linux: a child subreaper sees servers that outlive their client.
 package main

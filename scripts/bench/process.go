@@ -93,7 +93,7 @@ func killChildren() {
 }
 
 // peakRSS runs a command like oneShot and returns the most memory that the
-// client itself had resident. wait4 would include that of its servers, so the
+// client itself had resident. wait4 would include its servers, so the
 // high water mark is read every now and then while the client lives.
 func peakRSS(ctx context.Context, argv []string) (mib float64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, oneShotLimit)

@@ -112,7 +112,7 @@ func (b *bench) fanOut(ctx context.Context, f fanout) (err error) {
 	return nil
 }
 
-// idleClients measures the memory of clients that get nothing.
+// idleClients measures the memory of clients that receive nothing.
 func (b *bench) idleClients(ctx context.Context, n int) (err error) {
 	s, err := b.serve(ctx, b.dataDir(), load{resources: 1})
 	if err != nil {

@@ -218,7 +218,7 @@ type vaultClient struct {
 	stop  context.CancelFunc
 	id    int
 	// lines are sent and closed by the reader; far more than ever wait, so that the
-	// times are those of arrival.
+	// times are arrival times.
 	lines    chan vaultLine
 	notified map[string][]time.Time // when updates of each URI arrived
 }

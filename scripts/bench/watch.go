@@ -411,7 +411,7 @@ func (b *bench) top(ctx context.Context) error {
 	return nil
 }
 
-// onTerminal runs a command on a terminal of its own and adds what it takes to the report.
+// onTerminal runs a command on its own terminal and reports its CPU time and memory.
 func (b *bench) onTerminal(ctx context.Context, scenario string, argv []string) (err error) {
 	screen, tty, err := openTerminal(topWidth, 50)
 	if err != nil {

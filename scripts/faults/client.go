@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// client is a client of a gateway as applications are one: once it is connected it lists and
-// reads everything, then what is announced, and else nothing.
+// client is a client of a gateway that behaves like an application: after it connects it lists and
+// reads everything, and later only what is announced.
 type client struct {
 	name, url    string
 	modern       bool
@@ -163,7 +163,7 @@ func (c *client) call(ctx context.Context, tool, arg string) error {
 	return err
 }
 
-// follow connects again and again until ctx is done.
+// follow reconnects until ctx is done.
 func (c *client) follow(ctx context.Context) {
 	for ctx.Err() == nil {
 		_ = c.followOnce(ctx) // as long as the gateway is away this fails
@@ -288,7 +288,7 @@ func (c *client) askWhatIsDue(ctx context.Context) error {
 	}
 }
 
-// get gets a list or the text of a resource.
+// get fetches a list or the text of a resource.
 func (c *client) get(ctx context.Context, what string) error {
 	l, isList := listMethods[what]
 	if !isList {

@@ -22,14 +22,14 @@ import (
 // clusterSuite starts trackers on a cluster, which share the servers.
 func clusterSuite(o options, report *report, nodes []*nats, trackers int) ([]*suite, error) {
 	oracle := newOracle()
-	var stands []*stand
+	var fixtures []*fixture
 	for _, w := range ways() {
 		for i := range 2 {
-			st, err := newStand(w, fmt.Sprintf("%s-%d", w, i), "", oracle)
+			st, err := newFixture(w, fmt.Sprintf("%s-%d", w, i), "", oracle)
 			if err != nil {
 				return nil, err
 			}
-			stands = append(stands, st)
+			fixtures = append(fixtures, st)
 		}
 	}
 	var all []*suite
@@ -39,7 +39,7 @@ func clusterSuite(o options, report *report, nodes []*nats, trackers int) ([]*su
 			urls = append(urls, "nats://"+nodes[(i+j)%len(nodes)].clients[i].addr)
 		}
 		s := &suite{oracle: oracle, report: report, tracker: &tracker{bin: o.bin, dir: filepath.Join(o.dir, fmt.Sprint("t", i)), addr: freeAddr(),
-			args: []string{"--nats", strings.Join(urls, ",")}, stands: stands}}
+			args: []string{"--nats", strings.Join(urls, ",")}, fixtures: fixtures}}
 		if err := os.MkdirAll(s.dir, 0o700); err != nil {
 			return nil, err
 		}
@@ -195,7 +195,7 @@ func clusterUnderFaults(o options, report *report) error {
 	ctx, stop := context.WithTimeout(context.Background(), o.cluster)
 	defer stop()
 	var changing sync.WaitGroup
-	for _, st := range all[0].stands {
+	for _, st := range all[0].fixtures {
 		changing.Go(func() {
 			for ctx.Err() == nil {
 				st.set(st.uri(rand.IntN(4)), rand.IntN(5) > 0)
@@ -233,26 +233,26 @@ func clusterUnderFaults(o options, report *report) error {
 			time.Sleep(d)
 			_ = nodes[i].cmd.Process.Signal(syscall.SIGCONT)
 		case 5: // a tracker is cut off from all nodes, or a node from the others
-			var wires []*wire
+			var proxies []*proxy
 			if random.IntN(2) == 0 {
 				for _, n := range nodes {
-					wires = append(wires, n.clients[i])
+					proxies = append(proxies, n.clients[i])
 				}
 			} else {
-				wires = append(wires, nodes[i].routes...)
+				proxies = append(proxies, nodes[i].routes...)
 				for j, n := range nodes {
 					for k, w := range n.routes {
 						if j != i && (k == i || k == i-1 && i > j) {
-							wires = append(wires, w)
+							proxies = append(proxies, w)
 						}
 					}
 				}
 			}
-			for _, w := range wires {
+			for _, w := range proxies {
 				w.cutOff()
 			}
 			time.Sleep(d)
-			for _, w := range wires {
+			for _, w := range proxies {
 				w.mend()
 			}
 		}
@@ -263,7 +263,7 @@ func clusterUnderFaults(o options, report *report) error {
 	}
 	changing.Wait()
 	began := time.Now()
-	for _, st := range all[0].stands {
+	for _, st := range all[0].fixtures {
 		st.set(st.uri(5), true)
 		st.announceLists() // what is not announced is found every 5 min
 	}
@@ -286,7 +286,7 @@ func clusterUnderFaults(o options, report *report) error {
 	}
 	left := 0
 	time.Sleep(time.Second)
-	for _, st := range all[0].stands {
+	for _, st := range all[0].fixtures {
 		left += st.leftover()
 		st.close()
 	}
@@ -298,13 +298,13 @@ func clusterUnderFaults(o options, report *report) error {
 func (s *suite) shared(all []*suite, within time.Duration) error {
 	for end := time.Now().Add(within); ; time.Sleep(200 * time.Millisecond) {
 		ready := 0
-		for _, st := range s.stands {
+		for _, st := range s.fixtures {
 			if s.state(st.id) == "Ready" {
 				ready++
 			}
 		}
 		known := 0
-		for _, st := range s.stands {
+		for _, st := range s.fixtures {
 			for _, at := range all {
 				if versions, err := at.contents(st.id, s.oracle); err == nil && len(versions) == resources+1 {
 					known++
@@ -312,11 +312,11 @@ func (s *suite) shared(all []*suite, within time.Duration) error {
 				}
 			}
 		}
-		if ready == len(s.stands) && known == ready {
+		if ready == len(s.fixtures) && known == ready {
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("only %d of %d servers are ready, and %d known", ready, len(s.stands), known)
+			return fmt.Errorf("only %d of %d servers are ready, and %d known", ready, len(s.fixtures), known)
 		}
 	}
 }
@@ -342,17 +342,17 @@ func natsRestarts(o options, report *report, name string) error {
 	time.Sleep(4 * time.Second) // first looks are stored every 2 s
 	// heard swaps, and waits until the log says everything; the next change undoes it.
 	heard := func(r *result) {
-		all[0].each(func(st *stand) { st.swap(true) })
+		all[0].each(func(st *fixture) { st.swap(true) })
 		if _, wrong := judgeUntil(all, base, time.Minute, 200*time.Millisecond); len(wrong) > 0 {
 			r.hung++
 			report.note("not in the log within a minute: %v", wrong)
 		}
-		all[0].each(func(st *stand) { st.due.Store(true) })
+		all[0].each(func(st *fixture) { st.due.Store(true) })
 	}
 	r := result{rounds: 1}
 	heard(&r)
 	nodes[0].kill()
-	all[0].each(func(st *stand) { st.change(true) })
+	all[0].each(func(st *fixture) { st.change(true) })
 	time.Sleep(10 * time.Second) // the leases are over
 	if err := nodes[0].start(); err != nil {
 		return err
@@ -364,7 +364,7 @@ func natsRestarts(o options, report *report, name string) error {
 	}
 	r.slowest = time.Since(began)
 	check := func(name string, r result) {
-		all[0].each(func(st *stand) { st.set(st.uri(6), true) })
+		all[0].each(func(st *fixture) { st.set(st.uri(6), true) })
 		judgeUntil(all, base, time.Minute, 500*time.Millisecond)
 		time.Sleep(3 * time.Second) // nothing untrue follows
 		judged, wrong := judge(all, base)
@@ -382,7 +382,7 @@ func natsRestarts(o options, report *report, name string) error {
 	heard(&r)
 	nodes[0].clients[1].cutOff()
 	for range 12 {
-		all[1].each(func(st *stand) { st.change(true) })
+		all[1].each(func(st *fixture) { st.change(true) })
 		time.Sleep(time.Second)
 	}
 	nodes[0].clients[1].mend()
@@ -390,23 +390,23 @@ func natsRestarts(o options, report *report, name string) error {
 	for _, s := range all {
 		s.end(syscall.SIGTERM)
 	}
-	for _, st := range all[0].stands {
+	for _, st := range all[0].fixtures {
 		st.close()
 	}
 	return nil
 }
 
-// nats is one NATS node: a process of nats-server, and the wires to it.
+// nats is one NATS node: a process of nats-server, and the proxies to it.
 type nats struct {
 	program, name, dir string
-	port, route        string  // ports of clients and of routes
-	routes             []*wire // to the others
-	clients            []*wire // one for each tracker
+	port, route        string   // ports of clients and of routes
+	routes             []*proxy // to the others
+	clients            []*proxy // one for each tracker
 	cmd                *exec.Cmd
 }
 
 // configure writes the config: what is stored is synced before it is acknowledged, and
-// neither clients nor other nodes are told of ways around the wires.
+// clients and other nodes learn no address that bypasses the proxies.
 func (n *nats) configure() error {
 	conf := map[string]any{
 		"server_name": n.name,
@@ -450,7 +450,7 @@ func (n *nats) kill() {
 	_ = n.cmd.Wait()
 }
 
-// newCluster starts nodes that reach each other through wires, and makes wires for so many
+// newCluster starts nodes that reach each other through proxies, and makes proxies for so many
 // trackers. The folder dir exists or is made.
 func newCluster(program, dir string, size, trackers int) ([]*nats, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -468,14 +468,14 @@ func newCluster(program, dir string, size, trackers int) ([]*nats, error) {
 			if i == j {
 				continue
 			}
-			w, err := newWire("127.0.0.1:" + other.route)
+			w, err := newProxy("127.0.0.1:" + other.route)
 			if err != nil {
 				return nil, err
 			}
 			n.routes = append(n.routes, w)
 		}
 		for range trackers {
-			w, err := newWire("127.0.0.1:" + n.port)
+			w, err := newProxy("127.0.0.1:" + n.port)
 			if err != nil {
 				return nil, err
 			}

@@ -43,10 +43,10 @@ type feed struct {
 	view   *view
 	counts map[string]*counts
 	modes  map[string]string // the last subscription.active of a server
-	polls  map[string]int    // how many of them said poll
+	polls  map[string]int    // how many of them had mode poll
 	seqs   map[update]uint64 // of the updates
 	newest map[at]uint64     // the last of them
-	said   map[string]uint64 // what each id named, as a hash of its line
+	hashes map[string]uint64 // of the line of each id
 	seed   maphash.Seed
 }
 
@@ -56,7 +56,7 @@ type update struct {
 	timestamp string
 }
 
-// counts are what events of one server did wrong.
+// counts are the errors in the events of one server.
 type counts struct{ stale, duplicated, holes, reused, gaps int } // reused are ids
 
 // follow begins to read from the newest event on. What the tracker knows of the servers is
@@ -64,7 +64,7 @@ type counts struct{ stale, duplicated, holes, reused, gaps int } // reused are i
 func follow(t *tracker, o *oracle) (*feed, error) {
 	f := &feed{t: t, oracle: o, ended: make(chan struct{}), view: newView(o),
 		counts: map[string]*counts{}, modes: map[string]string{}, polls: map[string]int{},
-		seqs: map[update]uint64{}, newest: map[at]uint64{}, said: map[string]uint64{}, seed: maphash.MakeSeed()}
+		seqs: map[update]uint64{}, newest: map[at]uint64{}, hashes: map[string]uint64{}, seed: maphash.MakeSeed()}
 	var status struct {
 		Epoch string
 		Seq   uint64
@@ -132,10 +132,10 @@ func (f *feed) note(e event, line string) {
 		return
 	}
 	hash := maphash.String(f.seed, line)
-	if was, seen := f.said[e.ID]; seen && was != hash {
+	if was, seen := f.hashes[e.ID]; seen && was != hash {
 		c.reused++
 	}
-	f.said[e.ID] = hash
+	f.hashes[e.ID] = hash
 	epoch, seq := cutID(e.ID)
 	if lastEpoch, last := cutID(f.lastID); epoch == lastEpoch {
 		switch {

@@ -23,12 +23,12 @@ import (
 )
 
 // newGateway starts a gateway of these servers, and of those with these entries of a config.
-func newGateway(o options, stands []*stand, entries []string, args ...string) (*tracker, error) {
+func newGateway(o options, fixtures []*fixture, entries []string, args ...string) (*tracker, error) {
 	dir, err := os.MkdirTemp(o.dir, "gateway-")
 	if err != nil {
 		return nil, err
 	}
-	g := &tracker{bin: o.bin, dir: dir, addr: freeAddr(), command: "gateway", args: args, env: []string{"XDG_STATE_HOME=" + dir}, stands: stands, entries: entries}
+	g := &tracker{bin: o.bin, dir: dir, addr: freeAddr(), command: "gateway", args: args, env: []string{"XDG_STATE_HOME=" + dir}, fixtures: fixtures, entries: entries}
 	return g, errors.Join(g.configure(), g.start())
 }
 
@@ -37,11 +37,11 @@ func newGateway(o options, stands []*stand, entries []string, args ...string) (*
 // may have begun it: those must not be repeated.
 func gatewayRestarts(o options, report *report, name string) error {
 	for _, w := range []way{{"http", "legacy"}, {"http", "modern"}} {
-		st, err := newStand(w, "docs", "", newOracle())
+		st, err := newFixture(w, "docs", "", newOracle())
 		if err != nil {
 			return err
 		}
-		g, err := newGateway(o, []*stand{st}, nil)
+		g, err := newGateway(o, []*fixture{st}, nil)
 		if err != nil {
 			return err
 		}
@@ -106,17 +106,17 @@ type audience struct {
 // while the lists of its servers and their resources change, servers and the gateway fail.
 func gatewayClients(o options, report *report, name string) error {
 	a := &audience{name: name, report: report, oracle: newOracle()}
-	var stands []*stand
+	var fixtures []*fixture
 	for _, w := range ways() {
-		st, err := newOwn(w, w.String(), a.oracle)
+		st, err := newOwnFixture(w, w.String(), a.oracle)
 		if err != nil {
 			return err
 		}
 		defer st.close()
-		stands = append(stands, st)
+		fixtures = append(fixtures, st)
 	}
 	var err error
-	if a.tracker, err = newGateway(o, stands, nil); err != nil {
+	if a.tracker, err = newGateway(o, fixtures, nil); err != nil {
 		return err
 	}
 	defer a.end(syscall.SIGKILL)
@@ -134,7 +134,7 @@ func gatewayClients(o options, report *report, name string) error {
 	}
 	time.Sleep(time.Second)
 	a.row("connect", func() error { return nil })
-	meanwhile := func(announce bool) { a.each(func(st *stand) { st.swap(announce); st.set(st.uri(0), announce) }) }
+	meanwhile := func(announce bool) { a.each(func(st *fixture) { st.swap(announce); st.set(st.uri(0), announce) }) }
 	for range 3 {
 		was := a.announcements()
 		a.row("lists change", func() error { meanwhile(true); return nil })
@@ -147,23 +147,23 @@ func gatewayClients(o options, report *report, name string) error {
 		happens func() error
 	}{
 		{"servers die", func() error {
-			a.each((*stand).die)
+			a.each((*fixture).die)
 			meanwhile(false)
 			time.Sleep(500 * time.Millisecond)
 			var failed []error
-			for _, st := range stands {
+			for _, st := range fixtures {
 				failed = append(failed, st.live())
 			}
 			return errors.Join(failed...)
 		}},
 		{"servers stop for 4 s", func() error {
-			a.each((*stand).hang)
+			a.each((*fixture).hang)
 			meanwhile(true)
 			time.Sleep(4 * time.Second)
-			a.each((*stand).resume)
+			a.each((*fixture).resume)
 			return nil
 		}},
-		{"connections break", func() error { a.each(func(st *stand) { st.docs.Disconnect() }); meanwhile(false); return nil }},
+		{"connections break", func() error { a.each(func(st *fixture) { st.docs.Disconnect() }); meanwhile(false); return nil }},
 		{"gateway killed", func() error { a.end(syscall.SIGKILL); meanwhile(false); return a.start() }},
 		{"gateway stopped and started", func() error { a.end(syscall.SIGTERM); meanwhile(false); return a.start() }},
 		{"gateway stopped for 4 s", func() error {
@@ -179,7 +179,7 @@ func gatewayClients(o options, report *report, name string) error {
 				a.clients = append(a.clients, c)
 				following.Go(func() { c.follow(ctx) })
 				time.Sleep(time.Duration(i*5) * time.Millisecond)
-				a.each(func(st *stand) { st.swap(true) })
+				a.each(func(st *fixture) { st.swap(true) })
 			}
 			return nil
 		}},
@@ -200,7 +200,7 @@ func gatewayClients(o options, report *report, name string) error {
 // client makes a client that follows one resource of every server.
 func (a *audience) client(name string, modern bool, capabilities ...string) *client {
 	c := newClient(name, a.addr, modern, capabilities...)
-	for _, st := range a.stands {
+	for _, st := range a.fixtures {
 		c.follows = append(c.follows, st.uri(0))
 	}
 	return c
@@ -264,7 +264,7 @@ func (a *audience) truth(capable bool) (lists map[string]map[string]string, text
 			lists[key.list][a.exported(key)] = fmt.Sprintf("version %d", v)
 		}
 	}
-	for _, st := range a.stands {
+	for _, st := range a.fixtures {
 		texts[st.uri(0)] = fmt.Sprintf("version %d", all[at{server: st.id, uri: st.uri(0)}])
 		for _, k := range []catalog.Kind{catalog.Tools, catalog.Prompts, catalog.Templates} {
 			lists[string(k)][a.exported(st.item(k, "echo"))] = repeats
@@ -302,8 +302,8 @@ func (a *audience) once(was map[*client]map[string]int) {
 	for _, c := range a.clients {
 		now := c.announcements()
 		for _, list := range []string{"tools", "prompts"} {
-			if n := now[list] - was[c][list] - len(a.stands); n > 0 {
-				a.report.note("%s: %s were announced to %s %d times too often", a.name, list, c.name, n)
+			if n := now[list] - was[c][list] - len(a.fixtures); n > 0 {
+				a.report.note("%s: %s were announced to %s %d times more than they changed", a.name, list, c.name, n)
 				a.report.row(a.name+": lists change", c.name, result{duplicated: n})
 			}
 		}
@@ -315,7 +315,7 @@ func (a *audience) once(was map[*client]map[string]int) {
 func (a *audience) calls(ctx context.Context) {
 	for _, c := range a.clients {
 		r := result{rounds: 1}
-		for _, st := range a.stands {
+		for _, st := range a.fixtures {
 			arg := fmt.Sprintf("%s-%s-%d", c.name, st.id, c.serial.Load())
 			began := time.Now()
 			if err := c.call(ctx, a.exported(st.item(catalog.Tools, "echo")), arg); err != nil {
@@ -334,7 +334,7 @@ func (a *audience) calls(ctx context.Context) {
 }
 
 // called returns the era in which the server was called with the argument.
-func (s *stand) called(arg string) string {
+func (s *fixture) called(arg string) string {
 	for _, m := range slices.Backward(s.docs.Wire()) {
 		if m.Method != "tools/call" || !strings.Contains(string(m.Params), arg) {
 			continue

@@ -20,11 +20,11 @@ import (
 // database is the file of the log in a data directory; SQLite has "-wal" and "-shm" beside it.
 func database(dir string) string { return filepath.Join(dir, "events.db") }
 
-// harm is what happens to a file of the log.
+// harm damages a file of the log.
 type harm struct {
 	name, suffix string // the suffix of the file's name
 	do           func(path string) error
-	mute         bool // nothing is left by which the tracker could know that there was a log
+	mute         bool // nothing shows the tracker that there was a log
 }
 
 func harms() []harm {
@@ -33,7 +33,7 @@ func harms() []harm {
 
 // damages are the rows in which files of the log are damaged while the tracker runs, after it has
 // stopped, and after it was killed. No id may then name two events, the tracker has to say that
-// events are lost, clients have to be told, and what they are sent afterwards has to be true.
+// events are lost, clients must receive a gap, and later events must be true.
 func damages() (rows []restart) {
 	for _, h := range harms() {
 		rows = append(rows, restart{"events.db " + h.name + ", stopped", func(s *suite) error { return s.damaged(h, syscall.SIGTERM) }, true})
@@ -56,7 +56,7 @@ func damages() (rows []restart) {
 // damaged ends the tracker with a signal (0: it stays), damages its log, starts it again, and
 // changes all resources.
 func (s *suite) damaged(h harm, sig syscall.Signal) error {
-	s.each(func(st *stand) { st.change(true) })
+	s.each(func(st *fixture) { st.change(true) })
 	time.Sleep(500 * time.Millisecond)
 	return s.around(sig, h.mute, func() error {
 		return h.do(database(s.data()) + h.suffix)
@@ -74,7 +74,7 @@ func (s *suite) restored(sig syscall.Signal, put func(path string, copied []byte
 		return err
 	}
 	for range 3 {
-		s.each(func(st *stand) { st.change(true) })
+		s.each(func(st *fixture) { st.change(true) })
 		time.Sleep(700 * time.Millisecond)
 	}
 	return s.around(sig, false, func() error {
@@ -99,11 +99,11 @@ func (s *suite) around(sig syscall.Signal, mute bool, f func() error) error {
 	if err != nil {
 		return err
 	}
-	said := len(s.said())
+	said := len(s.stderr())
 	switch sig {
 	case 0:
 	case syscall.SIGKILL:
-		s.each(func(st *stand) { st.set(st.uri(0), true) })
+		s.each(func(st *fixture) { st.set(st.uri(0), true) })
 		time.Sleep(100 * time.Millisecond)
 		s.end(sig)
 	default:
@@ -113,12 +113,12 @@ func (s *suite) around(sig syscall.Signal, mute bool, f func() error) error {
 		return err
 	}
 	if sig != 0 {
-		s.each(func(st *stand) { st.change(false) })
+		s.each(func(st *fixture) { st.change(false) })
 		if err := s.start(); err != nil {
 			return err
 		}
 	}
-	s.each(func(st *stand) {
+	s.each(func(st *fixture) {
 		st.change(true)
 		for i := range resources {
 			st.set(st.uri(i), true)
@@ -127,7 +127,7 @@ func (s *suite) around(sig syscall.Signal, mute bool, f func() error) error {
 	s.settle(30*time.Second, sig == 0)
 	if sig == 0 {
 		if s.ended(syscall.SIGTERM); s.start() != nil {
-			return fmt.Errorf("not started again: %s", s.said()[said:])
+			return fmt.Errorf("not started again: %s", s.stderr()[said:])
 		}
 		s.settle(30*time.Second, false)
 	}
@@ -151,14 +151,14 @@ func (s *suite) around(sig syscall.Signal, mute bool, f func() error) error {
 			lost++
 		}
 	}
-	if says := s.said()[said:]; lost > 0 && !mute && !lossSaid.MatchString(says) {
+	if says := s.stderr()[said:]; lost > 0 && !mute && !lossSaid.MatchString(says) {
 		s.result.lost += lost
 		s.report.note("%d events are lost, and it says only: %.500s", lost, says)
 	}
 	return nil
 }
 
-// lossSaid matches what the tracker writes to stderr about events that are lost.
+// lossSaid matches messages about lost events on stderr.
 var lossSaid = regexp.MustCompile(`damaged|deleted|replaced|shorter|restored|missing`)
 
 // all returns the whole log as it is served, each event as its line without the id, by id.
@@ -187,8 +187,8 @@ func withoutID(line string) string {
 	return rest
 }
 
-// said returns what the tracker wrote to stderr in all its lives.
-func (t *tracker) said() string {
+// stderr returns the standard error of all runs of the tracker.
+func (t *tracker) stderr() string {
 	b, _ := os.ReadFile(filepath.Join(t.dir, "log")) // made by start
 	return string(b)
 }
@@ -285,12 +285,12 @@ func newImage(o options, dir string, sig syscall.Signal) (*image, error) {
 		return nil, err
 	}
 	for i := range 5 {
-		st, err := newStand(way{"http", "modern"}, fmt.Sprint("server-", i), "", newOracle())
+		st, err := newFixture(way{"http", "modern"}, fmt.Sprint("server-", i), "", newOracle())
 		if err != nil {
 			return nil, err
 		}
 		defer st.close()
-		im.stands = append(im.stands, st)
+		im.fixtures = append(im.fixtures, st)
 	}
 	if err := errors.Join(im.configure(), im.start()); err != nil {
 		return nil, err
@@ -300,10 +300,10 @@ func newImage(o options, dir string, sig syscall.Signal) (*image, error) {
 	for part := range 60 {
 		if part == 30 { // so that a killed one has events in events.db and in the WAL
 			if im.end(syscall.SIGTERM); im.start() != nil {
-				return nil, fmt.Errorf("it does not start again: %s", im.said())
+				return nil, fmt.Errorf("it does not start again: %s", im.stderr())
 			}
 		}
-		for _, st := range im.stands {
+		for _, st := range im.fixtures {
 			for i := range 10 * resources {
 				st.set(st.uri(i), true)
 			}
@@ -324,7 +324,7 @@ func newImage(o options, dir string, sig syscall.Signal) (*image, error) {
 		return nil, err
 	}
 	// The config has no servers from here on, so that nothing is added to the log.
-	im.stands = nil
+	im.fixtures = nil
 	if err := im.configure(); err != nil {
 		return nil, err
 	}
@@ -388,7 +388,7 @@ func (im *image) restore(db []byte) error {
 }
 
 // loaded waits until the tracker has as many events of its log in memory, or no more come: the
-// number of the last one in /api/status is that of what clients can be sent without reading it.
+// last number in /api/status counts only events in memory.
 func (t *tracker) loaded(last uint64) {
 	var status struct{ Seq uint64 }
 	for was, since := uint64(0), time.Now(); time.Since(since) < 300*time.Millisecond; time.Sleep(10 * time.Millisecond) {
@@ -441,10 +441,10 @@ func (f *flips) round(im *image, random *rand.Rand, inPlace bool) error {
 	}
 	f.replay(im, dir, &r, note)
 	t := &tracker{bin: im.bin, dir: im.dir, addr: im.addr, args: []string{"--data-dir", dir}}
-	said, began := len(t.said()), time.Now()
+	said, began := len(t.stderr()), time.Now()
 	if err := t.start(); err != nil {
 		r.hung++
-		note("it does not start: %v: %s", err, t.said()[said:])
+		note("it does not start: %v: %s", err, t.stderr()[said:])
 		f.report.row(f.name, filepath.Base(im.dir), r)
 		return nil
 	}
@@ -465,7 +465,7 @@ func (f *flips) round(im *image, random *rand.Rand, inPlace bool) error {
 		note("it does not end")
 	}
 	c.judge(true)
-	lost, says := len(im.lines)-len(c.there), t.said()[said:]
+	lost, says := len(im.lines)-len(c.there), t.stderr()[said:]
 	if lost > 0 && !lossSaid.MatchString(says) {
 		r.lost += lost
 		note("%d events are lost, and it says only: %.500s", lost, says)
@@ -515,7 +515,7 @@ type check struct {
 	epoch  string // of the last event
 	there  map[uint64]bool
 	gaps   map[uint64]bool // numbers that gaps cover
-	fresh  bool            // a gap has said that the log is another one
+	fresh  bool            // a gap has announced a new log
 }
 
 // serve reads what the tracker serves to a client that has seen nothing of the image's log.

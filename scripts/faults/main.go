@@ -110,22 +110,22 @@ func (o options) selects(name string) bool { return strings.Contains(name, o.onl
 
 // withSuite runs f with a tracker that follows a server of every transport and era, and the servers
 // that more returns.
-func withSuite(o options, report *report, more func(*oracle) ([]*stand, error), f func(*suite) error) error {
+func withSuite(o options, report *report, more func(*oracle) ([]*fixture, error), f func(*suite) error) error {
 	s := &suite{oracle: newOracle(), report: report, tracker: &tracker{bin: o.bin, dir: o.dir, addr: freeAddr(), disk: o.disk,
 		args: []string{"--data-dir", filepath.Join(o.dir, "data")}}}
 	for _, w := range ways() {
-		st, err := newStand(w, w.String(), "", s.oracle)
+		st, err := newFixture(w, w.String(), "", s.oracle)
 		if err != nil {
 			return err
 		}
-		s.stands = append(s.stands, st)
+		s.fixtures = append(s.fixtures, st)
 	}
 	if more != nil {
-		stands, err := more(s.oracle)
+		fixtures, err := more(s.oracle)
 		if err != nil {
 			return err
 		}
-		s.stands = append(s.stands, stands...)
+		s.fixtures = append(s.fixtures, fixtures...)
 	}
 	if err := s.configure(); err != nil {
 		return err
@@ -151,7 +151,7 @@ func withSuite(o options, report *report, more func(*oracle) ([]*stand, error), 
 func (s *suite) baseline() error {
 	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		missing := ""
-		for _, st := range s.stands {
+		for _, st := range s.fixtures {
 			known, err := s.contents(st.id, s.oracle)
 			for key, v := range s.oracle.of(st.id) {
 				if err != nil || key.list == "" && v != gone && known[key] != v {
@@ -173,7 +173,7 @@ func (s *suite) finish() {
 	s.result = result{rounds: 1}
 	s.ended(syscall.SIGTERM)
 	time.Sleep(500 * time.Millisecond)
-	for _, st := range s.stands {
+	for _, st := range s.fixtures {
 		if n := st.leftover(); n > 0 {
 			s.result.leaked += n
 			s.report.note("%s: %d processes are left", st.id, n)
@@ -202,8 +202,8 @@ func (s *suite) grown(before usage, what string) {
 
 // matrix runs every row.
 func matrix(o options, report *report) error {
-	var slow sync.Map // stand → its fault
-	err := withSuite(o, report, func(oracle *oracle) (stands []*stand, err error) {
+	var slow sync.Map // fixture → its fault
+	err := withSuite(o, report, func(oracle *oracle) (fixtures []*fixture, err error) {
 		for i, f := range slowFaults() {
 			if !o.selects(f.name) {
 				continue
@@ -216,22 +216,22 @@ func matrix(o options, report *report) error {
 				if f.name == "never pushes" {
 					extra = `, "safetyInterval": "5s", "pollInterval": "2s"`
 				}
-				st, err := newStand(w, fmt.Sprintf("%s-slow%d", w, i), extra, oracle)
+				st, err := newFixture(w, fmt.Sprintf("%s-slow%d", w, i), extra, oracle)
 				if err != nil {
 					return nil, err
 				}
 				slow.Store(st, f)
-				stands = append(stands, st)
+				fixtures = append(fixtures, st)
 			}
 		}
-		return stands, nil
+		return fixtures, nil
 	}, func(s *suite) error {
 		before, err := s.usage()
 		if err != nil {
 			return err
 		}
 		var running sync.WaitGroup
-		for _, st := range s.stands {
+		for _, st := range s.fixtures {
 			running.Go(func() {
 				for range o.rounds {
 					if f, ok := slow.Load(st); ok {
@@ -304,7 +304,7 @@ func soak(o options, s *suite) error {
 		// In each part the servers fail independently, and then the tracker fails.
 		until := time.Now().Add(min(4*time.Minute, time.Until(end)))
 		var running sync.WaitGroup
-		for _, st := range s.stands {
+		for _, st := range s.fixtures {
 			running.Go(func() {
 				for time.Now().Before(until) {
 					f := faults()[rand.IntN(len(faults()))]

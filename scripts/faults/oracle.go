@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// What stands for the version of a resource: removed, new (no event says its content),
+// What fixtures for the version of a resource: removed, new (no event says its content),
 // updated by an event that another one with the digest has to follow, and lost in a gap.
 const (
 	unknown    = 0
@@ -30,7 +30,7 @@ type at struct{ server, uri, list string }
 
 func (a at) String() string { return strings.TrimPrefix(a.list+" ", " ") + a.server + " " + a.uri }
 
-// oracle knows every version that a resource ever had, and what the lists are.
+// oracle knows every version of every resource, and the current lists.
 type oracle struct {
 	serial atomic.Int64
 
@@ -119,8 +119,8 @@ func digest(uri, text string) string {
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
 
-// view is what a client knows from the events that it was sent: of every resource the version of
-// its content, and of every item of a list whether it is there.
+// view is what a client knows from the events it received: the version of every resource, and
+// whether every list item exists.
 type view struct {
 	oracle *oracle
 	last   map[at]int64  // what the last event says
@@ -140,8 +140,8 @@ func (v *view) clone() *view {
 	return &c
 }
 
-// take takes an event in. It returns how much of it is older than what was known, and how much
-// says again what was known.
+// take applies an event. It returns how many of its facts are older than the view, and how many
+// repeat it.
 func (v *view) take(e event) (stale, again int) {
 	key := at{server: e.ServerID, uri: e.ResourceURI}
 	was, seen := v.last[key]
@@ -194,7 +194,7 @@ func (v *view) item(key at, now int64, e event) (again int) {
 	return again
 }
 
-// gap notes that events are lost: what they said is known only when it is said again.
+// gap forgets what the view knew: it must be sent again.
 func (v *view) gap(e event) {
 	clear(v.last)
 	for key := range v.oracle.of("") {

@@ -20,7 +20,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// way is how a server is reached: a transport and an era.
+// way is the transport of a server and the era of the protocol that it speaks.
 type way struct{ transport, era string }
 
 func ways() []way {
@@ -36,9 +36,9 @@ const (
 	repeats   = "repeats its arguments" // the description of echo
 )
 
-// stand is one server and what stands between it and its clients. Its world is here and
-// its processes are relays, so that it survives their deaths.
-type stand struct {
+// fixture is one server and the proxy or the relays before it. Its resources are in this process and
+// its processes are relays, so that it outlives them.
+type fixture struct {
 	way
 	id     string
 	root   string // its resources are below
@@ -46,11 +46,11 @@ type stand struct {
 	asks   bool   // there is a tool for capable clients
 	oracle *oracle
 	docs   *sessiontest.Fake
-	wire   *wire // http and sse
+	proxy  *proxy // http and sse
 	server *http.Server
 	socket net.Listener // stdio
 	spoil  atomic.Bool  // stdio: lines with notifications of updates are torn
-	due    atomic.Bool  // the next change is a swap, too
+	due    atomic.Bool  // the next change also swaps
 
 	mu     sync.Mutex // guards what follows
 	second bool       // of every pair, the second one is there
@@ -59,18 +59,18 @@ type stand struct {
 	pids   []int // of all relays ever
 }
 
-func newStand(w way, id, extra string, o *oracle) (*stand, error) {
-	return (&stand{way: w, id: id, extra: extra, oracle: o, root: "file:///"}).open()
+func newFixture(w way, id, extra string, o *oracle) (*fixture, error) {
+	return (&fixture{way: w, id: id, extra: extra, oracle: o, root: "file:///"}).open()
 }
 
-// newOwn makes a stand with URIs of its own, which lists one more tool to clients that can be
+// newOwnFixture makes a fixture with URIs of its own, which lists one more tool to clients that can be
 // asked something if it speaks the legacy era, where that is a matter of the session.
-func newOwn(w way, id string, o *oracle) (*stand, error) {
-	return (&stand{way: w, id: id, oracle: o, root: "file:///" + id + "/", asks: w.era != "modern"}).open()
+func newOwnFixture(w way, id string, o *oracle) (*fixture, error) {
+	return (&fixture{way: w, id: id, oracle: o, root: "file:///" + id + "/", asks: w.era != "modern"}).open()
 }
 
 // open fills the server and serves it.
-func (s *stand) open() (*stand, error) {
+func (s *fixture) open() (*fixture, error) {
 	s.docs, s.relays = sessiontest.New(), map[net.Conn]int{}
 	s.docs.Legacy, s.docs.Modern = s.era != "modern", s.era != "legacy"
 	s.docs.PageSize = 5
@@ -93,16 +93,16 @@ func (s *stand) open() (*stand, error) {
 	}
 	s.server = &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = s.server.Serve(l) }()
-	s.wire, err = newWire(l.Addr().String())
+	s.proxy, err = newProxy(l.Addr().String())
 	return s, err
 }
 
-func (s *stand) uri(i int) string { return fmt.Sprintf("%s%d.md", s.root, i) }
+func (s *fixture) uri(i int) string { return fmt.Sprintf("%s%d.md", s.root, i) }
 
 // entry is the server's entry of a config.
-func (s *stand) entry() string {
+func (s *fixture) entry() string {
 	if s.http() {
-		return fmt.Sprintf(`%q: {"type": %q, "url": "http://%s/mcp", "trackResources": true%s}`, s.id, s.transport, s.wire.addr, s.extra)
+		return fmt.Sprintf(`%q: {"type": %q, "url": "http://%s/mcp", "trackResources": true%s}`, s.id, s.transport, s.proxy.addr, s.extra)
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *stand) entry() string {
 }
 
 // acceptRelays serves the relays, each of which says its process id first.
-func (s *stand) acceptRelays() {
+func (s *fixture) acceptRelays() {
 	for {
 		c, err := s.socket.Accept()
 		if err != nil {
@@ -138,7 +138,7 @@ func (s *stand) acceptRelays() {
 	}
 }
 
-// tearing tears notifications of updates while spoil is set.
+// tearing truncates update notifications while spoil is set.
 type tearing struct {
 	net.Conn
 	spoil *atomic.Bool
@@ -152,7 +152,7 @@ func (c *tearing) Write(line []byte) (int, error) {
 	return c.Conn.Write(line)
 }
 
-// relay is a server's process: it connects its input and output to the socket of a stand.
+// relay is a server's process: it connects its input and output to the socket of a fixture.
 func relay(addr string) error {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -170,7 +170,7 @@ func relay(addr string) error {
 }
 
 // signal sends a signal to the relays that run.
-func (s *stand) signal(sig syscall.Signal) {
+func (s *fixture) signal(sig syscall.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, pid := range s.relays {
@@ -178,8 +178,8 @@ func (s *stand) signal(sig syscall.Signal) {
 	}
 }
 
-// leftover counts relays that are alive.
-func (s *stand) leftover() (n int) {
+// leftover counts relays that still run.
+func (s *fixture) leftover() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, pid := range s.pids {
@@ -192,7 +192,7 @@ func (s *stand) leftover() (n int) {
 }
 
 // set gives a resource its next version, announced or not.
-func (s *stand) set(uri string, announce bool) {
+func (s *fixture) set(uri string, announce bool) {
 	text := s.oracle.next(at{server: s.id, uri: uri})
 	if announce {
 		s.docs.Set(uri, text)
@@ -202,7 +202,7 @@ func (s *stand) set(uri string, announce bool) {
 }
 
 // change changes some of the resources, and swaps if that is due.
-func (s *stand) change(announce bool) {
+func (s *fixture) change(announce bool) {
 	for i := range 4 {
 		s.set(s.uri(i), announce)
 	}
@@ -212,14 +212,14 @@ func (s *stand) change(announce bool) {
 }
 
 // remove removes a resource, announced or not.
-func (s *stand) remove(uri string) {
+func (s *fixture) remove(uri string) {
 	s.oracle.remove(at{server: s.id, uri: uri})
 	s.docs.Remove(uri)
 }
 
 // swap exchanges of a pair the one that is there for the other one: a resource, a tool, a prompt
 // and a template. One more tool, prompt and template are described otherwise than before.
-func (s *stand) swap(announce bool) {
+func (s *fixture) swap(announce bool) {
 	s.mu.Lock()
 	comes, goes := "pair-0", "pair-1"
 	if s.second = !s.second; s.second {
@@ -249,18 +249,18 @@ func (s *stand) swap(announce bool) {
 	}
 }
 
-func (s *stand) announceLists() {
+func (s *fixture) announceLists() {
 	for _, k := range []catalog.Kind{catalog.Tools, catalog.Prompts, catalog.Resources} { // with templates
 		s.docs.NotifyListChanged(k)
 	}
 }
 
-func (s *stand) item(k catalog.Kind, name string) at {
+func (s *fixture) item(k catalog.Kind, name string) at {
 	return at{s.id, s.described(k, name, "")[k.KeyField()].(string), string(k)}
 }
 
 // described returns the descriptor of an item of a list.
-func (s *stand) described(k catalog.Kind, name, description string) map[string]any {
+func (s *fixture) described(k catalog.Kind, name, description string) map[string]any {
 	d := map[string]any{"name": name, "description": description}
 	switch k {
 	case catalog.Tools:
@@ -271,44 +271,44 @@ func (s *stand) described(k catalog.Kind, name, description string) map[string]a
 	return d
 }
 
-// die ends the server's process, or its connections and sessions, as kill -9 does.
-func (s *stand) die() {
+// die kills the server's process, or drops its connections and sessions.
+func (s *fixture) die() {
 	if !s.http() {
 		s.signal(syscall.SIGKILL)
 		return
 	}
-	s.wire.down()
+	s.proxy.down()
 	s.docs.ForgetSessions()
 }
 
-// live makes a server that died reachable again.
-func (s *stand) live() error {
+// live makes the server reachable again after die.
+func (s *fixture) live() error {
 	if !s.http() {
 		return nil
 	}
-	return s.wire.up()
+	return s.proxy.up()
 }
 
-// hang stops the server; resume lets it go on.
-func (s *stand) hang() {
+// hang stops the server until resume.
+func (s *fixture) hang() {
 	if s.http() {
-		s.wire.cutOff()
+		s.proxy.cutOff()
 	} else {
 		s.signal(syscall.SIGSTOP)
 	}
 }
 
-func (s *stand) resume() {
+func (s *fixture) resume() {
 	if s.http() {
-		s.wire.mend()
+		s.proxy.mend()
 	} else {
 		s.signal(syscall.SIGCONT)
 	}
 }
 
-func (s *stand) close() {
+func (s *fixture) close() {
 	if s.http() {
-		s.wire.close()
+		s.proxy.close()
 		_ = s.server.Close()
 		return
 	}
@@ -316,10 +316,9 @@ func (s *stand) close() {
 	s.signal(syscall.SIGKILL)
 }
 
-// wire is a TCP proxy on one address. It can be taken down and brought back, cut off
-// without a word, and it can forget the event streams that are open, as middleboxes do:
-// then what a server writes to them is swallowed.
-type wire struct {
+// proxy is a TCP proxy on one address. It can go down and up, and block all bytes. Like a NAT, it can
+// silently drop open event streams: then it discards what the server writes to them.
+type proxy struct {
 	addr   string // where clients connect, the same after every up
 	target string
 
@@ -330,20 +329,20 @@ type wire struct {
 	running  sync.WaitGroup
 }
 
-// link is one connection through a wire.
+// link is one connection through a proxy.
 type link struct {
 	in, out    net.Conn
 	stream     atomic.Bool // it carries an event stream
 	swallowing atomic.Bool
 }
 
-func newWire(target string) (*wire, error) {
-	w := &wire{addr: "127.0.0.1:0", target: target, links: map[*link]struct{}{}}
+func newProxy(target string) (*proxy, error) {
+	w := &proxy{addr: "127.0.0.1:0", target: target, links: map[*link]struct{}{}}
 	return w, w.up()
 }
 
 // up accepts connections.
-func (w *wire) up() error {
+func (w *proxy) up() error {
 	var l net.Listener
 	var err error
 	for range 100 { // old connections may hold the address for a moment
@@ -381,7 +380,7 @@ func (w *wire) up() error {
 }
 
 // pass copies one way until an end is closed, and closes both.
-func (w *wire) pass(k *link, from, to net.Conn, request bool) {
+func (w *proxy) pass(k *link, from, to net.Conn, request bool) {
 	defer func() {
 		_, _ = from.Close(), to.Close()
 		w.mu.Lock()
@@ -407,7 +406,7 @@ func (w *wire) pass(k *link, from, to net.Conn, request bool) {
 }
 
 // wait returns when bytes may pass.
-func (w *wire) wait() {
+func (w *proxy) wait() {
 	w.mu.Lock()
 	cut := w.cut
 	w.mu.Unlock()
@@ -417,7 +416,7 @@ func (w *wire) wait() {
 }
 
 // down refuses and breaks all connections.
-func (w *wire) down() {
+func (w *proxy) down() {
 	w.mend()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -431,7 +430,7 @@ func (w *wire) down() {
 }
 
 // cutOff stops all bytes; connections stay.
-func (w *wire) cutOff() {
+func (w *proxy) cutOff() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.cut == nil {
@@ -440,7 +439,7 @@ func (w *wire) cutOff() {
 }
 
 // mend ends cutOff.
-func (w *wire) mend() {
+func (w *proxy) mend() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.cut != nil {
@@ -449,8 +448,8 @@ func (w *wire) mend() {
 	}
 }
 
-// forget swallows what servers write to the streams that are open.
-func (w *wire) forget() (streams int) {
+// forget discards what servers write to streams that are open now.
+func (w *proxy) forget() (streams int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for k := range w.links {
@@ -461,22 +460,22 @@ func (w *wire) forget() (streams int) {
 	return streams
 }
 
-func (w *wire) close() {
+func (w *proxy) close() {
 	w.down()
 	w.running.Wait()
 }
 
-// fault is one row: what goes wrong on one server while its resources change.
+// fault is one row: a fault of one server while its resources change.
 type fault struct {
 	name    string
 	on      func(way) bool     // where it can happen; nil: everywhere
-	limit   time.Duration      // within which everything is true again; 0: 40 s
-	happens func(*round) error // returns when the server is well again
+	limit   time.Duration      // until everything must be true again; 0: 40 s
+	happens func(*round) error // returns when the server works again
 }
 
 // round is one fault on one server.
 type round struct {
-	*stand
+	*fixture
 	feed   *feed
 	report *report
 	result
@@ -485,7 +484,7 @@ type round struct {
 func modernHTTP(w way) bool { return w.transport == "http" && w.modern() }
 func onStdio(w way) bool    { return !w.http() }
 
-// within waits for a condition, which is counted as hung if it does not come true.
+// within waits for a condition, and counts a timeout as hung.
 func (r *round) within(d time.Duration, what string, ok func() bool) {
 	for end := time.Now().Add(d); !ok(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -496,7 +495,7 @@ func (r *round) within(d time.Duration, what string, ok func() bool) {
 	}
 }
 
-// failing makes requests fail for a moment in which resources change.
+// failing makes requests fail for a second while resources change.
 func failing(f sessiontest.Fault) func(*round) error {
 	return func(r *round) error {
 		r.docs.Fail(f)
@@ -516,7 +515,7 @@ func faults() []fault {
 			time.Sleep(500 * time.Millisecond)
 			return r.live()
 		}},
-		{name: "killed again and again", happens: func(r *round) error {
+		{name: "killed repeatedly", happens: func(r *round) error {
 			for i := range 5 {
 				r.change(i%2 == 0)
 				r.die()
@@ -597,7 +596,7 @@ func faults() []fault {
 			time.Sleep(9*time.Second - time.Since(began))
 			if _, now := r.feed.mode(r.id); now != polls {
 				r.stale++
-				r.report.note("%s: said to be polled while it was dead", r.id)
+				r.report.note("%s: reported as polled while it was dead", r.id)
 			}
 			return r.live()
 		}},
@@ -608,7 +607,7 @@ func faults() []fault {
 func slowFaults() []fault {
 	return []fault{
 		{name: "stream dead, nobody sees it", on: way.http, limit: 80 * time.Second, happens: func(r *round) error {
-			if n := r.wire.forget(); n == 0 {
+			if n := r.proxy.forget(); n == 0 {
 				return fmt.Errorf("%s has no stream", r.id)
 			}
 			r.change(true)
@@ -654,8 +653,8 @@ func slowFaults() []fault {
 
 // run lets the fault happen once and waits until the last event of every resource is true,
 // and stays so.
-func (f fault) run(s *stand, feed *feed, report *report) {
-	r := &round{stand: s, feed: feed, report: report}
+func (f fault) run(s *fixture, feed *feed, report *report) {
+	r := &round{fixture: s, feed: feed, report: report}
 	r.rounds = 1
 	before := feed.count(s.id)
 	s.change(true)

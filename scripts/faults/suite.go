@@ -19,12 +19,11 @@ import (
 	"github.com/mcptrack/mcptrack/output/realtime/realtimetest"
 )
 
-// restart is a row that concerns the tracker itself: while the servers' resources change,
-// happens ends it and starts it again, or stops it for a while.
+// restart is a row about the tracker itself: while resources change, happens restarts or suspends it.
 type restart struct {
 	name    string
 	happens func(*suite) error
-	gaps    bool // clients may be told of a gap
+	gaps    bool // clients may receive a gap
 }
 
 // suite is a tracker with its servers and a client.
@@ -36,7 +35,7 @@ type suite struct {
 	result result // of the round
 }
 
-// ended counts a tracker that did not end in time.
+// ended ends the tracker, and counts a timeout as hung.
 func (s *suite) ended(sig syscall.Signal) {
 	if !s.end(sig) {
 		s.result.hung++
@@ -46,7 +45,7 @@ func (s *suite) ended(sig syscall.Signal) {
 
 // heard swaps, and waits until the client knows everything; the next change undoes it.
 func (s *suite) heard() {
-	s.each(func(st *stand) { st.swap(true) })
+	s.each(func(st *fixture) { st.swap(true) })
 	wrong := s.feed.wrong("")
 	for began := time.Now(); len(wrong) > 0 && time.Since(began) < time.Minute; wrong = s.feed.wrong("") {
 		time.Sleep(20 * time.Millisecond)
@@ -55,18 +54,18 @@ func (s *suite) heard() {
 		s.result.hung++
 		s.report.note("the client does not know within a minute: %v", wrong)
 	}
-	s.each(func(st *stand) { st.due.Store(true) })
+	s.each(func(st *fixture) { st.due.Store(true) })
 }
 
 func restarts() []restart {
 	return append([]restart{
 		{name: "tracker killed under load", happens: func(s *suite) error {
 			for range 3 {
-				s.each(func(st *stand) { st.change(true) })
+				s.each(func(st *fixture) { st.change(true) })
 				time.Sleep(300 * time.Millisecond)
 				s.heard()
 				s.end(syscall.SIGKILL)
-				s.each(func(st *stand) { st.change(false) })
+				s.each(func(st *fixture) { st.change(false) })
 				if err := s.start(); err != nil {
 					return err
 				}
@@ -75,23 +74,23 @@ func restarts() []restart {
 		}},
 		{name: "tracker stopped for 10 s", happens: func(s *suite) error {
 			s.signal(syscall.SIGSTOP)
-			s.each(func(st *stand) { st.change(true) })
+			s.each(func(st *fixture) { st.change(true) })
 			time.Sleep(10 * time.Second)
 			s.signal(syscall.SIGCONT)
 			return nil
 		}},
 		{name: "SIGTERM right after the first look", happens: func(s *suite) error {
 			fresh := fmt.Sprintf("file:///fresh-%d.md", s.oracle.serial.Load())
-			s.each(func(st *stand) { st.set(fresh, true) })
+			s.each(func(st *fixture) { st.set(fresh, true) })
 			time.Sleep(time.Second)
 			s.ended(syscall.SIGTERM)
-			s.each(func(st *stand) { st.set(fresh, false); st.change(false) })
+			s.each(func(st *fixture) { st.set(fresh, false); st.change(false) })
 			return s.start()
 		}},
 		{name: "membership while down", happens: func(s *suite) error {
 			s.ended(syscall.SIGTERM)
 			added := fmt.Sprintf("file:///added-%d.md", s.oracle.serial.Load())
-			s.each(func(st *stand) {
+			s.each(func(st *fixture) {
 				st.set(added, false)
 				st.remove(st.uri(7))
 				st.change(false)
@@ -100,19 +99,19 @@ func restarts() []restart {
 				return err
 			}
 			s.settle(40*time.Second, false)
-			s.each(func(st *stand) { st.set(st.uri(7), true) })
+			s.each(func(st *fixture) { st.set(st.uri(7), true) })
 			return nil
 		}},
 		{name: "second process on the directory", happens: (*suite).beside},
 		{name: "config edited", happens: func(s *suite) error {
 			for _, description := range []string{`, "description": "edited"`, ""} { // a new session with every server
-				for _, st := range s.stands {
+				for _, st := range s.fixtures {
 					st.extra = strings.TrimSuffix(st.extra, `, "description": "edited"`) + description
 				}
 				if err := s.configure(); err != nil {
 					return err
 				}
-				s.each(func(st *stand) { st.change(true) })
+				s.each(func(st *fixture) { st.change(true) })
 				s.settle(30*time.Second, false)
 			}
 			return nil
@@ -143,28 +142,28 @@ func (s *suite) settle(limit time.Duration, count bool) time.Duration {
 func (r restart) run(s *suite) {
 	s.result = result{rounds: 1}
 	before := s.feed.sum()
-	s.each(func(st *stand) { st.change(true) })
+	s.each(func(st *fixture) { st.change(true) })
 	s.heard()
 	if err := r.happens(s); err != nil {
 		s.report.note("%s: %v", r.name, err)
 		s.result.hung++
 	}
-	for _, st := range s.stands {
+	for _, st := range s.fixtures {
 		if st.due.Load() {
 			s.report.note("%s on %s: nothing changed meanwhile", r.name, st.id)
 			s.result.hung++
 		}
 	}
-	s.each(func(st *stand) { st.set(st.uri(6), true) })
+	s.each(func(st *fixture) { st.set(st.uri(6), true) })
 	s.result.slowest = s.settle(60*time.Second, true)
 	after := s.feed.sum()
 	if gaps := after.gaps - before.gaps; gaps > 0 && r.gaps { // then clients hear of the lists when they change
-		s.each(func(st *stand) { st.swap(true) })
+		s.each(func(st *fixture) { st.swap(true) })
 		s.settle(60*time.Second, true)
 		after = s.feed.sum()
 	} else if gaps > 0 {
 		s.result.lost += gaps
-		s.report.note("%s: the client was told of %d gaps", r.name, gaps)
+		s.report.note("%s: the client received %d gaps", r.name, gaps)
 	}
 	s.result.stale += after.stale - before.stale
 	s.result.duplicated += after.duplicated - before.duplicated
@@ -202,7 +201,7 @@ func (s *suite) beside() error {
 		wrong("the second serve-sse ended with %d: %s", exit, errs)
 	}
 	for range 5 {
-		s.each(func(st *stand) { st.change(true) })
+		s.each(func(st *fixture) { st.change(true) })
 		lines, _, err := s.log()
 		if err != nil {
 			return err
@@ -211,7 +210,7 @@ func (s *suite) beside() error {
 		if exit != 0 || errs != "" || !strings.HasPrefix(out, strings.Join(lines, "\n")+"\n") {
 			wrong("replay beside ended with %d and printed %d bytes: %s", exit, len(out), errs)
 		}
-		st := s.stands[0]
+		st := s.fixtures[0]
 		out, errs, exit = s.output("history", st.id, st.uri(0), "--data-dir", s.data(), "--json")
 		if exit != 0 || errs != "" || strings.Count(out, `"sha256:`) < 2 {
 			wrong("history beside ended with %d: %.300s %s", exit, out, errs)
@@ -225,8 +224,8 @@ func (s *suite) beside() error {
 }
 
 // injectResumes: inject --from is ended and started again while resources change. The last
-// text that the model gets of every resource has to be that of its last update, and no older
-// one may follow a newer.
+// text about every resource that reaches the model must describe its last update, and no older text
+// may follow a newer one.
 func injectResumes(o options, report *report, name string) error {
 	o.dir = filepath.Join(o.dir, "inject")
 	if err := os.MkdirAll(o.dir, 0o700); err != nil {
@@ -258,7 +257,7 @@ func injectResumes(o options, report *report, name string) error {
 				time.Sleep(2 * time.Second) // it is connected: a first start has no cursor
 			}
 			for range 4 {
-				s.each(func(st *stand) { st.change(true) })
+				s.each(func(st *fixture) { st.change(true) })
 				time.Sleep(700 * time.Millisecond)
 			}
 			if sig == 0 {
@@ -268,7 +267,7 @@ func injectResumes(o options, report *report, name string) error {
 			}
 			_ = cmd.Process.Signal(sig)
 			_ = cmd.Wait()
-			s.each(func(st *stand) { st.change(true) })
+			s.each(func(st *fixture) { st.change(true) })
 		}
 		cmd, err := start()
 		if err != nil {
@@ -307,7 +306,7 @@ func injectResumes(o options, report *report, name string) error {
 	})
 }
 
-var said = regexp.MustCompile(`Resource (\S+) updated for MCP server (\S+) at ([0-9TZ:.-]+)`)
+var injectedUpdate = regexp.MustCompile(`Resource (\S+) updated for MCP server (\S+) at ([0-9TZ:.-]+)`)
 
 // injected returns the sequence number of the last update that the items name of every
 // resource, and how often an older one followed a newer.
@@ -316,7 +315,7 @@ func (f *feed) injected(items []realtimetest.ReceivedItem) (last map[at]uint64, 
 	defer f.mu.Unlock()
 	last = map[at]uint64{}
 	for _, it := range items {
-		for _, m := range said.FindAllStringSubmatch(strings.Join(it.Texts, "\n"), -1) {
+		for _, m := range injectedUpdate.FindAllStringSubmatch(strings.Join(it.Texts, "\n"), -1) {
 			key := at{server: m[2], uri: m[1]}
 			seq := f.seqs[update{key, m[3]}]
 			if seq == 0 {
@@ -331,8 +330,8 @@ func (f *feed) injected(items []realtimetest.ReceivedItem) (last map[at]uint64, 
 	return last, stale
 }
 
-// diskFull: the disk of the log is full for 4 s, in which resources and lists change back; clients
-// are told nothing that is not stored, and in the end what is true.
+// diskFull: the disk of the log is full for 4 s, while resources and lists change back. Clients must
+// receive only stored events, and finally the truth.
 func diskFull(o options, report *report, name string) error {
 	o.dir = filepath.Join(o.dir, "disk")
 	o.disk = filepath.Join(o.dir, "data")
@@ -348,13 +347,13 @@ func diskFull(o options, report *report, name string) error {
 			return fmt.Errorf("the disk is not full: %w", err)
 		}
 		for range 4 {
-			s.each(func(st *stand) { st.change(true) })
+			s.each(func(st *fixture) { st.change(true) })
 			time.Sleep(time.Second)
 		}
 		if err := os.Remove(fill); err != nil {
 			return err
 		}
-		if says := s.said(); !strings.Contains(says, "disk is full") {
+		if says := s.stderr(); !strings.Contains(says, "disk is full") {
 			s.result.hung++
 			report.note("%s: it says only: %.500s", name, says)
 		}
@@ -364,7 +363,7 @@ func diskFull(o options, report *report, name string) error {
 		s.result.duplicated = after.duplicated - before.duplicated + after.reused - before.reused
 		s.result.lost += after.holes - before.holes + after.gaps - before.gaps
 		if gaps := after.gaps - before.gaps; gaps > 0 {
-			report.note("%s: the client was told of %d gaps", name, gaps)
+			report.note("%s: the client received %d gaps", name, gaps)
 		}
 		report.row(name, "all", s.result)
 		return nil

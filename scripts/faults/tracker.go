@@ -29,8 +29,8 @@ type tracker struct {
 	args           []string // besides config and address
 	env            []string
 	disk           string // a folder that is a disk of 8 MiB as the program sees it, empty at every start; "": none
-	stands         []*stand
-	entries        []string // of the config, for servers that are no stands
+	fixtures       []*fixture
+	entries        []string // of the config, for servers that are no fixtures
 
 	mu   sync.Mutex // guards what follows
 	cmd  *exec.Cmd
@@ -47,7 +47,7 @@ func (t *tracker) data() string { return filepath.Join(t.dir, "data") }
 // configure writes the config.
 func (t *tracker) configure() error {
 	entries := slices.Clone(t.entries)
-	for _, s := range t.stands {
+	for _, s := range t.fixtures {
 		entries = append(entries, s.entry())
 	}
 	file := t.config()
@@ -58,9 +58,9 @@ func (t *tracker) configure() error {
 }
 
 // each calls f for all servers in parallel.
-func (t *tracker) each(f func(*stand)) {
+func (t *tracker) each(f func(*fixture)) {
 	var calls sync.WaitGroup
-	for _, st := range t.stands {
+	for _, st := range t.fixtures {
 		calls.Go(func() { f(st) })
 	}
 	calls.Wait()
@@ -109,10 +109,10 @@ func (t *tracker) launch() (listening, done chan struct{}, err error) {
 	listening, done = make(chan struct{}), make(chan struct{})
 	go func() {
 		lines := bufio.NewScanner(errs)
-		for said := false; lines.Scan(); {
+		for announced := false; lines.Scan(); {
 			_, _ = fmt.Fprintln(log, lines.Text())
-			if !said && strings.HasPrefix(lines.Text(), "listening on ") {
-				said = true
+			if !announced && strings.HasPrefix(lines.Text(), "listening on ") {
+				announced = true
 				close(listening)
 			}
 		}
@@ -171,7 +171,7 @@ func (t *tracker) pid() int {
 	return t.cmd.Process.Pid
 }
 
-// end sends a signal and waits for the exit. It reports false if that takes too long, and
+// end sends a signal and waits for the exit. It reports false if the exit takes more than 20 s, and
 // kills the program then.
 func (t *tracker) end(sig syscall.Signal) bool {
 	t.signal(sig)
