@@ -14,7 +14,7 @@ quietly() {
 	fi
 }
 
-# Runs a command unless the files it depends on are those of its last success.
+# Runs a command unless the files it depends on are unchanged since its last success.
 # usage: once STAMP FILE,FILE,… RESULT COMMAND…
 once() {
 	local stamp=.cache/$1.stamp inputs=${2//,/ } result=$3 now

@@ -164,10 +164,9 @@ func (b *bench) writeConfig(servers map[string]any) (string, error) {
 // subscribesInFlight is what makes the bare client fastest.
 const subscribesInFlight = 16
 
-// runBare is what a good programmer writes with mcp-go in an hour: the measure
-// for ours. "bare list -- SERVER…" lists tools, resources and prompts;
-// "bare watch -- SERVER…" subscribes to all resources, says "ready", asks for
-// notifications and stays until it is killed.
+// runBare is a minimal client built on mcp-go, the reference for mcptrack. "bare list -- SERVER…"
+// lists tools, resources and prompts; "bare watch -- SERVER…" subscribes to all resources, prints
+// "ready", requests notifications and runs until it is killed.
 func runBare(args []string) error {
 	if len(args) == 0 {
 		return errors.New("bare: list or watch?")
@@ -257,8 +256,7 @@ func bareWatch(ctx context.Context, c *client.Client, o blastOptions) error {
 	select {} // killed by the harness
 }
 
-// runFloor lists tools, resources and prompts with nothing but lines of text,
-// as fast as the server can be asked and ended: no client can be faster.
+// runFloor lists tools, resources and prompts with raw lines of text: no client can be faster.
 func runFloor(server []string) error {
 	if len(server) == 0 {
 		return errors.New("floor: no server")
@@ -296,7 +294,7 @@ func runFloor(server []string) error {
 		_ = cmd.Process.Kill()
 	}
 	_, _ = io.Copy(io.Discard, answers)
-	// How the server ends when its stdin does is its own affair.
+	// The exit code of the server does not matter.
 	if werr := cmd.Wait(); !isExit(werr) {
 		err = errors.Join(err, werr)
 	}
@@ -325,8 +323,8 @@ func awaitAnswers(in *bufio.Reader, n int) error {
 	return nil
 }
 
-// runTiny is a native server that starts in a moment: 10 tools, 100 resources
-// and 5 prompts on stdio, so that a one-shot client's own time shows.
+// runTiny is a native server that starts fast, so that the client dominates a one-shot run: 10 tools,
+// 100 resources and 5 prompts on stdio.
 func runTiny() error {
 	s := server.NewMCPServer("tiny", "1", server.WithToolCapabilities(false),
 		server.WithResourceCapabilities(false, false), server.WithPromptCapabilities(false))

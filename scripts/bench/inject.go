@@ -21,9 +21,9 @@ import (
 	"github.com/coder/websocket"
 )
 
-// inject measures what the proxy adds to the way of a frame, against a direct
-// connection in turns, and the time from a server's notification to the message
-// on the wire. Applications and endpoint are this process, on the same machine.
+// inject measures the latency that the proxy adds to a frame, in alternation with direct connections,
+// and the time from a server's notification to the message on the wire. Applications and endpoint
+// are this process.
 func (b *bench) inject(ctx context.Context) error {
 	for run := range b.runs {
 		for _, direct := range []bool{true, false} {
@@ -237,8 +237,7 @@ func (b *bench) injection(ctx context.Context, i injection) (err error) {
 	return nil
 }
 
-// What applications send while people speak: so many sessions, each with a frame
-// of so many bytes so many times a second.
+// The load of speech applications.
 const (
 	speechSessions = 100
 	speechRate     = 50

@@ -24,13 +24,12 @@ const (
 	blastDone = blastURI + "999999"
 	blastPage = 1000
 
-	// blastPause lets the client come to rest between the tool call that asks
-	// for the notifications and the first of them.
+	// blastPause lets the client become idle between the tool call and the first notification.
 	blastPause = 300 * time.Millisecond
 )
 
 // blast is the load server: raw JSON-RPC over stdio, protocol 2025-11-25, so
-// that its own cost is small compared to that of a client. Its tool "blast" makes
+// that it costs little compared with a client. Its tool "blast" makes
 // it send count notifications at a rate per second (0: as fast as the pipe
 // takes them), round robin over its resources, and then one for blastDone. The
 // times at which they were sent go to a file, one wall clock nanosecond number
@@ -153,8 +152,7 @@ func (b *blast) list(cursor string) string {
 
 func resourceURI(i int) string { return fmt.Sprintf("%s%06d", blastURI, i) }
 
-// send announces resources that were subscribed to: a client that has lost a
-// subscription is seen to miss updates.
+// send announces only subscribed resources, so that a client that lost a subscription misses updates.
 func (b *blast) send(o blastOptions) {
 	lines := make([]string, b.resources)
 	for i := range lines {
@@ -231,8 +229,8 @@ func readTimes(file string) ([]int64, error) {
 	return times, nil
 }
 
-// many is a server with many tools, each of which answers immediately. A call with
-// "change" adds a tool, sends the notification, and answers with the time.
+// many is a server with many tools. A call with "change" adds a tool, sends the notification, and
+// answers with the time.
 type many struct {
 	tools int
 

@@ -197,9 +197,8 @@ func (s *served) close() error {
 	return s.running.close()
 }
 
-// listeners are many HTTP/1.1 clients of one event stream, and one thread's work:
-// they share two cores with the server that they measure, so they are raw sockets
-// that look at no more of a frame than they count.
+// listeners are many HTTP/1.1 clients of one event stream in one thread. They share the cores with the
+// server they measure, so they use raw sockets and parse only the id and the URI of a frame.
 type listeners struct {
 	poll   int                 // an epoll
 	byFD   map[int32]*listener // those that are open

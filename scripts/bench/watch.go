@@ -105,8 +105,8 @@ func (b *bench) listPeak(ctx context.Context, scenario string, c contender, serv
 	return err
 }
 
-// without returns the error of a measurement if it was ours. What another client could
-// not do is reported, and the rest is measured without it.
+// without returns the error of a measurement of mcptrack. It only reports the error of another
+// client, and the measuring continues.
 func (b *bench) without(c contender, scenario string, err error) error {
 	if err == nil || c.name == b.ours().name {
 		return err
@@ -299,7 +299,7 @@ func (b *bench) burst(p *running, scenario string, c contender) error {
 	if _, err := p.await(blastDone, 1); err != nil {
 		return err
 	}
-	// Trailing events come now; a full pipe would hold the client up.
+	// Trailing events arrive now; a full pipe would block the client.
 	time.Sleep(settle)
 	after, err := cpuTime(pid)
 	if err != nil {
@@ -337,9 +337,9 @@ func (b *bench) version(ctx context.Context) error {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// isolation measures what a server that floods costs its neighbour: the time from
-// an update of a calm server to its line, alone and during 50,000 notifications a
-// second of another server, and the memory that is resident after the flood.
+// isolation measures how a flood affects another server: the time from an update of a calm server to
+// its line, alone and while another server sends 50,000 notifications a second, and the resident
+// memory after the flood.
 func (b *bench) isolation(ctx context.Context) error {
 	const count, rate, flood = 900, 300, 50_000
 	for range b.runs {
@@ -385,8 +385,8 @@ const (
 	topLeast = int64(topSpan/time.Second) * topRate * 20
 )
 
-// top measures what the live terminal takes while 100 events a second come in, beside
-// watch, which prints them: the share of one CPU, and the memory that is resident.
+// top measures CPU and resident memory of the live terminal at 100 events a second, in comparison
+// with watch, which prints them.
 func (b *bench) top(ctx context.Context) error {
 	l := load{
 		resources: 5 * topRate / 2, // each changes at most once in the 2 s in which events are coalesced

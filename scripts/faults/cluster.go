@@ -168,8 +168,8 @@ func (s *suite) explain(all []*suite, key at) {
 	}
 }
 
-// clusterUnderFaults: three NATS nodes and three trackers; nodes and trackers are killed,
-// stopped and cut off at random while resources change.
+// clusterUnderFaults kills, suspends and cuts off three NATS nodes and three trackers at random while
+// resources change.
 func clusterUnderFaults(o options, report *report) error {
 	nodes, err := newCluster(o.nats, o.dir, 3, 3)
 	if err != nil {
@@ -321,9 +321,9 @@ func (s *suite) shared(all []*suite, within time.Duration) error {
 	}
 }
 
-// natsRestarts: the only node is killed with all that it had in memory; the servers have to
-// be followed again within 15 s. Then a tracker is cut off until another one has taken its
-// servers over: what it has waiting must not follow what the other one stored.
+// natsRestarts kills the only node; its trackers must follow the servers again within 20 s. Then it
+// cuts off a tracker until the other one has taken over its servers: the pending events of the first
+// one must not follow the stored events of the other one.
 func natsRestarts(o options, report *report, name string) error {
 	o.dir = filepath.Join(o.dir, "nats")
 	nodes, err := newCluster(o.nats, o.dir, 1, 2)

@@ -30,8 +30,8 @@ func (n *names) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]string)(n))
 }
 
-// feed reads /events of a tracker as a client does, resuming after every end, and keeps
-// what the last event of every resource says.
+// feed reads /events of a tracker like a client. It resumes after every end, and keeps the last event
+// of every resource.
 type feed struct {
 	t      *tracker
 	oracle *oracle

@@ -34,7 +34,7 @@ func newGateway(o options, fixtures []*fixture, entries []string, args ...string
 
 // gatewayRestarts: calls through a gateway while the HTTP server behind it is away for
 // 0.3 s, once and three times in a row. Every call that fails is lost, unless the server
-// may have begun it: those must not be repeated.
+// may have processed it: such calls must not be repeated.
 func gatewayRestarts(o options, report *report, name string) error {
 	for _, w := range []way{{"http", "legacy"}, {"http", "modern"}} {
 		st, err := newFixture(w, "docs", "", newOracle())

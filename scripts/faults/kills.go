@@ -25,8 +25,8 @@ import (
 // killsRow kills the tracker with SIGKILL so many times, at random moments from before it listens
 // on, and starts it again on the same data directory and address, while resources change and
 // readers resume: eight clients of /events, of which three are slow, and two processes of tail.
-// Every reader has to be sent every number once and with the same event as all others, in one
-// epoch, and the last event of every resource has to be true.
+// Every reader must receive every number once, in one epoch, with the same event as all other readers,
+// and the last event of every resource must be true.
 func killsRow(times int) func(options, *report, string) error {
 	return func(o options, report *report, name string) error {
 		dir, err := os.MkdirTemp(o.dir, "kills-")
@@ -61,7 +61,7 @@ func killsRow(times int) func(options, *report, string) error {
 	}
 }
 
-// kills is what the readers of a tracker that is killed were sent.
+// kills is what the readers of a killed tracker received.
 type kills struct {
 	*tracker
 	oracle  *oracle
@@ -76,7 +76,7 @@ type kills struct {
 	stale  int
 }
 
-// reader counts what one reader was sent.
+// reader counts what one reader received.
 type reader struct {
 	name  string
 	kills *kills
@@ -206,7 +206,7 @@ func (k *kills) run(times int) (r result, err error) {
 	return r, nil
 }
 
-// compare counts what replay prints otherwise than it was sent.
+// compare counts differences between the output of replay and what readers received.
 func (k *kills) compare(r *result) {
 	out, errs, exit := k.output("replay", "--data-dir", k.data())
 	if exit != 0 || errs != "" {
@@ -237,7 +237,7 @@ func (k *kills) compare(r *result) {
 	}
 }
 
-// wrong returns what the events do not say as it is.
+// wrong returns whatever the events do not describe truly.
 func (k *kills) wrong() []at {
 	k.mu.Lock()
 	v := k.view.clone()
@@ -245,7 +245,7 @@ func (k *kills) wrong() []at {
 	return v.wrong("", func(server string) (map[at]int64, error) { return k.contents(server, k.oracle) })
 }
 
-// behind returns the readers that have not received the newest event.
+// behind names the readers without the newest event.
 func (k *kills) behind() (names []string) {
 	k.mu.Lock()
 	newest := k.newest

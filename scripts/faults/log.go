@@ -31,9 +31,9 @@ func harms() []harm {
 	return []harm{{"bits flipped", "", flipBits, false}, {"cut", "", cut, false}, {"deleted", "", os.Remove, true}, {"garbage", "", garbage, false}}
 }
 
-// damages are the rows in which files of the log are damaged while the tracker runs, after it has
-// stopped, and after it was killed. No id may then name two events, the tracker has to say that
-// events are lost, clients must receive a gap, and later events must be true.
+// damages are the rows that damage files of the log while the tracker runs, after it stopped, and
+// after it was killed. No id may name two events, the tracker must report lost
+// events, clients must receive a gap, and later events must be true.
 func damages() (rows []restart) {
 	for _, h := range harms() {
 		rows = append(rows, restart{"events.db " + h.name + ", stopped", func(s *suite) error { return s.damaged(h, syscall.SIGTERM) }, true})
@@ -53,7 +53,7 @@ func damages() (rows []restart) {
 	)
 }
 
-// damaged ends the tracker with a signal (0: it stays), damages its log, starts it again, and
+// damaged ends the tracker with a signal (0: it keeps running), damages its log, restarts it, and
 // changes all resources.
 func (s *suite) damaged(h harm, sig syscall.Signal) error {
 	s.each(func(st *fixture) { st.change(true) })
@@ -63,7 +63,7 @@ func (s *suite) damaged(h harm, sig syscall.Signal) error {
 	})
 }
 
-// restored copies the log, lets more events happen, and brings the copy back.
+// restored copies the log, causes more events, and puts the copy back.
 func (s *suite) restored(sig syscall.Signal, put func(path string, copied []byte) error) error {
 	s.ended(syscall.SIGTERM) // so that the file has everything
 	older, err := os.ReadFile(database(s.data()))
@@ -99,7 +99,7 @@ func (s *suite) around(sig syscall.Signal, mute bool, f func() error) error {
 	if err != nil {
 		return err
 	}
-	said := len(s.stderr())
+	printed := len(s.stderr())
 	switch sig {
 	case 0:
 	case syscall.SIGKILL:
@@ -127,7 +127,7 @@ func (s *suite) around(sig syscall.Signal, mute bool, f func() error) error {
 	s.settle(30*time.Second, sig == 0)
 	if sig == 0 {
 		if s.ended(syscall.SIGTERM); s.start() != nil {
-			return fmt.Errorf("not started again: %s", s.stderr()[said:])
+			return fmt.Errorf("not started again: %s", s.stderr()[printed:])
 		}
 		s.settle(30*time.Second, false)
 	}
@@ -151,9 +151,9 @@ func (s *suite) around(sig syscall.Signal, mute bool, f func() error) error {
 			lost++
 		}
 	}
-	if says := s.stderr()[said:]; lost > 0 && !mute && !lossSaid.MatchString(says) {
+	if says := s.stderr()[printed:]; lost > 0 && !mute && !lossSaid.MatchString(says) {
 		s.result.lost += lost
-		s.report.note("%d events are lost, and it says only: %.500s", lost, says)
+		s.report.note("%d events are lost, and it reports only: %.500s", lost, says)
 	}
 	return nil
 }
@@ -181,7 +181,7 @@ func (s *suite) all() (map[string]string, error) {
 	}
 }
 
-// withoutID returns the line of an event without its id, which is its first member.
+// withoutID returns the line of an event without its first member, the id.
 func withoutID(line string) string {
 	_, rest, _ := strings.Cut(line, ",")
 	return rest
@@ -401,7 +401,7 @@ func (t *tracker) loaded(last uint64) {
 	}
 }
 
-// flips counts what became of the rounds.
+// flips counts the outcomes of the rounds.
 type flips struct {
 	report                                     *report
 	name                                       string
@@ -441,10 +441,10 @@ func (f *flips) round(im *image, random *rand.Rand, inPlace bool) error {
 	}
 	f.replay(im, dir, &r, note)
 	t := &tracker{bin: im.bin, dir: im.dir, addr: im.addr, args: []string{"--data-dir", dir}}
-	said, began := len(t.stderr()), time.Now()
+	printed, began := len(t.stderr()), time.Now()
 	if err := t.start(); err != nil {
 		r.hung++
-		note("it does not start: %v: %s", err, t.stderr()[said:])
+		note("it does not start: %v: %s", err, t.stderr()[printed:])
 		f.report.row(f.name, filepath.Base(im.dir), r)
 		return nil
 	}
@@ -465,10 +465,10 @@ func (f *flips) round(im *image, random *rand.Rand, inPlace bool) error {
 		note("it does not end")
 	}
 	c.judge(true)
-	lost, says := len(im.lines)-len(c.there), t.stderr()[said:]
+	lost, says := len(im.lines)-len(c.there), t.stderr()[printed:]
 	if lost > 0 && !lossSaid.MatchString(says) {
 		r.lost += lost
-		note("%d events are lost, and it says only: %.500s", lost, says)
+		note("%d events are lost, and it reports only: %.500s", lost, says)
 	}
 	if f.cost += lost; lost > 0 {
 		f.costly++
@@ -482,7 +482,7 @@ func (f *flips) round(im *image, random *rand.Rand, inPlace bool) error {
 	return nil
 }
 
-// replay reads the damaged log without starting the tracker. It may fail, with a reason.
+// replay reads the damaged log without the tracker. It may fail if it gives a reason.
 func (f *flips) replay(im *image, dir string, r *result, note func(string, ...any)) {
 	out, errs, exit := im.output("replay", "--data-dir", dir)
 	c := &check{image: im, note: note, result: r}
@@ -561,11 +561,11 @@ func (c *check) take(e event, line string) {
 	c.there[seq] = true
 }
 
-// judge counts events that are neither there nor in a gap. If the log is another one, and that
-// was said, those at its end need none.
-func (c *check) judge(said bool) {
+// judge counts events that are neither present nor in a gap. At the end of a new log that was
+// reported, events may be missing without a gap.
+func (c *check) judge(reported bool) {
 	newest := c.last
-	if (c.fresh || c.epoch == "" || c.epoch != c.image.epoch) && said {
+	if (c.fresh || c.epoch == "" || c.epoch != c.image.epoch) && reported {
 		newest = 0
 		for n := range c.there {
 			newest = max(newest, n)

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// What fixtures for the version of a resource: removed, new (no event says its content),
+// What stands for the version of a resource: removed, new (no event says its content),
 // updated by an event that another one with the digest has to follow, and lost in a gap.
 const (
 	unknown    = 0

@@ -603,7 +603,7 @@ func faults() []fault {
 	}
 }
 
-// slowFaults take a minute or more, each on a server of its own.
+// slowFaults take a minute or more; each has its own server.
 func slowFaults() []fault {
 	return []fault{
 		{name: "stream dead, nobody sees it", on: way.http, limit: 80 * time.Second, happens: func(r *round) error {
@@ -651,8 +651,8 @@ func slowFaults() []fault {
 	}
 }
 
-// run lets the fault happen once and waits until the last event of every resource is true,
-// and stays so.
+// run injects the fault once and waits until the last event of every resource is true and stays
+// true.
 func (f fault) run(s *fixture, feed *feed, report *report) {
 	r := &round{fixture: s, feed: feed, report: report}
 	r.rounds = 1
@@ -666,7 +666,7 @@ func (f fault) run(s *fixture, feed *feed, report *report) {
 		r.hung++
 	}
 	if s.due.Load() {
-		report.note("%s on %s: nothing changed meanwhile", f.name, s.id)
+		report.note("%s on %s: nothing changed during the fault", f.name, s.id)
 		r.hung++
 	}
 	over := time.Now()

@@ -43,7 +43,7 @@ func (s *suite) ended(sig syscall.Signal) {
 	}
 }
 
-// heard swaps, and waits until the client knows everything; the next change undoes it.
+// heard swaps, and waits until the client knows everything. The next change swaps back.
 func (s *suite) heard() {
 	s.each(func(st *fixture) { st.swap(true) })
 	wrong := s.feed.wrong("")
@@ -52,7 +52,7 @@ func (s *suite) heard() {
 	}
 	if len(wrong) > 0 {
 		s.result.hung++
-		s.report.note("the client does not know within a minute: %v", wrong)
+		s.report.note("unknown to the client after a minute: %v", wrong)
 	}
 	s.each(func(st *fixture) { st.due.Store(true) })
 }
@@ -119,8 +119,8 @@ func restarts() []restart {
 	}, damages()...)
 }
 
-// settle waits until all that the client knows is true; count says whether what is not
-// counts as lost.
+// settle waits until everything that the client knows is true. If count is set, the rest counts as
+// lost.
 func (s *suite) settle(limit time.Duration, count bool) time.Duration {
 	began := time.Now()
 	wrong := s.feed.wrong("")
@@ -150,7 +150,7 @@ func (r restart) run(s *suite) {
 	}
 	for _, st := range s.fixtures {
 		if st.due.Load() {
-			s.report.note("%s on %s: nothing changed meanwhile", r.name, st.id)
+			s.report.note("%s on %s: nothing changed during the fault", r.name, st.id)
 			s.result.hung++
 		}
 	}
@@ -188,9 +188,9 @@ func (t *tracker) output(args ...string) (out, errs string, exit int) {
 	return o.String(), e.String(), cmd.ProcessState.ExitCode()
 }
 
-// beside starts a second serve-sse on the directory of the running one: it has to end with 1
-// and say which process has the directory. replay, history and diff have to work beside it,
-// while resources change, and replay has to print what is served.
+// beside starts a second serve-sse on the directory of the running one: it must exit with 1 and name
+// the process that owns the directory. Meanwhile replay, history and diff must work while resources
+// change, and replay must print what serve-sse serves.
 func (s *suite) beside() error {
 	wrong := func(format string, args ...any) {
 		s.result.lost++
@@ -355,7 +355,7 @@ func diskFull(o options, report *report, name string) error {
 		}
 		if says := s.stderr(); !strings.Contains(says, "disk is full") {
 			s.result.hung++
-			report.note("%s: it says only: %.500s", name, says)
+			report.note("%s: it reports only: %.500s", name, says)
 		}
 		s.result.slowest = s.settle(time.Minute, true)
 		after := s.feed.sum()
