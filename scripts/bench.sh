@@ -1,12 +1,11 @@
 #!/usr/bin/env bash
-# Measures mcptrack side by side with other clients and prints medians, ratios, the limits
-# set for them, and how long it took: less than 10 minutes if the machine is idle, as it
-# should be.
+# Measures mcptrack side by side with other clients. Prints medians, ratios, their limits and the
+# duration of the run. The machine should be idle; then the run takes less than 10 minutes.
 # usage: scripts/bench.sh [-runs N] [-only NAME,NAME]
 # NAME is one of version, list, ready, latency, cpu, isolation, sse, journal, inject, gateway,
 # webhooks, top, history, vault.
-# The numbers are also written to .cache/bench.json. Frames per second of the dashboard are
-# measured by MCPTRACK_MEASURE=1 go test -run TestSmooth -v ./output/dashboard
+# The numbers are also written to .cache/bench.json. To measure the frame rate of the dashboard, run
+# MCPTRACK_MEASURE=1 go test -run TestSmooth -v ./output/dashboard
 set -euo pipefail
 cd "$(dirname "$0")/.."
 began=$EPOCHSECONDS

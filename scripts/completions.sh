@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Writes the shell completions that the program generates into a folder,
-# completions/ by default. check.sh compares that folder with a fresh run.
+# Generates the shell completions into a folder, completions/ by default. check.sh fails if
+# completions/ is out of date.
 # usage: scripts/completions.sh [DIR]
 set -euo pipefail
 cd "$(dirname "$0")/.."

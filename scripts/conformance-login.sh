@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Scenarios of extensions that mcptrack does not have, with the reason.
+# Scenarios of extensions that mcptrack does not support, and why.
 declare -A skip=(
 	[auth/enterprise-managed-authorization]="tokens of an identity provider of the enterprise are exchanged (extension); there is no such provider in the config"
 	[auth/dpop]="tokens bound to a key (extension); the servers known to want OAuth give bearer tokens"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Runs the official conformance suites for servers, the released one and the next one,
 # against reference servers, directly and through `mcptrack gateway`, for each protocol
-# version, and fails if a scenario that passes directly is lost on the way or more checks of
-# it fail. Rows in which fewer checks pass because some became warnings or remarks are shown:
-# the gateway answers with JSON where a stream is not needed, and announces no list that is
-# the same as before. Each reference and its gateway are one process that serves both eras.
+# version. Fails if a scenario that passes directly is missing or fails more checks through the
+# gateway. Prints rows in which fewer checks pass because some became warnings or remarks: the
+# gateway answers with JSON if no stream is needed, and does not announce an unchanged list. Each
+# reference and its gateway are one process that serves both eras.
 #
 # usage: [TYPESCRIPT_SDK=DIR] conformance.sh [REFERENCE…]    (default: go tasks, and typescript if DIR is given)
 #

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Lets servers, networks, logs and the tracker itself go wrong while resources change, with
-# the real program, and compares what clients were sent with what was true. Prints a table
-# and fails unless nothing was lost, stale, duplicated, hung or leaked.
+# Injects faults into servers, networks, logs and the tracker while resources change, and compares
+# what clients received with the truth. It runs the real program. It prints a table and fails if
+# anything was lost, stale, duplicated, hung or leaked.
 # usage: scripts/faults.sh [-rounds N] [-only TEXT] [-kills 1000] [-flips 200] [-soak 30m]
 #        [-cluster 10m]
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Many processes share one login while its tokens expire, against an authorization server
-# that allows each refresh token once; and processes are killed while they renew.
+# Many processes share one login while its tokens expire. The authorization server accepts each
+# refresh token once. Then processes are killed while they renew the tokens.
 #
 # usage: login-rotations.sh [PROCESSES [ROTATIONS [KILLS]]]      (default: 50 100 200)
 set -euo pipefail

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes the man pages that are generated from the program's help: man -l DIR/mcptrack.1
+# Generates man pages from the program's help into DIR. To read one: man -l DIR/mcptrack.1
 # usage: scripts/man.sh DIR
 set -euo pipefail
 dir=${1:?usage: scripts/man.sh DIR}

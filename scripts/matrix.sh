@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Calls a tool of each of three servers through `mcptrack gateway` with published clients,
-# over both transports, prints a table and fails if a call does.
+# over both transports. Prints a table, and fails if a call fails.
 #
 # Clients: TypeScript SDK v1 and v2 (legacy, modern, auto), Inspector CLI, mcporter, mcp-go.
 # Servers: server-everything (stdio, SDK v1), testdata/peers/tasks.mjs (stdio, SDK v2,
@@ -31,7 +31,7 @@ cat >$out/servers.json <<-JSON
 	  "tasks": {"command": "$node", "args": ["$peers/tasks.mjs"], "protocol": "modern", "trackTools": true},
 	  "go": {"type": "http", "url": "http://127.0.0.1:$server/", "trackTools": true}}}
 JSON
-# The Inspector would take the flags for its own.
+# A wrapper without flags, as the Inspector would parse them itself.
 printf '#!/usr/bin/env bash\nexec "%s" gateway --stdio --config "%s"\n' "$mcptrack" "$PWD/$out/servers.json" >$out/gateway.sh
 chmod +x $out/gateway.sh
 through=("$PWD/$out/gateway.sh")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Lists, watches and stops published servers from npm, and checks that nothing of them is
-# left behind; has two clients of one server asked 1,000 times each for samples and input.
-# Takes some minutes, and 500 MB in testdata/nightly/node_modules.
+# Lists, watches and stops published servers from npm, and checks that they leave nothing behind.
+# Asks two clients of one server 1,000 times each for samples and input. Takes some minutes, and
+# 500 MB in testdata/nightly/node_modules.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/peers.sh

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs what the tests and the benchmark talk to: the npm servers and clients
-# of testdata/peers by lockfile, and the Go SDK's conformance server into
-# .cache/bin. Quiet, and done in a moment when nothing has changed.
+# Installs the peers of the tests and the benchmark: the npm servers and clients of testdata/peers
+# by lockfile, and the Go SDK's conformance server into .cache/bin. It skips what is up to date, and
+# prints only failures.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,7 +14,7 @@ quietly() {
 	fi
 }
 
-# Runs a command unless the files it depends on are those of its last success.
+# Runs a command unless the files it depends on are unchanged since its last success.
 # usage: once STAMP FILE,FILE,… RESULT COMMAND…
 once() {
 	local stamp=.cache/$1.stamp inputs=${2//,/ } result=$3 now
@@ -36,8 +36,8 @@ npm_peers() {
 		echo 'peers.sh: npm is needed to install testdata/peers; install Node 20 or later' >&2
 		return 1
 	fi
-	# No package of the set needs its install script; the newer Node that the
-	# Inspector asks for is itself one of the packages.
+	# No package needs its install script. The newer Node that the Inspector needs is one of the
+	# packages.
 	(cd testdata/peers && quietly npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
 }
 

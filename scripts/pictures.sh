@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the pictures of the README anew: .github/dashboard.png and .github/terminal.png.
+# Regenerates the pictures of the README: .github/dashboard.png and .github/terminal.png.
 # Needs chromium.
 # usage: scripts/pictures.sh [DIR]
 set -euo pipefail

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Lets faults happen at random for half an hour, on servers of every transport and
-# era, and compares what the tracker reported with what was true after each of them.
-# Fails when anything was reported wrongly, when goroutines or descriptors grew, or
-# when the load did not really flow.
+# Injects random faults for half an hour, on servers of every transport and era, and compares the
+# tracker's reports with the truth after each fault. Fails if a report was wrong, if goroutines or
+# descriptors leaked, or if too little load passed.
 # usage: scripts/soak.sh [-short]     (-short: two minutes)
 set -euo pipefail
 cd "$(dirname "$0")/.."

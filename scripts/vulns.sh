@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Looks for known vulnerabilities in the code that is called, with govulncheck.
+# Checks the code that is called for known vulnerabilities, with govulncheck.
 # usage: scripts/vulns.sh [DIR]     (DIR, or MCPTRACK_VULNDB: an offline copy of the database)
 # An offline copy is the unpacked https://vuln.go.dev/vulndb.zip.
 # Exits 0: none found, 1: found or failed, 4: the database could not be reached.
@@ -22,7 +22,7 @@ rc=0
 out=$(.cache/bin/govulncheck "${args[@]}" ./... 2>&1) || rc=$?
 ((rc == 0)) && exit
 printf '%s\n' "$out"
-# 3 says that some were found.
+# govulncheck exits with 3 if it found some.
 if ((rc != 3)) && [[ -z $db ]] && grep -qiE 'fetching vulnerabilities|lookup |dial tcp|connection refused|http (get|status)|unexpected status|timeout' <<<"$out"; then
 	echo 'the vulnerability database could not be reached'
 	exit 4

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# A process that delivers webhooks is killed (SIGKILL) again and again while endpoints fail
-# now and then and are down for some seconds: every event is delivered, or a gap is sent.
-# Then the same on a cluster: of three gateways the one that delivers is killed ROUNDS/4
-# times, and then the NATS server that leads the log.
+# Kills (SIGKILL) a process that delivers webhooks repeatedly, while endpoints sometimes fail and are
+# down for some seconds. Every event must be delivered, or a gap sent. Then it does the same on a
+# cluster of three gateways: it kills the delivering gateway ROUNDS/4 times, and then the NATS
+# server that leads the log.
 #
 # usage: webhook-kills.sh [ROUNDS [EVENTS [SECONDS]]]      (default: 20 10000 30)
 set -euo pipefail

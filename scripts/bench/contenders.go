@@ -3,11 +3,27 @@
 package main
 
 import (
+	"bufio"
+	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
+	"flag"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/mark3labs/mcp-go/client"
+	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
 )
 
 // A load is what a subscriber is given to do.
@@ -40,8 +56,22 @@ type contender struct {
 	slow bool
 }
 
+// times is the file of the load server's send times.
+func (b *bench) times() string { return filepath.Join(b.tmp, "times") }
+
 func (b *bench) blastArgv(l load) []string {
 	return []string{b.self, "blast", "-resources", strconv.Itoa(l.resources), "-times", l.times}
+}
+
+// blastEntry returns the config entry of the load server, which starts to send when the client has
+// connected.
+func (b *bench) blastEntry(l load) map[string]any {
+	entry := map[string]any{"command": b.self, "args": b.blastArgv(l)[1:], "read": cmp.Or(l.read, "none"),
+		"trackResources": true, "trackTools": false, "trackPrompts": false}
+	if l.count > 0 {
+		entry["onConnect"] = []any{map[string]any{"tool": "blast", "arguments": blastOptions{Count: l.count, Rate: l.rate, After: l.after}}}
+	}
+	return entry
 }
 
 // ours runs the program under test with a config made for the occasion.
@@ -55,15 +85,7 @@ func (b *bench) ours() contender {
 		watch: func(l load) ([]string, error) {
 			servers := map[string]any{}
 			for i := range l.servers {
-				entry := map[string]any{
-					"command": b.self, "args": b.blastArgv(l)[1:], "read": l.read,
-					"trackResources": true, "trackTools": false, "trackPrompts": false,
-				}
-				if l.count > 0 {
-					entry["onConnect"] = []any{map[string]any{
-						"tool": "blast", "arguments": map[string]any{"count": l.count, "rate": l.rate}}}
-				}
-				servers[fmt.Sprintf("blast%03d", i)] = entry
+				servers[fmt.Sprintf("blast%03d", i)] = b.blastEntry(l)
 			}
 			file, err := b.writeConfig(servers)
 			return []string{b.mcptrack, "--config", file, "watch", "--json"}, err
@@ -104,7 +126,7 @@ func (b *bench) typescript() contender {
 	}
 }
 
-// inspector lists one kind per run, so what the others do at once takes three.
+// inspector needs three runs, as it lists one kind per run.
 func (b *bench) inspector() contender {
 	script := filepath.Join(b.peers, "node_modules", "@modelcontextprotocol", "inspector", "clients", "launcher", "build", "index.js")
 	return contender{name: "Inspector", slow: true, list: func(server []string) ([][]string, error) {
@@ -137,4 +159,193 @@ func (b *bench) writeConfig(servers map[string]any) (string, error) {
 		err = cerr
 	}
 	return file.Name(), err
+}
+
+// subscribesInFlight is what makes the bare client fastest.
+const subscribesInFlight = 16
+
+// runBare is a minimal client built on mcp-go, the reference for mcptrack. "bare list -- SERVER…"
+// lists tools, resources and prompts; "bare watch -- SERVER…" subscribes to all resources, prints
+// "ready", requests notifications and runs until it is killed.
+func runBare(args []string) error {
+	if len(args) == 0 {
+		return errors.New("bare: list or watch?")
+	}
+	flags := flag.NewFlagSet("bare", flag.ContinueOnError)
+	var o blastOptions
+	flags.IntVar(&o.Count, "count", 0, "notifications to ask for")
+	flags.IntVar(&o.Rate, "rate", 0, "per second, 0 for as fast as possible")
+	each := flags.Bool("print", false, "print every update and not only the last")
+	if err := flags.Parse(args[1:]); err != nil {
+		return err
+	}
+	server := flags.Args()
+	if len(server) == 0 {
+		return errors.New("bare: no server")
+	}
+	ctx := context.Background()
+	c := client.NewClient(transport.NewStdio(server[0], nil, server[1:]...), client.WithLegacyProtocolOnly())
+	c.OnNotification(func(n mcp.JSONRPCNotification) {
+		uri, _ := n.Params.AdditionalFields["uri"].(string)
+		if n.Method == "notifications/resources/updated" && (*each || uri == blastDone) {
+			fmt.Fprintln(os.Stdout, uri)
+		}
+	})
+	if err := c.Start(ctx); err != nil {
+		return err
+	}
+	var init mcp.InitializeRequest
+	init.Params.ProtocolVersion = "2025-11-25"
+	init.Params.ClientInfo = mcp.Implementation{Name: "bare", Version: "1"}
+	if _, err := c.Initialize(ctx, init); err != nil {
+		return err
+	}
+	if args[0] == "list" {
+		return errors.Join(bareList(ctx, c), c.Close())
+	}
+	return bareWatch(ctx, c, o)
+}
+
+func bareList(ctx context.Context, c *client.Client) error {
+	tools, err := c.ListTools(ctx, mcp.ListToolsRequest{})
+	if err != nil {
+		return err
+	}
+	resources, err := c.ListResources(ctx, mcp.ListResourcesRequest{})
+	if err != nil {
+		return err
+	}
+	prompts, err := c.ListPrompts(ctx, mcp.ListPromptsRequest{})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(os.Stdout, len(tools.Tools), len(resources.Resources), len(prompts.Prompts))
+	return nil
+}
+
+func bareWatch(ctx context.Context, c *client.Client, o blastOptions) error {
+	resources, err := c.ListResources(ctx, mcp.ListResourcesRequest{})
+	if err != nil {
+		return err
+	}
+	slots := make(chan struct{}, subscribesInFlight)
+	var wg sync.WaitGroup
+	failed := make([]error, len(resources.Resources))
+	for i, r := range resources.Resources {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			var req mcp.SubscribeRequest
+			req.Params.URI = r.URI
+			failed[i] = c.Subscribe(ctx, req)
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(failed...); err != nil {
+		return err
+	}
+	fmt.Fprintln(os.Stdout, "ready")
+	if o.Count > 0 {
+		var call mcp.CallToolRequest
+		call.Params.Name = "blast"
+		call.Params.Arguments = o
+		if _, err := c.CallTool(ctx, call); err != nil {
+			return err
+		}
+	}
+	select {} // killed by the harness
+}
+
+// runFloor lists tools, resources and prompts with raw lines of text: no client can be faster.
+func runFloor(server []string) error {
+	if len(server) == 0 {
+		return errors.New("floor: no server")
+	}
+	cmd := exec.Command(server[0], server[1:]...)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	answers := bufio.NewReaderSize(out, 256<<10)
+	_, err = io.WriteString(in, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"floor","version":"1"}}}`+"\n")
+	if err == nil {
+		err = awaitAnswers(answers, 1)
+	}
+	if err == nil {
+		_, err = io.WriteString(in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"+
+			`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`+"\n"+
+			`{"jsonrpc":"2.0","id":2,"method":"resources/list"}`+"\n"+
+			`{"jsonrpc":"2.0","id":3,"method":"prompts/list"}`+"\n")
+	}
+	if err == nil {
+		err = awaitAnswers(answers, 3)
+	}
+	in.Close()
+	late := time.AfterFunc(100*time.Millisecond, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
+	defer late.Stop()
+	if err != nil {
+		_ = cmd.Process.Kill()
+	}
+	_, _ = io.Copy(io.Discard, answers)
+	// The exit code of the server does not matter.
+	if werr := cmd.Wait(); !isExit(werr) {
+		err = errors.Join(err, werr)
+	}
+	fmt.Fprintln(os.Stdout, "done")
+	return err
+}
+
+func isExit(err error) bool {
+	var exit *exec.ExitError
+	return err == nil || errors.As(err, &exit)
+}
+
+func awaitAnswers(in *bufio.Reader, n int) error {
+	for n > 0 {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			return fmt.Errorf("read answer: %w", err)
+		}
+		if strings.Contains(line, `"error":`) {
+			return fmt.Errorf("server answered %s", line)
+		}
+		if strings.Contains(line, `"id":`) {
+			n--
+		}
+	}
+	return nil
+}
+
+// runTiny is a native server that starts fast, so that the client dominates a one-shot run: 10 tools,
+// 100 resources and 5 prompts on stdio.
+func runTiny() error {
+	s := server.NewMCPServer("tiny", "1", server.WithToolCapabilities(false),
+		server.WithResourceCapabilities(false, false), server.WithPromptCapabilities(false))
+	for i := range 10 {
+		s.AddTool(mcp.NewTool(fmt.Sprintf("tool%d", i), mcp.WithDescription("A tool"), mcp.WithString("text", mcp.Required())),
+			func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				return mcp.NewToolResultText("ok"), nil
+			})
+	}
+	for i := range 100 {
+		uri := fmt.Sprintf("tiny://r/%03d", i)
+		s.AddResource(mcp.NewResource(uri, fmt.Sprintf("r%03d", i), mcp.WithMIMEType("text/plain")),
+			func(context.Context, mcp.ReadResourceRequest) ([]mcp.ResourceContents, error) {
+				return []mcp.ResourceContents{mcp.TextResourceContents{URI: uri, MIMEType: "text/plain", Text: "text"}}, nil
+			})
+	}
+	for i := range 5 {
+		s.AddPrompt(mcp.NewPrompt(fmt.Sprintf("prompt%d", i)),
+			func(context.Context, mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+				return mcp.NewGetPromptResult("", nil), nil
+			})
+	}
+	return server.ServeStdio(s)
 }

@@ -21,13 +21,10 @@ import (
 	"github.com/coder/websocket"
 )
 
-// injectBench measures mcptrack inject.
-type injectBench struct{ *bench }
-
-// inject measures what the proxy adds to the way of a frame, against a direct
-// connection in turns, and the time from a server's notification to the message
-// on the wire. Applications and endpoint are this process, on the same machine.
-func (b injectBench) inject(ctx context.Context) error {
+// inject measures the latency that the proxy adds to a frame, in alternation with direct connections,
+// and the time from a server's notification to the message on the wire. Applications and endpoint
+// are this process.
+func (b *bench) inject(ctx context.Context) error {
 	for run := range b.runs {
 		for _, direct := range []bool{true, false} {
 			name := "speech, proxy"
@@ -55,14 +52,14 @@ func (b injectBench) inject(ctx context.Context) error {
 
 type part struct{ Text string }
 
-// far is a Realtime endpoint that notes when what it gets has come.
+// far is a Realtime endpoint that records arrival times.
 type far struct {
 	mu     sync.Mutex
 	delays []float64            // µs, of binary frames that begin with the time of sending
-	told   map[string][]arrival // by URI
+	texts  map[string][]arrival // by URI
 	items  int
 	twice  int           // messages about a resource that their item has another one of
-	opened chan struct{} // gets one for every session; more room than there are sessions
+	opened chan struct{} // receives one for every session; more room than there are sessions
 }
 
 // arrival is a message about a resource, with wall clock nanoseconds.
@@ -142,14 +139,14 @@ func (f *far) note(now int64, parts []part) {
 			f.twice++
 		}
 		here[uri] = true
-		f.told[uri] = append(f.told[uri], arrival{stamp.UnixNano(), now})
+		f.texts[uri] = append(f.texts[uri], arrival{stamp.UnixNano(), now})
 	}
 }
 
 // after returns when the first message came that covers an update of a time; stamps are
 // whole milliseconds.
 func (f *far) after(uri string, sent int64) (at int64, ok bool) {
-	for _, a := range f.told[uri] {
+	for _, a := range f.texts[uri] {
 		if a.stamp >= sent-int64(time.Millisecond) && a.at >= sent {
 			return a.at, true
 		}
@@ -187,25 +184,22 @@ type injection struct {
 
 // injection measures the time from a server's notification to a message at the endpoint
 // that covers it.
-func (b injectBench) injection(ctx context.Context, i injection) (err error) {
+func (b *bench) injection(ctx context.Context, i injection) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, streamLimit)
 	defer cancel()
-	f := &far{told: map[string][]arrival{}, opened: make(chan struct{}, 8)}
+	f := &far{texts: map[string][]arrival{}, opened: make(chan struct{}, 8)}
 	url, done, err := f.serve(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	l := load{resources: i.resources, count: i.count, rate: i.rate, times: filepath.Join(b.tmp, "times"), after: filepath.Join(b.tmp, "go")}
+	l := load{resources: i.resources, count: i.count, rate: i.rate, times: b.times(), after: filepath.Join(b.tmp, "go")}
 	_ = os.Remove(l.after)
-	file, err := b.writeConfig(map[string]any{"blast": map[string]any{
-		"command": b.self, "args": b.blastArgv(l)[1:], "read": "none", "trackResources": true, "trackTools": false, "trackPrompts": false,
-		"onConnect": []any{map[string]any{"tool": "blast", "arguments": map[string]any{"count": i.count, "rate": i.rate}}},
-	}})
+	file, err := b.writeConfig(map[string]any{"blast": b.blastEntry(l)})
 	if err != nil {
 		return err
 	}
-	p, err := start(ctx, streamLimit, append([]string{b.mcptrack, "--config", file, "inject", "--url", url}, i.flags...))
+	p, err := start(ctx, streamLimit, append([]string{b.mcptrack, "--config", file, "inject", "--url", url}, i.flags...), false)
 	if err != nil {
 		return err
 	}
@@ -237,10 +231,103 @@ func (b injectBench) injection(ctx context.Context, i injection) (err error) {
 	if len(delays) != i.count || f.twice > 0 {
 		return fmt.Errorf("%s: %d of %d updates came, %d twice in an item", i.scenario, len(delays), i.count, f.twice)
 	}
-	slices.Sort(delays)
-	b.report.add(i.scenario, "p50", "ms", "mcptrack", delays[i.count/2])
-	b.report.add(i.scenario, "p99", "ms", "mcptrack", delays[i.count*99/100])
+	b.report.percentiles(i.scenario, "", "ms", "mcptrack", delays)
 	b.report.add(i.scenario, "max", "ms", "mcptrack", delays[i.count-1])
 	b.report.add(i.scenario, "items", "", "mcptrack", float64(f.items))
+	return nil
+}
+
+// The load of speech applications.
+const (
+	speechSessions = 100
+	speechRate     = 50
+	speechBytes    = 10_000
+	speechTime     = 3 * time.Second
+)
+
+// speech measures the way of audio frames from applications to the endpoint.
+func (b *bench) speech(ctx context.Context, direct bool) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, streamLimit)
+	defer cancel()
+	f := &far{opened: make(chan struct{}, speechSessions)}
+	url, done, err := f.serve(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	scenario, name := "speech, direct", "mcptrack"
+	if !direct {
+		scenario = "speech, proxy"
+		file, err := b.writeConfig(map[string]any{})
+		if err != nil {
+			return err
+		}
+		p, proxy, err := startServer(ctx, b.mcptrack, "--config", file, "--log-level", "error", "inject", "--listen", "127.0.0.1:0", "--upstream", url)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, p.close()) }()
+		url = proxy
+		defer func() {
+			if cpu, err := cpuTime(p.cmd.Process.Pid); err == nil {
+				b.report.add(scenario, "CPU of one core", "%", name, 100*cpu.Seconds()/speechTime.Seconds())
+			}
+			if mib, err := memory(p.cmd.Process.Pid, "VmHWM"); err == nil {
+				b.report.add(scenario, "peak RSS", "MiB", name, mib)
+			}
+		}()
+	}
+	if err := speak(ctx, url); err != nil {
+		return err
+	}
+	const frames = speechSessions * speechRate * int(speechTime/time.Second)
+	for over := time.Now().Add(5 * time.Second); f.count() < frames && time.Now().Before(over); {
+		time.Sleep(10 * time.Millisecond) // the last are on their way
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.delays) != frames {
+		return fmt.Errorf("%s: %d of %d frames came", scenario, len(f.delays), frames)
+	}
+	b.report.percentiles(scenario, "", "µs", name, f.delays)
+	return nil
+}
+
+// speak sends the frames of all sessions, spread evenly over time.
+func speak(ctx context.Context, url string) error {
+	conns := make([]*websocket.Conn, speechSessions)
+	for i := range conns {
+		c, _, err := websocket.Dial(ctx, url, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = c.CloseNow() }()
+		conns[i] = c
+	}
+	const every = time.Second / speechRate
+	began := time.Now().Add(100 * time.Millisecond)
+	failed := make([]error, speechSessions)
+	var wg sync.WaitGroup
+	for i, c := range conns {
+		wg.Go(func() {
+			frame := make([]byte, speechBytes)
+			at := began.Add(every * time.Duration(i) / speechSessions)
+			for range speechRate * int(speechTime/time.Second) {
+				time.Sleep(time.Until(at))
+				at = at.Add(every)
+				binary.LittleEndian.PutUint64(frame, uint64(time.Now().UnixNano()))
+				if err := c.Write(ctx, websocket.MessageBinary, frame); err != nil {
+					failed[i] = err
+					return
+				}
+			}
+			failed[i] = c.Close(websocket.StatusNormalClosure, "")
+		})
+	}
+	wg.Wait()
+	failed = slices.DeleteFunc(failed, func(err error) bool { return err == nil })
+	if len(failed) > 0 {
+		return fmt.Errorf("%d of %d sessions broke off, the first: %w", len(failed), speechSessions, failed[0])
+	}
 	return nil
 }

@@ -14,19 +14,17 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"time"
 )
 
 const journalEvents = 100_000
 
-// journalBench measures the durable log.
-type journalBench struct{ *bench }
-
 // journal measures the durable log: storing, reading and resuming by the library, in
 // scripts/logbench; replay, starting on the log, and resuming over HTTP by the program that
 // users have. A log whose owner was killed is started on first, and one that was closed then.
-func (b journalBench) journal(ctx context.Context) error {
+func (b *bench) journal(ctx context.Context) error {
 	for range b.runs {
 		if err := b.journalOnce(ctx, b.dataDir()); err != nil {
 			return err
@@ -40,7 +38,7 @@ func (b journalBench) journal(ctx context.Context) error {
 	return nil
 }
 
-func (b journalBench) journalOnce(ctx context.Context, dir string) error {
+func (b *bench) journalOnce(ctx context.Context, dir string) error {
 	middle, err := b.fill(ctx, dir)
 	if err != nil {
 		return err
@@ -66,7 +64,7 @@ func (b journalBench) journalOnce(ctx context.Context, dir string) error {
 
 // fill makes the log, measures storing, reading and resuming, and kills the process that has
 // the log open. It returns the id of the event after which half of the events follow.
-func (b journalBench) fill(ctx context.Context, dir string) (middle string, err error) {
+func (b *bench) fill(ctx context.Context, dir string) (middle string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, oneShotLimit)
 	defer cancel()
 	cmd, err := b.logbench(ctx, "measure", dir, journalEvents)
@@ -121,9 +119,9 @@ func (b *bench) logbench(ctx context.Context, what, dir string, events int) (*ex
 	return cmd, nil
 }
 
-// resume measures how a client gets the second half of the log: the time until its first
-// event, and how many it gets a second.
-func (b journalBench) resume(ctx context.Context, scenario string, addr netip.AddrPort, after string) error {
+// resume measures how a client reads the second half of the log: the time to its first event, and
+// the events a second.
+func (b *bench) resume(ctx context.Context, scenario string, addr netip.AddrPort, after string) error {
 	ctx, cancel := context.WithTimeout(ctx, oneShotLimit)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr.String()+"/events?type=resource.updated", nil)
@@ -159,9 +157,9 @@ func (b journalBench) resume(ctx context.Context, scenario string, addr netip.Ad
 }
 
 // replay prints the log and counts its lines.
-func (b journalBench) replay(ctx context.Context, dir string) (took time.Duration, lines int, err error) {
+func (b *bench) replay(ctx context.Context, dir string) (took time.Duration, lines int, err error) {
 	began := time.Now()
-	r, err := start(ctx, oneShotLimit, []string{b.mcptrack, "replay", "--data-dir", dir})
+	r, err := start(ctx, oneShotLimit, []string{b.mcptrack, "replay", "--data-dir", dir}, false)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -179,4 +177,58 @@ func (b journalBench) replay(ctx context.Context, dir string) (took time.Duratio
 		return 0, 0, fmt.Errorf("replay: %d lines, %w", lines, err)
 	}
 	return took, lines, nil
+}
+
+const historyEvents = 1_000_000
+
+func (b *bench) historyDir() string { return filepath.Join(b.tmp, "history") }
+
+// prepareHistory fills the log.
+func (b *bench) prepareHistory(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, serverLimit)
+	defer cancel()
+	cmd, err := b.logbench(ctx, "fill", b.historyDir(), historyEvents)
+	if err != nil {
+		return err
+	}
+	return cmd.Run()
+}
+
+// history measures the history of one resource of 10,000, each with 100 events in the log: as
+// the call of the library, and as the whole command.
+func (b *bench) history(ctx context.Context) error {
+	const scenario = "1,000,000 events"
+	for range b.runs {
+		cmd, err := b.logbench(ctx, "history", b.historyDir(), historyEvents)
+		if err != nil {
+			return err
+		}
+		out, err := cmd.Output()
+		if err != nil {
+			return fmt.Errorf("logbench history: %w", err)
+		}
+		var found struct {
+			Open    float64
+			History []float64
+		}
+		if err := json.Unmarshal(out, &found); err != nil {
+			return fmt.Errorf("logbench history: %w", err)
+		}
+		b.report.add(scenario, "open, library", "ms", "mcptrack", found.Open)
+		for _, took := range found.History {
+			b.report.add(scenario, "history, library", "ms", "mcptrack", took)
+		}
+	}
+	for i := range 2*b.often() + 1 {
+		took, err := oneShot(ctx, []string{b.mcptrack, "history", "docs", fmt.Sprintf("file:///docs/%d.md", 501*i), "--data-dir", b.historyDir(), "--json"})
+		if err != nil {
+			return err
+		}
+		if i > 0 { // the first warms the caches
+			b.report.add(scenario, "history, command", "ms", "mcptrack", milliseconds(took))
+		}
+	}
+	b.report.atMost(20, scenario, "history, library")
+	b.report.atMost(20, scenario, "history, command")
+	return nil
 }

@@ -1,12 +1,11 @@
 //go:build linux
 
-// Command bench compares mcptrack with what users would write or pick instead,
-// all on this machine, in one run, one after another in turns. It prints the
-// medians, the ratios with the limits that the project has set itself, and
-// writes them as JSON. A missed limit makes it exit 1.
+// Bench compares mcptrack with its alternatives, which take turns on this machine in one run. It
+// prints medians, and ratios with their limits, and writes them as JSON. It exits with 1 if a limit
+// is missed.
 //
 // The servers and the reference clients that it runs are this same program
-// under other names (blast, tiny, bare, floor) and those of testdata/peers.
+// under the names blast, many, tiny, bare and floor, and programs of testdata/peers.
 // It uses mcp-go, the library that mcptrack is built on, for tiny and bare.
 // It needs Linux: a child subreaper sees servers that outlive their client.
 package main
@@ -52,22 +51,21 @@ type scenario struct {
 // scenarios are all of them, in the order in which they are measured. Those that prepare
 // something come last, so that it is made after most of the measuring.
 func (b *bench) scenarios() []scenario {
-	vault, history := vaultBench{b}, historyBench{b}
 	return []scenario{
 		{"version", b.version, nil},
 		{"list", b.list, nil},
 		{"ready", b.ready, nil},
-		{"latency", latencyBench{b}.latency, nil},
-		{"cpu", cpuBench{b}.cpu, nil},
+		{"latency", b.latency, nil},
+		{"cpu", b.cpu, nil},
 		{"isolation", b.isolation, nil},
 		{"sse", b.sse, nil},
-		{"journal", journalBench{b}.journal, nil},
-		{"inject", injectBench{b}.inject, nil},
-		{"gateway", gatewayBench{b}.gateway, nil},
-		{"webhooks", webhookBench{b}.webhooks, nil},
-		{"top", topBench{b}.top, nil},
-		{"history", history.history, history.prepare},
-		{"vault", vault.vault, vault.prepare},
+		{"journal", b.journal, nil},
+		{"inject", b.inject, nil},
+		{"gateway", b.gateway, nil},
+		{"webhooks", b.webhooks, nil},
+		{"top", b.top, nil},
+		{"history", b.history, b.prepareHistory},
+		{"vault", b.vault, b.prepareVault},
 	}
 }
 

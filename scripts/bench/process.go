@@ -93,7 +93,7 @@ func killChildren() {
 }
 
 // peakRSS runs a command like oneShot and returns the most memory that the
-// client itself had resident. wait4 would include that of its servers, so the
+// client itself had resident. wait4 would include its servers, so the
 // high water mark is read every now and then while the client lives.
 func peakRSS(ctx context.Context, argv []string) (mib float64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, oneShotLimit)
@@ -154,25 +154,17 @@ func cpuTime(pid int) (time.Duration, error) {
 type running struct {
 	cmd   *exec.Cmd
 	out   *bufio.Reader
-	pipe  io.Closer
 	began time.Time
 	stop  context.CancelFunc
 	cause func() error // says that it ran longer than its limit; nil: it did not
 
-	killed *time.Timer // set by terminate
+	drained chan struct{} // closed when somebody else has read out to its end; nil: nobody does
+	killed  *time.Timer   // set by terminate
 }
 
-// start runs a client that is stopped by close, and by itself after limit.
-func start(ctx context.Context, limit time.Duration, argv []string) (*running, error) {
-	return run(ctx, limit, argv, false)
-}
-
-// startBoth is start for a program whose standard error is to be read, too.
-func startBoth(ctx context.Context, limit time.Duration, argv []string) (*running, error) {
-	return run(ctx, limit, argv, true)
-}
-
-func run(ctx context.Context, limit time.Duration, argv []string, both bool) (*running, error) {
+// start starts a program. close ends it; after limit it is killed. If both is set, its standard error
+// is part of out.
+func start(ctx context.Context, limit time.Duration, argv []string, both bool) (*running, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%s was killed by the bench, as it ran for %v", argv[0], limit))
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -186,7 +178,7 @@ func run(ctx context.Context, limit time.Duration, argv []string, both bool) (*r
 	if both {
 		cmd.Stderr = cmd.Stdout
 	}
-	r := &running{cmd: cmd, out: bufio.NewReaderSize(pipe, 256<<10), pipe: pipe, began: time.Now(), stop: cancel}
+	r := &running{cmd: cmd, out: bufio.NewReaderSize(pipe, 256<<10), began: time.Now(), stop: cancel}
 	r.cause = func() error {
 		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return nil
@@ -218,8 +210,11 @@ func (r *running) await(text string, n int) (time.Duration, error) {
 // close ends the client and everything it started, and waits for them.
 func (r *running) close() error {
 	r.terminate()
-	// Reads on, lest the client block on a full pipe while it stops.
-	_, _ = io.Copy(io.Discard, r.out)
+	if r.drained != nil {
+		<-r.drained
+	} else {
+		_, _ = io.Copy(io.Discard, r.out) // a full pipe would block the program while it stops
+	}
 	return r.finish()
 }
 

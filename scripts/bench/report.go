@@ -87,6 +87,13 @@ func (r *report) add(scenario, metric, unit, client string, value float64) {
 	at.Median, at.Min = median(at.Values), slices.Min(at.Values)
 }
 
+// percentiles adds the 50th and the 99th percentile of values, which it sorts.
+func (r *report) percentiles(scenario, prefix, unit, client string, values []float64) {
+	slices.Sort(values)
+	r.add(scenario, prefix+"p50", unit, client, values[len(values)/2])
+	r.add(scenario, prefix+"p99", unit, client, values[len(values)*99/100])
+}
+
 func (r *report) find(scenario, metric, client string) *row {
 	for _, have := range r.Rows {
 		if have.Scenario == scenario && have.Metric == metric && have.Client == client {
@@ -104,64 +111,50 @@ func median(values []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
-// atMost sets a limit for our median of a metric.
+// atMost sets an upper limit for mcptrack's median of a metric.
 func (r *report) atMost(limit float64, scenario, metric string) {
-	ours := r.find(scenario, metric, "mcptrack")
-	if ours == nil {
-		return
+	if ours := r.find(scenario, metric, "mcptrack"); ours != nil {
+		r.goal(goal{Name: scenario + ", " + metric, Value: ours.Median, Limit: limit, Unit: ours.Unit})
 	}
-	r.Goals = append(r.Goals, goal{
-		Name: scenario + ", " + metric, Value: ours.Median, Limit: limit, Unit: ours.Unit, Met: ours.Median <= limit,
-	})
 }
 
-// atLeast sets a lower limit for our median of a metric.
+// atLeast sets a lower limit for mcptrack's median of a metric.
 func (r *report) atLeast(limit float64, scenario, metric string) {
-	ours := r.find(scenario, metric, "mcptrack")
-	if ours == nil {
-		return
+	if ours := r.find(scenario, metric, "mcptrack"); ours != nil {
+		r.goal(goal{Name: scenario + ", " + metric, Value: ours.Median, Limit: limit, Unit: ours.Unit, Least: true})
 	}
-	r.Goals = append(r.Goals, goal{
-		Name: scenario + ", " + metric, Value: ours.Median, Limit: limit, Unit: ours.Unit, Least: true, Met: ours.Median >= limit,
-	})
 }
 
-// ratio sets a limit for our median divided by that of another client.
+// ratio sets an upper limit for mcptrack's median divided by another client's.
 func (r *report) ratio(limit float64, scenario, metric, other string) {
-	ours, theirs := r.find(scenario, metric, "mcptrack"), r.find(scenario, metric, other)
-	if ours == nil || theirs == nil || theirs.Median == 0 {
-		return
-	}
-	value := ours.Median / theirs.Median
-	r.Goals = append(r.Goals, goal{
-		Name: scenario + ", " + metric + " / " + other, Value: value, Limit: limit, Unit: "×", Met: value <= limit,
-	})
+	r.quotient(scenario+", "+metric+" / "+other, limit, r.find(scenario, metric, "mcptrack"), r.find(scenario, metric, other))
 }
 
-// times sets a limit for a metric of ours in one scenario divided by that in
-// another.
+// times sets an upper limit for mcptrack's median in one scenario divided by its median in another.
 func (r *report) times(limit float64, scenario, base, metric string) {
-	more, less := r.find(scenario, metric, "mcptrack"), r.find(base, metric, "mcptrack")
-	if more == nil || less == nil || less.Median == 0 {
-		return
-	}
-	value := more.Median / less.Median
-	r.Goals = append(r.Goals, goal{
-		Name: scenario + " / " + base + ", " + metric, Value: value, Limit: limit, Unit: "×", Met: value <= limit,
-	})
+	r.quotient(scenario+" / "+base+", "+metric, limit, r.find(scenario, metric, "mcptrack"), r.find(base, metric, "mcptrack"))
 }
 
-// difference sets a limit for how much more of a metric one scenario takes of us
-// than another.
+func (r *report) quotient(name string, limit float64, over, under *row) {
+	if over != nil && under != nil && under.Median != 0 {
+		r.goal(goal{Name: name, Value: over.Median / under.Median, Limit: limit, Unit: "×"})
+	}
+}
+
+// difference sets an upper limit for mcptrack's median in one scenario minus its median in another.
 func (r *report) difference(limit float64, scenario, base, metric string) {
 	more, less := r.find(scenario, metric, "mcptrack"), r.find(base, metric, "mcptrack")
-	if more == nil || less == nil {
-		return
+	if more != nil && less != nil {
+		r.goal(goal{Name: scenario + " - " + base + ", " + metric, Value: more.Median - less.Median, Limit: limit, Unit: more.Unit})
 	}
-	value := more.Median - less.Median
-	r.Goals = append(r.Goals, goal{
-		Name: scenario + " - " + base + ", " + metric, Value: value, Limit: limit, Unit: more.Unit, Met: value <= limit,
-	})
+}
+
+func (r *report) goal(g goal) {
+	g.Met = g.Value <= g.Limit
+	if g.Least {
+		g.Met = g.Value >= g.Limit
+	}
+	r.Goals = append(r.Goals, g)
 }
 
 func (r *report) print(w io.Writer) error {

@@ -31,7 +31,7 @@ func TestFailuresAreOneLine(t *testing.T) {
 	}
 }
 
-// TestOnly: what -only leaves out is said, and what it cannot mean is an error.
+// TestOnly: the report names what -only leaves out; an unknown or repeated name is an error.
 func TestOnly(t *testing.T) {
 	b := &bench{report: newReport()}
 	wanted, err := b.selected("vault,list")

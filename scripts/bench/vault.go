@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -24,23 +23,18 @@ const (
 	vaultEdits = 40 // each takes as long as mcptrack waits for further saves
 )
 
-// vaultBench measures mcptrack vault.
-type vaultBench struct{ *bench }
-
 // vault measures a vault of 10,000 notes: its start until it answers, from the save
 // of a note until its subscriber is notified, its memory, and a checkout of all notes.
-func (b vaultBench) vault(ctx context.Context) error {
+func (b *bench) vault(ctx context.Context) error {
 	var saves []float64 // ms
 	for range b.runs {
-		took, err := b.vaultOnce(ctx, b.dir())
+		took, err := b.vaultOnce(ctx, b.vaultDir())
 		if err != nil {
 			return err
 		}
 		saves = append(saves, took...)
 	}
-	slices.Sort(saves)
-	b.report.add("vault", "save to update, p50", "ms", "mcptrack", saves[len(saves)/2])
-	b.report.add("vault", "save to update, p99", "ms", "mcptrack", saves[len(saves)*99/100])
+	b.report.percentiles("vault", "save to update, ", "ms", "mcptrack", saves)
 	b.report.atMost(1000, "vault", "start")
 	b.report.atMost(300, "vault", "save to update, p99")
 	b.report.atMost(100, "vault", "RSS")
@@ -50,14 +44,12 @@ func (b vaultBench) vault(ctx context.Context) error {
 	return nil
 }
 
-func (b vaultBench) dir() string { return filepath.Join(b.tmp, "vault") }
+func (b *bench) vaultDir() string { return filepath.Join(b.tmp, "vault") }
 
-// prepare makes the vault.
-func (b vaultBench) prepare(ctx context.Context) error { return makeVault(ctx, b.dir()) }
-
-// makeVault makes a git repository of notes of some 2 KiB with two branches in which
-// every note is different.
-func makeVault(ctx context.Context, dir string) error {
+// prepareVault creates a git repository of notes of about 2 KiB. Every note differs between its
+// two branches.
+func (b *bench) prepareVault(ctx context.Context) error {
+	dir := b.vaultDir()
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, branch := range []string{"one", "two"} {
 		for i := range vaultNotes {
@@ -102,7 +94,7 @@ func git(ctx context.Context, dir string, args ...string) error {
 }
 
 // vaultOnce measures one start of a vault. It returns how long its saves took, in ms.
-func (b vaultBench) vaultOnce(ctx context.Context, dir string) (saves []float64, err error) {
+func (b *bench) vaultOnce(ctx context.Context, dir string) (saves []float64, err error) {
 	if err := git(ctx, dir, "checkout", "-q", "-f", "one"); err != nil {
 		return nil, err
 	}
@@ -139,7 +131,7 @@ func (b vaultBench) vaultOnce(ctx context.Context, dir string) (saves []float64,
 }
 
 // vaultSaves saves one note after another, each once the subscriber was notified of the one before.
-func (b vaultBench) vaultSaves(c *vaultClient, dir string) (took []float64, err error) {
+func (b *bench) vaultSaves(c *vaultClient, dir string) (took []float64, err error) {
 	for i := range vaultEdits {
 		uri := "vault://note/" + vaultPath(i)
 		if _, err := c.ask("resources/subscribe", fmt.Sprintf(`{"uri":%q}`, uri)); err != nil {
@@ -159,7 +151,7 @@ func (b vaultBench) vaultSaves(c *vaultClient, dir string) (took []float64, err 
 }
 
 // vaultCheckout replaces every note and waits until the tags reflect it.
-func (b vaultBench) vaultCheckout(ctx context.Context, c *vaultClient, dir string) error {
+func (b *bench) vaultCheckout(ctx context.Context, c *vaultClient, dir string) error {
 	for _, uri := range []string{"vault://recent", "vault://tags?mode=full", "vault://folder/"} {
 		if _, err := c.ask("resources/subscribe", fmt.Sprintf(`{"uri":%q}`, uri)); err != nil {
 			return err
@@ -209,7 +201,7 @@ func (b vaultBench) vaultCheckout(ctx context.Context, c *vaultClient, dir strin
 	return nil
 }
 
-func (b vaultBench) vaultMemory(c *vaultClient, name string) error {
+func (b *bench) vaultMemory(c *vaultClient, name string) error {
 	mib, err := memory(c.cmd.Process.Pid, "VmRSS")
 	if err != nil {
 		return err
@@ -226,7 +218,7 @@ type vaultClient struct {
 	stop  context.CancelFunc
 	id    int
 	// lines are sent and closed by the reader; far more than ever wait, so that the
-	// times are those of arrival.
+	// times are arrival times.
 	lines    chan vaultLine
 	notified map[string][]time.Time // when updates of each URI arrived
 }

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -18,8 +17,8 @@ import (
 	"time"
 )
 
-// client is a client of a gateway as applications are one: once it is connected it lists and
-// reads everything, then what is announced, and else nothing.
+// client is a client of a gateway that behaves like an application: after it connects it lists and
+// reads everything, and later only what is announced.
 type client struct {
 	name, url    string
 	modern       bool
@@ -120,8 +119,8 @@ func (c *client) ask(ctx context.Context, method string, params map[string]any) 
 		return nil, err
 	}
 	if strings.HasPrefix(p.Header.Get("Content-Type"), "text/event-stream") {
-		for line := range strings.Lines(string(raw)) {
-			if data, ok := strings.CutPrefix(line, "data:"); ok && strings.Contains(data, fmt.Sprintf(`"id":%d`, id)) {
+		for data := range dataLines(bytes.NewReader(raw)) {
+			if strings.Contains(data, fmt.Sprintf(`"id":%d`, id)) {
 				raw = []byte(data)
 			}
 		}
@@ -164,7 +163,7 @@ func (c *client) call(ctx context.Context, tool, arg string) error {
 	return err
 }
 
-// follow connects again and again until ctx is done.
+// follow reconnects until ctx is done.
 func (c *client) follow(ctx context.Context) {
 	for ctx.Err() == nil {
 		_ = c.followOnce(ctx) // as long as the gateway is away this fails
@@ -211,14 +210,10 @@ func (c *client) followOnce(ctx context.Context) error {
 	})
 	defer asking.Wait()
 	defer stop()
-	lines := bufio.NewScanner(p.Body)
-	lines.Buffer(nil, 8<<20)
-	for lines.Scan() {
-		if data, ok := strings.CutPrefix(lines.Text(), "data:"); ok {
-			c.notified(data)
-		}
+	for data := range dataLines(p.Body) {
+		c.notified(data)
 	}
-	return errors.Join(lines.Err(), io.EOF)
+	return io.EOF
 }
 
 func (c *client) notified(data string) {
@@ -293,7 +288,7 @@ func (c *client) askWhatIsDue(ctx context.Context) error {
 	}
 }
 
-// get gets a list or the text of a resource.
+// get fetches a list or the text of a resource.
 func (c *client) get(ctx context.Context, what string) error {
 	l, isList := listMethods[what]
 	if !isList {

@@ -3,14 +3,14 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,14 +22,14 @@ import (
 // clusterSuite starts trackers on a cluster, which share the servers.
 func clusterSuite(o options, report *report, nodes []*nats, trackers int) ([]*suite, error) {
 	oracle := newOracle()
-	var stands []*stand
+	var fixtures []*fixture
 	for _, w := range ways() {
 		for i := range 2 {
-			st, err := newStand(w, fmt.Sprintf("%s-%d", w, i), "", oracle)
+			st, err := newFixture(w, fmt.Sprintf("%s-%d", w, i), "", oracle)
 			if err != nil {
 				return nil, err
 			}
-			stands = append(stands, st)
+			fixtures = append(fixtures, st)
 		}
 	}
 	var all []*suite
@@ -39,7 +39,7 @@ func clusterSuite(o options, report *report, nodes []*nats, trackers int) ([]*su
 			urls = append(urls, "nats://"+nodes[(i+j)%len(nodes)].clients[i].addr)
 		}
 		s := &suite{oracle: oracle, report: report, tracker: &tracker{bin: o.bin, dir: filepath.Join(o.dir, fmt.Sprint("t", i)), addr: freeAddr(),
-			args: []string{"--nats", strings.Join(urls, ",")}, stands: stands}}
+			args: []string{"--nats", strings.Join(urls, ",")}, fixtures: fixtures}}
 		if err := os.MkdirAll(s.dir, 0o700); err != nil {
 			return nil, err
 		}
@@ -69,25 +69,12 @@ func (t *tracker) logAfter(id string) (lines []string, events []event, err error
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, t.url()+"/events?since=earliest", nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	if id != "" {
-		q.Header.Set("Last-Event-ID", id)
-	}
-	p, err := http.DefaultClient.Do(q)
+	p, err := t.events(ctx, id)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() { _ = p.Body.Close() }()
-	scan := bufio.NewScanner(p.Body)
-	scan.Buffer(nil, 8<<20)
-	for scan.Scan() {
-		data, ok := strings.CutPrefix(scan.Text(), "data: ")
-		if !ok {
-			continue
-		}
+	for data := range dataLines(p.Body) {
 		var e event
 		if err := json.Unmarshal([]byte(data), &e); err != nil {
 			return nil, nil, err
@@ -100,7 +87,7 @@ func (t *tracker) logAfter(id string) (lines []string, events []event, err error
 			return lines, events, nil
 		}
 	}
-	return lines, events, errors.Join(scan.Err(), errors.New("the log ended early"))
+	return lines, events, errors.New("the log ended early")
 }
 
 // judge reads the log of every tracker: the last event of every resource has to be true,
@@ -142,6 +129,15 @@ func judge(all []*suite, base *view) (r result, wrong []at) {
 	return r, wrong
 }
 
+// judgeUntil judges every pause until the logs say what is true or the limit is over.
+func judgeUntil(all []*suite, base *view, limit, pause time.Duration) (r result, wrong []at) {
+	r, wrong = judge(all, base)
+	for end := time.Now().Add(limit); len(wrong)+r.hung > 0 && time.Now().Before(end); r, wrong = judge(all, base) {
+		time.Sleep(pause)
+	}
+	return r, wrong
+}
+
 // known returns the contents of a server that any of the trackers knows.
 func known(all []*suite, server string) (map[at]int64, error) {
 	out := map[at]int64{}
@@ -172,8 +168,8 @@ func (s *suite) explain(all []*suite, key at) {
 	}
 }
 
-// clusterUnderFaults: three NATS nodes and three trackers; nodes and trackers are killed,
-// stopped and cut off at random while resources change.
+// clusterUnderFaults kills, suspends and cuts off three NATS nodes and three trackers at random while
+// resources change.
 func clusterUnderFaults(o options, report *report) error {
 	nodes, err := newCluster(o.nats, o.dir, 3, 3)
 	if err != nil {
@@ -199,7 +195,7 @@ func clusterUnderFaults(o options, report *report) error {
 	ctx, stop := context.WithTimeout(context.Background(), o.cluster)
 	defer stop()
 	var changing sync.WaitGroup
-	for _, st := range all[0].stands {
+	for _, st := range all[0].fixtures {
 		changing.Go(func() {
 			for ctx.Err() == nil {
 				st.set(st.uri(rand.IntN(4)), rand.IntN(5) > 0)
@@ -237,26 +233,26 @@ func clusterUnderFaults(o options, report *report) error {
 			time.Sleep(d)
 			_ = nodes[i].cmd.Process.Signal(syscall.SIGCONT)
 		case 5: // a tracker is cut off from all nodes, or a node from the others
-			var wires []*wire
+			var proxies []*proxy
 			if random.IntN(2) == 0 {
 				for _, n := range nodes {
-					wires = append(wires, n.clients[i])
+					proxies = append(proxies, n.clients[i])
 				}
 			} else {
-				wires = append(wires, nodes[i].routes...)
+				proxies = append(proxies, nodes[i].routes...)
 				for j, n := range nodes {
 					for k, w := range n.routes {
 						if j != i && (k == i || k == i-1 && i > j) {
-							wires = append(wires, w)
+							proxies = append(proxies, w)
 						}
 					}
 				}
 			}
-			for _, w := range wires {
+			for _, w := range proxies {
 				w.cutOff()
 			}
 			time.Sleep(d)
-			for _, w := range wires {
+			for _, w := range proxies {
 				w.mend()
 			}
 		}
@@ -267,18 +263,15 @@ func clusterUnderFaults(o options, report *report) error {
 	}
 	changing.Wait()
 	began := time.Now()
-	for _, st := range all[0].stands {
+	for _, st := range all[0].fixtures {
 		st.set(st.uri(5), true)
 		st.announceLists() // what is not announced is found every 5 min
 	}
-	end := time.Now().Add(90 * time.Second)
-	judged, wrong := judge(all, base)
-	for ; len(wrong)+judged.hung > 0 && time.Now().Before(end); judged, wrong = judge(all, base) {
-		time.Sleep(time.Second)
-	}
+	judgeUntil(all, base, 90*time.Second, time.Second)
 	took := time.Since(began)
-	time.Sleep(3 * time.Second)
-	if judged, wrong = judge(all, base); len(wrong) > 0 {
+	time.Sleep(3 * time.Second) // nothing untrue follows
+	judged, wrong := judge(all, base)
+	if len(wrong) > 0 {
 		judged.lost += len(wrong)
 		report.note("the last events of %v are not true", wrong)
 		all[0].explain(all, wrong[0])
@@ -293,7 +286,7 @@ func clusterUnderFaults(o options, report *report) error {
 	}
 	left := 0
 	time.Sleep(time.Second)
-	for _, st := range all[0].stands {
+	for _, st := range all[0].fixtures {
 		left += st.leftover()
 		st.close()
 	}
@@ -305,13 +298,13 @@ func clusterUnderFaults(o options, report *report) error {
 func (s *suite) shared(all []*suite, within time.Duration) error {
 	for end := time.Now().Add(within); ; time.Sleep(200 * time.Millisecond) {
 		ready := 0
-		for _, st := range s.stands {
+		for _, st := range s.fixtures {
 			if s.state(st.id) == "Ready" {
 				ready++
 			}
 		}
 		known := 0
-		for _, st := range s.stands {
+		for _, st := range s.fixtures {
 			for _, at := range all {
 				if versions, err := at.contents(st.id, s.oracle); err == nil && len(versions) == resources+1 {
 					known++
@@ -319,18 +312,18 @@ func (s *suite) shared(all []*suite, within time.Duration) error {
 				}
 			}
 		}
-		if ready == len(s.stands) && known == ready {
+		if ready == len(s.fixtures) && known == ready {
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("only %d of %d servers are ready, and %d known", ready, len(s.stands), known)
+			return fmt.Errorf("only %d of %d servers are ready, and %d known", ready, len(s.fixtures), known)
 		}
 	}
 }
 
-// natsRestarts: the only node is killed with all that it had in memory; the servers have to
-// be followed again within 15 s. Then a tracker is cut off until another one has taken its
-// servers over: what it has waiting must not follow what the other one stored.
+// natsRestarts kills the only node; its trackers must follow the servers again within 20 s. Then it
+// cuts off a tracker until the other one has taken over its servers: the pending events of the first
+// one must not follow the stored events of the other one.
 func natsRestarts(o options, report *report, name string) error {
 	o.dir = filepath.Join(o.dir, "nats")
 	nodes, err := newCluster(o.nats, o.dir, 1, 2)
@@ -349,21 +342,17 @@ func natsRestarts(o options, report *report, name string) error {
 	time.Sleep(4 * time.Second) // first looks are stored every 2 s
 	// heard swaps, and waits until the log says everything; the next change undoes it.
 	heard := func(r *result) {
-		all[0].each(func(st *stand) { st.swap(true) })
-		_, wrong := judge(all, base)
-		for end := time.Now().Add(time.Minute); len(wrong) > 0 && time.Now().Before(end); _, wrong = judge(all, base) {
-			time.Sleep(200 * time.Millisecond)
-		}
-		if len(wrong) > 0 {
+		all[0].each(func(st *fixture) { st.swap(true) })
+		if _, wrong := judgeUntil(all, base, time.Minute, 200*time.Millisecond); len(wrong) > 0 {
 			r.hung++
 			report.note("not in the log within a minute: %v", wrong)
 		}
-		all[0].each(func(st *stand) { st.due.Store(true) })
+		all[0].each(func(st *fixture) { st.due.Store(true) })
 	}
 	r := result{rounds: 1}
 	heard(&r)
 	nodes[0].kill()
-	all[0].each(func(st *stand) { st.change(true) })
+	all[0].each(func(st *fixture) { st.change(true) })
 	time.Sleep(10 * time.Second) // the leases are over
 	if err := nodes[0].start(); err != nil {
 		return err
@@ -375,13 +364,11 @@ func natsRestarts(o options, report *report, name string) error {
 	}
 	r.slowest = time.Since(began)
 	check := func(name string, r result) {
-		all[0].each(func(st *stand) { st.set(st.uri(6), true) })
+		all[0].each(func(st *fixture) { st.set(st.uri(6), true) })
+		judgeUntil(all, base, time.Minute, 500*time.Millisecond)
+		time.Sleep(3 * time.Second) // nothing untrue follows
 		judged, wrong := judge(all, base)
-		for end := time.Now().Add(time.Minute); len(wrong) > 0 && time.Now().Before(end); judged, wrong = judge(all, base) {
-			time.Sleep(500 * time.Millisecond)
-		}
-		time.Sleep(3 * time.Second)
-		if judged, wrong = judge(all, base); len(wrong) > 0 {
+		if len(wrong) > 0 {
 			report.note("%s: the last events of %v are not true", name, wrong)
 			all[0].explain(all, wrong[0])
 		}
@@ -395,7 +382,7 @@ func natsRestarts(o options, report *report, name string) error {
 	heard(&r)
 	nodes[0].clients[1].cutOff()
 	for range 12 {
-		all[1].each(func(st *stand) { st.change(true) })
+		all[1].each(func(st *fixture) { st.change(true) })
 		time.Sleep(time.Second)
 	}
 	nodes[0].clients[1].mend()
@@ -403,8 +390,103 @@ func natsRestarts(o options, report *report, name string) error {
 	for _, s := range all {
 		s.end(syscall.SIGTERM)
 	}
-	for _, st := range all[0].stands {
+	for _, st := range all[0].fixtures {
 		st.close()
 	}
 	return nil
+}
+
+// nats is one NATS node: a process of nats-server, and the proxies to it.
+type nats struct {
+	program, name, dir string
+	port, route        string   // ports of clients and of routes
+	routes             []*proxy // to the others
+	clients            []*proxy // one for each tracker
+	cmd                *exec.Cmd
+}
+
+// configure writes the config: what is stored is synced before it is acknowledged, and
+// clients and other nodes learn no address that bypasses the proxies.
+func (n *nats) configure() error {
+	conf := map[string]any{
+		"server_name": n.name,
+		"listen":      "127.0.0.1:" + n.port,
+		"jetstream":   map[string]any{"store_dir": n.dir, "max_file_store": int64(1 << 40), "max_memory_store": 1 << 30, "sync_interval": "always"},
+	}
+	if len(n.routes) > 0 {
+		var routes []string
+		for _, w := range n.routes {
+			routes = append(routes, "nats://"+w.addr)
+		}
+		conf["cluster"] = map[string]any{"name": "c", "listen": "127.0.0.1:" + n.route, "no_advertise": true, "routes": routes}
+	}
+	data, err := json.Marshal(conf) // which the format of nats-server contains
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(n.dir+".conf", data, 0o600)
+}
+
+// start starts the node, which writes its log beside its folder, and waits until it listens.
+func (n *nats) start() error {
+	n.cmd = exec.Command(n.program, "-c", n.dir+".conf", "-l", n.dir+".log")
+	n.cmd.Stderr, n.cmd.SysProcAttr = os.Stderr, endsWithThis()
+	if err := n.cmd.Start(); err != nil {
+		return err
+	}
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		c, err := net.Dial("tcp", "127.0.0.1:"+n.port)
+		if err == nil {
+			return c.Close()
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%s does not listen within 20 s: %w", n.program, err)
+		}
+	}
+}
+
+func (n *nats) kill() {
+	_ = n.cmd.Process.Kill()
+	_ = n.cmd.Wait()
+}
+
+// newCluster starts nodes that reach each other through proxies, and makes proxies for so many
+// trackers. The folder dir exists or is made.
+func newCluster(program, dir string, size, trackers int) ([]*nats, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	var nodes []*nats
+	for i := range size {
+		n := &nats{program: program, name: fmt.Sprint("n", i), dir: filepath.Join(dir, fmt.Sprint("n", i))}
+		_, n.port, _ = net.SplitHostPort(freeAddr())
+		_, n.route, _ = net.SplitHostPort(freeAddr())
+		nodes = append(nodes, n)
+	}
+	for i, n := range nodes {
+		for j, other := range nodes {
+			if i == j {
+				continue
+			}
+			w, err := newProxy("127.0.0.1:" + other.route)
+			if err != nil {
+				return nil, err
+			}
+			n.routes = append(n.routes, w)
+		}
+		for range trackers {
+			w, err := newProxy("127.0.0.1:" + n.port)
+			if err != nil {
+				return nil, err
+			}
+			n.clients = append(n.clients, w)
+		}
+		if err := n.configure(); err != nil {
+			return nil, err
+		}
+		if err := n.start(); err != nil {
+			return nil, err
+		}
+	}
+	return nodes, nil
 }

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,7 +33,7 @@ func (o occurrence) String() string {
 	return fmt.Sprintf("%s %s %s %s", o.EventID, o.Name, o.Timestamp, o.Data)
 }
 
-// occurrences are the events of one type that a client was sent.
+// occurrences are the events of one type that a client received.
 type occurrences struct {
 	*audience
 	what  string
@@ -81,9 +80,7 @@ func (e *occurrences) stream(ctx context.Context) {
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
-		lines := bufio.NewScanner(p.Body)
-		lines.Buffer(nil, 8<<20)
-		for lines.Scan() {
+		for data := range dataLines(p.Body) {
 			var m struct {
 				Method string
 				Params struct {
@@ -91,8 +88,7 @@ func (e *occurrences) stream(ctx context.Context) {
 					Cursor string
 				}
 			}
-			data, ok := strings.CutPrefix(lines.Text(), "data:")
-			if !ok || json.Unmarshal([]byte(data), &m) != nil || m.Method != "notifications/events/event" {
+			if json.Unmarshal([]byte(data), &m) != nil || m.Method != "notifications/events/event" {
 				continue
 			}
 			cursor = m.Params.Cursor
@@ -104,7 +100,7 @@ func (e *occurrences) stream(ctx context.Context) {
 	}
 }
 
-// again polls from every cursor that there was: the answers have to be what they were.
+// again polls from every earlier cursor: the answers must not have changed.
 func (e *occurrences) again(r *result, what string) error {
 	all, next, err := e.poll(e.first)
 	if err != nil {
@@ -140,22 +136,22 @@ func (e *occurrences) again(r *result, what string) error {
 const collides = "x://shared/r" // what two servers list for a while
 
 // gatewayEvents: the MCP Events of a gateway of several servers, over faults and restarts. They have
-// to name what the gateway lists, and to say what is true in the end; an id and a cursor stand for
-// the same for ever.
+// to name what the gateway lists, and to say what is true in the end; an id and a cursor must keep
+// their meaning forever.
 func gatewayEvents(o options, report *report, name string) error {
 	a := &audience{name: name, report: report, oracle: newOracle()}
-	var stands []*stand
+	var fixtures []*fixture
 	for _, w := range []way{{"http", "modern"}, {"stdio", "legacy"}, {"http", "both"}} {
-		st, err := newOwn(w, w.String(), a.oracle)
+		st, err := newOwnFixture(w, w.String(), a.oracle)
 		if err != nil {
 			return err
 		}
 		defer st.close()
-		stands = append(stands, st)
+		fixtures = append(fixtures, st)
 	}
-	stands[0].set(collides, false)
+	fixtures[0].set(collides, false)
 	var err error
-	if a.tracker, err = newGateway(o, stands, nil, "--events"); err != nil {
+	if a.tracker, err = newGateway(o, fixtures, nil, "--events"); err != nil {
 		return err
 	}
 	defer a.end(syscall.SIGKILL)
@@ -178,42 +174,37 @@ func gatewayEvents(o options, report *report, name string) error {
 		}
 		following.Go(func() { e.stream(ctx) })
 	}
-	each := func(f func(*stand)) {
-		for _, st := range stands {
-			f(st)
-		}
-	}
-	fresh := func(st *stand) string { return "x://" + st.id + "/n0" }
+	fresh := func(st *fixture) string { return "x://" + st.id + "/n0" }
 	for _, phase := range []struct {
 		name    string
 		happens func() error
 	}{
-		{"resources change", func() error { each(func(st *stand) { st.change(true) }); return nil }},
-		{"a new resource", func() error { each(func(st *stand) { st.set(fresh(st), true) }); return nil }},
-		{"it changes", func() error { each(func(st *stand) { st.set(fresh(st), true) }); return nil }},
-		{"lists change", func() error { each(func(st *stand) { st.swap(true) }); return nil }},
+		{"resources change", func() error { a.each(func(st *fixture) { st.change(true) }); return nil }},
+		{"a new resource", func() error { a.each(func(st *fixture) { st.set(fresh(st), true) }); return nil }},
+		{"it changes", func() error { a.each(func(st *fixture) { st.set(fresh(st), true) }); return nil }},
+		{"lists change", func() error { a.each(func(st *fixture) { st.swap(true) }); return nil }},
 		{"servers die", func() error {
-			each((*stand).die)
-			each(func(st *stand) { st.swap(false); st.change(false) })
+			a.each((*fixture).die)
+			a.each(func(st *fixture) { st.swap(false); st.change(false) })
 			time.Sleep(300 * time.Millisecond)
-			return errors.Join(stands[0].live(), stands[1].live(), stands[2].live())
+			return errors.Join(fixtures[0].live(), fixtures[1].live(), fixtures[2].live())
 		}},
-		{"it is gone", func() error { each(func(st *stand) { st.remove(fresh(st)) }); return nil }},
+		{"it is gone", func() error { a.each(func(st *fixture) { st.remove(fresh(st)) }); return nil }},
 		{"gateway killed, it comes back", func() error {
 			a.end(syscall.SIGKILL)
-			each(func(st *stand) { st.swap(false); st.set(fresh(st), false) })
+			a.each(func(st *fixture) { st.swap(false); st.set(fresh(st), false) })
 			return a.start()
 		}},
-		{"a second server lists a URI", func() error { a.shared = collides; stands[1].set(collides, true); return nil }},
-		{"both change", func() error { stands[0].set(collides, true); stands[1].set(collides, true); return nil }},
+		{"a second server lists a URI", func() error { a.shared = collides; fixtures[1].set(collides, true); return nil }},
+		{"both change", func() error { fixtures[0].set(collides, true); fixtures[1].set(collides, true); return nil }},
 		{"gateway stopped and started", func() error {
 			a.end(syscall.SIGTERM)
-			each(func(st *stand) { st.swap(false); st.change(false) })
+			a.each(func(st *fixture) { st.swap(false); st.change(false) })
 			return a.start()
 		}},
-		{"the first server lists it no more", func() error { a.shared = ""; stands[0].remove(collides); return nil }},
-		{"the other one changes", func() error { stands[1].set(collides, true); return nil }},
-		{"gateway killed again", func() error { a.end(syscall.SIGKILL); each(func(st *stand) { st.swap(false) }); return a.start() }},
+		{"the first server lists it no more", func() error { a.shared = ""; fixtures[0].remove(collides); return nil }},
+		{"the other one changes", func() error { fixtures[1].set(collides, true); return nil }},
+		{"gateway killed again", func() error { a.end(syscall.SIGKILL); a.each(func(st *fixture) { st.swap(false) }); return a.start() }},
 	} {
 		known, knownLists := len(updated.all), len(listed.all)
 		a.row(phase.name, phase.happens)
@@ -238,7 +229,7 @@ func gatewayEvents(o options, report *report, name string) error {
 		}
 		report.row(name+": "+phase.name, "events", r)
 	}
-	time.Sleep(time.Second) // the streams have it, too
+	time.Sleep(time.Second) // the streams also receive it
 	stop()
 	following.Wait()
 	r := result{rounds: 1}

@@ -3,12 +3,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
 	"hash/maphash"
-	"net/http"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,8 +30,8 @@ func (n *names) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]string)(n))
 }
 
-// feed reads /events of a tracker as a client does, resuming after every end, and keeps
-// what the last event of every resource says.
+// feed reads /events of a tracker like a client. It resumes after every end, and keeps the last event
+// of every resource.
 type feed struct {
 	t      *tracker
 	oracle *oracle
@@ -45,10 +43,10 @@ type feed struct {
 	view   *view
 	counts map[string]*counts
 	modes  map[string]string // the last subscription.active of a server
-	polls  map[string]int    // how many of them said poll
+	polls  map[string]int    // how many of them had mode poll
 	seqs   map[update]uint64 // of the updates
 	newest map[at]uint64     // the last of them
-	said   map[string]uint64 // what each id named, as a hash of its line
+	hashes map[string]uint64 // of the line of each id
 	seed   maphash.Seed
 }
 
@@ -58,15 +56,15 @@ type update struct {
 	timestamp string
 }
 
-// counts are what events of one server did wrong.
-type counts struct{ stale, duplicated, holes, events, reused, gaps int } // reused are ids
+// counts are the errors in the events of one server.
+type counts struct{ stale, duplicated, holes, reused, gaps int } // reused are ids
 
 // follow begins to read from the newest event on. What the tracker knows of the servers is
 // the baseline.
 func follow(t *tracker, o *oracle) (*feed, error) {
 	f := &feed{t: t, oracle: o, ended: make(chan struct{}), view: newView(o),
 		counts: map[string]*counts{}, modes: map[string]string{}, polls: map[string]int{},
-		seqs: map[update]uint64{}, newest: map[at]uint64{}, said: map[string]uint64{}, seed: maphash.MakeSeed()}
+		seqs: map[update]uint64{}, newest: map[at]uint64{}, hashes: map[string]uint64{}, seed: maphash.MakeSeed()}
 	var status struct {
 		Epoch string
 		Seq   uint64
@@ -97,25 +95,15 @@ func (f *feed) close() {
 
 // read reads one answer to its end.
 func (f *feed) read(ctx context.Context) {
-	q, err := http.NewRequestWithContext(ctx, http.MethodGet, f.t.url()+"/events", nil)
-	if err != nil {
-		return
-	}
 	f.mu.Lock()
-	q.Header.Set("Last-Event-ID", f.lastID)
+	last := f.lastID
 	f.mu.Unlock()
-	p, err := http.DefaultClient.Do(q)
+	p, err := f.t.events(ctx, last)
 	if err != nil {
 		return
 	}
 	defer func() { _ = p.Body.Close() }()
-	lines := bufio.NewScanner(p.Body)
-	lines.Buffer(nil, 8<<20)
-	for lines.Scan() {
-		data, ok := strings.CutPrefix(lines.Text(), "data: ")
-		if !ok {
-			continue
-		}
+	for data := range dataLines(p.Body) {
 		var e event
 		if json.Unmarshal([]byte(data), &e) == nil {
 			f.note(e, data)
@@ -144,10 +132,10 @@ func (f *feed) note(e event, line string) {
 		return
 	}
 	hash := maphash.String(f.seed, line)
-	if was, seen := f.said[e.ID]; seen && was != hash {
+	if was, seen := f.hashes[e.ID]; seen && was != hash {
 		c.reused++
 	}
-	f.said[e.ID] = hash
+	f.hashes[e.ID] = hash
 	epoch, seq := cutID(e.ID)
 	if lastEpoch, last := cutID(f.lastID); epoch == lastEpoch {
 		switch {
@@ -159,7 +147,6 @@ func (f *feed) note(e event, line string) {
 		}
 	}
 	f.lastID = e.ID
-	c.events++
 	switch e.Type {
 	case "subscription.active":
 		f.modes[e.ServerID] = e.Mode
@@ -204,4 +191,18 @@ func (f *feed) mode(server string) (mode string, polls int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.modes[server], f.polls[server]
+}
+
+// sum returns what all events did wrong so far.
+func (f *feed) sum() (sum counts) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.counts {
+		sum.stale += c.stale
+		sum.duplicated += c.duplicated
+		sum.holes += c.holes
+		sum.reused += c.reused
+		sum.gaps += c.gaps
+	}
+	return sum
 }

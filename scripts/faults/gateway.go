@@ -3,12 +3,16 @@
 package main
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -19,25 +23,25 @@ import (
 )
 
 // newGateway starts a gateway of these servers, and of those with these entries of a config.
-func newGateway(o options, stands []*stand, entries []string, args ...string) (*tracker, error) {
+func newGateway(o options, fixtures []*fixture, entries []string, args ...string) (*tracker, error) {
 	dir, err := os.MkdirTemp(o.dir, "gateway-")
 	if err != nil {
 		return nil, err
 	}
-	g := &tracker{bin: o.bin, dir: dir, addr: freeAddr(), command: "gateway", args: args, env: []string{"XDG_STATE_HOME=" + dir}, stands: stands, entries: entries}
+	g := &tracker{bin: o.bin, dir: dir, addr: freeAddr(), command: "gateway", args: args, env: []string{"XDG_STATE_HOME=" + dir}, fixtures: fixtures, entries: entries}
 	return g, errors.Join(g.configure(), g.start())
 }
 
 // gatewayRestarts: calls through a gateway while the HTTP server behind it is away for
 // 0.3 s, once and three times in a row. Every call that fails is lost, unless the server
-// may have begun it: those must not be repeated.
+// may have processed it: such calls must not be repeated.
 func gatewayRestarts(o options, report *report, name string) error {
 	for _, w := range []way{{"http", "legacy"}, {"http", "modern"}} {
-		st, err := newStand(w, "docs", "", newOracle())
+		st, err := newFixture(w, "docs", "", newOracle())
 		if err != nil {
 			return err
 		}
-		g, err := newGateway(o, []*stand{st}, nil)
+		g, err := newGateway(o, []*fixture{st}, nil)
 		if err != nil {
 			return err
 		}
@@ -102,17 +106,17 @@ type audience struct {
 // while the lists of its servers and their resources change, servers and the gateway fail.
 func gatewayClients(o options, report *report, name string) error {
 	a := &audience{name: name, report: report, oracle: newOracle()}
-	var stands []*stand
+	var fixtures []*fixture
 	for _, w := range ways() {
-		st, err := newOwn(w, w.String(), a.oracle)
+		st, err := newOwnFixture(w, w.String(), a.oracle)
 		if err != nil {
 			return err
 		}
 		defer st.close()
-		stands = append(stands, st)
+		fixtures = append(fixtures, st)
 	}
 	var err error
-	if a.tracker, err = newGateway(o, stands, nil); err != nil {
+	if a.tracker, err = newGateway(o, fixtures, nil); err != nil {
 		return err
 	}
 	defer a.end(syscall.SIGKILL)
@@ -130,14 +134,7 @@ func gatewayClients(o options, report *report, name string) error {
 	}
 	time.Sleep(time.Second)
 	a.row("connect", func() error { return nil })
-	each := func(f func(*stand)) {
-		var changing sync.WaitGroup
-		for _, st := range stands {
-			changing.Go(func() { f(st) })
-		}
-		changing.Wait()
-	}
-	meanwhile := func(announce bool) { each(func(st *stand) { st.swap(announce); st.set(st.uri(0), announce) }) }
+	meanwhile := func(announce bool) { a.each(func(st *fixture) { st.swap(announce); st.set(st.uri(0), announce) }) }
 	for range 3 {
 		was := a.announcements()
 		a.row("lists change", func() error { meanwhile(true); return nil })
@@ -150,23 +147,23 @@ func gatewayClients(o options, report *report, name string) error {
 		happens func() error
 	}{
 		{"servers die", func() error {
-			each((*stand).die)
+			a.each((*fixture).die)
 			meanwhile(false)
 			time.Sleep(500 * time.Millisecond)
 			var failed []error
-			for _, st := range stands {
+			for _, st := range fixtures {
 				failed = append(failed, st.live())
 			}
 			return errors.Join(failed...)
 		}},
 		{"servers stop for 4 s", func() error {
-			each((*stand).hang)
+			a.each((*fixture).hang)
 			meanwhile(true)
 			time.Sleep(4 * time.Second)
-			each((*stand).resume)
+			a.each((*fixture).resume)
 			return nil
 		}},
-		{"connections break", func() error { each(func(st *stand) { st.docs.Disconnect() }); meanwhile(false); return nil }},
+		{"connections break", func() error { a.each(func(st *fixture) { st.docs.Disconnect() }); meanwhile(false); return nil }},
 		{"gateway killed", func() error { a.end(syscall.SIGKILL); meanwhile(false); return a.start() }},
 		{"gateway stopped and started", func() error { a.end(syscall.SIGTERM); meanwhile(false); return a.start() }},
 		{"gateway stopped for 4 s", func() error {
@@ -182,7 +179,7 @@ func gatewayClients(o options, report *report, name string) error {
 				a.clients = append(a.clients, c)
 				following.Go(func() { c.follow(ctx) })
 				time.Sleep(time.Duration(i*5) * time.Millisecond)
-				each(func(st *stand) { st.swap(true) })
+				a.each(func(st *fixture) { st.swap(true) })
 			}
 			return nil
 		}},
@@ -203,7 +200,7 @@ func gatewayClients(o options, report *report, name string) error {
 // client makes a client that follows one resource of every server.
 func (a *audience) client(name string, modern bool, capabilities ...string) *client {
 	c := newClient(name, a.addr, modern, capabilities...)
-	for _, st := range a.stands {
+	for _, st := range a.fixtures {
 		c.follows = append(c.follows, st.uri(0))
 	}
 	return c
@@ -267,7 +264,7 @@ func (a *audience) truth(capable bool) (lists map[string]map[string]string, text
 			lists[key.list][a.exported(key)] = fmt.Sprintf("version %d", v)
 		}
 	}
-	for _, st := range a.stands {
+	for _, st := range a.fixtures {
 		texts[st.uri(0)] = fmt.Sprintf("version %d", all[at{server: st.id, uri: st.uri(0)}])
 		for _, k := range []catalog.Kind{catalog.Tools, catalog.Prompts, catalog.Templates} {
 			lists[string(k)][a.exported(st.item(k, "echo"))] = repeats
@@ -305,8 +302,8 @@ func (a *audience) once(was map[*client]map[string]int) {
 	for _, c := range a.clients {
 		now := c.announcements()
 		for _, list := range []string{"tools", "prompts"} {
-			if n := now[list] - was[c][list] - len(a.stands); n > 0 {
-				a.report.note("%s: %s were announced to %s %d times too often", a.name, list, c.name, n)
+			if n := now[list] - was[c][list] - len(a.fixtures); n > 0 {
+				a.report.note("%s: %s were announced to %s %d times more than they changed", a.name, list, c.name, n)
 				a.report.row(a.name+": lists change", c.name, result{duplicated: n})
 			}
 		}
@@ -318,7 +315,7 @@ func (a *audience) once(was map[*client]map[string]int) {
 func (a *audience) calls(ctx context.Context) {
 	for _, c := range a.clients {
 		r := result{rounds: 1}
-		for _, st := range a.stands {
+		for _, st := range a.fixtures {
 			arg := fmt.Sprintf("%s-%s-%d", c.name, st.id, c.serial.Load())
 			began := time.Now()
 			if err := c.call(ctx, a.exported(st.item(catalog.Tools, "echo")), arg); err != nil {
@@ -337,7 +334,7 @@ func (a *audience) calls(ctx context.Context) {
 }
 
 // called returns the era in which the server was called with the argument.
-func (s *stand) called(arg string) string {
+func (s *fixture) called(arg string) string {
 	for _, m := range slices.Backward(s.docs.Wire()) {
 		if m.Method != "tools/call" || !strings.Contains(string(m.Params), arg) {
 			continue
@@ -352,4 +349,149 @@ func (s *stand) called(arg string) string {
 		return "legacy"
 	}
 	return "unknown"
+}
+
+// peer is a server of the TypeScript SDK that speaks both eras over HTTP: its notes change every five
+// seconds, and a tool and a resource come and go every three.
+type peer struct {
+	program, port string
+	args          []string
+	cmd           *exec.Cmd
+}
+
+// start starts the server and waits until it listens.
+func (p *peer) start() error {
+	p.cmd = exec.Command(p.program, append(p.args, "--http="+cmp.Or(p.port, "0"))...)
+	p.cmd.SysProcAttr = endsWithThis()
+	errs, err := p.cmd.StderrPipe()
+	if err == nil {
+		err = p.cmd.Start()
+	}
+	if err != nil {
+		return err
+	}
+	lines := bufio.NewScanner(errs)
+	for lines.Scan() {
+		if url, ok := strings.CutPrefix(lines.Text(), "listening on http://127.0.0.1:"); ok {
+			p.port = strings.TrimSuffix(url, "/mcp")
+			go func() {
+				for lines.Scan() { // until it ends
+				}
+			}()
+			return nil
+		}
+	}
+	return errors.Join(errors.New("the server of the TypeScript SDK ended"), p.cmd.Wait())
+}
+
+func (p *peer) kill() {
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+}
+
+// realPeers: a server of an SDK that speaks both eras, over HTTP and stdio, behind a gateway with clients
+// of both eras, while the server and the gateway are killed. Every client has to see the tool come and
+// go and the notes change; over HTTP a client of the server itself says what is true.
+func realPeers(o options, report *report, name string) error {
+	node := filepath.Join(o.peers, "node_modules", ".bin", "node")
+	if _, err := exec.LookPath(node); err != nil {
+		if node, err = exec.LookPath("node"); err != nil {
+			return err
+		}
+	}
+	script, err := filepath.Abs(filepath.Join(o.peers, "ts-modern.mjs"))
+	if err != nil {
+		return err
+	}
+	p := &peer{program: node, args: []string{script}}
+	if err := p.start(); err != nil {
+		return err
+	}
+	defer func() { p.kill() }()
+	g, err := newGateway(o, nil, []string{fmt.Sprintf(`"http": {"type": "http", "url": "http://127.0.0.1:%s/mcp", "trackResources": true}`, p.port),
+		fmt.Sprintf(`"stdio": {"command": %q, "args": [%q, "--stdio"], "trackResources": true}`, node, script)})
+	if err != nil {
+		return err
+	}
+	defer g.end(syscall.SIGKILL)
+	direct := newClient("direct", "127.0.0.1:"+p.port, true)
+	ctx, stop := context.WithCancel(context.Background())
+	var following sync.WaitGroup
+	defer following.Wait()
+	defer stop()
+	var clients []*client
+	for _, modern := range []bool{false, true} {
+		for _, capabilities := range [][]string{nil, {"sampling", "elicitation", "roots"}} {
+			era := map[bool]string{false: "legacy", true: "modern"}[modern]
+			c := newClient(strings.TrimSuffix(era+", "+strings.Join(capabilities, " "), ", "), g.addr, modern, capabilities...)
+			for _, server := range []string{"http", "stdio"} {
+				c.follows = append(c.follows, "mcptrack://server/"+server+"/note:///a.txt")
+			}
+			clients = append(clients, c)
+			following.Go(func() { c.follow(ctx) })
+		}
+	}
+	for _, fault := range []struct {
+		name    string
+		happens func() error
+	}{
+		{"no fault", func() error { return nil }},
+		{"server killed", func() error { p.kill(); time.Sleep(time.Second); return p.start() }},
+		{"gateway killed", func() error { g.end(syscall.SIGKILL); return g.start() }},
+	} {
+		if err := fault.happens(); err != nil {
+			return err
+		}
+		var watching sync.WaitGroup
+		for _, c := range clients {
+			watching.Go(func() {
+				r, began := result{rounds: 1}, time.Now()
+				missing := c.watch(direct, time.Minute)
+				r.slowest = time.Since(began)
+				if r.lost = len(missing); r.lost > 0 {
+					report.note("%s: %s: within a minute %s does not see %v", name, fault.name, c.name, missing)
+				}
+				report.row(name+": "+fault.name, c.name, r)
+			})
+		}
+		watching.Wait()
+	}
+	if !g.end(syscall.SIGTERM) {
+		report.row(name+": exit", "all", result{rounds: 1, hung: 1})
+	}
+	return nil
+}
+
+// watch waits until the client has seen the tool of both servers come and go, for the one over HTTP
+// when it was so, and their notes change. It returns what it has not seen.
+func (c *client) watch(direct *client, limit time.Duration) (missing []string) {
+	want := map[string]bool{"http's tool": true, "http without it": true, "stdio's tool": true, "stdio without it": true}
+	texts := map[string]string{}
+	for _, uri := range c.follows {
+		want[uri], texts[uri] = true, c.text(uri)
+	}
+	for end := time.Now().Add(limit); len(want) > 0 && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		if err := direct.get(context.Background(), "tools"); err != nil {
+			continue // it is away
+		}
+		if !c.lists("tools", "stdio_touch") || !c.lists("tools", "http_touch") {
+			continue
+		}
+		there := direct.lists("tools", "extra")
+		if c.lists("tools", "http_extra") == there {
+			delete(want, map[bool]string{true: "http's tool", false: "http without it"}[there])
+		}
+		delete(want, map[bool]string{true: "stdio's tool", false: "stdio without it"}[c.lists("tools", "stdio_extra")])
+		for uri, was := range texts {
+			if now := c.text(uri); now != was && was != "" {
+				delete(want, uri)
+			} else if was == "" {
+				texts[uri] = now
+			}
+		}
+	}
+	for what := range want {
+		missing = append(missing, what)
+	}
+	return missing
 }

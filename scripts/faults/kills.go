@@ -25,8 +25,8 @@ import (
 // killsRow kills the tracker with SIGKILL so many times, at random moments from before it listens
 // on, and starts it again on the same data directory and address, while resources change and
 // readers resume: eight clients of /events, of which three are slow, and two processes of tail.
-// Every reader has to be sent every number once and with the same event as all others, in one
-// epoch, and the last event of every resource has to be true.
+// Every reader must receive every number once, in one epoch, with the same event as all other readers,
+// and the last event of every resource must be true.
 func killsRow(times int) func(options, *report, string) error {
 	return func(o options, report *report, name string) error {
 		dir, err := os.MkdirTemp(o.dir, "kills-")
@@ -36,12 +36,12 @@ func killsRow(times int) func(options, *report, string) error {
 		oracle := newOracle()
 		t := &tracker{bin: o.bin, dir: dir, addr: freeAddr(), args: []string{"--durability", "always", "--data-dir", filepath.Join(dir, "data")}}
 		for _, w := range []way{{"http", "modern"}, {"stdio", "legacy"}} {
-			st, err := newStand(w, w.String(), "", oracle)
+			st, err := newFixture(w, w.String(), "", oracle)
 			if err != nil {
 				return err
 			}
 			defer st.close()
-			t.stands = append(t.stands, st)
+			t.fixtures = append(t.fixtures, st)
 		}
 		if err := t.configure(); err != nil {
 			return err
@@ -51,7 +51,7 @@ func killsRow(times int) func(options, *report, string) error {
 		}
 		defer t.end(syscall.SIGKILL)
 		time.Sleep(3 * time.Second) // the first looks are stored
-		k := &kills{tracker: t, oracle: oracle, report: report, said: map[uint64]uint64{}, seed: maphash.MakeSeed(), view: newView(oracle)}
+		k := &kills{tracker: t, oracle: oracle, report: report, hashes: map[uint64]uint64{}, seed: maphash.MakeSeed(), view: newView(oracle)}
 		began := time.Now()
 		r, err := k.run(times)
 		r.rounds = times
@@ -61,7 +61,7 @@ func killsRow(times int) func(options, *report, string) error {
 	}
 }
 
-// kills is what the readers of a tracker that is killed were sent.
+// kills is what the readers of a killed tracker received.
 type kills struct {
 	*tracker
 	oracle  *oracle
@@ -70,13 +70,13 @@ type kills struct {
 	seed    maphash.Seed
 
 	mu     sync.Mutex        // guards what follows
-	said   map[uint64]uint64 // the hash of the event that each number names
+	hashes map[uint64]uint64 // the hash of the event that each number names
 	newest uint64
 	view   *view
 	stale  int
 }
 
-// reader counts what one reader was sent.
+// reader counts what one reader received.
 type reader struct {
 	name  string
 	kills *kills
@@ -135,7 +135,7 @@ func (k *kills) run(times int) (r result, err error) {
 	time.Sleep(time.Second) // the first connection of tail must succeed
 	calm, becalm := context.WithCancel(ctx)
 	defer becalm()
-	for _, st := range k.stands {
+	for _, st := range k.fixtures {
 		changing.Go(func() {
 			for calm.Err() == nil {
 				st.set(st.uri(rand.IntN(resources)), rand.IntN(5) > 0)
@@ -159,7 +159,7 @@ func (k *kills) run(times int) (r result, err error) {
 		select {
 		case <-done:
 			r.hung++
-			k.report.note("it ended by itself: see %s", filepath.Join(k.dir, "log"))
+			k.report.note("the tracker exited unexpectedly: see %s", filepath.Join(k.dir, "log"))
 		case <-time.After(moment):
 		}
 	}
@@ -169,7 +169,7 @@ func (k *kills) run(times int) (r result, err error) {
 	if err := k.start(); err != nil {
 		return r, err
 	}
-	for _, st := range k.stands {
+	for _, st := range k.fixtures {
 		for i := range resources {
 			st.set(st.uri(i), true)
 		}
@@ -206,9 +206,9 @@ func (k *kills) run(times int) (r result, err error) {
 	return r, nil
 }
 
-// compare counts what replay prints otherwise than it was sent.
+// compare counts differences between the output of replay and what readers received.
 func (k *kills) compare(r *result) {
-	out, errs, exit := k.output("replay", "--data-dir", filepath.Join(k.dir, "data"))
+	out, errs, exit := k.output("replay", "--data-dir", k.data())
 	if exit != 0 || errs != "" {
 		r.hung++
 		k.report.note("replay ended with %d: %s", exit, errs)
@@ -225,7 +225,7 @@ func (k *kills) compare(r *result) {
 			r.lost++
 			k.report.note("replay prints %d after %d", seq, next-1)
 		}
-		if was, sent := k.said[seq]; sent && was != maphash.String(k.seed, strings.TrimSuffix(line, "\n")) {
+		if was, sent := k.hashes[seq]; sent && was != maphash.String(k.seed, strings.TrimSuffix(line, "\n")) {
 			r.duplicated++
 			k.report.note("replay prints another event %s than was sent", e.ID)
 		}
@@ -237,7 +237,7 @@ func (k *kills) compare(r *result) {
 	}
 }
 
-// wrong returns what the events do not say as it is.
+// wrong returns whatever the events do not describe truly.
 func (k *kills) wrong() []at {
 	k.mu.Lock()
 	v := k.view.clone()
@@ -245,7 +245,7 @@ func (k *kills) wrong() []at {
 	return v.wrong("", func(server string) (map[at]int64, error) { return k.contents(server, k.oracle) })
 }
 
-// behind returns the readers that have not received the newest event.
+// behind names the readers without the newest event.
 func (k *kills) behind() (names []string) {
 	k.mu.Lock()
 	newest := k.newest
@@ -266,10 +266,10 @@ func (k *kills) note(e event, seq uint64, line string) bool {
 	hash := maphash.String(k.seed, line)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if was, seen := k.said[seq]; seen {
+	if was, seen := k.hashes[seq]; seen {
 		return was == hash
 	}
-	k.said[seq] = hash
+	k.hashes[seq] = hash
 	if seq <= k.newest {
 		return true
 	}

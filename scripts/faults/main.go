@@ -1,21 +1,20 @@
 //go:build linux
 
-// Faults lets servers, networks, logs and the tracker itself go wrong while resources
-// and lists change, and compares what clients of serve-sse and of a gateway were sent with
-// what was true. It runs the real program; the servers and proxies are in this one, which
-// alone knows every version that a resource ever had. It prints a table and fails unless
-// every column after the rounds is 0.
+// Faults injects faults into servers, networks, logs and the tracker while resources and lists
+// change, and compares what clients of serve-sse and of a gateway received with the truth. It runs
+// the real program. The servers and proxies are part of this process, which knows every version of
+// every resource. It prints a table and fails unless every column after the rounds is 0.
 //
-// Around every fault one of a pair of resources, tools, prompts and templates takes the place
-// of the other one: clients hear it, the fault happens, and it is undone meanwhile.
+// Before every fault, one of a pair of resources, tools, prompts and templates replaces the other.
+// Clients receive this change; it is undone during the fault.
 //
-//	lost        resources and items of lists whose last event did not say what they are,
-//	            ids left out, gaps without damage, calls
-//	stale       events with an older version than the event before, names that the gateway
-//	            does not list, lists that a client gets more than a second after others
-//	duplicated  events that said again what was known, ids used twice
-//	hung        what did not happen within its time
-//	leaked      goroutines, descriptors and processes that stayed
+//	lost        resources and list items whose last event is not true, missing ids, gaps without
+//	            damage, failed calls
+//	stale       events with an older version than the previous event, names that the gateway does
+//	            not list, lists that a client gets more than a second after other clients
+//	duplicated  events that repeat what was known, ids used twice
+//	hung        whatever did not happen in time
+//	leaked      remaining goroutines, descriptors and processes
 //
 // usage: scripts/faults.sh [-rounds N] [-only TEXT] [-kills 1000] [-flips 200] [-soak 30m] [-cluster 10m]
 package main
@@ -28,9 +27,11 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
+	"text/tabwriter"
 	"time"
 )
 
@@ -55,13 +56,13 @@ func main() {
 	var o options
 	flag.StringVar(&o.bin, "mcptrack", ".cache/bin/mcptrack-faults", "the program to test")
 	flag.StringVar(&o.nats, "nats", ".cache/bin/nats-server", "the NATS server")
-	flag.StringVar(&o.peers, "peers", "testdata/peers", "the folder of servers of SDKs, as scripts/peers.sh installs them")
+	flag.StringVar(&o.peers, "peers", "testdata/peers", "the folder of SDK servers that scripts/peers.sh installs")
 	flag.StringVar(&o.only, "only", "", "only rows whose name contains this `TEXT`")
 	flag.IntVar(&o.rounds, "rounds", 1, "rounds of every row")
-	flag.IntVar(&o.kills, "kills", 0, "kill the tracker so many times while clients read, instead of every row")
-	flag.IntVar(&o.flips, "flips", 0, "start the tracker on so many damaged logs, instead of every row")
-	flag.DurationVar(&o.soak, "soak", 0, "faults at random for so long, instead of every row")
-	flag.DurationVar(&o.cluster, "cluster", 0, "three NATS nodes and three trackers under faults for so long, instead of every row")
+	flag.IntVar(&o.kills, "kills", 0, "kill the tracker `N` times while clients read, instead of running every row")
+	flag.IntVar(&o.flips, "flips", 0, "start the tracker on `N` damaged logs, instead of running every row")
+	flag.DurationVar(&o.soak, "soak", 0, "inject random faults for this long, instead of running every row")
+	flag.DurationVar(&o.cluster, "cluster", 0, "inject faults into three NATS nodes and three trackers for this long, instead of running every row")
 	flag.Parse()
 	dir, err := os.MkdirTemp("", "mcptrack-faults-")
 	if err == nil {
@@ -107,24 +108,24 @@ func run(o options) error {
 
 func (o options) selects(name string) bool { return strings.Contains(name, o.only) }
 
-// withSuite runs f with a tracker that follows a server on every way, and those that more
-// makes.
-func withSuite(o options, report *report, more func(*oracle) ([]*stand, error), f func(*suite) error) error {
+// withSuite runs f with a tracker that follows a server of every transport and era, and the servers
+// that more returns.
+func withSuite(o options, report *report, more func(*oracle) ([]*fixture, error), f func(*suite) error) error {
 	s := &suite{oracle: newOracle(), report: report, tracker: &tracker{bin: o.bin, dir: o.dir, addr: freeAddr(), disk: o.disk,
 		args: []string{"--data-dir", filepath.Join(o.dir, "data")}}}
 	for _, w := range ways() {
-		st, err := newStand(w, w.String(), "", s.oracle)
+		st, err := newFixture(w, w.String(), "", s.oracle)
 		if err != nil {
 			return err
 		}
-		s.stands = append(s.stands, st)
+		s.fixtures = append(s.fixtures, st)
 	}
 	if more != nil {
-		stands, err := more(s.oracle)
+		fixtures, err := more(s.oracle)
 		if err != nil {
 			return err
 		}
-		s.stands = append(s.stands, stands...)
+		s.fixtures = append(s.fixtures, fixtures...)
 	}
 	if err := s.configure(); err != nil {
 		return err
@@ -150,7 +151,7 @@ func withSuite(o options, report *report, more func(*oracle) ([]*stand, error), 
 func (s *suite) baseline() error {
 	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
 		missing := ""
-		for _, st := range s.stands {
+		for _, st := range s.fixtures {
 			known, err := s.contents(st.id, s.oracle)
 			for key, v := range s.oracle.of(st.id) {
 				if err != nil || key.list == "" && v != gone && known[key] != v {
@@ -167,12 +168,12 @@ func (s *suite) baseline() error {
 	}
 }
 
-// finish ends the tracker and counts what it leaves.
+// finish stops the tracker and counts leftover processes.
 func (s *suite) finish() {
 	s.result = result{rounds: 1}
 	s.ended(syscall.SIGTERM)
 	time.Sleep(500 * time.Millisecond)
-	for _, st := range s.stands {
+	for _, st := range s.fixtures {
 		if n := st.leftover(); n > 0 {
 			s.result.leaked += n
 			s.report.note("%s: %d processes are left", st.id, n)
@@ -182,7 +183,7 @@ func (s *suite) finish() {
 	s.report.row("exit", "all", s.result)
 }
 
-// grown counts what the tracker holds more than before.
+// grown counts the goroutines and descriptors that the tracker has gained.
 func (s *suite) grown(before usage, what string) {
 	r := result{rounds: 1}
 	after, err := s.usage()
@@ -201,8 +202,8 @@ func (s *suite) grown(before usage, what string) {
 
 // matrix runs every row.
 func matrix(o options, report *report) error {
-	var slow sync.Map // stand → its fault
-	err := withSuite(o, report, func(oracle *oracle) (stands []*stand, err error) {
+	var slow sync.Map // fixture → its fault
+	err := withSuite(o, report, func(oracle *oracle) (fixtures []*fixture, err error) {
 		for i, f := range slowFaults() {
 			if !o.selects(f.name) {
 				continue
@@ -215,22 +216,22 @@ func matrix(o options, report *report) error {
 				if f.name == "never pushes" {
 					extra = `, "safetyInterval": "5s", "pollInterval": "2s"`
 				}
-				st, err := newStand(w, fmt.Sprintf("%s-slow%d", w, i), extra, oracle)
+				st, err := newFixture(w, fmt.Sprintf("%s-slow%d", w, i), extra, oracle)
 				if err != nil {
 					return nil, err
 				}
 				slow.Store(st, f)
-				stands = append(stands, st)
+				fixtures = append(fixtures, st)
 			}
 		}
-		return stands, nil
+		return fixtures, nil
 	}, func(s *suite) error {
 		before, err := s.usage()
 		if err != nil {
 			return err
 		}
 		var running sync.WaitGroup
-		for _, st := range s.stands {
+		for _, st := range s.fixtures {
 			running.Go(func() {
 				for range o.rounds {
 					if f, ok := slow.Load(st); ok {
@@ -273,7 +274,7 @@ func matrix(o options, report *report) error {
 	return nil
 }
 
-// other is a row with programs of its own.
+// other is a row that starts its own programs.
 type other struct {
 	name string
 	run  func(options, *report, string) error
@@ -292,7 +293,7 @@ const (
 	flipsName = "damaged log at the start"
 )
 
-// soak lets faults happen at random.
+// soak injects random faults.
 func soak(o options, s *suite) error {
 	before, err := s.usage()
 	if err != nil {
@@ -300,10 +301,10 @@ func soak(o options, s *suite) error {
 	}
 	end := time.Now().Add(o.soak)
 	for part := 1; time.Now().Before(end); part++ {
-		// A life of the tracker: its servers fail, each by itself, and then it does.
+		// In each part the servers fail independently, and then the tracker fails.
 		until := time.Now().Add(min(4*time.Minute, time.Until(end)))
 		var running sync.WaitGroup
-		for _, st := range s.stands {
+		for _, st := range s.fixtures {
 			running.Go(func() {
 				for time.Now().Before(until) {
 					f := faults()[rand.IntN(len(faults()))]
@@ -336,4 +337,79 @@ func freeAddr() string {
 	}
 	defer func() { _ = l.Close() }()
 	return l.Addr().String()
+}
+
+// result counts the outcome of the rounds of one row.
+type result struct {
+	rounds, lost, stale, duplicated, hung, leaked int
+	slowest                                       time.Duration // from the end of the fault to the truth
+}
+
+func (r *result) add(o result) {
+	r.rounds += o.rounds
+	r.lost += o.lost
+	r.stale += o.stale
+	r.duplicated += o.duplicated
+	r.hung += o.hung
+	r.leaked += o.leaked
+	r.slowest = max(r.slowest, o.slowest)
+}
+
+func (r *result) bad() bool { return r.lost+r.stale+r.duplicated+r.hung+r.leaked > 0 }
+
+// report is the table.
+type report struct {
+	mu    sync.Mutex // guards what follows
+	rows  map[string]*result
+	order []string
+	notes []string
+}
+
+func newReport() *report { return &report{rows: map[string]*result{}} }
+
+// row adds the result of a round.
+func (p *report) row(name, on string, r result) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	key := fmt.Sprintf("%-44s\t%s", name, on)
+	if p.rows[key] == nil {
+		p.rows[key] = new(result)
+		p.order = append(p.order, key)
+	}
+	p.rows[key].add(r)
+}
+
+// note keeps a line that explains a number. It ignores repetitions.
+func (p *report) note(format string, args ...any) {
+	line := fmt.Sprintf(format, args...)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.notes) == 200 || slices.Contains(p.notes, line) {
+		return
+	}
+	p.notes = append(p.notes, line)
+	_, _ = fmt.Fprintln(os.Stderr, time.Now().Format(time.TimeOnly), line)
+}
+
+// print prints the table and reports whether every count is 0.
+func (p *report) print() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	line := func(name string, r *result) {
+		_, _ = fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%v\n", name, r.rounds, r.lost, r.stale, r.duplicated, r.hung, r.leaked, r.slowest.Round(10*time.Millisecond))
+	}
+	_, _ = fmt.Fprintln(w, "fault\ton\trounds\tlost\tstale\tduplicated\thung\tleaked\tslowest")
+	var sum result
+	slices.Sort(p.order)
+	for _, key := range p.order {
+		line(key, p.rows[key])
+		sum.add(*p.rows[key])
+	}
+	line("all\t", &sum)
+	_ = w.Flush()
+	for _, n := range p.notes {
+		_, _ = fmt.Println(n)
+	}
+	return sum.rounds > 0 && !sum.bad()
 }

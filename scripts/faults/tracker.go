@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"os"
 	"os/exec"
@@ -28,8 +29,8 @@ type tracker struct {
 	args           []string // besides config and address
 	env            []string
 	disk           string // a folder that is a disk of 8 MiB as the program sees it, empty at every start; "": none
-	stands         []*stand
-	entries        []string // of the config, for servers that are no stands
+	fixtures       []*fixture
+	entries        []string // of the config, for servers that are no fixtures
 
 	mu   sync.Mutex // guards what follows
 	cmd  *exec.Cmd
@@ -40,10 +41,13 @@ func (t *tracker) url() string { return "http://" + t.addr }
 
 func (t *tracker) config() string { return filepath.Join(t.dir, "mcp-servers.json") }
 
+// data is the data directory, unless args name another one.
+func (t *tracker) data() string { return filepath.Join(t.dir, "data") }
+
 // configure writes the config.
 func (t *tracker) configure() error {
 	entries := slices.Clone(t.entries)
-	for _, s := range t.stands {
+	for _, s := range t.fixtures {
 		entries = append(entries, s.entry())
 	}
 	file := t.config()
@@ -51,6 +55,15 @@ func (t *tracker) configure() error {
 		return err
 	}
 	return os.Rename(file+".new", file)
+}
+
+// each calls f for all servers in parallel.
+func (t *tracker) each(f func(*fixture)) {
+	var calls sync.WaitGroup
+	for _, st := range t.fixtures {
+		calls.Go(func() { f(st) })
+	}
+	calls.Wait()
 }
 
 // start starts the program and waits until it listens.
@@ -96,10 +109,10 @@ func (t *tracker) launch() (listening, done chan struct{}, err error) {
 	listening, done = make(chan struct{}), make(chan struct{})
 	go func() {
 		lines := bufio.NewScanner(errs)
-		for said := false; lines.Scan(); {
+		for announced := false; lines.Scan(); {
 			_, _ = fmt.Fprintln(log, lines.Text())
-			if !said && strings.HasPrefix(lines.Text(), "listening on ") {
-				said = true
+			if !announced && strings.HasPrefix(lines.Text(), "listening on ") {
+				announced = true
 				close(listening)
 			}
 		}
@@ -111,6 +124,32 @@ func (t *tracker) launch() (listening, done chan struct{}, err error) {
 	t.cmd, t.done = cmd, done
 	t.mu.Unlock()
 	return listening, done, nil
+}
+
+// dataLines yields the data of each event of an event stream, until the stream ends or breaks.
+func dataLines(body io.Reader) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		lines := bufio.NewScanner(body)
+		lines.Buffer(nil, 8<<20)
+		for lines.Scan() {
+			data, ok := strings.CutPrefix(lines.Text(), "data:")
+			if ok && !yield(strings.TrimPrefix(data, " ")) {
+				return
+			}
+		}
+	}
+}
+
+// events requests the feed of the program after an event; "": from the earliest one.
+func (t *tracker) events(ctx context.Context, after string) (*http.Response, error) {
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, t.url()+"/events?since=earliest", nil)
+	if err != nil {
+		return nil, err
+	}
+	if after != "" {
+		q.Header.Set("Last-Event-ID", after)
+	}
+	return http.DefaultClient.Do(q)
 }
 
 // endsWithThis makes a process end when this one does, however that happens.
@@ -132,7 +171,7 @@ func (t *tracker) pid() int {
 	return t.cmd.Process.Pid
 }
 
-// end sends a signal and waits for the exit. It reports false if that takes too long, and
+// end sends a signal and waits for the exit. It reports false if the exit takes more than 20 s, and
 // kills the program then.
 func (t *tracker) end(sig syscall.Signal) bool {
 	t.signal(sig)

@@ -1,10 +1,9 @@
-// The matrix command is a client on mcp-go that calls one tool after the other, for
-// scripts/matrix.sh:
+// Matrix is a client built on mcp-go that calls tools one after another, for scripts/matrix.sh:
 //
 //	matrix CALLS URL
 //	matrix CALLS COMMAND [ARG…]
 //
-// CALLS is a JSON object of arguments by tool. It prints a line "TOOL TEXT" for each.
+// CALLS is a JSON object that maps tools to arguments. Matrix prints "TOOL TEXT" for each result.
 package main
 
 import (

@@ -1,7 +1,6 @@
-// Mutants shows that the tests of the tracker's promises would notice a defect: it
-// plants defects, one at a time, in copies of the source that replace the originals
-// by go test -overlay, and wants tests to fail. It fails if a patch does not apply, if
-// a mutant does not compile, or if a mutant survives.
+// Mutants checks that the tests of the tracker's promises detect defects. It plants one defect at a
+// time in a copy of the source, which replaces the original by go test -overlay, and expects tests
+// to fail. It fails if a patch does not apply, a mutant does not compile, or a mutant survives.
 //
 // usage: go run ./scripts/mutants [NAME...]     (in the root of the repository)
 package main
@@ -25,7 +24,7 @@ const (
 	syncFile = "core/tracker/sync.go"
 )
 
-// patch replaces the one place in a file where old stands.
+// patch replaces the only occurrence of old in a file.
 type patch struct{ file, old, new string }
 
 // mutant is one defect.
@@ -44,24 +43,24 @@ func mutants() []mutant {
 			{readFile, "k.dirty = false // before the read", "_ = k.dirty // before the read"},
 			{readFile, "k.reason = none\n\tswitch outcome {", "k.reason = none\n\tk.dirty = false\n\tswitch outcome {"},
 		}},
-		{"event-first", "the event goes out first, and what is read after it counts as published", []patch{
+		{"event-first", "the event is published before the read, and the result of the read counts as published", []patch{
 			{keyFile, "c.reads.push(k)\n\tc.timers.set(k, k.patience)", "c.reads.push(k)\n\tk.lead()"},
 			{readFile, "k.endIfOver(now) // published", "k.remember(got)\n\t\tk.noDigest = false\n\t\tk.endIfOver(now) // published"},
 		}},
 		{"stale-read", "a read that began before the signal counts as its read", []patch{
 			{readFile, "if k.stale {", "if k.stale = false; k.stale {"},
 		}},
-		{"cached-read", "a comparison believes what was read before", []patch{
+		{"cached-read", "a comparison uses the previous content instead of the content it read", []patch{
 			{readFile, "case Resync, Poll, Event:\n", "case Resync, Poll, Event:\n\t\tgot = k.published\n"},
 		}},
-		{"read-first", "the server is listed and read before it is subscribed to", []patch{
+		{"read-first", "the tracker lists and reads before it subscribes", []patch{
 			{syncFile, "if r.job.subscribe {\n", "if r.job.subscribe && false {\n"},
 		}},
 	}
 }
 
-// suite is a set of tests that must pass without a defect. A mutant is caught when one
-// of the suites fails; they run in this order.
+// suite is a set of tests that must pass without a defect. A mutant is caught if one of the suites
+// fails; they run in this order.
 type suite struct{ args []string }
 
 func suites() []suite {
@@ -104,7 +103,7 @@ func run(names []string) error {
 	return errors.Join(failed...)
 }
 
-// caught returns nil if a suite notices the mutant.
+// caught returns nil if a suite fails with the mutant.
 func (m mutant) caught(dir string) error {
 	overlay, err := m.overlay(dir)
 	if err != nil {
@@ -116,10 +115,10 @@ func (m mutant) caught(dir string) error {
 		case err != nil && bytes.Contains(out, []byte("--- FAIL")):
 			return nil
 		case err != nil:
-			return fmt.Errorf("it broke the tests instead of failing them:\n%s", out)
+			return fmt.Errorf("the tests did not run:\n%s", out)
 		}
 	}
-	return errors.New("no test noticed it")
+	return errors.New("it survived: no test failed")
 }
 
 // overlay writes the patched copies and returns the file for go test -overlay.

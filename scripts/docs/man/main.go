@@ -1,5 +1,5 @@
-// Command man writes man pages into a directory: section 1 for commands, section 7 for
-// help topics. The texts are those of mcptrack's own help. See scripts/man.sh.
+// Man generates man pages from mcptrack's help: section 1 for commands, section 7 for help topics.
+// See scripts/man.sh.
 package main
 
 import (
@@ -49,7 +49,7 @@ func write(dir string) error {
 	return nil
 }
 
-// topic returns a help topic in the form that md2man reads. Its title is in the name.
+// topic formats a help topic for md2man. The name replaces its title.
 func topic(cmd *cobra.Command) []byte {
 	_, body, _ := strings.Cut(cmd.Long, "\n") // without the title
 	body = strings.ReplaceAll(definitions(body), "\n## ", "\n# ")
@@ -57,8 +57,8 @@ func topic(cmd *cobra.Command) []byte {
 		strings.ToUpper(cmd.Name()), cmd.Name(), cmd.Short, body)
 }
 
-// definitions turns tables into definition lists: tables of man pages do not wrap. The
-// header is left out, and cells between the first and the last are put in parentheses.
+// definitions converts tables to definition lists, as tables of man pages do not wrap. It drops the
+// header and puts the cells between the first and the last in parentheses.
 func definitions(markdown string) string {
 	lines := strings.Split(markdown, "\n")
 	var out []string

@@ -1,6 +1,5 @@
-// Command pictures makes the pictures of the README from the program that it is given:
-// the dashboard of serve-sse --demo, and the lines of watch --demo, whose colours become
-// HTML. Both are photographed by Chromium. See scripts/pictures.sh.
+// Pictures takes the screenshots of the README with Chromium: the dashboard of serve-sse --demo, and
+// the output of watch --demo, converted to HTML. See scripts/pictures.sh.
 package main
 
 import (
@@ -37,7 +36,7 @@ func main() {
 	}
 }
 
-// watching is how long the demo runs before the dashboard is photographed.
+// watching is how long the demo runs before the screenshot of the dashboard.
 const watching = 25 * time.Second
 
 func dashboard(ctx context.Context, program, file string) error {
@@ -71,7 +70,7 @@ func lines(ctx context.Context, program, file string) error {
 	if err != nil {
 		return err
 	}
-	// The lines of a pipe have the UTC time; there is no other difference to a terminal.
+	// In a pipe, watch prints UTC times; everything else is the same as on a terminal.
 	screen, err := terminal.NewScreen(terminal.WithSize(200, 200))
 	if err != nil {
 		return err
@@ -97,8 +96,8 @@ pre { margin: 0; padding: 20px 24px; font: 14px/1.45 "DejaVu Sans Mono", monospa
 	return photograph(ctx, "file://"+page.Name(), 800, 0, file)
 }
 
-// photograph opens a page in a window and saves what it shows after the steps. Height 0
-// is that of the page.
+// photograph opens a page, runs the steps and saves a screenshot. With height 0 it shows the full
+// page.
 func photograph(ctx context.Context, url string, width, height int64, file string, steps ...chromedp.Action[chromedp.Void]) error {
 	tab, cancel := chromedp.NewContext(ctx)
 	defer cancel()

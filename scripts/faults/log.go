@@ -3,16 +3,235 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"time"
 )
+
+// database is the file of the log in a data directory; SQLite has "-wal" and "-shm" beside it.
+func database(dir string) string { return filepath.Join(dir, "events.db") }
+
+// harm damages a file of the log.
+type harm struct {
+	name, suffix string // the suffix of the file's name
+	do           func(path string) error
+	mute         bool // nothing shows the tracker that there was a log
+}
+
+func harms() []harm {
+	return []harm{{"bits flipped", "", flipBits, false}, {"cut", "", cut, false}, {"deleted", "", os.Remove, true}, {"garbage", "", garbage, false}}
+}
+
+// damages are the rows that damage files of the log while the tracker runs, after it stopped, and
+// after it was killed. No id may name two events, the tracker must report lost
+// events, clients must receive a gap, and later events must be true.
+func damages() (rows []restart) {
+	for _, h := range harms() {
+		rows = append(rows, restart{"events.db " + h.name + ", stopped", func(s *suite) error { return s.damaged(h, syscall.SIGTERM) }, true})
+	}
+	for _, h := range append(harms(), harm{"deleted", "-shm", os.Remove, false}, harm{"garbage", "-shm", garbage, false}, harm{"bits flipped", "-wal", flipBits, false}, harm{"cut", "-wal", cut, false}) {
+		rows = append(rows, restart{"events.db" + h.suffix + " " + h.name + ", killed", func(s *suite) error { return s.damaged(h, syscall.SIGKILL) }, true})
+	}
+	for _, h := range append(harms(), harm{"bits flipped", "-wal", flipBits, false}, harm{"deleted", "-wal", os.Remove, false}) {
+		h.mute = false
+		rows = append(rows, restart{"events.db" + h.suffix + " " + h.name + ", running", func(s *suite) error { return s.damaged(h, 0) }, true})
+	}
+	return append(rows,
+		restart{"older events.db moved into place, stopped", func(s *suite) error { return s.restored(syscall.SIGTERM, replaceFile) }, true},
+		restart{"older events.db moved into place, running", func(s *suite) error { return s.restored(0, replaceFile) }, true},
+		restart{"older events.db written over, stopped", func(s *suite) error { return s.restored(syscall.SIGTERM, writeOver) }, true},
+		restart{"older events.db written over, killed", func(s *suite) error { return s.restored(syscall.SIGKILL, writeOver) }, true},
+	)
+}
+
+// damaged ends the tracker with a signal (0: it keeps running), damages its log, restarts it, and
+// changes all resources.
+func (s *suite) damaged(h harm, sig syscall.Signal) error {
+	s.each(func(st *fixture) { st.change(true) })
+	time.Sleep(500 * time.Millisecond)
+	return s.around(sig, h.mute, func() error {
+		return h.do(database(s.data()) + h.suffix)
+	})
+}
+
+// restored copies the log, causes more events, and puts the copy back.
+func (s *suite) restored(sig syscall.Signal, put func(path string, copied []byte) error) error {
+	s.ended(syscall.SIGTERM) // so that the file has everything
+	older, err := os.ReadFile(database(s.data()))
+	if err != nil {
+		return err
+	}
+	if err := s.start(); err != nil {
+		return err
+	}
+	for range 3 {
+		s.each(func(st *fixture) { st.change(true) })
+		time.Sleep(700 * time.Millisecond)
+	}
+	return s.around(sig, false, func() error {
+		if sig != 0 { // SQLite would apply what is in it to the older file
+			for _, suffix := range []string{"-wal", "-shm"} {
+				if err := os.Remove(database(s.data()) + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+					return err
+				}
+			}
+		}
+		return put(database(s.data()), older)
+	})
+}
+
+// around ends the tracker, calls f and starts it again; with signal 0, f is called while the
+// tracker runs, which is started again afterwards: what it has in memory may hide damage. All
+// resources change before that. around counts ids that name another event than before, and
+// events that are lost although the tracker does not say so.
+func (s *suite) around(sig syscall.Signal, mute bool, f func() error) error {
+	s.heard()
+	before, err := s.all()
+	if err != nil {
+		return err
+	}
+	printed := len(s.stderr())
+	switch sig {
+	case 0:
+	case syscall.SIGKILL:
+		s.each(func(st *fixture) { st.set(st.uri(0), true) })
+		time.Sleep(100 * time.Millisecond)
+		s.end(sig)
+	default:
+		s.ended(sig)
+	}
+	if err := f(); err != nil {
+		return err
+	}
+	if sig != 0 {
+		s.each(func(st *fixture) { st.change(false) })
+		if err := s.start(); err != nil {
+			return err
+		}
+	}
+	s.each(func(st *fixture) {
+		st.change(true)
+		for i := range resources {
+			st.set(st.uri(i), true)
+		}
+	})
+	s.settle(30*time.Second, sig == 0)
+	if sig == 0 {
+		if s.ended(syscall.SIGTERM); s.start() != nil {
+			return fmt.Errorf("not started again: %s", s.stderr()[printed:])
+		}
+		s.settle(30*time.Second, false)
+	}
+	after, err := s.all()
+	if err != nil {
+		return err
+	}
+	now := map[uint64]string{} // by number
+	for id, line := range after {
+		if was := before[id]; was != "" && was != line {
+			if s.result.duplicated++; s.result.duplicated == 1 {
+				s.report.note("%s is %.200s and was %.200s", id, line, was)
+			}
+		}
+		_, n := cutID(id)
+		now[n] = line
+	}
+	lost := 0
+	for id, line := range before {
+		if _, n := cutID(id); now[n] != line {
+			lost++
+		}
+	}
+	if says := s.stderr()[printed:]; lost > 0 && !mute && !lossSaid.MatchString(says) {
+		s.result.lost += lost
+		s.report.note("%d events are lost, and it reports only: %.500s", lost, says)
+	}
+	return nil
+}
+
+// lossSaid matches messages about lost events on stderr.
+var lossSaid = regexp.MustCompile(`damaged|deleted|replaced|shorter|restored|missing`)
+
+// all returns the whole log as it is served, each event as its line without the id, by id.
+func (s *suite) all() (map[string]string, error) {
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(200 * time.Millisecond) {
+		lines, events, err := s.log()
+		if err == nil {
+			all := map[string]string{}
+			for i, e := range events {
+				if e.Type != "gap" {
+					all[e.ID] = withoutID(lines[i])
+				}
+			}
+			return all, nil
+		}
+		// A reader may be the first to find damage: its stream ends then.
+		if time.Now().After(end) {
+			return nil, err
+		}
+	}
+}
+
+// withoutID returns the line of an event without its first member, the id.
+func withoutID(line string) string {
+	_, rest, _ := strings.Cut(line, ",")
+	return rest
+}
+
+// stderr returns the standard error of all runs of the tracker.
+func (t *tracker) stderr() string {
+	b, _ := os.ReadFile(filepath.Join(t.dir, "log")) // made by start
+	return string(b)
+}
+
+// inPlace changes the bytes of a file, which keeps its identity.
+func inPlace(path string, change func([]byte) []byte) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if len(b) == 0 {
+		return fmt.Errorf("%s is empty", path)
+	}
+	return writeOver(path, change(b))
+}
+
+func writeOver(path string, b []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(b, 0)
+	return errors.Join(err, f.Truncate(int64(len(b))), f.Close())
+}
+
+func replaceFile(path string, b []byte) error {
+	return errors.Join(os.WriteFile(path+".copy", b, 0o600), os.Rename(path+".copy", path))
+}
+
+func flipBits(path string) error {
+	return inPlace(path, func(b []byte) []byte {
+		for range 8 {
+			b[rand.IntN(len(b))] ^= byte(1 << rand.IntN(8))
+		}
+		return b
+	})
+}
+
+func cut(path string) error { return inPlace(path, func(b []byte) []byte { return b[:len(b)*4/5] }) }
+
+func garbage(path string) error {
+	return inPlace(path, func(b []byte) []byte { return bytes.Repeat([]byte("garbage."), len(b)/8) })
+}
 
 // flipsRow starts the tracker on so many damaged logs: one of a tracker that was stopped and one
 // of a tracker that was killed, with one byte of events.db changed or its end cut off, in the
@@ -66,12 +285,12 @@ func newImage(o options, dir string, sig syscall.Signal) (*image, error) {
 		return nil, err
 	}
 	for i := range 5 {
-		st, err := newStand(way{"http", "modern"}, fmt.Sprint("server-", i), "", newOracle())
+		st, err := newFixture(way{"http", "modern"}, fmt.Sprint("server-", i), "", newOracle())
 		if err != nil {
 			return nil, err
 		}
 		defer st.close()
-		im.stands = append(im.stands, st)
+		im.fixtures = append(im.fixtures, st)
 	}
 	if err := errors.Join(im.configure(), im.start()); err != nil {
 		return nil, err
@@ -81,10 +300,10 @@ func newImage(o options, dir string, sig syscall.Signal) (*image, error) {
 	for part := range 60 {
 		if part == 30 { // so that a killed one has events in events.db and in the WAL
 			if im.end(syscall.SIGTERM); im.start() != nil {
-				return nil, fmt.Errorf("it does not start again: %s", im.said())
+				return nil, fmt.Errorf("it does not start again: %s", im.stderr())
 			}
 		}
-		for _, st := range im.stands {
+		for _, st := range im.fixtures {
 			for i := range 10 * resources {
 				st.set(st.uri(i), true)
 			}
@@ -105,7 +324,7 @@ func newImage(o options, dir string, sig syscall.Signal) (*image, error) {
 		return nil, err
 	}
 	// The config has no servers from here on, so that nothing is added to the log.
-	im.stands = nil
+	im.fixtures = nil
 	if err := im.configure(); err != nil {
 		return nil, err
 	}
@@ -130,8 +349,6 @@ func newImage(o options, dir string, sig syscall.Signal) (*image, error) {
 	}
 	return im, nil
 }
-
-func (im *image) data() string { return filepath.Join(im.dir, "data") }
 
 // write makes a directory with the image's files, of which events.db is another one.
 func (im *image) write(dir string, db []byte) error {
@@ -171,7 +388,7 @@ func (im *image) restore(db []byte) error {
 }
 
 // loaded waits until the tracker has as many events of its log in memory, or no more come: the
-// number of the last one in /api/status is that of what clients can be sent without reading it.
+// last number in /api/status counts only events in memory.
 func (t *tracker) loaded(last uint64) {
 	var status struct{ Seq uint64 }
 	for was, since := uint64(0), time.Now(); time.Since(since) < 300*time.Millisecond; time.Sleep(10 * time.Millisecond) {
@@ -184,7 +401,7 @@ func (t *tracker) loaded(last uint64) {
 	}
 }
 
-// flips counts what became of the rounds.
+// flips counts the outcomes of the rounds.
 type flips struct {
 	report                                     *report
 	name                                       string
@@ -224,10 +441,10 @@ func (f *flips) round(im *image, random *rand.Rand, inPlace bool) error {
 	}
 	f.replay(im, dir, &r, note)
 	t := &tracker{bin: im.bin, dir: im.dir, addr: im.addr, args: []string{"--data-dir", dir}}
-	said, began := len(t.said()), time.Now()
+	printed, began := len(t.stderr()), time.Now()
 	if err := t.start(); err != nil {
 		r.hung++
-		note("it does not start: %v: %s", err, t.said()[said:])
+		note("it does not start: %v: %s", err, t.stderr()[printed:])
 		f.report.row(f.name, filepath.Base(im.dir), r)
 		return nil
 	}
@@ -248,10 +465,10 @@ func (f *flips) round(im *image, random *rand.Rand, inPlace bool) error {
 		note("it does not end")
 	}
 	c.judge(true)
-	lost, says := len(im.lines)-len(c.there), t.said()[said:]
+	lost, says := len(im.lines)-len(c.there), t.stderr()[printed:]
 	if lost > 0 && !lossSaid.MatchString(says) {
 		r.lost += lost
-		note("%d events are lost, and it says only: %.500s", lost, says)
+		note("%d events are lost, and it reports only: %.500s", lost, says)
 	}
 	if f.cost += lost; lost > 0 {
 		f.costly++
@@ -265,7 +482,7 @@ func (f *flips) round(im *image, random *rand.Rand, inPlace bool) error {
 	return nil
 }
 
-// replay reads the damaged log without starting the tracker. It may fail, with a reason.
+// replay reads the damaged log without the tracker. It may fail if it gives a reason.
 func (f *flips) replay(im *image, dir string, r *result, note func(string, ...any)) {
 	out, errs, exit := im.output("replay", "--data-dir", dir)
 	c := &check{image: im, note: note, result: r}
@@ -298,7 +515,7 @@ type check struct {
 	epoch  string // of the last event
 	there  map[uint64]bool
 	gaps   map[uint64]bool // numbers that gaps cover
-	fresh  bool            // a gap has said that the log is another one
+	fresh  bool            // a gap has announced a new log
 }
 
 // serve reads what the tracker serves to a client that has seen nothing of the image's log.
@@ -344,11 +561,11 @@ func (c *check) take(e event, line string) {
 	c.there[seq] = true
 }
 
-// judge counts events that are neither there nor in a gap. If the log is another one, and that
-// was said, those at its end need none.
-func (c *check) judge(said bool) {
+// judge counts events that are neither present nor in a gap. At the end of a new log that was
+// reported, events may be missing without a gap.
+func (c *check) judge(reported bool) {
 	newest := c.last
-	if (c.fresh || c.epoch == "" || c.epoch != c.image.epoch) && said {
+	if (c.fresh || c.epoch == "" || c.epoch != c.image.epoch) && reported {
 		newest = 0
 		for n := range c.there {
 			newest = max(newest, n)

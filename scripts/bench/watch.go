@@ -8,11 +8,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
+	"syscall"
 	"time"
+	"unsafe"
 )
 
 const (
@@ -102,8 +105,8 @@ func (b *bench) listPeak(ctx context.Context, scenario string, c contender, serv
 	return err
 }
 
-// without returns the error of a measurement if it was ours. What another client could
-// not do is reported, and the rest is measured without it.
+// without returns the error of a measurement of mcptrack. It only reports the error of another
+// client, and the measuring continues.
 func (b *bench) without(c contender, scenario string, err error) error {
 	if err == nil || c.name == b.ours().name {
 		return err
@@ -120,11 +123,11 @@ func (b *bench) ready(ctx context.Context) error {
 		load     load
 		clients  []contender
 	}{
-		{"ready 1", load{servers: 1, resources: 1, read: "none"}, []contender{b.ours()}},
-		{"ready 100", load{servers: 1, resources: 100, read: "none"}, []contender{b.bare(), b.ours(), b.typescript()}},
-		{"ready 1000", load{servers: 1, resources: 1000, read: "none"}, []contender{b.bare(), b.ours(), b.typescript()}},
+		{"ready 1", load{servers: 1, resources: 1}, []contender{b.ours()}},
+		{"ready 100", load{servers: 1, resources: 100}, []contender{b.bare(), b.ours(), b.typescript()}},
+		{"ready 1000", load{servers: 1, resources: 1000}, []contender{b.bare(), b.ours(), b.typescript()}},
 		{"ready 100, digest", load{servers: 1, resources: 100, read: "digest"}, []contender{b.ours()}},
-		{"ready 100 x 100", load{servers: 100, resources: 100, read: "none"}, []contender{b.ours()}},
+		{"ready 100 x 100", load{servers: 100, resources: 100}, []contender{b.ours()}},
 	}
 	for _, s := range cases {
 		for range b.often() {
@@ -148,7 +151,7 @@ func (b *bench) readyOnce(ctx context.Context, scenario string, c contender, l l
 	if err != nil {
 		return err
 	}
-	p, err := start(ctx, streamLimit, argv)
+	p, err := start(ctx, streamLimit, argv, false)
 	if err != nil {
 		return err
 	}
@@ -160,12 +163,9 @@ func (b *bench) readyOnce(ctx context.Context, scenario string, c contender, l l
 	return nil
 }
 
-// latencyBench measures the time from an update to its line.
-type latencyBench struct{ *bench }
-
 // latency measures the time from the sending of an update to the arrival of
 // its line, every update being of another resource so that nothing coalesces.
-func (b latencyBench) latency(ctx context.Context) error {
+func (b *bench) latency(ctx context.Context) error {
 	for range b.runs {
 		for _, c := range []contender{b.bare(), b.ours(), b.typescript()} {
 			if err := b.without(c, "latency 500/s", b.latencyOnce(ctx, c)); err != nil {
@@ -178,14 +178,14 @@ func (b latencyBench) latency(ctx context.Context) error {
 	return nil
 }
 
-func (b latencyBench) latencyOnce(ctx context.Context, c contender) error {
+func (b *bench) latencyOnce(ctx context.Context, c contender) error {
 	const count, rate = 1500, 500
-	l := load{servers: 1, resources: count, count: count, rate: rate, each: true, read: "none", times: filepath.Join(b.tmp, "times")}
+	l := load{servers: 1, resources: count, count: count, rate: rate, each: true, times: b.times()}
 	argv, err := c.watch(l)
 	if err != nil {
 		return err
 	}
-	p, err := start(ctx, streamLimit, argv)
+	p, err := start(ctx, streamLimit, argv, false)
 	if err != nil {
 		return err
 	}
@@ -193,22 +193,25 @@ func (b latencyBench) latencyOnce(ctx context.Context, c contender) error {
 	if err := errors.Join(err, p.close()); err != nil {
 		return err
 	}
-	sent, err := readTimes(l.times)
+	return b.addDelays("latency 500/s", c.name, arrived)
+}
+
+// addDelays adds the percentiles of the times from sending to arrival.
+func (b *bench) addDelays(scenario, client string, arrived []int64) error {
+	sent, err := readTimes(b.times())
 	if err != nil {
 		return err
 	}
-	delays := make([]float64, 0, count)
+	var delays []float64 // µs
 	for i, at := range arrived {
 		if at != 0 && i < len(sent) {
 			delays = append(delays, float64(at-sent[i])/1e3)
 		}
 	}
-	if len(delays) != count {
-		return fmt.Errorf("%s: %d of %d updates came", c.name, len(delays), count)
+	if len(delays) != len(arrived) {
+		return fmt.Errorf("%s, %s: %d of %d updates arrived", scenario, client, len(delays), len(arrived))
 	}
-	slices.Sort(delays)
-	b.report.add("latency 500/s", "p50", "µs", c.name, delays[count/2])
-	b.report.add("latency 500/s", "p99", "µs", c.name, delays[count*99/100])
+	b.report.percentiles(scenario, "", "µs", client, delays)
 	return nil
 }
 
@@ -225,7 +228,7 @@ func (r *running) arrivals(count int, server []byte) ([]int64, error) {
 		}
 		now := time.Now().UnixNano()
 		_, rest, ok := bytes.Cut(line, []byte(blastURI))
-		ok = ok && from(line, server)
+		ok = ok && bytes.Contains(line, server)
 		// The line that lists what is subscribed names many, an update one.
 		if !ok || len(rest) < 6 || bytes.Contains(rest, []byte(blastURI)) || bytes.Contains(line, []byte(`"subscription.active"`)) {
 			continue
@@ -244,12 +247,9 @@ func (r *running) arrivals(count int, server []byte) ([]int64, error) {
 	return at, nil
 }
 
-// cpuBench measures floods of notifications.
-type cpuBench struct{ *bench }
-
 // cpu measures what 100,000 notifications over 100 resources cost, and what
 // memory is resident afterwards.
-func (b cpuBench) cpu(ctx context.Context) error {
+func (b *bench) cpu(ctx context.Context) error {
 	const count = 100_000
 	for range b.runs {
 		for _, s := range []struct {
@@ -262,7 +262,7 @@ func (b cpuBench) cpu(ctx context.Context) error {
 			{"100,000 updates", "none", b.typescript()},
 			{"100,000 updates, digest", "digest", b.ours()},
 		} {
-			l := load{servers: 1, resources: 100, count: count, read: s.read, times: filepath.Join(b.tmp, "times")}
+			l := load{servers: 1, resources: 100, count: count, read: s.read, times: b.times()}
 			if err := b.without(s.client, s.scenario, b.cpuOnce(ctx, s.scenario, s.client, l)); err != nil {
 				return err
 			}
@@ -273,12 +273,12 @@ func (b cpuBench) cpu(ctx context.Context) error {
 	return nil
 }
 
-func (b cpuBench) cpuOnce(ctx context.Context, scenario string, c contender, l load) error {
+func (b *bench) cpuOnce(ctx context.Context, scenario string, c contender, l load) error {
 	argv, err := c.watch(l)
 	if err != nil {
 		return err
 	}
-	p, err := start(ctx, streamLimit, argv)
+	p, err := start(ctx, streamLimit, argv, false)
 	if err != nil {
 		return err
 	}
@@ -286,7 +286,7 @@ func (b cpuBench) cpuOnce(ctx context.Context, scenario string, c contender, l l
 	return errors.Join(err, p.close())
 }
 
-func (b cpuBench) burst(p *running, scenario string, c contender) error {
+func (b *bench) burst(p *running, scenario string, c contender) error {
 	if _, err := p.await(c.ready, 1); err != nil {
 		return err
 	}
@@ -299,7 +299,7 @@ func (b cpuBench) burst(p *running, scenario string, c contender) error {
 	if _, err := p.await(blastDone, 1); err != nil {
 		return err
 	}
-	// Trailing events come now; a full pipe would hold the client up.
+	// Trailing events arrive now; a full pipe would block the client.
 	time.Sleep(settle)
 	after, err := cpuTime(pid)
 	if err != nil {
@@ -336,3 +336,158 @@ func (b *bench) version(ctx context.Context) error {
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// isolation measures how a flood affects another server: the time from an update of a calm server to
+// its line, alone and while another server sends 50,000 notifications a second, and the resident
+// memory after the flood.
+func (b *bench) isolation(ctx context.Context) error {
+	const count, rate, flood = 900, 300, 50_000
+	for range b.runs {
+		for scenario, loud := range map[string]bool{"calm alone": false, "calm beside a flood": true} {
+			servers := map[string]any{"calm": b.blastEntry(load{resources: count, count: count, rate: rate, times: b.times()})}
+			if loud {
+				servers["loud"] = b.blastEntry(load{resources: 100, count: 5 * flood, rate: flood, times: filepath.Join(b.tmp, "loud")})
+			}
+			file, err := b.writeConfig(servers)
+			if err != nil {
+				return err
+			}
+			p, err := start(ctx, streamLimit, []string{b.mcptrack, "--config", file, "watch", "--json"}, false)
+			if err != nil {
+				return err
+			}
+			arrived, err := p.arrivals(count, []byte(`"serverId":"calm"`))
+			mib := 0.0
+			if err == nil {
+				mib, err = memory(p.cmd.Process.Pid, "VmRSS")
+			}
+			if err := errors.Join(err, p.close()); err != nil {
+				return err
+			}
+			if err := b.addDelays(scenario, "mcptrack", arrived); err != nil {
+				return err
+			}
+			b.report.add(scenario, "RSS after", "MiB", "mcptrack", mib)
+		}
+	}
+	b.report.times(1.5, "calm beside a flood", "calm alone", "p99")
+	b.report.times(1.5, "calm beside a flood", "calm alone", "RSS after")
+	return nil
+}
+
+const (
+	topRate  = 100 // events a second
+	topWarm  = 3 * time.Second
+	topSpan  = 5 * time.Second
+	topWidth = 200 // columns
+
+	// topLeast is how many bytes are printed at least; top writes changed cells only.
+	topLeast = int64(topSpan/time.Second) * topRate * 20
+)
+
+// top measures CPU and resident memory of the live terminal at 100 events a second, in comparison
+// with watch, which prints them.
+func (b *bench) top(ctx context.Context) error {
+	l := load{
+		resources: 5 * topRate / 2, // each changes at most once in the 2 s in which events are coalesced
+		count:     int((topWarm + topSpan + 30*time.Second).Seconds()) * topRate, rate: topRate, times: b.times(),
+	}
+	file, err := b.writeConfig(map[string]any{"load": b.blastEntry(l)})
+	if err != nil {
+		return err
+	}
+	for run := range b.runs {
+		for command, turns := range map[string]int{"watch": b.seldom(), "top": b.runs} {
+			if run >= turns {
+				continue
+			}
+			if err := b.onTerminal(ctx, command, []string{b.mcptrack, "--config", file, command}); err != nil {
+				return err
+			}
+		}
+	}
+	b.report.atMost(5, "top", "CPU at 100 events/s")
+	b.report.difference(30, "top", "watch", "RSS at 100 events/s")
+	return nil
+}
+
+// onTerminal runs a command on its own terminal and reports its CPU time and memory.
+func (b *bench) onTerminal(ctx context.Context, scenario string, argv []string) (err error) {
+	screen, tty, err := openTerminal(topWidth, 50)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
+	cmd.Env = append(os.Environ(), "TERM=xterm-256color")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	err = cmd.Start()
+	_ = tty.Close()
+	if err != nil {
+		return errors.Join(err, screen.Close())
+	}
+	drained := make(chan int64, 1) // the bytes that it printed; sent to once
+	go func() {
+		n, _ := io.Copy(io.Discard, screen) // fails when the other side is closed
+		drained <- n
+	}()
+	defer func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait() // a terminal that goes away may be an error
+		printed := <-drained
+		_ = screen.Close()
+		if err = errors.Join(err, reapOrphans(time.Now())); err == nil && printed < topLeast {
+			err = fmt.Errorf("%s printed only %d bytes", scenario, printed)
+		}
+	}()
+	wait := func(d time.Duration) {
+		select {
+		case <-time.After(d):
+		case <-ctx.Done():
+		}
+	}
+	wait(topWarm)
+	began := time.Now()
+	before, err := cpuTime(cmd.Process.Pid)
+	if err != nil {
+		return err
+	}
+	wait(topSpan)
+	after, err := cpuTime(cmd.Process.Pid)
+	if err != nil {
+		return err
+	}
+	mib, err := memory(cmd.Process.Pid, "VmRSS")
+	if err != nil {
+		return err
+	}
+	b.report.add(scenario, "CPU at 100 events/s", "%", "mcptrack", 100*float64(after-before)/float64(time.Since(began)))
+	b.report.add(scenario, "RSS at 100 events/s", "MiB", "mcptrack", mib)
+	return ctx.Err()
+}
+
+// openTerminal makes a pseudo terminal: what is written to tty is read from screen.
+func openTerminal(columns, rows uint16) (screen, tty *os.File, err error) {
+	screen, err = os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = screen.Close()
+		}
+	}()
+	var locked, number int32
+	size := [4]uint16{rows, columns}
+	for request, argument := range map[uintptr]unsafe.Pointer{
+		syscall.TIOCSPTLCK: unsafe.Pointer(&locked), syscall.TIOCGPTN: unsafe.Pointer(&number), syscall.TIOCSWINSZ: unsafe.Pointer(&size),
+	} {
+		if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, screen.Fd(), request, uintptr(argument)); errno != 0 {
+			return nil, nil, fmt.Errorf("make a terminal: %w", errno)
+		}
+	}
+	tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	return screen, tty, err
+}

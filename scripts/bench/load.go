@@ -5,9 +5,12 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"os"
 	"slices"
 	"strconv"
@@ -21,13 +24,12 @@ const (
 	blastDone = blastURI + "999999"
 	blastPage = 1000
 
-	// blastPause lets the client come to rest between the tool call that asks
-	// for the notifications and the first of them.
+	// blastPause lets the client become idle between the tool call and the first notification.
 	blastPause = 300 * time.Millisecond
 )
 
 // blast is the load server: raw JSON-RPC over stdio, protocol 2025-11-25, so
-// that its own cost is small compared to that of a client. Its tool "blast" makes
+// that it costs little compared with a client. Its tool "blast" makes
 // it send count notifications at a rate per second (0: as fast as the pipe
 // takes them), round robin over its resources, and then one for blastDone. The
 // times at which they were sent go to a file, one wall clock nanosecond number
@@ -150,8 +152,7 @@ func (b *blast) list(cursor string) string {
 
 func resourceURI(i int) string { return fmt.Sprintf("%s%06d", blastURI, i) }
 
-// send announces resources that were subscribed to: a client that has lost a
-// subscription is seen to miss updates.
+// send announces only subscribed resources, so that a client that lost a subscription misses updates.
 func (b *blast) send(o blastOptions) {
 	lines := make([]string, b.resources)
 	for i := range lines {
@@ -226,4 +227,121 @@ func readTimes(file string) ([]int64, error) {
 		times = append(times, ns)
 	}
 	return times, nil
+}
+
+// many is a server with many tools. A call with "change" adds a tool, sends the notification, and
+// answers with the time.
+type many struct {
+	tools int
+
+	mu  sync.Mutex // guards tools, and is held while writing to out
+	out *bufio.Writer
+}
+
+func runMany(args []string, in io.Reader, out io.Writer) error {
+	m := &many{out: bufio.NewWriter(out)}
+	if len(args) == 0 {
+		return errors.New("usage: bench many TOOLS [http]")
+	}
+	var err error
+	if m.tools, err = strconv.Atoi(args[0]); err != nil {
+		return err
+	}
+	if len(args) > 1 {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "listening on http://%s/mcp\n", ln.Addr())
+		return http.Serve(ln, m)
+	}
+	for lines := bufio.NewReader(in); ; {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if answer := m.answer(line); answer != nil {
+			m.mu.Lock()
+			_, _ = m.out.Write(append(answer, '\n'))
+			err = m.out.Flush()
+			m.mu.Unlock()
+			if err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (m *many) answer(message []byte) []byte {
+	var q struct {
+		ID     json.RawMessage `json:"id"`
+		Method string          `json:"method"`
+		Params struct {
+			Arguments struct {
+				Text   string
+				Change bool
+			} `json:"arguments"`
+		} `json:"params"`
+	}
+	if err := json.Unmarshal(message, &q); err != nil || q.ID == nil {
+		return nil
+	}
+	result := `{}`
+	switch q.Method {
+	case "initialize":
+		result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"many","version":"1"}}`
+	case "tools/list":
+		result = m.list()
+	case "tools/call":
+		text := q.Params.Arguments.Text
+		if q.Params.Arguments.Change {
+			text = strconv.FormatInt(m.change(), 10)
+		}
+		result = fmt.Sprintf(`{"content":[{"type":"text","text":%q}]}`, text)
+	}
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":%s}`, q.ID, result)
+}
+
+func (m *many) list() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var b strings.Builder
+	for i := range m.tools {
+		fmt.Fprintf(&b, `,{"name":"t%03d","description":"Tool number %d of this server, with a description of some length",`+
+			`"inputSchema":{"type":"object","properties":{"text":{"type":"string","description":"A text"},"change":{"type":"boolean"}}}}`, i, i)
+	}
+	return `{"tools":[` + b.String()[1:] + `]}`
+}
+
+// change adds a tool and sends the notification.
+func (m *many) change() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tools++
+	at := time.Now().UnixNano()
+	_, _ = m.out.WriteString(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}` + "\n")
+	_ = m.out.Flush()
+	return at
+}
+
+// ServeHTTP is Streamable HTTP without sessions and streams.
+func (m *many) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	answer := m.answer(body)
+	if answer == nil {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(answer)
 }
