@@ -147,14 +147,6 @@ func endpoint(t *testing.T, far *realtimetest.Endpoint) string {
 	return "ws" + strings.TrimPrefix(srv.URL, "http") + "/v1"
 }
 
-// demoFile is a config with the demo server, changing often.
-func demoFile(t *testing.T) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "mcp-servers.json")
-	save(t, file, config(`"demo": `+demoEntry(t, t.Name(), `, "trackResources": true`)))
-	return file
-}
-
 // From a server over the tracker to the endpoint: the message is there soon after its time (3 s,
 // unless the machine is busy), and a receipt is printed.
 func TestInjectEndToEnd(t *testing.T) {

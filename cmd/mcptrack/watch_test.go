@@ -13,22 +13,6 @@ import (
 	"time"
 )
 
-// demoEntry is the demo server as an entry of a config; the test binary plays it.
-func demoEntry(t *testing.T, mark string, extra string) string {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	link := filepath.Join(t.TempDir(), "mcptrack")
-	if err := os.Symlink(self, link); err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprintf(`{"command": %q, "args": ["demo-server", "--interval", "200ms"], "env": {%q: %q} %s}`, link, peerMark, mark, extra)
-}
-
-func config(entries ...string) string { return `{"mcpServers": {` + strings.Join(entries, ", ") + `}}` }
-
 // A saved config is followed at once: switched off means silence, unchanged
 // servers keep their process, and a bad config changes nothing.
 func TestWatchFollowsTheConfig(t *testing.T) {
@@ -136,17 +120,6 @@ func TestKilledServerIsRestarted(t *testing.T) {
 	r.ends(time.Minute, 0)
 }
 
-func kill(t *testing.T, pid string) {
-	t.Helper()
-	var n int
-	if _, err := fmt.Sscan(pid, &n); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Kill(n, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // The second Ctrl-C ends it at once, with a server that wants no end.
 func TestSecondInterruptKills(t *testing.T) {
 	t.Parallel()
@@ -224,4 +197,49 @@ func TestNoExecOnReload(t *testing.T) {
 	r.await(n, "second is Ready", inState("second", "Ready"))
 	r.signal(syscall.SIGTERM)
 	r.ends(time.Minute, 0)
+}
+
+// Changes arrive by the events of a gateway, and again after the gateway was killed, and the
+// server behind it.
+func TestWatchFollowsTheEventsOfAGateway(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	behind := filepath.Join(dir, "behind.json")
+	save(t, behind, config(`"demo": `+demoEntry(t, t.Name()+"-demo", `, "trackResources": true`)))
+	up := demoEntry(t, t.Name()+"-up", `, "trackResources": true, "mode": "poll", "pollInterval": "10m"`)
+	up = strings.Replace(up, `["demo-server", "--interval", "200ms"]`, fmt.Sprintf(`["gateway", "--stdio", "--config", %q, "--events", "--data-dir", %q, "--durability", "os"]`, behind, filepath.Join(dir, "log")), 1)
+	file := filepath.Join(dir, "mcp-servers.json")
+	save(t, file, config(`"up": `+up))
+	r := runBeside(t, "watch", "--json", file)
+	byEvent := func(e eventLine) bool {
+		return e.Type == "resource.updated" && e.ServerID == "up" && e.Cause == "event"
+	}
+	_, n := r.await(0, "a change by an event", byEvent)
+	for _, pid := range marked(t, t.Name()+"-up") {
+		kill(t, pid)
+	}
+	_, n = r.await(n, "the gateway is away", inState("up", "Backoff"))
+	_, n = r.await(n, "it is back", inState("up", "Ready"))
+	r.await(n, "a change by an event after that", byEvent)
+
+	before := marked(t, t.Name()+"-demo")
+	for _, pid := range before {
+		kill(t, pid)
+	}
+	for over := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if now := marked(t, t.Name()+"-demo"); len(now) > 0 && !slices.ContainsFunc(now, func(pid string) bool { return slices.Contains(before, pid) }) {
+			break
+		}
+		if time.Now().After(over) {
+			t.Fatal("the server behind the gateway is not started again")
+		}
+	}
+	r.await(len(r.seen()), "a change of the server that was started again", byEvent)
+	for _, e := range r.seen() {
+		if e.Type == "resource.updated" && e.Cause == "notify" {
+			t.Errorf("a notification was relied on: %+v", e)
+		}
+	}
+	r.signal(syscall.SIGINT)
+	r.ends(30*time.Second, 0)
 }
