@@ -21,8 +21,8 @@ import (
 	"github.com/coder/websocket"
 )
 
-// TestFilesAreBounded: a file, FIFO or device without an end, wherever a flag names a
-// file, is refused at once and within little memory.
+// TestFilesAreBounded: every flag and argument that names a file rejects an endless file, FIFO or
+// device quickly and with little memory.
 func TestFilesAreBounded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -88,7 +88,7 @@ type endless string
 
 func (e endless) Read(p []byte) (int, error) {
 	n := copy(p, e)
-	for n < len(p) { // doubling is fast with the race detector, too
+	for n < len(p) { // doubling is fast, also with the race detector
 		n += copy(p[n:], p[:n])
 	}
 	return n, nil
@@ -134,9 +134,8 @@ func (b *headBuffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestStreamsAreBounded: what is sent without an end, to any command that reads a stream,
-// by a child process, a server, a feed, an API or on its standard input, takes little
-// memory.
+// TestStreamsAreBounded: endless input to any command that reads a stream, from a child
+// process, a server, a feed, an API or stdin, takes little memory.
 func TestStreamsAreBounded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -246,8 +245,7 @@ func (s *serving) wantBounded() {
 	}
 }
 
-// TestRequestsAreBounded: what clients send without an end, to anything that listens, takes
-// little memory, and others are served meanwhile.
+// TestRequestsAreBounded: endless requests to anything that listens take little memory.
 func TestRequestsAreBounded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -306,8 +304,8 @@ func TestRequestsAreBounded(t *testing.T) {
 	}
 }
 
-// TestFramesAreBounded: a WebSocket message without an end, of an endpoint or, through the
-// proxy, of an application, takes little memory.
+// TestFramesAreBounded: an endless WebSocket message, from an endpoint or from an application
+// behind the proxy, takes little memory.
 func TestFramesAreBounded(t *testing.T) {
 	t.Parallel()
 	flood := func(ctx context.Context, c *websocket.Conn) {

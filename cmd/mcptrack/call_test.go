@@ -19,8 +19,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// Calls over HTTP repeat arguments in headers at the first try, however they are given. Tools
-// that say so wrongly are not called, and lists mark them.
+// Calls over HTTP send marked arguments in headers, also on the first attempt. Tools with an invalid header
+// annotation are not called, and list marks them.
 func TestCallsRepeatArgumentsInHeaders(t *testing.T) {
 	t.Parallel()
 	server := sessiontest.New()
@@ -47,7 +47,7 @@ func TestCallsRepeatArgumentsInHeaders(t *testing.T) {
 	runFor(t, 0, "--config", conf, "call", "docs", "geo")
 	_, errs := runFor(t, 5, "--config", conf, "call", "docs", "bad", "--args-json", `{"a":"b"}`)
 	if !strings.Contains(errs, `tool "bad" is invalid`) {
-		t.Errorf("said %s", errs)
+		t.Errorf("stderr: %s", errs)
 	}
 	mu.Lock()
 	if got := strings.Join(calls, " "); got != "eu us " {
@@ -64,7 +64,7 @@ func TestCallsRepeatArgumentsInHeaders(t *testing.T) {
 	}
 }
 
-// scripted writes a config whose one server, "notes", answers as the script says and logs its requests.
+// scripted writes a config with one server, "notes", that follows a script and logs its requests.
 func scripted(t *testing.T, protocol string) (file, log string) {
 	t.Helper()
 	npm, err := filepath.Abs(filepath.Join("..", "..", "testdata", "peers"))
@@ -85,7 +85,7 @@ func scripted(t *testing.T, protocol string) (file, log string) {
 	return file, log
 }
 
-// logged waits until the log has the text.
+// logged waits until the log contains text.
 func logged(t *testing.T, log, text string) {
 	t.Helper()
 	deadline := time.NewTimer(peerReadyTimeout)
@@ -105,8 +105,7 @@ func logged(t *testing.T, log, text string) {
 	}
 }
 
-// Ctrl-C cancels a call at the server, which is notified before the connection ends, and
-// ends the command with 130.
+// Ctrl-C cancels a call: the server is notified before the connection closes, and the exit code is 130.
 func TestInterruptedCall(t *testing.T) {
 	t.Parallel()
 	for _, era := range []string{"legacy", "modern"} {
@@ -134,8 +133,7 @@ func TestInterruptedCall(t *testing.T) {
 	}
 }
 
-// A terminal shows the progress of a long call and is left clean; stdout has the result
-// and nothing else.
+// The terminal shows the progress of a long call and is restored afterwards. Stdout has only the result.
 func TestProgressOnTerminal(t *testing.T) {
 	t.Parallel()
 	file, _ := scripted(t, "auto")

@@ -64,8 +64,8 @@ func TestManualProgram(t *testing.T) {
 	}
 }
 
-// TestEngineProgram takes the program of go doc core/engine as a stranger does: it is built as a
-// module outside this one, follows a config, stores events, serves them, and ends with its signal.
+// TestEngineProgram builds the program of go doc core/engine as a separate module. It follows a config, stores
+// and serves events, and exits on a signal.
 func TestEngineProgram(t *testing.T) {
 	t.Parallel()
 	var program strings.Builder

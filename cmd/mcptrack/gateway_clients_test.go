@@ -47,11 +47,11 @@ func lookAt(t *testing.T, era string, requests []map[string]any, target ...strin
 		slices.SortFunc(list, func(a, b map[string]any) int { return strings.Compare(keyOf(a), keyOf(b)) })
 	}
 	for _, tool := range saw.Tools {
-		delete(tool, "execution") // which the SDK does not show in the modern era
+		delete(tool, "execution") // the SDK omits it in the modern era
 	}
 	for _, a := range saw.Answers {
 		if progress, _ := a["progress"].([]any); len(progress) > 3 {
-			a["progress"] = progress[:3] // the SDK drops what comes together with the answer
+			a["progress"] = progress[:3] // the SDK drops progress that arrives with the result
 		}
 		if result, ok := a["result"].(map[string]any); ok { // the servers describe themselves differently
 			for _, of := range []string{"_meta", "resultType", "ttlMs", "cacheScope"} {
@@ -71,8 +71,8 @@ func keyOf(item map[string]any) string {
 	return ""
 }
 
-// In front of a real server the gateway answers as the server itself does, item by
-// item, over both transports and to clients of both eras.
+// A gateway in front of a real server returns what the server itself returns, item by item, over both
+// transports and to clients of both eras.
 func TestGatewayAnswersLikeItsServer(t *testing.T) {
 	type request = map[string]any
 	with := func(args ...any) map[string]any {
@@ -149,7 +149,7 @@ func TestGatewayAnswersLikeItsServer(t *testing.T) {
 	}
 }
 
-// front is a reverse proxy before a server that restarts: requests wait until it is there.
+// front is a reverse proxy in front of a server that restarts. Requests wait until the server is up.
 type front struct {
 	*mcpservertest.Counter
 
@@ -210,8 +210,8 @@ func (f *front) close() {
 	f.there = make(chan struct{})
 }
 
-// Clients that cannot begin a new session go on with theirs after a restart of the gateway or the
-// vault, with all that they subscribed to, and are told of nothing that has not changed.
+// Clients that cannot start a new session keep theirs, with its subscriptions, across restarts of the gateway
+// or the vault, and get no notification without a change.
 func TestClientsSurviveARestart(t *testing.T) {
 	t.Parallel()
 	notes := t.TempDir()
@@ -288,7 +288,7 @@ func TestClientsSurviveARestart(t *testing.T) {
 	}
 }
 
-// A client whose calls failed, also because their server died, sends nothing more.
+// A client sends no further requests after its calls failed, even if the server died.
 func TestGatewayClientsAreIdleAfterErrors(t *testing.T) {
 	t.Parallel()
 	for _, library := range []string{"sdk", "client"} {
@@ -307,7 +307,7 @@ func TestGatewayClientsAreIdleAfterErrors(t *testing.T) {
 				t.Errorf("a call that fails: %s", result)
 			}
 			client.Send("tools/call", `{"name":"trigger-long-running-operation","arguments":{"duration":60,"steps":60}}`)
-			time.Sleep(2 * time.Second) // it runs
+			time.Sleep(2 * time.Second) // no condition to wait for: the call must be in flight at the server
 			for _, pid := range marked(t, p.Mark) {
 				if n, err := strconv.Atoi(pid); err == nil {
 					_ = syscall.Kill(n, syscall.SIGKILL)
@@ -316,12 +316,12 @@ func TestGatewayClientsAreIdleAfterErrors(t *testing.T) {
 			if result, failed := client.Answer(); failed == "" && !strings.Contains(string(result), `"isError":true`) {
 				t.Errorf("a call whose server dies: %s", result)
 			}
-			time.Sleep(5 * time.Second) // longer than clients wait before they connect again, and the server to be back
+			time.Sleep(5 * time.Second) // real: longer than the clients' reconnect delay and the server's restart
 			all, gets := f.Count()
 			if len(gets) > 2 {
 				t.Errorf("GET with %q; only that of the call that took time may be there", gets)
 			}
-			time.Sleep(5 * time.Second)
+			time.Sleep(5 * time.Second) // real: proves that nothing is sent
 			if now, after := f.Count(); now != all {
 				t.Errorf("%d requests of an idle client in 5 s; GET with %q", now-all, after[len(gets):])
 			}
@@ -329,8 +329,8 @@ func TestGatewayClientsAreIdleAfterErrors(t *testing.T) {
 	}
 }
 
-// Unmodified clients from npm find the tools, learn what changed, wait, give up waiting and
-// go on, with and without MCP Events beside them, over HTTP and standard streams.
+// Unmodified npm clients find the change tools, ask what changed, wait, cancel the wait and continue, with
+// and without MCP Events, over HTTP and stdio.
 func TestGatewayChangeTools(t *testing.T) {
 	t.Parallel()
 	installedPeer(t, "..", "..", "testdata", "peers", "node_modules", "@ai-sdk", "mcp")
@@ -377,8 +377,8 @@ func TestGatewayChangeTools(t *testing.T) {
 	running.Wait()
 }
 
-// The official TypeScript client lists, polls and streams the events of a gateway in both
-// eras; poll and stream name an event alike.
+// The official TypeScript client lists, polls and streams the events of a gateway in both eras. Poll and
+// stream use the same event IDs.
 func TestGatewayEventsTypeScript(t *testing.T) {
 	t.Parallel()
 	url := startGateway(t, "--config", twoDemos(t), "--events", "--data-dir", t.TempDir(), "--durability", "os")
@@ -425,8 +425,8 @@ func TestGatewayEventsTypeScript(t *testing.T) {
 	}
 }
 
-// The AI SDK subscribes by webhook, gets events before and after a refresh, which all
-// name its subscription, and after one with another secret, signed with both, and unsubscribes.
+// The AI SDK subscribes a webhook, gets events with its subscription ID before and after a refresh, gets
+// events signed with both secrets after it rotates the secret, and unsubscribes.
 func TestGatewayEventsAISDK(t *testing.T) {
 	t.Parallel()
 	const token = "0123456789abcdefghijklmnop"

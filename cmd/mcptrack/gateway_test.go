@@ -81,7 +81,7 @@ func nodeCommand(ctx context.Context, t *testing.T, script string, args ...strin
 	return cmd
 }
 
-// twoDemos is a config of two servers that offer the same.
+// twoDemos returns a config of two identical servers.
 func twoDemos(t *testing.T) (file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "mcp-servers.json")
@@ -90,7 +90,7 @@ func twoDemos(t *testing.T) (file string) {
 	return file
 }
 
-// The official Inspector's command lines list, call, read and subscribe through it.
+// The official Inspector CLIs list, call, read and subscribe through the gateway.
 func TestGatewayInspector(t *testing.T) {
 	t.Parallel()
 	clients := filepath.Join("node_modules", "@modelcontextprotocol", "inspector", "clients")
@@ -199,8 +199,8 @@ func TestGatewayGuards(t *testing.T) {
 	}
 }
 
-// The config is followed: a client is notified of the tools of a new server, and a
-// bad config changes nothing.
+// The gateway follows the config: clients are notified of a new server's tools, and an invalid config changes
+// nothing.
 func TestGatewayFollowsTheConfig(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
@@ -234,8 +234,8 @@ func TestGatewayFollowsTheConfig(t *testing.T) {
 	r.ends(time.Minute, 0)
 }
 
-// A task belongs to the token with which it began, also after a restart of the gateway and under
-// a new token of the same name. To other tokens it looks like one that does not exist.
+// A task belongs to the name of the token that started it, also after a gateway restart and with a new token of
+// that name. For other tokens the task does not exist.
 func TestGatewayTaskOwners(t *testing.T) {
 	t.Parallel()
 	server := sessiontest.New()

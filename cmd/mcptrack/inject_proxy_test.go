@@ -26,8 +26,8 @@ import (
 	"github.com/mcptrack/mcptrack/output/realtime/realtimetest"
 )
 
-// An application behind the proxy is served as before, and its conversation gets
-// the messages; others are turned away.
+// The proxy forwards an application's traffic unchanged and injects messages into its conversation. Pages of
+// other sites are rejected.
 func TestInjectProxy(t *testing.T) {
 	t.Parallel()
 	far := &realtimetest.Endpoint{Message: func(c *realtimetest.Conn, typ websocket.MessageType, b []byte) {
@@ -126,7 +126,7 @@ func TestInjectProxyTLS(t *testing.T) {
 	x.exits(0)
 }
 
-// With a token the applications need no key, and the endpoint never sees the token.
+// With a token, applications need no key, and the token is not forwarded to the endpoint.
 func TestInjectProxyToken(t *testing.T) {
 	t.Parallel()
 	token := filepath.Join(t.TempDir(), "token")
@@ -156,7 +156,7 @@ func TestInjectProxyToken(t *testing.T) {
 		_, _, err = app.Read(ctx)
 	}
 	if ctx.Err() != nil {
-		t.Error("the session with the removed token goes on")
+		t.Error("the session with the removed token continues")
 	}
 	again, _, err := websocket.Dial(ctx, url, &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {"Bearer another-0123456789abcdef"}}})
 	if err != nil {
@@ -166,9 +166,8 @@ func TestInjectProxyToken(t *testing.T) {
 }
 
 // The official clients of the Realtime API, openai's OpenAIRealtimeWS and
-// @openai/agents-realtime, through the proxy and TLS to an endpoint of others (aimock): both
-// see the messages as turns of the user, neither an error, and the model gets them with
-// the next response.
+// @openai/agents-realtime, through the proxy and TLS to a third-party endpoint (aimock): both
+// see the messages as user messages and no error, and the model gets them with the next response.
 func TestRealtimePackages(t *testing.T) {
 	t.Parallel()
 	installedPeer(t, "..", "..", "testdata", "peers", "node_modules", "@openai", "agents-realtime")

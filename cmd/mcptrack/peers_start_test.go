@@ -144,7 +144,7 @@ func marshalPeer(t testing.TB, entry peerEntry) string {
 	return string(data)
 }
 
-// A peerServer is a running server process and what it said.
+// A peerServer is a running server process and its stderr.
 type peerServer struct {
 	stderr *peerOutput
 	exited chan struct{} // closed by the goroutine that waits for the process
@@ -232,8 +232,8 @@ func (o *peerOutput) text() string {
 	return o.buf.String()
 }
 
-// startAnnouncing runs a server that says "listening on URL" on stderr once it
-// accepts connections, and returns the URL.
+// startAnnouncing runs a server that prints "listening on URL" to stderr when it accepts connections, and
+// returns the URL.
 func startAnnouncing(t testing.TB, command string, args ...string) string {
 	t.Helper()
 	server := startServer(t, command, args...)

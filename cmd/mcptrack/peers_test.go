@@ -217,8 +217,8 @@ func without(all, seen []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return slices.Contains(seen, s) })
 }
 
-// peerClient connects to a peer as a program does that embeds the tracker. Nothing is
-// tracked but what the client subscribes to.
+// peerClient connects to a peer like a program that embeds the tracker. Only what the client subscribes to is
+// tracked.
 func peerClient(t *testing.T, name string, change func(*mcpconfig.Server)) (*tracker.Client, *journal.Subscription) {
 	t.Helper()
 	p := startPeer(t, name)
@@ -273,7 +273,7 @@ func TestPeersClient(t *testing.T) {
 			t.Errorf("a missing resource gives %v", err)
 		}
 		if !client.SupportsSubscriptions() {
-			t.Fatal("the peer is said not to support subscriptions")
+			t.Fatal("SupportsSubscriptions is false")
 		}
 		if err := client.Subscribe(ctx, uri); err != nil {
 			t.Fatal(err)
@@ -301,7 +301,7 @@ func TestPeersClient(t *testing.T) {
 }
 
 // TestPeersRequestsAreRefused shows that a real server that sends a request to its client
-// is refused at once, and what the user sees.
+// is rejected immediately, and shows the user's error.
 func TestPeersRequestsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -28,13 +28,13 @@ type eventLine struct {
 	at                                                time.Time
 }
 
-// running is a mcptrack that runs in the background, and what it printed so far.
+// running is an mcptrack in the background and its output so far.
 type running struct {
 	*testing.T
 	cmd    *exec.Cmd
 	stderr written
-	exited chan struct{} // closed when it has
-	err    error         // how; valid after exited
+	exited chan struct{} // closed after the process has exited
+	err    error         // the result of Wait; valid after exited is closed
 
 	mu    sync.Mutex
 	lines []eventLine
@@ -45,7 +45,7 @@ func runBeside(t *testing.T, args ...string) *running {
 	return newRunning(t, nil, args...)
 }
 
-// newRunning is runBeside after change, which may be nil, has changed the command.
+// newRunning is like runBeside. If change is not nil, it may modify the command before the start.
 func newRunning(t *testing.T, change func(*running), args ...string) *running {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -82,14 +82,14 @@ func newRunning(t *testing.T, change func(*running), args ...string) *running {
 	return r
 }
 
-// seen are the events so far.
+// seen returns the events so far.
 func (r *running) seen() []eventLine {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]eventLine(nil), r.lines...)
 }
 
-// await waits for an event that is not among the first after ones.
+// await waits for a matching event after the first `after` events. n is the number of events up to and including it.
 func (r *running) await(after int, what string, is func(eventLine) bool) (event eventLine, n int) {
 	r.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -137,7 +137,7 @@ func inState(server, state string) func(eventLine) bool {
 	return func(e eventLine) bool { return e.ServerID == server && e.State == state }
 }
 
-// save replaces a file as editors do.
+// save replaces a file atomically, as editors do.
 func save(t *testing.T, path, content string) {
 	t.Helper()
 	tmp := filepath.Join(filepath.Dir(path), ".new")
@@ -149,8 +149,8 @@ func save(t *testing.T, path, content string) {
 	}
 }
 
-// written keeps what one goroutine writes, such as that of a process's output, while
-// others read it. The zero value is empty.
+// written is a buffer that one goroutine writes (for example the output of a process) while others
+// read it. The zero value is empty.
 type written struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -181,8 +181,7 @@ func mcptrackCommand(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// mcptrackPath is a path by which other programs can start mcptrack: a link of that
-// name to the test binary.
+// mcptrackPath returns a path by which other programs can start mcptrack: a link to the test binary.
 func mcptrackPath(t *testing.T) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -196,7 +195,7 @@ func mcptrackPath(t *testing.T) string {
 	return path
 }
 
-// runFor runs mcptrack and returns its output; the exit status must be the one given.
+// runFor runs mcptrack, checks its exit code and returns its output.
 func runFor(t *testing.T, status int, args ...string) (stdout, stderr string) {
 	t.Helper()
 	cmd := mcptrackCommand(t.Context(), args...)
@@ -209,7 +208,7 @@ func runFor(t *testing.T, status int, args ...string) (stdout, stderr string) {
 	return out.String(), errs.String()
 }
 
-// waitFor waits until a condition holds, for a minute.
+// waitFor waits up to a minute for a condition. It polls, since other processes change the condition.
 func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !ok(); <-time.After(20 * time.Millisecond) {
@@ -252,7 +251,7 @@ func kill(t *testing.T, pid string) {
 	}
 }
 
-// demoEntry is the demo server as an entry of a config; the test binary plays it.
+// demoEntry returns the config entry of a demo server, which the test binary runs.
 func demoEntry(t *testing.T, mark string, extra string) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -276,8 +275,7 @@ func demoFile(t *testing.T) string {
 	return file
 }
 
-// TestOwnPackagesStartFast: what a package of ours needs once it is used is not made at
-// the start of every command.
+// TestOwnPackagesStartFast: our packages do not initialize at every start what only some commands need.
 func TestOwnPackagesStartFast(t *testing.T) {
 	t.Parallel()
 	cmd := mcptrackCommand(t.Context(), "version")

@@ -30,9 +30,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/sqlitelog"
 )
 
-// The events of a gateway that delivers by webhook only reach a server with --public-url, and
-// again after that was killed: with the same path, which needs no token. Nothing else does, and
-// nothing that the killed one received.
+// A serve-sse with --public-url gets the events of a gateway that delivers only by webhook, also after it was
+// killed: at the same path, which needs no token. Messages signed for the killed process are rejected.
 func TestServeReceivesWebhooks(t *testing.T) {
 	t.Parallel()
 	const token = "0123456789abcdefghijklmnop"
@@ -69,7 +68,7 @@ func TestServeReceivesWebhooks(t *testing.T) {
 		s.stop(end)
 	}
 	if stored := storedWebhooks(t, subscriptions); strings.Contains(string(bytes.Join(stored, nil)), "whsec_") {
-		t.Errorf("subscriptions outlive an orderly end: %q", stored)
+		t.Errorf("subscriptions remain after an orderly exit: %q", stored)
 	}
 }
 
@@ -106,8 +105,7 @@ func freeAddress(t *testing.T) string {
 	return ln.Addr().String()
 }
 
-// hook is a subscription as the gateway of the test stores it: it knows what only the server
-// should know.
+// hook is a subscription as the test's gateway stores it, including the secret.
 type hook struct{ ID, Name, URL, Secret string }
 
 // hookOf returns the subscription to updates of resources.
@@ -146,7 +144,7 @@ func storedWebhooks(t *testing.T, dir string) (values [][]byte) {
 	return values
 }
 
-// message makes a request as the server does, for a test to break.
+// message returns a valid delivery, which tests then corrupt.
 func (h hook) message(t *testing.T, body string, at time.Time) *http.Request {
 	t.Helper()
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(h.Secret, "whsec_"))
@@ -168,8 +166,8 @@ func (h hook) message(t *testing.T, body string, at time.Time) *http.Request {
 
 const forged = `{"eventId":"m-1","name":"resource.updated","timestamp":"2026-11-22T10:00:00Z","data":{"server":"a","uri":"vault://nothing","cause":"notify"}}`
 
-// wantHostile sends everything but what the server sends, and wants it refused while
-// everything else goes on.
+// wantHostile sends invalid deliveries and checks that they are rejected while the process keeps serving
+// others.
 func wantHostile(t *testing.T, s *serving, token string, h hook) {
 	t.Helper()
 	path := strings.TrimPrefix(h.URL, s.url)

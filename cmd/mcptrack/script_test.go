@@ -21,8 +21,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestScript runs the program as users do: one script for every behaviour, with
-// mcptrack's own demo server as the server that changes.
+// TestScript runs the program as users do, one script per feature, against mcptrack's demo server.
 func TestScript(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
@@ -105,16 +104,15 @@ func jsonField(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// These commands of scripts run what the README and the help topics show, word for word
-// but for the addresses: those in the text may be in use, so servers listen on a free
-// port, and later lines get its address instead.
+// The following script commands run the lines of the README and the help topics verbatim, except for
+// addresses: servers listen on a free port, and later lines use its address.
 
-// addresses are, for one script, the real address of each one in the text.
+// addresses maps the addresses in the text to the real ones of one script.
 type addresses map[string]string
 
 type addressesKey struct{}
 
-// defaultAddresses are those of commands whose line has none.
+// defaultAddresses returns the default address of each command that listens.
 func defaultAddresses() map[string]string {
 	return map[string]string{"serve-sse": "127.0.0.1:8722", "gateway": "127.0.0.1:8723", "vault": "127.0.0.1:8724"}
 }
@@ -199,8 +197,8 @@ func serves(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// shows runs a line to its end: shows CODE LINE [PATTERN]. PATTERN is of its stdout, of
-// its stderr if CODE is not 0.
+// shows runs a line to its end: shows CODE LINE [PATTERN]. PATTERN must match
+// stdout or, if CODE is not 0, stderr.
 func shows(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: shows CODE LINE [PATTERN]")
@@ -228,7 +226,7 @@ func shows(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // streams runs a line until its output matches, and interrupts it: streams LINE PATTERN.
-// What is part of mcptrack has to end with exit code 0.
+// If the line runs mcptrack, it must exit with 0.
 func streams(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: streams LINE PATTERN")

@@ -114,7 +114,7 @@ func (s *serving) events(n int, after string) []string {
 	return ids
 }
 
-// wantNext wants ids that follow each other without a hole.
+// wantNext checks that ids are consecutive.
 func wantNext(t *testing.T, ids ...string) {
 	t.Helper()
 	for i := 1; i < len(ids); i++ {
@@ -129,8 +129,8 @@ func wantNext(t *testing.T, ids ...string) {
 	}
 }
 
-// A client that comes back with its last id misses nothing and sees nothing twice:
-// after a disconnect, an orderly restart and a kill -9.
+// A client that resumes with its last ID gets every event once: after a disconnect, an orderly restart and a
+// kill -9.
 func TestServeResumes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -167,8 +167,8 @@ func TestServeResumes(t *testing.T) {
 	}
 }
 
-// Pages of other sites and other names of this machine are turned away; the
-// dashboard, the metrics and the states are there for the others.
+// Requests from other sites or with a foreign Host are rejected. Other requests get the dashboard, the metrics
+// and the states.
 func TestServeGuards(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -278,8 +278,7 @@ func (s *serving) lines(query, lastID string, enough func(line string) bool) {
 	s.Fatalf("%s with %.40q ended: %v", query, lastID, lines.Err())
 }
 
-// The status has an id of the log, also in a later run, and who goes on from it is
-// sent no gap.
+// The status has the ID of the last event, also in a later run. A client that resumes from it gets no gap.
 func TestServeResumesFromStatus(t *testing.T) {
 	t.Parallel()
 	s, dataDir := demoServing(t)
@@ -305,8 +304,7 @@ func TestServeResumesFromStatus(t *testing.T) {
 	})
 }
 
-// An id that means nothing here is answered with a gap and its reason, and then all that
-// there is follows without a hole.
+// An unknown ID is answered with a gap and its reason, followed by all stored events.
 func TestServeForeignIDs(t *testing.T) {
 	t.Parallel()
 	s, _ := demoServing(t)
@@ -361,8 +359,8 @@ func TestServeForeignIDs(t *testing.T) {
 	}
 }
 
-// A client beyond the limit is asked to retry later, in a way that EventSource accepts,
-// and gets its place once there is one.
+// A client over the limit is asked to retry later, in a form that EventSource accepts. It can connect after
+// another client disconnects.
 func TestServeLimitsClients(t *testing.T) {
 	t.Parallel()
 	s, _ := demoServing(t, "--max-clients", "3")
@@ -401,7 +399,7 @@ func TestServeLimitsClients(t *testing.T) {
 	s.events(1, "")
 }
 
-// Headers that come byte by byte end after 5 s, and the others do not notice.
+// Connections that send headers byte by byte are closed after 5 s. Other clients are not affected.
 func TestServeSlowHeaders(t *testing.T) {
 	t.Parallel()
 	s, _ := demoServing(t)

@@ -27,8 +27,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// A flipped byte in the store becomes a gap, and costs no more than the events
-// around it.
+// A flipped byte in the store becomes a gap and loses only the events around it.
 func TestServeFlippedByte(t *testing.T) {
 	t.Parallel()
 	s, dataDir := demoServing(t)
@@ -72,7 +71,7 @@ func TestServeFlippedByte(t *testing.T) {
 		id, _, _ := strings.Cut(strings.TrimPrefix(line, `{"id":"`), `"`)
 		there[id] = true
 		if strings.Contains(line, "vaukt://") {
-			t.Errorf("served as truth: %s", line)
+			t.Errorf("damaged data was served: %s", line)
 		}
 	}
 	if lost := len(seen) - countIn(there, seen); gaps == 0 || lost > len(seen)/2 {
@@ -89,8 +88,8 @@ func countIn(set map[string]bool, keys []string) (n int) {
 	return n
 }
 
-// A full disk makes it unready, and nothing that is not stored is shown. Once there
-// is space all goes on, without a hole and without an id that is used twice.
+// If the disk is full, serve-sse is not ready and publishes no event that is not stored. With free space it
+// resumes, without a missing or duplicate ID.
 func TestServeDiskFull(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -167,9 +166,9 @@ func TestServeDiskFull(t *testing.T) {
 	}
 }
 
-// The data directory is deleted under serve-sse, and cannot be made again for some time: it says
-// so, to probes and to status, too, and goes on with a new log once it can. A watch beside it prints
-// the gap and goes on, also after serve-sse has ended.
+// The data directory is deleted while serve-sse runs, and cannot be created again for some time: /readyz and
+// status report it, and serve-sse continues with a new log as soon as it can. A watch on the directory prints
+// the gap and continues, also after serve-sse has ended.
 func TestDataDirectoryIsDeleted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -237,8 +236,8 @@ func TestDataDirectoryIsDeleted(t *testing.T) {
 	})
 }
 
-// toldBy returns what the stored events tell of resources and of the list of tools.
-func toldBy(t *testing.T, place ...string) (resources, tools []string) {
+// storedState returns the resources and tools that exist according to the stored events.
+func storedState(t *testing.T, place ...string) (resources, tools []string) {
 	t.Helper()
 	out, err := mcptrackCommand(t.Context(), append([]string{"replay"}, place...)...).Output()
 	if err != nil {
@@ -270,9 +269,9 @@ func toldBy(t *testing.T, place ...string) (resources, tools []string) {
 	return slices.Sorted(maps.Keys(there)), slices.Sorted(maps.Keys(named))
 }
 
-// serve-sse is killed while it tells what left a server and what came, and all of that is undone
-// before it is started again: in the end the events tell what there is.
-func TestToldAcrossKills(t *testing.T) {
+// serve-sse is killed while it reports added and removed items, and the server reverts the change before
+// serve-sse starts again. In the end the stored events describe the current state.
+func TestChangesSurviveKills(t *testing.T) {
 	t.Parallel()
 	for name, place := range map[string][]string{
 		"file": {"--data-dir", t.TempDir()},
@@ -315,13 +314,13 @@ func TestToldAcrossKills(t *testing.T) {
 				x.NotifyListChanged(catalog.Tools)
 				x.Remove("x://goes")
 				x.Set("x://comes", "one")
-				killed := func() bool { // as soon as something is told, and then some time later
-					resources, tools := toldBy(t, place...)
+				killed := func() bool { // as soon as the first change is stored; the pause after it is random
+					resources, tools := storedState(t, place...)
 					return slices.Contains(resources, "x://comes") || !slices.Contains(resources, "x://goes") || !slices.Contains(tools, "goes")
 				}
 				for end := time.Now().Add(time.Minute); !killed(); {
 					if time.Now().After(end) {
-						t.Fatalf("round %d: nothing is told", round)
+						t.Fatalf("round %d: no change is stored", round)
 					}
 				}
 				<-time.After(rand.N(300 * time.Millisecond))
@@ -331,21 +330,21 @@ func TestToldAcrossKills(t *testing.T) {
 			last := serveBeside(t, append([]string{"--config", file}, place...)...)
 			ready(last)
 			for end := time.Now().Add(time.Minute); ; <-time.After(100 * time.Millisecond) {
-				resources, tools := toldBy(t, place...)
+				resources, tools := storedState(t, place...)
 				if slices.Equal(resources, []string{"x://goes", "x://stays"}) && slices.Equal(tools, []string{"goes", "stays"}) {
 					return
 				}
 				if time.Now().After(end) {
 					out, _ := mcptrackCommand(t.Context(), append([]string{"replay"}, place...)...).Output()
-					t.Fatalf("told %q and %q by\n%s", resources, tools, out)
+					t.Fatalf("stored: %q and %q, by\n%s", resources, tools, out)
 				}
 			}
 		})
 	}
 }
 
-// watch --since prints what is stored. While a serve-sse stores more, watch shows that and starts
-// no server of its own; afterwards it follows the servers itself.
+// watch --since prints the stored events. While a serve-sse is running, watch follows its log and starts no
+// server; without one it follows the servers itself.
 func TestWatchSince(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -382,8 +381,8 @@ func TestWatchSince(t *testing.T) {
 
 const clock = "vault://note/clock.md"
 
-// demoHistory waits for versions of a resource of the demo. The function that it returns
-// checks that history and diff have them from a source, which flags name.
+// demoHistory waits for two updates of a demo resource. check verifies that history and diff find them
+// in a source, which is given by flags.
 func demoHistory(t *testing.T, s *serving) (check func(source ...string)) {
 	t.Helper()
 	const uri = clock
@@ -401,9 +400,9 @@ func demoHistory(t *testing.T, s *serving) (check func(source ...string)) {
 		}
 		return ids
 	}
-	var told []string
-	for n := 3; len(told) < 2; n++ {
-		told = tail("--count", strconv.Itoa(n))
+	var updates []string
+	for n := 3; len(updates) < 2; n++ {
+		updates = tail("--count", strconv.Itoa(n))
 	}
 	return func(source ...string) {
 		t.Helper()
@@ -420,18 +419,18 @@ func demoHistory(t *testing.T, s *serving) (check func(source ...string)) {
 			for _, v := range versions {
 				known[v.ID] = v.Text
 			}
-			if known[told[0]] && known[told[1]] && known[""] { // "": before the first change
+			if known[updates[0]] && known[updates[1]] && known[""] { // "": before the first change
 				break
 			}
 			if time.Now().After(deadline) { // on a cluster events do not wait for texts
-				t.Fatalf("%q: not all versions of %q have texts: %s", source, told, out)
+				t.Fatalf("%q: not all versions of %q have texts: %s", source, updates, out)
 			}
 		}
-		_, first, _ := strings.Cut(told[0], "-")
-		if out, _ := runFor(t, 0, append([]string{"diff", "demo", uri, first, told[1]}, source...)...); !strings.Contains(out, "\n-- tick: ") || !strings.Contains(out, "\n+- tick: ") {
+		_, first, _ := strings.Cut(updates[0], "-")
+		if out, _ := runFor(t, 0, append([]string{"diff", "demo", uri, first, updates[1]}, source...)...); !strings.Contains(out, "\n-- tick: ") || !strings.Contains(out, "\n+- tick: ") {
 			t.Errorf("%q: the difference is %q", source, out)
 		}
-		if out, errs := runFor(t, 0, append([]string{"diff", "demo", uri, first, told[0]}, source...)...); out != "" || !strings.Contains(errs, "same text") {
+		if out, errs := runFor(t, 0, append([]string{"diff", "demo", uri, first, updates[0]}, source...)...); out != "" || !strings.Contains(errs, "same text") {
 			t.Errorf("%q: a version compared with itself: %q, %q", source, out, errs)
 		}
 		if _, errs := runFor(t, 1, append([]string{"diff", "demo", uri, "999999"}, source...)...); !strings.Contains(errs, "mcptrack history lists") {
@@ -443,8 +442,8 @@ func demoHistory(t *testing.T, s *serving) (check func(source ...string)) {
 	}
 }
 
-// TestHistoryOutlivesServeSSE: versions, differences and the feed are there from the
-// running process, beside it, and after it was killed.
+// TestHistoryOutlivesServeSSE: history and diff work through a running serve-sse, on its data directory
+// and after it was killed.
 func TestHistoryOutlivesServeSSE(t *testing.T) {
 	t.Parallel()
 	s, dir := demoServing(t)
@@ -462,12 +461,12 @@ func TestHistoryOutlivesServeSSE(t *testing.T) {
 
 	s = serveBeside(t, "--demo", "--data-dir", dir, "--no-content") // reads the log of the other
 	if _, errs := runFor(t, 1, "diff", "demo", clock, "--url", s.url); !strings.Contains(errs, "is not stored") {
-		t.Errorf("texts are there though they are turned off: %q", errs)
+		t.Errorf("--no-content, but texts are available: %q", errs)
 	}
 }
 
-// TestHistoryOnACluster: with NATS, versions and their texts are on the cluster. They are there
-// for every process, also after the one that stored them and a node were killed.
+// TestHistoryOnACluster: with NATS, versions and their texts are stored on the cluster. Every
+// process can read them, also after the process that stored them and a node were killed.
 func TestHistoryOnACluster(t *testing.T) {
 	t.Parallel()
 	nodes := journaltest.StartCluster(t)

@@ -16,8 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A closed terminal ends every command, also one that has nothing to write and one
-// that reloads its config by the same signal.
+// A closed terminal ends every command, also one without output and one that reloads its config on SIGHUP.
 func TestTerminalCloses(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
@@ -51,11 +50,11 @@ func TestTerminalCloses(t *testing.T) {
 	}
 }
 
-// exitInterrupted is that of a command that did not come to its end.
+// exitInterrupted is the exit code of an interrupted command.
 const exitInterrupted = 130
 
-// On a terminal a server that fails over and over is one line for the first failure and
-// one at the bottom that counts, without a log of the same; and there is one hint.
+// On a terminal, a server that fails repeatedly has one line for its first failure and one status line at the
+// bottom, no log lines, and one hint.
 func TestWatchOnATerminal(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
@@ -106,7 +105,7 @@ func TestWatchOnATerminal(t *testing.T) {
 	}
 }
 
-// openTerminal makes a pseudo terminal: what is written to terminal appears on screen.
+// openTerminal opens a pseudo terminal: output to terminal can be read from screen.
 func openTerminal(t *testing.T) (screen, terminal *os.File) {
 	t.Helper()
 	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
@@ -143,7 +142,7 @@ func (p tmuxPane) run(args ...string) string {
 	return string(out)
 }
 
-// until waits for a text on the screen.
+// until waits for text on the screen and returns the screen.
 func (p tmuxPane) until(part string) string {
 	p.Helper()
 	screen := ""
@@ -158,7 +157,7 @@ func (p tmuxPane) until(part string) string {
 
 func (p tmuxPane) press(keys ...string) { p.run(append([]string{"send-keys"}, keys...)...) }
 
-// TestTop: people look around in a real terminal, and get it back as it was.
+// TestTop uses top in a real terminal. Afterwards the screen is restored.
 func TestTop(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("tmux"); err != nil {

@@ -23,7 +23,7 @@ import (
 
 const tokenA, tokenB = "token-a-0123456789-abcdefgh", "token-b-0123456789-abcdefgh"
 
-// tokenFile is a file of tokens, which is replaced as editors do.
+// tokenFile is a token file that is replaced atomically, as editors do.
 type tokenFile struct {
 	*testing.T
 	path string
@@ -45,10 +45,10 @@ func (f *tokenFile) save(text string) {
 	}
 }
 
-// opened is a stream of a client.
+// opened is a client's stream.
 type opened struct {
 	what  string
-	ended chan struct{} // closed when it has
+	ended chan struct{} // closed after the stream has ended
 }
 
 func (o *opened) over() bool {
@@ -138,7 +138,7 @@ func awaitEnd(t *testing.T, gone, stay []*opened) {
 		select {
 		case <-o.ended:
 		case <-time.After(30 * time.Second):
-			t.Errorf("%s goes on", o.what)
+			t.Errorf("%s is still open", o.what)
 		}
 	}
 	for _, o := range stay {
@@ -160,8 +160,8 @@ func checkTokens(t *testing.T, url string, a, b bool) {
 	}
 }
 
-// What a client has of a gateway ends with its token, also its webhooks, which are told so. What
-// others have stays.
+// If a token is removed, its streams at a gateway end, and its webhooks get "terminated" and end. Other
+// clients are not affected.
 func TestRemovedTokenOfAGateway(t *testing.T) {
 	t.Parallel()
 	var terminated [2]atomic.Int64
@@ -193,20 +193,16 @@ func TestRemovedTokenOfAGateway(t *testing.T) {
 	subscribeWebhook(t, s.url, tokenB, hook.URL+"/b")
 	f.save("b " + tokenB + "\n")
 	awaitEnd(t, ofA, ofB)
-	for end := time.Now().Add(30 * time.Second); terminated[0].Load() == 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the webhook of the removed token is not told")
-		}
-	}
+	waitFor(t, "the webhook of the removed token gets \"terminated\"", func() bool { return terminated[0].Load() > 0 })
 	checkTokens(t, s.url, false, true)
 	if terminated[0].Load() != 1 || terminated[1].Load() != 0 {
 		t.Errorf("terminated was sent %d times for the removed token, %d times for the other one", terminated[0].Load(), terminated[1].Load())
 	}
 }
 
-// The streams of serve-sse and vault end, too. Where SIGHUP reloads the config, it also reads the
-// tokens.
-func TestRemovedTokenOfOthers(t *testing.T) {
+// If a token is removed, its streams at serve-sse and vault end. SIGHUP rereads the tokens where it reloads the
+// config.
+func TestRemovedTokenOfServeSSEAndVault(t *testing.T) {
 	t.Parallel()
 	f := newTokenFile(t, "a "+tokenA+"\nb "+tokenB+"\n")
 	sse := serveBeside(t, "--config", demoFile(t), "--data-dir", t.TempDir(), "--token-file", f.path)

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// A saved config is followed at once: switched off means silence, unchanged
-// servers keep their process, and a bad config changes nothing.
+// A saved config applies immediately: a disabled server is silent, unchanged servers keep their process, and an
+// invalid config changes nothing.
 func TestWatchFollowsTheConfig(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
@@ -65,7 +65,7 @@ func TestWatchFollowsTheConfig(t *testing.T) {
 	}
 }
 
-// A suspension of our own (a laptop's lid, SIGSTOP) restarts nothing.
+// If mcptrack itself is suspended (closed laptop lid, SIGSTOP), no server is restarted.
 func TestSuspendedProcessResubscribes(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
@@ -74,7 +74,7 @@ func TestSuspendedProcessResubscribes(t *testing.T) {
 	_, n := r.await(0, "demo is Ready", inState("demo", "Ready"))
 	process := marked(t, t.Name())
 	r.signal(syscall.SIGSTOP)
-	<-time.After(7 * time.Second)
+	<-time.After(7 * time.Second) // real: the suspension must be longer than what counts as a pause
 	since := time.Now()
 	r.signal(syscall.SIGCONT)
 	_, n = r.await(n, "the subscription is made anew", func(e eventLine) bool {
@@ -97,7 +97,7 @@ func TestSuspendedProcessResubscribes(t *testing.T) {
 	r.ends(time.Minute, 0)
 }
 
-// A server that was killed comes back, and the others do not notice.
+// A killed server is restarted.
 func TestKilledServerIsRestarted(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
@@ -120,7 +120,7 @@ func TestKilledServerIsRestarted(t *testing.T) {
 	r.ends(time.Minute, 0)
 }
 
-// The second Ctrl-C ends it at once, with a server that wants no end.
+// The second Ctrl-C kills mcptrack immediately, and also a server that ignores SIGTERM.
 func TestSecondInterruptKills(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
@@ -149,7 +149,7 @@ func TestSecondInterruptKills(t *testing.T) {
 	}
 }
 
-// What a killed mcptrack leaves behind is swept by the next.
+// The next mcptrack kills the processes that a killed one left behind.
 func TestOrphansAreKilled(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
@@ -178,7 +178,7 @@ func TestOrphansAreKilled(t *testing.T) {
 	next.ends(time.Minute, 0)
 }
 
-// Commands that are new wait for SIGHUP.
+// With --no-exec-on-reload, new commands start only after SIGHUP.
 func TestNoExecOnReload(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
@@ -189,7 +189,7 @@ func TestNoExecOnReload(t *testing.T) {
 	_, n := r.await(0, "first is Ready", inState("first", "Ready"))
 	save(t, file, config(first, second))
 	_, n = r.await(n, "config.reloaded", ofType("config.reloaded"))
-	_, n = r.await(n, "life goes on", ofType("resource.updated"))
+	_, n = r.await(n, "an update of first", ofType("resource.updated"))
 	if left := marked(t, t.Name()+"-second"); len(left) > 0 {
 		t.Errorf("the new command runs: %v", left)
 	}
@@ -199,8 +199,8 @@ func TestNoExecOnReload(t *testing.T) {
 	r.ends(time.Minute, 0)
 }
 
-// Changes arrive by the events of a gateway, and again after the gateway was killed, and the
-// server behind it.
+// watch gets changes from the events of a gateway, also after the gateway and then its server were
+// killed.
 func TestWatchFollowsTheEventsOfAGateway(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -237,7 +237,7 @@ func TestWatchFollowsTheEventsOfAGateway(t *testing.T) {
 	r.await(len(r.seen()), "a change of the server that was started again", byEvent)
 	for _, e := range r.seen() {
 		if e.Type == "resource.updated" && e.Cause == "notify" {
-			t.Errorf("a notification was relied on: %+v", e)
+			t.Errorf("an update from a notification instead of an event: %+v", e)
 		}
 	}
 	r.signal(syscall.SIGINT)

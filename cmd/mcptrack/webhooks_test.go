@@ -27,8 +27,8 @@ import (
 
 const webhookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
-// Webhooks of a config get what happens, signed; an edit of the config applies at once,
-// and after a kill -9 they go on.
+// Webhooks in the config get signed events. A config change applies immediately, and deliveries resume after
+// a kill -9.
 func TestServeWebhooks(t *testing.T) {
 	t.Parallel()
 	wh, err := standardwebhooks.NewWebhook(webhookSecret)
@@ -110,7 +110,7 @@ func newEndpoints(t *testing.T) *endpoints {
 
 func (e *endpoints) serve(w http.ResponseWriter, q *http.Request) {
 	raw, _ := io.ReadAll(q.Body)
-	time.Sleep(time.Millisecond)
+	time.Sleep(time.Millisecond) // keeps deliveries in flight
 	var body struct {
 		Type, EventID, Name, Timestamp string
 		Data                           json.RawMessage
@@ -187,8 +187,8 @@ func subscribeWebhook(t *testing.T, gateway, token, to string) {
 
 // Three gateways on a cluster of three NATS servers deliver to a subscription and to a
 // webhook of the config. The gateway that delivers is killed, and then the NATS server that
-// leads the log is killed: every event is delivered, or a gap is sent, and what comes twice is the
-// same. MCPTRACK_EVENTS and MCPTRACK_KILLS make it longer; see scripts/webhook-kills.sh.
+// leads the log is killed: every event is delivered or covered by a gap, and duplicates are
+// identical. MCPTRACK_EVENTS and MCPTRACK_KILLS make it longer; see scripts/webhook-kills.sh.
 func TestWebhooksOnACluster(t *testing.T) {
 	t.Parallel()
 	total, kills := 1000, 1
@@ -224,14 +224,7 @@ func TestWebhooksOnACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = log.Close() }()
-	until := func(what string, ok func() bool) {
-		t.Helper()
-		for end := time.Now().Add(time.Minute); !ok(); time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("not within a minute: %s", what)
-			}
-		}
-	}
+	until := func(what string, ok func() bool) { t.Helper(); waitFor(t, what, ok) }
 	holder := func(source string) (pid int) {
 		leases, err := log.Leases()
 		for _, l := range leases {
@@ -300,7 +293,7 @@ func TestWebhooksOnACluster(t *testing.T) {
 	until("the rest is delivered", func() bool { return to.complete(ids[begun:]) })
 	until("what comes then is delivered, also after a gap", func() bool {
 		store(1)
-		time.Sleep(500 * time.Millisecond) // for its delivery; if a gap includes it, for that of the next
+		time.Sleep(500 * time.Millisecond) // until it is delivered; if a gap covers it, the next event counts
 		return to.missing("/config", ids[len(ids)-1:]) == 0 && to.missing("/subscription", ids[len(ids)-1:]) == 0
 	})
 	to.mu.Lock()
