@@ -22,21 +22,13 @@ type agentFolder struct {
 
 func newAgentFolder(t *testing.T) *agentFolder {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	f := &agentFolder{t, t.TempDir()}
-	link := filepath.Join(f.dir, "mcptrack")
-	if err := os.Symlink(self, link); err != nil {
-		t.Fatal(err)
-	}
 	if err := os.Mkdir(filepath.Join(f.dir, "notes"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	f.note("first", "# First\n")
 	save(t, filepath.Join(f.dir, "mcp-servers.json"), fmt.Sprintf(
-		`{"mcpServers": {"v": {"command": %q, "args": ["vault", "notes", "--stdio"], "trackResources": true, "include": ["vault://note/**"]}}}`, link))
+		`{"mcpServers": {"v": {"command": %q, "args": ["vault", "notes", "--stdio"], "trackResources": true, "include": ["vault://note/**"]}}}`, mcptrackPath(t)))
 	return f
 }
 

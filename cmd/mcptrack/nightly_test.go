@@ -61,13 +61,7 @@ func TestPublishedServers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		next := file + ".next"
-		if err := os.WriteFile(next, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(next, file); err != nil {
-			t.Fatal(err)
-		}
+		save(t, file, string(text))
 	}
 	write(servers)
 	env := append(os.Environ(), "TMPDIR="+temp)

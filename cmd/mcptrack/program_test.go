@@ -254,15 +254,7 @@ func kill(t *testing.T, pid string) {
 // demoEntry returns the config entry of a demo server, which the test binary runs.
 func demoEntry(t *testing.T, mark string, extra string) string {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	link := filepath.Join(t.TempDir(), "mcptrack")
-	if err := os.Symlink(self, link); err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprintf(`{"command": %q, "args": ["demo-server", "--interval", "200ms"], "env": {%q: %q} %s}`, link, peerMark, mark, extra)
+	return fmt.Sprintf(`{"command": %q, "args": ["demo-server", "--interval", "200ms"], "env": {%q: %q} %s}`, mcptrackPath(t), peerMark, mark, extra)
 }
 
 func config(entries ...string) string { return `{"mcpServers": {` + strings.Join(entries, ", ") + `}}` }

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -23,26 +22,12 @@ import (
 
 const tokenA, tokenB = "token-a-0123456789-abcdefgh", "token-b-0123456789-abcdefgh"
 
-// tokenFile is a token file that is replaced atomically, as editors do.
-type tokenFile struct {
-	*testing.T
-	path string
-}
-
-func newTokenFile(t *testing.T, text string) *tokenFile {
-	f := &tokenFile{t, filepath.Join(t.TempDir(), "tokens")}
-	f.save(text)
-	return f
-}
-
-func (f *tokenFile) save(text string) {
-	f.Helper()
-	if err := os.WriteFile(f.path+".new", []byte(text), 0o600); err != nil {
-		f.Fatal(err)
-	}
-	if err := os.Rename(f.path+".new", f.path); err != nil {
-		f.Fatal(err)
-	}
+// newTokenFile returns the path of a new token file.
+func newTokenFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "tokens")
+	save(t, path, text)
+	return path
 }
 
 // opened is a client's stream.
@@ -187,11 +172,11 @@ func TestRemovedTokenOfAGateway(t *testing.T) {
 	}))
 	defer hook.Close()
 	f := newTokenFile(t, "a "+tokenA+"\nb "+tokenB+"\n")
-	s := serveCommand(t, mcptrackCommand(context.Background(), "gateway", "--demo", "--addr", "127.0.0.1:0", "--token-file", f.path, "--events", "--events-allow", "http://127.0.0.1:*"))
+	s := serveCommand(t, mcptrackCommand(context.Background(), "gateway", "--demo", "--addr", "127.0.0.1:0", "--token-file", f, "--events", "--events-allow", "http://127.0.0.1:*"))
 	ofA, ofB := openMCP(t, s.url, tokenA, true), openMCP(t, s.url, tokenB, true)
 	subscribeWebhook(t, s.url, tokenA, hook.URL+"/a")
 	subscribeWebhook(t, s.url, tokenB, hook.URL+"/b")
-	f.save("b " + tokenB + "\n")
+	save(t, f, "b "+tokenB+"\n")
 	awaitEnd(t, ofA, ofB)
 	waitFor(t, "the webhook of the removed token gets \"terminated\"", func() bool { return terminated[0].Load() > 0 })
 	checkTokens(t, s.url, false, true)
@@ -205,16 +190,16 @@ func TestRemovedTokenOfAGateway(t *testing.T) {
 func TestRemovedTokenOfServeSSEAndVault(t *testing.T) {
 	t.Parallel()
 	f := newTokenFile(t, "a "+tokenA+"\nb "+tokenB+"\n")
-	sse := serveBeside(t, "--config", demoFile(t), "--data-dir", t.TempDir(), "--token-file", f.path)
+	sse := serveBeside(t, "--config", demoFile(t), "--data-dir", t.TempDir(), "--token-file", f)
 	dir := t.TempDir()
 	save(t, filepath.Join(dir, "note.md"), "a")
-	vault := serveCommand(t, mcptrackCommand(context.Background(), "vault", dir, "--addr", "127.0.0.1:0", "--token-file", f.path))
+	vault := serveCommand(t, mcptrackCommand(context.Background(), "vault", dir, "--addr", "127.0.0.1:0", "--token-file", f))
 	open := func(token string) []*opened {
 		return append(openMCP(t, vault.url, token, false), openStream(t, "GET", sse.url+"/events?since=earliest", token, "", nil),
 			openStream(t, "GET", sse.url+"/api/mcp/resource-events?since=earliest", token, "", nil))
 	}
 	ofA, ofB := open(tokenA), open(tokenB)
-	f.save("b " + tokenB + "\n")
+	save(t, f, "b "+tokenB+"\n")
 	if err := sse.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}

@@ -33,14 +33,7 @@ func (r *running) stopped() {
 func TestPullUnderWatch(t *testing.T) {
 	t.Parallel()
 	dir, home := t.TempDir(), t.TempDir()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	program := filepath.Join(t.TempDir(), "mcptrack")
-	if err := os.Symlink(self, program); err != nil {
-		t.Fatal(err)
-	}
+	program := mcptrackPath(t)
 	mark := filepath.Join(home, "mark")
 	demo := func(id string, args string) string {
 		return fmt.Sprintf(`%q: {"command": %q, "args": ["demo-server"%s], "trackResources": true}`, id, program, args)

@@ -155,20 +155,12 @@ func TestVaultWithoutInotify(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	note(t, filepath.Join(dir, "n.md"), "one")
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	const limit = "echo 0 > /proc/sys/user/max_inotify_instances"
 	if out, err := exec.Command("unshare", "-Ur", "sh", "-ec", limit).CombinedOutput(); err != nil {
 		t.Skipf("cannot make such a namespace here: %v: %s", err, out)
 	}
-	link := filepath.Join(t.TempDir(), "mcptrack")
-	if err := os.Symlink(self, link); err != nil {
-		t.Fatal(err)
-	}
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
-	args, err := json.Marshal([]string{"-Ur", "sh", "-ec", limit + `; exec "$0" "$@"`, link, "vault", "--stdio", dir})
+	args, err := json.Marshal([]string{"-Ur", "sh", "-ec", limit + `; exec "$0" "$@"`, mcptrackPath(t), "vault", "--stdio", dir})
 	if err != nil {
 		t.Fatal(err)
 	}
