@@ -319,7 +319,7 @@ func TestGatewayClientsAreIdleAfterErrors(t *testing.T) {
 			time.Sleep(5 * time.Second) // real: longer than the clients' reconnect delay and the server's restart
 			all, gets := f.Count()
 			if len(gets) > 2 {
-				t.Errorf("GET with %q; only that of the call that took time may be there", gets)
+				t.Errorf("GET with %q; only the GET of the long call is expected", gets)
 			}
 			time.Sleep(5 * time.Second) // real: proves that nothing is sent
 			if now, after := f.Count(); now != all {

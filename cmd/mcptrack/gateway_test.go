@@ -35,9 +35,9 @@ func startGateway(t *testing.T, args ...string) string {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	var said strings.Builder
+	var stderr strings.Builder
 	for lines := bufio.NewScanner(errs); lines.Scan(); {
-		said.WriteString(lines.Text() + "\n")
+		stderr.WriteString(lines.Text() + "\n")
 		url, ok := strings.CutPrefix(lines.Text(), "listening on ")
 		if !ok {
 			continue
@@ -51,7 +51,7 @@ func startGateway(t *testing.T, args ...string) string {
 		})
 		return url
 	}
-	t.Fatalf("it does not listen: %v\n%s", cmd.Wait(), &said)
+	t.Fatalf("it does not listen: %v\n%s", cmd.Wait(), &stderr)
 	return ""
 }
 

@@ -202,8 +202,8 @@ func TestRealtimePackages(t *testing.T) {
 	line := func() string {
 		text, err := lines.ReadString('\n')
 		if err != nil {
-			said, _ := os.ReadFile(errs.Name())
-			t.Fatalf("realtime.mjs: %v\n%s", err, said)
+			stderr, _ := os.ReadFile(errs.Name())
+			t.Fatalf("realtime.mjs: %v\n%s", err, stderr)
 		}
 		return strings.TrimSpace(text)
 	}
@@ -234,7 +234,7 @@ func TestRealtimePackages(t *testing.T) {
 		}
 	}
 	if errs := append(saw.OpenAI.Errors, saw.Agents.Errors...); len(errs) > 0 || saw.OpenAI.Said != "Understood." {
-		t.Errorf("the model said %q, errors %q", saw.OpenAI.Said, errs)
+		t.Errorf("the model answered %q, errors %q", saw.OpenAI.Said, errs)
 	}
 	for _, item := range saw.OpenAI.Items {
 		if !strings.Contains(strings.Join(saw.Asked, ""), item) {

@@ -211,9 +211,9 @@ func TestDataDirectoryIsDeleted(t *testing.T) {
 		text, code := ask(t, s.url+"/readyz", nil)
 		return code == http.StatusServiceUnavailable && strings.Contains(text, "cannot be stored")
 	})
-	said, err := mcptrackCommand(t.Context(), "status", s.url).CombinedOutput()
-	if err != nil || !strings.Contains(string(said), "events cannot be stored") {
-		t.Errorf("status: %v\n%s", err, said)
+	status, err := mcptrackCommand(t.Context(), "status", s.url).CombinedOutput()
+	if err != nil || !strings.Contains(string(status), "events cannot be stored") {
+		t.Errorf("status: %v\n%s", err, status)
 	}
 	if err := os.Remove(above); err != nil {
 		t.Fatal(err)
