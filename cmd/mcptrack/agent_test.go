@@ -22,21 +22,13 @@ type agentFolder struct {
 
 func newAgentFolder(t *testing.T) *agentFolder {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	f := &agentFolder{t, t.TempDir()}
-	link := filepath.Join(f.dir, "mcptrack")
-	if err := os.Symlink(self, link); err != nil {
-		t.Fatal(err)
-	}
 	if err := os.Mkdir(filepath.Join(f.dir, "notes"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	f.note("first", "# First\n")
 	save(t, filepath.Join(f.dir, "mcp-servers.json"), fmt.Sprintf(
-		`{"mcpServers": {"v": {"command": %q, "args": ["vault", "notes", "--stdio"], "trackResources": true, "include": ["vault://note/**"]}}}`, link))
+		`{"mcpServers": {"v": {"command": %q, "args": ["vault", "notes", "--stdio"], "trackResources": true, "include": ["vault://note/**"]}}}`, mcptrackPath(t)))
 	return f
 }
 
@@ -55,11 +47,12 @@ type agentRun struct {
 // await waits until a text was printed.
 func (r *agentRun) await(text string) {
 	r.Helper()
-	for over := time.Now().Add(30 * time.Second); !strings.Contains(r.out.String(), text); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(over) {
-			r.Fatalf("no %q in %q\n%s", text, r.out.String(), &r.stderr)
+	defer func() {
+		if r.Failed() {
+			r.Logf("stdout %q\n%s", r.out.String(), &r.stderr)
 		}
-	}
+	}()
+	waitFor(r.T, text, func() bool { return strings.Contains(r.out.String(), text) })
 }
 
 func (f *agentFolder) run(args ...string) *agentRun {
@@ -95,8 +88,7 @@ func (f *agentFolder) once() string {
 	return r.out.String()
 }
 
-// Monitors that are killed at any moment: each change was printed by the one that was
-// killed, or is by a later one.
+// Agent watches are killed at arbitrary moments. Each change is printed by the killed one or a later one.
 func TestAgentLosesNothing(t *testing.T) {
 	t.Parallel()
 	f := newAgentFolder(t)
@@ -107,9 +99,9 @@ func TestAgentLosesNothing(t *testing.T) {
 	for round := range 20 {
 		f.note(fmt.Sprintf("a%d", round), "# A\n") // while no monitor runs
 		r := f.run()
-		time.Sleep(time.Duration(round%7) * 60 * time.Millisecond)
+		time.Sleep(time.Duration(round%7) * 60 * time.Millisecond) // real: the note changes, and the kill comes, at another moment in each round
 		f.note(fmt.Sprintf("b%d", round), "# B\n")
-		if round%3 == 2 { // before more is due than a line can name: of the rest it says only how many
+		if round%3 == 2 { // a line names only so many changes and counts the rest
 			r.await(fmt.Sprintf("/b%d.md added", round))
 			r.stop(syscall.SIGTERM)
 		}
@@ -130,8 +122,8 @@ func TestAgentLosesNothing(t *testing.T) {
 	}
 }
 
-// Two monitors of one folder both report everything, also what a change of the config
-// brings, and a third run after them has nothing left to report.
+// Two watches in one folder both report every change, config changes included, and a later run has nothing
+// left to report.
 func TestAgentsBesideEachOther(t *testing.T) {
 	t.Parallel()
 	f := newAgentFolder(t)
@@ -145,7 +137,7 @@ func TestAgentsBesideEachOther(t *testing.T) {
 			t.Fatalf("the second one reports nothing: %q\n%s", two.out.String(), &two.stderr)
 		}
 		f.note(fmt.Sprint("early", n), "# Early\n")
-		time.Sleep(200 * time.Millisecond)
+		time.Sleep(200 * time.Millisecond) // one note per interval, until the second watch reports one
 	}
 	f.note("both", "# Both\n")
 	one.await("/both.md added")

@@ -93,7 +93,7 @@ func TestClusterSharesServers(t *testing.T) {
 	}
 }
 
-// NATS restarts, and has lost the leases: the servers are followed again within 15 s.
+// NATS restarts and has lost the leases: the servers are followed again soon.
 // Until then /readyz and status say that the process waits for leases.
 func TestClusterFollowsServersAfterNATSRestarts(t *testing.T) {
 	t.Parallel()

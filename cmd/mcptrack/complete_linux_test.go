@@ -12,7 +12,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // hostileNames are names of tools that run "touch pwned", write a file of that name, or
@@ -156,12 +155,7 @@ func (s *shellSession) types(keys string) {
 func (s *shellSession) settles(mark string) {
 	s.t.Helper()
 	s.types("echo settled''-" + mark + "\n")
-	for end := time.Now().Add(time.Minute); !strings.Contains(s.out.String(), "settled-"+mark); {
-		if time.Now().After(end) {
-			s.t.Fatalf("the shell does not get to %s: %q", mark, s.out.String())
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	waitFor(s.t, "the shell settles at "+mark, func() bool { return strings.Contains(s.out.String(), "settled-"+mark) })
 }
 
 // clears empties the command line, without running it.

@@ -147,14 +147,6 @@ func endpoint(t *testing.T, far *realtimetest.Endpoint) string {
 	return "ws" + strings.TrimPrefix(srv.URL, "http") + "/v1"
 }
 
-// demoFile is a config with the demo server, changing often.
-func demoFile(t *testing.T) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "mcp-servers.json")
-	save(t, file, config(`"demo": `+demoEntry(t, t.Name(), `, "trackResources": true`)))
-	return file
-}
-
 // From a server over the tracker to the endpoint: the message is there soon after its time (3 s,
 // unless the machine is busy), and a receipt is printed.
 func TestInjectEndToEnd(t *testing.T) {
@@ -190,7 +182,7 @@ func TestInjectEndToEnd(t *testing.T) {
 	}
 }
 
-// A refused key ends it with 5; a call that ends, with 0.
+// If the endpoint rejects the key, the exit code is 5; if the call ends, 0.
 func TestInjectEnds(t *testing.T) {
 	t.Parallel()
 	key := filepath.Join(t.TempDir(), "key")
@@ -240,8 +232,8 @@ func TestInjectTimeout(t *testing.T) {
 	injectBeside(t, nil, "--url", endpoint(t, &realtimetest.Endpoint{}), "--config", none, "--timeout", "3s").exits(0)
 }
 
-// From a feed: restarts of inject, orderly or not, repeat nothing, and the last
-// update of every resource is injected, also of those that changed while it was away.
+// From a feed: inject repeats nothing after a restart, orderly or not, and injects the last update of every
+// resource, also of resources that changed while it was down.
 func TestInjectResumes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -354,7 +346,7 @@ func (s *serving) newest() map[string]string {
 	return nil
 }
 
-// A session of our own has the tools of servers of the config, with their headers.
+// A session that inject creates has the tools of the servers in the config, with their headers.
 func TestInjectMCP(t *testing.T) {
 	t.Parallel()
 	behind := startGateway(t, "--config", demoFile(t))
@@ -374,7 +366,7 @@ func TestInjectMCP(t *testing.T) {
 	}
 }
 
-// An agent of ElevenLabs gets contextual updates, and the key in the header of its API.
+// An ElevenLabs agent gets contextual updates; the key is in the header of that API.
 func TestInjectElevenLabs(t *testing.T) {
 	t.Parallel()
 	far := &realtimetest.Endpoint{}

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// What inject sends is what the types of OpenAI's own client allow, says its
-// compiler; and it says so of nothing else.
+// The TypeScript compiler accepts what inject sends as events of OpenAI's own client, and rejects
+// variants of it.
 func TestInjectTypes(t *testing.T) {
 	t.Parallel()
 	npm, err := filepath.Abs(filepath.Join("..", "..", "testdata", "peers"))

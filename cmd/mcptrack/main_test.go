@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// tests are those of the program. They all start it, so -short runs none of them.
+// tests are the tests of this package. They all start the program, so -short skips them.
 type tests struct{ *testing.M }
 
 func (t tests) Run() int {

@@ -33,9 +33,8 @@ func published(dir string) map[string][]string {
 	}
 }
 
-// Published servers are listed, watched and stopped, and nothing of them is left behind: no
-// process, no descriptor of a watch that goes on, and no file in the folder for temporary
-// files. It takes minutes; scripts/nightly.sh runs it.
+// Published servers are listed, watched and stopped, and nothing is left: no process, no descriptor in a running
+// watch and no temporary file. The test takes minutes; scripts/nightly.sh runs it.
 func TestPublishedServers(t *testing.T) {
 	if os.Getenv("MCPTRACK_NIGHTLY") == "" {
 		t.Skip("set MCPTRACK_NIGHTLY=1; see scripts/nightly.sh")
@@ -62,13 +61,7 @@ func TestPublishedServers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		next := file + ".next"
-		if err := os.WriteFile(next, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(next, file); err != nil {
-			t.Fatal(err)
-		}
+		save(t, file, string(text))
 	}
 	write(servers)
 	env := append(os.Environ(), "TMPDIR="+temp)
@@ -124,7 +117,7 @@ func TestPublishedServers(t *testing.T) {
 			}
 		}
 		wait("it starts", func() bool { return descriptors(cmd.Process.Pid) > 5 })
-		time.Sleep(2 * time.Second) // nothing says that it has read an empty config
+		time.Sleep(2 * time.Second) // no event reports that watch has read an empty config
 		before := descriptors(cmd.Process.Pid)
 		for range 2 {
 			write(servers)

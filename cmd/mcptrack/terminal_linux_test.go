@@ -4,14 +4,19 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// A closed terminal ends every command, also one that has nothing to write and one
-// that reloads its config by the same signal.
+// A closed terminal ends every command, also one without output and one that reloads its config on SIGHUP.
 func TestTerminalCloses(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
@@ -45,5 +50,155 @@ func TestTerminalCloses(t *testing.T) {
 	}
 }
 
-// exitInterrupted is that of a command that did not come to its end.
+// exitInterrupted is the exit code of an interrupted command.
 const exitInterrupted = 130
+
+// On a terminal, a server that fails repeatedly has one line for its first failure and one status line at the
+// bottom, no log lines, and one hint.
+func TestWatchOnATerminal(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "mcp-servers.json")
+	save(t, file, config(`"crashy": {"command": "sh", "args": ["-c", "exit 3"], "trackResources": true}, "demo": `+demoEntry(t, t.Name(), `, "trackResources": true`)))
+	window, end := openTerminal(t)
+	if err := unix.IoctlSetWinsize(int(end.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 80}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := mcptrackCommand(ctx, "watch", "--config", file)
+	cmd.Env = append(os.Environ(), "TERM=xterm", "TZ=Asia/Tokyo")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = end, end, end
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	began := time.Now()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = end.Close()
+	var seen strings.Builder
+	buf := make([]byte, 4<<10)
+	for counted := false; !counted; {
+		n, err := window.Read(buf)
+		seen.Write(buf[:n])
+		if err != nil {
+			t.Fatalf("%v after\n%s", err, &seen)
+		}
+		counted = strings.Contains(seen.String(), "crashy  backing off, attempt 2, next ") && strings.Contains(seen.String(), "hint: ")
+	}
+	drained := make(chan struct{}) // closed when nothing more comes
+	go func() {
+		defer close(drained)
+		_, _ = io.Copy(io.Discard, window)
+	}()
+	_ = cmd.Process.Signal(syscall.SIGTERM)
+	_ = cmd.Wait()
+	_ = window.Close()
+	<-drained
+	got := seen.String()
+	for text, want := range map[string]int{"level=": 0, "pending": 0, "connecting": 0, "hint: ": 1} {
+		if n := strings.Count(got, text); n != want {
+			t.Errorf("%q is there %d times, want %d:\n%s", text, n, want, got)
+		}
+	}
+	local := func(at time.Time) bool { return strings.Contains(got, at.UTC().Add(9*time.Hour).Format("15:")) }
+	if !local(began) && !local(time.Now()) {
+		t.Errorf("no local times:\n%s", got)
+	}
+}
+
+// openTerminal opens a pseudo terminal: output to terminal can be read from screen.
+func openTerminal(t *testing.T) (screen, terminal *os.File) {
+	t.Helper()
+	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("no pseudo terminals here: %v", err)
+	}
+	t.Cleanup(func() { screen.Close() })
+	n, err := unix.IoctlGetInt(int(screen.Fd()), unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(screen.Fd()), unix.TIOCSPTLCK, 0)
+	}
+	if err == nil {
+		terminal, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
+	}
+	if err != nil {
+		t.Skipf("no pseudo terminals here: %v", err)
+	}
+	t.Cleanup(func() { terminal.Close() })
+	return screen, terminal
+}
+
+// tmuxPane is a terminal of tmux, in a server of its own.
+type tmuxPane struct {
+	*testing.T
+	socket string
+}
+
+func (p tmuxPane) run(args ...string) string {
+	p.Helper()
+	out, err := exec.CommandContext(p.Context(), "tmux", append([]string{"-S", p.socket, "-f", "/dev/null"}, args...)...).CombinedOutput()
+	if err != nil {
+		p.Fatalf("tmux %q: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// until waits for text on the screen and returns the screen.
+func (p tmuxPane) until(part string) string {
+	p.Helper()
+	screen := ""
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if screen = p.run("capture-pane", "-p"); strings.Contains(screen, part) {
+			return screen
+		}
+	}
+	p.Fatalf("no %q on\n%s", part, screen)
+	return ""
+}
+
+func (p tmuxPane) press(keys ...string) { p.run(append([]string{"send-keys"}, keys...)...) }
+
+// TestTop uses top in a real terminal. Afterwards the screen is restored.
+func TestTop(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("tmux"); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("tmux is not installed; scripts/check.sh installs it")
+		}
+		t.Skip("tmux is not installed; scripts/check.sh installs it")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "mcp-servers.json")
+	save(t, file, config(`"demo": `+demoEntry(t, t.Name(), `, "trackResources": true`)+`, "away": {"url": "http://127.0.0.1:1/mcp", "trackResources": true}`))
+	for _, size := range [][2]int{{80, 24}, {200, 50}} {
+		t.Run(fmt.Sprint(size[0]), func(t *testing.T) {
+			p := tmuxPane{t, filepath.Join(dir, fmt.Sprint("tmux", size[0]))}
+			p.run("new-session", "-d", "-x", fmt.Sprint(size[0]), "-y", fmt.Sprint(size[1]), "bash", "--norc")
+			defer p.run("kill-server")
+			p.press(fmt.Sprintf("PS1=; clear; echo before; bash -c 'exec -a mcptrack %s top --config %s'; echo left $?", self, file), "Enter")
+			p.until("2 servers, 1 failing")
+			p.until("updated  vault://note/clock.md")
+			p.press("/", "d", "e", "m", "o", "Enter")
+			p.until("▸Ready")
+			p.press("Enter")
+			p.until("[1 Resources ")
+			p.press("2")
+			p.until("count_words")
+			p.press("1", "/", "c", "l", "o", "c", "k", "Enter", "Enter")
+			p.until("# Clock")
+			p.press("d")
+			p.until("+- tick:")
+			p.press("3")
+			p.until("[3 History]")
+			p.press("?")
+			p.until("Any key closes this help")
+			p.press("x", "q", "q", "q")
+			if screen := p.until("left 0"); !strings.HasPrefix(screen, "before") || strings.Contains(screen, "Clock") {
+				t.Errorf("the terminal is not as it was:\n%s", screen)
+			}
+		})
+	}
+}

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -23,32 +22,18 @@ import (
 
 const tokenA, tokenB = "token-a-0123456789-abcdefgh", "token-b-0123456789-abcdefgh"
 
-// tokenFile is a file of tokens, which is replaced as editors do.
-type tokenFile struct {
-	*testing.T
-	path string
+// newTokenFile returns the path of a new token file.
+func newTokenFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "tokens")
+	save(t, path, text)
+	return path
 }
 
-func newTokenFile(t *testing.T, text string) *tokenFile {
-	f := &tokenFile{t, filepath.Join(t.TempDir(), "tokens")}
-	f.save(text)
-	return f
-}
-
-func (f *tokenFile) save(text string) {
-	f.Helper()
-	if err := os.WriteFile(f.path+".new", []byte(text), 0o600); err != nil {
-		f.Fatal(err)
-	}
-	if err := os.Rename(f.path+".new", f.path); err != nil {
-		f.Fatal(err)
-	}
-}
-
-// opened is a stream of a client.
+// opened is a client's stream.
 type opened struct {
 	what  string
-	ended chan struct{} // closed when it has
+	ended chan struct{} // closed after the stream has ended
 }
 
 func (o *opened) over() bool {
@@ -138,7 +123,7 @@ func awaitEnd(t *testing.T, gone, stay []*opened) {
 		select {
 		case <-o.ended:
 		case <-time.After(30 * time.Second):
-			t.Errorf("%s goes on", o.what)
+			t.Errorf("%s is still open", o.what)
 		}
 	}
 	for _, o := range stay {
@@ -160,8 +145,8 @@ func checkTokens(t *testing.T, url string, a, b bool) {
 	}
 }
 
-// What a client has of a gateway ends with its token, also its webhooks, which are told so. What
-// others have stays.
+// If a token is removed, its streams at a gateway end, and its webhooks get "terminated" and end. Other
+// clients are not affected.
 func TestRemovedTokenOfAGateway(t *testing.T) {
 	t.Parallel()
 	var terminated [2]atomic.Int64
@@ -187,38 +172,34 @@ func TestRemovedTokenOfAGateway(t *testing.T) {
 	}))
 	defer hook.Close()
 	f := newTokenFile(t, "a "+tokenA+"\nb "+tokenB+"\n")
-	s := serveCommand(t, mcptrackCommand(context.Background(), "gateway", "--demo", "--addr", "127.0.0.1:0", "--token-file", f.path, "--events", "--events-allow", "http://127.0.0.1:*"))
+	s := serveCommand(t, mcptrackCommand(context.Background(), "gateway", "--demo", "--addr", "127.0.0.1:0", "--token-file", f, "--events", "--events-allow", "http://127.0.0.1:*"))
 	ofA, ofB := openMCP(t, s.url, tokenA, true), openMCP(t, s.url, tokenB, true)
 	subscribeWebhook(t, s.url, tokenA, hook.URL+"/a")
 	subscribeWebhook(t, s.url, tokenB, hook.URL+"/b")
-	f.save("b " + tokenB + "\n")
+	save(t, f, "b "+tokenB+"\n")
 	awaitEnd(t, ofA, ofB)
-	for end := time.Now().Add(30 * time.Second); terminated[0].Load() == 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the webhook of the removed token is not told")
-		}
-	}
+	waitFor(t, "the webhook of the removed token gets \"terminated\"", func() bool { return terminated[0].Load() > 0 })
 	checkTokens(t, s.url, false, true)
 	if terminated[0].Load() != 1 || terminated[1].Load() != 0 {
 		t.Errorf("terminated was sent %d times for the removed token, %d times for the other one", terminated[0].Load(), terminated[1].Load())
 	}
 }
 
-// The streams of serve-sse and vault end, too. Where SIGHUP reloads the config, it also reads the
-// tokens.
-func TestRemovedTokenOfOthers(t *testing.T) {
+// If a token is removed, its streams at serve-sse and vault end. SIGHUP rereads the tokens where it reloads the
+// config.
+func TestRemovedTokenOfServeSSEAndVault(t *testing.T) {
 	t.Parallel()
 	f := newTokenFile(t, "a "+tokenA+"\nb "+tokenB+"\n")
-	sse := serveBeside(t, "--config", demoFile(t), "--data-dir", t.TempDir(), "--token-file", f.path)
+	sse := serveBeside(t, "--config", demoFile(t), "--data-dir", t.TempDir(), "--token-file", f)
 	dir := t.TempDir()
 	save(t, filepath.Join(dir, "note.md"), "a")
-	vault := serveCommand(t, mcptrackCommand(context.Background(), "vault", dir, "--addr", "127.0.0.1:0", "--token-file", f.path))
+	vault := serveCommand(t, mcptrackCommand(context.Background(), "vault", dir, "--addr", "127.0.0.1:0", "--token-file", f))
 	open := func(token string) []*opened {
 		return append(openMCP(t, vault.url, token, false), openStream(t, "GET", sse.url+"/events?since=earliest", token, "", nil),
 			openStream(t, "GET", sse.url+"/api/mcp/resource-events?since=earliest", token, "", nil))
 	}
 	ofA, ofB := open(tokenA), open(tokenB)
-	f.save("b " + tokenB + "\n")
+	save(t, f, "b "+tokenB+"\n")
 	if err := sse.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// untrusting starts mcptrack in a folder, with a home of its own and nothing that trusts it.
+// untrusting sets the folder and an empty home, so that nothing is trusted.
 func untrusting(r *running, dir, home string) {
 	r.cmd.Dir = dir
 	for _, v := range os.Environ() {
@@ -28,19 +28,12 @@ func (r *running) stopped() {
 	r.ends(30*time.Second, 0)
 }
 
-// While watch runs in a folder, a git pull brings other commands: what was approved stays connected, the
-// rest waits until the user approves it elsewhere, and SIGHUP is no approval.
+// A git pull changes commands under a running watch: approved servers stay connected, the others wait until the
+// user approves them in another process. SIGHUP does not approve them.
 func TestPullUnderWatch(t *testing.T) {
 	t.Parallel()
 	dir, home := t.TempDir(), t.TempDir()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	program := filepath.Join(t.TempDir(), "mcptrack")
-	if err := os.Symlink(self, program); err != nil {
-		t.Fatal(err)
-	}
+	program := mcptrackPath(t)
 	mark := filepath.Join(home, "mark")
 	demo := func(id string, args string) string {
 		return fmt.Sprintf(`%q: {"command": %q, "args": ["demo-server"%s], "trackResources": true}`, id, program, args)
@@ -90,8 +83,7 @@ func TestPullUnderWatch(t *testing.T) {
 	watch.stopped()
 }
 
-// A command whose stdout is a pipe asks on the terminal; Enter means no, Ctrl-C ends it. One that
-// has no terminal on stdin does not ask.
+// A command whose stdout is a pipe asks on the terminal. Enter means no, Ctrl-C interrupts.
 func TestQuestionOnATerminal(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

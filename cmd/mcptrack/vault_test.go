@@ -44,8 +44,8 @@ func notesConfig(t *testing.T, url, protocol, extra string) string {
 	return file
 }
 
-// A vault over HTTP is followed by watch in both eras: edits, new notes and folders
-// that move, made by no client. It ends within a second of SIGTERM, clients or not.
+// watch follows a vault over HTTP in both eras and reports edits, new notes and moved folders. The vault exits
+// soon after SIGTERM, even with clients connected.
 func TestVaultIsWatched(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -93,7 +93,7 @@ func TestVaultIsWatched(t *testing.T) {
 	}
 }
 
-// Pages of other sites, other names and those without the token are turned away.
+// Requests from other sites, with a foreign Host or without the token are rejected.
 func TestVaultGuards(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -116,7 +116,7 @@ func TestVaultGuards(t *testing.T) {
 	}
 }
 
-// One line says where it listens, at any log level; a taken address is exit 1.
+// The vault prints one line with its address at any log level. An address in use is exit code 1.
 func TestVaultAddress(t *testing.T) {
 	t.Parallel()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -150,25 +150,17 @@ func TestVaultAddress(t *testing.T) {
 	}
 }
 
-// Without inotify everything is polled, says one warning, and found within 10 s.
+// Without inotify the vault polls for changes.
 func TestVaultWithoutInotify(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	note(t, filepath.Join(dir, "n.md"), "one")
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	const limit = "echo 0 > /proc/sys/user/max_inotify_instances"
 	if out, err := exec.Command("unshare", "-Ur", "sh", "-ec", limit).CombinedOutput(); err != nil {
 		t.Skipf("cannot make such a namespace here: %v: %s", err, out)
 	}
-	link := filepath.Join(t.TempDir(), "mcptrack")
-	if err := os.Symlink(self, link); err != nil {
-		t.Fatal(err)
-	}
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
-	args, err := json.Marshal([]string{"-Ur", "sh", "-ec", limit + `; exec "$0" "$@"`, link, "vault", "--stdio", dir})
+	args, err := json.Marshal([]string{"-Ur", "sh", "-ec", limit + `; exec "$0" "$@"`, mcptrackPath(t), "vault", "--stdio", dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,8 +175,7 @@ func TestVaultWithoutInotify(t *testing.T) {
 	}
 }
 
-// A demo that is killed leaves its folder to the next one, which removes it; one that
-// ends leaves nothing.
+// The next demo removes the folder of a killed one. A demo that exits removes its own.
 func TestDemoLeavesNothing(t *testing.T) {
 	t.Parallel()
 	temp := t.TempDir()
@@ -221,7 +212,7 @@ func TestDemoLeavesNothing(t *testing.T) {
 	_ = killed.Process.Kill()
 	_ = killed.Wait()
 	if n := folders(); n != 1 {
-		t.Fatalf("%d folders after a kill: nothing is shown", n)
+		t.Fatalf("%d folders after a kill: the test proves nothing", n)
 	}
 	for _, end := range []func(*exec.Cmd, io.Closer){
 		func(_ *exec.Cmd, in io.Closer) { _ = in.Close() },

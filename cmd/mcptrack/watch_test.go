@@ -13,24 +13,8 @@ import (
 	"time"
 )
 
-// demoEntry is the demo server as an entry of a config; the test binary plays it.
-func demoEntry(t *testing.T, mark string, extra string) string {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	link := filepath.Join(t.TempDir(), "mcptrack")
-	if err := os.Symlink(self, link); err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprintf(`{"command": %q, "args": ["demo-server", "--interval", "200ms"], "env": {%q: %q} %s}`, link, peerMark, mark, extra)
-}
-
-func config(entries ...string) string { return `{"mcpServers": {` + strings.Join(entries, ", ") + `}}` }
-
-// A saved config is followed at once: switched off means silence, unchanged
-// servers keep their process, and a bad config changes nothing.
+// A saved config applies immediately: a disabled server is silent, unchanged servers keep their process, and an
+// invalid config changes nothing.
 func TestWatchFollowsTheConfig(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
@@ -81,7 +65,7 @@ func TestWatchFollowsTheConfig(t *testing.T) {
 	}
 }
 
-// A suspension of our own (a laptop's lid, SIGSTOP) restarts nothing.
+// If mcptrack itself is suspended (closed laptop lid, SIGSTOP), no server is restarted.
 func TestSuspendedProcessResubscribes(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
@@ -90,7 +74,7 @@ func TestSuspendedProcessResubscribes(t *testing.T) {
 	_, n := r.await(0, "demo is Ready", inState("demo", "Ready"))
 	process := marked(t, t.Name())
 	r.signal(syscall.SIGSTOP)
-	<-time.After(7 * time.Second)
+	<-time.After(7 * time.Second) // real: the suspension must be longer than what counts as a pause
 	since := time.Now()
 	r.signal(syscall.SIGCONT)
 	_, n = r.await(n, "the subscription is made anew", func(e eventLine) bool {
@@ -113,7 +97,7 @@ func TestSuspendedProcessResubscribes(t *testing.T) {
 	r.ends(time.Minute, 0)
 }
 
-// A server that was killed comes back, and the others do not notice.
+// A killed server is restarted.
 func TestKilledServerIsRestarted(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
@@ -136,18 +120,7 @@ func TestKilledServerIsRestarted(t *testing.T) {
 	r.ends(time.Minute, 0)
 }
 
-func kill(t *testing.T, pid string) {
-	t.Helper()
-	var n int
-	if _, err := fmt.Sscan(pid, &n); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Kill(n, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// The second Ctrl-C ends it at once, with a server that wants no end.
+// The second Ctrl-C kills mcptrack immediately, and also a server that ignores SIGTERM.
 func TestSecondInterruptKills(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
@@ -176,7 +149,7 @@ func TestSecondInterruptKills(t *testing.T) {
 	}
 }
 
-// What a killed mcptrack leaves behind is swept by the next.
+// The next mcptrack kills the processes that a killed one left behind.
 func TestOrphansAreKilled(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
@@ -205,7 +178,7 @@ func TestOrphansAreKilled(t *testing.T) {
 	next.ends(time.Minute, 0)
 }
 
-// Commands that are new wait for SIGHUP.
+// With --no-exec-on-reload, new commands start only after SIGHUP.
 func TestNoExecOnReload(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mcp-servers.json")
@@ -216,7 +189,7 @@ func TestNoExecOnReload(t *testing.T) {
 	_, n := r.await(0, "first is Ready", inState("first", "Ready"))
 	save(t, file, config(first, second))
 	_, n = r.await(n, "config.reloaded", ofType("config.reloaded"))
-	_, n = r.await(n, "life goes on", ofType("resource.updated"))
+	_, n = r.await(n, "an update of first", ofType("resource.updated"))
 	if left := marked(t, t.Name()+"-second"); len(left) > 0 {
 		t.Errorf("the new command runs: %v", left)
 	}
@@ -224,4 +197,49 @@ func TestNoExecOnReload(t *testing.T) {
 	r.await(n, "second is Ready", inState("second", "Ready"))
 	r.signal(syscall.SIGTERM)
 	r.ends(time.Minute, 0)
+}
+
+// watch gets changes from the events of a gateway, also after the gateway and then its server were
+// killed.
+func TestWatchFollowsTheEventsOfAGateway(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	behind := filepath.Join(dir, "behind.json")
+	save(t, behind, config(`"demo": `+demoEntry(t, t.Name()+"-demo", `, "trackResources": true`)))
+	up := demoEntry(t, t.Name()+"-up", `, "trackResources": true, "mode": "poll", "pollInterval": "10m"`)
+	up = strings.Replace(up, `["demo-server", "--interval", "200ms"]`, fmt.Sprintf(`["gateway", "--stdio", "--config", %q, "--events", "--data-dir", %q, "--durability", "os"]`, behind, filepath.Join(dir, "log")), 1)
+	file := filepath.Join(dir, "mcp-servers.json")
+	save(t, file, config(`"up": `+up))
+	r := runBeside(t, "watch", "--json", file)
+	byEvent := func(e eventLine) bool {
+		return e.Type == "resource.updated" && e.ServerID == "up" && e.Cause == "event"
+	}
+	_, n := r.await(0, "a change by an event", byEvent)
+	for _, pid := range marked(t, t.Name()+"-up") {
+		kill(t, pid)
+	}
+	_, n = r.await(n, "the gateway is away", inState("up", "Backoff"))
+	_, n = r.await(n, "it is back", inState("up", "Ready"))
+	r.await(n, "a change by an event after that", byEvent)
+
+	before := marked(t, t.Name()+"-demo")
+	for _, pid := range before {
+		kill(t, pid)
+	}
+	for over := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if now := marked(t, t.Name()+"-demo"); len(now) > 0 && !slices.ContainsFunc(now, func(pid string) bool { return slices.Contains(before, pid) }) {
+			break
+		}
+		if time.Now().After(over) {
+			t.Fatal("the server behind the gateway is not started again")
+		}
+	}
+	r.await(len(r.seen()), "a change of the server that was started again", byEvent)
+	for _, e := range r.seen() {
+		if e.Type == "resource.updated" && e.Cause == "notify" {
+			t.Errorf("an update from a notification instead of an event: %+v", e)
+		}
+	}
+	r.signal(syscall.SIGINT)
+	r.ends(30*time.Second, 0)
 }

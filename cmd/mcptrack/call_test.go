@@ -5,19 +5,66 @@ package main
 import (
 	"bytes"
 	"context"
-	"fmt"
+	"encoding/json"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
+	"sync"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// scripted writes a config whose one server, "notes", answers as the script says and logs its requests.
+// Calls over HTTP send marked arguments in headers, also on the first attempt. Tools with an invalid header
+// annotation are not called, and list marks them.
+func TestCallsRepeatArgumentsInHeaders(t *testing.T) {
+	t.Parallel()
+	server := sessiontest.New()
+	server.SetList("tools",
+		json.RawMessage(`{"name":"geo","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}}`),
+		json.RawMessage(`{"name":"bad","invalid":"mine","inputSchema":{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"a b"}}}}`))
+	var mu sync.Mutex
+	var calls []string
+	upstream := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		if strings.Contains(string(body), `"tools/call"`) {
+			mu.Lock()
+			calls = append(calls, strings.Join(r.Header.Values("Mcp-Param-Region"), ","))
+			mu.Unlock()
+		}
+		server.ServeHTTP(w, r)
+	}))
+	t.Cleanup(upstream.Close)
+	conf := filepath.Join(t.TempDir(), "mcp-servers.json")
+	save(t, conf, config(`"docs": {"type": "http", "url": "`+upstream.URL+`"}`))
+	runFor(t, 0, "--config", conf, "call", "docs", "geo", "--args-json", `{"region":"eu"}`)
+	runFor(t, 0, "--config", conf, "call", "docs", "geo", "--arg", "region=us")
+	runFor(t, 0, "--config", conf, "call", "docs", "geo")
+	_, errs := runFor(t, 5, "--config", conf, "call", "docs", "bad", "--args-json", `{"a":"b"}`)
+	if !strings.Contains(errs, `tool "bad" is invalid`) {
+		t.Errorf("stderr: %s", errs)
+	}
+	mu.Lock()
+	if got := strings.Join(calls, " "); got != "eu us " {
+		t.Errorf("calls with %q", got)
+	}
+	mu.Unlock()
+	if out, _ := runFor(t, 0, "--config", conf, "list", "tools"); !strings.Contains(out, "INVALID (") {
+		t.Errorf("listed:\n%s", out)
+	}
+	out, _ := runFor(t, 0, "--config", conf, "list", "tools", "--json")
+	var tools []struct{ Name, Invalid string }
+	if err := json.Unmarshal([]byte(out), &tools); err != nil || len(tools) != 2 || !strings.Contains(tools[0].Invalid, "header") || tools[1].Invalid != "" {
+		t.Errorf("%v, %s", err, out)
+	}
+}
+
+// scripted writes a config with one server, "notes", that follows a script and logs its requests.
 func scripted(t *testing.T, protocol string) (file, log string) {
 	t.Helper()
 	npm, err := filepath.Abs(filepath.Join("..", "..", "testdata", "peers"))
@@ -38,7 +85,7 @@ func scripted(t *testing.T, protocol string) (file, log string) {
 	return file, log
 }
 
-// logged waits until the log has the text.
+// logged waits until the log contains text.
 func logged(t *testing.T, log, text string) {
 	t.Helper()
 	deadline := time.NewTimer(peerReadyTimeout)
@@ -58,8 +105,7 @@ func logged(t *testing.T, log, text string) {
 	}
 }
 
-// Ctrl-C cancels a call at the server, which is notified before the connection ends, and
-// ends the command with 130.
+// Ctrl-C cancels a call: the server is notified before the connection closes, and the exit code is 130.
 func TestInterruptedCall(t *testing.T) {
 	t.Parallel()
 	for _, era := range []string{"legacy", "modern"} {
@@ -87,8 +133,7 @@ func TestInterruptedCall(t *testing.T) {
 	}
 }
 
-// A terminal shows the progress of a long call and is left clean; stdout has the result
-// and nothing else.
+// The terminal shows the progress of a long call and is restored afterwards. Stdout has only the result.
 func TestProgressOnTerminal(t *testing.T) {
 	t.Parallel()
 	file, _ := scripted(t, "auto")
@@ -110,26 +155,4 @@ func TestProgressOnTerminal(t *testing.T) {
 	if text := string(shown); strings.LastIndex(text, "\x1b[?25l") >= strings.LastIndex(text, "\x1b[?25h") || !strings.HasSuffix(text, "\r\x1b[K") {
 		t.Errorf("the terminal is left like this: %q", shown[max(0, len(shown)-80):])
 	}
-}
-
-// openTerminal makes a pseudo terminal: what is written to terminal appears on screen.
-func openTerminal(t *testing.T) (screen, terminal *os.File) {
-	t.Helper()
-	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Skipf("no pseudo terminals here: %v", err)
-	}
-	t.Cleanup(func() { screen.Close() })
-	n, err := unix.IoctlGetInt(int(screen.Fd()), unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(int(screen.Fd()), unix.TIOCSPTLCK, 0)
-	}
-	if err == nil {
-		terminal, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
-	}
-	if err != nil {
-		t.Skipf("no pseudo terminals here: %v", err)
-	}
-	t.Cleanup(func() { terminal.Close() })
-	return screen, terminal
 }

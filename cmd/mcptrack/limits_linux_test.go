@@ -14,14 +14,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// crowd is a serve-sse with as many servers as a limit has no room for.
+// crowd is a serve-sse with more servers than a resource limit allows.
 type crowd struct {
 	*serving
 	file string
 	n    int
 }
 
-// startCrowd starts it without a server, so that limits can be set before join.
+// startCrowd starts serve-sse without servers, so that the test can set limits before join.
 func startCrowd(t *testing.T, n int) *crowd {
 	t.Helper()
 	c := &crowd{file: filepath.Join(t.TempDir(), "mcp-servers.json"), n: n}
@@ -36,7 +36,7 @@ func (c *crowd) join() {
 	c.joinFirst(c.n)
 }
 
-// joinFirst makes the first n servers those of the config.
+// joinFirst writes a config with the first n servers.
 func (c *crowd) joinFirst(n int) {
 	c.Helper()
 	var entries []string
@@ -64,7 +64,7 @@ func (c *crowd) states() (ready int, errors []string) {
 	return ready, errors
 }
 
-// until waits for a state of the servers.
+// until waits until ok holds for the servers' states.
 func (c *crowd) until(what string, ok func(ready int, errors []string) bool) {
 	c.Helper()
 	for end := time.Now().Add(time.Minute); ; <-time.After(50 * time.Millisecond) {
@@ -78,8 +78,8 @@ func (c *crowd) until(what string, ok func(ready int, errors []string) bool) {
 	}
 }
 
-// fill waits until some servers work and others report want, and shows that what works
-// goes on; more makes room, and all recover.
+// fill waits until some servers are ready and others report want, and checks that events are still stored and
+// served. more raises the limit; then all servers recover.
 func (c *crowd) fill(want string, more func()) {
 	c.Helper()
 	c.until("some of the servers with "+want, func(ready int, errors []string) bool {
@@ -90,8 +90,8 @@ func (c *crowd) fill(want string, more func()) {
 	c.until("all servers after there is room", func(ready int, _ []string) bool { return ready == c.n })
 }
 
-// With a limit of descriptors, the servers that fit work and what is stored and served
-// goes on; the others report the limit, and connect when it is raised.
+// With a descriptor limit, the servers that fit work, and storing and serving continue. The others report the
+// limit and connect after it is raised.
 func TestFewDescriptors(t *testing.T) {
 	t.Parallel()
 	c := startCrowd(t, 12)
@@ -152,8 +152,7 @@ func (c *crowd) group(controller, file string) (set func(value string)) {
 	return set
 }
 
-// With a limit of tasks, as containers have it, the process does not end itself for want
-// of a thread.
+// With a task limit, as in containers, the process does not crash for lack of threads.
 func TestFewProcesses(t *testing.T) {
 	t.Parallel()
 	c := startCrowd(t, 12)
@@ -166,8 +165,7 @@ func TestFewProcesses(t *testing.T) {
 	c.fill("too many processes (limit 70)", func() { set("max") })
 }
 
-// When memory runs out, servers are killed and not the one that follows them, which says
-// so.
+// If memory runs out, servers are killed and not mcptrack, which reports it.
 func TestLittleMemory(t *testing.T) {
 	t.Parallel()
 	c := startCrowd(t, 12)
