@@ -3,7 +3,6 @@ package config
 import (
 	"encoding/base64"
 	"fmt"
-	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -183,10 +182,4 @@ func (e *entry) webhookSecret(_ []string, w *Webhook) {
 		return
 	}
 	w.Secret = NewSecret(value)
-}
-
-// private reports whether a host is known to be outside the public internet without resolving it.
-func private(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return ipscope.Loopback(host) || err == nil && !ipscope.Public(addr)
 }
