@@ -73,10 +73,10 @@ func newItem(k catalog.Kind, it catalog.Item) (item, error) {
 		limit = maxName
 	}
 	if len(it.Key) > limit {
-		return item{}, fmt.Errorf("its %s has more than %d bytes", k.KeyField(), limit)
+		return item{}, fmt.Errorf("its %s is longer than %d bytes", k.KeyField(), limit)
 	}
 	if printable.Line(it.Key, 0) != it.Key {
-		return item{}, fmt.Errorf("its %s has hidden characters", k.KeyField())
+		return item{}, fmt.Errorf("its %s contains hidden characters", k.KeyField())
 	}
 	all, err := out.members(k.KeyField())
 	if err != nil {
@@ -348,7 +348,7 @@ func clean(k catalog.Kind, members []jsonMember) (cleaned []jsonMember, removed 
 		note("hidden characters")
 	}
 	if c.hides {
-		return nil, nil, errors.New("a name or value in it has hidden characters")
+		return nil, nil, errors.New("a name or value in it contains hidden characters")
 	}
 	return cleaned, removed, nil
 }

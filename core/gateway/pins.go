@@ -141,7 +141,7 @@ func (p *serverPins) read() (map[string]catalog.Digest, error) {
 	}
 	var content pinsFile
 	if err == nil && (json.Unmarshal(data, &content) != nil || content.Version != pinsVersion || content.Tools == nil) {
-		err = errors.New("it is damaged, or from a newer mcptrack")
+		err = errors.New("the file is damaged or was written by a newer version of mcptrack")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read its pins from %s: %w", printable.Line(p.path, 512), printable.Unnamed(err))
@@ -189,7 +189,7 @@ func (p *serverPins) pin(ctx context.Context, tools []item, log *slog.Logger) {
 	case err == nil:
 		clear(p.fresh)
 	case !p.stuck && ctx.Err() == nil:
-		log.Warn("cannot store the pins of a server; a restart of the gateway loses the pins of its new tools", "server", printable.Line(p.head.Server, 128), "err", printable.Reason(err, 500))
+		log.Warn("cannot store the pins of a server; the pins of its new tools will be lost when the gateway restarts", "server", printable.Line(p.head.Server, 128), "err", printable.Reason(err, 500))
 	}
 	p.stuck = err != nil
 }

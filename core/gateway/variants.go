@@ -361,7 +361,7 @@ func (s *variants) attempt(ctx context.Context, p *probe, capabilities json.RawM
 	wait := p.retry.Next()
 	p.next = time.Now().Add(wait)
 	if ctx.Err() == nil {
-		s.opts.Logger.Warn("cannot list a server for clients with more capabilities; they get the common lists",
+		s.opts.Logger.Warn("cannot list a server for clients with additional capabilities; they receive the common lists",
 			"server", p.id, "next", wait.Round(time.Second), "err", err)
 	}
 }

@@ -59,7 +59,7 @@ func localRedirect(raw string) *url.URL {
 }
 
 // ErrElsewhere reports that a redirect URI does not point to this machine over HTTP.
-var ErrElsewhere = errors.New("the redirect URI does not lead to this machine")
+var ErrElsewhere = errors.New("the redirect URI does not point to this machine")
 
 // Callback is the listener to which the browser is redirected during a login. The caller of Listen
 // must close it.

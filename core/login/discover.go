@@ -156,7 +156,7 @@ func resourceMetadata(ctx context.Context, client *http.Client, t Target, c Chal
 	}
 	if c.Metadata != "" {
 		if origin(c.Metadata) != origin(t.URL) {
-			return nil, fmt.Errorf("the URL of the server's metadata has another origin than the server: %s", printable.Line(c.Metadata, 200))
+			return nil, fmt.Errorf("the URL of the server's metadata has a different origin than the server: %s", printable.Line(c.Metadata, 200))
 		}
 		places = append([]string{c.Metadata}, places...)
 	}
@@ -169,9 +169,9 @@ func resourceMetadata(ctx context.Context, client *http.Client, t Target, c Chal
 		case !found:
 			continue
 		case !binds(m.Resource, t.URL):
-			return nil, fmt.Errorf("the metadata of the server describes another resource: %q", printable.Line(m.Resource, 200))
+			return nil, fmt.Errorf("the server's metadata describes a different resource: %q", printable.Line(m.Resource, 200))
 		case len(m.AuthorizationServers) == 0 && t.OAuth.AuthServerMetadataURL == "":
-			return nil, errors.New("the metadata of the server names no authorization server")
+			return nil, errors.New("the server's metadata does not specify an authorization server")
 		}
 		return &m, nil
 	}
@@ -198,7 +198,7 @@ func metadataPlaces(issuer string) []string {
 func serverMetadata(ctx context.Context, client *http.Client, issuer string) (m *oauthex.AuthServerMeta, at string, err error) {
 	places := metadataPlaces(issuer)
 	if places == nil {
-		return nil, "", fmt.Errorf("the server names an authorization server that is not a URL: %q", printable.Line(issuer, 200))
+		return nil, "", fmt.Errorf("the server specifies an authorization server that is not a URL: %q", printable.Line(issuer, 200))
 	}
 	var failed error
 	for _, place := range places {
@@ -247,12 +247,12 @@ func readMetadata(ctx context.Context, client *http.Client, address, issuer stri
 // and displayed, and that PKCE with S256 is supported.
 func usable(m *oauthex.AuthServerMeta) error {
 	if m.TokenEndpoint == "" || !slices.Contains(m.CodeChallengeMethodsSupported, "S256") {
-		return errors.New("there is no token endpoint, or no PKCE with S256")
+		return errors.New("the metadata contains no token endpoint, or PKCE with S256 is not supported")
 	}
 	endpoints := []string{m.AuthorizationEndpoint, m.TokenEndpoint, m.RegistrationEndpoint, m.RevocationEndpoint}
 	for _, address := range append(endpoints, m.Issuer) { // terminals, browsers and logs display them
 		if !printable.VisibleASCII(address) {
-			return fmt.Errorf("a URL has characters that must be encoded: %s", printable.Line(address, 200))
+			return fmt.Errorf("a URL contains characters that must be encoded: %s", printable.Line(address, 200))
 		}
 	}
 	for _, endpoint := range endpoints {
@@ -261,10 +261,10 @@ func usable(m *oauthex.AuthServerMeta) error {
 			continue
 		}
 		if err != nil || u.Host == "" || u.Scheme != "https" && !(u.Scheme == "http" && ipscope.Loopback(u.Hostname())) {
-			return fmt.Errorf("an endpoint is not https: %s", printable.Line(endpoint, 200))
+			return fmt.Errorf("an endpoint does not use https: %s", printable.Line(endpoint, 200))
 		}
 		if u.User != nil || u.Fragment != "" { // a user name before the @ can be mistaken for the host
-			return fmt.Errorf("an endpoint has a user or a fragment: %s", printable.Line(endpoint, 200))
+			return fmt.Errorf("an endpoint URL contains a user name or a fragment: %s", printable.Line(endpoint, 200))
 		}
 		for _, name := range []string{"client_id", "redirect_uri", "response_type", "state", "scope", "resource", "code_challenge"} {
 			if u.Query().Has(name) { // it is undefined which of the two values takes precedence

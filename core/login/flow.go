@@ -129,7 +129,7 @@ func (f *Flow) Finish(ctx context.Context, answer url.Values) (*Login, error) {
 func checkIssuer(answer url.Values, m *oauthex.AuthServerMeta) error {
 	switch iss := answer.Get("iss"); {
 	case iss == "" && m.AuthorizationResponseIssParameterSupported:
-		return errors.New(`the redirected URL lacks "iss", which names the authorization server`)
+		return errors.New(`the redirected URL does not contain "iss", which identifies the authorization server`)
 	case iss != "" && iss != m.Issuer:
 		return fmt.Errorf("the redirected URL comes from another authorization server, %s", printable.Line(iss, 200))
 	}

@@ -104,7 +104,7 @@ func (g *guard) RoundTrip(q *http.Request) (*http.Response, error) {
 	}
 	proxy, err := g.proxy(q)
 	if err != nil {
-		return nil, errors.New("the proxy of the environment is not a URL")
+		return nil, errors.New("the proxy specified in the environment is not a URL")
 	}
 	transport := g.direct
 	if proxy != nil {
@@ -178,7 +178,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	}
 	n, err := b.ReadCloser.Read(p)
 	if int64(n) > b.left {
-		return 0, fmt.Errorf("the response has more than %d bytes", maxAnswer)
+		return 0, fmt.Errorf("the response is larger than %d bytes", maxAnswer)
 	}
 	b.left -= int64(n)
 	return n, err

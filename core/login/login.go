@@ -177,7 +177,7 @@ type UnnamedError struct {
 }
 
 func (e *UnnamedError) Error() string {
-	return fmt.Sprintf("the server names another authorization server than before, %s, and the config does not say that the client %s belongs to it", e.Issuer, e.Client)
+	return fmt.Sprintf("the server now specifies a different authorization server, %s, and the config does not specify that the client %s belongs to it", e.Issuer, e.Client)
 }
 
 // An AnswerError is an error response from an authorization server.

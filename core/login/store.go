@@ -166,7 +166,7 @@ func (s *Store) Delete(ctx context.Context, t Target) ([]*Login, error) {
 		}
 		if l.Kind == KindKeyring {
 			if err := s.opts.Keyring.Delete(account(l)); err != nil {
-				rest, failed = append(rest, l), fmt.Errorf("the login stays in the keyring, which cannot be changed: %w", err)
+				rest, failed = append(rest, l), fmt.Errorf("the login remains in the keyring, which cannot be changed: %w", err)
 				continue
 			}
 		}
@@ -282,7 +282,7 @@ func (s *Store) read(server string) ([]*Login, error) {
 	}
 	var f file
 	if err := json.Unmarshal(text, &f); err != nil || f.Version < 1 {
-		return nil, fmt.Errorf("%s: %w; mcptrack login or logout replaces the file", s.path(server), errNotLogins)
+		return nil, fmt.Errorf("%s: %w; run mcptrack login or mcptrack logout to replace the file", s.path(server), errNotLogins)
 	}
 	if f.Version > fileVersion {
 		return nil, fmt.Errorf("%s: the file was written by a newer version of mcptrack", s.path(server))

@@ -88,9 +88,9 @@ func tokenError(doing string, err error) error {
 		return e
 	}
 	if text := err.Error(); strings.Contains(text, "cannot parse") {
-		return errors.New("the response of the token endpoint is not JSON of the expected form")
+		return errors.New("the token endpoint's response is not JSON of the expected form")
 	} else if strings.Contains(text, "missing access_token") {
-		return errors.New("the response of the token endpoint has no token")
+		return errors.New("the token endpoint's response contains no token")
 	}
 	return fmt.Errorf("token endpoint: %w", withoutQuery(err))
 }
@@ -174,7 +174,7 @@ func signingKey(text []byte) (crypto.PrivateKey, jwt.SigningMethod, error) {
 		key, err = x509.ParsePKCS8PrivateKey(block.Bytes)
 	}
 	if err != nil {
-		return nil, nil, errors.New("the file has no private key, or one with a passphrase")
+		return nil, nil, errors.New("the file contains no private key, or one that is protected by a passphrase")
 	}
 	switch k := key.(type) {
 	case *rsa.PrivateKey:

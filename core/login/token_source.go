@@ -129,7 +129,7 @@ func (s *TokenSource) Refused(ctx context.Context, header string, status int, c 
 		return false, s.required(l)
 	}
 	if l != nil && !l.Renewable {
-		return false, &RequiredError{s.target, "the server refuses the login, which cannot be renewed"}
+		return false, &RequiredError{s.target, "the server rejected the login, and it cannot be renewed"}
 	}
 	if l != nil && header == "" { // the user logged in while the request was in progress
 		return true, nil
@@ -147,9 +147,9 @@ func (s *TokenSource) lacking(ctx context.Context, l *Login, c Challenge) error 
 		return nil
 	}
 	if err := s.store.addLacking(ctx, s.target, c.Scopes); err != nil {
-		return fmt.Errorf("store the scopes that the login lacks: %w", err)
+		return fmt.Errorf("store the scopes that the login does not include: %w", err)
 	}
-	return &RequiredError{s.target, "the login lacks a scope that the request requires"}
+	return &RequiredError{s.target, "the login does not include a scope that the request requires"}
 }
 
 const (

@@ -164,7 +164,7 @@ func full(v View, g *generation) stamped {
 		}
 	}
 	if hidden := len(g.elements) - shown; !room {
-		fmt.Fprintf(p, "\n… and %s more, for which there is no room here.\n", plural(hidden, "element"))
+		fmt.Fprintf(p, "\n… and %s more that do not fit here.\n", plural(hidden, "element"))
 	}
 	p.covers(v)
 	if keywords := g.index.Keywords(vocabulary); len(keywords) > 0 {
@@ -260,7 +260,7 @@ func (p *page) covers(v View) {
 		}
 	}
 	if len(lines) > 0 {
-		p.WriteString("\n## Templates and the resources below them\n\n")
+		p.WriteString("\n## Templates and their resources\n\n")
 		p.list(roomVocabulary/2, lines)
 	}
 }

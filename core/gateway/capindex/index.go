@@ -269,7 +269,7 @@ func (x *Index) compare(g *generation) {
 func (x *Index) generate(epoch uint64) (g *generation, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			g, err = nil, fmt.Errorf("capability index: generating it panicked: %s", printable.Line(fmt.Sprint(p), 300))
+			g, err = nil, fmt.Errorf("capability index: generation panicked: %s", printable.Line(fmt.Sprint(p), 300))
 		}
 	}()
 	var view View

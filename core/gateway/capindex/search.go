@@ -31,7 +31,7 @@ func SearchTool() json.RawMessage {
 		`"query":{"type":"string","description":"Words to search for; any of them may match.","maxLength":1000},` +
 		`"kind":{"type":"string","enum":["tools","prompts","resources","templates"],"description":"Only elements of this kind."},` +
 		`"server":{"type":"string","description":"Only elements of this server."},` +
-		`"limit":{"type":"integer","minimum":1,"maximum":50,"default":10,"description":"The most results to return."}},` +
+		`"limit":{"type":"integer","minimum":1,"maximum":50,"default":10,"description":"Maximum number of results."}},` +
 		`"required":["query"],"additionalProperties":false},` +
 		`"outputSchema":{"type":"object","properties":{"total":{"type":"integer"},"results":{"type":"array","items":{"type":"object",` +
 		`"properties":{"kind":{"type":"string"},"server":{"type":"string"},"key":{"type":"string"},"title":{"type":"string"},` +

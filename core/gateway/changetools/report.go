@@ -312,7 +312,7 @@ func (g *reportBuilder) result() json.RawMessage {
 func (g *reportBuilder) text() string {
 	var b strings.Builder
 	if g.Truncated {
-		b.WriteString("Earlier changes are no longer known: read again what matters.\n")
+		b.WriteString("Earlier changes are no longer stored: read important resources again.\n")
 	}
 	if len(g.Changes) == 0 {
 		b.WriteString("Nothing changed.\n")

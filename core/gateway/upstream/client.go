@@ -75,7 +75,7 @@ func (u *Upstream) newRequest(ctx context.Context, method, path string, body []b
 		return nil, errors.New("the path does not form a valid URL")
 	}
 	if target.Host != u.base.Host || target.Scheme != u.base.Scheme {
-		return nil, errors.New("the path leads to a host other than the API's")
+		return nil, errors.New("the path refers to a host other than the API's")
 	}
 	target.User = u.base.User
 	var reader io.Reader

@@ -280,7 +280,7 @@ func (u *Upstream) polled(err error) {
 	if st.Up {
 		u.log.Info("catalog reachable", "build", st.Build, "tools", len(u.Catalog().Tools))
 	} else {
-		u.log.Warn("catalog unreachable; the last known tools stay in use", "err", st.Error)
+		u.log.Warn("catalog unreachable; the last known tools remain in use", "err", st.Error)
 	}
 	if u.opts.OnStatus != nil {
 		u.opts.OnStatus(st)
