@@ -44,12 +44,12 @@ type adhocSet struct {
 // unsubscribe requests for it, so that the most recent request takes effect.
 type adhocSub struct {
 	uris          map[string]struct{} // the URIs by which clients refer to the resource
-	since         time.Time           // when a client last asked to subscribe
+	since         time.Time           // when a client last asked to subscribe to the resource
 	active        bool                // subscribed in the current session with the server
 	retry         *backoff.Backoff    // delays further attempts; nil unless the last attempt was rejected
 	next          time.Time           // earliest time of the next attempt; zero means now
-	subscribing   bool                // a goroutine is subscribing
-	unsubscribing bool                // a goroutine is unsubscribing
+	subscribing   bool                // a goroutine is sending a subscribe request
+	unsubscribing bool                // a goroutine is sending an unsubscribe request
 }
 
 // add records that a client asked to subscribe to a resource by the given URI. It returns false if
@@ -263,7 +263,7 @@ func (l *loop) subscribe(server string, uris []string) {
 			lost := ctx.Err() != nil || errors.Is(err, tracker.ErrNotConnected) || errors.Is(err, session.ErrClosed)
 			first := l.adhoc.attempted(t, err != nil && !lost)
 			if err == nil {
-				l.updated(t) // earlier changes were not announced
+				l.updated(t) // changes before the subscription were not announced
 				return
 			}
 			if first {
@@ -320,7 +320,7 @@ func (g *Gateway) updated(t target) {
 	g.server.Updated(uris...)
 }
 
-// updatedAll notifies all subscribers of all resources.
+// updatedAll notifies every client of an update of every resource to which it is subscribed.
 func (g *Gateway) updatedAll() {
 	for uri := range g.view.Load().byKey[catalog.Resources] {
 		g.server.Updated(uri)

@@ -45,7 +45,7 @@ type clientSession struct {
 	// flush send to it; run receives from it. Never closed.
 	queue chan func()
 	bytes atomic.Int64   // size of the parameters in queue and of the message in progress
-	done  chan struct{}  // closed by close
+	done  chan struct{}  // ensures that done is closed only once
 	once  sync.Once      // closes done
 	wg    sync.WaitGroup // waits for run
 

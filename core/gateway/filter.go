@@ -24,8 +24,8 @@ type filter struct {
 
 type globs struct {
 	names, uris []string
-	joined      []string // matched with forms.joined
-	folded      []string // uris and joined, case-folded
+	joined      []string // globs that are matched against forms.joined
+	folded      []string // case-folded copies of uris and joined
 }
 
 func newFilter(allow, deny []string, foldFiles bool) (filter, error) {
@@ -122,7 +122,7 @@ func (g *Gateway) Unmatched() (allow, deny []string) {
 		}
 	}
 	admits := func(allow, deny []string) func(exportedItem) bool {
-		f, _ := newFilter(allow, deny, g.filter.foldFiles) // New has checked the globs
+		f, _ := newFilter(allow, deny, g.filter.foldFiles) // New has already validated the globs
 		return func(it exportedItem) bool { return f.admits(it.kind, it.target, it.exported) }
 	}
 	for _, glob := range g.opts.Allow {
@@ -151,7 +151,7 @@ func matches(globs []string, s string) bool {
 func normalizeGlob(g string) (normal string, joined []string) {
 	if head, uri, ok := cutServer(g); ok {
 		normal, joined = normalizeGlob(uri)
-		if head[:len(uiScheme)] == uiScheme { // the scheme is in the head
+		if head[:len(uiScheme)] == uiScheme { // the scheme ends within head
 			normal = strings.TrimPrefix(normal, uiScheme)
 			for i := range joined {
 				joined[i] = strings.TrimPrefix(joined[i], "ui:")
@@ -178,7 +178,7 @@ func normalizeGlob(g string) (normal string, joined []string) {
 	if !ofTheWeb(scheme) {
 		one := join(authority + "/" + path)
 		for _, one := range unique(one, lowerFirst(one)) {
-			if one == "" || glob.Valid(one) { // invalid if a dot segment was part of a group
+			if one == "" || glob.Valid(one) { // the glob is invalid if a dot segment was part of a {group}
 				joined = append(joined, scheme+one+rest[end:])
 			}
 		}
@@ -189,8 +189,8 @@ func normalizeGlob(g string) (normal string, joined []string) {
 	return scheme + normalizeAuthority(scheme, authority) + path + rest[end:], joined
 }
 
-// cutServer splits a glob for qualified URIs before the URI, as unqualify does. It does not
-// decode the server's segment.
+// cutServer splits a glob for qualified URIs into the part before the server's own URI and the
+// rest, as unqualify does for a URI. It does not decode the server's path segment.
 func cutServer(g string) (head, uri string, ok bool) {
 	for own, scheme := range map[string]string{serverPrefix: "", uiServerPrefix: uiScheme} {
 		if rest, is := strings.CutPrefix(g, own); is {
@@ -201,7 +201,7 @@ func cutServer(g string) (head, uri string, ok bool) {
 	return "", "", false
 }
 
-// decodeGlob decodes the percent-encoded characters that have no meaning in a glob or a URI.
+// decodeGlob decodes percent-encoded characters that have no special meaning in globs or URIs.
 func decodeGlob(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {

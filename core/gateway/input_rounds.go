@@ -41,8 +41,8 @@ var errInputTimeout = errors.New("the client did not respond to the input reques
 // time, the client receives a result that requires input, and repeats its request with the answers.
 type inputRound struct {
 	capabilities json.RawMessage         // capabilities of the client
-	owner        string                  // the client's principal
-	key          [32]byte                // see inputRoundKey
+	owner        string                  // principal of the client
+	key          [32]byte                // identifies the request; see inputRoundKey
 	cancel       context.CancelCauseFunc // cancels the request that was sent to the server
 	// opened wakes wait when there are unanswered input requests. Capacity 1; request and answer
 	// send, wait receives; never closed.

@@ -250,7 +250,7 @@ func have(m map[string]json.RawMessage, is func(json.RawMessage) bool, names ...
 	return true
 }
 
-// elements reports whether raw is an array of objects that satisfy are.
+// elements reports whether raw is a JSON array of objects that all satisfy the predicate are.
 func elements(raw json.RawMessage, are func(map[string]json.RawMessage) bool) bool {
 	var list []json.RawMessage
 	if json.Unmarshal(raw, &list) != nil || list == nil {
@@ -383,7 +383,7 @@ func cleanIcons(raw json.RawMessage) (json.RawMessage, bool) {
 // so an item with hidden characters in its data must not be listed.
 type cleaner struct {
 	changed bool // at least one text was modified
-	hides   bool // data has hidden characters
+	hides   bool // data contains hidden characters
 }
 
 // clean returns the value of the member called name with its texts cleaned; name is empty for an

@@ -72,7 +72,7 @@ type serverPins struct {
 	info    fs.FileInfo               // file info at the last read; nil if there was no file
 	version int                       // version of stored; incremented by each read
 	err     error                     // why the file is unreadable; if set, no tool is listed
-	stuck   bool                      // the last attempt to store fresh failed
+	stuck   bool                      // the last attempt to store the fresh digests failed
 }
 
 // pinsFile is the JSON content of a file with pins.

@@ -173,7 +173,7 @@ func (rt *route) perform(ctx context.Context, q session.Request) (json.RawMessag
 	modern := rt.modern(ctx)
 	if q.Method == mcp.MethodCallTool && !modern {
 		var tool string
-		_ = json.Unmarshal(q.Params["name"], &tool) // it is a string
+		_ = json.Unmarshal(q.Params["name"], &tool) // the name is a string, so decoding cannot fail
 		if _, required := rt.v.asTask[target{rt.server, tool}]; required && q.Params["task"] == nil {
 			return rt.runTask(ctx, q)
 		}

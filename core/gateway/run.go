@@ -155,7 +155,7 @@ func (l *loop) event(e *event.Event) {
 	}
 }
 
-// serverStateChanged wakes the calls that wait for a server to reconnect, and schedules a merge.
+// serverStateChanged wakes all calls that wait for a server to reconnect, and schedules a merge.
 func (l *loop) serverStateChanged() {
 	l.mu.Lock()
 	close(l.stateChange)

@@ -45,7 +45,7 @@ type guard struct {
 	resolver *net.Resolver
 	proxy    func(*http.Request) (*url.URL, error)
 	direct   *http.Transport // checks the address that it dials
-	proxied  *http.Transport // dials the proxy
+	proxied  *http.Transport // connects through the proxy
 }
 
 // newGuard returns the guard for a server. proxy returns the proxy for a request, or nil if none is

@@ -23,7 +23,7 @@ type Login struct {
 	Scopes             []string     `json:"scopes,omitempty"`  // granted scopes, or requested ones if the response did not specify them
 	Lacking            []string     `json:"lacking,omitempty"` // missing scopes that caused a request to be refused
 	Since              time.Time    `json:"since"`             // when the user logged in
-	Obtained           time.Time    `json:"obtained"`          // when the token was obtained
+	Obtained           time.Time    `json:"obtained"`          // when the current token was obtained
 	Expires            time.Time    `json:"expires,omitzero"`  // when the token expires; zero if unknown
 	Renewable          bool         `json:"renewable"`
 	Refused            string       `json:"refused,omitempty"` // why the token cannot be renewed
@@ -172,7 +172,7 @@ func (e *RequiredError) Error() string {
 // authorization server than before. If the client belongs to it, the user can specify that
 // authorization server in the config.
 type UnnamedError struct {
-	Client, Issuer string // printable
+	Client, Issuer string // both printable
 	Metadata       string // printable metadata URL for use in the config; empty if none is published
 }
 

@@ -261,7 +261,7 @@ func account(l *Login) string {
 // file is the JSON structure of the file that contains the logins for one server.
 type file struct {
 	Version int         `json:"version"`
-	Logins  []fileEntry `json:"logins"` // newest first
+	Logins  []fileEntry `json:"logins"` // sorted, newest first
 }
 
 type fileEntry struct {

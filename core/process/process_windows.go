@@ -57,7 +57,7 @@ func signalName(*os.ProcessState) string { return "" }
 // RoomForFiles always returns nil: Windows has no such limit.
 func RoomForFiles() error { return nil }
 
-// Explain returns the error unchanged.
+// Explain returns the error unchanged, because limits are not recognised on Windows.
 func Explain(err error) error { return err }
 
 func explainFork(err error) error { return err }

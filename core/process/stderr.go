@@ -13,7 +13,7 @@ import (
 
 const (
 	stderrLimit     = 64 << 10 // how many bytes of the newest lines are kept
-	stderrPerSecond = 20       // lines logged per second
+	stderrPerSecond = 20       // maximum number of stderr lines logged per second
 )
 
 // stderrRing stores the newest stderr lines and drops the oldest. drain never stops reading, so the

@@ -48,7 +48,7 @@ type Lines struct {
 	err      error          // sticky: returned by every further call
 
 	noiseLines, noiseBytes int                    // counted since the last message
-	skipped                atomic.Int64           // noise lines in total
+	skipped                atomic.Int64           // total number of noise lines
 	noise                  atomic.Pointer[string] // first noise line since the last message; nil if none
 }
 

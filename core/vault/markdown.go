@@ -73,7 +73,7 @@ func (m *markdown) parse(p string, src []byte) (f facts) {
 	return f
 }
 
-// walk collects tags and links and returns the text of the first level-1 heading.
+// walk collects the tags and links in a document and returns the text of its first level-1 heading.
 func (f *facts) walk(doc ast.Node, src []byte, dir string) (heading string) {
 	_ = ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if !entering {

@@ -15,7 +15,7 @@ var ErrNotFound = errors.New("not found")
 // Content holds the content of a resource.
 type Content struct {
 	MIMEType string
-	Text     string // valid UTF-8
+	Text     string // always valid UTF-8
 }
 
 // Read returns the current content of a resource. The error is ErrNotFound, or describes what is

@@ -39,7 +39,7 @@ type SearchOptions struct {
 	Limit int `json:"limit"`
 }
 
-// SearchResult is one matching note.
+// SearchResult is a note that matches a search.
 type SearchResult struct {
 	Path     string   `json:"path"`
 	URI      string   `json:"uri"`

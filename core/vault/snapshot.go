@@ -250,7 +250,7 @@ func youth(modified time.Time) time.Duration {
 	if modified.Nanosecond()%int(time.Millisecond) == 0 {
 		return 2 * time.Second
 	}
-	return 50 * time.Millisecond // more than one tick of a kernel clock at 100 Hz
+	return 50 * time.Millisecond // longer than one tick of a kernel clock at 100 Hz
 }
 
 // file creates the entry for a file that is not a note.

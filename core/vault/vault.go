@@ -25,7 +25,7 @@ type Vault struct {
 	tree *filewatch.Tree
 	text noteTexts
 
-	now   atomic.Pointer[snapshot] // the current index
+	now   atomic.Pointer[snapshot] // the current snapshot of the index
 	ready chan struct{}            // closed by Run after the first complete scan
 
 	extras extras

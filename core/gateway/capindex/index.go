@@ -55,7 +55,7 @@ type Index struct {
 
 	mu       sync.Mutex // guards the fields below
 	closed   bool
-	epoch    uint64                    // incremented by Invalidate
+	epoch    uint64                    // generation counter; incremented by Invalidate
 	current  *generation               // nil if there is none
 	build    *build                    // nil if no generation is in progress
 	latest   map[string]catalog.Digest // digests of the most recently generated documents, by short name
@@ -85,7 +85,7 @@ func New(opts Options) (*Index, error) {
 	return x, nil
 }
 
-// A Document is one of the resources of a generation.
+// A Document is a resource that belongs to one generation.
 type Document struct {
 	URI      string
 	MimeType string

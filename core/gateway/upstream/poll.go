@@ -78,7 +78,7 @@ func (p *poller) wait(err error) time.Duration {
 // observed is the state of the API that one response shows.
 type observed struct {
 	key, build string
-	catalog    *candidate // nil if the key is a build
+	catalog    *candidate // parsed catalog; nil if the key is a build
 }
 
 func (p *poller) observe(ctx context.Context) (observed, error) {
@@ -166,7 +166,7 @@ func (p *poller) agreed(ctx context.Context, key string) (bool, error) {
 	return true, nil
 }
 
-// disagree records that the responses of one poll had different keys.
+// disagree records that the responses in one poll had different keys.
 func (p *poller) disagree(keys ...string) {
 	p.mixed = true
 	unknown := false
