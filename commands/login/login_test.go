@@ -282,7 +282,7 @@ func TestRedirectElsewhere(t *testing.T) {
 	b := newLoginBench(t, fmt.Sprintf(`, "oauth": {"clientId": "me", "redirectUri": %q}`, elsewhere))
 	b.as.Redirects = map[string][]string{"me": {elsewhere}}
 	_, errs := b.run(cli.ExitFailed, "login", "docs", "--timeout", "1m")
-	if !strings.Contains(errs, "the redirect URI does not lead to this machine: "+elsewhere) || !strings.Contains(errs, "--no-browser") {
+	if !strings.Contains(errs, "the redirect URI does not point to this machine: "+elsewhere) || !strings.Contains(errs, "--no-browser") {
 		t.Error(errs)
 	}
 	lines, out := io.Pipe()

@@ -14,14 +14,15 @@ import (
 
 type object = map[string]any
 
-// encode encodes our own strings and numbers, which cannot fail.
+// encode returns v as JSON. It is used only for strings and numbers of the demo, so encoding cannot
+// fail.
 func encode(v any) json.RawMessage {
 	b, _ := json.Marshal(v)
 	return b
 }
 
-// offerAll passes the demo's current tools and prompts to s.offer. s.mu must be held once
-// ticks have begun.
+// offerAll passes the demo's current tools and prompts to s.offer. s.mu must be held once ticks
+// have started.
 func (s *scenario) offerAll() {
 	if s.offer == nil {
 		return
@@ -59,7 +60,7 @@ func tool(name, description string, properties object, required ...string) json.
 	}})
 }
 
-// callTool answers calls of the demo's own tools.
+// callTool handles calls to the demo's own tools.
 func (s *scenario) callTool(_ context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 	var params struct {
 		Arguments struct {
@@ -93,7 +94,7 @@ func (s *scenario) callTool(_ context.Context, r *mcpserver.Request) (json.RawMe
 		if args.Milliseconds == nil {
 			return result(true, "milliseconds is required"), nil
 		}
-		// Clamp before converting to a duration, which could overflow.
+		// Clamp before converting to a duration, because the conversion could overflow.
 		ms := min(max(*args.Milliseconds, 0), 3_600_000)
 		return result(false, "one change every %s", s.setPace(time.Duration(ms*float64(time.Millisecond)))), nil
 	case "count_words":
@@ -121,7 +122,7 @@ func result(failed bool, format string, args ...any) json.RawMessage {
 	return encode(r)
 }
 
-// getPrompt answers requests for the demo's prompts.
+// getPrompt handles requests for the demo's prompts.
 func (s *scenario) getPrompt(_ context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 	var params struct {
 		Arguments map[string]string `json:"arguments"`

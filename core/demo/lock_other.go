@@ -8,8 +8,8 @@ import (
 	"os"
 )
 
-// lock makes a file and keeps it open, in place of one that is left from a demo that has
-// ended. It fails if another demo keeps the file open: Windows does not remove open files.
+// lock creates a file and keeps it open. It replaces a file left behind by a demo that has ended.
+// It fails if another demo keeps the file open, because Windows does not remove open files.
 func lock(name string) (*os.File, error) {
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -17,5 +17,5 @@ func lock(name string) (*os.File, error) {
 	return os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 }
 
-// own always returns true: the temporary directory is per user here.
+// own always returns true: on this system, each user has a separate temporary directory.
 func own(fs.FileInfo) bool { return true }

@@ -14,42 +14,41 @@ import (
 	"github.com/mcptrack/mcptrack/core/atomicfile"
 )
 
-// Notes that always exist.
+// Paths of the notes that always exist.
 const (
 	clockNote = "clock.md"
 	guideNote = "guide.md"
 	tasksNote = "tasks.md"
 	inbox     = "inbox"
 
-	cycle   = 6 // ticks until the scenario repeats
-	maxMail = 3 // messages in the inbox
-	maxTips = 5 // lines of guide.md
+	cycle   = 6 // number of ticks after which the scenario repeats
+	maxMail = 3 // maximum number of messages in the inbox
+	maxTips = 5 // maximum number of tips in guide.md
 )
 
-// scenario edits the notes of the demo. Ticks and tool calls come from several
-// goroutines.
+// scenario edits the notes of the demo. Ticks and tool calls run on different goroutines.
 type scenario struct {
 	dir   string
 	now   func() time.Time
 	seed  uint64
 	began time.Time
-	// offer publishes tools and prompts; set before the first tick.
+	// offer publishes the current tools and prompts. It is set before the first tick.
 	offer func(tools, prompts []json.RawMessage)
-	// paced is sent to when the interval changes. Capacity 1: run reads the newest interval
-	// itself.
+	// paced signals that the interval has changed. Capacity 1, because run reads the newest
+	// interval itself.
 	paced chan struct{}
 
-	mu       sync.Mutex // also held while saving a note, a small local file
+	mu       sync.Mutex // also held while a note is saved, which is a small local file
 	interval time.Duration
 	tick     int
 	tips     []string
-	tipsSum  int // tips added in total
+	tipsSum  int // total number of tips added so far
 	tasks    map[string]bool
 	mail     []*message
-	mailSum  int // messages received in total
+	mailSum  int // total number of messages received so far
 	touches  map[string]int
-	// counting and summary are the states of the tool count_words and the prompt
-	// summarize_inbox: 0 absent, 1 first form, 2 second form.
+	// counting and summary are the states of the tool count_words and the prompt summarize_inbox: 0
+	// is absent, 1 is the first version, 2 is the second version.
 	counting, summary int
 }
 
@@ -122,8 +121,8 @@ func (s *scenario) step() error {
 	return s.save(changed...)
 }
 
-// random depends only on the seed and the tick, so that tool calls do not influence the
-// scenario.
+// random returns a source of random numbers that depends only on the seed and the tick, so that
+// tool calls do not influence the scenario.
 func (s *scenario) random() *rand.Rand {
 	return rand.New(rand.NewPCG(s.seed, uint64(s.tick)))
 }
@@ -146,8 +145,8 @@ func (s *scenario) addTip() {
 	}
 }
 
-// receive adds a message to the inbox and only then removes the oldest beyond maxMail, so
-// that the folder never has fewer messages than before.
+// receive adds a message to the inbox. Only then does it remove the oldest messages beyond maxMail,
+// so that the folder never has fewer messages than before.
 func (s *scenario) receive() error {
 	s.mailSum++
 	random := s.random()
@@ -167,7 +166,7 @@ func (s *scenario) receive() error {
 	return os.Remove(filepath.Join(s.dir, filepath.FromSlash(gone.path())))
 }
 
-// save writes notes as editors do: to a new file that replaces the old one.
+// save writes notes the way editors do: to a new file that replaces the old one.
 func (s *scenario) save(paths ...string) error {
 	for _, p := range paths {
 		text, ok := s.text(p)
@@ -185,7 +184,8 @@ func (s *scenario) save(paths ...string) error {
 	return nil
 }
 
-// touch changes a note; ok is false if it does not exist.
+// touch changes a note and returns how often it has been changed this way. ok is false if the note
+// does not exist.
 func (s *scenario) touch(p string) (times int, ok bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

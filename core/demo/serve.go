@@ -16,31 +16,31 @@ const (
 	defaultInterval = 2 * time.Second
 	minInterval     = 10 * time.Millisecond
 	maxInterval     = time.Hour
-	// quiet and spacing (see vault.Options) are shorter than a vault's defaults: our saves
-	// are atomic, and every change should be visible even at short intervals.
+	// quiet and spacing (see vault.Options) are shorter than the defaults of core/vault: the demo
+	// saves notes atomically, and every change should be visible even at short intervals.
 	quiet   = 20 * time.Millisecond
 	spacing = 40 * time.Millisecond
 )
 
-// Options configure a demo server. The zero value is usable.
+// Options configures a demo server. The zero value is usable.
 type Options struct {
-	// Seed determines the lines and messages. 0 is a seed like any other.
+	// Seed determines the random tips and messages. 0 is an ordinary seed.
 	Seed uint64
-	// Interval is the time between two ticks; 0 means 2 s. It is clamped to 10 ms to
-	// 1 h, also when the tool set_interval changes it.
+	// Interval is the time between two ticks; 0 means 2 s. It is clamped to the range 10 ms to 1 h,
+	// even when the tool set_interval changes it.
 	Interval time.Duration
-	// Now is the clock that the notes show; nil means time.Now.
+	// Now returns the time displayed in the notes; nil means time.Now.
 	Now func() time.Time
-	// Version is the server's version; empty means "dev".
+	// Version is the version that the server reports; empty means "dev".
 	Version string
-	// Temp is where the directory of the notes is created; empty means the system's
-	// temporary directory.
+	// Temp is the directory in which the directory for the notes is created; empty means the
+	// system's temporary directory.
 	Temp string
 }
 
-// Serve serves one client over newline-delimited JSON-RPC, like ServeIO of core/mcpserver,
-// in the protocol versions with initialize or 2026-07-28. It returns nil when in
-// ends, the cause of ctx when ctx ends, and an error if the notes cannot be saved.
+// Serve serves one client over newline-delimited JSON-RPC, like ServeIO in core/mcpserver. It
+// supports the protocol versions that use initialize, and 2026-07-28. It returns nil when in
+// reaches EOF, the cause of ctx when ctx is cancelled, and an error if the notes cannot be saved.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, opts Options) (err error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -69,7 +69,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, opts Options) (err 
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel(nil)
-	wg.Go(func() { _ = s.Run(runCtx) }) // ends only with the context
+	wg.Go(func() { _ = s.Run(runCtx) }) // returns only when the context ends
 	select {
 	case <-s.Ready():
 	case <-runCtx.Done():
@@ -79,14 +79,14 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, opts Options) (err 
 	sc.offerAll()
 	wg.Go(func() {
 		if err := sc.run(runCtx); err != nil {
-			cancel(err) // the disk is full, for example
+			cancel(err) // for example, because the disk is full
 		}
 	})
 	err = s.ServeIO(runCtx, in, out)
 	return cmp.Or(context.Cause(ctx), err)
 }
 
-// run ticks until ctx ends and returns nil then.
+// run performs a tick at every interval until ctx ends, and then returns nil.
 func (s *scenario) run(ctx context.Context) error {
 	ticker := time.NewTicker(s.pace())
 	defer ticker.Stop()
@@ -94,7 +94,7 @@ func (s *scenario) run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.paced: // the new interval begins now
+		case <-s.paced: // the new interval starts now
 			ticker.Reset(s.pace())
 		case <-ticker.C:
 			if err := s.step(); err != nil {

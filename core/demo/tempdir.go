@@ -12,24 +12,24 @@ import (
 const (
 	tempPattern = "mcptrack-demo-*"
 	lockName    = ".lock"
-	// lockGrace is how long a directory without a lock is left alone, as its demo may
-	// be about to lock it.
+	// lockGrace is how long a directory without a lock is kept, because its demo may be about to
+	// lock it.
 	lockGrace = time.Minute
 )
 
-// A TempDir is the temporary directory of one demo. It is locked while the demo runs: a
-// later demo removes it if it is not locked, and so cleans up after a crash.
+// A TempDir is the temporary directory of one demo. It is locked while the demo runs; a later demo
+// removes unlocked directories, and thus cleans up after a crash.
 type TempDir struct {
 	Dir  string
 	lock *os.File
 }
 
-// NewTempDir makes a directory in temp ("": the system's temporary directory), and
-// removes the directories that killed demos left there.
+// NewTempDir creates a directory in temp and removes the directories that killed demos left there.
+// An empty temp means the system's temporary directory.
 func NewTempDir(temp string) (*TempDir, error) {
 	temp = cmp.Or(temp, os.TempDir())
 	sweep(temp)
-	dir, err := os.MkdirTemp(temp, tempPattern) // mode 0700
+	dir, err := os.MkdirTemp(temp, tempPattern) // created with mode 0700
 	if err != nil {
 		return nil, fmt.Errorf("create the demo's directory: %w", err)
 	}
@@ -42,22 +42,21 @@ func NewTempDir(temp string) (*TempDir, error) {
 
 // Remove removes the directory and everything in it.
 func (d *TempDir) Remove() error {
-	// Close first: some systems do not remove locked files.
+	// Close the lock first, because some systems do not remove locked files.
 	if err := errors.Join(d.lock.Close(), os.RemoveAll(d.Dir)); err != nil {
 		return fmt.Errorf("remove the demo's directory: %w", err)
 	}
 	return nil
 }
 
-// sweep removes the directories in temp that belong to demos and are not locked. It ignores
-// errors.
+// sweep removes all directories in temp that belong to demos and are not locked. It ignores errors.
 func sweep(temp string) {
 	dirs, err := filepath.Glob(filepath.Join(temp, tempPattern))
 	if err != nil {
 		return
 	}
 	for _, dir := range dirs {
-		// Everybody can write to temp: accept only real directories of this user.
+		// Any user can write to temp, so only accept real directories owned by this user.
 		info, err := os.Lstat(dir)
 		if err != nil || !info.IsDir() || info.Mode().Perm() != 0o700 || !own(info) {
 			continue

@@ -19,30 +19,32 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// FileOptions configure a [File]. The zero value is usable; zero fields mean the
-// documented default.
+// FileOptions configures a [File]. The zero value is usable; a zero field means the default
+// documented for it.
 type FileOptions struct {
-	// Quiet is how long the file must be unchanged before it is read; 100 ms. Shorter
-	// periods see partial saves of many editors.
+	// Quiet is how long the file must remain unchanged before it is read; default 100 ms. With a
+	// shorter period, partial saves by many editors become visible.
 	Quiet time.Duration
-	// MaxWait limits how long events may delay the read; 1 s.
+	// MaxWait is the maximum time for which further events may delay a read; default 1 s.
 	MaxWait time.Duration
-	// Poll is the polling interval while events work; 10 s.
+	// Poll is the polling interval while events are reliable; default 10 s.
 	Poll time.Duration
-	// PollOnly is the polling interval while events are unreliable; 2 s.
+	// PollOnly is the polling interval while events are unreliable; default 2 s.
 	PollOnly time.Duration
-	// MaxBytes is the largest content that is read; 1 MiB. A larger file is an error
-	// and is not read.
+	// MaxBytes is the maximum size of the file; default 1 MiB. A larger file is not read and is
+	// reported as an error.
 	MaxBytes int64
-	// Baseline is the SHA-256 of content that the consumer has already loaded. It
-	// counts as delivered: equal content is not delivered at the start, and a change
-	// between loading and watching is not lost. With the zero value Run delivers the
-	// first state in any case.
+	// Baseline is the SHA-256 digest of the content that the consumer has already loaded. Run
+	// treats that content as delivered: it does not deliver it again at the start, and a change
+	// between loading and watching is not lost. If Baseline is zero, Run always delivers the first
+	// state.
 	Baseline [sha256.Size]byte
-	// Logger logs when events stop or start to work; nil discards.
+	// Logger receives a message when file events become unreliable or reliable again; nil discards
+	// them.
 	Logger *slog.Logger
 
-	// notify makes the source of events; tests replace it. nil: the system's.
+	// notify creates the source of file events. If nil, the operating system's is used; tests
+	// replace it.
 	notify func() (*notifier, error)
 }
 
@@ -67,39 +69,39 @@ func positive[T ~int64](v *T, fallback T) {
 	}
 }
 
-// A Change is one settled state of the file: its content, or that it is Missing,
-// or an Err. The receiver owns Data.
+// A Change is one settled state of the file: exactly one of Data (its content), Missing and Err is
+// set. The receiver owns Data.
 type Change struct {
-	Path    string            // as given to NewFile
-	Data    []byte            // nil if Missing or Err
-	Digest  [sha256.Size]byte // SHA-256 of Data
-	Missing bool              // absent or empty after all retries
-	Err     error             // unreadable, not a regular file, or larger than MaxBytes
-	SeenAt  time.Time         // the first event or poll of this change, to measure latency
+	Path    string            // as passed to NewFile
+	Data    []byte            // content; nil if Missing or Err is set
+	Digest  [sha256.Size]byte // SHA-256 digest of Data
+	Missing bool              // still absent or empty after all retries
+	Err     error             // the file is unreadable, not a regular file, or larger than MaxBytes
+	SeenAt  time.Time         // first event or poll that detected this change; used to measure latency
 }
 
-// A File follows one path and delivers its content whenever that differs from the
-// last delivery. Make it with [NewFile]; it does nothing until [File.Run]. All
-// methods are safe for concurrent use.
+// A File follows one path and delivers the file's content whenever it differs from the last
+// delivery. Create it with [NewFile]; it does nothing until [File.Run] is called. All methods are
+// safe for concurrent use.
 type File struct {
-	name string // as given
-	path string // absolute, not cleaned: the kernel must resolve "link/.."
+	name string // path as passed to NewFile
+	path string // absolute but not cleaned, because the kernel must resolve "link/.."
 	opts FileOptions
 
-	// changes: sent and closed by Run only. Capacity 1, because only the newest state
-	// matters: Run replaces a state that has not been received yet.
+	// changes delivers states to the consumer. Only Run sends to it and closes it. Capacity 1,
+	// because only the newest state matters: Run replaces a state that has not been received yet.
 	changes chan Change
-	// kicks: sent by Kick, received by Run, never closed. Capacity 1, because one
-	// check answers any number of requests.
+	// kicks asks Run for an immediate check. Kick sends, Run receives; it is never closed. Capacity
+	// 1, because one check serves any number of requests.
 	kicks chan struct{}
 
 	started atomic.Bool
-	again   atomic.Bool // set by Retry, reset by the next delivery
+	again   atomic.Bool // set by Retry, cleared by the next delivery
 	mode    atomic.Pointer[Mode]
 }
 
-// NewFile returns a File for path, which need not exist. A relative path refers to
-// the current working directory, even if that changes later.
+// NewFile returns a File for path, which need not exist. A relative path is resolved against the
+// current working directory at the time of the call.
 func NewFile(path string, opts FileOptions) *File {
 	f := &File{
 		name:    path,
@@ -109,8 +111,8 @@ func NewFile(path string, opts FileOptions) *File {
 		kicks:   make(chan struct{}, 1),
 	}
 	if !filepath.IsAbs(path) {
-		// Without a working directory the path stays relative, and Run delivers the
-		// error of opening it until it exists.
+		// If the working directory is unknown, the path stays relative, and Run delivers the error
+		// from opening it until it exists.
 		if dir, err := os.Getwd(); err == nil {
 			f.path = dir + string(filepath.Separator) + path
 		}
@@ -119,15 +121,15 @@ func NewFile(path string, opts FileOptions) *File {
 	return f
 }
 
-// Changes returns the channel of deliveries. Its capacity is one: a newer state
-// replaces one not yet received, so a slow consumer gets the newest state and does
-// not block Run. Content may therefore equal what the consumer received last. Run
-// closes the channel when it returns.
+// Changes returns the channel on which Run delivers states. Its capacity is 1: a newer state
+// replaces one that has not been received yet, so a slow consumer receives the newest state and
+// does not block Run. For that reason, a state may equal the last one that the consumer received.
+// Run closes the channel when it returns.
 func (f *File) Changes() <-chan Change { return f.changes }
 
-// Kick requests a check now, without waiting for a quiet period: the content counts
-// as settled (after an operator's SIGHUP, for example). It never blocks. Content equal
-// to the last delivery is not delivered again, unless Retry is called before.
+// Kick requests an immediate check without a quiet period: the current content is considered
+// settled, for example after an operator sends SIGHUP. It never blocks. Content equal to the last
+// delivery is not delivered again, unless Retry was called first.
 func (f *File) Kick() {
 	select {
 	case f.kicks <- struct{}{}:
@@ -135,18 +137,17 @@ func (f *File) Kick() {
 	}
 }
 
-// Retry makes the next check, at the latest the next poll, deliver its state even if
-// it was delivered before. A consumer calls it when it could not apply a Change for a
-// temporary reason. It never blocks; one call causes one delivery.
+// Retry makes the next check deliver its state even if that state was already delivered. The next
+// check happens at the next poll at the latest. Call Retry if a Change could not be applied for a
+// temporary reason. It never blocks; each call causes at most one delivery.
 func (f *File) Retry() { f.again.Store(true) }
 
-// Mode returns how changes are found at present.
+// Mode returns how changes are currently detected.
 func (f *File) Mode() Mode { return *f.mode.Load() }
 
-// Run follows the file until ctx ends, then releases every watch, closes the
-// channel of Changes and returns context.Cause(ctx). Nothing that happens to the
-// file or to its watches makes it return earlier. It must be called once; a
-// second call returns an error immediately.
+// Run follows the file until ctx ends. It then releases every watch, closes the channel returned by
+// Changes, and returns context.Cause(ctx). No error with the file or its watches makes it return
+// earlier. It must be called only once; a second call returns an error immediately.
 func (f *File) Run(ctx context.Context) error {
 	if f.started.Swap(true) {
 		return errors.New("filewatch: Run called twice")
@@ -181,61 +182,60 @@ func (f *File) Run(ctx context.Context) error {
 				r.event(ev)
 			}
 		case <-r.errors():
-			r.fail() // an overflow, a dead source: events were or will be lost
+			r.fail() // an overflow or a closed source: events were or will be lost
 		}
 	}
 }
 
-// A cause is the reason of a check. It determines whether the content counts as
-// settled.
+// A cause is the reason for a check. It determines whether the content is considered settled.
 type cause int
 
 const (
-	byPoll  cause = iota // a writer may be active
-	byRetry              // likewise, shortly after a problem
-	byQuiet              // the burst of events is over
-	byKick               // the caller of Kick vouches for the content
+	byPoll  cause = iota // a poll: the file may be being written
+	byRetry              // a retry after a problem: the file may be being written
+	byQuiet              // the burst of events has ended
+	byKick               // the caller of Kick guarantees that the content is complete
 )
 
-// A result is the state of the file at one check.
+// A result is the outcome of one check of the file.
 type result struct {
 	digest  [sha256.Size]byte
 	missing bool
-	problem string // text of the error, "" if there is none
+	problem string // error text; empty if there is no error
 }
 
-// A run is the state of one Run, used by its goroutine only.
+// A run holds the state of one call to Run. Only the goroutine of Run uses it.
 type run struct {
 	*File
 	pathWatch
 
 	burst  debounce
-	seenAt time.Time // first sign of a change not yet settled
-	polled time.Time // last check of any cause
+	seenAt time.Time // when a change that is not settled yet was first detected
+	polled time.Time // time of the last check, whatever its cause
 
-	delivered *result // nil: nothing yet
+	delivered *result // last delivered state; nil if none yet
 
-	// unconfirmed is the digest of content whose writer may still be active. If it is
-	// unchanged after Quiet it counts as settled, and so does any content MaxWait after
-	// unconfirmedSince.
+	// unconfirmed is the digest of content that may still be being written. The content is
+	// considered settled if it is unchanged after Quiet, or at the latest when MaxWait has passed
+	// since unconfirmedSince.
 	unconfirmed      *[sha256.Size]byte
 	unconfirmedSince time.Time
 
-	attempt int       // number of retries of the current problem
-	retry   time.Time // when the next retry is due; zero: there is none
+	attempt int       // number of retries for the current problem
+	retry   time.Time // time of the next retry; zero if none is scheduled
 }
 
-// retryDelay returns the delay before the nth retry (from 0) of a file that is absent,
-// empty or unreadable; ok is false after the last one.
+// retryDelay returns the delay before retry n (counted from 0) of a file that is absent, empty or
+// unreadable. ok is false if there are no more retries.
 func retryDelay(n int) (d time.Duration, ok bool) {
 	return 50 * time.Millisecond << n, n < 5
 }
 
-// next returns when to check if nothing else happens, and the cause.
+// next returns the time of the next scheduled check, and its cause.
 func (r *run) next() (time.Time, cause) {
 	if r.burst.pending() {
-		// Neither a retry nor a poll may read during a write; the check at the end of
-		// the burst replaces them.
+		// A retry or poll must not read during a write; the check at the end of the burst replaces
+		// it.
 		return r.burst.due(), byQuiet
 	}
 	interval := r.opts.Poll
@@ -255,19 +255,19 @@ func (r *run) sign(now time.Time) {
 	}
 }
 
-// event records a relevant event.
+// event handles a relevant file event.
 func (r *run) event(ev fsnotify.Event) {
 	now := time.Now()
 	r.sign(now)
 	r.burst.kick(now)
 	if ev.Op&^(fsnotify.Write|fsnotify.Chmod) != 0 {
-		// The path may resolve elsewhere. Watch there immediately, so that writes there
+		// The path may now resolve to another file. Watch it immediately, so that writes to it
 		// extend this burst.
 		r.adjust()
 	}
 }
 
-// fail drops a source that lost events or was closed.
+// fail discards an event source that lost events or was closed.
 func (r *run) fail() {
 	now := time.Now()
 	r.sign(now)
@@ -275,8 +275,8 @@ func (r *run) fail() {
 	r.drop()
 }
 
-// adjust updates watches and mode. It reports whether events would have reported any
-// write before this call.
+// adjust updates the watches and the mode. It reports whether any write before this call would have
+// caused an event.
 func (r *run) adjust() (observed bool) {
 	fresh, reason := r.follow()
 	mode := Mode{Kind: ModeInotify}
@@ -295,7 +295,7 @@ func (r *run) adjust() (observed bool) {
 	return !fresh && mode.Kind == ModeInotify
 }
 
-// check reads the file and delivers its state if that is settled and new.
+// check reads the file and delivers its state if the state is settled and new.
 func (r *run) check(why cause) {
 	starved := r.burst.starved()
 	if why == byQuiet {
@@ -307,7 +307,7 @@ func (r *run) check(why cause) {
 	r.polled = now
 	if errors.Is(err, errUnstable) {
 		r.sign(now)
-		r.burst.kick(now) // a writer is active, even if its event has not arrived
+		r.burst.kick(now) // the file is being written, even if no event has arrived yet
 		return
 	}
 	if err != nil {
@@ -322,8 +322,8 @@ func (r *run) check(why cause) {
 		return
 	}
 	r.sign(now)
-	// On a loaded machine events arrive late. The modification time detects that, as
-	// long as the clocks of file system and system agree.
+	// On a loaded machine, events arrive late. The modification time reveals a recent write,
+	// provided that the clocks of the file system and the system agree.
 	age := now.Sub(modified)
 	young := 0 <= age && age < r.opts.Quiet
 	quiet := why == byQuiet && observed && (starved || !young)
@@ -334,8 +334,8 @@ func (r *run) check(why cause) {
 	r.burst.kick(now)
 }
 
-// confirmed reports whether content with this digest counts as settled, because the last
-// check saw the same or MaxWait has passed. If not, it remembers the digest for the next
+// confirmed reports whether content with this digest is considered settled, because the previous
+// check read the same content or MaxWait has passed. Otherwise it stores the digest for the next
 // check.
 func (r *run) confirmed(now time.Time, digest [sha256.Size]byte) bool {
 	if r.unconfirmed == nil {
@@ -347,8 +347,8 @@ func (r *run) confirmed(now time.Time, digest [sha256.Size]byte) bool {
 	return false
 }
 
-// checkFailed handles a check without content. Most often a save is in progress, so
-// the problem is delivered only after retries.
+// checkFailed handles a check that read no content. Usually a save is in progress, so the problem
+// is delivered only after several retries.
 func (r *run) checkFailed(now time.Time, err error) {
 	r.unconfirmed = nil
 	missing := errors.Is(err, errMissing)
@@ -363,7 +363,7 @@ func (r *run) checkFailed(now time.Time, err error) {
 	}
 	r.sign(now)
 	if now.Before(r.retry) {
-		return // an event caused this check, the retry is still due
+		return // this check was caused by an event; the retry is still scheduled
 	}
 	if d, ok := retryDelay(r.attempt); ok {
 		r.attempt++
@@ -378,7 +378,7 @@ func (r *run) checkFailed(now time.Time, err error) {
 	}
 }
 
-// deliver sends a settled state. It replaces one that was not received yet.
+// deliver sends a settled state. It replaces a state that has not been received yet.
 func (r *run) deliver(v result, c Change) {
 	c.Path, c.SeenAt = r.name, r.seenAt
 	r.again.Store(false)
@@ -391,26 +391,24 @@ func (r *run) deliver(v result, c Change) {
 	r.changes <- c // never blocks: this is the only sender
 }
 
-// settle ends the processing of a change: nothing is unconfirmed any more.
+// settle marks the current change as processed: no content is unconfirmed any longer.
 func (r *run) settle() {
 	r.unconfirmed = nil
-	if !r.burst.pending() { // else a Kick was handled within a burst that continues
+	if !r.burst.pending() { // otherwise a Kick was handled during a burst that is still in progress
 		r.seenAt = time.Time{}
 	}
 }
 
 var (
-	// errMissing: the file is absent or has no bytes, which are equivalent during a
-	// save.
+	// errMissing means that the file is absent or empty; during a save, the two are equivalent.
 	errMissing = errors.New("absent or empty")
-	// errUnstable: the file changed while it was read.
+	// errUnstable means that the file changed while it was being read.
 	errUnstable = errors.New("changed while it was read")
 )
 
-// read returns the content of a regular file of at most limit bytes, and its
-// modification time. The metadata was the same before and after reading. It never
-// blocks on a FIFO or device. Equal problems have equal error texts, so that each is
-// delivered once.
+// read returns the content of a regular file of at most limit bytes, and its modification time. It
+// fails if the file's metadata changed during the read. It never blocks on a FIFO or device. The
+// same problem always has the same error text, so that it is delivered only once.
 func read(path string, limit int64) (data []byte, modified time.Time, err error) {
 	data, modified, err = readStable(path, limit)
 	switch {
@@ -419,11 +417,11 @@ func read(path string, limit int64) (data []byte, modified time.Time, err error)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return nil, modified, errMissing
 	}
-	return nil, modified, fmt.Errorf("read %q: %w", path, printable.Unnamed(err)) // whose path is raw
+	return nil, modified, fmt.Errorf("read %q: %w", path, printable.Unnamed(err)) // Unnamed omits the unescaped path
 }
 
 func readStable(path string, limit int64) (data []byte, modified time.Time, err error) {
-	// Before opening: opening alone has effects on some devices.
+	// Call Stat before opening, because merely opening some devices has side effects.
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, modified, err
@@ -441,7 +439,7 @@ func readStable(path string, limit int64) (data []byte, modified time.Time, err 
 		return nil, modified, err
 	}
 	if err := regular(before); err != nil {
-		return nil, modified, err // replaced since Stat
+		return nil, modified, err // the file was replaced after Stat
 	}
 	if before.Size() > limit {
 		return nil, modified, tooLarge(limit)

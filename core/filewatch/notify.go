@@ -7,36 +7,36 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// A notifier is a source of events about directory entries: the part of fsnotify that
-// this package uses, so that tests can inject failures. Its owner must call close
-// once.
+// A notifier is a source of file events for the entries of directories. It exposes the part of
+// fsnotify that this package uses, so that tests can inject failures. Its owner must call close
+// exactly once.
 type notifier struct {
-	// events is sent to and closed by the source. It is unbuffered: without a receiver
-	// the kernel queues events (16,384 by default on Linux) and then reports an
+	// events delivers file events. The source sends and closes it. It is unbuffered: while nothing
+	// is received, the kernel queues events (16,384 by default on Linux) and then reports an
 	// overflow as an error.
 	events <-chan fsnotify.Event
-	// the source also closes errors. Its capacity is one: further errors are
-	// dropped, as each of them only means that events were lost.
+	// errors delivers errors of the source, which also closes it. Its capacity is 1: further errors
+	// are dropped, because every error only means that events were lost.
 	errors <-chan error
 
-	// add starts watching a directory. If it is already watched, the path is resolved
-	// again, in case another directory got the name.
+	// add starts to watch a directory. If the directory is already watched, its path is resolved
+	// again, because another directory may have been moved there.
 	add    func(dir string) error
 	remove func(dir string) error
 	close  func() error
 }
 
-// newNotifier starts a source. A goroutine receives errors, because fsnotify v1.10.1
-// sends them while holding the lock that Add, Remove and Close need (when the watch
-// of a moved directory is removed before the event of the move).
+// newNotifier starts an event source. A separate goroutine receives its errors, because fsnotify
+// v1.10.1 sends them while it holds the lock that Add, Remove and Close need (when the watch on a
+// moved directory is removed before the move event arrives).
 func newNotifier() (*notifier, error) {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, fmt.Errorf("start file events: %w", err)
 	}
 	errs := make(chan error, 1)
-	over := make(chan struct{}) // closed when errs is
-	go func() {                 // ends by close, which waits for it
+	over := make(chan struct{}) // closed when errs is closed
+	go func() {                 // stopped by close, which waits for it
 		defer close(over)
 		defer close(errs)
 		for err := range w.Errors {
@@ -54,23 +54,24 @@ func newNotifier() (*notifier, error) {
 	return &notifier{events: w.Events, errors: errs, add: w.Add, remove: w.Remove, close: end}, nil
 }
 
-// The kinds of [Mode].
+// Values of [Mode.Kind].
 const (
-	// ModeInotify: events of the operating system, with slow polls as a fallback.
-	// (Inotify is the Linux API; elsewhere it means kqueue and others.)
+	// ModeInotify means that changes are detected by events from the operating system, with slow
+	// polling as a fallback. (Inotify is the Linux API; on other systems, kqueue and similar APIs
+	// are used.)
 	ModeInotify = "inotify"
-	// ModePoll: events are unreliable. They are still used, but a change is certain to
-	// be found only by the next poll.
+	// ModePoll means that events are unreliable. They are still used, but only the next poll is
+	// guaranteed to detect a change.
 	ModePoll = "poll"
 )
 
-// A Mode is how changes are found.
+// A Mode describes how changes are detected.
 type Mode struct {
 	Kind   string // ModeInotify or ModePoll
-	Reason string // why ModePoll; empty otherwise
+	Reason string // why Kind is ModePoll; empty otherwise
 }
 
-// String returns the kind, followed by the reason if there is one.
+// String returns the kind, followed by the reason if it is set.
 func (m Mode) String() string {
 	if m.Reason == "" {
 		return m.Kind
@@ -78,13 +79,13 @@ func (m Mode) String() string {
 	return m.Kind + ": " + m.Reason
 }
 
-// A debounce decides when a burst of events is over, so that one report stands for all of
-// it. It has no timer: its owner waits until due.
+// A debounce determines when a burst of events has ended, so that the burst is reported only once.
+// It has no timer: the caller waits until the time that due returns.
 type debounce struct {
-	quiet time.Duration // a burst is over when no event has come for this long
-	most  time.Duration // or when it has lasted this long: an endless writer cannot starve the reader
+	quiet time.Duration // a burst ends when no event has occurred for this long
+	most  time.Duration // maximum duration of a burst, so that continuous writes cannot delay the read forever
 
-	first, last time.Time // events of the current burst; zero: there is none
+	first, last time.Time // first and last event of the current burst; zero if none
 }
 
 // kick records an event.
@@ -98,8 +99,8 @@ func (d *debounce) kick(now time.Time) {
 // pending reports whether a burst is in progress.
 func (d *debounce) pending() bool { return !d.first.IsZero() }
 
-// due is when the burst will be over if nothing else happens. It is meaningless
-// unless pending.
+// due returns when the burst will end if no further event occurs. Call it only while a burst is
+// pending.
 func (d *debounce) due() time.Time {
 	quiet, most := d.last.Add(d.quiet), d.first.Add(d.most)
 	if quiet.Before(most) {
@@ -108,8 +109,8 @@ func (d *debounce) due() time.Time {
 	return most
 }
 
-// starved reports whether the burst is due because it lasted the maximum and
-// not because it is over.
+// starved reports whether the burst is due because it reached the maximum duration, not because
+// events have stopped.
 func (d *debounce) starved() bool { return d.first.Add(d.most).Before(d.last.Add(d.quiet)) }
 
 // reset ends the burst.

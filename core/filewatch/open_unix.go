@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// open does not wait for the other end of a FIFO and does not make a terminal
-// the controlling one, should the file have become either.
+// open opens a file for reading. If the path has become a FIFO, open does not wait for a writer; if
+// it has become a terminal, open does not make it the controlling terminal.
 func open(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 }

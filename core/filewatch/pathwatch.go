@@ -14,25 +14,25 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// A pathWatch watches the directories that determine what a path resolves to. It is
-// used by one goroutine.
+// A pathWatch watches every directory that determines what a path resolves to. Only one goroutine
+// may use it.
 type pathWatch struct {
 	target string // absolute path
 	notify func() (*notifier, error)
 
-	n       *notifier         // nil: none could be made, or the last one died
-	watched map[string]*watch // by directory; nil without a notifier
+	n       *notifier         // nil if it could not be created or has failed
+	watched map[string]*watch // keyed by directory; nil if n is nil
 }
 
-// A watch is one watched directory.
+// A watch describes one watched directory.
 type watch struct {
-	info fs.FileInfo // to notice that another directory got the name; nil: it could not be watched
-	// names are the entries of interest, in lower case, as some file systems report
-	// an entry in a different case than it was looked up by.
+	info fs.FileInfo // identifies the directory, to detect a replacement; nil if watching failed
+	// names are the relevant entries, in lower case, because some file systems report an entry in a
+	// different case than the one used for the lookup.
 	names map[string]bool
 }
 
-// events returns the events of the current notifier, nil without one.
+// events returns the event channel of the current notifier, or nil if there is none.
 func (w *pathWatch) events() <-chan fsnotify.Event {
 	if w.n == nil {
 		return nil
@@ -47,21 +47,21 @@ func (w *pathWatch) errors() <-chan error {
 	return w.n.errors
 }
 
-// relevant reports whether an event may have changed what the path resolves to or its
-// content. Without this filter events in a busy directory on the path, such as the
-// temporary directory, would delay every check until MaxWait.
+// relevant reports whether an event may have changed the content of the path or what the path
+// resolves to. Without this filter, events in a busy directory on the path, such as the temporary
+// directory, would delay every check until MaxWait.
 func (w *pathWatch) relevant(ev fsnotify.Event) bool {
 	name := filepath.Clean(ev.Name)
 	if w.watched[name] != nil {
-		return true // the directory itself was moved, removed or its mode changed
+		return true // the directory itself was moved or removed, or its mode changed
 	}
 	dir := w.watched[filepath.Dir(name)]
 	return dir != nil && dir.names[strings.ToLower(filepath.Base(name))]
 }
 
-// follow brings the watches in line with where the path leads now. fresh says
-// that a directory was not watched until this call: changes in it before gave no
-// event. reason is why events cannot be relied upon, or empty.
+// follow updates the watches to match what the path resolves to now. fresh means that some
+// directory was not watched before this call, so earlier changes in it caused no event. reason is
+// why events are unreliable; it is empty if they are reliable.
 func (w *pathWatch) follow() (fresh bool, reason string) {
 	if w.n == nil {
 		n, err := w.notify()
@@ -73,7 +73,7 @@ func (w *pathWatch) follow() (fresh bool, reason string) {
 	before := w.watched
 	w.watched = make(map[string]*watch, len(before))
 	failed := make(map[string]error)
-	steps, _ := walk(w.target, func(dir, name string) { // the read returns the same error
+	steps, _ := walk(w.target, func(dir, name string) { // reading the file returns the same error
 		now := w.watched[dir]
 		if now == nil {
 			var added bool
@@ -89,8 +89,8 @@ func (w *pathWatch) follow() (fresh bool, reason string) {
 		}
 	}
 	for i, s := range steps {
-		// Replacing a plain ancestor is rare, so the slow poll is enough for it. Links
-		// and the file itself need events.
+		// An ordinary ancestor directory is rarely replaced, so slow polling is enough for it.
+		// Symbolic links and the file itself need events.
 		if !s.link && i < len(steps)-1 {
 			if err := failed[s.dir]; err != nil && !errors.Is(err, fs.ErrPermission) {
 				reason = watchError(s.dir, err)
@@ -106,25 +106,25 @@ func (w *pathWatch) follow() (fresh bool, reason string) {
 	return fresh, reason
 }
 
-// enter adds a watch, even if there is one, because another directory may have got
-// the name or the kernel may have dropped the watch.
+// enter adds a watch for a directory. It does so even if a watch exists, because another directory
+// may have been moved to this path or the kernel may have dropped the watch.
 func (w *pathWatch) enter(dir string, old *watch) (now *watch, fresh bool, err error) {
 	now = &watch{names: make(map[string]bool)}
 	now.info, _ = os.Stat(dir)
 	fresh = old == nil || old.info == nil || now.info == nil || !os.SameFile(old.info, now.info)
 	if fresh && old != nil {
-		_ = w.n.remove(dir) // the watch follows the old directory wherever it went
+		_ = w.n.remove(dir) // the old watch follows the old directory, wherever it was moved
 	}
 	err = w.n.add(dir)
 	if err == nil {
 		return now, fresh, nil
 	}
-	now.info = nil // not watched: the next successful add is fresh
+	now.info = nil // not watched: the next successful add counts as fresh
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		fresh = false // permanent; follow decides whether it matters
+		fresh = false // a permanent error; follow decides whether it matters
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-		fresh, err = true, nil // replaced meanwhile; its parent gives an event
+		fresh, err = true, nil // replaced in the meantime; its parent reports an event
 	}
 	return now, fresh, err
 }
@@ -133,28 +133,28 @@ func watchError(dir string, err error) string {
 	return fmt.Sprintf("watch %q: %v", dir, err)
 }
 
-// drop closes a notifier that failed; the next follow makes a new one.
+// drop closes a notifier that has failed; the next call to follow creates a new one.
 func (w *pathWatch) drop() {
 	if w.n != nil {
-		_ = w.n.close() // nothing is lost: the caller checks again
+		_ = w.n.close() // no change is lost: the caller checks again
 	}
 	w.n, w.watched = nil, nil
 }
 
-// maxLinks is how many symbolic links a path may lead through, as in Linux.
+// maxLinks is the maximum number of symbolic links followed while resolving a path, as in Linux.
 const maxLinks = 40
 
-// A step is one lookup while resolving a path: the entry name in the directory dir,
-// which is a real path without symbolic links.
+// A step is one lookup during the resolution of a path: the entry name in the directory dir, whose
+// path contains no symbolic links.
 type step struct {
 	dir, name string
 	link      bool // the entry is a symbolic link
 }
 
-// walk resolves an absolute path as the kernel would and returns its lookups in
-// order. It calls enter before each lookup, so that a watch set there misses no
-// later change of that entry. On an error (an entry is absent, say) the steps so
-// far are returned with it; the last one is the lookup that failed.
+// walk resolves an absolute path as the kernel would and returns its lookups in order. It calls
+// enter before each lookup, so that a watch added by enter detects every later change to that
+// entry. If a lookup fails, for example because an entry is absent, walk returns the error together
+// with the steps so far, including the failed one.
 func walk(path string, enter func(dir, name string)) ([]step, error) {
 	root := func(p string) string { return filepath.VolumeName(p) + string(filepath.Separator) }
 	cur := root(path)
@@ -198,7 +198,7 @@ func walk(path string, enter func(dir, name string)) ([]step, error) {
 	return steps, nil
 }
 
-// split returns the names of a path, without the empty ones and ".".
+// split returns the elements of a path, without empty elements and ".".
 func split(path string) []string {
 	var names []string
 	for start, i := 0, 0; i <= len(path); i++ {

@@ -2,6 +2,6 @@
 
 package filewatch
 
-// silentFS knows no filesystem without events but those of Linux; the slow poll finds what
-// events miss.
+// silentFS always returns "" on this system: file systems without events are only recognised on
+// Linux. Slow polling finds changes that cause no event.
 func silentFS(string) string { return "" }

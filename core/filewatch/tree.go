@@ -12,31 +12,35 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// TreeOptions configure a [Tree]. The zero value is usable; zero fields mean the
-// documented default.
+// TreeOptions configures a [Tree]. The zero value is usable; a zero field means the default
+// documented for it.
 type TreeOptions struct {
-	// Quiet is how long a path must be unchanged before it is delivered; 200 ms.
+	// Quiet is how long a path must remain unchanged before it is delivered; default 200 ms.
 	Quiet time.Duration
-	// MaxWait limits how long a path that keeps changing is delayed; 2 s.
+	// MaxWait is the maximum time for which a path that keeps changing is delayed; default 2 s.
 	MaxWait time.Duration
-	// Poll is the interval of batches for everything while events work; 5 min, with a
-	// jitter of 20 %.
+	// Poll is the interval between batches with All set while events are reliable; default 5 min,
+	// with a jitter of 20 %.
 	Poll time.Duration
-	// PollOnly is the same while events are unreliable; 5 s.
+	// PollOnly is the interval between batches with All set while events are unreliable; default 5
+	// s.
 	PollOnly time.Duration
-	// MaxPaths limits the paths of one batch; 500. More become a batch for everything.
+	// MaxPaths is the maximum number of paths in a batch; default 500. If there are more, the batch
+	// has All set instead.
 	MaxPaths int
-	// MaxDirs limits the watched directories; 100,000. With more, the whole tree is
-	// also polled.
+	// MaxDirs is the maximum number of watched directories; default 100,000. If there are more, the
+	// whole tree is also polled.
 	MaxDirs int
-	// Ignore reports whether to ignore an entry, by its path relative to the root, with
-	// slashes. Nothing below an ignored directory is watched or delivered. nil ignores
-	// nothing. It is called by Run only.
+	// Ignore reports whether to ignore an entry. Its path is relative to the root and uses slashes.
+	// An ignored directory and its contents are neither watched nor delivered. If nil, nothing is
+	// ignored. Only Run calls it.
 	Ignore func(path string, dir bool) bool
-	// Logger logs when events stop or start to work; nil discards.
+	// Logger receives a message when file events become unreliable or reliable again; nil discards
+	// them.
 	Logger *slog.Logger
 
-	// notify makes the source of events; tests replace it. nil: the system's.
+	// notify creates the source of file events. If nil, the operating system's is used; tests
+	// replace it.
 	notify func() (*notifier, error)
 }
 
@@ -63,54 +67,54 @@ func (o TreeOptions) withDefaults() TreeOptions {
 	return o
 }
 
-// A Batch lists paths to read again. The receiver owns it.
+// A Batch lists paths that the receiver must read again. The receiver owns it.
 type Batch struct {
-	// All means everything; Paths is empty then.
+	// All means that anything in the tree may have changed; Paths is then empty.
 	All bool
-	// Paths are sorted, relative to the root and with slashes. Each of them, and
-	// anything below it, may have been added, changed or removed.
+	// Paths are sorted, relative to the root, and use slashes. Each path, and everything under it,
+	// may have been added, changed or removed.
 	Paths []string
-	// SeenAt is the time of the first event or poll of any of these changes.
+	// SeenAt is the time of the earliest event or poll that detected one of these changes.
 	SeenAt time.Time
 }
 
-// A Tree follows a directory and everything below it. Make it with [NewTree]; it
-// does nothing until [Tree.Run]. All methods are safe for concurrent use.
+// A Tree follows a directory and all its descendants. Create it with [NewTree]; it does nothing
+// until [Tree.Run] is called. All methods are safe for concurrent use.
 type Tree struct {
-	name string // as given
-	root string // absolute
+	name string // directory as passed to NewTree
+	root string // absolute path of the directory
 	opts TreeOptions
 
-	// batches: sent and closed by Run only. Unbuffered: a batch that was not received
-	// yet is merged with the next one.
+	// batches delivers batches to the receiver. Only Run sends to it and closes it. It is
+	// unbuffered: a batch that has not been received yet is merged with the next one.
 	batches chan Batch
-	// kicks: sent by Kick, received by Run, never closed. Capacity 1, because one
-	// batch answers any number of requests.
+	// kicks asks Run for a batch with All set. Kick sends, Run receives; it is never closed.
+	// Capacity 1, because one batch serves any number of requests.
 	kicks chan struct{}
 
 	started atomic.Bool
 	mode    atomic.Pointer[Mode]
 }
 
-// NewTree returns a Tree for a directory, which need not exist. The directory
-// itself may be reached through symbolic links; those below it are not followed. A
-// relative path refers to the current working directory, even if that changes later.
+// NewTree returns a Tree for a directory, which need not exist. The path of the directory may
+// contain symbolic links, but links inside the directory are not followed. A relative path is
+// resolved against the current working directory at the time of the call.
 func NewTree(dir string, opts TreeOptions) *Tree {
 	root, err := filepath.Abs(dir)
 	if err != nil {
-		root = dir // no working directory: polled until it exists
+		root = dir // working directory unknown: polled until it exists
 	}
 	t := &Tree{name: dir, root: root, opts: opts.withDefaults(), batches: make(chan Batch), kicks: make(chan struct{}, 1)}
 	t.mode.Store(&Mode{Kind: ModePoll, Reason: "not started"})
 	return t
 }
 
-// Batches returns the channel of batches. The first one is for everything and is sent
-// after every directory is watched, so that a receiver that reads then misses nothing.
-// Batches for a slow receiver are merged. Run closes the channel when it returns.
+// Batches returns the channel on which Run delivers batches. The first batch has All set and is
+// sent once every directory is watched, so a receiver that then reads everything misses no change.
+// If the receiver is slow, batches are merged. Run closes the channel when it returns.
 func (t *Tree) Batches() <-chan Batch { return t.batches }
 
-// Kick requests a batch for everything now. It never blocks.
+// Kick requests a batch with All set immediately. It never blocks.
 func (t *Tree) Kick() {
 	select {
 	case t.kicks <- struct{}{}:
@@ -118,13 +122,12 @@ func (t *Tree) Kick() {
 	}
 }
 
-// Mode returns how changes are found at present.
+// Mode returns how changes are currently detected.
 func (t *Tree) Mode() Mode { return *t.mode.Load() }
 
-// Run follows the tree until ctx ends, then releases every watch, closes the
-// channel of batches and returns context.Cause(ctx). Nothing that happens to the
-// tree or to its watches makes it return earlier. It must be called once; a second
-// call returns an error immediately.
+// Run follows the tree until ctx ends. It then releases every watch, closes the channel returned by
+// Batches, and returns context.Cause(ctx). No error with the tree or its watches makes it return
+// earlier. It must be called only once; a second call returns an error immediately.
 func (t *Tree) Run(ctx context.Context) error {
 	if t.started.Swap(true) {
 		return errRunTwice
@@ -139,27 +142,27 @@ func (t *Tree) Run(ctx context.Context) error {
 var errRunTwice = errors.New("filewatch: Run called twice")
 
 const (
-	// rootCheck is the interval of checks whether the root is still the watched
-	// directory. Changes of its parents give no events.
+	// rootCheck is the interval between checks that the root is still the watched directory.
+	// Changes to its parent directories cause no events.
 	rootCheck = 2 * time.Second
-	// eventsRetry is how often a tree with unreliable events sets new watches, which
-	// lists the whole tree.
+	// eventsRetry is how often new watches are set while events are unreliable, which requires
+	// listing the whole tree.
 	eventsRetry = time.Minute
 )
 
-// A treeRun is the state of one Run, used by its goroutine only.
+// A treeRun holds the state of one call to Run. Only the goroutine of Run uses it.
 type treeRun struct {
 	*Tree
 	dirs  watchedDirs
 	dirty dirtyPaths
 
-	ready   *Batch        // due, and not received yet
-	rebuild bool          // the source of events must be replaced
-	flushed time.Time     // last batch
-	polled  time.Time     // last batch for everything
-	poll    time.Duration // from polled to the next batch for everything
-	rebuilt time.Time     // when the source was last replaced
-	rooted  time.Time     // last check of the root
+	ready   *Batch        // due but not yet received; nil if none
+	rebuild bool          // the event source must be replaced
+	flushed time.Time     // time of the last batch
+	polled  time.Time     // time of the last batch with All set
+	poll    time.Duration // delay after polled until the next batch with All set
+	rebuilt time.Time     // when the event source was last replaced
+	rooted  time.Time     // time of the last check of the root
 }
 
 func (r *treeRun) run(ctx context.Context) error {
@@ -194,12 +197,12 @@ func (r *treeRun) run(ctx context.Context) error {
 				r.event(ev)
 			}
 		case <-r.dirs.errors():
-			r.fail() // an overflow, a dead source: events were or will be lost
+			r.fail() // an overflow or a closed source: events were or will be lost
 		}
 	}
 }
 
-// next returns when the next timed work is due if nothing else happens.
+// next returns the time of the next scheduled task.
 func (r *treeRun) next() time.Time {
 	at := r.polled.Add(r.poll)
 	if check := r.rooted.Add(rootCheck); check.Before(at) {
@@ -216,7 +219,7 @@ func (r *treeRun) next() time.Time {
 	return at
 }
 
-// tick does the timed work that is due at now.
+// tick performs the scheduled tasks that are due at now.
 func (r *treeRun) tick(now time.Time) {
 	if now.Sub(r.rooted) >= rootCheck {
 		r.rooted = now
@@ -238,15 +241,16 @@ func (r *treeRun) tick(now time.Time) {
 	}
 }
 
-// missing reports whether the root is absent and was absent when watches were last set.
+// missing reports whether the root is absent now and was already absent when the watches were last
+// set.
 func (r *treeRun) missing() bool {
 	_, err := r.dirs.lstat(".")
 	return err != nil && r.dirs.watched["."] == nil
 }
 
-// flush makes a batch of what is due at the given time. If the source must be replaced, new
-// watches are set before the batch is made: later changes give an event, and the receiver
-// finds earlier ones when it reads.
+// flush builds a batch from the changes that are due at the given time. If the event source must be
+// replaced, flush sets the new watches before it builds the batch: later changes then cause an
+// event, and the receiver finds earlier ones when it reads.
 func (r *treeRun) flush(at time.Time) {
 	b := r.dirty.take(at)
 	if b == nil {
@@ -264,7 +268,7 @@ func (r *treeRun) flush(at time.Time) {
 	r.ready = merge(r.ready, b, r.opts.MaxPaths)
 }
 
-// settled starts the time to the next poll.
+// settled restarts the interval until the next poll.
 func (r *treeRun) settled(now time.Time) {
 	r.polled, r.poll = now, r.opts.Poll+time.Duration((rand.Float64()-0.5)*0.4*float64(r.opts.Poll))
 	if r.Mode().Kind == ModePoll {
@@ -272,14 +276,15 @@ func (r *treeRun) settled(now time.Time) {
 	}
 }
 
-// renew replaces the source of events.
+// renew replaces the event source.
 func (r *treeRun) renew(now time.Time) {
 	r.rebuild, r.rebuilt, r.rooted = false, now, now
 	r.dirs.rebuild()
 	r.updateMode()
 }
 
-// updateMode sets the mode by whether events are reliable, and logs when it changes.
+// updateMode sets the mode according to whether events are reliable, and logs every change of the
+// mode.
 func (r *treeRun) updateMode() {
 	mode := Mode{Kind: ModeInotify}
 	if r.dirs.reason != "" {
@@ -299,8 +304,7 @@ func (r *treeRun) updateMode() {
 	}
 }
 
-// event handles one event of the source: it records the path as possibly changed and watches
-// a new directory.
+// event handles one file event: it marks the path as possibly changed and watches a new directory.
 func (r *treeRun) event(ev fsnotify.Event) {
 	rel, ok := r.dirs.relative(ev.Name)
 	if !ok || ev.Op == 0 || r.dirs.ignored(rel, false) && r.dirs.ignored(rel, true) {
@@ -308,8 +312,8 @@ func (r *treeRun) event(ev fsnotify.Event) {
 	}
 	now := time.Now()
 	if ev.Has(fsnotify.Rename|fsnotify.Remove) && r.dirs.forget(rel) && ev.Has(fsnotify.Rename) {
-		// The watches may already have been registered under the new name, and forget
-		// has removed them. A new source is correct in any case.
+		// The watches may already have been registered under the new name, in which case forget has
+		// removed them. A new event source is correct in either case.
 		r.rebuild = true
 		r.dirty.kickAll(now)
 		return
@@ -321,7 +325,7 @@ func (r *treeRun) event(ev fsnotify.Event) {
 	}
 	if rel == "." {
 		if !ev.Has(fsnotify.Chmod) {
-			r.rebuild = true // moved or removed
+			r.rebuild = true // the directory was moved or removed
 		}
 		r.dirty.kickAll(now)
 		return
@@ -333,7 +337,7 @@ func (r *treeRun) event(ev fsnotify.Event) {
 	r.dirty.kick(rel, now)
 }
 
-// fail drops a source that lost events or was closed.
+// fail discards an event source that lost events or was closed.
 func (r *treeRun) fail() {
 	r.dirs.drop()
 	r.rebuild = true

@@ -18,20 +18,20 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// listChunk is how many entries of a directory are read at a time.
+// listChunk is the number of directory entries that are read at a time.
 const listChunk = 1024
 
-// watchedDirs holds the watched directories of a tree. It is used by one goroutine.
-// Paths are relative to the root, with slashes; "." is the root.
+// watchedDirs holds the watched directories of a tree. Only one goroutine may use it. Paths are
+// relative to the root and use slashes; "." is the root.
 type watchedDirs struct {
 	root   string
 	notify func() (*notifier, error)
 	ignore func(path string, dir bool) bool
-	most   int // watched directories; see TreeOptions.MaxDirs
+	most   int // maximum number of watched directories; see TreeOptions.MaxDirs
 
-	n       *notifier              // nil: it could not be made, or it failed
-	watched map[string]fs.FileInfo // by path, to notice that another directory got the name
-	reason  string                 // why events are unreliable, or empty
+	n       *notifier              // nil if it could not be created or has failed
+	watched map[string]fs.FileInfo // keyed by path; identifies the directory, to detect a replacement
+	reason  string                 // why events are unreliable; empty if they are reliable
 }
 
 func (w *watchedDirs) events() <-chan fsnotify.Event {
@@ -48,7 +48,7 @@ func (w *watchedDirs) errors() <-chan error {
 	return w.n.errors
 }
 
-// relative converts the name in an event to a path relative to the root; ok is false if the
+// relative converts the file name of an event to a path relative to the root. ok is false if the
 // name is outside the tree.
 func (w *watchedDirs) relative(name string) (rel string, ok bool) {
 	rel, err := filepath.Rel(w.root, name)
@@ -58,7 +58,7 @@ func (w *watchedDirs) relative(name string) (rel string, ok bool) {
 	return filepath.ToSlash(rel), true
 }
 
-// ignored reports whether an entry or a directory above it is ignored.
+// ignored reports whether an entry or one of its parent directories is ignored.
 func (w *watchedDirs) ignored(rel string, dir bool) bool {
 	if rel == "." {
 		return false
@@ -71,7 +71,7 @@ func (w *watchedDirs) ignored(rel string, dir bool) bool {
 	return w.ignore(rel, dir)
 }
 
-// lstat is os.Lstat for an entry, but os.Stat for the root.
+// lstat calls os.Lstat for an entry, but os.Stat for the root.
 func (w *watchedDirs) lstat(rel string) (fs.FileInfo, error) {
 	if rel == "." {
 		return os.Stat(w.root)
@@ -81,8 +81,8 @@ func (w *watchedDirs) lstat(rel string) (fs.FileInfo, error) {
 
 func (w *watchedDirs) abs(rel string) string { return filepath.Join(w.root, filepath.FromSlash(rel)) }
 
-// rebuild watches the whole tree with a new source. Watches follow a renamed
-// directory, so the old source would report outdated names.
+// rebuild watches the whole tree with a new event source. A watch follows a directory that is
+// renamed, so the old source would report outdated paths.
 func (w *watchedDirs) rebuild() {
 	w.drop()
 	w.reason = ""
@@ -95,15 +95,15 @@ func (w *watchedDirs) rebuild() {
 	w.add(".")
 }
 
-// moved reports whether the root is no longer the watched directory.
+// moved reports whether the root is no longer the directory that is being watched.
 func (w *watchedDirs) moved() bool {
 	info, err := os.Stat(w.root)
 	known := w.watched["."]
 	return known == nil || err != nil || !os.SameFile(info, known)
 }
 
-// add watches a directory and those below it. Each is watched before it is listed, so
-// that an entry created meanwhile is either listed or gives an event.
+// add watches a directory and its subdirectories. Each directory is watched before it is listed, so
+// that an entry created in the meantime is either listed or causes an event.
 func (w *watchedDirs) add(rel string) {
 	for todo := []string{rel}; len(todo) > 0; {
 		dir := todo[len(todo)-1]
@@ -114,8 +114,8 @@ func (w *watchedDirs) add(rel string) {
 	}
 }
 
-// enter watches one directory; if another directory has got its name, it replaces the watch.
-// It reports whether the caller has to list the directory.
+// enter watches one directory. If another directory has been moved to this path, enter replaces the
+// watch. It reports whether the caller must list the directory.
 func (w *watchedDirs) enter(rel string) bool {
 	info, err := w.lstat(rel)
 	if err != nil || !info.IsDir() {
@@ -141,9 +141,9 @@ func (w *watchedDirs) enter(rel string) bool {
 	case err == nil:
 		w.watched[rel] = info
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-		return false // removed meanwhile; its parent gives an event
+		return false // removed in the meantime; its parent reports an event
 	case errors.Is(err, fs.ErrPermission):
-		return true // listing it fails as well
+		return true // listing the directory will fail, too
 	default:
 		w.reason = watchError(w.abs(rel), err)
 		return false
@@ -154,7 +154,7 @@ func (w *watchedDirs) enter(rel string) bool {
 	return true
 }
 
-// list returns the directories in a directory that are not ignored.
+// list returns the subdirectories of a directory that are not ignored.
 func (w *watchedDirs) list(rel string) (dirs []string) {
 	d, err := os.Open(w.abs(rel))
 	if err != nil {
@@ -168,14 +168,14 @@ func (w *watchedDirs) list(rel string) (dirs []string) {
 				dirs = append(dirs, below)
 			}
 		}
-		if err != nil || len(entries) == 0 { // io.EOF, or an error that the receiver gets as well
+		if err != nil || len(entries) == 0 { // io.EOF, or an error that the receiver will encounter, too
 			return dirs
 		}
 	}
 }
 
-// forget removes the watches of a directory and those below it. It reports whether
-// there were any.
+// forget removes the watches on a directory and its subdirectories. It reports whether there were
+// any.
 func (w *watchedDirs) forget(rel string) bool {
 	if w.watched[rel] == nil {
 		return false
@@ -189,37 +189,36 @@ func (w *watchedDirs) forget(rel string) bool {
 	return true
 }
 
-// drop closes the source of events.
+// drop closes the event source.
 func (w *watchedDirs) drop() {
 	if w.n != nil {
-		_ = w.n.close() // nothing is lost: a batch for everything follows
+		_ = w.n.close() // no change is lost: a batch with All set follows
 	}
 	w.n, w.watched = nil, nil
 }
 
-// dirtyPaths holds the paths that may have changed and were not delivered yet. Each
-// has its own burst, so that a file that is written continuously delays no other.
-// Zero times mean the same as in a debounce.
+// dirtyPaths holds the paths that may have changed and have not been delivered yet. Each path has
+// its own burst, so a file that is written continuously does not delay other paths.
 type dirtyPaths struct {
-	quiet, most time.Duration // of each burst; see debounce
-	limit       int           // of paths, and of bursts that begin within stormWindow; beyond it, all replaces the paths
+	quiet, most time.Duration // quiet period and maximum duration of a burst; see debounce
+	limit       int           // maximum number of paths, and of bursts per stormWindow, before all is used
 
 	paths map[string]*debounce
-	all   debounce // pending: anything may have changed, and paths is empty
+	all   debounce // if pending, anything may have changed and paths is empty
 
 	window time.Time // start of the current stormWindow
-	begun  int       // bursts that began in it
+	begun  int       // number of bursts that started in window
 }
 
 const (
 	stormWindow = time.Second
-	// shortGap and longGap are the least time between two batches, at low and high
-	// rates of change, so that bursts that end at almost the same time share a batch.
+	// shortGap and longGap are the minimum intervals between two batches, at low and high rates of
+	// change, so that bursts that end at almost the same time are delivered in one batch.
 	shortGap = 40 * time.Millisecond
 	longGap  = 250 * time.Millisecond
 )
 
-// kick records a possible change of one path.
+// kick records that one path may have changed.
 func (d *dirtyPaths) kick(path string, now time.Time) {
 	if d.all.pending() {
 		d.all.kick(now)
@@ -243,8 +242,8 @@ func (d *dirtyPaths) kick(path string, now time.Time) {
 	burst.kick(now)
 }
 
-// kickAll records that anything may have changed. It replaces the bursts of single
-// paths and inherits the earliest start, so that MaxWait still holds.
+// kickAll records that anything may have changed. The resulting burst replaces the bursts of single
+// paths and keeps the earliest start time, so that MaxWait is still met.
 func (d *dirtyPaths) kickAll(now time.Time) {
 	if !d.all.pending() {
 		d.all = debounce{quiet: d.quiet, most: d.most}
@@ -258,8 +257,8 @@ func (d *dirtyPaths) kickAll(now time.Time) {
 	d.all.kick(now)
 }
 
-// due returns when the next burst ends if nothing else happens; ok is false without
-// one.
+// due returns when the next burst will end if no further event occurs. ok is false if there is no
+// burst.
 func (d *dirtyPaths) due() (at time.Time, ok bool) {
 	if d.all.pending() {
 		return d.all.due(), true
@@ -272,7 +271,7 @@ func (d *dirtyPaths) due() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// gap returns the least time between two batches at present.
+// gap returns the current minimum interval between two batches.
 func (d *dirtyPaths) gap() time.Duration {
 	if d.begun > d.limit/10 {
 		return longGap
@@ -280,8 +279,7 @@ func (d *dirtyPaths) gap() time.Duration {
 	return shortGap
 }
 
-// take removes the paths that are due at now and returns them as a batch, nil if there are
-// none.
+// take removes the paths that are due at now and returns them as a batch, or nil if none are due.
 func (d *dirtyPaths) take(now time.Time) *Batch {
 	if d.all.pending() {
 		if d.all.due().After(now) {
@@ -309,8 +307,8 @@ func (d *dirtyPaths) take(now time.Time) *Batch {
 	return b
 }
 
-// merge joins a batch that was not received yet with a newer one; either may be nil. More
-// paths than limit become a batch for everything.
+// merge combines a batch that has not been received yet with a newer one; either may be nil. If the
+// result has more paths than limit, All is set instead.
 func merge(old, now *Batch, limit int) *Batch {
 	if old == nil || now == nil {
 		if old == nil {
@@ -334,7 +332,7 @@ func merge(old, now *Batch, limit int) *Batch {
 	return m
 }
 
-// within reports whether path is dir or below it; "." is the root.
+// within reports whether path equals dir or is under it; "." is the root.
 func within(path, dir string) bool {
 	return dir == "." || path == dir || strings.HasPrefix(path, dir) && path[len(dir)] == '/'
 }

@@ -18,42 +18,42 @@ import (
 )
 
 const (
-	// minAdhocAge is how long an ad-hoc subscription is kept after a client asked for it, even
-	// if no client is subscribed: it is added just before the client is registered as a
+	// minAdhocAge is how long an ad-hoc subscription is kept after a client asked for it, even if
+	// no client is subscribed, because it is added just before the client is registered as a
 	// subscriber.
 	minAdhocAge      = 10 * time.Second
 	subscribeTimeout = 30 * time.Second
-	maxSubscribing   = 64               // requests in flight to one server
-	maxRetryDelay    = 10 * time.Minute // between attempts that the server rejects
-	maxParents       = 64               // levels above an updated resource whose subscribers are notified
+	maxSubscribing   = 64               // maximum number of concurrent subscribe requests to one server
+	maxRetryDelay    = 10 * time.Minute // maximum delay between attempts that the server rejects
+	maxParents       = 64               // number of parent URIs of an updated resource whose subscribers are notified
 )
 
-// adhocSet holds the ad-hoc subscriptions: resources that clients subscribed to but the
-// config does not track, such as resources of templates. The tracker subscribes to them in
-// the current session of their server, and again in every new session.
+// adhocSet holds the ad-hoc subscriptions: resources that clients subscribed to but that the config
+// does not track, such as resources of templates. The tracker subscribes to them in the current
+// session with their server, and again in every new session.
 type adhocSet struct {
-	// limit is the maximum number of resources; it does not change. Unused ones stay for
-	// minAdhocAge, so without a limit clients that come and go could add ever more.
+	// limit is the maximum number of resources; it does not change. Unused subscriptions are kept
+	// for minAdhocAge, so without a limit, short-lived clients could add an unlimited number.
 	limit int
 
 	mu   sync.Mutex
 	subs map[target]*adhocSub
 }
 
-// adhocSub is one ad-hoc subscription. At most one goroutine at a time subscribes or
-// unsubscribes upstream for it, so that the last request wins.
+// adhocSub is one ad-hoc subscription. At most one goroutine at a time sends subscribe or
+// unsubscribe requests for it, so that the most recent request takes effect.
 type adhocSub struct {
-	uris          map[string]struct{} // the URIs that clients used for the resource
-	since         time.Time           // when a client last asked to subscribe
-	active        bool                // the current session with the server is subscribed
-	retry         *backoff.Backoff    // spaces the attempts; nil unless the last attempt was rejected
-	next          time.Time           // the earliest time of the next attempt; zero: now
-	subscribing   bool                // a goroutine is subscribing
-	unsubscribing bool                // a goroutine is unsubscribing
+	uris          map[string]struct{} // the URIs by which clients refer to the resource
+	since         time.Time           // when a client last asked to subscribe to the resource
+	active        bool                // subscribed in the current session with the server
+	retry         *backoff.Backoff    // delays further attempts; nil unless the last attempt was rejected
+	next          time.Time           // earliest time of the next attempt; zero means now
+	subscribing   bool                // a goroutine is sending a subscribe request
+	unsubscribing bool                // a goroutine is sending an unsubscribe request
 }
 
-// add records that a client asked to subscribe to a resource, under uri. It reports false
-// if the limit of ad-hoc subscriptions is reached.
+// add records that a client asked to subscribe to a resource by the given URI. It returns false if
+// the maximum number of ad-hoc subscriptions is reached.
 func (a *adhocSet) add(t target, uri string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -73,7 +73,7 @@ func (a *adhocSet) add(t target, uri string) bool {
 	return true
 }
 
-// uris returns the URIs that clients used for any ad-hoc subscription.
+// uris returns all URIs by which clients refer to ad-hoc subscriptions.
 func (a *adhocSet) uris() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -84,7 +84,7 @@ func (a *adhocSet) uris() []string {
 	return all
 }
 
-// servers returns the ids of the servers with ad-hoc subscriptions.
+// servers returns the ids of the servers that have ad-hoc subscriptions.
 func (a *adhocSet) servers() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -95,7 +95,7 @@ func (a *adhocSet) servers() []string {
 	return slices.Collect(maps.Keys(ids))
 }
 
-// aliases returns the URIs that clients used for a resource.
+// aliases returns the URIs by which clients refer to a resource.
 func (a *adhocSet) aliases(t target) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -106,9 +106,9 @@ func (a *adhocSet) aliases(t target) []string {
 	return slices.Collect(maps.Keys(sub.uris))
 }
 
-// setActive records which ad-hoc subscriptions the current session with a server has; none
-// once the session has ended. uris must be sorted. It reports whether a subscription that
-// was active no longer is.
+// setActive records which ad-hoc subscriptions are active in the current session with a server;
+// uris is empty once the session has ended. uris must be sorted. lost reports whether a
+// subscription has become inactive.
 func (a *adhocSet) setActive(server string, uris []string) (lost bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -122,7 +122,7 @@ func (a *adhocSet) setActive(server string, uris []string) (lost bool) {
 	return lost
 }
 
-// unused returns the resources to which no client is subscribed any more and marks them as
+// unused returns the resources that no longer have subscribed clients, and marks them as
 // unsubscribing. The caller must unsubscribe from each and then call released.
 func (a *adhocSet) unused(now time.Time, subscribed func(uri string) bool) (gone []target) {
 	a.mu.Lock()
@@ -144,9 +144,9 @@ func (a *adhocSet) unused(now time.Time, subscribed func(uri string) bool) (gone
 	return gone
 }
 
-// released records that the request to unsubscribe from a resource has ended, and removes
-// the ad-hoc subscription. If a client has asked for it again meanwhile, it stays and
-// released reports true.
+// released records that the unsubscribe request for a resource has completed, and removes the
+// ad-hoc subscription. If a client has asked for it again in the meantime, it is kept and back is
+// true.
 func (a *adhocSet) released(t target) (back bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -159,9 +159,9 @@ func (a *adhocSet) released(t target) (back bool) {
 	return true
 }
 
-// pending returns the URIs to subscribe to now, by server, and marks them as subscribing.
-// The caller must subscribe to each and then call attempted. ready reports whether a
-// server is connected.
+// pending returns the URIs to subscribe to now, grouped by server, and marks them as subscribing.
+// The caller must subscribe to each and then call attempted. ready reports whether a server is
+// connected.
 func (a *adhocSet) pending(now time.Time, ready func(server string) bool) (todo map[string][]string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -175,9 +175,9 @@ func (a *adhocSet) pending(now time.Time, ready func(server string) bool) (todo 
 	return todo
 }
 
-// attempted records the end of a request to subscribe. After a rejection the next attempt is
-// delayed; setActive records that a subscription took effect. It reports whether this is the
-// first of consecutive rejections.
+// attempted records that a subscribe request has completed. After a rejection, the next attempt is
+// delayed. (setActive records that a subscription has taken effect.) first reports whether this is
+// the first of consecutive rejections.
 func (a *adhocSet) attempted(t target, rejected bool) (first bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -194,9 +194,9 @@ func (a *adhocSet) attempted(t target, rejected bool) (first bool) {
 	return first
 }
 
-// subscribable reports whether a client can subscribe to a URI, and starts an ad-hoc
-// subscription if the config does not track the resource. The server that clients see
-// calls it before it registers a subscription.
+// subscribable reports whether clients can subscribe to a URI, and starts an ad-hoc subscription if
+// the config does not track the resource. The MCP server that clients connect to calls it before it
+// registers a subscription.
 func (g *Gateway) subscribable(uri string) bool {
 	v := g.view.Load()
 	t, ok := v.resource(uri)
@@ -209,7 +209,7 @@ func (g *Gateway) subscribable(uri string) bool {
 		return true
 	}
 	if !v.servers[t.server].subscribes {
-		return false // there would never be an update
+		return false // the server never sends updates
 	}
 	if !g.adhoc.add(t, uri) {
 		return false
@@ -218,21 +218,21 @@ func (g *Gateway) subscribable(uri string) bool {
 	return true
 }
 
-// loadActiveAdhoc records which ad-hoc subscriptions the current sessions have.
+// loadActiveAdhoc records which ad-hoc subscriptions are active in the current sessions.
 func (l *loop) loadActiveAdhoc() {
 	for _, server := range l.adhoc.servers() {
 		l.adhoc.setActive(server, l.tracker.Client(server).Subscriptions())
 	}
 }
 
-// syncAdhoc starts goroutines that subscribe to and unsubscribe from resources of servers,
-// as the clients need.
+// syncAdhoc starts goroutines that subscribe to and unsubscribe from resources, so that upstream
+// subscriptions match those of the clients.
 func (l *loop) syncAdhoc() {
 	for _, t := range l.adhoc.unused(time.Now(), l.server.Subscriptions().Subscribed) {
 		l.running.Go(func() {
 			ctx, cancel := context.WithTimeout(l.ctx, subscribeTimeout)
 			defer cancel()
-			_ = l.tracker.Client(t.server).Unsubscribe(ctx, t.key) // on an error the subscription ends with the session
+			_ = l.tracker.Client(t.server).Unsubscribe(ctx, t.key) // after an error, the subscription ends with the session
 			if l.adhoc.released(t) {
 				signal(l.adhocWake)
 			}
@@ -243,8 +243,8 @@ func (l *loop) syncAdhoc() {
 	}
 }
 
-// subscribe subscribes to resources of a server concurrently, so that the tracker makes
-// one sync for many of them.
+// subscribe sends subscribe requests for resources of a server concurrently, so that the tracker
+// synchronizes its subscriptions only once for many of them.
 func (l *loop) subscribe(server string, uris []string) {
 	ctx, cancel := context.WithTimeout(l.ctx, subscribeTimeout)
 	defer cancel()
@@ -263,7 +263,7 @@ func (l *loop) subscribe(server string, uris []string) {
 			lost := ctx.Err() != nil || errors.Is(err, tracker.ErrNotConnected) || errors.Is(err, session.ErrClosed)
 			first := l.adhoc.attempted(t, err != nil && !lost)
 			if err == nil {
-				l.updated(t) // earlier changes were not announced
+				l.updated(t) // changes before the subscription were not announced
 				return
 			}
 			if first {
@@ -276,22 +276,23 @@ func (l *loop) subscribe(server string, uris []string) {
 	}
 }
 
-// offersUpdates reports whether a server supports the subscriptions that ad-hoc
-// subscriptions need.
+// offersUpdates reports whether a server supports the resource subscriptions on which ad-hoc
+// subscriptions rely.
 func offersUpdates(srv config.Server, info session.Info) bool {
 	return srv.Transport != config.TransportCatalog && info.Capabilities.Resources && info.Capabilities.ResourcesSubscribe
 }
 
-// updated notifies the subscribers of a resource that it changed: under its exported URI, its
-// qualified URI and the URIs that clients used. Subscribers of a parent of the URI are
-// notified of the parent, as servers announce children of subscribed resources.
+// updated notifies the subscribers of a resource that it has changed. They may be subscribed to its
+// exported URI, its qualified URI or any other URI that clients used for it. Subscribers to a
+// parent of the URI receive an update for the parent, because servers also announce changes to
+// children of subscribed resources.
 func (g *Gateway) updated(t target) {
 	v := g.view.Load()
 	if _, ours := v.servers[t.server]; !ours || t.key == "" {
 		return
 	}
 	uris := []string{v.export(t), qualify(t.server, t.key)}
-	for _, uri := range g.adhoc.aliases(t) { // unless the URI leads to another server by now
+	for _, uri := range g.adhoc.aliases(t) { // skip if the URI now resolves to another server
 		if at, ok := v.locate(uri); ok && at == t {
 			uris = append(uris, uri)
 		}
@@ -303,7 +304,7 @@ func (g *Gateway) updated(t target) {
 		if i <= 0 {
 			break
 		}
-		for _, parent := range []string{rest[:i+1], rest[:i]} { // either may be subscribed
+		for _, parent := range []string{rest[:i+1], rest[:i]} { // clients may be subscribed with or without the trailing slash
 			if parent == t.key {
 				continue
 			}
@@ -319,7 +320,7 @@ func (g *Gateway) updated(t target) {
 	g.server.Updated(uris...)
 }
 
-// updatedAll notifies all subscribers of all resources.
+// updatedAll notifies every client of an update of every resource to which it is subscribed.
 func (g *Gateway) updatedAll() {
 	for uri := range g.view.Load().byKey[catalog.Resources] {
 		g.server.Updated(uri)

@@ -16,52 +16,53 @@ import (
 )
 
 const (
-	maxQueuedMessages = 256              // messages of a server that wait for a slow client,
-	maxQueuedBytes    = 8 << 20          // and the bytes of their parameters; a single message may be larger
-	redialDelay       = 30 * time.Second // before the next attempt after a session could not be opened
-	dialTimeout       = 15 * time.Second // for opening a session; the server's ConnectTimeout if longer
+	maxQueuedMessages = 256              // notifications from the server queued for a slow client
+	maxQueuedBytes    = 8 << 20          // bytes of queued parameters; a single message may be larger
+	redialDelay       = 30 * time.Second // delay before another attempt to open a session that failed
+	dialTimeout       = 15 * time.Second // timeout for opening a session, unless the server's ConnectTimeout is longer
 )
 
-// clientSession is a session with a server that belongs to one client at a time: the server's
-// requests and notifications in it are meant for that client. In a shared session the gateway
-// could not know which client they are for.
+// clientSession is a session with a server that belongs to one client at a time, so requests and
+// notifications from the server in this session are meant for that client. In a shared session, the
+// gateway could not determine which client they are meant for.
 type clientSession struct {
-	srv config.Server // as it was when the session was dialled
-	// capabilities are the client capabilities that the gateway declares, a JSON object.
+	srv config.Server // config entry when the session was dialled
+	// capabilities are the client capabilities that the gateway declares to the server, as a JSON
+	// object.
 	capabilities json.RawMessage
-	ids          taskIDs     // of the principal that the session belongs to
-	era          session.Era // the only era that the session may use; "": any
-	// poolKey is equal for the requests of modern clients that may use the session one after
-	// another, see acquire; "" for the session of a legacy client.
+	ids          taskIDs     // task ids of the principal that owns the session
+	era          session.Era // the only protocol era that the session may use; empty means any
+	// poolKey is the same for all requests of modern clients that may reuse the session one after
+	// another, see acquire. It is empty for a session of a legacy client.
 	poolKey string
 
 	ready    chan struct{}    // closed by dial, once conn and tried are set
 	conn     *session.Session // nil if dialling failed
-	tried    time.Time        // when dialling ended
-	wrongEra bool             // the server does not speak the era
-	using    atomic.Int32     // requests in progress
-	// queue decouples the server's reader from the client: sent to by the reader and by
-	// flush, received by run, never closed.
+	tried    time.Time        // when dialling completed
+	wrongEra bool             // the server does not support the required era
+	using    atomic.Int32     // number of requests in progress
+	// queue decouples the goroutine that reads from the server from the client. The reader and
+	// flush send to it; run receives from it. Never closed.
 	queue chan func()
-	bytes atomic.Int64   // of the parameters of the messages in queue, and of the message in progress
-	done  chan struct{}  // closed by close
+	bytes atomic.Int64   // size of the parameters in queue and of the message in progress
+	done  chan struct{}  // ensures that done is closed only once
 	once  sync.Once      // closes done
 	wg    sync.WaitGroup // waits for run
 
 	mu       sync.Mutex
-	client   sessionClient // nil: no client at present
-	detached bool          // the client has left its tasks; another client may take them over
-	changed  chan struct{} // closed and replaced when client or detached changes
+	client   sessionClient // nil if no client owns the session at present
+	detached bool          // the client has left, but its tasks continue; another client may take them over
+	changed  chan struct{} // closed and replaced whenever client or detached changes
 	since    time.Time     // when the client was last set or removed
 }
 
-// sessionClient is the client that a session belongs to.
+// sessionClient is the client that owns a session.
 type sessionClient interface {
-	// request answers a request of the server.
+	// request answers a request from the server.
 	request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
-	// message delivers a notification of the server; it may block.
+	// message delivers a notification from the server; it may block.
 	message(method string, params json.RawMessage)
-	// begin and end are called before and after each request in the session.
+	// begin and end are called before and after each client request in the session.
 	begin(r *mcpserver.Request)
 	end(r *mcpserver.Request)
 }
@@ -71,8 +72,8 @@ func newClientSession(srv config.Server, capabilities json.RawMessage, client se
 		queue: make(chan func(), maxQueuedMessages), changed: make(chan struct{})}
 }
 
-// usable reports whether the session, once dialled, can be used, and otherwise whether
-// another attempt makes sense.
+// usable reports whether the session can be used after dialling and, if not, whether another
+// attempt could succeed.
 func (s *clientSession) usable() (ok, again bool) {
 	if s.conn == nil {
 		return false, time.Since(s.tried) > redialDelay
@@ -80,8 +81,8 @@ func (s *clientSession) usable() (ok, again bool) {
 	return s.conn.Err() == nil, true
 }
 
-// outdated reports whether a dialled session must be replaced: its server's entry has changed,
-// it broke, or it is time for another attempt.
+// outdated reports whether a dialled session must be replaced, because the config entry of its
+// server has changed, its connection was lost, or it is time for another attempt.
 func (s *clientSession) outdated(srv config.Server) bool {
 	if !isClosed(s.ready) {
 		return false
@@ -90,7 +91,7 @@ func (s *clientSession) outdated(srv config.Server) bool {
 	return ok && !s.srv.Equal(srv) || !ok && again
 }
 
-// await waits until the session is dialled, and reports whether it can be used.
+// await waits until the session has been dialled and reports whether it can be used.
 func (s *clientSession) await(ctx context.Context) bool {
 	select {
 	case <-s.ready:
@@ -101,7 +102,7 @@ func (s *clientSession) await(ctx context.Context) bool {
 	return ok
 }
 
-// close ends the session and returns once its goroutines and its process have ended.
+// close closes the session and returns once its goroutines and its process have ended.
 func (s *clientSession) close() {
 	<-s.ready
 	s.once.Do(func() { close(s.done) })
@@ -122,8 +123,8 @@ func (s *clientSession) run() {
 	}
 }
 
-// setClient sets the client that the session belongs to; nil: none. Then detached says
-// whether requests of the server wait for a client that takes the session over.
+// setClient sets the client that owns the session; nil means none. If client is nil, detached
+// determines whether requests from the server wait for a client that takes over the session.
 func (s *clientSession) setClient(client sessionClient, detached bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,22 +139,22 @@ func (s *clientSession) currentClient() (client sessionClient, detached bool, ch
 	return s.client, s.detached, s.changed
 }
 
-// unused returns the time since the client was last set or removed.
+// unused returns the time that has passed since the client was last set or removed.
 func (s *clientSession) unused() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Since(s.since)
 }
 
-// maxIdle is how long the session is pooled for the next request of a modern client.
+// maxIdle returns how long the session is pooled for the next request of a modern client.
 func (s *clientSession) maxIdle() time.Duration {
 	if s.srv.Unshared {
-		return maxDetached // the server keeps state for these clients in it
+		return maxDetached // the server keeps state for these clients in the session
 	}
 	return maxIdle
 }
 
-// do sends a request for the client's request r to the server.
+// do sends the request q to the server on behalf of the client request r.
 func (s *clientSession) do(ctx context.Context, r *mcpserver.Request, q session.Request) (json.RawMessage, error) {
 	s.using.Add(1)
 	defer s.using.Add(-1)
@@ -162,12 +163,12 @@ func (s *clientSession) do(ctx context.Context, r *mcpserver.Request, q session.
 		defer client.end(r)
 	}
 	raw, err := s.conn.Do(ctx, q)
-	s.flush(ctx) // messages that preceded the answer reach the client first
+	s.flush(ctx) // deliver messages that preceded the response first
 	return raw, err
 }
 
-// flush waits until the messages that are in the queue now have been delivered to the client,
-// or until ctx or the session ends.
+// flush waits until all messages that are currently queued have been delivered to the client, or
+// until ctx or the session ends.
 func (s *clientSession) flush(ctx context.Context) {
 	sent := make(chan struct{})
 	select {
@@ -184,7 +185,7 @@ func (s *clientSession) flush(ctx context.Context) {
 	}
 }
 
-// message queues a notification of the server for the client. If the queue is full, the
+// message queues a notification from the server for the client. If the queue is full, the
 // notification is dropped.
 func (s *clientSession) message(method string, params json.RawMessage) {
 	size := int64(len(params))
@@ -208,8 +209,8 @@ func (s *clientSession) message(method string, params json.RawMessage) {
 	}
 }
 
-// request lets the client answer a request of the server. While the session is detached, the
-// request waits for a client.
+// request forwards a request from the server to the client and returns the client's answer. While
+// the session is detached, the request waits for a client.
 func (s *clientSession) request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	for {
 		client, detached, changed := s.currentClient()
@@ -232,21 +233,21 @@ func notFound() error {
 	return &session.RPCError{Code: mcp.CodeMethodNotFound, Message: "method not found"}
 }
 
-// answerable maps each method that a server may call on a client to the client capability
-// that permits it.
+// answerable maps each method that a server may call on a client to the client capability that is
+// required for it.
 func answerable() map[string]string {
 	return map[string]string{"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
 }
 
-// canAnswer reports whether a client with the capabilities answers a server's requests of
-// a method.
+// canAnswer reports whether a client with these capabilities can answer a server's requests with a
+// given method.
 func canAnswer(capabilities json.RawMessage, method string) bool {
 	capability, ok := answerable()[method]
 	return ok && isObject(fields(capabilities)[capability])
 }
 
-// declared returns the client capabilities that the gateway declares to servers on the
-// client's behalf: the capabilities whose requests it forwards.
+// declared returns the client capabilities that the gateway declares to servers on behalf of a
+// client: the ones whose requests it forwards to the client.
 func declared(capabilities json.RawMessage) json.RawMessage {
 	all, caps := fields(capabilities), map[string]json.RawMessage{}
 	for _, capability := range answerable() {
@@ -257,11 +258,13 @@ func declared(capabilities json.RawMessage) json.RawMessage {
 	return encode(caps)
 }
 
-// declaredLegacy is declared for legacy servers, which may also request tasks from the client.
+// declaredLegacy is like declared, but for legacy servers, which may also ask the client to run
+// tasks.
 func declaredLegacy(capabilities json.RawMessage) json.RawMessage {
 	caps := fields(declared(capabilities))
 	if tasks := fields(fields(capabilities)["tasks"]); len(caps) > 0 && isObject(tasks["requests"]) {
-		// "list" is left out: the client would also list the tasks of other servers.
+		// "list" is omitted, because the client would also list the tasks that it runs for other
+		// servers.
 		allowed := map[string]json.RawMessage{"requests": tasks["requests"]}
 		if isObject(tasks["cancel"]) {
 			allowed["cancel"] = tasks["cancel"]
@@ -271,20 +274,20 @@ func declaredLegacy(capabilities json.RawMessage) json.RawMessage {
 	return encode(caps)
 }
 
-// maxClientTasks is how many tasks of a client one server may know.
+// maxClientTasks is the maximum number of tasks that one client may run for one server.
 const maxClientTasks = 1_000
 
-// legacyClient is a legacy client as one server sees it.
+// legacyClient represents a legacy client in its session with one server.
 type legacyClient struct {
 	client *mcpserver.Client
 
 	mu       sync.Mutex
-	requests []*mcpserver.Request // of the client, in progress in the session, in order of their beginning
+	requests []*mcpserver.Request // the client's requests in progress in this session, oldest first
 	tasks    map[string]bool      // ids of the tasks that the client runs for this server
 }
 
 func (c *legacyClient) begin(r *mcpserver.Request) {
-	if r.Client != c.client { // another client may ask for a task in the session
+	if r.Client != c.client { // another client may request a task in this session
 		return
 	}
 	c.mu.Lock()
@@ -298,8 +301,8 @@ func (c *legacyClient) end(r *mcpserver.Request) {
 	c.requests = slices.DeleteFunc(c.requests, func(c *mcpserver.Request) bool { return c == r })
 }
 
-// newest returns the request that began last, on whose stream the client can be reached; nil
-// if there is none.
+// newest returns the client's most recent request in progress, on whose stream the client can be
+// reached, or nil if there is none.
 func (c *legacyClient) newest() *mcpserver.Request {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -348,15 +351,15 @@ func (c *legacyClient) learn(id string) {
 	}
 }
 
-// knows reports whether the client runs the task for this server.
+// knows reports whether the client runs a task with this id for this server.
 func (c *legacyClient) knows(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.tasks[id]
 }
 
-// taskID is the taskId of params or of a task; "" if there is none.
+// taskID returns the taskId in the params of a request or in a task, or "" if there is none.
 func taskID(raw json.RawMessage) (id string) {
-	_ = json.Unmarshal(fields(raw)["taskId"], &id) // "" if it is not a string
+	_ = json.Unmarshal(fields(raw)["taskId"], &id) // stays empty if it is not a string
 	return id
 }

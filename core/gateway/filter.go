@@ -11,21 +11,21 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// filter decides what is exported, by globs for names, URIs and URI templates.
+// filter determines which items are exported, with globs for names, URIs and URI templates.
 //
-// In a glob for names, "*" matches any characters. In a glob for URIs, "*" matches within a
-// path segment and "**" across segments. URIs and globs are compared in their normal and
-// joined forms (see forms). A filter with globs hides a URI that has no normal form.
+// In a glob for names, "*" matches any characters. In a glob for URIs, "*" matches within a path
+// segment and "**" across segments. URIs and globs are compared in their normal and joined forms
+// (see forms). A filter with globs hides every URI that has no normal form.
 type filter struct {
 	allow, deny globs
-	// foldFiles makes Deny ignore the case of file: URIs.
+	// foldFiles makes Deny case-insensitive for file: URIs.
 	foldFiles bool
 }
 
 type globs struct {
 	names, uris []string
-	joined      []string // matched with forms.joined
-	folded      []string // uris and joined, case-folded
+	joined      []string // globs that are matched against forms.joined
+	folded      []string // case-folded copies of uris and joined
 }
 
 func newFilter(allow, deny []string, foldFiles bool) (filter, error) {
@@ -57,9 +57,9 @@ func (f filter) empty() bool { return len(f.allow.names) == 0 && len(f.deny.name
 
 // admits reports whether an item may be exported under a name or URI.
 //
-// Deny also applies to the server's own name of the item, so that no exported name evades it,
-// and to every form in which the server may read its URI. Allow applies only to the exported
-// name, which a server cannot choose freely, and must match every such form.
+// Deny also applies to the name that the server itself uses for the item, so that no exported name
+// can evade it, and to every form in which the server may interpret its URI. Allow applies only to
+// the exported name, which a server cannot choose freely, and must match every such form.
 func (f filter) admits(k catalog.Kind, t target, exported string) bool {
 	switch {
 	case f.empty():
@@ -70,12 +70,12 @@ func (f filter) admits(k catalog.Kind, t target, exported string) bool {
 	}
 	is, ok := formsOf(t.key)
 	if !ok && k == catalog.Templates {
-		is, ok = forms{normal: []string{t.key}}, true // its expansions are checked when they are used
+		is, ok = forms{normal: []string{t.key}}, true // the URIs that it expands to are checked when they are used
 	}
 	return ok && !f.denies(t.server, is) && f.allows(t, exported, is)
 }
 
-// denies reports whether Deny matches a form of a server's URI.
+// denies reports whether Deny matches any form of a server's URI.
 func (f filter) denies(server string, is forms) bool {
 	for _, form := range slices.Concat(is.normal, is.more) {
 		for _, form := range []string{form, qualify(server, form)} {
@@ -91,8 +91,8 @@ func (f filter) denies(server string, is forms) bool {
 	return false
 }
 
-// allows reports whether Allow matches all forms of a URI. For a joined form it is enough to
-// match one way of writing it.
+// allows reports whether Allow matches all forms of a URI. For a joined form, it is sufficient to
+// match one of its spellings.
 func (f filter) allows(t target, exported string, is forms) bool {
 	qualified := func(form string) string {
 		if exported != t.key {
@@ -109,8 +109,8 @@ func (f filter) allows(t target, exported string, is forms) bool {
 			})
 }
 
-// Unmatched returns the globs of [Options.Allow] and [Options.Deny] that match no item of the
-// servers that are known now.
+// Unmatched returns the globs in [Options.Allow] and [Options.Deny] that match none of the items
+// that the servers currently list.
 func (g *Gateway) Unmatched() (allow, deny []string) {
 	v := g.view.Load()
 	items := slices.Clone(v.filtered)
@@ -122,7 +122,7 @@ func (g *Gateway) Unmatched() (allow, deny []string) {
 		}
 	}
 	admits := func(allow, deny []string) func(exportedItem) bool {
-		f, _ := newFilter(allow, deny, g.filter.foldFiles) // New has checked the globs
+		f, _ := newFilter(allow, deny, g.filter.foldFiles) // New has already validated the globs
 		return func(it exportedItem) bool { return f.admits(it.kind, it.target, it.exported) }
 	}
 	for _, glob := range g.opts.Allow {
@@ -138,8 +138,8 @@ func (g *Gateway) Unmatched() (allow, deny []string) {
 	return allow, deny
 }
 
-// flat replaces the slashes of a name, or of a glob for names, by NUL, which cannot occur in a
-// name: there, a slash is an ordinary character.
+// flat replaces the slashes in a name, or in a glob for names, with NUL, which cannot occur in a
+// name, because a slash in a name is an ordinary character.
 func flat(s string) string { return strings.ReplaceAll(s, "/", "\x00") }
 
 func matches(globs []string, s string) bool {
@@ -147,11 +147,11 @@ func matches(globs []string, s string) bool {
 }
 
 // normalizeGlob normalizes the literal parts of a glob for URIs, so that the glob matches
-// normalized URIs. joined are the globs for joined forms, see forms.
+// normalized URIs. joined contains the globs for joined forms; see forms.
 func normalizeGlob(g string) (normal string, joined []string) {
 	if head, uri, ok := cutServer(g); ok {
 		normal, joined = normalizeGlob(uri)
-		if head[:len(uiScheme)] == uiScheme { // the scheme is in the head
+		if head[:len(uiScheme)] == uiScheme { // the scheme ends within head
 			normal = strings.TrimPrefix(normal, uiScheme)
 			for i := range joined {
 				joined[i] = strings.TrimPrefix(joined[i], "ui:")
@@ -178,7 +178,7 @@ func normalizeGlob(g string) (normal string, joined []string) {
 	if !ofTheWeb(scheme) {
 		one := join(authority + "/" + path)
 		for _, one := range unique(one, lowerFirst(one)) {
-			if one == "" || glob.Valid(one) { // invalid if a dot segment was part of a group
+			if one == "" || glob.Valid(one) { // the glob is invalid if a dot segment was part of a {group}
 				joined = append(joined, scheme+one+rest[end:])
 			}
 		}
@@ -189,8 +189,8 @@ func normalizeGlob(g string) (normal string, joined []string) {
 	return scheme + normalizeAuthority(scheme, authority) + path + rest[end:], joined
 }
 
-// cutServer splits a glob for qualified URIs before the URI, as unqualify does. It does not
-// decode the server's segment.
+// cutServer splits a glob for qualified URIs into the part before the server's own URI and the
+// rest, as unqualify does for a URI. It does not decode the server's path segment.
 func cutServer(g string) (head, uri string, ok bool) {
 	for own, scheme := range map[string]string{serverPrefix: "", uiServerPrefix: uiScheme} {
 		if rest, is := strings.CutPrefix(g, own); is {
@@ -201,7 +201,7 @@ func cutServer(g string) (head, uri string, ok bool) {
 	return "", "", false
 }
 
-// decodeGlob decodes the percent-encoded characters that have no meaning in a glob or a URI.
+// decodeGlob decodes percent-encoded characters that have no special meaning in globs or URIs.
 func decodeGlob(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {

@@ -22,75 +22,77 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
-// OnDown says what happens to the items of a server that cannot be reached.
+// OnDown determines how the items of an unreachable server are exported.
 type OnDown string
 
 // Values of OnDown.
 const (
-	Keep OnDown = "keep" // they stay listed, marked with mcptrack/down in _meta
-	Drop OnDown = "drop" // they are not listed
+	Keep OnDown = "keep" // items stay listed, marked with mcptrack/down in _meta
+	Drop OnDown = "drop" // items are not listed
 )
 
-// Options configure a Gateway. Only Tracker is required.
+// Options configures a Gateway. Only Tracker is required.
 type Options struct {
-	// Tracker keeps the sessions. It must be created with tracker.Options.AllLists and
-	// run by its owner; [Gateway.Apply] does not set its config.
+	// Tracker maintains the sessions with the servers. It must be created with
+	// tracker.Options.AllLists and run by its owner; [Gateway.Apply] does not set its config.
 	Tracker *tracker.Tracker
-	// Dial opens the sessions that belong to one client, with the options Session.
-	// The default is [session.Dial].
+	// Dial opens the sessions that belong to one client, with the options in Session. The default
+	// is [session.Dial].
 	Dial    session.DialFunc
 	Session session.Options
-	// Serve configures the server that clients see. New sets its handlers.
+	// Serve configures the MCP server that clients connect to. New sets its handlers.
 	Serve mcpserver.Options
-	// OnDown says what happens to the items of servers that are down; Keep by default.
+	// OnDown determines how the items of servers that are down are exported; default Keep.
 	OnDown OnDown
-	// Grace is how long a server may be unreachable before it counts as down; 2 s by default.
+	// Grace is how long a server may be unreachable before it is considered down; default 2 s.
 	Grace time.Duration
-	// CallTimeout is how long a server may take for a call without reporting progress;
-	// 10 min by default. Clients may time out earlier.
+	// CallTimeout is how long a call may take without the server reporting progress; default 10
+	// min. Clients may time out earlier.
 	CallTimeout time.Duration
-	// Allow and Deny are globs (see core/glob) over names, URIs and URI templates. An item
-	// is exported if Allow is empty or matches its exported name, and Deny matches neither
-	// its exported name nor the server's own name for it. A URI is compared in every form
-	// in which a server may read it. Results of tools and prompts are not filtered.
+	// Allow and Deny are globs (see core/glob) for names, URIs and URI templates. An item is
+	// exported if Allow is empty or matches its exported name, and Deny matches neither its
+	// exported name nor the server's own name for it. A URI is checked in every form in which a
+	// server may interpret it. Results of tools and prompts are not filtered.
 	Allow, Deny []string
-	// Pins, unless nil, hide a tool that has changed since it was first listed: a user
-	// must not approve one tool and call another. See [NewPins].
+	// Pins, if not nil, hides every tool that has changed since it was first listed, so that a user
+	// cannot be made to approve one tool and call another. See [NewPins].
 	Pins *Pins
-	// Names, unless nil, are the names that the tracker's engine stores with its events.
+	// Names, if not nil, determines the names that the tracker's engine stores with its events.
 	Names *Names
-	// Local is served in addition to the servers, under its own names.
+	// Local contains tools and resources that are served in addition to those of the servers, under
+	// their own names.
 	Local Local
-	// Refused is called by the goroutine of Run, once for each item that is not listed or
-	// is suspicious. nil: such items are only logged.
+	// Refused is called once for each item that is not listed or is suspicious, from the goroutine
+	// of Run. If it is nil, such items are only logged.
 	Refused func(Refusal)
-	// Changed is called by the goroutine of Run when the result of [Gateway.Capabilities]
-	// may have changed; it must not block. May be nil.
+	// Changed is called from the goroutine of Run when the result of [Gateway.Capabilities] may
+	// have changed; it must not block. It may be nil.
 	Changed func()
-	// Key is the secret that binds task ids to one principal. The default is random, which
-	// makes the ids invalid after a restart. Gateways behind one load balancer need the same key.
+	// Key is the secret that binds task ids to one principal. By default it is random, so the ids
+	// become invalid when the gateway restarts. Gateways behind the same load balancer must use the
+	// same key.
 	Key []byte
-	// Logger receives warnings that a user should look into; nil discards them.
+	// Logger receives warnings about problems that the user should investigate; nil discards them.
 	Logger *slog.Logger
 }
 
-// Local holds the gateway's own tools and resources, which do not change. A server's tool
-// whose exported name would equal the name of a local tool gets another name; see Names in
-// the package documentation.
+// Local holds the gateway's own tools and resources, which never change. A server's tool whose
+// exported name would equal that of a local tool receives another name; see Names in the package
+// documentation.
 type Local struct {
 	Tools        []LocalTool
 	Resources    []json.RawMessage
-	ReadResource mcpserver.Func // answers reads of Resources
+	ReadResource mcpserver.Func // handles reads of Resources
 }
 
-// LocalTool is one of the gateway's own tools: its MCP descriptor and its handler.
+// LocalTool is one of the gateway's own tools, with its MCP descriptor and its handler.
 type LocalTool struct {
 	Descriptor json.RawMessage
 	Call       mcpserver.Func
 }
 
-// call answers a call of a local tool. listed are the checked items of l.Tools, in the
-// same order.
+// call handles a call to a local tool. listed contains the validated items for l.Tools, in the same
+// order.
 func (l Local) call(ctx context.Context, r *mcpserver.Request, listed []item) (json.RawMessage, error) {
 	for i, it := range listed {
 		if it.key == r.Name() {
@@ -100,31 +102,31 @@ func (l Local) call(ctx context.Context, r *mcpserver.Request, listed []item) (j
 	return nil, unknown("tool", r.Name())
 }
 
-// base is what all parts of a gateway use.
+// base contains the state that all parts of a gateway share.
 type base struct {
 	background
 	opts    Options
 	tracker *tracker.Tracker
-	enabled atomic.Pointer[[]config.Server] // the enabled servers of the config; nil before Apply
+	enabled atomic.Pointer[[]config.Server] // enabled servers in the config; nil before Apply is called
 
-	// kicks wakes Run to merge the servers' lists again. Capacity 1: one wake is enough for
-	// any number of reasons; never closed.
+	// kicks tells Run to merge the servers' lists again. Capacity 1, because one signal serves any
+	// number of reasons; never closed.
 	kicks chan struct{}
-	// flushes makes Run merge immediately and then close the channel it received.
-	// Unbuffered, so that the sender waits for Run; never closed.
+	// flushes tells Run to merge immediately and then close the received channel. Unbuffered, so
+	// that the sender waits for Run; never closed.
 	flushes chan chan struct{}
 }
 
-// background runs goroutines that end with the gateway.
+// background runs goroutines that stop when the gateway stops.
 type background struct {
-	life  context.Context // ends with stop
+	life  context.Context // cancelled by stop
 	end   context.CancelFunc
-	runMu sync.Mutex     // orders run and stop
-	wg    sync.WaitGroup // the goroutines, and the pooled sessions in use
+	runMu sync.Mutex     // serializes run and stop
+	wg    sync.WaitGroup // counts the goroutines and the pooled sessions in use
 }
 
-// run calls f in the background; f must return when ending is done. It reports false,
-// without calling f, if the gateway is ending.
+// run starts f in the background; f must return when ending is done. If the gateway is already
+// stopping, run does not call f and returns false.
 func (b *background) run(f func(ending context.Context)) bool {
 	b.runMu.Lock()
 	defer b.runMu.Unlock()
@@ -135,14 +137,14 @@ func (b *background) run(f func(ending context.Context)) bool {
 	return true
 }
 
-// stop ends life. It does not wait for the goroutines.
+// stop cancels the life context. It does not wait for the goroutines.
 func (b *background) stop() {
 	b.runMu.Lock()
 	defer b.runMu.Unlock()
 	b.end()
 }
 
-// servers returns the enabled servers of the config.
+// servers returns the enabled servers in the config.
 func (b *base) servers() []config.Server {
 	if list := b.enabled.Load(); list != nil {
 		return *list
@@ -162,8 +164,8 @@ func (b *base) entry(id string) (config.Server, bool) {
 
 func (b *base) kick() { signal(b.kicks) }
 
-// flush makes Run merge immediately and waits until clients can list everything that the
-// tracker knows now.
+// flush makes Run merge immediately, and waits until everything that the tracker has received so
+// far is listed for clients.
 func (b *base) flush(ctx context.Context) error {
 	done := make(chan struct{})
 	select {
@@ -179,7 +181,7 @@ func (b *base) flush(ctx context.Context) error {
 	}
 }
 
-// signal wakes the receiver of a channel of capacity 1, without blocking.
+// signal sends to a channel of capacity 1 without blocking, to wake its receiver.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -196,8 +198,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// Gateway serves the catalogs of many servers as one. Create it with New, Apply a
-// config, Run it, and Close it when done. Its methods are safe for concurrent use.
+// Gateway serves the catalogs of many servers as one. Create it with New, call Apply with a config,
+// call Run, and call Close when done. Its methods are safe for concurrent use.
 type Gateway struct {
 	*base
 	server *mcpserver.Server
@@ -210,20 +212,21 @@ type Gateway struct {
 	sessions clientSessions
 	variants variants
 	tasks    taskRegistry
-	notes    messageQueues // of task notifications
+	notes    messageQueues // queued notifications about tasks
 	inputs   inputRounds
 
 	adhoc adhocSet
-	// adhocWake wakes Run to update the ad-hoc subscriptions, as kicks does.
+	// adhocWake tells Run to update the ad-hoc subscriptions. Like kicks, it has capacity 1 and is
+	// never closed.
 	adhocWake chan struct{}
 
 	mu           sync.Mutex
-	httpCatalogs map[string]*httpCatalog // by server id
-	stateChange  chan struct{}           // closed and replaced when the state of a server changes
+	httpCatalogs map[string]*httpCatalog // keyed by server id
+	stateChange  chan struct{}           // closed and replaced whenever the state of a server changes
 }
 
-// New returns a gateway without servers. It fails for an invalid glob, OnDown or local
-// item.
+// New returns a gateway without servers. It returns an error for an invalid glob, OnDown value or
+// local item.
 func New(opts Options) (*Gateway, error) {
 	opts.Grace = cmp.Or(opts.Grace, 2*time.Second)
 	opts.CallTimeout = cmp.Or(opts.CallTimeout, 10*time.Minute)
@@ -280,7 +283,7 @@ func New(opts Options) (*Gateway, error) {
 	return g, nil
 }
 
-// localItems converts and checks the gateway's own items.
+// localItems converts the gateway's own tools and resources to items and validates them.
 func localItems(l Local) (contribution, error) {
 	own := contribution{lists: map[catalog.Kind][]item{}}
 	tools := make([]json.RawMessage, len(l.Tools))
@@ -303,16 +306,17 @@ func localItems(l Local) (contribution, error) {
 	return own, nil
 }
 
-// Server returns the server that clients connect to.
+// Server returns the MCP server that clients connect to.
 func (g *Gateway) Server() *mcpserver.Server { return g.server }
 
-// Apply sets the servers to export: all enabled servers of the config. It never blocks and
-// never fails; the latest config wins. The tracker must be given the same servers.
+// Apply sets the servers to export: all enabled servers in the config. It never blocks and never
+// fails; if it is called repeatedly, the latest config takes effect. The tracker must use the same
+// servers.
 func (g *Gateway) Apply(cfg *config.Config) {
 	var enabled []config.Server
 	var ids []string
 	for _, srv := range cfg.Servers {
-		if srv.Superseded { // client sessions continue as if no new entry waited for approval
+		if srv.Superseded { // client sessions continue with the old entry while the new one awaits approval
 			srv.Unapproved, srv.Superseded = "", false
 		}
 		if srv.Enabled {
@@ -324,13 +328,13 @@ func (g *Gateway) Apply(cfg *config.Config) {
 	g.kick()
 }
 
-// Settled waits until one connection attempt to every server has ended and the items of
-// the servers that answered are listed, so that the first client sees a complete catalog.
-// Its error is the cause of ctx. Run and the tracker's Run must have been called.
+// Settled waits until one connection attempt to every server has completed and the items of the
+// connected servers are listed, so that the first client receives a complete catalog. The error is
+// the cause of ctx. The Run methods of the gateway and the tracker must be running.
 func (g *Gateway) Settled(ctx context.Context) error {
 	_, err := g.tracker.Settled(ctx)
 	if err == nil {
-		err = g.flush(ctx) // the merge fills g.httpCatalogs
+		err = g.flush(ctx) // the merge creates g.httpCatalogs
 	}
 	if err != nil {
 		return err
@@ -349,24 +353,24 @@ func (g *Gateway) Settled(ctx context.Context) error {
 	return g.flush(ctx)
 }
 
-// Close ends all connections of clients and their requests. It does not end Run.
+// Close closes all client connections and cancels their requests. It does not stop Run.
 func (g *Gateway) Close() { g.server.Close() }
 
-// httpCatalog is a configured HTTP catalog, which is served like a server that has only tools.
+// httpCatalog is a configured HTTP catalog, which is served like a server that offers only tools.
 type httpCatalog struct {
 	srv config.Server
 	up  *upstream.Upstream
 }
 
-// httpCatalog returns the HTTP catalog of a server; nil if the server is an MCP server.
+// httpCatalog returns the HTTP catalog of a server, or nil if the server is an MCP server.
 func (g *Gateway) httpCatalog(id string) *httpCatalog {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.httpCatalogs[id]
 }
 
-// reconcileHTTPCatalogs starts and stops HTTP catalogs to match the config. A catalog whose
-// entry does not change is not interrupted.
+// reconcileHTTPCatalogs starts and stops HTTP catalogs to match the config. A catalog whose config
+// entry is unchanged is not interrupted.
 func (l *loop) reconcileHTTPCatalogs(enabled []config.Server) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -401,7 +405,7 @@ func (l *loop) reconcileHTTPCatalogs(enabled []config.Server) {
 			continue
 		}
 		l.httpCatalogs[srv.ID] = &httpCatalog{srv, up}
-		l.running.Go(func() { _ = up.Run(context.WithoutCancel(l.ctx)) }) // until it is closed
+		l.running.Go(func() { _ = up.Run(context.WithoutCancel(l.ctx)) }) // runs until the catalog is closed
 	}
 }
 

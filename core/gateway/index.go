@@ -12,15 +12,16 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
-// Index serves a capability index as resources and a search tool of a gateway, and notifies
-// its subscribers. A nil Index serves nothing. Its methods are safe for concurrent use.
+// Index serves a capability index as resources and a search tool of the gateway, and notifies
+// subscribers when the index changes. A nil Index serves nothing. Its methods are safe for
+// concurrent use.
 type Index struct {
 	index *capindex.Index
-	// dirty wakes Run. Changed sends without blocking. Capacity 1, never closed.
+	// dirty wakes Run. Changed sends to it without blocking. Capacity 1; never closed.
 	dirty chan struct{}
 }
 
-// NewIndex returns an index that the caller must Close.
+// NewIndex returns a new Index, which the caller must close.
 func NewIndex(opts capindex.Options) (*Index, error) {
 	x, err := capindex.New(opts)
 	if err != nil {
@@ -29,14 +30,14 @@ func NewIndex(opts capindex.Options) (*Index, error) {
 	return &Index{index: x, dirty: make(chan struct{}, 1)}, nil
 }
 
-// Close frees the generated documents.
+// Close releases the generated documents.
 func (x *Index) Close() {
 	if x != nil {
 		x.index.Close()
 	}
 }
 
-// Local returns the tools and resources of the index.
+// Local returns the resources and tools through which the gateway serves the index.
 func (x *Index) Local() Local {
 	if x == nil {
 		return Local{}
@@ -78,11 +79,12 @@ func (x *Index) Changed() {
 	signal(x.dirty)
 }
 
-// indexDebounce is how long Run waits after a change before it compares the index with its
-// former content, so that a burst of changes costs little.
+// indexDebounce is how long Run waits after a change before it compares the index with its previous
+// content, so that a burst of changes causes only one comparison.
 const indexDebounce = time.Second
 
-// Run notifies the subscribers of server when the index has changed, until ctx ends.
+// Run notifies subscribers whenever the index has changed, until ctx ends. server is the server
+// that they are connected to.
 func (x *Index) Run(ctx context.Context, server *mcpserver.Server) {
 	if x == nil {
 		return

@@ -19,53 +19,54 @@ import (
 )
 
 const (
-	// roundStatePrefix begins the requestState in the results of an input round.
+	// roundStatePrefix is the prefix of the requestState in results from an input round.
 	roundStatePrefix = "mcptrack-round:"
-	maxOpenInputs    = 64      // open input requests of a round
-	maxInputBytes    = 4 << 20 // bytes of the open input requests of a round
-	maxKeptResult    = 1 << 20 // bytes of a result for which no client waits
-	// maxWaitingRounds bounds the rounds that wait for their client (see package fair), and
-	// so the results that are kept for clients that never fetch them.
+	maxOpenInputs    = 64      // maximum number of unanswered input requests per round
+	maxInputBytes    = 4 << 20 // maximum size in bytes of the unanswered input requests per round
+	maxKeptResult    = 1 << 20 // maximum size in bytes of a result that is kept while no client is waiting
+	// maxWaitingRounds is the maximum number of rounds that wait for their client (see package
+	// fair), and thereby of results kept for clients that never fetch them.
 	maxWaitingRounds = maxClientSessions
-	// inputTimeout is how long a client may take to repeat a request with answers.
+	// inputTimeout is how long a round waits for the client to repeat its request with answers.
 	inputTimeout = 15 * time.Minute
-	// inputDebounce is how long the gateway waits after an input request of the server, so
-	// that requests that the server sends together reach the client in one result.
+	// inputDebounce is how long the gateway waits after an input request from the server, so that
+	// several requests that the server sends at once reach the client in one result.
 	inputDebounce = 5 * time.Millisecond
 )
 
 var errInputTimeout = errors.New("the client did not respond to the input request in time")
 
-// inputRound is a request of a modern client to a legacy server, in a session that belongs to
-// that client alone until the request is answered. A request of the server becomes a result
-// that requires input; the client repeats its request with answers.
+// inputRound is a request from a modern client to a legacy server, in a session that is used
+// exclusively for this request until it is answered. If the server sends a request during this
+// time, the client receives a result that requires input, and repeats its request with the answers.
 type inputRound struct {
-	capabilities json.RawMessage         // of the client
-	owner        string                  // the client's principal
-	key          [32]byte                // see inputRoundKey
-	cancel       context.CancelCauseFunc // cancels the request at the server
-	// opened wakes wait: input requests are open. Capacity 1, sent to by request and answer,
-	// received by wait; never closed.
+	capabilities json.RawMessage         // capabilities of the client
+	owner        string                  // principal of the client
+	key          [32]byte                // identifies the request; see inputRoundKey
+	cancel       context.CancelCauseFunc // cancels the request that was sent to the server
+	// opened wakes wait when there are unanswered input requests. Capacity 1; request and answer
+	// send, wait receives; never closed.
 	opened chan struct{}
-	done   chan struct{}   // closed once raw and err are set
+	done   chan struct{}   // closed after raw and err have been set
 	raw    json.RawMessage // the server's result
 	err    error
 
 	mu       sync.Mutex
-	last     int                // number of the last input request
-	open     []*inputRequest    // not answered yet
-	current  *mcpserver.Request // the client's request in progress; nil until it is repeated
-	progress *progress          // of current; nil if current asks for none
+	last     int                // number of the most recent input request
+	open     []*inputRequest    // input requests that are not answered yet
+	current  *mcpserver.Request // the client's request in progress; nil until the client repeats it
+	progress *progress          // progress for current; nil if current does not ask for progress
 }
 
-// inputRequest is a request of the server that the client has not answered yet.
+// inputRequest is a request from the server that the client has not answered yet.
 type inputRequest struct {
-	key, method string // key is its name in inputRequests
+	key, method string // key is the name of the request in inputRequests.
 	params      json.RawMessage
-	answer      chan json.RawMessage // capacity 1, sent to at most once, never closed
+	answer      chan json.RawMessage // capacity 1; receives at most one value; never closed
 }
 
-// request opens an input request for a request of the server, and waits for its answer.
+// request turns a request from the server into an input request for the client, and waits for the
+// answer.
 func (round *inputRound) request(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	if !canAnswer(round.capabilities, method) {
 		return nil, notFound()
@@ -96,8 +97,8 @@ func (round *inputRound) request(ctx context.Context, method string, params json
 	}
 }
 
-// message forwards a notification of the server on the stream of the client's request, if a
-// request is in progress that asks for log messages.
+// message forwards a notification from the server on the stream of the client's request, if a
+// request that asks for log messages is in progress.
 func (round *inputRound) message(method string, params json.RawMessage) {
 	round.mu.Lock()
 	r := round.current
@@ -118,8 +119,8 @@ func (round *inputRound) report(p session.Progress) {
 	}
 }
 
-// answer takes the inputResponses of a repeated request. Input requests that they do not
-// answer are sent to the client again.
+// answer processes the inputResponses of a repeated request. Input requests that remain unanswered
+// are sent to the client again.
 func (round *inputRound) answer(given json.RawMessage) {
 	answers := fields(given)
 	round.mu.Lock()
@@ -137,7 +138,7 @@ func (round *inputRound) answer(given json.RawMessage) {
 	}
 }
 
-// attach makes r the client's request in progress; nil: there is none.
+// attach sets r as the client's request in progress; nil means that there is none.
 func (round *inputRound) attach(r *mcpserver.Request) {
 	var p *progress
 	if r != nil && r.ProgressToken() != nil {
@@ -152,8 +153,8 @@ func (round *inputRound) attach(r *mcpserver.Request) {
 	}
 }
 
-// inputRequired returns the result that asks the client for input; nil if no input request is
-// open. The client answers by repeating its request with state in the requestState.
+// inputRequired returns a result that asks the client for input, or nil if all input requests are
+// answered. The client answers by repeating its request with state in the requestState.
 func (round *inputRound) inputRequired(state string) json.RawMessage {
 	round.mu.Lock()
 	defer round.mu.Unlock()
@@ -175,36 +176,36 @@ func (round *inputRound) inputRequired(state string) json.RawMessage {
 	})
 }
 
-// settled reports whether no input request is open.
+// settled reports whether all input requests are answered.
 func (round *inputRound) settled() bool {
 	round.mu.Lock()
 	defer round.mu.Unlock()
 	return len(round.open) == 0
 }
 
-// unattended reports whether no request of the client is in progress.
+// unattended reports whether the client has no request in progress.
 func (round *inputRound) unattended() bool {
 	round.mu.Lock()
 	defer round.mu.Unlock()
 	return round.current == nil
 }
 
-// inputRounds holds the input rounds that wait for their client to repeat the request. The
-// zero value is ready.
+// inputRounds holds the input rounds that wait for their client to repeat its request. The zero
+// value is ready to use.
 type inputRounds struct {
 	mu      sync.Mutex
-	room    fair.Limit              // the rounds in byState
-	byState map[string]waitingRound // by the requestState that the client must send, without prefix
+	room    fair.Limit              // limits the number of rounds in byState
+	byState map[string]waitingRound // keyed by the requestState that the client must send, without prefix
 }
 
-// waitingRound is a round that waits for its client, and the timer that ends the wait.
+// waitingRound is a round that waits for its client, with the timer that limits the wait.
 type waitingRound struct {
 	*inputRound
 	expire *time.Timer
 }
 
-// put keeps a round until the client resumes it with the state returned, at most for
-// inputTimeout; then its request is cancelled. It reports false if too many rounds wait.
+// put keeps a round until the client resumes it with the returned state. After inputTimeout, the
+// round's request is cancelled. ok is false if too many rounds are waiting.
 func (s *inputRounds) put(round *inputRound) (state string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,8 +225,8 @@ func (s *inputRounds) put(round *inputRound) (state string, ok bool) {
 	return state, true
 }
 
-// take removes and returns the round that waits under a state; nil if there is none, or if
-// key shows that it belongs to another request (see inputRoundKey).
+// take removes and returns the round that waits for the given state. It returns nil if there is
+// none, or if key shows that the round belongs to another request (see inputRoundKey).
 func (s *inputRounds) take(state string, key [32]byte) *inputRound {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,7 +239,7 @@ func (s *inputRounds) take(state string, key [32]byte) *inputRound {
 	return w.inputRound
 }
 
-// remove forgets a round, if it is still there. s.mu must be held.
+// remove removes a round if it is still waiting. s.mu must be held.
 func (s *inputRounds) remove(state string) {
 	if w, ok := s.byState[state]; ok {
 		delete(s.byState, state)
@@ -246,7 +247,7 @@ func (s *inputRounds) remove(state string) {
 	}
 }
 
-// close forgets all rounds; their requests end with the sessions.
+// close removes all rounds; their requests end when the sessions are closed.
 func (s *inputRounds) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -257,8 +258,8 @@ func (s *inputRounds) close() {
 	}
 }
 
-// wait returns the result of a round, or the input requests that the client has to answer
-// first. r is the client's request.
+// wait waits for the result of a round, or for input requests that the client has to answer first,
+// and returns the corresponding result for r, the client's request.
 func (s *inputRounds) wait(ctx context.Context, round *inputRound, r *mcpserver.Request) (json.RawMessage, error) {
 	round.attach(r)
 	defer round.attach(nil)
@@ -268,7 +269,7 @@ func (s *inputRounds) wait(ctx context.Context, round *inputRound, r *mcpserver.
 			return round.raw, round.err
 		case <-ctx.Done():
 			round.cancel(context.Cause(ctx))
-			<-round.done // immediately: requests end with their context
+			<-round.done // returns immediately, because requests end with their context
 			return nil, context.Cause(ctx)
 		case <-round.opened:
 		}
@@ -294,10 +295,10 @@ func (s *inputRounds) wait(ctx context.Context, round *inputRound, r *mcpserver.
 	}
 }
 
-// beginInputRound sends a request in a pooled session that it has to itself. It returns nil
-// if the request needs no such session, because the server is not of the legacy era or the
-// client can be asked nothing and wants no log messages, or if no session can be opened and
-// the server may be shared.
+// beginInputRound sends a request in a pooled session that is used exclusively for it. It returns
+// nil if the request needs no such session, because the server is not in the legacy era or because
+// the client cannot be asked for input and wants no log messages. It also returns nil if no session
+// can be opened and the config allows sharing the server's session.
 func (rt *route) beginInputRound(ctx context.Context, q session.Request) (*inputRound, error) {
 	g := rt.g
 	capabilities := declared(rt.r.Capabilities)
@@ -306,7 +307,7 @@ func (rt *route) beginInputRound(ctx context.Context, q session.Request) (*input
 		return nil, nil
 	}
 	era := session.Era("")
-	if st := g.view.Load().servers[rt.server]; st.asks && !(srv.Unshared && st.other == session.EraModern) { // modern servers send no requests
+	if st := g.view.Load().servers[rt.server]; st.asks && !(srv.Unshared && st.other == session.EraModern) { // modern servers send no requests to clients
 		era = session.EraLegacy
 	}
 	s := g.sessions.acquire(ctx, rt.r, rt.server, capabilities, era)
@@ -317,7 +318,7 @@ func (rt *route) beginInputRound(ctx context.Context, q session.Request) (*input
 		return nil, nil
 	}
 	round := &inputRound{capabilities: rt.r.Capabilities, owner: rt.r.Principal, key: rt.inputRoundKey(q), opened: make(chan struct{}, 1), done: make(chan struct{})}
-	on, cancel := context.WithCancelCause(g.life) // outlives the client's request
+	on, cancel := context.WithCancelCause(g.life) // must outlive the client's request
 	round.cancel = cancel
 	s.setClient(round, false)
 	q.Progress, q.Timeout = round.report, max(q.Timeout, inputTimeout+g.opts.CallTimeout)
@@ -330,14 +331,14 @@ func (rt *route) beginInputRound(ctx context.Context, q session.Request) (*input
 		if len(round.raw) > maxKeptResult && round.unattended() {
 			round.raw, round.err = nil, &mcpserver.Error{Code: mcp.CodeInternal, Message: "the server sent its result before the client answered the input requests, and the result is too large to keep"}
 		}
-		g.sessions.release(s, clean) // before the client can make its next request
+		g.sessions.release(s, clean) // must precede the client's next request
 		close(round.done)
 	})
 	return round, nil
 }
 
-// resumeInputRound resumes the round of a request that the client repeats with answers.
-// state is from its requestState.
+// resumeInputRound resumes the round of a request that the client repeats with answers. state comes
+// from its requestState.
 func (rt *route) resumeInputRound(ctx context.Context, q session.Request, state string) (json.RawMessage, error) {
 	round := rt.g.inputs.take(state, rt.inputRoundKey(q))
 	if round == nil {
@@ -347,8 +348,8 @@ func (rt *route) resumeInputRound(ctx context.Context, q session.Request, state 
 	return rt.g.inputs.wait(ctx, round, rt.r)
 }
 
-// inputRoundKey hashes what a request and its repetition have in common: everything except
-// requestState, inputResponses and _meta.
+// inputRoundKey returns a hash of everything that a request and its repetition have in common: all
+// parameters except requestState, inputResponses and _meta.
 func (rt *route) inputRoundKey(q session.Request) [32]byte {
 	same := map[string]json.RawMessage{}
 	for name, value := range q.Params {
@@ -359,7 +360,7 @@ func (rt *route) inputRoundKey(q session.Request) [32]byte {
 	return sha256.Sum256(encode([]any{q.Method, rt.server, rt.r.Principal, same}))
 }
 
-// stateOf returns the requestState of a repeated request without its prefix; false if the
+// stateOf returns the requestState of a repeated request without its prefix. ok is false if the
 // request has no requestState with this prefix.
 func stateOf(params map[string]json.RawMessage, prefix string) (state string, ok bool) {
 	if json.Unmarshal(params["requestState"], &state) != nil {

@@ -17,42 +17,42 @@ import (
 	"github.com/mcptrack/mcptrack/core/uritemplate"
 )
 
-// Bounds of one item. An item that exceeds them is not listed: its server is broken or
-// hostile.
+// Limits for one item. An item that exceeds them is not listed, because its server is faulty or
+// malicious.
 const (
-	maxItem = 256 << 10 // bytes
-	maxName = 256       // bytes of a tool's or prompt's name
-	maxURI  = 8 << 10   // bytes of a URI
+	maxItem = 256 << 10 // maximum size of an item, in bytes
+	maxName = 256       // maximum length of the name of a tool or prompt, in bytes
+	maxURI  = 8 << 10   // maximum length of a URI, in bytes
 )
 
 const (
-	metaPrefix = "mcptrack/"         // of our own members of _meta, which no server may set
-	downMember = metaPrefix + "down" // in _meta: the item's server cannot be reached
+	metaPrefix = "mcptrack/"         // prefix of our members in _meta, which servers must not set
+	downMember = metaPrefix + "down" // member of _meta which means that the item's server is unreachable
 )
 
-// item is a checked item of a server, ready to be exported.
+// item is an item from a server that has been validated and is ready for export.
 type item struct {
 	key       string
-	raw       json.RawMessage // the item's JSON after the checks, in one line
-	at, end   int             // offsets of the key's value in raw
-	ui        string          // of a tool: the URI of its MCP App, as the server has it
-	asTask    bool            // of a tool: it must be called as a task
-	suspicion string          // what a user should look into; "" if nothing
-	pattern   *regexp.Regexp  // of a template: matches its URIs
-	digest    catalog.Digest  // of the JSON that the server sent
-	rendered  *rendered       // the last exported form
+	raw       json.RawMessage // the item's JSON after validation, on one line
+	at, end   int             // start and end offset in raw of the value of the key
+	ui        string          // for a tool: URI of its MCP App, as specified by the server
+	asTask    bool            // for a tool: it must be called as a task
+	suspicion string          // a problem that the user should investigate; empty if none
+	pattern   *regexp.Regexp  // for a template: matches the URIs that it can expand to
+	digest    catalog.Digest  // digest of the JSON that the server sent
+	rendered  *rendered       // cache of the last exported form
 }
 
-// rendered caches the exported form of an item, as most items do not change between
-// merges. Only the goroutine that merges uses it.
+// rendered caches the exported form of an item, because most items do not change between merges.
+// Only the goroutine that merges uses it.
 type rendered struct {
 	key, ui string
 	down    bool
 	raw     json.RawMessage
 }
 
-// newItem checks an item. The error tells users why it cannot be listed: clients validate
-// whole lists, and one invalid item would make them reject all others.
+// newItem validates an item. The error explains to users why the item cannot be listed: clients
+// validate whole lists, and one invalid item would make them reject all others.
 func newItem(k catalog.Kind, it catalog.Item) (item, error) {
 	if len(it.Raw) > maxItem {
 		return item{}, fmt.Errorf("it is larger than %d KiB", maxItem>>10)
@@ -73,10 +73,10 @@ func newItem(k catalog.Kind, it catalog.Item) (item, error) {
 		limit = maxName
 	}
 	if len(it.Key) > limit {
-		return item{}, fmt.Errorf("its %s has more than %d bytes", k.KeyField(), limit)
+		return item{}, fmt.Errorf("its %s is longer than %d bytes", k.KeyField(), limit)
 	}
 	if printable.Line(it.Key, 0) != it.Key {
-		return item{}, fmt.Errorf("its %s has hidden characters", k.KeyField())
+		return item{}, fmt.Errorf("its %s contains hidden characters", k.KeyField())
 	}
 	all, err := out.members(k.KeyField())
 	if err != nil {
@@ -116,8 +116,8 @@ func newItem(k catalog.Kind, it catalog.Item) (item, error) {
 	return out, err
 }
 
-// members decodes the members of the item's object and records where the value of key is.
-// A duplicate name is an error: parsers differ in which of the two values they use.
+// members decodes the members of the item's JSON object and records the position of the value of
+// key. A duplicate name is an error, because parsers differ in which of the two values they use.
 func (it *item) members(key string) ([]jsonMember, error) {
 	members := readMembers(it.raw)
 	if members == nil {
@@ -131,7 +131,7 @@ func (it *item) members(key string) ([]jsonMember, error) {
 		}
 		seen[m.name] = true
 		if m.name == key {
-			_ = json.Unmarshal(m.value, &text) // "" is not a key
+			_ = json.Unmarshal(m.value, &text) // text stays empty, which is not a valid key
 			it.at, it.end = m.at, m.at+len(m.value)
 		}
 	}
@@ -141,7 +141,7 @@ func (it *item) members(key string) ([]jsonMember, error) {
 	return members, nil
 }
 
-// write replaces the item's JSON and records where the value of key is in it.
+// write replaces the item's JSON and records the position of the value of key in it.
 func (it *item) write(key string, members []jsonMember) {
 	it.raw = writeMembers(members)
 	for _, m := range readMembers(it.raw) {
@@ -151,8 +151,8 @@ func (it *item) write(key string, members []jsonMember) {
 	}
 }
 
-// as returns the exported form of the item: with its exported key, with the exported URI of
-// its MCP App (ui; "" if it has none), and marked if its server is down.
+// as returns the exported form of the item: with its exported key, with the exported URI of its MCP
+// App (ui; empty if it has none), and marked if its server is down.
 func (it item) as(key, ui string, down bool) json.RawMessage {
 	if last := it.rendered; last.raw != nil && last.key == key && last.ui == ui && last.down == down {
 		return last.raw
@@ -171,8 +171,8 @@ func (it item) as(key, ui string, down bool) json.RawMessage {
 	return raw
 }
 
-// markDown adds downMember to _meta, which is an object if present. The order of all other
-// members stays.
+// markDown adds downMember to _meta, which must be an object if present. The order of all other
+// members is preserved.
 func markDown(raw json.RawMessage) json.RawMessage {
 	mark := jsonMember{name: downMember, value: json.RawMessage("true")}
 	members := readMembers(raw)
@@ -185,15 +185,15 @@ func markDown(raw json.RawMessage) json.RawMessage {
 	return writeMembers(append(members, jsonMember{name: "_meta", value: writeMembers([]jsonMember{mark})}))
 }
 
-// A tool of the extension MCP Apps names a resource that hosts show with its results, in
-// _meta.ui.resourceUri or, in the older form, _meta["ui/resourceUri"]. If that resource is
-// exported under another URI, the tool's URI changes with it.
+// A tool of the extension MCP Apps can refer to a resource that hosts display with its results, in
+// _meta.ui.resourceUri or, in the older form, _meta["ui/resourceUri"]. If that resource is exported
+// under another URI, the URI in the tool is replaced accordingly.
 
-// appURI returns the URI of a tool's MCP App; "" if it has none.
+// appURI returns the URI of a tool's MCP App, or "" if it has none.
 func appURI(meta json.RawMessage) (uri string) {
 	m := fields(meta)
 	if json.Unmarshal(fields(m["ui"])["resourceUri"], &uri) != nil || uri == "" {
-		_ = json.Unmarshal(m["ui/resourceUri"], &uri) // "" if it is not a string
+		_ = json.Unmarshal(m["ui/resourceUri"], &uri) // stays empty if it is not a string
 	}
 	return uri
 }
@@ -213,13 +213,13 @@ func withAppURI(tool json.RawMessage, uri string) json.RawMessage {
 type schemaMember struct {
 	name     string
 	required bool
-	want     string // the expected type, for messages
+	want     string // the expected type, for error messages
 	is       func(json.RawMessage) bool
 }
 
-// itemSchema returns the members of the items of a kind, as in
-// https://modelcontextprotocol.io/specification/2025-11-25/schema and the schema of
-// 2026-07-28. Other members are forwarded unchanged.
+// itemSchema returns the validated members for items of a kind, according to
+// https://modelcontextprotocol.io/specification/2025-11-25/schema and the schema of 2026-07-28.
+// Other members are forwarded unchanged.
 func itemSchema(k catalog.Kind) []schemaMember {
 	text := func(name string) schemaMember { return schemaMember{name: name, want: "a string", is: isString} }
 	object := func(name string) schemaMember { return schemaMember{name: name, want: "an object", is: isObject} }
@@ -240,8 +240,7 @@ func itemSchema(k catalog.Kind) []schemaMember {
 	}
 }
 
-// have reports whether is holds for each of the named members; an absent member counts as
-// valid.
+// have reports whether each of the named members satisfies is; an absent member is valid.
 func have(m map[string]json.RawMessage, is func(json.RawMessage) bool, names ...string) bool {
 	for _, name := range names {
 		if raw, there := m[name]; there && !is(raw) {
@@ -251,7 +250,7 @@ func have(m map[string]json.RawMessage, is func(json.RawMessage) bool, names ...
 	return true
 }
 
-// elements reports whether raw is an array of objects that satisfy are.
+// elements reports whether raw is a JSON array of objects that all satisfy the predicate are.
 func elements(raw json.RawMessage, are func(map[string]json.RawMessage) bool) bool {
 	var list []json.RawMessage
 	if json.Unmarshal(raw, &list) != nil || list == nil {
@@ -313,9 +312,10 @@ func isAnnotations(raw json.RawMessage) bool {
 	return true
 }
 
-// clean removes from an item what could deceive users, models or clients: reserved members of
-// _meta, icons that are neither inline nor web images, and hidden characters in texts. It
-// returns what it removed, for users. The error tells users why the item cannot be listed.
+// clean removes everything from an item that could deceive users, models or clients: reserved
+// members of _meta, icons that are neither inline nor web images, and hidden characters in texts.
+// It returns user-readable descriptions of the parts that it removed. The error explains to users
+// why the item cannot be listed.
 func clean(k catalog.Kind, members []jsonMember) (cleaned []jsonMember, removed []string, err error) {
 	var c cleaner
 	note := func(what string) {
@@ -338,7 +338,7 @@ func clean(k catalog.Kind, members []jsonMember) (cleaned []jsonMember, removed 
 		default:
 			name := m.name
 			if name == "name" && (k == catalog.Resources || k == catalog.Templates) {
-				name = "title" // people see the name of a resource
+				name = "title" // the name of a resource is displayed to users
 			}
 			m.value = c.clean(name, m.value, false)
 		}
@@ -348,7 +348,7 @@ func clean(k catalog.Kind, members []jsonMember) (cleaned []jsonMember, removed 
 		note("hidden characters")
 	}
 	if c.hides {
-		return nil, nil, errors.New("a name or value in it has hidden characters")
+		return nil, nil, errors.New("a name or value in it contains hidden characters")
 	}
 	return cleaned, removed, nil
 }
@@ -357,8 +357,8 @@ func isReservedMeta(m jsonMember) bool {
 	return strings.HasPrefix(strings.ToLower(m.name), metaPrefix)
 }
 
-// cleanIcons keeps only icons that a client can show without risk: "javascript:" and
-// similar schemes run code, and "file:" reads files, with the client's rights.
+// cleanIcons keeps only icons that a client can display safely: "javascript:" and similar schemes
+// run code, and "file:" reads files, with the client's permissions.
 func cleanIcons(raw json.RawMessage) (json.RawMessage, bool) {
 	var icons []json.RawMessage
 	if json.Unmarshal(raw, &icons) != nil {
@@ -377,17 +377,17 @@ func cleanIcons(raw json.RawMessage) (json.RawMessage, bool) {
 	return encode(safe), true
 }
 
-// cleaner removes hidden characters from the texts of an item: titles, descriptions and
-// comments, at any depth. All other strings are data, which the server receives unchanged:
-// names of properties and arguments, values of enum, const, default and pattern. A model
-// reads data as well, so an item with hidden characters in its data must not be listed.
+// cleaner removes hidden characters from the texts of an item: titles, descriptions and comments,
+// at any depth. All other strings are data that the server must receive unchanged: names of
+// properties and arguments, and values of enum, const, default and pattern. Models read data, too,
+// so an item with hidden characters in its data must not be listed.
 type cleaner struct {
-	changed bool // a text was cleaned
-	hides   bool // data has hidden characters
+	changed bool // at least one text was modified
+	hides   bool // data contains hidden characters
 }
 
-// clean returns the value of the member name, "" for an element of an array, with its texts
-// cleaned. data reports that the value is part of data.
+// clean returns the value of the member called name with its texts cleaned; name is empty for an
+// element of an array. data means that the value is part of data.
 func (c *cleaner) clean(name string, raw json.RawMessage, data bool) json.RawMessage {
 	if len(raw) == 0 || !mayHide(raw) {
 		return raw
@@ -417,7 +417,7 @@ func (c *cleaner) clean(name string, raw json.RawMessage, data bool) json.RawMes
 			of, inData := m.name, data
 			switch name {
 			case "properties", "patternProperties", "$defs", "definitions", "dependentSchemas":
-				of = "" // m.name is a name, not a keyword
+				of = "" // m.name is a property name, not a keyword
 			default:
 				switch m.name {
 				case "enum", "const", "default", "examples", "example":
@@ -434,8 +434,8 @@ func (c *cleaner) clean(name string, raw json.RawMessage, data bool) json.RawMes
 	return raw
 }
 
-// hidesData reports whether data has hidden characters. Control characters are allowed: they
-// cannot hide a text, and some tools take one, for example as a separator.
+// hidesData reports whether data contains hidden characters. Control characters are allowed: they
+// cannot hide text, and some tools accept one, for example as a separator.
 func hidesData(text string) bool {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -446,7 +446,7 @@ func hidesData(text string) bool {
 	return printable.Visible(text) != text
 }
 
-// mayHide reports whether JSON may contain hidden characters, escaped or not.
+// mayHide reports whether JSON may contain hidden characters, whether escaped or not.
 func mayHide(raw json.RawMessage) bool {
 	return bytes.IndexByte(raw, '\\') >= 0 || bytes.IndexByte(raw, 0x7f) >= 0 || bytes.ContainsFunc(raw, func(r rune) bool { return r >= 0x80 })
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// encode marshals decoded JSON and strings in one line, without HTML escapes.
+// encode returns decoded JSON or strings as JSON on one line, without HTML escapes.
 func encode(v any) json.RawMessage {
 	b, _ := printable.Marshal(v) // cannot fail for decoded JSON and strings
 	return b
@@ -15,7 +15,7 @@ func encode(v any) json.RawMessage {
 
 func quote(s string) []byte { return encode(s) }
 
-// fields decodes the members of an object; nil for any other value.
+// fields decodes the members of a JSON object. It returns nil for any other value.
 func fields(raw json.RawMessage) map[string]json.RawMessage {
 	var m map[string]json.RawMessage
 	if json.Unmarshal(raw, &m) != nil {
@@ -42,7 +42,7 @@ type jsonMember struct {
 	at    int // offset of the value in the object
 }
 
-// readMembers returns the members of an object in their order; nil for any other value.
+// readMembers returns the members of a JSON object in order, or nil for any other value.
 func readMembers(raw json.RawMessage) []jsonMember {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	if tok, err := dec.Token(); err != nil || tok != json.Delim('{') {
@@ -61,7 +61,7 @@ func readMembers(raw json.RawMessage) []jsonMember {
 	return members
 }
 
-// writeMembers is the inverse of readMembers.
+// writeMembers encodes members as a JSON object; it is the inverse of readMembers.
 func writeMembers(members []jsonMember) json.RawMessage {
 	var b bytes.Buffer
 	b.WriteByte('{')
@@ -77,8 +77,9 @@ func writeMembers(members []jsonMember) json.RawMessage {
 	return b.Bytes()
 }
 
-// within applies f to a member of an object, if present, and reports whether it changed. The
-// order of the members stays. If several members have the name, all are changed.
+// within applies f to a member of a JSON object, if present, and reports whether it changed. The
+// order of the members is preserved. If several members have that name, f is applied to all of
+// them.
 func within(raw json.RawMessage, name string, f func(json.RawMessage) (json.RawMessage, bool)) (json.RawMessage, bool) {
 	members, changed := readMembers(raw), false
 	for i, m := range members {
@@ -95,7 +96,7 @@ func within(raw json.RawMessage, name string, f func(json.RawMessage) (json.RawM
 	return writeMembers(members), true
 }
 
-// each applies f to the elements of an array and reports whether any changed.
+// each applies f to the elements of a JSON array and reports whether any of them changed.
 func each(raw json.RawMessage, f func(json.RawMessage) (json.RawMessage, bool)) (json.RawMessage, bool) {
 	var list []json.RawMessage
 	if json.Unmarshal(raw, &list) != nil {

@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	maxExported = 64 // characters of a name; the limit of the strictest clients
+	maxExported = 64 // maximum length of a name; the limit of the strictest clients
 	hashDigits  = 8
 )
 
-// naming determines the exported names of tools and prompts. It is a function of the
-// set of servers and of the gateway's own tools.
+// naming determines the exported names of tools and prompts. They depend only on the set of servers
+// and on the gateway's own tools.
 type naming struct {
-	asIs bool // there is at most one server: names stay unchanged
-	// plain holds the servers whose ID_NAME cannot collide with another server's: the id
-	// is a valid name, and no prefix of it before a "_" is the id of a server.
+	asIs bool // at most one server is configured, so names stay unchanged
+	// plain contains the servers whose ID_NAME cannot collide with that of another server: the id
+	// is a valid name, and no prefix of it that ends before a "_" is the id of a server.
 	plain map[string]bool
 	taken map[string]bool // names of the gateway's own tools
 }
@@ -47,7 +47,7 @@ func newNaming(servers []string, taken map[string]bool) naming {
 	return n
 }
 
-// export returns the exported name of a server's tool or prompt.
+// export returns the exported name of a tool or prompt of a server.
 func (n naming) export(server, name string) string {
 	if n.asIs && !n.taken[name] {
 		return name
@@ -66,7 +66,7 @@ func (n naming) export(server, name string) string {
 	return full[:min(len(full), maxExported-hashDigits-1)] + "_" + hex.EncodeToString(sum[:hashDigits/2])
 }
 
-// looksHashed reports whether a name ends like a name with a hash.
+// looksHashed reports whether a name ends like a name with an appended hash.
 func looksHashed(s string) bool {
 	at := len(s) - hashDigits - 1
 	if at < 0 || s[at] != '_' {
@@ -88,8 +88,8 @@ func nameByte(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-' || c == '.'
 }
 
-// Prefixes of qualified URIs, which name their server. URIs of MCP Apps keep their scheme,
-// because hosts load nothing else: https://modelcontextprotocol.io/extensions/apps.
+// Prefixes of qualified URIs, which specify their server. URIs of MCP Apps keep their scheme,
+// because hosts do not load any other: https://modelcontextprotocol.io/extensions/apps.
 const (
 	serverPrefix   = "mcptrack://server/"
 	uiServerPrefix = uiScheme + "mcptrack/server/"
@@ -101,8 +101,8 @@ func isQualified(uri string) bool {
 	return strings.HasPrefix(uri, serverPrefix) || strings.HasPrefix(uri, uiServerPrefix)
 }
 
-// qualify returns the URI, or URI template, that names its server. The server is a path
-// segment because hosts are case-insensitive and allow few characters.
+// qualify returns the qualified URI, or URI template, which specifies the server. The server is a
+// path segment because the host part of a URI is case-insensitive and allows few characters.
 func qualify(server, uri string) string {
 	var b strings.Builder
 	if rest, ok := strings.CutPrefix(uri, uiScheme); ok {
@@ -123,7 +123,7 @@ func qualify(server, uri string) string {
 	return b.String()
 }
 
-// unqualify is the inverse of qualify.
+// unqualify splits a qualified URI into server and URI; it is the inverse of qualify.
 func unqualify(s string) (server, uri string, ok bool) {
 	scheme := ""
 	rest, ok := strings.CutPrefix(s, serverPrefix)
@@ -144,40 +144,40 @@ func unqualify(s string) (server, uri string, ok bool) {
 	return server, scheme + uri, true
 }
 
-// keepsKey reports whether a resource or template can be exported unchanged beside the items
-// of other servers.
+// keepsKey reports whether a resource or template can be exported unchanged when there are several
+// servers.
 func keepsKey(k catalog.Kind, key string) bool {
 	return !isQualified(key) && (k != catalog.Templates || hasPrefix(key))
 }
 
-// hasPrefix reports whether a URI template has literal text beyond the scheme. A template
-// without such text matches almost anything, so it is exported in qualified form.
+// hasPrefix reports whether a URI template has literal text after the scheme. A template without
+// such text matches almost any URI, so it is exported in qualified form.
 func hasPrefix(template string) bool {
 	prefix, _, _ := strings.Cut(template, "{")
 	return strings.Trim(prefix[schemeEnd(prefix):], "/") != "" && schemeEnd(prefix) > 0
 }
 
-// Names knows under which names and URIs a gateway exports the items of its servers. The
-// engine stores these names with each event, so that the event keeps its meaning whatever is
-// listed later. Names receives lists in the order in which events are stored. It is therefore
-// never behind an event, unlike the served catalog.
+// Names determines the names and URIs under which a gateway exports the items of its servers. The
+// engine stores these names with each event, so that the event keeps its meaning even if the lists
+// change later. Names receives lists in the order in which events are stored. Unlike the served
+// catalog, it is therefore always up to date for the event being stored.
 //
-// A resource keeps its own URI unless another server lists it. An unlisted resource keeps its
-// URI if a template leads to it. A server that was not reached yet counts with the lists that
-// were last recorded. The zero value is ready: pass its methods to an engine, and itself to
-// the gateway.
+// A resource keeps its own URI unless another server lists it. An unlisted resource keeps its URI
+// if a template matches it. For a server that has not been reached yet, the most recently recorded
+// lists are used. The zero value is ready to use: pass its methods to an engine, and itself to the
+// gateway.
 //
-// Gateways that share a log must have the same servers, because the gateway that stores an
-// event names it.
+// Gateways that share a log must have the same servers, because the gateway that stores an event
+// determines its names.
 type Names struct {
-	mu     sync.Mutex // guards all below; held while the tracker publishes, so never for long
+	mu     sync.Mutex // guards all fields below; held while the tracker publishes, so only briefly
 	naming naming
-	ids    map[string]bool                  // the servers of the config
+	ids    map[string]bool                  // ids of the servers in the config
 	local  map[catalog.Kind]map[string]bool // the gateway's own items
 	lists  map[journal.ListName]catalog.List
-	listed map[catalog.Kind]map[string]int // by URI or template: how many of ids, and the gateway, list it
-	// templates holds, by server, the listed templates that unlisted URIs are matched with.
-	// The templates of a server are compiled on first use.
+	listed map[catalog.Kind]map[string]int // how many servers in ids, plus the gateway, list a URI or template
+	// templates contains the listed templates of each server, which unlisted URIs are matched
+	// against. The templates of a server are compiled on first use.
 	templates map[string][]template
 }
 
@@ -195,7 +195,7 @@ func (n *Names) start(local contribution) {
 	n.countLocked()
 }
 
-// apply sets the servers.
+// apply sets the ids of the configured servers.
 func (n *Names) apply(ids []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -222,10 +222,10 @@ func (n *Names) countLocked() {
 	}
 }
 
-// Listed records a list of a server. It is for [engine.Options.Listed].
+// Listed records a list of a server. Set it as [engine.Options.Listed].
 func (n *Names) Listed(name journal.ListName, list catalog.List) {
 	if name.Kind != catalog.Resources && name.Kind != catalog.Templates {
-		return // the names of tools and prompts do not depend on who lists them
+		return // names of tools and prompts do not depend on the lists
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -251,8 +251,8 @@ func (n *Names) Listed(name journal.ListName, list catalog.List) {
 	}
 }
 
-// Exported returns the exported names of an event's items, by the server's names, where the
-// two differ; nil if the event is about no exported item. It is for [engine.Options.Exported].
+// Exported maps the server's names of the items in an event to their exported names, where the two
+// differ. It returns nil if none of the items is exported. Set it as [engine.Options.Exported].
 func (n *Names) Exported(e *event.Event) map[string]string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -280,8 +280,8 @@ func (n *Names) Exported(e *event.Event) map[string]string {
 	return names
 }
 
-// matchesLocked reports whether an unlisted URI of a server leads clients to that server: one
-// of its templates matches, and no template of another server does.
+// matchesLocked reports whether the gateway resolves an unlisted URI to this server: one of its
+// templates matches, and no template of another server does.
 func (n *Names) matchesLocked(t target) bool {
 	if len(n.ids) <= 1 {
 		return true
@@ -324,7 +324,8 @@ func (n *Names) listsLocked(k catalog.Kind, t target) bool {
 	return lists
 }
 
-// export returns the name or URI under which clients find an item of a server, listed or not.
+// export returns the name or URI by which clients can use an item of a server, whether it is listed
+// or not.
 func (n *Names) export(k catalog.Kind, t target) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -345,7 +346,7 @@ func (n *Names) exportLocked(k catalog.Kind, t target) string {
 	return t.key
 }
 
-// known returns a list of a server as it was last recorded.
+// known returns the most recently recorded list of a server.
 func (n *Names) known(server string, k catalog.Kind) catalog.List {
 	n.mu.Lock()
 	defer n.mu.Unlock()

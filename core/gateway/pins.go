@@ -22,37 +22,37 @@ import (
 )
 
 const (
-	maxPins     = 10_000           // tools of one server: the maximum length of a list
-	maxPinsFile = 16 << 20         // bytes; enough for maxPins tools with the longest names
-	pinsVersion = 1                // of the file's format
-	pinsLock    = time.Second      // how long a gateway waits for another gateway that writes the same file
-	pinsPoll    = time.Millisecond // between two attempts to lock it
+	maxPins     = 10_000           // pins per server; equals the maximum length of a list
+	maxPinsFile = 16 << 20         // in bytes; enough for maxPins tools with names of maximum length
+	pinsVersion = 1                // version of the file format
+	pinsLock    = time.Second      // how long to wait for another gateway that is writing the same file
+	pinsPoll    = time.Millisecond // delay between two attempts to lock the file
 )
 
-// Errors of tools that [Pins] refuse.
+// Reasons why [Pins] do not allow a tool to be listed.
 var (
 	errChanged  = errors.New("it has changed since it was first listed, and its pin was not removed")
 	errManyPins = fmt.Errorf("its server has listed more than %d tools in total; no further tools are pinned", maxPins)
 )
 
-// Pins remember the digest of each tool when its server first listed it. Each server has its
-// own file, so that no server can affect the pins of another. Several processes may use the
-// same files: if two processes see a new tool, the first to store it pins it. Changes by
-// another process take effect at the next merge.
+// Pins store the digest that each tool had when its server first listed it. Each server has a
+// separate file, so that no server can affect the pins of another. Several processes may use the
+// same files: if two processes detect a new tool, the first one to store its digest pins it.
+// Changes by another process take effect at the next merge.
 //
-// A server's pins are kept under its id, whatever its config entry contains: a replaced server
-// must not be able to change its tools.
+// The pins of a server are stored under its id, regardless of the rest of its config entry:
+// replacing a server must not allow its tools to change.
 //
 // Pins are not safe for concurrent use. A gateway uses them in the goroutine of [Gateway.Run].
 type Pins struct {
-	dir     string // "": nothing is stored
+	dir     string // directory of the files; empty if nothing is stored
 	config  string
-	servers map[string]*serverPins // by id, filled on first use
+	servers map[string]*serverPins // keyed by server id; filled on first use
 }
 
-// NewPins returns the pins that a directory holds for the servers of a config. The directory is
-// created when there is something to store. If dir is empty, pins end with the process. config
-// is the path of the config; it separates equal ids of different configs.
+// NewPins returns the pins stored in a directory for the servers in a config. The directory is
+// created when the first pin is stored. If dir is empty, pins are lost when the process ends.
+// config is the path of the config file; it distinguishes equal server ids in different configs.
 func NewPins(dir, config string) *Pins {
 	if real, err := filepath.EvalSymlinks(config); err == nil {
 		config = real
@@ -63,19 +63,19 @@ func NewPins(dir, config string) *Pins {
 	return &Pins{dir: dir, config: config, servers: map[string]*serverPins{}}
 }
 
-// serverPins are the pins of one server.
+// serverPins holds the pins of one server.
 type serverPins struct {
-	path    string                    // of the file; "" if nothing is stored
-	head    pinsFile                  // the file's content, without the pins
-	stored  map[string]catalog.Digest // by tool; stored in the file
-	fresh   map[string]catalog.Digest // by tool; not stored yet
-	info    fs.FileInfo               // of the file when it was read; nil: there was no file
-	version int                       // of stored; incremented by each read
-	err     error                     // why the file cannot be read; if set, no tool is listed
-	stuck   bool                      // the last attempt to store fresh failed
+	path    string                    // path of the file; empty if nothing is stored
+	head    pinsFile                  // content of the file, without the pins
+	stored  map[string]catalog.Digest // digests stored in the file, keyed by tool
+	fresh   map[string]catalog.Digest // digests not stored yet, keyed by tool
+	info    fs.FileInfo               // file info at the last read; nil if there was no file
+	version int                       // version of stored; incremented by each read
+	err     error                     // why the file is unreadable; if set, no tool is listed
+	stuck   bool                      // the last attempt to store the fresh digests failed
 }
 
-// pinsFile is the content of a file.
+// pinsFile is the JSON content of a file with pins.
 type pinsFile struct {
 	Version int                       `json:"version"`
 	Config  string                    `json:"config"`
@@ -83,7 +83,7 @@ type pinsFile struct {
 	Tools   map[string]catalog.Digest `json:"tools"`
 }
 
-// of returns the pins of a server. It reads the file if the file has changed.
+// of returns the pins of a server. It reads their file again if the file has changed.
 func (p *Pins) of(server string) *serverPins {
 	pins := p.servers[server]
 	if pins == nil {
@@ -98,7 +98,7 @@ func (p *Pins) of(server string) *serverPins {
 	return pins
 }
 
-// refresh reads the file if it has changed since the last read.
+// refresh reads the file again if it has changed since the last read.
 func (p *serverPins) refresh() {
 	if p.path == "" {
 		return
@@ -115,7 +115,7 @@ func (p *serverPins) refresh() {
 	}
 }
 
-// load replaces the stored pins by the pins that were read from the file.
+// load replaces the stored pins with the pins that were read from the file.
 func (p *serverPins) load(stored map[string]catalog.Digest, err error) {
 	p.version++
 	p.err, p.info = err, nil
@@ -126,7 +126,7 @@ func (p *serverPins) load(stored map[string]catalog.Digest, err error) {
 	p.info, _ = os.Stat(p.path)
 }
 
-// read reads the file.
+// read reads the pins from the file.
 func (p *serverPins) read() (map[string]catalog.Digest, error) {
 	info, err := os.Stat(p.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -141,7 +141,7 @@ func (p *serverPins) read() (map[string]catalog.Digest, error) {
 	}
 	var content pinsFile
 	if err == nil && (json.Unmarshal(data, &content) != nil || content.Version != pinsVersion || content.Tools == nil) {
-		err = errors.New("it is damaged, or from a newer mcptrack")
+		err = errors.New("the file is damaged or was written by a newer version of mcptrack")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read its pins from %s: %w", printable.Line(p.path, 512), printable.Unnamed(err))
@@ -149,8 +149,8 @@ func (p *serverPins) read() (map[string]catalog.Digest, error) {
 	return content.Tools, nil
 }
 
-// current returns the version that a checked list must have to be reused; -1, which no list
-// has, while there are pins to store. p may be nil.
+// current returns the pins version for which a validated list can be reused. While there are pins
+// to store it returns -1, which matches no list. p may be nil.
 func (p *serverPins) current() int {
 	switch {
 	case p == nil:
@@ -161,11 +161,11 @@ func (p *serverPins) current() int {
 	return p.version
 }
 
-// pin pins the tools that have no pin yet, as far as there is room, and stores the pins. If
-// that fails, the tools are pinned in this process, and the next merge retries.
+// pin pins all tools that have no pin yet, up to the limit, and stores the pins. If storing fails,
+// the tools are pinned only in this process, and the next merge retries.
 func (p *serverPins) pin(ctx context.Context, tools []item, log *slog.Logger) {
 	if p.err != nil {
-		return // nothing is listed
+		return // no tool is listed in this case
 	}
 	for _, it := range tools {
 		_, stored := p.stored[it.key]
@@ -189,13 +189,13 @@ func (p *serverPins) pin(ctx context.Context, tools []item, log *slog.Logger) {
 	case err == nil:
 		clear(p.fresh)
 	case !p.stuck && ctx.Err() == nil:
-		log.Warn("cannot store the pins of a server; a restart of the gateway loses the pins of its new tools", "server", printable.Line(p.head.Server, 128), "err", printable.Reason(err, 500))
+		log.Warn("cannot store the pins of a server; the pins of its new tools will be lost when the gateway restarts", "server", printable.Line(p.head.Server, 128), "err", printable.Reason(err, 500))
 	}
 	p.stuck = err != nil
 }
 
-// change reads the file, calls change with its pins, and writes the file if change reports that
-// it changed them. A lock keeps other processes from changing the file meanwhile.
+// change reads the file, calls the function change with its pins, and writes the file if the
+// function returns true. A lock prevents other processes from changing the file in the meantime.
 func (p *serverPins) change(ctx context.Context, change func(tools map[string]catalog.Digest) bool) error {
 	if p.path == "" {
 		change(p.stored)
@@ -226,7 +226,7 @@ func (p *serverPins) change(ctx context.Context, change func(tools map[string]ca
 	return err
 }
 
-// refuse returns why a tool must not be listed; nil if it may be listed.
+// refuse returns the reason why a tool must not be listed, or nil if it may be listed.
 func (p *serverPins) refuse(it item) error {
 	if p.err != nil {
 		return p.err
@@ -244,8 +244,9 @@ func (p *serverPins) refuse(it item) error {
 	return nil
 }
 
-// Forget removes the pin of a server's tool, or all pins of the server if tool is empty, so that
-// the next list is pinned. Running gateways notice it. It returns the number of pins removed.
+// Forget removes the pin of a tool, or all pins of the server if tool is empty, so that the tools
+// are pinned again when they are next listed. Running gateways detect the change. Forget returns
+// the number of pins that it removed.
 func (p *Pins) Forget(ctx context.Context, server, tool string) (removed int, err error) {
 	pins := p.of(server)
 	if pins.err != nil || pins.info == nil {

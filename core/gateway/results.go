@@ -9,22 +9,23 @@ import (
 	"github.com/mcptrack/mcptrack/core/uritemplate"
 )
 
-// Results name resources by the server's URIs. If a URI is exported in another form, the
-// result is rewritten; otherwise its bytes are forwarded unchanged.
+// Results refer to resources by the server's URIs. If a URI is exported in another form, the result
+// is rewritten; otherwise its bytes are forwarded unchanged.
 
-// rewriter rewrites one result of a server.
+// rewriter rewrites one result from a server.
 type rewriter struct {
 	*view
 	server string
-	// left bounds the time for one result: how many bytes of URIs may still be matched,
-	// counted once for every template. When it is used up, URIs get their qualified form,
-	// which is always correct and takes no time.
+	// left limits the time spent on one result: it is the number of bytes of URIs that may still be
+	// matched, counted once per template. When it is used up, URIs are replaced with their
+	// qualified form, which is always correct and needs no matching.
 	left int
 }
 
 func (v *view) rewriter(server string) *rewriter { return &rewriter{v, server, 8 << 20} }
 
-// rewriteContent rewrites the resource links and embedded resources of a tool's result.
+// rewriteContent rewrites the URIs of resource links and embedded resources in the result of a tool
+// call.
 func (v *view) rewriteContent(server string, raw json.RawMessage) json.RawMessage {
 	if v.keepsURIs() {
 		return raw
@@ -32,7 +33,8 @@ func (v *view) rewriteContent(server string, raw json.RawMessage) json.RawMessag
 	return v.rewrite(raw, "content", v.rewriter(server).block)
 }
 
-// rewriteMessages rewrites the resource links and embedded resources of a prompt's result.
+// rewriteMessages rewrites the URIs of resource links and embedded resources in the messages of a
+// prompt.
 func (v *view) rewriteMessages(server string, raw json.RawMessage) json.RawMessage {
 	if v.keepsURIs() {
 		return raw
@@ -48,8 +50,8 @@ func (v *view) rewriteMessages(server string, raw json.RawMessage) json.RawMessa
 	})
 }
 
-// rewriteContents rewrites the result of a read. The resource itself keeps the URI that
-// the client asked for.
+// rewriteContents rewrites the result of reading a resource. The resource itself keeps the URI that
+// the client requested.
 func (v *view) rewriteContents(t target, asked string, raw json.RawMessage) json.RawMessage {
 	if asked == t.key && v.keepsURIs() {
 		return raw
@@ -66,7 +68,7 @@ func (v *view) rewriteContents(t target, asked string, raw json.RawMessage) json
 	})
 }
 
-// keepsURIs reports whether every URI is exported unchanged.
+// keepsURIs reports whether all URIs are exported unchanged.
 func (v *view) keepsURIs() bool { return v.only != "" && len(v.qualified) == 0 }
 
 func (v *view) rewrite(raw json.RawMessage, list string, f func(json.RawMessage) (json.RawMessage, bool)) json.RawMessage {
@@ -77,7 +79,7 @@ func (v *view) rewrite(raw json.RawMessage, list string, f func(json.RawMessage)
 	return out
 }
 
-// block rewrites a content block.
+// block rewrites the URI in a content block.
 func (r *rewriter) block(raw json.RawMessage) (json.RawMessage, bool) {
 	switch string(fields(raw)["type"]) {
 	case `"resource_link"`:
@@ -105,18 +107,18 @@ func (r *rewriter) uri(raw json.RawMessage) (json.RawMessage, bool) {
 	return quote(exported), true
 }
 
-// filterContents removes the contents of resources that the filter does not admit from the
-// result of a read: a server may answer with the resources below the requested resource.
+// filterContents removes the contents of resources that the filter does not admit from the result
+// of a read, because a server may also return resources under the requested one.
 func (v *view) filterContents(t target, raw json.RawMessage) json.RawMessage {
 	if v.filter.empty() {
 		return raw
 	}
 	out, _ := within(raw, "contents", func(contents json.RawMessage) (json.RawMessage, bool) {
 		var all []json.RawMessage
-		_ = json.Unmarshal(contents, &all) // none if it is not a list
+		_ = json.Unmarshal(contents, &all) // stays empty if contents is not a list
 		kept := slices.DeleteFunc(slices.Clone(all), func(entry json.RawMessage) bool {
 			var uri string
-			_ = json.Unmarshal(fields(entry)["uri"], &uri) // "" is not a URI
+			_ = json.Unmarshal(fields(entry)["uri"], &uri) // stays empty on an error, which is not a URI
 			other := target{t.server, uri}
 			return other != t && !v.filter.admits(catalog.Resources, other, v.export(other))
 		})
@@ -128,10 +130,10 @@ func (v *view) filterContents(t target, raw json.RawMessage) json.RawMessage {
 	return out
 }
 
-// filterCompletion removes completion values that would reveal URIs that the filter does not
-// admit. For a template, it removes a value if the template expands with it to such a URI,
-// given the variables that the client named. For a prompt, it removes only values that are
-// URIs and that Deny matches.
+// filterCompletion removes completion values that would reveal URIs that the filter does not admit.
+// For a template, it removes a value if the template, expanded with it and with the variables that
+// the client specified, results in such a URI. For a prompt, it removes only values that are URIs
+// and that Deny matches.
 func (v *view) filterCompletion(kind catalog.Kind, t target, params map[string]json.RawMessage, raw json.RawMessage) json.RawMessage {
 	if v.filter.empty() {
 		return raw
@@ -153,19 +155,19 @@ func (v *view) filterCompletion(kind catalog.Kind, t target, params map[string]j
 			return completion, false
 		}
 		all["values"] = encode(append([]string{}, kept...))
-		delete(all, "total") // it counts the removed values
+		delete(all, "total") // the total includes the removed values
 		return encode(all), true
 	})
 	return out
 }
 
-// expandsToHidden returns the function that reports whether a template expands to a hidden URI
-// with a value of the completed argument. A variable that the client did not name gets a
-// value that only wildcards match.
+// expandsToHidden returns a function that reports whether a template, expanded with a value of the
+// completed argument, results in a hidden URI. A variable that the client did not specify is
+// replaced with a value that only wildcards match.
 func (v *view) expandsToHidden(t target, params map[string]json.RawMessage) func(value string) bool {
 	var argument string
-	_ = json.Unmarshal(fields(params["argument"])["name"], &argument) // "" is not a variable
-	variables, _ := uritemplate.Variables(t.key)                      // none if the template is invalid
+	_ = json.Unmarshal(fields(params["argument"])["name"], &argument) // stays empty on an error, which is not a variable
+	variables, _ := uritemplate.Variables(t.key)                      // empty if the template is invalid
 	given := map[string]string{}
 	for _, name := range variables {
 		given[name] = "~" + name + "~"

@@ -21,22 +21,22 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
-// route carries one request of a client to a server, together with the further requests to
-// the server that are needed to answer it.
+// route forwards one request from a client to a server, and sends the additional requests that are
+// needed to answer it.
 type route struct {
 	g            *Gateway
 	v            *view
 	r            *mcpserver.Request
 	server       string
-	session      *clientSession // the session to use; nil: the client's own, or the shared session
-	modernShared bool           // clientSessions.sharedModern returns the session to use
-	used         *clientSession // the session of the last request; nil: the shared session
+	session      *clientSession // session to use; nil means the client's own or the shared session
+	modernShared bool           // use the session returned by clientSessions.sharedModern
+	used         *clientSession // session of the last request; nil means the shared session
 }
 
-// route returns a route for a request. The caller must set its server.
+// route returns a route for a client request. The caller must set its server.
 func (g *Gateway) route(r *mcpserver.Request) *route { return &route{g: g, v: g.viewOf(r), r: r} }
 
-// viewOf returns the view for the client of a request: the common view, or the view for the
+// viewOf returns the view for the client that sent a request: the common view, or the view for the
 // client's capabilities (see variants).
 func (g *Gateway) viewOf(r *mcpserver.Request) *view {
 	v := g.view.Load()
@@ -48,9 +48,9 @@ func (g *Gateway) viewOf(r *mcpserver.Request) *view {
 	return v
 }
 
-// find returns the tool or prompt that the request names, and sets the route's server. Some
-// items are listed only for clients with certain capabilities (see variants); if such a
-// client has listed nothing yet, find waits until these lists are known.
+// find returns the tool or prompt that the request specifies, and sets the route's server. Some
+// items are listed only for clients with certain capabilities (see variants). If such a client has
+// not listed anything yet, find waits until its lists are known.
 func (rt *route) find(ctx context.Context, k catalog.Kind) (target, bool) {
 	t, ok := rt.v.byKey[k][rt.r.Name()]
 	if key := keyOf(rt.r.Capabilities); !ok && key != "" {
@@ -62,15 +62,15 @@ func (rt *route) find(ctx context.Context, k catalog.Kind) (target, bool) {
 	return t, ok
 }
 
-// state returns the state of the server.
+// state returns the state of the server in the route's view.
 func (rt *route) state() serverState { return rt.v.servers[rt.server].serverState }
 
-// retryDelay is the time between attempts while a server cannot be reached.
+// retryDelay is the delay between attempts while a server is unreachable.
 const retryDelay = 50 * time.Millisecond
 
-// do sends a request to the server, in the session that fits. If the request failed before
-// the server began to process it, or is safe to repeat, do retries for up to Options.Grace:
-// a server that restarts quickly must not fail calls.
+// do sends a request to the server in the appropriate session. If the request failed before the
+// server started to process it, or is safe to repeat, do retries for up to Options.Grace, so that
+// calls do not fail while a server restarts quickly.
 func (rt *route) do(ctx context.Context, q session.Request) (json.RawMessage, error) {
 	grace := time.NewTimer(rt.g.opts.Grace)
 	defer grace.Stop()
@@ -96,7 +96,7 @@ func (rt *route) do(ctx context.Context, q session.Request) (json.RawMessage, er
 	}
 }
 
-// try sends a request to the server once, in the session that fits.
+// try sends a request to the server once, in the appropriate session.
 func (rt *route) try(ctx context.Context, q session.Request) (raw json.RawMessage, err error) {
 	switch {
 	case rt.session != nil:
@@ -116,18 +116,18 @@ func (rt *route) try(ctx context.Context, q session.Request) (raw json.RawMessag
 	return rt.g.tracker.Do(ctx, rt.server, q)
 }
 
-// repeatable reports whether a request that failed can be sent again.
+// repeatable reports whether a failed request may be sent again.
 func repeatable(method string, err error) bool {
 	if errors.Is(err, tracker.ErrNotConnected) {
 		return true
 	}
 	e, ok := errors.AsType[*session.InterruptedError](err)
-	return ok && (!e.Sent || method != mcp.MethodCallTool) // other methods are assumed to only read
+	return ok && (!e.Sent || method != mcp.MethodCallTool) // all other methods are assumed to be read-only
 }
 
-// send makes the request of the client with params instead of the client's own, and
-// forwards progress. Nothing else of the client's request is forwarded. Its error is for the
-// client.
+// send forwards the client's request to the server with params in place of the client's own
+// parameters, and forwards progress to the client. No other part of the request is forwarded. The
+// returned error is meant for the client.
 func (rt *route) send(ctx context.Context, params map[string]json.RawMessage) (json.RawMessage, error) {
 	release, err := rt.g.limits.acquire(ctx, rt.server, rt.r.Principal)
 	if err != nil {
@@ -135,11 +135,11 @@ func (rt *route) send(ctx context.Context, params map[string]json.RawMessage) (j
 	}
 	defer release()
 	q := session.Request{Method: rt.r.Method, Params: params, Timeout: rt.g.opts.CallTimeout, Client: rt.r.Capabilities}
-	if rt.r.Client != nil { // a modern server sees only what a legacy client can be asked during the request
+	if rt.r.Client != nil { // only declare what a legacy client can be asked during its request
 		q.Client = declared(rt.r.Capabilities)
 	}
 	if q.Method == mcp.MethodTaskResult {
-		q.Timeout = maxTaskLife // it waits for the end of the task
+		q.Timeout = maxTaskLife // this request waits until the task ends
 	}
 	if rt.r.Client == nil && rt.session == nil {
 		if state, ok := stateOf(params, roundStatePrefix); ok {
@@ -160,20 +160,20 @@ func (rt *route) send(ctx context.Context, params map[string]json.RawMessage) (j
 	}
 	if token := rt.r.ProgressToken(); token != nil {
 		p := newProgress(rt.r, token)
-		defer p.end() // progress is sent before the answer
+		defer p.end() // all progress must be sent before the response
 		q.Progress = p.put
 	}
 	raw, err := rt.perform(ctx, q)
 	return raw, wireError(rt.server, err)
 }
 
-// perform sends a request, and the requests that must follow so that the client understands
-// the result: it waits for tasks and asks for input on behalf of the client.
+// perform sends a request, followed by the requests that are needed to return a result that the
+// client understands: it waits for tasks, and asks the client for input.
 func (rt *route) perform(ctx context.Context, q session.Request) (json.RawMessage, error) {
 	modern := rt.modern(ctx)
 	if q.Method == mcp.MethodCallTool && !modern {
 		var tool string
-		_ = json.Unmarshal(q.Params["name"], &tool) // it is a string
+		_ = json.Unmarshal(q.Params["name"], &tool) // the name is a string, so decoding cannot fail
 		if _, required := rt.v.asTask[target{rt.server, tool}]; required && q.Params["task"] == nil {
 			return rt.runTask(ctx, q)
 		}
@@ -206,11 +206,11 @@ func (rt *route) perform(ctx context.Context, q session.Request) (json.RawMessag
 	return raw, err
 }
 
-// modern reports whether the session that fits is of the modern era.
+// modern reports whether the session for the request is in the modern era.
 func (rt *route) modern(ctx context.Context) bool {
 	s := rt.session
 	if s == nil && !rt.modernShared {
-		s, _ = rt.g.sessions.session(ctx, rt.state(), rt.r, rt.server) // the request reports the error
+		s, _ = rt.g.sessions.session(ctx, rt.state(), rt.r, rt.server) // the request itself will report the error
 	}
 	if s != nil {
 		return s.conn.Info().Era == session.EraModern
@@ -218,18 +218,18 @@ func (rt *route) modern(ctx context.Context) bool {
 	return rt.modernShared || rt.state().modern
 }
 
-// maxInputRounds bounds how often a modern server may answer one request by asking the
-// client for input.
+// maxInputRounds is the maximum number of times that a modern server may respond to one request by
+// asking the client for input.
 const maxInputRounds = 16
 
-// askClient sends the input requests of a modern server to a legacy client, one after another,
-// and returns its answers as inputResponses.
+// askClient sends the input requests from a modern server to a legacy client, one after another,
+// and returns the client's answers as inputResponses.
 func (rt *route) askClient(ctx context.Context, requests []jsonMember) (answers json.RawMessage, err error) {
 	given := map[string]json.RawMessage{}
 	for _, m := range requests {
 		q := fields(m.value)
 		var method string
-		_ = json.Unmarshal(q["method"], &method) // "" cannot be answered
+		_ = json.Unmarshal(q["method"], &method) // an empty method cannot be answered
 		if !canAnswer(rt.r.Capabilities, method) {
 			return nil, &mcpserver.Error{Code: mcp.CodeInternal, Message: "the server requests input that the client does not support: " + printable.Line(method, 100)}
 		}
@@ -241,25 +241,26 @@ func (rt *route) askClient(ctx context.Context, requests []jsonMember) (answers 
 }
 
 const (
-	maxPerServer = 256            // requests in flight at one server
-	maxPending   = 1024           // requests to one server, including requests that wait for a slot
-	maxRequests  = 4 * maxPending // requests in all: a server that hangs holds at most a quarter
+	maxPerServer = 256            // maximum number of requests in flight to one server
+	maxPending   = 1024           // maximum number of requests to one server, including requests that wait for a slot
+	maxRequests  = 4 * maxPending // maximum total number of requests; a hung server occupies at most a quarter
 )
 
-// limiter bounds the requests to each server, so that a slow server does not delay requests to
-// others, and one client does not delay others (see package fair). The zero value is ready.
+// limiter limits the number of requests to each server, so that a slow server does not delay
+// requests to other servers, and one client does not delay others (see package fair). The zero
+// value is ready to use.
 type limiter struct {
 	mu       sync.Mutex
 	byServer map[string]*serverLimit // servers with pending requests
 }
 
 type serverLimit struct {
-	users fair.Limit // requests that have or wait for a slot; guarded by limiter.mu
+	users fair.Limit // requests that hold or wait for a slot; guarded by limiter.mu
 	slots *fair.Slots
 }
 
-// acquire waits until a request of a principal may be sent to a server. The caller must call
-// release.
+// acquire waits until a request on behalf of a principal may be sent to a server. The caller must
+// call release.
 func (l *limiter) acquire(ctx context.Context, server, principal string) (release func(), err error) {
 	l.mu.Lock()
 	if l.byServer == nil {
@@ -295,19 +296,19 @@ func (l *limiter) acquire(ctx context.Context, server, principal string) (releas
 	}
 }
 
-// maxProgress is the number of progress notifications queued for a slow client. Beyond
-// it the oldest are dropped.
+// maxProgress is the maximum number of progress notifications queued for a slow client. When the
+// queue is full, the oldest are dropped.
 const maxProgress = 64
 
-// progress forwards the progress of one request. A queue decouples the server's reader,
-// which must not block, from the client.
+// progress forwards progress notifications for one request to the client. A queue decouples the
+// client from the goroutine that reads from the server, which must not block.
 type progress struct {
 	r     *mcpserver.Request
 	token json.RawMessage
 
-	// wake has capacity 1: put and end send to it, run receives; never closed.
+	// wake wakes run. Capacity 1: put and end send to it, run receives; never closed.
 	wake chan struct{}
-	done chan struct{} // closed by run when it has ended
+	done chan struct{} // closed by run when it returns
 
 	mu    sync.Mutex
 	queue []session.Progress
@@ -316,7 +317,7 @@ type progress struct {
 
 func newProgress(r *mcpserver.Request, token json.RawMessage) *progress {
 	p := &progress{r: r, token: token, wake: make(chan struct{}, 1), done: make(chan struct{})}
-	go p.run() // end waits for it
+	go p.run() // stopped by end, which waits for it
 	return p
 }
 
@@ -330,7 +331,7 @@ func (p *progress) put(now session.Progress) {
 	signal(p.wake)
 }
 
-// end ends run, and returns when all queued notifications were sent.
+// end stops run, and returns once all queued notifications have been sent.
 func (p *progress) end() {
 	p.mu.Lock()
 	p.ended = true
@@ -384,7 +385,7 @@ func (g *Gateway) callTool(ctx context.Context, r *mcpserver.Request) (json.RawM
 	}
 	params["name"] = quote(t.key)
 	if r.Client == nil || rt.modern(ctx) {
-		delete(params, "task") // only legacy servers take it
+		delete(params, "task") // only legacy servers accept this parameter
 	}
 	raw, err := rt.send(ctx, params)
 	return rt.v.rewriteContent(t.server, g.taskIDs(r.Principal, t.server).related(raw)), err
@@ -412,20 +413,20 @@ func (g *Gateway) readResource(ctx context.Context, r *mcpserver.Request) (json.
 		return g.opts.Local.ReadResource(ctx, r)
 	}
 	if g.httpCatalog(t.server) != nil {
-		return nil, mcpserver.ErrNotFound // an HTTP catalog has only tools
+		return nil, mcpserver.ErrNotFound // an HTTP catalog offers only tools
 	}
 	rt.server = t.server
 	params := fields(r.Params)
 	params["uri"] = quote(t.key)
 	raw, err := rt.send(ctx, params)
 	if isMissing(err, t.key) {
-		return nil, mcpserver.ErrNotFound // sent with the code of the client's era and the client's URI
+		return nil, mcpserver.ErrNotFound // sent with the code for the client's era and the URI used by the client
 	}
 	return rt.v.rewriteContents(t, r.URI(), rt.v.filterContents(t, raw)), err
 }
 
-// isMissing reports whether err is a server's answer, of either era, that the resource
-// does not exist.
+// isMissing reports whether err is an error response from a server, in either era, which means that
+// the resource does not exist.
 func isMissing(err error, uri string) bool {
 	e, ok := errors.AsType[*mcpserver.Error](err)
 	if !ok || e.Code != mcp.CodeInvalidParams {
@@ -441,7 +442,7 @@ func (g *Gateway) complete(ctx context.Context, r *mcpserver.Request) (json.RawM
 	ref := fields(params["ref"])
 	var kind, name, uri string
 	for member, into := range map[string]*string{"type": &kind, "name": &name, "uri": &uri} {
-		_ = json.Unmarshal(ref[member], into) // "" is not found below
+		_ = json.Unmarshal(ref[member], into) // stays empty on an error, which is not found below
 	}
 	var t target
 	var ok bool
@@ -470,10 +471,10 @@ func (g *Gateway) complete(ctx context.Context, r *mcpserver.Request) (json.RawM
 	return rt.v.filterCompletion(of, t, params, raw), err
 }
 
-// extension answers the methods that mcpserver.Server leaves to the gateway:
-// logging/setLevel, the methods of tasks, and the methods of extensions. A request of an
-// extension is forwarded to the server that declares the extension. If several servers do, it
-// is forwarded to the one that has the resource named in the request.
+// extension handles the methods that mcpserver.Server leaves to the gateway: logging/setLevel, the
+// task methods, and the methods of extensions. A request for an extension is forwarded to the
+// server that declares the extension. If several servers declare it, the request is forwarded to
+// the server that owns the resource specified in the request.
 func (g *Gateway) extension(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 	if r.Method == mcp.MethodSetLevel {
 		return g.sessions.setLevel(r)
@@ -524,14 +525,14 @@ func unknown(what, name string) error {
 
 func isRPC(err error) (*session.RPCError, bool) { return errors.AsType[*session.RPCError](err) }
 
-// wireError converts the error of a request: the server's answer is forwarded unchanged,
-// other errors name the server and the reason.
+// wireError converts the error from a request for the client: an error response from the server is
+// forwarded unchanged; any other error contains the server id and the reason.
 func wireError(server string, err error) error {
 	if err == nil {
 		return nil
 	}
 	if _, ok := errors.AsType[*mcpserver.Error](err); ok {
-		return err // an error of the gateway itself
+		return err // an error created by the gateway itself
 	}
 	if e, ok := isRPC(err); ok {
 		out := &mcpserver.Error{Code: e.Code, Message: e.Message}

@@ -16,18 +16,18 @@ import (
 	"github.com/mcptrack/mcptrack/core/status"
 )
 
-// When the catalog is merged after a change. A burst of changes uses only a fraction of one
-// processor; a single change is visible almost immediately.
+// Timing of merges after a change. A burst of changes uses only a fraction of one processor; a
+// single change becomes visible almost immediately.
 const (
-	debounce        = 20 * time.Millisecond  // after the last change
-	maxDelay        = 200 * time.Millisecond // after the first change
-	costFactor      = 4                      // the pause after a merge, in multiples of its duration
-	refreshInterval = 30 * time.Second       // between merges without a change, which also drop unused ad-hoc subscriptions
+	debounce        = 20 * time.Millisecond  // delay after the last change
+	maxDelay        = 200 * time.Millisecond // maximum delay after the first change
+	costFactor      = 4                      // minimum pause after a merge, as a multiple of its duration
+	refreshInterval = 30 * time.Second       // interval of merges without a change, which also remove unused ad-hoc subscriptions
 )
 
-// Run keeps the served catalog equal to what the tracker knows, until ctx is done or the
-// tracker ends. It returns the cause, or nil, once everything that it started has ended.
-// It may be called only once.
+// Run keeps the served catalog in sync with the state of the tracker until ctx is done or the
+// tracker stops. Once everything that it started has stopped, it returns the cause, or nil. It may
+// be called only once.
 func (g *Gateway) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &loop{Gateway: g, ctx: ctx, away: map[string]time.Time{}, checked: map[string]map[catalog.Kind]checkedList{}}
@@ -42,29 +42,30 @@ func (g *Gateway) Run(ctx context.Context) error {
 	return l.follow(sub)
 }
 
-// loop is the state of Run. Only Run's goroutine uses its fields, except ctx.
+// loop holds the state of Run. Only the goroutine of Run uses its fields, except for ctx.
 type loop struct {
 	*Gateway
-	ctx     context.Context // ends with Run
+	ctx     context.Context // cancelled when Run returns
 	running sync.WaitGroup
 
-	ready   map[string]bool                         // the ids of connected servers
-	away    map[string]time.Time                    // when each of the other servers was lost, by id
-	checked map[string]map[catalog.Kind]checkedList // results of the last merge, see checkAs
-	refused map[Refusal]struct{}                    // of the last merge
-	broken  []config.Server                         // HTTP catalogs with an invalid entry, already logged
+	ready   map[string]bool                         // ids of the connected servers
+	away    map[string]time.Time                    // when the connection to each of the other servers was lost, by id
+	checked map[string]map[catalog.Kind]checkedList // validation results of the last merge, see checkAs
+	refused map[Refusal]struct{}                    // refusals found by the last merge
+	broken  []config.Server                         // HTTP catalogs with an invalid config entry that was already logged
 
-	stateChanged bool          // a server's state changed since the last merge
-	first, last  time.Time     // times of the first and last change not merged yet; zero if none
-	done         time.Time     // end of the last merge
+	stateChanged bool          // the state of a server has changed since the last merge
+	first, last  time.Time     // times of the first and last change that is not merged yet; zero if none
+	done         time.Time     // when the last merge completed
 	cost         time.Duration // duration of the last merge
-	nextRefresh  time.Time     // when to merge even if nothing changes
+	nextRefresh  time.Time     // when to merge next even if nothing changes
 }
 
-// follow handles events, wake-ups and timers until the subscription ends, and returns its error.
+// follow processes events, wake-ups and timers until the subscription ends, and returns the
+// subscription's error.
 func (l *loop) follow(sub *journal.Subscription) error {
-	// The goroutine below sends to and closes batches; this loop receives until it is
-	// closed. Unbuffered: the subscription is the queue.
+	// batches carries the events. The goroutine below sends to it and closes it; this loop receives
+	// until it is closed. Unbuffered, because the subscription itself is the queue.
 	batches := make(chan []*event.Event)
 	l.running.Go(func() {
 		defer close(batches)
@@ -100,12 +101,12 @@ func (l *loop) follow(sub *journal.Subscription) error {
 	}
 }
 
-// due returns when to merge next.
+// due returns the time of the next merge.
 func (l *loop) due() time.Time {
 	due := l.nextRefresh
 	for _, since := range l.away {
 		if at := since.Add(l.opts.Grace); at.After(l.done) && at.Before(due) {
-			due = at // the server counts as down from then on
+			due = at // the server is considered down from that time on
 		}
 	}
 	if l.first.IsZero() {
@@ -132,8 +133,8 @@ func (l *loop) changed() {
 	}
 }
 
-// event handles an event of the tracker. Subscribers of a resource are notified of an
-// update immediately; other changes schedule a merge.
+// event processes an event from the tracker. It notifies the subscribers of an updated resource
+// immediately; other changes schedule a merge.
 func (l *loop) event(e *event.Event) {
 	switch p := e.Payload.(type) {
 	case event.ResourceUpdated, event.ResourceRemoved, event.ResourceAdded:
@@ -147,14 +148,14 @@ func (l *loop) event(e *event.Event) {
 		}
 	case event.SubscriptionActive, event.ListChanged:
 		l.changed()
-	case event.Gap: // the missing events may have been about anything
+	case event.Gap: // the lost events may have been of any kind
 		l.loadActiveAdhoc()
 		l.updatedAll()
 		l.serverStateChanged()
 	}
 }
 
-// serverStateChanged wakes the calls that wait for a server to reconnect, and schedules a merge.
+// serverStateChanged wakes all calls that wait for a server to reconnect, and schedules a merge.
 func (l *loop) serverStateChanged() {
 	l.mu.Lock()
 	close(l.stateChange)
@@ -164,7 +165,7 @@ func (l *loop) serverStateChanged() {
 	l.changed()
 }
 
-// merge builds the catalog from the snapshot and replaces the served catalog.
+// merge builds a new catalog from the snapshot and replaces the served catalog with it.
 func (l *loop) merge(snap *status.Snapshot) {
 	began := time.Now()
 	l.first, l.last = time.Time{}, time.Time{}
@@ -226,7 +227,7 @@ func (l *loop) merge(snap *status.Snapshot) {
 	l.nextRefresh = l.done.Add(refreshInterval)
 }
 
-// known returns the lists of a server, or of an HTTP catalog, and whether it is connected.
+// known returns the most recent lists of a server or HTTP catalog, and whether it is connected.
 func (l *loop) known(id string, st status.ServerStatus) (map[catalog.Kind][]catalog.Item, bool) {
 	if a := l.httpCatalog(id); a != nil {
 		return map[catalog.Kind][]catalog.Item{catalog.Tools: a.up.Catalog().Tools}, a.up.Status().Up
@@ -238,8 +239,8 @@ func (l *loop) known(id string, st status.ServerStatus) (map[catalog.Kind][]cata
 	return lists, st.Connected()
 }
 
-// markAway sets the down and drop flags of the contributions, and records when servers
-// were lost.
+// markAway sets the down and drop flags of the contributions, and records when the connection to
+// each server was lost.
 func (l *loop) markAway(parts []contribution, up map[string]bool, now time.Time) {
 	away := map[string]time.Time{}
 	for i := range parts {
@@ -265,22 +266,22 @@ func (l *loop) notifyChanged() {
 	}
 }
 
-// checkedList is the result of checking the items of a list.
+// checkedList is the result of validating the items in a list.
 type checkedList struct {
-	list    []catalog.Item // the list that was checked
-	pins    int            // the version of the server's pins that was used
-	items   []item         // the items that can be listed
-	refused []Refusal      // the items that cannot be listed, or are suspicious
+	list    []catalog.Item // the list that was validated
+	pins    int            // version of the server's pins that was used
+	items   []item         // items that can be listed
+	refused []Refusal      // items that cannot be listed or are suspicious
 }
 
-// checkAs checks the items of a server's list. The result is reused until the list changes.
-// id is the key of the last result in l.checked: the server, or one of its variants (see
-// mergeVariants).
+// checkAs validates the items in a server's list. The result is reused until the list changes. id
+// is the key of the previous result in l.checked: the id of the server, or of one of its variants
+// (see mergeVariants).
 func (l *loop) checkAs(id, server string, k catalog.Kind, list []catalog.Item) checkedList {
 	was := l.checked[id][k]
 	pins := l.pins(server, k)
 	if len(was.list) == len(list) && (len(list) == 0 || &was.list[0] == &list[0]) && was.pins == pins.current() {
-		return was // lists are immutable
+		return was // lists are immutable, so comparing the slices is enough
 	}
 	c := checkedList{list: list, items: make([]item, 0, len(list))}
 	refuse := func(key string, err error) {
@@ -291,8 +292,8 @@ func (l *loop) checkAs(id, server string, k catalog.Kind, list []catalog.Item) c
 		known[it.key] = it
 	}
 	for _, it := range list {
-		// An item that differs only in the order of its members keeps its former bytes:
-		// clients cache prompts by the bytes of lists.
+		// An item in which only the order of the members has changed keeps its previous bytes,
+		// because clients use the bytes of lists as keys for prompt caching.
 		checked, again := known[it.Key]
 		var err error
 		if !again || checked.digest != it.Digest {
@@ -323,7 +324,7 @@ func (l *loop) checkAs(id, server string, k catalog.Kind, list []catalog.Item) c
 	return c
 }
 
-// pins returns the pins that apply to a server's list; nil if none do.
+// pins returns the pins that apply to a server's list, or nil if none apply.
 func (l *loop) pins(server string, k catalog.Kind) *serverPins {
 	if l.opts.Pins == nil || k != catalog.Tools {
 		return nil
@@ -331,16 +332,16 @@ func (l *loop) pins(server string, k catalog.Kind) *serverPins {
 	return l.opts.Pins.of(server)
 }
 
-// Refusal is an item of a server that is not listed, or that is suspicious.
+// Refusal describes a server's item that is not listed or is suspicious.
 type Refusal struct {
 	Server string
 	Kind   catalog.Kind
-	Key    string // the server's name or URI of the item; not sanitized
-	Reason string // one line for users
-	Listed bool   // the item is listed, but suspicious
+	Key    string // name or URI that the server uses for the item; not sanitized
+	Reason string // user-readable, on one line
+	Listed bool   // the item is listed nevertheless
 }
 
-// unlisted returns the items that are not listed.
+// unlisted returns the refused items that are not listed.
 func unlisted(refused map[Refusal]struct{}) map[itemID]bool {
 	out := map[itemID]bool{}
 	for r := range refused {
@@ -351,10 +352,10 @@ func unlisted(refused map[Refusal]struct{}) map[itemID]bool {
 	return out
 }
 
-// maxLogged is how many new refusals of one merge are logged individually.
+// maxLogged is the maximum number of new refusals that one merge logs individually.
 const maxLogged = 20
 
-// report logs the refusals that are new and passes them to Options.Refused.
+// report logs new refusals and passes them to Options.Refused.
 func (l *loop) report(refused map[Refusal]struct{}) {
 	logged := 0
 	for r := range refused {

@@ -17,13 +17,13 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// Bounds of the sessions with servers that belong to one client. Each session may be a
-// process. Package fair determines each principal's share.
+// Limits for sessions that belong to one client. Each session may require a server process. Package
+// fair determines the share of each principal.
 const (
-	maxClientSessions    = 256 // in all
+	maxClientSessions    = 256 // for all servers together
 	maxSessionsPerServer = 64
-	// maxIdle is how long a session is kept for the next request of modern clients, which
-	// have no sessions; maxDetached is how long a session is kept for its tasks after its
+	// maxIdle is how long a session is kept for the next request from modern clients, which have no
+	// sessions of their own. maxDetached is how long a session with running tasks is kept after its
 	// client has left.
 	maxIdle     = time.Minute
 	maxDetached = 15 * time.Minute
@@ -31,38 +31,38 @@ const (
 
 var errNoSession = errors.New("cannot open a separate session for this client, and \"shared\": false in the config forbids using the shared one")
 
-// clientSessions keeps the sessions with servers that the gateway opens for one client alone,
-// and bounds their number.
+// clientSessions manages the sessions that the gateway opens for one client each, and limits their
+// number.
 //
-// A server may speak both eras. Whichever era the shared session is in, clients are served in
-// their own: legacy clients that can be asked something have their own sessions anyway, and
-// modern clients share another session.
+// A server may support both protocol eras. Regardless of the era of the shared session, each client
+// is served in the client's own era: legacy clients that can be asked for input have their own
+// sessions anyway, and modern clients share a second session.
 type clientSessions struct {
 	*base
 	tasks *taskRegistry
 
 	mu        sync.Mutex
-	total     fair.Limit             // the sessions, including sessions that are ending
-	perServer map[string]*fair.Limit // the sessions of each server, by id
+	total     fair.Limit             // counts all sessions, including sessions that are being closed
+	perServer map[string]*fair.Limit // counts the sessions with each server, by id
 	clients   map[*mcpserver.Client]*connectedClient
-	detached  []*clientSession          // sessions with tasks whose client has left, the oldest first
-	idle      []*clientSession          // pooled sessions for the next modern request, the oldest first
-	failed    map[[2]string]time.Time   // by principal and server id: when acquire last failed to open a session
-	shared    map[string]*clientSession // sessions of the modern era, see sharedModern, by server id
-	// modernOnly are servers that are known not to speak the legacy era, by id.
+	detached  []*clientSession          // sessions with running tasks whose client has left, oldest first
+	idle      []*clientSession          // pooled sessions for the next modern request, oldest first
+	failed    map[[2]string]time.Time   // when acquire last failed to open a session, by principal and server id
+	shared    map[string]*clientSession // sessions in the modern era, by server id; see sharedModern
+	// modernOnly contains the servers that do not support the legacy era, by id.
 	modernOnly map[string]modernOnly
 }
 
-// modernOnly is a server that rejected the legacy era.
+// modernOnly describes a server that rejected the legacy era.
 type modernOnly struct {
 	entry  config.Server
-	server string // its name and version
+	server string // name and version that the server reported
 }
 
-// connectedClient holds the sessions of one connected legacy client.
+// connectedClient holds the sessions that belong to one connected legacy client.
 type connectedClient struct {
-	byServer map[string]*clientSession // by server id
-	adopted  []*clientSession          // sessions with tasks that it took over from clients that left
+	byServer map[string]*clientSession // keyed by server id
+	adopted  []*clientSession          // sessions with running tasks, taken over from clients that have left
 }
 
 func (k *connectedClient) sessions() []*clientSession {
@@ -80,7 +80,7 @@ func (c *clientSessions) init(b *base, tasks *taskRegistry) {
 	c.shared, c.modernOnly = map[string]*clientSession{}, map[string]modernOnly{}
 }
 
-// close ends the background work and all sessions, and waits for them.
+// close stops the background work, closes all sessions, and waits for them.
 func (c *clientSessions) close() {
 	c.mu.Lock()
 	c.stop()
@@ -96,10 +96,10 @@ func (c *clientSessions) close() {
 	c.wg.Wait()
 }
 
-// session returns the session with a server that belongs to the client of a request. nil
-// means that the request uses the shared session: because the client needs no session of its
-// own, or because none can be opened. If the server must not be shared, the latter is an
-// error. st is the server's state in the request's view.
+// session returns the session with a server that belongs to the client that sent the request. It
+// returns nil if the request must use the shared session, because the client does not need a
+// session of its own or because none can be opened. If the server must not be shared, the latter is
+// an error. st is the state of the server in the view for the request.
 func (c *clientSessions) session(ctx context.Context, st serverState, r *mcpserver.Request, server string) (*clientSession, error) {
 	srv, found := c.entry(server)
 	if r.Client == nil || !found {
@@ -116,7 +116,7 @@ func (c *clientSessions) session(ctx context.Context, st serverState, r *mcpserv
 	return s, nil
 }
 
-// sessionOf is like session. legacy reports that the server speaks the legacy era, or may.
+// sessionOf is like session. legacy means that the server supports, or may support, the legacy era.
 func (c *clientSessions) sessionOf(ctx context.Context, r *mcpserver.Request, srv config.Server, legacy bool) *clientSession {
 	c.mu.Lock()
 	known := c.clients[r.Client]
@@ -150,9 +150,9 @@ func (c *clientSessions) sessionOf(ctx context.Context, r *mcpserver.Request, sr
 	return s
 }
 
-// current returns the session with a server in a map; nil if there is no room. A new session
-// replaces an outdated or missing one: then level holds the params of a logging/setLevel; nil:
-// none. c.mu must be held.
+// current returns the session with a server from a map, or nil if the session limit is reached. If
+// the session is missing or outdated, a new one is opened, with level as the params of a
+// logging/setLevel request; nil means that none is sent. c.mu must be held.
 func (c *clientSessions) current(sessions map[string]*clientSession, srv config.Server, principal string, level map[string]json.RawMessage, create func() *clientSession) *clientSession {
 	s := sessions[srv.ID]
 	if s != nil && s.outdated(srv) {
@@ -169,9 +169,9 @@ func (c *clientSessions) current(sessions map[string]*clientSession, srv config.
 	return s
 }
 
-// makeRoom reports whether a principal may begin another session with a server. If not, it
-// ends an idle or detached session of the same principal, so that there is room soon. c.mu
-// must be held.
+// makeRoom reports whether a principal may open another session with a server. If not, it closes an
+// idle or detached session of the same principal, so that a later attempt can succeed. c.mu must be
+// held.
 func (c *clientSessions) makeRoom(server, principal string) bool {
 	of := c.perServer[server]
 	full := of != nil && !of.Room(principal)
@@ -189,8 +189,9 @@ func (c *clientSessions) makeRoom(server, principal string) bool {
 	return false
 }
 
-// begin counts a new session, for which there is room, and dials it in the background. level
-// holds the params of a logging/setLevel; nil: none. c.mu must be held.
+// begin registers a new session, for which there must be room, and dials it in the background.
+// level contains the params of a logging/setLevel request; nil means that none is sent. c.mu must
+// be held.
 func (c *clientSessions) begin(s *clientSession, level map[string]json.RawMessage) {
 	of := c.perServer[s.srv.ID]
 	if of == nil {
@@ -202,8 +203,8 @@ func (c *clientSessions) begin(s *clientSession, level map[string]json.RawMessag
 	c.wg.Go(func() { c.dial(s, level) })
 }
 
-// dial connects a session to its server with the client's capabilities. level holds the
-// params of the client's last logging/setLevel; nil: none.
+// dial connects a session to its server and declares the client's capabilities. level contains the
+// params of the client's last logging/setLevel request; nil if there was none.
 func (c *clientSessions) dial(s *clientSession, level map[string]json.RawMessage) {
 	defer close(s.ready)
 	ctx, cancel := context.WithTimeout(c.life, max(dialTimeout, s.srv.ConnectTimeout))
@@ -230,13 +231,13 @@ func (c *clientSessions) dial(s *clientSession, level map[string]json.RawMessage
 		return
 	}
 	if level != nil {
-		_, _ = conn.Do(ctx, session.Request{Method: mcp.MethodSetLevel, Params: level}) // an error: the server has no logging
+		_, _ = conn.Do(ctx, session.Request{Method: mcp.MethodSetLevel, Params: level}) // an error means that the server does not support logging
 	}
 	s.conn = conn
 }
 
-// end closes a session in the background. The caller has removed it from all lists. It
-// counts as a session until its process has ended. c.mu must be held.
+// end closes a session in the background. The caller must already have removed it from all lists.
+// The session counts towards the limits until its process has exited. c.mu must be held.
 func (c *clientSessions) end(s *clientSession) {
 	c.tasks.forget(s)
 	c.wg.Go(func() {
@@ -251,8 +252,8 @@ func (c *clientSessions) end(s *clientSession) {
 	})
 }
 
-// add registers a client until it leaves. Then its sessions with tasks are detached, and the
-// others end. c.mu must be held.
+// add registers a client until it disconnects. Then its sessions with running tasks are detached,
+// and all others are closed. c.mu must be held.
 func (c *clientSessions) add(of *mcpserver.Client) *connectedClient {
 	known := &connectedClient{byServer: map[string]*clientSession{}}
 	c.clients[of] = known
@@ -277,8 +278,8 @@ func (c *clientSessions) add(of *mcpserver.Client) *connectedClient {
 	return known
 }
 
-// takeOver gives a detached session to the client that asks for a task in it: from then on
-// the session belongs to this client.
+// takeOver transfers a detached session to the client that requests a task in it. From then on, the
+// session belongs to this client.
 func (c *clientSessions) takeOver(r *mcpserver.Request, s *clientSession) {
 	if r.Client == nil {
 		return
@@ -302,8 +303,8 @@ func (c *clientSessions) takeOver(r *mcpserver.Request, s *clientSession) {
 	s.setClient(&legacyClient{client: r.Client}, false)
 }
 
-// reconcile ends the sessions with servers whose config has changed, and the detached and
-// idle sessions that broke or have expired.
+// reconcile closes the sessions with servers whose config has changed, and the detached and idle
+// sessions that were disconnected or have expired.
 func (c *clientSessions) reconcile(enabled []config.Server) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -330,8 +331,8 @@ func (c *clientSessions) reconcile(enabled []config.Server) {
 	c.idle = c.sweep(c.idle, func(s *clientSession) bool { return stale(s) || s.conn.Err() != nil || s.unused() > s.maxIdle() })
 }
 
-// sweep ends the sessions of a list for which over reports true, and returns the others.
-// c.mu must be held.
+// sweep closes the sessions in a list for which over returns true, and returns the others. c.mu
+// must be held.
 func (c *clientSessions) sweep(list []*clientSession, over func(*clientSession) bool) []*clientSession {
 	return slices.DeleteFunc(list, func(s *clientSession) bool {
 		if over(s) {
@@ -342,8 +343,9 @@ func (c *clientSessions) sweep(list []*clientSession, over func(*clientSession) 
 	})
 }
 
-// otherEra returns the era that a server speaks besides the era in which it is connected.
-// Modern servers do not always announce the legacy era: until it was tried, they may speak it.
+// otherEra returns the era that a server supports in addition to the era in which it is connected,
+// or "" if there is none. Modern servers do not always announce the legacy era, so it is assumed to
+// be supported until an attempt fails.
 func (c *clientSessions) otherEra(srv config.Server, info session.Info) session.Era {
 	if info.Other != "" || info.Era != session.EraModern || srv.Protocol == config.ProtocolModern {
 		return info.Other
@@ -354,11 +356,11 @@ func (c *clientSessions) otherEra(srv config.Server, info session.Info) session.
 	if ok && known.entry.Equal(srv) && known.server == nameOf(info) {
 		return ""
 	}
-	delete(c.modernOnly, srv.ID) // it is about another server
+	delete(c.modernOnly, srv.ID) // the entry refers to a different server
 	return session.EraLegacy
 }
 
-// speaksLegacy reports whether a session with a server can be of the legacy era.
+// speaksLegacy reports whether a session with a server can use the legacy era.
 func (c *clientSessions) speaksLegacy(st serverState, srv config.Server) bool {
 	if st.asks {
 		return true
@@ -371,8 +373,8 @@ func (c *clientSessions) speaksLegacy(st serverState, srv config.Server) bool {
 
 func nameOf(info session.Info) string { return info.ServerName + "\x00" + info.ServerVersion }
 
-// recordEra records what dialling a client's session in the legacy era showed. If the server
-// does not speak that era, the session is dropped.
+// recordEra records the outcome of dialling a client's session in the legacy era. If the server
+// does not support that era, the session is discarded.
 func (c *clientSessions) recordEra(of *connectedClient, s *clientSession) {
 	if !s.wrongEra {
 		return
@@ -388,8 +390,9 @@ func (c *clientSessions) recordEra(of *connectedClient, s *clientSession) {
 	}
 }
 
-// sharedModern returns the session in which modern clients share a server whose shared session
-// is of the legacy era; nil if the server speaks only that era, or if no session can be opened.
+// sharedModern returns the session that modern clients share if the server's shared session is in
+// the legacy era. It returns nil if the server supports only that era, or if no session can be
+// opened.
 func (c *clientSessions) sharedModern(ctx context.Context, st serverState, server string) *clientSession {
 	if st.other != session.EraModern {
 		return nil
@@ -412,14 +415,15 @@ func (c *clientSessions) sharedModern(ctx context.Context, st serverState, serve
 	if s == nil || !s.await(ctx) {
 		return nil
 	}
-	s.setClient(nil, false) // it is in use
+	s.setClient(nil, false) // mark the session as in use
 	return s
 }
 
-// acquire returns a pooled session with a server for one request of a modern client; nil if
-// none can be opened. The caller must release it. Modern clients have no sessions, so a
-// session with a server may serve all clients with the same credentials, capabilities and log
-// level, one request after another. era is the era of a new session; "": the server's.
+// acquire returns a pooled session with a server for one request from a modern client, or nil if
+// none can be opened. The caller must release it. Modern clients have no sessions of their own, so
+// one session with a server can serve all clients with the same credentials, capabilities and log
+// level, one request after another. era is the era for a new session; if empty, the server's era is
+// used.
 func (c *clientSessions) acquire(ctx context.Context, r *mcpserver.Request, server string, capabilities json.RawMessage, era session.Era) *clientSession {
 	var level map[string]json.RawMessage
 	if l := logLevel(r); l != nil {
@@ -463,9 +467,9 @@ func (c *clientSessions) acquire(ctx context.Context, r *mcpserver.Request, serv
 	return nil
 }
 
-// release returns a session to the pool for the next request. A session that is not clean
-// ends: a server that still works on a cancelled request would ask the client of the next
-// request.
+// release returns a session to the pool for the next request. A session that is not clean is closed
+// instead: a server that is still processing a cancelled request could send its questions to the
+// client of the next request.
 func (c *clientSessions) release(s *clientSession, clean bool) {
 	s.setClient(nil, false)
 	c.mu.Lock()
@@ -478,8 +482,8 @@ func (c *clientSessions) release(s *clientSession, clean bool) {
 	c.idle = append(c.idle, s)
 }
 
-// fromClient forwards a notification of a client to the servers that it concerns, in the
-// sessions that belong to the client.
+// fromClient forwards a notification from a client to the servers that it concerns, in the sessions
+// that belong to the client.
 func (c *clientSessions) fromClient(of *mcpserver.Client, method string, params json.RawMessage) {
 	switch method {
 	case mcp.NotificationRootsChanged:
@@ -506,7 +510,7 @@ func (c *clientSessions) forEach(of *mcpserver.Client, f func(ctx context.Contex
 	}
 	for _, s := range known.sessions() {
 		c.wg.Go(func() {
-			if !s.await(c.life) { // dialling takes a limited time
+			if !s.await(c.life) { // dialling has a timeout
 				return
 			}
 			ctx, cancel := context.WithTimeout(c.life, 10*time.Second)
@@ -516,8 +520,8 @@ func (c *clientSessions) forEach(of *mcpserver.Client, f func(ctx context.Contex
 	}
 }
 
-// setLevel answers logging/setLevel. It sets the level in the client's own sessions with
-// servers; a client that has set a level gets such sessions from its next request on.
+// setLevel handles logging/setLevel requests. It sets the log level in the client's own sessions
+// with servers. After a client has set a level, its requests use such sessions.
 func (c *clientSessions) setLevel(r *mcpserver.Request) (json.RawMessage, error) {
 	params := fields(r.Params)
 	if !isString(params["level"]) {
@@ -525,9 +529,9 @@ func (c *clientSessions) setLevel(r *mcpserver.Request) (json.RawMessage, error)
 	}
 	r.Client.Remember(encode(map[string]json.RawMessage{"level": params["level"]}))
 	c.forEach(r.Client, func(ctx context.Context, s *clientSession) {
-		// Whoever sets a level last must set the latest.
+		// Concurrent calls must leave the most recent level set, so repeat until it is.
 		for level := levelOf(r.Client); level != nil; {
-			_, _ = s.conn.Do(ctx, session.Request{Method: mcp.MethodSetLevel, Params: level}) // an error: the server has no logging
+			_, _ = s.conn.Do(ctx, session.Request{Method: mcp.MethodSetLevel, Params: level}) // an error means that the server does not support logging
 			latest := levelOf(r.Client)
 			if string(latest["level"]) == string(level["level"]) {
 				return
@@ -538,7 +542,7 @@ func (c *clientSessions) setLevel(r *mcpserver.Request) (json.RawMessage, error)
 	return json.RawMessage("{}"), nil
 }
 
-// levelOf returns the params of the last logging/setLevel of a client; nil: none.
+// levelOf returns the params of a client's last logging/setLevel request, or nil if there was none.
 func levelOf(of *mcpserver.Client) map[string]json.RawMessage {
 	if level := of.Remembered(); level != nil {
 		return fields(level)
@@ -546,7 +550,8 @@ func levelOf(of *mcpserver.Client) map[string]json.RawMessage {
 	return nil
 }
 
-// logLevel is the level of messages that a modern client wants during a request; nil: none.
+// logLevel returns the level of the log messages that a modern client wants to receive during a
+// request, or nil if it wants none.
 func logLevel(r *mcpserver.Request) json.RawMessage {
 	level := fields(fields(r.Params)["_meta"])[mcp.MetaLogLevel]
 	if !r.Modern() || !isString(level) {

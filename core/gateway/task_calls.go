@@ -19,7 +19,7 @@ func (rt *route) task(ctx context.Context) (json.RawMessage, error) {
 	g, v, r := rt.g, rt.v, rt.r
 	switch r.Method {
 	case mcp.MethodGetTask, mcp.MethodCancelTask:
-	case mcp.MethodTaskResult, mcp.MethodListTasks: // methods of the legacy era only; see also listTasks
+	case mcp.MethodTaskResult, mcp.MethodListTasks: // these methods exist only in the legacy era; see also listTasks
 		if r.Client == nil {
 			return nil, noMethod(r.Method)
 		}
@@ -47,7 +47,7 @@ func (rt *route) task(ctx context.Context) (json.RawMessage, error) {
 	}
 	raw, err := rt.send(ctx, params)
 	if err == nil && r.Method == mcp.MethodGetTask {
-		g.tasks.add(t, r, rt.used, fields(raw)) // it may have begun before this process
+		g.tasks.add(t, r, rt.used, fields(raw)) // the task may have been started before this process
 	}
 	return v.rewriteTask(g.taskIDs(r.Principal, t.server), r.Method, raw), err
 }
@@ -60,8 +60,8 @@ func unknownTask() error {
 	return &mcpserver.Error{Code: mcp.CodeInvalidParams, Message: "Failed to retrieve task: Task not found"}
 }
 
-// listTasks answers tasks/list with the tasks that the client began. It asks one server
-// after another; each page that the client gets comes from one page of one server.
+// listTasks handles tasks/list requests and returns the tasks that the client started. It asks one
+// server after another; each page sent to the client comes from one page of one server.
 func (rt *route) listTasks(ctx context.Context) (json.RawMessage, error) {
 	v, r := rt.v, rt.r
 	at, cursor, ok := readTaskCursor(r.Params)
@@ -79,7 +79,7 @@ func (rt *route) listTasks(ctx context.Context) (json.RawMessage, error) {
 		if err != nil && cursor != "" {
 			return nil, err
 		}
-		page, next := fields(raw), "" // no tasks if the request failed
+		page, next := fields(raw), "" // treat an error as an empty list
 		_ = json.Unmarshal(page["nextCursor"], &next)
 		var all, mine []json.RawMessage
 		_ = json.Unmarshal(page["tasks"], &all)
@@ -102,7 +102,7 @@ func (rt *route) listTasks(ctx context.Context) (json.RawMessage, error) {
 	return json.RawMessage(`{"tasks":[]}`), nil
 }
 
-// taskCursor is what a cursor of tasks/list encodes: the server to ask, as an index into
+// taskCursor is the decoded form of a cursor for tasks/list: the server to ask, as an index into
 // view.listsTasks, and that server's own cursor.
 type taskCursor struct {
 	At     int    `json:"at"`
@@ -127,16 +127,16 @@ func readTaskCursor(params json.RawMessage) (at int, cursor string, ok bool) {
 	return c.At, c.Cursor, err == nil && json.Unmarshal(b, &c) == nil && c.At >= 0
 }
 
-// How often the gateway polls a task that it waits for on behalf of the client.
+// Polling of a task that the gateway waits for on behalf of the client.
 const (
 	minTaskPoll     = 100 * time.Millisecond
-	defaultTaskPoll = time.Second // if the server names no interval
+	defaultTaskPoll = time.Second // used if the server does not specify an interval
 	maxTaskPoll     = 10 * time.Second
-	cancelTimeout   = 5 * time.Second // for the request that cancels the task
+	cancelTimeout   = 5 * time.Second // timeout for the request that cancels the task
 )
 
-// runTask calls a tool of a legacy server that must be called as a task, for a client that
-// did not: it waits for the task and returns its result.
+// runTask calls a tool of a legacy server that must be called as a task, for a client that did not
+// request a task. It waits for the task and returns its result.
 func (rt *route) runTask(ctx context.Context, q session.Request) (json.RawMessage, error) {
 	q.Params["task"] = json.RawMessage(`{}`)
 	raw, err := rt.do(ctx, q)
@@ -162,7 +162,7 @@ func (rt *route) runTask(ctx context.Context, q session.Request) (json.RawMessag
 		switch string(described["status"]) {
 		case `"working"`, `"submitted"`:
 		default:
-			// If the task waits for input, the server asks while this request is open.
+			// If the task needs input, the server asks for it while this request is pending.
 			return ask(ctx, mcp.MethodTaskResult, maxTaskLife)
 		}
 	}
@@ -175,11 +175,11 @@ func cancelTask(ctx context.Context, ask func(ctx context.Context, method string
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
 	defer cancel()
-	_, _ = ask(ctx, mcp.MethodCancelTask, cancelTimeout) // an error: the task may have ended
+	_, _ = ask(ctx, mcp.MethodCancelTask, cancelTimeout) // an error may mean that the task has already ended
 }
 
-// pause waits for the poll interval in a server's description of a task, within the bounds
-// above.
+// pause waits for the poll interval specified in a server's description of a task, within the
+// limits above.
 func pause(ctx context.Context, described map[string]json.RawMessage) error {
 	wait := defaultTaskPoll
 	for _, name := range []string{"pollInterval", "pollIntervalMs"} {
@@ -194,8 +194,8 @@ func pause(ctx context.Context, described map[string]json.RawMessage) error {
 	return nil
 }
 
-// needsTasks reports whether a modern server rejected a request because the client does not
-// have the extension for tasks.
+// needsTasks reports whether a modern server rejected a request because the client does not support
+// the extension for tasks.
 func needsTasks(err error) bool {
 	e, ok := isRPC(err)
 	if !ok || e.Code != mcp.CodeMissingCapability {
@@ -204,7 +204,7 @@ func needsTasks(err error) bool {
 	return fields(fields(fields(e.Data)["requiredCapabilities"])["extensions"])[mcp.ExtensionTasks] != nil
 }
 
-// withTasks adds the extension for tasks to the capabilities of a client.
+// withTasks adds the extension for tasks to a client's capabilities.
 func withTasks(capabilities json.RawMessage) json.RawMessage {
 	caps := fields(capabilities)
 	if caps == nil {
@@ -219,9 +219,9 @@ func withTasks(capabilities json.RawMessage) json.RawMessage {
 	return encode(caps)
 }
 
-// runModernTask calls a tool of a modern server that runs as a task, for a legacy client: it
-// waits for the task and returns its result. Input that the task requires meanwhile is
-// requested from the client.
+// runModernTask calls a tool of a modern server that runs as a task, on behalf of a legacy client.
+// It waits for the task and returns its result. If the task requires input, runModernTask asks the
+// client for it.
 func (rt *route) runModernTask(ctx context.Context, q session.Request) (json.RawMessage, error) {
 	q.Client = withTasks(q.Client)
 	raw, err := rt.do(ctx, q)
@@ -231,7 +231,7 @@ func (rt *route) runModernTask(ctx context.Context, q session.Request) (json.Raw
 	}
 	rt.g.tasks.add(target{rt.server, taskID(raw)}, rt.r, nil, described)
 	id := taskID(raw)
-	var given json.RawMessage // the client's answers that were not sent yet; nil: none
+	var given json.RawMessage // answers from the client that are not sent yet; nil if none
 	ask := func(ctx context.Context, method string, timeout time.Duration) (json.RawMessage, error) {
 		params := map[string]json.RawMessage{"taskId": quote(id)}
 		if method == mcp.MethodUpdateTask {
@@ -277,7 +277,7 @@ func (rt *route) runModernTask(ctx context.Context, q session.Request) (json.Raw
 	}
 }
 
-// taskFailed is the error of a task that ended without a result.
+// taskFailed returns the error for a task that ended without a result.
 func taskFailed(described map[string]json.RawMessage) error {
 	e := &mcpserver.Error{Code: mcp.CodeInternal, Message: "the task ended without a result"}
 	failed := fields(described["error"])

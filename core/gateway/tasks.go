@@ -20,47 +20,47 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// Clients see a task under an id that only the gateway can make: it holds the server, the
-// server's id of the task, and a MAC over both and the task's principal. An id is therefore
-// the same wherever it appears, stays valid over restarts of the gateway for as long as the
-// server knows the task, and cannot be used by another principal. A request with an id that
-// does not verify is answered without a request to the server.
+// Clients refer to a task by an id that only the gateway can create: it contains the server, the
+// server's id for the task, and a MAC over both and the principal of the task. An id is therefore
+// the same wherever it appears, remains valid after the gateway restarts for as long as the server
+// keeps the task, and cannot be used by another principal. A request with an invalid id is rejected
+// without asking the server.
 //
 // https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks and
 // https://modelcontextprotocol.github.io/ext-tasks/specification/2026-07-28/tasks.html
 
 const (
-	maxTasks    = 10_000         // that are remembered (see fair); a principal beyond its share loses its own oldest
-	maxTaskLife = 24 * time.Hour // how long a task is remembered, and waited for, at most
-	maxTaskID   = 1 << 10        // bytes; a task with a longer id cannot be requested
+	maxTasks    = 10_000         // registered tasks; a principal that exceeds its share (see fair) loses its oldest
+	maxTaskLife = 24 * time.Hour // how long a task is registered and waited for
+	maxTaskID   = 1 << 10        // in bytes; a task with a longer id cannot be requested
 
-	taskPrefix = "mcptrack-task-" // of the ids that clients see
-	taskMAC    = 16               // bytes
+	taskPrefix = "mcptrack-task-" // prefix of the ids that clients use
+	taskMAC    = 16               // length in bytes
 )
 
-// taskRegistry remembers the tasks that clients of the gateway began, and who listens to them.
-// The zero value is ready.
+// taskRegistry stores the tasks that clients of the gateway started, and which clients listen to
+// them. The zero value is ready to use.
 type taskRegistry struct {
 	mu     sync.Mutex
-	room   fair.Limit            // the keys of byID, by principal
-	byID   map[taskKey]*task     // by principal
-	order  []taskKey             // the keys of byID, the oldest first
-	shared map[target]*task      // the tasks of byID that run in shared sessions
-	watch  map[target][]*watcher // who listens to a task
+	room   fair.Limit            // limits the tasks in byID, by principal
+	byID   map[taskKey]*task     // keyed by principal and task
+	order  []taskKey             // keys of byID, oldest first
+	shared map[target]*task      // tasks in byID that run in shared sessions
+	watch  map[target][]*watcher // clients that listen to a task
 }
 
-// taskKey is a task of a principal: its server and the server's id.
+// taskKey identifies a task of a principal by its server and the server's id for it.
 type taskKey struct {
 	principal string
 	target
 }
 
-// task is a task that a client began.
+// task is a task that a client started.
 type task struct {
 	taskKey
-	session *clientSession    // the session in which it runs; nil: the shared session
-	client  *mcpserver.Client // the legacy client that asked for it last; nil: a modern client began it
-	expires time.Time         // when the server may have dropped it
+	session *clientSession    // session in which the task runs; nil means the shared session
+	client  *mcpserver.Client // legacy client that last requested it; nil if a modern client started it
+	expires time.Time         // after this time, the server may have discarded the task
 }
 
 // watcher is a modern client that listens to tasks (subscriptions/listen with taskIds). send
@@ -70,8 +70,8 @@ type watcher struct {
 	send      func(params json.RawMessage)
 }
 
-// add records a task of the client that made the request r, in session s (nil: the shared
-// session). described is the server's description of the task.
+// add registers a task started by the request r in session s; nil means the shared session.
+// described is the server's description of the task.
 func (t *taskRegistry) add(id target, r *mcpserver.Request, s *clientSession, described map[string]json.RawMessage) {
 	life := maxTaskLife
 	for _, name := range []string{"ttl", "ttlMs"} {
@@ -90,7 +90,7 @@ func (t *taskRegistry) add(id target, r *mcpserver.Request, s *clientSession, de
 		t.byID, t.shared, t.room.Max = map[taskKey]*task{}, map[target]*task{}, maxTasks
 	}
 	t.drop(t.byID[added.taskKey])
-	if s == nil { // a server that reuses an id has dropped the former task, whoever owned it
+	if s == nil { // a server that reuses an id has discarded the previous task, whoever owned it
 		t.drop(t.shared[id])
 		t.shared[id] = added
 	}
@@ -106,7 +106,7 @@ func (t *taskRegistry) add(id target, r *mcpserver.Request, s *clientSession, de
 	t.order = append(t.order, added.taskKey)
 }
 
-// drop forgets a task; nil is allowed. t.mu must be held.
+// drop removes a task from the registry; known may be nil. t.mu must be held.
 func (t *taskRegistry) drop(known *task) {
 	if known == nil {
 		return
@@ -120,9 +120,10 @@ func (t *taskRegistry) drop(known *task) {
 	t.room.Give(known.principal)
 }
 
-// find returns the session in which a task of the client's principal runs, nil for the shared
-// session. Its id was verified (see taskIDs). An unknown task may be older than this process:
-// the server decides, unless it has given the id to another principal since.
+// find returns the session in which a task of the client's principal runs, or nil for the shared
+// session. The id must already be verified (see taskIDs). An unregistered task may be older than
+// this process. In that case the server determines whether it exists, unless the server has since
+// assigned the id to another principal.
 func (t *taskRegistry) find(id target, r *mcpserver.Request) (s *clientSession, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -136,8 +137,9 @@ func (t *taskRegistry) find(id target, r *mcpserver.Request) (s *clientSession, 
 	return known.session, true
 }
 
-// began reports whether the client of a request may list a task of session s (nil: the shared
-// session), because it, or a client with the same credentials, began it.
+// began reports whether a task may be listed for the client that sent r, because that client, or
+// one with the same credentials, started it. s is the session of the task; nil means the shared
+// session.
 func (t *taskRegistry) began(id target, r *mcpserver.Request, s *clientSession) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -148,7 +150,7 @@ func (t *taskRegistry) began(id target, r *mcpserver.Request, s *clientSession) 
 	return r.Principal != "" || known.client == r.Client
 }
 
-// unfinished reports whether a session has tasks that a client may still want.
+// unfinished reports whether a session has tasks that a client may still request.
 func (t *taskRegistry) unfinished(s *clientSession) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -160,7 +162,7 @@ func (t *taskRegistry) unfinished(s *clientSession) bool {
 	return false
 }
 
-// forget drops the tasks of a session that ends.
+// forget removes the tasks of a session that is being closed.
 func (t *taskRegistry) forget(s *clientSession) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -174,12 +176,12 @@ func (t *taskRegistry) forget(s *clientSession) {
 	})
 }
 
-// inShared returns the task with this id in the shared session; nil: none is known.
+// inShared returns the task with this id in the shared session, or nil if none is registered.
 func (t *taskRegistry) inShared(id target) *task {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if known := t.shared[id]; known != nil {
-		return new(*known) // its client may change
+		return new(*known) // a copy, because the client of the task may change
 	}
 	return nil
 }
@@ -190,7 +192,7 @@ func (t *taskRegistry) watchers(id target) []*watcher {
 	return slices.Clone(t.watch[id])
 }
 
-// listen adds a watcher of tasks; stop removes it.
+// listen registers a watcher of tasks; stop removes it.
 func (t *taskRegistry) listen(w *watcher, ids []target) (stop func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -213,8 +215,8 @@ func (t *taskRegistry) listen(w *watcher, ids []target) (stop func()) {
 	}
 }
 
-// taskIDs translates between a server's task ids and the ids under which one principal knows
-// the tasks.
+// taskIDs translates between a server's task ids and the ids by which one principal refers to the
+// tasks.
 type taskIDs struct {
 	key               []byte
 	principal, server string
@@ -224,12 +226,12 @@ func (b *base) taskIDs(principal, server string) taskIDs {
 	return taskIDs{b.opts.Key, principal, server}
 }
 
-// export returns the id that clients see. If it is too long, the result is an id under which
-// nothing is found.
+// export returns the id that clients use for a server's task id. If that would be too long, it
+// returns an id that matches no task.
 func (n taskIDs) export(id string) string {
 	named := encode([2]string{n.server, id})
 	h := hmac.New(sha256.New, n.key)
-	_, _ = h.Write(encode([]string{"task", n.principal, string(named)})) // it never fails
+	_, _ = h.Write(encode([]string{"task", n.principal, string(named)})) // writing to a hash never fails
 	sum := h.Sum(nil)[:taskMAC]
 	if len(id) > maxTaskID {
 		named = nil
@@ -237,13 +239,13 @@ func (n taskIDs) export(id string) string {
 	return taskPrefix + base64.RawURLEncoding.EncodeToString(append(sum, named...))
 }
 
-// read is the inverse of export; false if export did not make the id.
+// read is the inverse of export. ok is false if export did not create the id.
 func (n taskIDs) read(exported string) (id string, ok bool) {
 	t, ok := claimedTask(exported)
 	return t.key, ok && t.server == n.server && subtle.ConstantTimeCompare([]byte(n.export(t.key)), []byte(exported)) == 1
 }
 
-// claimedTask returns the task that an id names. It does not verify the id.
+// claimedTask returns the task that an id refers to, without verifying the id.
 func claimedTask(exported string) (target, bool) {
 	text, ok := strings.CutPrefix(exported, taskPrefix)
 	raw, err := base64.RawURLEncoding.DecodeString(text)
@@ -252,8 +254,8 @@ func claimedTask(exported string) (target, bool) {
 	return target{named[0], named[1]}, ok
 }
 
-// verifiedTask returns the task that an id names; false if the gateway did not give the id to
-// this principal.
+// verifiedTask returns the task that an id refers to. ok is false if the gateway did not create the
+// id for this principal.
 func (b *base) verifiedTask(principal, exported string) (target, bool) {
 	t, ok := claimedTask(exported)
 	if ok {
@@ -262,13 +264,14 @@ func (b *base) verifiedTask(principal, exported string) (target, bool) {
 	return t, ok
 }
 
-// related replaces the id of the task that a server's message belongs to, in _meta, by the id
-// that clients see.
+// related replaces the task id in the _meta of a server's message, which specifies the task that
+// the message belongs to, with the id that clients use.
 func (n taskIDs) related(raw json.RawMessage) json.RawMessage {
 	return mapRelated(raw, func(id string) (string, bool) { return n.export(id), true })
 }
 
-// mapRelated replaces the id of the task that a message belongs to, in _meta.
+// mapRelated applies f to the task id in the _meta of a message, which specifies the task that the
+// message belongs to.
 func mapRelated(raw json.RawMessage, f func(string) (string, bool)) json.RawMessage {
 	if !bytes.Contains(raw, []byte(mcp.MetaRelatedTask)) {
 		return raw
@@ -279,7 +282,7 @@ func mapRelated(raw json.RawMessage, f func(string) (string, bool)) json.RawMess
 	return raw
 }
 
-// mapTaskID replaces the taskId of an object.
+// mapTaskID applies f to the taskId of an object.
 func mapTaskID(raw json.RawMessage, f func(string) (string, bool)) (json.RawMessage, bool) {
 	return within(raw, "taskId", func(id json.RawMessage) (json.RawMessage, bool) {
 		var text string
@@ -291,24 +294,24 @@ func mapTaskID(raw json.RawMessage, f func(string) (string, bool)) (json.RawMess
 	})
 }
 
-// task replaces the taskId of a server's object by the id that clients see.
+// task replaces the taskId in a server's object with the id that clients use.
 func (n taskIDs) task(raw json.RawMessage) json.RawMessage {
 	raw, _ = mapTaskID(raw, func(id string) (string, bool) { return n.export(id), true })
 	return raw
 }
 
-// status rewrites a server's notification about one of its tasks.
+// status rewrites the task ids in a server's notification about one of its tasks.
 func (n taskIDs) status(raw json.RawMessage) json.RawMessage { return n.task(n.related(raw)) }
 
-// created is the result of a call that began a task, as clients see it.
+// created rewrites the result of a call that started a task for the client.
 func (n taskIDs) created(raw json.RawMessage) json.RawMessage {
 	raw = n.task(raw)
 	raw, _ = within(raw, "task", func(task json.RawMessage) (json.RawMessage, bool) { return n.task(task), true })
 	return raw
 }
 
-// created reports whether a call began a task instead of returning its result, and returns
-// the server's description of the task.
+// created reports whether a call started a task instead of returning its result, and returns the
+// server's description of the task.
 func created(raw json.RawMessage) (described map[string]json.RawMessage, ok bool) {
 	if !bytes.Contains(raw, []byte(`"taskId"`)) {
 		return nil, false
@@ -322,8 +325,7 @@ func created(raw json.RawMessage) (described map[string]json.RawMessage, ok bool
 	return described, isString(described["taskId"])
 }
 
-// rewriteTask rewrites the result of a tasks/… request: the ids of tasks, and the URIs of
-// resources.
+// rewriteTask rewrites the task ids and resource URIs in the result of a tasks/… request.
 func (v *view) rewriteTask(n taskIDs, method string, raw json.RawMessage) json.RawMessage {
 	if method == mcp.MethodTaskResult {
 		return v.rewriteContent(n.server, n.related(raw))
@@ -337,8 +339,8 @@ func (v *view) rewriteTask(n taskIDs, method string, raw json.RawMessage) json.R
 
 func isTaskMethod(method string) bool { return strings.HasPrefix(method, "tasks/") }
 
-// forwardTaskNotification forwards a notification about a task that a server sends in the
-// shared session. It is called by the goroutine that reads from the server.
+// forwardTaskNotification forwards a task notification that a server sent in the shared session. It
+// is called by the goroutine that reads from the server, so it must not block.
 func (g *Gateway) forwardTaskNotification(server, method string, params json.RawMessage) {
 	id := target{server, taskID(params)}
 	if id.key == "" {
@@ -365,13 +367,13 @@ func withoutMeta(raw json.RawMessage, name string) json.RawMessage {
 }
 
 const (
-	maxWatched  = 256             // tasks that one client can listen to
-	listenRetry = 2 * time.Second // the pause after a subscriptions/listen of tasks ended
+	maxWatched  = 256             // maximum number of tasks that one client can listen to
+	listenRetry = 2 * time.Second // delay before another subscriptions/listen request for tasks
 )
 
-// watchTasks begins to listen for a modern client: until ctx is done, it receives what servers
-// announce about the tasks that it names. watchTasks returns the ids, as exported, to which
-// the client may listen.
+// watchTasks starts to listen for a modern client: until ctx is done, the client receives the
+// notifications that servers send about the tasks specified in watch. It returns the exported ids
+// of the tasks to which the client may listen.
 func (g *Gateway) watchTasks(ctx context.Context, watch mcpserver.TaskWatch) (known []string) {
 	v := g.view.Load()
 	byServer := map[string][]string{}
@@ -408,32 +410,32 @@ func (g *Gateway) watchTasks(ctx context.Context, watch mcpserver.TaskWatch) (kn
 	return known
 }
 
-// listenToTasks listens to tasks of a server until ctx is done.
+// listenToTasks listens to notifications about tasks of a server until ctx is done.
 func (g *Gateway) listenToTasks(ctx context.Context, server string, keys []string, capabilities json.RawMessage) {
 	q := session.Request{Method: mcp.MethodListen, Client: capabilities, Timeout: maxTaskLife,
 		Params: map[string]json.RawMessage{"notifications": encode(map[string][]string{"taskIds": keys})}}
 	for ctx.Err() == nil {
 		_, err := g.tracker.Do(ctx, server, q)
 		if _, refused := isRPC(err); refused {
-			return // clients can still ask for the task
+			return // clients can still poll the task
 		}
 		backoff.Sleep(ctx, listenRetry)
 	}
 }
 
-// messageQueues sends notifications to clients. A client that does not read delays only its
-// own notifications; if too many wait, further ones are dropped, as clients do not rely on
-// them.
+// messageQueues sends notifications to clients. A client that does not read delays only its own
+// notifications. If its queue is full, further notifications are dropped, because clients do not
+// depend on them.
 type messageQueues struct {
 	*base
 	mu       sync.Mutex
-	byClient map[*mcpserver.Client]*messageQueue // of the clients that deliver sends to now
+	byClient map[*mcpserver.Client]*messageQueue // clients to which deliver is currently sending
 }
 
-// messageQueue holds the notifications on their way to one client.
+// messageQueue holds the notifications that are pending for one client.
 type messageQueue struct {
 	waiting []queuedMessage
-	bytes   int // of the params that wait or are in progress
+	bytes   int // total size of the params that are queued or being sent
 }
 
 type queuedMessage struct {
@@ -441,7 +443,7 @@ type queuedMessage struct {
 	params json.RawMessage
 }
 
-// notify sends a notification to a client, after the notifications that already wait.
+// notify queues a notification for a client, after the notifications that are already pending.
 func (m *messageQueues) notify(client *mcpserver.Client, method string, params json.RawMessage) {
 	m.mu.Lock()
 	q := m.byClient[client]
@@ -457,11 +459,11 @@ func (m *messageQueues) notify(client *mcpserver.Client, method string, params j
 	if begin && !m.run(func(ending context.Context) { m.deliver(ending, client, q) }) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		delete(m.byClient, client) // the gateway is ending
+		delete(m.byClient, client) // the gateway is stopping
 	}
 }
 
-// deliver sends the queued notifications to a client, until none waits or ctx is done.
+// deliver sends the queued notifications to a client until the queue is empty or ctx is done.
 func (m *messageQueues) deliver(ctx context.Context, client *mcpserver.Client, q *messageQueue) {
 	for {
 		m.mu.Lock()

@@ -7,27 +7,27 @@ import (
 	"unicode/utf8"
 )
 
-// maxDecoding bounds how often a URI is percent-decoded. A server that decodes a URI more
-// than once may read another URI, which the filter must also see.
+// maxDecoding is how many times a URI is percent-decoded. A server that decodes a URI more than
+// once may interpret it as another URI, which the filter must check, too.
 const maxDecoding = 4
 
-// forms are the URIs that a server may read in one URI.
+// forms holds the URIs that a server may read when it is given one URI.
 type forms struct {
-	// normal are the normal form (see parts.String), and the normal forms after further
+	// normal contains the normal form (see parts.String), and the normal forms after further
 	// decoding.
 	normal []string
-	// more are the forms for lenient servers: with slashes collapsed, without fragment, user
-	// and trailing spaces, for files without query and host; and all ways of writing the
-	// joined forms.
+	// more contains the forms that lenient servers may read: with slashes collapsed; without
+	// fragment, user and trailing spaces; for files, without query and host; and all spellings of
+	// the joined forms.
 	more []string
-	// joined are the forms for a server that removes only the scheme and the slashes after it:
-	// authority and path as one path, without dot segments. Such a server takes "x://a/b",
-	// "x:///a/b", "x:a/b" and "x://c/../a/b" for one resource. Web URIs have no joined forms,
-	// because every parser finds their host.
+	// joined contains the forms for a server that removes only the scheme and the slashes after it,
+	// and thus reads authority and path as one path, without dot segments. Such a server treats
+	// "x://a/b", "x:///a/b", "x:a/b" and "x://c/../a/b" as the same resource. Web URIs have no
+	// joined forms, because every parser recognises their host.
 	joined []string
 }
 
-// formsOf returns the forms of a URI. It reports false for a URI without a normal form.
+// formsOf returns the forms of a URI. ok is false if the URI has no normal form.
 func formsOf(uri string) (f forms, ok bool) {
 	first, ok := parseURI(uri)
 	if ok {
@@ -36,7 +36,7 @@ func formsOf(uri string) (f forms, ok bool) {
 	if !ok {
 		return forms{}, false
 	}
-	// A server may remove dot segments before it decodes again, or only at the end.
+	// A server may remove dot segments each time before it decodes again, or only at the end.
 	dots := false
 	for _, early := range []bool{false, true} {
 		at := first
@@ -70,16 +70,17 @@ func unique(list ...string) []string {
 	return slices.Compact(list)
 }
 
-// parts are the parts of a URI; their concatenation is the URI.
+// parts holds the parts of a URI; their concatenation is the URI.
 type parts struct {
-	scheme    string // in lower case, with its colon
-	authority string // with its slashes; "" if there is none
+	scheme    string // in lower case, including the colon
+	authority string // including the leading slashes; empty if there is none
 	path      string
 	tail      string // query and fragment
 }
 
-// parseURI splits a URI without decoding it. It reports false if the URI has no scheme, has
-// characters in its authority that are invalid in a host, or has a web scheme but no host.
+// parseURI splits a URI into parts without decoding it. ok is false if the URI has no scheme, if
+// its authority contains characters that are invalid in a host, or if it has a web scheme but no
+// host.
 func parseURI(uri string) (p parts, ok bool) {
 	p.scheme = strings.ToLower(uri[:schemeEnd(uri)])
 	rest, has := strings.CutPrefix(uri[len(p.scheme):], "//")
@@ -97,8 +98,8 @@ func parseURI(uri string) (p parts, ok bool) {
 	return p, p.scheme != "" && (len(p.authority) > len("//") || !ofTheWeb(p.scheme))
 }
 
-// decoded percent-decodes path and tail once. It reports false for invalid UTF-8, for an
-// invalid percent-encoding (unless lenient), and for a path with control characters,
+// decoded percent-decodes path and tail once. It returns false for invalid UTF-8, for an invalid
+// percent-encoding (unless lenient is true), and for a path that contains control characters,
 // backslashes or encoded slashes.
 func (p parts) decoded(lenient bool) (parts, bool) {
 	path, ok := decode(p.path, "?#", lenient)
@@ -112,15 +113,14 @@ func (p parts) decoded(lenient bool) (parts, bool) {
 }
 
 // String returns the normal form of decoded parts (RFC 3986, 6.2.2 and 6.2.3): scheme and host in
-// lower case, no host for local files, no default port, percent-encoded characters decoded and
-// dot segments of the path removed. As servers do, it decodes more than the RFC permits:
-// everything except delimiters. "file:/a" and "file:a" become "file:///a", as in browsers and
-// RFC 8089.
+// lower case, no host for local files, no default port, percent-encoded characters decoded and dot
+// segments in the path removed. Like servers, it decodes more than the RFC permits: everything
+// except delimiters. "file:/a" and "file:a" become "file:///a", as in browsers and RFC 8089.
 func (p parts) String() string {
 	return p.scheme + normalizeAuthority(p.scheme, p.authority) + removeDots(p.path) + p.tail
 }
 
-// lenient returns forms.more for decoded parts.
+// lenient returns the value of forms.more for decoded parts.
 func (p parts) lenient() (all []string) {
 	tail, _, _ := strings.Cut(p.tail, "#")
 	stem := tail
@@ -133,7 +133,7 @@ func (p parts) lenient() (all []string) {
 			all = append(all, strings.TrimRight(p.scheme+normalizeAuthority(p.scheme, authority)+path+stem, " "))
 		}
 	}
-	// A server that joins authority and path may also drop query, user and port.
+	// A server that joins authority and path may also remove query, user and port.
 	for _, tail := range unique(p.tail, tail, "") {
 		for _, authority := range unique(append(authorities, withoutPort(withoutUser(p.authority)))...) {
 			for _, form := range p.joined(authority, tail) {
@@ -144,8 +144,8 @@ func (p parts) lenient() (all []string) {
 	return all
 }
 
-// written returns the ways of writing a joined URI. Its first segment may be a host, whose
-// case does not matter.
+// written returns all spellings of a joined URI. The first segment may be a host, whose case does
+// not matter.
 func written(joined string) (all []string) {
 	scheme, rest := joined[:schemeEnd(joined)], joined[schemeEnd(joined):]
 	for _, rest := range unique(rest, lowerFirst(rest)) {
@@ -154,7 +154,7 @@ func written(joined string) (all []string) {
 	return all
 }
 
-// joined returns forms.joined for decoded parts, with another authority and tail.
+// joined returns the value of forms.joined for decoded parts, with the given authority and tail.
 func (p parts) joined(authority, tail string) (all []string) {
 	if ofTheWeb(p.scheme) {
 		return nil
@@ -165,8 +165,8 @@ func (p parts) joined(authority, tail string) (all []string) {
 	return all
 }
 
-// join removes leading and trailing slashes, empty segments and dot segments. It keeps ".."
-// after "**", since it cannot know what ".." removes there.
+// join removes leading and trailing slashes, empty segments and dot segments. It keeps a ".." after
+// "**", because the segment that ".." would remove is unknown.
 func join(path string) string {
 	var out []string
 	for segment := range strings.SplitSeq(path, "/") {
@@ -183,7 +183,7 @@ func join(path string) string {
 	return strings.Join(out, "/")
 }
 
-// lowerFirst converts the first segment of a path, or of a glob for one, to lower case.
+// lowerFirst converts the first segment of a path, or of a glob for a path, to lower case.
 func lowerFirst(path string) string {
 	depth := 0
 	for i, c := range []byte(path) {
@@ -220,7 +220,7 @@ func withoutPort(authority string) string {
 	return authority
 }
 
-// fold maps texts that differ only in case to the same text.
+// fold returns the same text for all texts that differ only in case.
 func fold(s string) string {
 	return strings.Map(func(r rune) rune {
 		least := r
@@ -231,13 +231,13 @@ func fold(s string) string {
 	}, s)
 }
 
-// notOfHosts reports whether a character is invalid in a host. Some parsers decode or drop
-// such characters.
+// notOfHosts reports whether a character is invalid in a host. Some parsers decode or ignore such
+// characters.
 func notOfHosts(r rune) bool {
 	return r <= ' ' || r == '\\' || r == '%' || unicode.IsControl(r)
 }
 
-// ofTheWeb reports whether web parsers find a host in every URI of the scheme.
+// ofTheWeb reports whether web parsers recognise a host in every URI with this scheme.
 func ofTheWeb(scheme string) bool {
 	switch scheme {
 	case "http:", "https:", "ws:", "wss:", "ftp:":
@@ -246,8 +246,8 @@ func ofTheWeb(scheme string) bool {
 	return false
 }
 
-// schemeEnd returns the length of a URI's scheme with its colon (RFC 3986, 3.1); 0 without a
-// scheme.
+// schemeEnd returns the length of a URI's scheme, including the colon (RFC 3986, 3.1), or 0 if
+// there is no scheme.
 func schemeEnd(uri string) int {
 	for i, c := range []byte(uri) {
 		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
@@ -261,8 +261,8 @@ func schemeEnd(uri string) int {
 	return 0
 }
 
-// normalizeAuthority converts the host of an authority, which begins with slashes, to lower
-// case. It removes a default port, and "localhost" in file: URIs.
+// normalizeAuthority converts the host in an authority, which starts with slashes, to lower case.
+// It removes a default port, and "localhost" in file: URIs.
 func normalizeAuthority(scheme, authority string) string {
 	user := max(strings.LastIndexByte(authority, '@')+1, min(len(authority), len("//")))
 	host := strings.ToLower(authority[user:])
@@ -277,8 +277,8 @@ func normalizeAuthority(scheme, authority string) string {
 	return authority[:user] + host
 }
 
-// decode percent-decodes a text, except delimiters. It reports false for an invalid encoding,
-// which stays unchanged if lenient.
+// decode percent-decodes a text except for delimiters. ok is false if an encoding is invalid; if
+// lenient is true, an invalid encoding is kept unchanged instead.
 func decode(s, delimiters string, lenient bool) (string, bool) {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {

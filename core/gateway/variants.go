@@ -20,43 +20,43 @@ import (
 	"github.com/mcptrack/mcptrack/core/status"
 )
 
-// Some servers list more for clients that can be asked something. For each set of such
-// capabilities, a probe finds the difference: a session with these capabilities that lists
-// the server and is closed again. The first probe runs when such a client connects, further
-// probes after every change of the server's lists.
+// Some servers list more items for clients that can be asked for input. For each set of such
+// capabilities, a probe determines the difference: it opens a session with these capabilities,
+// lists the server's items and closes the session. The first probe runs when such a client
+// connects; further probes run after every change to the server's lists.
 
 const (
-	maxVariants    = 64                     // sets of capabilities; keyOf makes fewer, so no client reaches the limit
-	maxProbes      = 4                      // probes in progress
+	maxVariants    = 64                     // maximum number of capability sets; keyOf returns fewer different keys, so clients cannot reach the limit
+	maxProbes      = 4                      // maximum number of probes in progress
 	probeWait      = 10 * time.Second       // how long a client's request waits for probes
-	probePause     = 500 * time.Millisecond // at least, between the beginnings of two probes after changes
-	probeBurst     = 20                     // consecutive probes with that pause
-	probeEvery     = 5 * time.Second        // between further probes
-	probeRetry     = time.Second            // the first pause after a failure
-	probeMaxRetry  = 10 * time.Minute       // the longest pause after a failure
-	maxIdleVariant = time.Hour              // how long a set of capabilities is remembered after its last client
+	probePause     = 500 * time.Millisecond // minimum interval between the starts of two probes after changes
+	probeBurst     = 20                     // maximum number of consecutive probes at that interval
+	probeEvery     = 5 * time.Second        // interval between further probes
+	probeRetry     = time.Second            // delay after the first failure
+	probeMaxRetry  = 10 * time.Minute       // maximum delay after failures
+	maxIdleVariant = time.Hour              // how long a capability set is kept after its last client has left
 )
 
-// variants finds the lists of servers that differ for clients with certain capabilities.
+// variants determines how the lists of servers differ for clients with certain capabilities.
 type variants struct {
 	*base
-	// slots is a semaphore of capacity maxProbes: probes send to acquire and receive to
-	// release; never closed.
+	// slots is a semaphore of capacity maxProbes: a probe sends to acquire a slot and receives to
+	// release it; never closed.
 	slots chan struct{}
 
 	mu    sync.Mutex
-	byKey map[string]*variant // see keyOf
+	byKey map[string]*variant // keyed by the result of keyOf
 }
 
-// variant holds what is known for a set of capabilities.
+// variant holds the probes for one set of capabilities.
 type variant struct {
 	capabilities json.RawMessage
-	used         time.Time         // when a client with them last made a request
-	probes       map[string]*probe // by server id
+	used         time.Time         // when a client with these capabilities last sent a request
+	probes       map[string]*probe // keyed by server id
 }
 
-// keyOf names the client capabilities on which a server's lists may depend; "" if the
-// client has none of them.
+// keyOf returns a key for the client capabilities on which a server's lists may depend, or "" if
+// the client has none of them.
 func keyOf(capabilities json.RawMessage) string {
 	all := fields(declaredLegacy(capabilities))
 	names := slices.Collect(maps.Keys(all))
@@ -69,8 +69,8 @@ func keyOf(capabilities json.RawMessage) string {
 	return strings.Join(names, " ")
 }
 
-// await waits until the lists for clients with the capabilities, whose key is given, are
-// known, at most for probeWait. Until then such clients see the common lists.
+// await waits, for at most probeWait, until the lists for clients with these capabilities are
+// known; key is the result of keyOf for them. Until then, such clients receive the common lists.
 func (s *variants) await(ctx context.Context, key string, capabilities json.RawMessage) {
 	if len(s.servers()) == 0 {
 		return
@@ -104,10 +104,10 @@ func (s *variants) await(ctx context.Context, key string, capabilities json.RawM
 		select {
 		case <-tried:
 		case <-ctx.Done():
-			return // the client is notified if the lists change later
+			return // the client will be notified if the lists change later
 		}
 	}
-	_ = s.flush(ctx) // on an error the items are listed a moment later
+	_ = s.flush(ctx) // after an error, the items are listed slightly later
 }
 
 // begin starts the probes of a variant that are missing or outdated. s.mu must be held.
@@ -136,14 +136,14 @@ func (s *variants) begin(of *variant, snap *status.Snapshot) {
 		p.start(now)
 		capabilities := of.capabilities
 		if !s.run(func(ending context.Context) { s.attempt(ending, p, capabilities) }) {
-			p.running = false // the gateway is ending
+			p.running = false // the gateway is stopping
 		}
 	}
 }
 
-// lists returns the lists that differ from the common lists, by variant and server. It
-// forgets variants that no client uses any more (see seen), and starts new probes of servers
-// whose common lists have changed.
+// lists returns the lists that differ from the common lists, by variant and server. It removes
+// variants that clients no longer use (see seen), and starts new probes of servers whose common
+// lists have changed.
 func (s *variants) lists(snap *status.Snapshot, seen func(key string) bool) map[string]map[string]map[catalog.Kind]catalog.List {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,8 +173,8 @@ func (s *variants) lists(snap *status.Snapshot, seen func(key string) bool) map[
 	return out
 }
 
-// mergeVariants builds one view for each variant in which a server has different lists, and
-// adds the results of their checks to lists.
+// mergeVariants builds one view for each variant in which a server has different lists, and adds
+// the validation results to lists.
 func (l *loop) mergeVariants(snap *status.Snapshot, parts []contribution, lists map[string]map[catalog.Kind]checkedList) map[string]*view {
 	views := map[string]*view{}
 	for key, servers := range l.variants.lists(snap, l.server.Subscriptions().Seen) {
@@ -185,7 +185,7 @@ func (l *loop) mergeVariants(snap *status.Snapshot, parts []contribution, lists 
 				continue
 			}
 			others[i].lists = maps.Clone(c.lists)
-			id := c.id + "\x00" + key // see checkAs
+			id := c.id + "\x00" + key // id under which checkAs caches the result
 			lists[id] = map[catalog.Kind]checkedList{}
 			for k, list := range differ {
 				checked := l.checkAs(id, c.id, k, list)
@@ -198,40 +198,40 @@ func (l *loop) mergeVariants(snap *status.Snapshot, parts []contribution, lists 
 	return views
 }
 
-// probe is what is known of the lists of a server for clients with certain capabilities: how
-// they differ from the lists in the shared session. The difference is laid over the current
-// lists, so that a change is served to all clients in the same step, and is determined again
-// after each change. variants.mu guards all.
+// probe determines and stores how the lists of a server for clients with certain capabilities
+// differ from the lists in the shared session. The difference is applied to the current lists, so
+// that a change becomes visible to all clients at the same time, and is determined again after each
+// change. variants.mu guards all fields.
 type probe struct {
 	id      string
-	tried   chan struct{} // closed when the first attempt has ended
+	tried   chan struct{} // closed when the first attempt has completed
 	running bool          // an attempt is in progress
 
-	srv      config.Server                           // as it was configured at the last attempt
-	base     map[catalog.Kind]catalog.List           // what the shared session listed before the last attempt
-	listed   map[catalog.Kind]catalog.List           // what the last attempts listed: keys and digests
-	differ   map[catalog.Kind]map[string]variantItem // by key
-	overlaid map[catalog.Kind]overlaidList           // the last results of overlay
+	srv      config.Server                           // config entry at the last attempt
+	base     map[catalog.Kind]catalog.List           // lists in the shared session before the last attempt
+	listed   map[catalog.Kind]catalog.List           // keys and digests that the last attempts found
+	differ   map[catalog.Kind]map[string]variantItem // the difference, keyed by item key
+	overlaid map[catalog.Kind]overlaidList           // cached results of overlay
 
-	began  time.Time     // the last attempt
-	pace   *rate.Limiter // of attempts
-	next   time.Time     // the next attempt with the same config begins no sooner
-	woken  time.Time     // a wake-up is scheduled for then
-	failed bool          // the last attempt failed
+	began  time.Time     // when the last attempt started
+	pace   *rate.Limiter // limits the rate of attempts
+	next   time.Time     // earliest start of the next attempt with the same config
+	woken  time.Time     // time for which a wake-up is scheduled
+	failed bool          // whether the last attempt failed
 	retry  *backoff.Backoff
 }
 
 // variantItem is an item that differs for clients with certain capabilities.
 type variantItem struct {
-	item   catalog.Item // as they get it; without a key: they do not get it
-	common bool         // other clients also get the item
+	item   catalog.Item // the item for these clients; if it has no key, they do not receive it
+	common bool         // other clients receive an item with this key, too
 }
 
 func (d variantItem) equal(o variantItem) bool {
 	return d.common == o.common && equalItems(d.item, o.item)
 }
 
-// overlaidList is a list with a difference laid over it.
+// overlaidList is a list to which a difference has been applied.
 type overlaidList struct {
 	base, list catalog.List
 	differ     map[string]variantItem
@@ -242,8 +242,8 @@ func newProbe(id string) *probe {
 		listed: map[catalog.Kind]catalog.List{}, differ: map[catalog.Kind]map[string]variantItem{}, overlaid: map[catalog.Kind]overlaidList{}}
 }
 
-// due reports whether the server has to be listed again: it was never listed, the last attempt
-// failed, or the config or the server's lists have changed since.
+// due reports whether the server must be listed again, because it was never listed, the last
+// attempt failed, or the config or the server's lists have changed since then.
 func (p *probe) due(srv config.Server, base map[catalog.Kind]catalog.List) bool {
 	if p.running {
 		return false
@@ -251,8 +251,8 @@ func (p *probe) due(srv config.Server, base map[catalog.Kind]catalog.List) bool 
 	return p.began.IsZero() || p.failed || !p.srv.Equal(srv) || !maps.EqualFunc(p.base, base, sameList)
 }
 
-// start begins an attempt. A change is probed immediately or after probePause, unless many
-// changes preceded it: attempts may cause changes.
+// start records the start of an attempt. A change is probed immediately or after probePause, unless
+// many changes preceded it, because attempts may themselves cause changes.
 func (p *probe) start(now time.Time) {
 	p.pace.AllowN(now, 1)
 	wait := probePause
@@ -262,10 +262,10 @@ func (p *probe) start(now time.Time) {
 	p.began, p.next, p.running = now, now.Add(wait), true
 }
 
-// take records what an attempt listed, while the shared session listed base before and now
-// after it. An item is no difference if it equals the item in either of these lists, or if it
-// did not change since the last attempt while the shared session's item did: a server's lists
-// can also depend on the session.
+// take records the lists that an attempt found. base and now are the lists in the shared session
+// before and after the attempt. An item is not treated as a difference if it equals the item in
+// base or now, or if it has not changed since the last attempt although the item in the shared
+// session has, because a server's lists can also depend on the session.
 func (p *probe) take(found, base, now map[catalog.Kind]catalog.List) {
 	for k, list := range found {
 		was, again := p.listed[k]
@@ -314,7 +314,7 @@ func (p *probe) overlay(base map[catalog.Kind]catalog.List) map[catalog.Kind]cat
 	return out
 }
 
-// overlay lays a difference over a list.
+// overlay applies a difference to a list.
 func overlay(base catalog.List, differ map[string]variantItem) catalog.List {
 	list := make(catalog.List, 0, len(base)+len(differ))
 	for _, it := range base {
@@ -330,14 +330,14 @@ func overlay(base catalog.List, differ map[string]variantItem) catalog.List {
 	return catalog.NewList(list)
 }
 
-// attempt lists a server, unless it is no longer wanted, and records what it finds.
+// attempt lists a server's items, unless they are no longer needed, and records the result.
 func (s *variants) attempt(ctx context.Context, p *probe, capabilities json.RawMessage) {
-	defer s.kick() // merges what was found, and begins another attempt if it is due
+	defer s.kick() // merges the result, and starts another attempt if one is due
 	srv, wanted := s.entry(p.id)
 	base := s.sharedLists(p.id)
 	s.mu.Lock()
 	if !p.srv.Equal(srv) {
-		clear(p.listed) // it may be another server
+		clear(p.listed) // it may be a different server
 	}
 	p.srv, p.base = srv, base
 	s.mu.Unlock()
@@ -361,14 +361,14 @@ func (s *variants) attempt(ctx context.Context, p *probe, capabilities json.RawM
 	wait := p.retry.Next()
 	p.next = time.Now().Add(wait)
 	if ctx.Err() == nil {
-		s.opts.Logger.Warn("cannot list a server for clients with more capabilities; they get the common lists",
+		s.opts.Logger.Warn("cannot list a server for clients with additional capabilities; they receive the common lists",
 			"server", p.id, "next", wait.Round(time.Second), "err", err)
 	}
 }
 
-// relist returns what a server lists in the shared session after an attempt. If the attempt
-// found something new, that session lists the server again: it may not have listed it since a
-// change.
+// relist returns the lists of a server in the shared session after an attempt. If the attempt found
+// new items, they are requested again in the shared session, because that session may not have
+// listed them since a change.
 func (s *variants) relist(ctx context.Context, p *probe, found, base map[catalog.Kind]catalog.List) map[catalog.Kind]catalog.List {
 	now := map[catalog.Kind]catalog.List{}
 	maps.Copy(now, s.sharedLists(p.id))
@@ -388,14 +388,14 @@ func (s *variants) relist(ctx context.Context, p *probe, found, base map[catalog
 	return now
 }
 
-// sharedLists returns what a server lists in the shared session.
+// sharedLists returns the lists of a server in the shared session.
 func (s *variants) sharedLists(id string) map[catalog.Kind]catalog.List {
 	st, _ := s.tracker.Snapshot().Server(id)
 	return st.Lists
 }
 
-// listAs lists a server in a session with the capabilities: the kinds of lists that the shared
-// session has. On an error some may be missing.
+// listAs lists a server in a session with these capabilities. It requests the same kinds of lists
+// that the shared session has. After an error, some of them may be missing.
 func (s *variants) listAs(ctx context.Context, srv config.Server, base map[catalog.Kind]catalog.List, capabilities json.RawMessage) (found map[catalog.Kind]catalog.List, err error) {
 	select {
 	case s.slots <- struct{}{}:
@@ -406,7 +406,7 @@ func (s *variants) listAs(ctx context.Context, srv config.Server, base map[catal
 	refuse := func(context.Context, string, json.RawMessage) (json.RawMessage, error) { return nil, notFound() }
 	o := s.opts.Session
 	st, _ := s.tracker.Snapshot().Server(srv.ID)
-	o.Era = st.Info.Era // the lists are compared with the shared session's
+	o.Era = st.Info.Era // the result is compared with the lists in the shared session
 	o.Logger, o.OneShot = s.opts.Logger.With("server", printable.Line(srv.ID, 128)), true
 	o.Client = &session.ClientSide{Capabilities: capabilities, Request: refuse}
 	srv.Protocol = config.Protocol(o.Era)
@@ -428,10 +428,10 @@ func (s *variants) listAs(ctx context.Context, srv config.Server, base map[catal
 	return found, err
 }
 
-// sameList reports whether a and b have the same items.
+// sameList reports whether a and b contain the same items.
 func sameList(a, b catalog.List) bool {
 	if len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) {
-		return true // lists are immutable
+		return true // lists are immutable, so comparing the slices is enough
 	}
 	return slices.EqualFunc(a, b, equalItems)
 }

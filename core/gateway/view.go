@@ -19,56 +19,56 @@ import (
 // target identifies an item by its server and the server's own name or URI.
 type target struct{ server, key string }
 
-// contribution holds what a server contributes to the catalog.
+// contribution holds everything that a server contributes to the catalog.
 type contribution struct {
 	id string
 	serverState
 	lists map[catalog.Kind][]item
-	// known holds the resources and templates that were last recorded, including refused
-	// items: while the server is unreachable, no other server gets its URIs.
+	// known contains the most recently recorded resources and templates, including refused items,
+	// so that no other server can use their URIs while this server is unreachable.
 	known map[catalog.Kind]catalog.List
-	drop  bool // the server is down, and its items are not listed
+	drop  bool // the server is down, and its items must not be listed
 	info  serverInfo
 }
 
-// serverState is what a view knows of a server besides its items.
+// serverState is the state of a server in a view, apart from its items.
 type serverState struct {
-	tracks     func(k catalog.Kind, key string) bool // reports whether events about the item are published
-	down       bool                                  // it is unreachable, and its items are marked
-	subscribes bool                                  // it supports ad-hoc subscriptions, see offersUpdates
-	asks       bool                                  // it is connected in the legacy era, in which servers send requests
-	modern     bool                                  // it is connected in the modern era
-	other      session.Era                           // the other era that it speaks, or may speak; "" if none
+	tracks     func(k catalog.Kind, key string) bool // reports whether events about an item are published
+	down       bool                                  // the server is unreachable, and its items are marked
+	subscribes bool                                  // the server supports ad-hoc subscriptions, see offersUpdates
+	asks       bool                                  // connected in the legacy era, in which servers can send requests
+	modern     bool                                  // connected in the modern era
+	other      session.Era                           // the other era that the server supports, or may support; empty if none
 }
 
-// view is the merged catalog and the mapping from exported names to targets. It is
+// view is the merged catalog, together with the mapping from exported names to targets. It is
 // immutable once built.
 type view struct {
 	catalog mcpserver.Catalog
 	filter  filter
-	only    string                // the id of the server if there is exactly one, else ""
-	servers map[string]serverView // by id
+	only    string                // id of the server if there is exactly one; otherwise empty
+	servers map[string]serverView // keyed by server id
 
-	byKey     map[catalog.Kind]map[string]target // by exported name or URI
-	owners    map[string]owner                   // by URI: who lists a resource, exported or not
+	byKey     map[catalog.Kind]map[string]target // keyed by exported name or URI
+	owners    map[string]owner                   // which server lists a resource, by URI, whether exported or not
 	qualified map[target]struct{}                // resources exported in qualified form
 	templates []template
 	asTask    map[target]struct{} // tools of legacy servers that must be called as tasks
-	variants  map[string]*view    // for clients with certain capabilities, see keyOf
+	variants  map[string]*view    // views for clients with certain capabilities, see keyOf
 
-	listsTasks []string            // the ids of servers that list their tasks, sorted
-	extensions map[string][]string // the ids of the servers that declare each extension, sorted
+	listsTasks []string            // ids of the servers that support tasks/list, sorted
+	extensions map[string][]string // sorted ids of the servers that declare each extension
 	filtered   []exportedItem      // items that the filter hides
 	refused    map[itemID]bool     // items that are invalid
 }
 
-// serverView is one server of a view.
+// serverView is the part of a view that concerns one server.
 type serverView struct {
 	serverState
-	exported map[catalog.Kind]catalog.List // its items as clients see them
+	exported map[catalog.Kind]catalog.List // the server's items in their exported form
 }
 
-// exportedItem is an item and the name or URI that it has, or would have, in the gateway.
+// exportedItem is an item, with the name or URI that it has, or would have, in the gateway.
 type exportedItem struct {
 	itemID
 	exported string
@@ -80,7 +80,7 @@ type itemID struct {
 	target
 }
 
-// template is a listed template that the URIs of requests are matched with.
+// template is a listed template that is matched against the URIs in requests.
 type template struct {
 	target
 	prefix  string // the literal text before the first expression
@@ -96,14 +96,14 @@ func (t template) matches(uri string) bool {
 	return strings.HasPrefix(uri, t.prefix) && t.pattern.MatchString(uri)
 }
 
-// owner says who lists a resource.
+// owner specifies which server lists a resource.
 type owner struct {
 	server string
 	shared bool // several servers list it
 }
 
-// newView merges the contributions of all enabled servers, given in any order. Local items
-// have no server, come first and keep their names.
+// newView merges the contributions of all enabled servers, in any order. Local items have no
+// server, take precedence and keep their names.
 func newView(local contribution, parts []contribution, f filter, refuse func(Refusal)) *view {
 	parts = slices.SortedFunc(slices.Values(parts), func(a, b contribution) int { return strings.Compare(a.id, b.id) })
 	v := &view{filter: f, servers: map[string]serverView{}, byKey: map[catalog.Kind]map[string]target{}, qualified: map[target]struct{}{},
@@ -154,7 +154,7 @@ func newView(local contribution, parts []contribution, f filter, refuse func(Ref
 	return v
 }
 
-// ownersOf returns, for each key of a kind, which server lists it.
+// ownersOf maps each key of a kind to the server that lists it.
 func ownersOf(parts []contribution, k catalog.Kind) map[string]owner {
 	owners := map[string]owner{}
 	for _, c := range parts {
@@ -172,7 +172,7 @@ func ownersOf(parts []contribution, k catalog.Kind) map[string]owner {
 	return owners
 }
 
-// add exports an item, unless the filter hides it or its name is taken.
+// add exports an item, unless the filter hides it or its name is already used.
 func (v *view) add(k catalog.Kind, c contribution, it item, exported string, refuse func(Refusal)) {
 	t := target{c.id, it.key}
 	if c.drop {
@@ -197,7 +197,7 @@ func (v *view) add(k catalog.Kind, c contribution, it item, exported string, ref
 		catalog.Resources: &v.catalog.Resources, catalog.Templates: &v.catalog.Templates}[k]
 	ui := ""
 	if it.ui != "" && c.id != "" {
-		ui = v.export(target{c.id, it.ui}) // newView adds resources before tools
+		ui = v.export(target{c.id, it.ui}) // newView has already added the resources
 	}
 	raw := it.as(exported, ui, c.down)
 	*list = append(*list, raw)
@@ -207,16 +207,16 @@ func (v *view) add(k catalog.Kind, c contribution, it item, exported string, ref
 	}
 }
 
-// These bounds limit how long one server can delay requests to others: matching a URI takes
-// time proportional to its length and to the number of templates. Beyond them, a URI is
-// found only in its qualified form.
+// Limits on how long one server can delay requests to others: the time to match a URI is
+// proportional to its length and to the number of templates. Beyond these limits, only qualified
+// URIs are recognised.
 const (
-	maxCompared  = 2048 // bytes of a URI
-	maxTemplates = 256  // templates of a server
+	maxCompared  = 2048 // maximum length of a URI, in bytes
+	maxTemplates = 256  // maximum number of templates per server
 )
 
-// addTemplate adds a template that URIs are matched with. The templates of a server must be
-// added consecutively.
+// addTemplate adds a template to match against URIs. The templates of a server must be added
+// consecutively.
 func (v *view) addTemplate(t target, pattern *regexp.Regexp) {
 	if n := len(v.templates) - maxTemplates; n >= 0 && v.templates[n].server == t.server {
 		return
@@ -224,7 +224,7 @@ func (v *view) addTemplate(t target, pattern *regexp.Regexp) {
 	v.templates = append(v.templates, newTemplate(t, pattern))
 }
 
-// resource returns the target of a URI, listed or not, if the filter admits it.
+// resource returns the target of a URI, listed or not, provided that the filter admits it.
 func (v *view) resource(uri string) (target, bool) {
 	t, ok := v.locate(uri)
 	if ok && t.server == "" {
@@ -236,7 +236,7 @@ func (v *view) resource(uri string) (target, bool) {
 	return t, true
 }
 
-// locate returns the target of a URI that a client sent. It does not apply the filter.
+// locate returns the target of a URI sent by a client. It does not apply the filter.
 func (v *view) locate(uri string) (target, bool) {
 	if t, ok := v.byKey[catalog.Resources][uri]; ok {
 		return t, true
@@ -249,13 +249,13 @@ func (v *view) locate(uri string) (target, bool) {
 	if v.only != "" {
 		return target{v.only, uri}, true
 	}
-	if o, listed := v.owners[uri]; listed { // the resource is not exported, or in qualified form
+	if o, listed := v.owners[uri]; listed { // the resource is not exported, or is exported in qualified form
 		return target{o.server, uri}, !o.shared
 	}
 	return v.byTemplate(uri)
 }
 
-// byTemplate returns the target of a URI that matches templates of exactly one server.
+// byTemplate returns the target of a URI if exactly one server has templates that match it.
 func (v *view) byTemplate(uri string) (found target, ok bool) {
 	if len(uri) > maxCompared {
 		return target{}, false
@@ -272,7 +272,7 @@ func (v *view) byTemplate(uri string) (found target, ok bool) {
 	return found, ok
 }
 
-// export returns the URI under which clients find a resource of a server.
+// export returns the URI by which clients can read a resource of a server.
 func (v *view) export(t target) string {
 	_, qualified := v.qualified[t]
 	switch {
@@ -287,8 +287,8 @@ func (v *view) export(t target) string {
 	return qualify(t.server, t.key)
 }
 
-// tracks returns the function that reports whether the config wants events about an item
-// of the server.
+// tracks returns a function that reports whether the config requests events about an item of the
+// server.
 func tracks(srv config.Server) func(catalog.Kind, string) bool {
 	return func(k catalog.Kind, key string) bool {
 		switch k {
@@ -305,16 +305,17 @@ func tracks(srv config.Server) func(catalog.Kind, string) bool {
 	}
 }
 
-// ExportsServer reports whether the server is exported, so that clients may get events about it.
+// ExportsServer reports whether the server is exported, so that clients may receive events about
+// it.
 func (g *Gateway) ExportsServer(id string) bool {
 	_, ok := g.view.Load().servers[id]
 	return ok
 }
 
-// Exports reports whether clients may get events about an item of a server, and under which
-// name or URI they find it: stored, unless that is "", else the current name. The item need
-// not be listed any more. Clients may get events if the config tracks the item, the filter
-// admits it, and it was not refused as invalid.
+// Exports reports whether clients may receive events about an item of a server, and returns the
+// exported name or URI of the item: stored if it is not empty, otherwise the current one. The item
+// need not be listed any longer. Clients may receive the events if the config tracks the item, the
+// filter admits it, and it was not refused as invalid.
 func (g *Gateway) Exports(server string, k catalog.Kind, key, stored string) (exported string, ok bool) {
 	v := g.view.Load()
 	if srv, known := v.servers[server]; !known || srv.tracks == nil || !srv.tracks(k, key) {
@@ -330,7 +331,7 @@ func (g *Gateway) Exports(server string, k catalog.Kind, key, stored string) (ex
 	return exported, !v.refused[itemID{k, t}]
 }
 
-// Capabilities returns the exported items by server, for a capability index.
+// Capabilities returns the exported items of all servers, for a capability index.
 func (g *Gateway) Capabilities() capindex.View {
 	v := g.view.Load()
 	snap := g.tracker.Snapshot()
@@ -340,7 +341,7 @@ func (g *Gateway) Capabilities() capindex.View {
 		s := capindex.ServerCapabilities{ID: id, State: string(st.State), Name: st.Info.ServerName, Version: st.Info.ServerVersion}
 		s.Lists = make(map[catalog.Kind]catalog.List, len(v.servers[id].exported))
 		for k, list := range v.servers[id].exported {
-			s.Lists[k] = catalog.NewList(slices.Clone(list)) // sorted by key, as an index expects
+			s.Lists[k] = catalog.NewList(slices.Clone(list)) // sorted by key, as the index requires
 		}
 		if a := g.httpCatalog(id); a != nil {
 			s.Name, s.Version, s.State = "", a.up.Catalog().Build, string(event.Backoff)
@@ -362,19 +363,19 @@ func (g *Gateway) Capabilities() capindex.View {
 	return out
 }
 
-// Bounds of what the gateway tells clients about its servers when they connect.
+// Limits for the information about servers that clients receive when they connect.
 const (
-	maxInstructions = 8 << 10  // bytes, for all servers together
-	maxHeading      = 96       // bytes of a server's heading in the instructions, with the lines around it
-	maxExtensions   = 64       // extensions of a server
-	maxExtension    = 16 << 10 // bytes of the settings of an extension
+	maxInstructions = 8 << 10  // in bytes, for all servers together
+	maxHeading      = 96       // bytes for a server's heading in the instructions, including surrounding lines
+	maxExtensions   = 64       // maximum number of extensions per server
+	maxExtension    = 16 << 10 // maximum size of an extension's settings, in bytes
 )
 
-// serverInfo is what a server declares about itself when a session begins.
+// serverInfo holds the information that a server declares about itself when a session starts.
 type serverInfo struct {
 	instructions string
-	logging      bool                       // it sends log messages
-	tasks        map[string]json.RawMessage // its legacy capability tasks; nil: tools cannot be tasks
+	logging      bool                       // the server sends log messages
+	tasks        map[string]json.RawMessage // legacy capability "tasks"; nil if tools cannot be called as tasks
 	extensions   map[string]json.RawMessage
 }
 
@@ -385,7 +386,7 @@ func serverInfoOf(info session.Info) serverInfo {
 		Logging    json.RawMessage `json:"logging"`
 		Tasks      json.RawMessage `json:"tasks"`
 	}
-	_ = json.Unmarshal(info.RawCapabilities, &caps) // on an error: no extensions
+	_ = json.Unmarshal(info.RawCapabilities, &caps) // after an error, there are no extensions
 	a.logging = isObject(caps.Logging)
 	if tasks := fields(caps.Tasks); info.Era == session.EraLegacy && isObject(fields(fields(tasks["requests"])["tools"])["call"]) {
 		a.tasks = tasks
@@ -404,8 +405,8 @@ func serverInfoOf(info session.Info) serverInfo {
 	return a
 }
 
-// describe merges the descriptions of the servers into the description of the gateway. own
-// are the gateway's own instructions.
+// describe merges the descriptions of the servers into the description of the gateway. own contains
+// the gateway's own instructions.
 func (v *view) describe(own string, parts []contribution) mcpserver.Description {
 	d := mcpserver.Description{Instructions: own, Extensions: map[string]json.RawMessage{}}
 	speakers := 0
@@ -433,7 +434,7 @@ func (v *view) describe(own string, parts []contribution) mcpserver.Description 
 		if c.info.instructions == "" {
 			continue
 		}
-		// Every server gets its share: a long text must not displace the others.
+		// Every server has an equal share, so that a long text does not displace others.
 		text := shorten(c.info.instructions, (maxInstructions-len(own))/speakers-maxHeading)
 		if v.only == "" {
 			text = "# Server " + shorten(printable.Visible(c.id), maxHeading-16) + "\n\n" + text
@@ -449,7 +450,7 @@ func (v *view) describe(own string, parts []contribution) mcpserver.Description 
 	return d
 }
 
-// shorten truncates a text to limit bytes at a rune boundary, with an ellipsis.
+// shorten truncates a text to limit bytes at a rune boundary and appends an ellipsis.
 func shorten(s string, limit int) string {
 	if limit = max(limit, 0); len(s) <= limit {
 		return s

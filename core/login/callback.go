@@ -22,12 +22,13 @@ import (
 // callbackPath is the default path of the redirect URI.
 const callbackPath = "/callback"
 
-// Redirect returns the redirect URI of a login: the one in the config, or else a URL of this
-// machine, whose port may be 0 for any. A port other than 0 replaces the port in the config.
+// Redirect returns the redirect URI for a login: the one in the config or, by default, a URL of
+// this machine, whose port may be 0 for any free port. A port argument other than 0 replaces the
+// port in the config.
 //
-// For a client that its user registered with a fixed port the host is localhost, as in the
-// programs that introduced the config key. Otherwise it is 127.0.0.1, which no name service can
-// redirect (RFC 8252, section 8.3).
+// For a client that the user registered with a fixed port, the host is localhost, as in the
+// programs that introduced the config key. Otherwise the host is 127.0.0.1, which does not depend
+// on name resolution (RFC 8252, section 8.3).
 func (t Target) Redirect(port int) string {
 	if u := localRedirect(t.OAuth.RedirectURI); u != nil {
 		if port != 0 {
@@ -48,7 +49,7 @@ func (t Target) Redirect(port int) string {
 	return "http://" + net.JoinHostPort(host, strconv.Itoa(port)) + callbackPath
 }
 
-// localRedirect parses a redirect URI; it returns nil if the URI does not lead to this machine.
+// localRedirect parses a redirect URI. It returns nil if the URI does not point to this machine.
 func localRedirect(raw string) *url.URL {
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme != "http" || u.User != nil || u.Fragment != "" || !ipscope.Loopback(u.Hostname()) {
@@ -57,20 +58,20 @@ func localRedirect(raw string) *url.URL {
 	return u
 }
 
-// ErrElsewhere is the error for a redirect URI that does not lead to this machine over HTTP.
-var ErrElsewhere = errors.New("the redirect URI does not lead to this machine")
+// ErrElsewhere reports that a redirect URI does not point to this machine over HTTP.
+var ErrElsewhere = errors.New("the redirect URI does not point to this machine")
 
-// Callback is the listener that the browser is redirected to during a login. The caller of Listen
-// must Close it.
+// Callback is the listener to which the browser is redirected during a login. The caller of Listen
+// must close it.
 type Callback struct {
-	Redirect string // the redirect URI with the actual port
+	Redirect string // the redirect URI, with the actual port
 
-	host, path string // that a request must have
+	host, path string // required in every request
 	listeners  []net.Listener
 }
 
-// Listen opens the port of a redirect URI; port 0 picks one. The error is [ErrElsewhere] if the
-// URI does not lead to this machine.
+// Listen opens the port of a redirect URI; port 0 selects a free port. The error is [ErrElsewhere]
+// if the URI does not point to this machine.
 func Listen(ctx context.Context, redirect string) (*Callback, error) {
 	u := localRedirect(redirect)
 	if u == nil {
@@ -81,7 +82,7 @@ func Listen(ctx context.Context, redirect string) (*Callback, error) {
 		port = httpPort
 	}
 	hosts := []string{u.Hostname()}
-	if _, err := netip.ParseAddr(hosts[0]); err != nil { // localhost: browsers try both
+	if _, err := netip.ParseAddr(hosts[0]); err != nil { // localhost: browsers try IPv4 and IPv6
 		hosts = []string{"127.0.0.1", "::1"}
 	}
 	c := &Callback{path: u.Path}
@@ -89,7 +90,7 @@ func Listen(ctx context.Context, redirect string) (*Callback, error) {
 		var config net.ListenConfig
 		l, err := config.Listen(ctx, "tcp", net.JoinHostPort(host, port))
 		if err != nil && len(c.listeners) > 0 && !errors.Is(err, syscall.EADDRINUSE) {
-			continue // this machine has no IPv6
+			continue // IPv6 is not available on this machine
 		}
 		if err != nil {
 			c.Close()
@@ -108,19 +109,20 @@ func Listen(ctx context.Context, redirect string) (*Callback, error) {
 	return c, nil
 }
 
-// httpPort is the default port of http, which browsers omit.
+// httpPort is the default port for http, which browsers omit from URLs.
 const httpPort = "80"
 
-// Close frees the port. Serve also does.
+// Close releases the port. Serve also does so when it returns.
 func (c *Callback) Close() {
 	for _, l := range c.listeners {
 		_ = l.Close()
 	}
 }
 
-// Serve waits until the browser is redirected with an answer to the flow, calls finish with it,
-// and shows the outcome in the browser. Any other request to the port is refused and changes
-// nothing; strange, if not nil, is called with the reason.
+// Serve waits until the browser is redirected with a response that belongs to the flow. It then
+// calls finish with the query of that request, and displays the outcome in the browser. Any other
+// request to the port is rejected without side effects; strange, if not nil, is called with the
+// reason.
 func (c *Callback) Serve(ctx context.Context, f *Flow, finish func(context.Context, url.Values) error, strange func(reason string)) error {
 	s := &answering{callback: c, flow: f, finish: finish, strange: strange, done: make(chan error, 1)}
 	server := &http.Server{Handler: s, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, IdleTimeout: 5 * time.Second, MaxHeaderBytes: 64 << 10,
@@ -148,14 +150,14 @@ func (c *Callback) Serve(ctx context.Context, f *Flow, finish func(context.Conte
 	return err
 }
 
-// answering is the HTTP handler of one login.
+// answering is the HTTP handler for one login.
 type answering struct {
 	callback *Callback
 	flow     *Flow
 	finish   func(context.Context, url.Values) error
 	strange  func(reason string)
-	// done carries the outcome of the login, sent by the request that ends it. Capacity 1, so that
-	// this request does not block; never closed.
+	// done receives the outcome of the login from the request that completes it. Capacity 1, so
+	// that this request does not block; never closed.
 	done chan error
 
 	mu       sync.Mutex // guards answered
@@ -209,13 +211,13 @@ func (s *answering) refuse(w http.ResponseWriter, status int, reason string) {
 	}
 }
 
-// page writes a page without active content.
+// page writes an HTML page without active content.
 func page(w http.ResponseWriter, status int, title, text string) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'")
 	h.Set("Cache-Control", "no-store")
-	h.Set("Referrer-Policy", "no-referrer") // the URL contains the code
+	h.Set("Referrer-Policy", "no-referrer") // the URL contains the authorization code
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
 	_, _ = fmt.Fprintf(w, `<!doctype html><html lang="en"><meta charset="utf-8"><title>%[1]s</title>`+

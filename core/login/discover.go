@@ -19,22 +19,24 @@ import (
 )
 
 const (
-	// discoveryTimeout bounds one discovery.
+	// discoveryTimeout limits the time for one discovery.
 	discoveryTimeout = 45 * time.Second
-	// maxIssuers bounds the authorization servers to try for one MCP server.
+	// maxIssuers is the maximum number of authorization servers to try for one MCP server.
 	maxIssuers = 3
 )
 
-// Challenge is the content of the WWW-Authenticate headers of a refused request.
+// Challenge holds the contents of the WWW-Authenticate headers in the response to a refused
+// request.
 type Challenge struct {
 	Metadata    string // URL of the server's resource metadata
 	Scopes      []string
 	Code        string // such as invalid_token or insufficient_scope
 	Description string
-	Basic       bool // the server requires a password instead
+	Basic       bool // the server requires a password (Basic authentication) instead
 }
 
-// ParseChallenge parses the values of WWW-Authenticate. It ignores what it cannot parse.
+// ParseChallenge parses the values of the WWW-Authenticate headers. It ignores any value that it
+// cannot parse.
 func ParseChallenge(values []string) Challenge {
 	var c Challenge
 	for _, value := range values {
@@ -55,7 +57,8 @@ func ParseChallenge(values []string) Challenge {
 	return c
 }
 
-// Reason returns the server's reason as one printable line; "" if it gave none.
+// Reason returns the reason that the server specified, as one printable line, or "" if it specified
+// none.
 func (c Challenge) Reason() string {
 	if c.Description != "" {
 		return printable.Line(c.Description, 300)
@@ -63,18 +66,19 @@ func (c Challenge) Reason() string {
 	return printable.Line(c.Code, 100)
 }
 
-// discovery is where to log in to a server: its resource identifier and authorization server.
+// discovery describes how to log in to a server: its resource identifier and its authorization
+// server.
 type discovery struct {
 	resource string
-	scopes   []string // supported by the server
+	scopes   []string // scopes that the server supports
 	server   *oauthex.AuthServerMeta
-	metadata string // the URL of the authorization server's metadata; "" if it publishes none
+	metadata string // URL of the authorization server's metadata; empty if it publishes none
 }
 
-// audience returns the audience of assertions for the authorization server: its issuer, if the
-// issuer published the metadata (RFC 8414, section 3.3). Other metadata may claim any issuer; the
-// audience is then the token endpoint, which gets the assertion and is the only place where it is
-// valid.
+// audience returns the audience for client assertions sent to the authorization server. It is the
+// issuer if the issuer itself published the metadata (RFC 8414, section 3.3). Metadata from another
+// address may claim any issuer; the audience is then the token endpoint, which receives the
+// assertion and is the only place where it is valid.
 func (at *discovery) audience() string {
 	if slices.Contains(metadataPlaces(at.server.Issuer), at.metadata) {
 		return at.server.Issuer
@@ -82,10 +86,11 @@ func (at *discovery) audience() string {
 	return at.server.TokenEndpoint
 }
 
-// entrust returns an [*UnnamedError] if a client of the config was used at another authorization
-// server before, and the config does not name this one. Otherwise the MCP server, which named
-// both, could have the client's credentials sent anywhere. The first time the server's word
-// counts: the config gives it the client and does not say where the client belongs.
+// entrust returns an [*UnnamedError] if the configured client was previously used with another
+// authorization server, unless the config specifies the current one. Otherwise the MCP server,
+// which chose both, could direct the client's credentials to any server. On first use the MCP
+// server is trusted, because the config contains credentials for it without specifying the
+// authorization server that they belong to.
 func (at *discovery) entrust(t Target, c OAuthClient, earlier *Login) error {
 	if t.OAuth.AuthServerMetadataURL != "" || earlier == nil || earlier.Issuer == at.server.Issuer {
 		return nil
@@ -93,7 +98,7 @@ func (at *discovery) entrust(t Target, c OAuthClient, earlier *Login) error {
 	return &UnnamedError{printable.Line(c.ID, 100), printable.Line(at.server.Issuer, 200), printable.Line(at.metadata, 400)}
 }
 
-// discover finds the authorization server of a target and its metadata.
+// discover finds the authorization server for a target, and its metadata.
 func discover(ctx context.Context, client *http.Client, t Target, c Challenge) (*discovery, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, discoveryTimeout, errors.New("the discovery of the authorization server timed out"))
 	defer cancel()
@@ -110,7 +115,7 @@ func discoverOnce(ctx context.Context, client *http.Client, t Target, c Challeng
 		return nil, err
 	}
 	at := &discovery{resource: t.URL}
-	issuers := []string{origin(t.URL)} // the fallback of MCP 2025-03-26
+	issuers := []string{origin(t.URL)} // the fallback defined in MCP 2025-03-26
 	if resource != nil {
 		at.resource, at.scopes, issuers = resource.Resource, usableScopes(resource.ScopesSupported), resource.AuthorizationServers
 	}
@@ -137,7 +142,8 @@ func discoverOnce(ctx context.Context, client *http.Client, t Target, c Challeng
 	return nil, failed
 }
 
-// resourceMetadata returns the metadata of the server (RFC 9728), nil if it has none.
+// resourceMetadata returns the protected resource metadata of the server (RFC 9728), or nil if it
+// has none.
 func resourceMetadata(ctx context.Context, client *http.Client, t Target, c Challenge) (*oauthex.ProtectedResourceMetadata, error) {
 	u, err := url.Parse(t.URL)
 	if err != nil {
@@ -150,7 +156,7 @@ func resourceMetadata(ctx context.Context, client *http.Client, t Target, c Chal
 	}
 	if c.Metadata != "" {
 		if origin(c.Metadata) != origin(t.URL) {
-			return nil, fmt.Errorf("the URL of the server's metadata has another origin than the server: %s", printable.Line(c.Metadata, 200))
+			return nil, fmt.Errorf("the URL of the server's metadata has a different origin than the server: %s", printable.Line(c.Metadata, 200))
 		}
 		places = append([]string{c.Metadata}, places...)
 	}
@@ -163,17 +169,17 @@ func resourceMetadata(ctx context.Context, client *http.Client, t Target, c Chal
 		case !found:
 			continue
 		case !binds(m.Resource, t.URL):
-			return nil, fmt.Errorf("the metadata of the server describes another resource: %q", printable.Line(m.Resource, 200))
+			return nil, fmt.Errorf("the server's metadata describes a different resource: %q", printable.Line(m.Resource, 200))
 		case len(m.AuthorizationServers) == 0 && t.OAuth.AuthServerMetadataURL == "":
-			return nil, errors.New("the metadata of the server names no authorization server")
+			return nil, errors.New("the server's metadata does not specify an authorization server")
 		}
 		return &m, nil
 	}
 	return nil, nil
 }
 
-// metadataPlaces returns the URLs at which an issuer may publish its metadata, none if it is not a
-// URL of an issuer.
+// metadataPlaces returns the URLs at which an issuer may publish its metadata, or none if issuer is
+// not a valid issuer URL.
 func metadataPlaces(issuer string) []string {
 	u, err := url.Parse(issuer)
 	if err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil || !printable.VisibleASCII(issuer) {
@@ -187,12 +193,12 @@ func metadataPlaces(issuer string) []string {
 	return places
 }
 
-// serverMetadata returns the metadata of an authorization server and its URL, nil if there is
-// none.
+// serverMetadata returns the metadata of an authorization server and the URL at which it was found,
+// or nil if there is none.
 func serverMetadata(ctx context.Context, client *http.Client, issuer string) (m *oauthex.AuthServerMeta, at string, err error) {
 	places := metadataPlaces(issuer)
 	if places == nil {
-		return nil, "", fmt.Errorf("the server names an authorization server that is not a URL: %q", printable.Line(issuer, 200))
+		return nil, "", fmt.Errorf("the server specifies an authorization server that is not a URL: %q", printable.Line(issuer, 200))
 	}
 	var failed error
 	for _, place := range places {
@@ -207,8 +213,8 @@ func serverMetadata(ctx context.Context, client *http.Client, issuer string) (m 
 	return nil, "", failed
 }
 
-// configuredServer returns the authorization server's metadata from an address in the config. It
-// accepts any issuer, but see audience.
+// configuredServer returns the authorization server's metadata from an address specified in the
+// config. It accepts any issuer; see audience for the consequences.
 func configuredServer(ctx context.Context, client *http.Client, address string) (*oauthex.AuthServerMeta, error) {
 	var names struct{ Issuer string }
 	found, err := getJSON(ctx, client, address, &names)
@@ -225,11 +231,11 @@ func configuredServer(ctx context.Context, client *http.Client, address string) 
 	return m, nil
 }
 
-// readMetadata reads the metadata of an issuer at an address, nil if there is none.
+// readMetadata reads the metadata of an issuer from an address. It returns nil if there is none.
 func readMetadata(ctx context.Context, client *http.Client, address, issuer string) (*oauthex.AuthServerMeta, error) {
 	m, err := oauthex.GetAuthServerMeta(ctx, address, issuer, client)
 	if err != nil {
-		return nil, errors.New(printable.Line(err.Error(), 500)) // it quotes the metadata and wraps nothing
+		return nil, errors.New(printable.Line(err.Error(), 500)) // the error quotes the metadata and wraps no other error
 	}
 	if m != nil {
 		err = usable(m)
@@ -237,16 +243,16 @@ func readMetadata(ctx context.Context, client *http.Client, address, issuer stri
 	return m, err
 }
 
-// usable checks what the library does not: that there are endpoints, that they can be trusted and
-// shown, and that PKCE with S256 is supported.
+// usable validates what the library does not: that the endpoints exist, that they can be trusted
+// and displayed, and that PKCE with S256 is supported.
 func usable(m *oauthex.AuthServerMeta) error {
 	if m.TokenEndpoint == "" || !slices.Contains(m.CodeChallengeMethodsSupported, "S256") {
-		return errors.New("there is no token endpoint, or no PKCE with S256")
+		return errors.New("the metadata contains no token endpoint, or PKCE with S256 is not supported")
 	}
 	endpoints := []string{m.AuthorizationEndpoint, m.TokenEndpoint, m.RegistrationEndpoint, m.RevocationEndpoint}
-	for _, address := range append(endpoints, m.Issuer) { // terminals, browsers and logs show them
+	for _, address := range append(endpoints, m.Issuer) { // terminals, browsers and logs display them
 		if !printable.VisibleASCII(address) {
-			return fmt.Errorf("a URL has characters that must be encoded: %s", printable.Line(address, 200))
+			return fmt.Errorf("a URL contains characters that must be encoded: %s", printable.Line(address, 200))
 		}
 	}
 	for _, endpoint := range endpoints {
@@ -255,13 +261,13 @@ func usable(m *oauthex.AuthServerMeta) error {
 			continue
 		}
 		if err != nil || u.Host == "" || u.Scheme != "https" && !(u.Scheme == "http" && ipscope.Loopback(u.Hostname())) {
-			return fmt.Errorf("an endpoint is not https: %s", printable.Line(endpoint, 200))
+			return fmt.Errorf("an endpoint does not use https: %s", printable.Line(endpoint, 200))
 		}
-		if u.User != nil || u.Fragment != "" { // a user name before the @ looks like the host
-			return fmt.Errorf("an endpoint has a user or a fragment: %s", printable.Line(endpoint, 200))
+		if u.User != nil || u.Fragment != "" { // a user name before the @ can be mistaken for the host
+			return fmt.Errorf("an endpoint URL contains a user name or a fragment: %s", printable.Line(endpoint, 200))
 		}
 		for _, name := range []string{"client_id", "redirect_uri", "response_type", "state", "scope", "resource", "code_challenge"} {
-			if u.Query().Has(name) { // it is unclear which value would count
+			if u.Query().Has(name) { // it is undefined which of the two values takes precedence
 				return fmt.Errorf("an endpoint already has the parameter %q: %s", name, printable.Line(endpoint, 200))
 			}
 		}
@@ -269,7 +275,8 @@ func usable(m *oauthex.AuthServerMeta) error {
 	return nil
 }
 
-// getJSON reads a JSON document; found is false if the server answers that there is none.
+// getJSON reads a JSON document. found is false if the server responds that the document does not
+// exist.
 func getJSON(ctx context.Context, client *http.Client, address string, into any) (found bool, err error) {
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {

@@ -19,10 +19,10 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// A Flow is one login of a user with a browser: it begins with a URL to open and ends with a
+// A Flow is one login by a user with a browser. It starts with a URL to open and results in a
 // stored Login.
 type Flow struct {
-	URL string // to open in the browser
+	URL string // URL to open in the browser
 
 	target   Target
 	store    *Store
@@ -30,16 +30,16 @@ type Flow struct {
 	scopes   []string
 	at       *discovery
 	with     OAuthClient
-	reused   bool // the client was registered for an earlier login
+	reused   bool // the client was registered during an earlier login
 	state    string
 	verifier string
 }
 
 // Begin starts a login to a target that refused a request with the challenge: it discovers the
-// authorization server and chooses the client. The browser will be redirected to redirect. scopes,
-// if any, replace the scopes of the config and the server. The error is [ErrNoClient] if the user
-// must first register a client, and an [*UnnamedError] if the config must first name the
-// authorization server.
+// authorization server and chooses the client. The browser will be redirected to redirect. If
+// scopes is not empty, it replaces the scopes from the config and the server. The error is
+// [ErrNoClient] if the user must first register a client, and an [*UnnamedError] if the config must
+// first specify the authorization server.
 func (s *Store) Begin(ctx context.Context, t Target, c Challenge, redirect string, scopes []string) (*Flow, error) {
 	client := newGuardedClient(ctx, t.URL)
 	at, err := discover(ctx, client, t, c)
@@ -59,7 +59,7 @@ func (s *Store) Begin(ctx context.Context, t Target, c Challenge, redirect strin
 	return f, nil
 }
 
-// offlineAccess is the scope for which OpenID Connect issues refresh tokens.
+// offlineAccess is the scope that an OpenID Connect client requests to receive refresh tokens.
 const offlineAccess = "offline_access"
 
 func (f *Flow) authorizationURL() string {
@@ -70,14 +70,14 @@ func (f *Flow) authorizationURL() string {
 		opts = append(opts, oauth2.SetAuthURLParam("resource", f.at.resource))
 	}
 	if slices.Contains(f.scopes, offlineAccess) {
-		opts = append(opts, oauth2.SetAuthURLParam("prompt", "consent")) // OpenID Connect requires it for offline_access
+		opts = append(opts, oauth2.SetAuthURLParam("prompt", "consent")) // required by OpenID Connect together with offline_access
 	}
 	return c.AuthCodeURL(f.state, opts...)
 }
 
-// Abandon records that the login was not finished. If it reused a registered client, the
-// authorization server may have forgotten that client, which it would report only in the browser:
-// the next login registers a new one.
+// Abandon records that the login was not completed. If it used a client registered earlier, the
+// authorization server may no longer recognise that client, which it would report only in the
+// browser; the next login therefore registers a new client.
 func (f *Flow) Abandon(ctx context.Context) error {
 	if !f.reused {
 		return nil
@@ -89,15 +89,16 @@ func (f *Flow) Abandon(ctx context.Context) error {
 	})
 }
 
-// Issuer returns the authorization server.
+// Issuer returns the issuer identifier of the authorization server, in printable form.
 func (f *Flow) Issuer() string { return printable.Line(f.at.server.Issuer, 200) }
 
-// Ours reports whether the query of a redirect belongs to this flow.
+// Ours reports whether the query of a redirect request belongs to this flow.
 func (f *Flow) Ours(answer url.Values) bool {
 	return subtle.ConstantTimeCompare([]byte(answer.Get("state")), []byte(f.state)) == 1
 }
 
-// Finish obtains and stores the login. answer is the query of the browser's redirect.
+// Finish obtains and stores the login. answer is the query of the request to which the browser was
+// redirected.
 func (f *Flow) Finish(ctx context.Context, answer url.Values) (*Login, error) {
 	if !f.Ours(answer) {
 		return nil, errors.New(`the redirected URL belongs to another login: its "state" is not the one that mcptrack sent`)
@@ -122,19 +123,20 @@ func (f *Flow) Finish(ctx context.Context, answer url.Values) (*Login, error) {
 	return l, f.store.Put(ctx, f.target, l)
 }
 
-// checkIssuer checks that the redirect comes from the authorization server that was asked (RFC
-// 9207): an attacker's server could answer in its place to get a code.
+// checkIssuer checks that the redirect comes from the authorization server to which the browser was
+// sent (RFC 9207). Otherwise an attacker's server could respond in its place to obtain an
+// authorization code.
 func checkIssuer(answer url.Values, m *oauthex.AuthServerMeta) error {
 	switch iss := answer.Get("iss"); {
 	case iss == "" && m.AuthorizationResponseIssParameterSupported:
-		return errors.New(`the redirected URL lacks "iss", which names the authorization server`)
+		return errors.New(`the redirected URL does not contain "iss", which identifies the authorization server`)
 	case iss != "" && iss != m.Issuer:
 		return fmt.Errorf("the redirected URL comes from another authorization server, %s", printable.Line(iss, 200))
 	}
 	return nil
 }
 
-// earlier returns the login that a new one replaces; nil if there is none or it cannot be read.
+// earlier returns the login that a new one replaces, or nil if there is none or it cannot be read.
 func (s *Store) earlier(t Target) *Login {
 	l, err := s.Get(t)
 	if err != nil {
@@ -143,14 +145,14 @@ func (s *Store) earlier(t Target) *Login {
 	return l
 }
 
-// Offers reports whether a target that did not refuse a request still offers logins.
+// Offers reports whether a target supports logins even though it did not refuse a request.
 func (s *Store) Offers(ctx context.Context, t Target) bool {
 	m, err := resourceMetadata(ctx, newGuardedClient(ctx, t.URL), t, Challenge{})
 	return err == nil && m != nil
 }
 
-// Obtain obtains and stores a login by the client credentials grant, without a user. The error is
-// an [*UnnamedError] if the config must first name the authorization server.
+// Obtain obtains and stores a login with the client credentials grant, which involves no user. The
+// error is an [*UnnamedError] if the config must first specify the authorization server.
 func (s *Store) Obtain(ctx context.Context, t Target, c Challenge) (*Login, error) {
 	l, err := s.obtain(ctx, newGuardedClient(ctx, t.URL), t, c)
 	if err != nil {
@@ -159,7 +161,7 @@ func (s *Store) Obtain(ctx context.Context, t Target, c Challenge) (*Login, erro
 	return l, s.Put(ctx, t, l)
 }
 
-// obtain is Obtain without storing.
+// obtain does the same as Obtain, but does not store the login.
 func (s *Store) obtain(ctx context.Context, client *http.Client, t Target, c Challenge) (*Login, error) {
 	at, err := discover(ctx, client, t, c)
 	if err != nil {
@@ -184,19 +186,20 @@ func (l *Login) clientGrant() url.Values {
 	return grant
 }
 
-// OAuthClient is our identity at an authorization server.
+// OAuthClient is the identity of mcptrack at an authorization server.
 type OAuthClient struct {
 	ID     string `json:"id"`
 	Method string `json:"method"` // none, client_secret_basic, client_secret_post or private_key_jwt
-	// Registered means that we registered the client, with the redirect URI in Redirect.
+	// Registered means that mcptrack registered the client itself, with the redirect URI in
+	// Redirect.
 	Registered bool      `json:"registered,omitempty"`
 	Redirect   string    `json:"redirect,omitempty"`
-	Expires    time.Time `json:"expires,omitzero"` // when its secret expires; zero: never
+	Expires    time.Time `json:"expires,omitzero"` // when the client secret expires; zero if never
 
-	secret config.Secret // stored with the tokens
+	secret config.Secret // stored together with the tokens
 }
 
-// The methods of client authentication.
+// Supported methods of client authentication.
 const (
 	methodNone  = "none"
 	methodBasic = "client_secret_basic"
@@ -204,10 +207,10 @@ const (
 	methodJWT   = "private_key_jwt"
 )
 
-// ErrNoClient is the error of a login that needs a client registered by the user.
+// ErrNoClient reports that a login requires a client that the user must register.
 var ErrNoClient = errors.New("the authorization server does not support client registration")
 
-// configuredClient returns the client in the config; ok is false if there is none.
+// configuredClient returns the client in the config. ok is false if there is none.
 func configuredClient(t Target, m *oauthex.AuthServerMeta) (OAuthClient, bool) {
 	o := t.OAuth
 	if o.ClientID == "" {
@@ -221,14 +224,14 @@ func configuredClient(t Target, m *oauthex.AuthServerMeta) (OAuthClient, bool) {
 	case slices.Contains(offered, methodPost) && !slices.Contains(offered, methodBasic):
 		c.Method = methodPost
 	default:
-		c.Method = methodBasic // the default of RFC 8414
+		c.Method = methodBasic // the default in RFC 8414
 	}
 	return c, true
 }
 
-// chooseClient chooses the client of a login, in the order of the specification: the one in the
-// config, one identified by a metadata URL, one registered for an earlier login (reused), or a new
-// one.
+// chooseClient selects the client for a login, in the order of the specification: the client in the
+// config, a client identified by a metadata URL, a client registered during an earlier login
+// (reused), or a newly registered client.
 func (f *Flow) chooseClient(ctx context.Context, client *http.Client, m *oauthex.AuthServerMeta, earlier *Login) (c OAuthClient, reused bool, err error) {
 	if c, ok := configuredClient(f.target, m); ok {
 		return c, false, f.at.entrust(f.target, c, earlier)
@@ -236,8 +239,8 @@ func (f *Flow) chooseClient(ctx context.Context, client *http.Client, m *oauthex
 	if f.target.OAuth.ClientMetadataURL != "" && m.ClientIDMetadataDocumentSupported {
 		return OAuthClient{ID: f.target.OAuth.ClientMetadataURL, Method: methodNone}, false, nil
 	}
-	// The token endpoint gets the client's secret, and metadata may claim any issuer: compare
-	// both.
+	// The token endpoint receives the client's secret, and metadata may claim any issuer, so both
+	// must match.
 	if earlier != nil && earlier.Issuer == m.Issuer && earlier.TokenEndpoint == m.TokenEndpoint && earlier.Client.Registered && earlier.Refused == "" &&
 		earlier.Client.Redirect == f.redirect && (earlier.Client.Expires.IsZero() || time.Now().Before(earlier.Client.Expires)) {
 		return earlier.Client, true, nil
@@ -249,7 +252,7 @@ func (f *Flow) chooseClient(ctx context.Context, client *http.Client, m *oauthex
 	return c, false, err
 }
 
-// register registers a client (RFC 7591).
+// register registers a new client with the authorization server (RFC 7591).
 func register(ctx context.Context, client *http.Client, m *oauthex.AuthServerMeta, redirect string, scopes []string) (OAuthClient, error) {
 	method := methodNone
 	if offered := m.TokenEndpointAuthMethodsSupported; len(offered) > 0 && !slices.Contains(offered, methodNone) {
@@ -281,7 +284,7 @@ func register(ctx context.Context, client *http.Client, m *oauthex.AuthServerMet
 	return c, nil
 }
 
-// registrationError returns the error without the server's response, which may contain a secret.
+// registrationError returns err without the server's response, which may contain a secret.
 func registrationError(err error) error {
 	if before, _, ok := strings.Cut(err.Error(), "failed with status"); ok && before != err.Error() {
 		_, status, _ := strings.Cut(err.Error(), "failed with status ")
@@ -295,15 +298,16 @@ func registrationError(err error) error {
 }
 
 const (
-	// maxScope bounds one scope from a server, in bytes.
+	// maxScope is the maximum length of one scope from a server, in bytes.
 	maxScope = 256
-	// maxScopes bounds the scopes of a login, in bytes: they must fit into a URL. Otherwise a
-	// server that refuses every request for yet another scope could make logins impossible.
+	// maxScopes is the maximum total length of the scopes in a login, in bytes, because they must
+	// fit into a URL. Without a limit, a server that refuses every request for yet another scope
+	// could make logins impossible.
 	maxScopes = 8 << 10
 )
 
-// usableScopes returns the scopes from a server without those that are invalid (RFC 6749, section
-// 3.3) or too long.
+// usableScopes returns the scopes specified by a server, except scopes that are invalid (RFC 6749,
+// section 3.3) or too long.
 func usableScopes(named []string) []string {
 	var scopes []string
 	size := 0
@@ -318,8 +322,9 @@ func usableScopes(named []string) []string {
 	return scopes
 }
 
-// chooseScopes returns the scopes to request, in the order of the specification. It adds scopes
-// that an earlier request lacked, and the scope for refresh tokens if the server supports it.
+// chooseScopes returns the scopes to request, in the order of the specification. It adds the scopes
+// that were missing in an earlier request, and the scope for refresh tokens if the server supports
+// it.
 func chooseScopes(t Target, c Challenge, at *discovery, earlier *Login, scopes []string) []string {
 	for _, choice := range [][]string{t.OAuth.Scopes, c.Scopes, at.scopes} {
 		if len(scopes) == 0 {
@@ -333,7 +338,7 @@ func chooseScopes(t Target, c Challenge, at *discovery, earlier *Login, scopes [
 		}
 	}
 	if earlier != nil && earlier.Issuer == at.server.Issuer && len(earlier.Lacking) > 0 {
-		// The latest refused scopes come first, in case not all fit.
+		// The most recently refused scopes come first, in case not all of them fit.
 		for _, scope := range usableScopes(slices.Concat(scopes, earlier.Lacking, earlier.Scopes)) {
 			add(scope)
 		}

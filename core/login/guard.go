@@ -19,43 +19,45 @@ import (
 )
 
 const (
-	// maxAnswer bounds every response of an authorization server, in bytes.
+	// maxAnswer is the maximum size of a response from an authorization server, in bytes.
 	maxAnswer = 512 << 10
-	// answerTimeout bounds one request.
+	// answerTimeout limits the time for one request.
 	answerTimeout = 20 * time.Second
-	// dialTimeout bounds dialling, and separately the TLS handshake.
+	// dialTimeout limits the time for dialling and, separately, for the TLS handshake.
 	dialTimeout = 10 * time.Second
-	// resolveTimeout bounds the lookup of a name that is not dialled.
+	// resolveTimeout limits the time to look up a host name that is not dialled directly.
 	resolveTimeout = 5 * time.Second
-	// maxRedirects bounds the redirects of one request for metadata.
+	// maxRedirects is the maximum number of redirects for one metadata request.
 	maxRedirects = 3
 )
 
-// newGuardedClient returns the HTTP client for the metadata of a server and for its authorization
-// servers. It keeps no connections.
+// newGuardedClient returns the HTTP client for requests to the metadata of a server and to its
+// authorization servers. It does not keep connections alive.
 func newGuardedClient(ctx context.Context, server string) *http.Client {
 	return newGuard(ctx, server, net.DefaultResolver, http.ProxyFromEnvironment).client()
 }
 
-// guard refuses requests to addresses that a server must not make us send to, and bounds
-// responses.
+// guard is an HTTP transport that refuses requests to addresses that an untrusted server must not
+// make mcptrack contact, and limits the size of responses.
 type guard struct {
-	server   *url.URL // from the config
-	private  bool     // the server is in a private network, so it may name private addresses
+	server   *url.URL // the server's URL in the config
+	private  bool     // the server is in a private network, so it may refer to private addresses
 	resolver *net.Resolver
 	proxy    func(*http.Request) (*url.URL, error)
-	direct   *http.Transport // checks what it dials
-	proxied  *http.Transport // dials the proxy
+	direct   *http.Transport // checks the address that it dials
+	proxied  *http.Transport // connects through the proxy
 }
 
-// newGuard returns the guard for a server. proxy returns the proxy for a request, or nil.
+// newGuard returns the guard for a server. proxy returns the proxy for a request, or nil if none is
+// used.
 func newGuard(ctx context.Context, server string, resolver *net.Resolver, proxy func(*http.Request) (*url.URL, error)) *guard {
 	u, err := url.Parse(server)
 	if err != nil {
 		u = new(url.URL)
 	}
 	g := &guard{server: u, resolver: resolver, proxy: proxy, direct: newTransport(), proxied: newTransport()}
-	// It is unknown what a proxy connects to, so a server behind one counts as public.
+	// The host that a proxy connects to is unknown, so a server behind a proxy is treated as
+	// public.
 	if by, err := proxy(&http.Request{URL: u}); err == nil && by == nil {
 		all := g.lookup(ctx, u.Hostname())
 		g.private = ipscope.Loopback(u.Hostname()) || len(all) > 0 && !slices.ContainsFunc(all, ipscope.Public)
@@ -66,7 +68,8 @@ func newGuard(ctx context.Context, server string, resolver *net.Resolver, proxy 
 		if err != nil {
 			return nil, err
 		}
-		// Check the dialled address: a name may resolve differently each time.
+		// Check the address that is dialled, because a host name may resolve to a different address
+		// each time.
 		d := net.Dialer{Timeout: dialTimeout, Resolver: resolver, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
 			return g.checkDial(host, address)
 		}}
@@ -101,11 +104,12 @@ func (g *guard) RoundTrip(q *http.Request) (*http.Response, error) {
 	}
 	proxy, err := g.proxy(q)
 	if err != nil {
-		return nil, errors.New("the proxy of the environment is not a URL")
+		return nil, errors.New("the proxy specified in the environment is not a URL")
 	}
 	transport := g.direct
 	if proxy != nil {
-		// The proxy resolves the name again; still, names of our own network are not sent to it.
+		// The proxy resolves the host name again. Nevertheless, host names in the private network
+		// are not sent to it.
 		if !g.private && slices.ContainsFunc(g.lookup(q.Context(), host), func(addr netip.Addr) bool { return !ipscope.Public(addr) }) {
 			return nil, errPrivate
 		}
@@ -124,9 +128,9 @@ var (
 	errMoved   = errors.New("the server had only private addresses before, and now has a public one")
 )
 
-// checkDial refuses private addresses, to which a public server's names may resolve. A private
-// server stays private: otherwise a public one could name private addresses by resolving to one
-// for a moment.
+// checkDial refuses private addresses, to which a public server's host names may resolve. A private
+// server must remain private: otherwise a public server could refer to private addresses by briefly
+// resolving to one itself.
 func (g *guard) checkDial(host, address string) error {
 	at, err := netip.ParseAddrPort(address)
 	isPublic := err == nil && ipscope.Public(at.Addr())
@@ -139,7 +143,7 @@ func (g *guard) checkDial(host, address string) error {
 	return nil
 }
 
-// lookup returns the addresses of a host, none if the lookup fails.
+// lookup returns the addresses of a host, or none if the lookup fails.
 func (g *guard) lookup(ctx context.Context, host string) []netip.Addr {
 	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
@@ -162,7 +166,7 @@ func checkRedirect(q *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// boundedBody is a response body that fails once it is too large.
+// boundedBody is a response body whose Read fails once the size limit is exceeded.
 type boundedBody struct {
 	io.ReadCloser
 	left int64
@@ -174,19 +178,19 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	}
 	n, err := b.ReadCloser.Read(p)
 	if int64(n) > b.left {
-		return 0, fmt.Errorf("the response has more than %d bytes", maxAnswer)
+		return 0, fmt.Errorf("the response is larger than %d bytes", maxAnswer)
 	}
 	b.left -= int64(n)
 	return n, err
 }
 
-// showURL returns a URL without parts that may be secret.
+// showURL formats a URL without parts that may be secret.
 func showURL(u *url.URL) string {
 	return printable.Line((&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String(), 200)
 }
 
-// withoutQuery removes the query of the URL, which may contain codes and tokens, from an error of
-// net/http.
+// withoutQuery removes the URL's query, which may contain codes and tokens, from an error returned
+// by net/http.
 func withoutQuery(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		if at, parseErr := url.Parse(u.URL); parseErr == nil {

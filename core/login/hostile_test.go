@@ -33,19 +33,19 @@ func TestHostileServers(t *testing.T) {
 	}{
 		"metadata on another origin": {func(s *logintest.Issuer) {
 			s.Challenge = func() string { return `Bearer resource_metadata="` + elsewhere.URL + `/meta"` }
-		}, "has another origin than the server"},
+		}, "has a different origin than the server"},
 		"metadata about another server": {func(s *logintest.Issuer) {
 			s.PRM = func(m map[string]any) { m["resource"] = "https://bank.example/mcp" }
-		}, `describes another resource: "https://bank.example/mcp"`},
+		}, `describes a different resource: "https://bank.example/mcp"`},
 		"metadata about a longer path": {func(s *logintest.Issuer) {
 			s.PRM = func(m map[string]any) { m["resource"] = s.Resource + "/admin" }
-		}, "describes another resource"},
+		}, "describes a different resource"},
 		"metadata about a sibling": {func(s *logintest.Issuer) {
 			s.PRM = func(m map[string]any) { m["resource"] = strings.TrimSuffix(s.Resource, "p") }
-		}, "describes another resource"},
+		}, "describes a different resource"},
 		"no authorization server": {func(s *logintest.Issuer) {
 			s.PRM = func(m map[string]any) { m["authorization_servers"] = []string{} }
-		}, "names no authorization server"},
+		}, "does not specify an authorization server"},
 		"authorization server that is no URL": {func(s *logintest.Issuer) {
 			s.PRM = func(m map[string]any) { m["authorization_servers"] = []string{"javascript:alert(1)"} }
 		}, "that is not a URL"},
@@ -63,15 +63,15 @@ func TestHostileServers(t *testing.T) {
 		}, "does not use HTTPS"},
 		"http revocation endpoint": {func(s *logintest.Issuer) {
 			s.Meta = func(m map[string]any) { m["revocation_endpoint"] = "http://as.example/revoke" }
-		}, "not https"},
+		}, "does not use https"},
 		"login page with another host as its user": {func(s *logintest.Issuer) {
 			s.Meta = func(m map[string]any) {
 				m["authorization_endpoint"] = "https://accounts.example@attacker.example/authorize"
 			}
-		}, "has a user or a fragment"},
+		}, "contains a user name or a fragment"},
 		"login page with a fragment": {func(s *logintest.Issuer) {
 			s.Meta = func(m map[string]any) { m["authorization_endpoint"] = s.URL + "/authorize#here" }
-		}, "has a user or a fragment"},
+		}, "contains a user name or a fragment"},
 		"login page for another client": {func(s *logintest.Issuer) {
 			s.Meta = func(m map[string]any) {
 				m["authorization_endpoint"] = "https://honest.example/authorize?tenant=1&client_id=evil"
@@ -79,7 +79,7 @@ func TestHostileServers(t *testing.T) {
 		}, `already has the parameter "client_id"`},
 		"metadata with a user": {func(s *logintest.Issuer) {
 			s.PRM = func(m map[string]any) { m["resource"] = strings.Replace(s.Resource, "://", "://you@", 1) }
-		}, "describes another resource"},
+		}, "describes a different resource"},
 		"script as login page": {func(s *logintest.Issuer) {
 			s.Meta = func(m map[string]any) { m["authorization_endpoint"] = "javascript:alert(1)" }
 		}, "disallowed scheme"},
@@ -95,7 +95,7 @@ func TestHostileServers(t *testing.T) {
 				_, _ = io.WriteString(w, `{"token_type":"Bearer","access_token":"`+huge+`"}`)
 				return true
 			})
-		}, "more than 524288 bytes"},
+		}, "larger than 524288 bytes"},
 		"token that is too long for a header": {func(s *logintest.Issuer) {
 			s.AnswerToken(func(w http.ResponseWriter, _ *http.Request) bool {
 				w.Header().Set("Content-Type", "application/json")
@@ -122,7 +122,7 @@ func TestHostileServers(t *testing.T) {
 		}, "from another authorization server, https://attacker.example"},
 		"answer without its issuer": {func(s *logintest.Issuer) {
 			s.Answer = func(q url.Values) { q.Del("iss") }
-		}, `lacks "iss"`},
+		}, `does not contain "iss"`},
 		"answer with another state": {func(s *logintest.Issuer) {
 			s.Answer = func(q url.Values) { q.Set("state", "stolen") }
 		}, `its "state" is not the one that mcptrack sent`},

@@ -12,32 +12,32 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Login is the right to use one server, granted to one client by one issuer.
+// Login represents the permission to use one server, granted to one client by one issuer.
 type Login struct {
-	Server             string       `json:"server"` // the URL that its token is sent to
+	Server             string       `json:"server"` // URL to which the token is sent
 	ID                 string       `json:"id"`     // the server's id in the config at the time of the login
 	Issuer             string       `json:"issuer"`
 	Client             OAuthClient  `json:"client"`
 	Resource           string       `json:"resource,omitempty"`
 	Grant              config.Grant `json:"grant"`
-	Scopes             []string     `json:"scopes,omitempty"`  // granted, or requested if the server does not say
-	Lacking            []string     `json:"lacking,omitempty"` // missing scopes, for which a request was refused
+	Scopes             []string     `json:"scopes,omitempty"`  // granted scopes, or requested ones if the response did not specify them
+	Lacking            []string     `json:"lacking,omitempty"` // missing scopes that caused a request to be refused
 	Since              time.Time    `json:"since"`             // when the user logged in
-	Obtained           time.Time    `json:"obtained"`          // when the token was obtained
-	Expires            time.Time    `json:"expires,omitzero"`  // when the token expires; zero: unknown
+	Obtained           time.Time    `json:"obtained"`          // when the current token was obtained
+	Expires            time.Time    `json:"expires,omitzero"`  // when the token expires; zero if unknown
 	Renewable          bool         `json:"renewable"`
 	Refused            string       `json:"refused,omitempty"` // why the token cannot be renewed
-	Renewing           time.Time    `json:"renewing,omitzero"` // when an unfinished renewal began; zero: none
-	Kind               Kind         `json:"store"`             // where its secrets are stored
+	Renewing           time.Time    `json:"renewing,omitzero"` // start of a renewal that has not completed; zero if none
+	Kind               Kind         `json:"store"`             // where the secrets are stored
 	TokenEndpoint      string       `json:"tokenEndpoint"`
 	RevocationEndpoint string       `json:"revocationEndpoint,omitempty"`
-	Audience           string       `json:"audience,omitempty"` // of assertions; "" in older logins: TokenEndpoint
+	Audience           string       `json:"audience,omitempty"` // audience of assertions; if empty (older logins), TokenEndpoint
 
-	// NoKeyring is why the secrets of a new login are in a file although the keyring was
-	// preferred.
+	// NoKeyring is the reason why the secrets of a new login are in a file although the keyring was
+	// preferred; nil if they are not.
 	NoKeyring error `json:"-"`
 
-	tokens *tokens // a pointer, because fmt would print the fields of a value; never nil
+	tokens *tokens // never nil; a pointer, because fmt would print the fields of a value
 	stored bool
 }
 
@@ -50,16 +50,16 @@ func newLogin(t Target, at *discovery, with OAuthClient, scopes []string) *Login
 	return l
 }
 
-// replaces reports whether l and o have the same issuer, client and grant. Both belong to one
-// server.
+// replaces reports whether l and o, two logins for the same server, have the same issuer, client
+// and grant.
 func (l *Login) replaces(o *Login) bool {
 	return l.Issuer == o.Issuer && l.Client.ID == o.Client.ID && l.Grant == o.Grant
 }
 
-// maxLeeway is the maximum time before its expiry at which a token is renewed.
+// maxLeeway is the maximum time before expiry at which a token is renewed.
 const maxLeeway = 30 * time.Second
 
-// stale reports whether the token should be renewed before use.
+// stale reports whether the token must be renewed before it is used.
 func (l *Login) stale(now time.Time) bool {
 	if l.Expires.IsZero() {
 		return false
@@ -85,17 +85,17 @@ func (l *Login) renewal() url.Values {
 	return url.Values{"grant_type": {"refresh_token"}, "refresh_token": {l.tokens.Refresh}}
 }
 
-// Target is a server that may require a login.
+// Target describes a server that may require a login.
 type Target struct {
-	ID    string // as in the config; used in messages
-	URL   string // without user info, query and fragment, which may be secret
+	ID    string // server id in the config; used in messages
+	URL   string // without user info, query and fragment, because they may be secret
 	OAuth config.OAuth
 
-	flags string // for the command line that logs in; see [Options]
+	flags string // appended to the login command; see [Options]
 }
 
-// TargetOf returns the target for a server of the config. Its URL is "" unless the server is
-// reached over HTTP.
+// TargetOf returns the target for a server in the config. Its URL is empty unless the server uses
+// HTTP.
 func TargetOf(srv config.Server) Target {
 	t := Target{ID: srv.ID, OAuth: srv.OAuth}
 	if srv.Transport != config.TransportHTTP && srv.Transport != config.TransportSSE {
@@ -109,13 +109,13 @@ func TargetOf(srv config.Server) Target {
 	return t
 }
 
-// Command returns the command line that logs in to the server.
+// Command returns the command line with which the user can log in to the server.
 func (t Target) Command() string {
 	return strings.TrimSpace("mcptrack login " + printable.Shell(printable.Line(t.ID, 128)) + " " + t.flags)
 }
 
-// matches reports whether a login fits the target's config: its grant, and its client ID if the
-// config has one.
+// matches reports whether a login fits the target's config: the grant must be the same and, if the
+// config specifies a client ID, the client ID, too.
 func (t Target) matches(l *Login) bool {
 	if id := t.OAuth.ClientID; id != "" && l.Client.ID != id {
 		return false
@@ -123,7 +123,7 @@ func (t Target) matches(l *Login) bool {
 	return (t.OAuth.Grant == config.GrantClient) == (l.Grant == config.GrantClient)
 }
 
-// origin returns scheme and host of a URL, "" if the URL is invalid.
+// origin returns the scheme and host of a URL, or "" if the URL is invalid.
 func origin(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" {
@@ -132,8 +132,8 @@ func origin(raw string) string {
 	return strings.ToLower(u.Scheme) + "://" + strings.ToLower(u.Host)
 }
 
-// binds reports whether a resource identifier covers the URL: both have the same origin, and the
-// identifier's path is a prefix of the URL's path in whole segments.
+// binds reports whether a resource identifier covers a URL: both have the same origin, and the
+// identifier's path equals or is a parent of the URL's path.
 func binds(resource, address string) bool {
 	r, err := url.Parse(resource)
 	if err != nil || r.User != nil || r.Fragment != "" || r.RawQuery != "" || origin(resource) == "" || origin(resource) != origin(address) {
@@ -155,37 +155,37 @@ func segments(u *url.URL) []string {
 	return strings.Split(path, "/")
 }
 
-// ErrNone is the error for a server without a login.
+// ErrNone reports that there is no login for a server.
 var ErrNone = errors.New("not logged in")
 
-// A RequiredError means that only a new login helps.
+// A RequiredError reports that the user must log in again.
 type RequiredError struct {
 	Target Target
-	Reason string // printable
+	Reason string // printable reason
 }
 
 func (e *RequiredError) Error() string {
 	return fmt.Sprintf("%s; run %s", e.Reason, e.Target.Command())
 }
 
-// An UnnamedError means that the MCP server names another authorization server than before for a
-// client of the config. If the client belongs there, the config can name that authorization
-// server.
+// An UnnamedError reports that the MCP server refers a configured client to a different
+// authorization server than before. If the client belongs to it, the user can specify that
+// authorization server in the config.
 type UnnamedError struct {
-	Client, Issuer string // printable
-	Metadata       string // the URL by which the config can name it, printable; "" if it publishes no metadata
+	Client, Issuer string // both printable
+	Metadata       string // printable metadata URL for use in the config; empty if none is published
 }
 
 func (e *UnnamedError) Error() string {
-	return fmt.Sprintf("the server names another authorization server than before, %s, and the config does not say that the client %s belongs to it", e.Issuer, e.Client)
+	return fmt.Sprintf("the server now specifies a different authorization server, %s, and the config does not specify that the client %s belongs to it", e.Issuer, e.Client)
 }
 
-// An AnswerError is an error response of an authorization server.
+// An AnswerError is an error response from an authorization server.
 type AnswerError struct {
-	Doing       string // what was requested
-	Code        string // the OAuth error code (RFC 6749), "" if there was none
+	Doing       string // the action that failed
+	Code        string // OAuth error code (RFC 6749); empty if the response had none
 	Description string
-	Status      int // HTTP status; 0: the error came through the browser
+	Status      int // HTTP status; 0 if the error was received through the browser
 }
 
 func (e *AnswerError) Error() string {
@@ -200,7 +200,7 @@ func (e *AnswerError) Error() string {
 	return text
 }
 
-// final reports whether the same request would be refused again.
+// final reports whether repeating the same request would fail again.
 func (e *AnswerError) final() bool {
 	switch {
 	case e.Status == 429 || e.Status >= 500:

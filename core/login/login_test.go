@@ -378,7 +378,7 @@ func TestLogoutWithoutTheKeyring(t *testing.T) {
 		t.Fatal(err)
 	}
 	gone, err := ssh.Delete(t.Context(), target(s))
-	if len(gone) != 1 || !errors.Is(err, broken) || !strings.Contains(err.Error(), "stays in the keyring") {
+	if len(gone) != 1 || !errors.Is(err, broken) || !strings.Contains(err.Error(), "remains in the keyring") {
 		t.Errorf("%d gone, %v", len(gone), err)
 	}
 	if text, err := os.ReadFile(ssh.Path(target(s))); err != nil || strings.Contains(string(text), "rt-") {

@@ -22,49 +22,50 @@ import (
 	"github.com/mcptrack/mcptrack/core/secretfile"
 )
 
-// Kind is a place where secrets are stored.
+// Kind identifies where secrets are stored.
 type Kind string
 
-// The kinds. KindAuto is the keyring if it can be used, else a file.
+// Values of Kind. KindAuto means the keyring if it is available, otherwise a file.
 const (
 	KindAuto    Kind = ""
 	KindKeyring Kind = "keyring"
 	KindFile    Kind = "file"
-	KindMemory  Kind = "memory" // of this process only
+	KindMemory  Kind = "memory" // in the memory of this process
 )
 
-// Options configure a [Store].
+// Options configures a [Store].
 type Options struct {
-	// Dir is the folder of the logins. It is created on demand, accessible only to its owner.
+	// Dir is the directory that contains the files with logins. It is created on demand and
+	// accessible only to its owner.
 	Dir string
-	// Kind is where the secrets of new logins are stored. Secrets of earlier logins stay where
-	// they are.
+	// Kind determines where the secrets of new logins are stored. Secrets of earlier logins are not
+	// moved.
 	Kind Kind
-	// Flags are appended to the command line that logs in to a server, such as "--host cursor".
+	// Flags are appended to the command line that logs in to a server, for example "--host cursor".
 	Flags string
-	// Logger gets warnings for the user; nil discards them.
+	// Logger receives warnings for the user; nil discards them.
 	Logger *slog.Logger
-	// Keyring is the user's keyring; the default is package keyring.
+	// Keyring accesses the user's keyring; the default is package keyring.
 	Keyring Keyring
 }
 
-// Keyring holds the functions of a keyring.
+// Keyring holds the functions that access a keyring.
 type Keyring struct {
 	Get    func(account string) (string, error)
 	Set    func(account, secret string) error
 	Delete func(account string) error
 }
 
-// Store stores logins for all processes of a user. It is safe for concurrent use.
+// Store stores the logins that all processes of a user share. It is safe for concurrent use.
 type Store struct {
 	opts   Options
 	memory struct {
 		mu     sync.Mutex
-		logins map[string][]byte // by the name of the file that it would have
+		logins map[string][]byte // for KindMemory: file contents, keyed by file name
 	}
 }
 
-// NewStore returns a store. It does no I/O.
+// NewStore returns a store. It performs no I/O.
 func NewStore(opts Options) *Store {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -78,19 +79,19 @@ func NewStore(opts Options) *Store {
 	return s
 }
 
-// name returns the base name, without extension, of a server's files.
+// name returns the base name, without extension, of the files for a server.
 func name(server string) string {
 	sum := sha256.Sum256([]byte(server))
 	return hex.EncodeToString(sum[:12])
 }
 
-// Path returns the path of the file with the logins of a target.
+// Path returns the path of the file that contains the logins for a target.
 func (s *Store) Path(t Target) string { return s.path(t.URL) }
 
 func (s *Store) path(server string) string { return filepath.Join(s.opts.Dir, name(server)+".json") }
 
-// newest returns the logins of a target's server, and the newest one that matches the target's
-// config, nil if there is none.
+// newest returns all logins for a target's server, and the newest login that matches the target's
+// config, or nil if none does.
 func (s *Store) newest(t Target) (all []*Login, l *Login, err error) {
 	if all, err = s.read(t.URL); err != nil {
 		return nil, nil, err
@@ -101,8 +102,8 @@ func (s *Store) newest(t Target) (all []*Login, l *Login, err error) {
 	return all, l, nil
 }
 
-// Get returns the newest login that matches the target's config, with its secrets. The error is
-// [ErrNone] if there is none.
+// Get returns the newest login that matches the target's config, including its secrets. The error
+// is [ErrNone] if there is none.
 func (s *Store) Get(t Target) (*Login, error) {
 	_, l, err := s.newest(t)
 	if err == nil && l == nil {
@@ -114,7 +115,8 @@ func (s *Store) Get(t Target) (*Login, error) {
 	return l, s.reveal(l)
 }
 
-// Since returns when the user logged in to the target; zero if unknown or without a login.
+// Since returns when the user logged in to the target. It is zero if the time is unknown or the
+// user is not logged in.
 func (s *Store) Since(t Target) time.Time {
 	if _, l, err := s.newest(t); err == nil && l != nil {
 		return l.Since
@@ -122,7 +124,7 @@ func (s *Store) Since(t Target) time.Time {
 	return time.Time{}
 }
 
-// Put stores a login. It replaces a login with the same server, issuer, client and grant.
+// Put stores a login. It replaces an existing login with the same server, issuer, client and grant.
 func (s *Store) Put(ctx context.Context, t Target, l *Login) error {
 	unlock, err := s.lock(ctx, t.URL)
 	if err != nil {
@@ -133,8 +135,8 @@ func (s *Store) Put(ctx context.Context, t Target, l *Login) error {
 	return s.put(l)
 }
 
-// Delete deletes the logins that match the target's config, and returns them. It revokes their
-// tokens if possible; a failed revocation is only logged.
+// Delete deletes the logins that match the target's config and returns them. It tries to revoke
+// their tokens; if that fails, it only logs a warning.
 func (s *Store) Delete(ctx context.Context, t Target) ([]*Login, error) {
 	if text, err := s.readText(t.URL); text == nil && err == nil {
 		return nil, nil
@@ -164,7 +166,7 @@ func (s *Store) Delete(ctx context.Context, t Target) ([]*Login, error) {
 		}
 		if l.Kind == KindKeyring {
 			if err := s.opts.Keyring.Delete(account(l)); err != nil {
-				rest, failed = append(rest, l), fmt.Errorf("the login stays in the keyring, which cannot be changed: %w", err)
+				rest, failed = append(rest, l), fmt.Errorf("the login remains in the keyring, which cannot be changed: %w", err)
 				continue
 			}
 		}
@@ -176,7 +178,8 @@ func (s *Store) Delete(ctx context.Context, t Target) ([]*Login, error) {
 	return gone, errors.Join(failed, s.write(t.URL, rest))
 }
 
-// addLacking records scopes for which a request was refused, so that the next login requests them.
+// addLacking records scopes whose absence caused a request to be refused, so that the next login
+// requests them.
 func (s *Store) addLacking(ctx context.Context, t Target, scopes []string) error {
 	return s.change(ctx, t, func(l *Login) bool {
 		before := len(l.Lacking)
@@ -189,8 +192,8 @@ func (s *Store) addLacking(ctx context.Context, t Target, scopes []string) error
 	})
 }
 
-// change passes the newest login that matches the target to the function, and writes the logins if
-// it returns true. It does not change secrets.
+// change calls the function change with the newest login that matches the target, and writes the
+// logins if it returns true. Secrets are not modified.
 func (s *Store) change(ctx context.Context, t Target, change func(*Login) bool) error {
 	unlock, err := s.lock(ctx, t.URL)
 	if err != nil {
@@ -204,9 +207,9 @@ func (s *Store) change(ctx context.Context, t Target, change func(*Login) bool) 
 	return s.write(t.URL, all)
 }
 
-// put stores a login and its secrets as the newest login of its server. The lock must be held.
-// Secrets that the keyring does not accept go into the file, so that no token is lost. Only for a
-// new login of KindKeyring is that an error.
+// put stores a login and its secrets as the newest login for its server. The lock must be held. If
+// the keyring does not accept the secrets, they are stored in the file, so that no token is lost;
+// only for a new login of KindKeyring is this an error.
 func (s *Store) put(l *Login) error {
 	l.tokens.Secret = l.Client.secret.Reveal()
 	l.setTokens(*l.tokens)
@@ -230,10 +233,10 @@ func (s *Store) put(l *Login) error {
 	return s.save(l)
 }
 
-// maxLogins bounds the logins of one server.
+// maxLogins is the maximum number of stored logins for one server.
 const maxLogins = 8
 
-// save writes a login into the file as the newest one. The lock must be held.
+// save writes a login to the file as the newest one. The lock must be held.
 func (s *Store) save(l *Login) error {
 	all, err := s.read(l.Server)
 	if errors.Is(err, errNotLogins) {
@@ -249,28 +252,28 @@ func (s *Store) save(l *Login) error {
 	return err
 }
 
-// account returns the name of a login's entry in the keyring.
+// account returns the name of the keyring entry for a login.
 func account(l *Login) string {
 	sum := sha256.Sum256([]byte(l.Server + "\x00" + l.Issuer + "\x00" + l.Client.ID + "\x00" + string(l.Grant)))
 	return "login:" + hex.EncodeToString(sum[:12])
 }
 
-// file is the JSON of the file with one server's logins.
+// file is the JSON structure of the file that contains the logins for one server.
 type file struct {
 	Version int         `json:"version"`
-	Logins  []fileEntry `json:"logins"` // newest first
+	Logins  []fileEntry `json:"logins"` // sorted, newest first
 }
 
 type fileEntry struct {
 	*Login
-	Tokens *tokens `json:"tokens,omitempty"` // nil: they are in the keyring
+	Tokens *tokens `json:"tokens,omitempty"` // nil if they are in the keyring
 }
 
 const fileVersion = 1
 
 var errNotLogins = errors.New("the file does not contain logins")
 
-// read returns the logins of a server, newest first. It does not read secrets from the keyring,
+// read returns the logins for a server, newest first. It does not read secrets from the keyring;
 // see reveal.
 func (s *Store) read(server string) ([]*Login, error) {
 	text, err := s.readText(server)
@@ -279,7 +282,7 @@ func (s *Store) read(server string) ([]*Login, error) {
 	}
 	var f file
 	if err := json.Unmarshal(text, &f); err != nil || f.Version < 1 {
-		return nil, fmt.Errorf("%s: %w; mcptrack login or logout replaces the file", s.path(server), errNotLogins)
+		return nil, fmt.Errorf("%s: %w; run mcptrack login or mcptrack logout to replace the file", s.path(server), errNotLogins)
 	}
 	if f.Version > fileVersion {
 		return nil, fmt.Errorf("%s: the file was written by a newer version of mcptrack", s.path(server))
@@ -287,7 +290,7 @@ func (s *Store) read(server string) ([]*Login, error) {
 	var all []*Login
 	for _, e := range f.Logins {
 		if e.Login == nil || e.Server != server {
-			continue // the file was copied or renamed from another server's
+			continue // the file was copied or renamed from the file of another server
 		}
 		e.stored, e.tokens = true, new(tokens)
 		if e.Tokens != nil {
@@ -312,13 +315,13 @@ func (s *Store) readText(server string) ([]byte, error) {
 	text, err := secretfile.ReadAll(path)
 	if err != nil {
 		if _, gone := os.Lstat(path); errors.Is(gone, fs.ErrNotExist) {
-			return nil, nil // deleted meanwhile
+			return nil, nil // deleted in the meantime
 		}
 	}
 	return text, err
 }
 
-// write replaces the logins of a server. The lock must be held.
+// write replaces the stored logins for a server. The lock must be held.
 func (s *Store) write(server string, all []*Login) error {
 	if len(all) == 0 {
 		s.memory.mu.Lock()
@@ -340,7 +343,7 @@ func (s *Store) write(server string, all []*Login) error {
 		f.Logins = append(f.Logins, e)
 	}
 	text, err := json.Marshal(f)
-	for err == nil && len(text) >= secretfile.MaxFile && len(f.Logins) > 1 { // larger files cannot be read
+	for err == nil && len(text) >= secretfile.MaxFile && len(f.Logins) > 1 { // read refuses larger files, so drop the oldest logins
 		f.Logins = f.Logins[:len(f.Logins)-1]
 		text, err = json.Marshal(f)
 	}
@@ -362,7 +365,7 @@ func (s *Store) write(server string, all []*Login) error {
 	return nil
 }
 
-// reveal reads the secrets of a login from the keyring, if they are there.
+// reveal reads the secrets of a login from the keyring, if they are stored there.
 func (s *Store) reveal(l *Login) error {
 	if l.Kind != KindKeyring {
 		return nil
@@ -382,10 +385,11 @@ func (s *Store) reveal(l *Login) error {
 	return nil
 }
 
-// A Stamp identifies a version of the file with a server's logins. It changes with the logins.
+// A Stamp identifies a version of the file that contains a server's logins. It changes whenever the
+// logins change.
 type Stamp struct{ info fs.FileInfo }
 
-// Stamp returns the stamp of a target's logins.
+// Stamp returns the current stamp of a target's logins.
 func (s *Store) Stamp(t Target) Stamp {
 	info, err := os.Stat(s.path(t.URL))
 	if err != nil {
@@ -394,7 +398,7 @@ func (s *Store) Stamp(t Target) Stamp {
 	return Stamp{info}
 }
 
-// Same reports whether the logins did not change between the two stamps.
+// Same reports whether the logins are unchanged between two stamps.
 func (a Stamp) Same(b Stamp) bool {
 	if a.info == nil || b.info == nil {
 		return a.info == nil && b.info == nil
@@ -402,17 +406,17 @@ func (a Stamp) Same(b Stamp) bool {
 	return os.SameFile(a.info, b.info) && a.info.ModTime().Equal(b.info.ModTime()) && a.info.Size() == b.info.Size()
 }
 
-// lockPoll is the interval of attempts to take a lock that another process holds.
+// lockPoll is the interval between attempts to acquire a lock that another process holds.
 const lockPoll = 10 * time.Millisecond
 
-// lock takes the lock of a server's logins, across processes. Only its holder changes them or
-// renews their tokens.
+// lock acquires the lock on a server's logins, which works across processes. Only the holder of the
+// lock may change the logins or renew their tokens.
 func (s *Store) lock(ctx context.Context, server string) (unlock func(), err error) {
 	if s.opts.Kind != KindMemory {
 		if err := os.MkdirAll(s.opts.Dir, 0o700); err != nil {
 			return nil, err
 		}
-	} else if _, err := os.Stat(s.opts.Dir); err != nil { // no folder: no other process has logins
+	} else if _, err := os.Stat(s.opts.Dir); err != nil { // no directory: no other process has logins to protect
 		return func() {}, nil
 	}
 	l := flock.New(filepath.Join(s.opts.Dir, name(server)+".lock"), flock.SetPermissions(0o600))

@@ -25,19 +25,19 @@ import (
 	"github.com/mcptrack/mcptrack/core/secretfile"
 )
 
-// maxToken bounds one token, in bytes: it must fit into a header.
+// maxToken is the maximum length of a token in bytes, because it must fit into a header.
 const maxToken = 32 << 10
 
-// tokens are the secrets of a login.
+// tokens holds the secrets of a login.
 type tokens struct {
 	Access  string    `json:"access"`
 	Refresh string    `json:"refresh,omitempty"`
-	Expiry  time.Time `json:"expiry,omitzero"` // of Access; zero: not known
+	Expiry  time.Time `json:"expiry,omitzero"` // when Access expires; zero if unknown
 	Secret  string    `json:"clientSecret,omitempty"`
 }
 
-// requestToken sends a request to the token endpoint of a login and stores the response in l.
-// grant holds the parameters of the grant.
+// requestToken sends a request to the token endpoint of a login and stores the response in l. grant
+// contains the parameters specific to the grant.
 func (l *Login) requestToken(ctx context.Context, client *http.Client, t Target, doing string, grant url.Values) error {
 	cc := clientcredentials.Config{ClientID: l.Client.ID, TokenURL: l.TokenEndpoint, EndpointParams: grant, AuthStyle: oauth2.AuthStyleInParams}
 	if l.Resource != "" {
@@ -77,7 +77,8 @@ func (l *Login) requestToken(ctx context.Context, client *http.Client, t Target,
 
 func validToken(s string) bool { return len(s) <= maxToken && printable.VisibleASCII(s) }
 
-// tokenError returns the error of a token request, without secrets that the response may contain.
+// tokenError converts the error from a token request and removes secrets that the response may
+// contain.
 func tokenError(doing string, err error) error {
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		e := &AnswerError{Doing: doing, Code: refused.ErrorCode, Description: refused.ErrorDescription}
@@ -87,9 +88,9 @@ func tokenError(doing string, err error) error {
 		return e
 	}
 	if text := err.Error(); strings.Contains(text, "cannot parse") {
-		return errors.New("the response of the token endpoint is not JSON of the expected form")
+		return errors.New("the token endpoint's response is not JSON of the expected form")
 	} else if strings.Contains(text, "missing access_token") {
-		return errors.New("the response of the token endpoint has no token")
+		return errors.New("the token endpoint's response contains no token")
 	}
 	return fmt.Errorf("token endpoint: %w", withoutQuery(err))
 }
@@ -129,12 +130,13 @@ func (l *Login) revoke(ctx context.Context, client *http.Client) error {
 	return nil
 }
 
-// assertionLife is the validity of a client assertion.
+// assertionLife is how long a client assertion is valid.
 const assertionLife = 2 * time.Minute
 
-// clientAssertion returns a signed assertion that proves possession of the client's key (RFC
-// 7523). Its only audience is an authorization server: its issuer if that is certain, as
-// draft-ietf-oauth-rfc7523bis requires, or its token endpoint; see [discovery.audience].
+// clientAssertion returns a signed assertion that proves possession of the client's key (RFC 7523).
+// Its only audience is the authorization server, identified by its issuer if the issuer is certain,
+// as draft-ietf-oauth-rfc7523bis requires, and otherwise by its token endpoint; see
+// [discovery.audience].
 func clientAssertion(keyFile, clientID, audience string) (string, error) {
 	text, err := secretfile.ReadAll(keyFile)
 	if err != nil {
@@ -155,7 +157,7 @@ func clientAssertion(keyFile, clientID, audience string) (string, error) {
 	return signed, nil
 }
 
-// signingKey reads a PEM key and chooses its signing method.
+// signingKey parses a private key in PEM format and selects the signing method for it.
 func signingKey(text []byte) (crypto.PrivateKey, jwt.SigningMethod, error) {
 	block, _ := pem.Decode(text)
 	if block == nil {
@@ -172,7 +174,7 @@ func signingKey(text []byte) (crypto.PrivateKey, jwt.SigningMethod, error) {
 		key, err = x509.ParsePKCS8PrivateKey(block.Bytes)
 	}
 	if err != nil {
-		return nil, nil, errors.New("the file has no private key, or one with a passphrase")
+		return nil, nil, errors.New("the file contains no private key, or one that is protected by a passphrase")
 	}
 	switch k := key.(type) {
 	case *rsa.PrivateKey:

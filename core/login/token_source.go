@@ -12,18 +12,18 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 )
 
-// TokenSource supplies the token of one server. It is safe for concurrent use.
+// TokenSource supplies the token for one server. It is safe for concurrent use.
 type TokenSource struct {
 	store  *Store
 	target Target
-	// turn has capacity 1 and serves as a lock that can be waited for with a context: a goroutine
-	// sends before it renews, and receives afterwards; never closed.
+	// turn is a lock that can be awaited with a context: a goroutine sends to it before a renewal
+	// and receives from it afterwards. Capacity 1; never closed.
 	turn chan struct{}
 
 	mu    sync.Mutex // guards the fields below; not held during requests
-	login *Login     // as last read; nil: there is none
-	err   error      // why it could not be read
-	stamp Stamp      // of login, when it was read
+	login *Login     // as last read; nil if there is none
+	err   error      // error from reading the login
+	stamp Stamp      // stamp of the logins when login was read
 	used  []string   // recently used tokens, newest last
 }
 
@@ -33,13 +33,13 @@ func (s *Store) TokenSource(t Target) *TokenSource {
 	return &TokenSource{store: s, target: t, turn: make(chan struct{}, 1)}
 }
 
-// maxUsed is the number of remembered tokens.
+// maxUsed is how many recently used tokens are kept.
 const maxUsed = 4
 
-// Target returns the server that the tokens are for.
+// Target returns the server for which the tokens are valid.
 func (s *TokenSource) Target() Target { return s.target }
 
-// Secrets returns the recently used tokens, so that they can be hidden in messages from the
+// Secrets returns the recently used tokens, so that they can be redacted in messages from the
 // server.
 func (s *TokenSource) Secrets() []string {
 	s.mu.Lock()
@@ -47,7 +47,7 @@ func (s *TokenSource) Secrets() []string {
 	return slices.Clone(s.used)
 }
 
-// current returns the login as stored now.
+// current returns the login that is currently stored.
 func (s *TokenSource) current() (*Login, error) {
 	stamp := s.store.Stamp(s.target)
 	s.mu.Lock()
@@ -66,8 +66,8 @@ func (s *TokenSource) current() (*Login, error) {
 	return l, err
 }
 
-// Header returns the value of the Authorization header, "" without a login. The error is a
-// [*RequiredError] if only a new login helps.
+// Header returns the value for the Authorization header, or "" if the user is not logged in. The
+// error is a [*RequiredError] if the user must log in again.
 func (s *TokenSource) Header(ctx context.Context) (string, error) {
 	l, err := s.current()
 	if err != nil || l == nil {
@@ -107,10 +107,10 @@ func (s *TokenSource) use(l *Login) string {
 	return "Bearer " + l.tokens.Access
 }
 
-// Refused handles a 401 or 403 to a request whose Authorization header was header ("" if it had
-// none). It may renew the token. again reports whether to send the request again with a new
-// header. The error is a [*RequiredError] if only a new login helps, and nil if the server's own
-// message is sufficient.
+// Refused handles a 401 or 403 response to a request that was sent with the given Authorization
+// header, or without one if header is "". It may renew the token. again reports whether to retry
+// the request with a new header. The error is a [*RequiredError] if the user must log in again, and
+// nil if the server's own message is sufficient.
 func (s *TokenSource) Refused(ctx context.Context, header string, status int, c Challenge) (again bool, err error) {
 	l, err := s.current()
 	if err != nil {
@@ -123,15 +123,15 @@ func (s *TokenSource) Refused(ctx context.Context, header string, status int, c 
 		return false, nil
 	}
 	if l != nil && header != "" && header != "Bearer "+l.tokens.Access {
-		return true, nil // the token was renewed meanwhile
+		return true, nil // the token was renewed in the meantime
 	}
 	if l != nil && l.Refused != "" {
 		return false, s.required(l)
 	}
 	if l != nil && !l.Renewable {
-		return false, &RequiredError{s.target, "the server refuses the login, which cannot be renewed"}
+		return false, &RequiredError{s.target, "the server rejected the login, and it cannot be renewed"}
 	}
-	if l != nil && header == "" { // a login was made meanwhile
+	if l != nil && header == "" { // the user logged in while the request was in progress
 		return true, nil
 	}
 	if _, err := s.renew(ctx, l, c); err != nil {
@@ -140,27 +140,28 @@ func (s *TokenSource) Refused(ctx context.Context, header string, status int, c 
 	return true, nil
 }
 
-// lacking stores the scopes that the server reports as missing, if that is why it refused.
+// lacking stores the scopes that the server reports as missing, if that is why it refused the
+// request.
 func (s *TokenSource) lacking(ctx context.Context, l *Login, c Challenge) error {
 	if c.Code != "insufficient_scope" || l == nil {
 		return nil
 	}
 	if err := s.store.addLacking(ctx, s.target, c.Scopes); err != nil {
-		return fmt.Errorf("store the scopes that the login lacks: %w", err)
+		return fmt.Errorf("store the scopes that the login does not include: %w", err)
 	}
-	return &RequiredError{s.target, "the login lacks a scope that the request requires"}
+	return &RequiredError{s.target, "the login does not include a scope that the request requires"}
 }
 
 const (
-	// renewTimeout bounds one renewal.
+	// renewTimeout limits the time for one renewal.
 	renewTimeout = 30 * time.Second
-	// renewGrace is how long a renewal continues after its caller gave up: once the request is
-	// sent, only the token in its response may still be valid.
+	// renewGrace is how long a renewal continues after its caller has given up: once the request
+	// has been sent, only the token in the response may still be valid.
 	renewGrace = 5 * time.Second
 )
 
-// renew returns a login with a newer token than was has; was is nil if there was no login. Only
-// one process renews at a time.
+// renew returns a login with a newer token than was, which is nil if there was no login. Only one
+// process renews a token at a time.
 func (s *TokenSource) renew(ctx context.Context, was *Login, c Challenge) (*Login, error) {
 	select {
 	case s.turn <- struct{}{}:
@@ -174,7 +175,7 @@ func (s *TokenSource) renew(ctx context.Context, was *Login, c Challenge) (*Logi
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.login, s.err = l, nil // the old stamp causes another read
+	s.login, s.err = l, nil // the outdated stamp makes current read the login again
 	return l, nil
 }
 
@@ -190,7 +191,7 @@ func (s *TokenSource) renewInTurn(ctx context.Context, was *Login, c Challenge) 
 		return nil, &RequiredError{s.target, "logged out"}
 	case err != nil && !errors.Is(err, ErrNone):
 		return nil, err
-	case err == nil && (was == nil || l.tokens.Access != was.tokens.Access): // another process was faster
+	case err == nil && (was == nil || l.tokens.Access != was.tokens.Access): // another process has already renewed the token
 		return l, nil
 	case err == nil && l.Refused != "":
 		return nil, s.required(l)
@@ -209,7 +210,7 @@ func (s *TokenSource) renewInTurn(ctx context.Context, was *Login, c Challenge) 
 	return l, s.request(going, l)
 }
 
-// Renew renews the login now, even if its token is not about to expire.
+// Renew renews the login immediately, even if its token is not about to expire.
 func (s *TokenSource) Renew(ctx context.Context) (*Login, error) {
 	l, err := s.current()
 	if err != nil {
@@ -235,8 +236,8 @@ func (s *TokenSource) refused(err error) error {
 }
 
 // request renews the login at the authorization server. The lock must be held. It stores the login
-// before the request, with a mark that a renewal began, and afterwards, so that a process that
-// dies in between leaves the mark.
+// before the request, with a mark that a renewal has started, and again afterwards. If the process
+// dies in between, the mark reveals the interrupted renewal.
 func (s *TokenSource) request(ctx context.Context, l *Login) error {
 	interrupted := l.Renewing
 	l.Renewing = time.Now()

@@ -2,8 +2,8 @@ package printable
 
 import "strings"
 
-// VisibleASCII reports whether all characters of s are visible ASCII characters, as in tokens and
-// URLs. The space is not visible.
+// VisibleASCII reports whether s consists only of visible ASCII characters, as tokens and URLs do.
+// A space is not a visible character.
 func VisibleASCII(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }

@@ -7,9 +7,10 @@ import (
 )
 
 // hidden reports whether a rune has no visible shape: control characters, U+2800 (a Braille blank
-// that fonts show as a space), and Unicode's Default_Ignorable_Code_Point. The latter is derived
-// from Go's tables as in DerivedCoreProperties.txt: format characters, variation selectors and
-// Other_Default_Ignorable_Code_Point (Hangul fillers, the combining grapheme joiner and others).
+// that fonts display as a space), and Unicode's Default_Ignorable_Code_Point. The latter is derived
+// from Go's tables as specified in DerivedCoreProperties.txt: format characters, variation
+// selectors and Other_Default_Ignorable_Code_Point (Hangul fillers, the combining grapheme joiner
+// and others).
 func hidden(r rune) bool {
 	if r < 0x7f {
 		return r < 0x20
@@ -26,10 +27,10 @@ const (
 	keycap    = '\u20e3'
 )
 
-// shapes reports whether the hidden rune at an index of s only shapes its neighbours: a joiner
-// between two emoji, a joiner or non-joiner between two letters of a joining script, a variation
-// selector after an emoji, and the tags of the three flags with tags. In a run of such runes none
-// counts, because a run can carry an invisible message.
+// shapes reports whether the hidden rune at index at only affects the shape of its neighbours: a
+// joiner between two emoji, a joiner or non-joiner between two letters of a joining script, a
+// variation selector after an emoji, or a tag in one of the three flags that use tags. It returns
+// false for every rune in a run of such runes, because a run can carry an invisible message.
 func shapes(s string, at int) bool {
 	r, size := utf8.DecodeRuneInString(s[at:])
 	before, width := utf8.DecodeLastRuneInString(s[:at])
@@ -53,15 +54,15 @@ func shapes(s string, at int) bool {
 	return false
 }
 
-// joined reports whether a rune belongs to a script with meaningful joiners.
+// joined reports whether a rune belongs to a script in which joiners are meaningful.
 func joined(r rune) bool {
 	return !hidden(r) && (unicode.IsLetter(r) || unicode.IsMark(r)) && unicode.In(r, unicode.Arabic, unicode.Syriac, unicode.Nko, unicode.Mongolian,
 		unicode.Devanagari, unicode.Bengali, unicode.Gurmukhi, unicode.Gujarati, unicode.Oriya, unicode.Tamil, unicode.Telugu, unicode.Kannada,
 		unicode.Malayalam, unicode.Sinhala, unicode.Khmer, unicode.Myanmar)
 }
 
-// emoji reports whether a rune is in a block of pictographs, or is an older symbol with an emoji
-// form.
+// emoji reports whether a rune is in a block of pictographs, or is an older symbol that also has an
+// emoji form.
 func emoji(r rune) bool {
 	switch r {
 	case 0xa9, 0xae, 0x203c, 0x2049, 0x2122, 0x2139, 0x24c2, 0x2934, 0x2935, 0x3030, 0x303d, 0x3297, 0x3299:
@@ -71,7 +72,7 @@ func emoji(r rune) bool {
 		r >= 0x2194 && r <= 0x21aa || r >= 0x231a && r <= 0x23ff || r >= 0x25aa && r <= 0x25fe
 }
 
-// ofFlag reports whether the tag at an index is part of the flag of England, Scotland or Wales, the
+// ofFlag reports whether the tag at index at is part of the flag of England, Scotland or Wales, the
 // only tag sequences that Unicode recommends for interchange.
 func ofFlag(s string, at int) bool {
 	const pole, longest = "\U0001f3f4", 4 * 6

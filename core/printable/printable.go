@@ -1,12 +1,12 @@
-// Package printable makes untrusted text safe to show, and rewords errors of Go's library for
-// users ([Reason]).
+// Package printable makes untrusted text safe to display, and rewrites errors from Go's standard
+// library for users ([Reason]).
 //
-// Every string from a server, a config, a header or a file name is hostile: an escape sequence
-// rewrites a terminal, a line break forges a log line, a direction override disguises a URI, and
-// invisible characters tell a model what its user does not see. [Line] is for terminals, log
-// lines and error messages, [Visible] for text that models read, and [JSON] for documents that
-// must keep their meaning and may end up on a terminal. They agree on which characters are
-// hidden (see hidden.go), keep no state and never fail.
+// Every string from a server, a config, a header or a file name is treated as hostile: an escape
+// sequence can rewrite a terminal, a line break can forge a log line, a direction override can
+// disguise a URI, and invisible characters can tell a model something that its user does not see.
+// [Line] is for terminals, log lines and error messages, [Visible] is for text that models read,
+// and [JSON] is for documents that must keep their meaning and may be displayed on a terminal. They
+// agree on which characters are hidden (see hidden.go), keep no state and never fail.
 package printable
 
 import (
@@ -17,10 +17,11 @@ import (
 	"unicode/utf8"
 )
 
-// Line returns s as one line of at most limit runes; limit <= 0: no limit. Control characters
-// (C0, DEL, C1), line and paragraph separators, direction overrides, invisible characters and
-// invalid UTF-8 become Go escapes such as \n, \x1b or \u202e. An ellipsis marks truncation. Hidden
-// characters that shape their neighbours stay, such as a joiner between emoji.
+// Line returns s as one line of at most limit runes; a limit <= 0 means no limit. Control
+// characters (C0, DEL, C1), line and paragraph separators, direction overrides, invisible
+// characters and invalid UTF-8 are replaced with Go escapes such as \n, \x1b or \u202e. A truncated
+// line ends with an ellipsis. Hidden characters that only shape their neighbours are kept, such as
+// a joiner between emoji.
 func Line(s string, limit int) string {
 	if clean(s) && (limit <= 0 || len(s) <= limit) {
 		return s
@@ -57,7 +58,7 @@ func Line(s string, limit int) string {
 	return b.String()
 }
 
-// Lines is Line for several lines: it keeps line feeds and tabs.
+// Lines is like Line without a limit, but keeps line feeds and tabs.
 func Lines(s string) string {
 	parts := strings.Split(s, "\n")
 	for i, p := range parts {
@@ -70,7 +71,7 @@ func Lines(s string) string {
 	return strings.Join(parts, "\n")
 }
 
-// Visible returns s without hidden characters and invalid UTF-8. It keeps line ends and tabs.
+// Visible returns s without hidden characters and invalid UTF-8. It keeps line endings and tabs.
 func Visible(s string) string {
 	if clean(s) {
 		return s
@@ -88,8 +89,8 @@ func Visible(s string) string {
 	return b.String()
 }
 
-// JSON returns an equal JSON document with every hidden character as a \u escape. It returns doc
-// itself if nothing is hidden. doc must be valid JSON.
+// JSON returns an equivalent JSON document in which every hidden character is a \u escape. It
+// returns doc itself if nothing is hidden. doc must be valid JSON.
 func JSON(doc []byte) []byte {
 	at := indexHidden(doc)
 	if at < 0 {
@@ -118,8 +119,8 @@ func JSON(doc []byte) []byte {
 	return out
 }
 
-// indexHidden returns the index of the first byte that JSON must rewrite, or -1. In valid JSON,
-// bytes below DEL are visible or white space.
+// indexHidden returns the index of the first byte that JSON must rewrite, or -1 if there is none.
+// In valid JSON, all bytes below DEL are visible or white space.
 func indexHidden(doc []byte) int {
 	for i := 0; i < len(doc); {
 		if doc[i] < 0x7f {
@@ -144,8 +145,9 @@ func clean(s string) bool {
 	return true
 }
 
-// Marshal is json.Marshal for documents that people and terminals see: one line, hidden characters
-// escaped as in [JSON], and < > & unescaped, because only HTML needs those escapes.
+// Marshal is like json.Marshal, for documents that people read on terminals: it returns one line,
+// escapes hidden characters as [JSON] does, and does not escape < > &, because only HTML needs
+// those escapes.
 func Marshal(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
@@ -156,8 +158,9 @@ func Marshal(v any) ([]byte, error) {
 	return JSON(bytes.TrimSuffix(buf.Bytes(), []byte("\n"))), nil
 }
 
-// Shell returns s as one word of a POSIX shell, for commands that a user may copy. It escapes
-// hidden characters as in [Line], so a word that has any names no file.
+// Shell returns s quoted as one word for a POSIX shell, for commands that users may copy. It
+// escapes hidden characters as [Line] does, so a word that contains any does not match the original
+// file name.
 func Shell(s string) string {
 	s = Line(s, 0)
 	plain := func(r rune) bool {

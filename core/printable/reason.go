@@ -18,10 +18,10 @@ import (
 	"syscall"
 )
 
-// Reason returns what an error says to a user, as one line of at most limit runes: the
-// errors of Go's library inside it are put in plain words, without the names of system
-// calls and functions, and without the URL of a request, whose query may be secret. The
-// path of a file and the address of a connection stay; see [Unnamed].
+// Reason returns a user-readable description of an error, as one line of at most limit runes. It
+// rewrites the errors from Go's standard library that err contains in plain words: it omits the
+// names of system calls and functions, and the URL of a request, because its query may be secret.
+// It keeps file paths and network addresses; see [Unnamed].
 func Reason(err error, limit int) string {
 	if err == nil {
 		return ""
@@ -29,8 +29,9 @@ func Reason(err error, limit int) string {
 	return Line(reason(err), limit)
 }
 
-// Unnamed returns an error without the path, URL or address that Go's library puts in
-// front of it, and without what wraps it, for a message that names the subject itself.
+// Unnamed removes from an error the path, URL or address that Go's standard library prepends, and
+// everything that wraps that error. Use it for a message that already specifies the file or
+// address.
 func Unnamed(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
@@ -39,7 +40,7 @@ func Unnamed(err error) error {
 	} else if e, ok := errors.AsType[*os.LinkError](err); ok {
 		err = e.Err
 	}
-	if e, ok := err.(*net.OpError); ok { //nolint:errorlint // what wraps one says more
+	if e, ok := err.(*net.OpError); ok { //nolint:errorlint // errors that wrap it contain more information
 		err = e.Err
 	}
 	if e, ok := err.(*os.SyscallError); ok { //nolint:errorlint // as above
@@ -48,13 +49,13 @@ func Unnamed(err error) error {
 	return err
 }
 
-// reason is the text of an error in which those that it wraps are in plain words.
+// reason returns the text of an error, with all errors that it wraps rewritten in plain words.
 func reason(err error) string {
 	if text := plain(err); text != "" {
 		return text
 	}
 	text := err.Error()
-	switch e := err.(type) { //nolint:errorlint // each error of the tree is looked at
+	switch e := err.(type) { //nolint:errorlint // every error in the tree is examined
 	case interface{ Unwrap() error }:
 		return inner(text, e.Unwrap())
 	case interface{ Unwrap() []error }:
@@ -73,7 +74,7 @@ func reason(err error) string {
 	return text
 }
 
-// inner replaces the text of a wrapped error by its reason.
+// inner replaces the text of a wrapped error with the plain words that reason returns for it.
 func inner(text string, err error) string {
 	if err == nil {
 		return text
@@ -85,9 +86,10 @@ func inner(text string, err error) string {
 	return text
 }
 
-// plain puts an error of Go's library in plain words; "" for any other error.
+// plain returns a description of an error from Go's standard library in plain words, or "" for any
+// other error.
 func plain(err error) string {
-	switch err { //nolint:errorlint // wrapped ones are found one by one
+	switch err { //nolint:errorlint // the caller unwraps errors one by one
 	case context.DeadlineExceeded, os.ErrDeadlineExceeded:
 		return "timed out"
 	case context.Canceled:
@@ -97,7 +99,7 @@ func plain(err error) string {
 	case io.EOF:
 		return "the connection was closed"
 	case io.ErrUnexpectedEOF:
-		return "the data ended too early"
+		return "the data ended unexpectedly"
 	}
 	switch e := err.(type) { //nolint:errorlint // as above
 	case *url.Error:
@@ -121,7 +123,7 @@ func plain(err error) string {
 	case *net.AddrError:
 		return fmt.Sprintf("invalid address \"%s\": %s", Line(e.Addr, 256), e.Err)
 	case *tls.CertificateVerificationError:
-		return "the certificate of the server is not valid: " + reason(e.Err)
+		return "the server's certificate is not valid: " + reason(e.Err)
 	case tls.RecordHeaderError:
 		return "the other side does not use TLS"
 	case *exec.Error:
@@ -135,17 +137,17 @@ func plain(err error) string {
 		return fmt.Sprintf("invalid JSON after %d bytes: %s", e.Offset, e.Error())
 	case *json.UnmarshalTypeError:
 		if e.Field != "" {
-			return fmt.Sprintf("invalid JSON: \"%s\" does not take a %s", Line(e.Field, 128), e.Value)
+			return fmt.Sprintf("invalid JSON: \"%s\" cannot be a %s", Line(e.Field, 128), e.Value)
 		}
 		return "invalid JSON: unexpected " + e.Value
 	case syscall.Errno, interface{ Unwrap() error }, interface{ Unwrap() []error }:
 		return ""
-	case interface{ Timeout() bool }: // such as that of http.Client.Timeout
+	case interface{ Timeout() bool }: // for example, the error for http.Client.Timeout
 		if e.Timeout() {
 			return "timed out"
 		}
 	}
-	// Leaves of the library begin with the name of their package.
+	// Errors in the standard library that wrap no other error start with the name of their package.
 	for _, pkg := range []string{"time: ", "http: ", "net/http: ", "tls: ", "x509: ", "exec: ", "json: "} {
 		if text, ok := strings.CutPrefix(err.Error(), pkg); ok {
 			return text
@@ -154,7 +156,7 @@ func plain(err error) string {
 	return ""
 }
 
-// network words the failure of an operation on a connection.
+// network describes the failure of an operation on a network connection.
 func network(e *net.OpError) string {
 	text := reason(e.Err)
 	switch {

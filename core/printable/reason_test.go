@@ -64,7 +64,7 @@ func TestReason(t *testing.T) {
 		{"slow name", &net.DNSError{Err: "read udp 10.0.0.1:53: i/o timeout", Name: "a.invalid", IsTimeout: true}, `cannot look up the host "a.invalid": timed out`},
 		{"port", second(net.Dial("tcp", "127.0.0.1:99999")), `invalid address "99999": invalid port`},
 		{"taken", second(net.Listen("tcp", strings.TrimPrefix(plain.URL, "http://"))), "cannot listen on " + strings.TrimPrefix(plain.URL, "http://") + ": address already in use"},
-		{"certificate", get(secure.URL), "the certificate of the server is not valid: certificate signed by unknown authority"},
+		{"certificate", get(secure.URL), "the server's certificate is not valid: certificate signed by unknown authority"},
 		{"no TLS", get("https" + strings.TrimPrefix(plain.URL, "http")), "the other side does not use TLS"},
 		{"hangs", get(hangs.URL), "timed out"},
 		{"drops", get(drops.URL), "the connection was closed"},
@@ -78,9 +78,9 @@ func TestReason(t *testing.T) {
 		{"large number", second(strconv.ParseInt("99999999999999999999", 10, 64)), `the number "99999999999999999999" is out of range`},
 		{"duration", second(time.ParseDuration("x")), `invalid duration "x"`},
 		{"JSON", json.Unmarshal([]byte(`{"a":tru}`), new(any)), "invalid JSON after 9 bytes: invalid character '}' in literal true (expecting 'e')"},
-		{"JSON type", json.Unmarshal([]byte(`{"a":"x"}`), &struct{ A int }{}), `invalid JSON: "A" does not take a string`},
+		{"JSON type", json.Unmarshal([]byte(`{"a":"x"}`), &struct{ A int }{}), `invalid JSON: "A" cannot be a string`},
 		{"JSON member", unknownMember(`{"b":1}`), `unknown field "b"`},
-		{"end", io.ErrUnexpectedEOF, "the data ended too early"},
+		{"end", io.ErrUnexpectedEOF, "the data ended unexpectedly"},
 		{"ours", errors.New("no such resource"), "no such resource"},
 	} {
 		if c.err == nil {

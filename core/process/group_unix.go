@@ -16,26 +16,26 @@ const (
 	kill      = syscall.SIGKILL
 )
 
-// sysProcAttr makes the child lead its own group. Pdeathsig is not used: it fires when the creating
-// thread ends, not the process (golang/go #27505).
+// sysProcAttr makes the child the leader of a new process group. Pdeathsig is not set: it fires
+// when the thread that created the child exits, not the process (golang/go #27505).
 func sysProcAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 // group is the child's process group. Its id is the child's pid, which the kernel does not reuse
-// until the child is reaped and no member is left.
+// until the child has been reaped and the group is empty.
 type group struct {
 	id int
 
 	mu     sync.Mutex
 	reaped bool
-	left   bool // members were alive when the child was reaped
+	left   bool // other members were alive when the child was reaped
 }
 
 func (g *group) adopt(child *os.Process) { g.id = child.Pid }
 
-// reap waits for the child and takes its status. It holds the lock from before the pid is freed, so
-// signal cannot hit the pid's next owner.
+// reap waits for the child to exit and collects its status. It acquires the lock before the pid is
+// released, so signal cannot hit a new process that reuses the pid.
 //
-// The error of Wait is ignored: cmd.ProcessState describes the end better.
+// The error from Wait is ignored because cmd.ProcessState describes the exit better.
 func (g *group) reap(cmd *exec.Cmd) {
 	if awaitExit(g.id) {
 		g.mu.Lock()
@@ -52,7 +52,7 @@ func (g *group) reap(cmd *exec.Cmd) {
 // exists reports whether the group has members, including zombies.
 func (g *group) exists() bool { return unix.Kill(-g.id, 0) != unix.ESRCH }
 
-// signal signals every member except those that changed their user.
+// signal sends a signal to every member of the group, except members that run as another user.
 func (g *group) signal(s syscall.Signal) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -61,8 +61,8 @@ func (g *group) signal(s syscall.Signal) {
 	}
 }
 
-// alive reports whether members are left after the child was reaped. Once false, it stays false:
-// the id may then belong to another process.
+// alive reports whether the group still has members after the child was reaped. Once it has
+// returned false, it never returns true again, because the id may then belong to another process.
 func (g *group) alive() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

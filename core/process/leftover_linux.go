@@ -17,13 +17,14 @@ import (
 	"github.com/mcptrack/mcptrack/core/backoff"
 )
 
-// Sweep ends processes that killed trackers of this user left behind: those whose mark names an
-// owner, by pid and start time, that no longer runs. They get SIGTERM and, 2 s later, SIGKILL. It
-// never touches children of living trackers, this process and its ancestors, or processes in other
-// PID namespaces, where a pid means nothing. Call it at the start of main, before the first Start.
+// Sweep kills the processes that a crashed or killed tracker of this user left behind: every
+// process whose mark specifies an owner, by pid and start time, that is no longer running. Each
+// receives SIGTERM and, 2 s later, SIGKILL. Sweep never touches children of running trackers, this
+// process and its ancestors, or processes in other PID namespaces, whose pids are not comparable
+// with ours. Call it at the start of main, before the first Start.
 //
-// killed counts the processes that are gone. The error says that some remain, or why Sweep stopped
-// early. log may be nil.
+// killed is the number of processes that exited. The error reports that some processes remain, or
+// why Sweep stopped early. log may be nil.
 func Sweep(ctx context.Context, log *slog.Logger) (killed int, err error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -55,8 +56,8 @@ func Sweep(ctx context.Context, log *slog.Logger) (killed int, err error) {
 	return killed, nil
 }
 
-// KillMarked immediately kills every process that Start started in this process, and their
-// descendants: for an exit without an orderly Stop.
+// KillMarked immediately kills every process that Start started in this process, and all their
+// descendants. Use it when the program must exit without an orderly Stop.
 func KillMarked() {
 	own := ownMark()
 	buf := make([]byte, 0, 8<<10)
@@ -70,7 +71,7 @@ func KillMarked() {
 	}
 }
 
-// leftovers finds marked processes of this user whose owner is gone.
+// leftovers returns the marked processes of this user whose owner is no longer running.
 func leftovers() []proc {
 	self, uid := os.Getpid(), uint32(os.Geteuid())
 	namespace, err := os.Readlink(procPath(self, "ns/pid"))
@@ -78,7 +79,7 @@ func leftovers() []proc {
 		return nil
 	}
 	spared := ancestors(self)
-	alive := make(map[string]bool) // by owner: the mark without its random part
+	alive := make(map[string]bool) // keyed by owner: the mark without its random part
 	var left []proc
 	buf := make([]byte, 0, 8<<10)
 	for pid := range pids() {
@@ -104,7 +105,8 @@ func leftovers() []proc {
 	return left
 }
 
-// parseMark splits pid-start-random. ok is false for a mark that this version did not write.
+// parseMark splits a mark of the form pid-start-random. ok is false if this version of mcptrack
+// cannot have written the mark.
 func parseMark(mark string) (owner string, pid int, start startTime, ok bool) {
 	i := strings.LastIndexByte(mark, '-')
 	if i < 0 {
@@ -123,8 +125,8 @@ func parseMark(mark string) (owner string, pid int, start startTime, ok bool) {
 	return owner, pid, startTime(ticks), true
 }
 
-// ancestors returns pid and its ancestors: a tracked server that is itself a tracker must not end
-// its own wrapper.
+// ancestors returns the pids of a process and all its ancestors. Sweep spares them: a tracked
+// server that is itself a tracker must not kill its own wrapper.
 func ancestors(pid int) map[int]bool {
 	line := make(map[int]bool)
 	for pid > 0 && !line[pid] {
@@ -143,7 +145,7 @@ func runs(pid int, start startTime) bool {
 	return err == nil && st.start == start && st.running()
 }
 
-// awaitGone returns the processes that still run after d.
+// awaitGone waits up to d for processes to exit and returns the ones that are still running.
 func awaitGone(ctx context.Context, left []proc, d time.Duration) ([]proc, error) {
 	limited, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
@@ -156,27 +158,29 @@ func awaitGone(ctx context.Context, left []proc, d time.Duration) ([]proc, error
 	return left, context.Cause(ctx)
 }
 
-// Subreaper makes the kernel hand orphaned descendants to this process instead of init
-// (PR_SET_CHILD_SUBREAPER, prctl(2)), so that Stop sees them die. main calls it once, before the
-// first Start, and must then run [ReapOrphans]: orphans that die are ours to reap.
+// Subreaper makes the kernel re-parent orphaned descendants to this process instead of init
+// (PR_SET_CHILD_SUBREAPER, see prctl(2)), so that Stop can detect that they have exited. main calls
+// it once, before the first Start, and must then run [ReapOrphans], because this process must then
+// reap dead orphans.
 func Subreaper() error {
 	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 }
 
 const (
-	// reapPause is the least time between two scans, so that a fork storm among descendants does
-	// not load us.
+	// reapPause is the minimum time between two scans, so that descendants that fork rapidly cannot
+	// keep this process busy.
 	reapPause = time.Second
-	// reapDoubt is how long a zombie that may be a direct child must remain before it is reaped. A
+	// reapDoubt is how long a zombie that may be a direct child must exist before it is reaped. A
 	// Process reaps its own child within milliseconds.
 	reapDoubt = 30 * time.Second
 )
 
 // ReapOrphans reaps dead descendants that were re-parented to this process, until ctx is done. Run
-// it on one goroutine after [Subreaper], and always if the tracker is process 1 of a container. It
-// never takes the status of a child started by [Start] or, in the usual way, by os/exec.
+// it in one goroutine after [Subreaper], and always if the tracker is process 1 of a container. It
+// does not reap children started by [Start], nor children started by os/exec unless they were moved
+// to another process group.
 func ReapOrphans(ctx context.Context) {
-	// Capacity 1: the signal only says that there is something to reap.
+	// Capacity 1: a pending signal only means that some child has exited.
 	died := make(chan os.Signal, 1)
 	signal.Notify(died, unix.SIGCHLD)
 	defer signal.Stop(died)
@@ -199,9 +203,10 @@ func ReapOrphans(ctx context.Context) {
 	}
 }
 
-// reapRound examines our zombies once. Children of os/exec are in our group; children of Start lead
-// a group in our session; all other zombies are orphans and are reaped. It returns those that look
-// like children of Start with the time they were first seen.
+// reapRound examines all zombie children of this process once. Children of os/exec are in our
+// process group; a child of Start leads its own group in our session; any other zombie is an orphan
+// and is reaped. It returns the zombies that look like children of Start, each with the time at
+// which it was first seen.
 func reapRound(doubtful map[proc]time.Time, now time.Time) map[proc]time.Time {
 	self := os.Getpid()
 	own, err := readStat(self)

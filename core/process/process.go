@@ -15,70 +15,70 @@ import (
 	"github.com/mcptrack/mcptrack/core/backoff"
 )
 
-// Defaults for the limits of a [Spec].
+// Defaults for the limits in [Spec].
 const (
-	DefaultMaxLine       = 4 << 20 // bytes of one stdout line
-	DefaultMaxNoiseLines = 100     // consecutive noise lines
-	DefaultMaxNoiseBytes = 1 << 20 // consecutive noise bytes
+	DefaultMaxLine       = 4 << 20 // maximum length of a stdout line in bytes
+	DefaultMaxNoiseLines = 100     // maximum number of consecutive noise lines
+	DefaultMaxNoiseBytes = 1 << 20 // maximum number of consecutive noise bytes
 )
 
-// Spec says what to start. Only Command is required.
+// Spec describes the process to start. Only Command is required.
 type Spec struct {
-	// Command is a file, or a name looked up in the PATH of Env, as the child itself would do it. A
-	// relative file is relative to Dir.
+	// Command is the path of an executable, or a name to look up in the PATH of Env. A relative
+	// path is relative to Dir.
 	Command string
 	Args    []string
-	// Env is the complete environment of the child as K=V; see [Environ]. Start adds [NonceKey].
-	// Nil means empty, not the environment of this process.
+	// Env is the complete environment of the child, as K=V; see [Environ]. Start adds [NonceKey].
+	// If Env is nil, the child does not inherit the environment of this process.
 	Env []string
-	// Dir is the working directory; "": the working directory of this process.
+	// Dir is the working directory of the child; empty means the working directory of this process.
 	Dir string
 
-	// MaxLine bounds a stdout line, in bytes without its end. A longer line is skipped; a line of
-	// more than 16 times MaxLine is a fault. 0: [DefaultMaxLine].
+	// MaxLine is the maximum length of a stdout line in bytes, without the line ending. A longer
+	// line is skipped; a line longer than 16 times MaxLine is a fault. 0 means [DefaultMaxLine].
 	MaxLine int
-	// MaxNoiseLines and MaxNoiseBytes bound the noise between two messages on stdout. More is a
-	// fault. 0: [DefaultMaxNoiseLines], [DefaultMaxNoiseBytes].
+	// MaxNoiseLines and MaxNoiseBytes limit the output between two messages on stdout that is not
+	// JSON-RPC. More is a fault. 0 means [DefaultMaxNoiseLines] and [DefaultMaxNoiseBytes].
 	MaxNoiseLines int
 	MaxNoiseBytes int
 
-	// Redact, if set, is applied to every line of the child before it is logged or returned by
-	// [Process.Stderr]. It may run on several goroutines concurrently.
+	// Redact, if not nil, removes secrets from every line of output before the line is logged or
+	// returned by [Process.Stderr]. It may be called concurrently.
 	Redact func(string) string
-	// Logger receives noise (Warn, thinned out) and stderr lines (Debug, at most 20 per second).
-	// Nil: nothing is logged.
+	// Logger receives skipped stdout lines (level Warn, rate-limited) and stderr lines (level
+	// Debug, at most 20 per second). If nil, nothing is logged.
 	Logger *slog.Logger
 }
 
-// Process is a started child. Its methods are safe for concurrent use, except that Stdout has one
-// reader at a time.
+// Process is a running or exited child process. Its methods are safe for concurrent use, but only
+// one goroutine at a time may read from Stdout.
 type Process struct {
 	spec    Spec
 	cmd     *exec.Cmd
 	nonce   string
 	started time.Time
 
-	memoryKills int // what memoryKills returned before the start
+	memoryKills int // value of memoryKills before the child started
 
 	stdin      stdinPipe
 	stdout     *Lines
 	stdoutPipe *os.File
 	stderr     *stderrRing
 
-	// done is closed by wait, once, after exit was written.
+	// done is closed once, by wait, after exit has been set.
 	done chan struct{}
 	exit Exit
 
 	group group
-	wg    sync.WaitGroup // wait and the stderr drain
+	wg    sync.WaitGroup // waits for wait and the stderr drain
 	stop  sync.Once
 
 	mu     sync.Mutex
 	killer *time.Timer // kills a faulty child that ignores SIGTERM
 }
 
-// Start starts the child and returns immediately: [Process.Done] reports a child that dies right
-// away. A failure is a [*StartError].
+// Start starts the child and returns immediately. If the child cannot be started, the error is a
+// [*StartError]. If it exits right after it has started, [Process.Done] is closed.
 func Start(spec Spec) (*Process, error) {
 	path, err := spec.resolve()
 	if err != nil {
@@ -132,20 +132,20 @@ func Start(spec Spec) (*Process, error) {
 	return p, nil
 }
 
-// Stdin is the child's standard input. Write blocks while the child does not read; Close and Stop
-// release it. Closing twice is harmless.
+// Stdin returns the child's standard input. Write blocks while the child does not read; closing
+// stdin or calling Stop unblocks it. Closing it twice is harmless.
 func (p *Process) Stdin() io.WriteCloser { return p.stdin }
 
-// Stdout returns the lines on the child's stdout that can be messages. They end when nobody holds
-// the pipe any more, when Stop is called, or when a limit of the Spec is exceeded; in the last case
-// the child is terminated.
+// Stdout returns the child's stdout lines that may be messages. The stream ends when no process
+// holds the pipe open any longer, when Stop is called, or when a limit in the Spec is exceeded. In
+// the last case the child is terminated.
 func (p *Process) Stdout() *Lines { return p.stdout }
 
-// Done is closed once the direct child is dead and reaped, even if a grandchild still holds its
-// pipes.
+// Done returns a channel that is closed once the direct child has exited and been reaped, even if a
+// grandchild still holds its pipes open.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Exit returns how the direct child ended; the zero Exit before Done.
+// Exit returns how the direct child exited, or the zero Exit if Done is not closed yet.
 func (p *Process) Exit() Exit {
 	select {
 	case <-p.done:
@@ -155,8 +155,8 @@ func (p *Process) Exit() Exit {
 	}
 }
 
-// Stderr returns the last lines of stderr, oldest first: at most 64 KiB, each truncated to 512
-// runes, with control characters made visible.
+// Stderr returns the last stderr lines, oldest first: at most 64 KiB in total, each line truncated
+// to 512 runes, with control characters escaped.
 func (p *Process) Stderr() []string {
 	select {
 	case <-p.done: // the last lines may still be in the pipe, which other processes may hold open
@@ -166,10 +166,10 @@ func (p *Process) Stderr() []string {
 	return p.stderr.lines()
 }
 
-// lastWords is how long Stderr waits for the last lines of a dead child.
+// lastWords is how long Stderr waits for the last stderr lines of a dead child.
 const lastWords = 100 * time.Millisecond
 
-// wait reaps the child as soon as it dies.
+// wait reaps the child as soon as it exits.
 func (p *Process) wait() {
 	p.group.reap(p.cmd)
 	p.exit = exitOf(p.cmd.ProcessState, time.Since(p.started))
@@ -182,9 +182,9 @@ func (p *Process) wait() {
 	close(p.done)
 }
 
-// fail is called once, by the stdout reader when a limit is exceeded. It sends SIGTERM and, 2 s
-// later, SIGKILL: nobody reads the child's output any more, so Done must not depend on its
-// cooperation.
+// fail terminates the child. The stdout reader calls it once, when a limit is exceeded. It sends
+// SIGTERM and, 2 s later, SIGKILL: the child's output is no longer read, so Done must not depend on
+// the child's cooperation.
 func (p *Process) fail() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -196,7 +196,7 @@ func (p *Process) fail() {
 	}
 }
 
-// stdinPipe ignores a second Close: both the transport and Stop close it.
+// stdinPipe ignores the second Close, because both the transport and Stop close it.
 type stdinPipe struct{ *os.File }
 
 func (s stdinPipe) Close() error {
@@ -206,13 +206,14 @@ func (s stdinPipe) Close() error {
 	return nil
 }
 
-// pipe is one os.Pipe. os/exec's pipes are not used: cmd.Wait closes cmd.StdoutPipe while it is
-// being read, and waits for grandchildren if it copies to writers.
+// pipe holds the two ends of an OS pipe. The pipes of os/exec are not used: cmd.Wait closes
+// cmd.StdoutPipe while it is still being read, and waits for grandchildren if it copies to writers.
 type pipe struct{ r, w *os.File }
 
 type pipes struct{ stdin, stdout, stderr pipe }
 
-// newPipes opens the pipes. The caller must close them, even after an error.
+// newPipes opens the pipes for the child's stdin, stdout and stderr. The caller must close them,
+// even after an error.
 func newPipes() (*pipes, error) {
 	ps := new(pipes)
 	for _, p := range []*pipe{&ps.stdin, &ps.stdout, &ps.stderr} {
@@ -225,14 +226,15 @@ func newPipes() (*pipes, error) {
 	return ps, nil
 }
 
-// closeChildEnds closes our copies of the child's ends, so that its death causes EOF and EPIPE.
+// closeChildEnds closes this process's copies of the child's pipe ends, so that the child's death
+// causes EOF and EPIPE.
 func (ps *pipes) closeChildEnds() {
 	ps.stdin.r.Close()
 	ps.stdout.w.Close()
 	ps.stderr.w.Close()
 }
 
-// close closes everything that was opened. Close on a nil *os.File returns an error, which is
+// close closes every pipe end that was opened. Close on a nil *os.File returns an error, which is
 // ignored.
 func (ps *pipes) close() {
 	for _, p := range []pipe{ps.stdin, ps.stdout, ps.stderr} {
@@ -241,20 +243,20 @@ func (ps *pipes) close() {
 	}
 }
 
-// Exit is how a child ended.
+// Exit describes how a child exited.
 type Exit struct {
-	// Code is the exit status; -1 if a signal ended the child or the status is unknown.
+	// Code is the exit status, or -1 if a signal killed the child or the status is unknown.
 	Code int
-	// Signal is the signal that ended the child, such as SIGTERM; "": none.
+	// Signal is the name of the signal that killed the child, such as SIGTERM; empty if none did.
 	Signal string
-	// OutOfMemory means that the kernel probably killed the child because the memory of the control
-	// group was exhausted.
+	// OutOfMemory reports that the kernel probably killed the child because its control group ran
+	// out of memory.
 	OutOfMemory bool
-	// Uptime is the time from start to death.
+	// Uptime is the time from the start of the child to its exit.
 	Uptime time.Duration
 }
 
-// String is for people: "exit status 1 after 1.2s".
+// String returns a human-readable description, such as "exit status 1 after 1.2s".
 func (e Exit) String() string {
 	up := e.Uptime.Round(time.Millisecond)
 	if e.Uptime >= time.Minute {
@@ -272,7 +274,7 @@ func (e Exit) String() string {
 	return fmt.Sprintf("exit status %d after %s", e.Code, up)
 }
 
-// exitOf converts the state that cmd.Wait left; nil if the wait failed.
+// exitOf converts the state that cmd.Wait stored, which is nil if the wait failed.
 func exitOf(state *os.ProcessState, uptime time.Duration) Exit {
 	if state == nil {
 		return Exit{Code: -1, Uptime: uptime}
@@ -283,31 +285,33 @@ func exitOf(state *os.ProcessState, uptime time.Duration) Exit {
 const (
 	defaultStdin = 1 * time.Second
 	defaultTerm  = 2 * time.Second
-	// killWait bounds the wait for processes that survive SIGKILL: a zombie that its new parent
-	// does not reap, or a process stuck in the kernel. The wait for the direct child is unbounded.
+	// killWait is how long Stop waits for processes that survive SIGKILL: a zombie that its new
+	// parent does not reap, or a process stuck in the kernel. The wait for the direct child has no
+	// limit.
 	killWait = 3 * time.Second
-	// drainWait is the time for reading the last stderr lines of a dead child.
+	// drainWait is how long Stop waits for the last stderr lines of a dead child.
 	drainWait = 250 * time.Millisecond
-	// lookAgain is the longest pause between two checks whether processes are gone.
+	// lookAgain is the maximum interval between two checks for processes that are still running.
 	lookAgain = 50 * time.Millisecond
 )
 
-// Grace is how long Stop waits after each step.
+// Grace configures how long Stop waits after each step.
 type Grace struct {
-	// Stdin is the wait after closing stdin. 0: 1 s. Negative: none.
+	// Stdin is how long Stop waits after closing stdin. 0 means 1 s; a negative value means no
+	// wait.
 	Stdin time.Duration
-	// Term is the wait after SIGTERM. 0: 2 s. Negative: none.
+	// Term is how long Stop waits after SIGTERM. 0 means 2 s; a negative value means no wait.
 	Term time.Duration
 }
 
-// Stop ends the child and everything it forked: it closes stdin, waits, sends SIGTERM to the group,
-// waits, and sends SIGKILL. A child that exits within g.Stdin is not signalled; processes that it
-// leaves behind are. Stop returns once the child is reaped, its group and, on Linux, its marked
-// descendants outside the group are gone, and the goroutines of the Process have ended. Blocked
-// readers and writers are released.
+// Stop terminates the child and all its descendants: it closes stdin, waits, sends SIGTERM to the
+// group, waits, and sends SIGKILL. A child that exits within g.Stdin is not signalled; processes
+// that it leaves behind are. Stop returns once the child has been reaped, all members of its group
+// and, on Linux, its marked descendants outside the group are gone, and the goroutines of the
+// Process have exited. Blocked readers and writers are released.
 //
-// Stop may be called repeatedly and from many goroutines: the first call decides the grace, and all
-// calls return the same Exit at the end.
+// Stop may be called repeatedly and concurrently: the first call determines the grace periods, and
+// all calls block until the child is stopped and return the same Exit.
 func (p *Process) Stop(g Grace) Exit {
 	p.stop.Do(func() { p.shutdown(g) })
 	return p.Exit()
@@ -317,12 +321,12 @@ func (p *Process) shutdown(g Grace) {
 	p.stdin.Close()
 	t := tree{group: &p.group, nonce: p.nonce}
 	awaitClosed(p.done, cmp.Or(g.Stdin, defaultStdin))
-	alive := t.alive() // each call reads /proc
+	alive := t.alive() // store the result: each call scans /proc
 	if alive {
 		t.signal(terminate)
 		alive = p.remains(&t, cmp.Or(g.Term, defaultTerm))
 	}
-	// Repeat the signal: processes may be forked while the tree is being listed.
+	// Repeat the signal, because processes may fork while the tree is being scanned.
 	for deadline := time.Now().Add(killWait); alive; {
 		t.signal(kill)
 		<-p.done
@@ -338,8 +342,8 @@ func (p *Process) shutdown(g Grace) {
 	}
 	p.mu.Unlock()
 	p.stdoutPipe.Close()
-	// Stderr reaches EOF once all its writers have exited. A descendant that Stop cannot find may
-	// hold it open, so the wait is bounded.
+	// Stderr reaches EOF once every process that holds it open has exited. A descendant that Stop
+	// cannot find may keep it open, so the wait is limited.
 	if p.stderr.src.SetReadDeadline(time.Now().Add(drainWait)) != nil {
 		p.stderr.src.Close()
 	}
@@ -347,7 +351,7 @@ func (p *Process) shutdown(g Grace) {
 	p.stderr.src.Close()
 }
 
-// awaitClosed waits up to d until a channel is closed, and reports whether it is.
+// awaitClosed waits up to d for a channel to be closed, and reports whether it was closed.
 func awaitClosed(ch <-chan struct{}, d time.Duration) bool {
 	t := time.NewTimer(max(d, 0))
 	defer t.Stop()
@@ -359,8 +363,8 @@ func awaitClosed(ch <-chan struct{}, d time.Duration) bool {
 	}
 }
 
-// remains waits up to d for the whole tree to exit and reports whether any process is left. Only
-// the direct child can be awaited; the other processes are polled.
+// remains waits up to d for the whole process tree to exit and reports whether any process is left.
+// Only the exit of the direct child can be awaited; the other processes are polled.
 func (p *Process) remains(t *tree, d time.Duration) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), max(d, 0))
 	defer cancel()

@@ -8,21 +8,22 @@ import (
 	"syscall"
 )
 
-// Sweep does nothing here: there is no /proc to find marked processes in.
+// Sweep does nothing on this platform, which has no /proc to search for marked processes.
 func Sweep(context.Context, *slog.Logger) (killed int, err error) { return 0, nil }
 
-// KillMarked does nothing here, as Sweep does.
+// KillMarked does nothing on this platform, which has no /proc to search for marked processes.
 func KillMarked() {}
 
-// Subreaper does nothing here: orphans go to init.
+// Subreaper does nothing on this platform: orphaned processes are re-parented to init.
 func Subreaper() error { return nil }
 
-// ReapOrphans returns when ctx is done: there is nothing to reap here.
+// ReapOrphans only waits until ctx is done: on this platform, init reaps orphans.
 func ReapOrphans(ctx context.Context) { <-ctx.Done() }
 
 func ownStart() uint64 { return 0 }
 
-// tree is the process group alone: without /proc, marked descendants outside it cannot be found.
+// tree contains only the child's process group: without /proc, marked descendants outside the group
+// cannot be found.
 type tree struct {
 	group *group
 	nonce string
@@ -32,14 +33,16 @@ func (t *tree) alive() bool { return t.group.alive() }
 
 func (t *tree) signal(s syscall.Signal) { t.group.signal(s) }
 
-// roomForTasks returns nil: the limit shows when a process cannot be started.
+// roomForTasks always returns nil on this platform: a limit is only detected when starting a
+// process fails.
 func roomForTasks() error { return nil }
 
-// taskLimit returns 0: unknown.
+// taskLimit returns 0 on this platform: the limit is unknown.
 func taskLimit() int { return 0 }
 
-// memoryKills returns 0: unknown.
+// memoryKills returns 0 on this platform: the number is unknown.
 func memoryKills() int { return 0 }
 
-// sacrifice does nothing: the system decides which process to kill when memory runs out.
+// sacrifice does nothing on this platform: the system chooses which process to kill when memory
+// runs out.
 func sacrifice(int) {}

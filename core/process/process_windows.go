@@ -12,12 +12,13 @@ const (
 	kill      = syscall.SIGKILL
 )
 
-// sysProcAttr gives the child its own group, so that a Ctrl-C meant for us does not reach it first.
+// sysProcAttr puts the child in a new process group, so that a Ctrl-C meant for this process does
+// not reach the child first.
 func sysProcAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }
 
-// group is the direct child alone: Windows has no process groups to kill.
+// group contains only the direct child: Windows has no process groups that can be killed.
 type group struct {
 	child *os.Process
 
@@ -27,8 +28,8 @@ type group struct {
 
 func (g *group) adopt(child *os.Process) { g.child = child }
 
-// reap waits for the child. The error of Wait is ignored: cmd.ProcessState describes the end
-// better.
+// reap waits for the child to exit. The error from Wait is ignored because cmd.ProcessState
+// describes the exit better.
 func (g *group) reap(cmd *exec.Cmd) {
 	_ = cmd.Wait()
 	g.mu.Lock()
@@ -53,10 +54,10 @@ func (g *group) alive() bool {
 
 func signalName(*os.ProcessState) string { return "" }
 
-// RoomForFiles returns nil: Windows has no such limit.
+// RoomForFiles always returns nil: Windows has no such limit.
 func RoomForFiles() error { return nil }
 
-// Explain returns the error unchanged.
+// Explain returns the error unchanged, because limits are not recognised on Windows.
 func Explain(err error) error { return err }
 
 func explainFork(err error) error { return err }

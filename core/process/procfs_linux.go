@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startTime is when a process started, in clock ticks since boot. With the pid, it identifies a
-// process even after the pid is reused.
+// startTime is the time at which a process started, in clock ticks since boot. Together with the
+// pid, it identifies a process even after the pid has been reused.
 type startTime uint64
 
-// stat is the used part of /proc/PID/stat (proc_pid_stat(5)).
+// stat holds the fields of /proc/PID/stat that this package uses; see proc_pid_stat(5).
 type stat struct {
 	state         byte
 	ppid          int
@@ -22,7 +22,7 @@ type stat struct {
 	start         startTime
 }
 
-// running reports whether the process is alive, not a zombie.
+// running reports whether the process is alive and not a zombie.
 func (st stat) running() bool { return st.state != 'Z' && st.state != 'X' }
 
 // proc is a process found in /proc.
@@ -32,11 +32,11 @@ type proc struct {
 	start startTime
 }
 
-// maxEnviron bounds how much of an environment is read; Linux allows about 2 MiB for arguments and
-// environment together.
+// maxEnviron is how many bytes of a process's environment are read at most. Linux allows about 2
+// MiB for arguments and environment together.
 const maxEnviron = 2 << 20
 
-// pids yields the process ids in /proc. Processes may start and end meanwhile.
+// pids yields the process ids in /proc. Processes may start and exit during the iteration.
 func pids() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		dir, err := os.Open("/proc")
@@ -65,7 +65,8 @@ func readStat(pid int) (stat, error) {
 	return parseStat(b)
 }
 
-// parseStat parses the fields after the command name, which may contain blanks and parentheses.
+// parseStat parses the fields that follow the command name, because the name may contain blanks and
+// parentheses.
 func parseStat(b []byte) (stat, error) {
 	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
 	if len(fields) < 20 {
@@ -83,8 +84,9 @@ func parseStat(b []byte) (stat, error) {
 	return st, err
 }
 
-// markOf returns the value of NonceKey in a process's environment; nil if it has none, is a zombie,
-// or may not be read. buf is reused.
+// markOf returns the value of NonceKey in the environment of a process. It returns nil if the
+// variable is not set, the process is a zombie, or its environment is not readable. buf is reused
+// between calls.
 func markOf(pid int, buf *[]byte) []byte {
 	b, err := readProc(procPath(pid, "environ"), (*buf)[:0], maxEnviron)
 	*buf = b
@@ -102,7 +104,7 @@ func markOf(pid int, buf *[]byte) []byte {
 	return nil
 }
 
-// markedBy finds the living processes with exactly this mark.
+// markedBy returns the live processes that have exactly this mark.
 func markedBy(nonce string) []proc {
 	var found []proc
 	buf := make([]byte, 0, 8<<10)
@@ -117,8 +119,8 @@ func markedBy(nonce string) []proc {
 	return found
 }
 
-// readProc appends a small file to b. It avoids os.File because a scan opens thousands of files,
-// for which polling would be overhead.
+// readProc appends the content of a small file to b. It avoids os.File because a scan opens
+// thousands of files, for which registering with the poller would be overhead.
 func readProc(path string, b []byte, limit int) ([]byte, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

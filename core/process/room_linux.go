@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A cgroup bounds the tasks (processes and their threads) and the memory of all that is in it.
-// https://docs.kernel.org/admin-guide/cgroup-v2.html and cgroup-v1/pids.html
+// A control group (cgroup) limits the tasks (processes and their threads) and the memory of all its
+// members. See https://docs.kernel.org/admin-guide/cgroup-v2.html and cgroup-v1/pids.html.
 
-// spareTasks is how many tasks (mostly threads) are kept free: a Go process that cannot create a
-// thread crashes.
+// spareTasks is the number of tasks (mostly threads) that must stay available, because a Go process
+// that cannot create a thread crashes.
 const spareTasks = 12
 
-// roomForTasks returns an error if the control group has no room for another process.
+// roomForTasks returns an error if the control group does not allow another process.
 func roomForTasks() error {
 	var full error
 	eachGroup("pids", func(dir string) bool {
@@ -32,7 +32,8 @@ func roomForTasks() error {
 	return full
 }
 
-// taskLimit returns the smallest limit of tasks; 0: unknown.
+// taskLimit returns the smallest task limit of the control group and its ancestors, or 0 if it is
+// unknown.
 func taskLimit() (limit int) {
 	eachGroup("pids", func(dir string) bool {
 		if n, bounded := number(dir + "/pids.max"); bounded && (limit == 0 || n < limit) {
@@ -43,8 +44,8 @@ func taskLimit() (limit int) {
 	return cmp.Or(limit, softLimit(unix.RLIMIT_NPROC))
 }
 
-// memoryKills returns how often the kernel killed a process because the memory of the control group
-// was exhausted.
+// memoryKills returns how many processes the kernel has killed because the control group ran out of
+// memory.
 func memoryKills() (kills int) {
 	eachGroup("memory", func(dir string) bool {
 		for _, file := range []string{"/memory.events", "/memory.oom_control"} {
@@ -58,7 +59,7 @@ func memoryKills() (kills int) {
 					kills += n
 				}
 			}
-			return false // the count of a group includes those below it
+			return false // the counter of a group includes its descendants
 		}
 		return true
 	})
@@ -66,13 +67,13 @@ func memoryKills() (kills int) {
 }
 
 // sacrifice makes the kernel kill this child before other processes when memory runs out, because
-// the tracker can restart it.
+// the tracker can restart the child.
 func sacrifice(pid int) {
-	_ = os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte("1000"), 0) // it may have exited
+	_ = os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte("1000"), 0) // may have exited
 }
 
-// eachGroup calls f with the directory of this process's control group for the controller, and with
-// the directories of its parents, until f returns false.
+// eachGroup calls f with the directory of the controller's control group that contains this
+// process, and then with each parent directory, until f returns false.
 func eachGroup(controller string, f func(dir string) bool) {
 	raw, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -85,7 +86,7 @@ func eachGroup(controller string, f func(dir string) bool) {
 		switch {
 		case !ok || !path.IsAbs(at):
 			continue
-		case hierarchy == "0" && names == "": // version 2
+		case hierarchy == "0" && names == "": // cgroup version 2
 		case strings.Contains(","+names+",", ","+controller+","):
 			root += "/" + controller
 		default:
@@ -102,7 +103,8 @@ func eachGroup(controller string, f func(dir string) bool) {
 	}
 }
 
-// number reads a file that contains one number; false if it contains a word, such as "max".
+// number reads a file that contains one number. It returns false if the file contains a word
+// instead, such as "max".
 func number(file string) (int, bool) {
 	raw, err := os.ReadFile(file)
 	if err != nil {

@@ -9,11 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spareFiles is how many file descriptors are kept free for the log, the config and readers.
+// spareFiles is the number of file descriptors that must stay available for the log, the config and
+// connections of readers.
 const spareFiles = 12
 
-// RoomForFiles returns a [LimitError] unless some file descriptors are free. Call it after opening
-// descriptors for another server, and close them if there is no room.
+// RoomForFiles returns a [LimitError] if too few file descriptors are available. Call it after
+// opening the descriptors for another server, and close them if it returns an error.
 func RoomForFiles() error {
 	var spare []int
 	defer func() {
@@ -30,8 +31,8 @@ func RoomForFiles() error {
 	return Explain(err)
 }
 
-// Explain turns a system error into a [LimitError] if it means that a limit was reached, and
-// returns other errors unchanged.
+// Explain converts a system error that reports an exhausted limit into a [LimitError], and returns
+// all other errors unchanged.
 func Explain(err error) error {
 	if _, known := errors.AsType[*LimitError](err); known {
 		return err
@@ -47,7 +48,7 @@ func Explain(err error) error {
 	return err
 }
 
-// explainFork is Explain for the error of starting a process.
+// explainFork is like Explain, for an error returned when a process is started.
 func explainFork(err error) error {
 	if errors.Is(err, syscall.EAGAIN) {
 		return &LimitError{What: "too many processes", Limit: taskLimit(), Err: err}
@@ -55,11 +56,11 @@ func explainFork(err error) error {
 	return Explain(err)
 }
 
-// softLimit returns a limit of this process; 0: none.
+// softLimit returns the soft limit for a resource in this process, or 0 if there is none.
 func softLimit(resource int) int {
 	var l unix.Rlimit
 	if unix.Getrlimit(resource, &l) != nil || l.Cur > 1<<31 {
 		return 0
 	}
-	return int(l.Cur) // int64 on some systems
+	return int(l.Cur) // Cur is an int64 on some systems
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// StartError says why a command could not be started. It names the command and the directory, never
-// the arguments or the environment, which may contain secrets. Unwrap returns [exec.ErrNotFound],
-// [fs.ErrNotExist], [fs.ErrPermission] or the system's error.
+// StartError reports why a command could not be started. It contains the command and the directory,
+// but never the arguments or the environment, which may contain secrets. Unwrap returns
+// [exec.ErrNotFound], [fs.ErrNotExist], [fs.ErrPermission] or the system's error.
 type StartError struct {
 	Command string
 	Reason  string
@@ -32,11 +32,11 @@ func (e *StartError) Error() string {
 
 func (e *StartError) Unwrap() error { return e.Err }
 
-// LimitError means that a limit of this process or its container leaves no room for another server.
-// Unwrap returns the system's error.
+// LimitError reports that a resource limit of this process or its container does not allow another
+// server to start. Unwrap returns the system's error.
 type LimitError struct {
-	What  string // such as "too many open files"
-	Limit int    // 0: unknown
+	What  string // a description, such as "too many open files"
+	Limit int    // the limit; 0 if unknown
 	Err   error
 }
 
@@ -53,8 +53,9 @@ func (spec Spec) cannotStart(err error, format string, args ...any) (string, err
 	return "", &StartError{Command: spec.Command, Reason: fmt.Sprintf(format, args...), Err: err}
 }
 
-// resolve returns the file to run, or an error that says what is missing: for a missing directory,
-// exec reports "no such file" with the command's name.
+// resolve returns the path of the file to run, or an error that reports what is missing. Without
+// this check, exec would report a missing directory as "no such file" together with the command's
+// name.
 func (spec Spec) resolve() (string, error) {
 	if spec.Command == "" {
 		return spec.cannotStart(exec.ErrNotFound, "no command given")
@@ -70,7 +71,7 @@ func (spec Spec) resolve() (string, error) {
 		}
 	}
 	if runtime.GOOS == "windows" {
-		path, err := exec.LookPath(spec.Command) // handles PATHEXT
+		path, err := exec.LookPath(spec.Command) // also applies PATHEXT
 		if err != nil {
 			return spec.cannotStart(exec.ErrNotFound, "command not found in PATH")
 		}
@@ -96,13 +97,13 @@ func (spec Spec) resolve() (string, error) {
 	return spec.lookPath()
 }
 
-// lookPath searches the child's PATH, not ours. It ignores relative entries, which would run
-// whatever is in the working directory.
+// lookPath searches the PATH of the child, not that of this process. It ignores relative entries,
+// which could run any file in the working directory.
 func (spec Spec) lookPath() (string, error) {
 	path := ""
 	for _, kv := range spec.Env {
 		if v, ok := strings.CutPrefix(kv, "PATH="); ok {
-			path = v // the last entry wins, as in exec
+			path = v // the last entry wins, as in os/exec
 		}
 	}
 	blocked := ""
@@ -130,7 +131,7 @@ func (spec Spec) lookPath() (string, error) {
 	}
 }
 
-// startError converts a system error.
+// startError converts a system error into a StartError.
 func (spec Spec) startError(err error) error {
 	reason := printable.Unnamed(err).Error()
 	switch limit, _ := errors.AsType[*LimitError](err); {
@@ -146,11 +147,11 @@ func (spec Spec) startError(err error) error {
 	return &StartError{Command: spec.Command, Reason: reason, Err: err}
 }
 
-// inherited returns the variables that a child inherits from the tracker: locations of programs,
-// homes and temporary files, language and time zone, what Windows programs need to start, and
-// proxies. All other variables are withheld, above all the tracker's own secrets; a server that
-// needs more names it in its config. A proxy URL may contain a password, but most servers cannot
-// work without it.
+// inherited returns the names of the variables that a child inherits from the tracker: paths of
+// programs, home and temporary directories, language and time zone, proxies, and what Windows
+// programs need to start. All other variables are withheld, because they may contain the tracker's
+// own secrets; if a server needs more, its config entry must specify them. A proxy URL may contain
+// a password, but most servers cannot work without the proxy.
 func inherited() []string {
 	return []string{
 		"PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "TZ",
@@ -171,8 +172,8 @@ func inherited() []string {
 }
 
 // Environ builds the environment of a child from the inherited variables that lookup (such as
-// os.LookupEnv) finds, and from own, which takes precedence and may contain any key. The result is
-// sorted, so equal inputs give equal environments.
+// os.LookupEnv) finds, and from own, which takes precedence and may contain any variable. The
+// result is sorted, so equal inputs produce equal environments.
 func Environ(lookup func(string) (string, bool), own map[string]string) []string {
 	env := maps.Clone(own)
 	if env == nil {
@@ -182,7 +183,7 @@ func Environ(lookup func(string) (string, bool), own map[string]string) []string
 		if _, ok := env[key]; ok {
 			continue
 		}
-		// A value that begins with "()" is an exported shell function: code, not data.
+		// A value that starts with "()" is an exported shell function: code, not data.
 		if v, ok := lookup(key); ok && !strings.HasPrefix(v, "()") {
 			env[key] = v
 		}
@@ -194,17 +195,18 @@ func Environ(lookup func(string) (string, bool), own map[string]string) []string
 	return out
 }
 
-// NonceKey is the environment variable that marks every child: <pid of the tracker>-<its start
-// time>-<random>. The start time is in clock ticks since boot on Linux, and 0 elsewhere.
+// NonceKey is the name of the environment variable that marks every child. Its value is
+// PID-START-RANDOM, with the tracker's process id and start time. The start time is in clock ticks
+// since boot on Linux, and 0 on other systems.
 const NonceKey = "MCPTRACK_CHILD"
 
 func newNonce() string { return ownMark() + "-" + rand.Text() }
 
-// ownMark returns the prefix of the marks of this process's children.
+// ownMark returns the prefix that the marks of all children of this process share.
 func ownMark() string { return fmt.Sprintf("%d-%d", os.Getpid(), ownStart()) }
 
-// marked returns env with the mark, replacing any other mark: a tracker may itself be a tracked
-// server.
+// marked returns env with the mark added. It replaces an existing mark, because a tracker may
+// itself be a tracked server.
 func marked(env []string, nonce string) []string {
 	out := make([]string, 0, len(env)+1)
 	for _, kv := range env {

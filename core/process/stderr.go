@@ -12,23 +12,23 @@ import (
 )
 
 const (
-	stderrLimit     = 64 << 10 // bytes kept, of the newest lines
-	stderrPerSecond = 20       // lines logged per second
+	stderrLimit     = 64 << 10 // how many bytes of the newest lines are kept
+	stderrPerSecond = 20       // maximum number of stderr lines logged per second
 )
 
-// stderrRing holds the newest lines of stderr. drain never stops reading, so the child never
-// blocks; the oldest lines are dropped.
+// stderrRing stores the newest stderr lines and drops the oldest. drain never stops reading, so the
+// child never blocks on stderr.
 type stderrRing struct {
 	src    *os.File
 	redact func(string) string
 	log    *slog.Logger
-	ended  chan struct{} // closed by drain when it ends
+	ended  chan struct{} // closed by drain when it returns
 
 	mu     sync.Mutex
-	recent []byte // whole lines, each with '\n', at most twice stderrLimit
-	part   []byte // the beginning of an incomplete line, at most maxHead bytes
+	recent []byte // complete lines, each with '\n'; at most twice stderrLimit bytes
+	part   []byte // the start of an incomplete line, at most maxHead bytes
 
-	window  time.Time // start of the second that logged counts
+	window  time.Time // start of the second in which logged is counted
 	logged  int
 	dropped int
 }
@@ -37,7 +37,7 @@ func newStderrRing(src *os.File, spec Spec) *stderrRing {
 	return &stderrRing{src: src, redact: spec.Redact, log: spec.Logger, ended: make(chan struct{})}
 }
 
-// drain reads until all holders of the pipe are gone or Stop closes it.
+// drain reads stderr until no process holds the pipe open or Stop closes it.
 func (s *stderrRing) drain() {
 	defer close(s.ended)
 	buf := make([]byte, 4<<10)
@@ -66,8 +66,8 @@ func (s *stderrRing) add(b []byte) {
 	}
 }
 
-// endLine moves part into recent. It drops the oldest lines only when recent is twice too long, so
-// a flood costs one move per 64 KiB.
+// endLine moves part to the end of recent. It drops the oldest lines only when recent has reached
+// twice its limit, so a flood causes only one copy per 64 KiB.
 func (s *stderrRing) endLine() {
 	line := bytes.TrimSpace(s.part)
 	if len(line) > 0 {
@@ -80,7 +80,7 @@ func (s *stderrRing) endLine() {
 	}
 }
 
-// newest returns the last lines of recent that fit into stderrLimit bytes.
+// newest returns the last lines of recent that fit within stderrLimit bytes.
 func newest(recent []byte) []byte {
 	if len(recent) <= stderrLimit {
 		return recent
@@ -89,7 +89,7 @@ func newest(recent []byte) []byte {
 	return tail[bytes.IndexByte(tail, '\n')+1:]
 }
 
-// logLine logs a line unless the limit for this second is reached.
+// logLine logs a line unless the rate limit for the current second is exhausted.
 func (s *stderrRing) logLine(line []byte) {
 	if !s.log.Enabled(context.Background(), slog.LevelDebug) {
 		return
@@ -108,8 +108,8 @@ func (s *stderrRing) logLine(line []byte) {
 	s.log.Debug("stderr", "line", visible(line, s.redact))
 }
 
-// lines returns the newest lines, including an unterminated one: often that is the prompt or panic
-// that explains a hang.
+// lines returns the newest lines, including an unterminated last line, which is often the prompt or
+// panic that explains a hang.
 func (s *stderrRing) lines() []string {
 	s.mu.Lock()
 	raw := bytes.Clone(newest(s.recent))
@@ -126,15 +126,15 @@ func (s *stderrRing) lines() []string {
 }
 
 const (
-	// maxHead bounds how many bytes of a line are processed for display. It is more than is shown,
-	// so that Redact sees the whole of a secret that maxRunes would cut.
+	// maxHead is how many bytes of a line are processed for display at most. It exceeds what is
+	// displayed, so that Redact sees a secret in full even if maxRunes would truncate it.
 	maxHead = 4 << 10
-	// maxRunes bounds how much of a line is shown.
+	// maxRunes is the maximum number of runes of a line that are displayed.
 	maxRunes = 512
 )
 
-// visible makes a hostile line safe for logs and terminals: one line without control sequences, at
-// most maxRunes long.
+// visible makes an untrusted line safe for logs and terminals: one line without control sequences,
+// at most maxRunes runes long.
 func visible(line []byte, redact func(string) string) string {
 	s := string(line[:min(len(line), maxHead)])
 	if redact != nil {

@@ -14,20 +14,21 @@ import (
 )
 
 const (
-	// smallBuf is the buffer size for an idle child. busyBuf is the size of a Linux pipe, the most
-	// that one read returns.
+	// smallBuf is the initial buffer size, used while the child is idle. busyBuf is the size of a
+	// Linux pipe, and therefore the most that one read can return.
 	smallBuf = 8 << 10
 	busyBuf  = 64 << 10
-	// maxSkipped is the factor of MaxLine up to which a long message is skipped; beyond it is a
-	// fault.
+	// maxSkipped is the multiple of MaxLine up to which a long message is skipped. A longer message
+	// is a fault.
 	maxSkipped = 16
-	// longHead and longTail are how many bytes of a skipped message are kept.
+	// longHead and longTail are how many bytes are kept from the start and the end of a skipped
+	// message.
 	longHead, longTail = 256, 256
 )
 
-// Lines yields the lines of a server's stdout that can be JSON-RPC messages and skips the others.
-// Its one buffer grows with need up to MaxLine and shrinks once it is empty: nothing is allocated
-// or copied per line. It has one reader.
+// Lines reads a server's stdout, returns the lines that may be JSON-RPC messages, and skips all
+// others. Its single buffer grows on demand up to MaxLine and shrinks once it is empty; nothing is
+// allocated or copied per line. Only one goroutine may read from it.
 type Lines struct {
 	src    io.Reader
 	limits lineLimits
@@ -37,22 +38,22 @@ type Lines struct {
 	onFault func()
 
 	buf      []byte
-	line     []byte         // the line that next accepted; part of buf
-	pos, end int            // buf[pos:end] is not yet examined
+	line     []byte         // the most recently accepted line; a slice of buf
+	pos, end int            // buf[pos:end] has not been examined yet
 	seen     int            // buf[pos:seen] contains no '\n'
-	skipping bool           // in a noise line whose beginning was discarded
-	long     *LongLineError // the overlong message whose beginning was discarded; nil: none
-	longSize int            // its bytes so far
-	ended    bool           // the source ended
-	err      error          // sticky
+	skipping bool           // inside a noise line whose start was discarded
+	long     *LongLineError // the overlong message being skipped; nil if none
+	longSize int            // how many bytes of that message were read so far
+	ended    bool           // the source has reached its end
+	err      error          // sticky: returned by every further call
 
-	noiseLines, noiseBytes int                    // since the last message
-	skipped                atomic.Int64           // noise lines in total
-	noise                  atomic.Pointer[string] // the first noise line since the last message; nil: none
+	noiseLines, noiseBytes int                    // counted since the last message
+	skipped                atomic.Int64           // total number of noise lines
+	noise                  atomic.Pointer[string] // first noise line since the last message; nil if none
 }
 
-// Noise returns the first noise line since the last message, printable and truncated; "" if there
-// is none. It is safe for concurrent use.
+// Noise returns the first noise line since the last message, printable and truncated, or "" if
+// there is none. It is safe for concurrent use.
 func (r *Lines) Noise() string {
 	if line := r.noise.Load(); line != nil {
 		return *line
@@ -60,11 +61,11 @@ func (r *Lines) Noise() string {
 	return ""
 }
 
-// lineLimits are the limits of a [Spec] with defaults filled in.
+// lineLimits holds the limits from a [Spec], with defaults applied.
 type lineLimits struct{ line, noiseLines, noiseBytes int }
 
-// NewLines returns the lines of r within the limits of the spec, whose Redact and Logger are used
-// for skipped lines. For the output of a [Process], see [Process.Stdout].
+// NewLines returns a Lines that reads from r with the limits of the spec. It uses the spec's Redact
+// and Logger for skipped lines. To read the output of a [Process], use [Process.Stdout] instead.
 func NewLines(r io.Reader, spec Spec) *Lines {
 	if spec.Logger == nil {
 		spec.Logger = slog.New(slog.DiscardHandler)
@@ -82,12 +83,12 @@ func NewLines(r io.Reader, spec Spec) *Lines {
 	}
 }
 
-// Next returns the next line that begins, after blanks, with '{' or '[', followed by one '\n'. It
-// removes a byte order mark, '\r' and blanks around the line. Other lines are noise: counted,
-// logged and skipped. An unterminated last line is returned only if it is valid JSON. The line is
-// valid until the next call.
+// Next returns the next line that may be a message: its first non-blank character is '{' or '['.
+// The result ends with one '\n'; a byte order mark, '\r' and surrounding blanks are removed. Other
+// lines are noise: they are counted, logged and skipped. An unterminated last line is returned only
+// if it is valid JSON. The returned slice is valid until the next call.
 //
-// The error is io.EOF when the source ended or was closed, and a [*FaultError] when a limit was
+// The error is io.EOF when the source has ended or was closed, and a [*FaultError] when a limit was
 // exceeded. After a [*LongLineError], Next can be called again.
 func (r *Lines) Next() ([]byte, error) {
 	for !r.next() {
@@ -104,7 +105,7 @@ func (r *Lines) Next() ([]byte, error) {
 }
 
 // next examines buffered lines until it accepts one. It returns false if more input is needed, or
-// if r.err says that there is none.
+// if r.err is set because the input has ended.
 func (r *Lines) next() bool {
 	for r.err == nil {
 		i := bytes.IndexByte(r.buf[r.seen:r.end], '\n')
@@ -126,7 +127,8 @@ func (r *Lines) next() bool {
 	return false
 }
 
-// accept reports whether a whole line, with its '\n', is a message; otherwise it skips the line.
+// accept reports whether a complete line, including its '\n', is a message. Otherwise it skips the
+// line.
 func (r *Lines) accept(line []byte) bool {
 	if r.long != nil {
 		r.skipLong(line)
@@ -144,7 +146,7 @@ func (r *Lines) accept(line []byte) bool {
 		r.skip(line)
 		return false
 	}
-	// Remove trailing blanks and put the '\n' right after the message.
+	// Remove trailing blanks and put '\n' directly after the message.
 	last := len(bytes.TrimRight(msg, " \t\r\n"))
 	if last > r.limits.line {
 		r.skipLong(msg)
@@ -158,8 +160,8 @@ func (r *Lines) accept(line []byte) bool {
 	return true
 }
 
-// checkPartial keeps the buffer bounded while a line is incomplete: noise is discarded as it
-// arrives; a message may grow to the line limit.
+// checkPartial limits the buffer while a line is incomplete: noise is discarded as it arrives, and
+// a message may grow up to the line limit.
 func (r *Lines) checkPartial() {
 	part := r.buf[r.pos:r.end]
 	if len(part) == 0 {
@@ -184,14 +186,14 @@ func (r *Lines) checkPartial() {
 			r.pos, r.seen = r.end, r.end
 		}
 	case len(part) > maxHead:
-		// This is certainly noise, and enough of it for a log line.
+		// This is certainly noise, and there is enough of it for a log line.
 		r.skip(part)
 		r.pos, r.seen = r.end, r.end
 		r.skipping = true
 	}
 }
 
-// skipLong discards a part of an overlong message, except its first and last bytes.
+// skipLong discards part of an overlong message, except for its first and last bytes.
 func (r *Lines) skipLong(part []byte) {
 	if r.long == nil {
 		r.long = &LongLineError{Head: bytes.Clone(part[:min(len(part), longHead)]), Limit: r.limits.line}
@@ -205,8 +207,8 @@ func (r *Lines) skipLong(part []byte) {
 	r.long.Tail = bytes.Clone(tail[max(0, len(tail)-longTail):])
 }
 
-// fill reads once. It first makes room by moving unread bytes to the front and growing a full
-// buffer.
+// fill reads from the source once. Before that it makes space by moving unread bytes to the start
+// of the buffer and by growing a full buffer.
 func (r *Lines) fill() {
 	if r.ended {
 		r.err = io.EOF
@@ -243,8 +245,8 @@ func (r *Lines) grow() {
 	r.buf = bigger
 }
 
-// finish ends the stream. An unterminated last line is a message only if it is complete: half of
-// one would only confuse the peer's decoder.
+// finish ends the stream. An unterminated last line is returned only if it is complete JSON,
+// because a partial message would only confuse the decoder.
 func (r *Lines) finish(err error) {
 	r.ended = true
 	if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrClosed) {
@@ -267,7 +269,7 @@ func (r *Lines) finish(err error) {
 	}
 }
 
-// skip counts and logs one noise line, or the head of a long one.
+// skip counts one noise line, or the start of a long one, and may log it.
 func (r *Lines) skip(line []byte) {
 	total := r.skipped.Add(1)
 	r.noiseLines++
@@ -277,7 +279,7 @@ func (r *Lines) skip(line []byte) {
 		first := visible(text, r.redact)
 		r.noise.Store(&first)
 	}
-	// Log the first five lines, which help to find the culprit, then the 8th, 16th, 32nd …
+	// Log the first five lines, which help to find the cause, and then only the 8th, 16th, 32nd …
 	if len(text) > 0 && (total <= 5 || bits.OnesCount64(uint64(total)) == 1) {
 		r.log.Warn("skipped a line of stdout that is not a JSON-RPC message", "line", visible(text, r.redact), "skipped", total)
 	}
@@ -300,7 +302,7 @@ func (r *Lines) fail(kind FaultKind, limit int) {
 	r.onFault()
 }
 
-// trimLeft removes a byte order mark and blanks before a line.
+// trimLeft removes a byte order mark and blanks at the start of a line.
 func trimLeft(line []byte) []byte {
 	for len(line) > 0 {
 		switch line[0] {
@@ -319,19 +321,19 @@ func trimLeft(line []byte) []byte {
 	return line
 }
 
-// FaultError means that the child exceeded a limit of its [Spec] on stdout and was terminated.
+// FaultError reports that the child exceeded a limit of its [Spec] on stdout and was terminated.
 type FaultError struct {
 	Kind FaultKind
-	// Limit is the exceeded limit, in the unit of Kind.
+	// Limit is the limit that was exceeded, in the unit of Kind.
 	Limit int
 }
 
-// FaultKind is one limit of a [Spec].
+// FaultKind identifies the limit in [Spec] that was exceeded.
 type FaultKind int
 
-// The limits.
+// Limits whose violation is a fault.
 const (
-	LongLine   FaultKind = iota // a message of more than maxSkipped times MaxLine bytes
+	LongLine   FaultKind = iota // one message is longer than maxSkipped times MaxLine bytes
 	NoiseLines                  // more than MaxNoiseLines consecutive noise lines
 	NoiseBytes                  // more than MaxNoiseBytes consecutive noise bytes
 )
@@ -347,9 +349,9 @@ func (e *FaultError) Error() string {
 	}
 }
 
-// LongLineError means that a message longer than MaxLine of the [Spec] was skipped.
+// LongLineError reports that a message longer than MaxLine in [Spec] was skipped.
 type LongLineError struct {
-	// Head and Tail are its first and last bytes.
+	// Head and Tail are the first and last bytes of the skipped message.
 	Head, Tail []byte
 	Limit      int
 }

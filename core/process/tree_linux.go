@@ -9,20 +9,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree is a child's process group and its marked descendants outside the group. Only the goroutine
-// that runs Stop uses it.
+// tree represents a child's process group and its marked descendants outside the group. Only the
+// goroutine that runs Stop uses it.
 type tree struct {
 	group *group
 	nonce string
-	// escaped holds the descendants seen outside the group, by pid. Dead ones have no environment,
-	// so they must be remembered to be reaped.
+	// escaped holds the descendants that were found outside the group, by pid. They must be
+	// remembered so that they can be reaped, because a dead process no longer has an environment
+	// with a mark.
 	escaped map[int]startTime
-	// last is the signal sent last; descendants found later also get it.
+	// last is the most recently sent signal. It is also sent to descendants that are found later.
 	last syscall.Signal
 }
 
-// alive reports whether any process of the tree runs. It reaps dead ones that were re-parented to
-// us.
+// alive reports whether any process of the tree is still running. It reaps dead processes that were
+// re-parented to this process.
 func (t *tree) alive() bool {
 	if childless() {
 		return false
@@ -38,7 +39,7 @@ func (t *tree) alive() bool {
 		}
 		t.escaped[m.pid] = m.start
 	}
-	// A dying process loses its environment before its state becomes Z.
+	// An exiting process loses its environment before its state changes to Z.
 	alive := len(found) > 0
 	for pid, start := range t.escaped {
 		st, err := readStat(pid)
@@ -52,9 +53,9 @@ func (t *tree) alive() bool {
 	return group || alive
 }
 
-// childless reports whether this process certainly has no descendants, not even dead ones: a
-// subreaper is the parent of every descendant whose own parent is gone. This saves one-shot
-// commands the search through all processes.
+// childless reports whether this process certainly has no descendants, dead or alive: as a
+// subreaper, it is the parent of every descendant whose own parent has exited. This spares
+// short-lived commands a search through all processes.
 func childless() bool {
 	var subreaper int32
 	err := unix.Prctl(unix.PR_GET_CHILD_SUBREAPER, uintptr(unsafe.Pointer(&subreaper)), 0, 0, 0)
@@ -62,7 +63,7 @@ func childless() bool {
 		return false
 	}
 	for {
-		// It reaps nothing and returns immediately.
+		// This call reaps nothing and returns immediately.
 		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, nil)
 		if err != unix.EINTR {
 			return err == unix.ECHILD
@@ -70,7 +71,7 @@ func childless() bool {
 	}
 }
 
-// outside finds living marked processes that left the group.
+// outside returns the live marked processes that have left the group.
 func (t *tree) outside() []proc {
 	return slices.DeleteFunc(markedBy(t.nonce), func(p proc) bool { return p.pgrp == t.group.id })
 }
@@ -83,8 +84,8 @@ func (t *tree) signal(s syscall.Signal) {
 	}
 }
 
-// signalExact signals the process that had this pid at this start time. It opens the handle before
-// it compares the start time, so the signal cannot reach a later owner of the pid.
+// signalExact signals the process that has this pid and start time. It opens a pidfd before
+// comparing the start time, so the signal cannot reach a new process that reuses the pid.
 func signalExact(pid int, start startTime, s syscall.Signal) {
 	p, err := os.FindProcess(pid)
 	if err != nil {
@@ -96,8 +97,9 @@ func signalExact(pid int, start startTime, s syscall.Signal) {
 	}
 }
 
-// reapOrphan reaps a dead process that was re-parented to us; false if it is not dead or not ours.
-// It waits for this pid only: waiting for any child would steal the status of another Process.
+// reapOrphan reaps a dead process that was re-parented to this process. It returns false if the
+// process is not dead or not a child of this process. It waits for this pid only: waiting for any
+// child would steal the exit status from another Process.
 func reapOrphan(pid int, st stat) bool {
 	if st.state != 'Z' || st.ppid != os.Getpid() {
 		return false
@@ -106,12 +108,13 @@ func reapOrphan(pid int, st stat) bool {
 	return got == pid || err == unix.ECHILD
 }
 
-// dying reports whether a zombie is ours but cannot be reaped yet: its first thread has ended,
-// others have not.
+// dying reports whether a zombie is a child of this process that cannot be reaped yet: its main
+// thread has exited, but other threads are still running.
 func (st stat) dying() bool { return st.ppid == os.Getpid() }
 
-// membersRun reports whether a member of the group runs. It reaps zombies that were re-parented to
-// us: the leader is gone, so no member is the child of another Process.
+// membersRun reports whether a member of the group is still running. It reaps zombies that were
+// re-parented to this process. This is safe because the group leader has been reaped, so no member
+// is the child of another Process.
 func membersRun(pgid int) bool {
 	members := make(map[int]stat)
 	for pid := range pids() {
@@ -120,7 +123,7 @@ func membersRun(pgid int) bool {
 		}
 	}
 	for _, st := range members {
-		// The dead child of a dying parent is about to be re-parented to us.
+		// The dead child of an exiting parent is about to be re-parented to this process.
 		if _, parent := members[st.ppid]; st.running() || parent || st.dying() {
 			return true
 		}
@@ -128,12 +131,12 @@ func membersRun(pgid int) bool {
 	return false
 }
 
-// awaitExit waits until the child is dead but not reaped, and returns true. It waits on the
-// netpoller because a blocking wait would cost a thread per child.
+// awaitExit waits until the child is dead but not yet reaped, and then returns true. It waits in
+// the netpoller, because a blocking wait would occupy one thread per child.
 func awaitExit(pid int) bool {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err != nil {
-		return false // before Linux 5.10, or no descriptor left
+		return false // before Linux 5.10, or no file descriptor available
 	}
 	f := os.NewFile(uintptr(fd), "pidfd")
 	defer f.Close()

@@ -2,8 +2,9 @@
 
 package process
 
-// membersRun returns true: zombies cannot be distinguished here, but init reaps them soon.
+// membersRun returns true: zombies cannot be distinguished on this platform, but init reaps them
+// soon.
 func membersRun(int) bool { return true }
 
-// awaitExit returns false: a death cannot be noticed here without reaping.
+// awaitExit returns false: this platform cannot detect the death of a child without reaping it.
 func awaitExit(int) bool { return false }

@@ -137,7 +137,7 @@ func TestToolsAndCompletion(t *testing.T) {
 		}{
 			{"search_notes", map[string]any{}, "query or tag is required"},
 			{"search_notes", map[string]any{"query": 5}, "query cannot be a number"},
-			{"read_note", map[string]any{"path": "../x"}, "leads out of the vault"},
+			{"read_note", map[string]any{"path": "../x"}, "is outside the vault"},
 			{"read_note", map[string]any{"path": "nope"}, "not found"},
 		} {
 			if _, text, failed := g.call(bad.tool, bad.args); !failed || !strings.Contains(text, bad.want) {

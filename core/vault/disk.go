@@ -13,22 +13,23 @@ import (
 	"syscall"
 )
 
-// Reasons why an entry of the folder is not part of the vault. The texts are the keys
-// of the counts in vault://structure.
+// Reasons why an entry in the folder is not part of the vault. Their texts are the keys of the
+// skipped-entry counts in vault://structure.
 var (
 	errSymlink    = errors.New("symbolic link")
 	errHardLink   = errors.New("hard link")
 	errSpecial    = errors.New("not a regular file")
 	errTooLarge   = errors.New("too large")
-	errName       = errors.New("unprintable name") // or one with a backslash, see goodName
+	errName       = errors.New("unprintable name") // or a name with a backslash, see goodName
 	errUnreadable = errors.New("unreadable")
 	errTooMany    = errors.New("too many")
-	// errMoved: the name belonged to another file or folder before the access had ended.
+	// errMoved means that the name was assigned to another file or folder before the access
+	// completed.
 	errMoved = errors.New("changed while it was read")
 )
 
-// disk is the only access to the folder. All accesses go through an os.Root, so that
-// no path escapes, whatever is renamed or linked meanwhile. It is safe for concurrent
+// disk provides all access to the folder. Every access goes through an os.Root, so that no path can
+// escape from it, even if entries are renamed or linked in the meantime. It is safe for concurrent
 // use.
 type disk struct {
 	dir     string
@@ -46,7 +47,7 @@ func openDisk(dir string, maxNote int64) (*disk, error) {
 	return &disk{dir: dir, maxNote: maxNote, root: root}, nil
 }
 
-// openFolder opens a folder and nothing else: opening a FIFO would block.
+// openFolder opens a folder and fails for anything else, because opening a FIFO would block.
 func openFolder(dir string) (*os.Root, error) {
 	info, err := os.Stat(dir)
 	if err == nil && !info.IsDir() {
@@ -64,7 +65,7 @@ func (d *disk) close() error {
 	return d.root.Close()
 }
 
-// reopen switches to the folder that has the name now. On an error the old one stays
+// reopen opens the folder that is now at the configured path. On an error, the old folder stays
 // open.
 func (d *disk) reopen() error {
 	now, err := os.Stat(d.dir)
@@ -81,7 +82,7 @@ func (d *disk) reopen() error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	// Concurrent reads of the old folder fail, as they should.
+	// Concurrent reads from the old folder fail, as intended.
 	_ = d.root.Close()
 	d.root = root
 	return nil
@@ -93,10 +94,10 @@ func (d *disk) at() *os.Root {
 	return d.root
 }
 
-// enter opens a folder of the vault; the caller closes it. An os.Root prevents escapes
-// but follows links within it, also into hidden folders. Each opened folder on the
-// path is therefore compared with the entry of that name: if they are the same
-// directory, no link was followed, even if entries are swapped concurrently.
+// enter opens a folder of the vault; the caller closes it. An os.Root prevents escapes but follows
+// symbolic links within the root, including links to hidden folders. enter therefore compares each
+// opened folder on the path with the directory entry of that name: if they are the same directory,
+// no link was followed, even if entries are swapped concurrently.
 func (d *disk) enter(dir string) (*os.Root, error) {
 	at, err := d.at().OpenRoot(".")
 	if err != nil || dir == "" {
@@ -118,7 +119,7 @@ func (d *disk) enter(dir string) (*os.Root, error) {
 	return at, nil
 }
 
-// same returns an error unless the opened folder is the entry of that name in the folder in.
+// same returns an error unless the opened folder is the entry called name in the folder in.
 func same(in *os.Root, name string, opened *os.Root) error {
 	named, err := in.Lstat(name)
 	if err != nil {
@@ -137,8 +138,8 @@ func same(in *os.Root, name string, opened *os.Root) error {
 	return nil
 }
 
-// lstat returns the file info of an entry. It follows no symbolic link, neither the entry
-// itself nor a folder on the path to it.
+// lstat returns the file info of an entry. It does not follow symbolic links, whether the link is
+// the entry itself or a folder on the path to it.
 func (d *disk) lstat(p string) (fs.FileInfo, error) {
 	in, err := d.enter(parentOf(p))
 	if err != nil {
@@ -163,9 +164,9 @@ func (d *disk) list(p string) ([]fs.FileInfo, error) {
 	return f.Readdir(-1)
 }
 
-// check returns why an entry cannot be a file of the vault, or nil.
+// check returns the reason why an entry cannot be a file of the vault, or nil if it can.
 func (d *disk) check(p string, info fs.FileInfo) error {
-	_, names := identity(info) // names: how many hard links the file has
+	_, names := identity(info) // names is the number of hard links to the file
 	switch {
 	case !goodName(path.Base(p)):
 		return errName
@@ -181,15 +182,15 @@ func (d *disk) check(p string, info fs.FileInfo) error {
 	return nil
 }
 
-// read returns the content of a note and its file info. The opened file must be the
-// one that has the name, as in enter, and pass check.
+// read returns the content of a note and its file info. It fails if the opened file is not the one
+// that the path refers to (compare enter), or does not pass check.
 func (d *disk) read(p string) ([]byte, fs.FileInfo, error) {
 	in, err := d.enter(parentOf(p))
 	if err != nil {
 		return nil, nil, err
 	}
 	defer in.Close()
-	// Check before opening: on some devices opening alone has effects.
+	// Check before opening, because merely opening some devices has side effects.
 	named, err := in.Lstat(path.Base(p))
 	if err != nil {
 		return nil, nil, err
@@ -223,7 +224,7 @@ func (d *disk) read(p string) ([]byte, fs.FileInfo, error) {
 	return b.Bytes(), info, nil
 }
 
-// reason returns the error under which an entry that was skipped for err is counted.
+// reason returns the sentinel error under which an entry skipped because of err is counted.
 func reason(err error) error {
 	for _, known := range []error{errSymlink, errHardLink, errSpecial, errTooLarge, errName, errTooMany} {
 		if errors.Is(err, known) {
@@ -233,7 +234,7 @@ func reason(err error) error {
 	return errUnreadable
 }
 
-// within reports whether p is dir or below it; "" is the whole vault.
+// within reports whether p equals dir or is under it; an empty dir means the whole vault.
 func within(p, dir string) bool {
 	return dir == "" || p == dir || strings.HasPrefix(p, dir) && p[len(dir)] == '/'
 }

@@ -8,11 +8,11 @@ import (
 	"syscall"
 )
 
-// openFlags do not wait for the other end of a FIFO and make no terminal the
-// controlling one, should a file have become either.
+// openFlags make opening safe if the file has become a FIFO or a terminal: open does not wait for a
+// writer, and the terminal does not become the controlling terminal.
 const openFlags = os.O_RDONLY | syscall.O_NONBLOCK | syscall.O_NOCTTY
 
-// identity is the number of a file on its file system, and how many names it has.
+// identity returns the inode number of a file, and its number of hard links.
 func identity(info fs.FileInfo) (inode, names uint64) {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return uint64(st.Ino), uint64(st.Nlink)

@@ -2,8 +2,8 @@
 // MCP. Notes, folders, recent changes, tags, statistics and structure are resources
 // whose subscribers are notified of every change, whichever program made it.
 //
-// A [Vault] indexes a folder and keeps the index in sync with the disk; it knows
-// nothing of MCP. A [Server] serves a Vault to clients through core/mcpserver.
+// A [Vault] indexes a folder and keeps the index in sync with the disk; it does not
+// depend on MCP. A [Server] serves a Vault to clients through core/mcpserver.
 //
 // # Resources
 //
@@ -16,44 +16,46 @@
 //
 // # Promises
 //
-//   - Convergence: once the folder has been unchanged for Quiet, the index equals
-//     what is on disk. core/filewatch documents how changes are found, including
-//     those that produce no event.
+//   - Convergence: once the folder has been unchanged for Quiet, the index matches
+//     the files on disk. The documentation of core/filewatch explains how changes are
+//     detected, including changes that cause no event.
 //   - Order: the index is replaced atomically before subscribers are notified. A read
 //     after a notification returns the new state or a newer one.
 //   - Only real changes are published: an update means that the rendered resource
-//     differs. A folder contains a digest of everything below it, so it is updated
-//     whenever anything below it changes. A change that is reverted between two scans
-//     is not seen.
+//     differs. The document of a folder contains a digest of all its descendants, so it is
+//     updated whenever any of them changes. A change that is reverted between two scans
+//     is not detected.
 //   - Rate: a resource is published at most once per Spacing, the list of notes at
-//     most once per ListSpacing. Bursts are coalesced and the last change is always
+//     most once per ListSpacing. Bursts are merged, and the last change is always
 //     published.
 //   - Limits: notes of up to MaxNoteBytes, MaxEntries files and folders, 64 levels.
-//     vault://structure counts what exceeds them, with the reason. Tags, links and
-//     words come from the first MiB of a note; frontmatter nested more than 64 levels
-//     deep is omitted. Markup that is quadratic to parse is simplified for the parser
-//     only; clients always read the original text. The index holds no note texts, they
-//     are read on request. Subscriptions to pages of recent and to alternative
-//     spellings of a URI are limited to 100,000 in total.
+//     vault://structure counts the entries skipped because of a limit, by reason. Tags,
+//     links and words are extracted from the first MiB of a note; frontmatter nested more
+//     than 64 levels deep is omitted. Markup that would take quadratic time to parse is
+//     simplified, but only for the parser; clients always read the original text. The
+//     index does not store the text of notes, which is read on request. Subscriptions to
+//     pages of vault://recent and to alternative spellings of a URI are limited to 100,000
+//     in total.
 //   - Ownership: Run owns every goroutine except the one that builds the search index,
 //     which Close waits for.
 //
 // # What is part of the vault
 //
-// Regular files with exactly one hard link. Hidden files and folders (.obsidian,
-// .trash, .git), temporary files of editors, and whatever Ignore matches are not part
-// of it. Symbolic links are not followed, not even within the vault, and FIFOs,
-// sockets and devices are never opened. A file with several hard links is skipped
-// because its other name may be outside the vault; as some programs link briefly
-// while they save, it is checked again after a second. Names that are not valid
-// UTF-8, or contain control characters or backslashes, are skipped because no URI
-// could address them.
+// Regular files with exactly one hard link are part of the vault. Hidden files and
+// folders (.obsidian, .trash, .git), temporary files of editors, and everything that
+// Ignore matches are excluded. Symbolic links are not followed, not even to targets
+// within the vault, and FIFOs, sockets and devices are never opened. A file with
+// several hard links is skipped because its other name may be outside the vault; as
+// some programs briefly create a hard link while they save, it is checked again after
+// a second. Names that are not valid UTF-8, or contain control characters or
+// backslashes, are skipped because no URI could address them.
 //
 // Every access goes through an os.Root, and the opened file must be the one that
-// currently has the name, so a link swapped in during the access leads nowhere.
+// the path currently refers to, so a link created during the access is not followed.
 //
 // Libraries: goldmark parses Markdown, with the wikilink extension of go.abhg.dev;
 // yaml/v4 and go-toml/v2 parse frontmatter; errgroup limits concurrent reads. The
-// hashtag extension of go.abhg.dev is not used: its emoji tables add 1.1 ms to the start
-// of every command; nor is its frontmatter extension: it needs the archived yaml.v3.
+// hashtag extension of go.abhg.dev is not used because its emoji tables add 1.1 ms to
+// the start of every command; its frontmatter extension is not used because it needs
+// the archived yaml.v3.
 package vault

@@ -9,16 +9,16 @@ import (
 	"sync"
 )
 
-// nameTable indexes notes by file name, in lower case and without ".md".
+// nameTable indexes notes by file name in lower case, without the extension ".md".
 type nameTable struct {
 	once  sync.Once
 	notes map[string][]named // sorted by named.compare
 }
 
-// named is the path of a note, with its linkName as key.
+// named holds the path of a note, and its linkName as the key.
 type named struct{ key, path string }
 
-// named returns the notes whose linkName has a file name as its last segment.
+// named returns the notes whose linkName ends with the path segment name.
 func (s *snapshot) named(name string) []named {
 	t := s.names
 	t.once.Do(func() {
@@ -35,13 +35,13 @@ func (s *snapshot) named(name string) []named {
 	return t.notes[name]
 }
 
-// compare sorts by key from its end, then by folder, then by firstChoice, so that the
-// candidates for a link are adjacent.
+// compare orders notes by key (compared from its end), then by folder, then by firstChoice, so that
+// all candidates for a link are adjacent.
 func (n named) compare(o named) int {
 	return cmp.Or(fromEnd(n.key, o.key), strings.Compare(parentOf(n.path), parentOf(o.path)), firstChoice(n.path, o.path))
 }
 
-// fromEnd compares strings from their last byte to their first.
+// fromEnd compares two strings from their last byte to their first.
 func fromEnd(a, b string) int {
 	i, j := len(a)-1, len(b)-1
 	for ; i >= 0 && j >= 0; i, j = i-1, j-1 {
@@ -52,15 +52,15 @@ func fromEnd(a, b string) int {
 	return cmp.Compare(i, j)
 }
 
-// firstChoice orders the paths of notes that match a link equally well: shorter ones first.
+// firstChoice orders the paths of notes that match a link equally well: shorter paths come first.
 func firstChoice(a, b string) int {
 	return cmp.Or(len(a)-len(b), strings.Compare(a, b))
 }
 
-// linkName is the form in which links and paths are compared.
+// linkName returns the form of a link or path that is used for comparisons.
 func linkName(p string) string { return strings.TrimSuffix(strings.ToLower(p), ".md") }
 
-// wanted returns what the key of a note must equal or end with to be the target of a
+// wanted returns the string that the key of a note must equal or end with to be the target of a
 // link in the note from.
 func wanted(link, from string) string {
 	want := linkName(strings.TrimPrefix(link, "/"))
@@ -70,24 +70,24 @@ func wanted(link, from string) string {
 	return want
 }
 
-// fits reports whether want equals key or its last path segments.
+// fits reports whether want equals key or consists of its last path segments.
 func fits(key, want string) bool {
 	rest, ok := strings.CutSuffix(key, want)
 	return ok && (rest == "" || rest[len(rest)-1] == '/')
 }
 
-// linker resolves links and caches the results. It is used by one goroutine for one
-// request, in which many links may have the same target.
+// linker resolves links and caches the results, because many links in one request may have the same
+// target. Only one goroutine may use it.
 type linker struct {
 	*snapshot
-	best map[string]string // results of find, by its argument want
+	best map[string]string // results of find, keyed by its argument want
 }
 
 func (s *snapshot) linker() *linker { return &linker{s, make(map[string]string)} }
 
-// resolve returns the path of the note that a link in the note from leads to, "" if
-// there is none. Like Obsidian it matches the end of a path: it prefers the note
-// whose whole path is the target, then one in the same folder, then the shortest path.
+// resolve returns the path of the note that is the target of a link in the note from, or "" if
+// there is none. Like Obsidian, it matches the end of a path: it prefers a note whose whole path is
+// the target, then a note in the same folder, then the shortest path.
 func (l *linker) resolve(link, from string) string {
 	if exact, ok := strings.CutPrefix(link, "/"); ok && l.note(exact) != nil {
 		return exact
@@ -117,8 +117,8 @@ func (s *snapshot) find(want string) string {
 	return slices.MinFunc(fit, func(a, b named) int { return firstChoice(a.path, b.path) }).path
 }
 
-// ending returns the consecutive notes from the first key that sorts at or after end
-// for which ok is true.
+// ending returns the consecutive notes for which ok is true, starting with the first key that sorts
+// at or after end.
 func ending(notes []named, end string, ok func(key string) bool) []named {
 	from, _ := slices.BinarySearchFunc(notes, end, func(n named, end string) int { return fromEnd(n.key, end) })
 	to := from
@@ -128,7 +128,7 @@ func ending(notes []named, end string, ok func(key string) bool) []named {
 	return notes[from:to]
 }
 
-// sibling returns the match for want in the folder of the note from.
+// sibling returns the match for want in the same folder as the note from.
 func (s *snapshot) sibling(want, from string) string {
 	dir := parentOf(from)
 	key := path.Join(strings.ToLower(dir), path.Base(want))
@@ -145,7 +145,7 @@ func (s *snapshot) sibling(want, from string) string {
 	return ""
 }
 
-// linkTargets returns the notes that a note links to, sorted, and its broken links.
+// linkTargets returns the sorted paths of the notes that a note links to, and its broken links.
 func (s *snapshot) linkTargets(n *note) (to, broken []string) {
 	l := s.linker()
 	for _, link := range n.links {
@@ -159,8 +159,8 @@ func (s *snapshot) linkTargets(n *note) (to, broken []string) {
 	return slices.Compact(to), broken
 }
 
-// backlinks returns the notes that link to a note, sorted. The result is not cached:
-// a new note can change the targets of existing links.
+// backlinks returns the sorted paths of the notes that link to a note. The result is not cached,
+// because a new note can change the targets of existing links.
 func (s *snapshot) backlinks(ctx context.Context, p string) (from []string, err error) {
 	l, key := s.linker(), linkName(p)
 	for _, n := range s.recent {
@@ -168,7 +168,7 @@ func (s *snapshot) backlinks(ctx context.Context, p string) (from []string, err 
 			return nil, context.Cause(ctx)
 		}
 		if n.path != p && slices.ContainsFunc(n.links, func(link string) bool {
-			// fits is cheap and excludes almost all links.
+			// fits is cheap and rules out almost all links.
 			return fits(key, wanted(link, n.path)) && l.resolve(link, n.path) == p
 		}) {
 			from = append(from, n.path)

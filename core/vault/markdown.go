@@ -23,21 +23,21 @@ import (
 )
 
 const (
-	maxTags      = 500  // tags of one note
-	maxLinks     = 5000 // links of one note
-	maxTarget    = 1024 // bytes of a link's target
-	maxTitle     = 200  // runes
-	maxPreview   = 100  // runes
-	maxPreviewed = 4096 // bytes of text that a preview is taken from
+	maxTags      = 500  // maximum number of tags per note
+	maxLinks     = 5000 // maximum number of links per note
+	maxTarget    = 1024 // maximum length of a link target, in bytes
+	maxTitle     = 200  // maximum length of a title, in runes
+	maxPreview   = 100  // maximum length of a preview, in runes
+	maxPreviewed = 4096 // how many bytes of text are considered for a preview
 )
 
-// facts is what the index extracts from the text of a note.
+// facts holds everything that the index extracts from the text of a note.
 type facts struct {
 	title, preview string
-	tags           []string // sorted, each once
-	links          []string // sorted, each once; see linkTo
-	// metadata is the frontmatter as JSON, nil if it is missing, invalid or exceeds
-	// the limits. Only read_note uses it; the index drops it.
+	tags           []string // sorted, without duplicates
+	links          []string // sorted, without duplicates; see linkTo
+	// metadata is the frontmatter as JSON, or nil if it is missing, invalid or exceeds the limits.
+	// Only read_note uses it; the index discards it.
 	metadata json.RawMessage
 }
 
@@ -49,12 +49,12 @@ func newMarkdown() *markdown {
 	return &markdown{goldmark.New(tags, goldmark.WithExtensions(&wikilink.Extender{}))}
 }
 
-// parse extracts facts from the text of the note at path p. If the parser panics,
-// the note has a title only.
+// parse extracts facts from the text of the note at path p. If the parser panics, the facts contain
+// only a title.
 func (m *markdown) parse(p string, src []byte) (f facts) {
 	base := strings.TrimSuffix(path.Base(p), path.Ext(p))
 	defer func() {
-		if recover() != nil { // goldmark panicked on hostile input
+		if recover() != nil { // goldmark panicked on malicious input
 			f = facts{title: titleOf(base)}
 		}
 	}()
@@ -73,7 +73,7 @@ func (m *markdown) parse(p string, src []byte) (f facts) {
 	return f
 }
 
-// walk collects tags and links and returns the text of the first level-1 heading.
+// walk collects the tags and links in a document and returns the text of its first level-1 heading.
 func (f *facts) walk(doc ast.Node, src []byte, dir string) (heading string) {
 	_ = ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if !entering {
@@ -119,8 +119,9 @@ func plain(n ast.Node, src []byte) string {
 	return b.String()
 }
 
-// linkTo returns the note that an ordinary link leads to, as "/" and its path, or "".
-// Wikilinks have no leading slash: their targets are names for linker.resolve.
+// linkTo returns the target of an ordinary Markdown link as "/" followed by the path of a note, or
+// "" if the link does not refer to a note. Targets of wikilinks have no leading slash, because they
+// are names that linker.resolve looks up.
 func linkTo(destination, dir string) string {
 	destination, _, _ = strings.Cut(destination, "#")
 	to, err := url.PathUnescape(destination)
@@ -137,15 +138,16 @@ func linkTo(destination, dir string) string {
 }
 
 const (
-	maxFrontmatter = 64 << 10 // bytes; longer frontmatter is treated as text
-	// maxMetadata bounds frontmatter as JSON, in bytes; longer metadata is left out. So is
-	// metadata nested deeper than catalog.MaxDepth: clients reject, or crash on, responses
-	// nested some hundred levels deep.
+	maxFrontmatter = 64 << 10 // in bytes; longer frontmatter is treated as text
+	// maxMetadata is the maximum size of frontmatter as JSON, in bytes; larger metadata is omitted.
+	// Metadata nested more deeply than catalog.MaxDepth is omitted, too, because clients reject, or
+	// crash on, responses that are nested hundreds of levels deep.
 	maxMetadata = 256 << 10
 )
 
-// frontEnd returns where the frontmatter ends, 0 without frontmatter. Frontmatter must
-// have an end marker: three dashes alone at the top of a note are mostly a horizontal rule.
+// frontEnd returns the offset at which the frontmatter ends, or 0 if there is none. Frontmatter
+// must have an end marker: three dashes at the top of a note without one are usually a horizontal
+// rule.
 func frontEnd(src []byte) int {
 	line, rest, ok := bytes.Cut(src, []byte("\n"))
 	line = bytes.TrimRight(line, "\r")
@@ -166,8 +168,8 @@ func frontEnd(src []byte) int {
 	return 0
 }
 
-// front sets tags and metadata from the frontmatter src, which includes its delimiters, and
-// returns its title, "" without one. Frontmatter that is invalid is ignored.
+// front sets tags and metadata from the frontmatter src, which includes its delimiters. It returns
+// the title, or "" if there is none. Invalid frontmatter is ignored.
 func (f *facts) front(src []byte) string {
 	src = bytes.TrimRight(src, "\r\n")
 	unmarshal := toml.Unmarshal
@@ -190,8 +192,8 @@ func (f *facts) front(src []byte) string {
 	return title
 }
 
-// frontTags returns the tags in a value of the frontmatter: a list of tags, or a string of
-// tags separated by commas or spaces.
+// frontTags returns the tags in a frontmatter value: a list of tags, or a string of tags separated
+// by commas or spaces.
 func frontTags(value any) (tags []string) {
 	switch v := value.(type) {
 	case string:
@@ -218,34 +220,33 @@ func appendTag(tags []string, text string) []string {
 }
 
 const (
-	// maxParsed is how many bytes of a note are parsed for tags and links.
+	// maxParsed is how many bytes of a note are parsed for tags and links at most.
 	maxParsed = 1 << 20
-	// maxMarks is how many inline markers one paragraph may have, and maxNested how many
-	// quote and list markers one line may begin with. For some markers the parser takes
+	// maxMarks is the maximum number of inline markers in one paragraph. maxNested is the maximum
+	// number of quote and list markers at the start of one line. For some markers, the parser needs
 	// time quadratic in their number: a megabyte of "[](" would take hours.
 	maxMarks  = 2000
 	maxNested = 32
-	// maxLines limits the lines of a paragraph times its markers: the parser searches
-	// for the end of some markers line by line.
+	// maxLines limits the number of lines in a paragraph multiplied by the number of its markers,
+	// because the parser searches for the end of some markers line by line.
 	maxLines = 8_000
-	// maxIndent is how many columns of white space may be between the markers that a
-	// line begins with: lists nest over many lines, by two columns each.
+	// maxIndent is the maximum number of columns of white space between the markers at the start of
+	// a line: lists that are nested over many lines are indented by two columns per level.
 	maxIndent = 2 * maxNested
-	// maxEmpty is how many empty lines may follow each other. For each such line, a single
-	// byte, the parser visits every open list and quote.
+	// maxEmpty is the maximum number of consecutive empty lines. For each such line, which is only
+	// one byte long, the parser visits every open list and quote.
 	maxEmpty = 2
 )
 
-// limitMarkup returns a text that the parser handles in linear time: src itself, or
-// a changed copy in which long paragraphs are split at a line end, excess markers,
-// white space and empty lines are removed, and text beyond maxParsed is cut off.
-// Only the parser sees the copy.
+// limitMarkup returns a text that the parser can handle in linear time. That is src itself or a
+// modified copy, in which long paragraphs are split at a line end, excess markers, white space and
+// empty lines are removed, and text beyond maxParsed is truncated. Only the parser sees the copy.
 func limitMarkup(src []byte) (text []byte, changed bool) {
 	whole := len(src)
 	src = src[:min(len(src), maxParsed)]
-	var out []byte       // nil while nothing was changed
-	copied := 0          // src up to here is in out
-	marks, lines := 0, 0 // inline markers and lines of the paragraph so far
+	var out []byte       // nil until something is changed
+	copied := 0          // src[:copied] has been copied to out
+	marks, lines := 0, 0 // inline markers and lines in the current paragraph so far
 	var empty run
 	for at := 0; at < len(src); {
 		end := len(src)
@@ -289,8 +290,8 @@ func countMarks(line []byte) (n int) {
 	return n
 }
 
-// beginning returns how many quote and list markers a line begins with, how many
-// columns of white space are between them, and where they end.
+// beginning examines the start of a line. It returns the number of quote and list markers, the
+// number of columns of white space between them, and the offset at which they end.
 func beginning(line []byte) (signs, columns, end int) {
 	for i, c := range line {
 		switch {
@@ -308,8 +309,8 @@ func beginning(line []byte) (signs, columns, end int) {
 	return signs, columns, len(line)
 }
 
-// width is the largest number of columns that a white space character takes, 0 for
-// any other character.
+// width returns the maximum number of columns that a white space character occupies, or 0 for any
+// other character.
 func width(c byte) int {
 	switch c {
 	case ' ':
@@ -320,7 +321,7 @@ func width(c byte) int {
 	return 0
 }
 
-// blank replaces all markers of a line but the first maxNested by spaces.
+// blank replaces all markers at the start of a line except the first maxNested with spaces.
 func blank(line []byte) []byte {
 	line = bytes.Clone(line)
 	signs, _, _ := beginning(line)
@@ -334,8 +335,8 @@ func blank(line []byte) []byte {
 	return line
 }
 
-// flat removes excess white space between the markers that a line begins with. One
-// space of each run remains, because list markers need one.
+// flat removes excess white space between the markers at the start of a line. It keeps one space of
+// each run, because list markers need it.
 func flat(line []byte) []byte {
 	_, _, end := beginning(line)
 	out := make([]byte, 0, len(line))
@@ -352,11 +353,11 @@ func flat(line []byte) []byte {
 	return append(out, line[end:]...)
 }
 
-// run counts consecutive empty lines, or lines with an equal number of quote markers
-// and nothing else.
+// run counts consecutive empty lines. Lines that contain only the same number of quote markers are
+// empty, too.
 type run struct{ lines, quotes int }
 
-// add counts a line and returns the length of the run, 0 if the line ends it.
+// add counts a line. It returns the length of the current run, or 0 if the line ends the run.
 func (r *run) add(line []byte) int {
 	quotes := bytes.Count(line, []byte(">"))
 	if len(bytes.Trim(line, " \t\r\n\v\f>")) > 0 {
@@ -370,10 +371,10 @@ func (r *run) add(line []byte) int {
 	return r.lines
 }
 
-// maxTagBytes bounds one tag.
+// maxTagBytes is the maximum length of a tag in bytes.
 const maxTagBytes = 200
 
-// tagNode is a tag in the text of a note.
+// tagNode represents a tag in the text of a note.
 type tagNode struct {
 	ast.BaseInline
 	tag string
@@ -385,19 +386,19 @@ func (*tagNode) Kind() ast.NodeKind { return ast.KindText }
 // Dump implements ast.Node.
 func (n *tagNode) Dump(src []byte, level int) { ast.DumpHelper(n, src, level, nil, nil) }
 
-// tagParser is an inline parser for tags: goldmark does not call it within code and
-// links or after a backslash.
+// tagParser is an inline parser for tags. goldmark does not call it inside code and links, or after
+// a backslash.
 type tagParser struct{}
 
 // Trigger implements parser.InlineParser.
 func (tagParser) Trigger() []byte { return []byte{'#'} }
 
-// Parse implements parser.InlineParser. The text of the tag remains as a child, so
-// that it is part of a heading, for example.
+// Parse implements parser.InlineParser. The text of the tag is kept as a child node, so that it
+// remains part of a heading, for example.
 func (tagParser) Parse(_ ast.Node, block text.Reader, _ parser.Context) ast.Node {
 	before := block.PrecendingCharacter()
 	if unicode.IsLetter(before) || unicode.IsDigit(before) || strings.ContainsRune("_-/&#", before) {
-		return nil // the end of a word or of a URL
+		return nil // the '#' is inside a word or a URL
 	}
 	line, segment := block.PeekLine()
 	end := 1
@@ -422,7 +423,7 @@ func (tagParser) Parse(_ ast.Node, block text.Reader, _ parser.Context) ast.Node
 // digits, emoji, "_", "-" and "/", but no other punctuation and no white space.
 func tagRune(r rune) bool {
 	switch {
-	case r == '_' || r == '-' || r == '/' || r == '\u200d': // the last joins emoji
+	case r == '_' || r == '-' || r == '/' || r == '\u200d': // U+200D joins emoji
 		return true
 	case r < utf8.RuneSelf:
 		return '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
@@ -430,8 +431,8 @@ func tagRune(r rune) bool {
 	return r != utf8.RuneError && unicode.In(r, unicode.L, unicode.N, unicode.M, unicode.So, unicode.Sk)
 }
 
-// cleanTag removes a leading "#" and surrounding slashes. ok is false if the tag has
-// an invalid character, an empty level, or only digits.
+// cleanTag removes a leading "#" and surrounding slashes. ok is false if the tag contains an
+// invalid character or an empty level, or consists of digits only.
 func cleanTag(tag string) (string, bool) {
 	tag = strings.Trim(strings.TrimPrefix(tag, "#"), "/")
 	ok := tag != "" && len(tag) <= maxTagBytes && !strings.Contains(tag, "//") &&

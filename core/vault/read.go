@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// ErrNotFound means that a resource or note does not exist.
+// ErrNotFound reports that a resource or note does not exist.
 var ErrNotFound = errors.New("not found")
 
-// Content is the content of a resource.
+// Content holds the content of a resource.
 type Content struct {
 	MIMEType string
-	Text     string // valid UTF-8
+	Text     string // always valid UTF-8
 }
 
-// Read returns the current content of a resource. The error is ErrNotFound, or
-// describes what is wrong with the URI.
+// Read returns the current content of a resource. The error is ErrNotFound, or describes what is
+// invalid in the URI.
 func (v *Vault) Read(uri string) (Content, error) {
 	t, err := parseURI(uri)
 	if err != nil {
@@ -45,7 +45,7 @@ func (v *Vault) Read(uri string) (Content, error) {
 	return Content{mimeJSON, string(doc)}, nil
 }
 
-// open reads a note that is in the index and replaces invalid UTF-8.
+// open reads a note that is in the index, and replaces invalid UTF-8.
 func (v *Vault) open(s *snapshot, p string) (string, error) {
 	if s.note(p) == nil {
 		return "", fmt.Errorf("%w: %s", ErrNotFound, p)
@@ -53,9 +53,9 @@ func (v *Vault) open(s *snapshot, p string) (string, error) {
 	src, _, err := v.disk.read(p)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errMoved) || reason(err) != errUnreadable {
-			return "", fmt.Errorf("%w: %s", ErrNotFound, p) // the index is not up to date yet
+			return "", fmt.Errorf("%w: %s", ErrNotFound, p) // the index has not been updated yet
 		}
-		return "", fmt.Errorf("read the note: %w", reason(err)) // without paths of this machine
+		return "", fmt.Errorf("read the note: %w", reason(err)) // reason omits local file paths
 	}
 	return strings.ToValidUTF8(string(src), "\ufffd"), nil
 }
@@ -69,14 +69,14 @@ type Note struct {
 	Size        int64           `json:"size"`
 	Tags        []string        `json:"tags"`
 	Frontmatter json.RawMessage `json:"frontmatter,omitempty"`
-	Links       []string        `json:"links"`       // notes it links to
-	Broken      []string        `json:"brokenLinks"` // targets that do not exist
-	Backlinks   []string        `json:"backlinks"`   // notes that link to it
+	Links       []string        `json:"links"`       // paths of the notes that this note links to
+	Broken      []string        `json:"brokenLinks"` // link targets that do not exist
+	Backlinks   []string        `json:"backlinks"`   // paths of the notes that link to this note
 	Content     string          `json:"content"`
 }
 
-// ReadNote returns a note by its path, with or without ".md", or by the text of a
-// wikilink to it. The error is the cause of ctx if ctx ends first.
+// ReadNote returns the note with the given path, with or without ".md", or with the given name, as
+// used in a wikilink. If ctx ends first, the error is the cause of ctx.
 func (v *Vault) ReadNote(ctx context.Context, p string) (*Note, error) {
 	p = strings.TrimPrefix(strings.TrimSpace(p), "/")
 	if err := checkPath(p); err != nil {
@@ -98,7 +98,7 @@ func (v *Vault) ReadNote(ctx context.Context, p string) (*Note, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Parse again: the index may lag behind the disk.
+	// Parse the text again, because the index may be older than the file.
 	f := v.scan.md.parse(n.path, []byte(src))
 	now := &note{path: n.path, links: f.links}
 	note := &Note{
@@ -111,8 +111,8 @@ func (v *Vault) ReadNote(ctx context.Context, p string) (*Note, error) {
 	return note, nil
 }
 
-// Complete returns completions for the beginning of a path of a note or folder, at
-// most 100, and their total number.
+// Complete returns at most 100 paths of notes or folders that complete a partial path, and the
+// total number of such paths.
 func (v *Vault) Complete(beginning string, folders bool) (paths []string, total int) {
 	return v.now.Load().commonPaths(beginning, folders, 100)
 }

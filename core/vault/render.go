@@ -16,10 +16,11 @@ import (
 )
 
 const (
-	// contentBudget limits the bytes of all notes in one vault://recent?mode=full.
+	// contentBudget is the maximum total size, in bytes, of all notes in a vault://recent?mode=full
+	// response.
 	contentBudget = 2 << 20
-	// maxTree is how many entries vault://structure lists; of a larger vault it lists only
-	// the folders.
+	// maxTree is the maximum number of entries in vault://structure; for a larger vault, it
+	// contains only the folders.
 	maxTree = 50_000
 )
 
@@ -60,9 +61,9 @@ func recentItem(n *note, full bool, content func(*note) (string, bool)) recentNo
 	return r
 }
 
-// renderRecent renders vault://recent. pageChanges must take account of everything a
-// page contains besides its notes. content returns the text of a note, or false to
-// show its preview instead.
+// renderRecent renders vault://recent. content returns the text of a note, or false to include its
+// preview instead. Everything that a page contains besides its notes must be considered in
+// pageChanges.
 func (s *snapshot) renderRecent(t target, content func(*note) (string, bool)) []byte {
 	doc := struct {
 		Notes      []recentNote `json:"notes"`
@@ -130,8 +131,8 @@ func (s *snapshot) renderTags(full bool) []byte {
 	return pretty(doc)
 }
 
-// render renders any target but a note. text returns the text of a note for
-// vault://recent, or false to show its preview instead.
+// render renders any target except a note. text returns the text of a note for vault://recent, or
+// false to include its preview instead.
 func (s *snapshot) render(t target, text func(*note) (string, bool)) []byte {
 	switch t.kind {
 	case kindRecent:
@@ -148,8 +149,8 @@ func (s *snapshot) render(t target, text func(*note) (string, bool)) []byte {
 	return nil
 }
 
-// fingerprint identifies the content of a target; "" means that it does not exist.
-// It does not access the disk.
+// fingerprint returns a string that identifies the content of a target, or "" if the target does
+// not exist. It does not access the disk.
 func (s *snapshot) fingerprint(t target) string {
 	if !s.exists(t) {
 		return ""
@@ -162,7 +163,7 @@ func (s *snapshot) fingerprint(t target) string {
 	return string(sum[:])
 }
 
-// exists reports whether a target can be read, and so be subscribed to.
+// exists reports whether a target can be read and subscribed to.
 func (s *snapshot) exists(t target) bool {
 	switch t.kind {
 	case kindNote:
@@ -173,9 +174,9 @@ func (s *snapshot) exists(t target) bool {
 	return true
 }
 
-// commonPaths completes the beginning of a path: it returns the paths of folders or notes
-// that begin with prefix, or have a segment that does, ignoring case. Those that begin with
-// it come first, then less nested ones. paths has at most most of them; total counts all.
+// commonPaths completes a partial path: it returns the paths of folders or notes that start with
+// prefix, or contain a segment that does, ignoring case. Paths that start with it come first, then
+// paths with fewer levels. At most most paths are returned; total is the number of all matches.
 func (s *snapshot) commonPaths(prefix string, folders bool, most int) (paths []string, total int) {
 	want := strings.ToLower(prefix)
 	for _, e := range s.entries {
@@ -199,17 +200,17 @@ func (s *snapshot) commonPaths(prefix string, folders bool, most int) (paths []s
 	return paths[:min(len(paths), most)], len(paths)
 }
 
-// treeNode is a folder in vault://structure.
+// treeNode represents a folder in vault://structure.
 type treeNode struct {
 	Name    string      `json:"name"`
 	Path    string      `json:"path"`
 	Notes   []string    `json:"notes,omitempty"`
 	Files   []string    `json:"files,omitempty"`
 	Folders []*treeNode `json:"folders,omitempty"`
-	Count   int         `json:"noteCount"` // notes in the folder and below it
+	Count   int         `json:"noteCount"` // number of notes in the folder and its subfolders
 }
 
-// renderStructure renders vault://structure. It has no sizes or times, so that it
+// renderStructure renders vault://structure. The document contains no sizes or times, so that it
 // changes only when an entry is added, removed or moved.
 func (s *snapshot) renderStructure() []byte {
 	root := &treeNode{Name: "/"}
@@ -233,7 +234,7 @@ func (s *snapshot) renderStructure() []byte {
 				doc.Skipped = make(map[string]int)
 			}
 			doc.Skipped[e.left.Error()]++
-		case parent == nil: // in a folder that was skipped
+		case parent == nil: // inside a folder that was skipped
 		case e.dir:
 			n := &treeNode{Name: path.Base(e.path), Path: e.path}
 			nodes[e.path] = n
@@ -259,7 +260,7 @@ func (s *snapshot) renderStructure() []byte {
 	return pretty(doc)
 }
 
-// parentOf is the folder that a path is in; "" is the root.
+// parentOf returns the folder that contains a path; "" is the root.
 func parentOf(p string) string { return p[:max(0, strings.LastIndexByte(p, '/'))] }
 
 type folderFile struct {
@@ -270,8 +271,8 @@ type folderFile struct {
 	Modified string `json:"modified"`
 }
 
-// renderFolder renders vault://folder/…: the entries of the folder, and a digest of
-// everything below it, so that the document changes whenever anything below does.
+// renderFolder renders vault://folder/…: the entries of the folder, and a digest of all its
+// descendants, so that the document changes whenever any of them changes.
 func (s *snapshot) renderFolder(dir string) []byte {
 	doc := struct {
 		Path    string       `json:"path"`
@@ -318,23 +319,24 @@ const (
 	mimeJSON     = "application/json"
 )
 
-// encode encodes structs of strings and numbers of this package, which cannot fail.
+// encode returns v as JSON. It is used only for structs of strings and numbers from this package,
+// so encoding cannot fail.
 func encode(v any) []byte {
 	b, _ := printable.Marshal(v)
 	return b
 }
 
-// pretty encodes one member per line, for readable diffs.
+// pretty returns v as JSON with one member per line, which makes diffs readable.
 func pretty(v any) []byte {
 	var b bytes.Buffer
 	_ = json.Indent(&b, encode(v), "", "  ")
 	return append(b.Bytes(), '\n')
 }
 
-// timestamp has millisecond precision, like JavaScript's toISOString.
+// timestamp formats a time with millisecond precision, like toISOString in JavaScript.
 func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// sizeText formats a size for people.
+// sizeText returns a human-readable size for a number of bytes.
 func sizeText(n int64) string {
 	if n < 1024 {
 		return fmt.Sprintf("%d B", n)
@@ -346,7 +348,7 @@ func sizeText(n int64) string {
 	return fmt.Sprintf("%.1f %s", v, unit)
 }
 
-// listOf replaces nil by an empty list, so that JSON has [] and not null.
+// listOf replaces nil with an empty list, so that it is encoded as [] instead of null in JSON.
 func listOf[T any](list []T) []T {
 	if list == nil {
 		return []T{}
@@ -360,7 +362,7 @@ func unique(list []string, most int) []string {
 	return slices.Clip(list[:min(len(list), most)])
 }
 
-// titleOf returns the first of the texts that has a printable character, shortened.
+// titleOf returns the first text that contains a printable character, shortened.
 func titleOf(texts ...string) string {
 	for _, t := range texts {
 		if t = shorten(t, maxTitle); t != "" {
@@ -370,7 +372,7 @@ func titleOf(texts ...string) string {
 	return "Untitled"
 }
 
-// shorten returns the beginning of a text on one line: white space is collapsed and hidden
+// shorten returns the first runes of a text on one line: white space is collapsed and hidden
 // characters are removed.
 func shorten(s string, runes int) string {
 	line := func(s string) string { return strings.Join(strings.Fields(s), " ") }

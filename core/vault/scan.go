@@ -20,18 +20,19 @@ import (
 	"github.com/mcptrack/mcptrack/core/glob"
 )
 
-// scanner reads the disk into entries. It is safe for concurrent use.
+// scanner reads files and folders from disk and converts them to entries. It is safe for concurrent
+// use.
 type scanner struct {
 	disk  *disk
 	rules rules
 	md    *markdown
-	most  int // how many entries the vault may have
+	most  int // maximum number of entries in the vault
 }
 
-// scan reads paths and everything below them; "" is the whole vault. Entries of old
-// are reused for files with unchanged time and size, unless paths contains the file
-// itself, as that means that an event reported a change. retry lists the paths in a
-// transient state, which may end without an event.
+// scan reads paths and everything under them; "" is the whole vault. It reuses entries from old for
+// files with the same modification time and size, unless paths contains the file itself, which
+// means that an event reported a change. retry lists the paths that are in a transient state, whose
+// end may not cause an event.
 func (s *scanner) scan(ctx context.Context, paths []string, old *snapshot) (scans []scanned, retry []string, err error) {
 	all := make(coverage, len(paths))
 	for _, p := range paths {
@@ -47,7 +48,7 @@ func (s *scanner) scan(ctx context.Context, paths []string, old *snapshot) (scan
 		walks = append(walks, w)
 		err = cmp.Or(err, w.err)
 	}
-	_ = work.Wait() // no job returns an error
+	_ = work.Wait() // the jobs never return an error
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -69,7 +70,7 @@ func (s *scanner) scan(ctx context.Context, paths []string, old *snapshot) (scan
 	return scans, retry, nil
 }
 
-// walk is one scan of one path and everything below it.
+// walk holds the state of one scan of a path and everything under it.
 type walk struct {
 	*scanner
 	ctx  context.Context
@@ -77,25 +78,24 @@ type walk struct {
 	work *errgroup.Group
 	from string
 
-	// results are allocated one by one, so that concurrent reads need no lock to fill
-	// them in.
+	// results are allocated separately, so that concurrent reads can fill them in without a lock.
 	results []*result
-	room    int   // how many more entries the vault may have
-	err     error // why the root folder could not be read; nil if it could
+	room    int   // number of entries that may still be added to the vault
+	err     error // error from reading the root folder; nil if it was readable
 }
 
-// result says what the walk found at a path.
+// result describes the entry found at a path.
 type result struct {
 	path  string
-	entry *entry // nil: there is nothing
-	retry bool   // the state is transient: look at the path again
+	entry *entry // nil if nothing exists at the path
+	retry bool   // the state is transient: scan the path again
 }
 
 func (w *walk) add(p string, e *entry, retry bool) {
 	w.results = append(w.results, &result{p, e, retry})
 }
 
-// begin scans the path that the walk begins with.
+// begin scans the starting path of the walk.
 func (w *walk) begin() {
 	p := w.from
 	if p == "" {
@@ -103,19 +103,19 @@ func (w *walk) begin() {
 		return
 	}
 	if in := parentOf(p); in != "" && checkPath(in) != nil {
-		return // below a skipped folder
+		return // inside a skipped folder
 	}
 	info, err := w.disk.lstat(p)
 	if transient(err) {
 		w.keep(p)
 	}
 	if err != nil || w.rules.hides(p, info.IsDir()) {
-		return // removed, behind a link, or ignored
+		return // removed, behind a symbolic link, or ignored
 	}
 	w.entry(p, info, true)
 }
 
-// entry scans one entry. With read, a file is read even if its time and size are
+// entry scans one entry. If read is true, a file is read even if its modification time and size are
 // unchanged.
 func (w *walk) entry(p string, info fs.FileInfo, read bool) {
 	have := w.old.at(p)
@@ -137,8 +137,8 @@ func (w *walk) entry(p string, info fs.FileInfo, read bool) {
 		return
 	}
 	if err := w.disk.check(p, info); err != nil {
-		// Some programs link for a moment while they save, and removing the link gives
-		// no event for this name.
+		// Some programs briefly create a hard link while they save a file, and removing the link
+		// causes no event for this name.
 		w.add(p, skipped(p, err), err == errHardLink)
 		return
 	}
@@ -172,7 +172,7 @@ func (w *walk) folder(p string) {
 		w.keep(p)
 		return
 	default:
-		w.add(p+"/", skipped(p+"/", err), false) // the folder exists, its entries are unknown
+		w.add(p+"/", skipped(p+"/", err), false) // the folder exists, but its entries are unknown
 	}
 	slices.SortFunc(infos, func(a, b fs.FileInfo) int { return strings.Compare(a.Name(), b.Name()) })
 	for _, info := range infos {
@@ -182,7 +182,7 @@ func (w *walk) folder(p string) {
 	}
 }
 
-// keep retains the old entries at and below a path until it can be read.
+// keep retains the old entries at and under a path until the path can be read again.
 func (w *walk) keep(p string) {
 	w.results = slices.DeleteFunc(w.results, func(r *result) bool { return r.path == p })
 	w.add(p, w.old.at(p), true)
@@ -191,14 +191,14 @@ func (w *walk) keep(p string) {
 	}
 }
 
-// transient reports whether an error is not a property of the file: too many files
-// are open, for example, or the file was replaced during the access.
+// transient reports whether an error may disappear without a change to the file, for example
+// because too many files are open or the file was replaced during the access.
 func transient(err error) bool {
 	return slices.ContainsFunc([]error{errMoved, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EIO, syscall.EAGAIN},
 		func(e error) bool { return errors.Is(err, e) })
 }
 
-// read makes the entry of a note.
+// read creates the entry of a note.
 func (w *walk) read(r *result, have *entry) {
 	if w.ctx.Err() != nil {
 		return
@@ -216,21 +216,21 @@ func (w *walk) read(r *result, have *entry) {
 	}
 	r.entry = makeNote(r.path, info, src, w.md.parse(r.path, src), time.Now())
 	if have != nil && have.note != nil && have.note.digest == r.entry.note.digest {
-		// The text is the same: share the old facts.
+		// The text is unchanged, so reuse the facts extracted earlier.
 		n := *have.note
 		n.modified = r.entry.note.modified
 		r.entry.note = &n
 	}
 }
 
-// maxDepth is the nesting depth below which folders are ignored.
+// maxDepth is the maximum nesting depth; more deeply nested folders are ignored.
 const maxDepth = 64
 
-// rules decide by path what is part of a vault.
+// rules determine, from its path, whether an entry is part of the vault.
 type rules struct{ globs []string }
 
-// ignored reports whether an entry of a folder in the vault is excluded: hidden
-// entries (.obsidian, .trash, .git), temporary files of editors, and glob matches.
+// ignored reports whether an entry in a folder of the vault is excluded because it is hidden
+// (.obsidian, .trash, .git), is a temporary file of an editor, or matches a glob.
 func (r rules) ignored(p string, dir bool) bool {
 	name := path.Base(p)
 	if strings.HasPrefix(name, ".") || strings.Count(p, "/") >= maxDepth {
@@ -253,7 +253,7 @@ func scratch(name string) bool {
 	return name == "4913" || strings.HasSuffix(name, "~") || strings.HasPrefix(name, "#") && strings.HasSuffix(name, "#")
 }
 
-// hides reports whether a path or a folder above it is ignored.
+// hides reports whether a path or one of its parent folders is ignored.
 func (r rules) hides(p string, dir bool) bool {
 	for i := range len(p) {
 		if p[i] == '/' && r.ignored(p[:i], true) {
@@ -268,9 +268,9 @@ func printableName(name string) bool {
 	return utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl)
 }
 
-// goodName reports whether a file or folder can be part of the vault by its name: it
-// must be printable and possible in the path of a URI.
+// goodName reports whether the name of a file or folder allows it to be part of the vault: the name
+// must be printable and allowed in the path of a URI.
 func goodName(name string) bool { return printableName(name) && !strings.Contains(name, `\`) }
 
-// isNote reports whether a path has the extension of a note.
+// isNote reports whether a path has the file extension of notes.
 func isNote(p string) bool { return strings.EqualFold(path.Ext(p), ".md") }

@@ -20,47 +20,46 @@ import (
 )
 
 const (
-	maxQuery    = 1024 // bytes
+	maxQuery    = 1024 // maximum length of a query, in bytes
 	maxWords    = 16
 	maxResults  = 100
-	snippetText = 80 // runes on either side of a word
+	snippetText = 80 // runes of text displayed on each side of a matching word
 )
 
-// SearchOptions are the arguments of a search. Query or Tag is required.
+// SearchOptions holds the arguments of a search. Query or Tag is required.
 type SearchOptions struct {
-	// Query is a list of words. A note must have all of them, in its title, text or
-	// tags. A word of three letters or more also matches longer words that begin with
-	// it.
+	// Query is a list of words. A note matches if its title, text or tags contain all of them. A
+	// word of three letters or more also matches longer words that start with it.
 	Query string `json:"query"`
-	// Tag matches the tag and nested tags, ignoring case.
+	// Tag selects notes with this tag or a tag nested in it, ignoring case.
 	Tag string `json:"tag"`
-	// Folder limits the search to notes below it.
+	// Folder limits the search to notes in this folder and its subfolders.
 	Folder string `json:"folder"`
-	// Limit is the number of results, up to 100; 0 means 20.
+	// Limit is the maximum number of results, from 1 to 100; 0 means 20.
 	Limit int `json:"limit"`
 }
 
-// SearchResult is one matching note.
+// SearchResult is a note that matches a search.
 type SearchResult struct {
 	Path     string   `json:"path"`
 	URI      string   `json:"uri"`
 	Title    string   `json:"title"`
 	Modified string   `json:"modifiedAt"`
 	Tags     []string `json:"tags"`
-	Score    float64  `json:"score,omitempty"`   // with Query only
-	Snippet  string   `json:"snippet,omitempty"` // with Query only: text around a word
+	Score    float64  `json:"score,omitempty"`   // set only if a Query was specified
+	Snippet  string   `json:"snippet,omitempty"` // text around a matching word; set only if a Query was specified
 }
 
-// ErrInvalid is an invalid argument.
+// ErrInvalid reports an invalid argument.
 var ErrInvalid = errors.New("invalid argument")
 
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }
 
-// Search finds notes, by words with the best match first, by tag alone with the
-// newest note first. total includes matches beyond the limit. The first search builds
-// the index, which takes about a second for some thousands of notes.
+// Search finds notes by words, sorted by relevance, or by tag only, newest first. total includes
+// matches beyond the limit. The first search builds the index, which takes about a second for
+// several thousand notes.
 func (v *Vault) Search(ctx context.Context, o SearchOptions) (results []SearchResult, total int, err error) {
 	wanted, err := o.normalize()
 	if err != nil {
@@ -97,7 +96,7 @@ func (v *Vault) Search(ctx context.Context, o SearchOptions) (results []SearchRe
 	return results, len(hits), nil
 }
 
-// normalize checks the options, sets defaults, and returns the words of Query.
+// normalize validates the options, sets defaults, and returns the words in Query.
 func (o *SearchOptions) normalize() (wanted []string, err error) {
 	o.Tag = strings.Trim(strings.TrimPrefix(strings.TrimSpace(o.Tag), "#"), "/")
 	o.Folder = strings.Trim(o.Folder, "/")
@@ -127,19 +126,19 @@ func (o *SearchOptions) normalize() (wanted []string, err error) {
 	return wanted, nil
 }
 
-// tagged reports whether a note has a tag or one nested in it; "" matches any note.
+// tagged reports whether a note has a tag or a tag nested in it; an empty tag matches any note.
 func (n *note) tagged(tag string) bool {
 	return tag == "" || slices.ContainsFunc(n.tags, func(t string) bool {
 		return len(t) >= len(tag) && strings.EqualFold(t[:len(tag)], tag) && (len(t) == len(tag) || t[len(tag)] == '/')
 	})
 }
 
-// snippet returns the text around the first match of a word, on one line.
+// snippet returns the text around the first matching word, on one line.
 func snippet(text string, wanted []string) string {
 	text = strings.ToValidUTF8(text, "\ufffd")
 	low := strings.ToLower(text)
 	at := -1
-	if len(low) == len(text) { // else offsets differ: show the beginning
+	if len(low) == len(text) { // otherwise offsets differ, and the start of the text is used
 		for _, word := range wanted {
 			if i := strings.Index(low, word); i >= 0 && (at < 0 || i < at) {
 				at = i
@@ -170,39 +169,39 @@ func snippet(text string, wanted []string) string {
 }
 
 const (
-	// maxText is how many bytes of a note are indexed.
+	// maxText is how many bytes of a note are indexed at most.
 	maxText = 1 << 20
-	// manyNotes is the number of notes above which memory is returned to the system after
-	// they were read together.
+	// manyNotes is the number of notes read at once above which freed memory is returned to the
+	// system.
 	manyNotes = 1000
 
-	// The weight of a word in a title or tag, relative to a word in the text.
+	// Weights of a word in a title or tag, relative to a word in the text.
 	titleWeight, tagWeight = 5, 3
 
-	// minPrefix is the least length of a query word that also matches longer words that
-	// begin with it; such a match has the weight prefixWeight instead of 1.
+	// minPrefix is the minimum length of a query word that also matches longer words that start
+	// with it; such a match has the weight prefixWeight instead of 1.
 	minPrefix    = 3
 	prefixWeight = 0.2
 )
 
-// textOptions returns the options of the index. They name no stemmer: notes may be in any
-// language.
+// textOptions returns the options of the full-text index. It has no stemmer, because notes may be
+// in any language.
 func textOptions() textindex.Options { return textindex.Options{MaxText: maxText} }
 
-// noteTexts is the full-text index. The first search builds it, later searches update
+// noteTexts is the full-text index of the notes. The first search builds it; later searches update
 // it.
 type noteTexts struct {
 	disk  *disk
 	md    *markdown
-	index *textindex.Index[string] // its documents are the notes, named by path
+	index *textindex.Index[string] // each document is a note, identified by its path
 
-	ctx    context.Context // done after close
+	ctx    context.Context // cancelled by close
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // waits for the running build
+	wg     sync.WaitGroup // waits for the build that is in progress
 
 	mu       sync.Mutex
-	building chan struct{}                // closed by the running build when it ends; nil: none runs
-	indexed  map[string][sha256.Size]byte // digests of the indexed notes
+	building chan struct{}                // closed when the build in progress finishes; nil if there is none
+	indexed  map[string][sha256.Size]byte // digests of the indexed notes, keyed by path
 }
 
 func (x *noteTexts) start(d *disk, md *markdown, most int) {
@@ -214,7 +213,7 @@ func (x *noteTexts) start(d *disk, md *markdown, most int) {
 	x.ctx, x.cancel = context.WithCancel(context.Background())
 }
 
-// close ends a running build and waits for it. Searches fail afterwards.
+// close cancels a build that is in progress and waits for it. Later searches fail.
 func (x *noteTexts) close() {
 	x.mu.Lock()
 	x.cancel()
@@ -222,10 +221,10 @@ func (x *noteTexts) close() {
 	x.wg.Wait()
 }
 
-// refresh updates the index to a snapshot. A build that it started continues when ctx ends,
-// for the next search.
+// refresh updates the index to match a snapshot. If ctx ends, a build that refresh has started
+// continues, for the benefit of the next search.
 func (x *noteTexts) refresh(ctx context.Context, s *snapshot) error {
-	for range 2 { // a build that already runs may lack what changed before this call
+	for range 2 { // a build already in progress may not include recent changes
 		x.mu.Lock()
 		if x.ctx.Err() != nil {
 			x.mu.Unlock()
@@ -251,8 +250,8 @@ func (x *noteTexts) refresh(ctx context.Context, s *snapshot) error {
 	return nil
 }
 
-// stale returns the indexed notes that no longer exist, and the notes that are not
-// indexed or have changed. x.mu must be held.
+// stale returns the indexed notes that no longer exist, and the notes that have changed or are not
+// indexed yet. x.mu must be held.
 func (x *noteTexts) stale(s *snapshot) (gone []string, late []*note) {
 	for _, n := range s.recent {
 		if digest, ok := x.indexed[n.path]; !ok || digest != n.digest {
@@ -269,12 +268,12 @@ func (x *noteTexts) stale(s *snapshot) (gone []string, late []*note) {
 	return gone, late
 }
 
-// build reads and indexes notes. A note that cannot be read keeps its old entry until
-// the next snapshot.
+// build reads and indexes notes. A note that cannot be read keeps its old index entry until the
+// next snapshot.
 func (x *noteTexts) build(gone []string, late []*note) {
 	var read errgroup.Group
 	read.SetLimit(max(2, runtime.GOMAXPROCS(0)))
-	digests := make([]*[sha256.Size]byte, len(late)) // nil: not read
+	digests := make([]*[sha256.Size]byte, len(late)) // nil if the note could not be read
 	for i, n := range late {
 		read.Go(func() error {
 			if x.ctx.Err() != nil {
@@ -290,12 +289,12 @@ func (x *noteTexts) build(gone []string, late []*note) {
 			return nil
 		})
 	}
-	_ = read.Wait() // no job returns an error
+	_ = read.Wait() // the jobs never return an error
 	for _, p := range gone {
 		x.index.Remove(p)
 	}
 	if len(late) > manyNotes {
-		debug.FreeOSMemory() // the texts take several times the memory of the index
+		debug.FreeOSMemory() // the texts occupy several times as much memory as the index
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -321,7 +320,7 @@ func (x *noteTexts) fields(p string, src []byte) []textindex.Field {
 	return append(fields, textindex.Field{Text: searchable(src)})
 }
 
-// hits returns the scores of the notes that have all words of a query, by path.
+// hits returns the scores of the notes that contain all words of a query, keyed by path.
 func (x *noteTexts) hits(ctx context.Context, s *snapshot, query string) (map[string]float64, error) {
 	if err := x.refresh(ctx, s); err != nil {
 		return nil, err

@@ -15,34 +15,35 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// ServerOptions configure a vault and its server.
+// ServerOptions configures a vault and its server.
 type ServerOptions struct {
 	Vault Options
-	// Name, Title, Version and Instructions are sent to clients when they connect; by
-	// default "mcptrack-vault", "Vault", "dev" and a line about notes.
+	// Name, Title, Version and Instructions are sent to clients when they connect; the defaults are
+	// "mcptrack-vault", "Vault", "dev" and a sentence about notes.
 	Name, Title, Version, Instructions string
-	// Principal and SessionDir are as in [mcpserver.Options].
+	// Principal and SessionDir are passed to [mcpserver.Options].
 	Principal  func(*http.Request) string
 	SessionDir string
-	// MaxSubscriptions limits the subscribed resources of one client; 10,000 by default.
+	// MaxSubscriptions is the maximum number of resources that one client may subscribe to; default
+	// 10,000.
 	MaxSubscriptions int
-	// CallTool answers calls of the tools that [Server.Offer] added, and GetPrompt requests
-	// for the prompts that it added. nil: there are none.
+	// CallTool handles calls to the tools that were added with [Server.Offer], and GetPrompt
+	// handles requests for the prompts that were added with it. They may be nil if there are none.
 	CallTool, GetPrompt mcpserver.Func
 }
 
-// Server serves a vault over MCP. Make it with NewServer, call Run, and once it is
-// Ready connect clients with ServeIO and ServeHTTP of the embedded server.
+// Server serves a vault over MCP. Create it with NewServer and call Run. Once it is Ready, serve
+// clients with ServeIO or ServeHTTP of the embedded server.
 type Server struct {
 	*mcpserver.Server
 	vault *Vault
-	other mcpserver.Func // answers calls of tools that Offer added; nil: there are none
+	other mcpserver.Func // handles calls to tools added with Offer; nil if there are none
 
-	mu                    sync.Mutex        // guards what follows
-	notes, tools, prompts []json.RawMessage // parts of the catalog; tools are those of Offer
+	mu                    sync.Mutex        // guards the fields below
+	notes, tools, prompts []json.RawMessage // parts of the catalog; tools are the ones added with Offer
 }
 
-// NewServer opens a vault and a server for it. Errors of options are of type
+// NewServer opens a vault and creates a server for it. Errors caused by invalid options are of type
 // *[OptionError].
 func NewServer(opts ServerOptions) (*Server, error) {
 	v, err := Open(opts.Vault)
@@ -65,14 +66,14 @@ func NewServer(opts ServerOptions) (*Server, error) {
 	return s, nil
 }
 
-// Ready returns a channel that is closed when the vault can be served.
+// Ready returns a channel that is closed once the vault can be served.
 func (s *Server) Ready() <-chan struct{} { return s.vault.Ready() }
 
-// Vault returns the served vault.
+// Vault returns the vault that is served.
 func (s *Server) Vault() *Vault { return s.vault }
 
-// Run keeps the vault in sync with its folder and notifies clients until ctx ends,
-// then returns the cause of ctx. It is called once.
+// Run keeps the vault in sync with its folder and notifies clients until ctx ends, and then returns
+// the cause of ctx. Call it only once.
 func (s *Server) Run(ctx context.Context) error {
 	return s.vault.Run(ctx, Listener{
 		Subscribed: s.Subscriptions().Subscribed,
@@ -86,8 +87,8 @@ func (s *Server) Run(ctx context.Context) error {
 	})
 }
 
-// Offer replaces the tools and prompts that are listed in addition to the vault's
-// own. The caller must not modify them afterwards.
+// Offer replaces the tools and prompts that are listed in addition to the vault's own. The caller
+// must not modify the slices afterwards.
 func (s *Server) Offer(tools, prompts []json.RawMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +104,7 @@ func (s *Server) list() {
 	})
 }
 
-// Close ends every connection, then the vault. It is called once, after Run.
+// Close closes every connection and then the vault. Call it only once, after Run has returned.
 func (s *Server) Close() error {
 	s.Server.Close()
 	return s.vault.Close()
@@ -125,7 +126,7 @@ func (s *Server) readResource(_ context.Context, r *mcpserver.Request) (json.Raw
 	return encode(map[string]any{"contents": []contents{{r.URI(), c.MIMEType, c.Text}}}), nil
 }
 
-// wireError converts an error of the vault to one that clients are sent.
+// wireError converts an error from the vault to an error that may be sent to clients.
 func wireError(err error) error {
 	if errors.Is(err, ErrNotFound) {
 		return mcpserver.ErrNotFound
@@ -140,7 +141,7 @@ func refuse(text string) error {
 	return &mcpserver.Error{Code: mcp.CodeInvalidParams, Message: text}
 }
 
-// complete completes paths for the templates.
+// complete handles completion requests for paths in the resource templates.
 func (s *Server) complete(_ context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 	var params struct {
 		Ref struct {
@@ -208,8 +209,8 @@ func (s *Server) callTool(ctx context.Context, r *mcpserver.Request) (json.RawMe
 	return nil, fmt.Errorf("%w: tool %q", mcpserver.ErrNotFound, r.Name())
 }
 
-// failedTool returns errors that the model can correct as a tool result, and others
-// as protocol errors.
+// failedTool returns an error that the model can correct as a tool result, and any other error as a
+// protocol error.
 func failedTool(ctx context.Context, err error) (json.RawMessage, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -256,11 +257,11 @@ func tools() []json.RawMessage {
 	return []json.RawMessage{
 		encode(object{
 			"name": "search_notes", "title": "Search notes", "annotations": readOnly,
-			"description": "Finds notes by words, by tag, or by both. Words must all be in the note.",
+			"description": "Finds notes by words, by tag, or by both. A note must contain all words.",
 			"inputSchema": object{"type": "object", "properties": object{
-				"query":  text("Words; one of three letters or more also finds longer words that begin with it"),
-				"tag":    text("A tag, with or without #; those below it count"),
-				"folder": text("Only notes below this folder"),
+				"query":  text("Words to find; a word of three letters or more also matches longer words that start with it"),
+				"tag":    text("A tag, with or without #; nested tags match, too"),
+				"folder": text("Only notes in this folder and its subfolders"),
 				"limit":  object{"type": "integer", "minimum": 1, "maximum": maxResults, "default": defaultLimit},
 			}},
 			"outputSchema": object{"type": "object", "required": []string{"results", "total"}, "properties": object{
@@ -286,7 +287,8 @@ func tools() []json.RawMessage {
 	}
 }
 
-// argumentError names the argument with the wrong type, without Go's type names.
+// argumentError returns a message that identifies the argument with the wrong type, without Go's
+// type names.
 func argumentError(err error) string {
 	if t, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && t.Field != "" {
 		return fmt.Sprintf("invalid argument: %s cannot be a %s", t.Field, t.Value)
@@ -298,7 +300,8 @@ func toolError(text string) json.RawMessage {
 	return encode(object{"isError": true, "content": []object{{"type": "text", "text": text}}})
 }
 
-// toolResult returns structured content, also as text unless text is given.
+// toolResult returns structured content. Its JSON is also the text content, unless text is
+// specified.
 func toolResult(text string, structure any) json.RawMessage {
 	if text == "" {
 		text = string(encode(structure))

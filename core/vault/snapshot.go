@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// snapshot is the index at one moment. It is immutable, so it is read without a lock.
-// Derived tables are built on first use, and shared with the previous snapshot if
-// nothing that they depend on changed.
+// snapshot is the index at one moment. It is immutable, so it can be read without a lock. Derived
+// tables are built on first use, and shared with the previous snapshot if their inputs have not
+// changed.
 type snapshot struct {
 	entries []*entry // sorted by path
 	recent  []*note  // all notes, sorted newest first, then by path
@@ -26,13 +26,14 @@ type snapshot struct {
 
 func newSnapshot() *snapshot { return &snapshot{tags: &tagTable{}, names: &nameTable{}} }
 
-// scanned is the result of a scan: the new entries at and below a path.
+// scanned is the result of a scan: the new entries at and under a path.
 type scanned struct {
-	path    string // "" is the whole vault
+	path    string // "" means the whole vault
 	entries []*entry
 }
 
-// change is a difference at one path. A nil entry means that there was, or is, none.
+// change describes the difference at one path. old is nil if the entry was added, and now is nil if
+// it was removed.
 type change struct {
 	path     string
 	old, now *entry
@@ -40,13 +41,13 @@ type change struct {
 
 func byPath(a, b *entry) int { return strings.Compare(a.path, b.path) }
 
-// newest orders notes as in vault://recent.
+// newest orders notes as in vault://recent: newest first.
 func newest(a, b *note) int {
 	return cmp.Or(b.modified.Compare(a.modified), strings.Compare(a.path, b.path))
 }
 
-// with returns the snapshot in which the results of scans replace the entries of s, and
-// how it differs from s for clients. If no entry was replaced, it returns s itself.
+// with returns a snapshot in which the results of scans replace entries of s, together with the
+// differences that clients can observe. If no entry was replaced, it returns s itself.
 func (s *snapshot) with(scans []scanned) (*snapshot, []change) {
 	replaced := make(coverage, len(scans))
 	var fresh []*entry
@@ -102,7 +103,8 @@ func (s *snapshot) with(scans []scanned) (*snapshot, []change) {
 	return next, changes
 }
 
-// derive updates recent for the changes, and resets the tables that they invalidate.
+// derive updates recent according to the changes, and resets the tables that the changes
+// invalidate.
 func (s *snapshot) derive(changes []change) {
 	gone := make(map[string]bool)
 	var come []*note
@@ -147,7 +149,7 @@ func noteOf(e *entry) *note {
 	return e.note
 }
 
-// at returns the entry at a path, or nil.
+// at returns the entry at a path, or nil if there is none.
 func (s *snapshot) at(p string) *entry {
 	i, ok := slices.BinarySearchFunc(s.entries, p, func(e *entry, p string) int { return strings.Compare(e.path, p) })
 	if !ok {
@@ -156,20 +158,20 @@ func (s *snapshot) at(p string) *entry {
 	return s.entries[i]
 }
 
-// note returns the note at a path, or nil.
+// note returns the note at a path, or nil if there is none.
 func (s *snapshot) note(p string) *note { return noteOf(s.at(p)) }
 
-// below returns the entries below a folder; "" is the whole vault.
+// below returns all entries in a folder and its subfolders; "" is the whole vault.
 func (s *snapshot) below(dir string) []*entry {
 	if dir == "" {
 		return s.entries
 	}
 	from := sort.Search(len(s.entries), func(i int) bool { return s.entries[i].path >= dir+"/" })
-	to := sort.Search(len(s.entries), func(i int) bool { return s.entries[i].path >= dir+"0" }) // "0" follows "/"
+	to := sort.Search(len(s.entries), func(i int) bool { return s.entries[i].path >= dir+"0" }) // "0" is the byte after "/"
 	return s.entries[from:to]
 }
 
-// isFolder reports whether a path is a folder; "" always is.
+// isFolder reports whether a path is a folder; "" (the root) always is.
 func (s *snapshot) isFolder(p string) bool {
 	if p == "" {
 		return true
@@ -178,7 +180,7 @@ func (s *snapshot) isFolder(p string) bool {
 	return e != nil && e.dir
 }
 
-// coverage is a set of paths, each of which includes everything below it.
+// coverage is a set of paths. Each path covers itself and everything under it.
 type coverage map[string]struct{}
 
 // has reports whether p is covered.
@@ -189,7 +191,7 @@ func (c coverage) has(p string) bool {
 	return c.above(p)
 }
 
-// above reports whether p is strictly below one of the paths.
+// above reports whether p is under one of the paths, but not equal to it.
 func (c coverage) above(p string) bool {
 	if _, ok := c[""]; ok {
 		return p != ""
@@ -204,7 +206,7 @@ func (c coverage) above(p string) bool {
 	return false
 }
 
-// reduce returns the paths that no other path covers, sorted.
+// reduce returns the sorted paths that no other path covers.
 func (c coverage) reduce() (paths []string) {
 	for p := range c {
 		if !c.above(p) {
@@ -215,8 +217,8 @@ func (c coverage) reduce() (paths []string) {
 	return paths
 }
 
-// entry is one file or folder of the vault, or one that was skipped. It is
-// immutable: every change makes a new entry.
+// entry represents a file or folder of the vault, including those that were skipped. It is
+// immutable: every change creates a new entry.
 type entry struct {
 	path     string
 	dir      bool
@@ -226,12 +228,12 @@ type entry struct {
 	left     error // why the entry was skipped; nil if it was not
 	note     *note // nil if it is not a note
 
-	// young says that the file was written so shortly before it was read that a
-	// later change may leave its modification time and size unchanged.
+	// young means that the file was modified so shortly before it was read that a later write might
+	// leave its modification time and size unchanged.
 	young bool
 }
 
-// note is the index entry of a note. The text stays on disk.
+// note is the index entry for a note. The text remains on disk.
 type note struct {
 	path           string
 	title, preview string
@@ -239,19 +241,19 @@ type note struct {
 	size           int64
 	modified       time.Time
 	digest         [sha256.Size]byte
-	item           json.RawMessage // its item in resources/list
+	item           json.RawMessage // the note's item in resources/list
 }
 
-// youth is the possible granularity of a modification time. Some file systems store
-// whole seconds or milliseconds, in steps of up to two seconds.
+// youth returns the possible granularity of a modification time. Some file systems store whole
+// seconds or milliseconds, in steps of up to two seconds.
 func youth(modified time.Time) time.Duration {
 	if modified.Nanosecond()%int(time.Millisecond) == 0 {
 		return 2 * time.Second
 	}
-	return 50 * time.Millisecond // more than one tick of a kernel clock at 100 Hz
+	return 50 * time.Millisecond // longer than one tick of a kernel clock at 100 Hz
 }
 
-// file makes the entry of a file other than a note.
+// file creates the entry for a file that is not a note.
 func file(p string, info fs.FileInfo) *entry {
 	inode, _ := identity(info)
 	return &entry{path: p, size: info.Size(), modified: info.ModTime(), inode: inode}
@@ -261,15 +263,14 @@ func folder(p string) *entry { return &entry{path: p, dir: true} }
 
 func skipped(p string, why error) *entry { return &entry{path: p, left: reason(why)} }
 
-// unchanged reports whether a file certainly has the content that it had when e was
-// made.
+// unchanged reports whether a file certainly has the same content as when e was created.
 func (e *entry) unchanged(info fs.FileInfo) bool {
 	inode, _ := identity(info)
 	return e != nil && e.left == nil && !e.dir && !e.young &&
 		e.size == info.Size() && e.inode == inode && e.modified.Equal(info.ModTime())
 }
 
-// equal reports whether two entries of one path are indistinguishable to clients.
+// equal reports whether clients cannot distinguish two entries for the same path.
 func (e *entry) equal(o *entry) bool {
 	if e == nil || o == nil {
 		return e == o
@@ -283,7 +284,7 @@ func (e *entry) equal(o *entry) bool {
 	return e.note.digest == o.note.digest
 }
 
-// makeNote makes the entry of a note from its content.
+// makeNote creates the entry for a note from its content.
 func makeNote(p string, info fs.FileInfo, src []byte, f facts, now time.Time) *entry {
 	e := file(p, info)
 	e.young = now.Sub(info.ModTime()) < youth(info.ModTime())
@@ -300,10 +301,10 @@ func makeNote(p string, info fs.FileInfo, src []byte, f facts, now time.Time) *e
 	return e
 }
 
-// tagTable counts the notes that have each tag.
+// tagTable stores how many notes have each tag.
 type tagTable struct {
 	once sync.Once
-	list []tagCount // the most used first, then by name
+	list []tagCount // sorted by descending number of notes, then by name
 }
 
 type tagCount struct {
@@ -311,9 +312,9 @@ type tagCount struct {
 	Count int    `json:"count"`
 }
 
-// tagCounts returns the tags and how many notes have each, the most used first. Tags that
-// differ in case only are counted as one, as in Obsidian, under the spelling that is used
-// most; of equally used spellings, under the first in sort order.
+// tagCounts returns the tags and how many notes have each, most used first. As in Obsidian, tags
+// that differ only in case are counted together, under the most frequent spelling; if several
+// spellings are equally frequent, under the first in sort order.
 func (s *snapshot) tagCounts() []tagCount {
 	t := s.tags
 	t.once.Do(func() {

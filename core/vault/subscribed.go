@@ -55,7 +55,7 @@ func (u *updater) affected(old, next *snapshot, changes []change) map[string]str
 	return uris
 }
 
-// subscribedURIs returns the URIs of a target that have subscribers.
+// subscribedURIs returns the URIs of a target to which clients are subscribed.
 func (u *updater) subscribedURIs(t target) (uris []string) {
 	if t.listed() {
 		if uri := t.uri(); u.Subscribed(uri) {
@@ -70,52 +70,52 @@ func (u *updater) subscribedURIs(t target) (uris []string) {
 	return uris
 }
 
-// Subscribable reports whether a URI can be subscribed to: it must be one of the fixed
-// resources, or a note or folder that exists, in any spelling. It is called at each
-// subscription request, and remembers URIs that cannot be derived from a changed path.
+// Subscribable reports whether clients may subscribe to a URI: it must refer to one of the fixed
+// resources, or to an existing note or folder, in any spelling. It is called for each subscription
+// request, and stores URIs that cannot be derived from a changed path.
 func (v *Vault) Subscribable(uri string) bool {
 	t, err := parseURI(uri)
 	if err != nil || !v.now.Load().exists(t) {
 		return false
 	}
 	if t.listed() && t.uri() == uri {
-		return true // can be derived from a changed path
+		return true // the URI can be derived from a changed path
 	}
 	return v.extras.add(uri, t, time.Now())
 }
 
 const (
-	// maxExtras limits the URIs in extras. It is ten times the subscription limit of
+	// maxExtras is the maximum number of URIs in extras. It is ten times the subscription limit of
 	// one client, so that one client cannot exhaust it.
 	maxExtras = 100_000
-	// extraGrace is how long a URI stays after a client asked for it, even without a
-	// subscriber: it is added just before the subscription is made.
+	// extraGrace is how long a URI is kept after a client asked to subscribe to it, even without a
+	// subscriber, because the URI is added just before the subscription takes effect.
 	extraGrace = 10 * time.Second
-	// pruneSpacing is the least time between two searches for unsubscribed URIs.
+	// pruneSpacing is the minimum interval between two searches for URIs without subscribers.
 	pruneSpacing = time.Second
 )
 
-// extras holds the subscribed URIs that cannot be derived from a changed path: pages
-// of recent, and alternative spellings. It maps targets to the URIs that clients used.
+// extras holds the subscribed URIs that cannot be derived from a changed path: pages of
+// vault://recent, and alternative spellings. It maps targets to the URIs that clients used.
 type extras struct {
-	mu sync.Mutex // not held while subscribed is called, which has locks of its own
+	mu sync.Mutex // not held during calls to subscribed, which acquires other locks
 
-	subscribed func(uri string) bool // nil before Run
-	asked      map[string]time.Time  // when a client last asked to subscribe, by URI
-	forms      map[target][]string   // the same URIs, by the target to which they lead
-	pruned     time.Time             // when prune last looked for unsubscribed URIs
+	subscribed func(uri string) bool // nil before Run is called
+	asked      map[string]time.Time  // when a client last asked to subscribe, keyed by URI
+	forms      map[target][]string   // the same URIs, keyed by the target that they refer to
+	pruned     time.Time             // when prune last searched for URIs without subscribers
 }
 
-// listen sets the function that reports whether a URI is subscribed to. Until then prune
-// drops nothing.
+// listen sets the function that reports whether a client is subscribed to a URI. Before that, prune
+// removes nothing.
 func (x *extras) listen(subscribed func(uri string) bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.subscribed = subscribed
 }
 
-// add adds a URI that leads to a target, because a client asks to subscribe to it. It
-// returns false if there are maxExtras already.
+// add stores a URI that refers to a target, because a client has asked to subscribe to it. It
+// returns false if maxExtras has been reached.
 func (x *extras) add(uri string, t target, now time.Time) bool {
 	x.prune(now)
 	x.mu.Lock()
@@ -133,14 +133,14 @@ func (x *extras) add(uri string, t target, now time.Time) bool {
 	return true
 }
 
-// of returns the URIs that lead to a target.
+// of returns the stored URIs that refer to a target.
 func (x *extras) of(t target) []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return slices.Clone(x.forms[t])
 }
 
-// pages returns the pages of recent in extras.
+// pages returns the pages of vault://recent for which URIs are stored.
 func (x *extras) pages() (pages []target) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -152,7 +152,7 @@ func (x *extras) pages() (pages []target) {
 	return pages
 }
 
-// prune drops URIs without a subscriber, at most once per pruneSpacing.
+// prune removes URIs without subscribers, at most once per pruneSpacing.
 func (x *extras) prune(now time.Time) {
 	x.mu.Lock()
 	subscribed := x.subscribed
@@ -176,7 +176,7 @@ func (x *extras) prune(now time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, uri := range left {
-		if now.Sub(x.asked[uri]) > extraGrace { // it may have been added again meanwhile
+		if now.Sub(x.asked[uri]) > extraGrace { // it may have been added again in the meantime
 			delete(x.asked, uri)
 		}
 	}
@@ -188,11 +188,11 @@ func (x *extras) prune(now time.Time) {
 	}
 }
 
-// pageChanges determines which pages of vault://recent changed. The notes are compared
-// once, however many pages have subscribers.
+// pageChanges determines which pages of vault://recent have changed. The notes are compared only
+// once, no matter how many pages have subscribers.
 type pageChanges struct {
-	all             bool  // the number of notes changed, which every page contains
-	previews, texts []int // sorted positions whose item differs in mode=preview and mode=full
+	all             bool  // the number of notes, which every page contains, has changed
+	previews, texts []int // sorted positions of items that changed in mode=preview and mode=full
 }
 
 func comparePages(old, next *snapshot) (c pageChanges) {
@@ -219,11 +219,11 @@ func sameItem(a, b *note, full bool) bool {
 	return a.path == b.path && bytes.Equal(encode(recentItem(a, full, digestOf)), encode(recentItem(b, full, digestOf)))
 }
 
-// digestOf returns the digest of a note, which stands for its text where only differences
+// digestOf returns the digest of a note. It is used in place of the text where only differences
 // matter.
 func digestOf(n *note) (string, bool) { return hex.EncodeToString(n.digest[:]), true }
 
-// differs reports whether a page changed.
+// differs reports whether a page has changed.
 func (c pageChanges) differs(t target) bool {
 	places := c.previews
 	if t.full {

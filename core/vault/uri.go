@@ -24,7 +24,7 @@ const (
 	maxLimit     = 100
 )
 
-// kind is the kind of a resource.
+// kind identifies the kind of a resource.
 type kind int
 
 const (
@@ -36,24 +36,23 @@ const (
 	kindFolder
 )
 
-// target is a parsed URI. It is comparable: equal targets have equal content.
+// target is a parsed URI. It is comparable: equal targets refer to the same content.
 type target struct {
 	kind          kind
-	path          string // of a note or a folder; "" is the root folder
-	full          bool   // mode=full of vault://recent and vault://tags
-	limit, offset int    // parameters of vault://recent; else 0
+	path          string // path of a note or folder; "" is the root folder
+	full          bool   // mode=full of vault://recent and vault: // mode=full in vault://recent or vault://tags
+	limit, offset int    // parameters of vault: // parameters of vault://recent; 0 for other resources
 }
 
-// uriError is an invalid URI.
+// uriError reports an invalid URI.
 type uriError struct{ why string }
 
 func (e *uriError) Error() string { return "Invalid resource URI format: " + e.why }
 
 func badURI(why string, args ...any) error { return &uriError{fmt.Sprintf(why, args...)} }
 
-// parseURI parses a URI. Percent-encoding is decoded once. All text after note/ and
-// folder/ is the path, including question marks, since clients that expand the
-// templates do not encode them.
+// parseURI parses a URI and decodes percent-encoding once. All text after note/ or folder/ is the
+// path, including question marks, because clients that expand the URI templates do not encode them.
 func parseURI(uri string) (t target, err error) {
 	if len(uri) > maxURI {
 		return t, badURI("more than %d bytes", maxURI)
@@ -72,7 +71,7 @@ func parseURI(uri string) (t target, err error) {
 	}
 	rest, ok := strings.CutPrefix(uri, scheme)
 	if !ok {
-		return t, badURI("it does not begin with %s", scheme)
+		return t, badURI("it does not start with %s", scheme)
 	}
 	name, query, hasQuery := strings.Cut(rest, "?")
 	switch name {
@@ -93,7 +92,7 @@ func parseURI(uri string) (t target, err error) {
 	return t, err
 }
 
-// parseQuery parses the parameters of the resource, each at most once.
+// parseQuery parses the query parameters of the resource. Each may occur only once.
 func (t *target) parseQuery(query string) error {
 	values, err := url.ParseQuery(query)
 	if err != nil {
@@ -114,14 +113,14 @@ func (t *target) parseQuery(query string) error {
 		case key == "offset" && t.kind == kindRecent && err == nil && 0 <= n:
 			t.offset = n
 		default:
-			return badURI("%s does not take %s=%s", t.uri(), strconv.QuoteToASCII(key), strconv.QuoteToASCII(value[0]))
+			return badURI("%s does not support %s=%s", t.uri(), strconv.QuoteToASCII(key), strconv.QuoteToASCII(value[0]))
 		}
 	}
 	return nil
 }
 
-// decodePath decodes the path in a URI. It is relative, with slashes, and cannot lead
-// out of the vault.
+// decodePath decodes the path in a URI. The result is a relative path with slashes that cannot
+// refer to anything outside the vault.
 func decodePath(text string) (string, error) {
 	p, err := url.PathUnescape(text)
 	if err != nil {
@@ -138,14 +137,14 @@ func checkPath(p string) error {
 		return badURI("the path contains control characters or invalid UTF-8")
 	case strings.Contains(p, `\`):
 		return badURI("the path contains a backslash")
-	case p == "." || !fs.ValidPath(p): // also "..", "a//b", "/a" and "a/"
-		return badURI("the path leads out of the vault")
+	case p == "." || !fs.ValidPath(p): // also "..", "a // this includes "..", "a//b", "/a" and "a/"
+		return badURI("the path is outside the vault")
 	}
 	return nil
 }
 
-// encodePath encodes a path for a URI, like the expansion of {+path} in a template
-// but also encodes "?", "#" and brackets.
+// encodePath encodes a path for use in a URI, like the expansion of {+path} in a template, but it
+// also encodes "?", "#" and brackets.
 func encodePath(p string) string {
 	const hex = "0123456789ABCDEF"
 	b := make([]byte, 0, len(p)+8)
@@ -196,10 +195,10 @@ func (t target) uri() string {
 	return folderURI(t.path)
 }
 
-// listed reports whether changes of the target are found without an entry in extras. That
-// is so for all targets but the pages of recent other than firstPage: their number has no
-// limit.
+// listed reports whether changes to the target are detected without an entry in extras. This holds
+// for all targets except pages of vault://recent other than firstPage, because the number of such
+// pages is unlimited.
 func (t target) listed() bool { return t.kind != kindRecent || t == firstPage() }
 
-// firstPage is the target of vault://recent.
+// firstPage returns the target of vault://recent without parameters.
 func firstPage() target { return target{kind: kindRecent, limit: defaultLimit} }

@@ -16,8 +16,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// A Vault is the index of a folder of notes. Run keeps it in sync with the disk. Make
-// it with [Open]. All methods are safe for concurrent use, whether Run runs or not.
+// A Vault is the index of a folder of notes. Run keeps it in sync with the disk. Create it with
+// [Open]. All methods are safe for concurrent use, whether or not Run is running.
 type Vault struct {
 	opts Options
 	disk *disk
@@ -25,30 +25,29 @@ type Vault struct {
 	tree *filewatch.Tree
 	text noteTexts
 
-	now   atomic.Pointer[snapshot] // the current index
-	ready chan struct{}            // closed by Run after the first scan
+	now   atomic.Pointer[snapshot] // the current snapshot of the index
+	ready chan struct{}            // closed by Run after the first complete scan
 
 	extras extras
 
-	logged map[string]bool // messages already logged; used by Run only
+	logged map[string]bool // messages that were already logged; used only by Run
 }
 
-// Listener receives changes. Run calls its functions one at a time; they must not
+// Listener receives changes to the vault. Run calls its functions one at a time; they must not
 // block.
 type Listener struct {
-	// Subscribed reports whether a URI has a subscriber. Unlike the others it is also
+	// Subscribed reports whether a URI has a subscriber. Unlike the other functions, it is also
 	// called by Subscribable, from any goroutine.
 	Subscribed func(uri string) bool
-	// Updated is called after the content of the resources with the URIs changed.
+	// Updated is called after the content of the resources with these URIs has changed.
 	Updated func(uris ...string)
-	// Listed is called with all notes, as items of resources/list, after a note was
-	// added, removed or retitled. The receiver owns the slice and must not modify the
-	// items.
+	// Listed is called with all notes, as items of resources/list, after a note was added, removed
+	// or given a new title. The receiver owns the slice and must not modify the items.
 	Listed func(notes []json.RawMessage)
 }
 
-// Open opens the folder without reading it; Run does. Errors of options are of type
-// *[OptionError].
+// Open opens the folder without reading it; Run reads it. Errors caused by invalid options are of
+// type *[OptionError].
 func Open(opts Options) (*Vault, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -68,7 +67,7 @@ func Open(opts Options) (*Vault, error) {
 	return v, nil
 }
 
-// Close releases the folder. It is called once, after Run.
+// Close closes the folder. Call it only once, after Run has returned.
 func (v *Vault) Close() error {
 	v.text.close()
 	return v.disk.close()
@@ -77,11 +76,11 @@ func (v *Vault) Close() error {
 // Ready returns a channel that is closed after the first complete scan of the folder.
 func (v *Vault) Ready() <-chan struct{} { return v.ready }
 
-// Mode returns how changes of the folder are found at present.
+// Mode returns how changes to the folder are currently detected.
 func (v *Vault) Mode() filewatch.Mode { return v.tree.Mode() }
 
-// Run keeps the index in sync with the disk until ctx ends and returns the cause of
-// ctx. Nothing that happens to the folder makes it return earlier. It is called once.
+// Run keeps the index in sync with the disk until ctx ends, and then returns the cause of ctx. No
+// error with the folder makes it return earlier. Call it only once.
 func (v *Vault) Run(ctx context.Context, l Listener) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -123,38 +122,36 @@ func (v *Vault) items() []json.RawMessage {
 	return items
 }
 
-// Options configure a vault. Only Dir is required; zero fields mean the documented
-// default.
+// Options configures a vault. Only Dir is required; a zero field means the default documented for
+// it.
 type Options struct {
-	// Dir is the folder of notes. Its path may contain symbolic links; links below it are
+	// Dir is the folder of notes. Its path may contain symbolic links; links inside the folder are
 	// not followed.
 	Dir string
-	// Ignore lists globs of paths to exclude, relative to Dir and with slashes: *
-	// matches within a segment, ** across segments, {a,b} either. A glob without a
-	// slash also matches entries of that name in any folder.
+	// Ignore is a list of globs for paths to exclude, relative to Dir and with slashes: * matches
+	// within a segment, ** matches across segments, {a,b} matches a or b. A glob without a slash
+	// also matches entries of that name in any subfolder.
 	Ignore []string
-	// MaxNoteBytes is the size of the largest note that is read; 4 MiB by default.
+	// MaxNoteBytes is the maximum size of a note; default 4 MiB. Larger notes are skipped.
 	MaxNoteBytes int64
-	// MaxEntries limits the number of files and folders; 200,000 by default. Entries
-	// beyond it, in path order, are skipped.
+	// MaxEntries is the maximum number of files and folders; default 200,000. Further entries, in
+	// path order, are skipped.
 	MaxEntries int
-	// Quiet is how long a file must be unchanged before it is read; 200 ms by default.
+	// Quiet is how long a file must remain unchanged before it is read; default 200 ms.
 	Quiet time.Duration
-	// Spacing is the least time between two updates of one resource that are published;
-	// 250 ms by default.
+	// Spacing is the minimum interval between two published updates of the same resource; default
+	// 250 ms.
 	Spacing time.Duration
-	// ListSpacing is the least time between two calls of Listener.Listed; 500 ms by
-	// default.
+	// ListSpacing is the minimum interval between two calls to Listener.Listed; default 500 ms.
 	ListSpacing time.Duration
-	// Logger gets warnings about skipped entries and about missing file events; nil
-	// discards them.
+	// Logger receives warnings about skipped entries and unreliable file events; nil discards them.
 	Logger *slog.Logger
 }
 
-// OptionError is an invalid option: a usage error.
+// OptionError reports an invalid option, which is a usage error.
 type OptionError struct {
 	Option string // "dir" or "ignore"
-	Reason string // one line
+	Reason string // one line of text
 }
 
 func (e *OptionError) Error() string { return e.Option + ": " + e.Reason }
@@ -189,7 +186,7 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// tree returns the options of the vault's file watcher.
+// tree returns the options for the file watcher of the vault.
 func (o Options) tree() filewatch.TreeOptions {
 	r := rules{globs: o.Ignore}
 	return filewatch.TreeOptions{
@@ -198,27 +195,27 @@ func (o Options) tree() filewatch.TreeOptions {
 }
 
 const (
-	// retryDelay is the time until a path in a transient state (see scanner.scan) is
-	// read again without an event.
+	// retryDelay is how long to wait before a path in a transient state (see scanner.scan) is read
+	// again without an event.
 	retryDelay = time.Second
-	maxRetries = 3 // of a path, until its next event
+	maxRetries = 3 // maximum number of retries for a path until its next event
 )
 
-// updater is the state of one Run, used by its goroutine only.
+// updater holds the state of one call to Run. Only the goroutine of Run uses it.
 type updater struct {
 	*Vault
 	Listener
 	pace pacer
 
 	retry   []string       // paths to read again at retryAt
-	retryAt time.Time      // zero: there are none
-	retries map[string]int // how often a path was read again since its last event
+	retryAt time.Time      // zero if retry is empty
+	retries map[string]int // number of retries of a path since its last event
 
-	listDirty bool      // the list of notes differs from the published one
-	listSent  time.Time // when the list was last published; zero: never
+	listDirty bool      // the list of notes differs from the published list
+	listSent  time.Time // when the list was last published; zero if never
 }
 
-// wait returns the time until tick has something to do, at most an hour.
+// wait returns the time until tick must be called next, at most an hour.
 func (u *updater) wait(now time.Time) time.Duration {
 	next := now.Add(time.Hour)
 	if at, ok := u.pace.next(); ok && at.Before(next) {
@@ -233,19 +230,19 @@ func (u *updater) wait(now time.Time) time.Duration {
 	return next.Sub(now)
 }
 
-// tick does what is due at now: it reads paths again whose state was transient, or
+// tick performs the work that is due at now: it rereads paths that were in a transient state, or
 // publishes updates that were delayed.
 func (u *updater) tick(ctx context.Context, now time.Time) {
 	if !u.retryAt.IsZero() && !now.Before(u.retryAt) {
 		paths := u.retry
 		u.retry, u.retryAt = nil, time.Time{}
 		u.refresh(ctx, paths, false)
-		return // refresh has published
+		return // refresh has already published
 	}
 	u.publish(now)
 }
 
-// refresh updates the index from the disk, at and below paths, or wholly if all is set, and
+// refresh updates the index from disk, either at and under paths or, if all is set, completely, and
 // publishes the changes.
 func (u *updater) refresh(ctx context.Context, paths []string, all bool) {
 	if all {
@@ -253,7 +250,7 @@ func (u *updater) refresh(ctx context.Context, paths []string, all bool) {
 	}
 	if err := u.disk.reopen(); err != nil {
 		u.log("read the vault", err)
-		return // keep the last state: the folder may be unmounted for a moment
+		return // keep the last state, because the folder may be unmounted briefly
 	}
 	old := u.now.Load()
 	scans, again, err := u.scan.scan(ctx, paths, old)
@@ -266,7 +263,7 @@ func (u *updater) refresh(ctx context.Context, paths []string, all bool) {
 	now := time.Now()
 	u.retryLater(now, again)
 	next, changes := old.with(scans)
-	u.now.Store(next) // before publishing: a read after a notification must see it
+	u.now.Store(next) // must precede publishing: a read after a notification must return it
 	u.logSkipped(changes)
 	for uri := range u.affected(old, next, changes) {
 		u.pace.add(uri)
@@ -283,14 +280,14 @@ func (u *updater) refresh(ctx context.Context, paths []string, all bool) {
 		u.publish(time.Now())
 		close(u.ready)
 	}
-	u.publish(time.Now()) // the older now would space two updates closer than Spacing
+	u.publish(time.Now()) // an outdated now could allow two updates closer than Spacing
 	if len(changes) > manyNotes {
 		debug.FreeOSMemory()
 	}
 }
 
-// retryLater schedules paths in a transient state. After maxRetries the state is
-// taken to be permanent.
+// retryLater schedules another read of paths in a transient state. After maxRetries, the state is
+// considered permanent.
 func (u *updater) retryLater(now time.Time, paths []string) {
 	for _, p := range paths {
 		if u.retries[p]++; u.retries[p] > maxRetries {
@@ -303,8 +300,8 @@ func (u *updater) retryLater(now time.Time, paths []string) {
 	}
 }
 
-// publish sends what is due: the list first, so that a note is listed before its
-// first update.
+// publish sends everything that is due. It sends the list first, so that a note is listed before
+// its first update.
 func (u *updater) publish(now time.Time) {
 	if u.listDirty && !now.Before(u.listSent.Add(u.opts.ListSpacing)) {
 		u.listDirty, u.listSent = false, now
@@ -315,7 +312,7 @@ func (u *updater) publish(now time.Time) {
 	}
 }
 
-// log logs a failure once per message.
+// log logs an error unless the same message was logged before.
 func (u *updater) log(doing string, err error) {
 	if text := doing + ": " + printable.Reason(printable.Unnamed(err), 300); !u.logged[text] {
 		u.logged[text] = true
@@ -323,7 +320,7 @@ func (u *updater) log(doing string, err error) {
 	}
 }
 
-// logSkipped logs each reason for skipping an entry once, with an example.
+// logSkipped logs each reason for skipping entries once, with one example.
 func (u *updater) logSkipped(changes []change) {
 	for _, c := range changes {
 		if c.now == nil || c.now.left == nil || u.logged[c.now.left.Error()] {
@@ -335,13 +332,13 @@ func (u *updater) logSkipped(changes []change) {
 	}
 }
 
-// pacer delays updates so that two updates of one resource are at least spacing apart.
-// Updates of a resource that wait are coalesced.
+// pacer delays updates so that two updates of the same resource are at least spacing apart. Delayed
+// updates of a resource are merged into one.
 type pacer struct {
 	spacing time.Duration
 
-	waiting map[string]struct{}  // URIs whose update is not sent yet
-	sent    map[string]time.Time // when an update was sent, by URI, if that is less than spacing ago
+	waiting map[string]struct{}  // URIs whose updates have not been sent yet
+	sent    map[string]time.Time // when the last update was sent, by URI; omitted once spacing has passed
 }
 
 func (p *pacer) add(uri string) {
@@ -351,7 +348,7 @@ func (p *pacer) add(uri string) {
 	p.waiting[uri] = struct{}{}
 }
 
-// next returns when the next update is due; ok is false if none waits.
+// next returns when the next update is due. ok is false if no update is pending.
 func (p *pacer) next() (at time.Time, ok bool) {
 	for uri := range p.waiting {
 		if due := p.due(uri); !ok || due.Before(at) {
@@ -369,7 +366,7 @@ func (p *pacer) due(uri string) time.Time {
 	return sent.Add(p.spacing)
 }
 
-// take returns the URIs whose update is due, sorted, and records them as sent.
+// take returns the sorted URIs whose updates are due, and records them as sent.
 func (p *pacer) take(now time.Time) (due []string) {
 	for uri, at := range p.sent {
 		if now.Sub(at) >= p.spacing {

@@ -1,5 +1,5 @@
 // Package capindex describes all capabilities of a gateway in three documents, so that a
-// client learns in one read what would otherwise take a request for every list:
+// client learns with one read what would otherwise require a request for every list:
 //
 //	capability-index://summary  Markdown, at most 12,000 bytes: counts, servers,
 //	                            keywords, latest updates
@@ -7,23 +7,23 @@
 //	                            parameters, at most 2 MiB
 //	capability-index://stats    JSON, under 4 KB: counts and sizes
 //
-// It also provides a tool that searches them. Its input is a [View], which is independent of
-// sessions and gateways.
+// It also provides a tool that searches all capabilities. Its input is a [View], which is
+// independent of sessions and gateways.
 //
 // # Promises
 //
-//   - All documents and the search come from one generation, made from one view.
-//     Concurrent readers share one generation, which lasts for TTL or until
-//     [Index.Invalidate]. A reader that starts after Invalidate gets a newer generation.
-//   - Equal views give equal bytes except for the time of generation, which digests
+//   - All documents and the search use the same generation, which is created from one view.
+//     Concurrent readers share a generation, which remains valid for TTL or until
+//     [Index.Invalidate]. A reader that starts after Invalidate receives a newer generation.
+//   - Equal views produce equal bytes except for the generation time, which digests
 //     ignore. [Index.Changed] therefore distinguishes a change from a regeneration.
-//   - Names and descriptions are untrusted data. In Markdown each is one escaped line
-//     without invisible characters; in JSON they are strings.
-//   - The documents of an empty view are valid. A panic during a generation is an error for
-//     the readers that waited for it, and is not cached.
+//   - Names and descriptions are untrusted data. In Markdown, each is one escaped line
+//     without invisible characters; in JSON, they are strings.
+//   - The documents of an empty view are valid. A panic while a generation is created becomes
+//     an error for the readers that waited for it, and is not cached.
 //
 // # Ownership
 //
-// New starts nothing, and an idle Index has no goroutine. A generation runs on its own
+// New starts no goroutine, and an idle Index has none. A generation is created on a separate
 // goroutine, so that it continues if a reader gives up; [Index.Close] waits for it.
 package capindex

@@ -13,20 +13,20 @@ import (
 	"github.com/mcptrack/mcptrack/core/internal/textindex"
 )
 
-// MaxSummary bounds the summary, in bytes: about 3,000 tokens.
+// MaxSummary is the maximum size of the summary in bytes, about 3,000 tokens.
 const MaxSummary = 12_000
 
-// Sizes of the variable parts of a summary, in bytes; the rest has a fixed size.
+// Maximum sizes, in bytes, of the variable parts of a summary; the remaining text has a fixed size.
 const (
 	roomServers  = 6500
 	roomKeywords = 1200
 	roomUpdates  = 2500
 
-	topKeywords = 30 // at most, in the summary
-	lastUpdates = 10 // at most, in the summary
+	topKeywords = 30 // maximum number in the summary
+	lastUpdates = 10 // maximum number in the summary
 )
 
-// newPage begins a document. The time of generation goes between before and the page.
+// newPage starts a document. The generation time is inserted between before and the page.
 func newPage(name string, limit int) (p *page, before string) {
 	before = "# Capability index: " + name + "\n\nGenerated: "
 	p = &page{limit: limit - len(before) - len(time.RFC3339)}
@@ -34,7 +34,7 @@ func newPage(name string, limit int) (p *page, before string) {
 	return p, before
 }
 
-// noun returns the word for one item of a list of kind k.
+// noun returns the word for a single item in a list of kind k.
 func noun(k catalog.Kind) string {
 	switch k {
 	case catalog.Templates:
@@ -44,7 +44,7 @@ func noun(k catalog.Kind) string {
 	}
 }
 
-// summary returns the document capability-index://summary, which clients should read first.
+// summary generates the document capability-index://summary, which clients should read first.
 func summary(v View, x *textindex.Index[int], exposed []string) stamped {
 	p, before := newPage("summary", MaxSummary)
 	p.WriteString("\n## Counts\n\n")
@@ -85,8 +85,8 @@ func summary(v View, x *textindex.Index[int], exposed []string) stamped {
 	return stamped{before, p.String()}
 }
 
-// serverLines returns a line for each server, with its counts and the names of up to eight
-// items, or up to three if there are more than 20 servers.
+// serverLines returns one line per server, with its counts and the names of up to eight items, or
+// of up to three if there are more than 20 servers.
 func serverLines(v View) []string {
 	names := 8
 	if len(v.Servers) > 20 {
@@ -128,16 +128,16 @@ func keywordLines(keywords []textindex.Keyword) []string {
 	return lines
 }
 
-// MaxFull bounds the full document, in bytes.
+// MaxFull is the maximum size of the full document, in bytes.
 const MaxFull = 2 << 20
 
 const (
-	vocabulary     = 200      // keywords in the full document
-	roomVocabulary = 16 << 10 // bytes for the keywords
-	maxProse       = 1000     // characters of a description
+	vocabulary     = 200      // maximum number of keywords in the full document
+	roomVocabulary = 16 << 10 // bytes reserved for the keywords
+	maxProse       = 1000     // maximum length of a description, in characters
 )
 
-// full returns the document that lists every element.
+// full generates the document capability-index://full, which lists every element.
 func full(v View, g *generation) stamped {
 	p, before := newPage("full", MaxFull)
 	counts := v.counts()
@@ -146,7 +146,7 @@ func full(v View, g *generation) stamped {
 		p.WriteString(", " + plural(counts[string(k)], noun(k)))
 	}
 	p.WriteString(".\n")
-	const reserve = roomVocabulary + 1024 // bytes for the sections after the elements
+	const reserve = roomVocabulary + 1024 // bytes reserved for the sections after the elements
 	shown, next := 0, 0
 	room := true
 	for i := range v.Servers {
@@ -164,7 +164,7 @@ func full(v View, g *generation) stamped {
 		}
 	}
 	if hidden := len(g.elements) - shown; !room {
-		fmt.Fprintf(p, "\n… and %s more, for which there is no room here.\n", plural(hidden, "element"))
+		fmt.Fprintf(p, "\n… and %s more that do not fit here.\n", plural(hidden, "element"))
 	}
 	p.covers(v)
 	if keywords := g.index.Keywords(vocabulary); len(keywords) > 0 {
@@ -175,7 +175,7 @@ func full(v View, g *generation) stamped {
 	return stamped{before, p.String()}
 }
 
-// about returns a line with a server's name, version and state; "" if none is known.
+// about returns a line with a server's name, version and state, or "" if none of them is known.
 func (s *ServerCapabilities) about() string {
 	var parts []string
 	if s.Name != "" {
@@ -193,7 +193,7 @@ func (s *ServerCapabilities) about() string {
 	return "\n" + strings.Join(parts, ", ") + "\n"
 }
 
-// markdown returns one element with its description and parameters.
+// markdown formats one element with its description and parameters.
 func (e *element) markdown() string {
 	var b strings.Builder
 	b.WriteString("\n#### " + code(e.key, 512) + "\n")
@@ -234,8 +234,8 @@ func (e *element) markdown() string {
 	return b.String()
 }
 
-// covers writes the number of listed resources for each template: the resources that begin
-// with the literal text before its first expression.
+// covers writes, for each template, the number of listed resources whose URIs start with the
+// literal text before its first expression.
 func (p *page) covers(v View) {
 	var lines []string
 	for i := range v.Servers {
@@ -260,12 +260,12 @@ func (p *page) covers(v View) {
 		}
 	}
 	if len(lines) > 0 {
-		p.WriteString("\n## Templates and the resources below them\n\n")
+		p.WriteString("\n## Templates and their resources\n\n")
 		p.list(roomVocabulary/2, lines)
 	}
 }
 
-// indexStatistics describes the text index.
+// indexStatistics holds statistics about the text index.
 type indexStatistics struct {
 	DocumentCount     int     `json:"document_count"`
 	VocabularySize    int     `json:"vocabulary_size"`
@@ -273,21 +273,22 @@ type indexStatistics struct {
 	MemoryUsageKB     int     `json:"memory_usage_kb"`
 }
 
-// cacheStatistics describes a generation, which holds all exposed documents.
+// cacheStatistics holds statistics about the current generation, which contains all exposed
+// documents.
 type cacheStatistics struct {
 	Entries    int     `json:"entries"`
 	TTLSeconds float64 `json:"ttl_seconds"`
 }
 
-// stats returns the document capability-index://stats, which is meant for programs. Its size
+// stats generates the document capability-index://stats, which is intended for programs. Its size
 // does not depend on the view.
 func stats(v View, x textindex.Stats, ttl time.Duration, exposed []string) stamped {
-	const stamp = "@" // occurs nowhere else in the document
+	const stamp = "@" // a placeholder that occurs nowhere else in the document
 	resources := map[string]string{}
 	for _, name := range exposed {
 		resources[name] = scheme + name
 	}
-	raw, _ := json.MarshalIndent(struct { // numbers and fixed strings always encode
+	raw, _ := json.MarshalIndent(struct { // encoding numbers and fixed strings cannot fail
 		GeneratedAt string            `json:"generated_at"`
 		Counts      map[string]int    `json:"element_counts"`
 		Index       indexStatistics   `json:"index_statistics"`

@@ -19,28 +19,28 @@ import (
 
 // Errors that callers can check with errors.Is.
 var (
-	// ErrNotFound means that the document does not exist or is not exposed.
+	// ErrNotFound reports that the document does not exist or is not exposed.
 	ErrNotFound = errors.New("resource not found")
-	// ErrClosed means that the index was closed.
+	// ErrClosed reports that the index has been closed.
 	ErrClosed = errors.New("capability index closed")
 )
 
-// DefaultTTL is how long a generation lasts.
+// DefaultTTL is the default for Options.TTL.
 const DefaultTTL = 5 * time.Minute
 
 const scheme = "capability-index://"
 
-// Names returns the short names of the documents, which Options.Expose takes.
+// Names returns the short names of all documents, for use in Options.Expose.
 func Names() []string { return []string{"summary", "full", "stats"} }
 
-// Options configure an Index. The zero value exposes all documents of an empty view.
+// Options configures an Index. The zero value exposes all documents of an empty view.
 type Options struct {
-	// Source returns the current view. It is called once for each generation, on its
-	// goroutine, and should return quickly. nil means an empty view.
+	// Source returns the current view. It is called once per generation, on the goroutine that
+	// creates the generation, and should return quickly. nil means an empty view.
 	Source func() View
-	// Expose holds the short names of the documents to expose; empty means all.
+	// Expose lists the short names of the documents to expose; empty means all.
 	Expose []string
-	// TTL is how long a generation lasts; 5 min by default.
+	// TTL is how long a generation remains valid; default 5 min.
 	TTL time.Duration
 }
 
@@ -48,23 +48,23 @@ type Options struct {
 // use.
 type Index struct {
 	opts    Options
-	exposed []string // short names, in the order of Names
+	exposed []string // short names of the exposed documents, in the order of Names
 
-	life context.Context // ends with Close
+	life context.Context // cancelled by Close
 	end  context.CancelCauseFunc
 
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex // guards the fields below
 	closed   bool
-	epoch    uint64                    // incremented by Invalidate
-	current  *generation               // nil when there is none
-	build    *build                    // nil when none is in progress
-	latest   map[string]catalog.Digest // of the last generated documents, by short name
-	compared uint64                    // the newest epoch whose documents are in latest
-	changed  map[string]bool           // short names of documents that differ since Changed last returned
-	inFlight sync.WaitGroup            // added to only while not closed
+	epoch    uint64                    // generation counter; incremented by Invalidate
+	current  *generation               // nil if there is none
+	build    *build                    // nil if no generation is in progress
+	latest   map[string]catalog.Digest // digests of the most recently generated documents, by short name
+	compared uint64                    // newest epoch whose documents are in latest
+	changed  map[string]bool           // short names of documents that have changed since the last Changed
+	inFlight sync.WaitGroup            // incremented only while not closed
 }
 
-// New checks the options. It starts and generates nothing.
+// New validates the options and creates an Index. It starts no goroutine and generates no document.
 func New(opts Options) (*Index, error) {
 	opts.TTL = cmp.Or(opts.TTL, DefaultTTL)
 	if opts.TTL < 0 {
@@ -85,18 +85,19 @@ func New(opts Options) (*Index, error) {
 	return x, nil
 }
 
-// A Document is one of the resources of a generation.
+// A Document is a resource that belongs to one generation.
 type Document struct {
 	URI      string
 	MimeType string
 	Text     string
-	// Digest covers the text except the time of generation.
+	// Digest is computed over the text except the generation time.
 	Digest    catalog.Digest
 	Generated time.Time
 	Expires   time.Time
 }
 
-// TTL returns how long the document remains valid; never negative. Clients get it as ttlMs.
+// TTL returns how long the document remains valid; it is never negative. Clients receive it as
+// ttlMs.
 func (d Document) TTL() time.Duration { return max(0, time.Until(d.Expires)) }
 
 // Resources returns the MCP descriptors of the exposed documents.
@@ -104,7 +105,7 @@ func (x *Index) Resources() []json.RawMessage {
 	var out []json.RawMessage
 	for _, name := range x.exposed {
 		title, description, mimeType := describe(name)
-		raw, _ := json.Marshal(struct { // strings always encode
+		raw, _ := json.Marshal(struct { // encoding strings cannot fail
 			URI         string `json:"uri"`
 			Name        string `json:"name"`
 			Title       string `json:"title"`
@@ -128,8 +129,8 @@ func describe(name string) (title, description, mimeType string) {
 	}
 }
 
-// Read returns a document, generating it if there is no valid one. Its error is [ErrNotFound],
-// [ErrClosed], the cause of ctx, or the error of a failed generation.
+// Read returns a document, and generates it first if there is no valid one. The error is
+// [ErrNotFound], [ErrClosed], the cause of ctx, or the error of a failed generation.
 func (x *Index) Read(ctx context.Context, uri string) (Document, error) {
 	name, ok := strings.CutPrefix(uri, scheme)
 	if !ok || !slices.Contains(x.exposed, name) {
@@ -142,8 +143,8 @@ func (x *Index) Read(ctx context.Context, uri string) (Document, error) {
 	return g.documents[name], nil
 }
 
-// Invalidate drops the current generation because the view has changed. Reads that start
-// after it returns get a newer generation.
+// Invalidate discards the current generation because the view has changed. Reads that start after
+// Invalidate has returned receive a newer generation.
 func (x *Index) Invalidate() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -151,11 +152,11 @@ func (x *Index) Invalidate() {
 	x.current = nil
 }
 
-// Changed drops the current generation, makes a new one, and returns the URIs of the exposed
-// documents whose subscribers must be notified. These are the documents that differ from a
-// version that clients may have read since Changed last returned their URIs. For the first
-// generation it returns all, because clients may subscribe before they read. Changed must not
-// be called concurrently.
+// Changed discards the current generation, creates a new one, and returns the URIs of the exposed
+// documents whose subscribers must be notified. These are the documents that differ from a version
+// that clients may have read since the last Changed call that returned their URIs. For the first
+// generation, it returns all documents, because clients may subscribe before they read. Changed
+// must not be called concurrently.
 func (x *Index) Changed(ctx context.Context) ([]string, error) {
 	x.Invalidate()
 	x.mu.Lock()
@@ -176,8 +177,7 @@ func (x *Index) Changed(ctx context.Context) ([]string, error) {
 	return uris, nil
 }
 
-// Close aborts a generation in progress and waits for its goroutine. It may be called
-// more than once.
+// Close cancels a generation in progress and waits for its goroutine. It may be called repeatedly.
 func (x *Index) Close() {
 	x.mu.Lock()
 	x.closed = true
@@ -187,17 +187,17 @@ func (x *Index) Close() {
 	x.inFlight.Wait()
 }
 
-// A generation holds everything made from one view. It is immutable.
+// A generation holds all documents and the text index created from one view. It is immutable.
 type generation struct {
 	epoch     uint64
 	expires   time.Time
 	elements  []element
-	index     *textindex.Index[int] // of indices of elements; read-only
-	documents map[string]Document   // by short name
+	index     *textindex.Index[int] // text index of element positions; read-only
+	documents map[string]Document   // keyed by short name
 }
 
-// A build is a generation in progress. Its goroutine sets result or err and then closes done,
-// on which nothing is sent.
+// A build is a generation in progress. Its goroutine sets result or err and then closes done, to
+// which nothing is sent.
 type build struct {
 	epoch  uint64
 	done   chan struct{}
@@ -205,8 +205,8 @@ type build struct {
 	err    error
 }
 
-// generation returns the current generation. If there is none, or it has expired, it waits for
-// a new generation, which concurrent callers share.
+// generation returns the current generation. If there is none or it has expired, generation waits
+// for a new one, which concurrent callers share.
 func (x *Index) generation(ctx context.Context) (*generation, error) {
 	x.mu.Lock()
 	switch g := x.current; {
@@ -218,7 +218,7 @@ func (x *Index) generation(ctx context.Context) (*generation, error) {
 		return g, nil
 	}
 	f := x.build
-	if f == nil || f.epoch != x.epoch { // a build of an older epoch started before the change
+	if f == nil || f.epoch != x.epoch { // a build with an older epoch started before the change
 		f = &build{epoch: x.epoch, done: make(chan struct{})}
 		x.build = f
 		x.inFlight.Go(func() { x.run(f) })
@@ -232,7 +232,7 @@ func (x *Index) generation(ctx context.Context) (*generation, error) {
 	}
 }
 
-// run creates a generation and makes it the current one, unless it is outdated by then.
+// run creates a generation and makes it current, unless it has become outdated in the meantime.
 func (x *Index) run(f *build) {
 	f.result, f.err = x.generate(f.epoch)
 	x.mu.Lock()
@@ -249,9 +249,9 @@ func (x *Index) run(f *build) {
 	close(f.done)
 }
 
-// compare records which documents of g differ from the previous generation's. An outdated
-// generation counts as well, because the readers that waited for it have seen it. x.mu must
-// be held.
+// compare records which documents in g differ from those of the previous generation. An outdated
+// generation is compared, too, because the readers that waited for it have received its documents.
+// x.mu must be held.
 func (x *Index) compare(g *generation) {
 	for name, d := range g.documents {
 		latest, known := x.latest[name]
@@ -265,11 +265,11 @@ func (x *Index) compare(g *generation) {
 	x.compared = max(x.compared, g.epoch)
 }
 
-// generate creates the documents from a new view.
+// generate creates all documents from a new view.
 func (x *Index) generate(epoch uint64) (g *generation, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			g, err = nil, fmt.Errorf("capability index: generating it panicked: %s", printable.Line(fmt.Sprint(p), 300))
+			g, err = nil, fmt.Errorf("capability index: generation panicked: %s", printable.Line(fmt.Sprint(p), 300))
 		}
 	}()
 	var view View
@@ -302,7 +302,7 @@ func (x *Index) generate(epoch uint64) (g *generation, err error) {
 	return g, nil
 }
 
-// stamped is a document whose time of generation is inserted between before and after.
+// stamped is a document in which the generation time is inserted between before and after.
 type stamped struct{ before, after string }
 
 func (s stamped) at(t time.Time) string {
@@ -311,25 +311,25 @@ func (s stamped) at(t time.Time) string {
 
 func (s stamped) digest() catalog.Digest {
 	h := sha256.New()
-	_, _ = fmt.Fprintf(h, "%d ", len(s.before)) // the position counts
+	_, _ = fmt.Fprintf(h, "%d ", len(s.before)) // the position of the time is part of the digest
 	_, _ = h.Write([]byte(s.before))
 	_, _ = h.Write([]byte(s.after))
 	return catalog.Digest(h.Sum(nil))
 }
 
-// Weights of the members of an element: a word in its name is more relevant than a word in its
-// description.
+// Weights of the fields of an element in the search: a word in its name is more relevant than a
+// word in its description.
 const (
 	weightKey         = 3
 	weightTitle       = 2
 	weightDescription = 1
 )
 
-// maxWord is the maximum length of a word in characters; longer ones are mostly hashes.
+// maxWord is the maximum length of an indexed word in characters; longer words are usually hashes.
 const maxWord = 40
 
-// textOptions returns the bounds of a generation's index. Elements beyond them are counted and
-// listed, but not found.
+// textOptions returns the limits of the text index. Elements beyond them are counted and listed,
+// but cannot be found with the search.
 func textOptions() textindex.Options {
 	return textindex.Options{
 		Term: textindex.English, Identifiers: true, MinWord: 2, MaxWord: maxWord,
@@ -337,7 +337,8 @@ func textOptions() textindex.Options {
 	}
 }
 
-// newTextIndex indexes elements by their position, which also orders equal hits.
+// newTextIndex indexes elements by their position, which also determines the order of equally
+// relevant hits.
 func newTextIndex(elements []element) *textindex.Index[int] {
 	x := textindex.New[int](textOptions())
 	for n := range elements {
@@ -348,8 +349,8 @@ func newTextIndex(elements []element) *textindex.Index[int] {
 	return x
 }
 
-// fields returns the texts by which an element is found. Keywords come only from texts that are
-// written for people, not from URIs, parameters and server names.
+// fields returns the texts by which an element can be found. Keywords are taken only from
+// human-readable texts, not from URIs, parameters and server names.
 func (e *element) fields() []textindex.Field {
 	named := e.kind == catalog.Tools || e.kind == catalog.Prompts
 	fields := []textindex.Field{

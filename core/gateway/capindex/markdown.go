@@ -8,14 +8,14 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// page collects Markdown. fits and list respect its limit. Text from servers must pass through
-// prose or code.
+// page collects Markdown text. fits and list respect its size limit. Text from servers must be
+// passed through prose or code.
 type page struct {
 	strings.Builder
-	limit int // bytes
+	limit int // maximum size in bytes
 }
 
-// fits writes s if at least reserve bytes remain free, and reports whether it did.
+// fits writes s if at least reserve bytes remain free after it, and reports whether it did.
 func (p *page) fits(s string, reserve int) bool {
 	if p.Len()+len(s)+reserve > p.limit {
 		return false
@@ -24,8 +24,7 @@ func (p *page) fits(s string, reserve int) bool {
 	return true
 }
 
-// list writes lines while they fit into the next room bytes, and then the number of lines that
-// did not fit.
+// list writes lines until room bytes are used up, followed by the number of lines that did not fit.
 func (p *page) list(room int, lines []string) {
 	whole := p.limit
 	p.limit = min(whole, p.Len()+room)
@@ -40,7 +39,7 @@ func (p *page) list(room int, lines []string) {
 	p.limit = whole
 }
 
-// prose converts a server's text to one line of Markdown with at most limit characters: white
+// prose converts text from a server to one line of Markdown with at most limit characters: white
 // space is collapsed, and markup, tags and links are escaped.
 func prose(s string, limit int) string {
 	s = printable.Line(strings.Join(strings.Fields(short(s, 4*limit)), " "), limit)
@@ -53,27 +52,27 @@ func prose(s string, limit int) string {
 			b.WriteByte('\\')
 			b.WriteRune(r)
 		case r == '@' && before != '@':
-			b.WriteString("`@`") // some renderers link an address even if it is escaped
+			b.WriteString("`@`") // some renderers turn an address into a link even if it is escaped
 		default:
 			b.WriteRune(r)
 		}
 		before = r
 	}
-	// Bare addresses become links even without markup.
+	// Bare URLs become links even without markup.
 	return strings.ReplaceAll(b.String(), "://", ":\\//")
 }
 
-// numbers reports whether a dot between begin and end of a line would make Markdown show a
-// numbered list.
+// numbers reports whether Markdown would interpret a dot between begin and end of a line as the
+// marker of a numbered list.
 func numbers(begin, end string) bool {
 	return begin != "" && strings.Trim(begin, "0123456789") == "" && (end == "" || end[0] == ' ')
 }
 
-// www reports whether a dot after s would make Markdown show a link, as in "www.".
+// www reports whether a dot after s would make Markdown display a link, as in "www.".
 func www(s string) bool { return len(s) >= 3 && strings.EqualFold(s[len(s)-3:], "www") }
 
-// code returns s as a Markdown code span, in which nothing is markup. A key of at most limit
-// characters stays unchanged, so that it can be copied.
+// code returns s as a Markdown code span, in which markup has no effect. A key of at most limit
+// characters is unchanged, so that it can be copied.
 func code(s string, limit int) string {
 	s = printable.Line(short(s, 4*limit+4), limit)
 	longest, run := 0, 0

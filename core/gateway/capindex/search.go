@@ -20,10 +20,10 @@ const SearchToolName = "search_capabilities"
 const (
 	defaultResults = 10
 	maxResults     = 50
-	maxQuery       = 1000 // bytes
+	maxQuery       = 1000 // maximum length in bytes
 )
 
-// SearchTool returns the MCP descriptor of the search.
+// SearchTool returns the MCP descriptor of the search tool.
 func SearchTool() json.RawMessage {
 	return json.RawMessage(`{"name":"` + SearchToolName + `","title":"Search capabilities",` +
 		`"description":"Finds tools, prompts, resources and resource templates of all servers by words in their names, titles, descriptions and parameters. The best matches come first.",` +
@@ -31,7 +31,7 @@ func SearchTool() json.RawMessage {
 		`"query":{"type":"string","description":"Words to search for; any of them may match.","maxLength":1000},` +
 		`"kind":{"type":"string","enum":["tools","prompts","resources","templates"],"description":"Only elements of this kind."},` +
 		`"server":{"type":"string","description":"Only elements of this server."},` +
-		`"limit":{"type":"integer","minimum":1,"maximum":50,"default":10,"description":"The most results to return."}},` +
+		`"limit":{"type":"integer","minimum":1,"maximum":50,"default":10,"description":"Maximum number of results."}},` +
 		`"required":["query"],"additionalProperties":false},` +
 		`"outputSchema":{"type":"object","properties":{"total":{"type":"integer"},"results":{"type":"array","items":{"type":"object",` +
 		`"properties":{"kind":{"type":"string"},"server":{"type":"string"},"key":{"type":"string"},"title":{"type":"string"},` +
@@ -39,7 +39,7 @@ func SearchTool() json.RawMessage {
 		`"annotations":{"readOnlyHint":true,"idempotentHint":true,"openWorldHint":false}}`)
 }
 
-// searchArguments are the arguments of the tool.
+// searchArguments holds the arguments of the search tool.
 type searchArguments struct {
 	Query  string       `json:"query"`
 	Kind   catalog.Kind `json:"kind"`
@@ -47,19 +47,19 @@ type searchArguments struct {
 	Limit  *int         `json:"limit"`
 }
 
-// A Result is one element that was found. All strings except Kind come from a server.
+// A Result is one element found by a search. All strings except Kind come from a server.
 type Result struct {
 	Kind        catalog.Kind `json:"kind"`
 	Server      string       `json:"server"`
-	Key         string       `json:"key"` // the name, URI or URI template under which it can be used
+	Key         string       `json:"key"` // name, URI or URI template with which the element can be used
 	Title       string       `json:"title,omitempty"`
-	Description string       `json:"description,omitempty"` // at most 300 characters, one line
+	Description string       `json:"description,omitempty"` // one line of at most 300 characters
 	Score       float64      `json:"score"`
 }
 
-// Search answers a call of the search tool with an MCP tool result: JSON, as text and as
-// structured content. Invalid arguments give a result with isError. Its errors are the errors
-// of [Index.Read] except [ErrNotFound].
+// Search handles a call to the search tool and returns an MCP tool result: JSON, both as text and
+// as structured content. Invalid arguments cause a result with isError. Its errors are those of
+// [Index.Read] except [ErrNotFound].
 func (x *Index) Search(ctx context.Context, arguments json.RawMessage) (json.RawMessage, error) {
 	args, problem := parseSearch(arguments)
 	if problem != "" {
@@ -92,12 +92,12 @@ func (x *Index) Search(ctx context.Context, arguments json.RawMessage) (json.Raw
 	return toolResult(string(text), text, false), nil
 }
 
-// prefixes makes a word that occurs in no element match longer words that begin with it, for
-// users who type only the beginning.
+// prefixes makes a word that occurs in no element match longer words that start with it, for users
+// who type only the start of a word.
 func prefixes() textindex.Prefix { return textindex.Prefix{Min: 1, Unknown: true, Most: 32} }
 
-// parseSearch decodes and checks the arguments. problem, unless "", tells the caller of the tool
-// what is wrong with them.
+// parseSearch decodes and validates the arguments. If they are invalid, problem is a message for
+// the caller of the tool; otherwise it is empty.
 func parseSearch(raw json.RawMessage) (args searchArguments, problem string) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		raw = json.RawMessage("{}")
@@ -129,7 +129,7 @@ func toolResult(text string, structured json.RawMessage, isError bool) json.RawM
 		Type string `json:"type"`
 		Text string `json:"text"`
 	}
-	raw, _ := printable.Marshal(struct { // strings and checked JSON always encode
+	raw, _ := printable.Marshal(struct { // encoding strings and valid JSON cannot fail
 		Content    []content       `json:"content"`
 		Structured json.RawMessage `json:"structuredContent,omitempty"`
 		IsError    bool            `json:"isError,omitempty"`

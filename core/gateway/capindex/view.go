@@ -10,32 +10,33 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// A View holds all capabilities at one time. It must not be modified after it was passed on.
+// A View is a snapshot of all capabilities. It must not be modified after it has been passed on.
 type View struct {
 	Servers []ServerCapabilities
 }
 
-// ServerCapabilities are the capabilities of one server.
+// ServerCapabilities holds the capabilities of one server.
 type ServerCapabilities struct {
 	ID string
-	// State is one word, such as "Ready"; "" is omitted.
+	// State is one word, such as "Ready"; it is omitted if empty.
 	State string
-	// Name and Version come from the server; "" is omitted.
+	// Name and Version are reported by the server; each is omitted if empty.
 	Name, Version string
-	// Lists holds the items under the keys that readers can use, as a gateway exports them.
+	// Lists contains the items with the keys that readers can use, in the form that a gateway
+	// exports.
 	Lists map[catalog.Kind]catalog.List
-	// Updates holds the last known updates of resources.
+	// Updates contains the most recent known updates of resources.
 	Updates []Update
 }
 
-// Update is the last update of a resource.
+// Update describes the last update of a resource.
 type Update struct {
 	URI  string
 	Time time.Time
 }
 
-// An element is one item of a view (a tool, prompt, resource or template), with the members of
-// its descriptor.
+// An element is one item in a view (a tool, prompt, resource or template), with the members of its
+// descriptor.
 type element struct {
 	server *ServerCapabilities
 	kind   catalog.Kind
@@ -44,24 +45,25 @@ type element struct {
 	params []parameter
 }
 
-// A parameter of a tool or a prompt.
+// parameter is a parameter of a tool or an argument of a prompt.
 type parameter struct {
 	Name     string
 	Type     string
 	Required bool
 }
 
-// maxParameters bounds the parameters of one element that are listed and indexed.
+// maxParameters is the maximum number of parameters of one element that are listed and indexed.
 const maxParameters = 32
 
-// sorted returns the view with the servers sorted by id, the order of all documents.
+// sorted returns a copy of the view with the servers sorted by id, which is their order in all
+// documents.
 func (v View) sorted() View {
 	servers := slices.Clone(v.Servers)
 	slices.SortStableFunc(servers, func(a, b ServerCapabilities) int { return cmp.Compare(a.ID, b.ID) })
 	return View{servers}
 }
 
-// elements returns all items in the order of servers, kinds and keys.
+// elements returns all items, ordered by server, kind and key.
 func (v View) elements() []element {
 	var all []element
 	for i := range v.Servers {
@@ -77,13 +79,14 @@ func (v View) elements() []element {
 	return all
 }
 
-// kinds returns the kinds of lists in the order of the documents: actions before content.
+// kinds returns the kinds of lists in the order in which documents list them: actions before
+// content.
 func kinds() []catalog.Kind {
 	return []catalog.Kind{catalog.Tools, catalog.Prompts, catalog.Resources, catalog.Templates}
 }
 
-// parameters returns the parameters of a tool, sorted by name, or the arguments of a prompt, in
-// the prompt's order. It returns at most maxParameters, and none if the descriptor is malformed.
+// parameters returns the parameters of a tool, sorted by name, or the arguments of a prompt, in the
+// prompt's order. It returns at most maxParameters, and none if the descriptor is malformed.
 func parameters(k catalog.Kind, raw json.RawMessage) []parameter {
 	var out []parameter
 	switch k {
@@ -126,10 +129,10 @@ func parameters(k catalog.Kind, raw json.RawMessage) []parameter {
 	return out[:min(len(out), maxParameters)]
 }
 
-// count returns how many items of the kind the server has.
+// count returns the number of items of a kind that the server has.
 func (s *ServerCapabilities) count(k catalog.Kind) int { return len(s.Lists[k]) }
 
-// total returns how many items the server has.
+// total returns the number of items of all kinds that the server has.
 func (s *ServerCapabilities) total() (n int) {
 	for _, k := range kinds() {
 		n += s.count(k)
@@ -137,7 +140,7 @@ func (s *ServerCapabilities) total() (n int) {
 	return n
 }
 
-// counts returns how many servers and items of each kind there are.
+// counts returns the number of servers and of items of each kind.
 func (v View) counts() map[string]int {
 	n := map[string]int{"servers": len(v.Servers)}
 	for _, k := range kinds() {
@@ -149,7 +152,7 @@ func (v View) counts() map[string]int {
 	return n
 }
 
-// updated returns the latest updates of all servers, at most most, the latest first.
+// updated returns up to most updates of all servers, latest first.
 func (v View) updated(most int) []serverUpdate {
 	var all []serverUpdate
 	for _, srv := range v.Servers {

@@ -20,16 +20,16 @@ const (
 	// MaxChanges is the maximum number of changes in a result.
 	MaxChanges = 50
 
-	maxEntries = 10_000         // entries of the log per call
-	batchSize  = 1000           // entries of the log per step
-	maxNames   = 50             // names in each of added, removed and changed
-	firstSpan  = 24 * time.Hour // how far back a call without a cursor begins
-	// settle is how long a wait continues after the first change, so that related changes arrive
-	// in the same result.
+	maxEntries = 10_000         // maximum number of log entries read per call
+	batchSize  = 1000           // number of log entries read per step
+	maxNames   = 50             // maximum number of names in each of added, removed and changed
+	firstSpan  = 24 * time.Hour // how far back a call without a cursor starts
+	// settle is how long a wait continues after the first change, so that related changes are
+	// returned in the same result.
 	settle = 250 * time.Millisecond
 )
 
-// report is the structured content of a result.
+// report is the structured content of a tool result.
 type report struct {
 	Changes   []*change `json:"changes"`
 	Cursor    string    `json:"cursor"`
@@ -51,19 +51,19 @@ type change struct {
 	Changed []string `json:"changed,omitempty"`
 	More    int      `json:"more,omitempty"`
 
-	from, to catalog.Digest // the contents before the first and after the last event; zero: unknown
+	from, to catalog.Digest // content before the first and after the last event; zero if unknown
 }
 
-// reportBuilder builds the result of one call.
+// reportBuilder builds the result for one call.
 type reportBuilder struct {
 	report
 	reader *mcpevents.Reader
-	match  func(*mcpevents.Occurrence) bool // selects the events to report
-	at     mcpevents.Position               // the last entry that was read
-	byKey  map[[3]string]*change            // Changes by event type, server, and URI or list
+	match  func(*mcpevents.Occurrence) bool // reports whether an event is included
+	at     mcpevents.Position               // position of the last log entry that was read
+	byKey  map[[3]string]*change            // changes by event type, server, and URI or list
 }
 
-// begin returns an empty result at the position in the log where the call begins.
+// begin returns an empty result at the log position where the call starts to read.
 func (t *Tools) begin(ctx context.Context, args arguments) (*reportBuilder, error) {
 	g := &reportBuilder{reader: t.opts.Reader, match: matcher(args), byKey: map[[3]string]*change{}}
 	g.Changes = []*change{}
@@ -76,7 +76,7 @@ func (t *Tools) begin(ctx context.Context, args arguments) (*reportBuilder, erro
 	return g, err
 }
 
-// matcher selects the events to report: new contents and changed lists.
+// matcher returns a function that selects the events to report: new contents and changed lists.
 func matcher(args arguments) func(*mcpevents.Occurrence) bool {
 	filter := func(name string, members map[string]string) func(*mcpevents.Occurrence) bool {
 		for member, glob := range members {
@@ -86,7 +86,7 @@ func matcher(args arguments) func(*mcpevents.Occurrence) bool {
 		}
 		raw, _ := json.Marshal(members)
 		f, _, err := mcpevents.ParseFilter(name, raw)
-		if err != nil { // the globs are valid
+		if err != nil { // the globs have already been validated
 			return func(*mcpevents.Occurrence) bool { return false }
 		}
 		return f.Matches
@@ -99,8 +99,8 @@ func matcher(args arguments) func(*mcpevents.Occurrence) bool {
 	return func(o *mcpevents.Occurrence) bool { return updated(o) || listed(o) }
 }
 
-// read reads the log from g.at to its end, or until the result is full. At the end of the log it
-// returns a channel that is closed when there may be more; else nil.
+// read reads the log from g.at to its end, or until the result is full. At the end of the log, it
+// returns a channel that is closed when there may be more entries; otherwise it returns nil.
 func (g *reportBuilder) read(ctx context.Context) (moved <-chan struct{}, err error) {
 	for looked := 0; ; {
 		if looked >= maxEntries {
@@ -132,20 +132,20 @@ func (g *reportBuilder) read(ctx context.Context) (moved <-chan struct{}, err er
 	}
 }
 
-// await reads the log until it has changes to return, the wait times out or ctx ends.
+// await reads the log until there are changes to return, the wait times out or ctx ends.
 func (g *reportBuilder) await(ctx context.Context, r *mcpserver.Request, wait time.Duration) error {
 	began := time.Now()
 	over := time.NewTimer(wait)
 	defer over.Stop()
 	tick := time.NewTicker(progressEvery)
 	defer tick.Stop()
-	var settled <-chan time.Time // nil: no change yet
+	var settled <-chan time.Time // nil until the first change
 	for {
 		moved, err := g.read(ctx)
 		switch {
 		case err != nil:
 			return err
-		case g.HasMore && len(g.Changes) == 0 && ctx.Err() == nil && time.Since(began) < wait: // no change in maxEntries entries
+		case g.HasMore && len(g.Changes) == 0 && ctx.Err() == nil && time.Since(began) < wait: // maxEntries entries contained no change
 			g.HasMore = false
 			continue
 		case g.HasMore || g.Truncated:
@@ -167,7 +167,7 @@ func (g *reportBuilder) await(ctx context.Context, r *mcpserver.Request, wait ti
 	}
 }
 
-// add merges an event into the changes. It reports false if that would exceed MaxChanges.
+// add merges an event into the changes. It returns false if that would exceed MaxChanges.
 func (g *reportBuilder) add(o *mcpevents.Occurrence) bool {
 	var data struct {
 		Server, URI, List      string
@@ -182,7 +182,7 @@ func (g *reportBuilder) add(o *mcpevents.Occurrence) bool {
 		err = errors.Join(err, json.Unmarshal(o.Data(), &names))
 	}
 	if err != nil {
-		return true // cannot happen: mcptrack encoded the event
+		return true // cannot happen, because mcptrack itself encoded the event
 	}
 	key := [3]string{o.Name, data.Server, data.URI + data.List}
 	c := g.byKey[key]
@@ -213,8 +213,8 @@ func (g *reportBuilder) add(o *mcpevents.Occurrence) bool {
 	return true
 }
 
-// mergeNames merges a later change of a list into c, and returns all added, removed and changed
-// names. A name that was added and then removed is in none of them.
+// mergeNames merges a later change to a list into c and returns all added, removed and changed
+// names. A name that was added and later removed is in none of them.
 func mergeNames(c *change, added, removed, changed []string) (a, r, ch []string) {
 	a, r, ch = c.Added, c.Removed, c.Changed
 	without := func(names []string, name string) ([]string, bool) {
@@ -252,17 +252,17 @@ func mergeNames(c *change, added, removed, changed []string) (a, r, ch []string)
 	return a, r, ch
 }
 
-// line returns a name or URI as [reportBuilder.text] shows it: printable and truncated.
+// line returns a name or URI in the form used in [reportBuilder.text]: printable and truncated.
 func line(s string) string { return printable.Line(s, 300) }
 
-// Bounds of diffs, in bytes.
+// Maximum sizes of diffs, in bytes.
 const (
-	maxDiff  = 4 << 10  // of one change
-	maxDiffs = 24 << 10 // of a result
+	maxDiff  = 4 << 10  // for one change
+	maxDiffs = 24 << 10 // for one result
 )
 
-// addDiffs adds diffs to the changes of resources whose texts are stored, until maxDiffs is used
-// up.
+// addDiffs adds diffs to the changes of resources whose texts are stored, until maxDiffs is
+// reached.
 func (g *reportBuilder) addDiffs(ctx context.Context, opts Options) {
 	if opts.Text == nil || opts.Diff == nil {
 		return
@@ -290,7 +290,7 @@ func (g *reportBuilder) addDiffs(ctx context.Context, opts Options) {
 	}
 }
 
-// cut returns the whole lines of a text that fit into limit bytes.
+// cut returns as many complete lines of a text as fit into limit bytes.
 func cut(text string, limit int) (string, bool) {
 	if len(text) <= limit {
 		return text, false
@@ -308,11 +308,11 @@ func (g *reportBuilder) result() json.RawMessage {
 	return encode(toolResult{Content: []textContent{{"text", g.text()}}, Structured: &g.report})
 }
 
-// text formats the report for a reader.
+// text returns the report in human-readable form.
 func (g *reportBuilder) text() string {
 	var b strings.Builder
 	if g.Truncated {
-		b.WriteString("Earlier changes are no longer known: read again what matters.\n")
+		b.WriteString("Earlier changes are no longer stored: read important resources again.\n")
 	}
 	if len(g.Changes) == 0 {
 		b.WriteString("Nothing changed.\n")

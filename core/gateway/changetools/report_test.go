@@ -159,7 +159,7 @@ func TestTruncated(t *testing.T) {
 		}
 		for _, cursor := range []string{begin, "0123456789abcdef-5", "nonsense\n"} {
 			r := w.sinceUntil(last, `{"cursor":%q}`, cursor)
-			if !r.StructuredContent.Truncated || !strings.Contains(r.text(), "no longer known") {
+			if !r.StructuredContent.Truncated || !strings.Contains(r.text(), "no longer stored") {
 				t.Errorf("%q: %+v", cursor, r)
 			}
 		}

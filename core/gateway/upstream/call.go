@@ -19,24 +19,23 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// maxErrorText bounds the part of an error response that is forwarded.
+// maxErrorText is the maximum number of bytes of an error response that are forwarded.
 const maxErrorText = 16 << 10
 
-// Version is the version of this program in the result of get_version.
+// Version is the version of this program that get_version reports.
 type Version struct {
 	Version string `json:"version"`
 	Build   string `json:"build,omitempty"`
 	Commit  string `json:"commit,omitempty"`
 }
 
-// Call calls a tool with arguments, a JSON object or nil, and returns an MCP tool result.
-// Failures that the caller of the tool can act on are results with isError: invalid arguments,
-// an API that cannot be reached, or an HTTP status other than 2xx. Call returns an error for a
-// tool that is not in the catalog ([ErrUnknownTool]), if ctx is done (its cause) and after
-// Close ([ErrClosed]).
+// Call calls a tool with arguments, which are a JSON object or nil, and returns an MCP tool result.
+// Failures that the caller of the tool can act on are results with isError: invalid arguments, an
+// unreachable API, or an HTTP status other than 2xx. Call returns an error if the tool is not in
+// the catalog ([ErrUnknownTool]), if ctx is done (its cause), and after Close ([ErrClosed]).
 //
-// Call uses only the deadline and cancellation of ctx: no value in it, and so no credential of
-// a caller, reaches the API.
+// Only the deadline and cancellation of ctx are used: none of its values, and therefore no
+// credential of a caller, is sent to the API.
 func (u *Upstream) Call(ctx context.Context, name string, arguments json.RawMessage) (json.RawMessage, error) {
 	ctx, done, err := u.begin(ctx)
 	if err != nil {
@@ -82,7 +81,7 @@ func (u *Upstream) Call(ctx context.Context, name string, arguments json.RawMess
 	return u.success(a, req.URL.EscapedPath()), nil
 }
 
-// content is one block of a tool result.
+// content is one content block of a tool result.
 type content struct {
 	Type     string    `json:"type"`
 	Text     *string   `json:"text,omitempty"`
@@ -98,7 +97,7 @@ type resource struct {
 }
 
 func encodeResult(c content, isError bool) json.RawMessage {
-	b, _ := printable.Marshal(struct { // strings always encode
+	b, _ := printable.Marshal(struct { // encoding strings cannot fail
 		Content []content `json:"content"`
 		IsError bool      `json:"isError,omitempty"`
 	}{[]content{c}, isError})
@@ -109,8 +108,8 @@ func failure(text string) json.RawMessage {
 	return encodeResult(content{Type: "text", Text: &text}, true)
 }
 
-// success converts a response of the API to a tool result: text if it is valid UTF-8, else an
-// image, audio or a resource, by its media type.
+// success converts a response from the API to a tool result: text if it is valid UTF-8, otherwise
+// an image, audio or a resource, depending on its media type.
 func (u *Upstream) success(a response, path string) json.RawMessage {
 	if utf8.Valid(a.body) {
 		text := string(a.body)
@@ -132,8 +131,8 @@ func (u *Upstream) success(a response, path string) json.RawMessage {
 	return encodeResult(content{Type: "resource", Resource: &resource{uri, media, data}}, false)
 }
 
-// versions answers get_version with the versions of this program and of the API, or the reason
-// why the API cannot be reached.
+// versions handles get_version. It returns the versions of this program and of the API, or the
+// reason why the API is unreachable.
 func (u *Upstream) versions(ctx context.Context) (json.RawMessage, error) {
 	var report struct {
 		Mcptrack Version `json:"mcptrack"`
@@ -163,17 +162,17 @@ func (u *Upstream) versions(ctx context.Context) (json.RawMessage, error) {
 	return encodeResult(content{Type: "text", Text: &safe}, false), nil
 }
 
-// maxURL bounds the length of a URL with its arguments.
+// maxURL is the maximum length of a URL including its arguments, in bytes.
 const maxURL = 64 << 10
 
-// An apiRequest is the request of a call: an escaped path with query, and a JSON body or nil.
+// An apiRequest is the request for a call: an escaped path with query, and a JSON body or nil.
 type apiRequest struct {
 	path string
 	body []byte
 }
 
-// fill puts arguments into the tool's route. Its errors are for the caller of the tool, who can
-// correct the arguments.
+// fill inserts arguments into the tool's route. Its errors are meant for the caller of the tool,
+// who can correct the arguments.
 func (e *apiTool) fill(arguments json.RawMessage) (apiRequest, error) {
 	args, err := e.arguments(arguments)
 	if err != nil {
@@ -214,8 +213,8 @@ func (e *apiTool) fill(arguments json.RawMessage) (apiRequest, error) {
 		}
 		path.WriteString(url.PathEscape(value))
 	}
-	// Each value was checked alone: several values, or a value next to text, may still form
-	// a dot segment.
+	// Each value was checked separately, but several values, or a value next to fixed text, may
+	// still form a dot segment.
 	if escapesPath(path.String()) {
 		return t, errors.New("the arguments result in a path with \".\" or \"..\" segments")
 	}
@@ -239,7 +238,7 @@ func (e *apiTool) fill(arguments json.RawMessage) (apiRequest, error) {
 	return t, nil
 }
 
-// arguments returns the arguments by name, checked for their types. A null argument counts as
+// arguments returns the arguments by name after checking their types. A null argument is treated as
 // absent.
 func (e *apiTool) arguments(raw json.RawMessage) (map[string]json.RawMessage, error) {
 	var args map[string]json.RawMessage
@@ -272,7 +271,7 @@ func (e *apiTool) arguments(raw json.RawMessage) (map[string]json.RawMessage, er
 	return args, nil
 }
 
-// accepts reports whether a JSON value is of the parameter's type.
+// accepts reports whether a JSON value has the type of the parameter.
 func (p param) accepts(raw json.RawMessage) bool {
 	switch first := raw[0]; p.kind {
 	case "string":
@@ -292,8 +291,7 @@ func (p param) accepts(raw json.RawMessage) bool {
 
 func isNumber(first byte) bool { return first == '-' || '0' <= first && first <= '9' }
 
-// scalar returns a JSON value as text: a string without quotes, a number with its original
-// digits.
+// scalar formats a JSON value as text: a string without quotes, a number with its original digits.
 func scalar(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
@@ -306,14 +304,14 @@ func scalar(raw json.RawMessage) string {
 	return b.String()
 }
 
-// queryValues returns the values of one parameter in the query: one for each element of an
-// array, one for anything else, with objects as JSON.
+// queryValues returns the values of one parameter in the query: one per element for an array,
+// otherwise a single value. Objects are encoded as JSON.
 func queryValues(p param, raw json.RawMessage) []string {
 	if p.kind != "array" {
 		return []string{scalar(raw)}
 	}
 	var elements []json.RawMessage
-	_ = json.Unmarshal(raw, &elements) // accepts has checked that it is an array
+	_ = json.Unmarshal(raw, &elements) // accepts has already checked that it is an array
 	values := make([]string, len(elements))
 	for i, element := range elements {
 		values[i] = scalar(element)

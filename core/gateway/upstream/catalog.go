@@ -14,45 +14,45 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// MaxSkips is how many skipped entries of a catalog are reported individually; further entries
-// are only counted.
+// MaxSkips is the maximum number of skipped catalog entries that are reported individually; further
+// entries are only counted.
 const MaxSkips = 100
 
-// A Catalog holds the tools of an API at one time, with the routes behind them. It is deeply
+// A Catalog is a snapshot of the tools of an API, with the routes that implement them. It is deeply
 // immutable.
 type Catalog struct {
-	// Build is the API's build when the catalog was read, "" if the API has none. It is
-	// not sanitized.
+	// Build is the API's build when the catalog was read; empty if the API does not report one. It
+	// is not sanitized.
 	Build string
-	// Tools are MCP tool descriptors in listing order. get_version is always the last.
+	// Tools contains MCP tool descriptors in listing order. get_version is always the last one.
 	Tools []catalog.Item
 
 	routes map[string]*apiTool
 }
 
-// List returns the tools as a list that can be compared with others.
+// List returns the tools as a list that can be compared with other lists.
 func (c *Catalog) List() catalog.List { return catalog.NewList(c.Tools) }
 
-// A Skip is an entry of a catalog that cannot be served.
+// A Skip describes a catalog entry that cannot be served.
 type Skip struct {
-	Index  int    // in the array, from 0
-	Name   string // one printable line; "" if it has none
+	Index  int    // position in the array, starting at 0
+	Name   string // one printable line; empty if the entry has no name
 	Reason string
 }
 
 func emptyCatalog() *Catalog { return &Catalog{Tools: []catalog.Item{versionTool()}} }
 
-// A candidate is a catalog that was read but is not served yet.
+// A candidate is a catalog that has been read but is not being served yet.
 type candidate struct {
-	tools   []catalog.Item // without get_version
+	tools   []catalog.Item // all tools except get_version
 	routes  map[string]*apiTool
-	digest  catalog.Digest // of tools and routes, whatever their order
+	digest  catalog.Digest // digest of the tools and routes, regardless of their order
 	skips   []Skip
-	skipped int // how many entries were skipped, including those beyond MaxSkips
+	skipped int // number of skipped entries, including those beyond MaxSkips
 }
 
-// parseCatalog checks a catalog entry by entry and skips invalid entries. It fails only if the
-// body is not an array.
+// parseCatalog validates a catalog entry by entry and skips invalid entries. It returns an error
+// only if the body is not an array.
 func parseCatalog(body []byte) (*candidate, error) {
 	var list []json.RawMessage
 	if err := json.Unmarshal(body, &list); err != nil || list == nil {
@@ -97,7 +97,7 @@ func parseCatalog(body []byte) (*candidate, error) {
 	return c, nil
 }
 
-// fetch reads the catalog. An unchanged catalog is not parsed again.
+// fetch reads the catalog. If the catalog is unchanged, it is not parsed again.
 func (p *poller) fetch(ctx context.Context) (*candidate, error) {
 	const path = "/api/mcp/tools"
 	a, err := p.u.get(ctx, path, p.etag, MaxCatalogBytes, catalogTimeout)
@@ -126,7 +126,8 @@ func (p *poller) fetch(ctx context.Context) (*candidate, error) {
 	return p.last, nil
 }
 
-// warn reports the skipped entries of a catalog, unless the previous catalog had the same.
+// warn reports the skipped entries in a catalog, unless the same entries were skipped in the
+// previous catalog.
 func (u *Upstream) warn(before, now *candidate) {
 	if now.skipped == 0 || before != nil && before.skipped == now.skipped && slices.Equal(before.skips, now.skips) {
 		return
@@ -143,14 +144,14 @@ func (u *Upstream) warn(before, now *candidate) {
 	}
 }
 
-// swap makes a candidate the current catalog and calls OnChange if its list differs.
+// swap makes a candidate the current catalog. If the list of tools differs, it calls OnChange.
 func (u *Upstream) swap(build string, c *candidate) {
 	now := u.Catalog()
 	next := &Catalog{Build: build, routes: c.routes}
 	next.Tools = append(slices.Clone(c.tools), versionTool())
 	delta := catalog.Diff(now.List(), next.List())
 	if delta.Empty() {
-		next.Tools = now.Tools // keeps the previous order
+		next.Tools = now.Tools // keep the previous order
 	}
 	u.current.Store(next)
 	if delta.Empty() {

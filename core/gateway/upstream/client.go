@@ -18,7 +18,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Bounds of the API's responses: bytes after decompression, and times.
+// Limits for responses from the API: sizes in bytes after decompression, and timeouts.
 const (
 	MaxVersionBytes = 64 << 10
 	MaxCatalogBytes = 1 << 20
@@ -42,12 +42,12 @@ func (u *Upstream) newClient() {
 			MaxIdleConnsPerHost: 16, MaxResponseHeaderBytes: 64 << 10}
 		u.client.Transport = u.transport
 	}
-	u.client.Jar = nil // cookies set for one caller must not be sent for another
+	u.client.Jar = nil // cookies set for one caller must not be sent on behalf of another
 	u.client.CheckRedirect = u.checkRedirect
 }
 
-// checkRedirect keeps requests, and with them our headers and the caller's arguments, at the
-// origin of the base URL.
+// checkRedirect allows only redirects to the origin of the base URL, because requests contain our
+// headers and the caller's arguments.
 func (u *Upstream) checkRedirect(req *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
 		return fmt.Errorf("the API redirected more than %d times", maxRedirects)
@@ -58,7 +58,7 @@ func (u *Upstream) checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// origin is scheme, host and port.
+// origin returns the scheme, host and port of a URL.
 func origin(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
@@ -67,14 +67,15 @@ func origin(u *url.URL) string {
 	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
-// newRequest makes a request for an escaped path, with or without query, below the base URL.
+// newRequest creates a request for an escaped path, which may include a query, relative to the base
+// URL.
 func (u *Upstream) newRequest(ctx context.Context, method, path string, body []byte) (*http.Request, error) {
 	target, err := url.Parse(u.base.Scheme + "://" + u.base.Host + u.base.EscapedPath() + path)
 	if err != nil {
 		return nil, errors.New("the path does not form a valid URL")
 	}
 	if target.Host != u.base.Host || target.Scheme != u.base.Scheme {
-		return nil, errors.New("the path leads to a host other than the API's")
+		return nil, errors.New("the path refers to a host other than the API's")
 	}
 	target.User = u.base.User
 	var reader io.Reader
@@ -97,14 +98,14 @@ func (u *Upstream) newRequest(ctx context.Context, method, path string, body []b
 	return req, nil
 }
 
-// setDefault sets a header, unless h, which holds Options.Header, already has it.
+// setDefault sets a header unless h, which contains Options.Header, already contains it.
 func setDefault(h http.Header, name, value string) {
 	if h.Get(name) == "" {
 		h.Set(name, value)
 	}
 }
 
-// response is a response of the API whose body was read completely.
+// response is an HTTP response from the API, with its complete body.
 type response struct {
 	status int
 	header http.Header
@@ -112,7 +113,7 @@ type response struct {
 }
 
 // send sends a request and reads the response, whose body may have at most limit bytes after
-// decompression. Its errors hold neither URL nor credentials.
+// decompression. Its errors contain neither the URL nor credentials.
 func (u *Upstream) send(req *http.Request, limit int64) (response, error) {
 	resp, err := u.client.Do(req)
 	if err != nil {
@@ -129,7 +130,7 @@ func (u *Upstream) send(req *http.Request, limit int64) (response, error) {
 	return response{resp.StatusCode, resp.Header, body}, nil
 }
 
-// tooLarge means that a response exceeds its bound.
+// tooLarge is the error for a response that exceeds its size limit.
 type tooLarge struct{ limit int64 }
 
 func (e *tooLarge) Error() string {
@@ -139,8 +140,8 @@ func (e *tooLarge) Error() string {
 	return fmt.Sprintf("the response is larger than %d KiB", e.limit>>10)
 }
 
-// plain removes the URL from an error of net/http, because the URL may hold credentials and the
-// caller's arguments. If ctx has ended, it returns the cause of ctx instead.
+// plain removes the URL from an error returned by net/http, because the URL may contain credentials
+// and the caller's arguments. If ctx has ended, plain returns the cause of ctx instead.
 func (u *Upstream) plain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -148,9 +149,9 @@ func (u *Upstream) plain(ctx context.Context, err error) error {
 	return printable.Unnamed(err)
 }
 
-// get requests a path on a new connection: behind a load balancer, a reused connection would
-// always reach the same backend. etag, unless "", is sent as If-None-Match. timeout bounds the
-// request.
+// get sends a GET request for a path on a new connection, because behind a load balancer, a reused
+// connection would always reach the same backend. If etag is not empty, it is sent as
+// If-None-Match. timeout limits the time for the request.
 func (u *Upstream) get(ctx context.Context, path, etag string, limit int64, timeout time.Duration) (response, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no response within %s", timeout))
 	defer cancel()
@@ -169,7 +170,7 @@ func (u *Upstream) get(ctx context.Context, path, etag string, limit int64, time
 	return a, nil
 }
 
-// statusError is the error of a GET with an unexpected status.
+// statusError returns the error for a GET response with an unexpected status.
 func statusError(path string, status int) error {
 	return fmt.Errorf("GET %s: HTTP %s", path, statusText(status))
 }
@@ -178,14 +179,15 @@ func statusText(status int) string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s", status, http.StatusText(status)))
 }
 
-// serverVersion is the API's version document.
+// serverVersion is the decoded version document of the API.
 type serverVersion struct {
-	build   string // "" if it has none
+	build   string // empty if the document has none
 	members map[string]json.RawMessage
 }
 
-// fetchVersion requests the API's version document. If the API has no such route, or the
-// response is not a version document, the build is ""; if the API is down, it returns an error.
+// fetchVersion requests the API's version document. The build is empty if the API has no such
+// route, or if the response is not a version document. If the API is unreachable, fetchVersion
+// returns an error.
 func (u *Upstream) fetchVersion(ctx context.Context) (serverVersion, error) {
 	const path = "/api/version"
 	a, err := u.get(ctx, path, "", MaxVersionBytes, versionTimeout)
@@ -201,7 +203,7 @@ func (u *Upstream) fetchVersion(ctx context.Context) (serverVersion, error) {
 		return serverVersion{}, statusError(path, a.status)
 	}
 	var v serverVersion
-	// The build is shown and logged, and an API may echo what it was sent.
+	// The build is displayed and logged, and an API may echo the credentials that it received.
 	if json.Unmarshal([]byte(u.redact.text(string(a.body))), &v.members) != nil {
 		return serverVersion{}, nil
 	}
@@ -209,7 +211,7 @@ func (u *Upstream) fetchVersion(ctx context.Context) (serverVersion, error) {
 	return v, nil
 }
 
-// text returns a member that is a string or a number as text; "" for a member of another type.
+// text returns a member that is a string or a number as text, or "" if it has another type.
 func (v serverVersion) text(name string) string {
 	var s string
 	var n json.Number
@@ -222,18 +224,18 @@ func (v serverVersion) text(name string) string {
 	return ""
 }
 
-// bounded shortens a text of the API for a line of a log.
+// bounded shortens a text from the API so that it fits into a log line.
 func bounded(s string) string { return printable.Line(s, 128) }
 
-// minSecret is the minimum length of a header value that is redacted: replacing every "1" would
-// only garble messages.
+// minSecret is the minimum length of a header value that is redacted, because replacing every "1",
+// for example, would only garble messages.
 const minSecret = 4
 
-// redactor removes the credentials that are sent to the API from the texts of its responses,
-// which may echo the request.
+// redactor removes the credentials that are sent to the API from the text of its responses, because
+// responses may echo the request.
 type redactor struct {
 	secrets *strings.Replacer
-	longest int // bytes of the longest secret
+	longest int // length of the longest secret, in bytes
 }
 
 func newRedactor(base *url.URL, header http.Header, secrets []string) redactor {
@@ -260,8 +262,8 @@ func newRedactor(base *url.URL, header http.Header, secrets []string) redactor {
 		quoted := strings.Trim(quoted(v), `"`)
 		forms = append(forms, v, quoted, strings.ReplaceAll(quoted, "/", `\/`), url.QueryEscape(v), url.PathEscape(v))
 	}
-	// The longest first: otherwise a value that begins with a shorter value would be
-	// redacted only in part.
+	// Replace longer secrets first: otherwise a secret that starts with a shorter one would only be
+	// redacted in part.
 	slices.SortFunc(forms, func(a, b string) int { return len(b) - len(a) })
 	var pairs []string
 	for _, f := range forms {
@@ -276,11 +278,11 @@ func newRedactor(base *url.URL, header http.Header, secrets []string) redactor {
 
 func (r redactor) text(s string) string { return r.secrets.Replace(s) }
 
-// body returns the beginning of a response without credentials: at most about limit bytes.
+// body returns about the first limit bytes of a response, without credentials.
 func (r redactor) body(b []byte, limit int) string {
 	if len(b) <= limit {
 		return r.text(string(b))
 	}
 	s := r.text(string(b[:limit]))
-	return s[:max(0, len(s)-r.longest)] // the truncation may have split a secret
+	return s[:max(0, len(s)-r.longest)] // truncation may have split a secret
 }

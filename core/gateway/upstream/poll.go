@@ -11,53 +11,55 @@ import (
 )
 
 const (
-	// verifications is the number of polls that confirm a new build: behind a load
-	// balancer, both version responses may come from one backend and the catalog between
-	// them from another.
+	// verifications is the number of further polls that must confirm a new build: behind a load
+	// balancer, both version responses may come from one backend, and the catalog read in between
+	// from another.
 	verifications = 2
-	// flapWindow is how long previous builds are remembered, in intervals.
+	// flapWindow is how long previous builds are remembered, as a number of poll intervals.
 	flapWindow = 20
-	// agreement is the number of further responses, at most half a second apart, that must
-	// agree before a build is accepted that was replaced before, or contradicts others.
+	// agreement is the number of further responses, at most half a second apart, that must agree
+	// before the poller accepts a build that was replaced earlier, or that contradicts other
+	// responses.
 	agreement = 4
-	// maxDoubt bounds the additional polls that must agree before an old build is accepted
-	// again: one for each time that an old build returned within flapWindow.
+	// maxDoubt is the maximum number of additional polls that must agree before an old build is
+	// accepted again. One poll is added for each time that an old build returned within flapWindow.
 	maxDoubt = 3
-	// maxNoise is the number of consecutive polls with contradicting responses and unknown
-	// builds after which builds are considered meaningless (such as a time or a counter).
-	// For flapWindow, catalogs are then compared instead of builds.
+	// maxNoise is the number of consecutive polls with contradictory responses and unknown builds
+	// after which builds are considered meaningless (for example, a time or a counter). For the
+	// following flapWindow, catalogs are compared instead of builds.
 	maxNoise = 3
-	// maxRemembered bounds the builds and catalogs that are remembered.
+	// maxRemembered is the maximum number of previous builds and of previous catalogs that are
+	// remembered.
 	maxRemembered = 32
 	firstRetry    = time.Second
 )
 
-// A poller decides when a catalog is read and when it is served. Only the goroutine of Run uses
+// A poller determines when a catalog is read and when it is served. Only the goroutine of Run uses
 // it.
 //
-// A key identifies a state of the API: its build, or the digest of its catalog if it has no
-// build.
+// A key identifies a state of the API: its build, or the digest of its catalog if the API does not
+// report a build.
 type poller struct {
 	u *Upstream
 
-	etag string            // of last
-	sum  [sha256.Size]byte // of the body of last
-	last *candidate        // the last catalog that was read; nil before the first
+	etag string            // ETag of last
+	sum  [sha256.Size]byte // digest of the body of last
+	last *candidate        // most recently read catalog; nil if none yet
 
-	seen   string                       // the current key; "" before the first catalog
+	seen   string                       // current key; empty before the first catalog
 	left   map[string]time.Time         // previous keys, and when each was last seen
-	met    map[string]time.Time         // keys of contradicting responses, and when each was last seen
+	met    map[string]time.Time         // keys in contradictory responses, and when each was last seen
 	served map[catalog.Digest]time.Time // previous catalogs, and when each was replaced
-	now    catalog.Digest               // of the current catalog; zero before the first
-	verify int                          // how many polls must still confirm seen
+	now    catalog.Digest               // digest of the current catalog; zero before the first
+	verify int                          // number of polls that must still confirm seen
 	mixed  bool                         // the last responses contradicted each other
-	turns  []time.Time                  // when a previous key returned, or would have
-	claim  string                       // the key of the last poll's first response
-	claims int                          // consecutive polls with that key
-	noise  int                          // consecutive polls with contradicting responses and unknown keys
-	ignore time.Time                    // builds are ignored until then; zero: they are used
+	turns  []time.Time                  // when a previous key returned, or would have returned
+	claim  string                       // key in the first response of the last poll
+	claims int                          // number of consecutive polls with that key
+	noise  int                          // number of consecutive polls with contradictory responses and unknown keys
+	ignore time.Time                    // builds are ignored until this time; zero if they are used
 
-	retry *backoff.Backoff // the pauses after failures before the first catalog
+	retry *backoff.Backoff // delays after failures before the first catalog
 }
 
 func newPoller(u *Upstream) *poller {
@@ -65,7 +67,7 @@ func newPoller(u *Upstream) *poller {
 		served: map[catalog.Digest]time.Time{}, retry: backoff.New(firstRetry, u.opts.Interval)}
 }
 
-// wait returns the time until the next poll; err is the error of the last poll.
+// wait returns the delay until the next poll. err is the error of the last poll.
 func (p *poller) wait(err error) time.Duration {
 	if err != nil && p.now.IsZero() {
 		return p.retry.Next()
@@ -73,10 +75,10 @@ func (p *poller) wait(err error) time.Duration {
 	return backoff.Spread(p.u.opts.Interval)
 }
 
-// observed is the state of the API according to one response.
+// observed is the state of the API that one response shows.
 type observed struct {
 	key, build string
-	catalog    *candidate // nil if the key is a build
+	catalog    *candidate // parsed catalog; nil if the key is a build
 }
 
 func (p *poller) observe(ctx context.Context) (observed, error) {
@@ -94,7 +96,7 @@ func (p *poller) observe(ctx context.Context) (observed, error) {
 	return observed{key: c.digest.String(), build: v.build, catalog: c}, nil
 }
 
-// poll polls the API once and serves a catalog that is new and certain. After an error the
+// poll polls the API once. If the catalog is new and confirmed, poll serves it. After an error, the
 // served catalog is unchanged, and the next poll retries.
 func (p *poller) poll(ctx context.Context) error {
 	p.forget()
@@ -136,8 +138,9 @@ func (p *poller) poll(ctx context.Context) error {
 		p.adopt(o, c)
 		return nil
 	}
-	// The API was deployed meanwhile, or two builds run in parallel: the next poll
-	// requires agreement. The catalog is from one of the builds, so it can be served if new.
+	// The API was deployed during the poll, or two builds are running in parallel, so the next poll
+	// requires agreement. The catalog belongs to one of the builds, so it can be served if it is
+	// new.
 	p.disagree(o.key, after.key)
 	if _, old := p.served[c.digest]; !old {
 		p.serve(o.build, c)
@@ -145,7 +148,7 @@ func (p *poller) poll(ctx context.Context) error {
 	return nil
 }
 
-// agreed asks the API several more times and reports whether all responses have the key.
+// agreed sends several more requests to the API and reports whether all responses have the key.
 func (p *poller) agreed(ctx context.Context, key string) (bool, error) {
 	for range agreement {
 		if !backoff.Sleep(ctx, min(500*time.Millisecond, p.u.opts.Interval/10)) {
@@ -163,7 +166,7 @@ func (p *poller) agreed(ctx context.Context, key string) (bool, error) {
 	return true, nil
 }
 
-// disagree records that the responses of one poll had different keys.
+// disagree records that the responses in one poll had different keys.
 func (p *poller) disagree(keys ...string) {
 	p.mixed = true
 	unknown := false
@@ -185,7 +188,8 @@ func (p *poller) disagree(keys ...string) {
 	}
 }
 
-// adopt makes the observed state, with its catalog c, the current one or confirms it.
+// adopt makes the observed state, with its catalog c, the current state, or confirms the current
+// state.
 func (p *poller) adopt(o observed, c *candidate) {
 	switch _, old := p.left[o.key]; {
 	case o.key != p.seen:
@@ -202,20 +206,20 @@ func (p *poller) adopt(o observed, c *candidate) {
 		p.verify = max(0, p.verify-1)
 	}
 	if o.catalog != nil {
-		p.verify = 0 // every poll reads the catalog
+		p.verify = 0 // without a build, every poll reads the catalog
 	}
 	p.mixed, p.noise = false, 0
 	p.serve(o.build, c)
 }
 
-// meet remembers that a key, unless it is the current one, was seen now.
+// meet records that a key was seen now, unless it is the current key.
 func (p *poller) meet(key string) {
 	if key != "" && key != p.seen && (len(p.left) < maxRemembered || !p.left[key].IsZero()) {
 		p.left[key] = time.Now()
 	}
 }
 
-// serve makes a catalog the current one, unless it already is, with the same build.
+// serve makes a catalog current, unless it is already current with the same build.
 func (p *poller) serve(build string, c *candidate) {
 	if c.digest == p.now && p.u.Catalog().Build == build {
 		return
@@ -228,7 +232,7 @@ func (p *poller) serve(build string, c *candidate) {
 	p.u.swap(build, c)
 }
 
-// forget drops the keys, catalogs and turns that are older than flapWindow.
+// forget removes all keys, catalogs and turns that are older than flapWindow.
 func (p *poller) forget() {
 	horizon := time.Now().Add(-flapWindow * p.u.opts.Interval)
 	maps.DeleteFunc(p.left, func(_ string, at time.Time) bool { return at.Before(horizon) })

@@ -14,31 +14,32 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Bounds of a catalog, in addition to its size. Entries that exceed them are skipped.
+// Limits for the entries of a catalog, in addition to its size. Entries that exceed them are
+// skipped.
 const (
 	MaxTools        = 10_000
 	MaxParams       = 128
 	maxName         = 128
 	maxPath         = 2048
-	maxDescription  = 8 << 10 // bytes; longer descriptions are truncated
+	maxDescription  = 8 << 10 // in bytes; longer descriptions are truncated
 	placeholderLeft = '{'
 )
 
-// maxDecoding bounds how often a path is decoded, to find what a server or a proxy in front of
-// it may see in it.
+// maxDecoding is how many times a path is decoded to check how a server, or a proxy in front of it,
+// may interpret the path.
 const maxDecoding = 4
 
 // getVersion is the name of the built-in tool.
 const getVersion = "get_version"
 
-// A param is one parameter of a tool.
+// A param describes one parameter of a tool.
 type param struct {
 	name, kind, description string
-	in                      string // path, query or body
+	in                      string // "path", "query" or "body"
 	required                bool
 }
 
-// An apiTool is a valid entry of the API's catalog: a tool and the route behind it.
+// An apiTool is a valid entry in the API's catalog: a tool and the route that implements it.
 type apiTool struct {
 	name, description string
 	method            string
@@ -46,7 +47,7 @@ type apiTool struct {
 	params            []param
 }
 
-// route returns the method and the path as they are in the API's catalog.
+// route returns the method and the path as specified in the API's catalog.
 func (e *apiTool) route() string {
 	var b strings.Builder
 	b.WriteString(e.method + " ")
@@ -59,10 +60,10 @@ func (e *apiTool) route() string {
 	return b.String()
 }
 
-// parseTool checks one entry of the catalog. The error says why the entry is skipped; name is
-// set even then, if the entry has one.
+// parseTool validates one catalog entry. The error reports why the entry is skipped; name is set
+// even in that case, if the entry has a name.
 func parseTool(raw json.RawMessage) (e *apiTool, name string, err error) {
-	var m map[string]json.RawMessage // keys in their exact case, unlike a struct
+	var m map[string]json.RawMessage // a map matches keys case-sensitively, unlike a struct
 	if json.Unmarshal(raw, &m) != nil || m == nil {
 		return nil, "", errors.New("the entry is not an object")
 	}
@@ -93,7 +94,7 @@ func parseTool(raw json.RawMessage) (e *apiTool, name string, err error) {
 	return e, e.name, err
 }
 
-// stringMember returns a string member, "" if it is absent.
+// stringMember returns the value of a string member, or "" if it is absent.
 func stringMember(m map[string]json.RawMessage, name string) (string, error) {
 	var s *string
 	if raw, ok := m[name]; ok && json.Unmarshal(raw, &s) != nil {
@@ -109,8 +110,8 @@ func validName(s string) bool {
 	return s != "" && len(s) <= maxName && printable.Line(s, 0) == s && strings.IndexFunc(s, unicode.IsSpace) < 0
 }
 
-// parseParams decodes the "params" of an entry and checks that each placeholder of its path is
-// one of them.
+// parseParams decodes the "params" of an entry and checks that each placeholder in its path refers
+// to one of them.
 func (e *apiTool) parseParams(raw json.RawMessage) error {
 	var list []json.RawMessage
 	if raw != nil && json.Unmarshal(raw, &list) != nil {
@@ -151,7 +152,7 @@ func (e *apiTool) parseParams(raw json.RawMessage) error {
 				return fmt.Errorf("path parameter %s must not have type %s", bounded(p.name), p.kind)
 			}
 			delete(open, p.name)
-			p.required = true // the path would be incomplete
+			p.required = true // without it, the path would be incomplete
 		}
 		e.params = append(e.params, p)
 	}
@@ -194,7 +195,7 @@ func parseParam(raw json.RawMessage) (p param, err error) {
 	return p, nil
 }
 
-// truncate shortens s to limit bytes at a rune boundary; it appends an ellipsis if s was longer.
+// truncate shortens s to limit bytes at a rune boundary, and appends an ellipsis if s was longer.
 func truncate(s string, limit int) string {
 	s = strings.ToValidUTF8(s, "\ufffd")
 	if len(s) <= limit {
@@ -203,7 +204,7 @@ func truncate(s string, limit int) string {
 	return strings.ToValidUTF8(s[:limit], "") + "…"
 }
 
-// A piece of a path is either fixed text, escaped as it is sent, or the name of a parameter.
+// A piece of a path is either fixed text in its escaped form, or the name of a parameter.
 type piece struct{ text, param string }
 
 // parsePath splits a path at its placeholders.
@@ -248,8 +249,8 @@ func parsePath(path string) ([]piece, error) {
 	return pieces, nil
 }
 
-// escapesPath reports whether a server or proxy that decodes a path more than once could
-// resolve it, or a text that becomes part of it, to another path.
+// escapesPath reports whether a server or proxy that decodes a path more than once could resolve it
+// to a different path. s may also be a text that becomes part of a path.
 func escapesPath(s string) bool {
 	for range maxDecoding {
 		if hasDotSegment(s) {
@@ -264,8 +265,8 @@ func escapesPath(s string) bool {
 	return true
 }
 
-// oneSegment reports whether a text stays one path segment however often it is decoded: behind
-// WSGI, for example, %2F reaches other routes.
+// oneSegment reports whether a text remains a single path segment no matter how often it is
+// decoded: with WSGI, for example, %2F can match other routes.
 func oneSegment(s string) bool {
 	for range maxDecoding {
 		if strings.ContainsAny(s, `/\`) {
@@ -280,14 +281,14 @@ func oneSegment(s string) bool {
 	return false
 }
 
-// hasDotSegment reports whether a path has dot segments, backslashes or control characters.
+// hasDotSegment reports whether a path contains dot segments, backslashes or control characters.
 func hasDotSegment(s string) bool {
 	return slices.ContainsFunc(strings.Split(s, "/"), func(segment string) bool { return segment == "." || segment == ".." }) ||
 		strings.IndexFunc(s, func(r rune) bool { return r == '\\' || unicode.IsControl(r) }) >= 0
 }
 
-// descriptor returns the MCP tool. It is written member by member to keep the order of the
-// parameters, which clients use for forms.
+// descriptor returns the MCP tool descriptor. Members are written one by one to preserve the order
+// of the parameters, which clients use for forms.
 func (e *apiTool) descriptor() (catalog.Item, error) {
 	var b bytes.Buffer
 	b.WriteString(`{"name":` + quoted(e.name))
@@ -305,7 +306,7 @@ func (e *apiTool) descriptor() (catalog.Item, error) {
 			b.WriteString(`,"description":` + quoted(p.description))
 		}
 		if p.kind == "array" {
-			b.WriteString(`,"items":{}`) // any type; some clients require the member
+			b.WriteString(`,"items":{}`) // any type; some clients require this member
 		}
 		b.WriteByte('}')
 		if p.required {
@@ -333,12 +334,12 @@ func versionTool() catalog.Item {
 	raw := json.RawMessage(`{"name":"` + getVersion + `","description":"Returns the versions of mcptrack and of the API behind the tools. ` +
 		`Use it to check that both can be reached.","inputSchema":{"type":"object","properties":{},"additionalProperties":false},` +
 		`"annotations":{"readOnlyHint":true}}`)
-	item, _ := catalog.NewItem(catalog.Tools, raw) // constant, and covered by a test
+	item, _ := catalog.NewItem(catalog.Tools, raw) // the input is constant and covered by a test
 	return item
 }
 
 // quoted returns s as a JSON string.
 func quoted(s string) string {
-	b, _ := printable.Marshal(s) // a string always encodes
+	b, _ := printable.Marshal(s) // encoding a string cannot fail
 	return string(b)
 }

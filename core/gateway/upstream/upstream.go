@@ -21,53 +21,52 @@ import (
 
 // Errors that callers can check with errors.Is.
 var (
-	// ErrClosed means that the upstream was closed.
+	// ErrClosed reports that the upstream has been closed.
 	ErrClosed = errors.New("catalog upstream closed")
-	// ErrUnknownTool means that the catalog has no tool of that name.
+	// ErrUnknownTool reports that the catalog does not contain a tool with that name.
 	ErrUnknownTool = errors.New("unknown tool")
 )
 
-// Defaults of Options.
+// Defaults for Options.
 const (
 	DefaultInterval = 30 * time.Second
 	DefaultTimeout  = 300 * time.Second
 )
 
-// Options configure an Upstream. Only URL is required.
+// Options configures an Upstream. Only URL is required.
 type Options struct {
-	// URL is the base URL; /api/version is below it. It may contain user info, which is
-	// sent as basic authentication and never logged.
+	// URL is the base URL, to which /api/version is appended. It may contain user info, which is
+	// sent as Basic authentication and never logged.
 	URL string
-	// Display replaces the URL in messages and logs; the URL without user info by
-	// default.
+	// Display replaces the URL in messages and logs. The default is the URL without user info.
 	Display string
-	// Header is sent with every request; it holds credentials for the API. Its values and
-	// Secrets are redacted in the API's errors, which may echo a request.
+	// Header is sent with every request and may contain credentials for the API. Its values and
+	// Secrets are redacted in errors from the API, because these may echo a request.
 	Header  http.Header
 	Secrets []string
-	// Interval is the time between polls, ± 20 %; 30 s by default. Until the first catalog
-	// was read, failed polls are retried after 1 s, 2 s and so on, up to Interval.
+	// Interval is the time between polls, varied randomly by 20 %; default 30 s. Until the first
+	// catalog has been read, failed polls are retried after 1 s, 2 s and so on, up to Interval.
 	Interval time.Duration
-	// Timeout bounds a call; 300 s by default.
+	// Timeout limits the time for a call; default 300 s.
 	Timeout time.Duration
-	// Client sends the requests; by default New creates one. Its CheckRedirect and Jar
-	// are not used.
+	// Client sends the requests. By default, New creates one. CheckRedirect and Jar of a given
+	// client are not used.
 	Client *http.Client
-	// Self is the version of this program, as get_version reports it.
+	// Self is the version of this program that get_version reports.
 	Self Version
-	// OnChange is called after a different list was swapped in, with the differences.
+	// OnChange is called with the differences after a different list of tools has become current.
 	OnChange func(*Catalog, catalog.Delta)
-	// OnSkip is called when a catalog has invalid entries, unless the previous catalog had
-	// the same. It gets the first [MaxSkips] of them and their total number. nil: they are
+	// OnSkip is called when a catalog has invalid entries, unless the previous catalog had the same
+	// ones. It receives the first [MaxSkips] of them and their total number. If nil, they are
 	// logged.
 	OnSkip func(skips []Skip, total int)
 	// OnStatus is called when the API becomes reachable or unreachable.
 	OnStatus func(Status)
-	// Logger receives warnings that a user should look into; nil discards them.
+	// Logger receives warnings about problems that the user should investigate; nil discards them.
 	Logger *slog.Logger
 }
 
-// FromConfig returns the options for a configured server whose transport is
+// FromConfig returns the options for a server in the config whose transport is
 // [config.TransportCatalog].
 func FromConfig(srv config.Server) Options {
 	opts := Options{URL: srv.URL.Reveal(), Display: strings.TrimRight(srv.Endpoint(), "/"), Interval: srv.CatalogInterval, Timeout: srv.RequestTimeout, Header: http.Header{}}
@@ -80,30 +79,30 @@ func FromConfig(srv config.Server) Options {
 	return opts
 }
 
-// An Upstream serves the tools of one HTTP API. Its methods are safe for concurrent use,
-// but Close must not be called from a callback.
+// An Upstream provides the tools of one HTTP API. Its methods are safe for concurrent use, but
+// Close must not be called from a callback.
 type Upstream struct {
 	opts      Options
-	base      *url.URL // without a trailing slash
-	display   string   // the base without credentials
+	base      *url.URL // base URL without a trailing slash
+	display   string   // base URL without credentials
 	client    *http.Client
-	redact    redactor        // removes credentials from the API's texts
-	transport *http.Transport // nil: the client is the caller's
+	redact    redactor        // removes credentials from the API's responses
+	transport *http.Transport // nil if the client was supplied by the caller
 	log       *slog.Logger
 
 	current atomic.Pointer[Catalog]
-	life    context.Context // ends with Close
+	life    context.Context // cancelled by Close
 	end     context.CancelCauseFunc
-	tried   chan struct{} // closed by Run after the first poll; nothing is sent
+	tried   chan struct{} // closed by Run after the first poll; nothing is sent to it
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	closed  bool
 	polling bool
 	status  Status
-	active  sync.WaitGroup // Run and calls; added to only while not closed
+	active  sync.WaitGroup // counts Run and calls; incremented only while not closed
 }
 
-// New checks the options. It starts and sends nothing.
+// New validates the options and creates an Upstream. It starts no goroutine and sends no request.
 func New(opts Options) (*Upstream, error) {
 	base, err := parseBase(opts.URL)
 	if err != nil {
@@ -130,7 +129,7 @@ func New(opts Options) (*Upstream, error) {
 
 func parseBase(raw string) (*url.URL, error) {
 	base, err := url.Parse(strings.TrimSpace(raw))
-	switch { // no message quotes the URL: it may hold credentials
+	switch { // messages must not contain the URL, which may include credentials
 	case err != nil:
 		return nil, errors.New("invalid catalog URL")
 	case base.Scheme != "http" && base.Scheme != "https" || base.Hostname() == "":
@@ -146,11 +145,11 @@ func parseBase(raw string) (*url.URL, error) {
 	return base, nil
 }
 
-// Catalog returns the current tools, never nil. Before the first successful poll it contains
-// only get_version.
+// Catalog returns the current catalog, which is never nil. Before the first successful poll, it
+// contains only get_version.
 func (u *Upstream) Catalog() *Catalog { return u.current.Load() }
 
-// Run polls until ctx is done or Close is called, and returns the cause. The first poll
+// Run polls the API until ctx is done or Close is called, and returns the cause. The first poll
 // starts immediately. Run must not be called concurrently.
 func (u *Upstream) Run(ctx context.Context) error {
 	ctx, done, err := u.begin(ctx)
@@ -186,8 +185,8 @@ func (u *Upstream) Run(ctx context.Context) error {
 	}
 }
 
-// begin registers work that Close waits for. The returned context ends with ctx or Close. The
-// caller must call done.
+// begin registers an operation that Close waits for. The returned context ends with ctx or when
+// Close is called. The caller must call done.
 func (u *Upstream) begin(ctx context.Context) (_ context.Context, done func(), err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -204,8 +203,8 @@ func (u *Upstream) begin(ctx context.Context) (_ context.Context, done func(), e
 	}, nil
 }
 
-// Close ends Run and all calls and returns when they have ended. It may be called more than
-// once and concurrently.
+// Close stops Run and all calls, and returns when they have stopped. It may be called repeatedly
+// and concurrently.
 func (u *Upstream) Close() {
 	u.mu.Lock()
 	u.closed = true
@@ -217,9 +216,9 @@ func (u *Upstream) Close() {
 	}
 }
 
-// Settled waits until the first poll has ended, so that a server can start with the API's
-// tools. It returns the current polling error, if any, or the cause of ctx. Run must have been
-// called.
+// Settled waits until the first poll has completed, so that a server can start with the API's tools
+// already listed. It returns the current polling error, if any, or the cause of ctx. Run must have
+// been called.
 func (u *Upstream) Settled(ctx context.Context) error {
 	select {
 	case <-u.tried:
@@ -236,12 +235,12 @@ func (u *Upstream) Settled(ctx context.Context) error {
 	return nil
 }
 
-// Status describes the state of polling.
+// Status describes the current state of polling.
 type Status struct {
-	Up       bool   // the last poll succeeded
-	Error    string // of the last poll, one printable line; "" if it succeeded
-	Failures int    // consecutive failed polls
-	Build    string // of the current catalog, one printable line
+	Up       bool   // whether the last poll succeeded
+	Error    string // error of the last poll on one printable line; empty if it succeeded
+	Failures int    // number of consecutive failed polls
+	Build    string // build of the current catalog, on one printable line
 }
 
 // Status returns the current state of polling.
@@ -253,8 +252,8 @@ func (u *Upstream) Status() Status {
 	return st
 }
 
-// polled records the result of a poll. If the API became reachable or unreachable, it logs that
-// and calls OnStatus.
+// polled records the result of a poll. If the API has become reachable or unreachable, polled logs
+// this and calls OnStatus.
 func (u *Upstream) polled(err error) {
 	first := false
 	select {
@@ -267,7 +266,7 @@ func (u *Upstream) polled(err error) {
 	if u.status.Up = err == nil; u.status.Up {
 		u.status.Error, u.status.Failures = "", 0
 	} else {
-		u.status.Error = u.redact.text(printable.Reason(err, 500)) // it may quote the response
+		u.status.Error = u.redact.text(printable.Reason(err, 500)) // the error may quote the response
 		u.status.Failures++
 	}
 	u.mu.Unlock()
@@ -281,7 +280,7 @@ func (u *Upstream) polled(err error) {
 	if st.Up {
 		u.log.Info("catalog reachable", "build", st.Build, "tools", len(u.Catalog().Tools))
 	} else {
-		u.log.Warn("catalog unreachable; the last known tools stay in use", "err", st.Error)
+		u.log.Warn("catalog unreachable; the last known tools remain in use", "err", st.Error)
 	}
 	if u.opts.OnStatus != nil {
 		u.opts.OnStatus(st)

@@ -1,6 +1,7 @@
-// Package logintest has an authorization server, and an MCP server that requires its tokens,
-// for tests. It is strict: codes and refresh tokens are valid once; a second use revokes
-// everything obtained with them, as RFC 9700 requires. Tests can plant faults.
+// Package logintest provides an authorization server, and an MCP server that requires its tokens,
+// for tests. The authorization server is strict: each code and refresh token is valid only once,
+// and a second use revokes everything obtained with it, as RFC 9700 requires. Tests can inject
+// faults.
 package logintest
 
 import (
@@ -22,42 +23,42 @@ import (
 	"github.com/mcptrack/mcptrack/core/login"
 )
 
-// Issuer is an authorization server with a protected MCP server.
+// Issuer is an authorization server together with an MCP server that it protects.
 type Issuer struct {
-	Resource string // of the protected server
-	URL      string // the issuer
+	Resource string // URL of the protected server
+	URL      string // URL of the issuer
 	Settings
 
-	mu sync.Mutex // guards what follows
+	mu sync.Mutex // guards the fields below
 	book
 }
 
-// Settings are set before the first request.
+// Settings configures an Issuer. It must be set before the first request.
 type Settings struct {
-	Life      time.Duration // of access tokens; 1 h
-	Scopes    []string      // in the challenge
+	Life      time.Duration // lifetime of access tokens; default 1 h
+	Scopes    []string      // scopes in the challenge
 	NoDCR     bool
 	CIMD      bool
-	NoPRM     bool                 // no metadata of the protected server
+	NoPRM     bool                 // publish no metadata of the protected server
 	Challenge func() string        // replaces the default WWW-Authenticate
-	PRM       func(map[string]any) // changes the metadata of the protected server
-	Meta      func(map[string]any) // changes the metadata of the authorization server
-	Answer    func(url.Values)     // changes the redirect
-	Handler   http.Handler         // the protected handler; 200 by default
-	Clients   map[string]string    // secrets of configured clients
-	Redirects map[string][]string  // the only redirect URIs of a client; default any
+	PRM       func(map[string]any) // modifies the metadata of the protected server
+	Meta      func(map[string]any) // modifies the metadata of the authorization server
+	Answer    func(url.Values)     // modifies the query of the redirect
+	Handler   http.Handler         // handler of the protected server; by default it responds with status 200
+	Clients   map[string]string    // secrets of configured clients, keyed by client ID
+	Redirects map[string][]string  // redirect URIs allowed for a client; by default any
 }
 
-// book records what was issued and requested.
+// book records which tokens were issued and which requests were received.
 type book struct {
 	codes   map[string]grant
 	refresh map[string]string // refresh token → family
 	spent   map[string]string
-	revoked map[string]bool // families
+	revoked map[string]bool // revoked token families
 	access  map[string]access
 	hits    map[string]int
-	forms   []url.Values // token requests
-	stray   []string     // hosts and paths that wrongly got a token
+	forms   []url.Values // forms of the token requests
+	stray   []string     // hosts and paths that received a token by mistake
 	answer  func(http.ResponseWriter, *http.Request) bool
 }
 
@@ -70,7 +71,7 @@ type access struct {
 	expires       time.Time
 }
 
-// New starts both servers until the test ends.
+// New starts both servers, which run until the test ends.
 func New(t testing.TB) *Issuer {
 	s := &Issuer{Settings: Settings{Life: time.Hour, Clients: map[string]string{}}, book: book{codes: map[string]grant{}, refresh: map[string]string{}, spent: map[string]string{},
 		revoked: map[string]bool{}, access: map[string]access{}, hits: map[string]int{}}}
@@ -105,43 +106,43 @@ func (s *Issuer) counting(who string, next http.Handler) http.Handler {
 	})
 }
 
-// Hits returns the number of requests for a path, such as "as /token" or "rs /mcp".
+// Hits returns the number of requests to a path, such as "as /token" or "rs /mcp".
 func (s *Issuer) Hits(path string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.hits[path]
 }
 
-// Issued returns the number of issued access tokens.
+// Issued returns the number of access tokens issued so far.
 func (s *Issuer) Issued() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.access)
 }
 
-// Forms returns the token requests.
+// Forms returns the forms of all token requests.
 func (s *Issuer) Forms() []url.Values {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.forms)
 }
 
-// Stray returns the hosts and paths that wrongly got a token.
+// Stray returns the hosts and paths that received a token by mistake.
 func (s *Issuer) Stray() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.stray)
 }
 
-// AnswerToken sets a handler of token requests; if it returns false, the request is handled
-// normally. nil removes it.
+// AnswerToken sets a handler for token requests. If the handler returns false, the request is
+// processed normally. nil removes the handler.
 func (s *Issuer) AnswerToken(answer func(http.ResponseWriter, *http.Request) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answer = answer
 }
 
-// Revoke ends every grant.
+// Revoke revokes all tokens issued so far.
 func (s *Issuer) Revoke() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,7 +204,7 @@ func (s *Issuer) resource(w http.ResponseWriter, q *http.Request) {
 	writeJSON(w, http.StatusOK, m)
 }
 
-// protected answers requests with a valid token.
+// protected handles requests to the protected server, and requires a valid token.
 func (s *Issuer) protected(w http.ResponseWriter, q *http.Request) {
 	token, _ := strings.CutPrefix(q.Header.Get("Authorization"), "Bearer ")
 	s.mu.Lock()
@@ -247,7 +248,7 @@ func (s *Issuer) register(w http.ResponseWriter, q *http.Request) {
 	writeJSON(w, http.StatusCreated, m)
 }
 
-// authorize consents immediately.
+// authorize handles authorization requests and grants consent immediately.
 func (s *Issuer) authorize(w http.ResponseWriter, q *http.Request) {
 	in := q.URL.Query()
 	if in.Get("code_challenge_method") != "S256" || in.Get("state") == "" || in.Get("resource") != s.Resource {
@@ -326,7 +327,7 @@ func (s *Issuer) token(w http.ResponseWriter, q *http.Request) {
 	}
 }
 
-// issue answers with tokens. s.mu must be held.
+// issue responds with newly issued tokens. s.mu must be held.
 func (s *Issuer) issue(w http.ResponseWriter, family, scope string, refresh bool) {
 	out := map[string]any{"access_token": "at-" + rand.Text(), "token_type": "Bearer", "expires_in": s.Life.Seconds()}
 	s.access[out["access_token"].(string)] = access{family, scope, time.Now().Add(s.Life)}
@@ -367,8 +368,8 @@ func LogIn(t testing.TB, logins *login.Store, s *Issuer, to login.Target) {
 	}
 }
 
-// Browse does what a browser does with the URL of a login: it returns the URL to which the
-// authorization server redirects.
+// Browse sends the request that a browser would send to the URL of a login, and returns the URL to
+// which the authorization server redirects.
 func Browse(t testing.TB, address string) string {
 	t.Helper()
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
@@ -384,7 +385,7 @@ func Browse(t testing.TB, address string) string {
 	return p.Header.Get("Location")
 }
 
-// Serve serves a handler until the test ends and returns its URL.
+// Serve runs an HTTP server with a handler until the test ends, and returns its URL.
 func Serve(t testing.TB, h http.Handler) string {
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
