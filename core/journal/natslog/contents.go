@@ -39,7 +39,7 @@ type contents struct {
 	dropped  atomic.Uint64
 	progress storing.Progress // of texts: queued, and stored or dropped
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	queue   []storedContent
 	queued  int                         // bytes in queue
 	known   map[catalog.Digest]struct{} // recently stored or queued

@@ -25,7 +25,7 @@ type leases struct {
 	suspect chan struct{}
 	runs    sync.WaitGroup // run
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	held    map[*Lease]struct{}
 	closed  bool
 	end     context.CancelFunc // of run; nil: it does not run

@@ -206,7 +206,7 @@ type pool struct {
 	// Capacity maxReaders, never closed.
 	slots chan struct{}
 
-	mu     sync.Mutex // guards all below
+	mu     sync.Mutex // guards the fields below
 	idle   []*sqlite.Conn
 	closed bool
 }

@@ -27,7 +27,7 @@ type contents struct {
 
 	progress storing.Progress // of texts: accepted, and stored or dropped
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	queue   []text
 	bytes   int                        // of queue, and of the texts that the writer has taken
 	queued  map[catalog.Digest]*string // the same texts, to be read

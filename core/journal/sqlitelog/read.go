@@ -18,7 +18,7 @@ import (
 
 // view is what readers of this process may see. Its methods may be called from several goroutines.
 type view struct {
-	mu     sync.Mutex // guards all below; held for no I/O
+	mu     sync.Mutex // guards the fields below; not held during I/O
 	file   *file
 	bounds journal.Bounds
 	// recent has the newest entries, for followers, without a hole up to the last. It is empty in a
