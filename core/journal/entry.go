@@ -20,11 +20,10 @@ type Entry struct {
 	Seq uint64
 	// Stored is the time at which the store received the event, according to the store's clock.
 	Stored time.Time
-	// Gap is nil unless the entry stands in for missing events; it then describes which ones and
-	// why.
+	// Gap describes the missing events. It is nil if the entry is an event.
 	Gap *event.Gap
-	// Again is set on the entries that follow a gap and repeat its most important events: the last
-	// event of each resource or server, so that a reader that fell behind learns the current state.
+	// Again is set on entries that follow a gap and repeat events from within the gap: the last
+	// event about each resource or server. They tell a reader that fell behind the current state.
 	Again bool
 	// More is set if another entry follows immediately, so a writer may delay flushing its output.
 	More bool

@@ -40,13 +40,14 @@ type Log interface {
 	Epoch() string
 	// Bounds returns the numbers of the first and the last stored event.
 	Bounds(ctx context.Context) (Bounds, error)
-	// Read yields the entries from number from up to the entry that was last at the time of the
-	// call. If from is 0, it starts at the first stored entry. Where entries are missing, it yields
-	// entries with Gap set, one for each reason. An error is yielded last and ends the sequence.
+	// Read yields the entries starting with number from, up to the entry that was last at the time
+	// of the call. If from is 0, it starts with the first stored entry. Where entries are missing,
+	// it yields entries with Gap set, one for each reason. An error is yielded last and ends the
+	// sequence.
 	Read(ctx context.Context, from uint64) iter.Seq2[Entry, error]
-	// Follow yields the entries from number from on, and then each new entry as soon as it is
-	// durable, without losing any in between. If from is 0, it starts at the first stored entry. It
-	// ends with an error: the cause of ctx, ErrClosed, or ErrEpoch.
+	// Follow yields the entries starting with number from, and then each new entry as soon as it is
+	// durable, without losing any in between. If from is 0, it starts with the first stored entry.
+	// It ends with an error: the cause of ctx, ErrClosed, or ErrEpoch.
 	Follow(ctx context.Context, from uint64) iter.Seq2[Entry, error]
 	// Select yields the entries that sel selects, up to the current last one, oldest first. It is
 	// cheap even in a large log. It yields no gaps for missing entries, because it is meant for
@@ -110,8 +111,8 @@ type Contents interface {
 	Put(d catalog.Digest, text string)
 	// Get returns the text with the given digest; ok is false if no such text is stored.
 	Get(ctx context.Context, d catalog.Digest) (text string, ok bool, err error)
-	// Stored returns those of the given digests whose texts are stored. If it returns an error, the
-	// result may be incomplete.
+	// Stored returns the subset of the given digests for which texts are stored. If it also returns
+	// an error, the result may be incomplete.
 	Stored(ctx context.Context, digests []catalog.Digest) (map[catalog.Digest]bool, error)
 	// Dropped returns the number of texts that could not be stored.
 	Dropped() uint64

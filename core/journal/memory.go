@@ -133,7 +133,7 @@ func (m *Memory) latestLocked(e held) {
 	m.latest[at] = e
 	if len(m.latest) > m.sweep {
 		m.sweepLocked()
-		m.sweep = max(1<<10, 2*len(m.latest)) // amortizes the cost of a sweep over many events
+		m.sweep = max(1<<10, 2*len(m.latest)) // doubling keeps the average cost per event low
 	}
 }
 
@@ -371,8 +371,8 @@ func (m *Memory) Close() error {
 // ends, the log is closed, or Subscription.Close is called.
 func (m *Memory) Subscribe(ctx context.Context) *Subscription { return m.subscribe(ctx, 0) }
 
-// subscribe starts a stream of all events from number from on. If from is 0, the stream starts with
-// the next new event.
+// subscribe starts a stream of all events whose number is at least from. If from is 0, the stream
+// starts with the next new event.
 func (m *Memory) subscribe(ctx context.Context, from uint64) *Subscription {
 	s := &Subscription{log: m, wake: make(chan struct{}, 1)}
 	m.mu.Lock()

@@ -50,7 +50,7 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) (err e
 	}
 	n, err := strconv.Atoi(args[2])
 	if err != nil || n < resources {
-		return fmt.Errorf("%q events; expected at least %d", args[2], resources)
+		return fmt.Errorf("invalid number of events %q; specify at least %d", args[2], resources)
 	}
 	durability := journal.OS
 	switch args[0] {
@@ -135,7 +135,7 @@ func measure(ctx context.Context, log journal.Log, n int, in io.Reader, out io.W
 		at := (n - 1) / samples * i
 		first, err := resume(ctx, log, ids[at])
 		if err == nil && first != ids[at+1] {
-			err = fmt.Errorf("resumed after %s with %s", ids[at], first)
+			err = fmt.Errorf("resuming after %s returned %s", ids[at], first)
 		}
 		return err
 	})
@@ -161,7 +161,7 @@ func read(ctx context.Context, log journal.Log, seq uint64) iter.Seq2[string, er
 	return func(yield func(string, error) bool) {
 		for e, err := range log.Read(ctx, seq) {
 			if err == nil && (e.Gap != nil || e.Seq != seq) {
-				err = fmt.Errorf("read %s instead of number %d", e.ID, seq)
+				err = fmt.Errorf("read event %s, want number %d", e.ID, seq)
 			}
 			if !yield(e.ID, err) || err != nil {
 				return

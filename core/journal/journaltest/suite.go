@@ -194,7 +194,7 @@ func add(t tb, log journal.Log, events ...*event.Event) {
 	}
 }
 
-// addEach appends one event for each of the resources with numbers from from to to-1. Because every
+// addEach appends one event for each resource with a number in the range [from, to). Because every
 // resource is different, a slow log cannot merge the events. It may be called from any goroutine.
 func addEach(t tb, log journal.Log, server string, from, to int) {
 	t.Helper()
@@ -242,8 +242,8 @@ func followTo(ctx context.Context, log journal.Log, from, to uint64) (out []jour
 	return out, errors.New("the iterator of Follow ended without an error")
 }
 
-// followInOrder calls followTo. It also returns an error if the entries are not exactly those from
-// number from to number to.
+// followInOrder calls followTo, and returns an error unless it yielded exactly the entries with the
+// numbers from to to.
 func followInOrder(ctx context.Context, log journal.Log, from, to uint64) ([]journal.Entry, error) {
 	entries, err := followTo(ctx, log, from, to)
 	if from = max(from, 1); err == nil {

@@ -31,7 +31,7 @@ func entriesAreEvents(t *testing.T, o *Opened) {
 	text := "shown on request"
 	updated := event.ResourceUpdated{Changed: &changed, Name: "n", MimeType: "text/plain", Size: &size, Digest: Digest(1), PreviousDigest: Digest(2)}
 	shown := updated
-	shown.Content, shown.Diff = &text, &text // must never be stored
+	shown.Content, shown.Diff = &text, &text // fields that must never be stored
 	payloads := []event.Payload{
 		event.ServerState{State: event.Backoff, Previous: event.Ready, Error: "refused", Attempt: 3, RetryIn: event.Milliseconds(1500 * time.Millisecond)},
 		event.SubscriptionActive{Resources: event.ResourceSet{Count: 3}, Mode: event.Push, Missing: []string{"a"}},
@@ -261,19 +261,19 @@ func selected(t tb, log journal.Log, sel journal.Selection) (out []journal.Entry
 func selects(t *testing.T, o *Opened) {
 	changed := false
 	add(t, o.Log,
-		update("docs", "file:///a", 1),                                                                // 1
-		update("docs", "file:///b", 1),                                                                // 2
-		update("wiki", "file:///a", 2),                                                                // 3
-		about("docs", "file:///a", event.ResourceAdded{}),                                             // 4
-		about("docs", "file:///a", event.ResourceUpdated{Name: "not read"}),                           // 5
-		about("docs", "", event.ServerState{State: event.Ready}),                                      // 6
-		about("", "", event.ConfigReloaded{Added: []string{"wiki"}}),                                  // 7
-		about("docs", "file:///a", event.ResourceUpdated{Digest: Digest(1), Changed: &changed}),       // 8
-		about("docs", "file:///a", event.ResourceRemoved{}),                                           // 9
-		about("docs", "file:///a", event.ResourceChanged{}),                                           // 10
-		about("docs", "", event.ListChanged{List: catalog.Resources, Removed: []string{"file:///a"}}), // 11
-		update("docs", "file:///a", 3),                                                                // 12
-		about("docs", "file:///a", event.ResourceContent{Digest: Digest(3)}),                          // 13
+		update("docs", "file:///a", 1),                                                                // entry 1
+		update("docs", "file:///b", 1),                                                                // entry 2
+		update("wiki", "file:///a", 2),                                                                // entry 3
+		about("docs", "file:///a", event.ResourceAdded{}),                                             // entry 4
+		about("docs", "file:///a", event.ResourceUpdated{Name: "not read"}),                           // entry 5
+		about("docs", "", event.ServerState{State: event.Ready}),                                      // entry 6
+		about("", "", event.ConfigReloaded{Added: []string{"wiki"}}),                                  // entry 7
+		about("docs", "file:///a", event.ResourceUpdated{Digest: Digest(1), Changed: &changed}),       // entry 8
+		about("docs", "file:///a", event.ResourceRemoved{}),                                           // entry 9
+		about("docs", "file:///a", event.ResourceChanged{}),                                           // entry 10
+		about("docs", "", event.ListChanged{List: catalog.Resources, Removed: []string{"file:///a"}}), // entry 11
+		update("docs", "file:///a", 3),                                                                // entry 12
+		about("docs", "file:///a", event.ResourceContent{Digest: Digest(3)}),                          // entry 13
 	)
 	flush(t, o.Log)
 	o.check(t, func(t *testing.T, when string) {

@@ -105,7 +105,8 @@ func orderOfGoroutines(t *testing.T, o *Opened) {
 	})
 }
 
-// Store returns the entry of its event. Events that were appended before have lower numbers.
+// Store returns the entry for the event that it stored. Events that were appended earlier have
+// lower numbers.
 func storeReturnsTheEntry(t *testing.T, o *Opened) {
 	for round := range 5 {
 		addEach(t, o.Log, "docs", 10*round, 10*round+10)

@@ -178,7 +178,7 @@ func statesOutliveEvents(t *testing.T, o *Opened) {
 	})
 }
 
-// The state of a resource is the one in its last event, whichever goroutine appended it.
+// The last event about a resource determines its state, whichever goroutine appended the event.
 func statesOfGoroutines(t *testing.T, o *Opened) {
 	const writers, each, resources = 8, 60, 3
 	var wg sync.WaitGroup

@@ -39,7 +39,7 @@ type contents struct {
 	wakeup chan struct{} // signalled by Put; capacity 1, never closed
 
 	dropped  atomic.Uint64
-	progress storing.Progress // starts when a text is queued; finishes when it is stored or dropped
+	progress storing.Progress // tracks each text from when it is queued until it is stored or dropped
 
 	mu      sync.Mutex // guards the fields below
 	queue   []storedContent
@@ -190,7 +190,7 @@ func (c *contents) Get(ctx context.Context, d catalog.Digest) (text string, ok b
 		}
 	}
 	if n, err := s2.DecodedLen(packed); err != nil || n > journal.MaxContent {
-		return "", false, nil // any client of the cluster may have stored this
+		return "", false, nil // malformed: any client of the cluster can store messages
 	}
 	data, err := s2.Decode(nil, packed)
 	if err != nil {

@@ -108,7 +108,7 @@ func (l *Lease) acquire(ctx context.Context, yield func(taken bool) time.Duratio
 		abandoned := seen.value.Instance == l.value.Instance && !l.log.leases.holds(l.key)
 		switch {
 		case kv == nil:
-			wait = time.Minute // or until the bucket exists
+			wait = time.Minute // no bucket yet; the wait ends early when it is created
 		case !seen.free && wait > 0 && !abandoned:
 			yielded, taken = false, true
 		case !yielded && yield != nil:

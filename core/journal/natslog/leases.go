@@ -23,12 +23,12 @@ type leases struct {
 	// suspect receives a token when a request to the bucket has failed, so that the bucket is
 	// checked. Its capacity is 1, and it is never closed.
 	suspect chan struct{}
-	runs    sync.WaitGroup // waits for run
+	runs    sync.WaitGroup // waits for the goroutine run
 
 	mu      sync.Mutex // guards the fields below
 	held    map[*Lease]struct{}
 	closed  bool
-	end     context.CancelFunc // stops run; nil if run was not started
+	end     context.CancelFunc // stops the goroutine run; nil if it was not started
 	kv      jetstream.KeyValue
 	err     error // reason why the sightings are outdated; nil if they are current
 	seen    map[string]sighting
@@ -156,7 +156,7 @@ func sightingOf(e jetstream.KeyValueEntry) sighting {
 	if e.Operation() != jetstream.KeyValuePut {
 		s.free = true
 	} else {
-		_ = json.Unmarshal(e.Value(), &s.value) // a malformed value is treated as an expired lease
+		_ = json.Unmarshal(e.Value(), &s.value) // after an error, the lease is treated as expired
 	}
 	return s
 }
@@ -171,7 +171,7 @@ func (v leaseValue) ttl() time.Duration {
 func (s *leases) run(ctx context.Context) {
 	view := bucketView{
 		config: jetstream.KeyValueConfig{
-			Bucket: s.store.opts.Stream + "_leases", Description: "mcptrack: who does what", MaxBytes: 16 << 20,
+			Bucket: s.store.opts.Stream + "_leases", Description: "mcptrack: leases on tasks that only one process may perform at a time", MaxBytes: 16 << 20,
 			// A bucket in memory could become permanently unusable: a restarted node has an empty
 			// Raft log. Nodes with empty logs cannot elect a leader without the node that has the
 			// log, and that node cannot lead if the previous leader was killed before the node had
@@ -193,7 +193,7 @@ func (s *leases) run(ctx context.Context) {
 		s.kv, s.err = nil, err
 		s.mu.Unlock()
 		if ctx.Err() == nil {
-			s.store.opts.Logger.Debug("the leases are read again", "err", err)
+			s.store.opts.Logger.Debug("the leases can be read again", "err", err)
 		}
 		backoff.Sleep(ctx, bucketCheck/4)
 	}

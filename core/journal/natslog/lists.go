@@ -23,7 +23,7 @@ type storedList struct {
 	// Version identifies the version of the list to which this part belongs.
 	Version string            `json:"version"`
 	Parts   int               `json:"parts"`
-	Items   map[string]string `json:"items"` // digests of the items by key
+	Items   map[string]string `json:"items"` // digest of each item, by its key
 	When    time.Time         `json:"when"`  // time at which the list was stored
 	position
 }
@@ -151,7 +151,7 @@ func join(parts map[int]storedList) *listState {
 func (l *listState) apply(e *event.Event) {
 	p, ok := e.Payload.(event.ListChanged)
 	if !ok || e.ServerID != l.name.ServerID || p.List != l.name.Kind {
-		return // another client stored something else
+		return // not a list change: any client of the cluster can store messages
 	}
 	for _, key := range p.Removed {
 		delete(l.keys, key)

@@ -70,11 +70,11 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	switch {
 	case o.URL == "":
-		return o, errors.New("event log: no NATS URL given")
+		return o, errors.New("event log: no NATS URL specified")
 	case !isStreamName(o.Stream):
-		return o, fmt.Errorf("event log: invalid stream name %q; expected at most 64 letters, digits, _ and -", o.Stream)
+		return o, fmt.Errorf("event log: invalid stream name %q; use at most 64 letters, digits, _ and -", o.Stream)
 	case o.Retain < 0 || o.RetainBytes < 0 || o.KeepContent < 0 || o.Queue < 0 || o.Replicas < 0 || o.Drain < 0:
-		return o, errors.New("event log: negative option")
+		return o, errors.New("event log: an option is negative")
 	}
 	return o, nil
 }
@@ -254,7 +254,7 @@ func (l *Log) since(ctx context.Context, t time.Time) (uint64, error) {
 	defer msgs.close()
 	info, err := l.store.info(ctx, l.store.opts.Stream)
 	if err != nil {
-		return 0, fmt.Errorf("event log: find the first event after a time: %w", err)
+		return 0, fmt.Errorf("event log: find the first event after the given time: %w", err)
 	}
 	if b.First > b.Last || info.State.LastTime.Before(t) {
 		return b.Last + 1, nil
@@ -264,7 +264,7 @@ func (l *Log) since(ctx context.Context, t time.Time) (uint64, error) {
 		return b.Last + 1, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("event log: find the first event after a time: %w", err)
+		return 0, fmt.Errorf("event log: find the first event after the given time: %w", err)
 	}
 	return min(m.seq, b.Last+1), nil
 }

@@ -135,7 +135,7 @@ const quietAfter = 500 * time.Millisecond
 var (
 	errQuiet = errors.New("no message arrived")
 	// errMissed means that the connection dropped a message. A new consumer delivers it again.
-	errMissed = errors.New("the consumer of the store missed a message")
+	errMissed = errors.New("a message from the store was dropped")
 )
 
 // next waits for the next message. It returns errQuiet if none arrives within m.quiet.
@@ -256,7 +256,7 @@ func (s *store) scan(ctx context.Context, from, to uint64, found func(seq uint64
 			return nil // the remaining messages are unreadable
 		}
 		if err != nil {
-			return fmt.Errorf("event log: look up what was stored: %w", err)
+			return fmt.Errorf("event log: look up the stored events: %w", err)
 		}
 		found(m.seq, m.id)
 		if m.seq >= to {
@@ -266,7 +266,7 @@ func (s *store) scan(ctx context.Context, from, to uint64, found func(seq uint64
 }
 
 var (
-	errEnd = errors.New("nothing is left to read")
+	errEnd = errors.New("no messages are left to read")
 	// errWithheld means that the store responds and has more messages, but does not deliver them.
 	errWithheld = errors.New("the store has stopped delivering stored events")
 )
@@ -294,7 +294,7 @@ func (m *messages) await(ctx context.Context) (message, error) {
 		case errors.Is(err, jetstream.ErrConsumerNotFound):
 			return message{}, err
 		case err != nil:
-			if unanswered++; unanswered == 2 { // the consumer's node is down
+			if unanswered++; unanswered == 2 { // the node that runs the consumer is down
 				return message{}, fmt.Errorf("%w: %w", errNoAnswer, err)
 			}
 			continue

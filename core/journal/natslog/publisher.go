@@ -145,7 +145,7 @@ func (p *publisher) answer(ctx context.Context, reply string) (uint64, error) {
 				Seq   uint64              `json:"seq"`
 			}
 			if err := json.Unmarshal(m.Data, &ack); err != nil {
-				return 0, fmt.Errorf("malformed response of the store: %w", err)
+				return 0, fmt.Errorf("malformed response from the store: %w", err)
 			}
 			if ack.Error != nil {
 				return 0, ack.Error

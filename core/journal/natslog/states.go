@@ -50,12 +50,12 @@ type position struct {
 type stateWriter struct {
 	store    *store
 	pub      *publisher       // used only by the run goroutine
-	progress storing.Progress // starts when a value is put; finishes when it is stored or dropped
+	progress storing.Progress // tracks each value from when it is put until it is stored or dropped
 	// soon receives a token if all values are to be stored without waiting for flushEvery to pass.
 	// Its capacity is 1, and it is never closed.
 	soon chan struct{}
 
-	mu    sync.Mutex            // guards below
+	mu    sync.Mutex            // guards the fields below
 	dirty map[string]remembered // values that wait to be stored, by subject
 	// found contains the lists that no event reported and that may not be stored yet: the number of
 	// each in progress, by subject.
@@ -208,7 +208,7 @@ func (s *stateWriter) flush(ctx context.Context) {
 			err = journal.ErrTooLarge
 		}
 		if err != nil {
-			s.store.opts.Logger.Error("a state of a resource, list or server cannot be stored", "err", err)
+			s.store.opts.Logger.Error("the state of a resource, list or server cannot be stored", "err", err)
 			delete(values, subject)
 			continue
 		}
@@ -245,7 +245,7 @@ type resourceState struct {
 	Size     int64     `json:"size,omitempty"`
 	MimeType string    `json:"mimeType,omitempty"`
 	When     time.Time `json:"when"`
-	position           // set by encode
+	position           // set by encode when the state is stored
 }
 
 func newResourceState(r journal.ResourceID, st journal.State) *resourceState {
@@ -273,10 +273,10 @@ func (s *resourceState) encode(at position, _ int) (parts [][]byte, ttl time.Dur
 	return [][]byte{data}, ttl, err
 }
 
-// covers reports whether a value already reflects a message from the log with the given epoch. The
-// receiver is the position of the value, and when is the time at which it was stored. Times are
-// compared if the epochs differ: a new epoch starts when events were lost, and it reuses their
-// numbers.
+// covers reports whether a value already reflects the message m from the log with the given epoch.
+// p is the position of the value, and when is the time at which the value was stored. If p has
+// another epoch, covers compares times instead of numbers, because a new epoch starts when events
+// were lost and reuses their numbers.
 func (p position) covers(when time.Time, m message, epoch string) bool {
 	if p.Epoch == epoch {
 		return m.seq <= p.Seq
@@ -358,7 +358,7 @@ func (l *Log) readStored(ctx context.Context, server string, resources map[journ
 	err = l.store.latest(ctx, l.store.opts.Stream, func(m message) {
 		by, ok := covered[strings.TrimPrefix(m.subject, prefix)]
 		if ok && by.covers(by.when, m, l.Epoch()) {
-			return // true for most events; decoding them all would slow down the start
+			return // already reflected, like most events; decoding them all would slow down startup
 		}
 		var e event.Event
 		if json.Unmarshal(m.data, &e) != nil {

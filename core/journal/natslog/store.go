@@ -98,12 +98,12 @@ func (s *store) connect(suspect func()) error {
 		nats.Timeout(5 * time.Second),
 		nats.ReconnectHandler(func(*nats.Conn) { suspect() }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			s.opts.Logger.Debug("error on the connection to the store", "err", printable.Line(err.Error(), 256))
+			s.opts.Logger.Debug("error on the NATS connection", "err", printable.Line(err.Error(), 256))
 		}),
 	}
 	for one := range strings.SplitSeq(s.opts.URL, ",") {
 		if u, err := url.Parse(strings.TrimSpace(one)); err != nil || u.Host == "" {
-			return errors.New("event log: invalid NATS URL; expected nats://host:4222")
+			return errors.New("event log: invalid NATS URL; use the form nats://host:4222")
 		}
 	}
 	if s.opts.Credentials != "" {
@@ -115,7 +115,7 @@ func (s *store) connect(suspect func()) error {
 	}
 	var err error
 	if s.nc, err = nats.Connect(s.opts.URL, opts...); errors.Is(err, nats.ErrNoServers) {
-		return errors.New("event log: no NATS server responds")
+		return errors.New("event log: no NATS server responded")
 	} else if err != nil {
 		return fmt.Errorf("event log: connect to NATS: %w", err)
 	}
@@ -267,7 +267,7 @@ func (s *store) renew(ctx context.Context, info *jetstream.StreamInfo) (*jetstre
 	cfg.Metadata[epochKey] = journal.NewEpoch()
 	updated, err := s.js.UpdateStream(ctx, cfg)
 	if err != nil {
-		return nil, fmt.Errorf("event log: begin a new epoch: %w", err)
+		return nil, fmt.Errorf("event log: start a new epoch: %w", err)
 	}
 	return updated.CachedInfo(), nil
 }
@@ -299,7 +299,7 @@ const (
 
 var (
 	errBucketReplaced = errors.New("the bucket was replaced")
-	errBucketSilent   = errors.New("the watcher of the bucket is behind")
+	errBucketSilent   = errors.New("the bucket watcher has fallen behind")
 )
 
 // bucketView contains the callbacks for a goroutine that watches a bucket. Only that goroutine

@@ -77,7 +77,7 @@ func (w *writer) storeGroup(ctx context.Context, group []*item) {
 			more, err := w.records(it)
 			if err != nil {
 				w.store.health.TooLarge.Add(1)
-				w.store.opts.Logger.Error("an event cannot be stored", "err", err)
+				w.store.opts.Logger.Error("an event cannot be stored and is dropped", "err", err)
 				it.Finish(journal.Entry{}, err)
 			}
 			records = append(records, more...)
@@ -331,7 +331,7 @@ func (w *writer) check(ctx context.Context, info *jetstream.StreamInfo) (renewed
 	}
 	if w.shorter(info) {
 		w.store.health.Damages.Add(1)
-		w.store.opts.Logger.Error("the event log has lost its last events; a new epoch begins", "last", info.State.LastSeq, "was", w.last)
+		w.store.opts.Logger.Error("the event log has lost its last events; starting a new epoch", "last", info.State.LastSeq, "was", w.last)
 		if info, err = w.store.renew(ctx, info); err != nil {
 			return false, err
 		}
@@ -341,7 +341,7 @@ func (w *writer) check(ctx context.Context, info *jetstream.StreamInfo) (renewed
 		return false, nil
 	}
 	if !renewed {
-		w.store.opts.Logger.Warn("the event log was replaced; a new epoch begins", "last", info.State.LastSeq, "was", w.last)
+		w.store.opts.Logger.Warn("the event log was replaced; starting a new epoch", "last", info.State.LastSeq, "was", w.last)
 	}
 	w.take(info)
 	return true, nil
@@ -387,7 +387,7 @@ func (w *writer) verify(ctx context.Context) error {
 	}
 	if err != nil {
 		w.doubt.Store(true)
-		return fmt.Errorf("event log: check whether the event log is still the same: %w", err)
+		return fmt.Errorf("event log: check whether the log was replaced: %w", err)
 	}
 	return nil
 }

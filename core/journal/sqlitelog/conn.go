@@ -100,7 +100,7 @@ func bind(s *sqlite.Stmt, params ...any) {
 		case bool:
 			s.BindBool(i+1, p)
 		default:
-			panic("sqlitelog: a parameter has an unknown type")
+			panic("sqlitelog: unsupported parameter type")
 		}
 	}
 }
@@ -168,11 +168,11 @@ func plain(err error) error {
 	text := ""
 	switch code.ToPrimary() {
 	case sqlite.ResultCorrupt, sqlite.ResultNotADB, sqlite.ResultFormat:
-		text = "it is damaged or not a file of mcptrack; serve-sse sets a damaged file aside and rescues what can be read"
+		text = "it is damaged or was not created by mcptrack; to replace a damaged file with a copy of all readable data, run mcptrack serve-sse"
 	case sqlite.ResultCantOpen, sqlite.ResultPerm, sqlite.ResultReadOnly:
-		text = "the file cannot be used because its folder is not writable; copy events.db, and events.db-wal if it exists, to a folder of your own"
+		text = "the file cannot be used because you cannot write to its folder; copy events.db, and events.db-wal if it exists, to a folder that you can write to"
 	case sqlite.ResultBusy, sqlite.ResultLocked:
-		text = "another program, such as sqlite3, holds the file; try again"
+		text = "another program, such as sqlite3, has locked the file; try again"
 	case sqlite.ResultFull:
 		text = "the disk is full"
 	case sqlite.ResultIOErr:
@@ -221,7 +221,7 @@ func newPool(path string) *pool {
 }
 
 // errRetired is returned when a pool is used after close.
-var errRetired = errors.New("the file is no longer used")
+var errRetired = errors.New("the file is no longer in use")
 
 // use calls f with a connection in a read transaction, so that f sees a consistent state of the
 // file. f must not block, because events.db-wal cannot shrink while the transaction is open.
@@ -244,7 +244,7 @@ func (p *pool) use(ctx context.Context, f func(c *sqlite.Conn) error) error {
 		err = f(c)
 	}
 	if end, rerr := c.Prepare("ROLLBACK"); rerr == nil && !c.AutocommitEnabled() {
-		_ = do(end) // cannot lose anything: the transaction only read
+		_ = do(end) // an error is harmless: the transaction only reads
 	}
 	if err == nil && p.keep(c) {
 		return nil
@@ -265,7 +265,7 @@ func (p *pool) take() (*sqlite.Conn, error) {
 		return c, nil
 	}
 	p.mu.Unlock()
-	c, err := connect(p.path, sqlite.OpenReadOnly|sqlite.OpenURI, readerCache) // no escaping needed: the path is absolute or from immutable
+	c, err := connect(p.path, sqlite.OpenReadOnly|sqlite.OpenURI, readerCache) // the path is absolute or a URI from immutable, so SQLite accepts it unchanged
 	if err != nil {
 		return nil, fmt.Errorf("event log: open the file: %w", err)
 	}
@@ -295,6 +295,6 @@ func (p *pool) close() {
 		<-p.slots
 	}
 	for _, c := range idle {
-		_ = c.Close() // the connection only reads, so nothing is lost
+		_ = c.Close() // an error is harmless: the connection only reads
 	}
 }

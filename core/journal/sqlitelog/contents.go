@@ -26,7 +26,7 @@ type contents struct {
 	rouse func() // makes the writer store the waiting texts
 	read  func(ctx context.Context, f func(*file, *sqlite.Conn) error) error
 
-	progress storing.Progress // starts when a text is accepted; finishes when it is stored or dropped
+	progress storing.Progress // tracks each text from when it is accepted until it is stored or dropped
 
 	mu      sync.Mutex // guards the fields below
 	queue   []text

@@ -36,12 +36,12 @@ type mark struct {
 func openDir(path string, existing bool) (*dir, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
-		return nil, fmt.Errorf("event log: find the data directory: %w", err)
+		return nil, fmt.Errorf("event log: resolve the path of the data directory: %w", err)
 	}
 	d := &dir{path: path}
 	if existing {
 		if _, err := os.Lstat(d.file()); err != nil {
-			return nil, fmt.Errorf("event log: find the stored events: %w", err)
+			return nil, fmt.Errorf("event log: find the event log in the data directory: %w", err)
 		}
 		return d, d.check()
 	}
@@ -64,9 +64,9 @@ func (d *dir) check() error {
 	info, err := os.Lstat(d.path)
 	switch {
 	case err != nil:
-		return fmt.Errorf("event log: find the stored events: %w", err)
+		return fmt.Errorf("event log: find the event log in the data directory: %w", err)
 	case info.Mode()&fs.ModeSymlink != 0:
-		return fmt.Errorf("event log: the data directory %s is a symbolic link; specify the directory itself", d.path)
+		return fmt.Errorf("event log: the data directory %s is a symbolic link; specify the directory to which it points", d.path)
 	case !info.IsDir():
 		return fmt.Errorf("event log: %s is not a directory", d.path)
 	}

@@ -57,7 +57,7 @@ func checkOwner(path string, info fs.FileInfo) error {
 		return fmt.Errorf("%s belongs to another user; use a data directory of your own", path)
 	}
 	if mode := info.Mode().Perm(); mode&0o022 != 0 {
-		return fmt.Errorf("others may write to %s (mode %04o); run chmod 700", path, mode)
+		return fmt.Errorf("other users may write to %s (mode %04o); run chmod 700", path, mode)
 	}
 	return nil
 }
@@ -76,7 +76,7 @@ func openPrivate(path string) (*os.File, error) {
 	info, err := f.Stat()
 	if err == nil {
 		if st, ok := info.Sys().(*syscall.Stat_t); !info.Mode().IsRegular() || ok && st.Nlink != 1 {
-			err = &fs.PathError{Op: "open", Path: path, Err: errors.New("not a regular file, or a file with several hard links")}
+			err = &fs.PathError{Op: "open", Path: path, Err: errors.New("not a regular file, or it has several hard links")}
 		}
 	}
 	if err != nil {

@@ -147,15 +147,15 @@ func (l *Log) admit(c *sqlite.Conn, inode int64, known *logRow) (row logRow, err
 	case known != nil && row.epoch != known.epoch:
 		why = "the file was replaced"
 	case known == nil && row.last >= row.first && end < row.last:
-		why = "the log came back shorter"
+		why = "the stored events end before the recorded end of the log"
 		l.health.Damages.Add(1)
 	case end > row.last:
-		why = "the log came back longer"
+		why = "there are stored events after the recorded end of the log"
 		l.health.Damages.Add(1)
 	case row.inode != 0 && inode != 0 && row.inode != inode:
 		why = "the file is a copy or was restored"
 	case seen.epoch == row.epoch && seen.last > row.last:
-		why = "its last events are missing"
+		why = "the lock file contains a later event than the log"
 		l.health.Damages.Add(1)
 	case seen.epoch != "" && seen.epoch != row.epoch:
 		why = "the file was deleted or replaced"
@@ -190,7 +190,7 @@ func (l *Log) admit(c *sqlite.Conn, inode int64, known *logRow) (row logRow, err
 		return writeLog(c, now)
 	})
 	if err == nil && why != "" {
-		l.opts.Logger.Warn("the event log begins a new epoch, because "+why, "last", row.last)
+		l.opts.Logger.Warn("the event log starts a new epoch because "+why, "last", row.last)
 	}
 	return row, err
 }
@@ -255,7 +255,7 @@ func (l *Log) openExisting(ctx context.Context) (f *file, row logRow, err error)
 			return fs.ErrNotExist // another process is just creating the log
 		}
 		if err == nil && version != int64(len(migrations())) {
-			return fmt.Errorf("it has format %d; this mcptrack reads format %d", version, len(migrations()))
+			return fmt.Errorf("the file has format %d, but this version of mcptrack reads format %d", version, len(migrations()))
 		}
 		if err == nil {
 			row, err = readLog(c)

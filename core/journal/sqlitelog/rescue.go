@@ -32,13 +32,13 @@ func (l *Log) rescue(cause error, known *logRow) (*logRow, error) {
 	}
 	to, err := l.swap()
 	if err != nil {
-		return nil, fmt.Errorf("event log: set a damaged file aside: %w", err)
+		return nil, fmt.Errorf("event log: move a damaged file aside: %w", err)
 	}
 	attrs := []any{"err", plain(cause), "movedTo", to, "events", copied}
 	if lost := row.last + 1 - row.first - copied; lost > 0 {
 		attrs = append(attrs, "lost", lost)
 	}
-	l.opts.Logger.Error("the event log is damaged; it was moved aside, and what can be read was copied into a new one", attrs...)
+	l.opts.Logger.Error("the event log is damaged; the file was moved aside, and all readable data was copied to a new one", attrs...)
 	return &row, nil
 }
 
@@ -126,7 +126,7 @@ func (l *Log) copyFile(known *logRow) (row logRow, copied int64, err error) {
 	}
 	was, from := l.openDamaged(known)
 	if from != nil {
-		defer from.Close() // cannot lose anything: the connection only reads
+		defer from.Close() // an error is harmless: the connection only reads
 	}
 	row.first, row.last = was.first, was.last
 	err = transaction(to, func() error {
@@ -276,7 +276,7 @@ func (c *copier) events(row *logRow) (copied int64, err error) {
 		return 0, nil // the schema is unreadable, so there is nothing to copy
 	}
 	sc := &scanner{sums: c.was}
-	open := row.first == 0 // the bounds of the log are unknown and must be taken from the events
+	open := row.first == 0 // bounds unknown: the first valid event determines them
 	if open {
 		row.first = 1
 	}
@@ -308,7 +308,7 @@ func (c *copier) events(row *logRow) (copied int64, err error) {
 			row.bytes += int64(2*len(r.server) + 2*len(r.uri) + len(r.data) + rowBytes)
 			row.last = max(row.last, r.seq)
 		}
-		_ = read.Reset() // returns the same error as Step
+		_ = read.Reset() // Reset only repeats the error that Step returned
 		if rerr == nil && !found {
 			break
 		}
@@ -328,7 +328,7 @@ func (c *copier) end(sc *scanner) int64 {
 	for row && err == nil && !sc.read(s) {
 		row, err = s.Step()
 	}
-	_ = s.Reset() // returns the same error as Step
+	_ = s.Reset() // Reset only repeats the error that Step returned
 	if err != nil || !row {
 		return maxMark
 	}

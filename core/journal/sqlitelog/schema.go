@@ -102,7 +102,7 @@ func migrate(c *sqlite.Conn) error {
 	steps := migrations()
 	if version > int64(len(steps)) {
 		if stored, err := number(c, "SELECT version FROM log"); err == nil && stored == version {
-			return fmt.Errorf("it was written by a newer mcptrack (format %d; this one knows %d); update mcptrack", version, len(steps))
+			return fmt.Errorf("it was written by a newer version of mcptrack (format %d; this version supports up to %d); update mcptrack", version, len(steps))
 		}
 		return fmt.Errorf("%w: unknown version %d", errDamaged, version)
 	}
@@ -113,7 +113,7 @@ func migrate(c *sqlite.Conn) error {
 		if tables, err := number(c, "SELECT count(*) FROM sqlite_schema"); err != nil {
 			return ours(err)
 		} else if tables > 0 {
-			return fmt.Errorf("%w: it has tables, but no version", errDamaged)
+			return fmt.Errorf("%w: it has tables but no version", errDamaged)
 		}
 	}
 	if version == int64(len(steps)) {
@@ -141,7 +141,7 @@ func checkSchema(c *sqlite.Conn) error {
 	if err != nil {
 		return err
 	}
-	defer ideal.Close() // an in-memory database, so nothing can be lost
+	defer ideal.Close() // an error is harmless: the database is only in memory
 	for _, step := range migrations() {
 		if err := sqlitex.ExecuteScript(ideal, step, nil); err != nil {
 			return err
@@ -219,9 +219,9 @@ func readLog(c *sqlite.Conn) (r logRow, err error) {
 	case err != nil:
 		return r, err
 	case !found:
-		return r, fmt.Errorf("%w: the row of log is missing", errDamaged)
+		return r, fmt.Errorf("%w: the row of the table log is missing", errDamaged)
 	case !valid:
-		return r, fmt.Errorf("%w: the row of log was changed", errDamaged)
+		return r, fmt.Errorf("%w: the row of the table log was changed", errDamaged)
 	}
 	return r, nil
 }

@@ -94,8 +94,8 @@ func (r *reader) selectPart(ctx context.Context, sel journal.Selection) (found [
 			}
 		}
 		switch n := len(numbers); {
-		case n > 0 && next <= uint64(numbers[n-1]): // more events follow in numbers
-		case sel.ServerID == "" && n == pageEntries: // more events may follow in this part
+		case n > 0 && next <= uint64(numbers[n-1]): // stopped early: the rest of numbers follows in the next call
+		case sel.ServerID == "" && n == pageEntries: // numbers was a full page, so this part may contain more
 		default:
 			next = to + 1
 		}
@@ -128,7 +128,7 @@ func numbersOf(c *sqlite.Conn, sel journal.Selection, first, last uint64) (numbe
 // that is reliable because quotation marks within JSON strings are escaped.
 func (r *eventRow) isSelected(sel journal.Selection) bool {
 	switch {
-	case !sel.After.IsZero() && time.UnixMicro(r.stored).Before(sel.After): // stored before After, because the clock was set back
+	case !sel.After.IsZero() && time.UnixMicro(r.stored).Before(sel.After): // possible if the clock was set back
 		return false
 	case sel.ServerID == "":
 		return true

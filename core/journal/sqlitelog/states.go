@@ -71,7 +71,7 @@ func (l *Log) heal(c *sqlite.Conn, origin string, lost bool) error {
 	learned, err := learn(c, origin, out.Resources)
 	if n := len(states) + len(lists); err == nil && n > 0 {
 		l.health.Damages.Add(uint64(n))
-		l.opts.Logger.Error("stored states are damaged; states of resources are restored from their last events, but changes of lists while mcptrack did not run are missed",
+		l.opts.Logger.Error("stored states are damaged; states of resources are restored from their last events, but changes to lists while mcptrack was not running are missed",
 			"resources", len(states), "learned", learned, "lists", len(lists))
 	}
 	return err
@@ -209,9 +209,8 @@ func (w *writer) erase(on bool) error {
 	return err
 }
 
-// eraseRemoved overwrites the remaining copies of removed records: those that SQLite has left
-// within other pages, and those in events.db-wal. Copies in events.db-wal are overwritten only when
-// no other process is reading.
+// eraseRemoved overwrites the remaining copies of removed records within other pages and in
+// events.db-wal. Copies in events.db-wal can be overwritten only while no other process is reading.
 func (w *writer) eraseRemoved() error {
 	if w.removed {
 		if err := w.erase(true); err != nil {

@@ -41,7 +41,7 @@ type writer struct {
 	sums  *checksum
 	wal   fs.FileInfo // events.db-wal; nil if unknown
 	shm   fs.FileInfo // events.db-shm; nil if unknown
-	row   logRow      // table log as of the last commit
+	row   logRow      // row of the table log as of the last commit
 
 	clock   int64 // stored time of the last event, in microseconds
 	full    bool  // PRAGMA synchronous is set to full
@@ -146,7 +146,7 @@ func (w *writer) finish() {
 		err = transaction(w.conn, func() error { return writeLog(w.conn, row) })
 	}
 	if err = errors.Join(err, w.conn.Close()); err != nil {
-		w.l.opts.Logger.Warn("the event log could not be closed cleanly", "err", err)
+		w.l.opts.Logger.Warn("the event log could not be closed properly", "err", err)
 	}
 	w.conn = nil
 }
@@ -172,7 +172,7 @@ func (w *writer) storeGroup(ctx context.Context, group []*item) error {
 // giveUp reports err to the callers that wait for items that will not be stored, including callers
 // of Flush.
 func (w *writer) giveUp(items []*item, err error) {
-	err = fmt.Errorf("event log: not stored: %w", err)
+	err = fmt.Errorf("event log: the event was not stored: %w", err)
 	for _, it := range append(items, w.flushes...) {
 		if it.Event != nil {
 			w.l.health.Unsaved.Add(1)
@@ -193,7 +193,7 @@ func (w *writer) flushed() {
 	}
 }
 
-// batch contains everything that one transaction stores.
+// batch contains the events, states, lists, texts and records that one transaction stores.
 type batch struct {
 	items   []*item
 	rows    []row
@@ -202,7 +202,7 @@ type batch struct {
 	lists   map[journal.ListName]listRow
 	records []namedRecord
 	texts   []text
-	next    logRow // table log as it will be after the transaction
+	next    logRow // row of the table log as it will be after the transaction
 	began   int64  // start of the last attempt, in microseconds; becomes log.synced when committed
 	stored  int64  // stored time of the events; equals began unless the clock was set back
 }
@@ -245,7 +245,7 @@ func (w *writer) encode(b *batch, it *item) bool {
 	parts, err := storing.Encode(it.Event, maxEvent)
 	if err != nil {
 		w.l.health.TooLarge.Add(1)
-		w.l.opts.Logger.Error("an event cannot be stored", "err", err)
+		w.l.opts.Logger.Error("an event cannot be stored and is dropped", "err", err)
 		it.Finish(journal.Entry{}, err)
 		return false
 	}
@@ -338,8 +338,8 @@ func (w *writer) landed(b *batch) (bool, error) {
 	return b.began != 0 && began == b.began, nil
 }
 
-// ready makes sure that the file is open, undamaged and still the file at its path. It repairs what
-// is wrong.
+// ready makes sure that the file is open, undamaged and still the file at its path. Otherwise it
+// opens or replaces the file.
 func (w *writer) ready() error {
 	if w.conn == nil {
 		return w.open(&w.row)
@@ -378,12 +378,12 @@ func (w *writer) lost(name, what string, so string) {
 	if w.l.health.Err() == nil {
 		w.l.health.Damages.Add(1)
 	}
-	w.l.health.Fails(fmt.Errorf("%s was %s while mcptrack used it; %s", filepath.Join(w.l.dir.path, name), what, so))
+	w.l.health.Fails(fmt.Errorf("%s was %s while mcptrack was using it; %s", filepath.Join(w.l.dir.path, name), what, so))
 }
 
 // relock acquires the lock again after the lock file was deleted.
 func (w *writer) relock() error {
-	w.lost("lock", "deleted", "mcptrack creates it again; no event is lost")
+	w.lost("lock", "deleted", "mcptrack will create it again; no event is lost")
 	if err := w.l.dir.reacquire(); err != nil {
 		return err
 	}
@@ -395,14 +395,14 @@ func (w *writer) relock() error {
 // the deleted file. rejoin moves its content to events.db, where other processes can find it, and
 // opens events.db with new -wal and -shm files.
 func (w *writer) rejoin(name string) error {
-	w.lost(name, "deleted", "mcptrack creates it again; no event is lost")
+	w.lost(name, "deleted", "mcptrack will create it again; no event is lost")
 	w.file.readers.close()
 	if err := w.synchronous(true); err != nil {
 		return err
 	}
 	busy, err := number(w.conn, "PRAGMA wal_checkpoint(TRUNCATE)")
 	if err == nil && busy != 0 {
-		err = errors.New("another process reads the event log")
+		err = errors.New("another process is reading the event log")
 	}
 	if err != nil {
 		return fmt.Errorf("event log: move %s to events.db: %w", name, err)
@@ -423,9 +423,9 @@ func (w *writer) restore() error {
 		if _, err := os.Lstat(w.l.dir.path); gone(err) {
 			name = ""
 		}
-		w.lost(name, "deleted", "mcptrack continues with a new log as soon as it can create one, and readers get a gap. To recover the old events, stop mcptrack, restore the directory from a backup, and start mcptrack")
+		w.lost(name, "deleted", "mcptrack continues with a new log as soon as it can create one, and readers receive a gap. To recover the old events, stop mcptrack, restore the directory from a backup, and start mcptrack again")
 	} else {
-		w.lost("events.db", "replaced", "mcptrack continues with the current file, and readers get a gap")
+		w.lost("events.db", "replaced", "mcptrack continues with the current file, and readers receive a gap")
 	}
 	// Remove the -wal and -shm files unless they were replaced too. They belong to the old file,
 	// but SQLite would apply them to the new one.
@@ -507,7 +507,7 @@ func (w *writer) keep(ctx context.Context) {
 	case !late && !(due && w.overdue()):
 		w.l.health.Works(w.l.queue.Size)
 	case w.store(ctx, new(batch)) == nil && w.overdue():
-		w.ticked = time.Time{} // removes more in the next round, after the items that are waiting now
+		w.ticked = time.Time{} // run again soon: there is more to remove, but waiting items come first
 		w.l.queue.Rouse()
 	}
 }

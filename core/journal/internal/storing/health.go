@@ -63,7 +63,7 @@ func (h *Health) Fails(err error) {
 		return
 	}
 	if old := h.trouble.Swap(&err); old == nil {
-		h.Logger.Error("events cannot be stored; mcptrack keeps them in memory and retries", "err", err)
+		h.Logger.Error("events cannot be stored; mcptrack keeps them in memory and will retry", "err", err)
 	}
 }
 
@@ -72,7 +72,7 @@ func (h *Health) Fails(err error) {
 func (h *Health) Works(size func() (waiting int, folded uint64)) {
 	if old := h.trouble.Swap(nil); old != nil {
 		waiting, folded := size()
-		h.Logger.Warn("events are stored again", "waiting", waiting, "folded", folded)
+		h.Logger.Warn("events can be stored again", "waiting", waiting, "folded", folded)
 	}
 }
 
@@ -83,8 +83,8 @@ func (h *Health) Synced(d time.Duration) {
 	h.groups, h.total, h.slowest = h.groups+1, h.total+d, max(h.slowest, d)
 }
 
-// Missing returns the gaps that replace the missing entries from number from to last. first is the
-// number of the first entry that retention has kept: missing entries before it form one gap,
+// Missing returns the gaps that replace the missing entries with the numbers from to last. first is
+// the number of the first entry that retention has kept: missing entries before it form one gap,
 // because retention removed them, and the others form a second gap, because they are damaged.
 // Damaged entries are counted and logged, each of them once if readers find them in order.
 func (h *Health) Missing(epoch string, from, first, last uint64) (gaps []journal.Entry) {

@@ -64,7 +64,7 @@ func (l *Lifetime) Wait() {
 }
 
 // ErrStop is returned by the read function passed to Iterate if the consumer stops iterating.
-var ErrStop = errors.New("the consumer has stopped")
+var ErrStop = errors.New("the consumer stopped iterating")
 
 // Iterate returns a sequence of the entries that read yields. If read fails, the error is yielded
 // last; if the context has ended by then, its cause is yielded instead.
@@ -160,5 +160,5 @@ func (p *Progress) Reach(ctx context.Context, n uint64) error {
 // notStored returns the error for a caller whose ctx ended while it waited for an item to be
 // stored.
 func notStored(ctx context.Context) error {
-	return fmt.Errorf("event log: wait until it is stored: %w", context.Cause(ctx))
+	return fmt.Errorf("event log: wait until the event is stored: %w", context.Cause(ctx))
 }
