@@ -20,8 +20,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 )
 
-// DefaultLease is the default time to live of a lease. It is roughly the time until another process
-// takes over from a holder that has crashed.
+// DefaultLease is the default time to live of a lease. If the holder crashes, it takes about this
+// long until another process can acquire the lease.
 const DefaultLease = 8 * time.Second
 
 // LeaseOptions configures how a lease is acquired. The zero value selects the defaults.
@@ -231,8 +231,8 @@ func (l *Lease) beat(ctx context.Context) (held bool, err error) {
 		l.log.leases.check()
 		return true, err
 	}
-	// There are three possible causes: the response to an earlier renewal was lost, the store has
-	// lost the lease, or another process has taken it.
+	// The write was rejected for one of three reasons: the response to an earlier renewal was lost,
+	// the store has lost the lease, or another process has taken it.
 	e, err := kv.Get(ctx, l.key)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		if rev, err = l.write(ctx, kv, sighting{free: true}); err == nil {

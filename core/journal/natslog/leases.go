@@ -172,11 +172,11 @@ func (s *leases) run(ctx context.Context) {
 	view := bucketView{
 		config: jetstream.KeyValueConfig{
 			Bucket: s.store.opts.Stream + "_leases", Description: "mcptrack: leases on tasks that only one process may perform at a time", MaxBytes: 16 << 20,
-			// A bucket in memory could become permanently unusable: a restarted node has an empty
-			// Raft log. Nodes with empty logs cannot elect a leader without the node that has the
-			// log, and that node cannot lead if the previous leader was killed before the node had
-			// read the leases. No process could then acquire a lease until an operator deletes the
-			// bucket.
+			// Do not keep the bucket in memory, because it could become permanently unusable. A
+			// restarted node has an empty Raft log. Nodes with empty logs cannot elect a leader
+			// without the node that has the log, and that node cannot lead if the previous leader
+			// was killed before the node had read the leases. No process could then acquire a lease
+			// until somebody deletes the bucket.
 			Storage: jetstream.FileStorage,
 		},
 		suspect: s.suspect, reset: s.reset,

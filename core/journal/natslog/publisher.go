@@ -47,7 +47,8 @@ func wrongRevision(err error) bool {
 // errNoAnswer means that no response arrived, so it is unknown whether the record was stored.
 var errNoAnswer = errors.New("the store does not respond")
 
-// maxBatch limits how many records are stored in one step. It is the default limit of NATS servers.
+// maxBatch limits how many records are stored in one step. It equals the default limit of NATS
+// servers; if a server has a lower limit, the publisher uses smaller batches.
 const maxBatch = 1000
 
 // publisher writes records to one stream. It must be used by one goroutine only.

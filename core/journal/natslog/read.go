@@ -108,8 +108,8 @@ func (r *reader) bounds(ctx context.Context) (journal.Bounds, error) {
 	return b, err
 }
 
-// consume yields entries from one consumer until it has reached the last one to yield, or the
-// consumer fails.
+// consume creates a consumer and yields entries from it until it has reached the last one to yield,
+// or the consumer fails.
 func (r *reader) consume(ctx context.Context) error {
 	msgs, err := r.log.store.consumeFrom(ctx, r.next)
 	if err != nil {

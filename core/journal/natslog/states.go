@@ -27,7 +27,7 @@ const (
 	flushAt    = 20_000 // number of waiting values at which they are stored early; each is a write in addition to the events
 )
 
-// value is something of which only the latest version is stored: the state of a resource, a list,
+// value is data of which the store keeps only the latest version: the state of a resource, a list,
 // or the announcement about a server.
 type value interface {
 	// subject returns the subject on which the value is stored, relative to the "state." prefix.
@@ -57,8 +57,8 @@ type stateWriter struct {
 
 	mu    sync.Mutex            // guards the fields below
 	dirty map[string]remembered // values that wait to be stored, by subject
-	// found contains the lists that no event reported and that may not be stored yet: the number of
-	// each in progress, by subject.
+	// found tracks the lists that no event reported and that may not be stored yet. It maps the
+	// subject of each list to its operation number in progress.
 	found map[string]uint64
 }
 

@@ -339,8 +339,8 @@ func (s *store) followBucket(ctx context.Context, v bucketView) error {
 	}
 	defer func() {
 		_ = watcher.Stop()
-		// The goroutine of the library blocks until the channel is drained, so drain it until it is
-		// closed.
+		// The watcher's goroutine may be blocked on sending an update, so receive until it has
+		// closed the channel.
 		over := time.NewTimer(callTimeout)
 		defer over.Stop()
 		for open := true; open; {

@@ -213,8 +213,8 @@ func (w *writer) putRemembered(b *batch) error {
 	return nil
 }
 
-// minTrim is the number of expired events that one transaction may always remove; a large batch may
-// remove twice as many events as it adds. The limit exists because removing a million expired
+// minTrim is how many old events one transaction may remove if it adds only a few; a larger batch
+// may remove twice as many events as it adds. There is a limit because removing a million expired
 // events after a long pause must not delay new events.
 const minTrim = 4096
 
@@ -275,8 +275,9 @@ func (w *writer) expired(now time.Time) (int64, error) {
 }
 
 // lastBefore returns the number of the last event in the range from first to last that was stored
-// before the time at, in microseconds, or 0 if there is none. It relies on stored times increasing
-// within the range, except where the clock was set back.
+// before the time at, in microseconds, or 0 if there is none. Stored times increase except where
+// the clock was set back, so it searches each of the ranges in between, from the newest to the
+// oldest.
 func lastBefore(c *sqlite.Conn, first, last, at int64) (int64, error) {
 	oldest, err := number(c, "SELECT stored FROM events WHERE seq >= ? ORDER BY seq LIMIT 1", first)
 	if err != nil || last < first {
