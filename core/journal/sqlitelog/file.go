@@ -30,8 +30,8 @@ type file struct {
 // because opening the file and closing it again would release the locks that SQLite holds.
 func (f *file) inPlace() bool { return inPlace(f.path, f.info) }
 
-// inPlace reports whether the file at a path is still the known one. It also returns true if known is
-// nil, or if the file cannot be examined.
+// inPlace reports whether the file at a path is still the known one. It also returns true if known
+// is nil, or if the file cannot be examined.
 func inPlace(path string, known fs.FileInfo) bool {
 	info, err := os.Lstat(path)
 	return known == nil || err == nil && os.SameFile(info, known) || err != nil && !gone(err)
