@@ -193,7 +193,7 @@ func (s *leases) run(ctx context.Context) {
 		s.kv, s.err = nil, err
 		s.mu.Unlock()
 		if ctx.Err() == nil {
-			s.store.opts.Logger.Debug("the leases can be read again", "err", err)
+			s.store.opts.Logger.Debug("following the leases failed; retrying", "err", err)
 		}
 		backoff.Sleep(ctx, bucketCheck/4)
 	}

@@ -158,7 +158,7 @@ func (r *records) Follow(ctx context.Context, changed func(journal.Changes)) {
 		})
 		r.set(nil)
 		if ctx.Err() == nil {
-			s.opts.Logger.Debug("the records can be read again", "bucket", r.config.Bucket, "err", err)
+			s.opts.Logger.Debug("following the records failed; retrying", "bucket", r.config.Bucket, "err", err)
 		}
 		backoff.Sleep(ctx, bucketCheck/4)
 	}

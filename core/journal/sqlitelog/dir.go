@@ -41,7 +41,7 @@ func openDir(path string, existing bool) (*dir, error) {
 	d := &dir{path: path}
 	if existing {
 		if _, err := os.Lstat(d.file()); err != nil {
-			return nil, fmt.Errorf("event log: find the event log in the data directory: %w", err)
+			return nil, fmt.Errorf("event log: find events.db: %w", err)
 		}
 		return d, d.check()
 	}
@@ -64,7 +64,7 @@ func (d *dir) check() error {
 	info, err := os.Lstat(d.path)
 	switch {
 	case err != nil:
-		return fmt.Errorf("event log: find the event log in the data directory: %w", err)
+		return fmt.Errorf("event log: find the data directory: %w", err)
 	case info.Mode()&fs.ModeSymlink != 0:
 		return fmt.Errorf("event log: the data directory %s is a symbolic link; specify the directory to which it points", d.path)
 	case !info.IsDir():

@@ -160,5 +160,5 @@ func (p *Progress) Reach(ctx context.Context, n uint64) error {
 // notStored returns the error for a caller whose ctx ended while it waited for an item to be
 // stored.
 func notStored(ctx context.Context) error {
-	return fmt.Errorf("event log: wait until the event is stored: %w", context.Cause(ctx))
+	return fmt.Errorf("event log: stopped waiting for the store: %w", context.Cause(ctx))
 }
