@@ -1,50 +1,54 @@
-// Package journal is the log of events: the interface [Log] and its contract. There are three
-// implementations. [Memory], in this package, ends with the process. sqlitelog keeps the log in one
-// file, which one process writes and others may read. natslog keeps it on a NATS cluster, which any
-// number of processes share. Readers of events use a Log and do not know which one it is;
-// journaltest.Run tests this contract, and all three pass.
+// Package journal defines the log of events: the interface [Log] and its contract. There are three
+// implementations. [Memory], in this package, is lost when the process exits. Package sqlitelog
+// stores the log in one file, which one process writes and other processes may read. Package natslog
+// stores it on a NATS cluster, which any number of processes share. Code that reads events uses a
+// Log without depending on the implementation; journaltest.Run tests that all three fulfil the
+// contract.
 //
 // # Ids
 //
-// An entry's id is <epoch>-<seq>. seq is the position in the log: it rises by one, without holes. The
-// epoch is created with the log and stored with it, so an event has the same id for every reader and
-// in every run. A log that was replaced, or that came back shorter than it was, has another epoch: no
-// id ever names two events.
+// The id of an entry is <epoch>-<seq>. seq is the position in the log: it increases by one for each
+// event, without holes. The epoch is created with the log and stored with it, so an event has the
+// same id for every reader and after every restart. If a log is replaced, or turns out to be
+// truncated, it gets a new epoch, so two events never share an id.
 //
-// # Order, loss, visibility
+// # Order, loss and visibility
 //
-// Events are stored in the order in which [Recorder.Append] was called, and every reader sees that
-// order. Readers see an event after it is as durable as [Durability] says, never before. An event is
-// stored once.
+// Events are stored in the order of the calls to [Recorder.Append], and every reader receives them
+// in that order. Readers never see an event before it is as durable as [Durability] requires. An
+// event is stored exactly once.
 //
-// Appending never waits. While the store does not respond (disk full, cluster without a leader),
-// events queue. Beyond a limit, an event is merged into a newer one of the same server, resource and
-// type, and counted. This is the only way in which an event may be missing; the last event about every
-// resource is always stored. Memory is bounded by the number of resources.
+// Appending never waits. While the store does not respond (the disk is full, or the cluster has no
+// leader), events are queued. When the queue exceeds its limit, an event is merged into a newer one
+// of the same server, resource and type, and the merge is counted. This is the only way in which an
+// event can be missing from the log; the last event about every resource is always stored. Memory
+// use is limited by the number of resources.
 //
-// Where events are missing because retention removed them, the disk returned them damaged, or the
-// reader of a [Memory] was too slow, readers get an entry with Gap and its bounds in their place.
-// No reader can overlook it, or has to find out by itself that it fell behind. Damaged entries are
-// never served.
+// If events are missing because retention removed them, because the disk returned damaged data, or
+// because the reader of a [Memory] was too slow, readers receive an entry with Gap set, which
+// specifies the missing range. A reader is therefore always told that it fell behind and never has
+// to detect that itself. Damaged entries are never delivered.
 //
-// # What is remembered
+// # Stored states
 //
-// The step that stores an event also stores the state of the resource, or of the list, that the event
-// tells ([Known], [KnownLists]). Remember and RememberList are for states without an event; they have
-// their place in the same order.
+// The step that stores an event also stores the state of the resource or list that the event
+// reports ([Known], [KnownLists]). Remember and RememberList store states that no event reports;
+// these calls and the events have one common order.
 //
-// # What durable means
+// # Durability
 //
-// [Always]: an event is on the disk before anybody sees it. [Interval]: it is synced within 100 ms, so
-// a power cut may lose the last 100 ms. [OS]: the operating system decides when. With all of them, a
-// crash of mcptrack alone (kill -9) loses nothing. A cluster's own configuration decides how durable
-// its log is.
+// With [Always], an event is synced to disk before any reader sees it. With [Interval], it is synced
+// within 100 ms, so a power failure may lose the events of the last 100 ms. With [OS], the operating
+// system decides when to write. If only mcptrack crashes (kill -9), no stored event is lost with any
+// of them. For a log on a cluster, the configuration of the cluster determines the durability.
 //
 // # Ownership
 //
-// A Log owns its goroutines, connections and files; Close ends them and waits. Iterators end with
-// their context or with the Log.
+// A Log owns its goroutines, connections and files; Close releases them and waits. Iterators end
+// when their context ends or the Log is closed.
 //
-// Clocks: ages are measured by the clock of the machine that stores. A clock that jumps ahead expires
-// events early, which readers see as a gap. Order and ids do not depend on clocks.
+// # Clocks
+//
+// The age of an event is measured with the clock of the machine that stores it. If that clock jumps
+// ahead, events expire early, which readers see as a gap. Order and ids do not depend on clocks.
 package journal

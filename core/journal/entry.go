@@ -12,28 +12,28 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Entry is one event of the log, or a gap in it.
+// Entry is an event in the log, or a gap where events are missing.
 type Entry struct {
-	// ID is the event's id; in a gap, the id of the last missing event.
+	// ID is the id of the event. For a gap, it is the id of the last missing event.
 	ID string
-	// Seq is the number in ID.
+	// Seq is the sequence number in ID.
 	Seq uint64
-	// Stored is when the store received the event, by the store's clock.
+	// Stored is the time at which the store received the event, according to the store's clock.
 	Stored time.Time
-	// Gap is set if events are missing.
+	// Gap describes the missing events. It is nil if the entry is an event.
 	Gap *event.Gap
-	// Again is set if the entry is within the preceding gap: it is the last event of its resource
-	// or server, and tells a reader that fell behind the current state.
+	// Again is set on entries that follow a gap and repeat events from within the gap: the last
+	// event about each resource or server. They tell a reader that fell behind the current state.
 	Again bool
-	// More is set if another entry follows immediately, so a writer may delay flushing.
+	// More is set if another entry follows immediately, so a writer may delay flushing its output.
 	More bool
 
 	data  []byte
-	event *event.Event // as appended by this process, if recently
+	event *event.Event // set only if this process appended the event recently
 }
 
-// NewEntry makes an Entry from an event's stored form: its wire form without the id. It is for
-// implementations of [Log].
+// NewEntry builds an Entry from the stored form of an event, which is its wire form without the id.
+// Only implementations of [Log] call it.
 func NewEntry(epoch string, seq uint64, stored time.Time, data []byte) Entry {
 	id := event.FormatID(epoch, seq)
 	line := make([]byte, 0, len(data)+len(id)+8)
@@ -41,41 +41,42 @@ func NewEntry(epoch string, seq uint64, stored time.Time, data []byte) Entry {
 	return Entry{ID: id, Seq: seq, Stored: stored, data: append(line, data[1:]...)}
 }
 
-// GapEntry makes the Entry for the missing events from first to last.
+// GapEntry builds the Entry that reports the events from first to last as missing.
 func GapEntry(epoch string, first, last uint64, reason string) Entry {
 	return GapOf(event.Gap{From: event.FormatID(epoch, first-1), To: event.FormatID(epoch, last), Reason: reason}, last)
 }
 
-// GapOf makes the Entry for a gap that ends with the number last.
+// GapOf builds the Entry for the gap g, whose last missing event has the number last.
 func GapOf(g event.Gap, last uint64) Entry {
 	return Entry{ID: g.To, Seq: last, Gap: &g, event: &event.Event{ID: g.To, Seq: last, Timestamp: time.Now(), Payload: g}}
 }
 
-// WithEvent returns the entry with the event as this process appended it, including members that
-// are not stored, such as Received and Text. ev may be nil.
+// WithEvent returns a copy of the entry that also carries ev, the event as this process appended
+// it, including fields that are not stored, such as Received and Text. ev may be nil.
 func (e Entry) WithEvent(ev *event.Event) Entry {
 	e.event = ev
 	return e
 }
 
-// Keepable reports whether stored data has the form that NewEntry needs.
+// Keepable reports whether data is in the stored form that NewEntry accepts.
 func Keepable(data []byte) bool { return len(data) > 2 && data[0] == '{' && data[1] == '"' }
 
-// Data returns the event in its wire form: one line without a line feed, id first. It is shared and
-// must not be changed.
+// Data returns the wire form of the event: a single line, without the line feed, that starts with
+// the id. The slice is shared; callers must not modify it.
 func (e *Entry) Data() []byte {
 	if e.data == nil && e.event != nil {
-		e.data, _ = Encode(e.event, e.ID) // events in a log were encoded before, or are gaps
+		e.data, _ = Encode(e.event, e.ID) // cannot fail: the event was encoded before, or is a gap
 	}
 	return e.data
 }
 
-// Encode returns the wire form of an event with that id; "" for the stored form.
+// Encode returns the wire form of the event with the given id. An empty id produces the stored
+// form.
 func Encode(e *event.Event, id string) ([]byte, error) {
 	bare := *e
 	bare.ID = id
 	if u, ok := bare.Payload.(event.ResourceUpdated); ok {
-		u.Content, u.Diff = nil, nil // shown on request, never part of the log
+		u.Content, u.Diff = nil, nil // added only on request, never stored in the log
 		bare.Payload = u
 	}
 	data, err := bare.AppendJSON(nil)
@@ -85,8 +86,8 @@ func Encode(e *event.Event, id string) ([]byte, error) {
 	return data, nil
 }
 
-// Event returns the entry as an event. A recent event of this process also has the members that are
-// not stored, such as Received and Text.
+// Event returns the event of the entry. If this process appended the event recently, the result
+// also includes the fields that are not stored, such as Received and Text.
 func (e *Entry) Event() (event.Event, error) {
 	if e.event != nil {
 		ev := *e.event
@@ -100,7 +101,7 @@ func (e *Entry) Event() (event.Event, error) {
 	return ev, nil
 }
 
-// Events returns the entries of a sequence as events.
+// Events converts a sequence of entries to a sequence of events. It stops after the first error.
 func Events(entries iter.Seq2[Entry, error]) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		for entry, err := range entries {
@@ -115,12 +116,12 @@ func Events(entries iter.Seq2[Entry, error]) iter.Seq2[event.Event, error] {
 	}
 }
 
-// Local reports whether this process appended the event and still has it in memory, so that Event
-// also returns the members that are not stored.
+// Local reports whether this process appended the event and still has it in memory. If so, Event
+// also returns the fields that are not stored.
 func (e *Entry) Local() bool { return e.event != nil && e.Gap == nil }
 
-// Received is when the notification behind the event arrived. It is zero if there was none, or if
-// the event is not in the memory of this process.
+// Received returns the time at which the notification that caused the event arrived. It is zero if
+// there was no notification, or if this process no longer has the event in memory.
 func (e *Entry) Received() time.Time {
 	if e.event == nil {
 		return time.Time{}
@@ -128,29 +129,29 @@ func (e *Entry) Received() time.Time {
 	return e.event.Received
 }
 
-// Reasons of gaps.
+// Reasons why a gap occurs.
 const (
-	ReasonRetention = "retention" // removed by retention
-	ReasonDamaged   = "damaged"   // the store could not read it back, or it is not an event
-	ReasonEpoch     = "epoch"     // the id belongs to another log
-	ReasonAhead     = "ahead"     // the id is higher than any stored one
-	ReasonInvalid   = "invalid"   // not an id
-	ReasonSlow      = "slow"      // the reader fell behind
+	ReasonRetention = "retention" // retention removed the events
+	ReasonDamaged   = "damaged"   // the store could not read the data back, or it is not an event
+	ReasonEpoch     = "epoch"     // the consumer's id belongs to another log
+	ReasonAhead     = "ahead"     // the consumer's id is higher than any stored id
+	ReasonInvalid   = "invalid"   // the consumer's id is malformed
+	ReasonSlow      = "slow"      // the reader fell too far behind
 )
 
-// Resumption says where a consumer that has the events up to some id continues.
+// Resumption specifies where a consumer continues after the last event that it has received.
 type Resumption struct {
-	// From is the number to pass to Read or Follow.
+	// From is the number at which the consumer continues, to be passed to Read or Follow.
 	From uint64
 	// Gap is set if events that the consumer missed are no longer stored, or if its id belongs to
-	// another log. The consumer must receive the gap first. From is then the first existing entry;
-	// a consumer that only wants new events uses Next instead.
+	// another log. The consumer must receive the gap first. From is then the number of the first
+	// existing entry; a consumer that only wants new events uses Next instead.
 	Gap *event.Gap
-	// Next is the number of the next new event.
+	// Next is the number that the next new event will get.
 	Next uint64
 }
 
-// ResumeAt is [Log.Resume] for a log with these bounds.
+// ResumeAt computes the result of [Log.Resume] for a log with the bounds b.
 func ResumeAt(b Bounds, id string) Resumption {
 	r := Resumption{From: b.First, Next: b.Last + 1}
 	gap := func(reason string) Resumption {
@@ -175,18 +176,18 @@ func ResumeAt(b Bounds, id string) Resumption {
 // NewEpoch returns a random epoch for a new log.
 func NewEpoch() string {
 	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails; see crypto/rand
+	_, _ = rand.Read(b[:]) // crypto/rand documents that Read never fails
 	return hex.EncodeToString(b[:])
 }
 
-// IsEpoch reports whether the text has the form of an epoch from NewEpoch.
+// IsEpoch reports whether s has the form of an epoch from NewEpoch.
 func IsEpoch(s string) bool {
 	_, _, err := event.ParseID(event.FormatID(s, 0))
 	return err == nil && len(s) == 16
 }
 
-// WithoutItems returns the event without the items of a changed list, which are large and
-// remembered separately; see [KnownLists].
+// WithoutItems returns the event without the items of a changed list. Items are large and are
+// stored separately; see [KnownLists].
 func WithoutItems(e *event.Event) *event.Event {
 	p, ok := e.Payload.(event.ListChanged)
 	if !ok || p.Items == nil && p.Follows == nil {
@@ -198,7 +199,7 @@ func WithoutItems(e *event.Event) *event.Event {
 	return &out
 }
 
-// MemoryOf returns the size of the texts and keys that an event carries.
+// MemoryOf returns the approximate size, in bytes, of the texts and keys that an event carries.
 func MemoryOf(e *event.Event) (n int) {
 	switch p := e.Payload.(type) {
 	case event.ResourceUpdated:

@@ -10,168 +10,174 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// Recorder stores what a tracker finds out. Its methods never wait, and what they are given is
-// stored in the order of the calls. Their only error is [ErrClosed].
+// Recorder stores the events and states that a tracker observes. Its methods never wait. Everything
+// is stored in the order of the calls. The only error that they return is [ErrClosed].
 type Recorder interface {
-	// Append adds the event to the log, under an id of the log. From now on the event is shared and
-	// must not be changed. What the event says about a resource or a list is remembered in the same
-	// step: see [Known].
+	// Append adds the event to the log, which assigns it a new id. After the call the event is
+	// shared and must not be modified. The new state of a resource or list that the event reports
+	// is stored in the same step: see [Known].
 	Append(e *event.Event) error
-	// Remember stores the state of a resource without an event, such as its content at the first
-	// read. The zero State forgets the resource.
+	// Remember stores the state of a resource that no event reports, such as its content when it is
+	// first read. The zero State removes the stored state of the resource.
 	Remember(r ResourceID, st State) error
-	// RememberList stores the keys and digests of a list without an event.
+	// RememberList stores the keys and digests of a list that no event reports.
 	RememberList(name ListName, list catalog.List) error
 }
 
-// Log is a log of events in one total order, with the states, texts and records that belong to it.
-// The package documentation has the contract, and journaltest.Run the tests that all
-// implementations pass. Its methods may be called from several goroutines.
+// Log is a totally ordered log of events, together with the states, texts and records that belong
+// to it. The package documentation describes the contract; journaltest.Run tests it for every
+// implementation. Its methods are safe for concurrent use.
 type Log interface {
 	Recorder
 	// Store appends the event and waits until it is durable. If ctx ends first, the event may still
 	// be stored later.
 	Store(ctx context.Context, e *event.Event) (Entry, error)
-	// Flush waits until everything that was appended, remembered or put is stored, or ctx ends.
+	// Flush waits until everything that was appended, remembered or put before the call is stored,
+	// or until ctx ends.
 	Flush(ctx context.Context) error
 
-	// Epoch returns the first part of the ids that the log assigns now.
+	// Epoch returns the epoch: the first part of the ids that the log currently assigns.
 	Epoch() string
-	// Bounds returns the ends of the log.
+	// Bounds returns the numbers of the first and the last stored event.
 	Bounds(ctx context.Context) (Bounds, error)
-	// Read yields the entries from number from (0: the first) up to the last one at the time of the
-	// call. For missing entries it yields entries with Gap, one for each reason. An error is
-	// yielded last and ends the sequence.
+	// Read yields the entries starting with number from, up to the entry that was last at the time
+	// of the call. If from is 0, it starts with the first stored entry. Where entries are missing,
+	// it yields entries with Gap set, one for each reason. An error is yielded last and ends the
+	// sequence.
 	Read(ctx context.Context, from uint64) iter.Seq2[Entry, error]
-	// Follow yields the entries from number from (0: the first) on, and then every new one as soon
-	// as it is durable; nothing is missing between the two. It ends with an error: the cause of
-	// ctx, ErrClosed, or ErrEpoch.
+	// Follow yields the entries starting with number from, and then each new entry as soon as it is
+	// durable, without losing any in between. If from is 0, it starts with the first stored entry.
+	// It ends with an error: the cause of ctx, ErrClosed, or ErrEpoch.
 	Follow(ctx context.Context, from uint64) iter.Seq2[Entry, error]
-	// Select yields the selected entries up to the current last one, oldest first. It is cheap even
-	// in a large log. It yields no gaps for missing entries: it is for history, not for following.
-	// An error is yielded last and ends the sequence.
+	// Select yields the entries that sel selects, up to the current last one, oldest first. It is
+	// cheap even in a large log. It yields no gaps for missing entries, because it is meant for
+	// viewing history, not for following the log. An error is yielded last and ends the sequence.
 	Select(ctx context.Context, sel Selection) iter.Seq2[Entry, error]
-	// Resume determines where a consumer that has the events up to id continues. id may be any
-	// text.
+	// Resume determines where a consumer continues that has received the events up to id. id may be
+	// any text, because it comes from clients.
 	Resume(ctx context.Context, id string) (Resumption, error)
 	// Since returns the number of the first entry that was stored at t or later, or Last+1 if there
 	// is none.
 	Since(ctx context.Context, t time.Time) (uint64, error)
 
-	// States returns the states of resources and lists as of the last appended event, of one server
-	// if server is not "".
+	// States returns the states of resources and lists as of the last appended event. If server is
+	// empty, it returns the states for all servers.
 	States(ctx context.Context, server string) (States, error)
-	// Contents are the texts stored beside the log; never nil.
+	// Contents returns the texts of resources that are stored with the log. It never returns nil.
 	Contents() Contents
-	// Records returns the records with that name, which consists of letters, digits, _ and -.
+	// Records returns the collection of records with the given name. A name may contain letters,
+	// digits, _ and -.
 	Records(name string) Records
 
-	// Err returns why events cannot be stored at the moment, or nil if they can. While they cannot,
-	// events wait and no reader sees them.
+	// Err returns the reason why events cannot be stored at the moment, or nil if they can. Until
+	// the problem is solved, new events stay queued and readers do not see them.
 	Err() error
-	// Stats returns counts since the log was opened.
+	// Stats returns statistics since the log was opened.
 	Stats() StoreStats
-	// Close stores what is queued, within the time that the options allow, ends all iterators,
-	// and waits for everything the log owns. It returns how many events could not be stored.
-	// Later calls return nil.
+	// Close stores the queued events, within the time limit in the options, ends all iterators, and
+	// waits for all goroutines of the log. If events could not be stored, the returned error
+	// reports how many. Later calls return nil.
 	Close() error
 }
 
-// Bounds are the ends of the log.
+// Bounds describes the range of events that a log currently stores.
 type Bounds struct {
 	Epoch string
-	// First and Last are the numbers of the first and the last stored event. First is Last+1 if the
-	// log is empty.
+	// First and Last are the numbers of the first and the last stored event. If the log is empty,
+	// First is Last+1.
 	First, Last uint64
-	// Bytes is the size of the log in the store, if known.
+	// Bytes is the stored size of the log, or 0 if unknown.
 	Bytes uint64
 }
 
-// Selection selects a part of the log.
+// Selection specifies which entries Select returns.
 type Selection struct {
-	// ServerID selects the events of one server; "" selects all events.
+	// ServerID restricts the selection to events of one server. If it is empty, events of all
+	// servers are selected.
 	ServerID string
-	// URI selects the contents of one resource of the server: its updates with a digest, and its
-	// removals.
+	// URI restricts the selection to events that change the content of one resource of the server:
+	// updates with a digest, and removals.
 	URI string
-	// After selects entries that were stored at this time or later.
+	// After restricts the selection to entries that were stored at this time or later.
 	After time.Time
 }
 
-// Contents holds texts of resources by the digest of their content, so that versions can be shown
-// and compared after a restart. Their total size is limited; the oldest are removed first. Nothing
-// waits for them.
+// Contents stores texts of resources by the digest of their content, so that versions can be
+// displayed and compared even after a restart. Their total size is limited; the oldest texts are
+// removed first. Storing a text never delays an event.
 type Contents interface {
 	// Put stores a text under the digest of its content, unless it is already stored. It never
-	// waits. It does not store texts of more than [MaxContent] bytes.
+	// waits. Texts larger than [MaxContent] bytes are not stored.
 	Put(d catalog.Digest, text string)
-	// Get returns the text with the digest; ok is false if it is not stored.
+	// Get returns the text with the given digest; ok is false if no such text is stored.
 	Get(ctx context.Context, d catalog.Digest) (text string, ok bool, err error)
-	// Stored returns the digests whose text is stored. After an error the result may be incomplete.
+	// Stored returns the subset of the given digests for which texts are stored. If it also returns
+	// an error, the result may be incomplete.
 	Stored(ctx context.Context, digests []catalog.Digest) (map[catalog.Digest]bool, error)
-	// Dropped counts texts that could not be stored.
+	// Dropped returns the number of texts that could not be stored.
 	Dropped() uint64
 }
 
 // MaxContent is the size in bytes of the largest text that is stored.
 const MaxContent = 4 << 20
 
-// Records are small values by key, stored with the log and, on a cluster, shared by its processes.
-// Only a process that has seen the latest value can replace it, so an outdated process overwrites
-// nothing.
+// Records is a key-value collection of small values, stored with the log. On a cluster, all
+// processes share it. A write succeeds only if it is based on the latest value, so a process with
+// outdated data cannot overwrite newer data.
 type Records interface {
-	// Get returns a record, without a Value if it does not exist. The record may be outdated; a
-	// write based on it then fails.
+	// Get returns the record with the given key. Its Value is nil if there is no such record. The
+	// record may be outdated; a write based on it then fails.
 	Get(ctx context.Context, key string) (Record, error)
-	// Put stores rec if the stored revision is rec.Revision (0: the record does not exist), and
-	// returns the new revision. Otherwise the error is [ErrChanged]. After any other error the
-	// value may have been stored.
+	// Put stores rec if the stored revision equals rec.Revision, and returns the new revision; a
+	// Revision of 0 means that the record must not exist yet. If the revisions differ, it returns
+	// [ErrChanged]. After any other error, the value may or may not have been stored.
 	Put(ctx context.Context, rec Record) (revision uint64, err error)
-	// PutAfter stores rec if no record was written after write number last, as reported by Follow.
-	// Otherwise the error is [ErrChanged].
+	// PutAfter stores rec if no record has been written since write number last, which Follow
+	// reported. Otherwise it returns [ErrChanged].
 	PutAfter(ctx context.Context, rec Record, last uint64) (revision uint64, err error)
-	// Remove removes the record if the stored revision is rec.Revision. Otherwise the error is
+	// Remove deletes the record if its stored revision equals rec.Revision. Otherwise it returns
 	// [ErrChanged].
 	Remove(ctx context.Context, rec Record) error
-	// Follow calls changed with all records, and then with each change, until ctx ends or the log
-	// is closed. It may repeat all records.
+	// Follow calls changed first with all records and then after each change, until ctx ends or the
+	// log is closed. A later call may again pass all records.
 	Follow(ctx context.Context, changed func(Changes))
 }
 
-// Record is one of [Records]. Keys are letters, digits, -, _ and dots.
+// Record is a value in [Records]. A key may contain letters, digits, -, _ and dots.
 type Record struct {
 	Key      string
-	Value    []byte // nil: the record does not exist
-	Revision uint64 // of the last write; 0: there was none
+	Value    []byte // nil if the record does not exist
+	Revision uint64 // revision of the last write; 0 if never written
 }
 
-// Changes are records that were written.
+// Changes lists records that were written.
 type Changes struct {
 	Records []Record
-	// All is set if these are all existing records.
+	// All is set if Records contains all existing records, not only changed ones.
 	All  bool
-	Last uint64 // the number of the last write, for PutAfter
+	Last uint64 // number of the last write, to be passed to PutAfter
 }
 
-// StoreStats counts what happened since a log was opened.
+// StoreStats counts what a log has done since it was opened.
 type StoreStats struct {
 	Stored   uint64 // events that are durable
 	Waiting  int    // items that are queued or being stored
-	Folded   uint64 // events that were merged into a newer one
+	Folded   uint64 // events that were merged into newer events
 	TooLarge uint64 // events that were too large for the store
 	Failures uint64 // failed attempts to store
 	Fenced   uint64 // events that were dropped because their lease was lost
-	Damages  uint64 // entries that could not be read back, and logs that came back shorter
-	// Syncs, SyncTime and SlowestSync refer to groups of events that were stored in one step.
+	Damages  uint64 // entries that could not be read back, plus logs found truncated
+	// Syncs, SyncTime and SlowestSync measure the groups of events that were each stored in one
+	// step.
 	Syncs       uint64
 	SyncTime    time.Duration
 	SlowestSync time.Duration
 }
 
-// Durability says when an event counts as stored.
+// Durability specifies when the log treats an event as stored.
 type Durability string
 
-// The durabilities; see the package documentation for what each may lose.
+// Durability levels. The package documentation describes which events each level may lose.
 const (
 	Always   Durability = "always"
 	Interval Durability = "interval"
@@ -179,22 +185,23 @@ const (
 )
 
 var (
-	// ErrClosed is the error of using a log after Close.
+	// ErrClosed is returned when a log is used after Close.
 	ErrClosed = errors.New("the event log is closed")
-	// ErrEpoch ends an iterator that cannot continue because the log was replaced by a new one.
-	// Resume returns where to continue.
+	// ErrEpoch ends an iterator that cannot continue because a new log has replaced the old one.
+	// Call Resume to find out where to continue.
 	ErrEpoch = errors.New("the log was replaced")
-	// ErrChanged is the error of a write that is not based on the latest value.
+	// ErrChanged is returned by a write that is not based on the latest value.
 	ErrChanged = errors.New("another process has changed the record")
-	// ErrTooLarge is the error of an event that is too large for the store.
+	// ErrTooLarge is returned for an event that is too large for the store.
 	ErrTooLarge = errors.New("event too large for the store")
-	// ErrLocked matches the error of opening a log that another process writes.
+	// ErrLocked matches the error that is returned if another process is already writing the log.
 	ErrLocked = errors.New("data directory is in use")
 )
 
-// FollowToEnd follows the log until ctx ends, then yields what was stored until then, and ends. To
-// get everything that was appended, call [Log.Flush] before ctx ends. It also ends without an error
-// if the log is closed; any other error ends it early. Its result can be used once.
+// FollowToEnd follows the log until ctx ends, then yields the remaining entries that were stored by
+// then, and ends without an error. To receive everything that was appended, call [Log.Flush] before
+// ctx ends. It also ends without an error when the log is closed; any other error ends it early.
+// The returned sequence can be iterated only once.
 func FollowToEnd(ctx context.Context, log Log, from uint64) iter.Seq2[Entry, error] {
 	live := log.Follow(ctx, from)
 	return func(yield func(Entry, error) bool) {

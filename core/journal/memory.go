@@ -13,60 +13,63 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// DefaultLag and DefaultLagBytes are how far a follower of a [Memory] may fall behind by default: a
-// number of events, and the bytes that they carry.
+// DefaultLag and DefaultLagBytes limit how far a follower of a [Memory] may fall behind by default,
+// as a number of events and as the size of their texts in bytes.
 const DefaultLag, DefaultLagBytes = 1 << 16, 64 << 20
 
-// MemoryOptions configure a [Memory]. Zero values mean the defaults.
+// MemoryOptions configures a [Memory]. Zero values select the defaults.
 type MemoryOptions struct {
-	// Keep and KeepBytes bound the newest events that Read, Resume and Select still find, and the
-	// texts and lists that they carry; 1,024 and 8 MiB.
+	// Keep and KeepBytes limit how many events remain available to Read, Resume and Select, and the
+	// total size of their texts and lists. The newest events are kept. The defaults are 1,024
+	// events and 8 MiB.
 	Keep, KeepBytes int
-	// Lag and LagBytes are how far a follower may fall behind before it gets a gap; [DefaultLag]
-	// and [DefaultLagBytes].
+	// Lag and LagBytes limit how far a follower may fall behind before it receives a gap. The
+	// defaults are [DefaultLag] and [DefaultLagBytes].
 	Lag, LagBytes int
-	// KeepContent bounds the texts in Contents, in bytes; 0: none are kept.
+	// KeepContent limits the total size of the texts in Contents, in bytes. If it is 0, no texts
+	// are kept.
 	KeepContent int64
 }
 
-// Memory is a [Log] in memory. It ends with the process. Appending makes an event visible
-// immediately, and never fails before Close.
+// Memory is a [Log] that exists only in memory and is lost when the process exits. An appended
+// event is visible immediately. Appending never fails before Close.
 //
-// A follower that falls behind by more than [MemoryOptions.Lag] events, or LagBytes, gets a gap
-// with [ReasonSlow], and then, with Again set, the last event of every resource, list and server
-// with an event in the gap. Memory is bounded by KeepBytes, by LagBytes for each slow follower, and
-// by the number of resources, however many and large the events are. A removed resource or server
-// is forgotten after every follower has received the removal; a follower that later asks for
-// earlier events gets only the gap.
+// A follower that falls behind by more than [MemoryOptions.Lag] events, or more than LagBytes,
+// receives a gap with [ReasonSlow]. After the gap it receives the last event of every resource,
+// list and server that had an event in the gap, with Again set. Memory use is limited by KeepBytes,
+// by LagBytes for each slow follower, and by the number of resources; it does not depend on the
+// number or size of the events. The last event of a removed resource or server is discarded after
+// every follower has received the removal; a follower that later requests earlier events receives
+// only the gap.
 type Memory struct {
 	opts     MemoryOptions
 	epoch    string
 	contents memoryContents
 	tables   *RecordTables
 
-	mu     sync.Mutex // guards all below, and the queues of subscriptions; held for no I/O
+	mu     sync.Mutex // guards the fields below and all subscription queues; not held during I/O
 	last   uint64
-	unseen uint64 // events that came after Close
-	recent []held // the newest events, oldest first, without a hole up to last
-	bytes  int    // of recent
+	unseen uint64 // number of events published after Close
+	recent []held // the newest events up to last, oldest first, without holes
+	bytes  int    // total size of recent
 	latest map[subject]held
-	sweep  int // the size of latest at which removals are forgotten
+	sweep  int // when latest reaches this size, removals are discarded
 	known  States
 	subs   map[*Subscription]struct{}
 	closed bool
 }
 
-// held is an event in the log.
+// held is an event that the log keeps in memory.
 type held struct {
 	*event.Event
 	stored time.Time
-	size   int // from MemoryOf
+	size   int // in bytes, from MemoryOf
 }
 
-// subject is what an event tells the state of.
+// subject identifies the resource, list or server whose state an event reports.
 type subject struct {
 	server, uri string
-	about       event.Type // "" for a resource
+	about       event.Type // empty for a resource
 }
 
 // NewMemory returns an empty log with a random epoch.
@@ -81,8 +84,8 @@ func NewMemory(opts MemoryOptions) *Memory {
 
 func (m *Memory) Epoch() string { return m.epoch }
 
-// Publish appends the event and returns it as it is in the log, with its id. The result is shared
-// and must not be changed. After Close the event gets a number, but nobody sees it.
+// Publish appends the event and returns it with the id that the log assigned. The result is shared
+// and must not be modified. After Close, the event is assigned a number but no reader receives it.
 func (m *Memory) Publish(e event.Event) *event.Event {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -130,12 +133,12 @@ func (m *Memory) latestLocked(e held) {
 	m.latest[at] = e
 	if len(m.latest) > m.sweep {
 		m.sweepLocked()
-		m.sweep = max(1<<10, 2*len(m.latest)) // so that the cost of a sweep is small for each event
+		m.sweep = max(1<<10, 2*len(m.latest)) // doubling keeps the average cost per event low
 	}
 }
 
-// sweepLocked forgets removals that are no longer kept and that every subscriber has received.
-// Otherwise URIs that come and go would fill the memory.
+// sweepLocked discards removals that are no longer in recent and that every subscriber has
+// received. Without it, resources that are repeatedly created and removed would exhaust the memory.
 func (m *Memory) sweepLocked() {
 	needed := m.firstLocked()
 	for s := range m.subs {
@@ -144,7 +147,7 @@ func (m *Memory) sweepLocked() {
 	maps.DeleteFunc(m.latest, func(_ subject, e held) bool { return e.Seq < needed && removal(e.Event) })
 }
 
-// removal reports whether the event says that its resource or server is gone.
+// removal reports whether the event removes its resource or server.
 func removal(e *event.Event) bool {
 	switch p := e.Payload.(type) {
 	case event.ResourceRemoved:
@@ -160,7 +163,7 @@ func (m *Memory) Append(e *event.Event) error {
 	return err
 }
 
-// Store implements [Log]. It does not wait.
+// Store implements [Log]. It returns immediately.
 func (m *Memory) Store(_ context.Context, e *event.Event) (Entry, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -219,7 +222,7 @@ func (m *Memory) States(_ context.Context, server string) (States, error) {
 	return out, nil
 }
 
-// Flush implements [Log]: everything is stored already.
+// Flush implements [Log]. It does nothing, because every event is stored immediately.
 func (m *Memory) Flush(context.Context) error { return nil }
 
 func (m *Memory) Bounds(context.Context) (Bounds, error) {
@@ -228,7 +231,7 @@ func (m *Memory) Bounds(context.Context) (Bounds, error) {
 	return Bounds{Epoch: m.epoch, First: m.firstLocked(), Last: m.last, Bytes: uint64(m.bytes)}, nil
 }
 
-// Last is the number of the last event, 0 before the first.
+// Last returns the number of the last event, or 0 if there is none yet.
 func (m *Memory) Last() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -272,8 +275,10 @@ func (h held) entry() Entry {
 	return out
 }
 
-// Follow implements [Log]. It misses nothing from the call on, even if its result is used later;
-// use the result or end ctx. When ctx ends, it first yields what was appended before.
+// Follow implements [Log]. The subscription starts at the call, so the sequence includes every
+// later event, even if the caller starts iterating later. The caller must iterate over the sequence
+// or end ctx; otherwise the subscription is never released. When ctx ends, the sequence first
+// yields the events that were appended before.
 func (m *Memory) Follow(ctx context.Context, from uint64) iter.Seq2[Entry, error] {
 	s := m.subscribe(ctx, max(from, 1))
 	return func(yield func(Entry, error) bool) {
@@ -334,7 +339,7 @@ func (m *Memory) Since(_ context.Context, t time.Time) (uint64, error) {
 	return m.last + 1, nil
 }
 
-// KeepsContent reports whether Contents keeps any text.
+// KeepsContent reports whether Contents stores texts at all.
 func (m *Memory) KeepsContent() bool { return m.contents.keep > 0 }
 
 func (m *Memory) Contents() Contents { return &m.contents }
@@ -349,8 +354,8 @@ func (m *Memory) Stats() StoreStats {
 	return StoreStats{Stored: m.last}
 }
 
-// Close ends every subscription and iterator after its consumer has received what was appended. It
-// does not wait for the consumers. It may be called more than once.
+// Close ends every subscription and iterator after its consumer has received the events appended
+// before Close. It does not wait for the consumers. It may be called more than once.
 func (m *Memory) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -362,11 +367,12 @@ func (m *Memory) Close() error {
 	return nil
 }
 
-// Subscribe starts a stream of all events after the last one. The stream ends when ctx ends, the
-// log is closed, or Subscription.Close is called.
+// Subscribe starts a stream of all events that are appended from now on. The stream ends when ctx
+// ends, the log is closed, or Subscription.Close is called.
 func (m *Memory) Subscribe(ctx context.Context) *Subscription { return m.subscribe(ctx, 0) }
 
-// subscribe starts a stream of all events from number from on; 0: of those after the last one.
+// subscribe starts a stream of all events whose number is at least from. If from is 0, the stream
+// starts with the next new event.
 func (m *Memory) subscribe(ctx context.Context, from uint64) *Subscription {
 	s := &Subscription{log: m, wake: make(chan struct{}, 1)}
 	m.mu.Lock()
@@ -397,27 +403,27 @@ func (m *Memory) subscribe(ctx context.Context, from uint64) *Subscription {
 	return s
 }
 
-// Subscription is one consumer's stream of the events of a [Memory], which says what a slow
-// consumer gets.
+// Subscription delivers the events of a [Memory] to one consumer. The documentation of Memory
+// describes what a slow consumer receives.
 type Subscription struct {
 	log  *Memory
-	stop func() bool // removes the AfterFunc from the subscriber's context; nil: there is none
+	stop func() bool // stops watching the subscriber's context; nil if not watching
 
-	// wake is sent to by the log and never closed. Capacity 1: a token means that there may be
-	// something to take.
+	// wake receives a token when there may be something to take. The log sends to it without
+	// blocking; its capacity is 1, and it is never closed.
 	wake chan struct{}
 
-	// The log's mutex guards all below.
+	// The log's mutex guards all fields below.
 	queue  []held
-	bytes  int    // of queue
-	from   uint64 // number of the first event that the consumer has not received
-	behind bool   // the queue was dropped: the consumer gets a gap
-	ended  bool   // nothing more is queued
-	err    error  // see Err
+	bytes  int    // total size of queue
+	from   uint64 // number of the next event that the consumer is to receive
+	behind bool   // the queue was dropped, so the consumer will receive a gap
+	ended  bool   // the stream has ended, so no more events are queued
+	err    error  // the result of Err
 }
 
-// Next waits for events and returns all that are queued, oldest first, or nil after the end of the
-// stream. The caller owns the slice.
+// Next waits for events and returns all queued ones, oldest first. It returns nil after the end of
+// the stream. The caller owns the slice.
 func (s *Subscription) Next() []*event.Event { return events(s.next()) }
 
 func (s *Subscription) next() []held {
@@ -429,8 +435,8 @@ func (s *Subscription) next() []held {
 	}
 }
 
-// Take is Next without waiting: it returns what is queued now, possibly nothing, and whether the
-// stream has ended and nothing will follow.
+// Take is a version of Next that does not wait. It returns the events that are queued now, possibly
+// none. If ended is true, the stream has ended and no events will follow.
 func (s *Subscription) Take() (batch []*event.Event, ended bool) {
 	queued, ended := s.take()
 	return events(queued), ended
@@ -449,7 +455,7 @@ func (s *Subscription) take() (batch []held, ended bool) {
 	return batch, s.ended
 }
 
-// events returns nil for nothing.
+// events extracts the events of a batch. It returns nil for an empty batch.
 func events(batch []held) (out []*event.Event) {
 	for _, e := range batch {
 		out = append(out, e.Event)
@@ -457,8 +463,9 @@ func events(batch []held) (out []*event.Event) {
 	return out
 }
 
-// missedLocked returns what a consumer gets in place of the events from first to last: a gap, and
-// the last event of every subject with an event in it, oldest first.
+// missedLocked returns the replacement for the events from first to last that a consumer has
+// missed: a gap, followed by the last event of every subject that had an event in that range,
+// oldest first.
 func (m *Memory) missedLocked(first, last uint64, reason string) []held {
 	gap := GapEntry(m.epoch, first, last, reason).event
 	out := []held{{gap, gap.Timestamp, MemoryOf(gap)}}
@@ -471,12 +478,14 @@ func (m *Memory) missedLocked(first, last uint64, reason string) []held {
 	return out
 }
 
-// Ready receives a value when Take may have something, for a consumer that also waits for other
-// things. Every event that was queued after the last Take is signalled, but a signal may refer to
-// events that Take has already returned. Capacity 1, sent to by the log, never closed.
+// Ready returns a channel that receives a value when Take may have something to return. It is for
+// consumers that also wait for other channels. Every event that is queued after a Take is
+// signalled, but a signal may refer to events that Take has already returned. The channel has
+// capacity 1; only the log sends to it, and it is never closed.
 func (s *Subscription) Ready() <-chan struct{} { return s.wake }
 
-// Events ranges over the stream until it ends. Err then returns the reason.
+// Events returns an iterator over the stream that ends with the stream. Err then returns the
+// reason.
 func (s *Subscription) Events() iter.Seq[*event.Event] {
 	return func(yield func(*event.Event) bool) {
 		for batch := s.Next(); batch != nil; batch = s.Next() {
@@ -489,8 +498,8 @@ func (s *Subscription) Events() iter.Seq[*event.Event] {
 	}
 }
 
-// Err returns why the stream ended: nil if the log was closed, or the cause of the subscriber's
-// context. It is nil before the end.
+// Err returns the reason why the stream ended: nil if the log was closed, or the cause of the
+// subscriber's context. Before the end it returns nil.
 func (s *Subscription) Err() error {
 	s.log.mu.Lock()
 	defer s.log.mu.Unlock()
@@ -506,9 +515,9 @@ func (s *Subscription) Close() {
 
 func (s *Subscription) pushLocked(e held) {
 	switch {
-	case e.Seq < s.from: // it follows from a later event on
+	case e.Seq < s.from: // before the start of this subscription
 		return
-	case s.behind: // it gets the state when it takes
+	case s.behind: // Take will return a gap and the current states instead
 	case len(s.queue) >= s.log.opts.Lag || len(s.queue) > 0 && s.bytes+e.size > s.log.opts.LagBytes:
 		s.queue, s.bytes, s.behind = nil, 0, true
 	default:
@@ -535,13 +544,13 @@ func (s *Subscription) signal() {
 	}
 }
 
-// memoryContents are the texts of a [Memory].
+// memoryContents implements [Contents] for a [Memory].
 type memoryContents struct {
 	keep int64
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	texts   map[catalog.Digest]string
-	order   []catalog.Digest // oldest first
+	order   []catalog.Digest // order in which the texts were put, oldest first
 	bytes   int64
 	dropped uint64
 }

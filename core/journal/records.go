@@ -6,23 +6,24 @@ import (
 	"sync"
 )
 
-// recordTable implements [Records] for a log of one process.
+// recordTable implements [Records] for a log that only one process writes.
 type recordTable struct {
 	save func(ctx context.Context, rec Record) error
-	// writing is a semaphore: a writer sends, and receives when it is done. Capacity 1, never
-	// closed. It is not a mutex because save waits for a disk.
+	// writing is a semaphore that serializes writers: a writer sends before it starts, and receives
+	// when it is done. The capacity is 1, and the channel is never closed. It is not a mutex
+	// because save may wait for the disk, and waiting writers must react to their context.
 	writing chan struct{}
 
-	mu    sync.Mutex // guards all below
+	mu    sync.Mutex // guards the fields below
 	all   map[string]Record
 	last  uint64
 	ended bool
-	moved chan struct{} // closed and replaced at every write, and closed at the end
+	moved chan struct{} // closed and replaced after each write; finally closed by Close
 }
 
-// newRecordTable returns a table with the saved records. Removed records have no Value; their
-// Revision is never used again. save makes a write durable before it counts; a Record without Value
-// is removed.
+// newRecordTable returns a table that contains the saved records. A saved record without a Value
+// was removed; it is listed only so that its Revision is never reused. save must make each write
+// durable before it returns; a Record without a Value is to be removed.
 func newRecordTable(saved []Record, save func(ctx context.Context, rec Record) error) *recordTable {
 	t := &recordTable{save: save, writing: make(chan struct{}, 1), all: map[string]Record{}, moved: make(chan struct{})}
 	for _, rec := range saved {
@@ -33,7 +34,7 @@ func newRecordTable(saved []Record, save func(ctx context.Context, rec Record) e
 	return t
 }
 
-// Close ends all calls of Follow. It does not wait for them.
+// Close ends all calls to Follow. It does not wait for them.
 func (t *recordTable) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -69,7 +70,8 @@ func (t *recordTable) Remove(ctx context.Context, rec Record) error {
 	return err
 }
 
-// write writes a record if allowed accepts the stored record and the number of the last write.
+// write stores rec if allowed returns true for the stored record and the number of the last write.
+// Otherwise it returns [ErrChanged].
 func (t *recordTable) write(ctx context.Context, rec Record, allowed func(now Record, last uint64) bool) (uint64, error) {
 	select {
 	case t.writing <- struct{}{}:
@@ -104,7 +106,7 @@ func (t *recordTable) write(ctx context.Context, rec Record, allowed func(now Re
 	return rec.Revision, nil
 }
 
-// Follow implements [Records]: each call of changed gets all records.
+// Follow implements [Records]. It passes all records to changed every time.
 func (t *recordTable) Follow(ctx context.Context, changed func(Changes)) {
 	for ctx.Err() == nil {
 		t.mu.Lock()
@@ -125,24 +127,24 @@ func (t *recordTable) Follow(ctx context.Context, changed func(Changes)) {
 	}
 }
 
-// RecordTables are the tables of a log of one process by name. Its methods may be called from
-// several goroutines.
+// RecordTables holds the record tables of a log, by name, for a log that only one process writes.
+// Its methods are safe for concurrent use.
 type RecordTables struct {
 	save func(ctx context.Context, name string, rec Record) error
 
-	mu     sync.Mutex // guards all below
+	mu     sync.Mutex // guards the fields below
 	saved  map[string][]Record
 	open   map[string]*recordTable
 	closed bool
 }
 
-// NewRecordTables returns tables with the records that were saved before. save makes a write
-// durable before it counts; a Record without Value is removed.
+// NewRecordTables returns tables that contain the records saved earlier. save must make each write
+// durable before it returns; a Record without a Value is to be removed.
 func NewRecordTables(saved map[string][]Record, save func(ctx context.Context, name string, rec Record) error) *RecordTables {
 	return &RecordTables{save: save, saved: saved, open: map[string]*recordTable{}}
 }
 
-// Table returns the table with that name, creating it if necessary.
+// Table returns the table with the given name. It creates the table if necessary.
 func (t *RecordTables) Table(name string) Records {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -157,7 +159,7 @@ func (t *RecordTables) Table(name string) Records {
 	return table
 }
 
-// Close closes all tables, including tables that are opened later.
+// Close closes all tables. Tables that are opened later are closed from the start.
 func (t *RecordTables) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

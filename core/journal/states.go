@@ -11,33 +11,34 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// ResourceID identifies a resource of a server.
+// ResourceID identifies a resource by its server and its URI.
 type ResourceID struct{ ServerID, URI string }
 
-// State is the last known content of a resource, published or not.
+// State is the last known content of a resource, whether or not an event has reported it.
 type State struct {
-	Digest   catalog.Digest // or [catalog.Gone], or [catalog.Unread]
+	Digest   catalog.Digest // may also be [catalog.Gone] or [catalog.Unread]
 	Size     int64
 	MimeType string
-	When     time.Time // when it was read
-	// Text is the content itself if the tracker keeps it. It is not stored with the state: see
-	// [Log.Contents].
+	When     time.Time // time at which the content was read
+	// Text is the text of the resource if the tracker keeps it in memory, otherwise nil. It is not
+	// stored with the state; [Log.Contents] stores texts.
 	Text *string
 }
 
-// ListName identifies a list of a server.
+// ListName identifies one list of a server, such as its list of tools.
 type ListName struct {
 	ServerID string
 	Kind     catalog.Kind
 }
 
-// States are the stored states of resources and lists.
+// States contains the stored states of resources and lists.
 type States struct {
 	Resources map[ResourceID]State
-	Lists     map[ListName]catalog.List // the items have only keys and digests
+	Lists     map[ListName]catalog.List // items contain only keys and digests
 }
 
-// StoredList returns a copy of a list with keys and digests only, as it is stored.
+// StoredList returns a copy of the list with only the keys and digests of its items, which is the
+// form in which lists are stored.
 func StoredList(list catalog.List) catalog.List {
 	items := make(catalog.List, len(list))
 	for i, it := range list {
@@ -46,8 +47,8 @@ func StoredList(list catalog.List) catalog.List {
 	return items
 }
 
-// Known returns the state of a resource after an event. The zero State means that the resource is
-// gone. ok is false if the event does not tell the state.
+// Known returns the state that a resource has after the event. The zero State means that the
+// resource was removed. ok is false if the event does not report a state.
 func Known(e *event.Event) (r ResourceID, st State, ok bool) {
 	r = ResourceID{e.ServerID, e.ResourceURI}
 	switch p := e.Payload.(type) {
@@ -66,7 +67,8 @@ func Known(e *event.Event) (r ResourceID, st State, ok bool) {
 	return r, State{}, false
 }
 
-// KnownList returns the list after an event; ok is false if the publisher of the event did not say.
+// KnownList returns the content that a list has after the event. ok is false if the event does not
+// include the items of the list.
 func KnownList(e *event.Event) (name ListName, list catalog.List, ok bool) {
 	p, ok := e.Payload.(event.ListChanged)
 	if !ok || p.Items == nil {
@@ -75,8 +77,8 @@ func KnownList(e *event.Event) (name ListName, list catalog.List, ok bool) {
 	return ListName{e.ServerID, p.List}, *p.Items, true
 }
 
-// KnownLists yields what is remembered in the step that stores the event: the list of [KnownList]
-// and the resources that are then [Owed].
+// KnownLists yields the lists that the log stores together with the event: the list from
+// [KnownList], and an [Owed] list if events about single resources are still to follow.
 func KnownLists(e *event.Event) iter.Seq2[ListName, catalog.List] {
 	return func(yield func(ListName, catalog.List) bool) {
 		name, list, ok := KnownList(e)
@@ -89,12 +91,13 @@ func KnownLists(e *event.Event) iter.Seq2[ListName, catalog.List] {
 	}
 }
 
-// Owed is the kind of the list of resources whose own events may be missing although the change of
-// the list of resources is stored. The next tracker of the server publishes them. A tracker empties
-// the list after it has appended them.
+// Owed is the kind of an internal list that records pending events. After a change to a server's
+// list of resources, the tracker also publishes an event for each affected resource. Until it has
+// appended them, this list contains the URIs of those resources; then the tracker empties it. If
+// the tracker stops in between, the next tracker for the server publishes the pending events.
 const Owed catalog.Kind = "owed"
 
-// OwedList returns resources as an [Owed] list.
+// OwedList returns an [Owed] list with the given resource URIs.
 func OwedList(uris []string) catalog.List {
 	items := make([]catalog.Item, len(uris))
 	for i, uri := range uris {
@@ -103,22 +106,22 @@ func OwedList(uris []string) catalog.List {
 	return catalog.NewList(items)
 }
 
-// Cursors is the kind of the list of cursors with which the event subscriptions of a server (MCP
-// Events) are resumed, one item for each subscription.
+// Cursors is the kind of an internal list that stores resumption cursors: one item for each event
+// subscription (MCP Events) of a server, with the cursor from which it resumes.
 const Cursors catalog.Kind = "cursors"
 
-// CursorList returns cursors, keyed by subscription, as a list.
+// CursorList encodes cursors, keyed by subscription, as a list of kind [Cursors].
 func CursorList(cursors map[string]string) catalog.List {
 	var list catalog.List
 	for _, key := range slices.Sorted(maps.Keys(cursors)) {
-		if pair, err := json.Marshal([2]string{key, cursors[key]}); err == nil { // strings always encode
+		if pair, err := json.Marshal([2]string{key, cursors[key]}); err == nil { // strings can always be encoded
 			list = append(list, catalog.Item{Key: string(pair)})
 		}
 	}
 	return list
 }
 
-// CursorsOf returns the cursors in a list from CursorList.
+// CursorsOf decodes the cursors from a list that CursorList returned. It ignores malformed items.
 func CursorsOf(list catalog.List) map[string]string {
 	cursors := map[string]string{}
 	for _, it := range list {

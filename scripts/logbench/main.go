@@ -1,7 +1,7 @@
-// Command logbench fills the event log, reads it, and prints how long that took as one line of
-// JSON. scripts/bench starts it. It is a separate program because scripts/bench is also the server
-// and the client that mcptrack is compared with: linking the log into them would make them slower
-// and larger.
+// Command logbench fills an event log, reads it, and prints how long that took, as one line of JSON.
+// It is started by scripts/bench. It is a separate program because scripts/bench also serves as the
+// server and the client in comparisons with mcptrack, and linking the log into scripts/bench would
+// make them slower and larger.
 //
 // usage: logbench fill DIR EVENTS
 // usage: logbench measure DIR EVENTS
@@ -28,11 +28,12 @@ import (
 )
 
 const (
-	// resources is the number of resources; consecutive events are about different ones.
+	// resources is the number of resources. Consecutive events are about different resources.
 	resources = 10_000
-	// samples is how often a short operation is measured.
+	// samples is the number of times that a short operation is measured.
 	samples = 50
-	// queue is how many events may wait to be stored. More would replace older ones of their resource.
+	// queue is the number of events that may wait to be stored. If more were waiting, new events
+	// would replace older ones about the same resource.
 	queue = 1 << 16
 )
 
@@ -49,7 +50,7 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) (err e
 	}
 	n, err := strconv.Atoi(args[2])
 	if err != nil || n < resources {
-		return fmt.Errorf("%q events; expected at least %d", args[2], resources)
+		return fmt.Errorf("invalid number of events %q; specify at least %d", args[2], resources)
 	}
 	durability := journal.OS
 	switch args[0] {
@@ -77,12 +78,12 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) (err e
 	return measureHistory(ctx, log, n, milliseconds(time.Since(began)), out)
 }
 
-// appendAll appends n events and waits until they are stored. It waits in between only while the
-// queue is half full.
+// appendAll appends n events and waits until they are stored. To keep the queue from overflowing,
+// it also waits whenever the queue is half full.
 func appendAll(ctx context.Context, log journal.Log, n int) error {
 	for i := range n {
 		for i%1024 == 0 && log.Stats().Waiting > queue/2 {
-			time.Sleep(time.Millisecond) // the writer has no signal for a shorter queue
+			time.Sleep(time.Millisecond) // poll, because the writer does not signal when the queue becomes shorter
 		}
 		if err := log.Append(updated(i)); err != nil {
 			return err
@@ -97,17 +98,17 @@ func appendAll(ctx context.Context, log journal.Log, n int) error {
 	return nil
 }
 
-// costs is what measure prints.
+// costs contains the results that measure prints.
 type costs struct {
-	Stored float64   `json:"stored"` // seconds until n events were stored, appended without waiting
-	Read   float64   `json:"read"`   // seconds until they were read
-	Append []float64 `json:"append"` // ms until one event was stored
-	Resume []float64 `json:"resume"` // ms from an id to the first event after it
-	Middle string    `json:"middle"` // the id after which half of the n events follow
+	Stored float64   `json:"stored"` // seconds to store n events that were appended without waiting
+	Read   float64   `json:"read"`   // seconds to read them back
+	Append []float64 `json:"append"` // milliseconds to store a single event
+	Resume []float64 `json:"resume"` // milliseconds to resume after an id and read the next event
+	Middle string    `json:"middle"` // id of the event in the middle of the n events
 }
 
-// measure stores n events, each durable before it counts as stored, and reads them. It keeps the
-// log open until in ends, so that the log can be killed with the process.
+// measure stores n events with full durability and reads them back. It keeps the log open until in
+// is closed, so that the caller can kill the process while the log is open.
 func measure(ctx context.Context, log journal.Log, n int, in io.Reader, out io.Writer) error {
 	var took costs
 	began := time.Now()
@@ -134,7 +135,7 @@ func measure(ctx context.Context, log journal.Log, n int, in io.Reader, out io.W
 		at := (n - 1) / samples * i
 		first, err := resume(ctx, log, ids[at])
 		if err == nil && first != ids[at+1] {
-			err = fmt.Errorf("resumed after %s with %s", ids[at], first)
+			err = fmt.Errorf("resuming after %s returned %s", ids[at], first)
 		}
 		return err
 	})
@@ -160,7 +161,7 @@ func read(ctx context.Context, log journal.Log, seq uint64) iter.Seq2[string, er
 	return func(yield func(string, error) bool) {
 		for e, err := range log.Read(ctx, seq) {
 			if err == nil && (e.Gap != nil || e.Seq != seq) {
-				err = fmt.Errorf("read %s instead of number %d", e.ID, seq)
+				err = fmt.Errorf("read event %s, want number %d", e.ID, seq)
 			}
 			if !yield(e.ID, err) || err != nil {
 				return
@@ -170,7 +171,7 @@ func read(ctx context.Context, log journal.Log, seq uint64) iter.Seq2[string, er
 	}
 }
 
-// resume returns the id of the event after the one with the id.
+// resume returns the id of the event that follows the event with the given id.
 func resume(ctx context.Context, log journal.Log, id string) (string, error) {
 	r, err := log.Resume(ctx, id)
 	switch {
@@ -185,20 +186,20 @@ func resume(ctx context.Context, log journal.Log, id string) (string, error) {
 	return "", errors.New("nothing follows " + id)
 }
 
-// lookups is what measureHistory prints, in ms.
+// lookups contains the results that measureHistory prints, in milliseconds.
 type lookups struct {
 	Open    float64   `json:"open"`
-	History []float64 `json:"history"` // of one resource
+	History []float64 `json:"history"` // time to find the versions of one resource
 }
 
-// measureHistory looks up the versions of single resources, as mcptrack history does, in a log that
-// fill has made.
+// measureHistory measures how long it takes to find the versions of single resources, like the
+// command mcptrack history. The log must have been created by fill.
 func measureHistory(ctx context.Context, log journal.Log, n int, opening float64, out io.Writer) error {
 	const most = 500
 	took := lookups{Open: opening}
 	var err error
 	took.History, err = measured(func(i int) error {
-		of := uri(i * (resources / samples)) // each only once
+		of := uri(i * (resources / samples)) // a different resource each time
 		versions, err := history.Versions(journal.Events(log.Select(ctx, journal.Selection{ServerID: server, URI: of})), most)
 		if err == nil && len(versions) < n/resources {
 			err = fmt.Errorf("%d versions of %s, want at least %d", len(versions), of, n/resources)
@@ -211,7 +212,7 @@ func measureHistory(ctx context.Context, log journal.Log, n int, opening float64
 	return json.NewEncoder(out).Encode(took)
 }
 
-// measured returns how many ms each of the samples took.
+// measured calls f once for each sample and returns the durations in milliseconds.
 func measured(f func(sample int) error) (took []float64, err error) {
 	for i := range samples {
 		began := time.Now()
@@ -229,14 +230,14 @@ const server = "docs"
 
 func uri(i int) string { return fmt.Sprintf("file:///docs/%d.md", i%resources) }
 
-// updated is the i-th event: another content of one of the resources.
+// updated returns the i-th event: an update of one of the resources to a new content.
 func updated(i int) *event.Event {
 	size := int64(i)
 	digest := func(n int) (d catalog.Digest) {
 		for k := range 8 {
 			d[k] = byte(n >> (8 * k))
 		}
-		d[len(d)-1] = 1 // 0 is the digest of nothing
+		d[len(d)-1] = 1 // avoids the zero digest, which means that there is no content
 		return d
 	}
 	return &event.Event{

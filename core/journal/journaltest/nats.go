@@ -1,9 +1,9 @@
-// Package journaltest tests that a log keeps the contract of [journal.Log] (see [Run]), and gives
-// tests a store on a network: the program nats-server with JetStream, on the loopback, as one node or
-// as a cluster of three. Only tests import it.
+// Package journaltest tests that an implementation of [journal.Log] fulfils its contract (see
+// [Run]), and starts NATS servers for tests: the program nats-server with JetStream, on the
+// loopback interface, as a single node or as a cluster of three. Only tests import this package.
 //
-// The version of nats-server is the one in scripts/tools.mod. The first test on a machine waits
-// until it is built; later ones need no network.
+// The version of nats-server is specified in scripts/tools.mod. The first test on a machine waits
+// until nats-server has been built; later tests need no network.
 package journaltest
 
 import (
@@ -31,36 +31,36 @@ import (
 )
 
 const (
-	readyTimeout = time.Minute      // of a node on a busy machine
-	stopTimeout  = 30 * time.Second // then it is killed
+	readyTimeout = time.Minute      // time until a node must be ready, even on a busy machine
+	stopTimeout  = 30 * time.Second // time until a node that does not stop is killed
 )
 
-// NATSServer is a nats-server process on the loopback. It can be stopped and started again with the
-// same ports and data. Only the goroutine of the test calls its methods.
+// NATSServer is a nats-server process that listens on the loopback interface. It can be stopped and
+// started again with the same ports and data. Only the test goroutine may call its methods.
 type NATSServer struct {
-	URL string // the same after every start
-	Dir string // of JetStream; empty: without JetStream
+	URL string // client URL; does not change after a restart
+	Dir string // JetStream data directory; empty if JetStream is disabled
 
 	t       testing.TB
 	name    string
-	program string // path of nats-server
-	config  string // file
-	log     string // file: what every run printed
-	monitor string // URL
+	program string // path of the nats-server program
+	config  string // path of the configuration file
+	log     string // path of the log file, which contains the output of every run
+	monitor string // URL of the monitoring endpoint
 
-	process *os.Process   // nil before the first run
-	ended   chan struct{} // closed, by the goroutine that waits for the process, when it has ended
+	process *os.Process   // nil before the first start
+	ended   chan struct{} // closed when the process has exited, by the goroutine that waits for it
 }
 
-// Store starts a server and returns its URL. The end of the test stops the server and removes its
-// data.
+// Store starts a server with JetStream and returns its URL. When the test ends, the server is
+// stopped and its data is removed.
 func Store(t testing.TB) (url string) {
 	t.Helper()
 	return Start(t, t.TempDir()).URL
 }
 
-// Start starts a server with the data of dir, and returns when it is ready. The end of the test
-// stops it. If dir is empty, the server has no JetStream.
+// Start starts a server with its data in dir, and returns when the server is ready. If dir is
+// empty, the server runs without JetStream. It is stopped when the test ends.
 func Start(t testing.TB, dir string) *NATSServer {
 	t.Helper()
 	ports := freePorts(t, 2)
@@ -70,18 +70,19 @@ func Start(t testing.TB, dir string) *NATSServer {
 	return s
 }
 
-// serverConfig is what differs between servers. The ports must be free.
+// serverConfig contains the settings that differ between servers. The ports must be unused.
 type serverConfig struct {
 	name    string
-	dir     string // of JetStream; empty: without JetStream
-	client  int    // port
-	monitor int    // port
-	sync    bool   // sync everything before acknowledging it
-	route   int    // port; 0: not in a cluster
-	routes  []int  // ports of all nodes of the cluster
+	dir     string // JetStream data directory; empty if JetStream is disabled
+	client  int    // port for clients
+	monitor int    // port for monitoring
+	sync    bool   // sync every write before acknowledging it
+	route   int    // port for other nodes; 0 if not in a cluster
+	routes  []int  // route ports of all nodes in the cluster
 }
 
-// newServer prepares a server. The end of the test removes its files except the data.
+// newServer writes the configuration of a server, but does not start it. When the test ends, the
+// files of the server, except for its data, are removed.
 func newServer(t testing.TB, program string, c serverConfig) *NATSServer {
 	t.Helper()
 	conf := map[string]any{
@@ -103,7 +104,7 @@ func newServer(t testing.TB, program string, c serverConfig) *NATSServer {
 		}
 		conf["cluster"] = map[string]any{"name": "c", "listen": loopback(c.route), "routes": routes}
 	}
-	data, err := json.Marshal(conf) // the format of nats-server includes JSON
+	data, err := json.Marshal(conf) // nats-server accepts JSON as a configuration
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,8 +120,8 @@ func newServer(t testing.TB, program string, c serverConfig) *NATSServer {
 	return n
 }
 
-// program returns the path of nats-server. The go command builds the version of scripts/tools.mod
-// unless it is cached.
+// program returns the path of nats-server. The go command builds the version specified in
+// scripts/tools.mod, unless it is cached.
 func program(t testing.TB) string {
 	t.Helper()
 	if testing.Short() {
@@ -153,7 +154,7 @@ func program(t testing.TB) string {
 	return strings.TrimSpace(string(out))
 }
 
-// Start starts the server after Stop, and returns when it is ready.
+// Start starts the server again after Stop, and returns when it is ready.
 func (n *NATSServer) Start() {
 	n.t.Helper()
 	if err := n.start(); err != nil {
@@ -164,7 +165,7 @@ func (n *NATSServer) Start() {
 	}
 }
 
-// start starts a server that is not running. ready waits until it serves.
+// start starts a server that is not running. It does not wait; call ready for that.
 func (n *NATSServer) start() error {
 	log, err := os.OpenFile(n.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -174,17 +175,18 @@ func (n *NATSServer) start() error {
 	cmd := exec.Command(n.program, "-c", n.config)
 	cmd.Stderr = log
 	cmd.SysProcAttr = endsWithParent()
-	started := make(chan error, 1) // so that the goroutine does not wait
+	started := make(chan error, 1) // capacity 1, so that the goroutine never blocks
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		// To Linux, the parent is the thread that started the process, so the thread must stay.
+		// On Linux, Pdeathsig kills the child when the thread that started it exits, so the
+		// goroutine must stay on this thread.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // a test that needs the server fails
+			_ = cmd.Wait() // ignored: if the server has failed, the tests that use it fail
 		}
 	}()
 	if err := <-started; err != nil {
@@ -194,8 +196,8 @@ func (n *NATSServer) start() error {
 	return nil
 }
 
-// ready waits until a started server serves; in a cluster, until it follows the leader of all
-// nodes.
+// ready waits until a started server accepts requests. In a cluster, it waits until the server
+// follows the leader that all nodes have elected.
 func (n *NATSServer) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("not ready within %s", readyTimeout))
 	defer cancel()
@@ -218,13 +220,13 @@ func (n *NATSServer) ready(ctx context.Context) error {
 	}
 }
 
-// get reads a page of the server's monitor.
+// get requests a page from the server's monitoring endpoint.
 func (n *NATSServer) get(ctx context.Context, page string) ([]byte, error) {
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, n.monitor+page, nil)
 	if err != nil {
 		return nil, err
 	}
-	q.Close = true // the server may be killed before the next request
+	q.Close = true // no keep-alive: the server may be killed before the next request
 	p, err := http.DefaultClient.Do(q)
 	if err != nil {
 		return nil, err
@@ -236,26 +238,27 @@ func (n *NATSServer) get(ctx context.Context, page string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(p.Body, 1<<20))
 }
 
-// kill kills (SIGKILL) the server if it runs. wait waits for its end.
+// kill sends SIGKILL to the server if it is running. It does not wait; call wait for that.
 func (n *NATSServer) kill() {
 	if n.process != nil {
 		_ = n.process.Kill()
 	}
 }
 
-// wait waits until the node has ended.
+// wait waits until the process has exited.
 func (n *NATSServer) wait() {
 	if n.process != nil {
 		<-n.ended
 	}
 }
 
-// Stop lets the server close its files, and waits for its end. Its data stays.
+// Stop makes the server shut down and close its files, and waits until it has exited. Its data is
+// kept.
 func (n *NATSServer) Stop() {
 	if n.process == nil {
 		return
 	}
-	if n.process.Signal(os.Interrupt) != nil { // it has ended, or the system has no such signal
+	if n.process.Signal(os.Interrupt) != nil { // the process has exited, or the system has no such signal
 		n.kill()
 	}
 	select {
@@ -266,8 +269,9 @@ func (n *NATSServer) Stop() {
 	}
 }
 
-// freePorts returns different ports that nothing listens on. Systems assign higher ports to
-// connections and to listeners without a port, so nobody takes the port of a stopped server.
+// freePorts returns n different ports on which no process listens. They are below the range from
+// which operating systems assign ports automatically, so no other process is given the port of a
+// stopped server.
 func freePorts(t testing.TB, n int) []int {
 	t.Helper()
 	var ports []int
@@ -288,15 +292,16 @@ func freePorts(t testing.TB, n int) []int {
 
 func loopback(port int) string { return fmt.Sprint("127.0.0.1:", port) }
 
-// Cluster is three NATS servers that can be killed. They sync everything that they store. One
-// goroutine at a time calls its methods.
+// Cluster is a cluster of three NATS servers that can be killed. They sync every write to disk. Its
+// methods must not be called concurrently.
 type Cluster struct {
-	URLs []string // of the nodes
+	URLs []string // client URLs of the nodes
 
 	nodes []*NATSServer
 }
 
-// StartCluster starts a cluster, and returns when it is ready. The end of the test kills it.
+// StartCluster starts a cluster, and returns when it is ready. The cluster is killed when the test
+// ends.
 func StartCluster(t testing.TB) *Cluster {
 	t.Helper()
 	free, dir, program := freePorts(t, 9), t.TempDir(), program(t)
@@ -319,7 +324,8 @@ func (c *Cluster) URL() string {
 	return strings.Join(c.URLs, ",")
 }
 
-// Start starts nodes by number, at first or after Kill, and waits until they are ready.
+// Start starts the nodes with the given numbers, for the first time or after Kill, and waits until
+// they are ready.
 func (c *Cluster) Start(t testing.TB, nodes ...int) {
 	t.Helper()
 	for _, i := range nodes {
@@ -334,7 +340,8 @@ func (c *Cluster) Start(t testing.TB, nodes ...int) {
 	}
 }
 
-// Kill kills (SIGKILL) nodes by number, simultaneously, and waits for their ends.
+// Kill sends SIGKILL to the nodes with the given numbers, all at once, and waits until they have
+// exited.
 func (c *Cluster) Kill(nodes ...int) {
 	for _, i := range nodes {
 		c.nodes[i].kill()
@@ -344,8 +351,8 @@ func (c *Cluster) Kill(nodes ...int) {
 	}
 }
 
-// KillLeader kills (SIGKILL) the node that leads a stream, and returns its name. It asks a busy
-// cluster repeatedly until ctx ends.
+// KillLeader sends SIGKILL to the node that leads a stream, and returns its name. If the cluster
+// does not respond, it retries until ctx ends.
 func (c *Cluster) KillLeader(ctx context.Context, stream string) (string, error) {
 	conn, err := nats.Connect(c.URL())
 	if err != nil {
@@ -357,7 +364,7 @@ func (c *Cluster) KillLeader(ctx context.Context, stream string) (string, error)
 		return "", err
 	}
 	for {
-		try, done := context.WithTimeout(ctx, time.Second) // a cluster that elects a leader loses requests
+		try, done := context.WithTimeout(ctx, time.Second) // short, because requests are lost during a leader election
 		s, err := js.Stream(try, stream)
 		done()
 		if err == nil && s.CachedInfo().Cluster != nil {
@@ -373,8 +380,8 @@ func (c *Cluster) KillLeader(ctx context.Context, stream string) (string, error)
 	}
 }
 
-// Report describes, for a failed test, what every node has of every stream, who leads it, and what
-// the nodes logged last.
+// Report returns a description of the cluster to print when a test fails: the state of every stream
+// on every node, the leader of each stream, and the last log lines of each node.
 func (c *Cluster) Report(ctx context.Context) string {
 	var out strings.Builder
 	for _, n := range c.nodes {

@@ -4,5 +4,6 @@ package journaltest
 
 import "syscall"
 
-// endsWithParent does nothing here: a process stays if a test is killed or panics.
+// endsWithParent returns nil, because this system has no such feature: the process keeps running if
+// the test is killed or panics.
 func endsWithParent() *syscall.SysProcAttr { return nil }

@@ -22,35 +22,37 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Options say what log a subtest of [Run] needs. The zero value is a log that keeps all events of a
-// subtest (at most 30,000 small ones, or one of 20 MiB).
+// Options specifies the log that a subtest of [Run] requires. The zero value requires a log that
+// keeps all events of the subtest, which are at most 30,000 small events or one event of 20 MiB.
 type Options struct {
-	// Few limits the log to its newest events: more than 10 and fewer than 5,000 of about 300 bytes
-	// each.
+	// Few requires a log that keeps only its newest events: more than 10 and fewer than 5,000, of
+	// about 300 bytes each.
 	Few bool
-	// KeepContent bounds the texts in Contents, in bytes; 0: none are kept.
+	// KeepContent limits the total size of the texts in Contents, in bytes. If it is 0, no texts
+	// are kept.
 	KeepContent int64
 }
 
-// Opened is the log of one subtest. The opener closes it, and every log from Reopen, at the end of
-// the test.
+// Opened is a log that was opened for one subtest. The function that opened it must also close it
+// when the test ends, together with all logs that Reopen returned.
 type Opened struct {
 	Log journal.Log
-	// Reopen opens the same log again, with the same options, after the previous one was closed.
-	// nil: the log ends with the process.
+	// Reopen opens the same log again with the same options. The previous Log must be closed first.
+	// Reopen is nil if the log does not survive Close.
 	Reopen func() journal.Log
-	// Break makes every attempt to store fail until mend is called; reading may also fail. nil:
-	// storing cannot fail.
+	// Break makes every attempt to store an event fail until mend is called; reading may also fail.
+	// Break is nil if storing cannot fail.
 	Break func() (mend func())
 
 	another Open
 }
 
-// Open opens a new, empty log for a subtest. Parallel subtests call it, once or several times each.
+// Open opens a new, empty log for a subtest. Parallel subtests call it concurrently, and a subtest
+// may call it several times.
 type Open func(t *testing.T, opts Options) Opened
 
-// Run tests that a kind of log keeps the contract of [journal.Log]. The caller's TestMain checks
-// that no goroutine is left.
+// Run tests that an implementation fulfils the contract of [journal.Log]. The TestMain of the
+// caller should check that no goroutines are left running.
 func Run(t *testing.T, open Open) {
 	for _, c := range []struct {
 		name string
@@ -113,7 +115,7 @@ func Run(t *testing.T, open Open) {
 	}
 }
 
-// reopen closes the log and opens it again. It reports whether the log can be opened again.
+// reopen closes the log and opens it again. It returns false if the log cannot be reopened.
 func (o *Opened) reopen(t tb) bool {
 	t.Helper()
 	if o.Reopen == nil {
@@ -126,7 +128,7 @@ func (o *Opened) reopen(t tb) bool {
 	return true
 }
 
-// check calls f, and calls it again after a reopen if the log can be opened again.
+// check calls f. If the log can be reopened, it then reopens the log and calls f again.
 func (o *Opened) check(t *testing.T, f func(t *testing.T, when string)) {
 	t.Helper()
 	f(t, "before a reopen")
@@ -135,17 +137,17 @@ func (o *Opened) check(t *testing.T, f func(t *testing.T, when string)) {
 	}
 }
 
-// tb is what helpers need of a test, or of one check of a property.
+// tb contains the methods that helpers need from *testing.T or *rapid.T.
 type tb interface {
 	rapid.TB
 	Context() context.Context
 	Cleanup(f func())
 }
 
-// patience bounds every wait.
+// patience limits how long a subtest waits for anything.
 const patience = 2 * time.Minute
 
-// within returns a context that ends if a subtest waits for too long.
+// within returns a context that ends after the time patience, so that no subtest waits forever.
 func within(t tb) context.Context {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, errors.New("the log does not answer"))
 	t.Cleanup(cancel)
@@ -160,7 +162,7 @@ func must(t tb, err error) {
 	}
 }
 
-// equal fails unless got equals want.
+// equal fails the test unless got equals want.
 func equal(t tb, what string, want, got any) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -168,7 +170,7 @@ func equal(t tb, what string, want, got any) {
 	}
 }
 
-// update returns an event about a resource whose content has become version n.
+// update returns an event that reports that the content of a resource has changed to version n.
 func update(server, uri string, n int) *event.Event {
 	size := int64(n)
 	return &event.Event{
@@ -177,12 +179,12 @@ func update(server, uri string, n int) *event.Event {
 	}
 }
 
-// about returns an event with another payload.
+// about returns an event about a resource with the given payload.
 func about(server, uri string, p event.Payload) *event.Event {
 	return &event.Event{ServerID: server, ResourceURI: uri, Timestamp: time.Now().UTC(), Payload: p}
 }
 
-// add appends events.
+// add appends events to the log.
 func add(t tb, log journal.Log, events ...*event.Event) {
 	t.Helper()
 	for _, e := range events {
@@ -192,8 +194,8 @@ func add(t tb, log journal.Log, events ...*event.Event) {
 	}
 }
 
-// addEach appends one event about each of the resources from to to-1, so that a slow log cannot
-// merge them. It may be called in a goroutine.
+// addEach appends one event for each resource with a number in the range [from, to). Because every
+// resource is different, a slow log cannot merge the events. It may be called from any goroutine.
 func addEach(t tb, log journal.Log, server string, from, to int) {
 	t.Helper()
 	for n := from; n < to; n++ {
@@ -203,7 +205,7 @@ func addEach(t tb, log journal.Log, server string, from, to int) {
 	}
 }
 
-// addN is addEach, and waits until the events are stored.
+// addN calls addEach and waits until the events are stored.
 func addN(t tb, log journal.Log, from, to int) {
 	t.Helper()
 	addEach(t, log, "docs", from, to)
@@ -226,7 +228,7 @@ func bounds(t tb, log journal.Log) journal.Bounds {
 	return b
 }
 
-// followTo returns what Follow yields up to an entry.
+// followTo returns the entries that Follow yields, up to the entry with number to.
 func followTo(ctx context.Context, log journal.Log, from, to uint64) (out []journal.Entry, err error) {
 	for e, err := range log.Follow(ctx, from) {
 		if err != nil {
@@ -240,8 +242,8 @@ func followTo(ctx context.Context, log journal.Log, from, to uint64) (out []jour
 	return out, errors.New("the iterator of Follow ended without an error")
 }
 
-// followInOrder is followTo. Its error also says if the entries are not exactly those between the
-// two numbers.
+// followInOrder calls followTo, and returns an error unless it yielded exactly the entries with the
+// numbers from to to.
 func followInOrder(ctx context.Context, log journal.Log, from, to uint64) ([]journal.Entry, error) {
 	entries, err := followTo(ctx, log, from, to)
 	if from = max(from, 1); err == nil {
@@ -250,8 +252,8 @@ func followInOrder(ctx context.Context, log journal.Log, from, to uint64) ([]jou
 	return entries, err
 }
 
-// drain returns how many entries a sequence yields, and the error that ends it. It fails if something
-// follows the error.
+// drain iterates over a whole sequence. It returns the number of entries and the error at the end.
+// It fails the test if anything follows the error.
 func drain(t tb, entries iter.Seq2[journal.Entry, error]) (n int, last error) {
 	t.Helper()
 	for _, err := range entries {
@@ -265,7 +267,7 @@ func drain(t tb, entries iter.Seq2[journal.Entry, error]) (n int, last error) {
 	return n, last
 }
 
-// wellFormed returns an error unless an entry has the form that readers rely on.
+// wellFormed returns an error unless an entry has the form on which readers rely.
 func wellFormed(e journal.Entry) error {
 	data := e.Data()
 	epoch, seq, err := event.ParseID(e.ID)
@@ -291,7 +293,8 @@ func wellFormed(e journal.Entry) error {
 	return nil
 }
 
-// inOrder returns an error unless the entries are exactly the n from number first on.
+// inOrder returns an error unless entries contains exactly n entries with consecutive numbers,
+// starting with first.
 func inOrder(entries []journal.Entry, epoch string, first uint64, n int) error {
 	for i, e := range entries {
 		if want := event.FormatID(epoch, first+uint64(i)); e.ID != want || e.Gap != nil || e.Again {
@@ -304,7 +307,7 @@ func inOrder(entries []journal.Entry, epoch string, first uint64, n int) error {
 	return nil
 }
 
-// wire returns the expected Data of an entry with the event.
+// wire returns the wire form that an entry with the event must have.
 func wire(t tb, id string, ev *event.Event) string {
 	t.Helper()
 	e := *ev
@@ -316,7 +319,8 @@ func wire(t tb, id string, ev *event.Event) string {
 	return string(data)
 }
 
-// same fails unless the entries are the events, from number first on.
+// same fails the test unless the entries contain exactly the given events, numbered consecutively
+// from first.
 func same(t tb, what string, entries []journal.Entry, epoch string, first uint64, events []*event.Event) {
 	t.Helper()
 	if err := inOrder(entries, epoch, first, len(events)); err != nil {
@@ -329,7 +333,7 @@ func same(t tb, what string, entries []journal.Entry, epoch string, first uint64
 	}
 }
 
-// numbers returns the numbers of entries in a readable form.
+// numbers returns the numbers of the entries as text, for failure messages.
 func numbers(entries []journal.Entry) string {
 	var out []string
 	for _, e := range entries {
@@ -341,30 +345,32 @@ func numbers(entries []journal.Entry) string {
 	return strings.Join(out, " ")
 }
 
-// Logger returns a logger that writes to the output of the test.
+// Logger returns a logger that writes to the test output.
 func Logger(t testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelInfo}))
 }
 
-// Source makes events about the server docs. The zero value begins with version 1.
+// Source generates events about a server named docs. The zero value starts with version 1.
 type Source struct{ N int }
 
-// Next returns an event about a resource whose content has become the next version.
+// Next returns an event that reports that the content of a resource has changed to the next
+// version.
 func (s *Source) Next(uri string) *event.Event {
 	s.N++
 	e := update("docs", uri, s.N)
 	e.Seq = uint64(s.N)
-	e.ID = event.FormatID("0000000000000abc", e.Seq) // the log assigns another one
+	e.ID = event.FormatID("0000000000000abc", e.Seq) // the log must replace this id
 	return e
 }
 
-// Digest returns the digest of version n of a content.
+// Digest returns the digest for version n of some content.
 func Digest[N int | uint64](n N) catalog.Digest { return sha256.Sum256(fmt.Append(nil, n)) }
 
-// URI returns the URI of a resource.
+// URI returns the URI of the resource with number n.
 func URI(n int) string { return fmt.Sprintf("file:///docs/%d.md", n) }
 
-// AppendN appends n events about 100 resources and waits until they are stored.
+// AppendN appends n events about 100 different resources and waits until they are stored. It
+// returns the last entry.
 func AppendN(t testing.TB, log journal.Log, s *Source, n int) journal.Entry {
 	t.Helper()
 	for i := range n - 1 {
@@ -377,7 +383,7 @@ func AppendN(t testing.TB, log journal.Log, s *Source, n int) journal.Entry {
 	return e
 }
 
-// ReadAll returns what Read yields, and fails if an entry is malformed.
+// ReadAll returns all entries that Read yields, and fails the test if an entry is malformed.
 func ReadAll(t tb, log journal.Log, from uint64) (out []journal.Entry) {
 	t.Helper()
 	for e, err := range log.Read(within(t), from) {
@@ -392,7 +398,8 @@ func ReadAll(t tb, log journal.Log, from uint64) (out []journal.Entry) {
 	return out
 }
 
-// InOrder fails unless the entries are exactly the n from number first on.
+// InOrder fails the test unless entries contains exactly n entries with consecutive numbers,
+// starting with first.
 func InOrder(t testing.TB, entries []journal.Entry, epoch string, first uint64, n int) {
 	t.Helper()
 	if err := inOrder(entries, epoch, first, n); err != nil {
@@ -400,7 +407,7 @@ func InOrder(t testing.TB, entries []journal.Entry, epoch string, first uint64, 
 	}
 }
 
-// Eventually waits until the condition holds, and fails if that takes longer than limit.
+// Eventually waits until cond returns true. It fails the test if that takes longer than limit.
 func Eventually(t tb, limit time.Duration, what string, cond func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)

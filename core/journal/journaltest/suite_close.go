@@ -34,7 +34,7 @@ func closing(t *testing.T, o *Opened) {
 			t.Errorf("%s after Close: %v, want ErrClosed", what, err)
 		}
 	}
-	// A closed log may or may not be readable, but nothing hangs or panics.
+	// A closed log may or may not be readable, but no call may block or panic.
 	ctx := within(t)
 	o.Log.Contents().Put(textDigest("late"), "late")
 	_, _, _ = o.Log.Contents().Get(ctx, textDigest("late"))
@@ -65,7 +65,7 @@ func closing(t *testing.T, o *Opened) {
 	}
 }
 
-// Everything that was appended, remembered or put before Close is stored.
+// Close stores everything that was appended, remembered or put before.
 func closeStores(t *testing.T, o *Opened) {
 	if o.Reopen == nil {
 		t.Skip("the log ends with the process")
@@ -108,7 +108,7 @@ func flushAndStats(t *testing.T, o *Opened) {
 	if s := o.Log.Stats(); s.Syncs > s.Stored || s.SlowestSync > s.SyncTime {
 		t.Errorf("stats %+v", s)
 	}
-	flush(t, o.Log) // nothing waits
+	flush(t, o.Log) // returns immediately, because nothing is queued
 	if o.reopen(t) {
 		if s := o.Log.Stats(); s.Stored != 0 {
 			t.Errorf("%d events were stored since a reopen", s.Stored)
@@ -116,8 +116,8 @@ func flushAndStats(t *testing.T, o *Opened) {
 	}
 }
 
-// While storing fails, nobody waits and no reader sees what is not stored. Then the last event of
-// every resource is stored, in order, and none twice.
+// While storing fails, appending does not block, and no reader sees an event that is not stored.
+// Afterwards, the last event about every resource is stored, in order and exactly once.
 func failingStore(t *testing.T, o *Opened) {
 	if o.Break == nil {
 		t.Skip("storing cannot fail")
@@ -126,7 +126,7 @@ func failingStore(t *testing.T, o *Opened) {
 	if _, err := o.Log.Store(ctx, update("docs", "file:///first", 0)); err != nil {
 		t.Fatal(err)
 	}
-	var seen atomic.Uint64 // the last entry that the follower saw
+	var seen atomic.Uint64 // number of the last entry that the follower received
 	followed := make(chan error, 1)
 	following, stop := context.WithCancel(ctx)
 	defer stop()

@@ -15,7 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// decode returns the event in a stored form.
+// decode parses the stored form of an event.
 func decode(t tb, data string) event.Event {
 	t.Helper()
 	var e event.Event
@@ -25,13 +25,13 @@ func decode(t tb, data string) event.Event {
 	return e
 }
 
-// Entries say what the events said, for events of every type.
+// Entries contain the events that were appended, for every type of event.
 func entriesAreEvents(t *testing.T, o *Opened) {
 	changed, size := true, int64(12)
 	text := "shown on request"
 	updated := event.ResourceUpdated{Changed: &changed, Name: "n", MimeType: "text/plain", Size: &size, Digest: Digest(1), PreviousDigest: Digest(2)}
 	shown := updated
-	shown.Content, shown.Diff = &text, &text // never part of the log
+	shown.Content, shown.Diff = &text, &text // fields that must never be stored
 	payloads := []event.Payload{
 		event.ServerState{State: event.Backoff, Previous: event.Ready, Error: "refused", Attempt: 3, RetryIn: event.Milliseconds(1500 * time.Millisecond)},
 		event.SubscriptionActive{Resources: event.ResourceSet{Count: 3}, Mode: event.Push, Missing: []string{"a"}},
@@ -59,7 +59,7 @@ func entriesAreEvents(t *testing.T, o *Opened) {
 		}
 		stored = append(stored, &bare)
 	}
-	types := map[event.Type]bool{event.TypeGap: true} // no event of a server
+	types := map[event.Type]bool{event.TypeGap: true} // a gap is not an event from a server
 	for _, e := range events {
 		types[e.Type()] = true
 	}
@@ -75,7 +75,7 @@ func entriesAreEvents(t *testing.T, o *Opened) {
 		same(t, when, entries, o.Log.Epoch(), 1, stored)
 		for i, e := range entries {
 			got, _ := e.Event()
-			if u, ok := got.Payload.(event.ResourceUpdated); ok { // which this process may still have
+			if u, ok := got.Payload.(event.ResourceUpdated); ok { // remove fields that only this process may still have
 				u.Content, u.Diff = nil, nil
 				got.Payload = u
 			}
@@ -140,7 +140,7 @@ func hostileNames(t *testing.T, o *Opened) {
 	})
 }
 
-// A recently appended event has all its members, including those that are not stored.
+// A recently appended event still has all its fields, including those that are not stored.
 func membersNotStored(t *testing.T, o *Opened) {
 	text, received := "content", time.Now().Add(-time.Second)
 	e := update("docs", "file:///a", 1)
@@ -170,7 +170,8 @@ func membersNotStored(t *testing.T, o *Opened) {
 	}
 }
 
-// A list of 10,000 URIs of 1 KiB is stored, as one event or as several that mean the same.
+// A change to a list with 10,000 URIs of 1 KiB is stored as one event, or as several events with
+// the same meaning.
 func largeEvents(t *testing.T, o *Opened) {
 	var uris []string
 	for i := range 10_000 {
@@ -204,7 +205,8 @@ func largeEvents(t *testing.T, o *Opened) {
 	})
 }
 
-// An event that cannot be split is rejected if the store has a limit, and does not stop the log.
+// If the store has a size limit, a larger event that cannot be split is rejected. The log continues
+// to store other events.
 func eventTooLarge(t *testing.T, o *Opened) {
 	huge := func() *event.Event {
 		return about("docs", "file:///huge", event.ResourceAdded{Descriptor: event.Descriptor{Name: strings.Repeat("n", 9<<20)}})
@@ -259,19 +261,19 @@ func selected(t tb, log journal.Log, sel journal.Selection) (out []journal.Entry
 func selects(t *testing.T, o *Opened) {
 	changed := false
 	add(t, o.Log,
-		update("docs", "file:///a", 1),                                                                // 1
-		update("docs", "file:///b", 1),                                                                // 2
-		update("wiki", "file:///a", 2),                                                                // 3
-		about("docs", "file:///a", event.ResourceAdded{}),                                             // 4
-		about("docs", "file:///a", event.ResourceUpdated{Name: "not read"}),                           // 5
-		about("docs", "", event.ServerState{State: event.Ready}),                                      // 6
-		about("", "", event.ConfigReloaded{Added: []string{"wiki"}}),                                  // 7
-		about("docs", "file:///a", event.ResourceUpdated{Digest: Digest(1), Changed: &changed}),       // 8
-		about("docs", "file:///a", event.ResourceRemoved{}),                                           // 9
-		about("docs", "file:///a", event.ResourceChanged{}),                                           // 10
-		about("docs", "", event.ListChanged{List: catalog.Resources, Removed: []string{"file:///a"}}), // 11
-		update("docs", "file:///a", 3),                                                                // 12
-		about("docs", "file:///a", event.ResourceContent{Digest: Digest(3)}),                          // 13
+		update("docs", "file:///a", 1),                                                                // entry 1
+		update("docs", "file:///b", 1),                                                                // entry 2
+		update("wiki", "file:///a", 2),                                                                // entry 3
+		about("docs", "file:///a", event.ResourceAdded{}),                                             // entry 4
+		about("docs", "file:///a", event.ResourceUpdated{Name: "not read"}),                           // entry 5
+		about("docs", "", event.ServerState{State: event.Ready}),                                      // entry 6
+		about("", "", event.ConfigReloaded{Added: []string{"wiki"}}),                                  // entry 7
+		about("docs", "file:///a", event.ResourceUpdated{Digest: Digest(1), Changed: &changed}),       // entry 8
+		about("docs", "file:///a", event.ResourceRemoved{}),                                           // entry 9
+		about("docs", "file:///a", event.ResourceChanged{}),                                           // entry 10
+		about("docs", "", event.ListChanged{List: catalog.Resources, Removed: []string{"file:///a"}}), // entry 11
+		update("docs", "file:///a", 3),                                                                // entry 12
+		about("docs", "file:///a", event.ResourceContent{Digest: Digest(3)}),                          // entry 13
 	)
 	flush(t, o.Log)
 	o.check(t, func(t *testing.T, when string) {
@@ -292,12 +294,12 @@ func selects(t *testing.T, o *Opened) {
 		}
 	})
 	for range o.Log.Select(within(t), journal.Selection{}) {
-		break // and nothing is left behind
+		break // no goroutine may remain after an early break
 	}
 }
 
-// spread appends events at different times, and returns all entries. The events' own times do not
-// matter: clocks of servers and of earlier runs may be wrong.
+// spread appends events at different times and returns all entries. The timestamps of the events
+// are deliberately unordered, because the clocks of servers and of earlier runs may be wrong.
 func spread(t tb, log journal.Log) []journal.Entry {
 	t.Helper()
 	for i, skew := range []time.Duration{0, -10 * 365 * 24 * time.Hour, 10 * 365 * 24 * time.Hour, 0, 0} {
@@ -307,7 +309,7 @@ func spread(t tb, log journal.Log) []journal.Entry {
 			add(t, log, e)
 		}
 		flush(t, log)
-		later, cancel := context.WithTimeout(t.Context(), 3*time.Millisecond) // than the unit of the store's clock
+		later, cancel := context.WithTimeout(t.Context(), 3*time.Millisecond) // longer than the resolution of the store's clock
 		<-later.Done()
 		cancel()
 	}
@@ -323,7 +325,8 @@ func spread(t tb, log journal.Log) []journal.Entry {
 	return entries
 }
 
-// times returns the times of entries, times between them, and times before and after all of them.
+// times returns the times at which the entries were stored, times between them, and times before
+// and after all of them.
 func times(entries []journal.Entry) (at []time.Time) {
 	at = append(at, time.Unix(0, 0), entries[0].Stored.Add(-time.Hour))
 	for i, e := range entries {
@@ -409,7 +412,7 @@ func resume(t *testing.T, o *Opened) {
 	})
 }
 
-// fill appends until the first events are removed.
+// fill appends events until retention has removed the first ones. It returns the bounds of the log.
 func fill(t tb, log journal.Log) journal.Bounds {
 	t.Helper()
 	ctx := within(t)
@@ -433,7 +436,8 @@ func retention(t *testing.T, o *Opened) {
 		if b.First <= 10 || b.Last <= b.First+10 {
 			t.Fatalf("%s: bounds %+v", when, b)
 		}
-		// A log may remove more while this test runs, but then Read and Follow report it.
+		// The log may remove more events during this test, but then Read and Follow must report a
+		// gap.
 		check := func(what string, from uint64, entries []journal.Entry, err error) {
 			t.Helper()
 			if err != nil || len(entries) == 0 || entries[0].Gap == nil {

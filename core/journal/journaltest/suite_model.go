@@ -16,17 +16,17 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// model compares a log with a simple model after random calls. All checks share one log; each has
-// its own servers and records.
+// model performs random calls and compares the log with a simple model after them. All checks share
+// one log; each uses its own servers and records.
 func model(t *testing.T, o *Opened) {
-	const budget = 10 * time.Second // a store that syncs every event is slow
+	const budget = 10 * time.Second // total time limit, because a store that syncs every event is slow
 	began, checks, failed := time.Now(), 0, false
 	rapid.Check(t, func(rt *rapid.T) {
 		if !failed && time.Since(began) > budget {
 			return
 		}
 		passed := false
-		defer func() { failed = failed || !passed }() // rapid then repeats and shortens the check
+		defer func() { failed = failed || !passed }() // after a failure, rapid repeats the check with fewer calls
 		checks++
 		m := &modelLog{o: o, name: fmt.Sprint("check", checks), resources: map[string]catalog.Digest{}, lists: map[journal.ListName]catalog.List{},
 			values: map[string]journal.Record{}}
@@ -38,20 +38,20 @@ func model(t *testing.T, o *Opened) {
 	t.Logf("%d checks", checks)
 }
 
-// modelLog is what the log should contain.
+// modelLog models the content that the log should have.
 type modelLog struct {
 	o         *Opened
-	name      string // of this check
-	base      uint64 // the last entry of the checks before
+	name      string // unique name of this check
+	base      uint64 // number of the last entry before this check
 	events    []*event.Event
 	resources map[string]catalog.Digest
 	lists     map[journal.ListName]catalog.List
-	values    map[string]journal.Record // that exist
+	values    map[string]journal.Record // all existing records, by key
 	texts     []string
-	calls     int // makes digests and texts differ
+	calls     int // makes every digest and text unique
 }
 
-// server draws one of the check's servers.
+// server draws one of the servers that belong to this check.
 func (m *modelLog) server(rt *rapid.T) string {
 	return m.name + rapid.SampledFrom([]string{"-a", "-b", "-\"c\n"}).Draw(rt, "server")
 }
@@ -129,7 +129,7 @@ func (m *modelLog) run(rt *rapid.T) {
 	m.history(rt)
 }
 
-// record writes a record. The write must succeed if it is based on the latest value.
+// record writes a record. The write must succeed exactly if it is based on the latest value.
 func (m *modelLog) record(rt *rapid.T) {
 	ctx, r := within(rt), m.o.Log.Records("model")
 	key := m.name + rapid.SampledFrom([]string{".1", ".2"}).Draw(rt, "key")
@@ -162,7 +162,7 @@ func (m *modelLog) record(rt *rapid.T) {
 	}
 }
 
-// check compares everything.
+// check compares all content of the log with the model.
 func (m *modelLog) check(rt *rapid.T) {
 	ctx, log := within(rt), m.o.Log
 	m.states(rt)
@@ -213,14 +213,14 @@ func (m *modelLog) follow(rt *rapid.T) {
 	}
 	last := m.base + uint64(len(m.events))
 	from := m.base + 1 + uint64(rapid.IntRange(0, len(m.events)-1).Draw(rt, "from"))
-	entries, err := followTo(within(rt), m.o.Log, from, last) // also what is not stored yet
+	entries, err := followTo(within(rt), m.o.Log, from, last) // waits for entries that are not stored yet
 	if err != nil {
 		rt.Fatalf("Follow(%d): %v", from, err)
 	}
 	same(rt, "followed", entries, m.o.Log.Epoch(), from, m.events[from-m.base-1:])
 }
 
-// history compares what Select yields.
+// history compares the entries that Select yields with the model.
 func (m *modelLog) history(rt *rapid.T) {
 	flush(rt, m.o.Log)
 	sel := journal.Selection{ServerID: m.server(rt), URI: rapid.SampledFrom([]string{"", "file:///1"}).Draw(rt, "uri")}

@@ -13,7 +13,7 @@ import (
 )
 
 func idsRiseByOne(t *testing.T, o *Opened) {
-	const n = 700 // groups and single events
+	const n = 700 // enough events for groups as well as single events
 	var events []*event.Event
 	for i := range n {
 		events = append(events, update("docs", URI(i), i))
@@ -68,7 +68,7 @@ func newLogIsEmpty(t *testing.T, o *Opened) {
 	})
 }
 
-// An event with an id of another log gets one of this log.
+// An event that has an id from another log gets a new id from this log.
 func foreignID(t *testing.T, o *Opened) {
 	e := update("docs", URI(1), 1)
 	e.ID, e.Seq = event.FormatID(journal.NewEpoch(), 77), 77
@@ -96,7 +96,7 @@ func orderOfGoroutines(t *testing.T, o *Opened) {
 		}
 		next := map[string]int{}
 		for _, e := range entries {
-			ev, _ := e.Event() // ReadAll has checked it
+			ev, _ := e.Event() // ReadAll has checked that it can be decoded
 			if ev.ResourceURI != URI(next[ev.ServerID]) {
 				t.Fatalf("%s: entry %d is about %s of goroutine %s, want %s", when, e.Seq, ev.ResourceURI, ev.ServerID, URI(next[ev.ServerID]))
 			}
@@ -105,7 +105,8 @@ func orderOfGoroutines(t *testing.T, o *Opened) {
 	})
 }
 
-// Events that were appended before a stored event precede it.
+// Store returns the entry for the event that it stored. Events that were appended earlier have
+// lower numbers.
 func storeReturnsTheEntry(t *testing.T, o *Opened) {
 	for round := range 5 {
 		addEach(t, o.Log, "docs", 10*round, 10*round+10)
@@ -136,7 +137,8 @@ func storeReturnsTheEntry(t *testing.T, o *Opened) {
 	}
 }
 
-// What a reader sees is within the bounds, and every other reader also sees it.
+// Every entry that a reader receives is within the bounds of the log, and every other reader can
+// also read it.
 func seenIsStored(t *testing.T, o *Opened) {
 	const n = 300
 	ctx := within(t)
@@ -173,7 +175,7 @@ func read(t *testing.T, o *Opened) {
 			}
 		}
 	})
-	// Events that are appended during a read do not lengthen its sequence.
+	// Events that are appended while Read is in progress are not part of its result.
 	var got []journal.Entry
 	for e, err := range o.Log.Read(within(t), 41) {
 		must(t, err)
@@ -184,7 +186,7 @@ func read(t *testing.T, o *Opened) {
 	if err := inOrder(got, o.Log.Epoch(), 41, 10); err != nil {
 		t.Error(err)
 	}
-	// A reader may stop, and the next one starts over.
+	// A reader may stop early, and iterating again starts at the beginning.
 	reading := o.Log.Read(within(t), 3)
 	for range 2 {
 		for e := range reading {
@@ -228,8 +230,8 @@ func follow(t *testing.T, o *Opened) {
 			}
 		}
 	})
-	// From a future entry: earlier ones are not yielded. There are several rounds, because events
-	// may be appended before Follow has begun.
+	// Follow from a number that does not exist yet must not yield earlier entries. The test repeats
+	// this, because events may be appended before Follow has started.
 	for beyond := range 20 {
 		last := bounds(t, o.Log).Last
 		from := last + 1 + uint64(beyond)%3
@@ -268,7 +270,7 @@ func followJoins(t *testing.T, o *Opened) {
 func followEndsWithCause(t *testing.T, o *Opened) {
 	addN(t, o.Log, 0, 3)
 	cause := errors.New("enough")
-	for _, from := range []uint64{0, 4} { // with entries, and waiting
+	for _, from := range []uint64{0, 4} { // from an existing entry, and from one that does not exist yet
 		ctx, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)
 		if from == 4 {
@@ -327,7 +329,7 @@ func manyFollowers(t *testing.T, o *Opened) {
 	var wg sync.WaitGroup
 	for i := range followers {
 		wg.Go(func() {
-			from := uint64(i * 10) // of the beginning, the middle, and what is not there yet
+			from := uint64(i * 10) // from the start, from the middle, and from numbers that do not exist yet
 			if _, err := followInOrder(ctx, o.Log, from, n); err != nil {
 				t.Errorf("Follow(%d): %v", from, err)
 			}
@@ -337,7 +339,7 @@ func manyFollowers(t *testing.T, o *Opened) {
 	wg.Wait()
 }
 
-// Everything that was stored before the end of ctx is yielded, without an error.
+// FollowToEnd yields everything that was stored before ctx ended, and no error.
 func followToEnd(t *testing.T, o *Opened) {
 	const n = 300
 	addN(t, o.Log, 0, n/2)
@@ -370,7 +372,7 @@ func followToEnd(t *testing.T, o *Opened) {
 	}
 }
 
-// The end of the log also ends FollowToEnd without an error.
+// FollowToEnd ends without an error when the log is closed.
 func followToEndOfClosed(t *testing.T, o *Opened) {
 	addN(t, o.Log, 0, 10)
 	reached, done := make(chan struct{}), make(chan error, 1)

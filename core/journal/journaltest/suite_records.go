@@ -19,7 +19,7 @@ import (
 
 func textDigest(text string) catalog.Digest { return sha256.Sum256([]byte(text)) }
 
-// put stores texts one after the other, so that none must be dropped.
+// put stores texts one at a time, so that none is dropped because the queue is full.
 func put(t tb, log journal.Log, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
@@ -28,7 +28,8 @@ func put(t tb, log journal.Log, texts ...string) {
 	}
 }
 
-// has reports whether the text is stored, and fails if another text is in its place.
+// has reports whether the text is stored. It fails the test if a different text is stored under its
+// digest.
 func has(t tb, log journal.Log, text string) bool {
 	t.Helper()
 	d := textDigest(text)
@@ -46,7 +47,7 @@ func has(t tb, log journal.Log, text string) bool {
 func contents(t *testing.T, o *Opened) {
 	texts := []string{"one", "two", "", "a\x00b\r\n\xff\U0001F600", strings.Repeat("large ", 50_000)}
 	put(t, o.Log, texts...)
-	put(t, o.Log, "one") // again
+	put(t, o.Log, "one") // storing a text twice has no effect
 	o.Log.Contents().Put(catalog.Digest{}, "the content is not known")
 	flush(t, o.Log)
 	o.check(t, func(t *testing.T, when string) {
@@ -75,7 +76,7 @@ func contents(t *testing.T, o *Opened) {
 	})
 }
 
-// randomTexts returns texts that cannot be compressed.
+// randomTexts returns n texts that cannot be compressed.
 func randomTexts(n, size int) (texts []string) {
 	source := rand.NewChaCha8([32]byte{1})
 	for range n {
@@ -100,7 +101,7 @@ func contentsAreBounded(t *testing.T, o *Opened) {
 			t.Errorf("%s: of texts with the double size of the bound, these are stored: %v", when, there)
 		}
 	})
-	put(t, o.Log, texts[0]) // it was stored and then removed
+	put(t, o.Log, texts[0]) // can be stored again after it was removed
 	if !has(t, o.Log, texts[0]) {
 		t.Error("a text that was removed is not stored again")
 	}
@@ -147,7 +148,7 @@ func records(t *testing.T, o *Opened) {
 	if err != nil || first == 0 {
 		t.Fatalf("revision %d, %v", first, err)
 	}
-	value[0] = 'x' // the caller owns it
+	value[0] = 'x' // must not change the stored record
 	if rec := get(t, o.Log.Records("things"), "a"); string(rec.Value) != "1" || rec.Revision != first {
 		t.Errorf("the record is %+v, want revision %d", rec, first)
 	}
@@ -202,14 +203,15 @@ func records(t *testing.T, o *Opened) {
 	}
 }
 
-// known is what a follower of records knows: values by key, and the last write.
+// known is the data that a follower of records has received: the values by key, and the number of
+// the last write.
 type known struct {
 	values map[string]string
 	last   uint64
 }
 
-// watch follows records in a goroutine until the end of the test, and sends what it knows after
-// each change. Nobody closes the channel; after the end of ctx, changes are lost.
+// watch follows records in a goroutine until the test ends, and sends the current data after each
+// change. The channel is never closed. After ctx has ended, changes are discarded.
 func watch(ctx context.Context, t *testing.T, r journal.Records) <-chan known {
 	changes, now := make(chan known), known{values: map[string]string{}}
 	ctx, cancel := context.WithCancel(ctx)
@@ -235,7 +237,7 @@ func watch(ctx context.Context, t *testing.T, r journal.Records) <-chan known {
 	return changes
 }
 
-// await waits until a follower knows exactly these values.
+// await waits until a follower has received exactly the wanted values.
 func await(ctx context.Context, t *testing.T, changes <-chan known, want map[string]string) known {
 	t.Helper()
 	var now known
@@ -258,7 +260,7 @@ func recordsAreFollowed(t *testing.T, o *Opened) {
 	first, err := r.Put(ctx, journal.Record{Key: "a", Value: []byte("1")})
 	must(t, err)
 	await(ctx, t, empty, map[string]string{"a": "1"})
-	changes := watch(ctx, t, r) // of existing records
+	changes := watch(ctx, t, r) // a follower that starts when records exist
 	now := await(ctx, t, changes, map[string]string{"a": "1"})
 	if now.last == 0 {
 		t.Error("the last write has number 0")
@@ -281,8 +283,8 @@ func recordsAreFollowed(t *testing.T, o *Opened) {
 		t.Errorf("PutAfter a removal: %v", err)
 	}
 	await(ctx, t, changes, map[string]string{"a": "3", "b": "4"})
-	await(ctx, t, empty, map[string]string{"a": "3", "b": "4"}) // many changes later
-	// Follow ends with its context and with the log.
+	await(ctx, t, empty, map[string]string{"a": "3", "b": "4"}) // the first follower receives all later changes
+	// Follow returns when its context ends or the log is closed.
 	ended := make(chan struct{}, 2)
 	following, cancel := context.WithCancel(ctx)
 	seen := make(chan struct{}, 2)
@@ -302,7 +304,7 @@ func recordsAreFollowed(t *testing.T, o *Opened) {
 	<-ended
 }
 
-// Several writers count, and no update is lost.
+// Several goroutines increment a counter, and no update is lost.
 func recordsOfWriters(t *testing.T, o *Opened) {
 	const writers, each = 5, 20
 	ctx := within(t)
@@ -316,7 +318,7 @@ func recordsOfWriters(t *testing.T, o *Opened) {
 					t.Error(err)
 					return
 				}
-				count, _ := strconv.Atoi(string(rec.Value)) // 0 at first
+				count, _ := strconv.Atoi(string(rec.Value)) // 0 if the record does not exist yet
 				rec.Value = fmt.Append(nil, count+1)
 				switch _, err := r.Put(ctx, rec); {
 				case err == nil:

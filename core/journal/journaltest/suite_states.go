@@ -25,7 +25,7 @@ func states(t tb, log journal.Log, server string) journal.States {
 	return s
 }
 
-// digests returns the states of resources in a readable form.
+// digests returns the stored digests of all resources of a server, by a readable name.
 func digests(t tb, log journal.Log, server string) map[string]catalog.Digest {
 	t.Helper()
 	out := map[string]catalog.Digest{}
@@ -56,8 +56,8 @@ func rememberList(t *testing.T, log journal.Log, name journal.ListName, l catalo
 	}
 }
 
-// checkDigests fails unless the log knows exactly these digests: immediately, after everything is
-// stored, and after a reopen.
+// checkDigests fails the test unless the log returns exactly these digests: immediately, after
+// everything is stored, and after the log was reopened.
 func checkDigests(t *testing.T, o *Opened, want map[string]catalog.Digest) {
 	t.Helper()
 	equal(t, "while events may wait", want, digests(t, o.Log, ""))
@@ -110,9 +110,9 @@ func statesRemembered(t *testing.T, o *Opened) {
 	}
 }
 
-// Events and remembered states have one order: the later call wins.
+// Events and remembered states have one common order: the later call determines the state.
 func laterStateWins(t *testing.T, o *Opened) {
-	for range 3 { // so that groups of any size have several of each
+	for range 3 { // so that a group of any size contains several of each
 		remember(t, o.Log, "docs", "event last", 1)
 		add(t, o.Log, update("docs", "event last", 2))
 		add(t, o.Log, update("docs", "remembered last", 3))
@@ -133,7 +133,7 @@ func laterStateWins(t *testing.T, o *Opened) {
 		"docs remembered after removal": Digest(8), "docs event that says nothing last": Digest(9),
 	}
 	checkDigests(t, o, want)
-	// What comes after a reopen wins over what was stored before.
+	// A call after the log was reopened overrides the states stored before.
 	remember(t, o.Log, "docs", "event last", 11)
 	add(t, o.Log, update("docs", "remembered last", 12))
 	forget(t, o.Log, "docs", "event after forgetting")
@@ -178,7 +178,7 @@ func statesOutliveEvents(t *testing.T, o *Opened) {
 	})
 }
 
-// The state of a resource is what its last event says, whoever appended it.
+// The last event about a resource determines its state, whichever goroutine appended the event.
 func statesOfGoroutines(t *testing.T, o *Opened) {
 	const writers, each, resources = 8, 60, 3
 	var wg sync.WaitGroup
@@ -201,7 +201,7 @@ func statesOfGoroutines(t *testing.T, o *Opened) {
 	checkDigests(t, o, want)
 }
 
-// list returns a list of n items with the raw descriptors that a server sent.
+// list returns a list of n items with raw descriptors, as a server would send them.
 func list(n, version int) catalog.List {
 	var items []catalog.Item
 	for i := range n {
@@ -218,21 +218,22 @@ func first(l catalog.List) (it catalog.Item) {
 	return it
 }
 
-// checkLists fails unless the log knows exactly these lists, with only keys and digests.
+// checkLists fails the test unless the log returns exactly these lists, and only with keys and
+// digests.
 func checkLists(t *testing.T, o *Opened, want map[journal.ListName]catalog.List) {
 	t.Helper()
 	o.check(t, func(t *testing.T, when string) {
 		t.Helper()
 		got := map[journal.ListName]catalog.List{}
 		for name, l := range states(t, o.Log, "").Lists {
-			got[name] = append(catalog.List{}, l...) // an empty list may be nil
+			got[name] = append(catalog.List{}, l...) // replaces nil by an empty list
 		}
 		all := map[journal.ListName]catalog.List{}
 		for name, l := range want {
 			all[name] = journal.StoredList(l)
 		}
 		for name, l := range all {
-			if now, ok := got[name]; !ok || !reflect.DeepEqual(l, now) { // cmp.Diff takes minutes for a long list
+			if now, ok := got[name]; !ok || !reflect.DeepEqual(l, now) { // DeepEqual first, because cmp.Diff takes minutes for a long list
 				t.Errorf("%s: %v has %d items, and the log knows it: %v, want %d; the first is %+v, want %+v", when, name, len(now), ok, len(l), first(now), first(l))
 			}
 			delete(got, name)
@@ -250,20 +251,21 @@ func lists(t *testing.T, o *Opened) {
 		t.Helper()
 		add(t, o.Log, about(name.ServerID, "", event.ListChanged{List: name.Kind, Added: []string{"a"}, Items: items}))
 	}
-	cursors := journal.ListName{ServerID: "docs", Kind: journal.Cursors} // no list of a server, without digests
+	cursors := journal.ListName{ServerID: "docs", Kind: journal.Cursors} // an internal list, whose items have no digests
 	cursor := journal.CursorList(map[string]string{"topic\n\"a\"": "c\x00", "b": ""})
 	rememberList(t, o.Log, cursors, cursor)
 	one, two, three, four := list(1, 1), list(2, 2), list(3, 3), list(4, 4)
 	rememberList(t, o.Log, tools, one)
 	changed(tools, &two)
-	changed(tools, nil) // the list could not be loaded again: the old one is kept
+	changed(tools, nil) // loading the new list failed, so the old one is kept
 	changed(prompts, &three)
 	rememberList(t, o.Log, prompts, four)
 	rememberList(t, o.Log, other, two)
 	rememberList(t, o.Log, other, three)
 	rememberList(t, o.Log, empty, nil)
 	checkLists(t, o, map[journal.ListName]catalog.List{tools: two, prompts: four, other: three, empty: nil, cursors: cursor})
-	// A shorter list replaces all of a longer one, and the caller owns the slice again.
+	// A shorter list replaces a longer one completely, and the caller may modify its slice after
+	// the call.
 	reused := list(1, 5)
 	rememberList(t, o.Log, prompts, reused)
 	reused[0] = catalog.Item{Key: "changed"}

@@ -20,33 +20,35 @@ import (
 )
 
 const (
-	// maxContentQueue bounds the compressed texts that wait to be stored, in bytes.
+	// maxContentQueue limits the total size, in bytes, of the compressed texts that wait to be
+	// stored.
 	maxContentQueue = 16 << 20
-	// contentBatch and contentBatchBytes bound the texts that are stored in one step.
+	// contentBatch and contentBatchBytes limit how many texts, and how many bytes of text, are
+	// stored in one step.
 	contentBatch, contentBatchBytes = 256, 2 << 20
-	// maxKnown is how many digests are remembered as stored.
+	// maxKnown limits how many digests this process remembers as already stored.
 	maxKnown = 16 << 10
 )
 
-// contents is a [journal.Contents] in a separate stream. Texts that cannot be stored in time are
-// dropped and counted.
+// contents implements [journal.Contents]. It stores the texts in a separate JetStream stream. Texts
+// that cannot be stored in time are dropped and counted.
 type contents struct {
 	store  *store
-	keep   bool // whether Put stores
+	keep   bool // Put does nothing unless keep is set
 	pub    *publisher
 	wakeup chan struct{} // signalled by Put; capacity 1, never closed
 
 	dropped  atomic.Uint64
-	progress storing.Progress // of texts: queued, and stored or dropped
+	progress storing.Progress // tracks each text from when it is queued until it is stored or dropped
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	queue   []storedContent
-	queued  int                         // bytes in queue
-	known   map[catalog.Digest]struct{} // recently stored or queued
-	written int64                       // bytes stored since known was empty
+	queued  int                         // total size of queue, in bytes
+	known   map[catalog.Digest]struct{} // digests of texts that were recently queued or stored
+	written int64                       // bytes stored since known was last cleared
 }
 
-// storedContent is a compressed text.
+// storedContent is a compressed text with its digest.
 type storedContent struct {
 	digest catalog.Digest
 	data   []byte
@@ -83,7 +85,7 @@ func (c *contents) Put(d catalog.Digest, text string) {
 		c.dropped.Add(1)
 		return
 	}
-	if len(c.known) >= maxKnown || c.written > c.store.opts.KeepContent/2 { // the store may have removed known texts since
+	if len(c.known) >= maxKnown || c.written > c.store.opts.KeepContent/2 { // the store may have removed texts that are in known
 		clear(c.known)
 		c.written = 0
 	}
@@ -99,7 +101,8 @@ func (c *contents) Put(d catalog.Digest, text string) {
 
 func (c *contents) Dropped() uint64 { return c.dropped.Load() }
 
-// run stores texts until ctx ends, and then the texts that are still queued.
+// run stores queued texts until ctx ends. Then it stores the texts that are still queued, within
+// the Drain limit, and returns.
 func (c *contents) run(ctx context.Context) {
 	if !c.keep {
 		return
@@ -118,7 +121,7 @@ func (c *contents) run(ctx context.Context) {
 	}
 }
 
-// take removes the texts of one step from the queue.
+// take removes the texts for one step from the queue and returns them.
 func (c *contents) take() []storedContent {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,8 +135,8 @@ func (c *contents) take() []storedContent {
 	return taken
 }
 
-// flush stores all queued texts. It drops texts that cannot be stored: the next event with the same
-// digest puts them again.
+// flush stores all queued texts. It drops texts that cannot be stored; the next event with the same
+// digest queues the text again.
 func (c *contents) flush(ctx context.Context) {
 	for taken := c.take(); len(taken) > 0; taken = c.take() {
 		var records []*record
@@ -158,7 +161,8 @@ func (c *contents) flush(ctx context.Context) {
 
 func (c *contents) stream() string { return c.store.opts.Stream + contentsSuffix }
 
-// contentsSuffix follows the name of the log in the name of the stream of texts.
+// contentsSuffix is appended to the name of the log's stream to form the name of the stream for
+// texts.
 const contentsSuffix = "_contents"
 
 func (c *contents) subject(d catalog.Digest) string {
@@ -170,13 +174,13 @@ func (c *contents) Get(ctx context.Context, d catalog.Digest) (text string, ok b
 	defer cancel()
 	m, err := c.store.nc.RequestWithContext(ctx, "$JS.API.DIRECT.GET."+c.stream()+"."+c.subject(d), nil)
 	switch {
-	case errors.Is(err, nats.ErrNoResponders): // no texts were ever stored
+	case errors.Is(err, nats.ErrNoResponders): // the stream does not exist: no text was ever stored
 		return "", false, nil
 	case err != nil:
 		return "", false, fmt.Errorf("event log: read a stored text: %w", err)
 	}
 	packed := m.Data
-	if m.Header.Get("Status") != "" { // any node responds, and one that was away may not have the text yet
+	if m.Header.Get("Status") != "" { // the node that responded may have been down and may not have the text yet
 		err := retried(ctx, func() (err error) {
 			packed, err = c.fromLeader(ctx, d)
 			return err
@@ -186,7 +190,7 @@ func (c *contents) Get(ctx context.Context, d catalog.Digest) (text string, ok b
 		}
 	}
 	if n, err := s2.DecodedLen(packed); err != nil || n > journal.MaxContent {
-		return "", false, nil // other clients may store anything
+		return "", false, nil // malformed: any client of the cluster can store messages
 	}
 	data, err := s2.Decode(nil, packed)
 	if err != nil {
@@ -195,7 +199,8 @@ func (c *contents) Get(ctx context.Context, d catalog.Digest) (text string, ok b
 	return string(data), true, nil
 }
 
-// fromLeader returns a compressed text, nil if it is not stored, from the node that has all texts.
+// fromLeader asks the leader of the stream, which always has all texts, for a compressed text. It
+// returns nil if the text is not stored.
 func (c *contents) fromLeader(ctx context.Context, d catalog.Digest) ([]byte, error) {
 	request, err := json.Marshal(map[string]string{"last_by_subj": c.subject(d)})
 	if err != nil {
@@ -249,7 +254,7 @@ func (c *contents) Stored(ctx context.Context, digests []catalog.Digest) (map[ca
 			}
 			return true
 		})
-		if errors.Is(err, jetstream.ErrStreamNotFound) { // no texts were ever stored
+		if errors.Is(err, jetstream.ErrStreamNotFound) { // no text was ever stored
 			return nil
 		}
 		return err

@@ -20,53 +20,55 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 )
 
-// DefaultLease is the default time to live of a lease: about how long it takes to replace a dead
-// holder.
+// DefaultLease is the default time to live of a lease. If the holder crashes, it takes about this
+// long until another process can acquire the lease.
 const DefaultLease = 8 * time.Second
 
-// LeaseOptions say how a lease is acquired. The zero value is usable.
+// LeaseOptions configures how a lease is acquired. The zero value selects the defaults.
 type LeaseOptions struct {
-	// TTL is how long others wait for a silent holder; [DefaultLease], at least 1 s. A holder that
-	// cannot reach the store loses the lease within this time.
+	// TTL is how long other processes wait for a holder that no longer renews the lease. A holder
+	// that cannot reach the store loses the lease within this time. The default is [DefaultLease];
+	// the minimum is 1 s.
 	TTL time.Duration
-	// Yield is called when the lease is free, and returns how long to leave it to other processes.
-	// taken reports whether another process has held it since the call of [Log.Lease]. nil: take it
-	// immediately.
+	// Yield is called when the lease is free. It returns how long to wait before taking it, so that
+	// other processes may take it first. taken is true if another process has held the lease since
+	// the call to [Log.Lease]. If Yield is nil, the lease is taken immediately.
 	Yield func(taken bool) time.Duration
 }
 
-// Lease is the right to do something that only one process may do at a time. It is renewed until it
-// is released or lost.
+// Lease is the exclusive right to perform some task: only one process can hold it at a time. It is
+// renewed until it is released or lost.
 type Lease struct {
-	// Name identifies the right.
+	// Name identifies the lease on the cluster.
 	Name string
 
 	log   *Log
 	key   string
 	ttl   time.Duration
 	value leaseValue
-	rev   uint64                    // of the last write, by acquire or renew
-	fence atomic.Pointer[position]  // position of the holder's first event, see Fence; nil: it is not in the log
-	until atomic.Pointer[time.Time] // no other process can take the lease before
+	rev   uint64                    // revision of the last write by acquire or renew
+	fence atomic.Pointer[position]  // position of the fence event (see Fence); nil if it is not in the log
+	until atomic.Pointer[time.Time] // until then, no other process can take the lease
 
-	lost chan struct{} // closed by the renewing goroutine; nobody sends
+	lost chan struct{} // closed by the renewing goroutine when the lease is lost
 	stop context.CancelFunc
 	done sync.WaitGroup
 }
 
-// leaseValue is the stored form of a lease. It has no time because clocks differ.
+// leaseValue is the stored form of a lease. It contains no timestamp, because the clocks of the
+// processes may differ.
 type leaseValue struct {
-	Holder   string `json:"holder"` // identifies this Lease; unique
+	Holder   string `json:"holder"` // unique id of the Lease that holds it
 	Instance string `json:"instance,omitempty"`
 	Process  string `json:"process,omitempty"`
 	TTL      int64  `json:"ttlMs"`
 	Beat     uint64 `json:"beat"`
 }
 
-// Lease waits until nobody else holds the lease with that name, and takes it. Holders and waiters
-// measure time themselves: clocks need not be right, only run about equally fast. Leases survive
-// the loss of the store's data: holders claim them again, and waiters still wait for the holders
-// that they saw.
+// Lease waits until no other process holds the lease with the given name, and then takes it. Each
+// process measures time itself, so clocks may be wrong as long as they run at about the same speed.
+// If the store loses its data, leases survive: holders claim their leases again, and waiting
+// processes still wait for the holders that they have seen.
 func (l *Log) Lease(ctx context.Context, name string, opts LeaseOptions) (*Lease, error) {
 	if opts.TTL == 0 {
 		opts.TTL = DefaultLease
@@ -94,19 +96,19 @@ func (l *Log) Lease(ctx context.Context, name string, opts LeaseOptions) (*Lease
 
 func leaseKey(name string) string { return "l" + hex.EncodeToString([]byte(name)) }
 
-// acquire waits for the lease and takes it. It returns the time at which it sent the successful
-// request.
+// acquire waits until the lease is free and takes it. It returns the time at which it sent the
+// successful request.
 func (l *Lease) acquire(ctx context.Context, yield func(taken bool) time.Duration) (time.Time, error) {
-	yielded := false // Yield was called after the lease was last seen as held
-	taken := false   // another process held the lease
+	yielded := false // yield was called since the lease was last held
+	taken := false   // another process has held the lease
 	for {
 		seen, kv, changed := l.log.leases.look(l.key)
 		wait := time.Until(seen.at.Add(seen.value.ttl()))
-		// This process held the lease and has lost it, so nobody holds it.
+		// If the stored holder is this process and it has lost the lease, the lease is free.
 		abandoned := seen.value.Instance == l.value.Instance && !l.log.leases.holds(l.key)
 		switch {
 		case kv == nil:
-			wait = time.Minute // until there is a bucket
+			wait = time.Minute // no bucket yet; the wait ends early when it is created
 		case !seen.free && wait > 0 && !abandoned:
 			yielded, taken = false, true
 		case !yielded && yield != nil:
@@ -124,7 +126,7 @@ func (l *Lease) acquire(ctx context.Context, yield func(taken bool) time.Duratio
 			if ctx.Err() != nil {
 				return time.Time{}, context.Cause(ctx)
 			}
-			wait = l.ttl / 10 // another process was faster, or the store is unreachable
+			wait = l.ttl / 10 // another process took the lease, or the store is unreachable
 			if !errors.Is(err, jetstream.ErrKeyExists) && !wrongRevision(err) {
 				wait = l.ttl / 4
 				l.log.leases.check()
@@ -143,7 +145,8 @@ func (l *Lease) acquire(ctx context.Context, yield func(taken bool) time.Duratio
 	}
 }
 
-// write stores the value of this Lease only if the stored lease has not changed since it was seen.
+// write stores this process as the holder, but only if the stored lease has not changed since seen
+// was read.
 func (l *Lease) write(ctx context.Context, kv jetstream.KeyValue, seen sighting) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.ttl/2)
 	defer cancel()
@@ -158,30 +161,32 @@ func (l *Lease) write(ctx context.Context, kv jetstream.KeyValue, seen sighting)
 	return kv.Update(ctx, l.key, data, seen.rev)
 }
 
-// Lost is closed when another process may hold the lease: it was released, could not be renewed in
-// time, or the Log was closed. By then the holder must have stopped using the right.
+// Lost returns a channel that is closed when another process may hold the lease: after it was
+// released, could not be renewed in time, or the Log was closed. By then, the holder must have
+// stopped the task that the lease protects.
 func (l *Lease) Lost() <-chan struct{} { return l.lost }
 
-// Held reports whether no other process can hold the lease now. After a process was suspended, Held
-// is exact while Lost may be late.
+// Held reports whether it is certain that no other process holds the lease. After the process was
+// suspended, Held is immediately correct, whereas Lost may be closed late.
 func (l *Lease) Held() bool { return !l.isLost() && time.Now().Before(*l.until.Load()) }
 
-// renewed records when a renewal was sent, and returns until when the lease is held.
+// renewed records the time at which a successful renewal was sent. It returns the time until which
+// the lease is now held.
 func (l *Lease) renewed(sent time.Time) time.Time {
-	// Other processes count from when they saw the renewal, which is later than sent.
+	// Other processes measure the TTL from when they see the renewal, which is later than sent.
 	until := sent.Add(l.ttl - l.ttl/8)
 	l.until.Store(&until)
 	return until
 }
 
-// Release gives the lease back, so that others can take it immediately, and waits for its
-// goroutine. It may be called more than once.
+// Release gives up the lease, so that another process can take it immediately, and waits for the
+// renewing goroutine to stop. It may be called more than once.
 func (l *Lease) Release() {
 	l.stop()
 	l.done.Wait()
 }
 
-// renew keeps the lease until ctx ends or it is lost.
+// renew renews the lease periodically until ctx ends or the lease is lost.
 func (l *Lease) renew(ctx context.Context, sent time.Time) {
 	defer close(l.lost)
 	for {
@@ -210,8 +215,8 @@ func (l *Lease) renew(ctx context.Context, sent time.Time) {
 	}
 }
 
-// beat renews the lease once. held is false if another process has it. After an error, the lease
-// may or may not have been renewed.
+// beat renews the lease once. held is false if another process has taken it. If it returns an
+// error, the lease may or may not have been renewed.
 func (l *Lease) beat(ctx context.Context) (held bool, err error) {
 	kv := l.log.leases.bucket()
 	if kv == nil {
@@ -226,8 +231,8 @@ func (l *Lease) beat(ctx context.Context) (held bool, err error) {
 		l.log.leases.check()
 		return true, err
 	}
-	// The response to an earlier renewal was lost, the store has lost the lease, or another process
-	// took it.
+	// The write was rejected for one of three reasons: the response to an earlier renewal was lost,
+	// the store has lost the lease, or another process has taken it.
 	e, err := kv.Get(ctx, l.key)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
 		if rev, err = l.write(ctx, kv, sighting{free: true}); err == nil {
@@ -243,22 +248,24 @@ func (l *Lease) beat(ctx context.Context) (held bool, err error) {
 		return false, nil
 	}
 	l.rev = e.Revision()
-	return true, errNoAnswer // renewed at an unknown time
+	return true, errNoAnswer // the lease was renewed, but it is unknown when
 }
 
 func (l *Lease) giveBack(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	if kv := l.log.leases.bucket(); kv != nil {
-		_ = kv.Delete(ctx, l.key, jetstream.LastRevision(l.rev)) // else it expires
+		_ = kv.Delete(ctx, l.key, jetstream.LastRevision(l.rev)) // if this fails, the lease expires by itself
 	}
 }
 
-// ErrLeaseLost is the error of storing under a lease that another process may have taken.
+// ErrLeaseLost is returned when an event is stored under a lease that another process may have
+// taken.
 var ErrLeaseLost = errors.New("the lease was lost")
 
-// Fence stores the first event of the lease's holder. After it has returned nil, nothing that an
-// earlier holder appended under its lease is stored.
+// Fence stores e as the first event of this holder of the lease. After Fence has returned nil, the
+// store rejects all events that an earlier holder appended under its lease and that are not stored
+// yet.
 func (l *Lease) Fence(ctx context.Context, e *event.Event) error {
 	s := l.log.store
 	ctx, cancel := l.log.life.Begin(ctx)
@@ -282,8 +289,8 @@ func (l *Lease) tryFence(ctx context.Context, subject, id string, data []byte) e
 	ctx, cancel := context.WithTimeout(ctx, callTimeout/4)
 	defer cancel()
 	epoch := l.log.Epoch()
-	// Read the last fence before verifying the lease: if another process then takes the lease, one
-	// of the two fences finds the other.
+	// Read the last fence before verifying the lease. If another process takes the lease
+	// afterwards, one of the two processes detects the fence of the other.
 	last, err := l.log.store.lastFence(ctx, subject)
 	if err != nil {
 		return err
@@ -300,7 +307,7 @@ func (l *Lease) tryFence(ctx context.Context, subject, id string, data []byte) e
 	return nil
 }
 
-// verify returns an error unless the store says that the lease is held.
+// verify returns nil if the store confirms that this process holds the lease.
 func (l *Lease) verify(ctx context.Context) error {
 	kv := l.log.leases.bucket()
 	if kv == nil {
@@ -320,7 +327,7 @@ func (l *Lease) verify(ctx context.Context) error {
 	return nil
 }
 
-// lastFence returns the number of the last event on the subject, 0 if there is none.
+// lastFence returns the number of the last event on the subject, or 0 if there is none.
 func (s *store) lastFence(ctx context.Context, subject string) (uint64, error) {
 	log, err := s.js.Stream(ctx, s.opts.Stream)
 	if err != nil {
@@ -336,7 +343,8 @@ func (s *store) lastFence(ctx context.Context, subject string) (uint64, error) {
 	return m.Sequence, nil
 }
 
-// fenced returns the position of the holder's first event, zero if it has none in the log.
+// fenced returns the position of this holder's fence event, or the zero position if it is not in
+// the log.
 func (l *Lease) fenced() position {
 	if at := l.fence.Load(); at != nil {
 		return *at
@@ -344,19 +352,20 @@ func (l *Lease) fenced() position {
 	return position{}
 }
 
-// Append implements [journal.Recorder]. It is like [Log.Append], but if the lease is lost before
-// the event is stored, the event is dropped and counted. Call [Lease.Fence] first.
+// Append implements [journal.Recorder]. It works like [Log.Append], except that the event is
+// dropped and counted if the lease is lost before the event is stored. [Lease.Fence] must be called
+// first.
 func (l *Lease) Append(e *event.Event) error {
 	return l.log.writer.queue.Push(&item{Event: e, Note: note{lease: l}})
 }
 
-// Remember implements [journal.Recorder]. It is like [Log.Remember], but has no effect after the
+// Remember implements [journal.Recorder]. It works like [Log.Remember], but has no effect after the
 // lease is lost.
 func (l *Lease) Remember(r journal.ResourceID, st journal.State) error {
 	return l.log.remember(newResourceState(r, st), l)
 }
 
-// RememberList implements [journal.Recorder]. It is like [Log.RememberList], but has no effect
+// RememberList implements [journal.Recorder]. It works like [Log.RememberList], but has no effect
 // after the lease is lost.
 func (l *Lease) RememberList(name journal.ListName, list catalog.List) error {
 	return l.log.remember(newKnownList(name, list), l)
@@ -373,8 +382,8 @@ func (l *Lease) isLost() bool {
 	}
 }
 
-// check marks the lease as lost if another process has stored a fence under it, and reports whether
-// it is still held.
+// check asks the store for the last fence of the lease. If another process has stored a newer one,
+// check marks the lease as lost. It reports whether the lease is still held.
 func (l *Lease) check(ctx context.Context) (held bool, err error) {
 	if l.isLost() {
 		return false, nil
@@ -383,7 +392,7 @@ func (l *Lease) check(ctx context.Context) (held bool, err error) {
 	switch {
 	case err != nil:
 		return false, err
-	case last == 0: // retention or a new log removed the fence, and there is no newer one
+	case last == 0: // the fence is gone, due to retention or a new log, and there is no newer one
 		l.fence.Store(nil)
 		return true, nil
 	case last == l.fenced().Seq:

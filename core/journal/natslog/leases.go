@@ -16,23 +16,23 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// leases are the leases that a Log holds, and what it knows about all leases on the cluster after
-// the first one was requested. One watcher of their bucket serves all waiters.
+// leases tracks the leases that this Log holds and, once the first lease is requested, the state of
+// all leases on the cluster. A single watcher on the lease bucket serves all waiting callers.
 type leases struct {
 	store *store
-	// suspect is signalled when a request to the bucket failed. Capacity 1, never closed: a token
-	// means that the bucket must be checked.
+	// suspect receives a token when a request to the bucket has failed, so that the bucket is
+	// checked. Its capacity is 1, and it is never closed.
 	suspect chan struct{}
-	runs    sync.WaitGroup // run
+	runs    sync.WaitGroup // waits for the goroutine run
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	held    map[*Lease]struct{}
 	closed  bool
-	end     context.CancelFunc // of run; nil: it does not run
+	end     context.CancelFunc // stops the goroutine run; nil if it was not started
 	kv      jetstream.KeyValue
-	err     error // why the sightings are not current; nil if they are
+	err     error // reason why the sightings are outdated; nil if they are current
 	seen    map[string]sighting
-	waiting map[string]chan struct{} // by lease; closed and removed when the lease changes
+	waiting map[string]chan struct{} // by lease key; closed and removed when the lease changes
 }
 
 func newLeases(s *store) *leases {
@@ -40,7 +40,7 @@ func newLeases(s *store) *leases {
 		held: map[*Lease]struct{}{}, seen: map[string]sighting{}, waiting: map[string]chan struct{}{}}
 }
 
-// open starts to follow the leases.
+// open starts watching the lease bucket, unless it is already being watched.
 func (s *leases) open() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,7 +55,7 @@ func (s *leases) open() error {
 	return nil
 }
 
-// hold starts to renew an acquired lease.
+// hold starts renewing a lease that was acquired with a request sent at the given time.
 func (s *leases) hold(l *Lease, sent time.Time) error {
 	ctx, stop := context.WithCancel(context.Background())
 	l.stop = stop
@@ -81,7 +81,7 @@ func (s *leases) hold(l *Lease, sent time.Time) error {
 	return nil
 }
 
-// holds reports whether this Log holds the lease with the key.
+// holds reports whether this Log currently holds the lease with the given key.
 func (s *leases) holds(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +93,7 @@ func (s *leases) holds(key string) bool {
 	return false
 }
 
-// close releases all leases and stops following them.
+// close releases all leases and stops watching the bucket.
 func (s *leases) close() {
 	s.mu.Lock()
 	s.closed = true
@@ -113,15 +113,15 @@ func (s *leases) close() {
 	}
 }
 
-// LeaseInfo is a lease that some process holds.
+// LeaseInfo describes a lease that some process on the cluster holds.
 type LeaseInfo struct {
 	Name    string
-	Process string // of the holder; see [Options.Process]
-	Own     bool   // this Log holds it
+	Process string // name of the holding process; see [Options.Process]
+	Own     bool   // set if this Log holds the lease
 }
 
-// Leases returns the leases that are held now, in any order. The error says why they are unknown;
-// while they are, no lease can be acquired.
+// Leases returns the leases that any process currently holds, in no particular order. If it returns
+// an error, the leases are unknown at the moment, and none can be acquired.
 func (l *Log) Leases() ([]LeaseInfo, error) {
 	s := l.leases
 	if err := s.open(); err != nil {
@@ -143,12 +143,12 @@ func (l *Log) Leases() ([]LeaseInfo, error) {
 	return out, nil
 }
 
-// sighting is the last known state of a lease.
+// sighting is the state of a lease as this process last saw it.
 type sighting struct {
 	free  bool
-	rev   uint64 // 0: the store has lost the lease
+	rev   uint64 // revision; 0 if the store has lost the lease
 	value leaseValue
-	at    time.Time // when it was seen, by the local clock
+	at    time.Time // when this process saw it, by the local clock
 }
 
 func sightingOf(e jetstream.KeyValueEntry) sighting {
@@ -156,25 +156,27 @@ func sightingOf(e jetstream.KeyValueEntry) sighting {
 	if e.Operation() != jetstream.KeyValuePut {
 		s.free = true
 	} else {
-		_ = json.Unmarshal(e.Value(), &s.value) // an invalid lease has expired
+		_ = json.Unmarshal(e.Value(), &s.value) // after an error, the lease is treated as expired
 	}
 	return s
 }
 
-// ttl returns the time to live, bounded because other processes write it.
+// ttl returns the time to live of the lease, limited to a sensible range because another process
+// wrote the value.
 func (v leaseValue) ttl() time.Duration {
 	return min(time.Duration(v.TTL)*time.Millisecond, time.Minute)
 }
 
-// run follows the bucket until ctx ends, and creates it again whenever it is lost.
+// run watches the bucket until ctx ends. Whenever the bucket is lost, run creates it again.
 func (s *leases) run(ctx context.Context) {
 	view := bucketView{
 		config: jetstream.KeyValueConfig{
-			Bucket: s.store.opts.Stream + "_leases", Description: "mcptrack: who does what", MaxBytes: 16 << 20,
-			// In memory, a restarted node would have an empty Raft log. Nodes with empty logs elect no
-			// leader without the node that has one, and that node cannot lead if the leader was killed
-			// before the node had read the leases. Nobody could then acquire a lease until somebody
-			// deletes the bucket.
+			Bucket: s.store.opts.Stream + "_leases", Description: "mcptrack: leases on tasks that only one process may perform at a time", MaxBytes: 16 << 20,
+			// Do not keep the bucket in memory, because it could become permanently unusable. A
+			// restarted node has an empty Raft log. Nodes with empty logs cannot elect a leader
+			// without the node that has the log, and that node cannot lead if the previous leader
+			// was killed before the node had read the leases. No process could then acquire a lease
+			// until somebody deletes the bucket.
 			Storage: jetstream.FileStorage,
 		},
 		suspect: s.suspect, reset: s.reset,
@@ -191,14 +193,14 @@ func (s *leases) run(ctx context.Context) {
 		s.kv, s.err = nil, err
 		s.mu.Unlock()
 		if ctx.Err() == nil {
-			s.store.opts.Logger.Debug("the leases are read again", "err", err)
+			s.store.opts.Logger.Debug("following the leases failed; retrying", "err", err)
 		}
 		backoff.Sleep(ctx, bucketCheck/4)
 	}
 }
 
-// reset takes over the content of a bucket. A lease that was held but is missing in the bucket stays
-// with its holder until it expires.
+// reset replaces the known leases with the content of the bucket. A held lease that is missing from
+// the bucket stays with its holder until it expires.
 func (s *leases) reset(kv jetstream.KeyValue, all []jetstream.KeyValueEntry, _ uint64) {
 	now := map[string]sighting{}
 	for _, e := range all {
@@ -219,8 +221,8 @@ func (s *leases) reset(kv jetstream.KeyValue, all []jetstream.KeyValueEntry, _ u
 	}
 }
 
-// put takes over a later write. It wakes the waiters of this lease and no others: every lease is
-// renewed every few seconds, and many are waited for.
+// put records a write to one lease. It wakes only the callers that wait for this lease, because
+// every lease is renewed every few seconds and many may be waited for.
 func (s *leases) put(key string, now sighting) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -231,14 +233,14 @@ func (s *leases) put(key string, now sighting) {
 	}
 }
 
-// bucket returns the bucket, nil while there is none.
+// bucket returns the lease bucket, or nil if there is none at the moment.
 func (s *leases) bucket() jetstream.KeyValue {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.kv
 }
 
-// check requests that the bucket be checked soon.
+// check requests an immediate check of the bucket.
 func (s *leases) check() {
 	select {
 	case s.suspect <- struct{}{}:
@@ -246,8 +248,8 @@ func (s *leases) check() {
 	}
 }
 
-// look returns the last sighting of a lease, the bucket, and a channel that is closed when there may
-// be something newer.
+// look returns the last known state of a lease, the bucket (nil if there is none), and a channel
+// that is closed when the state may have changed.
 func (s *leases) look(key string) (sighting, jetstream.KeyValue, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

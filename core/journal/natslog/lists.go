@@ -16,31 +16,32 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// storedList is the wire form of a part of a list.
+// storedList is the JSON form of one part of a list. A long list is stored in several parts.
 type storedList struct {
 	ServerID string       `json:"serverId"`
 	List     catalog.Kind `json:"list"`
-	// Version is the same in all parts of one version.
+	// Version identifies the version of the list to which this part belongs.
 	Version string            `json:"version"`
 	Parts   int               `json:"parts"`
-	Items   map[string]string `json:"items"` // key → digest
-	When    time.Time         `json:"when"`  // when it was stored
+	Items   map[string]string `json:"items"` // digest of each item, by its key
+	When    time.Time         `json:"when"`  // time at which the list was stored
 	position
 }
 
-// listPart bounds the bytes of the items of one part.
+// listPart limits the size, in bytes, of the items in one part of a list.
 const listPart = 512 << 10
 
-// listToken separates the tokens of the server and of the list in the subjects of lists.
+// listToken is the separator between the server and the list in the subject of a stored list.
 const listToken = ".list."
 
-// knownList is a list from an event or without one: its keys and digests.
+// knownList is a list to be stored, reduced to the keys and digests of its items.
 type knownList struct {
 	name journal.ListName
 	list catalog.List
 }
 
-// newKnownList copies the list, so that the caller may change it and descriptors are not kept.
+// newKnownList copies the list, so that the caller may modify it and the item descriptors can be
+// freed.
 func newKnownList(name journal.ListName, list catalog.List) knownList {
 	return knownList{name, journal.StoredList(list)}
 }
@@ -49,8 +50,8 @@ func (l knownList) subject() string {
 	return serverToken(l.name.ServerID) + listToken + string(l.name.Kind)
 }
 
-// encode returns the parts of a list. Parts of an earlier, longer version stay stored and are
-// ignored.
+// encode returns the parts in which the list is stored. If an earlier version of the list had more
+// parts, the extra parts stay in the store, and readers ignore them.
 func (l knownList) encode(at position, limit int) (out [][]byte, ttl time.Duration, err error) {
 	limit = min(listPart, limit/2)
 	parts := []map[string]string{{}}
@@ -77,11 +78,12 @@ func (l knownList) encode(at position, limit int) (out [][]byte, ttl time.Durati
 	return out, 0, nil
 }
 
-// listReader assembles lists from their parts. It has the parts by subject and number.
+// listReader assembles lists from their parts, which it collects by the subject of the list and the
+// number of the part.
 type listReader map[string]map[int]storedList
 
-// read takes one message with its subject below the prefix of states, and reports whether it is
-// part of a list.
+// read adds a message if it contains a part of a list, and reports whether it does. subject is the
+// subject of the message without the prefix for states.
 func (r listReader) read(subject string, data []byte) bool {
 	server, of, ok := strings.Cut(subject, listToken)
 	if !ok {
@@ -101,15 +103,15 @@ func (r listReader) read(subject string, data []byte) bool {
 	return true
 }
 
-// listState is a list while its changes are read.
+// listState is a stored list to which later events are applied.
 type listState struct {
 	name journal.ListName
 	at   position
-	when time.Time // when it was stored
+	when time.Time // time at which the list was stored
 	keys map[string]catalog.Digest
 }
 
-// whole returns the complete lists by their subjects.
+// whole returns the lists of which all parts were read, by subject.
 func (r listReader) whole() map[string]*listState {
 	out := map[string]*listState{}
 	for subject, parts := range r {
@@ -120,7 +122,8 @@ func (r listReader) whole() map[string]*listState {
 	return out
 }
 
-// join returns nil if a part is missing or belongs to another version.
+// join builds a list from its parts. It returns nil if a part is missing or belongs to another
+// version.
 func join(parts map[int]storedList) *listState {
 	first, ok := parts[0]
 	if !ok {
@@ -143,12 +146,12 @@ func join(parts map[int]storedList) *listState {
 	return l
 }
 
-// apply changes the list as the event says. The event has no digests: an added or changed item gets
-// a zero digest, so that it differs from the server's.
+// apply changes the list as the event reports. The event contains no digests, so an added or
+// changed item gets a zero digest, which never equals the digest of the item on the server.
 func (l *listState) apply(e *event.Event) {
 	p, ok := e.Payload.(event.ListChanged)
 	if !ok || e.ServerID != l.name.ServerID || p.List != l.name.Kind {
-		return // stored by another client
+		return // not a list change: any client of the cluster can store messages
 	}
 	for _, key := range p.Removed {
 		delete(l.keys, key)
@@ -160,12 +163,13 @@ func (l *listState) apply(e *event.Event) {
 	}
 }
 
-// owedLists are the [journal.Owed] lists by their subjects. A list of resources is stored after the
-// owed list, so if it reflects a change, the owed list of that time does, and is stored.
+// owedLists contains the [journal.Owed] lists by subject. The Owed list of a server is always
+// stored before the server's list of resources. So if the stored list of resources reflects a
+// change, the Owed list that belongs to the change is also stored.
 type owedLists map[string]*listState
 
-// add records the resources of a change that the owed list does not reflect: events about them may
-// be missing.
+// add handles a change to a list of resources that is newer than the stored Owed list. It adds the
+// changed resources to the Owed list, because the events about them may be missing.
 func (o owedLists) add(e *event.Event, m message, epoch string) {
 	p, ok := e.Payload.(event.ListChanged)
 	if !ok || p.List != catalog.Resources {
@@ -194,11 +198,12 @@ func (l *listState) items() catalog.List {
 	return catalog.NewList(items)
 }
 
-// changeLists applies the events that the stored lists do not reflect because a process was killed
-// after it stored the event. It skips changes of a list that was never stored, since the rest of
-// the list is unknown. lists are by their subjects; server is a token.
+// changeLists applies events to the stored lists that do not reflect them yet, because a process
+// was killed after it had stored the event but not the list. It ignores events about lists that
+// were never stored, because the rest of such a list is unknown. lists contains the lists by
+// subject. server is a subject token, or * for all servers.
 func (l *Log) changeLists(ctx context.Context, server string, lists map[string]*listState) error {
-	byEvent := map[string]*listState{} // by the subject of their changes
+	byEvent := map[string]*listState{} // lists by the subject of the events that change them
 	var patterns []string
 	for _, list := range lists {
 		byEvent[l.store.subjects.list(serverToken(list.name.ServerID), list.name.Kind)] = list
@@ -240,7 +245,7 @@ func (l *Log) changeLists(ctx context.Context, server string, lists map[string]*
 				list.apply(&e)
 				owed.add(&e, m, epoch)
 			}
-			list.at, list.when = position{m.seq, epoch}, m.stored // another attempt continues
+			list.at, list.when = position{m.seq, epoch}, m.stored // a retry continues after this event
 			return true
 		})
 	})

@@ -20,37 +20,41 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Options say where the log is and how much of it is kept.
+// Options specifies the location of the log and how much of it is kept. Zero values select the
+// defaults.
 type Options struct {
-	// URL is the NATS server or cluster, such as "nats://a:4222,nats://b:4222". It may contain
-	// credentials and does not appear in errors or logs. Required.
+	// URL is the address of the NATS server or cluster, such as "nats://a:4222,nats://b:4222". It
+	// may contain credentials and never appears in errors or logs. It is required.
 	URL string
-	// Credentials is a file with NATS user credentials for URL; optional.
+	// Credentials is the path of an optional file with NATS user credentials for URL.
 	Credentials string
-	// Existing opens only an existing log, for reading: nothing is created, and the retention is
-	// not changed. If there is no log, the error of Open matches [fs.ErrNotExist].
+	// Existing opens an existing log for reading only: nothing is created, and the retention is not
+	// changed. If there is no log, the error that Open returns matches [fs.ErrNotExist].
 	Existing bool
-	// Retain is how long events are kept; 7 days.
+	// Retain is how long events are kept. The default is 7 days.
 	Retain time.Duration
-	// RetainBytes bounds the stored size; 1 GiB. The oldest events are removed first.
+	// RetainBytes limits the stored size of the log, in bytes. The oldest events are removed first.
+	// The default is 1 GiB.
 	RetainBytes int64
-	// KeepContent bounds the compressed texts in [Log.Contents], in bytes; 0: this process stores
-	// none. Texts that other processes store can be read.
+	// KeepContent limits the total size of the compressed texts in [Log.Contents], in bytes. If it
+	// is 0, this process stores no texts, but can read texts that other processes store.
 	KeepContent int64
-	// Stream names the log: letters, digits, _ and -; "mcptrack".
+	// Stream is the name of the JetStream stream for the log. It may contain letters, digits, _ and
+	// -. The default is "mcptrack".
 	Stream string
-	// Replicas is the number of cluster nodes that store a new log; 0: 3, or 1 if the server is not
-	// part of a cluster.
+	// Replicas is the number of cluster nodes that store a newly created log. The default is 3, or
+	// 1 if the server is not part of a cluster.
 	Replicas int
-	// Process is the name of this process, which other processes that share the log show to people;
-	// host:pid.
+	// Process is the name under which the other processes that share the log display this process.
+	// The default is host:pid.
 	Process string
-	// Queue is how many events may wait before newer ones replace older ones of the same server,
-	// resource and type; 65,536.
+	// Queue is the number of events that may wait to be stored. If more are waiting, newer events
+	// replace older ones of the same server, resource and type. The default is 65,536.
 	Queue int
-	// Drain bounds how long Close waits until queued items are stored; 5 s.
+	// Drain limits how long Close waits for queued items to be stored. The default is 5 s.
 	Drain time.Duration
-	// Logger logs when storing fails, when it works again, and when damage is found; nil discards.
+	// Logger receives messages when storing fails, when it works again, and when damage is found.
+	// If it is nil, nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -66,11 +70,11 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	switch {
 	case o.URL == "":
-		return o, errors.New("event log: no NATS URL given")
+		return o, errors.New("event log: no NATS URL specified")
 	case !isStreamName(o.Stream):
-		return o, fmt.Errorf("event log: invalid stream name %q; expected at most 64 letters, digits, _ and -", o.Stream)
+		return o, fmt.Errorf("event log: invalid stream name %q; use at most 64 letters, digits, _ and -", o.Stream)
 	case o.Retain < 0 || o.RetainBytes < 0 || o.KeepContent < 0 || o.Queue < 0 || o.Replicas < 0 || o.Drain < 0:
-		return o, errors.New("event log: negative option")
+		return o, errors.New("event log: an option is negative")
 	}
 	return o, nil
 }
@@ -89,7 +93,7 @@ func processName() string {
 	return fmt.Sprintf("%s:%d", host, os.Getpid())
 }
 
-// Log is a [journal.Log] on a NATS cluster. Its methods may be called from several goroutines.
+// Log is a [journal.Log] on a NATS cluster. Its methods are safe for concurrent use.
 type Log struct {
 	store    *store
 	recent   *recent
@@ -99,14 +103,15 @@ type Log struct {
 	leases   *leases
 	life     *storing.Lifetime
 
-	writing sync.WaitGroup // writer.run
-	keeping sync.WaitGroup // states.run, contents.run
+	writing sync.WaitGroup // waits for writer.run
+	keeping sync.WaitGroup // waits for states.run and contents.run
 	closed  sync.Once
 }
 
 var _ journal.Log = (*Log)(nil)
 
-// Open opens the log, creating it if necessary. ctx applies to opening only.
+// Open opens the log. It creates the log if necessary. ctx limits only the opening, not the
+// lifetime of the log.
 func Open(ctx context.Context, opts Options) (*Log, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -139,21 +144,21 @@ func (l *Log) start(ctx context.Context) error {
 
 func (l *Log) Epoch() string { return l.store.epoch() }
 
-// Process returns the name of this process; see [Options].
+// Process returns the name of this process; see [Options.Process].
 func (l *Log) Process() string { return l.store.opts.Process }
 
-// Contents implements [journal.Log]. Texts are stored compressed; a text that is then larger than a
-// message of the server is not stored.
+// Contents implements [journal.Log]. Texts are compressed before they are stored; a text that is
+// then still larger than the server's message limit is not stored.
 func (l *Log) Contents() journal.Contents { return l.contents }
 
 func (l *Log) Append(e *event.Event) error { return l.writer.queue.Push(&item{Event: e}) }
 
-// Remember implements [journal.Log]. The state is stored within some seconds.
+// Remember implements [journal.Log]. The state is normally stored within a few seconds.
 func (l *Log) Remember(r journal.ResourceID, st journal.State) error {
 	return l.remember(newResourceState(r, st), nil)
 }
 
-// RememberList implements [journal.Log]. The list is stored within some seconds.
+// RememberList implements [journal.Log]. The list is normally stored within a few seconds.
 func (l *Log) RememberList(name journal.ListName, list catalog.List) error {
 	return l.remember(newKnownList(name, list), nil)
 }
@@ -167,7 +172,7 @@ func (l *Log) Store(ctx context.Context, e *event.Event) (journal.Entry, error) 
 	if err != nil {
 		return journal.Entry{}, err
 	}
-	// Only the stored message has the time of the store's clock.
+	// Read the stored message, because only that contains the time at which the store received it.
 	if found, err := l.store.get(ctx, entry.Seq, entry.Seq); err == nil && len(found) == 1 && found[0].seq == entry.Seq {
 		entry.Stored = found[0].stored
 	}
@@ -183,14 +188,15 @@ func (l *Log) Flush(ctx context.Context) error {
 	return l.contents.progress.Wait(ctx)
 }
 
-// settle waits until everything that was appended or remembered is stored.
+// settle waits until everything that was appended or remembered so far is stored.
 func (l *Log) settle(ctx context.Context) error {
 	for settled := false; !settled; {
 		_, before := l.writer.queue.Size()
 		if _, err := l.writer.queue.Do(ctx, &item{}); err != nil {
 			return err
 		}
-		// An event may have been merged into one that was appended after the item.
+		// An event that was queued before may have been merged into an event that was queued after
+		// the item of this call.
 		_, after := l.writer.queue.Size()
 		settled = before == after
 	}
@@ -198,7 +204,7 @@ func (l *Log) settle(ctx context.Context) error {
 	return l.states.progress.Wait(ctx)
 }
 
-// Bounds implements [journal.Log]. It asks the store.
+// Bounds implements [journal.Log]. It requests the bounds from the store.
 func (l *Log) Bounds(ctx context.Context) (journal.Bounds, error) {
 	ctx, cancel := l.life.Begin(ctx)
 	defer cancel()
@@ -248,7 +254,7 @@ func (l *Log) since(ctx context.Context, t time.Time) (uint64, error) {
 	defer msgs.close()
 	info, err := l.store.info(ctx, l.store.opts.Stream)
 	if err != nil {
-		return 0, fmt.Errorf("event log: find the first event after a time: %w", err)
+		return 0, fmt.Errorf("event log: find the first event after the given time: %w", err)
 	}
 	if b.First > b.Last || info.State.LastTime.Before(t) {
 		return b.Last + 1, nil
@@ -258,7 +264,7 @@ func (l *Log) since(ctx context.Context, t time.Time) (uint64, error) {
 		return b.Last + 1, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("event log: find the first event after a time: %w", err)
+		return 0, fmt.Errorf("event log: find the first event after the given time: %w", err)
 	}
 	return min(m.seq, b.Last+1), nil
 }

@@ -19,21 +19,22 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// message is a stored message.
+// message is a message that was read from a JetStream stream.
 type message struct {
 	seq     uint64
-	pending uint64 // how many messages are known to follow
+	pending uint64 // number of messages that are known to follow
 	stored  time.Time
-	subject string // under which it was stored; only set by consumers
-	id      string // its message id
-	more    bool   // another message has already arrived
+	subject string // subject in the stream; set only by consumers
+	id      string // message id (Nats-Msg-Id)
+	more    bool   // set if the next message has already arrived
 	data    []byte
 }
 
-// direct bounds the messages that one request reads.
+// direct limits the number of messages that one request reads.
 const direct = 512
 
-// get reads the messages of a range with one request. It returns the first of them, possibly none.
+// get reads messages from a range of numbers with a single request. The response may contain only
+// the first messages of the range, or none.
 func (s *store) get(ctx context.Context, from, to uint64) ([]message, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -60,7 +61,7 @@ func (s *store) get(ctx context.Context, from, to uint64) ([]message, error) {
 		if err != nil {
 			return nil, fmt.Errorf("event log: read the log: %w", err)
 		}
-		if m.Header.Get("Status") != "" { // the end of the response, or no message
+		if m.Header.Get("Status") != "" { // end of the response, or no messages in the range
 			return out, nil
 		}
 		seq, err := strconv.ParseUint(m.Header.Get("Nats-Sequence"), 10, 64)
@@ -75,27 +76,27 @@ func (s *store) get(ctx context.Context, from, to uint64) ([]message, error) {
 	}
 }
 
-// messages is what one consumer of the store delivers: everything from some sequence on, in order.
-// When the consumer's node or connection is lost, the consumer delivers nothing or fails, and
-// another one must be opened.
+// messages reads from a stream with one JetStream consumer, which delivers all messages from some
+// sequence number on, in order. If the consumer's node or the connection is lost, the consumer
+// fails or delivers nothing more; the caller must then open another one.
 //
-// It pulls by itself. The client's "ordered" consumer does something similar, but creates two
-// timers for every message, notices a lost node only in a call that waits longer than two
-// heartbeats, and cannot be interrupted while it reconnects.
+// It sends its own pull requests. The client library has a similar "ordered" consumer, but that
+// creates two timers for every message, detects a lost node only in a call that waits longer than
+// two heartbeats, and cannot be interrupted while it reconnects.
 type messages struct {
 	store    *store
 	stream   string
 	consumer string
 	sub      *nats.Subscription
-	// in is sent to by the connection and never closed. Its capacity is larger than what is ever
-	// requested, so that the connection drops nothing.
+	// in receives the messages from the NATS connection and is never closed. Its capacity exceeds
+	// the number of messages that are ever requested at a time, so the connection drops none.
 	in      chan *nats.Msg
 	timer   *time.Timer
 	quiet   time.Duration // how long next waits before it returns errQuiet
-	asked   int           // requested and not yet delivered
-	pending uint64        // messages that were stored when it was opened
-	last    uint64        // number of the last delivery
-	ahead   *nats.Msg     // received ahead of next; nil: none
+	asked   int           // number of messages requested but not delivered yet
+	pending uint64        // number of matching messages when the consumer was opened
+	last    uint64        // consumer sequence number of the last delivered message
+	ahead   *nats.Msg     // message that was received early; nil if none
 }
 
 func (s *store) consumeFrom(ctx context.Context, from uint64) (*messages, error) {
@@ -104,7 +105,7 @@ func (s *store) consumeFrom(ctx context.Context, from uint64) (*messages, error)
 	})
 }
 
-// consume opens a consumer.
+// consume creates a consumer on the stream. The caller must call close.
 func (s *store) consume(ctx context.Context, stream string, cfg jetstream.ConsumerConfig) (*messages, error) {
 	cfg.AckPolicy = jetstream.AckNonePolicy
 	cfg.MemoryStorage = true
@@ -120,24 +121,24 @@ func (s *store) consume(ctx context.Context, stream string, cfg jetstream.Consum
 	info := c.CachedInfo()
 	m := &messages{store: s, stream: stream, consumer: info.Name, pending: info.NumPending,
 		in: make(chan *nats.Msg, 2*prefetch), timer: time.NewTimer(quietAfter), quiet: quietAfter}
-	// Use a new inbox: the connection's own would also get every delivery, and take one for the
-	// response to another request.
+	// Use a separate inbox. With the connection's shared inbox, the connection would also receive
+	// every delivery and could mistake one for the response to another request.
 	if m.sub, err = s.nc.ChanSubscribe(s.nc.NewInbox(), m.in); err != nil {
 		return nil, fmt.Errorf("event log: read the log: %w", err)
 	}
 	return m, nil
 }
 
-// quietAfter is how long next normally waits for a message.
+// quietAfter is the default time that next waits for a message.
 const quietAfter = 500 * time.Millisecond
 
 var (
 	errQuiet = errors.New("no message arrived")
-	// errMissed: the connection dropped a message. Another consumer will deliver it again.
-	errMissed = errors.New("the consumer of the store missed a message")
+	// errMissed means that the connection dropped a message. A new consumer delivers it again.
+	errMissed = errors.New("a message from the store was dropped")
 )
 
-// next waits for a message, and returns errQuiet if none arrives for a while.
+// next waits for the next message. It returns errQuiet if none arrives within m.quiet.
 func (m *messages) next(ctx context.Context) (message, error) {
 	for {
 		if m.asked <= prefetch/2 {
@@ -150,7 +151,7 @@ func (m *messages) next(ctx context.Context) (message, error) {
 		if err != nil {
 			return message{}, err
 		}
-		if raw.Reply == "" { // a status: the request has ended
+		if raw.Reply == "" { // a status message: the pull request has ended
 			if status := raw.Header.Get("Status"); status != "404" && status != "408" {
 				return message{}, fmt.Errorf("%w (status %s)", errNoAnswer, status)
 			}
@@ -169,14 +170,14 @@ func (m *messages) next(ctx context.Context) (message, error) {
 		got.subject, got.data = raw.Subject, raw.Data
 		select {
 		case m.ahead = <-m.in:
-			got.more = m.ahead.Reply != "" // not only a status
+			got.more = m.ahead.Reply != "" // true only for a message, not for a status
 		default:
 		}
 		return got, nil
 	}
 }
 
-// ask requests the next n messages.
+// ask requests the next n messages, to be delivered to the inbox.
 func (m *messages) ask(inbox string, n int) error {
 	return m.store.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+m.stream+"."+m.consumer, inbox,
 		fmt.Appendf(nil, `{"batch":%d,"expires":%d}`, n, 30*time.Second))
@@ -204,8 +205,8 @@ func (m *messages) receive(ctx context.Context) (*nats.Msg, error) {
 	}
 }
 
-// parseReply reads the metadata of a delivery from its reply subject:
-// $JS.ACK.[DOMAIN.ACCOUNT.]STREAM.CONSUMER.TRIES.SEQ.DELIVERY.NANOSECONDS.PENDING[.RANDOM]
+// parseReply extracts the metadata of a delivered message from its reply subject, which has the
+// form $JS.ACK.[DOMAIN.ACCOUNT.]STREAM.CONSUMER.TRIES.SEQ.DELIVERY.NANOSECONDS.PENDING[.RANDOM]
 func parseReply(reply string) (m message, delivered uint64, ok bool) {
 	const fixed = 9
 	tokens := make([]string, 0, fixed+3)
@@ -228,7 +229,7 @@ func parseReply(reply string) (m message, delivered uint64, ok bool) {
 	return message{seq: n[0], stored: time.Unix(0, int64(n[2])), pending: n[3]}, n[1], true
 }
 
-// close removes the consumer from the store, which would otherwise keep it for a minute.
+// close deletes the consumer on the server, which would otherwise keep it for another minute.
 func (m *messages) close() {
 	_ = m.sub.Unsubscribe()
 	if !m.store.nc.IsConnected() {
@@ -236,10 +237,10 @@ func (m *messages) close() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = m.store.js.DeleteConsumer(ctx, m.stream, m.consumer) // otherwise it expires
+	_ = m.store.js.DeleteConsumer(ctx, m.stream, m.consumer) // if this fails, the consumer expires by itself
 }
 
-// scan calls found for every message of a range, with its message id.
+// scan calls found with the number and the message id of every message in a range of numbers.
 func (s *store) scan(ctx context.Context, from, to uint64, found func(seq uint64, id string)) error {
 	if from > to {
 		return nil
@@ -252,10 +253,10 @@ func (s *store) scan(ctx context.Context, from, to uint64, found func(seq uint64
 	for {
 		m, err := msgs.await(ctx)
 		if errors.Is(err, errEnd) {
-			return nil // the rest is unreadable
+			return nil // the remaining messages are unreadable
 		}
 		if err != nil {
-			return fmt.Errorf("event log: look up what was stored: %w", err)
+			return fmt.Errorf("event log: look up the stored events: %w", err)
 		}
 		found(m.seq, m.id)
 		if m.seq >= to {
@@ -265,17 +266,18 @@ func (s *store) scan(ctx context.Context, from, to uint64, found func(seq uint64
 }
 
 var (
-	errEnd = errors.New("nothing is left to read")
-	// errWithheld: the store responds and has messages, but does not deliver them.
+	errEnd = errors.New("no messages are left to read")
+	// errWithheld means that the store responds and has more messages, but does not deliver them.
 	errWithheld = errors.New("the store has stopped delivering stored events")
 )
 
-// nudgeAfter is how long await waits for a message that the store has, before it requests one more.
+// nudgeAfter is how long await waits for a message that the store has before it requests another
+// one.
 const nudgeAfter = 20 * time.Millisecond
 
-// await is like next, for callers that must know whether there are more messages: silence may only
-// mean a busy disk or a remote cluster. It returns errEnd only if the store says that nothing is
-// left. It waits at most callTimeout.
+// await is a version of next for callers that must know whether more messages exist, because a
+// quiet store may only be slow. It returns errEnd only if the store confirms that no messages are
+// left. It waits for at most callTimeout.
 func (m *messages) await(ctx context.Context) (message, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, errWithheld)
 	defer cancel()
@@ -292,15 +294,15 @@ func (m *messages) await(ctx context.Context) (message, error) {
 		case errors.Is(err, jetstream.ErrConsumerNotFound):
 			return message{}, err
 		case err != nil:
-			if unanswered++; unanswered == 2 { // the consumer's node is lost
+			if unanswered++; unanswered == 2 { // the node that runs the consumer is down
 				return message{}, fmt.Errorf("%w: %w", errNoAnswer, err)
 			}
 			continue
 		case !left:
 			return message{}, errEnd
 		}
-		// A damaged message stops the store's consumer. Requesting another message skips some kinds
-		// of damage.
+		// The consumer may be stuck at a damaged message. Requesting another message skips some
+		// kinds of damage.
 		unanswered, m.quiet = 0, nudgeAfter
 		if err := m.ask(m.store.nc.NewInbox(), 1); err != nil {
 			return message{}, err
@@ -308,7 +310,7 @@ func (m *messages) await(ctx context.Context) (message, error) {
 	}
 }
 
-// left asks the store whether it has messages that it has not delivered yet.
+// left asks the store whether there are messages that the consumer has not delivered yet.
 func (m *messages) left(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -320,7 +322,8 @@ func (m *messages) left(ctx context.Context) (bool, error) {
 	return info.NumPending > 0 || info.Delivered.Consumer > m.last, nil
 }
 
-// each calls f with every message that a new consumer finds, in order, until f returns false.
+// each creates a consumer and calls f with every message that it delivers, in order, until f
+// returns false or no messages are left.
 func (s *store) each(ctx context.Context, stream string, cfg jetstream.ConsumerConfig, f func(message) (more bool)) error {
 	msgs, err := s.consume(ctx, stream, cfg)
 	if err != nil {
@@ -329,7 +332,7 @@ func (s *store) each(ctx context.Context, stream string, cfg jetstream.ConsumerC
 	defer msgs.close()
 	for left := msgs.pending; left > 0; {
 		m, err := msgs.await(ctx)
-		if errors.Is(err, errEnd) { // some messages are unreadable
+		if errors.Is(err, errEnd) { // the remaining messages are unreadable
 			return nil
 		}
 		if err != nil {
@@ -342,8 +345,8 @@ func (s *store) each(ctx context.Context, stream string, cfg jetstream.ConsumerC
 	return nil
 }
 
-// retried calls f up to maxEmptyConsumers times until it succeeds: a consumer fails permanently
-// when its node dies, and a new one works.
+// retried calls f until it succeeds, at most maxEmptyConsumers times. A consumer fails permanently
+// when its node goes down, but a new consumer works.
 func retried(ctx context.Context, f func() error) error {
 	var err error
 	for range maxEmptyConsumers {
@@ -354,9 +357,9 @@ func retried(ctx context.Context, f func() error) error {
 	return err
 }
 
-// entryOf returns the entry of a message; ok is false if the message is not an event. Any client of
-// the cluster can store anything in the log, and readers show it on terminals, so an entry is JSON
-// in one line without hidden characters.
+// entryOf converts a message to an entry. ok is false if the message is not an event. Any client of
+// the cluster can store anything in the log, and readers may display it on a terminal, so entryOf
+// accepts only JSON in one line and escapes hidden characters.
 func entryOf(epoch string, m message) (e journal.Entry, ok bool) {
 	data := sanitize(m.data)
 	if !journal.Keepable(data) {
@@ -365,8 +368,8 @@ func entryOf(epoch string, m message) (e journal.Entry, ok bool) {
 	return journal.NewEntry(epoch, m.seq, m.stored, data), true
 }
 
-// sanitize returns JSON in one line without hidden characters, or nil if data is not JSON in one
-// line.
+// sanitize returns the JSON in data with hidden characters escaped, or nil if data is not JSON in
+// one line.
 func sanitize(data []byte) []byte {
 	if !json.Valid(data) || !utf8.Valid(data) || bytes.ContainsAny(data, "\r\n") {
 		return nil

@@ -13,58 +13,58 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// record is one message on its way into the store.
+// record is a message that is to be stored in a stream.
 type record struct {
-	subject, id string // id: recognizes a repeated attempt; "" for a value that is only remembered
+	subject, id string // id identifies repeated attempts; empty unless it is an event
 	data        []byte
-	ttl         time.Duration // 0: stored until retention removes it
-	lease       *Lease        // under which it is stored; nil: none is needed
-	seq         uint64        // set once it is stored
+	ttl         time.Duration // time to live; 0 means until retention removes it
+	lease       *Lease        // lease that must be held to store it; nil if none
+	seq         uint64        // sequence number; set once stored
 
-	// The rest is for records of events.
-	item  *item   // the item that is finished once this record is stored; nil if more of its records follow
-	lists []value // the lists that are known after the event
-	whole bool    // data is the whole event
-	after []*item // the items without an event that directly follow in the queue
+	// The fields below are set only in records of events.
+	item  *item   // finished once this record is stored; nil if more records of the item follow
+	lists []value // lists that the event reports
+	whole bool    // data contains the whole event, not only a part
+	after []*item // items without an event that directly follow in the queue
 }
 
-// Error codes of the server that its client gives no names.
+// Error codes of the NATS server for which the client library defines no constants.
 const (
 	codeBatchTooLarge         = 10199
 	codeNotClustered          = 10074 // replicas > 1 not supported in non-clustered mode
 	codeNoPeers               = 10005 // no suitable peers for placement
 	codeWrongSequence         = 10071 // the expected last sequence is wrong
-	codeWrongSequenceConstant = 10164 // likewise, in a batch or on several nodes
+	codeWrongSequenceConstant = 10164 // the same error, in a batch or on several nodes
 )
 
-// wrongRevision reports whether the store refused a message because another one was stored before:
-// another write of the key, or the fence of another holder of the lease.
+// wrongRevision reports whether the store rejected a message because of a conflicting message:
+// another write to the same key, or the fence of another holder of the lease.
 func wrongRevision(err error) bool {
 	e, ok := errors.AsType[*jetstream.APIError](err)
 	return ok && (e.ErrorCode == codeWrongSequence || e.ErrorCode == codeWrongSequenceConstant)
 }
 
-// errNoAnswer: there was no response, so it is unknown whether the record is stored.
+// errNoAnswer means that no response arrived, so it is unknown whether the record was stored.
 var errNoAnswer = errors.New("the store does not respond")
 
-// maxBatch bounds the records that are stored in one step. Servers accept as many unless configured
-// otherwise.
+// maxBatch limits how many records are stored in one step. It equals the default limit of NATS
+// servers; if a server has a lower limit, the publisher uses smaller batches.
 const maxBatch = 1000
 
-// publisher writes records to one stream. One goroutine uses it.
+// publisher writes records to one stream. It must be used by one goroutine only.
 type publisher struct {
 	store *store
 	sub   *nats.Subscription
-	// acks is sent to by the connection and never closed. Its capacity is larger than the number of
-	// responses to an attempt, so that the connection drops none.
+	// acks receives the responses from the NATS connection and is never closed. Its capacity
+	// exceeds the number of responses to one attempt, so the connection drops none.
 	acks    chan *nats.Msg
 	inbox   string
-	round   uint64        // part of the reply inbox; recognizes late responses to earlier attempts
-	largest int           // the most records that the store accepts as one batch
-	wait    time.Duration // for a response
+	round   uint64        // number of the attempt, part of the reply inbox; identifies late responses to earlier attempts
+	largest int           // number of records that the store accepts in one batch
+	wait    time.Duration // how long to wait for a response
 }
 
-// newPublisher returns a publisher that waits that long for each response.
+// newPublisher returns a publisher that waits at most the given time for each response.
 func newPublisher(s *store, wait time.Duration) (*publisher, error) {
 	p := &publisher{store: s, inbox: s.nc.NewRespInbox(), acks: make(chan *nats.Msg, 64), largest: maxBatch, wait: wait}
 	var err error
@@ -76,8 +76,8 @@ func newPublisher(s *store, wait time.Duration) (*publisher, error) {
 
 func (p *publisher) close() { _ = p.sub.Unsubscribe() }
 
-// publish stores the first records, in order and in one step, and returns how many. After an error
-// it is unknown whether they are stored.
+// publish stores the first records, in order and in one step, and returns how many it stored. If it
+// returns an error, it is unknown whether they are stored.
 func (p *publisher) publish(ctx context.Context, records []*record) (int, error) {
 	records = records[:min(len(records), p.largest)]
 	p.round++
@@ -85,7 +85,7 @@ func (p *publisher) publish(ctx context.Context, records []*record) (int, error)
 	id := strings.ReplaceAll(reply[len(p.inbox)-16:], ".", "_")
 	for i, r := range records {
 		m := p.message(r)
-		if len(records) > 1 { // one record needs no batch
+		if len(records) > 1 { // a single record needs no batch
 			m.Header["Nats-Batch-Id"] = []string{id}
 			m.Header["Nats-Batch-Sequence"] = []string{strconv.Itoa(i + 1)}
 		}
@@ -128,7 +128,7 @@ func (p *publisher) message(r *record) *nats.Msg {
 	return m
 }
 
-// answer waits for the next response to the attempt and returns the sequence.
+// answer waits for the next response to the current attempt and returns the sequence number in it.
 func (p *publisher) answer(ctx context.Context, reply string) (uint64, error) {
 	timeout := time.NewTimer(p.wait)
 	defer timeout.Stop()
@@ -146,7 +146,7 @@ func (p *publisher) answer(ctx context.Context, reply string) (uint64, error) {
 				Seq   uint64              `json:"seq"`
 			}
 			if err := json.Unmarshal(m.Data, &ack); err != nil {
-				return 0, fmt.Errorf("malformed response of the store: %w", err)
+				return 0, fmt.Errorf("malformed response from the store: %w", err)
 			}
 			if ack.Error != nil {
 				return 0, ack.Error

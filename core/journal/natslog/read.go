@@ -14,11 +14,11 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 )
 
-// prefetch bounds the entries that are requested ahead of a reader and held in memory: the cost of
-// a slow reader.
+// prefetch limits the number of entries that are requested before the reader needs them. They are
+// held in memory, so this limits the memory that a slow reader uses.
 const prefetch = 4096
 
-// maxEmptyConsumers is the number of consecutive consumers that may yield nothing before reading
+// maxEmptyConsumers is the number of consecutive consumers that may deliver nothing before reading
 // fails.
 const maxEmptyConsumers = 3
 
@@ -43,17 +43,17 @@ func (l *Log) Follow(ctx context.Context, from uint64) iter.Seq2[journal.Entry, 
 	})
 }
 
-// reader reads the log once.
+// reader performs one pass over the log, for one call to Read or Follow.
 type reader struct {
 	log   *Log
-	epoch string // of the log that it reads
-	next  uint64 // the next to yield
-	to    uint64 // the last to yield; 0: no end
+	epoch string // epoch of the log when reading started
+	next  uint64 // number of the next entry to yield
+	to    uint64 // number of the last entry to yield; 0 means no end
 	yield func(journal.Entry, error) bool
 }
 
-// begin determines the current log. It waits while the store is unreachable, and returns false if
-// ctx has ended.
+// begin determines the current epoch of the log. It retries while the store is unreachable, and
+// returns false if ctx ends first.
 func (r *reader) begin(ctx context.Context) bool {
 	for {
 		b, err := r.log.Bounds(ctx)
@@ -67,7 +67,7 @@ func (r *reader) begin(ctx context.Context) bool {
 	}
 }
 
-// run yields entries until the end is reached.
+// run yields entries until it has reached the last one to yield. It replaces consumers that fail.
 func (r *reader) run(ctx context.Context) error {
 	if r.to != 0 && r.to-r.next < direct {
 		if err := r.few(ctx); err != nil {
@@ -87,7 +87,7 @@ func (r *reader) run(ctx context.Context) error {
 		wait := retry.Next()
 		switch {
 		case r.to == 0 || retry.Failures() <= maxEmptyConsumers:
-			backoff.Sleep(ctx, wait) // the store is unreachable
+			backoff.Sleep(ctx, wait) // the store may be unreachable
 		case err != nil:
 			return err
 		default:
@@ -97,8 +97,9 @@ func (r *reader) run(ctx context.Context) error {
 	return nil
 }
 
-// bounds asks the store for the bounds of the log of this reader. Everything opened or received
-// before the response belongs to that log.
+// bounds requests the bounds of the log, and returns [journal.ErrEpoch] if the log has another
+// epoch than the reader's. If it succeeds, every message received before the response belongs to
+// the reader's log.
 func (r *reader) bounds(ctx context.Context) (journal.Bounds, error) {
 	b, err := r.log.Bounds(ctx)
 	if err == nil && b.Epoch != r.epoch {
@@ -107,7 +108,8 @@ func (r *reader) bounds(ctx context.Context) (journal.Bounds, error) {
 	return b, err
 }
 
-// consume reads with one consumer of the store until the end, or until that consumer fails.
+// consume creates a consumer and yields entries from it until it has reached the last one to yield,
+// or the consumer fails.
 func (r *reader) consume(ctx context.Context) error {
 	msgs, err := r.log.store.consumeFrom(ctx, r.next)
 	if err != nil {
@@ -117,13 +119,14 @@ func (r *reader) consume(ctx context.Context) error {
 	if _, err := r.bounds(ctx); err != nil {
 		return err
 	}
-	if r.to != 0 && msgs.pending == 0 { // the rest is no longer stored
+	if r.to != 0 && msgs.pending == 0 { // the remaining entries are no longer stored
 		return r.missing(ctx, r.to, false)
 	}
 	for stalled := 0; r.to == 0 || r.next <= r.to; {
 		m, err := msgs.next(ctx)
 		if errors.Is(err, errQuiet) {
-			// A consumer on a dead node never delivers again.
+			// Either there is nothing new, or the consumer's node is down and the consumer will
+			// never deliver again.
 			b, err := r.bounds(ctx)
 			if stalled++; b.Last < r.next {
 				stalled = 0
@@ -144,9 +147,9 @@ func (r *reader) consume(ctx context.Context) error {
 	return nil
 }
 
-// few yields the entries that one request to the store returns: a reader is usually only a little
-// behind and needs no consumer. The response may be incomplete if a node lags or the store is
-// damaged.
+// few yields the entries that a single request to the store returns. Most readers are only slightly
+// behind, so this avoids creating a consumer. The response may be incomplete if the node that
+// responds is behind or the store is damaged.
 func (r *reader) few(ctx context.Context) error {
 	found, err := r.log.store.get(ctx, r.next, r.to)
 	if err == nil {
@@ -164,9 +167,9 @@ func (r *reader) few(ctx context.Context) error {
 	return nil
 }
 
-// take yields one message, after the gap before it, if any.
+// take yields the entry for a message. If entries before it are missing, it first yields a gap.
 func (r *reader) take(ctx context.Context, m message) error {
-	if m.seq < r.next { // a replaced consumer may begin a little early
+	if m.seq < r.next { // a new consumer may start with earlier messages
 		return nil
 	}
 	if r.to != 0 && m.seq > r.to {
@@ -186,8 +189,8 @@ func (r *reader) take(ctx context.Context, m message) error {
 	return r.pass(e, m.more)
 }
 
-// missing yields the gaps in place of the entries from r.next to last. more says that an entry
-// follows last.
+// missing yields gaps for the missing entries from r.next to last. more is true if another entry
+// follows them immediately.
 func (r *reader) missing(ctx context.Context, last uint64, more bool) error {
 	b, err := r.bounds(ctx)
 	if err != nil {
@@ -201,7 +204,7 @@ func (r *reader) missing(ctx context.Context, last uint64, more bool) error {
 	return nil
 }
 
-// pass yields an entry.
+// pass yields an entry and advances r.next.
 func (r *reader) pass(e journal.Entry, more bool) error {
 	r.next, e.More = e.Seq+1, more
 	if !r.yield(e, nil) {
@@ -210,7 +213,8 @@ func (r *reader) pass(e journal.Entry, more bool) error {
 	return nil
 }
 
-// Select implements [journal.Log]. The store does the filtering.
+// Select implements [journal.Log]. The store filters the events, so that only the selected ones are
+// transferred.
 func (l *Log) Select(ctx context.Context, sel journal.Selection) iter.Seq2[journal.Entry, error] {
 	return l.life.Iterate(ctx, func(ctx context.Context, yield func(journal.Entry, error) bool) error {
 		b, err := l.Bounds(ctx)
@@ -226,7 +230,7 @@ func (l *Log) Select(ctx context.Context, sel journal.Selection) iter.Seq2[journ
 				if m.seq > b.Last {
 					return false
 				}
-				// A retry reads what follows.
+				// If reading fails, the retry continues after this message.
 				cfg.DeliverPolicy, cfg.OptStartTime, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, nil, m.seq+1
 				e, ok := entryOf(b.Epoch, m)
 				return !ok || yield(e, nil)

@@ -14,13 +14,13 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// records is a [journal.Records] in a bucket with as many replicas as the log. The first use
-// creates the bucket.
+// records implements [journal.Records] with a key-value bucket that has as many replicas as the
+// log. The bucket is created at the first use.
 type records struct {
 	log    *Log
 	config jetstream.KeyValueConfig
-	// suspect makes Follow check the bucket. Capacity 1, never closed: signalled after a failed
-	// request, received by Follow.
+	// suspect receives a token after a failed request, which makes Follow check the bucket. Its
+	// capacity is 1, and it is never closed.
 	suspect chan struct{}
 
 	mu sync.Mutex // guards kv
@@ -28,8 +28,9 @@ type records struct {
 }
 
 const (
-	maxRecords = 64 << 20 // bytes, of all records
-	// markersFor is how long followers can still learn of a removal.
+	maxRecords = 64 << 20 // total size of all records, in bytes
+	// markersFor is how long the bucket keeps a marker for a removed record. Followers that
+	// reconnect within this time learn of the removal.
 	markersFor = time.Hour
 )
 
@@ -40,7 +41,8 @@ func (l *Log) Records(name string) journal.Records {
 	}}
 }
 
-// call makes one request to the bucket.
+// call performs one request to the bucket with a timeout. what describes the request in error
+// messages.
 func (r *records) call(ctx context.Context, what string, f func(context.Context, jetstream.KeyValue) error) error {
 	life, cancel := r.log.life.Begin(ctx)
 	defer cancel()
@@ -90,7 +92,7 @@ func (r *records) Get(ctx context.Context, key string) (journal.Record, error) {
 	err := r.call(ctx, "read", func(ctx context.Context, kv jetstream.KeyValue) error {
 		e, err := kv.Get(ctx, key)
 		switch {
-		case errors.Is(err, jetstream.ErrKeyNotFound): // or ErrKeyDeleted
+		case errors.Is(err, jetstream.ErrKeyNotFound): // includes ErrKeyDeleted
 			return nil
 		case err != nil:
 			return err
@@ -130,7 +132,8 @@ func (r *records) Remove(ctx context.Context, rec journal.Record) error {
 	})
 }
 
-// Follow implements [journal.Records]. After the first call, changed usually gets single records.
+// Follow implements [journal.Records]. After the first call to changed, each call usually passes
+// only one record.
 func (r *records) Follow(ctx context.Context, changed func(journal.Changes)) {
 	ctx, cancel := r.log.life.Begin(ctx)
 	defer cancel()
@@ -155,7 +158,7 @@ func (r *records) Follow(ctx context.Context, changed func(journal.Changes)) {
 		})
 		r.set(nil)
 		if ctx.Err() == nil {
-			s.opts.Logger.Debug("the records are read again", "bucket", r.config.Bucket, "err", err)
+			s.opts.Logger.Debug("following the records failed; retrying", "bucket", r.config.Bucket, "err", err)
 		}
 		backoff.Sleep(ctx, bucketCheck/4)
 	}

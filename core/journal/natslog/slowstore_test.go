@@ -19,7 +19,7 @@ type slowStore struct {
 	url   string
 	store string // its URL
 
-	mu    sync.Mutex // guards all below
+	mu    sync.Mutex // guards the fields below
 	slow  bool
 	away  bool          // connections are refused
 	held  chan struct{} // closed when what is held back continues; nil if nothing is

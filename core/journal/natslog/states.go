@@ -24,51 +24,55 @@ import (
 
 const (
 	flushEvery = time.Second
-	flushAt    = 20_000 // values; each is a write in addition to the events
+	flushAt    = 20_000 // number of waiting values at which they are stored early; each is a write in addition to the events
 )
 
-// value is the last version of something remembered: the state of a resource, a list, or the
-// announcement about a server.
+// value is data of which the store keeps only the latest version: the state of a resource, a list,
+// or the announcement about a server.
 type value interface {
-	// subject is where it is stored, below "state.".
+	// subject returns the subject on which the value is stored, relative to the "state." prefix.
 	subject() string
-	// encode returns its parts, of at most limit bytes, and how long they are stored; 0: for ever.
-	// The first part is stored on the subject, the others below it as 1, 2, …
+	// encode returns the parts in which the value is stored, each of at most limit bytes, and their
+	// time to live; 0 means forever. The first part is stored on the subject of the value, and
+	// further parts on the subjects with the suffixes .1, .2, and so on.
 	encode(at position, limit int) (parts [][]byte, ttl time.Duration, err error)
 }
 
-// position says which events a stored value reflects: those up to number Seq of the log with that
-// Epoch.
+// position specifies which events a stored value reflects: all events up to number Seq of the log
+// with the given Epoch.
 type position struct {
 	Seq   uint64 `json:"seq"`
 	Epoch string `json:"epoch,omitempty"`
 }
 
-// stateWriter collects values and stores them periodically. Its memory is bounded by the number of
-// resources, lists and servers.
+// stateWriter collects values and stores them periodically. Its memory use is limited by the number
+// of resources, lists and servers.
 type stateWriter struct {
 	store    *store
-	pub      *publisher       // used by run only
-	progress storing.Progress // of values: put, and stored or dropped
-	// soon is signalled to store everything before flushEvery is over. Capacity 1, never closed.
+	pub      *publisher       // used only by the run goroutine
+	progress storing.Progress // tracks each value from when it is put until it is stored or dropped
+	// soon receives a token if all values are to be stored without waiting for flushEvery to pass.
+	// Its capacity is 1, and it is never closed.
 	soon chan struct{}
 
-	mu    sync.Mutex            // guards below
-	dirty map[string]remembered // by subject
-	// found has lists that no event told and that may not be stored yet, by subject: their numbers
-	// in progress.
+	mu    sync.Mutex            // guards the fields below
+	dirty map[string]remembered // values that wait to be stored, by subject
+	// found tracks the lists that no event reported and that may not be stored yet. It maps the
+	// subject of each list to its operation number in progress.
 	found map[string]uint64
 }
 
 type remembered struct {
 	value value
 	at    position
-	lease *Lease // under which it is stored; nil: none is needed
-	// sure is an earlier value that needs no lease, and is stored if the lease is lost.
+	lease *Lease // lease that must be held to store it; nil if none
+	// sure is an earlier value that can be stored without a lease. It is stored instead if the
+	// lease is lost. It is nil if there is none.
 	sure *remembered
 }
 
-// over returns what waits after r was put over old.
+// over returns r as the replacement of the waiting value old. If r requires a lease, it keeps the
+// earlier value that requires none.
 func (r remembered) over(old remembered) remembered {
 	switch {
 	case r.lease == nil || r.sure != nil:
@@ -80,7 +84,8 @@ func (r remembered) over(old remembered) remembered {
 	return r
 }
 
-// current returns the value to store now, if any.
+// current returns the value that can be stored now. ok is false if there is none because the lease
+// was lost.
 func (r remembered) current() (now remembered, ok bool) {
 	switch {
 	case r.lease == nil || !r.lease.isLost():
@@ -100,9 +105,10 @@ func (s *stateWriter) open() (err error) {
 	return err
 }
 
-// put queues a value. If its lease is lost, now or later, the value is dropped: its event, if any,
-// is not stored, and a process that took the value for published would never publish it. found says
-// that no event tells the value.
+// put queues a value, which replaces a waiting value with the same subject. If lease is or becomes
+// lost, the value is dropped: the event to which it belongs is not stored either, and if the value
+// were stored, another process would assume that the event had been published and would never
+// publish it. found is true if no event reports the value.
 func (s *stateWriter) put(v value, lease *Lease, at position, found bool) {
 	s.mu.Lock()
 	subject := v.subject()
@@ -118,8 +124,9 @@ func (s *stateWriter) put(v value, lease *Lease, at position, found bool) {
 	}
 }
 
-// known waits until a list that no event told is stored: changes apply only to a stored list. It
-// waits at most callTimeout for a store that does not respond, so that the log continues.
+// known waits until a list that no event reported is stored, because later changes can be applied
+// only to a stored list. If the store does not respond, it waits for at most callTimeout, so that
+// the log can continue.
 func (s *stateWriter) known(ctx context.Context, subject string) {
 	s.mu.Lock()
 	n, ok := s.found[subject]
@@ -134,7 +141,7 @@ func (s *stateWriter) known(ctx context.Context, subject string) {
 	_ = s.progress.Reach(ctx, n)
 }
 
-// hurry requests that everything be stored soon.
+// hurry requests that all waiting values be stored soon.
 func (s *stateWriter) hurry() {
 	select {
 	case s.soon <- struct{}{}:
@@ -142,7 +149,7 @@ func (s *stateWriter) hurry() {
 	}
 }
 
-// take returns the values that wait, and how many were put until now.
+// take removes and returns the waiting values. begun is the number of values that were put so far.
 func (s *stateWriter) take() (values map[string]remembered, begun uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +158,7 @@ func (s *stateWriter) take() (values map[string]remembered, begun uint64) {
 	return values, begun
 }
 
-// takeBack returns values that could not be stored to the queue, unless there are newer ones.
+// takeBack queues values again that could not be stored, unless newer values have replaced them.
 func (s *stateWriter) takeBack(values map[string]remembered) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,7 +168,8 @@ func (s *stateWriter) takeBack(values map[string]remembered) {
 	s.dirty = values
 }
 
-// run stores values every flushEvery until ctx ends, and once more then.
+// run stores the waiting values every flushEvery until ctx ends. Then it stores them one last time
+// and returns.
 func (s *stateWriter) run(ctx context.Context) {
 	defer s.pub.close()
 	tick := time.NewTicker(flushEvery)
@@ -180,14 +188,15 @@ func (s *stateWriter) run(ctx context.Context) {
 	}
 }
 
-// flush stores all values that wait. After a failure the rest waits for the next time; the writer
-// of events repairs the store.
+// flush stores all waiting values. If that fails, the remaining values stay queued for the next
+// flush; the event writer repairs the store in the meantime.
 func (s *stateWriter) flush(ctx context.Context) {
 	values, begun := s.take()
 	var records []*record
-	var ends []string // for each record: the subject of the value that it completes, or ""
+	var ends []string // for each record: the subject of the value that it completes, or empty
 	limit := s.store.largest()
-	// In order, so that owed resources are stored before the list of resources: see owedLists.
+	// Sort the subjects, so that the Owed list is stored before the list of resources; see
+	// owedLists.
 	for _, subject := range slices.Sorted(maps.Keys(values)) {
 		r, ok := values[subject].current()
 		if !ok {
@@ -199,7 +208,7 @@ func (s *stateWriter) flush(ctx context.Context) {
 			err = journal.ErrTooLarge
 		}
 		if err != nil {
-			s.store.opts.Logger.Error("a state of a resource, list or server cannot be stored", "err", err)
+			s.store.opts.Logger.Error("the state of a resource, list or server cannot be stored", "err", err)
 			delete(values, subject)
 			continue
 		}
@@ -228,7 +237,7 @@ func (s *stateWriter) flush(ctx context.Context) {
 	s.progress.Finish(begun)
 }
 
-// resourceState is the wire form of the state of a resource.
+// resourceState is the JSON form in which the state of a resource is stored.
 type resourceState struct {
 	ServerID string    `json:"serverId"`
 	URI      string    `json:"uri"`
@@ -236,15 +245,16 @@ type resourceState struct {
 	Size     int64     `json:"size,omitempty"`
 	MimeType string    `json:"mimeType,omitempty"`
 	When     time.Time `json:"when"`
-	position           // set by encode
+	position           // set by encode when the state is stored
 }
 
 func newResourceState(r journal.ResourceID, st journal.State) *resourceState {
 	return &resourceState{ServerID: r.ServerID, URI: r.URI, Digest: st.Digest.String(), Size: st.Size, MimeType: st.MimeType, When: st.When.UTC()}
 }
 
-// tombstoneTTL is how long a removed resource is remembered as removed: much longer than any event
-// that could restore it is stored.
+// tombstoneTTL is how long the store keeps the information that a resource was removed. It is much
+// longer than the time for which events about the resource are stored, so no old event can bring it
+// back.
 const tombstoneTTL = 30 * 24 * time.Hour
 
 func (s *resourceState) resource() journal.ResourceID {
@@ -263,9 +273,10 @@ func (s *resourceState) encode(at position, _ int) (parts [][]byte, ttl time.Dur
 	return [][]byte{data}, ttl, err
 }
 
-// covers reports whether a value at this position, stored at when, already reflects a message of
-// the log with that epoch. Numbers of different epochs cannot be compared: an epoch begins when
-// events were lost, and reuses their numbers.
+// covers reports whether a value already reflects the message m from the log with the given epoch.
+// p is the position of the value, and when is the time at which the value was stored. If p has
+// another epoch, covers compares times instead of numbers, because a new epoch starts when events
+// were lost and reuses their numbers.
 func (p position) covers(when time.Time, m message, epoch string) bool {
 	if p.Epoch == epoch {
 		return m.seq <= p.Seq
@@ -273,7 +284,8 @@ func (p position) covers(when time.Time, m message, epoch string) bool {
 	return !m.stored.After(when)
 }
 
-// States implements [journal.Log]. It waits until what was appended before is stored.
+// States implements [journal.Log]. It first waits until everything that was appended before is
+// stored.
 func (l *Log) States(ctx context.Context, server string) (out journal.States, err error) {
 	ctx, cancel := l.life.Begin(ctx)
 	defer cancel()
@@ -283,7 +295,7 @@ func (l *Log) States(ctx context.Context, server string) (out journal.States, er
 	if err := l.settle(wait); err != nil {
 		return journal.States{}, err
 	}
-	of := "*" // the token of the server
+	of := "*" // subject token of the server; * for all servers
 	if server != "" {
 		of = serverToken(server)
 	}
@@ -298,7 +310,7 @@ func (l *Log) States(ctx context.Context, server string) (out journal.States, er
 	out.Lists = make(map[journal.ListName]catalog.List, len(lists))
 	for _, list := range lists {
 		out.Lists[list.name] = list.items()
-		for _, r := range removed { // if it is still listed, a read did not find it; the event does not say
+		for _, r := range removed { // the removal event does not report whether the resource is still listed; if it is, it is marked as gone
 			if _, listed := list.keys[r.URI]; listed && list.name == (journal.ListName{ServerID: r.ServerID, Kind: catalog.Resources}) {
 				out.Resources[r] = journal.State{Digest: catalog.Gone()}
 			}
@@ -307,8 +319,9 @@ func (l *Log) States(ctx context.Context, server string) (out journal.States, er
 	return out, nil
 }
 
-// readStored fills in the states of resources. It returns the stored lists, and the resources that
-// an event has removed, but not yet their state.
+// readStored reads the stored states of resources into resources, and applies newer events to them.
+// It returns the stored lists by subject, and the resources that an event has removed and whose
+// stored states do not reflect that yet.
 func (l *Log) readStored(ctx context.Context, server string, resources map[journal.ResourceID]journal.State) (_ map[string]*listState, removed []journal.ResourceID, _ error) {
 	set := func(r journal.ResourceID, st journal.State) {
 		if resources[r] = st; st.Digest.IsZero() {
@@ -320,7 +333,7 @@ func (l *Log) readStored(ctx context.Context, server string, resources map[journ
 		position
 		when time.Time
 	}
-	covered := map[string]reflected{} // by resource token
+	covered := map[string]reflected{} // positions of the stored states, by resource token
 	prefix := l.store.subjects.of("state.")
 	err := l.store.latest(ctx, l.store.opts.Stream+"_states", func(m message) {
 		below := strings.TrimPrefix(m.subject, prefix)
@@ -345,7 +358,7 @@ func (l *Log) readStored(ctx context.Context, server string, resources map[journ
 	err = l.store.latest(ctx, l.store.opts.Stream, func(m message) {
 		by, ok := covered[strings.TrimPrefix(m.subject, prefix)]
 		if ok && by.covers(by.when, m, l.Epoch()) {
-			return // most are; decoding them would take most of the time of a start
+			return // already reflected, like most events; decoding them all would slow down startup
 		}
 		var e event.Event
 		if json.Unmarshal(m.data, &e) != nil {
@@ -363,7 +376,8 @@ func (l *Log) readStored(ctx context.Context, server string, resources map[journ
 	return lists.whole(), removed, nil
 }
 
-// latest calls f with the last message of every subject, possibly more than once.
+// latest calls f with the last message on each of the subjects. After a retry, f may receive the
+// same message again.
 func (s *store) latest(ctx context.Context, stream string, f func(message), subjects ...string) error {
 	return retried(ctx, func() error {
 		return s.each(ctx, stream, jetstream.ConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubjects: subjects}, func(m message) bool {
@@ -373,14 +387,14 @@ func (s *store) latest(ctx context.Context, stream string, f func(message), subj
 	})
 }
 
-// AnnouncementTTL is how long an announcement is stored unless it is repeated.
+// AnnouncementTTL is how long the store keeps an announcement that is not repeated.
 const AnnouncementTTL = time.Hour
 
-// Announcement is the last message about a server from the process that holds its lease, for the
-// other processes on the cluster.
+// Announcement is the latest status of a server, as published by the process that holds the
+// server's lease. The other processes on the cluster read it.
 type Announcement struct {
 	ServerID string `json:"serverId"`
-	// Status is null if the server was removed.
+	// Status is the status of the server in JSON. It is null if the server was removed.
 	Status json.RawMessage `json:"status"`
 }
 
@@ -391,8 +405,8 @@ func (a Announcement) encode(position, int) (parts [][]byte, ttl time.Duration, 
 	return [][]byte{data}, AnnouncementTTL, err
 }
 
-// Announce replaces the announcement about a server if the lease is still held. It never waits. The
-// error is [journal.ErrClosed], or says that Status is not JSON.
+// Announce publishes a as the new announcement about its server, unless the lease was lost. It
+// never waits. It returns [journal.ErrClosed], or an error if Status is not valid JSON.
 func (l *Lease) Announce(a Announcement) error {
 	if a.Status != nil && !json.Valid(a.Status) {
 		return errors.New("event log: the status of a server is not JSON")
@@ -400,8 +414,9 @@ func (l *Lease) Announce(a Announcement) error {
 	return l.log.remember(a, l)
 }
 
-// Announcements yields the last announcement about every server, and then each new one; some may be
-// repeated. It ends with the cause of ctx or [journal.ErrClosed].
+// Announcements yields the latest announcement about every server, and then every new one. Some
+// announcements may be repeated. The sequence ends with an error: the cause of ctx or
+// [journal.ErrClosed].
 func (l *Log) Announcements(ctx context.Context) iter.Seq2[Announcement, error] {
 	return func(yield func(Announcement, error) bool) {
 		ctx, cancel := l.life.Begin(ctx)
@@ -421,8 +436,8 @@ func (l *Log) Announcements(ctx context.Context) iter.Seq2[Announcement, error] 
 	}
 }
 
-// announcements reads with one consumer of the store until the consumer fails, and reports whether
-// the caller wants more.
+// announcements yields announcements from one consumer until the consumer fails. more is false if
+// the caller of the iterator has stopped.
 func (s *store) announcements(ctx context.Context, yield func(Announcement) bool) (more bool) {
 	msgs, err := s.consume(ctx, s.opts.Stream+"_states", jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubjects: []string{s.subjects.of("state.*.server")},

@@ -26,18 +26,18 @@ import (
 	"github.com/mcptrack/mcptrack/core/secretfile"
 )
 
-// store is the connection to the servers that hold the log.
+// store is the connection to the NATS servers that store the log.
 type store struct {
 	opts     Options
 	nc       *nats.Conn
 	js       jetstream.JetStream
-	instance string // identifies this Log among all that use the log
+	instance string // unique id of this Log among all processes that use the log
 	subjects subjects
 	health   storing.Health
-	current  atomic.Pointer[string] // see epoch
+	current  atomic.Pointer[string] // the result of epoch; nil before it is known
 }
 
-// epoch returns the epoch of the log that is written, "" before it is known.
+// epoch returns the epoch of the log that is being written, or an empty string before it is known.
 func (s *store) epoch() string {
 	if epoch := s.current.Load(); epoch != nil {
 		return *epoch
@@ -45,11 +45,12 @@ func (s *store) epoch() string {
 	return ""
 }
 
-// largest returns the largest size of a message: what the server accepts, without the headers.
+// largest returns the maximum size of a message body, in bytes: the server's limit minus room for
+// the headers.
 func (s *store) largest() int { return int(s.nc.MaxPayload()) - 1024 }
 
-// open connects. suspect is called whenever the connection was lost, because the log may have been
-// replaced.
+// open connects to the NATS servers. suspect is called after every lost connection, because the log
+// may have been replaced in the meantime.
 func (s *store) open(suspect func()) error {
 	if err := s.connect(suspect); err != nil {
 		return err
@@ -57,18 +58,18 @@ func (s *store) open(suspect func()) error {
 	return s.supported()
 }
 
-// needs is the requirement in the errors of supported: atomic batches of messages with ids exist
-// since 2.12.1.
+// needs is part of the error messages of supported. NATS servers support atomic batches of messages
+// with ids since version 2.12.1.
 const needs = "mcptrack needs NATS 2.12.1 or newer with JetStream"
 
-// supported returns an error if the NATS server cannot hold the log.
+// supported returns an error if the NATS server lacks a feature that the log requires.
 func (s *store) supported() error {
 	version := s.nc.ConnectedServerVersion()
 	var have [3]int
 	if _, err := fmt.Sscanf(version, "%d.%d.%d", &have[0], &have[1], &have[2]); err == nil && slices.Compare(have[:], []int{2, 12, 1}) < 0 {
 		return fmt.Errorf("event log: the NATS server has version %s; %s", printable.Line(version, 40), needs)
 	}
-	var first time.Time // when the server first said that there is no JetStream
+	var first time.Time // when the server first reported that JetStream is unavailable
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), callTimeout/2)
 		_, err := s.js.AccountInfo(ctx)
@@ -77,7 +78,7 @@ func (s *store) supported() error {
 		case errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 			return fmt.Errorf("event log: JetStream is not enabled for the account on the NATS server; %s", needs)
 		case !errors.Is(err, jetstream.ErrJetStreamNotEnabled):
-			return nil // or a starting cluster, which is waited for
+			return nil // the cluster may still be starting; open waits for it
 		case first.IsZero():
 			first = time.Now()
 		case time.Since(first) > time.Second:
@@ -93,20 +94,20 @@ func (s *store) connect(suspect func()) error {
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(100 * time.Millisecond),
 		nats.ReconnectJitter(50*time.Millisecond, 200*time.Millisecond),
-		nats.ReconnectBufSize(-1), // the writer repeats what cannot be sent
+		nats.ReconnectBufSize(-1), // no buffering: the writer repeats messages that could not be sent
 		nats.Timeout(5 * time.Second),
 		nats.ReconnectHandler(func(*nats.Conn) { suspect() }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			s.opts.Logger.Debug("error on the connection to the store", "err", printable.Line(err.Error(), 256))
+			s.opts.Logger.Debug("error on the NATS connection", "err", printable.Line(err.Error(), 256))
 		}),
 	}
 	for one := range strings.SplitSeq(s.opts.URL, ",") {
 		if u, err := url.Parse(strings.TrimSpace(one)); err != nil || u.Host == "" {
-			return errors.New("event log: invalid NATS URL; expected nats://host:4222")
+			return errors.New("event log: invalid NATS URL; use the form nats://host:4222")
 		}
 	}
 	if s.opts.Credentials != "" {
-		// The client reads the whole file at every connection.
+		// The client library reads the file again for every connection, so only check it here.
 		if _, err := secretfile.Load(s.opts.Credentials, maxCredentials, 0o007); err != nil {
 			return fmt.Errorf("event log: read the NATS credentials: %w", err)
 		}
@@ -114,7 +115,7 @@ func (s *store) connect(suspect func()) error {
 	}
 	var err error
 	if s.nc, err = nats.Connect(s.opts.URL, opts...); errors.Is(err, nats.ErrNoServers) {
-		return errors.New("event log: no NATS server responds")
+		return errors.New("event log: no NATS server responded")
 	} else if err != nil {
 		return fmt.Errorf("event log: connect to NATS: %w", err)
 	}
@@ -130,23 +131,25 @@ func (s *store) close() {
 	}
 }
 
-// maxCredentials bounds the size of a file of NATS credentials.
+// maxCredentials limits the size of the file with NATS credentials, in bytes.
 const maxCredentials = 64 << 10
 
 const (
 	epochKey = "mcptrack.epoch"
-	// callTimeout bounds one request to the store.
+	// callTimeout limits how long a single request to the store may take.
 	callTimeout = 10 * time.Second
-	// dedupe is how long the store itself recognizes a repeated event: an attempt may still be in
-	// flight while the event is looked up.
+	// dedupe is the time within which the store itself rejects a second copy of an event. It is
+	// needed because a failed attempt may still be in flight while the writer looks the event up in
+	// the log.
 	dedupe = time.Minute
-	// stateBytes bounds the states: some 500,000 resources.
+	// stateBytes limits the total size of the stored states. It is enough for about 500,000
+	// resources.
 	stateBytes = 256 << 20
 )
 
-// info returns the state of a stream. It repeats the request until there is a response, because a
-// cluster that elects a leader loses requests. The error comes from a response or from the last
-// attempt.
+// info returns the state of a stream. It repeats the request until a response arrives, because
+// requests are lost while a cluster elects a leader. The returned error is from the response, or
+// from the last attempt if there was none.
 func (s *store) info(ctx context.Context, name string) (*jetstream.StreamInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -166,13 +169,13 @@ func (s *store) info(ctx context.Context, name string) (*jetstream.StreamInfo, e
 	}
 }
 
-// ensure creates the streams of the log, the states and the texts, or opens them and updates their
-// retention. It returns the state of the log.
+// ensure creates the streams for the log, the states and the texts. If they exist, it updates their
+// retention. It returns the state of the log's stream.
 func (s *store) ensure(ctx context.Context) (*jetstream.StreamInfo, error) {
 	info, err := s.ensureStream(ctx, jetstream.StreamConfig{
 		Name: s.opts.Stream, Description: "mcptrack: events", Subjects: []string{s.subjects.of("event.>"), s.subjects.of("content.>")},
 		MaxAge: s.opts.Retain, MaxBytes: s.opts.RetainBytes, Duplicates: min(dedupe, s.opts.Retain), AllowDirect: true,
-		DenyDelete: true, // a hole would count as damage
+		DenyDelete: true, // a deleted message would be reported as damage
 	})
 	if err != nil {
 		return nil, fmt.Errorf("event log: open the log: %w", err)
@@ -197,7 +200,7 @@ func (s *store) ensure(ctx context.Context) (*jetstream.StreamInfo, error) {
 	return info, nil
 }
 
-// ensureStream creates a stream, or opens it and updates its retention.
+// ensureStream creates a stream, or updates the retention of an existing one.
 func (s *store) ensureStream(ctx context.Context, cfg jetstream.StreamConfig) (*jetstream.StreamInfo, error) {
 	cfg.Storage, cfg.AllowAtomicPublish, cfg.Replicas = jetstream.FileStorage, true, cmp.Or(s.opts.Replicas, 3)
 	ctx, cancel := context.WithTimeout(ctx, 3*callTimeout)
@@ -221,15 +224,15 @@ func (s *store) ensureStream(ctx context.Context, cfg jetstream.StreamConfig) (*
 			return made.CachedInfo(), nil
 		}
 		switch apiErr, _ := errors.AsType[*jetstream.APIError](err); {
-		case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse): // another node created it first
-		case apiErr == nil: // no response: a starting cluster loses requests
+		case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse): // another process created it first
+		case apiErr == nil: // no response: requests are lost while a cluster starts
 			if s.nc.IsClosed() || !backoff.Sleep(ctx, 50*time.Millisecond) {
 				return nil, err
 			}
 		case apiErr.ErrorCode == codeNotClustered && s.opts.Replicas == 0:
 			s.opts.Logger.Warn("the NATS server is not part of a cluster; the log is stored on one node")
 			cfg.Replicas = 1
-		case apiErr.ErrorCode == codeNoPeers: // wait for starting nodes
+		case apiErr.ErrorCode == codeNoPeers: // nodes may still be starting
 			if !backoff.Sleep(ctx, 250*time.Millisecond) {
 				return nil, fmt.Errorf("the cluster has too few nodes for %d replicas: %w", cfg.Replicas, err)
 			}
@@ -239,7 +242,8 @@ func (s *store) ensureStream(ctx context.Context, cfg jetstream.StreamConfig) (*
 	}
 }
 
-// adopt opens an existing stream. It does not change the stream's replicas and epoch.
+// adopt updates the retention of an existing stream. It does not change the stream's number of
+// replicas or its epoch.
 func (s *store) adopt(ctx context.Context, info *jetstream.StreamInfo, want jetstream.StreamConfig) (*jetstream.StreamInfo, error) {
 	have := info.Config
 	if !journal.IsEpoch(have.Metadata[epochKey]) {
@@ -256,18 +260,20 @@ func (s *store) adopt(ctx context.Context, info *jetstream.StreamInfo, want jets
 	return updated.CachedInfo(), nil
 }
 
-// renew gives the log another epoch, because earlier ids may name events that are lost.
+// renew assigns a new epoch to the log, because ids with the old epoch may identify events that
+// were lost.
 func (s *store) renew(ctx context.Context, info *jetstream.StreamInfo) (*jetstream.StreamInfo, error) {
 	cfg := info.Config
 	cfg.Metadata[epochKey] = journal.NewEpoch()
 	updated, err := s.js.UpdateStream(ctx, cfg)
 	if err != nil {
-		return nil, fmt.Errorf("event log: begin a new epoch: %w", err)
+		return nil, fmt.Errorf("event log: start a new epoch: %w", err)
 	}
 	return updated.CachedInfo(), nil
 }
 
-// bucket opens the key-value bucket, or creates it with as many replicas as the log has.
+// bucket opens a key-value bucket. If it does not exist, it is created with as many replicas as the
+// log has.
 func (s *store) bucket(ctx context.Context, cfg jetstream.KeyValueConfig) (jetstream.KeyValue, error) {
 	for {
 		kv, err := s.js.KeyValue(ctx, cfg.Bucket)
@@ -287,30 +293,32 @@ func (s *store) bucket(ctx context.Context, cfg jetstream.KeyValueConfig) (jetst
 }
 
 const (
-	bucketCheck    = time.Second // how often a bucket is checked
-	bucketPatience = 3           // consecutive checks that may fail
+	bucketCheck    = time.Second // interval between checks of a bucket
+	bucketPatience = 3           // consecutive checks that may fail before the bucket is considered lost
 )
 
 var (
 	errBucketReplaced = errors.New("the bucket was replaced")
-	errBucketSilent   = errors.New("the watcher of the bucket is behind")
+	errBucketSilent   = errors.New("the bucket watcher has fallen behind")
 )
 
-// bucketView has the callbacks of a goroutine that follows a bucket; only that goroutine calls
-// them.
+// bucketView contains the callbacks for a goroutine that watches a bucket. Only that goroutine
+// calls them.
 type bucketView struct {
 	config jetstream.KeyValueConfig
-	// suspect makes the follower check the bucket immediately.
+	// suspect receives a value to request an immediate check of the bucket.
 	suspect <-chan struct{}
 	// reset is called with the whole content of the bucket, and put with each later write. last is
-	// the number of the last write, whose value may have been removed.
+	// the number of the last write; the value written by it may have been removed since.
 	reset func(kv jetstream.KeyValue, all []jetstream.KeyValueEntry, last uint64)
 	put   func(jetstream.KeyValueEntry)
-	// state is called with the reason why the view is not current, nil if it is.
+	// state is called with the reason why the data from the bucket may be outdated, or with nil if
+	// it is current.
 	state func(error)
 }
 
-// followBucket creates the bucket if necessary, and watches it until it is lost or ctx ends.
+// followBucket creates the bucket if necessary, and watches it until the bucket is lost or ctx
+// ends.
 func (s *store) followBucket(ctx context.Context, v bucketView) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -331,7 +339,8 @@ func (s *store) followBucket(ctx context.Context, v bucketView) error {
 	}
 	defer func() {
 		_ = watcher.Stop()
-		// The library's goroutine waits for the reader until it has closed the channel.
+		// The watcher's goroutine may be blocked on sending an update, so receive until it has
+		// closed the channel.
 		over := time.NewTimer(callTimeout)
 		defer over.Stop()
 		for open := true; open; {
@@ -343,7 +352,7 @@ func (s *store) followBucket(ctx context.Context, v bucketView) error {
 		}
 	}()
 	var first []jetstream.KeyValueEntry
-	last := made.CachedInfo().State.LastSeq // the watcher begins with nothing older
+	last := made.CachedInfo().State.LastSeq // the watcher delivers nothing older than this
 	for all := false; !all; {
 		select {
 		case e, ok := <-watcher.Updates():
@@ -401,28 +410,29 @@ func (s *store) followBucket(ctx context.Context, v bucketView) error {
 	}
 }
 
-// subjects are the subjects of a log, below the name of its stream. The log has
+// subjects builds the NATS subjects of a log. Its value is the name of the log's stream, which is the
+// prefix of all subjects. The stream of the log contains
 //
-//	event.<server>.<resource>     events; <resource> is - if there is none
-//	event.<server>.list-<kind>    events that tell a list
-//	event.<lease>.lease           fences
-//	content.<server>.<resource>   events with a digest of content, and removals
+//	event.<server>.<resource>     events; <resource> is - for an event without a resource
+//	event.<server>.list-<kind>    events that report a change to a list
+//	event.<lease>.lease           fence events
+//	content.<server>.<resource>   events with a digest of the content, and removals
 //
-// the states beside it
+// The stream of states contains
 //
 //	state.<server>.<resource>         the state of a resource
-//	state.<server>.list.<kind>[.<n>]  a list, in parts
+//	state.<server>.list.<kind>[.<n>]  a list, possibly in several parts
 //	state.<server>.server             the announcement about the server
 //
-// and the texts text.<digest>.
+// The stream of texts contains text.<digest>.
 type subjects string
 
-// of returns the subject, or pattern, below the stream's name.
+// of returns the subject or pattern that consists of the stream's name and the given suffix.
 func (s subjects) of(below string) string { return string(s) + "." + below }
 
-// event returns the subject of an event. Events with a digest of content have one subject per
-// resource, and events that tell a list one per list, so that the last one is found without reading
-// the log.
+// event returns the subject on which an event is stored. Each resource has its own subject for
+// events with a digest of its content, and each list has its own subject for events that report it.
+// The last event about a resource or list can therefore be found without reading the log.
 func (s subjects) event(e *event.Event) string {
 	if name, _, ok := journal.KnownList(e); ok {
 		return s.list(serverToken(name.ServerID), name.Kind)
@@ -434,7 +444,7 @@ func (s subjects) event(e *event.Event) string {
 	return s.of("event.") + resourceToken(r)
 }
 
-// selected returns the subjects of a selection; nil means all.
+// selected returns the subjects that match a selection. It returns nil if all subjects match.
 func (s subjects) selected(sel journal.Selection) []string {
 	switch server := serverToken(sel.ServerID); {
 	case sel.ServerID == "":
@@ -445,20 +455,21 @@ func (s subjects) selected(sel journal.Selection) []string {
 	return []string{s.of("content.") + resourceToken(journal.ResourceID{ServerID: sel.ServerID, URI: sel.URI})}
 }
 
-// list returns the subject of the events that tell a list; server is a token, or * for all servers.
+// list returns the subject of the events that report changes to a list. server is a subject token,
+// or * for all servers.
 func (s subjects) list(server string, kind catalog.Kind) string {
 	return s.of("event.") + server + ".list-" + string(kind)
 }
 
-// fence returns the subject on which each holder of a lease stores its first event. The store
-// accepts events under the lease only while the holder's event is the last one on that subject,
-// even if the process was suspended or disconnected.
+// fence returns the subject on which every holder of the lease stores its fence event. The store
+// accepts further events under the lease only while the holder's fence is the last event on that
+// subject, even if the holder was suspended or disconnected in between.
 func (s subjects) fence(lease string) string {
 	return s.of("event.") + serverToken(lease) + ".lease"
 }
 
-// resourceToken returns the resource as two tokens of a subject. They are hashes, because names are
-// hostile and subjects have a grammar; the data has the names.
+// resourceToken returns two subject tokens that identify a resource. They are hashes, because names
+// are untrusted and subjects allow only certain characters; the message itself contains the names.
 func resourceToken(r journal.ResourceID) string {
 	if r.URI == "" {
 		return serverToken(r.ServerID) + ".-"
@@ -467,7 +478,7 @@ func resourceToken(r journal.ResourceID) string {
 	return serverToken(r.ServerID) + "." + hex.EncodeToString(uri[:16])
 }
 
-// serverToken returns the server as a token of a subject.
+// serverToken returns the subject token that identifies a server.
 func serverToken(id string) string {
 	server := sha256.Sum256([]byte(id))
 	return hex.EncodeToString(server[:8])

@@ -15,40 +15,42 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 )
 
-// item is an event, a value to remember, or neither: then it only has its place in the order.
+// item is an element of the writer's queue: an event, or a value to be stored. An item with neither
+// only marks a place in the order.
 type item = storing.Item[note]
 
-// note is what the writer needs to know about an item.
+// note contains the additional data that the writer needs for an item.
 type note struct {
-	lease *Lease // under which it is stored; nil: none is needed
-	value value  // to remember; nil: nothing
+	lease *Lease // lease that must be held to store the item; nil if none
+	value value  // state or list to store; nil if the item has none
 }
 
-// writer stores queued items. Only its run goroutine uses it, except for queue, doubt and suspect.
+// writer stores queued items. Only its run goroutine may use it, except for the fields queue and
+// doubt and the method suspect.
 type writer struct {
 	store  *store
 	states *stateWriter
 	recent *recent
 	queue  *storing.Queue[note]
-	doubt  atomic.Bool // the log may have been replaced: verify must check
+	doubt  atomic.Bool // set if the log may have been replaced, so that verify checks it
 
 	pub      *publisher
-	last     uint64 // number of the last event known to be in the log
-	appended uint64 // number of events that were given an id
+	last     uint64 // number of the last event that is known to be in the log
+	appended uint64 // number of events that were assigned a message id
 }
 
-// open creates or opens the log.
+// open opens the log. It creates the log if necessary.
 func (w *writer) open(ctx context.Context) error {
 	info, err := w.store.ensure(ctx)
 	if err != nil {
 		return err
 	}
 	w.take(info)
-	w.pub, err = newPublisher(w.store, 2*time.Second) // a dead leader does not respond
+	w.pub, err = newPublisher(w.store, 2*time.Second) // kept short, because a dead leader never responds
 	return err
 }
 
-// run stores queued items, in groups that grow with the load. It returns when the queue is
+// run stores queued items in groups, which become larger under load. It returns when the queue is
 // closed and empty, or when ctx ends.
 func (w *writer) run(ctx context.Context) {
 	for {
@@ -56,12 +58,12 @@ func (w *writer) run(ctx context.Context) {
 		if group == nil {
 			return
 		}
-		_ = w.verify(ctx) // if it fails, it is repeated before anything is stored
+		_ = w.verify(ctx) // if this fails, it is repeated before anything is stored
 		w.storeGroup(ctx, group)
 	}
 }
 
-// storeGroup stores a group of items in their order, however long that takes.
+// storeGroup stores a group of items in order. It retries until it succeeds or ctx ends.
 func (w *writer) storeGroup(ctx context.Context, group []*item) {
 	records := make([]*record, 0, len(group))
 	for _, it := range group {
@@ -75,7 +77,7 @@ func (w *writer) storeGroup(ctx context.Context, group []*item) {
 			more, err := w.records(it)
 			if err != nil {
 				w.store.health.TooLarge.Add(1)
-				w.store.opts.Logger.Error("an event cannot be stored", "err", err)
+				w.store.opts.Logger.Error("an event cannot be stored and is dropped", "err", err)
 				it.Finish(journal.Entry{}, err)
 			}
 			records = append(records, more...)
@@ -89,7 +91,7 @@ func (w *writer) storeGroup(ctx context.Context, group []*item) {
 	w.storeAll(ctx, records)
 }
 
-// records returns what is stored for an event.
+// records returns the records to store for the event in an item.
 func (w *writer) records(it *item) ([]*record, error) {
 	subject := w.store.subjects.event(it.Event)
 	var lists []value
@@ -118,8 +120,8 @@ func (w *writer) records(it *item) ([]*record, error) {
 	return records, nil
 }
 
-// reached is called for an item without an event after everything before it, up to event number
-// seq, is stored or dropped.
+// reached handles an item without an event, after all items before it have been stored or dropped.
+// seq is the number of the last event stored before it.
 func (w *writer) reached(it *item, seq uint64) {
 	if v := it.Note.value; v != nil {
 		w.states.put(v, it.Note.lease, w.position(seq, it.Note.lease), true)
@@ -127,8 +129,9 @@ func (w *writer) reached(it *item, seq uint64) {
 	it.Finish(journal.Entry{}, nil)
 }
 
-// position returns what a process knows after it has stored event number seq. The holder of a lease
-// also knows the events before its fence, which other processes stored.
+// position returns the position that a value reflects if it was queued after event number seq. A
+// process that holds a lease has also read the events that other processes stored before its fence,
+// so the position is never before the fence.
 func (w *writer) position(seq uint64, l *Lease) position {
 	at := position{Seq: seq, Epoch: w.store.epoch()}
 	if l != nil {
@@ -139,7 +142,8 @@ func (w *writer) position(seq uint64, l *Lease) position {
 	return at
 }
 
-// storeAll stores the records in order. It abandons them only if ctx ends.
+// storeAll stores the records in order. It retries until it succeeds, and gives up only if ctx
+// ends.
 func (w *writer) storeAll(ctx context.Context, records []*record) {
 	retry := backoff.New(50*time.Millisecond, 2*time.Second)
 	for {
@@ -177,8 +181,8 @@ func (w *writer) storeAll(ctx context.Context, records []*record) {
 	}
 }
 
-// held returns the records whose leases are not lost. With ask it asks the store about every lease,
-// because the store rejected a record.
+// held returns the records that may be stored because their leases are not lost. If ask is set,
+// because the store rejected a record, it asks the store about every lease.
 func (w *writer) held(ctx context.Context, records []*record, ask bool) ([]*record, error) {
 	known := map[*Lease]bool{}
 	kept := records[:0:0]
@@ -213,7 +217,7 @@ func (w *writer) held(ctx context.Context, records []*record, ask bool) ([]*reco
 	return kept, nil
 }
 
-// giveUp fails the callers that wait for records that will not be stored.
+// giveUp reports err to the callers that wait for records that will not be stored.
 func (w *writer) giveUp(records []*record, err error) {
 	err = fmt.Errorf("event log: the event was not stored: %w", err)
 	for _, r := range records {
@@ -227,14 +231,14 @@ func (w *writer) giveUp(records []*record, err error) {
 	}
 }
 
-// publish stores records in the log that this process knows.
+// publish stores the first records, unless the log was replaced. It returns how many it stored.
 func (w *writer) publish(ctx context.Context, records []*record) (int, error) {
 	if err := w.verify(ctx); err != nil {
 		return 0, err
 	}
 	n, err := w.pub.publish(ctx, records)
 	if slices.ContainsFunc(records[:n], func(r *record) bool { return r.seq <= w.last }) {
-		w.doubt.Store(true) // numbers only rise: these belong to another log, or were stored before
+		w.doubt.Store(true) // numbers always rise, so these records are in another log or had been stored before
 		if err := w.verify(ctx); err != nil {
 			return 0, err
 		}
@@ -242,7 +246,8 @@ func (w *writer) publish(ctx context.Context, records []*record) (int, error) {
 	return n, err
 }
 
-// stored remembers what stored records tell, and wakes the callers that wait for their items.
+// stored queues the states and lists that the stored records report, and wakes the callers that
+// wait for their items.
 func (w *writer) stored(records []*record) {
 	for _, r := range records {
 		w.last = max(w.last, r.seq)
@@ -254,7 +259,7 @@ func (w *writer) stored(records []*record) {
 		}
 		at := w.position(r.seq, nil)
 		if res, st, ok := journal.Known(r.item.Event); ok {
-			w.states.put(newResourceState(res, st), nil, at, false) // the event is stored: no lease is needed
+			w.states.put(newResourceState(res, st), nil, at, false) // no lease needed, because the event is already stored
 		}
 		for _, list := range r.lists {
 			w.states.put(list, nil, at, false)
@@ -272,7 +277,8 @@ func (w *writer) stored(records []*record) {
 	}
 }
 
-// mend opens the store again after a failed attempt, and returns the records that are not stored.
+// mend opens the store again after a failed attempt. It returns the records that are not in the log
+// and must still be stored.
 func (w *writer) mend(ctx context.Context, records []*record) ([]*record, error) {
 	info, err := w.store.ensure(ctx)
 	if err != nil {
@@ -282,7 +288,7 @@ func (w *writer) mend(ctx context.Context, records []*record) ([]*record, error)
 	if err != nil {
 		return records, err
 	}
-	if renewed { // the new log has none of the found records
+	if renewed { // the new log contains none of the records that were found
 		for _, r := range records {
 			r.seq = 0
 		}
@@ -299,8 +305,8 @@ func (w *writer) mend(ctx context.Context, records []*record) ([]*record, error)
 	if err != nil {
 		return records, err
 	}
-	// A missing record between found ones is now stored after them, because they stay in the log.
-	// Batches prevent that.
+	// If a record between two stored ones is missing, it can only be stored after them. Batches
+	// prevent that case.
 	var found, left []*record
 	for _, r := range records {
 		if r.seq != 0 {
@@ -313,10 +319,10 @@ func (w *writer) mend(ctx context.Context, records []*record) ([]*record, error)
 	return left, nil
 }
 
-// check compares the log with what this process knows of it, after a failure and whenever the log
-// may have been replaced. If the log may have lost events that readers saw, check begins a new
-// epoch: otherwise their numbers would be used again. It reports whether the log now has another
-// epoch.
+// check compares the log with what this process last saw of it, after a failure and whenever the
+// log may have been replaced. If the log may have lost events that readers saw, check starts a new
+// epoch, because otherwise new events would reuse the ids of the lost events. It reports whether
+// the epoch has changed.
 func (w *writer) check(ctx context.Context, info *jetstream.StreamInfo) (renewed bool, err error) {
 	if w.shorter(info) {
 		if info, err = w.lookAgain(ctx, info); err != nil {
@@ -325,7 +331,7 @@ func (w *writer) check(ctx context.Context, info *jetstream.StreamInfo) (renewed
 	}
 	if w.shorter(info) {
 		w.store.health.Damages.Add(1)
-		w.store.opts.Logger.Error("the event log has lost its last events; a new epoch begins", "last", info.State.LastSeq, "was", w.last)
+		w.store.opts.Logger.Error("the event log has lost its last events; starting a new epoch", "last", info.State.LastSeq, "was", w.last)
 		if info, err = w.store.renew(ctx, info); err != nil {
 			return false, err
 		}
@@ -335,19 +341,20 @@ func (w *writer) check(ctx context.Context, info *jetstream.StreamInfo) (renewed
 		return false, nil
 	}
 	if !renewed {
-		w.store.opts.Logger.Warn("the event log was replaced; a new epoch begins", "last", info.State.LastSeq, "was", w.last)
+		w.store.opts.Logger.Warn("the event log was replaced; starting a new epoch", "last", info.State.LastSeq, "was", w.last)
 	}
 	w.take(info)
 	return true, nil
 }
 
-// shorter reports whether the log has fewer events than when it was last written or read.
+// shorter reports whether the log now has fewer events than when this process last wrote or read
+// it.
 func (w *writer) shorter(info *jetstream.StreamInfo) bool {
 	return info.State.LastSeq < w.last && info.Config.Metadata[epochKey] == w.store.epoch()
 }
 
-// lookAgain reads the state of the log for some seconds while it is shorter than it was: a new
-// leader may not have applied all stored events yet.
+// lookAgain handles a log that appears to be shorter than before. It reads the state of the log
+// repeatedly for some seconds, because a new leader may not have applied all stored events yet.
 func (w *writer) lookAgain(ctx context.Context, info *jetstream.StreamInfo) (*jetstream.StreamInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout/2)
 	defer cancel()
@@ -362,14 +369,14 @@ func (w *writer) lookAgain(ctx context.Context, info *jetstream.StreamInfo) (*je
 	return info, nil
 }
 
-// suspect makes the writer check whether the log is still the same.
+// suspect makes the writer check whether the log was replaced.
 func (w *writer) suspect() {
 	w.doubt.Store(true)
 	w.queue.Rouse()
 }
 
-// verify calls check if there is reason to: another process may replace the log although nothing
-// fails here.
+// verify calls check if there is a reason to. That is necessary even without a failure, because
+// another process may replace the log.
 func (w *writer) verify(ctx context.Context) error {
 	if !w.doubt.Swap(false) {
 		return nil
@@ -380,22 +387,22 @@ func (w *writer) verify(ctx context.Context) error {
 	}
 	if err != nil {
 		w.doubt.Store(true)
-		return fmt.Errorf("event log: check whether the event log is still the same: %w", err)
+		return fmt.Errorf("event log: check whether the log was replaced: %w", err)
 	}
 	return nil
 }
 
-// take makes the store's current log the log of this process.
+// take adopts the log in info as the log that this process writes.
 func (w *writer) take(info *jetstream.StreamInfo) {
 	epoch := info.Config.Metadata[epochKey]
 	w.store.current.Store(&epoch)
 	w.last = info.State.LastSeq
 }
 
-// recent keeps the last events of this process by their message ids, so that its readers also get
-// the members that are not stored.
+// recent keeps the last events that this process stored, by message id, so that readers in this
+// process also receive the fields that are not stored.
 type recent struct {
-	instance string // the first part of this process's message ids
+	instance string // prefix of the message ids of this process
 	slots    [4096]atomic.Pointer[appended]
 }
 
@@ -404,12 +411,12 @@ type appended struct {
 	event *event.Event
 }
 
-// put keeps the event that is stored with the id instance-n.
+// put remembers the event that is stored with the message id instance-n.
 func (r *recent) put(n uint64, e *event.Event) {
 	r.slots[n%uint64(len(r.slots))].Store(&appended{n, e})
 }
 
-// get returns nil if the event is not there.
+// get returns the event with the given message id, or nil if it is no longer remembered.
 func (r *recent) get(id string) *event.Event {
 	instance, n, err := event.ParseID(id)
 	if err != nil || instance != r.instance {

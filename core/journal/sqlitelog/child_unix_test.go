@@ -115,7 +115,7 @@ func childFull(dir string) int {
 	if err := l.Close(); err != nil {
 		return fail(err)
 	}
-	report.Recovered = strings.Contains(logged.String(), "events are stored again")
+	report.Recovered = strings.Contains(logged.String(), "events can be stored again")
 	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 16, Max: was.Max}); err != nil {
 		return fail(err)
 	}
@@ -157,7 +157,7 @@ func TestDiskFullAndBack(t *testing.T) {
 		t.Errorf("while the disk was full: error %q, %d waiting", report.Failed, report.Queued)
 	}
 	if !report.Recovered {
-		t.Error("that events are stored again was not logged as a warning")
+		t.Error("that events can be stored again was not logged as a warning")
 	}
 	if !strings.Contains(report.New, "event log") {
 		t.Errorf("a new log on a full disk: %s", report.New)

@@ -11,7 +11,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// statements are the prepared statements that the writer runs often.
+// statements contains the prepared statements that the writer uses frequently.
 type statements struct {
 	begin, commit, event, turn, state, noState, list, oldest, trim, oldTurns, text, oldText, dropText, record, noRecord *sqlite.Stmt
 }
@@ -45,10 +45,11 @@ func (s *statements) prepare(c *sqlite.Conn) error {
 	return nil
 }
 
-// rowBytes is the size of an event besides its texts: numbers, and its entry in the index.
+// rowBytes is the approximate stored size of an event in addition to its texts: its numbers and its
+// entry in the index.
 const rowBytes = 48
 
-// commit stores a batch as one transaction.
+// commit stores a batch in a single transaction.
 func (w *writer) commit(b *batch) error {
 	now := time.Now()
 	if err := w.durability(now); err != nil {
@@ -94,7 +95,7 @@ func (w *writer) commit(b *batch) error {
 	return nil
 }
 
-// insert adds an event.
+// insert inserts the row of an event.
 func (w *writer) insert(b *batch, r *row) error {
 	e := r.event
 	b.next.last++
@@ -107,9 +108,9 @@ func (w *writer) insert(b *batch, r *row) error {
 	return do(w.stmts.event, b.next.last, b.stored, e.ServerID, e.ResourceURI, kind, string(r.data), w.sums.end(r.data))
 }
 
-// stamp returns the time to store, and whether the clock was set back. Times rise with the numbers
-// except at such a turn. If the clock was set back by less than a minute, the stored time stands
-// still instead.
+// stamp returns the time, in microseconds, to store with the next events. If the clock was set back
+// by less than a minute, it returns the time of the last event, so that stored times do not
+// decrease. If the clock was set back further, it returns the current time, and turned is true.
 func (w *writer) stamp(now time.Time) (at int64, turned bool) {
 	at = now.UnixMicro()
 	switch back := time.Duration(w.clock-at) * time.Microsecond; {
@@ -121,7 +122,7 @@ func (w *writer) stamp(now time.Time) (at int64, turned bool) {
 	return at, true
 }
 
-// durability chooses whether the next transaction is synced.
+// durability determines whether the next transaction will be synced to disk.
 func (w *writer) durability(now time.Time) error {
 	switch w.l.opts.Durability {
 	case journal.OS:
@@ -147,7 +148,8 @@ func (w *writer) synchronous(full bool) error {
 	return err
 }
 
-// committed records what was synced.
+// committed records whether the last transaction was synced, and schedules the next sync if it was
+// not.
 func (w *writer) committed(now time.Time) {
 	switch {
 	case w.full:
@@ -158,8 +160,8 @@ func (w *writer) committed(now time.Time) {
 	}
 }
 
-// stateRow is a row of states, listRow one of lists. after is the number of events in the batch
-// before the state or list was learned.
+// stateRow is a row to be stored in the table states, and listRow one in the table lists. after is
+// the number of events in the batch that come before the state or list.
 type stateRow struct {
 	journal.State
 	after int
@@ -177,9 +179,9 @@ func (b *batch) state(r journal.ResourceID, st journal.State) {
 	b.states[r] = stateRow{st, len(b.rows)}
 }
 
-// putRemembered stores the states, lists and records of a batch.
+// putRemembered stores the states, lists and records in a batch.
 func (w *writer) putRemembered(b *batch) error {
-	resources := slices.SortedFunc(maps.Keys(b.states), func(a, b journal.ResourceID) int { // neighbors are on one page
+	resources := slices.SortedFunc(maps.Keys(b.states), func(a, b journal.ResourceID) int { // adjacent rows are on the same page
 		if c := strings.Compare(a.ServerID, b.ServerID); c != 0 {
 			return c
 		}
@@ -211,11 +213,12 @@ func (w *writer) putRemembered(b *batch) error {
 	return nil
 }
 
-// minTrim is how many events one transaction may remove, or twice as many as it adds. Removing a
-// million expired events after a long pause must not keep new ones waiting.
+// minTrim is how many old events one transaction may remove if it adds only a few; a larger batch
+// may remove twice as many events as it adds. There is a limit because removing a million expired
+// events after a long pause must not delay new events.
 const minTrim = 4096
 
-// trim removes the oldest events that retention does not allow, at most limit.
+// trim removes the oldest events that exceed the retention limits, at most limit of them.
 func (w *writer) trim(next *logRow, now time.Time, limit int) error {
 	expired := int64(0)
 	if now.Sub(w.looked) >= tickInterval {
@@ -256,7 +259,7 @@ func (w *writer) trim(next *logRow, now time.Time, limit int) error {
 	return do(w.stmts.oldTurns, first)
 }
 
-// overdue reports whether events or texts must be removed.
+// overdue reports whether there are still events or texts that exceed their limits.
 func (w *writer) overdue() bool {
 	if w.row.textBytes > w.l.opts.KeepContent {
 		return true
@@ -265,13 +268,16 @@ func (w *writer) overdue() bool {
 	return err != nil || expired >= w.row.first || w.row.bytes > w.l.opts.RetainBytes
 }
 
-// expired returns the number of the last expired event, 0 if there is none.
+// expired returns the number of the last event that has exceeded the maximum age, or 0 if there is
+// none.
 func (w *writer) expired(now time.Time) (int64, error) {
 	return lastBefore(w.conn, w.row.first, w.row.last, now.Add(-w.l.opts.Retain).UnixMicro())
 }
 
-// lastBefore returns the number of the last event from first to last that was stored before a time
-// in microseconds, 0 if there is none. Times rise between turns of the clock.
+// lastBefore returns the number of the last event in the range from first to last that was stored
+// before the time at, in microseconds, or 0 if there is none. Stored times increase except where
+// the clock was set back, so it searches each of the ranges in between, from the newest to the
+// oldest.
 func lastBefore(c *sqlite.Conn, first, last, at int64) (int64, error) {
 	oldest, err := number(c, "SELECT stored FROM events WHERE seq >= ? ORDER BY seq LIMIT 1", first)
 	if err != nil || last < first {

@@ -14,29 +14,31 @@ import (
 )
 
 const (
-	// writerCache and readerCache bound the pages that a connection keeps in memory, in KiB. A
-	// transaction that changes more pages writes them before its end.
+	// writerCache and readerCache limit the page cache of a connection, in KiB. A transaction that
+	// changes more pages writes some of them to disk before it commits.
 	writerCache, readerCache = 6 << 10, 512
-	// checkpointPages is the length of events.db-wal, in pages of 4 KiB, at which SQLite writes its
-	// pages to events.db. Each page is then written there once, however often it changed.
+	// checkpointPages is the length of events.db-wal, in pages of 4 KiB, at which SQLite copies the
+	// pages to events.db. Each page is copied only once per checkpoint, however often it has
+	// changed.
 	checkpointPages = 4096
-	// busyTimeout is how long a statement waits for the lock of another process, such as sqlite3.
+	// busyTimeout is how long a statement waits for a lock that another process, such as sqlite3,
+	// holds.
 	busyTimeout = 500 * time.Millisecond
 )
 
-// connect opens a connection to the file.
+// connect opens and configures a connection to the database file.
 func connect(path string, flags sqlite.OpenFlags, cache int) (*sqlite.Conn, error) {
 	c, err := sqlite.OpenConn(path, flags)
 	if err != nil {
 		return nil, err
 	}
 	c.SetBusyTimeout(busyTimeout)
-	// Do not call c.SetDefensive: in v1.4.2 it passes one argument too few, and SQLite writes to an
-	// address that it finds in freed memory.
+	// Do not call c.SetDefensive: in v1.4.2 it passes too few arguments, so SQLite writes to an
+	// arbitrary address.
 	for _, pragma := range []string{
 		fmt.Sprintf("cache_size = -%d", cache), "mmap_size = 0", "temp_store = memory", "trusted_schema = off",
-		"cell_size_check = on",          // finds a damaged page when it is read, not by its consequences
-		"journal_size_limit = 16777216", // as long as between checkpoints: overwriting is cheaper than growing
+		"cell_size_check = on",          // detect a damaged page when it is read
+		"journal_size_limit = 16777216", // bytes, the same as checkpointPages: overwriting is cheaper than growing the file
 		fmt.Sprintf("wal_autocheckpoint = %d", checkpointPages),
 	} {
 		if err == nil {
@@ -49,12 +51,12 @@ func connect(path string, flags sqlite.OpenFlags, cache int) (*sqlite.Conn, erro
 	return c, nil
 }
 
-// run runs a statement that is not run often.
+// run executes a statement without keeping it prepared.
 func run(c *sqlite.Conn, text string, args ...any) error {
 	return sqlitex.ExecuteTransient(c, text, &sqlitex.ExecOptions{Args: args})
 }
 
-// number returns the first column of the last row, 0 if there is none.
+// number returns the integer in the first column of the last row, or 0 if there are no rows.
 func number(c *sqlite.Conn, text string, args ...any) (n int64, err error) {
 	err = query(c, text, func(s *sqlite.Stmt) error {
 		n = s.ColumnInt64(0)
@@ -63,7 +65,8 @@ func number(c *sqlite.Conn, text string, args ...any) (n int64, err error) {
 	return n, err
 }
 
-// firstText returns the first column of the last row, "" if there is none.
+// firstText returns the text in the first column of the last row, or an empty string if there are
+// no rows.
 func firstText(c *sqlite.Conn, text string) (found string, err error) {
 	err = sqlitex.ExecuteTransient(c, text, &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
 		found = s.ColumnText(0)
@@ -72,17 +75,17 @@ func firstText(c *sqlite.Conn, text string) (found string, err error) {
 	return found, err
 }
 
-// do runs a prepared statement without rows. The parameters are int64, string, []byte, where nil
-// means NULL, or bool.
+// do executes a prepared statement that returns no rows. A parameter must be an int64, a string, a
+// bool or a []byte; a nil []byte is stored as NULL.
 func do(s *sqlite.Stmt, params ...any) error {
 	bind(s, params...)
 	if _, err := s.Step(); err != nil {
-		return err // Step has reset it
+		return err // the failed Step has already reset the statement
 	}
 	return s.Reset()
 }
 
-// bind sets the parameters of a prepared statement; see do.
+// bind sets the parameters of a prepared statement; do describes the allowed types.
 func bind(s *sqlite.Stmt, params ...any) {
 	for i, p := range params {
 		switch p := p.(type) {
@@ -97,17 +100,17 @@ func bind(s *sqlite.Stmt, params ...any) {
 		case bool:
 			s.BindBool(i+1, p)
 		default:
-			panic("sqlitelog: a parameter has an unknown type")
+			panic("sqlitelog: unsupported parameter type")
 		}
 	}
 }
 
-// query calls row with every row of a query. It caches the prepared statement.
+// query calls row for every row that a query returns. The prepared statement is cached.
 func query(c *sqlite.Conn, text string, row func(s *sqlite.Stmt) error, args ...any) error {
 	return sqlitex.Execute(c, text, &sqlitex.ExecOptions{Args: args, ResultFunc: row})
 }
 
-// transaction runs f as one transaction.
+// transaction calls f within a transaction, which is rolled back if f fails.
 func transaction(c *sqlite.Conn, f func() error) error {
 	if err := run(c, "BEGIN IMMEDIATE"); err != nil {
 		return err
@@ -122,14 +125,15 @@ func transaction(c *sqlite.Conn, f func() error) error {
 	return err
 }
 
-// rollback ends a failed transaction unless SQLite has already ended it.
+// rollback rolls back the open transaction, if any. After some errors, SQLite has already rolled it
+// back.
 func rollback(c *sqlite.Conn) {
 	if !c.AutocommitEnabled() {
-		_ = run(c, "ROLLBACK") // only fails if there is nothing to roll back
+		_ = run(c, "ROLLBACK") // fails only if there is nothing to roll back
 	}
 }
 
-// damaged reports whether the error says that the file is not a usable database.
+// damaged reports whether the error means that the file is not a usable database.
 func damaged(err error) bool {
 	if errors.Is(err, errDamaged) {
 		return true
@@ -140,21 +144,22 @@ func damaged(err error) bool {
 	switch code := sqlite.ErrCode(err); code.ToPrimary() {
 	case sqlite.ResultCorrupt, sqlite.ResultNotADB, sqlite.ResultFormat:
 		return true
-	case sqlite.ResultConstraint, sqlite.ResultMismatch: // our statements never cause these in our tables
+	case sqlite.ResultConstraint, sqlite.ResultMismatch: // impossible with our statements unless the tables are damaged
 		return true
 	case sqlite.ResultIOErr:
-		return code == sqlite.ResultIOErrShortRead // the file is too short
+		return code == sqlite.ResultIOErrShortRead // the file was truncated
 	}
 	return false
 }
 
-// immutable returns the name of a file for a connection that reads it without files beside it.
-// Nobody may write to the file.
+// immutable returns a URI for opening a database file read-only without using a -wal or -shm file.
+// Nobody may write to the file while it is open.
 func immutable(path string) string {
 	return "file:" + (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath() + "?immutable=1"
 }
 
-// plain replaces the text of an SQLite error by a sentence. It returns other errors unchanged.
+// plain replaces the message of an SQLite error by a sentence for users. It returns other errors
+// unchanged.
 func plain(err error) error {
 	if err == nil || errors.Is(err, errDamaged) {
 		return err
@@ -163,11 +168,11 @@ func plain(err error) error {
 	text := ""
 	switch code.ToPrimary() {
 	case sqlite.ResultCorrupt, sqlite.ResultNotADB, sqlite.ResultFormat:
-		text = "it is damaged or not a file of mcptrack; serve-sse sets a damaged file aside and rescues what can be read"
+		text = "it is damaged or was not created by mcptrack; to replace a damaged file with a copy of all readable data, run mcptrack serve-sse"
 	case sqlite.ResultCantOpen, sqlite.ResultPerm, sqlite.ResultReadOnly:
-		text = "the file cannot be used because its folder is not writable; copy events.db, and events.db-wal if it exists, to a folder of your own"
+		text = "the file cannot be used because you cannot write to its folder; copy events.db, and events.db-wal if it exists, to a folder that you can write to"
 	case sqlite.ResultBusy, sqlite.ResultLocked:
-		text = "another program, such as sqlite3, holds the file; try again"
+		text = "another program, such as sqlite3, has locked the file; try again"
 	case sqlite.ResultFull:
 		text = "the disk is full"
 	case sqlite.ResultIOErr:
@@ -178,7 +183,7 @@ func plain(err error) error {
 	return &plainError{fmt.Sprintf("%s (%v)", text, code), err}
 }
 
-// plainError is an error with another text.
+// plainError replaces the message of the error that it wraps.
 type plainError struct {
 	text string
 	err  error
@@ -187,8 +192,8 @@ type plainError struct {
 func (e *plainError) Error() string { return e.text }
 func (e *plainError) Unwrap() error { return e.err }
 
-// ours returns err as damage if it says that tables or columns are missing: our statements fit our
-// schema.
+// ours classifies an error about missing tables or columns as damage, because our statements match
+// our schema. It returns other errors unchanged.
 func ours(err error) error {
 	if err != nil && sqlite.ErrCode(err) == sqlite.ResultError && !errors.Is(err, errDamaged) {
 		return fmt.Errorf("%w: %w", errDamaged, err)
@@ -196,17 +201,17 @@ func ours(err error) error {
 	return err
 }
 
-// maxReaders is how many connections read simultaneously.
+// maxReaders is the number of connections that may read at the same time.
 const maxReaders = 4
 
-// pool holds connections that only read. Its methods may be called from several goroutines.
+// pool is a pool of read-only connections to one file. Its methods are safe for concurrent use.
 type pool struct {
 	path string
-	// slots is a semaphore for connections in use: a user sends, and receives when it is done.
-	// Capacity maxReaders, never closed.
+	// slots is a semaphore that limits the number of connections in use: a caller sends before it
+	// uses one, and receives when it is done. Its capacity is maxReaders, and it is never closed.
 	slots chan struct{}
 
-	mu     sync.Mutex // guards all below
+	mu     sync.Mutex // guards the fields below
 	idle   []*sqlite.Conn
 	closed bool
 }
@@ -215,11 +220,11 @@ func newPool(path string) *pool {
 	return &pool{path: path, slots: make(chan struct{}, maxReaders)}
 }
 
-// errRetired is the error of using a pool after close.
-var errRetired = errors.New("the file is no longer used")
+// errRetired is returned when a pool is used after close.
+var errRetired = errors.New("the file is no longer in use")
 
-// use calls f with a connection in a transaction, so that f sees one state of the file. f must not
-// wait for anything: while it reads, events.db-wal cannot become shorter.
+// use calls f with a connection in a read transaction, so that f sees a consistent state of the
+// file. f must not block, because events.db-wal cannot shrink while the transaction is open.
 func (p *pool) use(ctx context.Context, f func(c *sqlite.Conn) error) error {
 	select {
 	case p.slots <- struct{}{}:
@@ -239,7 +244,7 @@ func (p *pool) use(ctx context.Context, f func(c *sqlite.Conn) error) error {
 		err = f(c)
 	}
 	if end, rerr := c.Prepare("ROLLBACK"); rerr == nil && !c.AutocommitEnabled() {
-		_ = do(end) // nothing was written
+		_ = do(end) // an error is harmless: the transaction only reads
 	}
 	if err == nil && p.keep(c) {
 		return nil
@@ -260,7 +265,7 @@ func (p *pool) take() (*sqlite.Conn, error) {
 		return c, nil
 	}
 	p.mu.Unlock()
-	c, err := connect(p.path, sqlite.OpenReadOnly|sqlite.OpenURI, readerCache) // the path is absolute or comes from immutable
+	c, err := connect(p.path, sqlite.OpenReadOnly|sqlite.OpenURI, readerCache) // the path is absolute or a URI from immutable, so SQLite accepts it unchanged
 	if err != nil {
 		return nil, fmt.Errorf("event log: open the file: %w", err)
 	}
@@ -276,7 +281,7 @@ func (p *pool) keep(c *sqlite.Conn) bool {
 	return !p.closed
 }
 
-// close waits until no connection is in use, and closes all.
+// close waits until no connection is in use, and closes all connections.
 func (p *pool) close() {
 	p.mu.Lock()
 	p.closed = true
@@ -290,6 +295,6 @@ func (p *pool) close() {
 		<-p.slots
 	}
 	for _, c := range idle {
-		_ = c.Close() // nothing was written
+		_ = c.Close() // an error is harmless: the connection only reads
 	}
 }

@@ -12,25 +12,26 @@ import (
 )
 
 const (
-	// maxWaitingTexts bounds the texts that wait to be stored, in bytes.
+	// maxWaitingTexts limits the total size, in bytes, of the texts that wait to be stored.
 	maxWaitingTexts = 16 << 20
-	// maxGroupTexts bounds the texts of one transaction, in bytes; one more text may be added.
+	// maxGroupTexts is the total size, in bytes, after which no more texts are added to a
+	// transaction.
 	maxGroupTexts = 2 << 20
 )
 
-// contents are the texts of a log. Texts that wait to be stored are in memory; the writer stores
-// them together with events.
+// contents implements [journal.Contents]. New texts wait in memory until the writer stores them
+// together with events.
 type contents struct {
-	keep  int64  // bytes; 0: nothing is stored
-	rouse func() // makes the writer take waiting texts
+	keep  int64  // limit in bytes; 0 means that no texts are stored
+	rouse func() // makes the writer store the waiting texts
 	read  func(ctx context.Context, f func(*file, *sqlite.Conn) error) error
 
-	progress storing.Progress // of texts: accepted, and stored or dropped
+	progress storing.Progress // tracks each text from when it is accepted until it is stored or dropped
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	queue   []text
-	bytes   int                        // of queue, and of the texts that the writer has taken
-	queued  map[catalog.Digest]*string // the same texts, to be read
+	bytes   int                        // total size of queue and of the texts that the writer has taken
+	queued  map[catalog.Digest]*string // the same texts by digest, so that they can be read
 	dropped uint64
 	closed  bool
 }
@@ -68,21 +69,21 @@ func (c *contents) Dropped() uint64 {
 	return c.dropped
 }
 
-// waiting returns how many texts are not stored yet.
+// waiting returns the number of texts that are not stored yet.
 func (c *contents) waiting() int {
 	_, n := c.progress.Count()
 	return n
 }
 
-// close rejects later texts.
+// close makes Put ignore further texts.
 func (c *contents) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
 }
 
-// take removes the texts of one transaction from the queue. The writer then calls done or drop with
-// them.
+// take removes the texts for one transaction from the queue and returns them. The writer must then
+// pass them to done or drop.
 func (c *contents) take() []text {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,7 +94,7 @@ func (c *contents) take() []text {
 	}
 	taken := c.queue[:n:n]
 	if c.queue = c.queue[n:]; len(c.queue) == 0 {
-		c.queue = nil // the array belongs to taken
+		c.queue = nil // taken now owns the array
 	}
 	return taken
 }
@@ -115,7 +116,8 @@ func (c *contents) drop(taken []text) {
 	c.dropped += uint64(len(taken))
 }
 
-// putTexts stores the texts of a batch, and removes the oldest ones beyond the limit.
+// putTexts stores the texts in a batch. If their total size then exceeds the limit, it removes the
+// oldest texts.
 func (w *writer) putTexts(b *batch) error {
 	for _, t := range b.texts {
 		has, err := number(w.conn, "SELECT 1 FROM contents WHERE digest = ?", t.digest[:])
@@ -181,7 +183,7 @@ func (c *contents) Get(ctx context.Context, d catalog.Digest) (content string, o
 
 func (c *contents) Stored(ctx context.Context, digests []catalog.Digest) (map[catalog.Digest]bool, error) {
 	found := map[catalog.Digest]bool{}
-	for len(digests) > 0 { // in parts, because nobody may hold a connection for long
+	for len(digests) > 0 { // in several queries, so that none uses a connection for long
 		part := digests[:min(len(digests), 1024)]
 		err := c.read(ctx, func(_ *file, conn *sqlite.Conn) error {
 			for _, d := range part {

@@ -64,5 +64,5 @@ func TestReadOnlyCopy(t *testing.T) {
 	if err := os.Remove(file + "-shm"); err != nil {
 		t.Fatal(err)
 	}
-	wantError("it is damaged or not a file of mcptrack")
+	wantError("it is damaged or was not created by mcptrack")
 }

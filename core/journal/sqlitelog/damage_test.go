@@ -595,7 +595,7 @@ func TestFilesBesideAreDeleted(t *testing.T) {
 			journaltest.Eventually(t, noticed, "the log works again", func() bool { return l.Err() == nil })
 			journaltest.AppendN(t, l, s, 5)
 			journaltest.InOrder(t, journaltest.ReadAll(t, l, 1), epoch, 1, 105)
-			if got := lines.errors(); len(got) != 1 || !strings.Contains(got[0], suffixes[0]) || !strings.Contains(got[0], "was deleted while mcptrack used it") {
+			if got := lines.errors(); len(got) != 1 || !strings.Contains(got[0], suffixes[0]) || !strings.Contains(got[0], "was deleted while mcptrack was using it") {
 				t.Errorf("logged: %q", got)
 			}
 			if _, err := Open(t.Context(), Options{Dir: dir}); !errors.Is(err, journal.ErrLocked) {

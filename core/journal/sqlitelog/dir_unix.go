@@ -12,7 +12,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// lockFile takes the lock or fails immediately. The kernel releases it when the process ends.
+// lockFile acquires the lock, or fails immediately if another process holds it. The kernel releases
+// the lock when the process exits.
 func lockFile(path string) (*os.File, error) {
 	f, err := openPrivate(path)
 	if err != nil {
@@ -28,8 +29,8 @@ func lockFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// unlockFile releases the lock. Closing the file is not enough: a child that is being started keeps
-// it open until it executes its program.
+// unlockFile releases the lock explicitly. Closing the file is not enough, because a child process
+// that is just being started keeps the file open until it executes its program.
 func unlockFile(f *os.File) error {
 	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
 }
@@ -44,24 +45,25 @@ func isLocked(path string) bool {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB); err != nil {
 		return err == syscall.EWOULDBLOCK
 	}
-	_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN) // closing is enough, unless a child is being started
+	_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN) // closing releases the lock too, unless a child process is just being started
 	return false
 }
 
-// checkOwner returns an error unless this user owns the file or directory and nobody else may write
-// to it. Others could replace the log, or make mcptrack write to their file.
+// checkOwner returns an error unless the current user owns the file or directory and no other user
+// may write to it. Otherwise another user could replace the log, or make mcptrack write to a file
+// of theirs.
 func checkOwner(path string, info fs.FileInfo) error {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && int(st.Uid) != os.Geteuid() {
 		return fmt.Errorf("%s belongs to another user; use a data directory of your own", path)
 	}
 	if mode := info.Mode().Perm(); mode&0o022 != 0 {
-		return fmt.Errorf("others may write to %s (mode %04o); run chmod 700", path, mode)
+		return fmt.Errorf("other users may write to %s (mode %04o); run chmod 700", path, mode)
 	}
 	return nil
 }
 
-// openPrivate opens a file of the data directory, or creates it. It follows no link; an existing
-// file must be a regular one without other hard links.
+// openPrivate opens a file in the data directory, or creates it. It does not follow symbolic links.
+// An existing file must be a regular file with only one hard link.
 func openPrivate(path string) (*os.File, error) {
 	const flags = os.O_RDWR | syscall.O_NOFOLLOW | syscall.O_NONBLOCK | syscall.O_CLOEXEC
 	f, err := os.OpenFile(path, flags|os.O_CREATE|os.O_EXCL, 0o600)
@@ -74,7 +76,7 @@ func openPrivate(path string) (*os.File, error) {
 	info, err := f.Stat()
 	if err == nil {
 		if st, ok := info.Sys().(*syscall.Stat_t); !info.Mode().IsRegular() || ok && st.Nlink != 1 {
-			err = &fs.PathError{Op: "open", Path: path, Err: errors.New("not a regular file, or a file with several hard links")}
+			err = &fs.PathError{Op: "open", Path: path, Err: errors.New("not a regular file, or it has several hard links")}
 		}
 	}
 	if err != nil {
@@ -84,7 +86,7 @@ func openPrivate(path string) (*os.File, error) {
 	return f, nil
 }
 
-// inode returns the number that identifies the file within its file system; 0 if unknown.
+// inode returns the inode number of a file, or 0 if it is unknown.
 func inode(info fs.FileInfo) int64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return int64(st.Ino)

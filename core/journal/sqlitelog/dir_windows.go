@@ -10,7 +10,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// lockFile takes the lock or fails immediately. The system releases it when the process ends.
+// lockFile acquires the lock, or fails immediately if another process holds it. Windows releases
+// the lock when the process exits.
 func lockFile(path string) (*os.File, error) {
 	f, err := openPrivate(path)
 	if err != nil {
@@ -42,13 +43,13 @@ func isLocked(path string) bool {
 	return errors.Is(err, journal.ErrLocked)
 }
 
-// checkOwner accepts every directory; on Windows, access lists decide.
+// checkOwner accepts every directory, because access control lists determine access on Windows.
 func checkOwner(string, fs.FileInfo) error { return nil }
 
-// openPrivate opens a file of the data directory, or creates it.
+// openPrivate opens a file in the data directory, or creates it.
 func openPrivate(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 }
 
-// inode returns 0: Windows tells no such number without opening the file.
+// inode returns 0, which means unknown: Windows provides such a number only for open files.
 func inode(fs.FileInfo) int64 { return 0 }

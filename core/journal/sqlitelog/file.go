@@ -14,46 +14,47 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// file is one epoch of events.db, as readers use it. Readers of a file that is no longer the file
-// of the log get journal.ErrEpoch.
+// file is one epoch of events.db as its readers use it. When the log gets another file or epoch,
+// readers of this one receive journal.ErrEpoch.
 type file struct {
 	path    string
-	info    fs.FileInfo // by which it is recognized
-	wal     fs.FileInfo // events.db-wal, in a process that only reads; nil: unknown
-	shm     fs.FileInfo // events.db-shm, likewise
+	info    fs.FileInfo // identifies the file
+	wal     fs.FileInfo // events.db-wal, only in a process that only reads; nil if unknown
+	shm     fs.FileInfo // events.db-shm, under the same conditions
 	epoch   string
 	origin  string
 	readers *pool
 }
 
-// inPlace reports whether the file is still the one at its path. It does not open it: closing any
-// descriptor of the file would release the locks that SQLite holds.
+// inPlace reports whether this file is still the one at its path. It only looks at the path,
+// because opening the file and closing it again would release the locks that SQLite holds.
 func (f *file) inPlace() bool { return inPlace(f.path, f.info) }
 
-// inPlace reports whether the file at a path is still the known one; nil: none is known.
+// inPlace reports whether the file at a path is still the known one. It also returns true if known
+// is nil, or if the file cannot be examined.
 func inPlace(path string, known fs.FileInfo) bool {
 	info, err := os.Lstat(path)
 	return known == nil || err == nil && os.SameFile(info, known) || err != nil && !gone(err)
 }
 
-// gone reports whether an error of Lstat says that the file does not exist.
+// gone reports whether an error from Lstat means that the file does not exist.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) }
 
-// emptied reports whether the file is in its place but empty, which it never is once SQLite has
-// written to it.
+// emptied reports whether the file is still at its path, but empty. Once SQLite has written to a
+// file, it is never empty.
 func (f *file) emptied() bool {
 	info, err := os.Lstat(f.path)
 	return err == nil && info.Size() == 0
 }
 
-// errEmptied is the damage of a file that was truncated to nothing.
+// errEmptied returns the error for a file that was truncated to length 0.
 func errEmptied(path string) error {
 	return fmt.Errorf("%w: %s is empty", errDamaged, path)
 }
 
-// openFile opens events.db to write. It creates a missing file, sets a damaged one aside, and
-// begins a new epoch wherever ids might name two events. known is what this process knew of the
-// log; nil at the start.
+// openFile opens events.db for writing. It creates the file if it is missing, replaces it if it is
+// damaged, and starts a new epoch if an id could otherwise identify two different events. known is
+// the last state of the log that this process has seen; it is nil at the start.
 func (l *Log) openFile(known *logRow) (c *sqlite.Conn, f *file, row logRow, err error) {
 	if err := l.finishRescue(); err != nil {
 		return nil, nil, row, err
@@ -68,7 +69,7 @@ func (l *Log) openFile(known *logRow) (c *sqlite.Conn, f *file, row logRow, err 
 	return l.tryFile(known)
 }
 
-// tryFile is openFile without the repair of damage.
+// tryFile opens events.db like openFile, but returns an error if the file is damaged.
 func (l *Log) tryFile(known *logRow) (_ *sqlite.Conn, _ *file, row logRow, err error) {
 	path := l.dir.file()
 	made, err := l.makeFile(path)
@@ -82,7 +83,7 @@ func (l *Log) tryFile(known *logRow) (_ *sqlite.Conn, _ *file, row logRow, err e
 	if err := checkFile(path, info); err != nil {
 		return nil, nil, row, err
 	}
-	if info.Size() == 0 && !made && known == nil && l.dir.seen.last > 0 { // it had events
+	if info.Size() == 0 && !made && known == nil && l.dir.seen.last > 0 { // empty, although it had contained events
 		return nil, nil, row, errEmptied(path)
 	}
 	c, err := connect(path, sqlite.OpenReadWrite, writerCache)
@@ -96,8 +97,8 @@ func (l *Log) tryFile(known *logRow) (_ *sqlite.Conn, _ *file, row logRow, err e
 	return c, &file{path: path, info: info, epoch: row.epoch, origin: row.origin, readers: newPool(path)}, row, nil
 }
 
-// makeFile creates an empty file that only this user may read, if there is none. SQLite would apply
-// the umask.
+// makeFile creates an empty file with permissions for the current user only, unless the file
+// exists. It exists because SQLite would create the file with permissions that depend on the umask.
 func (l *Log) makeFile(path string) (made bool, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -112,13 +113,13 @@ func (l *Log) makeFile(path string) (made bool, err error) {
 	return true, nil
 }
 
-// admit checks an opened file and makes it the log of this run. The result's clean says whether the
-// previous run has closed the log.
+// admit checks an opened file and prepares it as the log of this run. In the result, clean reports
+// whether the previous run had closed the log properly.
 func (l *Log) admit(c *sqlite.Conn, inode int64, known *logRow) (row logRow, err error) {
 	if err := set(c, "PRAGMA journal_mode = wal", "wal"); err != nil {
 		return row, err
 	}
-	if err := run(c, "PRAGMA synchronous = full"); err != nil { // this run shows what the previous one has not synced
+	if err := run(c, "PRAGMA synchronous = full"); err != nil { // readers will see events that the previous run may not have synced
 		return row, err
 	}
 	if err := migrate(c); err != nil {
@@ -137,7 +138,7 @@ func (l *Log) admit(c *sqlite.Conn, inode int64, known *logRow) (row logRow, err
 	if err != nil {
 		return row, ours(err)
 	}
-	var seen mark // by the previous run
+	var seen mark // mark that the previous run left in the lock file
 	if known == nil {
 		seen = l.dir.seen
 	}
@@ -146,15 +147,15 @@ func (l *Log) admit(c *sqlite.Conn, inode int64, known *logRow) (row logRow, err
 	case known != nil && row.epoch != known.epoch:
 		why = "the file was replaced"
 	case known == nil && row.last >= row.first && end < row.last:
-		why = "the log came back shorter"
+		why = "the stored events end before the recorded end of the log"
 		l.health.Damages.Add(1)
 	case end > row.last:
-		why = "the log came back longer"
+		why = "there are stored events after the recorded end of the log"
 		l.health.Damages.Add(1)
 	case row.inode != 0 && inode != 0 && row.inode != inode:
 		why = "the file is a copy or was restored"
 	case seen.epoch == row.epoch && seen.last > row.last:
-		why = "its last events are missing"
+		why = "the lock file contains a later event than the log"
 		l.health.Damages.Add(1)
 	case seen.epoch != "" && seen.epoch != row.epoch:
 		why = "the file was deleted or replaced"
@@ -176,7 +177,7 @@ func (l *Log) admit(c *sqlite.Conn, inode int64, known *logRow) (row logRow, err
 				return err
 			}
 		}
-		if row.first <= row.last && end < row.last { // a damaged row stands for the lost end until it expires
+		if row.first <= row.last && end < row.last { // insert an invalid row in place of the lost last events, so that readers see a gap
 			if err := run(c, "INSERT INTO events SELECT ?, max(?, coalesce(max(stored), 0)), '', '', '', '', 0 FROM events WHERE seq = ?", row.last, time.Now().UnixMicro(), end); err != nil {
 				return err
 			}
@@ -189,13 +190,13 @@ func (l *Log) admit(c *sqlite.Conn, inode int64, known *logRow) (row logRow, err
 		return writeLog(c, now)
 	})
 	if err == nil && why != "" {
-		l.opts.Logger.Warn("the event log begins a new epoch, because "+why, "last", row.last)
+		l.opts.Logger.Warn("the event log starts a new epoch because "+why, "last", row.last)
 	}
 	return row, err
 }
 
-// lastEvent returns the number of the last row of events, 0 if there is none. A row behind the end
-// of the log must be an event.
+// lastEvent returns the number of the last row in the table events, or 0 if the table is empty. If
+// that number is higher than the end of the log, the row must contain a valid event.
 func lastEvent(c *sqlite.Conn, row logRow) (end int64, err error) {
 	err = query(c, "SELECT "+eventColumns+" FROM events ORDER BY seq DESC LIMIT 1", func(s *sqlite.Stmt) error {
 		sc := &scanner{sums: newChecksum(row.origin)}
@@ -208,7 +209,7 @@ func lastEvent(c *sqlite.Conn, row logRow) (end int64, err error) {
 	return end, err
 }
 
-// set runs a PRAGMA and fails unless it returns want.
+// set executes a PRAGMA, and returns an error unless its result is want.
 func set(c *sqlite.Conn, pragma, want string) error {
 	got, err := firstText(c, pragma)
 	if err == nil && got != want {
@@ -217,7 +218,8 @@ func set(c *sqlite.Conn, pragma, want string) error {
 	return err
 }
 
-// quickCheck returns an error if it finds damage within limit.
+// quickCheck runs PRAGMA quick_check for at most the duration limit, and returns an error if it
+// finds damage.
 func quickCheck(c *sqlite.Conn, limit time.Duration) error {
 	late := make(chan struct{})
 	timer := time.AfterFunc(limit, func() { close(late) })
@@ -236,7 +238,7 @@ func quickCheck(c *sqlite.Conn, limit time.Duration) error {
 	return err
 }
 
-// openExisting opens events.db only to read.
+// openExisting opens events.db for reading only.
 func (l *Log) openExisting(ctx context.Context) (f *file, row logRow, err error) {
 	path := l.dir.file()
 	info, err := os.Lstat(path)
@@ -250,10 +252,10 @@ func (l *Log) openExisting(ctx context.Context) (f *file, row logRow, err error)
 	read := func(c *sqlite.Conn) error {
 		version, err := number(c, "PRAGMA user_version")
 		if err == nil && version == 0 {
-			return fs.ErrNotExist // it is being created
+			return fs.ErrNotExist // another process is just creating the log
 		}
 		if err == nil && version != int64(len(migrations())) {
-			return fmt.Errorf("it has format %d; this mcptrack reads format %d", version, len(migrations()))
+			return fmt.Errorf("the file has format %d, but this version of mcptrack reads format %d", version, len(migrations()))
 		}
 		if err == nil {
 			row, err = readLog(c)
@@ -263,8 +265,8 @@ func (l *Log) openExisting(ctx context.Context) (f *file, row logRow, err error)
 	}
 	err = f.readers.use(ctx, read)
 	if _, wal := os.Lstat(path + "-wal"); sqlite.ErrCode(err).ToPrimary() == sqlite.ResultCantOpen && errors.Is(wal, fs.ErrNotExist) {
-		// A copy in a folder that cannot be written to: the writer of events.db would have made
-		// that file.
+		// There is no events.db-wal, so this is a copy, in a folder to which this process cannot
+		// write. A writer would have created that file.
 		f.readers.close()
 		f.readers = newPool(immutable(path))
 		err = f.readers.use(ctx, read)

@@ -18,34 +18,38 @@ import (
 
 var _ journal.Log = (*Log)(nil)
 
-// Options say where the log is and how much of it is kept.
+// Options specifies the location of the log and how much of it is kept. Zero values select the
+// defaults.
 type Options struct {
 	// Dir is the data directory. It is created with mode 0700 if necessary. Only one process at a
-	// time can write to its log. Required.
+	// time may write to the log in it. Dir is required.
 	Dir string
-	// Existing opens an existing log only to read it, even while another process writes to it.
+	// Existing opens an existing log for reading only, even while another process writes to it.
 	// Nothing is created or changed; methods that write return an error. If there is no log, the
-	// error of Open matches [fs.ErrNotExist].
+	// error that Open returns matches [fs.ErrNotExist].
 	Existing bool
-	// Durability says when an event counts as stored; [journal.Always].
+	// Durability specifies when an event is treated as stored. The default is [journal.Always].
 	Durability journal.Durability
-	// Retain is how long events are kept; 7 days.
+	// Retain is how long events are kept. The default is 7 days.
 	Retain time.Duration
-	// RetainBytes bounds the size of the stored events; 1 GiB. The oldest are removed first.
+	// RetainBytes limits the total size of the stored events, in bytes. The oldest events are
+	// removed first. The default is 1 GiB.
 	RetainBytes int64
-	// KeepContent bounds the texts in Contents, in bytes. 0: no texts are kept, and stored ones are
-	// removed.
+	// KeepContent limits the total size of the texts in Contents, in bytes. If it is 0, no texts
+	// are kept, and those already stored are removed.
 	KeepContent int64
-	// Queue is how many events may wait before newer ones replace older ones of the same server,
-	// resource and type; 65,536.
+	// Queue is the number of events that may wait to be stored. If more are waiting, newer events
+	// replace older ones of the same server, resource and type. The default is 65,536.
 	Queue int
-	// Drain bounds how long Close waits until queued items are stored; 5 s.
+	// Drain limits how long Close waits for queued items to be stored. The default is 5 s.
 	Drain time.Duration
-	// Logger logs when storing fails, when it works again, and when damage is found; nil discards.
+	// Logger receives messages when storing fails, when it works again, and when damage is found.
+	// If it is nil, nothing is logged.
 	Logger *slog.Logger
 
-	// check bounds PRAGMA quick_check when the file is opened; 150 ms. Tests that need the check to
-	// find damage set more, because a busy machine does not finish in time.
+	// check limits how long PRAGMA quick_check runs when the file is opened. The default is 150 ms.
+	// Tests in which the check must find damage set a longer time, because the check may not finish
+	// in time on a busy machine.
 	check time.Duration
 }
 
@@ -61,20 +65,20 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	switch {
 	case o.Dir == "":
-		return o, errors.New("event log: no data directory given")
+		return o, errors.New("event log: no data directory specified")
 	case o.Durability != journal.Always && o.Durability != journal.Interval && o.Durability != journal.OS:
 		return o, fmt.Errorf("event log: unknown durability %q; choose always, interval or os", o.Durability)
 	case o.Retain < 0 || o.RetainBytes < 0 || o.KeepContent < 0 || o.Queue < 0 || o.Drain < 0:
-		return o, errors.New("event log: negative option")
+		return o, errors.New("event log: an option is negative")
 	}
 	return o, nil
 }
 
-// Log is an open log, a [journal.Log]. Its methods may be called from several goroutines.
+// Log is a [journal.Log] in an SQLite file. Its methods are safe for concurrent use.
 type Log struct {
 	opts     Options
 	dir      *dir
-	boot     string // identifies the boot of the operating system
+	boot     string // the result of bootID
 	health   storing.Health
 	view     view
 	queue    *queue
@@ -82,14 +86,15 @@ type Log struct {
 	tables   *journal.RecordTables
 	life     *storing.Lifetime
 
-	// suspected is the damage that a reader found; the writer then replaces the file.
+	// suspected is damage that a reader has found. The writer then replaces the file. It is nil if
+	// no damage was found.
 	suspected atomic.Pointer[suspicion]
 
-	writing sync.WaitGroup // writer.run and its ticker
+	writing sync.WaitGroup // waits for writer.run and its ticker
 	closed  sync.Once
 
-	// refreshing is a semaphore for refresh: a caller sends, and receives when it is done. Capacity
-	// 1, never closed.
+	// refreshing is a semaphore that serializes calls to refresh: a caller sends before it starts,
+	// and receives when it is done. Its capacity is 1, and it is never closed.
 	refreshing chan struct{}
 }
 
@@ -98,14 +103,15 @@ type (
 	item  = storing.Item[note]
 )
 
-// note adds the content of an item without an event to a batch. nil: the item stores nothing, and
-// Done is sent when everything before is stored.
+// note adds the content of an item without an event to a batch. If it is nil, the item stores
+// nothing: it only reports, through Done, that everything queued before it is stored.
 type note func(b *batch)
 
-// errReadOnly is the error of writing to a log that was opened with Existing.
+// errReadOnly is returned by methods that write if the log was opened with Existing.
 var errReadOnly = errors.New("the event log was opened read-only")
 
-// Open opens the log, creating it if necessary. ctx applies to opening only.
+// Open opens the log. It creates the log if necessary. ctx limits only the opening, not the
+// lifetime of the log.
 func Open(ctx context.Context, opts Options) (*Log, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -117,7 +123,7 @@ func Open(ctx context.Context, opts Options) (*Log, error) {
 		return nil, err
 	}
 	if err := l.start(ctx); err != nil {
-		l.life.End() // releases the context
+		l.life.End() // releases the context of the lifetime
 		return nil, errors.Join(err, l.dir.close())
 	}
 	return l, nil
@@ -159,7 +165,7 @@ func (l *Log) start(ctx context.Context) error {
 	return nil
 }
 
-// push queues an item.
+// push adds an item to the queue.
 func (l *Log) push(it *item) error {
 	if l.opts.Existing {
 		return errReadOnly
@@ -167,7 +173,7 @@ func (l *Log) push(it *item) error {
 	return l.queue.Push(it)
 }
 
-// wait queues an item and waits until the writer has finished it.
+// wait adds an item to the queue and waits until the writer has finished it.
 func (l *Log) wait(ctx context.Context, it *item) (journal.Entry, error) {
 	if l.opts.Existing {
 		return journal.Entry{}, errReadOnly
@@ -235,8 +241,9 @@ func (l *Log) Stats() journal.StoreStats {
 
 func (l *Log) Err() error { return l.health.Err() }
 
-// Close stores what is queued, for at most [Options.Drain], ends all iterators, and waits for
-// everything the Log owns. It returns how many events could not be stored. Later calls return nil.
+// Close stores the queued items, for at most [Options.Drain], ends all iterators, and waits for all
+// goroutines of the Log. If events could not be stored, the returned error reports how many. Later
+// calls return nil.
 func (l *Log) Close() error {
 	var err error
 	l.closed.Do(func() {

@@ -33,14 +33,14 @@ func TestDataDirectoryOfOthers(t *testing.T) {
 		prepare func(dir string) error
 		want    string
 	}{
-		"group may write": {func(dir string) error { return os.Chmod(dir, 0o770) }, "others may write"},
-		"all may write":   {func(dir string) error { return os.Chmod(dir, 0o777) }, "others may write"},
+		"group may write": {func(dir string) error { return os.Chmod(dir, 0o770) }, "other users may write"},
+		"all may write":   {func(dir string) error { return os.Chmod(dir, 0o777) }, "other users may write"},
 		"all may write the file": {inDir(func(path string) error {
 			if err := ours(path); err != nil {
 				return err
 			}
 			return os.Chmod(path, 0o666)
-		}, "events.db"), "others may write"},
+		}, "events.db"), "other users may write"},
 		"lock is a link":      {inDir(func(path string) error { return os.Symlink(victim, path) }, "lock"), "lock"},
 		"lock is a hard link": {inDir(func(path string) error { return os.Link(victim, path) }, "lock"), "several hard links"},
 		"file is a link":      {inDir(func(path string) error { return os.Symlink(victim, path) }, "events.db"), "not a regular file"},

@@ -16,35 +16,37 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal/internal/storing"
 )
 
-// view is what readers of this process may see. Its methods may be called from several goroutines.
+// view is the part of the log that readers in this process may see. Its methods are safe for
+// concurrent use.
 type view struct {
-	mu     sync.Mutex // guards all below; held for no I/O
+	mu     sync.Mutex // guards the fields below; not held during I/O
 	file   *file
 	bounds journal.Bounds
-	// recent has the newest entries, for followers, without a hole up to the last. It is empty in a
-	// process that only reads.
+	// recent contains the newest entries, up to the last and without holes, so that followers need
+	// not read the file. It is empty in a process that only reads.
 	recent []kept
-	bytes  int           // of recent
-	moved  chan struct{} // closed and replaced at every change
+	bytes  int           // total size of recent
+	moved  chan struct{} // closed and replaced after every change
 }
 
-// kept is an entry in memory.
+// kept is an entry that is kept in memory.
 type kept struct {
 	journal.Entry
-	size int // approximate, in memory
+	size int // approximate memory use in bytes
 }
 
-// recentEntries and recentBytes bound the newest entries in memory.
+// recentEntries and recentBytes limit the number and the total size of the newest entries that are
+// kept in memory.
 const recentEntries, recentBytes = 4096, 4 << 20
 
-// now returns the file and the bounds of the log.
+// now returns the current file and the bounds of the log.
 func (v *view) now() (*file, journal.Bounds) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.file, v.bounds
 }
 
-// replace makes another file, or another epoch, the log.
+// replace switches the view to another file, or to a new epoch of the same file.
 func (v *view) replace(f *file, row logRow) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -52,7 +54,7 @@ func (v *view) replace(f *file, row logRow) {
 	v.moveLocked(row)
 }
 
-// show makes stored entries visible to readers.
+// show makes newly stored entries visible to readers.
 func (v *view) show(row logRow, added []kept) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -77,9 +79,9 @@ func (v *view) moveLocked(row logRow) {
 	v.moved = make(chan struct{})
 }
 
-// take appends to into the entries in memory from number next on, up to number to (0: no limit),
-// and returns the last number of the log. moved is closed when that changes. ok is false if f is no
-// longer the file of the log.
+// take appends to into the entries from number next to number to that are in memory. If to is 0,
+// there is no upper limit. It also returns the number of the last entry in the log, and a channel
+// that is closed when that number changes. ok is false if f is no longer the file of the log.
 func (v *view) take(f *file, next, to uint64, into []journal.Entry) (_ []journal.Entry, last uint64, moved chan struct{}, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -106,10 +108,11 @@ func (v *view) has(f *file) (moved chan struct{}, ok bool) {
 }
 
 const (
-	// pageEntries and pageBytes bound what is read from the file in one step; one more entry may be
-	// added. It is held in memory while the consumer works.
+	// pageEntries and pageBytes limit the number and the total size of the entries that are read
+	// from the file in one step. The last entry may exceed the size. The entries are kept in memory
+	// while the consumer processes them.
 	pageEntries, pageBytes = 256, 512 << 10
-	// pollInterval is how often a process that only reads looks for new events.
+	// pollInterval is the interval at which a process that only reads checks for new events.
 	pollInterval = 100 * time.Millisecond
 )
 
@@ -123,7 +126,7 @@ func (l *Log) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entry, er
 	})
 }
 
-// Follow implements [journal.Log]. A process that only reads looks for new events every 100 ms.
+// Follow implements [journal.Log]. A process that only reads checks for new events every 100 ms.
 func (l *Log) Follow(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
 	return l.iterate(ctx, func(ctx context.Context, r *reader) error {
 		r.next = max(from, 1)
@@ -131,7 +134,8 @@ func (l *Log) Follow(ctx context.Context, from uint64) iter.Seq2[journal.Entry, 
 	})
 }
 
-// iterate returns a sequence of what read yields with a reader of the current file.
+// iterate returns a sequence of the entries that read yields. It passes read a reader of the file
+// that is current when the iteration starts.
 func (l *Log) iterate(ctx context.Context, read func(ctx context.Context, r *reader) error) iter.Seq2[journal.Entry, error] {
 	return l.life.Iterate(ctx, func(ctx context.Context, yield func(journal.Entry, error) bool) error {
 		if ctx.Err() != nil {
@@ -145,16 +149,16 @@ func (l *Log) iterate(ctx context.Context, read func(ctx context.Context, r *rea
 	})
 }
 
-// reader reads the log once.
+// reader performs one pass over the log, for one call to Read, Follow or Select.
 type reader struct {
 	l     *Log
 	file  *file
-	next  uint64 // the next to yield
-	to    uint64 // the last to yield; 0: no end
+	next  uint64 // number of the next entry to yield
+	to    uint64 // number of the last entry to yield; 0 means no end
 	yield func(journal.Entry, error) bool
 }
 
-// run yields entries until the end is reached.
+// run yields entries until it has reached the last one to yield.
 func (r *reader) run(ctx context.Context) error {
 	buf := make([]journal.Entry, 0, pageEntries)
 	for r.to == 0 || r.next <= r.to {
@@ -171,7 +175,7 @@ func (r *reader) run(ctx context.Context) error {
 					return err
 				}
 			}
-			clear(entries) // large entries are not held longer than by the view
+			clear(entries) // release large entries as soon as the view does
 		case last < r.next:
 			if err := r.l.await(ctx, moved); err != nil {
 				return err
@@ -185,7 +189,7 @@ func (r *reader) run(ctx context.Context) error {
 	return nil
 }
 
-// more reports whether another entry follows number seq without waiting.
+// more reports whether another entry is available immediately after number seq.
 func (r *reader) more(last, seq uint64) bool {
 	if r.to != 0 {
 		last = r.to
@@ -193,7 +197,7 @@ func (r *reader) more(last, seq uint64) bool {
 	return seq < last
 }
 
-// pass yields an entry.
+// pass yields an entry and advances r.next.
 func (r *reader) pass(ctx context.Context, e journal.Entry, more bool) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -206,7 +210,7 @@ func (r *reader) pass(ctx context.Context, e journal.Entry, more bool) error {
 	return nil
 }
 
-// page yields a page from the file, with gaps in place of what is missing.
+// page reads a page from the file and yields its entries, with gaps in place of missing ones.
 func (r *reader) page(ctx context.Context, last uint64) error {
 	to := last
 	if r.to != 0 {
@@ -227,7 +231,8 @@ func (r *reader) page(ctx context.Context, last uint64) error {
 	return r.missing(ctx, p.first, p.to, r.more(last, p.to))
 }
 
-// missing yields the gaps in place of the entries from r.next to last.
+// missing yields gaps for the missing entries from r.next to last. first is the number of the first
+// entry that retention has kept. more is true if another entry follows them immediately.
 func (r *reader) missing(ctx context.Context, first, last uint64, more bool) error {
 	for _, gap := range r.l.health.Missing(r.file.epoch, r.next, first, last) {
 		if err := r.pass(ctx, gap, more || gap.Seq < last); err != nil {
@@ -237,14 +242,14 @@ func (r *reader) missing(ctx context.Context, first, last uint64, more bool) err
 	return nil
 }
 
-// page is a part of the log in the file: its undamaged entries up to number to. first is the first
-// number that retention has left.
+// page is the result of reading a range of the log from the file: all undamaged entries of the
+// range, which ends with number to. first is the number of the first entry that retention has kept.
 type page struct {
 	entries   []journal.Entry
 	first, to uint64
 }
 
-// page reads a page that begins with number from and ends at or before number to.
+// page reads a page of entries, starting with number from and ending with number to or earlier.
 func (l *Log) page(ctx context.Context, f *file, from, to uint64) (p page, err error) {
 	err = l.readFile(ctx, f, func(c *sqlite.Conn) error {
 		row, err := readLog(c)
@@ -266,9 +271,9 @@ func (l *Log) page(ctx context.Context, f *file, from, to uint64) (p page, err e
 			row, err := s.Step()
 			full := n >= pageEntries || bytes >= pageBytes
 			if row && full && s.ColumnInt64(0) < next {
-				err = errors.Join(errDamaged, s.Reset()) // its number is wrong, and so may be the following ones
+				err = errors.Join(errDamaged, s.Reset()) // its number is wrong, so the following numbers may be wrong too
 			}
-			if damaged(err) && l.opts.Existing { // nobody replaces the file
+			if damaged(err) && l.opts.Existing { // this process cannot replace the damaged file
 				if p.to = uint64(next) - 1; len(p.entries) == 0 {
 					p.to = uint64(readable(s, next, number64(to))) - 1
 				}
@@ -292,22 +297,23 @@ func (l *Log) page(ctx context.Context, f *file, from, to uint64) (p page, err e
 	return p, err
 }
 
-// number64 is the number as SQLite stores it.
+// number64 converts an event number to the type in which SQLite stores it.
 func number64(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 
-// eventColumns are the columns that a scanner scans.
+// eventColumns lists the columns that a scanner reads.
 const eventColumns = "seq, stored, server, uri, type, sum, event"
 
-// scanner makes entries from rows.
+// scanner converts rows of the table events to entries.
 type scanner struct {
 	epoch string
 	sums  *checksum
 	row   eventRow
 	buf   []byte
-	size  int // of the last row
+	size  int // size of the last row that was scanned
 }
 
-// eventRow is a row of events. server, uri and kind are valid until the next row is scanned.
+// eventRow is a row of the table events. server, uri and kind are valid only until the next row is
+// scanned.
 type eventRow struct {
 	seq, stored       int64
 	server, uri, kind []byte
@@ -316,7 +322,7 @@ type eventRow struct {
 
 func newScanner(f *file) *scanner { return &scanner{epoch: f.epoch, sums: newChecksum(f.origin)} }
 
-// scan returns the entry of a row; ok is false if the row is damaged.
+// scan returns the entry in a row. ok is false if the row is damaged.
 func (sc *scanner) scan(s *sqlite.Stmt) (e journal.Entry, ok bool) {
 	if ok = sc.read(s); !ok {
 		return e, false
@@ -324,7 +330,8 @@ func (sc *scanner) scan(s *sqlite.Stmt) (e journal.Entry, ok bool) {
 	return journal.NewEntry(sc.epoch, uint64(sc.row.seq), time.UnixMicro(sc.row.stored).UTC(), sc.row.data), true
 }
 
-// read reads a row. The next row overwrites its data.
+// read reads a row into sc.row and reports whether its checksum is correct. Reading the next row
+// overwrites the data.
 func (sc *scanner) read(s *sqlite.Stmt) bool {
 	r := &sc.row
 	r.seq, r.stored = s.ColumnInt64(0), s.ColumnInt64(1)
@@ -334,7 +341,8 @@ func (sc *scanner) read(s *sqlite.Stmt) bool {
 	return sc.sums.event(r) == s.ColumnInt64(5) && r.seq > 0 && journal.Keepable(r.data)
 }
 
-// column appends a column to the buffer. Earlier columns stay valid even if the buffer moves.
+// column appends the text in column n to the buffer and returns it. Slices of earlier columns stay
+// valid even if the buffer is reallocated.
 func (sc *scanner) column(s *sqlite.Stmt, n int) []byte {
 	begin, size := len(sc.buf), s.ColumnLen(n)
 	if begin+size > cap(sc.buf) {
@@ -352,7 +360,7 @@ func (c *checksum) event(r *eventRow) int64 {
 	return c.end(r.data)
 }
 
-// read calls f with the current file and a connection in a transaction.
+// read calls f with the current file and with a connection to it, in a read transaction.
 func (l *Log) read(ctx context.Context, f func(f *file, c *sqlite.Conn) error) error {
 	ctx, cancel := l.life.Begin(ctx)
 	defer cancel()
@@ -371,14 +379,15 @@ func (l *Log) read(ctx context.Context, f func(f *file, c *sqlite.Conn) error) e
 	}
 }
 
-// suspicion is the damage that a reader found in a file. It says nothing about a later file.
+// suspicion is damage that a reader has found in a file. It applies only to that file, not to its
+// replacement.
 type suspicion struct {
 	file *file
 	err  error
 }
 
-// readFile calls f with a connection to the file. If the file is damaged, the writer replaces it;
-// readFile waits for that and returns [journal.ErrEpoch].
+// readFile calls f with a connection to the file. If the file is damaged, readFile makes the writer
+// replace it, waits until that is done, and returns [journal.ErrEpoch].
 func (l *Log) readFile(ctx context.Context, file *file, f func(c *sqlite.Conn) error) error {
 	err := file.readers.use(ctx, f)
 	switch {
@@ -403,7 +412,8 @@ func (l *Log) readFile(ctx context.Context, file *file, f func(c *sqlite.Conn) e
 	}
 }
 
-// await waits until the view moves.
+// await waits until the view changes. A process that only reads waits for pollInterval instead and
+// then updates the view.
 func (l *Log) await(ctx context.Context, moved chan struct{}) error {
 	if l.opts.Existing {
 		backoff.Sleep(ctx, pollInterval)
@@ -420,7 +430,7 @@ func (l *Log) await(ctx context.Context, moved chan struct{}) error {
 	}
 }
 
-// refresh updates the view from the file, in a process that only reads.
+// refresh updates the view from the file in a process that only reads. Otherwise it does nothing.
 func (l *Log) refresh(ctx context.Context) error {
 	if !l.opts.Existing {
 		return nil
@@ -449,10 +459,10 @@ func (l *Log) refresh(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
-	f.readers.close() // first, because connections of one process share the files beside the file
+	f.readers.close() // must come first, because all connections of a process share the -wal and -shm files
 	next, row, err := l.openExisting(ctx)
 	if gone(err) {
-		return nil // it is being replaced
+		return nil // the file is just being replaced
 	}
 	if err != nil {
 		return err

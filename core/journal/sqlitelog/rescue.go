@@ -12,14 +12,15 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// The rescue of a damaged file copies what can be read into events.db.new, in one transaction. Then
-// it moves events.db aside and moves the new file to its place. The next start finishes or repeats
-// an interrupted rescue: events.db.new is complete if it has a version.
+// The rescue of a damaged file first copies all readable data to events.db.new, in one transaction.
+// It then renames events.db and moves events.db.new to its place. If a rescue is interrupted, the
+// next start finishes or repeats it: events.db.new is complete if its PRAGMA user_version is set.
 
 func (d *dir) newFile() string { return d.file() + ".new" }
 
-// rescue replaces a damaged file; no connection to it may be open. known is what this process knew
-// of the log, or nil. It returns what is known of the new log.
+// rescue replaces a damaged file with a new one that contains all readable data. No connection to
+// the damaged file may be open. known is the last state of the log that this process has seen, or
+// nil. rescue returns the state of the new log, to the extent that it is known.
 func (l *Log) rescue(cause error, known *logRow) (*logRow, error) {
 	l.health.Damages.Add(1)
 	if err := l.removeNew(); err != nil {
@@ -31,17 +32,17 @@ func (l *Log) rescue(cause error, known *logRow) (*logRow, error) {
 	}
 	to, err := l.swap()
 	if err != nil {
-		return nil, fmt.Errorf("event log: set a damaged file aside: %w", err)
+		return nil, fmt.Errorf("event log: move a damaged file aside: %w", err)
 	}
 	attrs := []any{"err", plain(cause), "movedTo", to, "events", copied}
 	if lost := row.last + 1 - row.first - copied; lost > 0 {
 		attrs = append(attrs, "lost", lost)
 	}
-	l.opts.Logger.Error("the event log is damaged; it was moved aside, and what can be read was copied into a new one", attrs...)
+	l.opts.Logger.Error("the event log is damaged; the file was moved aside, and all readable data was copied to a new one", attrs...)
 	return &row, nil
 }
 
-// finishRescue finishes a rescue that was interrupted.
+// finishRescue finishes a rescue that was interrupted. It does nothing if there is none.
 func (l *Log) finishRescue() error {
 	path := l.dir.newFile()
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
@@ -54,7 +55,7 @@ func (l *Log) finishRescue() error {
 	}
 	var err error
 	if complete {
-		l.dir.seen = mark{} // it belongs to the damaged file
+		l.dir.seen = mark{} // the mark belongs to the damaged file
 		_, err = l.swap()
 	} else {
 		err = l.removeNew()
@@ -74,9 +75,9 @@ func (l *Log) removeNew() error {
 	return nil
 }
 
-// swap moves events.db aside and events.db.new to its place, and returns where the damaged file is.
-// It moves the files beside events.db first: SQLite would change the new file if it found them
-// beside it.
+// swap renames events.db, moves events.db.new to its place, and returns the new path of the damaged
+// file. It first moves the -wal and -shm files of events.db, because SQLite would apply them to the
+// new file.
 func (l *Log) swap() (to string, err error) {
 	path := l.dir.file()
 	for n := 1; ; n++ {
@@ -93,8 +94,8 @@ func (l *Log) swap() (to string, err error) {
 	return to, errors.Join(os.Rename(l.dir.newFile(), path), l.dir.sync())
 }
 
-// copyFile copies what can be read from events.db to events.db.new. It returns the new row of log
-// and the number of copied events.
+// copyFile copies all readable data from events.db to events.db.new. It returns the row of the
+// table log in the new file and the number of copied events.
 func (l *Log) copyFile(known *logRow) (row logRow, copied int64, err error) {
 	f, err := os.OpenFile(l.dir.newFile(), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err == nil {
@@ -119,13 +120,13 @@ func (l *Log) copyFile(known *logRow) (row logRow, copied int64, err error) {
 	if err != nil {
 		return row, 0, err
 	}
-	// A version means that the file is complete, so the last transaction sets it.
+	// A non-zero version marks the file as complete, so it is set in the last transaction.
 	if err := run(to, "PRAGMA user_version = 0"); err != nil {
 		return row, 0, err
 	}
 	was, from := l.openDamaged(known)
 	if from != nil {
-		defer from.Close() // nothing was written
+		defer from.Close() // an error is harmless: the connection only reads
 	}
 	row.first, row.last = was.first, was.last
 	err = transaction(to, func() error {
@@ -153,8 +154,8 @@ func (l *Log) copyFile(known *logRow) (row logRow, copied int64, err error) {
 	return row, copied, err
 }
 
-// openDamaged opens the damaged file for reading, if possible. It returns what is known of its log:
-// nothing, or only the first epoch, if its row of log is damaged.
+// openDamaged opens the damaged file for reading. c is nil if that is impossible. If the row of the
+// table log is damaged, was contains at most the first epoch of the file.
 func (l *Log) openDamaged(known *logRow) (was logRow, c *sqlite.Conn) {
 	if known != nil {
 		was = *known
@@ -166,23 +167,24 @@ func (l *Log) openDamaged(known *logRow) (was logRow, c *sqlite.Conn) {
 	if row, err := readLog(c); err == nil {
 		return row, c
 	}
-	if was.origin == "" { // the table epochs still has it
+	if was.origin == "" { // the table epochs also contains the first epoch
 		was.origin, _ = firstText(c, "SELECT epoch FROM epochs ORDER BY n LIMIT 1")
 	}
 	return was, c
 }
 
-// copier copies rows with correct sums from one file to another.
+// copier copies the rows that have correct checksums from one file to another.
 type copier struct {
 	from, to  *sqlite.Conn
-	was, sums *checksum // of the two files
+	was, sums *checksum // checksums for the source file and the new file
 }
 
 func newCopier(from, to *sqlite.Conn, was, is string) *copier {
 	return &copier{from: from, to: to, was: newChecksum(was), sums: newChecksum(is)}
 }
 
-// all copies everything, and completes the row of log. It returns how many events it copied.
+// all copies all tables and completes row, the row of the table log in the new file. It returns the
+// number of copied events.
 func (c *copier) all(row *logRow) (copied int64, err error) {
 	if copied, err = c.events(row); err != nil {
 		return copied, err
@@ -203,7 +205,7 @@ func (c *copier) all(row *logRow) (copied int64, err error) {
 	return copied, c.remembered()
 }
 
-// remembered copies states, lists and records.
+// remembered copies the states, lists and records.
 func (c *copier) remembered() error {
 	err := c.table("states", "server, uri, digest, size, mime, at, seq, sum", "server, uri", func(s *sqlite.Stmt) ([]any, bool) {
 		server, uri, digest, size, mime, at, seq := s.ColumnText(0), s.ColumnText(1), blob(s, 2), s.ColumnInt64(3), s.ColumnText(4), s.ColumnInt64(5), s.ColumnInt64(6)
@@ -232,8 +234,9 @@ func blob(s *sqlite.Stmt, n int) []byte {
 	return b
 }
 
-// table copies the rows that valid accepts, with the values that valid returns. It reads from both
-// ends up to the first unreadable row. An error is an error of the new file.
+// table copies a table. For each row, valid returns the values to store, and false if the row is
+// damaged and must be skipped. table reads forwards and then backwards, each time up to the first
+// unreadable row. It returns only errors from writing the new file.
 func (c *copier) table(name, columns, key string, valid func(s *sqlite.Stmt) (row []any, ok bool)) error {
 	insert, err := c.to.Prepare("INSERT OR REPLACE INTO " + name + " VALUES (" + strings.Repeat("?, ", strings.Count(columns, ",")) + "?" + ")")
 	if err != nil {
@@ -242,7 +245,7 @@ func (c *copier) table(name, columns, key string, valid func(s *sqlite.Stmt) (ro
 	for _, order := range []string{key, strings.ReplaceAll(key, ",", " DESC,") + " DESC"} {
 		s, err := c.from.Prepare("SELECT " + columns + " FROM " + name + " ORDER BY " + order)
 		if err != nil {
-			return nil // the schema cannot be read
+			return nil // the schema is unreadable, so there is nothing to copy
 		}
 		row, err := s.Step()
 		for ; row && err == nil; row, err = s.Step() {
@@ -261,7 +264,8 @@ func (c *copier) table(name, columns, key string, valid func(s *sqlite.Stmt) (ro
 	return nil
 }
 
-// events copies the events. Behind an unreadable page it looks for the next readable number.
+// events copies the events. After an unreadable page, it continues with the next number that can be
+// read.
 func (c *copier) events(row *logRow) (copied int64, err error) {
 	insert, err := c.to.Prepare("INSERT OR IGNORE INTO events VALUES (?, ?, ?, ?, ?, ?, ?)")
 	if err != nil {
@@ -269,15 +273,15 @@ func (c *copier) events(row *logRow) (copied int64, err error) {
 	}
 	read, err := c.from.Prepare("SELECT " + eventColumns + " FROM events WHERE seq >= ? ORDER BY seq")
 	if err != nil {
-		return 0, nil // the schema cannot be read
+		return 0, nil // the schema is unreadable, so there is nothing to copy
 	}
 	sc := &scanner{sums: c.was}
-	open := row.first == 0 // only the events say which events the log has
+	open := row.first == 0 // bounds unknown: the first valid event determines them
 	if open {
 		row.first = 1
 	}
 	end, err := number(c.from, "SELECT max(seq) FROM events")
-	if err != nil || open || end > row.last+maxGroup { // its number may be damaged
+	if err != nil || open || end > row.last+maxGroup { // the highest number may be damaged
 		if end = row.last; open {
 			end = c.end(sc)
 		}
@@ -289,12 +293,12 @@ func (c *copier) events(row *logRow) (copied int64, err error) {
 		for ; found && rerr == nil; found, rerr = read.Step() {
 			ok := sc.read(read)
 			r := &sc.row
-			if !ok || r.seq < next || r.seq > end { // its number may be wrong
+			if !ok || r.seq < next || r.seq > end { // damaged, or the number is wrong
 				open = false
 				continue
 			}
 			next = r.seq + 1
-			if open { // earlier ones were removed by retention
+			if open { // retention has removed earlier events
 				row.first, open = r.seq, false
 			}
 			if err := do(insert, r.seq, r.stored, string(r.server), string(r.uri), string(r.kind), string(r.data), c.sums.event(r)); err != nil {
@@ -304,7 +308,7 @@ func (c *copier) events(row *logRow) (copied int64, err error) {
 			row.bytes += int64(2*len(r.server) + 2*len(r.uri) + len(r.data) + rowBytes)
 			row.last = max(row.last, r.seq)
 		}
-		_ = read.Reset() // it repeats the error of Step
+		_ = read.Reset() // Reset only repeats the error that Step returned
 		if rerr == nil && !found {
 			break
 		}
@@ -313,8 +317,8 @@ func (c *copier) events(row *logRow) (copied int64, err error) {
 	return copied, nil
 }
 
-// end returns the number of the last event with a correct sum; maxMark if there is none or it
-// cannot be read.
+// end returns the number of the last event with a correct checksum. It returns maxMark if there is
+// none or the table is unreadable.
 func (c *copier) end(sc *scanner) int64 {
 	s, err := c.from.Prepare("SELECT " + eventColumns + " FROM events ORDER BY seq DESC")
 	if err != nil {
@@ -324,16 +328,17 @@ func (c *copier) end(sc *scanner) int64 {
 	for row && err == nil && !sc.read(s) {
 		row, err = s.Step()
 	}
-	_ = s.Reset() // it repeats the error of Step
+	_ = s.Reset() // Reset only repeats the error that Step returned
 	if err != nil || !row {
 		return maxMark
 	}
 	return sc.row.seq
 }
 
-// readable returns a number above from at which events can be read; end+1 if it finds none. It
-// tries numbers at growing distances, and then between the last two. The parameter of read is the
-// number to read from; its first column is the number of an event.
+// readable returns a number greater than from, and at most end, from which events can be read. It
+// returns end+1 if it finds none. It tries numbers at increasing distances, and then searches
+// between the last two that it tried. read must be a query that returns events from the number in
+// its parameter on, with the number in the first column.
 func readable(read *sqlite.Stmt, from, end int64) int64 {
 	can := func(seq int64) bool {
 		bind(read, seq)

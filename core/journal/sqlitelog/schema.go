@@ -13,9 +13,10 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// migrations returns the scripts that upgrade the schema from version n to n+1. Version 0 is an
-// empty file. The version is in PRAGMA user_version and in log.version; only if both agree was the
-// file written by a newer mcptrack.
+// migrations returns the scripts that upgrade the schema: script n upgrades version n to version
+// n+1. Version 0 is an empty file. The version is stored in PRAGMA user_version and in log.version.
+// If both contain the same unknown version, a newer mcptrack wrote the file; if they differ, the
+// file is damaged.
 func migrations() []string {
 	return []string{`
 CREATE TABLE log (
@@ -89,10 +90,10 @@ CREATE TABLE records (
 `}
 }
 
-// errDamaged matches the errors of a file that is not, or is no longer, a log of this package.
+// errDamaged matches all errors that mean that the file is not a valid log, or no longer one.
 var errDamaged = errors.New("the file is damaged")
 
-// migrate upgrades the schema to the version of this package.
+// migrate upgrades the schema to the version that this package uses.
 func migrate(c *sqlite.Conn) error {
 	version, err := number(c, "PRAGMA user_version")
 	if err != nil {
@@ -101,7 +102,7 @@ func migrate(c *sqlite.Conn) error {
 	steps := migrations()
 	if version > int64(len(steps)) {
 		if stored, err := number(c, "SELECT version FROM log"); err == nil && stored == version {
-			return fmt.Errorf("it was written by a newer mcptrack (format %d; this one knows %d); update mcptrack", version, len(steps))
+			return fmt.Errorf("it was written by a newer version of mcptrack (format %d; this version supports up to %d); update mcptrack", version, len(steps))
 		}
 		return fmt.Errorf("%w: unknown version %d", errDamaged, version)
 	}
@@ -112,7 +113,7 @@ func migrate(c *sqlite.Conn) error {
 		if tables, err := number(c, "SELECT count(*) FROM sqlite_schema"); err != nil {
 			return ours(err)
 		} else if tables > 0 {
-			return fmt.Errorf("%w: it has tables, but no version", errDamaged)
+			return fmt.Errorf("%w: it has tables but no version", errDamaged)
 		}
 	}
 	if version == int64(len(steps)) {
@@ -133,14 +134,14 @@ func migrate(c *sqlite.Conn) error {
 	})
 }
 
-// checkSchema returns an error unless all tables and indexes are as the last migration made them.
-// SQLite may accept a damaged definition.
+// checkSchema returns an error unless all tables and indexes are defined exactly as the migrations
+// define them. It is necessary because SQLite may accept a damaged definition.
 func checkSchema(c *sqlite.Conn) error {
 	ideal, err := sqlite.OpenConn(":memory:", sqlite.OpenReadWrite)
 	if err != nil {
 		return err
 	}
-	defer ideal.Close() // it is only in memory
+	defer ideal.Close() // an error is harmless: the database is only in memory
 	for _, step := range migrations() {
 		if err := sqlitex.ExecuteScript(ideal, step, nil); err != nil {
 			return err
@@ -154,7 +155,7 @@ func checkSchema(c *sqlite.Conn) error {
 	if err != nil {
 		return err
 	}
-	for name, sql := range want { // others may have added an index
+	for name, sql := range want { // additional definitions, such as an index of the user, are allowed
 		if is[name] != sql {
 			return fmt.Errorf("%w: the definition of %s was changed", errDamaged, name)
 		}
@@ -162,7 +163,7 @@ func checkSchema(c *sqlite.Conn) error {
 	return nil
 }
 
-// definitions returns the definitions of tables and indexes by name.
+// definitions returns the SQL definitions of all tables and indexes, by name.
 func definitions(c *sqlite.Conn) (map[string]string, error) {
 	found := map[string]string{}
 	err := sqlitex.ExecuteTransient(c, "SELECT name, type || ' of ' || tbl_name || ': ' || sql FROM sqlite_schema", &sqlitex.ExecOptions{ResultFunc: func(s *sqlite.Stmt) error {
@@ -172,7 +173,7 @@ func definitions(c *sqlite.Conn) (map[string]string, error) {
 	return found, err
 }
 
-// logRow is the row of the table log.
+// logRow is the only row of the table log.
 type logRow struct {
 	version          int64
 	epoch, origin    string
@@ -185,7 +186,7 @@ type logRow struct {
 	synced           int64
 }
 
-// beginLog writes the first rows of log and epochs.
+// beginLog inserts the first row into each of the tables log and epochs.
 func beginLog(c *sqlite.Conn) error {
 	epoch := journal.NewEpoch()
 	r := logRow{epoch: epoch, origin: epoch, first: 1, clean: true}
@@ -198,12 +199,13 @@ func beginLog(c *sqlite.Conn) error {
 	return addEpoch(c, r, "the file was created")
 }
 
-// addEpoch records that an epoch begins.
+// addEpoch records the start of a new epoch in the table epochs. why is the reason.
 func addEpoch(c *sqlite.Conn, r logRow, why string) error {
 	return run(c, "INSERT INTO epochs (epoch, first, began, why) VALUES (?, ?, ?, ?)", r.epoch, r.last+1, time.Now().UnixMicro(), why)
 }
 
-// readLog returns the row of log. Its error matches errDamaged if the row is missing or damaged.
+// readLog returns the row of the table log. If the row is missing or damaged, the error matches
+// errDamaged.
 func readLog(c *sqlite.Conn) (r logRow, err error) {
 	found, valid := false, false
 	err = query(c, "SELECT version, epoch, origin, first, last, bytes, text_bytes, durability, boot, clean, inode, synced, sum FROM log", func(s *sqlite.Stmt) error {
@@ -217,14 +219,14 @@ func readLog(c *sqlite.Conn) (r logRow, err error) {
 	case err != nil:
 		return r, err
 	case !found:
-		return r, fmt.Errorf("%w: the row of log is missing", errDamaged)
+		return r, fmt.Errorf("%w: the row of the table log is missing", errDamaged)
 	case !valid:
-		return r, fmt.Errorf("%w: the row of log was changed", errDamaged)
+		return r, fmt.Errorf("%w: the row of the table log was changed", errDamaged)
 	}
 	return r, nil
 }
 
-// sum is the checksum of the row.
+// sum returns the checksum of the row.
 func (r *logRow) sum() int64 {
 	clean := int64(0)
 	if r.clean {
@@ -237,7 +239,7 @@ func (r *logRow) sum() int64 {
 	return c.end([]byte(r.boot))
 }
 
-// writeLog replaces the row of log.
+// writeLog replaces the row of the table log.
 func writeLog(c *sqlite.Conn, r logRow) error {
 	s, err := c.Prepare("UPDATE log SET version = ?, epoch = ?, origin = ?, first = ?, last = ?, bytes = ?, text_bytes = ?, durability = ?, boot = ?, clean = ?, inode = ?, synced = ?, sum = ?")
 	if err != nil {
@@ -247,12 +249,13 @@ func writeLog(c *sqlite.Conn, r logRow) error {
 	return do(s, r.version, r.epoch, r.origin, r.first, r.last, r.bytes, r.textBytes, string(r.durability), r.boot, r.clean, r.inode, r.synced, r.sum())
 }
 
-// checksum computes the sums of rows: a CRC-32C over the first epoch of the file and the columns in
-// table order. A number is eight bytes, little-endian; a text or blob follows its length. So a row
-// is valid only in its file and in its place.
+// checksum computes the checksums of rows. A checksum is a CRC-32C over the first epoch of the
+// file, followed by the columns in the order of the table. A number is encoded as eight bytes,
+// little-endian; a text or blob is preceded by its length. The checksum of a row is therefore valid
+// only in the same file and for the same key.
 type checksum struct {
 	table *crc32.Table
-	start []byte // the first epoch, which begins every sum
+	start []byte // first epoch of the file, with which every checksum starts
 	buf   []byte
 }
 
@@ -266,7 +269,7 @@ func appendText[T string | []byte](b []byte, s T) []byte {
 	return append(binary.LittleEndian.AppendUint64(b, uint64(len(s))), s...)
 }
 
-// begin begins a sum with numbers.
+// begin starts a new checksum and adds the numbers.
 func (c *checksum) begin(numbers ...int64) {
 	c.buf = append(c.buf[:0], c.start...)
 	for _, n := range numbers {
@@ -274,11 +277,11 @@ func (c *checksum) begin(numbers ...int64) {
 	}
 }
 
-// text adds a text or blob.
+// text adds a text or blob to the checksum.
 func (c *checksum) text(s string)  { c.buf = appendText(c.buf, s) }
 func (c *checksum) bytes(b []byte) { c.buf = appendText(c.buf, b) }
 
-// end returns the sum. last is a final text that is not copied.
+// end adds last, a final text or blob that is not copied, and returns the checksum.
 func (c *checksum) end(last []byte) int64 {
 	c.buf = binary.LittleEndian.AppendUint64(c.buf, uint64(len(last)))
 	return int64(crc32.Update(crc32.Update(0, c.table, c.buf), c.table, last))

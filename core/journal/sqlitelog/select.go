@@ -14,8 +14,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// partBits is the number of low bits of a number within one part of the index of events; see the
-// package documentation. The definition of the index repeats it.
+// partBits is the binary logarithm of the number of events in one part of the index of events; the
+// package documentation describes the index. The definition of the index contains the same number.
 const partBits = 14
 
 func (l *Log) Select(ctx context.Context, sel journal.Selection) iter.Seq2[journal.Entry, error] {
@@ -33,7 +33,8 @@ func (l *Log) Select(ctx context.Context, sel journal.Selection) iter.Seq2[journ
 	})
 }
 
-// selected yields the selected entries, each as soon as it is known whether another one follows.
+// selected yields the selected entries. It yields an entry only when it knows whether another one
+// follows, so that it can set More.
 func (r *reader) selected(ctx context.Context, sel journal.Selection) error {
 	var held *journal.Entry
 	for r.next <= r.to {
@@ -57,8 +58,8 @@ func (r *reader) selected(ctx context.Context, sel journal.Selection) error {
 	return r.pass(ctx, *held, false)
 }
 
-// selectPart returns selected entries from r.next on, at most a page within one part of the index,
-// and moves r.next behind what it has looked at.
+// selectPart returns selected entries from number r.next on, at most one page and only from one
+// part of the index. It advances r.next past the events that it has examined.
 func (r *reader) selectPart(ctx context.Context, sel journal.Selection) (found []journal.Entry, err error) {
 	part := r.next >> partBits
 	to := min(r.to, (part+1)<<partBits-1)
@@ -93,8 +94,8 @@ func (r *reader) selectPart(ctx context.Context, sel journal.Selection) (found [
 			}
 		}
 		switch n := len(numbers); {
-		case n > 0 && next <= uint64(numbers[n-1]): // there are more
-		case sel.ServerID == "" && n == pageEntries: // there may be more
+		case n > 0 && next <= uint64(numbers[n-1]): // stopped early: the rest of numbers follows in the next call
+		case sel.ServerID == "" && n == pageEntries: // numbers was a full page, so this part may contain more
 		default:
 			next = to + 1
 		}
@@ -104,8 +105,9 @@ func (r *reader) selectPart(ctx context.Context, sel journal.Selection) (found [
 	return found, err
 }
 
-// numbersOf returns the numbers, in order, of the events from first to last that may be selected.
-// The range is within one part of the index. If all events may be selected, it returns one page.
+// numbersOf returns, in increasing order, the numbers of the events in the range from first to last
+// that the selection may include. The range must be within one part of the index. If the selection
+// includes all servers, it returns at most one page of numbers.
 func numbersOf(c *sqlite.Conn, sel journal.Selection, first, last uint64) (numbers []int64, err error) {
 	text, args := fmt.Sprintf("SELECT seq FROM events WHERE seq BETWEEN ? AND ? ORDER BY seq LIMIT %d", pageEntries), []any{number64(first), number64(last)}
 	if sel.ServerID != "" {
@@ -122,11 +124,11 @@ func numbersOf(c *sqlite.Conn, sel journal.Selection, first, last uint64) (numbe
 	return numbers, err
 }
 
-// isSelected reports whether a row is selected. Quotes in texts of the event are escaped, so the
-// search finds only the member itself.
+// isSelected reports whether the selection includes the row. It searches the JSON text for a field;
+// that is reliable because quotation marks within JSON strings are escaped.
 func (r *eventRow) isSelected(sel journal.Selection) bool {
 	switch {
-	case !sel.After.IsZero() && time.UnixMicro(r.stored).Before(sel.After): // the clock was set back
+	case !sel.After.IsZero() && time.UnixMicro(r.stored).Before(sel.After): // possible if the clock was set back
 		return false
 	case sel.ServerID == "":
 		return true
@@ -153,8 +155,8 @@ func (l *Log) Since(ctx context.Context, t time.Time) (seq uint64, err error) {
 	return seq, err
 }
 
-// sinceTime returns the number of the first event from first to last that was stored at t or
-// later; last+1 if there is none.
+// sinceTime returns the number of the first event in the range from first to last that was stored
+// at time t or later, or last+1 if there is none.
 func sinceTime(c *sqlite.Conn, first, last int64, t time.Time) (int64, error) {
 	at := t.UnixMicro()
 	if t.After(time.UnixMicro(at)) {
@@ -176,7 +178,8 @@ func sinceTime(c *sqlite.Conn, first, last int64, t time.Time) (int64, error) {
 	return last + 1, nil
 }
 
-// turnsOf returns first, and the numbers above it up to last at which the clock was set back.
+// turnsOf returns first, followed by the numbers in the range up to last at which the clock was set
+// back.
 func turnsOf(c *sqlite.Conn, first, last int64) ([]int64, error) {
 	turns := []int64{first}
 	err := query(c, "SELECT seq FROM turns WHERE seq > ? AND seq <= ? ORDER BY seq", func(s *sqlite.Stmt) error {
@@ -186,8 +189,9 @@ func turnsOf(c *sqlite.Conn, first, last int64) ([]int64, error) {
 	return turns, err
 }
 
-// firstSince returns the number of the first event from first to last that was stored at a time in
-// microseconds or later; last+1 if there is none. Times must rise from first to last.
+// firstSince returns the number of the first event in the range from first to last that was stored
+// at the time at, in microseconds, or later. It returns last+1 if there is none. Stored times must
+// increase within the range.
 func firstSince(c *sqlite.Conn, first, last, at int64) (int64, error) {
 	end := last + 1
 	for first < end {

@@ -11,7 +11,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// insertState inserts a row of states.
+// insertState executes a statement that inserts the state of a resource into the table states.
 func insertState(s *sqlite.Stmt, sums *checksum, r journal.ResourceID, st journal.State, seq int64) error {
 	at := st.When.UnixMicro()
 	return do(s, r.ServerID, r.URI, st.Digest[:], st.Size, st.MimeType, at, seq, sums.state(r.ServerID, r.URI, st.Digest[:], st.Size, st.MimeType, at, seq))
@@ -32,7 +32,7 @@ func (b *batch) list(name journal.ListName, list catalog.List) {
 	}
 	data, err := json.Marshal(items)
 	if err != nil {
-		return // strings always encode
+		return // strings can always be encoded
 	}
 	if b.lists == nil {
 		b.lists = map[journal.ListName]listRow{}
@@ -47,10 +47,11 @@ func (c *checksum) list(server, kind string, seq int64, items string) int64 {
 	return c.end([]byte(items))
 }
 
-// heal removes damaged rows of states and lists, in a transaction, and restores the states of
-// resources from their last events. Without a state, a change while mcptrack did not run would be
-// missed: the first read of a resource publishes nothing. No event tells a whole list. lost is set
-// if rows are already missing.
+// heal removes the damaged rows of the tables states and lists, within the caller's transaction,
+// and restores the states of resources from their last events. A resource without a stored state is
+// treated as new, and its first read publishes no event, so a change made while mcptrack was not
+// running would be missed. Lists cannot be restored, because no stored event contains a whole list.
+// lost is true if rows are known to be missing already.
 func (l *Log) heal(c *sqlite.Conn, origin string, lost bool) error {
 	out := journal.States{Resources: map[journal.ResourceID]journal.State{}, Lists: map[journal.ListName]catalog.List{}}
 	states, lists, err := readStates(c, newChecksum(origin), "", out)
@@ -70,13 +71,14 @@ func (l *Log) heal(c *sqlite.Conn, origin string, lost bool) error {
 	learned, err := learn(c, origin, out.Resources)
 	if n := len(states) + len(lists); err == nil && n > 0 {
 		l.health.Damages.Add(uint64(n))
-		l.opts.Logger.Error("stored states are damaged; states of resources are restored from their last events, but changes of lists while mcptrack did not run are missed",
+		l.opts.Logger.Error("stored states are damaged; states of resources are restored from their last events, but changes to lists while mcptrack was not running are missed",
 			"resources", len(states), "learned", learned, "lists", len(lists))
 	}
 	return err
 }
 
-// learn stores the states that events tell of resources that are not known, and returns how many.
+// learn stores states from events for resources that are not in known. It returns the number of
+// stored states.
 func learn(c *sqlite.Conn, origin string, known map[journal.ResourceID]journal.State) (learned int, err error) {
 	insert, err := c.Prepare("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?, ?, ?, ?, ?)")
 	if err != nil {
@@ -96,7 +98,7 @@ func learn(c *sqlite.Conn, origin string, known map[journal.ResourceID]journal.S
 		if _, newer := known[r]; newer || !ok {
 			return nil
 		}
-		if known[r] = st; st.Digest.IsZero() { // it was removed
+		if known[r] = st; st.Digest.IsZero() { // the event reports that the resource was removed
 			return nil
 		}
 		learned++
@@ -106,7 +108,7 @@ func learn(c *sqlite.Conn, origin string, known map[journal.ResourceID]journal.S
 }
 
 func (l *Log) States(ctx context.Context, server string) (journal.States, error) {
-	if err := l.Flush(ctx); err != nil { // the states are as of the last appended event
+	if err := l.Flush(ctx); err != nil { // the result must reflect the last appended event
 		return journal.States{}, err
 	}
 	out := journal.States{Resources: map[journal.ResourceID]journal.State{}, Lists: map[journal.ListName]catalog.List{}}
@@ -118,8 +120,8 @@ func (l *Log) States(ctx context.Context, server string) (journal.States, error)
 	})
 }
 
-// readStates reads the states and lists of a server, or all. It leaves out damaged rows, and
-// returns their keys.
+// readStates reads the states and lists for one server into out, or for all servers if server is
+// empty. It skips damaged rows and returns their keys.
 func readStates(c *sqlite.Conn, sums *checksum, server string, out journal.States) (states []journal.ResourceID, lists []journal.ListName, err error) {
 	of := "WHERE server = ?"
 	args := []any{server}
@@ -159,7 +161,7 @@ func readStates(c *sqlite.Conn, sums *checksum, server string, out journal.State
 	return states, lists, err
 }
 
-// loadRecords reads all records from the file.
+// loadRecords reads all records from the file into memory.
 func (l *Log) loadRecords(ctx context.Context) error {
 	var saved map[string][]journal.Record
 	err := l.read(ctx, func(f *file, c *sqlite.Conn) error {
@@ -180,7 +182,8 @@ func (l *Log) loadRecords(ctx context.Context) error {
 	return err
 }
 
-// namedRecord is a row of records.
+// namedRecord is a row of the table records: a record and the name of the collection that contains
+// it.
 type namedRecord struct {
 	name string
 	journal.Record
@@ -188,8 +191,9 @@ type namedRecord struct {
 
 func (l *Log) Records(name string) journal.Records { return l.tables.Table(name) }
 
-// erase chooses whether the next transaction overwrites what it removes from events.db, including
-// free pages: records contain secrets. Events contain none, and overwriting them would cost writes.
+// erase sets whether the next transaction overwrites the data that it removes from events.db,
+// including free pages. That is necessary for records, because they contain secrets. Events contain
+// no secrets, so overwriting them would only cost additional writes.
 func (w *writer) erase(on bool) error {
 	if on == w.erases {
 		return nil
@@ -205,8 +209,8 @@ func (w *writer) erase(on bool) error {
 	return err
 }
 
-// eraseRemoved overwrites what is left of removed records: copies that SQLite has made within other
-// pages, and copies in events.db-wal, which wait while another process reads.
+// eraseRemoved overwrites the remaining copies of removed records within other pages and in
+// events.db-wal. Copies in events.db-wal can be overwritten only while no other process is reading.
 func (w *writer) eraseRemoved() error {
 	if w.removed {
 		if err := w.erase(true); err != nil {
@@ -230,7 +234,7 @@ func (w *writer) eraseRemoved() error {
 	return err
 }
 
-// rewriteRecords writes all records to new pages, in a transaction.
+// rewriteRecords writes all records to new pages, within the caller's transaction.
 func (w *writer) rewriteRecords() error {
 	var kept []namedRecord
 	err := query(w.conn, "SELECT name, key, value, revision, sum FROM records ORDER BY name, key", func(s *sqlite.Stmt) error {
@@ -261,12 +265,13 @@ func (w *writer) putRecord(rec namedRecord) error {
 		if err := do(w.stmts.noRecord, rec.name, rec.Key); err != nil {
 			return err
 		}
-		put.Key = "" // reserves its revision
+		put.Key = "" // keeps the revision, so that it is never reused
 	}
 	return do(w.stmts.record, w.sums.recordRow(rec.name, put)...)
 }
 
-// recordOf returns the record in a row with the columns name, key, value and revision.
+// recordOf returns the record in a row with the columns name, key, value and revision, and the name
+// of its collection.
 func recordOf(s *sqlite.Stmt) (name string, rec journal.Record) {
 	rec = journal.Record{Key: s.ColumnText(1), Revision: uint64(s.ColumnInt64(3))}
 	if rec.Key != "" {
@@ -275,7 +280,7 @@ func recordOf(s *sqlite.Stmt) (name string, rec journal.Record) {
 	return s.ColumnText(0), rec
 }
 
-// recordRow returns a row of records.
+// recordRow returns the column values of a record in the table records, including the checksum.
 func (c *checksum) recordRow(name string, rec journal.Record) []any {
 	return []any{name, rec.Key, rec.Value, int64(rec.Revision), c.record(name, rec)}
 }

@@ -18,51 +18,54 @@ import (
 )
 
 const (
-	// maxGroup and maxGroupBytes bound one transaction. A transaction costs a sync, so it stores
-	// more if more is waiting.
+	// maxGroup and maxGroupBytes limit the number of items and the bytes that one transaction
+	// stores. Each transaction costs a sync, so it stores as many waiting items as the limits
+	// allow.
 	maxGroup, maxGroupBytes = 4096, 4 << 20
-	// maxEvent is the size in bytes above which an event is split.
+	// maxEvent is the size in bytes above which an event is split into several rows.
 	maxEvent = 1 << 20
-	// syncInterval is how long an event may stay in the log without a sync with journal.Interval.
+	// syncInterval is the longest time for which a stored event may remain unsynced with
+	// journal.Interval.
 	syncInterval = 100 * time.Millisecond
-	// tickInterval is how often the writer checks whether the file is in its place and whether
-	// events have expired.
+	// tickInterval is the interval at which the writer removes expired events and checks whether
+	// its files are still in place.
 	tickInterval = time.Second
 )
 
-// writer stores queued items. Only its run goroutine uses it.
+// writer stores queued items. Only its run goroutine may use it.
 type writer struct {
 	l     *Log
 	file  *file
-	conn  *sqlite.Conn // nil after a failed attempt to open the file again
+	conn  *sqlite.Conn // nil after a failed attempt to reopen the file
 	stmts *statements
 	sums  *checksum
-	wal   fs.FileInfo // events.db-wal; nil: unknown
-	shm   fs.FileInfo // events.db-shm; nil: unknown
-	row   logRow      // as committed
+	wal   fs.FileInfo // events.db-wal; nil if unknown
+	shm   fs.FileInfo // events.db-shm; nil if unknown
+	row   logRow      // row of the table log as of the last commit
 
-	clock   int64 // time of the last event, in microseconds
-	full    bool  // PRAGMA synchronous is full
+	clock   int64 // stored time of the last event, in microseconds
+	full    bool  // PRAGMA synchronous is set to full
 	erases  bool  // PRAGMA secure_delete is on
-	removed bool  // a record was removed, and copies of it may be left
-	stale   bool  // copies may be left in events.db-wal
+	removed bool  // a record was removed, and copies of it may remain in events.db
+	stale   bool  // copies of removed records may remain in events.db-wal
 	synced  time.Time
-	dirty   bool        // something was committed since synced
-	late    *time.Timer // rouses the queue when a sync is due
+	dirty   bool        // a transaction was committed after the last sync
+	late    *time.Timer // rouses the queue when the next sync is due
 	ticked  time.Time
-	looked  time.Time // for expired events
+	looked  time.Time // time of the last check for expired events
 	doubt   bool      // it is unknown whether the last transaction was committed
 	flushes []*item
 }
 
-// newWriter opens the file.
+// newWriter returns a writer for the log's file, which it opens.
 func newWriter(l *Log) (*writer, error) {
 	w := &writer{l: l, late: time.AfterFunc(time.Hour, l.queue.Rouse)}
 	w.late.Stop()
 	return w, w.open(nil)
 }
 
-// open opens or creates the file, and lets readers use it.
+// open opens events.db, creating or replacing it if necessary, and makes it available to readers.
+// known is the last state of the log that this process has seen, or nil.
 func (w *writer) open(known *logRow) error {
 	c, f, row, err := w.l.openFile(known)
 	if err != nil {
@@ -85,17 +88,17 @@ func (w *writer) open(known *logRow) error {
 	return nil
 }
 
-// close closes the file without marking it clean.
+// close closes the connection without recording that the log was closed properly.
 func (w *writer) close() {
 	if w.conn != nil {
 		w.file.readers.close()
-		_ = w.conn.Close() // committed transactions are in the file
+		_ = w.conn.Close() // all committed transactions are already in the file
 		w.conn = nil
 	}
 }
 
-// run stores queued items, in groups that grow with the load. It returns when the queue is closed
-// and empty, or when ctx ends.
+// run stores queued items in groups, which become larger under load. It returns when the queue is
+// closed and empty, or when ctx ends.
 func (w *writer) run(ctx context.Context) {
 	defer w.late.Stop()
 	ticker := time.NewTicker(tickInterval)
@@ -112,7 +115,7 @@ func (w *writer) run(ctx context.Context) {
 		}
 	})
 	defer close(stop)
-	var err error // why the rest cannot be stored
+	var err error // the reason why the remaining items cannot be stored
 	for group := w.l.queue.Take(maxGroup); group != nil; group = w.l.queue.Take(maxGroup) {
 		if err != nil {
 			w.giveUp(group, err)
@@ -126,8 +129,8 @@ func (w *writer) run(ctx context.Context) {
 	w.finish()
 }
 
-// finish marks the log as closed by this run, and closes it. Closing the last connection moves the
-// content of events.db-wal to events.db.
+// finish records that this run has closed the log properly, and closes the file. Closing the last
+// connection moves the content of events.db-wal to events.db.
 func (w *writer) finish() {
 	if w.conn == nil {
 		return
@@ -143,13 +146,13 @@ func (w *writer) finish() {
 		err = transaction(w.conn, func() error { return writeLog(w.conn, row) })
 	}
 	if err = errors.Join(err, w.conn.Close()); err != nil {
-		w.l.opts.Logger.Warn("the event log could not be closed cleanly", "err", err)
+		w.l.opts.Logger.Warn("the event log could not be closed properly", "err", err)
 	}
 	w.conn = nil
 }
 
-// storeGroup stores a group of items in order, however long that takes. It abandons the rest only
-// if ctx ends, and returns the reason.
+// storeGroup stores a group of items in order. It retries until it succeeds. If ctx ends first, it
+// gives up the remaining items and returns the reason.
 func (w *writer) storeGroup(ctx context.Context, group []*item) error {
 	for first := true; first || len(group) > 0; first = false {
 		b := w.gather(&group)
@@ -166,9 +169,10 @@ func (w *writer) storeGroup(ctx context.Context, group []*item) error {
 	return nil
 }
 
-// giveUp fails the callers that wait for items that will not be stored, including calls of Flush.
+// giveUp reports err to the callers that wait for items that will not be stored, including callers
+// of Flush.
 func (w *writer) giveUp(items []*item, err error) {
-	err = fmt.Errorf("event log: not stored: %w", err)
+	err = fmt.Errorf("event log: the event was not stored: %w", err)
 	for _, it := range append(items, w.flushes...) {
 		if it.Event != nil {
 			w.l.health.Unsaved.Add(1)
@@ -178,9 +182,9 @@ func (w *writer) giveUp(items []*item, err error) {
 	w.flushes = nil
 }
 
-// flushed answers the calls of Flush, which then wait for the texts.
+// flushed wakes the waiting callers of Flush. They then wait for the texts.
 func (w *writer) flushed() {
-	w.l.queue.Stored() // before a woken caller looks
+	w.l.queue.Stored() // must come before a caller wakes up and checks Size
 	for _, it := range w.flushes {
 		it.Finish(journal.Entry{}, nil)
 	}
@@ -189,7 +193,7 @@ func (w *writer) flushed() {
 	}
 }
 
-// batch is what one transaction stores.
+// batch contains the events, states, lists, texts and records that one transaction stores.
 type batch struct {
 	items   []*item
 	rows    []row
@@ -198,23 +202,23 @@ type batch struct {
 	lists   map[journal.ListName]listRow
 	records []namedRecord
 	texts   []text
-	next    logRow // after the transaction
-	began   int64  // when the last attempt began, in microseconds; the committed log.synced
-	stored  int64  // the time of its events: began, unless the clock was set back
+	next    logRow // row of the table log as it will be after the transaction
+	began   int64  // start of the last attempt, in microseconds; becomes log.synced when committed
+	stored  int64  // stored time of the events; equals began unless the clock was set back
 }
 
-// row is a row of events.
+// row is an event, or a part of a split event, to be inserted into the table events.
 type row struct {
-	item  *item // finished with this row; nil for all but the last part of a split event
+	item  *item // item that is finished with this row; nil for all but the last part of a split event
 	event *event.Event
-	local *event.Event // the event for readers in this process; nil for parts
+	local *event.Event // event for readers in this process; nil for a part of a split event
 	data  []byte
 }
 
 func (b *batch) empty() bool { return len(b.items)+len(b.texts) == 0 }
 
-// gather makes a batch of the first items of a group, and removes them from it. Calls of Flush are
-// kept until the whole group is stored.
+// gather removes the first items of a group and puts them into a batch. Flush items are kept
+// separately until the whole group is stored.
 func (w *writer) gather(group *[]*item) *batch {
 	b := &batch{texts: w.l.contents.take()}
 	n := 0
@@ -235,13 +239,13 @@ func (w *writer) gather(group *[]*item) *batch {
 	return b
 }
 
-// encode adds the rows of an event and what it tells. If the event cannot be stored, it finishes
-// the item and returns false.
+// encode adds an event to a batch: its rows, and the states and lists that it reports. If the event
+// cannot be stored, it finishes the item with an error and returns false.
 func (w *writer) encode(b *batch, it *item) bool {
 	parts, err := storing.Encode(it.Event, maxEvent)
 	if err != nil {
 		w.l.health.TooLarge.Add(1)
-		w.l.opts.Logger.Error("an event cannot be stored", "err", err)
+		w.l.opts.Logger.Error("an event cannot be stored and is dropped", "err", err)
 		it.Finish(journal.Entry{}, err)
 		return false
 	}
@@ -265,9 +269,10 @@ func (w *writer) encode(b *batch, it *item) bool {
 	return true
 }
 
-// store stores a batch. It abandons the batch only if ctx ends, and returns the reason.
+// store stores a batch. It retries until it succeeds. If ctx ends first, it gives up and returns
+// the reason.
 func (w *writer) store(ctx context.Context, b *batch) error {
-	if err := w.l.Err(); err != nil && ctx.Err() != nil { // Close has waited long enough
+	if err := w.l.Err(); err != nil && ctx.Err() != nil { // Close does not wait any longer for a store that fails
 		w.l.contents.drop(b.texts)
 		return err
 	}
@@ -291,8 +296,8 @@ func (w *writer) store(ctx context.Context, b *batch) error {
 	}
 }
 
-// attempt stores a batch in one transaction. After a failure it looks whether the transaction is in
-// the file, and it begins no other transaction before it knows.
+// attempt stores a batch in a single transaction. If the commit fails, it checks whether the
+// transaction is in the file nevertheless. It starts no other transaction before that is known.
 func (w *writer) attempt(b *batch) error {
 	if err := w.ready(); err != nil {
 		return err
@@ -323,7 +328,7 @@ func (w *writer) attempt(b *batch) error {
 	return err
 }
 
-// landed reports whether the file has the batch.
+// landed reports whether the file contains the batch.
 func (w *writer) landed(b *batch) (bool, error) {
 	began, err := number(w.conn, "SELECT synced FROM log")
 	if err != nil {
@@ -333,7 +338,8 @@ func (w *writer) landed(b *batch) (bool, error) {
 	return b.began != 0 && began == b.began, nil
 }
 
-// ready makes sure that the file is open and is the file at its path.
+// ready makes sure that the file is open, undamaged and still the file at its path. Otherwise it
+// opens or replaces the file.
 func (w *writer) ready() error {
 	if w.conn == nil {
 		return w.open(&w.row)
@@ -356,7 +362,7 @@ func (w *writer) ready() error {
 	return nil
 }
 
-// reopen replaces a damaged file.
+// reopen replaces a damaged file and opens the new one. cause is the damage.
 func (w *writer) reopen(cause error) error {
 	w.close()
 	known, err := w.l.rescue(cause, &w.row)
@@ -366,18 +372,18 @@ func (w *writer) reopen(cause error) error {
 	return w.open(known)
 }
 
-// lost counts and logs, once, that a file of the log was deleted or replaced while in use. Err
-// returns the reason until the log works again.
+// lost logs and counts, once, that a file of the log was deleted or replaced while in use. Until
+// storing works again, Err returns the reason.
 func (w *writer) lost(name, what string, so string) {
 	if w.l.health.Err() == nil {
 		w.l.health.Damages.Add(1)
 	}
-	w.l.health.Fails(fmt.Errorf("%s was %s while mcptrack used it; %s", filepath.Join(w.l.dir.path, name), what, so))
+	w.l.health.Fails(fmt.Errorf("%s was %s while mcptrack was using it; %s", filepath.Join(w.l.dir.path, name), what, so))
 }
 
-// relock takes the lock again after the lock file was deleted.
+// relock acquires the lock again after the lock file was deleted.
 func (w *writer) relock() error {
-	w.lost("lock", "deleted", "mcptrack creates it again; no event is lost")
+	w.lost("lock", "deleted", "mcptrack will create it again; no event is lost")
 	if err := w.l.dir.reacquire(); err != nil {
 		return err
 	}
@@ -385,18 +391,18 @@ func (w *writer) relock() error {
 	return nil
 }
 
-// rejoin is called when a file beside events.db was deleted. This connection still has the file:
-// rejoin moves its content to events.db and opens events.db with new files. Otherwise the next
-// process would not find the content.
+// rejoin handles the deletion of events.db-wal or events.db-shm. The open connection can still read
+// the deleted file. rejoin moves its content to events.db, where other processes can find it, and
+// opens events.db with new -wal and -shm files.
 func (w *writer) rejoin(name string) error {
-	w.lost(name, "deleted", "mcptrack creates it again; no event is lost")
+	w.lost(name, "deleted", "mcptrack will create it again; no event is lost")
 	w.file.readers.close()
 	if err := w.synchronous(true); err != nil {
 		return err
 	}
 	busy, err := number(w.conn, "PRAGMA wal_checkpoint(TRUNCATE)")
 	if err == nil && busy != 0 {
-		err = errors.New("another process reads the event log")
+		err = errors.New("another process is reading the event log")
 	}
 	if err != nil {
 		return fmt.Errorf("event log: move %s to events.db: %w", name, err)
@@ -405,9 +411,9 @@ func (w *writer) rejoin(name string) error {
 	return w.open(&w.row)
 }
 
-// restore is called when events.db was deleted or replaced while open. The file at the path becomes
-// the log. In place of a deleted file, restore creates one with states, lists and records, but no
-// events.
+// restore handles the deletion or replacement of events.db while it is open. A replacement becomes
+// the log. If the file was deleted, restore creates a new one with the states, lists and records of
+// the old file, but without its events.
 func (w *writer) restore() error {
 	w.file.readers.close()
 	_, err := os.Lstat(w.file.path)
@@ -417,12 +423,12 @@ func (w *writer) restore() error {
 		if _, err := os.Lstat(w.l.dir.path); gone(err) {
 			name = ""
 		}
-		w.lost(name, "deleted", "mcptrack continues with a new log as soon as it can create one, and readers get a gap. To recover the old events, stop mcptrack, restore the directory from a backup, and start mcptrack")
+		w.lost(name, "deleted", "mcptrack continues with a new log as soon as it can create one, and readers receive a gap. To recover the old events, stop mcptrack, restore the directory from a backup, and start mcptrack again")
 	} else {
-		w.lost("events.db", "replaced", "mcptrack continues with the current file, and readers get a gap")
+		w.lost("events.db", "replaced", "mcptrack continues with the current file, and readers receive a gap")
 	}
-	// The files beside it belong to the old file unless they were also replaced. SQLite would use
-	// them with the new file.
+	// Remove the -wal and -shm files unless they were replaced too. They belong to the old file,
+	// but SQLite would apply them to the new one.
 	if wal, err := os.Lstat(w.file.path + "-wal"); deleted || w.wal != nil && err == nil && os.SameFile(wal, w.wal) {
 		_ = os.Remove(w.file.path + "-wal")
 		_ = os.Remove(w.file.path + "-shm")
@@ -432,7 +438,7 @@ func (w *writer) restore() error {
 	}
 	old, origin := w.conn, w.file.origin
 	w.conn = nil
-	defer old.Close() // it moves nothing to the path, which belongs to another file
+	defer old.Close() // writes nothing to the path, where another file is now
 	if err := w.open(&w.row); err != nil {
 		return err
 	}
@@ -444,8 +450,8 @@ func (w *writer) restore() error {
 	return nil
 }
 
-// stored makes what was committed visible to readers, and then wakes the callers that wait for
-// their items.
+// stored makes a committed batch visible to readers, and then wakes the callers that wait for its
+// items.
 func (w *writer) stored(b *batch) {
 	added := make([]kept, len(b.rows))
 	at := time.UnixMicro(b.stored).UTC()
@@ -457,7 +463,7 @@ func (w *writer) stored(b *batch) {
 	}
 	w.row, w.clock = b.next, b.stored
 	if len(b.rows) > 0 {
-		w.l.dir.mark(mark{w.row.epoch, w.row.last}) // before anybody sees the events
+		w.l.dir.mark(mark{w.row.epoch, w.row.last}) // must come before any reader sees the events
 	}
 	w.l.health.Stored.Add(uint64(len(b.rows)))
 	w.l.contents.done(b.texts)
@@ -474,8 +480,8 @@ func (w *writer) stored(b *batch) {
 	}
 }
 
-// keep does periodic work: it syncs, removes what has expired, and checks whether the file is in
-// its place.
+// keep performs periodic tasks: it syncs, removes expired events, and checks whether the files are
+// still in place.
 func (w *writer) keep(ctx context.Context) {
 	due := time.Since(w.ticked) >= tickInterval
 	late := w.dirty && time.Since(w.synced) >= syncInterval
@@ -501,7 +507,7 @@ func (w *writer) keep(ctx context.Context) {
 	case !late && !(due && w.overdue()):
 		w.l.health.Works(w.l.queue.Size)
 	case w.store(ctx, new(batch)) == nil && w.overdue():
-		w.ticked = time.Time{} // more to remove, after what waits now
+		w.ticked = time.Time{} // run again soon: there is more to remove, but waiting items come first
 		w.l.queue.Rouse()
 	}
 }

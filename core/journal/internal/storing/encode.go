@@ -8,9 +8,10 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// Encode returns the stored form of the event: its wire form without an id. An event that is too
-// large for the store is split into several if its meaning allows that, or loses details: a list of
-// 10,000 URIs must not stop the log.
+// Encode returns the stored form of the event, which is its wire form without an id. If that
+// exceeds limit bytes, Encode splits the event into several events with the same meaning, or
+// removes details if that is impossible. A list of 10,000 URIs, for example, must not stop the log.
+// If neither helps, the error matches [journal.ErrTooLarge].
 func Encode(e *event.Event, limit int) ([][]byte, error) {
 	data, err := journal.Encode(e, "")
 	if err != nil {
@@ -35,8 +36,8 @@ func Encode(e *event.Event, limit int) ([][]byte, error) {
 	return parts, nil
 }
 
-// split returns smaller payloads that together mean the same, or as much of it as fits; nil if that
-// is impossible.
+// split returns smaller payloads that together mean the same as p, or a payload with fewer details.
+// It returns nil if p cannot be made smaller.
 func split(p event.Payload) []event.Payload {
 	switch p := p.(type) {
 	case event.ListChanged:
@@ -47,7 +48,7 @@ func split(p event.Payload) []event.Payload {
 		first.Added, second.Added = halves(p.Added)
 		first.Removed, second.Removed = halves(p.Removed)
 		first.Changed, second.Changed = halves(p.Changed)
-		if len(second.Added)+len(second.Removed)+len(second.Changed) == 0 { // only one of the three lists is not empty
+		if len(second.Added)+len(second.Removed)+len(second.Changed) == 0 { // only one of the three lists has items
 			second.Added, first.Added = first.Added, nil
 		}
 		return []event.Payload{first, second}
@@ -65,7 +66,8 @@ func split(p event.Payload) []event.Payload {
 	return nil
 }
 
-// namesOf returns the exported names of the keys in a payload.
+// namesOf returns the exported names of the list items in p: the entries of all whose keys p
+// contains.
 func namesOf(p event.Payload, all map[string]string) map[string]string {
 	list, ok := p.(event.ListChanged)
 	if !ok || len(all) == 0 {

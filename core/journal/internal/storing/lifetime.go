@@ -10,31 +10,33 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// Lifetime is the time during which a log is open. Closing the log calls End and then Wait.
+// Lifetime tracks the calls to an open log, so that closing the log can cancel them and wait for
+// them. To close a log, call End and then Wait.
 type Lifetime struct {
 	ctx context.Context
 	end context.CancelCauseFunc
 
 	mu     sync.Mutex // guards ended
-	ended  bool       // Wait was called: no more calls begin
+	ended  bool       // set by Wait; no new calls may start
 	active sync.WaitGroup
 }
 
-// NewLifetime begins a lifetime. It keeps the values of ctx, but does not end with it.
+// NewLifetime starts a lifetime. Its context keeps the values of ctx, but is not cancelled with
+// ctx.
 func NewLifetime(ctx context.Context) *Lifetime {
 	l := &Lifetime{}
 	l.ctx, l.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	return l
 }
 
-// Context ends with [journal.ErrClosed] when End is called.
+// Context returns the context of the lifetime. End cancels it, with the cause [journal.ErrClosed].
 func (l *Lifetime) Context() context.Context { return l.ctx }
 
-// End ends the contexts of the log and of all calls.
+// End cancels the context of the lifetime and the contexts of all active calls.
 func (l *Lifetime) End() { l.end(journal.ErrClosed) }
 
-// Begin returns the context of a call. It ends with ctx or with the lifetime. Wait waits until
-// cancel is called.
+// Begin registers a call and returns a context for it, which is cancelled when ctx ends or End is
+// called. The caller must call the returned function when the call is done; Wait waits for that.
 func (l *Lifetime) Begin(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	l.mu.Lock()
@@ -52,8 +54,8 @@ func (l *Lifetime) Begin(ctx context.Context) (context.Context, context.CancelFu
 	}
 }
 
-// Wait waits for all calls that have begun; call End first. Later calls get a context that has
-// ended.
+// Wait waits until all registered calls are done. End must be called first. A call that is
+// registered later receives a cancelled context.
 func (l *Lifetime) Wait() {
 	l.mu.Lock()
 	l.ended = true
@@ -61,11 +63,11 @@ func (l *Lifetime) Wait() {
 	l.active.Wait()
 }
 
-// ErrStop is returned by the read function of Iterate if the consumer wants no more.
-var ErrStop = errors.New("the consumer has stopped")
+// ErrStop is returned by the read function passed to Iterate if the consumer stops iterating.
+var ErrStop = errors.New("the consumer stopped iterating")
 
-// Iterate returns a sequence of what read yields. An error of read is yielded last, or the cause of
-// the context if it has ended.
+// Iterate returns a sequence of the entries that read yields. If read fails, the error is yielded
+// last; if the context has ended by then, its cause is yielded instead.
 func (l *Lifetime) Iterate(ctx context.Context, read func(ctx context.Context, yield func(journal.Entry, error) bool) error) iter.Seq2[journal.Entry, error] {
 	return func(yield func(journal.Entry, error) bool) {
 		ctx, cancel := l.Begin(ctx)
@@ -76,7 +78,7 @@ func (l *Lifetime) Iterate(ctx context.Context, read func(ctx context.Context, y
 	}
 }
 
-// Cause returns err, or the cause of ctx if err is not nil and ctx has ended.
+// Cause returns err. If err is not nil and ctx has ended, it returns the cause of ctx instead.
 func Cause(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -84,15 +86,15 @@ func Cause(ctx context.Context, err error) error {
 	return err
 }
 
-// Progress counts things that begin and finish in the same order, and lets callers wait until
-// everything that has begun is finished. The zero value is ready to use.
+// Progress counts operations that start and finish in the same order, and lets callers wait until
+// operations are finished. The zero value is ready to use.
 type Progress struct {
-	mu          sync.Mutex // guards all below
+	mu          sync.Mutex // guards the fields below
 	begun, done uint64
-	moved       chan struct{} // closed at the next change of done; nil while nobody waits
+	moved       chan struct{} // closed at the next change of done; nil if no caller waits
 }
 
-// Begin counts one more and returns its number.
+// Begin counts a new operation and returns its number, starting at 1.
 func (p *Progress) Begin() uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,21 +102,21 @@ func (p *Progress) Begin() uint64 {
 	return p.begun
 }
 
-// Count returns how many have begun, and how many of them are not finished.
+// Count returns the number of operations that were started, and how many of them are unfinished.
 func (p *Progress) Count() (begun uint64, waiting int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.begun, int(p.begun - p.done)
 }
 
-// Advance records that the next n are finished.
+// Advance marks the next n operations as finished.
 func (p *Progress) Advance(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.finishLocked(p.done + uint64(n))
 }
 
-// Finish records that the first n are finished.
+// Finish marks the operations up to number n as finished.
 func (p *Progress) Finish(n uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -129,13 +131,13 @@ func (p *Progress) finishLocked(n uint64) {
 	}
 }
 
-// Wait waits until everything that has begun is finished, or ctx ends.
+// Wait waits until all operations that have started so far are finished, or until ctx ends.
 func (p *Progress) Wait(ctx context.Context) error {
 	begun, _ := p.Count()
 	return p.Reach(ctx, begun)
 }
 
-// Reach waits until the first n are finished, or ctx ends.
+// Reach waits until the operations up to number n are finished, or until ctx ends.
 func (p *Progress) Reach(ctx context.Context, n uint64) error {
 	p.mu.Lock()
 	for p.done < n {
@@ -155,7 +157,8 @@ func (p *Progress) Reach(ctx context.Context, n uint64) error {
 	return nil
 }
 
-// notStored is the error of a caller that stopped waiting because ctx ended.
+// notStored returns the error for a caller whose ctx ended while it waited for an item to be
+// stored.
 func notStored(ctx context.Context) error {
-	return fmt.Errorf("event log: wait until it is stored: %w", context.Cause(ctx))
+	return fmt.Errorf("event log: stopped waiting for the store: %w", context.Cause(ctx))
 }

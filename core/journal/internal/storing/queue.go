@@ -1,6 +1,6 @@
-// Package storing has what every log with a store shares: the queue of items that are not stored
-// yet, whose memory is bounded by the number of resources; the stored form of events; counts and
-// the health of the store; and the lifetime of the log's callers.
+// Package storing contains the code that all logs with a persistent store share: the queue of items
+// that are not stored yet, whose memory use is limited by the number of resources; the stored form
+// of events; the statistics and health of the store; and the lifetime of calls to the log.
 package storing
 
 import (
@@ -14,36 +14,39 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// Item is an entry of a [Queue]: an event, or a note of the implementation's own kind N.
+// Item is an element of a [Queue]. It contains an event, or a note, which is data of a type N that
+// the implementation of the log defines, or both.
 type Item[N any] struct {
-	Event *event.Event // nil: the item is only a note
-	// Key identifies the subject of a note without an event: a newer note with the same Key
-	// replaces an older one.
+	Event *event.Event // nil if the item contains only a note
+	// Key identifies the subject of a note without an event. When the queue is folded, a newer note
+	// replaces an older one with the same Key.
 	Key  string
 	Note N
 	// Done receives the outcome if a caller waits for it; otherwise it is nil. The writer sends
-	// once and never closes it. Capacity 1, so that the writer never waits.
+	// exactly once and never closes the channel. Its capacity is 1, so that the writer never
+	// blocks.
 	Done chan Outcome
 }
 
-// Outcome says what became of an event.
+// Outcome is the result of storing an item.
 type Outcome struct {
 	Entry journal.Entry
 	Err   error
 }
 
-// Finish reports the outcome to the caller that waits for the item, if there is one.
+// Finish sends the outcome to the caller that waits for the item, if there is one.
 func (i *Item[N]) Finish(e journal.Entry, err error) {
 	if i.Done != nil {
 		i.Done <- Outcome{e, err}
 	}
 }
 
-// foldKey identifies items that can be merged: a newer item replaces an older one with the same key.
+// foldKey identifies items that can be merged: a newer item replaces an older one with the same
+// foldKey.
 type foldKey struct {
 	server, uri string
 	what        event.Type
-	name        string // of a prompt or tool, which has no URI
+	name        string // name of a prompt or tool, which has no URI
 }
 
 func (i *Item[N]) key() foldKey {
@@ -60,30 +63,30 @@ func (i *Item[N]) key() foldKey {
 	return k
 }
 
-// Queue holds items between the callers that append and the writer. Push never waits. Its methods
-// may be called from several goroutines, Take from one.
+// Queue passes items from the callers that append them to the writer that stores them. Push never
+// waits. Its methods are safe for concurrent use, but only one goroutine may call Take.
 type Queue[N any] struct {
-	// wake is sent to by Push, Rouse and Close and never closed. Capacity 1: a token means that there
-	// may be something to take.
+	// wake tells Take that there may be something to return. Push, Rouse and Close send to it
+	// without blocking; its capacity is 1, and it is never closed.
 	wake chan struct{}
 
-	mu       sync.Mutex // guards all below; held for no I/O
+	mu       sync.Mutex // guards the fields below; not held during I/O
 	items    []*Item[N]
 	capacity int
-	limit    int // length at which items are folded: capacity, or more if there are many keys
+	limit    int // length that triggers folding; higher than capacity if many items have distinct keys
 	closed   bool
 	roused   bool
 	folded   uint64
-	taken    int // items that the writer has taken and not stored yet
+	taken    int // number of items that Take returned and that are not stored yet
 }
 
-// NewQueue returns an empty queue. Beyond capacity, items are merged into newer ones with the same
-// subject; see [Item].
+// NewQueue returns an empty queue. When it contains more than capacity items, older items are
+// merged into newer ones with the same foldKey.
 func NewQueue[N any](capacity int) *Queue[N] {
 	return &Queue[N]{wake: make(chan struct{}, 1), capacity: capacity, limit: capacity}
 }
 
-// Push adds an item at the end. The only error is [journal.ErrClosed].
+// Push appends an item. The only error that it returns is [journal.ErrClosed].
 func (q *Queue[N]) Push(it *Item[N]) error {
 	q.mu.Lock()
 	if q.closed {
@@ -95,7 +98,7 @@ func (q *Queue[N]) Push(it *Item[N]) error {
 		var n int
 		q.items, n = fold(q.items)
 		q.folded += uint64(n)
-		// The remaining items have distinct keys. Folding again helps only after the queue has
+		// The remaining items have distinct keys, so folding again is useless until the queue has
 		// doubled.
 		q.limit = max(q.capacity, 2*len(q.items))
 	}
@@ -104,8 +107,8 @@ func (q *Queue[N]) Push(it *Item[N]) error {
 	return nil
 }
 
-// Do adds an item and waits until the writer has finished it. If ctx ends first, a note is
-// withdrawn, but an event may still be stored.
+// Do appends an item and waits until the writer has finished it. If ctx ends first, a note is
+// removed from the queue, but an event may still be stored.
 func (q *Queue[N]) Do(ctx context.Context, it *Item[N]) (journal.Entry, error) {
 	it.Done = make(chan Outcome, 1)
 	if err := q.Push(it); err != nil {
@@ -120,8 +123,9 @@ func (q *Queue[N]) Do(ctx context.Context, it *Item[N]) (journal.Entry, error) {
 	}
 }
 
-// withdraw removes a note whose caller no longer waits for it, unless the writer has taken it. Such
-// notes are never merged, so they would fill the memory while the store fails.
+// withdraw removes a note whose caller no longer waits for it, unless the writer has already taken
+// it. An item with a waiting caller is never merged, so such notes would exhaust the memory while
+// the store fails.
 func (q *Queue[N]) withdraw(it *Item[N]) {
 	if it.Event != nil {
 		return
@@ -133,19 +137,19 @@ func (q *Queue[N]) withdraw(it *Item[N]) {
 	}
 }
 
-// Take waits for items and returns the oldest, at most n: an empty group after Rouse, nil after the
-// queue is closed and empty.
+// Take waits for items, then removes and returns the oldest ones, at most n. It returns an empty
+// slice that is not nil after a call to Rouse, and nil when the queue is closed and empty.
 func (q *Queue[N]) Take(n int) []*Item[N] {
 	for {
 		q.mu.Lock()
-		q.taken = 0 // the writer has stored what it took before
+		q.taken = 0 // the writer has stored the items of the previous call
 		if len(q.items) > 0 {
 			n = min(n, len(q.items))
 			out := q.items[:n:n]
 			q.items = q.items[n:]
 			q.taken = n
 			if len(q.items) == 0 {
-				q.items = nil // the array belongs to out
+				q.items = nil // out now owns the array
 				q.limit = q.capacity
 			}
 			q.mu.Unlock()
@@ -164,15 +168,15 @@ func (q *Queue[N]) Take(n int) []*Item[N] {
 	}
 }
 
-// Stored records that everything that Take returned is stored; the next Take does the same. The
-// writer calls it before it wakes a caller that may look at Size.
+// Stored records that all items that Take returned are stored. The next call to Take records the
+// same, but the writer calls Stored earlier: before it wakes a caller that may then check Size.
 func (q *Queue[N]) Stored() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.taken = 0
 }
 
-// Rouse makes one call of Take return.
+// Rouse makes one call to Take return even if the queue is empty.
 func (q *Queue[N]) Rouse() {
 	q.mu.Lock()
 	q.roused = true
@@ -180,7 +184,7 @@ func (q *Queue[N]) Rouse() {
 	q.signal()
 }
 
-// Close rejects later items. Queued items can still be taken.
+// Close makes Push reject new items. Take still returns the items that are already queued.
 func (q *Queue[N]) Close() {
 	q.mu.Lock()
 	q.closed = true
@@ -188,8 +192,8 @@ func (q *Queue[N]) Close() {
 	q.signal()
 }
 
-// Size returns how many items are not stored yet, queued or taken, and how many events were folded
-// into others.
+// Size returns the number of items that are not stored yet, whether queued or taken, and the number
+// of events that were merged into others.
 func (q *Queue[N]) Size() (waiting int, folded uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -204,8 +208,8 @@ func (q *Queue[N]) signal() {
 }
 
 // fold merges items into newer ones with the same key. It returns the remaining items, in the order
-// of the newer ones, and how many events were merged. It does not merge an item that a caller waits
-// for.
+// of the newest item for each key, and the number of events that were merged. It never merges an
+// item that a caller waits for.
 func fold[N any](items []*Item[N]) (kept []*Item[N], folded int) {
 	newest := make(map[foldKey]*Item[N], len(items))
 	for n := len(items) - 1; n >= 0; n-- {
@@ -230,8 +234,8 @@ func fold[N any](items []*Item[N]) (kept []*Item[N], folded int) {
 	return kept, folded
 }
 
-// merge returns the newer event with the members that only the older one has. It changes neither;
-// events are shared.
+// merge returns a copy of the newer event that also covers the change that the older event reports.
+// It modifies neither argument, because events are shared.
 func merge(older, newer *event.Event) *event.Event {
 	e := *newer
 	if e.Received.IsZero() || !older.Received.IsZero() && older.Received.Before(e.Received) {
@@ -262,7 +266,8 @@ func merge(older, newer *event.Event) *event.Event {
 	return &e
 }
 
-// mergeNames combines the exported names of two changes of a list; now is the newer one.
+// mergeNames combines the exported names from two successive changes to a list. now is the newer
+// change.
 func mergeNames(older, newer map[string]string, now event.ListChanged) map[string]string {
 	if older == nil || newer == nil {
 		return nil
@@ -275,8 +280,8 @@ func mergeNames(older, newer map[string]string, now event.ListChanged) map[strin
 	return names
 }
 
-// mergeLists combines two changes of one list. A key that was added and then removed ends as
-// removed; one that was removed and then added ends as changed.
+// mergeLists combines two successive changes to a list into one. A key that was added and then
+// removed is reported as removed; a key that was removed and then added is reported as changed.
 func mergeLists(was, now event.ListChanged) event.ListChanged {
 	type fate struct{ before, after bool }
 	fates := map[string]fate{}
