@@ -38,19 +38,19 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Limits of a response.
+// Limits for a response.
 const (
 	maxAnswer = 64 << 20        // bytes
 	maxTime   = 2 * time.Minute // from the request to the end of the response
 )
 
-// MaxVersions limits the versions of a resource in one response.
+// MaxVersions limits the number of resource versions in one response.
 const MaxVersions = 500
 
-// Client sends requests to one serve-sse.
+// Client sends requests to one serve-sse process.
 type Client struct {
 	Base  *url.URL
-	Token string // bearer token, or ""; it is sent to Base only, as redirects are not followed
+	Token string // bearer token, or empty; sent only to Base, because redirects are not followed
 }
 
 // StatusError reports a response whose status is not 200.
@@ -62,11 +62,11 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return e.Host + " responded with HTTP status " + e.Status }
 
-// UnreachableError reports a request without a complete response.
+// UnreachableError reports a request that received no complete response.
 type UnreachableError struct {
 	Host  string
 	Err   error
-	Began bool // the response had begun
+	Began bool // whether the response had started
 }
 
 func (e *UnreachableError) Error() string {
@@ -78,10 +78,11 @@ func (e *UnreachableError) Error() string {
 
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// ErrNotServeSSE reports a response that serve-sse would not send.
+// ErrNotServeSSE reports a response that serve-sse never sends.
 var ErrNotServeSSE = errors.New("not a serve-sse of mcptrack")
 
-// Get requests one JSON document and decodes it. It escapes the elements of path.
+// Get requests one JSON document and decodes it into the value that into points to. It escapes the
+// elements of path.
 func (c *Client) Get(ctx context.Context, path []string, query url.Values, into any) error {
 	escaped := make([]string, len(path))
 	for i, p := range path {
@@ -127,7 +128,7 @@ func (c *Client) Get(ctx context.Context, path []string, query url.Values, into 
 	return nil
 }
 
-// Versions returns the versions of a resource, oldest first.
+// Versions returns the stored versions of a resource, oldest first.
 func (c *Client) Versions(ctx context.Context, server, uri string) ([]history.Version, error) {
 	var found struct {
 		Events []json.RawMessage `json:"events"` // newest first
@@ -151,8 +152,8 @@ func (c *Client) Versions(ctx context.Context, server, uri string) ([]history.Ve
 	return versions, err
 }
 
-// Text returns the text of the version with this digest, or the current text for the zero
-// digest; ok is false if the text is not available.
+// Text returns the text of the resource version with the given digest, or the current text for the
+// zero digest. ok is false if the text is not available.
 func (c *Client) Text(ctx context.Context, server, uri string, digest catalog.Digest) (text string, ok bool, err error) {
 	query := url.Values{"uri": {uri}}
 	if !digest.IsZero() {
