@@ -25,13 +25,13 @@ type URLs struct{ globs []urlGlob }
 
 type urlGlob struct {
 	scheme string
-	host   string     // the labels, separated by slashes; "": it is an address
-	addr   netip.Addr // the host, if it is an address
-	port   string     // "*" matches any
-	path   string     // "" matches any
+	host   string     // labels separated by slashes; empty if the host is an address
+	addr   netip.Addr // address, if the host is one
+	port   string     // "*" matches any port
+	path   string     // "" matches any path
 }
 
-// ParseURLs reads globs. The error is for users.
+// ParseURLs parses globs. Its error is suitable for users.
 func ParseURLs(globs []string) (u URLs, err error) {
 	for _, g := range globs {
 		parsed, err := parseURLGlob(g)
@@ -70,7 +70,7 @@ func parseURLGlob(g string) (u urlGlob, err error) {
 				return u, errors.New("the host is invalid")
 			}
 			if label == "**" {
-				labels[i] = "*/**" // one or more
+				labels[i] = "*/**" // one or more labels
 			}
 		}
 		u.host = strings.Join(labels, "/")
@@ -84,7 +84,7 @@ func parseURLGlob(g string) (u urlGlob, err error) {
 	return u, nil
 }
 
-// isLocal reports whether an address is one of this machine that can be opened for tests.
+// isLocal reports whether an address belongs to this machine and may be opened for tests.
 func isLocal(a netip.Addr) bool {
 	return a == netip.AddrFrom4([4]byte{127, 0, 0, 1}) || a == netip.IPv6Loopback()
 }
@@ -93,7 +93,7 @@ func defaultPort(scheme string) string {
 	return map[string]string{"http": "80", "https": "443"}[scheme]
 }
 
-// Local returns the addresses and ports of this machine that the globs name; port 0 means all
+// Local returns the addresses and ports of this machine that the globs contain; port 0 means all
 // ports.
 func (u URLs) Local() (all []netip.AddrPort) {
 	for _, g := range u.globs {
@@ -105,7 +105,7 @@ func (u URLs) Local() (all []netip.AddrPort) {
 	return all
 }
 
-// match reports whether a glob matches a URL.
+// match reports whether at least one glob matches a URL.
 func (u URLs) match(raw string) bool {
 	is, err := url.Parse(raw)
 	if err != nil || is.Opaque != "" || is.User != nil {
@@ -138,8 +138,8 @@ func (g urlGlob) match(u *url.URL) bool {
 	return isPlainPath(path) && glob.Match(g.path, path) && (u.RawQuery == "" && !u.ForceQuery || strings.HasSuffix(g.path, "/**"))
 }
 
-// isPlainPath reports whether all servers see the same segments in a path. Servers remove dot
-// segments, and some decode slashes or ignore what follows a semicolon.
+// isPlainPath reports whether all servers interpret a path as the same segments. Servers remove dot
+// segments, and some decode slashes or ignore the text after a semicolon.
 func isPlainPath(path string) bool {
 	for segment := range strings.SplitSeq(path, "/") {
 		text, err := url.PathUnescape(segment)
