@@ -18,8 +18,8 @@ import (
 type callOptions struct {
 	requestFlags
 	server, tool string
-	given        map[string]string // the values of --arg
-	arguments    map[string]any    // the value of --args-json
+	given        map[string]string // values of --arg
+	arguments    map[string]any    // value of --args-json
 }
 
 func newCall(env *cli.Env, g *cli.Globals) *cobra.Command {
@@ -94,7 +94,7 @@ func (o *callOptions) run(cmd *cobra.Command, env *cli.Env, g *cli.Globals) erro
 	})
 }
 
-// typed converts the values of --arg to the types in the tool's schema.
+// typed converts the values of --arg to the types in the tool's input schema.
 func (o *callOptions) typed(ctx context.Context, s *session.Session) (map[string]any, error) {
 	tools, err := s.List(ctx, catalog.Tools)
 	if err != nil {
@@ -113,7 +113,7 @@ func (o *callOptions) typed(ctx context.Context, s *session.Session) (map[string
 		} `json:"inputSchema"`
 	}
 	if err := json.Unmarshal(tool.Raw, &described); err != nil {
-		described.InputSchema.Properties = nil // the schema is unreadable: guess
+		described.InputSchema.Properties = nil // the schema is unreadable: guess the types
 	}
 	out := map[string]any{}
 	for _, name := range slices.Sorted(maps.Keys(o.given)) {
@@ -135,7 +135,7 @@ func (o *callOptions) typed(ctx context.Context, s *session.Session) (map[string
 	return out, nil
 }
 
-// toolPieces splits a tools/call result into its content blocks; without any, it returns the
+// toolPieces splits a tools/call result into its content blocks. If there are none, it returns the
 // structured content.
 func toolPieces(raw json.RawMessage) ([]piece, error) {
 	var result struct {

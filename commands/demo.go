@@ -11,7 +11,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/demo"
 )
 
-// newDemoServer is the server behind --demo: this program, run as an ordinary MCP server over stdio.
+// newDemoServer returns the command that --demo starts: this program as an ordinary MCP server over
+// stdio.
 func newDemoServer(env *cli.Env, _ *cli.Globals) *cobra.Command {
 	var opts demo.Options
 	cmd := &cobra.Command{

@@ -26,7 +26,7 @@ import (
 
 type initOptions struct {
 	file               string
-	from               []string // names of hosts; none: all
+	from               []string // names of hosts; empty means all
 	dryRun, force, yes bool
 }
 
@@ -72,7 +72,7 @@ Exit codes: 0 done; 1 failed (FILE exists); 2 wrong usage; 3 no host has servers
 	return cmd
 }
 
-// check reports wrong usage. changed reports whether a flag was given.
+// check returns an error for invalid usage. changed reports whether a flag was given.
 func (o *initOptions) check(changed func(flag string) bool) error {
 	shown := printable.Line(o.file, 200)
 	info, err := os.Stat(o.file)
@@ -105,13 +105,13 @@ func (o *initOptions) check(changed func(flag string) bool) error {
 	return nil
 }
 
-// initReport is what init --json prints.
+// initReport is the document that init --json prints.
 type initReport struct {
 	File      string            `json:"file"`
 	Written   bool              `json:"written"`
 	Sources   []draft.Source    `json:"sources"`
 	Variables []config.Variable `json:"variables"`
-	Config    *draft.Draft      `json:"config,omitzero"` // with --dry-run
+	Config    *draft.Draft      `json:"config,omitzero"` // set with --dry-run
 }
 
 func runInit(ctx context.Context, env *cli.Env, g *cli.Globals, opts initOptions) error {
@@ -135,7 +135,7 @@ func runInit(ctx context.Context, env *cli.Env, g *cli.Globals, opts initOptions
 	}
 	if g.Format.Table() {
 		w := env.Out
-		if opts.dryRun { // stdout gets only the config
+		if opts.dryRun { // stdout is reserved for the config
 			w = env.Err
 		}
 		if err := report.write(w); err != nil {
@@ -166,8 +166,8 @@ func runInit(ctx context.Context, env *cli.Env, g *cli.Globals, opts initOptions
 	return err
 }
 
-// unusable counts the servers of a new config that need something that this machine lacks, such as a
-// variable.
+// unusable counts the servers in a new config that need something this machine does not have, such
+// as a variable.
 func unusable(file string, read config.Options) (n int) {
 	cfg, _ := config.Load(file, read)
 	if cfg == nil {
@@ -181,7 +181,7 @@ func unusable(file string, read config.Options) (n int) {
 	return n
 }
 
-// notWritable is the failure for a file that cannot be written.
+// notWritable returns the failure for a file that cannot be written.
 func notWritable(err error) error {
 	if errors.Is(err, draft.ErrExists) {
 		return &cli.Failure{Exit: cli.ExitFailed, Code: "exists", Err: err, Hint: "--force replaces it, --dry-run shows what would be written"}
@@ -189,7 +189,7 @@ func notWritable(err error) error {
 	return &cli.Failure{Exit: cli.ExitFailed, Code: "not_written", Err: err, Hint: "--dry-run shows what would be written"}
 }
 
-// noHostServers is the failure if no host has servers.
+// noHostServers returns the failure that no host has servers.
 func noHostServers(read config.Options, opts initOptions, d *draft.Draft) error {
 	var searched []string
 	for _, h := range hosts.All() {
@@ -207,7 +207,7 @@ func noHostServers(read config.Options, opts initOptions, d *draft.Draft) error 
 	return f
 }
 
-// write prints the report for people.
+// write prints the human-readable report.
 func (r *initReport) write(w io.Writer) error {
 	var rows [][]string
 	for _, s := range r.Sources {
@@ -234,7 +234,7 @@ func (r *initReport) write(w io.Writer) error {
 	return err
 }
 
-// confirm asks whether to write, and shows what the config would run and send.
+// confirm shows what the config would run and send, and asks whether to write it.
 func (o *initOptions) confirm(ctx context.Context, env *cli.Env, text []byte, read config.Options) error {
 	if o.yes {
 		return nil
@@ -258,12 +258,13 @@ func (o *initOptions) confirm(ctx context.Context, env *cli.Env, text []byte, re
 	}
 }
 
-// approve approves the written config for the folder in which commands find it.
+// approve stores the user's approval of the written config for the folder in which commands will
+// find it.
 func (o *initOptions) approve(env *cli.Env, g *cli.Globals, text []byte, log *slog.Logger) {
 	written := *g
 	written.Workspace, written.Config = config.FolderOf(o.file), ""
 	if written.Workspace == "" {
-		return // commands find it only by name, which needs no approval
+		return // commands find the config only by an explicit path, which needs no approval
 	}
 	p, err := written.Permission(env, o.file)
 	if err == nil && p.Found {

@@ -1,6 +1,7 @@
-// Package inject is the inject command, which adds updates as messages to live Realtime conversations. A
-// source (source.go: the servers of the config, a feed or stdin) offers events to a sink (sink.go: a
-// session, a proxy or a dry run), whose flags are in target.go. The protocol is output/realtime.
+// Package inject implements the inject command, which adds updates as messages to live Realtime
+// conversations. A source (source.go: the servers in the config, a feed or stdin) passes events to
+// a sink (sink.go: a session, a proxy or a dry run), whose flags are in target.go. The protocol is
+// implemented in output/realtime.
 package inject
 
 import (
@@ -40,9 +41,9 @@ type options struct {
 	dryRun       bool
 	allServers   bool
 	refreshTools bool
-	mcp          []string // ids of the servers whose tools the session can use
+	mcp          []string // ids of servers whose tools the session may use
 
-	config atomic.Pointer[config.Config] // the current one, if servers are tracked
+	config atomic.Pointer[config.Config] // current config, if servers are tracked
 }
 
 func (o *options) selection() cli.Selection {
@@ -165,15 +166,15 @@ func (o *options) parse(env *cli.Env) error {
 	return o.targetFlags.parse(env)
 }
 
-// message returns how an update becomes a message.
+// message returns the options for converting updates to messages.
 func (o *options) message() realtime.MessageOptions {
 	return realtime.MessageOptions{
 		Role: realtime.Role(o.role), Content: o.content, Scope: o.callID + o.sessionID,
-		ByContent: o.from == "" && !o.stdin, // event ids are valid for one run only
+		ByContent: o.from == "" && !o.stdin, // event ids of tracked servers are valid for one run only
 	}
 }
 
-// delivery returns how messages are delivered, without the callbacks.
+// delivery returns the delivery options, without the callbacks.
 func (o *options) delivery() realtime.DeliveryOptions {
 	d := realtime.DeliveryOptions{Message: o.message(), Respond: o.respond}
 	if d.Queue.Window = o.coalesce; o.coalesce == 0 {
@@ -185,17 +186,18 @@ func (o *options) delivery() realtime.DeliveryOptions {
 	return d
 }
 
-// messageSink is the target of events: one session, the sessions of a proxy, or stdout.
+// messageSink is the destination of events: one session, the sessions of a proxy, or stdout.
 type messageSink struct {
-	offer func(*event.Event) error // an error ends the command
-	pass  func(id string)          // records that there is nothing to offer up to an id
-	// finish says that nothing more will be offered.
+	offer func(*event.Event) error // accepts an event; an error ends the command
+	pass  func(id string)          // records that events up to an id need no delivery
+	// finish is called when no more events will be offered.
 	finish func()
-	// run delivers until ctx ends or nothing is left to deliver; nil: offer delivers.
+	// run delivers messages until ctx ends or nothing is left to deliver. If nil, offer itself
+	// delivers.
 	run func(ctx context.Context) error
-	// resume returns the id after which to resume; nil: there is none.
+	// resume returns the event id after which to resume. It is nil if the sink cannot resume.
 	resume func() string
-	// reached reports whether the endpoint has been reached.
+	// reached reports whether the endpoint has ever been reached.
 	reached func() bool
 }
 
@@ -218,7 +220,7 @@ func runInject(ctx context.Context, env *cli.Env, g *cli.Globals, opts *options)
 	running.Go(func() error {
 		err := source.run(feeding, s)
 		if err != nil && opts.listen != "" && source.reached != nil && source.reached() {
-			// The feed has worked: the sessions of applications continue.
+			// The feed was reached before, so the applications' sessions continue without it.
 			g.Logger(env).Warn("the source of updates failed", "err", err)
 			err = nil
 		}
@@ -243,7 +245,7 @@ func runInject(ctx context.Context, env *cli.Env, g *cli.Globals, opts *options)
 	return r.outcome(ctx, err, "")
 }
 
-// serverURL returns the URL of a tracked server; "" if it has none.
+// serverURL returns the URL of a tracked server, or "" if it has none.
 func (o *options) serverURL(id string) string {
 	if cfg := o.config.Load(); cfg != nil {
 		if srv, ok := cfg.Server(id); ok {
@@ -253,7 +255,8 @@ func (o *options) serverURL(id string) string {
 	return ""
 }
 
-// checkMCP checks that the endpoint can connect to the servers of --mcp, and that their tools are tracked.
+// checkMCP checks that the endpoint can connect to the servers in --mcp, and that their tools are
+// tracked.
 func (o *options) checkMCP(cfg *config.Config) error {
 	selected := o.selection().Of(cfg)
 	for _, id := range o.mcp {
@@ -272,7 +275,7 @@ func (o *options) checkMCP(cfg *config.Config) error {
 	return nil
 }
 
-// mcpServers returns a function that returns the current servers of --mcp; nil without --mcp.
+// mcpServers returns a function that returns the current servers in --mcp, or nil without --mcp.
 func (o *options) mcpServers() func() []realtime.MCPServer {
 	if len(o.mcp) == 0 {
 		return nil
@@ -283,7 +286,7 @@ func (o *options) mcpServers() func() []realtime.MCPServer {
 		for _, id := range o.mcp {
 			srv, ok := cfg.Server(id)
 			if !ok || srv.Unusable() != nil || srv.URL.IsZero() {
-				continue // it is no longer in the config
+				continue // removed from the config
 			}
 			m := realtime.MCPServer{ID: id, URL: srv.URL.Reveal(), Header: map[string]string{}}
 			for name, value := range srv.Headers {

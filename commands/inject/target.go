@@ -16,7 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/output/realtime"
 )
 
-// targetFlags is where messages go.
+// targetFlags contains the flags that select the destination of messages.
 type targetFlags struct {
 	dialect    string
 	callID     string
@@ -71,7 +71,7 @@ func (t *targetFlags) api() realtime.Dialect {
 	return realtime.Dialect(t.dialect)
 }
 
-// checkDialect checks that the dialect allows the flags.
+// checkDialect checks that the dialect supports the given flags.
 func (t *targetFlags) checkDialect() error {
 	if err := cli.OneOf("dialect", t.dialect, dialects()...); err != nil && t.dialect != "" {
 		return err
@@ -90,7 +90,7 @@ func (t *targetFlags) checkDialect() error {
 	return nil
 }
 
-// checkUnused checks the flags of a dry run.
+// checkUnused rejects flags that a dry run does not use.
 func (t *targetFlags) checkUnused() error {
 	if t.listen != "" {
 		return cli.Usage("--dry-run and --listen cannot be used together: a dry run makes no connections")
@@ -127,12 +127,12 @@ func (t *targetFlags) parse(env *cli.Env) error {
 	return t.authorize(env)
 }
 
-// nonEmpty returns the values that are not empty.
+// nonEmpty returns the non-empty values.
 func nonEmpty(values ...string) []string {
 	return slices.DeleteFunc(values, func(v string) bool { return v == "" })
 }
 
-// members parses --query and --header.
+// members parses the values of --query and --header.
 func (t *targetFlags) members() error {
 	query, err := cli.Pairs("query", t.queries)
 	if err != nil {
@@ -166,7 +166,8 @@ func (t *targetFlags) members() error {
 	return nil
 }
 
-// authorize adds the key to the handshake; with --listen only if a token authenticates the applications.
+// authorize adds the API key to the handshake. With --listen it does so only if applications must
+// present a token.
 func (t *targetFlags) authorize(env *cli.Env) error {
 	if t.listen != "" && t.access.TokenFile == "" {
 		if t.keyFile != "" {
@@ -184,11 +185,11 @@ func (t *targetFlags) authorize(env *cli.Env) error {
 		}
 	}
 	if t.listen != "" {
-		// Neither the token nor its login cookie is for the endpoint.
+		// The endpoint must not receive the proxy's token or its login cookie.
 		t.endpoint.Header["Authorization"], t.endpoint.Header["Cookie"] = nil, nil
 	}
 	if key == "" {
-		// ElevenLabs has public agents, which need no key.
+		// Public ElevenLabs agents need no key.
 		if (t.endpoint.URL == "" || strings.HasPrefix(t.endpoint.Address(), "wss://api.openai.com/")) && t.agentID == "" {
 			return cli.UsageHint("set "+variable+", or use --api-key-file", "no key for %s", t.endpoint.Address())
 		}
@@ -204,7 +205,7 @@ func (t *targetFlags) authorize(env *cli.Env) error {
 	return nil
 }
 
-// targetFailure turns an invalid option into a usage error of its flag.
+// targetFailure converts an error for an invalid option into a usage error for its flag.
 func (t *targetFlags) targetFailure(err error) error {
 	o, ok := errors.AsType[*realtime.OptionError](err)
 	if !ok {
