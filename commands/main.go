@@ -38,13 +38,14 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Env is everything that a command uses of its process.
+// Env contains everything that a command uses from its process.
 type Env = cli.Env
 
-// Terminal is where questions are asked; see Env.
+// Terminal is the user's terminal, on which questions are asked; see Env.
 type Terminal = cli.Terminal
 
-// Main runs one command line and returns its exit code. ctx ends when the user interrupts.
+// Main runs one command line and returns its exit code. ctx must end when the user interrupts the
+// command.
 func Main(ctx context.Context, env *cli.Env, args []string) int {
 	var g cli.Globals
 	root := newRoot(env, &g)
@@ -54,7 +55,7 @@ func Main(ctx context.Context, env *cli.Env, args []string) int {
 		return cli.ExitOK
 	}
 	f := cli.Classify(cmd.Context(), err)
-	if f.Exit != cli.ExitOK { // a closed pipe is a normal end
+	if f.Exit != cli.ExitOK { // a closed output pipe is a normal end
 		cli.Report(env.Err, f, g.WantsJSON(args))
 	}
 	return f.Exit
@@ -116,8 +117,8 @@ config.`,
 	return root
 }
 
-// subcommand rejects the arguments of a command that only has subcommands: an argument names one that
-// does not exist.
+// subcommand rejects the arguments of a command that only groups subcommands, because such an
+// argument is an unknown subcommand.
 func subcommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -132,7 +133,8 @@ func subcommand(cmd *cobra.Command, args []string) error {
 		"unknown command %q", printable.Line(args[0], 100))
 }
 
-// flagError explains what is wrong with a flag, as pflag's own errors quote errors of the Go library.
+// flagError returns a readable error for an invalid flag, because the errors of pflag quote errors
+// of the Go library.
 func flagError(cmd *cobra.Command, err error) error {
 	if cmd.HasSubCommands() && cmd.Flags().NArg() > 0 { // cobra parsed it as a flag of the parent command
 		return subcommand(cmd, cmd.Flags().Args())
@@ -166,7 +168,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	return cli.UsageHint(see, "%w", err)
 }
 
-// flagElsewhere returns the hint which other commands have the flag, or the fallback.
+// flagElsewhere returns a hint that lists the other commands that have the flag, or the fallback if
+// there are none.
 func flagElsewhere(cmd *cobra.Command, name, fallback string) string {
 	var have []string
 	for _, c := range cmd.Root().Commands() {
@@ -180,7 +183,7 @@ func flagElsewhere(cmd *cobra.Command, name, fallback string) string {
 	return fmt.Sprintf("--%s is a flag of %s", name, cli.Join(have, 10))
 }
 
-// expected says which values a flag takes.
+// expected describes the values that a flag accepts.
 func expected(f *pflag.Flag) string {
 	switch f.Value.Type() {
 	case "int":

@@ -47,8 +47,8 @@ are several. --json prints the MCP result.
 	return cmd
 }
 
-// promptPieces splits a prompts/get result into the texts of its messages, each under its role if
-// there are several.
+// promptPieces splits a prompts/get result into the texts of its messages. If there are several,
+// each follows its role.
 func promptPieces(raw json.RawMessage) ([]piece, error) {
 	var result struct {
 		Messages []struct {

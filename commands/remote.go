@@ -12,10 +12,10 @@ import (
 	"github.com/mcptrack/mcptrack/output/remote"
 )
 
-// defaultServeURL is where serve-sse listens by default.
+// defaultServeURL is the default address of serve-sse.
 const defaultServeURL = "http://127.0.0.1:8722"
 
-// remoteFlags are the flags of commands that ask a running serve-sse.
+// remoteFlags contains the flags of commands that send requests to a running serve-sse.
 type remoteFlags struct {
 	tokenFile string
 	insecure  bool
@@ -32,7 +32,7 @@ func (r *remoteFlags) token(env *cli.Env, to *url.URL) (string, error) {
 	return cli.ServeToken(env, to, "token-file", r.tokenFile, r.insecure)
 }
 
-// askFailure gives an error of a serve-sse its exit code and a hint.
+// askFailure adds an exit code and a hint to an error from a serve-sse.
 func askFailure(ctx context.Context, err error) error {
 	if unreachable, ok := errors.AsType[*remote.UnreachableError](err); ok {
 		if ctx.Err() != nil && !errors.Is(context.Cause(ctx), cli.ErrTimeout) {

@@ -26,7 +26,7 @@ type tailOptions struct {
 	since   string
 	count   int
 	timeout time.Duration
-	raw     bool // print events as the feed sent them
+	raw     bool // print events exactly as the feed sent them
 }
 
 func newTail(env *cli.Env, g *cli.Globals) *cobra.Command {
@@ -132,7 +132,7 @@ func runTail(ctx context.Context, env *cli.Env, g *cli.Globals, opts tailOptions
 				return nil
 			case e == nil || !opts.Keep(e):
 				return nil
-			case opts.raw: // with members that only a newer mcptrack knows
+			case opts.raw: // includes members that only a newer mcptrack understands
 				_, err = env.Out.Write(append(printable.JSON([]byte(x.Data)), '\n'))
 			default:
 				err = print.write(e)
@@ -161,8 +161,8 @@ func runTail(ctx context.Context, env *cli.Env, g *cli.Globals, opts tailOptions
 	return err
 }
 
-// tailEvent decodes an event of a feed. It returns nil for events that are not about a server, such
-// as checkpoints, and for types that only a newer mcptrack knows.
+// tailEvent decodes an event from a feed. It returns nil for events that do not concern a server,
+// such as checkpoints, and for types from a newer mcptrack.
 func tailEvent(x eventstream.Event) (*event.Event, error) {
 	if x.Type == "checkpoint" {
 		return nil, nil

@@ -71,7 +71,7 @@ invalid or missing; 4 the --url could not be reached; 5 it refused the request.`
 	return cmd
 }
 
-// errQuit ends all tasks when the user quits.
+// errQuit stops all tasks when the user quits.
 var errQuit = errors.New("the user quit")
 
 // show runs the screen and the tasks until the user quits (errQuit), ctx ends or a task fails.
@@ -110,7 +110,7 @@ func runTop(ctx context.Context, env *cli.Env, g *cli.Globals, opts topOptions) 
 		return err
 	}
 	log := serverlog.New()
-	desired, err := opts.Desired(env, g, slog.New(slog.DiscardHandler), cfg, picked.Of) // the feed reports reloads
+	desired, err := opts.Desired(env, g, slog.New(slog.DiscardHandler), cfg, picked.Of) // no logging here: the feed reports reloads
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func runTop(ctx context.Context, env *cli.Env, g *cli.Globals, opts topOptions) 
 	if err != nil {
 		return err
 	}
-	past, err := opts.Existing(ctx, env, slog.New(slog.DiscardHandler)) // a log line would garble the screen
+	past, err := opts.Existing(ctx, env, slog.New(slog.DiscardHandler)) // no logging here: a log line would garble the screen
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ func newTrust(env *cli.Env, g *cli.Globals) *cobra.Command {
 	return cmd
 }
 
-// trustReport is what trust --json prints.
+// trustReport is the document that trust --json prints.
 type trustReport struct {
 	Folder   string        `json:"folder"`
 	File     string        `json:"file"`
@@ -82,7 +82,7 @@ func runTrust(ctx context.Context, env *cli.Env, g *cli.Globals, opts trustOptio
 	if err != nil {
 		return err
 	}
-	g.Workspace, g.Config = folder, "" // MCPTRACK_CONFIG needs no approval
+	g.Workspace, g.Config = folder, "" // a config from MCPTRACK_CONFIG needs no approval
 	path, err := g.FindConfig(env)
 	if err != nil {
 		return err
@@ -180,7 +180,7 @@ func runTrustRevoke(env *cli.Env, g *cli.Globals, opts trustOptions) error {
 	}
 	doc := struct {
 		Folder  string `json:"folder"`
-		Revoked bool   `json:"revoked"` // false: there was no approval
+		Revoked bool   `json:"revoked"` // false if there was no approval
 	}{folder, revoked}
 	return g.Write(env.Out, []string{folder}, doc, func() error {
 		what := "approvals revoked; running commands continue"

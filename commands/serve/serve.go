@@ -1,5 +1,5 @@
-// Package serve is the serve-sse command, which stores events and serves them over HTTP, with the
-// dashboard, metrics and the webhooks of the config.
+// Package serve implements the serve-sse command, which stores events and serves them over HTTP,
+// with the dashboard, metrics and the webhooks in the config.
 package serve
 
 import (
@@ -148,8 +148,8 @@ func (o *options) parse() (err error) {
 	return err
 }
 
-// otherConns is how many connections may be open besides streams: scrapers, probes, dashboards, and
-// clients that are rejected.
+// otherConns limits the number of open connections in addition to streams: scrapers, probes,
+// dashboards, and rejected clients.
 const otherConns = 2096
 
 // server creates the HTTP server and its listener. Invalid options are usage errors.
@@ -159,19 +159,20 @@ func (o *options) server(ctx context.Context, env *cli.Env, log *slog.Logger, re
 		return nil, nil, err
 	}
 	return o.access.Listen(ctx, log, tokens, o.addr, func(w *web.Options) {
-		if o.publicURL != "" { // of a reverse proxy
+		if o.publicURL != "" { // the public address of a reverse proxy
 			w.Origins = append(slices.Clone(w.Origins), o.publicURL)
 		}
 		w.Ready, w.MaxConns = ready, o.maxClients+otherConns
 	})
 }
 
-// receiverFile is the file with the key of the webhook receiver, in the data directory.
+// receiverFile is the name of the file, in the data directory, that contains the key of the webhook
+// receiver.
 const receiverFile = "webhook-receiver.key"
 
-// receiver creates the webhook receiver; nil without --public-url. Its key is stored in the data directory,
-// if there is one and no cluster. Without a stored key, servers get a new URL after a restart, and their
-// old subscriptions expire.
+// receiver creates the webhook receiver, or returns nil without --public-url. Its key is stored in
+// the data directory if there is one and no cluster is used. Without a stored key, servers receive
+// a new URL after a restart, and their old subscriptions expire.
 func (o *options) receiver(env *cli.Env) (*standardwebhooks.Receiver, error) {
 	if o.publicURL == "" {
 		return nil, nil
@@ -205,7 +206,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 			return err
 		}
 	}
-	// Listen first: if the address is in use, the log is not touched.
+	// Listen first: if the address is in use, the log is not opened.
 	var f *feedServer
 	s, ln, err := opts.server(ctx, env, log, func() error { return f.engine.Ready() })
 	if err != nil {
@@ -228,7 +229,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	defer f.close()
 	f.lines = kept.Lines
 	if !opts.follow {
-		_ = picked.Check(cfg, log, true) // only warns
+		_ = picked.Check(cfg, log, true) // with wait set, Check only warns
 	}
 	if receiver != nil {
 		s.Handle(standardwebhooks.Path, web.Open{Handler: receiver, MaxBody: standardwebhooks.MaxBody + 1})
@@ -239,16 +240,16 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	return f.engine.Run(ctx, parts...)
 }
 
-// feedServer is an engine with a log of events, and what serves the log.
+// feedServer is an engine with an event log and the components that serve the log.
 type feedServer struct {
 	logger *slog.Logger
 	log    journal.Log
 	engine *engine.Engine
-	lines  func(server string) []serverlog.Line // the log lines about a server
+	lines  func(server string) []serverlog.Line // returns the log lines for a server
 	hooks  *webhook.Hooks                       // nil with --follow
 }
 
-// openServer opens the log that the options name; for a demo, a log in memory.
+// openServer opens the log that the options specify, or a log in memory for a demo.
 func openServer(ctx context.Context, env *cli.Env, logger *slog.Logger, opts options, desired engine.Desired, t tracker.Options) (*feedServer, error) {
 	f := &feedServer{logger: logger}
 	if opts.Demo && opts.Dir == "" && opts.NATS == "" {
@@ -286,7 +287,7 @@ func (f *feedServer) close() {
 	}
 }
 
-// routes adds the routes and returns the parts that they need to run.
+// routes registers the HTTP routes, and returns the engine parts that they require.
 func (f *feedServer) routes(s *web.Server, version string, maxClients int) []engine.Part {
 	t := f.engine.Tracker()
 	var hub *feed.Hub

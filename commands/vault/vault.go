@@ -1,4 +1,5 @@
-// Package vault is the vault command, which serves a folder of Markdown notes. The server is core/vault.
+// Package vault implements the vault command, which serves a folder of Markdown notes. The server
+// is in core/vault.
 package vault
 
 import (
@@ -69,7 +70,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	if err != nil {
 		return err
 	}
-	defer func() { _ = s.Close() }() // only releases memory
+	defer func() { _ = s.Close() }() // Close only releases memory
 	tokens.OnChange(func() { s.EndSessions(tokens.HoldsPrincipal) })
 	serve := func(ctx context.Context) error { return s.ServeIO(ctx, env.In, env.Out) }
 	if !opts.Stdio {
