@@ -51,7 +51,7 @@ func (o *agentFlags) parse(cmd *cobra.Command, g *cli.Globals) error {
 		return nil
 	}
 	if g.JSON || cmd.Flag("output").Changed {
-		return cli.UsageHint("leave out --agent for events as JSON", "--agent cannot be used with --output or --json")
+		return cli.UsageHint("omit --agent to print events as JSON", "--agent cannot be used with --output or --json")
 	}
 	for _, name := range []string{"content", "diff", "verbose"} {
 		if f := cmd.Flag(name); f != nil && f.Changed {
@@ -189,7 +189,7 @@ func tailAgent(ctx context.Context, env *cli.Env, log *slog.Logger, opts tailOpt
 		return remote.Follow(ctx, from, func(x eventstream.Event) error {
 			e, err := tailEvent(x)
 			if err != nil {
-				log.Warn("the feed sent something that is not an event", "err", err)
+				log.Warn("the feed sent an invalid event", "err", err)
 			}
 			return deliver(agent.Entry{ID: x.ID, Event: e})
 		})

@@ -28,14 +28,14 @@ func newCall(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var argsJSON string
 	cmd := &cobra.Command{
 		Use:   "call SERVER TOOL [--arg NAME=VALUE]... | [--args-json JSON]",
-		Short: "Call a tool of a server",
+		Short: "Call a tool on a server",
 		Long: `Calls one tool and prints the content of its result: text to stdout, binary content
 to a pipe, or with --out to a file. --json prints the MCP result.
 
-The value of an --arg is passed as text if the tool's schema says so, else as JSON. A
-terminal shows the progress that the server reports; a server that reports progress
-may take longer than its requestTimeout. Ctrl-C cancels the call at the server. If the
-tool fails, the exit code is 5.
+The value of an --arg is passed as text if the tool's schema requires it, otherwise as
+JSON. A terminal shows the progress that the server reports; a server that reports
+progress may take longer than its requestTimeout. Ctrl-C cancels the call at the server.
+If the tool fails, the exit code is 5.
 
 ` + requestExits,
 		Example: `  mcptrack call everything echo --arg message=hello
@@ -61,7 +61,7 @@ tool fails, the exit code is 5.
 		},
 	}
 	opts.add(cmd)
-	cmd.Flags().StringArrayVar(&args, "arg", nil, "argument of the tool, as `NAME=VALUE` (repeatable)")
+	cmd.Flags().StringArrayVar(&args, "arg", nil, "tool argument, as `NAME=VALUE` (repeatable)")
 	_ = cmd.RegisterFlagCompletionFunc("arg", completeToolArgument(env, g, &args))
 	cmd.Flags().StringVar(&argsJSON, "args-json", "", "all arguments as a `JSON` object")
 	return cmd

@@ -28,10 +28,10 @@ func newHistory(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history SERVER URI",
 		Short: "Show the versions of a resource",
-		Long: `Shows the versions of a followed resource, newest first: when and how each was noticed,
+		Long: `Shows the versions of a followed resource, newest first: when and how each was detected,
 its size and digest, and whether its text is stored, so that diff can compare it. The
 versions come from the log of a serve-sse, which may be running, or with --url from a
-running serve-sse. At most the newest 500 are known.
+running serve-sse. At most the newest 500 are shown.
 
 Exit codes: 0 done; 1 failed, or nothing is stored; 2 wrong usage; 4 the --url could not
 be reached, or did not answer within --timeout; 5 it refused the request; 6 --timeout
@@ -108,7 +108,7 @@ type versionFlags struct {
 func (o *versionFlags) add(cmd *cobra.Command) {
 	o.JournalFlags.Add(cmd)
 	o.remoteFlags.add(cmd)
-	cmd.Flags().StringVar(&o.url, "url", "", "ask the serve-sse at this `URL` instead of reading its log")
+	cmd.Flags().StringVar(&o.url, "url", "", "query the serve-sse at this `URL` instead of reading its log")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "`DURATION` that the command may take (default 30s with --url, else no limit)")
 }
 
@@ -175,7 +175,7 @@ type versionSource interface {
 // noVersions returns the error for a resource without stored versions. known lists the server's
 // resources, for a hint.
 func noVersions(server, uri string, known []string) error {
-	f := &cli.Failure{Exit: cli.ExitFailed, Code: "no_versions", Err: fmt.Errorf("no change of %s of server %s is stored", printable.Line(uri, 200), printable.Line(server, 64)),
+	f := &cli.Failure{Exit: cli.ExitFailed, Code: "no_versions", Err: fmt.Errorf("no change to %s on server %s is stored", printable.Line(uri, 200), printable.Line(server, 64)),
 		Hint: "only followed resources that changed have a history"}
 	if s := suggest.Nearest(uri, known); s != "" && s != uri {
 		f.Hint = fmt.Sprintf("did you mean %q?", s)

@@ -34,16 +34,16 @@ func newList(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts listOptions
 	cmd := &cobra.Command{
 		Use:   "list [KIND] [SERVER...]",
-		Short: "List servers, or what they offer, such as resources or tools",
+		Short: "List servers, or the resources, tools and other items they offer",
 		Long: `KIND is servers, resources, templates, prompts, tools or events; the default is servers.
 
-Connects to all enabled servers of the config, or to the named ones, prints what they
+Connects to all enabled servers in the config, or to the named ones, prints what they
 offer, and exits. Servers that do not support a kind list nothing. Tables also show
-disabled servers. Events are the types of MCP Events that "events" in the config names;
+disabled servers. Events are the types of MCP Events that "events" in the config lists;
 see mcptrack help events.
 
 With -o template=... the template is run once for each server or item; numbers can be
-compared, and keys that an item lacks print nothing.
+compared, and missing keys print nothing.
 
 Exit codes: 0 all servers answered; 1 failed; 2 wrong usage; 3 config invalid or
 missing; 4 some servers could not be reached (the others are listed); 6 --timeout

@@ -1,22 +1,21 @@
-// Package commands is the command line. It has one file for every small command; the others are
-// packages of their own, each with its flags, help pages and tests:
+// Package commands implements the command line. Each small command is one file; each larger command is
+// a package with its flags, help pages and tests:
 //
 //	gateway  inject  login (with logout and auth)  serve (serve-sse)  vault
 //
-// What commands share is internal/cli; below that:
+// Code that all commands share is in internal/cli. Other shared files:
 //
 //	stream.go   prints events: watch, subscribe, replay, tail
 //	agent.go    prints short lines for agents: watch, tail
 //	since.go    reads stored events: watch, replay, tail
 //	request.go  sends one request to one server: read, prompt, call
 //	history.go  reads the versions of a resource: history, diff
-//	remote.go   asks a running serve-sse: status, tail, top, history, diff
-//	topics.go   the help pages that are about more than one command
+//	remote.go   queries a running serve-sse: status, tail, top, history, diff
+//	topics.go   the help pages that cover more than one command
 //
 // Each command turns flags into an options struct and calls a run function that does not use cobra.
-// Every error becomes an exit code in one place, cli.Classify. Commands use the process and its
-// environment only through [Env]. stdout carries data and nothing else; logs, progress and hints go
-// to stderr.
+// cli.Classify maps every error to an exit code. Commands access the process and its environment
+// only through [Env]. stdout carries only data; logs, progress and hints are written to stderr.
 //
 // Libraries: cobra and pflag, the project's choice.
 package commands
@@ -66,7 +65,7 @@ func newRoot(env *cli.Env, g *cli.Globals) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "mcptrack",
 		Short: "Follow MCP servers and report what changes",
-		Long: `mcptrack connects to the MCP servers of your mcp-servers.json, follows their resources,
+		Long: `mcptrack connects to the MCP servers in your mcp-servers.json, follows their resources,
 tools and prompts, and reports every change as it happens: on a terminal, to a pipe, or
 over HTTP. It continues through list changes, crashes, restarts, floods and edits of the
 config.`,
@@ -187,9 +186,9 @@ func flagElsewhere(cmd *cobra.Command, name, fallback string) string {
 func expected(f *pflag.Flag) string {
 	switch f.Value.Type() {
 	case "int":
-		return "a whole number"
+		return "an integer"
 	case "uint64":
-		return "a whole number, not negative"
+		return "a non-negative integer"
 	case "bool":
 		return "true or false"
 	case "duration":

@@ -74,7 +74,7 @@ size and digest. --json prints the MCP result. Templates are expanded as in RFC 
 	}
 	opts.add(cmd)
 	cmd.Flags().StringVar(&opts.template, "template", "", "read the resource that this `URITEMPLATE` expands to")
-	cmd.Flags().StringArrayVar(&opts.params, "param", nil, "variable of the template, as `NAME=VALUE` (repeatable)")
+	cmd.Flags().StringArrayVar(&opts.params, "param", nil, "template variable, as `NAME=VALUE` (repeatable)")
 	_ = cmd.RegisterFlagCompletionFunc("param", completeParameter(env, g, &opts))
 	_ = cmd.RegisterFlagCompletionFunc("template", completeNames(env, g, catalog.Templates))
 	return cmd

@@ -23,8 +23,8 @@ type remoteFlags struct {
 
 func (r *remoteFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&r.tokenFile, "token-file", "", "`FILE` (mode 0600) with the token of the serve-sse (default $MCPTRACK_TOKEN)")
-	f.BoolVar(&r.insecure, "insecure", false, "send the token without encryption to another machine")
+	f.StringVar(&r.tokenFile, "token-file", "", "`FILE` (mode 0600) with the token for the serve-sse (default $MCPTRACK_TOKEN)")
+	f.BoolVar(&r.insecure, "insecure", false, "send the token unencrypted to another machine")
 	_ = cmd.MarkFlagFilename("token-file")
 }
 
@@ -47,7 +47,7 @@ func askFailure(ctx context.Context, err error) error {
 	if status, ok := errors.AsType[*remote.StatusError](err); ok {
 		f := &cli.Failure{Exit: cli.ExitRefused, Code: "refused", Err: status}
 		if status.Code == http.StatusUnauthorized {
-			f.Hint = "name the file with the token of the server with --token-file"
+			f.Hint = "specify the server's token file with --token-file"
 		}
 		return f
 	}

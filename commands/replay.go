@@ -27,8 +27,8 @@ func newReplay(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Long: `Prints the events that serve-sse has stored, oldest first, as NDJSON: all of them, or
 those after an id, since a time (RFC 3339), or within the last DURATION. On a terminal
 and with -o table it prints one aligned line for each event. Events that are no longer
-stored, and entries that are not events (others can store anything on a cluster), are
-printed as a gap.
+stored, and entries that are not events (other programs can store anything on a
+cluster), are printed as a gap.
 
 The log of a data directory can be read while serve-sse runs. A log that does not exist
 is an error; replay creates none.

@@ -38,7 +38,7 @@ func (r *requestFlags) add(cmd *cobra.Command) {
 }
 
 const requestExits = `Exit codes: 0 done; 1 failed; 2 wrong usage; 3 config invalid or missing; 4 the
-server could not be reached; 5 the server refused the request or lacks the item;
+server could not be reached; 5 the server refused the request or does not have the item;
 6 --timeout expired; 130 interrupted.`
 
 // target identifies the server item to which a request refers.

@@ -87,7 +87,7 @@ func (s *stream) backlog(ctx context.Context, env *cli.Env, log *slog.Logger, fl
 			return at, s.print(ctx, readable(stored.Read(ctx, from)))
 		}
 		s.followed, s.connected = true, true
-		if b, err := stored.Bounds(ctx); err == nil && (at == since{} || !at.time.IsZero()) { // where to resume if the log is replaced before anything is read
+		if b, err := stored.Bounds(ctx); err == nil && (at == since{} || !at.time.IsZero()) { // used if the log is replaced before the first read
 			at = since{id: event.FormatID(b.Epoch, max(from, b.First)-1)}
 		}
 		err = s.followLog(ctx, env, flags, stored, from, &at)

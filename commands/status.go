@@ -57,7 +57,7 @@ serve-sse).`,
 		},
 	}
 	cmd.Flags().StringVar(&tokenFile, "token-file", "", "`FILE` (mode 0600) with the token of the server")
-	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "`DURATION` to wait for the answers")
+	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "`DURATION` to wait for responses")
 	_ = cmd.MarkFlagFilename("token-file")
 	return cmd
 }

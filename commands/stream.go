@@ -41,7 +41,7 @@ func (s *streamFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.IntVar(&s.count, "count", 0, "exit after this `NUMBER` of changes (default no limit)")
 	f.BoolVar(&s.content, "content", false, "add the new content of text resources to their events")
-	f.BoolVarP(&s.verbose, "verbose", "v", false, "print every event on a line of its own, including transitional states")
+	f.BoolVarP(&s.verbose, "verbose", "v", false, "print every event on its own line, including transient states")
 	f.BoolVar(&s.diff, "diff", false, "add a unified diff of text resources to their events")
 }
 

@@ -36,11 +36,11 @@ func newSubscribe(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "subscribe SERVER [URI...]",
 		Short: "Follow the resources of one server",
-		Long: `Follows one server of the config, even if it is not tracked there: all its resources,
+		Long: `Follows one server in the config, even if it is not tracked there: all its resources,
 or those given by URI or glob (* within a segment, ** across segments, {a,b}; a glob
 without a slash matches the last segment). The first line lists the followed resources;
 changes are printed until interrupted. If no resource matches yet, the command waits for
-one. --count counts changes of resources, not additions to the list.
+one. --count counts changes to resources, not additions to the list.
 
 --call calls a tool in the same session after subscribing, and again after the server
 restarts.
@@ -85,7 +85,7 @@ func (o *subscribeOptions) parse() error {
 		tool, args, has := strings.Cut(c, "=")
 		call := config.ToolCall{Tool: tool, Arguments: map[string]any{}}
 		if tool == "" {
-			return cli.Usage("--call needs a tool name")
+			return cli.Usage("--call requires a tool name")
 		}
 		if has {
 			if err := json.Unmarshal([]byte(args), &call.Arguments); err != nil {

@@ -85,7 +85,7 @@ func TestWrongUsage(t *testing.T) {
 		{"watch --dmeo", "unknown flag --dmeo", "did you mean --demo?"},
 		{"watch --timeout", "--timeout needs a value: --timeout DURATION", "see mcptrack watch --help"},
 		{"watch --timeout 5", `invalid value "5" for --timeout; expected a duration such as 500ms, 30s or 1h30m`, ""},
-		{"watch --count abc", `invalid value "abc" for --count; expected a whole number`, ""},
+		{"watch --count abc", `invalid value "abc" for --count; expected an integer`, ""},
 		{"watch --json=maybe", `invalid value "maybe" for --json; expected true or false`, ""},
 		{"watch a b", "mcptrack watch takes at most 1 argument, got 2", "usage: mcptrack watch [FILE]"},
 		{"call notes", "mcptrack call takes 2 arguments, got 1", "usage: mcptrack call SERVER TOOL"},

@@ -34,17 +34,17 @@ func newWatch(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Short: "Follow all tracked servers and print what changes",
 		Long: `Connects to every enabled server with "trackResources" (or trackTools, trackPrompts), or
 with --all to every enabled server, follows it through crashes, restarts and list changes,
-and prints every change. Changes of the config file take effect without a restart; a
+and prints every change. Changes to the config file take effect without a restart; a
 config with errors is rejected, and the last valid one stays in use. SIGHUP rereads the
 config immediately. watch waits for a FILE that does not exist yet; the file of --config
 must exist.
 
-Events are printed as lines for people, or with --json as one JSON object per line; see
-mcptrack help events. Lines omit transitional states and repeated failures; on a terminal
-the last lines count them, and -v prints them. --count counts changes of resources, lists
+Events are printed as readable lines, or with --json as one JSON object per line; see
+mcptrack help events. Lines omit transient states and repeated failures; on a terminal
+the last lines count them, and -v prints them. --count counts changes to resources, lists
 and the config, or the events that --type selects.
 
---since begins with the events that a serve-sse on this machine has stored, as replay
+--since starts with the events that a serve-sse on this machine has stored, as replay
 prints them. While that serve-sse runs, watch shows its events and connects to no server;
 otherwise it follows the servers itself. --no-follow exits after the stored events.
 
@@ -182,7 +182,7 @@ func runWatch(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOptio
 func (o *watchOptions) config(ctx context.Context, env *cli.Env, g *cli.Globals, log *slog.Logger) (*config.Config, error) {
 	if o.file != "" && !o.NoFollow {
 		if _, err := os.Stat(o.file); errors.Is(err, fs.ErrNotExist) {
-			log.Warn("the config does not exist yet; waiting for it", "file", o.file, "hint", "mcptrack init writes one")
+			log.Warn("the config does not exist yet; waiting for it", "file", o.file, "hint", "run mcptrack init to create one")
 			return &config.Config{Path: o.file}, nil
 		}
 	}

@@ -55,7 +55,7 @@ func (o *eventsFlags) add(cmd *cobra.Command) {
 	cli.AddChoice(cmd, &o.dialect, "events-dialect", "", "`DIALECT` of MCP Events, sketch or sep-3415, which sets error numbers and the ids of webhook messages (default: numbers as the client expects, ids as in sketch)", dialectSketch, dialectSEP)
 	f.BoolVar(&o.tools, "change-tools", false, "add tools that report what changed and wait for changes")
 	o.JournalFlags.Add(cmd)
-	f.Lookup("data-dir").Usage = "`DIR` of the events stored for --events and --change-tools, and of the pins of --pin (default of --events: mcptrack/gateway in the XDG state directory)"
+	f.Lookup("data-dir").Usage = "`DIR` for the events stored for --events and --change-tools, and for the pins of --pin (default of --events: mcptrack/gateway in the XDG state directory)"
 	f.Lookup("nats").Usage = "`URL` of a NATS cluster to store these events on instead"
 	o.RetentionFlags.Add(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("events-modes", cobra.FixedCompletions([]string{"poll", "push", "webhook"}, cobra.ShellCompDirectiveNoFileComp))
@@ -104,7 +104,7 @@ func (o *eventsFlags) parse(cmd *cobra.Command, pins bool) error {
 		}
 	}
 	if len(o.offered) == 0 && !o.webhooks {
-		return cli.Usage("--events-modes names no mode; choose poll, push, webhook")
+		return cli.Usage("--events-modes is empty; choose poll, push, webhook")
 	}
 	var err error
 	if o.unverified, err = webhook.ParseURLs(o.allow); err != nil {
@@ -157,7 +157,7 @@ func (o *eventsFlags) open(ctx context.Context, env *cli.Env, logger *slog.Logge
 	}
 	var err error
 	switch {
-	case flags.Dir == "" && flags.NATS == "" && (isDemo || !o.on): // one gateway runs per client, and several gateways cannot share a directory
+	case flags.Dir == "" && flags.NATS == "" && (isDemo || !o.on): // several gateways cannot share a directory
 		e.log = journal.NewMemory(cli.MemoryLog(keep.Content))
 	default:
 		if flags.Dir == "" {
@@ -209,7 +209,7 @@ const keptTexts = 64 << 20
 func (o *eventsFlags) openHooks(ctx context.Context, e *eventLog, reader *mcpevents.Reader, scope mcpevents.Scope) (err error) {
 	local := o.unverified.Local()
 	if len(local) > 0 {
-		e.logger.Warn("--events-allow lets webhooks reach services on this machine; use it for tests only")
+		e.logger.Warn("--events-allow lets webhooks reach services on this machine; use it only for tests")
 	}
 	sender := webhook.NewSender(local)
 	e.fixed = webhook.NewHooks(webhook.HookOptions{Log: e.log, Reader: reader, Sender: sender, Scope: scope, Logger: e.logger})

@@ -97,7 +97,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	f.BoolVar(&opts.AllServers, "all", false, "serve all enabled servers, not only tracked ones")
 	opts.pinFlags.add(f)
 	f.StringVar(&opts.catalogURL, "catalog-url", "", "`URL` of an HTTP API that describes its tools")
-	f.DurationVar(&opts.catalogInterval, "catalog-interval", config.DefaultCatalogInterval, "`DURATION` between two checks of the --catalog-url for changes")
+	f.DurationVar(&opts.catalogInterval, "catalog-interval", config.DefaultCatalogInterval, "`DURATION` between checks for changes at the --catalog-url")
 	opts.indexFlags.add(f)
 	opts.events.add(cmd)
 	f.DurationVar(&opts.callTimeout, "call-timeout", 10*time.Minute, "`DURATION` without progress after which a call fails")
@@ -281,7 +281,7 @@ func (o *options) warn(log *slog.Logger, cfg *config.Config, stored *eventLog) {
 		log.Warn("there is no server to serve yet", "file", cfg.Path, "hint", cli.Selection{All: o.AllServers}.Hint(cfg))
 	}
 	if len(cfg.Webhooks) > 0 && stored.fixed == nil {
-		log.Warn("the webhooks of the config are ignored without --events")
+		log.Warn("the webhooks in the config are ignored without --events")
 	}
 	if left := o.leftOut(cfg, exported); len(exported.Servers) > 0 && len(left) > 0 {
 		log.Warn("untracked servers are not served", "servers", strings.Join(left, ", "), "hint", "set \"trackResources\": true on them, or use --all")
@@ -293,7 +293,7 @@ func warnUnmatched(log *slog.Logger, gw *gateway.Gateway) {
 	allow, deny := gw.Unmatched()
 	for flag, globs := range map[string][]string{"--allow": allow, "--deny": deny} {
 		if len(globs) > 0 {
-			log.Warn(flag+" matches nothing that the servers list now", "globs", cli.Join(globs, 10))
+			log.Warn(flag+" matches nothing that the servers currently list", "globs", cli.Join(globs, 10))
 		}
 	}
 }
@@ -339,7 +339,7 @@ func (o *options) config(ctx context.Context, env *cli.Env, g *cli.Globals, log 
 		return nil, err
 	}
 	if _, taken := cfg.Server(catalogID); taken && o.catalogURL != "" {
-		return nil, cli.Usage("--catalog-url adds a server named %q, but the config already has a server of that name", catalogID)
+		return nil, cli.Usage("--catalog-url adds a server named %q, but the config already has a server with that name", catalogID)
 	}
 	return cfg, nil
 }

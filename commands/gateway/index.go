@@ -32,7 +32,7 @@ func (f *indexFlags) add(flags *pflag.FlagSet) {
 func (f *indexFlags) parse(env *cli.Env, flags *pflag.FlagSet) (err error) {
 	for _, v := range [][2]string{{"index", "MCPTRACK_INDEX"}, {"index-expose", "MCPTRACK_INDEX_EXPOSE"}, {"index-ttl", "MCPTRACK_INDEX_TTL"}} {
 		if value := env.Getenv(v[1]); value != "" && !flags.Changed(v[0]) && flags.Set(v[0], value) != nil {
-			return cli.Usage("%s must be true or false, not %q", v[1], printable.Line(value, 40)) // any text is valid for the other variables
+			return cli.Usage("%s must be true or false, not %q", v[1], printable.Line(value, 40)) // only booleans can be invalid
 		}
 	}
 	if f.lasts, err = time.ParseDuration(f.ttl); err != nil || f.lasts <= 0 {

@@ -75,7 +75,7 @@ func (o *options) removePins(ctx context.Context, env *cli.Env, g *cli.Globals) 
 			return fmt.Errorf("server %q: %w", printable.Line(p.server, 128), err)
 		case n == 0:
 			return &cli.Failure{Exit: cli.ExitRefused, Code: "not_pinned", Err: fmt.Errorf("%q is not pinned", name),
-				Hint: "SERVER is an id of the config, TOOL the server's own name of a tool; a gateway with another --config or --data-dir has other pins"}
+				Hint: "SERVER is a server id in the config, and TOOL is the server's own name for a tool; each --config and --data-dir has separate pins"}
 		default:
 			fmt.Fprintf(env.Err, "%s: %s removed\n", name, cli.Plural(n, "pin"))
 		}

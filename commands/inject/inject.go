@@ -57,7 +57,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Use:   "inject",
 		Short: "Add every update as a message to a live Realtime conversation",
 		Long: `Sends "Resource URI updated for MCP server ID at TIME" into a Realtime session for every
-update, so that the model knows about it at its next turn. The session is one of:
+update, so that the model is aware of it on its next turn. The session is one of:
 
   --call-id ID    the running WebRTC or SIP call with that id, as a sideband
   --session-id ID the running GPT-Live session with that id, as a sideband
@@ -76,7 +76,7 @@ The key comes from OPENAI_API_KEY (ELEVENLABS_API_KEY) or --api-key-file. With -
 the applications send their own; with --token-file they send the token instead, and inject
 adds the key.
 
-Updates come from the tracked servers of the config, as with watch; with --from from a
+Updates come from the tracked servers in the config, as with watch; with --from from a
 running serve-sse (its token in MCPTRACK_TOKEN), where a restart resumes; with --stdin as
 NDJSON from watch. For each resource only the newest update waits, and all waiting updates
 are sent as one item.
@@ -128,14 +128,14 @@ expired before --count.`,
 	opts.AddServers(cmd)
 	f.BoolVar(&opts.ChangedOnly, "changed-only", false, "omit updates that did not change the content")
 	cli.AddChoice(cmd, &opts.role, "role", "user", "`ROLE` of the messages: user or system", "user", "system")
-	f.BoolVar(&opts.respond, "respond", false, "ask the model to respond (default: it learns of the updates at its next turn)")
+	f.BoolVar(&opts.respond, "respond", false, "ask the model to respond (default: it learns of the updates on its next turn)")
 	f.BoolVar(&opts.content, "content", false, "add the new content of text resources to the message, up to 2 KiB")
-	f.DurationVar(&opts.coalesce, "coalesce", 2*time.Second, "`DURATION` in which updates of a resource become one message; 0 merges only updates that wait to be sent")
-	f.IntVar(&opts.maxPerMinute, "max-per-minute", 30, "`NUMBER` of items per minute, after a burst of 5; 0: no limit")
+	f.DurationVar(&opts.coalesce, "coalesce", 2*time.Second, "`DURATION` within which updates of a resource are merged into one message; 0 merges only updates that are waiting to be sent")
+	f.IntVar(&opts.maxPerMinute, "max-per-minute", 30, "maximum `NUMBER` of items per minute, after a burst of 5; 0 means no limit")
 	f.IntVar(&opts.count, "count", 0, "exit after this `NUMBER` of messages (default no limit)")
 	f.BoolVar(&opts.refreshTools, "refresh-tools", false, "with --listen, have sessions import the tools of MCP servers again when they change")
-	f.StringSliceVar(&opts.mcp, "mcp", nil, "let a new session use the tools of these server `IDS` of the config without approval")
-	f.BoolVar(&opts.dryRun, "dry-run", false, "print what would be sent as NDJSON, without delay, and connect to no endpoint")
+	f.StringSliceVar(&opts.mcp, "mcp", nil, "let a new session use the tools of these servers in the config, specified by their `IDS`, without approval")
+	f.BoolVar(&opts.dryRun, "dry-run", false, "print what would be sent as NDJSON, immediately and without connecting to an endpoint")
 	_ = cmd.RegisterFlagCompletionFunc("server", cli.CompleteServers(env, g))
 	_ = cmd.RegisterFlagCompletionFunc("mcp", cli.CompleteServers(env, g))
 	return cmd
@@ -151,11 +151,11 @@ func (o *options) parse(env *cli.Env) error {
 	case o.respond && (o.api() == realtime.GPTLive || o.api() == realtime.ElevenLabs):
 		return cli.Usage("--respond is not available with --dialect %s: the model itself decides when to speak", o.api())
 	case o.content && o.api() == realtime.GPTLive:
-		return cli.Usage("--content is not available with --dialect gpt-live, which takes short texts only")
+		return cli.Usage("--content is not available with --dialect gpt-live, which accepts only short texts")
 	case len(o.mcp) > 0 && (o.model == "" && o.url == "" || o.callID != "" || o.dialect != "" && o.api() != realtime.OpenAI):
 		return cli.Usage("--mcp applies only to a new session of --dialect openai: use it with --model or --url, without --call-id")
 	case len(o.mcp) > 0 && (o.from != "" || o.stdin || o.Demo || o.dryRun):
-		return cli.Usage("--mcp uses the servers of the config: leave out --from, --stdin, --demo and --dry-run")
+		return cli.Usage("--mcp uses the servers in the config; omit --from, --stdin, --demo and --dry-run")
 	case o.content && o.from != "":
 		return cli.UsageHint("read the config here, or pipe watch --content into --stdin", "--content is not available with --from: a feed does not include contents")
 	case o.refreshTools && o.listen == "":
@@ -266,10 +266,10 @@ func (o *options) checkMCP(cfg *config.Config) error {
 			return cli.Usage("--mcp: there is no server %q in %s", name, printable.Line(cfg.Path, 200))
 		}
 		if tracked, ok := selected.Server(id); !ok || !tracked.TrackTools {
-			return cli.UsageHint("set \"trackTools\": true in the entry of the server, or use --all", "--mcp: the tools of server %q are not tracked", name)
+			return cli.UsageHint("set \"trackTools\": true in the server's config entry, or use --all", "--mcp: the tools of server %q are not tracked", name)
 		}
 		if srv.Transport != config.TransportHTTP && srv.Transport != config.TransportSSE {
-			return cli.Usage("--mcp: server %q is a program on this machine, which the endpoint cannot connect to; it takes servers with a URL", name)
+			return cli.Usage("--mcp: server %q is a program on this machine, to which the endpoint cannot connect; specify servers with a URL", name)
 		}
 	}
 	return nil

@@ -42,7 +42,7 @@ type sourceFlags struct {
 
 func (s *sourceFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&s.from, "from", "", "`URL` of a running serve-sse that has the updates")
+	f.StringVar(&s.from, "from", "", "`URL` of a running serve-sse to receive updates from")
 	f.StringVar(&s.fromTokenFile, "from-token-file", "", "`FILE` (mode 0600) with the token for --from, instead of MCPTRACK_TOKEN")
 	f.BoolVar(&s.stdin, "stdin", false, "read updates from stdin, as NDJSON from watch --json")
 	f.BoolVar(&s.Demo, "demo", false, "use a built-in server whose resources change")
@@ -216,7 +216,7 @@ func (f *feedFollower) run(ctx context.Context, s *messageSink, offer func(*even
 		switch {
 		case err != nil:
 			if bad++; bad == 1 {
-				f.log.Warn("the feed sent something that is not an event", "err", err)
+				f.log.Warn("the feed sent an invalid event", "err", err)
 			}
 		case e == nil:
 			s.pass(x.ID)

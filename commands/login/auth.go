@@ -23,7 +23,7 @@ func AuthCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "auth [SERVER...]",
-		Short: "Show the logins, where their tokens are and how long they last",
+		Short: "Show logins, where their tokens are stored, and when they expire",
 		Long: `Shows the login of every HTTP server, or of the named ones. It contacts no server, unless
 --renew is given, which renews the tokens now and reports those that cannot be renewed.
 
@@ -204,7 +204,7 @@ missing; 6 --timeout expired; 130 interrupted.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "log out of every server of the config")
+	cmd.Flags().BoolVar(&all, "all", false, "log out of every server in the config")
 	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "`DURATION` that the command may take")
 	return cmd
 }

@@ -70,9 +70,9 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	f := cmd.Flags()
 	timeout := f.Lookup("timeout")
 	timeout.Usage, timeout.DefValue, opts.Timeout = "`DURATION` that the whole command may take", loginTime.String(), loginTime
-	f.BoolVar(&opts.all, "all", false, "log in to every server of the config that needs it")
+	f.BoolVar(&opts.all, "all", false, "log in to every server in the config that needs it")
 	f.BoolVar(&opts.noBrowser, "no-browser", false, "print the URL to open as the only line on stdout, and read the redirected URL from stdin")
-	f.IntVar(&opts.port, "port", 0, "`PORT` on 127.0.0.1 that the browser is redirected to (default any)")
+	f.IntVar(&opts.port, "port", 0, "`PORT` on 127.0.0.1 to which the browser is redirected (default any)")
 	cli.AddChoice(cmd, &opts.tokenStore, "token-store", "", "`PLACE` where the token is stored: keyring, file or memory (default: the keyring if it is available, else a file)", cli.TokenStores()...)
 	f.StringArrayVar(&opts.scopes, "scope", nil, "`SCOPE` to request, instead of those that the server requires (repeatable)")
 	f.StringVar(&opts.metadataURL, "client-metadata-url", "", "`URL` of a client ID metadata document to log in as")
@@ -344,7 +344,7 @@ func (o *loginOptions) paste(ctx context.Context, env *cli.Env, callback *login.
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	pasted := make(chan error, 1) // receives one value; never closed
-	go func() {                   // a read cannot be interrupted: this goroutine stops at the end of stdin or when the process exits
+	go func() {                   // may remain until the process exits: a read cannot be interrupted
 		line, err := readLine(env.In)
 		if err == nil {
 			var answer url.Values

@@ -59,7 +59,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve-sse",
 		Short: "Serve events over HTTP, with history, dashboard and metrics",
-		Long: `Follows all tracked servers of the config, as watch does, and serves their events:
+		Long: `Follows all tracked servers in the config, as watch does, and serves their events:
 
   /                            the dashboard
   /events                      every event as server-sent events; filter (globs)
@@ -72,7 +72,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 Events are stored before they are sent: a client that reconnects with the last id it
 received misses nothing, even after a restart or a crash of mcptrack. Text versions of the
 followed resources are also kept, for the dashboard, history and diff, unless they contain
-a secret of the config. The address must be a loopback address unless a token protects it.
+a secret from the config. The address must be a loopback address unless a token protects it.
 
 With --nats several processes serve one feed with the same ids and share the servers: one
 process follows each server, and another takes over within 10 s if that process dies.
@@ -101,18 +101,18 @@ usage; 3 config invalid or missing.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&opts.addr, "addr", "127.0.0.1:8722", "`ADDRESS` to listen on; port 0 picks one")
+	f.StringVar(&opts.addr, "addr", "127.0.0.1:8722", "`ADDRESS` to listen on; port 0 selects a free port")
 	opts.access.Add(cmd, "clients", "read from here")
 	opts.JournalFlags.Add(cmd)
 	opts.RetentionFlags.Add(cmd)
-	f.StringVar(&opts.keepContent, "keep-content", "256MiB", "`BYTES` of text versions that are kept for history and diff; the oldest go first")
+	f.StringVar(&opts.keepContent, "keep-content", "256MiB", "`BYTES` of text versions that are kept for history and diff; the oldest are removed first")
 	f.BoolVar(&opts.noContent, "no-content", false, "keep no text versions, and remove those in the data directory")
 	f.IntVar(&opts.maxClients, "max-clients", 2000, "maximum `NUMBER` of open event streams; further clients must retry later")
 	cli.AddAllFlag(cmd, &opts.AllServers)
 	f.BoolVar(&opts.Demo, "demo", false, "follow a built-in server whose resources change; events are not stored")
-	f.BoolVar(&opts.follow, "follow", false, "with --nats: only serve what other processes store")
+	f.BoolVar(&opts.follow, "follow", false, "with --nats: only serve the events that other processes store")
 	f.StringVar(&opts.publicURL, "public-url", "", "`URL` (https://HOST[:PORT]) at which servers reach this process, to receive their events by webhook")
-	f.BoolVar(&opts.HoldCommands, "no-exec-on-reload", false, "do not start new or changed commands of the config before SIGHUP")
+	f.BoolVar(&opts.HoldCommands, "no-exec-on-reload", false, "do not start new or changed commands in the config before SIGHUP")
 	opts.AddServing(cmd)
 	return cmd
 }

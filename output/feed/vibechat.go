@@ -111,7 +111,7 @@ func ParseVibeChat(id string, data []byte) (*event.Event, error) {
 		return nil, err
 	}
 	if m.ServerID == "" || m.ResourceURI == "" || m.Timestamp <= 0 {
-		return nil, errors.New("the update has no server, no resource or no time")
+		return nil, errors.New("the update is missing a server, resource or time")
 	}
 	e := &event.Event{ServerID: m.ServerID, ResourceURI: m.ResourceURI, Timestamp: time.UnixMilli(m.Timestamp).UTC(), Payload: event.ResourceUpdated{}}
 	if _, seq, err := event.ParseID(id); err == nil {

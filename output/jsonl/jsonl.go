@@ -124,7 +124,7 @@ func Decode(line []byte) (*event.Event, error) {
 		return nil, err
 	}
 	if e.Type() == event.TypeResourceUpdated && (e.ResourceURI == "" || e.ServerID == "") {
-		return nil, errors.New("the update has no server or no resource")
+		return nil, errors.New("the update is missing a server or resource")
 	}
 	return e, nil
 }

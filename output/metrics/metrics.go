@@ -110,8 +110,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		cl := c.opts.Clients()
 		s.gauge("mcptrack_clients", "Connected clients of the feeds.", float64(cl.Connected))
 		s.counter("mcptrack_clients_total", "Clients of the feeds that have connected since the start.", cl.Served)
-		s.counter("mcptrack_clients_closed_total", "Clients closed, by reason.", cl.Slow, "reason", "slow")
-		s.counter("mcptrack_clients_closed_total", "Clients closed, by reason.", cl.Refused, "reason", "overload")
+		s.counter("mcptrack_clients_closed_total", "Clients disconnected, by reason.", cl.Slow, "reason", "slow")
+		s.counter("mcptrack_clients_closed_total", "Clients disconnected, by reason.", cl.Refused, "reason", "overload")
 		s.counter("mcptrack_gaps_total", "Gap events sent.", cl.Gaps)
 	}
 	if c.opts.Webhooks != nil {

@@ -79,7 +79,7 @@ func (e *UnreachableError) Error() string {
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
 // ErrNotServeSSE reports a response that serve-sse never sends.
-var ErrNotServeSSE = errors.New("not a serve-sse of mcptrack")
+var ErrNotServeSSE = errors.New("not an mcptrack serve-sse")
 
 // Get requests one JSON document and decodes it into the value that into points to. It escapes the
 // elements of path.

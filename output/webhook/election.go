@@ -192,7 +192,7 @@ func (c *checkpoint) read(ctx context.Context) (s positions, revision uint64, er
 
 func parseCheckpoint(rec journal.Record) (s positions, err error) {
 	if json.Unmarshal(rec.Value, &s) != nil || s.Version != storedVersion {
-		return positions{}, fmt.Errorf("the delivery positions of webhooks in the event log are damaged or of a newer version; to discard them, delete the record: "+
+		return positions{}, fmt.Errorf("the delivery positions of webhooks in the event log are damaged or from a newer version; to discard them, delete the record: "+
 			"in a file with the SQL DELETE FROM records WHERE name = '%[1]s' AND key = '%[2]s', or on a NATS cluster the key %[2]s in the key-value bucket whose name ends in _%[1]s", recordsName, rec.Key)
 	}
 	return s, nil

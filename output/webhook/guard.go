@@ -102,7 +102,7 @@ func (g *guard) checkURL(raw string) error {
 		return nil
 	}
 	if u.Scheme != "https" {
-		return errors.New("the URL must begin with https://")
+		return errors.New("the URL must start with https://")
 	}
 	if p := u.Port(); p != "" {
 		if n, err := strconv.ParseUint(p, 10, 16); err != nil || n != 443 && n < 1024 {

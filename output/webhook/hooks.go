@@ -211,7 +211,7 @@ func (h *Hooks) reconcile(ctx context.Context, lease *natslog.Lease, all []confi
 	incomplete := 0
 	for _, w := range all {
 		if len(w.Missing) > 0 {
-			h.opts.Logger.Warn("a webhook of the config is ignored because its configuration is incomplete", "missing", w.Missing)
+			h.opts.Logger.Warn("a webhook in the config is ignored because its configuration is incomplete", "missing", w.Missing)
 			incomplete++
 			continue
 		}
@@ -488,7 +488,7 @@ func (h *Hooks) endpoint(k *configHook, states *stateDebouncer) endpoint {
 			var last Error
 			h.locked(func() { warn, k.warned, last = !k.warned, true, k.status.LastError })
 			if warn {
-				h.opts.Logger.Warn("events could not be delivered to a webhook of the config", "host", hostOf(conf.URL.Reveal()), "error", string(last))
+				h.opts.Logger.Warn("events could not be delivered to a webhook in the config", "host", hostOf(conf.URL.Reveal()), "error", string(last))
 			}
 		},
 		passed: func(at mcpevents.Position, oldest time.Time) {

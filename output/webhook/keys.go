@@ -40,7 +40,7 @@ func ReadKeys(path string) (*Keys, error) {
 			raw, err = base64.RawStdEncoding.DecodeString(words[0])
 		}
 		if err != nil || len(words) != 1 || len(raw) != keyBytes {
-			return nil, &secretfile.RefusedError{Path: path, Problem: "a line is not 32 bytes in base64; make one with: openssl rand -base64 32"}
+			return nil, &secretfile.RefusedError{Path: path, Problem: "a line is not 32 bytes in base64; create one with: openssl rand -base64 32"}
 		}
 		one, err := newKey(raw)
 		if err != nil {
@@ -49,7 +49,7 @@ func ReadKeys(path string) (*Keys, error) {
 		k.all = append(k.all, one)
 	}
 	if len(k.all) == 0 {
-		return nil, &secretfile.RefusedError{Path: path, Problem: "the file has no key; make one with: openssl rand -base64 32"}
+		return nil, &secretfile.RefusedError{Path: path, Problem: "the file contains no key; create one with: openssl rand -base64 32"}
 	}
 	return k, nil
 }
@@ -92,7 +92,7 @@ func (e *otherKeyError) Error() string {
 
 func (e *otherKeyError) line() string { return printable.Line(e.Error(), 300) }
 
-var errDamaged = errors.New("the record is damaged or of a newer version")
+var errDamaged = errors.New("the record is damaged or from a newer version")
 
 // seal returns the stored form of a record, encrypted unless k is nil. An encrypted record can be
 // decrypted only under its own ID.

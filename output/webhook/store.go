@@ -44,9 +44,9 @@ func (e *limitError) answer(r *mcpserver.Request) error {
 func (o *Options) limit(own, all int) *limitError {
 	switch {
 	case own >= o.MaxEach:
-		return &limitError{"webhook subscriptions of a client", o.MaxEach, fmt.Sprintf("a client may have %d webhook subscriptions", o.MaxEach)}
+		return &limitError{"webhook subscriptions of a client", o.MaxEach, fmt.Sprintf("a client may have at most %d webhook subscriptions", o.MaxEach)}
 	case all >= o.MaxTotal:
-		return &limitError{"webhook subscriptions", o.MaxTotal, fmt.Sprintf("there may be %d webhook subscriptions in total", o.MaxTotal)}
+		return &limitError{"webhook subscriptions", o.MaxTotal, fmt.Sprintf("there may be at most %d webhook subscriptions in total", o.MaxTotal)}
 	}
 	return nil
 }

@@ -96,7 +96,7 @@ func New(ctx context.Context, opts Options) (*Subscriptions, error) {
 		progress: map[string]subscriptionProgress{}, removed: map[string]uint64{}, ignored: map[string]uint64{}, unreadable: map[string]string{},
 	}
 	if s.election.shared() && opts.Keys == nil {
-		return nil, errors.New("webhook subscriptions on a NATS cluster need a key")
+		return nil, errors.New("webhook subscriptions on a NATS cluster require a key")
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*storeWait)
 	defer cancel()
@@ -175,7 +175,7 @@ func (s *Subscriptions) lead(ctx context.Context, lease *natslog.Lease) error {
 		cancel()
 	})
 	s.deliverAll(ctx, lease)
-	if now, _, err := s.checkpoint.read(context.WithoutCancel(ctx)); err == nil { // catch up on checkpoints, which were not followed while delivering
+	if now, _, err := s.checkpoint.read(context.WithoutCancel(ctx)); err == nil { // not followed while delivering
 		s.locked(func() { s.applyProgressLocked(now.Subscriptions) })
 	}
 	return nil
@@ -369,7 +369,8 @@ func (s *Subscriptions) deliver(ctx context.Context, sub *subscription, cursor s
 // report the loss.
 func (s *Subscriptions) missedLocked(sub *subscription) {
 	sub.GapDue = true
-	sub.Missed = max(sub.Missed, sub.Told) + 1 // Missed is less than Told if a process reported a loss and crashed before it saved Missed
+	// Missed is less than Told if a process reported a loss and crashed before it saved Missed.
+	sub.Missed = max(sub.Missed, sub.Told) + 1
 	s.checkpoint.changed()
 }
 

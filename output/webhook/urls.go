@@ -47,12 +47,12 @@ func parseURLGlob(g string) (u urlGlob, err error) {
 	scheme, rest, ok := strings.Cut(g, "://")
 	u.scheme = strings.ToLower(scheme)
 	if !ok || u.scheme != "https" && u.scheme != "http" {
-		return u, errors.New("it must begin with https://")
+		return u, errors.New("it must start with https://")
 	}
 	end := strings.IndexByte(rest+"/", '/')
 	host, path := strings.ToLower(rest[:end]), rest[end:]
 	if strings.ContainsAny(g, "?#@") {
-		return u, errors.New("it must have no query, fragment or user")
+		return u, errors.New("it must not contain a query, fragment or user")
 	}
 	u.path, u.port = path, defaultPort(u.scheme)
 	if colon := strings.LastIndexByte(host, ':'); colon > strings.LastIndexByte(host, ']') {

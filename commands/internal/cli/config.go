@@ -61,8 +61,8 @@ func (g *Globals) OfHost() []string {
 
 // Hints for a missing config.
 const (
-	initHint    = "mcptrack init writes one from the configs of your editors; --config FILE names another"
-	missingHint = "check the file name; mcptrack init FILE writes a config, and mcptrack watch FILE waits for one"
+	initHint    = "run mcptrack init to create one from the configs of your editors, or specify another with --config FILE"
+	missingHint = "check the file name; run mcptrack init FILE to create a config, or mcptrack watch FILE to wait for one"
 )
 
 // Load reads the config for a command that starts or contacts its servers. It asks the user to

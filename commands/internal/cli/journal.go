@@ -29,7 +29,7 @@ type JournalFlags struct {
 
 func (j *JournalFlags) Add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&j.Dir, "data-dir", "", "`DIR` of the stored events (default: mcptrack in the XDG state directory)")
+	f.StringVar(&j.Dir, "data-dir", "", "`DIR` for stored events (default: mcptrack in the XDG state directory)")
 	f.StringVar(&j.NATS, "nats", "", "`URL` of a NATS cluster to store events on instead")
 	f.StringVar(&j.credentials, "nats-credentials", "", "`FILE` with the credentials for --nats")
 	_ = cmd.MarkFlagDirname("data-dir")
@@ -156,8 +156,8 @@ type Retention struct {
 func (o *RetentionFlags) Add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	AddChoice(cmd, &o.durability, "durability", "always", "`WHEN` an event counts as stored: always, interval or os", "always", "interval", "os")
-	f.StringVar(&o.retain, "retain", "7d", "`DURATION` that events are kept")
-	f.StringVar(&o.retainBytes, "retain-bytes", "1GiB", "`BYTES` of events that are kept")
+	f.StringVar(&o.retain, "retain", "7d", "`DURATION` for which events are kept")
+	f.StringVar(&o.retainBytes, "retain-bytes", "1GiB", "maximum `BYTES` of events to keep")
 }
 
 func (o *RetentionFlags) Parse() (err error) {

@@ -29,10 +29,10 @@ type AccessFlags struct {
 // describes what pages from other origins can do.
 func (o *AccessFlags) Add(cmd *cobra.Command, clients, pages string) {
 	f := cmd.Flags()
-	f.StringVar(&o.TokenFile, "token-file", "", "`FILE` (mode 0600) with the token that "+clients+" must present; changes of the file take effect")
+	f.StringVar(&o.TokenFile, "token-file", "", "`FILE` (mode 0600) with the token that "+clients+" must present; changes to the file take effect without a restart")
 	f.StringArrayVar(&o.origins, "allow-origin", nil, "`ORIGIN` of a site whose pages may "+pages+" (repeatable)")
 	f.StringVar(&o.tlsCert, "tls-cert", "", "PEM `FILE` with the certificate to serve HTTPS with")
-	f.StringVar(&o.tlsKey, "tls-key", "", "PEM `FILE` (mode 0600) with the key of the certificate")
+	f.StringVar(&o.tlsKey, "tls-key", "", "PEM `FILE` (mode 0600) with the certificate's private key")
 	f.BoolVar(&o.trustProxy, "trust-proxy", false, "trust X-Forwarded-Proto and X-Forwarded-For, because all requests come from a reverse proxy")
 	for _, name := range []string{"token-file", "tls-cert", "tls-key"} {
 		_ = cmd.MarkFlagFilename(name)
@@ -105,7 +105,7 @@ type MCPFlags struct {
 func (o *MCPFlags) Add(cmd *cobra.Command, addr string) {
 	f := cmd.Flags()
 	f.BoolVar(&o.Stdio, "stdio", false, "serve one client over standard input and output")
-	f.StringVar(&o.addr, "addr", addr, "`ADDRESS` to listen on; port 0 picks one")
+	f.StringVar(&o.addr, "addr", addr, "`ADDRESS` to listen on; port 0 selects a free port")
 	o.Access.Add(cmd, "clients", "send requests")
 }
 

@@ -36,7 +36,7 @@ func (p *Permission) Question(ctx context.Context, file string, pending []Entry,
 		names[e.verb] = append(names[e.verb], visible(e.Name))
 	}
 	if b.Len() > maxQuestion {
-		return &Failure{Exit: ExitConfig, Code: "config_untrusted", Err: fmt.Errorf("%s has too much to show in a question", printable.Line(file, 200)),
+		return &Failure{Exit: ExitConfig, Code: "config_untrusted", Err: fmt.Errorf("%s is too long to show in a question", printable.Line(file, 200)),
 			Hint: "read the file; " + p.command() + " --yes approves it"}
 	}
 	var parts []string
@@ -237,7 +237,7 @@ func (t *Terminal) reply(ctx context.Context, prompt string) (string, error) {
 		return "", ErrNoTerminal
 	}
 	answer := make(chan string, 1) // the goroutine below sends one value
-	go func() {                    // a terminal read cannot be interrupted: without an answer this goroutine remains until the process exits
+	go func() {                    // may remain until the process exits: a terminal read cannot be interrupted
 		answer <- answerLine(t)
 	}()
 	select {

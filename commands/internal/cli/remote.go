@@ -61,7 +61,7 @@ func FeedFailure(err error, what, flag string) error {
 	}
 	f := &Failure{Exit: ExitRefused, Code: "refused", Err: fmt.Errorf("%s: %w", what, refused), Hint: "check that it is the address of a serve-sse"}
 	if refused.Status == http.StatusUnauthorized {
-		f.Hint = "set MCPTRACK_TOKEN, or name the file with the token with --" + flag
+		f.Hint = "set MCPTRACK_TOKEN, or specify the token file with --" + flag
 	}
 	return f
 }

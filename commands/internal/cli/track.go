@@ -64,7 +64,7 @@ func (s Selection) Check(cfg *config.Config, log *slog.Logger, wait bool) error 
 // Hint returns the hint for a config in which no server is followed.
 func (s Selection) Hint(cfg *config.Config) string {
 	if len(cfg.Servers) == 0 {
-		return "the config has no servers; add one, or let mcptrack init write a config"
+		return "the config has no servers; add one, or run mcptrack init to create a config"
 	}
 	var ids, off []string
 	chosen, enabled := 0, 0
@@ -83,7 +83,7 @@ func (s Selection) Hint(cfg *config.Config) string {
 	}
 	switch {
 	case chosen == 0:
-		return "--server matches no server of the config, which has: " + Join(ids, 10)
+		return "--server matches no server in the config, which contains: " + Join(ids, 10)
 	case len(off) == 1:
 		return "server " + off[0] + " is disabled; enable it in the config"
 	case len(off) > 1:
@@ -106,8 +106,8 @@ type TrackFlags struct {
 // AddReload adds the flags that control reloading of the config.
 func (o *TrackFlags) AddReload(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.BoolVar(&o.NoFollow, "no-follow-config", false, "ignore changes of the config file")
-	f.BoolVar(&o.HoldCommands, "no-exec-on-reload", false, "do not start new or changed commands of the config before SIGHUP")
+	f.BoolVar(&o.NoFollow, "no-follow-config", false, "ignore changes to the config file")
+	f.BoolVar(&o.HoldCommands, "no-exec-on-reload", false, "do not start new or changed commands in the config before SIGHUP")
 }
 
 // Desired returns what an engine follows: the servers that pick selects from the loaded config and,

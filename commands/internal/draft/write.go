@@ -31,9 +31,9 @@ func Check(path string, replace bool) error {
 		}
 		return reason(path, ErrExists)
 	case info.IsDir():
-		what = "is a folder; name a file"
+		what = "is a folder; specify a file"
 	case info.Mode()&fs.ModeSymlink != 0:
-		what = "is a symbolic link, which is not followed; name the target file, or remove the link"
+		what = "is a symbolic link, which is not followed; specify the target file, or remove the link"
 	default:
 		what = "is not a regular file"
 	}
