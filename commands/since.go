@@ -71,7 +71,7 @@ func (s *stream) backlog(ctx context.Context, env *cli.Env, log *slog.Logger, fl
 	if err != nil {
 		return at, err
 	}
-	defer func() { _ = stored.Close() }() // the log was only read
+	defer func() { _ = stored.Close() }() // nothing was written, so the error is irrelevant
 	for {
 		from, gap, err := at.place(ctx, stored)
 		if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/mcptrack/mcptrack/output/markdown"
 )
 
-// manual has the help pages, as Markdown, that are not in the folder of a feature.
+// manual contains the help pages, as Markdown, that do not belong to one of the command packages.
 //
 //go:embed topics/*.md
 var manual embed.FS

@@ -162,7 +162,7 @@ type receipt struct {
 	ServerID    string `json:"serverId"`
 	ResourceURI string `json:"resourceUri"`
 	ItemID      string `json:"itemId"`
-	LatencyMs   int64  `json:"latencyMs"` // since the oldest update that the message covers
+	LatencyMs   int64  `json:"latencyMs"` // time since the oldest update that the message covers
 	Merged      int    `json:"merged"`    // number of older updates that the message also covers
 	Timestamp   string `json:"timestamp"`
 	Session     string `json:"session,omitempty"` // set with --listen

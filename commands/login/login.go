@@ -25,7 +25,7 @@ import (
 	"github.com/mcptrack/mcptrack/output/document"
 )
 
-// Manual has the help pages of the package, as Markdown.
+// Manual contains the help pages of this package, as Markdown.
 //
 //go:embed *.md
 var Manual embed.FS

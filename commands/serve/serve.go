@@ -34,7 +34,7 @@ import (
 	"github.com/mcptrack/mcptrack/output/webhook"
 )
 
-// Manual has the help pages of the package, as Markdown.
+// Manual contains the help pages of this package, as Markdown.
 //
 //go:embed *.md
 var Manual embed.FS

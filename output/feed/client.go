@@ -18,7 +18,7 @@ type streamClient struct {
 	hub    *Hub
 	w      http.ResponseWriter
 	out    *eventstream.Writer
-	ctx    context.Context // ends with the request or by calling cancel
+	ctx    context.Context // cancelled with the request or by cancel
 	cancel context.CancelFunc
 	feed   bool // the client requested Hub.Feed, not Hub.Events
 	query  query

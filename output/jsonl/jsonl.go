@@ -60,7 +60,7 @@ const maxLine = 4 << 20
 // from in is blocked when ctx ends, the reading goroutine remains until that read returns.
 func Read(ctx context.Context, in io.Reader, log *slog.Logger, offer func(*event.Event) error) error {
 	lines := make(chan []byte) // the goroutine below sends and closes; unbuffered, so that it does not read ahead
-	var failed error           // the error of the reading goroutine; may be read once lines is closed
+	var failed error           // read error; may be accessed once lines is closed
 	go func() {
 		// A read cannot be cancelled, so this goroutine stops at the next line or when the process
 		// exits.

@@ -87,8 +87,8 @@ func (w *Writer) Servers(ids ...string) {
 }
 
 const (
-	maxColumn  = 24   // of the server column
-	maxSubject = 60   // of the URI column
+	maxColumn  = 24   // maximum width of the server column, in columns
+	maxSubject = 60   // maximum width of the URI column, in columns
 	maxServers = 4096 // maximum number of servers with an assigned colour
 	wordColumn = 9    // the width of "resources", the longest word
 )

@@ -17,7 +17,7 @@ type Dialect string
 
 // The supported dialects.
 const (
-	OpenAI     Dialect = "openai"     // the Realtime API
+	OpenAI     Dialect = "openai"     // OpenAI Realtime API
 	GPTLive    Dialect = "gpt-live"   // OpenAI's Live API
 	ElevenLabs Dialect = "elevenlabs" // ElevenLabs agents
 )
@@ -125,8 +125,8 @@ type serverEvent struct {
 		EventID string `json:"event_id"`
 	} `json:"error"`
 
-	// Set by the dialect.
-	confirms string  // the ID of the client event that this event acknowledges; "": none
+	// The fields below are set by the dialect.
+	confirms string  // ID of the client event that this event acknowledges; empty if none
 	opens    dialect // dialect of the conversation that this event opens; nil if none
 	closed   bool    // whether this is the last event of the session
 	answer   []byte  // client event that a Session must send in response; nil if none

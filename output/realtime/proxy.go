@@ -192,7 +192,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.Contains(path, "/convai/") && p.opts.Upstream.Dialect == "" {
 		s.conv.dialect = elevenLabs{}
 	}
-	s.conv.muted = strings.Contains(path, "/live/") // until an event opens the session
+	s.conv.muted = strings.Contains(path, "/live/") // nothing may be sent until an event opens the session
 	upstream, res, err := p.dial(r)
 	if err != nil {
 		p.log.Warn("the endpoint refused a session", "session", s.name, "endpoint", p.opts.Upstream.Address(), "err", oneLine(err))

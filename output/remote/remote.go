@@ -1,21 +1,21 @@
-// Package remote talks to a running serve-sse: [Client] requests its JSON API, and [Follow]
+// Package remote accesses a running serve-sse: [Client] sends requests to its JSON API, and [Follow]
 // reads its feed of server-sent events.
 //
 // Requests: a Client has no goroutines, keeps no connection between requests, and is safe for
 // concurrent use. Responses are limited to 64 MiB and two minutes, and are not trusted.
 //
-// Order and loss: Follow delivers events one at a time, in the order of the feed. It reads nothing
-// ahead of a slow consumer except what the connection buffers. When the connection ends, it
-// reconnects with the ID of the last event. The feed itself reports expired events, as serve-sse
-// does with a gap. An event that the end of a connection truncates is discarded, as the
-// specification requires; the feed sends it again after the ID before it.
+// Order and loss: Follow delivers events one at a time, in the order of the feed. It does not
+// read ahead of a slow consumer; only the connection buffers data. When the connection ends, it
+// reconnects with the ID of the last event. The feed itself reports expired events; serve-sse sends
+// a gap. An event that is truncated because the connection ends is discarded, as the specification
+// requires; after the reconnect, the feed sends it again.
 //
-// Pace: Follow connects at most once per second. The wait doubles with each attempt that yields no
-// event, up to 30 s. The feed can request a longer wait, up to 30 s, with retry: or Retry-After.
+// Rate: Follow connects at most once per second. The delay doubles with each attempt that yields no
+// event, up to 30 s. The feed can request a longer delay, up to 30 s, with retry: or Retry-After.
 // A connection is dropped if the feed sends no line for FeedOptions.Idle; an idle feed sends
 // heartbeats.
 //
-// Memory: Follow holds one event of at most [MaxEvent] bytes. A larger one ends the connection.
+// Memory: Follow buffers one event of at most [MaxEvent] bytes. A larger event ends the connection.
 //
 // Ownership: Follow closes its connection before it returns.
 package remote

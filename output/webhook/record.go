@@ -22,7 +22,7 @@ type record struct {
 	Principal string          `json:"principal"`
 	URL       string          `json:"url"`
 	Name      string          `json:"name"`
-	Arguments json.RawMessage `json:"arguments"` // in canonical JSON
+	Arguments json.RawMessage `json:"arguments"` // canonical JSON
 	Secret    string          `json:"secret"`
 	// OldSecret is the previous secret. It also signs messages until OldUntil.
 	OldSecret string              `json:"oldSecret,omitempty"`

@@ -152,7 +152,7 @@ func (s *Sender) post(ctx context.Context, who *responder, m *message, before fu
 	}
 	host := hostName(m.url)
 	if m.private {
-		host = u.Host // with the port, so that services on one machine do not delay each other
+		host = u.Host // includes the port, so that services on one machine do not delay each other
 	}
 	release, err := s.acquire(ctx, host, who)
 	if err != nil {

@@ -348,7 +348,7 @@ func (s *Subscriptions) awaitWrite(ctx context.Context, last uint64) bool {
 	}
 	moved := s.moved
 	s.mu.Unlock()
-	timer := time.NewTimer(time.Second) // the write may have failed for another reason
+	timer := time.NewTimer(time.Second) // limits the wait, because the write may have failed for another reason
 	defer timer.Stop()
 	select {
 	case <-moved:

@@ -13,12 +13,12 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// URLs are globs of URLs, SCHEME://HOST[:PORT][/PATH]. Each part of a glob is matched against the
-// same part of a URL, so no wildcard extends into another part:
+// URLs is a set of URL globs of the form SCHEME://HOST[:PORT][/PATH]. Each part of a glob is matched
+// against the same part of a URL, so a wildcard never matches across parts:
 //
 //   - The scheme is https, or http for 127.0.0.1 and [::1].
 //   - In the host, "*" matches within a label, and a label "**" matches one or more labels.
-//   - The port is a number, or "*" for any port; the default is the port of the scheme.
+//   - The port is a number, or "*" for any port; the default is the scheme's default port.
 //   - In the path, "*" matches within a segment, and a segment "**" matches any number of segments.
 //     A missing path or a path that ends in "**" matches any query; other paths match no query.
 type URLs struct{ globs []urlGlob }

@@ -34,7 +34,7 @@ type Permission struct {
 	folder string // absolute path
 	store  *trust.Store
 	now    map[string]bool // digests of entries approved during this run
-	unread bool            // the config refers to the keyring, which was not read
+	unread bool            // the config refers to the keyring, which was not read yet
 }
 
 // Permission returns the permission for the config at path, as returned by ConfigPath.
