@@ -34,7 +34,7 @@ func newList(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts listOptions
 	cmd := &cobra.Command{
 		Use:   "list [KIND] [SERVER...]",
-		Short: "List servers, or the resources, tools and other items they offer",
+		Short: "List servers, or their resources, tools and other items",
 		Long: `KIND is servers, resources, templates, prompts, tools or events; the default is servers.
 
 Connects to all enabled servers in the config, or to the named ones, prints what they

@@ -87,7 +87,7 @@ config.`,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			for _, name := range []string{"config", "host"} {
 				if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
-					return cli.UsageHint("leave out --"+name+" to use the default", "--%s is empty", name)
+					return cli.UsageHint("omit --"+name+" to use the default", "--%s is empty", name)
 				}
 			}
 			return g.Resolve(env)

@@ -123,7 +123,7 @@ func TestWrongUsage(t *testing.T) {
 		{"replay --since=-2h", `invalid --since "-2h"`, ""},
 		{"gateway --index-ttl soon", "invalid --index-ttl", ""},
 		{"gateway --catalog-url :", "--catalog-url", ""},
-		{"gateway --events --events-allow **.host/**", `--events-allow: invalid glob "**.host/**": it must begin with https://`, "for example --events-allow 'https://*.example.com/hooks/**'"},
+		{"gateway --events --events-allow **.host/**", `--events-allow: invalid glob "**.host/**": it must start with https://`, "for example --events-allow 'https://*.example.com/hooks/**'"},
 		{"gateway --events --events-dialect sep", `unknown --events-dialect "sep"; choose sketch or sep-3415`, ""},
 		{"gateway --events --events-dialect=", `unknown --events-dialect ""; choose sketch or sep-3415`, ""},
 		{"gateway --events-dialect sketch", "--events-dialect needs --events", ""},

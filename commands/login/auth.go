@@ -23,7 +23,7 @@ func AuthCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "auth [SERVER...]",
-		Short: "Show logins, where their tokens are stored, and when they expire",
+		Short: "Show logins, where tokens are stored and when they expire",
 		Long: `Shows the login of every HTTP server, or of the named ones. It contacts no server, unless
 --renew is given, which renews the tokens now and reports those that cannot be renewed.
 
