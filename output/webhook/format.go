@@ -63,9 +63,9 @@ func cloudGap(id, cursor string) ([]byte, error) {
 }
 
 const (
-	maxSlackName  = 200  // characters of a name
-	maxSlackNames = 5    // names per kind of item
-	maxSlack      = 3000 // characters of the text before escaping
+	maxSlackName  = 200  // maximum characters of a name
+	maxSlackNames = 5    // maximum names per kind of item
+	maxSlack      = 3000 // maximum characters of the text before escaping
 )
 
 // slackText describes an event as plain, unescaped text.

@@ -32,7 +32,7 @@ type guard struct {
 	open []netip.AddrPort // non-public addresses that a URL may contain; port 0 means all ports
 }
 
-// opens reports whether an address and port that appear literally in a URL may be dialled although
+// opens reports whether an address and port that appear literally in a URL may be dialled even if
 // they are not public.
 func (g *guard) opens(hostPort string) bool {
 	at, err := netip.ParseAddrPort(hostPort)

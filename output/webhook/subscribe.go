@@ -269,8 +269,8 @@ func optional[T ~string](text T) *T {
 const (
 	verifiedFor   = 24 * time.Hour
 	challengeWait = 10 * time.Second // minimum interval for one client and URL
-	hostPerMinute = 30               // challenges to one host
-	maxRemembered = 10_000           // entries in each map
+	hostPerMinute = 30               // maximum challenges to one host
+	maxRemembered = 10_000           // maximum entries in each map
 )
 
 // challenges limits how often endpoints are asked to prove that they want events, because clients

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	maxConcurrent  = 8 // concurrent deliveries to one endpoint
+	maxConcurrent  = 8 // maximum concurrent deliveries to one endpoint
 	lookAhead      = 128
 	controlTries   = 2
 	controlWait    = 2 * time.Second
