@@ -25,13 +25,13 @@ import (
 	"github.com/mcptrack/mcptrack/output/remote"
 )
 
-// agentFlags are the flags of commands that report to agents.
+// agentFlags contains the flags of commands that report to agents.
 type agentFlags struct {
 	agent bool
-	once  bool // only watch has it
+	once  bool // --once, which only watch has
 }
 
-// onceFor limits a run with --once, because the agent waits for its hook.
+// onceFor limits a run with --once, because the agent waits for its hook to finish.
 const onceFor = 30 * time.Second
 
 func (o *agentFlags) add(cmd *cobra.Command) {
@@ -42,7 +42,7 @@ func (o *agentFlags) addOnce(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&o.once, "once", false, "with --agent: print what changed since the last run, and exit")
 }
 
-// parse checks the flags, and that the command's other flags allow them.
+// parse validates the flags and checks that they are compatible with the command's other flags.
 func (o *agentFlags) parse(cmd *cobra.Command, g *cli.Globals) error {
 	if !o.agent {
 		if o.once {
@@ -51,7 +51,7 @@ func (o *agentFlags) parse(cmd *cobra.Command, g *cli.Globals) error {
 		return nil
 	}
 	if g.JSON || cmd.Flag("output").Changed {
-		return cli.UsageHint("leave out --agent for events as JSON", "--agent cannot be used with --output or --json")
+		return cli.UsageHint("omit --agent to print events as JSON", "--agent cannot be used with --output or --json")
 	}
 	for _, name := range []string{"content", "diff", "verbose"} {
 		if f := cmd.Flag(name); f != nil && f.Changed {
@@ -64,8 +64,8 @@ func (o *agentFlags) parse(cmd *cobra.Command, g *cli.Globals) error {
 	return nil
 }
 
-// openCursor opens the cursor, which stores what was reported. followed identifies it, together with
-// the working directory. Without --once a failure is only a warning.
+// openCursor opens the cursor file, which records what was already reported. followed, together
+// with the working directory, identifies the cursor. Without --once, a failure is only a warning.
 func (o *agentFlags) openCursor(env *cli.Env, log *slog.Logger, followed any) (*agent.Cursor, error) {
 	folder, err := os.Getwd()
 	key, keyErr := json.Marshal([]any{folder, followed})
@@ -87,7 +87,7 @@ func (o *agentFlags) openCursor(env *cli.Env, log *slog.Logger, followed any) (*
 	return nil, nil
 }
 
-// runWatchAgent is runWatch with --agent.
+// runWatchAgent implements watch --agent.
 func runWatchAgent(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOptions) error {
 	log := g.Logger(env)
 	cfg, err := opts.config(ctx, env, g, log)
@@ -128,7 +128,7 @@ func runWatchAgent(ctx context.Context, env *cli.Env, g *cli.Globals, opts watch
 	if opts.once {
 		return watchOnce(ctx, e, w)
 	}
-	var ended error // of the last lines; set even after ctx has ended
+	var ended error // error from writing the last lines; set even after ctx has ended
 	failed := e.Run(ctx, engine.Reader(func(context.Context) error {
 		ended = w.Run()
 		return ended
@@ -141,8 +141,8 @@ func runWatchAgent(ctx context.Context, env *cli.Env, g *cli.Globals, opts watch
 	return s.outcome(ctx, failed)
 }
 
-// watchOnce reports what changed since the last run. It fails only if no server can be reached:
-// hooks discard the output of a failed command, so servers that cannot be reached are just reported.
+// watchOnce reports the changes since the last run. It fails only if no server can be reached;
+// otherwise it reports unreachable servers, because hooks discard the output of a failed command.
 func watchOnce(ctx context.Context, e *engine.Engine, w *agent.Watch) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, onceFor, cli.ErrTimeout)
 	defer cancel()
@@ -172,7 +172,7 @@ func watchOnce(ctx context.Context, e *engine.Engine, w *agent.Watch) error {
 	return nil
 }
 
-// tailAgent is runTail with --agent: it resumes after the last event that an earlier run reported.
+// tailAgent implements tail --agent. It resumes after the last event that an earlier run reported.
 func tailAgent(ctx context.Context, env *cli.Env, log *slog.Logger, opts tailOptions, from remote.FeedOptions) error {
 	feed, query := *opts.address, opts.address.Query()
 	query.Del("since")
@@ -189,7 +189,7 @@ func tailAgent(ctx context.Context, env *cli.Env, log *slog.Logger, opts tailOpt
 		return remote.Follow(ctx, from, func(x eventstream.Event) error {
 			e, err := tailEvent(x)
 			if err != nil {
-				log.Warn("the feed sent something that is not an event", "err", err)
+				log.Warn("the feed sent an invalid event", "err", err)
 			}
 			return deliver(agent.FeedEntry{ID: x.ID, Event: e})
 		})

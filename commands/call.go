@@ -18,8 +18,8 @@ import (
 type callOptions struct {
 	requestFlags
 	server, tool string
-	given        map[string]string // the values of --arg
-	arguments    map[string]any    // the value of --args-json
+	given        map[string]string // values of --arg
+	arguments    map[string]any    // value of --args-json
 }
 
 func newCall(env *cli.Env, g *cli.Globals) *cobra.Command {
@@ -28,14 +28,14 @@ func newCall(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var argsJSON string
 	cmd := &cobra.Command{
 		Use:   "call SERVER TOOL [--arg NAME=VALUE]... | [--args-json JSON]",
-		Short: "Call a tool of a server",
+		Short: "Call a tool on a server",
 		Long: `Calls one tool and prints the content of its result: text to stdout, binary content
 to a pipe, or with --out to a file. --json prints the MCP result.
 
-The value of an --arg is passed as text if the tool's schema says so, else as JSON. A
-terminal shows the progress that the server reports; a server that reports progress
-may take longer than its requestTimeout. Ctrl-C cancels the call at the server. If the
-tool fails, the exit code is 5.
+The value of an --arg is passed as text if the tool's schema requires it, otherwise as
+JSON. A terminal shows the progress that the server reports; a server that reports
+progress may take longer than its requestTimeout. Ctrl-C cancels the call at the server.
+If the tool fails, the exit code is 5.
 
 ` + requestExits,
 		Example: `  mcptrack call everything echo --arg message=hello
@@ -61,7 +61,7 @@ tool fails, the exit code is 5.
 		},
 	}
 	opts.add(cmd)
-	cmd.Flags().StringArrayVar(&args, "arg", nil, "argument of the tool, as `NAME=VALUE` (repeatable)")
+	cmd.Flags().StringArrayVar(&args, "arg", nil, "tool argument, as `NAME=VALUE` (repeatable)")
 	_ = cmd.RegisterFlagCompletionFunc("arg", completeToolArgument(env, g, &args))
 	cmd.Flags().StringVar(&argsJSON, "args-json", "", "all arguments as a `JSON` object")
 	return cmd
@@ -94,7 +94,7 @@ func (o *callOptions) run(cmd *cobra.Command, env *cli.Env, g *cli.Globals) erro
 	})
 }
 
-// typed converts the values of --arg to the types in the tool's schema.
+// typed converts the values of --arg to the types in the tool's input schema.
 func (o *callOptions) typed(ctx context.Context, s *session.Session) (map[string]any, error) {
 	tools, err := s.List(ctx, catalog.Tools)
 	if err != nil {
@@ -113,7 +113,7 @@ func (o *callOptions) typed(ctx context.Context, s *session.Session) (map[string
 		} `json:"inputSchema"`
 	}
 	if err := json.Unmarshal(tool.Raw, &described); err != nil {
-		described.InputSchema.Properties = nil // the schema is unreadable: guess
+		described.InputSchema.Properties = nil // the schema is unreadable: guess the types
 	}
 	out := map[string]any{}
 	for _, name := range slices.Sorted(maps.Keys(o.given)) {
@@ -135,7 +135,7 @@ func (o *callOptions) typed(ctx context.Context, s *session.Session) (map[string
 	return out, nil
 }
 
-// toolPieces splits a tools/call result into its content blocks; without any, it returns the
+// toolPieces splits a tools/call result into its content blocks. If there are none, it returns the
 // structured content.
 func toolPieces(raw json.RawMessage) ([]piece, error) {
 	var result struct {

@@ -22,8 +22,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/uritemplate"
 )
 
-// finishBuiltins completes cobra's own commands, help and completion: with examples, exit codes, and an
-// error for an unknown name, for which cobra would print help and succeed.
+// finishBuiltins completes cobra's built-in commands help and completion. It adds examples and exit
+// codes, and an error for an unknown name, for which cobra would print help and exit with 0.
 func finishBuiltins(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -42,7 +42,7 @@ func finishBuiltins(root *cobra.Command) {
 
 const builtinExits = "Exit codes: 0 done; 1 failed; 2 wrong usage."
 
-// knownTopic returns an error unless args name a command or a help topic.
+// knownTopic returns an error unless args identify a command or a help topic.
 func knownTopic(root *cobra.Command, args []string) error {
 	_, rest, err := root.Find(args)
 	if err == nil && len(rest) == 0 {
@@ -84,7 +84,8 @@ func finishCompletion(completion *cobra.Command) {
 	}
 }
 
-// namesPath returns the file with the cached names of a config's servers; "" if there is none.
+// namesPath returns the path of the file with the cached names of a config's servers, or "" if
+// names are not cached.
 func namesPath(env *cli.Env, cfgPath string) string {
 	dir := env.CacheDir()
 	abs, err := filepath.Abs(cfgPath)
@@ -99,12 +100,12 @@ func loadNames(env *cli.Env, cfgPath string) completion.Names {
 	return completion.Load(namesPath(env, cfgPath))
 }
 
-// remember lets change modify the cached names of a config's servers.
+// remember calls change to modify the cached names of a config's servers.
 func remember(env *cli.Env, cfgPath string, change func(completion.Names)) {
 	completion.Update(namesPath(env, cfgPath), change)
 }
 
-// rememberSnapshot caches the lists of a tracker's last snapshot.
+// rememberSnapshot caches the lists in a tracker's last snapshot.
 func rememberSnapshot(env *cli.Env, cfgPath string, snap *status.Snapshot) {
 	remember(env, cfgPath, func(n completion.Names) {
 		for _, srv := range snap.Servers {
@@ -125,7 +126,7 @@ func completeList(env *cli.Env, g *cli.Globals) cobra.CompletionFunc {
 	}
 }
 
-// completeItems completes a server id, then names of the server's cached list.
+// completeItems completes a server id, and then an item name from the server's cached list.
 func completeItems(env *cli.Env, g *cli.Globals, kind catalog.Kind) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		cfg := cli.ConfigForCompletion(env, g)
@@ -136,7 +137,7 @@ func completeItems(env *cli.Env, g *cli.Globals, kind catalog.Kind) cobra.Comple
 	}
 }
 
-// completeNames completes a flag with cached names of the server in args.
+// completeNames completes a flag with cached item names of the server in args.
 func completeNames(env *cli.Env, g *cli.Globals, kind catalog.Kind) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) == 0 {
@@ -147,8 +148,8 @@ func completeNames(env *cli.Env, g *cli.Globals, kind catalog.Kind) cobra.Comple
 	}
 }
 
-// noFiles turns off the completion of files, which is cobra's default, for arguments and flags that do
-// not name files.
+// noFiles disables file name completion, which is cobra's default, for arguments and flags that are
+// not file names.
 func noFiles(root *cobra.Command) {
 	for _, cmd := range root.Commands() {
 		if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 {
@@ -163,7 +164,8 @@ func noFiles(root *cobra.Command) {
 	}
 }
 
-// completePromptArgument completes --arg of prompt: names from the cache, values from the server.
+// completePromptArgument completes --arg of prompt: argument names from the cache, and values from
+// the server.
 func completePromptArgument(env *cli.Env, g *cli.Globals, given *[]string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) < 2 {
@@ -177,7 +179,7 @@ func completePromptArgument(env *cli.Env, g *cli.Globals, given *[]string) cobra
 	}
 }
 
-// completeToolArgument completes --arg of call, from the tool's schema.
+// completeToolArgument completes --arg of call from the tool's input schema.
 func completeToolArgument(env *cli.Env, g *cli.Globals, given *[]string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) < 2 {
@@ -188,8 +190,8 @@ func completeToolArgument(env *cli.Env, g *cli.Globals, given *[]string) cobra.C
 	}
 }
 
-// completeParameter completes --param of read: the variables of the template, and values from the
-// server.
+// completeParameter completes --param of read: the variables of the template, and their values from
+// the server.
 func completeParameter(env *cli.Env, g *cli.Globals, opts *readOptions) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		variables, err := uritemplate.Variables(opts.template)
@@ -206,8 +208,8 @@ func completeParameter(env *cli.Env, g *cli.Globals, opts *readOptions) cobra.Co
 	}
 }
 
-// completeArgument completes NAME=VALUE: first the name, unless it was given, then the value, from
-// begins or else from ask.
+// completeArgument completes NAME=VALUE. It first completes the name, unless that was already
+// given, and then the value, from begins or otherwise by calling ask.
 func completeArgument(begins []string, typed string, given []string, ask func(name, value string, given map[string]string) []string) ([]string, cobra.ShellCompDirective) {
 	known := map[string]string{}
 	for _, g := range given {
@@ -236,12 +238,12 @@ func completeArgument(begins []string, typed string, given []string, ask func(na
 	return out, directive
 }
 
-// askingTime limits how long a completion waits for a server.
+// askingTime limits how long completion waits for a server.
 const askingTime = 800 * time.Millisecond
 
-// askValues asks a server for the values of an argument. It asks only a server that a command has used,
-// whose entry has not changed since and is approved: pressing a key must not start a program or open a
-// URL that the user never did.
+// askValues requests the possible values of an argument from a server. It contacts only a server
+// that a command has already used, whose config entry is unchanged since and is approved: pressing
+// Tab must not start a program or open a URL that the user has never used.
 func askValues(env *cli.Env, cfg *config.Config, id string, ref session.Reference, name, value string, given map[string]string) []string {
 	srv, ok := cfg.Server(id)
 	if !ok || !srv.Enabled || srv.Unusable() != nil || !loadNames(env, cfg.Path).Used(srv) {

@@ -11,13 +11,14 @@ import (
 	"github.com/mcptrack/mcptrack/core/demo"
 )
 
-// newDemoServer is the server behind --demo: this program, run as an ordinary MCP server over stdio.
+// newDemoServer returns the command that --demo starts: this program as an ordinary MCP server over
+// stdio.
 func newDemoServer(env *cli.Env, _ *cli.Globals) *cobra.Command {
 	var opts demo.Options
 	cmd := &cobra.Command{
 		Use:    "demo-server",
 		Short:  "Run the MCP server behind --demo over stdio",
-		Long:   "Serves a small vault of notes whose content changes by itself.\n\nExit codes: 0 done; 1 failed; 2 wrong usage.",
+		Long:   "Serves a small vault of notes whose content changes automatically.\n\nExit codes: 0 done; 1 failed; 2 wrong usage.",
 		Hidden: true,
 		Example: `  # In a config: {"mcpServers": {"demo": {"command": "mcptrack", "args": ["demo-server"], "trackResources": true}}}
   mcptrack list --config config.json
@@ -32,7 +33,7 @@ func newDemoServer(env *cli.Env, _ *cli.Globals) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().DurationVar(&opts.Interval, "interval", 2*time.Second, "`DURATION` between two changes")
-	cmd.Flags().Uint64Var(&opts.Seed, "seed", 1, "seed `NUMBER` of the random changes")
+	cmd.Flags().DurationVar(&opts.Interval, "interval", 2*time.Second, "`DURATION` between changes")
+	cmd.Flags().Uint64Var(&opts.Seed, "seed", 1, "`NUMBER` that seeds the random changes")
 	return cmd
 }

@@ -50,16 +50,16 @@ refused the request; 6 --timeout expired while the log was read.`,
 	return cmd
 }
 
-// comparison is the document that diff prints.
+// comparison is the JSON document that diff prints.
 type comparison struct {
 	ServerID string          `json:"serverId"`
 	URI      string          `json:"uri"`
 	From     history.Version `json:"from"`
 	To       history.Version `json:"to"`
-	Diff     string          `json:"diff"` // "" if the texts are equal
+	Diff     string          `json:"diff"` // empty if the texts are equal
 }
 
-// compare sets the versions that ids choose, and their diff.
+// compare selects the two versions that ids specify, and computes their diff.
 func (c *comparison) compare(ctx context.Context, source versionSource, versions []history.Version, ids []string) (err error) {
 	if c.From, c.To, err = history.Pair(versions, ids); err != nil {
 		f := &cli.Failure{Exit: cli.ExitFailed, Code: "no_version", Err: err, Hint: "mcptrack history lists the versions"}

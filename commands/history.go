@@ -28,10 +28,10 @@ func newHistory(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history SERVER URI",
 		Short: "Show the versions of a resource",
-		Long: `Shows the versions of a followed resource, newest first: when and how each was noticed,
+		Long: `Shows the versions of a followed resource, newest first: when and how each was detected,
 its size and digest, and whether its text is stored, so that diff can compare it. The
 versions come from the log of a serve-sse, which may be running, or with --url from a
-running serve-sse. At most the newest 500 are known.
+running serve-sse. At most the newest 500 are shown.
 
 Exit codes: 0 done; 1 failed, or nothing is stored; 2 wrong usage; 4 the --url could not
 be reached, or did not answer within --timeout; 5 it refused the request; 6 --timeout
@@ -70,7 +70,7 @@ func writeHistory(env *cli.Env, g *cli.Globals, versions []history.Version) erro
 	})
 }
 
-// shortDigest is the number of characters shown of a digest.
+// shortDigest is the number of digest characters that are shown.
 const shortDigest = 12
 
 func versionRow(v history.Version, wide bool) []string {
@@ -94,10 +94,10 @@ func versionRow(v history.Version, wide bool) []string {
 	return row
 }
 
-// localTime formats a time for people, in the local time zone.
+// localTime formats a time in the local time zone for human-readable output.
 func localTime(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05.000") }
 
-// versionFlags are the flags of history and diff, which select a log or a serve-sse.
+// versionFlags contains the flags of history and diff that select a log or a serve-sse.
 type versionFlags struct {
 	cli.JournalFlags
 	remoteFlags
@@ -108,14 +108,14 @@ type versionFlags struct {
 func (o *versionFlags) add(cmd *cobra.Command) {
 	o.JournalFlags.Add(cmd)
 	o.remoteFlags.add(cmd)
-	cmd.Flags().StringVar(&o.url, "url", "", "ask the serve-sse at this `URL` instead of reading its log")
+	cmd.Flags().StringVar(&o.url, "url", "", "query the serve-sse at this `URL` instead of reading its log")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "`DURATION` that the command may take (default 30s with --url, else no limit)")
 }
 
-// askTime is the default of --timeout with --url.
+// askTime is the default --timeout with --url.
 const askTime = 30 * time.Second
 
-// bound ends ctx when --timeout expires.
+// bound returns a context that ends when --timeout expires.
 func (o *versionFlags) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	limit := o.timeout
 	if limit == 0 && o.url != "" {
@@ -127,8 +127,8 @@ func (o *versionFlags) bound(ctx context.Context) (context.Context, context.Canc
 	return context.WithTimeoutCause(ctx, limit, cli.ErrTimeout)
 }
 
-// read calls show with the versions of a resource, oldest first, and their source. args begin with the
-// server and the URI.
+// read calls show with the versions of a resource, oldest first, and their source. args starts with
+// the server and the URI.
 func (o *versionFlags) read(ctx context.Context, env *cli.Env, g *cli.Globals, args []string, show func(context.Context, versionSource, []history.Version) error) error {
 	if o.timeout < 0 {
 		return cli.Usage("--timeout must not be negative")
@@ -166,15 +166,16 @@ func (o *versionFlags) read(ctx context.Context, env *cli.Env, g *cli.Globals, a
 
 // versionSource provides the versions of one resource.
 type versionSource interface {
-	// versions returns the versions, oldest first; none is an error.
+	// versions returns the versions, oldest first. It returns an error if there are none.
 	versions(ctx context.Context) ([]history.Version, error)
-	// text returns the text with a digest; ok is false if it is not stored.
+	// text returns the text with the given digest. ok is false if it is not stored.
 	text(ctx context.Context, digest catalog.Digest) (text string, ok bool, err error)
 }
 
-// noVersions is the error of a resource without versions. known are the server's resources, for a hint.
+// noVersions returns the error for a resource without stored versions. known lists the server's
+// resources, for a hint.
 func noVersions(server, uri string, known []string) error {
-	f := &cli.Failure{Exit: cli.ExitFailed, Code: "no_versions", Err: fmt.Errorf("no change of %s of server %s is stored", printable.Line(uri, 200), printable.Line(server, 64)),
+	f := &cli.Failure{Exit: cli.ExitFailed, Code: "no_versions", Err: fmt.Errorf("no change to %s on server %s is stored", printable.Line(uri, 200), printable.Line(server, 64)),
 		Hint: "only followed resources that changed have a history"}
 	if s := suggest.Nearest(uri, known); s != "" && s != uri {
 		f.Hint = fmt.Sprintf("did you mean %q?", s)
@@ -182,7 +183,7 @@ func noVersions(server, uri string, known []string) error {
 	return f
 }
 
-// storedVersions reads a log.
+// storedVersions reads versions from a log.
 type storedVersions struct {
 	log         journal.Log
 	server, uri string
@@ -214,8 +215,8 @@ func (s storedVersions) versions(ctx context.Context) ([]history.Version, error)
 	return versions, nil
 }
 
-// decoded yields the events of entries. It skips entries that are not events: others can store
-// anything on a cluster.
+// decoded yields the events in entries. It skips entries that are not events, because other
+// programs can store arbitrary data on a cluster.
 func decoded(entries iter.Seq2[journal.Entry, error]) iter.Seq2[event.Event, error] {
 	return func(yield func(event.Event, error) bool) {
 		for entry, err := range entries {
@@ -234,7 +235,7 @@ func (s storedVersions) text(ctx context.Context, digest catalog.Digest) (string
 	return s.log.Contents().Get(ctx, digest)
 }
 
-// servedVersions asks a serve-sse.
+// servedVersions requests versions from a serve-sse.
 type servedVersions struct {
 	client      remote.Client
 	server, uri string

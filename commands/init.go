@@ -26,7 +26,7 @@ import (
 
 type initOptions struct {
 	file               string
-	from               []string // names of hosts; none: all
+	from               []string // names of hosts; empty means all
 	dryRun, force, yes bool
 }
 
@@ -34,7 +34,7 @@ func newInit(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts initOptions
 	cmd := &cobra.Command{
 		Use:   "init [FILE]",
-		Short: "Create a config from those of your editors and agents",
+		Short: "Create a config from the configs of your editors and agents",
 		Long: `Finds the configs of hosts (editors and agents that use MCP servers) in this folder and
 for this user, prints their servers, and writes one config with all of them and
 "trackResources": true. The default FILE is ` + cli.DefaultConfig + `.
@@ -64,7 +64,7 @@ Exit codes: 0 done; 1 failed (FILE exists); 2 wrong usage; 3 no host has servers
 		},
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&opts.from, "from", nil, "only from these `HOSTS`, separated by commas")
+	f.StringSliceVar(&opts.from, "from", nil, "import only from these `HOSTS`, separated by commas")
 	f.BoolVar(&opts.dryRun, "dry-run", false, "print the config to stdout and the report to stderr; write nothing")
 	f.BoolVar(&opts.force, "force", false, "replace FILE if it exists")
 	f.BoolVar(&opts.yes, "yes", false, "do not ask")
@@ -72,7 +72,7 @@ Exit codes: 0 done; 1 failed (FILE exists); 2 wrong usage; 3 no host has servers
 	return cmd
 }
 
-// check reports wrong usage. changed reports whether a flag was given.
+// check returns an error for invalid usage. changed reports whether a flag was given.
 func (o *initOptions) check(changed func(flag string) bool) error {
 	shown := printable.Line(o.file, 200)
 	info, err := os.Stat(o.file)
@@ -84,9 +84,9 @@ func (o *initOptions) check(changed func(flag string) bool) error {
 	case ext != "" && ext != ".json" && ext != ".jsonc":
 		return cli.UsageHint("init writes JSON; choose a name such as FILE.json", "%s does not end in .json", shown)
 	case changed("config"):
-		return cli.UsageHint("mcptrack init FILE names the file to write; --from HOST chooses what is read", "init does not use --config")
+		return cli.UsageHint("mcptrack init FILE specifies the file to write; --from HOST selects what is read", "init does not use --config")
 	case changed("host"):
-		return cli.UsageHint("--from HOST chooses whose configs are read", "init does not use --host")
+		return cli.UsageHint("--from HOST selects whose configs are read", "init does not use --host")
 	case changed("format"):
 		return cli.UsageHint("init writes JSON and reads each config in its own format", "init does not use --format")
 	}
@@ -94,7 +94,7 @@ func (o *initOptions) check(changed func(flag string) bool) error {
 		here, err := trust.Resolved(".")
 		there, err2 := trust.Resolved(filepath.Dir(o.file))
 		if inside, err3 := filepath.Rel(here, there); errors.Join(err, err2, err3) != nil || !filepath.IsLocal(inside) {
-			return cli.UsageHint("name the file by its own path", "%s leads out of this folder by a symbolic link", shown)
+			return cli.UsageHint("specify the file by its real path", "%s leads out of this folder through a symbolic link", shown)
 		}
 	}
 	for _, name := range o.from {
@@ -105,13 +105,13 @@ func (o *initOptions) check(changed func(flag string) bool) error {
 	return nil
 }
 
-// initReport is what init --json prints.
+// initReport is the document that init --json prints.
 type initReport struct {
 	File      string            `json:"file"`
 	Written   bool              `json:"written"`
 	Sources   []draft.Source    `json:"sources"`
 	Variables []config.Variable `json:"variables"`
-	Config    *draft.Draft      `json:"config,omitzero"` // with --dry-run
+	Config    *draft.Draft      `json:"config,omitzero"` // set with --dry-run
 }
 
 func runInit(ctx context.Context, env *cli.Env, g *cli.Globals, opts initOptions) error {
@@ -135,7 +135,7 @@ func runInit(ctx context.Context, env *cli.Env, g *cli.Globals, opts initOptions
 	}
 	if g.Format.Table() {
 		w := env.Out
-		if opts.dryRun { // stdout gets only the config
+		if opts.dryRun { // stdout is reserved for the config
 			w = env.Err
 		}
 		if err := report.write(w); err != nil {
@@ -166,8 +166,8 @@ func runInit(ctx context.Context, env *cli.Env, g *cli.Globals, opts initOptions
 	return err
 }
 
-// unusable counts the servers of a new config that need something that this machine lacks, such as a
-// variable.
+// unusable counts the servers in a new config that need something this machine does not have, such
+// as a variable.
 func unusable(file string, read config.Options) (n int) {
 	cfg, _ := config.Load(file, read)
 	if cfg == nil {
@@ -181,15 +181,15 @@ func unusable(file string, read config.Options) (n int) {
 	return n
 }
 
-// notWritable is the failure for a file that cannot be written.
+// notWritable returns the failure for a file that cannot be written.
 func notWritable(err error) error {
 	if errors.Is(err, draft.ErrExists) {
-		return &cli.Failure{Exit: cli.ExitFailed, Code: "exists", Err: err, Hint: "--force replaces it, --dry-run shows what would be written"}
+		return &cli.Failure{Exit: cli.ExitFailed, Code: "exists", Err: err, Hint: "use --force to replace it, or --dry-run to see what would be written"}
 	}
-	return &cli.Failure{Exit: cli.ExitFailed, Code: "not_written", Err: err, Hint: "--dry-run shows what would be written"}
+	return &cli.Failure{Exit: cli.ExitFailed, Code: "not_written", Err: err, Hint: "use --dry-run to see what would be written"}
 }
 
-// noHostServers is the failure if no host has servers.
+// noHostServers returns the failure that no host has servers.
 func noHostServers(read config.Options, opts initOptions, d *draft.Draft) error {
 	var searched []string
 	for _, h := range hosts.All() {
@@ -207,7 +207,7 @@ func noHostServers(read config.Options, opts initOptions, d *draft.Draft) error 
 	return f
 }
 
-// write prints the report for people.
+// write prints the human-readable report.
 func (r *initReport) write(w io.Writer) error {
 	var rows [][]string
 	for _, s := range r.Sources {
@@ -234,7 +234,7 @@ func (r *initReport) write(w io.Writer) error {
 	return err
 }
 
-// confirm asks whether to write, and shows what the config would run and send.
+// confirm shows what the config would run and send, and asks whether to write it.
 func (o *initOptions) confirm(ctx context.Context, env *cli.Env, text []byte, read config.Options) error {
 	if o.yes {
 		return nil
@@ -250,7 +250,7 @@ func (o *initOptions) confirm(ctx context.Context, env *cli.Env, text []byte, re
 	}
 	switch err := env.Ask(ctx, b.String(), fmt.Sprintf("Write %s with %s, and approve that?", printable.Line(o.file, 200), cli.Plural(len(cfg.Servers), "server"))); {
 	case errors.Is(err, cli.ErrNoTerminal):
-		return cli.UsageHint("--yes writes the config, --dry-run prints it", "init asks for confirmation, but there is no terminal")
+		return cli.UsageHint("use --yes to write the config, or --dry-run to print it", "init asks for confirmation, but there is no terminal")
 	case errors.Is(err, cli.ErrDeclined):
 		return &cli.Failure{Exit: cli.ExitFailed, Code: "declined", Err: errors.New("nothing was written")}
 	default:
@@ -258,12 +258,13 @@ func (o *initOptions) confirm(ctx context.Context, env *cli.Env, text []byte, re
 	}
 }
 
-// approve approves the written config for the folder in which commands find it.
+// approve stores the user's approval of the written config for the folder in which commands will
+// find it.
 func (o *initOptions) approve(env *cli.Env, g *cli.Globals, text []byte, log *slog.Logger) {
 	written := *g
 	written.Workspace, written.Config = config.FolderOf(o.file), ""
 	if written.Workspace == "" {
-		return // commands find it only by name, which needs no approval
+		return // commands find the config only by an explicit path, which needs no approval
 	}
 	p, err := written.Permission(env, o.file)
 	if err == nil && p.Found {

@@ -25,7 +25,7 @@ import (
 
 type listOptions struct {
 	cli.ConnectFlags
-	kind    catalog.Kind // "": the servers themselves
+	kind    catalog.Kind // item kind to list; empty lists the servers themselves
 	servers []string
 	demo    bool
 }
@@ -34,16 +34,16 @@ func newList(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts listOptions
 	cmd := &cobra.Command{
 		Use:   "list [KIND] [SERVER...]",
-		Short: "List servers, or what they offer, such as resources or tools",
+		Short: "List servers, or their resources, tools and other items",
 		Long: `KIND is servers, resources, templates, prompts, tools or events; the default is servers.
 
-Connects to all enabled servers of the config, or to the named ones, prints what they
+Connects to all enabled servers in the config, or to the named ones, prints what they
 offer, and exits. Servers that do not support a kind list nothing. Tables also show
-disabled servers. Events are the types of MCP Events that "events" in the config names;
+disabled servers. Events are the types of MCP Events that "events" in the config lists;
 see mcptrack help events.
 
 With -o template=... the template is run once for each server or item; numbers can be
-compared, and keys that an item lacks print nothing.
+compared, and missing keys print nothing.
 
 Exit codes: 0 all servers answered; 1 failed; 2 wrong usage; 3 config invalid or
 missing; 4 some servers could not be reached (the others are listed); 6 --timeout
@@ -77,7 +77,7 @@ expired; 130 interrupted.`,
 	return cmd
 }
 
-// listKinds are the words that the first argument can be.
+// listKinds returns the words that are valid as first argument.
 func listKinds() []string {
 	kinds := []string{"servers"}
 	for _, k := range catalog.Kinds() {
@@ -91,7 +91,7 @@ func runList(ctx context.Context, env *cli.Env, g *cli.Globals, opts listOptions
 	if err != nil {
 		return err
 	}
-	var misspelled []string // what the first argument may have meant
+	var misspelled []string // words that the first argument may have been meant as
 	if opts.kind == "" {
 		misspelled = listKinds()
 	}
@@ -136,7 +136,7 @@ func runList(ctx context.Context, env *cli.Env, g *cli.Globals, opts listOptions
 	return unreachable(reports, g.Format.Table() && opts.kind == "")
 }
 
-// withDisabled adds the servers that the config disables.
+// withDisabled adds reports for the servers that are disabled in the config.
 func withDisabled(reports []session.Report, cfg *config.Config) []session.Report {
 	all := slices.Clone(reports)
 	for _, srv := range cfg.Servers {
@@ -148,8 +148,9 @@ func withDisabled(reports []session.Report, cfg *config.Config) []session.Report
 	return all
 }
 
-// listProgress shows on a terminal how many servers have answered. Until stop is called, beside
-// replaces env. stop removes the line and may be called more than once.
+// listProgress shows on a terminal how many servers have responded. The caller must use the
+// environment beside instead of env until it calls stop, which removes the line. stop may be called
+// more than once.
 func listProgress(env *cli.Env, g *cli.Globals, total int) (beside *cli.Env, progress func(session.Report), stop func()) {
 	if !env.ErrTTY || g.Quiet || total == 0 {
 		return env, nil, func() {}
@@ -160,8 +161,8 @@ func listProgress(env *cli.Env, g *cli.Globals, total int) (beside *cli.Env, pro
 	return s.Beside(env), func(session.Report) { answered.Add(1) }, s.Stop
 }
 
-// unreachable returns the failure if servers could not be reached; nil if all could. reported says that
-// the printed table already shows it.
+// unreachable returns a failure if any server could not be reached, and nil otherwise. reported
+// means that the printed table already shows the failure.
 func unreachable(reports []session.Report, reported bool) error {
 	var failed []string
 	for _, r := range reports {
@@ -176,7 +177,7 @@ func unreachable(reports []session.Report, reported bool) error {
 		Err: fmt.Errorf("%d of %d servers could not be reached: %s", len(failed), len(reports), strings.Join(failed, "; "))}
 }
 
-// serverRow is one element of list servers --json.
+// serverRow is an element of the array that list servers --json prints.
 type serverRow struct {
 	ID              string           `json:"id"`
 	Transport       config.Transport `json:"transport"`
@@ -237,8 +238,8 @@ func writeList(env *cli.Env, g *cli.Globals, kind catalog.Kind, reports []sessio
 	return document.Write(env.Out, g.Format, items)
 }
 
-// listItems returns the items as the servers sent them, each with a leading serverId. Members keep
-// their order and spelling.
+// listItems returns the items as the servers sent them, each with a leading serverId. Object
+// members keep their order and formatting.
 func listItems(kind catalog.Kind, reports []session.Report) ([]json.RawMessage, error) {
 	items := []json.RawMessage{}
 	for _, r := range reports {
@@ -261,8 +262,8 @@ func listItems(kind catalog.Kind, reports []session.Report) ([]json.RawMessage, 
 	return items, nil
 }
 
-// withServer adds serverId, and invalid unless it is "", before the members of an object. It drops the
-// server's own members of these names.
+// withServer inserts serverId, and invalid unless it is empty, before the members of an object. It
+// drops existing members with these names.
 func withServer(id []byte, invalid string, raw json.RawMessage) (json.RawMessage, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &members); err != nil {
@@ -295,12 +296,13 @@ func withServer(id []byte, invalid string, raw json.RawMessage) (json.RawMessage
 	return append(out, rest...), nil
 }
 
-// sorted returns the items of one kind, ordered by name or URI.
+// sorted returns the items of one kind, sorted by name or URI.
 func sorted(kind catalog.Kind, r session.Report) catalog.List {
 	return slices.SortedFunc(slices.Values(r.Lists[kind]), func(a, b catalog.Item) int { return strings.Compare(a.Key, b.Key) })
 }
 
-// writeNames writes the id of each server, or for each item the server's id, a tab, and the URI or name.
+// writeNames writes the id of each server or, for each item, the server's id, a tab, and the item's
+// URI or name.
 func writeNames(env *cli.Env, kind catalog.Kind, reports []session.Report) error {
 	var b strings.Builder
 	for _, r := range reports {

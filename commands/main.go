@@ -1,22 +1,21 @@
-// Package commands is the command line. It has one file for every small command; the others are
-// packages of their own, each with its flags, help pages and tests:
+// Package commands implements the command line. Each small command is one file; each larger command is
+// a package with its flags, help pages and tests:
 //
 //	gateway  inject  login (with logout and auth)  serve (serve-sse)  vault
 //
-// What commands share is internal/cli; below that:
+// Code that all commands share is in internal/cli. Other shared files:
 //
 //	stream.go   prints events: watch, subscribe, replay, tail
 //	agent.go    prints short lines for agents: watch, tail
 //	since.go    reads stored events: watch, replay, tail
 //	request.go  sends one request to one server: read, prompt, call
 //	history.go  reads the versions of a resource: history, diff
-//	remote.go   asks a running serve-sse: status, tail, top, history, diff
-//	topics.go   the help pages that are about more than one command
+//	remote.go   queries a running serve-sse: status, tail, top, history, diff
+//	topics.go   the help pages that cover more than one command
 //
 // Each command turns flags into an options struct and calls a run function that does not use cobra.
-// Every error becomes an exit code in one place, cli.Classify. Commands use the process and its
-// environment only through [Env]. stdout carries data and nothing else; logs, progress and hints go
-// to stderr.
+// cli.Classify maps every error to an exit code. Commands access the process and its environment
+// only through [Env]. stdout carries only data; logs, progress and hints are written to stderr.
 //
 // Libraries: cobra and pflag, the project's choice.
 package commands
@@ -38,13 +37,14 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Env is everything that a command uses of its process.
+// Env contains everything that a command uses from its process.
 type Env = cli.Env
 
-// Terminal is where questions are asked; see Env.
+// Terminal is the user's terminal, on which questions are asked; see Env.
 type Terminal = cli.Terminal
 
-// Main runs one command line and returns its exit code. ctx ends when the user interrupts.
+// Main runs one command line and returns its exit code. ctx must end when the user interrupts the
+// command.
 func Main(ctx context.Context, env *cli.Env, args []string) int {
 	var g cli.Globals
 	root := newRoot(env, &g)
@@ -54,7 +54,7 @@ func Main(ctx context.Context, env *cli.Env, args []string) int {
 		return cli.ExitOK
 	}
 	f := cli.Classify(cmd.Context(), err)
-	if f.Exit != cli.ExitOK { // a closed pipe is a normal end
+	if f.Exit != cli.ExitOK { // a closed output pipe is a normal end
 		cli.Report(env.Err, f, g.WantsJSON(args))
 	}
 	return f.Exit
@@ -65,7 +65,7 @@ func newRoot(env *cli.Env, g *cli.Globals) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "mcptrack",
 		Short: "Follow MCP servers and report what changes",
-		Long: `mcptrack connects to the MCP servers of your mcp-servers.json, follows their resources,
+		Long: `mcptrack connects to the MCP servers in your mcp-servers.json, follows their resources,
 tools and prompts, and reports every change as it happens: on a terminal, to a pipe, or
 over HTTP. It continues through list changes, crashes, restarts, floods and edits of the
 config.`,
@@ -87,7 +87,7 @@ config.`,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			for _, name := range []string{"config", "host"} {
 				if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
-					return cli.UsageHint("leave out --"+name+" to use the default", "--%s is empty", name)
+					return cli.UsageHint("omit --"+name+" to use the default", "--%s is empty", name)
 				}
 			}
 			return g.Resolve(env)
@@ -116,8 +116,8 @@ config.`,
 	return root
 }
 
-// subcommand rejects the arguments of a command that only has subcommands: an argument names one that
-// does not exist.
+// subcommand rejects the arguments of a command that only groups subcommands, because such an
+// argument is an unknown subcommand.
 func subcommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -132,7 +132,8 @@ func subcommand(cmd *cobra.Command, args []string) error {
 		"unknown command %q", printable.Line(args[0], 100))
 }
 
-// flagError explains what is wrong with a flag, as pflag's own errors quote errors of the Go library.
+// flagError returns a readable error for an invalid flag, because the errors of pflag quote errors
+// of the Go library.
 func flagError(cmd *cobra.Command, err error) error {
 	if cmd.HasSubCommands() && cmd.Flags().NArg() > 0 { // cobra parsed it as a flag of the parent command
 		return subcommand(cmd, cmd.Flags().Args())
@@ -166,7 +167,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	return cli.UsageHint(see, "%w", err)
 }
 
-// flagElsewhere returns the hint which other commands have the flag, or the fallback.
+// flagElsewhere returns a hint that lists the other commands that have the flag, or the fallback if
+// there are none.
 func flagElsewhere(cmd *cobra.Command, name, fallback string) string {
 	var have []string
 	for _, c := range cmd.Root().Commands() {
@@ -180,13 +182,13 @@ func flagElsewhere(cmd *cobra.Command, name, fallback string) string {
 	return fmt.Sprintf("--%s is a flag of %s", name, cli.Join(have, 10))
 }
 
-// expected says which values a flag takes.
+// expected describes the values that a flag accepts.
 func expected(f *pflag.Flag) string {
 	switch f.Value.Type() {
 	case "int":
-		return "a whole number"
+		return "an integer"
 	case "uint64":
-		return "a whole number, not negative"
+		return "a non-negative integer"
 	case "bool":
 		return "true or false"
 	case "duration":

@@ -18,9 +18,9 @@ func newPrompt(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var given []string
 	cmd := &cobra.Command{
 		Use:   "prompt SERVER NAME [--arg NAME=VALUE]...",
-		Short: "Print a prompt of a server",
-		Long: `Gets one prompt and prints the texts of its messages, each under its role if there
-are several. --json prints the MCP result.
+		Short: "Print a prompt from a server",
+		Long: `Requests one prompt and prints the texts of its messages. If there are several, each
+follows its role. --json prints the MCP result.
 
 ` + requestExits,
 		Example: `  mcptrack prompt docs summarize --arg style=short
@@ -42,13 +42,13 @@ are several. --json prints the MCP result.
 		},
 	}
 	opts.add(cmd)
-	cmd.Flags().StringArrayVar(&given, "arg", nil, "argument of the prompt, as `NAME=VALUE` (repeatable)")
+	cmd.Flags().StringArrayVar(&given, "arg", nil, "prompt argument, as `NAME=VALUE` (repeatable)")
 	_ = cmd.RegisterFlagCompletionFunc("arg", completePromptArgument(env, g, &given))
 	return cmd
 }
 
-// promptPieces splits a prompts/get result into the texts of its messages, each under its role if
-// there are several.
+// promptPieces splits a prompts/get result into the texts of its messages. If there are several,
+// each follows its role.
 func promptPieces(raw json.RawMessage) ([]piece, error) {
 	var result struct {
 		Messages []struct {

@@ -74,13 +74,13 @@ size and digest. --json prints the MCP result. Templates are expanded as in RFC 
 	}
 	opts.add(cmd)
 	cmd.Flags().StringVar(&opts.template, "template", "", "read the resource that this `URITEMPLATE` expands to")
-	cmd.Flags().StringArrayVar(&opts.params, "param", nil, "variable of the template, as `NAME=VALUE` (repeatable)")
+	cmd.Flags().StringArrayVar(&opts.params, "param", nil, "template variable, as `NAME=VALUE` (repeatable)")
 	_ = cmd.RegisterFlagCompletionFunc("param", completeParameter(env, g, &opts))
 	_ = cmd.RegisterFlagCompletionFunc("template", completeNames(env, g, catalog.Templates))
 	return cmd
 }
 
-// expand expands a URI template. A parameter that the template lacks is wrong usage.
+// expand expands a URI template. A parameter that is not in the template is a usage error.
 func expand(template string, params []string) (string, error) {
 	given, err := cli.Pairs("param", params)
 	if err != nil {
@@ -93,14 +93,14 @@ func expand(template string, params []string) (string, error) {
 	return uri, nil
 }
 
-// unset returns the hint that some variables of the template have no value, which RFC 6570 allows;
-// "" if all have one.
+// unset returns a hint that lists the template variables without a value, which RFC 6570 allows, or
+// "" if all have a value.
 func (o *readOptions) unset() string {
 	names, err := uritemplate.Variables(o.template)
 	if err != nil {
 		return ""
 	}
-	given, _ := cli.Pairs("param", o.params) // valid: the template was expanded with them
+	given, _ := cli.Pairs("param", o.params) // cannot fail: the template was already expanded with the parameters
 	names = slices.DeleteFunc(names, func(name string) bool { _, set := given[name]; return set })
 	if len(names) == 0 {
 		return ""

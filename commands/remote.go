@@ -12,10 +12,10 @@ import (
 	"github.com/mcptrack/mcptrack/output/remote"
 )
 
-// defaultServeURL is where serve-sse listens by default.
+// defaultServeURL is the default address of serve-sse.
 const defaultServeURL = "http://127.0.0.1:8722"
 
-// remoteFlags are the flags of commands that ask a running serve-sse.
+// remoteFlags contains the flags of commands that send requests to a running serve-sse.
 type remoteFlags struct {
 	tokenFile string
 	insecure  bool
@@ -23,8 +23,8 @@ type remoteFlags struct {
 
 func (r *remoteFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&r.tokenFile, "token-file", "", "`FILE` (mode 0600) with the token of the serve-sse (default $MCPTRACK_TOKEN)")
-	f.BoolVar(&r.insecure, "insecure", false, "send the token without encryption to another machine")
+	f.StringVar(&r.tokenFile, "token-file", "", "`FILE` (mode 0600) with the token for the serve-sse (default $MCPTRACK_TOKEN)")
+	f.BoolVar(&r.insecure, "insecure", false, "send the token unencrypted to another machine")
 	_ = cmd.MarkFlagFilename("token-file")
 }
 
@@ -32,7 +32,7 @@ func (r *remoteFlags) token(env *cli.Env, to *url.URL) (string, error) {
 	return cli.ServeToken(env, to, "token-file", r.tokenFile, r.insecure)
 }
 
-// askFailure gives an error of a serve-sse its exit code and a hint.
+// askFailure adds an exit code and a hint to an error from a serve-sse.
 func askFailure(ctx context.Context, err error) error {
 	if unreachable, ok := errors.AsType[*remote.UnreachableError](err); ok {
 		if ctx.Err() != nil && !errors.Is(context.Cause(ctx), cli.ErrTimeout) {
@@ -47,7 +47,7 @@ func askFailure(ctx context.Context, err error) error {
 	if status, ok := errors.AsType[*remote.StatusError](err); ok {
 		f := &cli.Failure{Exit: cli.ExitRefused, Code: "refused", Err: status}
 		if status.Code == http.StatusUnauthorized {
-			f.Hint = "name the file with the token of the server with --token-file"
+			f.Hint = "specify the server's token file with --token-file"
 		}
 		return f
 	}

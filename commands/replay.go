@@ -15,8 +15,8 @@ type replayOptions struct {
 	cli.JournalFlags
 	cli.Filter
 	since string
-	after since // parsed from since
-	raw   bool  // print events as they are stored
+	after since // parsed value of --since
+	raw   bool  // print events exactly as stored
 }
 
 func newReplay(env *cli.Env, g *cli.Globals) *cobra.Command {
@@ -27,8 +27,8 @@ func newReplay(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Long: `Prints the events that serve-sse has stored, oldest first, as NDJSON: all of them, or
 those after an id, since a time (RFC 3339), or within the last DURATION. On a terminal
 and with -o table it prints one aligned line for each event. Events that are no longer
-stored, and entries that are not events (others can store anything on a cluster), are
-printed as a gap.
+stored, and entries that are not events (other programs can store anything on a
+cluster), are printed as a gap.
 
 The log of a data directory can be read while serve-sse runs. A log that does not exist
 is an error; replay creates none.
@@ -68,7 +68,7 @@ func runReplay(ctx context.Context, env *cli.Env, g *cli.Globals, opts replayOpt
 		return err
 	}
 	print := newStream(env, g, streamFlags{})
-	out := bufio.NewWriterSize(env.Out, 64<<10) // used if raw
+	out := bufio.NewWriterSize(env.Out, 64<<10) // used if raw is set
 	defer func() {
 		if flushed := out.Flush(); err == nil {
 			err = flushed
@@ -76,7 +76,7 @@ func runReplay(ctx context.Context, env *cli.Env, g *cli.Globals, opts replayOpt
 	}()
 	line := func(text []byte) error {
 		_, _ = out.Write(text)
-		return out.WriteByte('\n') // returns the error of Write, if it had one
+		return out.WriteByte('\n') // also returns an earlier write error
 	}
 	if gap != nil {
 		e := event.Event{ID: gap.To, Timestamp: time.Now(), Payload: *gap}
@@ -92,7 +92,7 @@ func runReplay(ctx context.Context, env *cli.Env, g *cli.Globals, opts replayOpt
 			return err
 		}
 	}
-	everything := opts.raw && opts.All() // then no event needs to be decoded
+	everything := opts.raw && opts.All() // no event needs to be decoded
 	entries := stored.Read(ctx, from)
 	if !everything {
 		entries = readable(entries)
@@ -116,7 +116,7 @@ func runReplay(ctx context.Context, env *cli.Env, g *cli.Globals, opts replayOpt
 				continue
 			}
 		}
-		if err := line(entry.Data()); err != nil { // as stored, byte for byte
+		if err := line(entry.Data()); err != nil { // exactly as stored
 			return err
 		}
 	}

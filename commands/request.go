@@ -25,7 +25,7 @@ import (
 	"github.com/mcptrack/mcptrack/output/document"
 )
 
-// requestFlags are the flags of commands that send one request to one server.
+// requestFlags contains the flags of commands that send one request to one server.
 type requestFlags struct {
 	cli.ConnectFlags
 	out string
@@ -38,19 +38,19 @@ func (r *requestFlags) add(cmd *cobra.Command) {
 }
 
 const requestExits = `Exit codes: 0 done; 1 failed; 2 wrong usage; 3 config invalid or missing; 4 the
-server could not be reached; 5 the server refused the request or lacks the item;
+server could not be reached; 5 the server refused the request or does not have the item;
 6 --timeout expired; 130 interrupted.`
 
-// target is the item of a server that a request is about.
+// target identifies the server item to which a request refers.
 type target struct {
 	server string
 	kind   catalog.Kind
 	name   string
 }
 
-// ask connects to one server of the config, sends a request and disconnects. The function that
-// request returns prints the answer. If the command is interrupted or --timeout expires, the request
-// is cancelled at the server.
+// ask connects to one server in the config, sends a request and disconnects. The function that
+// request returns prints the result. If the command is interrupted or --timeout expires, the
+// request is cancelled at the server.
 func (r *requestFlags) ask(cmd *cobra.Command, env *cli.Env, g *cli.Globals, of target, request func(context.Context, *session.Session) (show func() error, err error)) error {
 	if err := r.Parse(); err != nil {
 		return err
@@ -66,7 +66,7 @@ func (r *requestFlags) ask(cmd *cobra.Command, env *cli.Env, g *cli.Globals, of 
 	if err != nil {
 		return err
 	}
-	// --timeout may extend the request timeout of the config.
+	// --timeout can also extend the request timeout in the config.
 	servers[0].RequestTimeout = max(servers[0].RequestTimeout, r.Timeout)
 	beside, report, stop := g.Waiting(env, "waiting for "+printable.Line(of.server, 60))
 	defer stop()
@@ -109,8 +109,9 @@ func (r *requestFlags) ask(cmd *cobra.Command, env *cli.Env, g *cli.Globals, of 
 	return of.suggest(ctx, env, g, cfg.Path, s, f)
 }
 
-// suggest adds a hint to the error of a refused request: which name was probably meant, if the given name
-// is not in the server's cached list. A list that is not cached is requested.
+// suggest adds a hint to the error for a refused request: if the given name is not in the server's
+// list, it suggests the name that was probably meant. It uses the cached list, or requests the list
+// if none is cached.
 func (t target) suggest(ctx context.Context, env *cli.Env, g *cli.Globals, cfgPath string, s *session.Session, err error) error {
 	f, ours := errors.AsType[*cli.Failure](err)
 	if !ours || f.Exit != cli.ExitRefused || f.Hint != "" {
@@ -132,8 +133,9 @@ func (t target) suggest(ctx context.Context, env *cli.Env, g *cli.Globals, cfgPa
 	return err
 }
 
-// printer returns a function that prints a result: as a document if that is the output format, else the
-// pieces that split returns. A result that cannot be split is the server's error.
+// printer returns a function that prints a result: as a whole document if the output format
+// requires it, and otherwise as the pieces that split returns. If the result cannot be split, the
+// server is at fault.
 func (r *requestFlags) printer(env *cli.Env, g *cli.Globals, raw json.RawMessage, split func(json.RawMessage) ([]piece, error)) (func() error, error) {
 	if documents(g.Format) {
 		return func() error { return r.putDocument(env, g, raw) }, nil
@@ -142,8 +144,8 @@ func (r *requestFlags) printer(env *cli.Env, g *cli.Globals, raw json.RawMessage
 	return func() error { return r.put(env, pieces) }, err
 }
 
-// putDocument writes the result as the server sent it, in the format of -o, to stdout or to the file of
-// --out.
+// putDocument writes the result as the server sent it, in the format of -o, to stdout or the file
+// specified with --out.
 func (r *requestFlags) putDocument(env *cli.Env, g *cli.Globals, raw json.RawMessage) error {
 	if r.out == "" {
 		return document.Write(env.Out, g.Format, raw)
@@ -155,20 +157,20 @@ func (r *requestFlags) putDocument(env *cli.Env, g *cli.Globals, raw json.RawMes
 	return writeFile(r.out, []piece{{text: text.String()}})
 }
 
-// piece is a part of a result: text, or bytes of a MIME type.
+// piece is a part of a result: text, or bytes with a MIME type.
 type piece struct {
 	text   string
 	binary []byte
 	mime   string
 }
 
-// summary describes the bytes for a terminal.
+// summary describes binary data for a terminal.
 func (p piece) summary() string {
 	return fmt.Sprintf("[%s, %d bytes, sha256:%x; --out FILE writes it to a file]", cmp.Or(printable.Line(p.mime, 100), "binary"), len(p.binary), sha256.Sum256(p.binary))
 }
 
-// put writes the pieces: to a file or a pipe unchanged, to a terminal as printable text with a summary of
-// bytes.
+// put writes the pieces: unchanged to a file or a pipe, and to a terminal as printable text, with
+// binary data summarized.
 func (r *requestFlags) put(env *cli.Env, pieces []piece) error {
 	if r.out != "" {
 		return writeFile(r.out, pieces)
@@ -194,8 +196,8 @@ func (r *requestFlags) put(env *cli.Env, pieces []piece) error {
 	return nil
 }
 
-// writeFile replaces the file atomically: after an error, the old file is unchanged. It writes to a device
-// or a pipe, such as /dev/stdout, in place.
+// writeFile replaces a file atomically: after an error, the old file is unchanged. A device or a
+// pipe, such as /dev/stdout, is written in place.
 func writeFile(path string, pieces []piece) error {
 	var data [][]byte
 	for _, p := range pieces {
@@ -218,7 +220,7 @@ func writeFile(path string, pieces []piece) error {
 	return nil
 }
 
-// documents reports whether the output format shows the whole result as a document.
+// documents reports whether the output format shows a result as one document.
 func documents(f document.Format) bool { return !f.Table() && f.Name != "name" }
 
 // block is one content block of a tool result or a prompt message (ContentBlock in the MCP schema).
@@ -249,7 +251,7 @@ func (b block) piece() (piece, error) {
 	return piece{}, fmt.Errorf("unknown content type %q; use --json to see it", printable.Line(b.Type, 40))
 }
 
-// appendTo appends the block to the pieces. It ends a text with a newline.
+// appendTo appends the block to pieces. Text always ends in a newline.
 func (b block) appendTo(pieces []piece) ([]piece, error) {
 	p, err := b.piece()
 	if err != nil {
@@ -261,7 +263,7 @@ func (b block) appendTo(pieces []piece) ([]piece, error) {
 	return append(pieces, p), nil
 }
 
-// contentEntry is one content of a resource, read or embedded in a message.
+// contentEntry is one content entry of a resource, read directly or embedded in a message.
 type contentEntry struct {
 	Text     *string `json:"text"`
 	Blob     string  `json:"blob"`

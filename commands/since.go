@@ -17,16 +17,16 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// since is the value of --since: an id, a time, or neither.
+// since is the parsed value of --since: an id, a time, or neither.
 type since struct {
 	id   string
 	time time.Time
 }
 
-// clockSkew is how far in the future the time of an event from another machine may be.
+// clockSkew limits how far in the future the time of an event from another machine may be.
 const clockSkew = time.Minute
 
-// parseSince parses --since.
+// parseSince parses the value of --since.
 func parseSince(cmd *cobra.Command, s string) (since, error) {
 	if !cmd.Flags().Changed("since") {
 		return since{}, nil
@@ -50,7 +50,7 @@ func parseSince(cmd *cobra.Command, s string) (since, error) {
 	return since{time: time.Now().Add(-age)}, nil
 }
 
-// place returns the number to read from, and the gap before it, if any.
+// place returns the number of the first entry to read, and the gap before it, if any.
 func (s since) place(ctx context.Context, log journal.Log) (from uint64, gap *event.Gap, err error) {
 	switch {
 	case s.id != "":
@@ -63,15 +63,15 @@ func (s since) place(ctx context.Context, log journal.Log) (from uint64, gap *ev
 	return 0, nil, nil
 }
 
-// backlog prints the stored events since an id or a time. With follow it also prints what another
-// process stores, until ctx ends, --count is reached, or that process has ended (errWriterEnded).
-// It returns where to resume.
+// backlog prints the stored events since an id or a time. With follow it also prints new events
+// that another process stores, until ctx ends, --count is reached, or that process has exited
+// (errWriterEnded). It returns where to resume.
 func (s *stream) backlog(ctx context.Context, env *cli.Env, log *slog.Logger, flags *cli.JournalFlags, at since, follow bool) (since, error) {
 	stored, err := flags.Stored(ctx, env, log)
 	if err != nil {
 		return at, err
 	}
-	defer func() { _ = stored.Close() }() // only reads
+	defer func() { _ = stored.Close() }() // nothing was written, so the error is irrelevant
 	for {
 		from, gap, err := at.place(ctx, stored)
 		if err != nil {
@@ -87,7 +87,7 @@ func (s *stream) backlog(ctx context.Context, env *cli.Env, log *slog.Logger, fl
 			return at, s.print(ctx, readable(stored.Read(ctx, from)))
 		}
 		s.followed, s.connected = true, true
-		if b, err := stored.Bounds(ctx); err == nil && (at == since{} || !at.time.IsZero()) { // needed if the log is replaced before anything is read
+		if b, err := stored.Bounds(ctx); err == nil && (at == since{} || !at.time.IsZero()) { // used if the log is replaced before the first read
 			at = since{id: event.FormatID(b.Epoch, max(from, b.First)-1)}
 		}
 		err = s.followLog(ctx, env, flags, stored, from, &at)
@@ -97,14 +97,14 @@ func (s *stream) backlog(ctx context.Context, env *cli.Env, log *slog.Logger, fl
 	}
 }
 
-// errWriterEnded means that no process writes the log any more.
+// errWriterEnded reports that no process is writing to the log any longer.
 var errWriterEnded = errors.New("the process that stored the events has ended")
 
-// writerGone is how long a followed log may have no writer: a restart takes less.
+// writerGone is how long a followed log may have no writer. A restart takes less time.
 const writerGone = 5 * time.Second
 
-// followLog prints what another process stores, from number from on, and updates at. It returns
-// errWriterEnded soon after that process has ended.
+// followLog prints the events that another process stores, starting with number from, and keeps at
+// up to date. It returns errWriterEnded soon after that process has exited.
 func (s *stream) followLog(ctx context.Context, env *cli.Env, flags *cli.JournalFlags, stored journal.Log, from uint64, at *since) error {
 	reading, end := context.WithCancelCause(ctx)
 	var looking sync.WaitGroup
@@ -135,13 +135,13 @@ func (s *stream) followLog(ctx context.Context, env *cli.Env, flags *cli.Journal
 	return err
 }
 
-// readable yields entries and replaces each one that is not an event with a gap: others on a cluster,
-// or a newer mcptrack, may have stored it.
+// readable yields entries, and replaces each one that is not a valid event with a gap, because
+// another program on the cluster or a newer mcptrack may have stored it.
 func readable(entries iter.Seq2[journal.Entry, error]) iter.Seq2[journal.Entry, error] {
 	return func(yield func(journal.Entry, error) bool) {
 		for e, err := range entries {
 			if _, bad := e.Event(); err == nil && bad != nil {
-				epoch, _, _ := event.ParseID(e.ID) // valid: the log made it
+				epoch, _, _ := event.ParseID(e.ID) // cannot fail: the log created the id
 				gap := journal.GapEntry(epoch, e.Seq, e.Seq, journal.ReasonDamaged)
 				gap.More = e.More
 				e = gap

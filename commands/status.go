@@ -57,18 +57,18 @@ serve-sse).`,
 		},
 	}
 	cmd.Flags().StringVar(&tokenFile, "token-file", "", "`FILE` (mode 0600) with the token of the server")
-	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "`DURATION` to wait for the answers")
+	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "`DURATION` to wait for responses")
 	_ = cmd.MarkFlagFilename("token-file")
 	return cmd
 }
 
-// statusReport is what status --json prints.
+// statusReport is the document that status --json prints.
 type statusReport struct {
 	Status  json.RawMessage   `json:"status"`
 	Servers []json.RawMessage `json:"servers"`
 }
 
-// statusRow is the part of a server's status that the table shows.
+// statusRow contains the part of a server's status that the table shows.
 type statusRow struct {
 	ID, State, Since, ProtocolVersion, Mode, Error, FollowedBy string
 	Resources                                                  int
@@ -95,7 +95,7 @@ func runStatus(ctx context.Context, env *cli.Env, g *cli.Globals, client remote.
 	return g.Write(env.Out, names, r, func() error { return writeStatus(env, r.Status, rows) })
 }
 
-// writeStatus writes the tables.
+// writeStatus writes the human-readable tables.
 func writeStatus(env *cli.Env, status json.RawMessage, servers []statusRow) error {
 	var shared struct {
 		Process    string
@@ -142,7 +142,7 @@ func writeStatus(env *cli.Env, status json.RawMessage, servers []statusRow) erro
 	return table.Rows(env.Out, []string{"Webhook", "State", "Format", "Delivered", "Given up", "Behind", "Last delivery", "Error"}, webhookRows(shared.Webhooks))
 }
 
-// deliveryRows says which process of a cluster delivers which webhooks.
+// deliveryRows returns table rows that show which process in a cluster delivers which webhooks.
 func deliveryRows(all []webhook.Deliverer) (rows [][]string) {
 	for _, d := range all {
 		by := cmp.Or(d.Process, "no process")

@@ -27,7 +27,7 @@ import (
 	"github.com/mcptrack/mcptrack/output/lines"
 )
 
-// streamFlags are the flags of commands that print events.
+// streamFlags contains the flags of commands that print events.
 type streamFlags struct {
 	cli.ConnectFlags
 	count   int
@@ -41,7 +41,7 @@ func (s *streamFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.IntVar(&s.count, "count", 0, "exit after this `NUMBER` of changes (default no limit)")
 	f.BoolVar(&s.content, "content", false, "add the new content of text resources to their events")
-	f.BoolVarP(&s.verbose, "verbose", "v", false, "print every event on a line of its own, including transitional states")
+	f.BoolVarP(&s.verbose, "verbose", "v", false, "print every event on its own line, including transient states")
 	f.BoolVar(&s.diff, "diff", false, "add a unified diff of text resources to their events")
 }
 
@@ -52,20 +52,20 @@ func (s *streamFlags) parse() error {
 	return s.ConnectFlags.Parse()
 }
 
-// stream prints the events of one tracker. It is not safe for concurrent use.
+// stream prints the events from one tracker. It is not safe for concurrent use.
 type stream struct {
 	flags  streamFlags
-	keep   func(*event.Event) bool // reports whether to print an event; nil: all
-	counts func(*event.Event) bool // reports whether --count counts an event
+	keep   func(*event.Event) bool // reports whether to print an event; nil prints all
+	counts func(*event.Event) bool // reports whether an event counts for --count
 	write  func(...*event.Event) error
-	lines  *lines.Writer // nil: the output is not lines
+	lines  *lines.Writer // nil if the output format is not lines
 
 	counted   int
-	followed  bool // there was a server to follow
-	connected bool // a server was Ready
+	followed  bool // whether there was ever a server to follow
+	connected bool // whether any server was ever Ready
 }
 
-// errCounted ends a stream after --count changes.
+// errCounted ends a stream when --count changes have been printed.
 var errCounted = errors.New("--count reached")
 
 func newStream(env *cli.Env, g *cli.Globals, flags streamFlags) *stream {
@@ -97,8 +97,8 @@ func newStream(env *cli.Env, g *cli.Globals, flags streamFlags) *stream {
 	return s
 }
 
-// writeEventNames prints the subject of each event as list does: the server's id and, for a resource,
-// a tab and its URI. It skips events that are not about a server.
+// writeEventNames prints the subject of each event in the format that list uses: the server's id
+// and, for a resource, a tab and its URI. It skips events that do not concern a server.
 func writeEventNames(w io.Writer, events []*event.Event) error {
 	var out strings.Builder
 	for _, e := range events {
@@ -118,19 +118,19 @@ func writeEventNames(w io.Writer, events []*event.Event) error {
 	return err
 }
 
-// isChange reports whether an event is about a change at a server, of the config or of the feed.
+// isChange reports whether an event is a change at a server, in the config or in the feed.
 func isChange(e *event.Event) bool {
 	d, ok := event.Define(e.Type())
 	return ok && d.Change
 }
 
-// rawEvents reports whether a command that reads stored events prints them unchanged, as JSON: with
-// --json, and into a pipe unless --output asks for lines.
+// rawEvents reports whether a command that reads stored events prints them unchanged, as JSON. It
+// does so with --json, and to a pipe unless --output selects lines.
 func rawEvents(cmd *cobra.Command, env *cli.Env, g *cli.Globals) bool {
 	return g.Format.Name == "json" || g.Format.Table() && !env.OutTTY && !cmd.Flag("output").Changed
 }
 
-// take prints a batch. It returns errCounted when --count is reached.
+// take prints a batch of events. It returns errCounted when --count is reached.
 func (s *stream) take(batch []*event.Event) error {
 	out := batch[:0]
 	var end error
@@ -159,7 +159,7 @@ func (s *stream) take(batch []*event.Event) error {
 	return end
 }
 
-// decorate returns a copy of the event with its content and diff, as the flags request.
+// decorate returns a copy of the event with the content and diff that the flags request.
 func (s *stream) decorate(e *event.Event) *event.Event {
 	u, ok := e.Payload.(event.ResourceUpdated)
 	if !ok || !s.flags.content && !s.flags.diff {
@@ -178,10 +178,10 @@ func (s *stream) decorate(e *event.Event) *event.Event {
 	return &decorated
 }
 
-// largestBatch limits the events that are printed in one write.
+// largestBatch limits the number of events that are printed in one write.
 const largestBatch = 512
 
-// print prints the events until they end.
+// print prints the events until the sequence ends.
 func (s *stream) print(_ context.Context, events iter.Seq2[journal.Entry, error]) error {
 	var batch []*event.Event
 	for entry, err := range events {
@@ -203,8 +203,9 @@ func (s *stream) print(_ context.Context, events iter.Seq2[journal.Entry, error]
 	return nil
 }
 
-// newScreen returns the screen for lines on a terminal, and an environment whose stderr does not
-// overwrite the status lines at its bottom. The screen is nil if the output is not lines on a terminal.
+// newScreen returns a screen for lines on a terminal, and an environment whose stderr does not
+// overwrite the status lines at the bottom of the screen. The screen is nil if the output is not
+// lines on a terminal.
 func newScreen(env *cli.Env, g *cli.Globals) (*cli.Env, *lines.Screen) {
 	if !g.Format.Table() || env.Width() == 0 || env.Getenv("TERM") == "dumb" {
 		return env, nil
@@ -218,9 +219,9 @@ func newScreen(env *cli.Env, g *cli.Globals) (*cli.Env, *lines.Screen) {
 	return &beside, screen
 }
 
-// follow prepares the lines of a long-running command: it hides transitional states, unless types says
-// that --type selects events; it gives the servers of cfg columns and colours; and on a terminal it
-// prints a hint after the first subscription.
+// follow configures line output for a long-running command. It hides transient states, unless types
+// reports that --type selects events, and assigns columns and colours to the servers in cfg. On a
+// terminal, it prints a hint after the first subscription.
 func (s *stream) follow(env *cli.Env, g *cli.Globals, screen *lines.Screen, cfg *config.Config, types bool) {
 	if s.lines == nil {
 		return
@@ -251,8 +252,8 @@ func (s *stream) follow(env *cli.Env, g *cli.Globals, screen *lines.Screen, cfg 
 	}
 }
 
-// statesOnce returns the logger of a tracker. If its events and its log go to the same terminal, the
-// logger drops records that repeat state events.
+// statesOnce returns the tracker's logger. If events and log records are written to the same
+// terminal, the logger drops records that repeat state events.
 func statesOnce(env *cli.Env, g *cli.Globals) *slog.Logger {
 	log := g.Logger(env)
 	if !g.Format.Table() || !env.OutTTY || !env.ErrTTY {
@@ -278,18 +279,18 @@ func (h withoutStates) WithGroup(name string) slog.Handler {
 	return withoutStates{h.Handler.WithGroup(name)}
 }
 
-// trackerOptions returns the tracker's options for a command that prints events.
+// trackerOptions returns the tracker options for a command that prints events.
 func (s *streamFlags) trackerOptions(env *cli.Env, g *cli.Globals) tracker.Options {
 	return tracker.Options{Dial: env.Dial, Session: s.SessionOptions(env, g), Logger: statesOnce(env, g), Texts: s.content || s.diff}
 }
 
-// run runs the engine and the parts until ctx ends, --count is reached, or one of them fails. It also
-// prints the final events. It returns the command's error.
+// run runs the engine and the parts until ctx ends, --count is reached, or one of them fails. It
+// then prints the final events, and returns the command's error.
 func (s *stream) run(ctx context.Context, e *engine.Engine, parts ...engine.Part) error {
 	return s.outcome(ctx, e.Run(ctx, append(parts, engine.Events(s.print))...))
 }
 
-// outcome returns the command's error; nil if the command did its job.
+// outcome returns the command's error, or nil if the command succeeded.
 func (s *stream) outcome(ctx context.Context, failed error) error {
 	switch {
 	case errors.Is(failed, errCounted), errors.Is(failed, syscall.EPIPE):
@@ -298,7 +299,7 @@ func (s *stream) outcome(ctx context.Context, failed error) error {
 		return failed
 	}
 	if !errors.Is(context.Cause(ctx), cli.ErrTimeout) {
-		return nil // interrupted, the normal end of a stream
+		return nil // an interrupt is the normal end of a stream
 	}
 	switch {
 	case !s.followed && !s.connected:

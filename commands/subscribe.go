@@ -28,7 +28,7 @@ type subscribeOptions struct {
 	server string
 	uris   []string
 	call   []string
-	calls  []config.ToolCall // parsed from call
+	calls  []config.ToolCall // parsed values of --call
 }
 
 func newSubscribe(env *cli.Env, g *cli.Globals) *cobra.Command {
@@ -36,11 +36,11 @@ func newSubscribe(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "subscribe SERVER [URI...]",
 		Short: "Follow the resources of one server",
-		Long: `Follows one server of the config, even if it is not tracked there: all its resources,
+		Long: `Follows one server in the config, even if it is not tracked there: all its resources,
 or those given by URI or glob (* within a segment, ** across segments, {a,b}; a glob
 without a slash matches the last segment). The first line lists the followed resources;
 changes are printed until interrupted. If no resource matches yet, the command waits for
-one. --count counts changes of resources, not additions to the list.
+one. --count counts changes to resources, not additions to the list.
 
 --call calls a tool in the same session after subscribing, and again after the server
 restarts.
@@ -85,7 +85,7 @@ func (o *subscribeOptions) parse() error {
 		tool, args, has := strings.Cut(c, "=")
 		call := config.ToolCall{Tool: tool, Arguments: map[string]any{}}
 		if tool == "" {
-			return cli.Usage("--call needs a tool name")
+			return cli.Usage("--call requires a tool name")
 		}
 		if has {
 			if err := json.Unmarshal([]byte(args), &call.Arguments); err != nil {
@@ -133,8 +133,8 @@ func runSubscribe(ctx context.Context, env *cli.Env, g *cli.Globals, opts subscr
 	return err
 }
 
-// isResourceChange reports whether --count of subscribe counts an event: it counts changes of followed
-// resources, but not additions to the list.
+// isResourceChange reports whether an event counts for --count of subscribe. Changes to followed
+// resources count, but additions to the list do not.
 func isResourceChange(e *event.Event) bool {
 	switch e.Type() {
 	case event.TypeResourceUpdated, event.TypeResourceChanged, event.TypeResourceRemoved:
@@ -143,26 +143,26 @@ func isResourceChange(e *event.Event) bool {
 	return false
 }
 
-// subscription follows one server for subscribe, and makes the calls of --call.
+// subscription follows one server for subscribe, and makes the tool calls of --call.
 type subscription struct {
 	t     *tracker.Tracker
 	id    string
 	uris  []string
 	calls []config.ToolCall
-	tools []string // the known tools of the server, for hints
+	tools []string // known tool names of the server, for hints
 	log   *slog.Logger
-	// wake signals to run that the state changed. Capacity 1, never closed.
+	// wake tells run that the state has changed. It has capacity 1 and is never closed.
 	wake chan struct{}
 
-	mu     sync.Mutex // guards the fields below; keep runs on the printing goroutine, run on another
+	mu     sync.Mutex // guards the fields below, which keep and run use on different goroutines
 	active bool       // the first line was printed
-	begun  int        // sessions that have had an active subscription
+	begun  int        // number of sessions that have had an active subscription
 	again  bool       // a session is ready, but its subscription is not active yet
 	any    bool       // at least one resource was followed
-	failed error      // the first failure
+	failed error      // first failure
 }
 
-// keep updates the state from an event, and reports whether to print it.
+// keep updates the state from an event, and reports whether to print the event.
 func (s *subscription) keep(e *event.Event) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,7 +195,7 @@ func (s *subscription) hasFollowed() bool {
 	return s.any
 }
 
-// fail ends the command with the first failure. s.mu must be held.
+// fail ends the command with the first failure that is reported. s.mu must be held.
 func (s *subscription) fail(err error) {
 	if s.failed == nil {
 		s.failed = err
@@ -210,7 +210,7 @@ func (s *subscription) signal() {
 	}
 }
 
-// name adds the URIs to subscription.active events, which have only the number of resources.
+// name adds the URIs to subscription.active events, which contain only the number of resources.
 func (s *subscription) name(events []*event.Event) []*event.Event {
 	for i, e := range events {
 		p, ok := e.Payload.(event.SubscriptionActive)
@@ -230,8 +230,8 @@ func (s *subscription) name(events []*event.Event) []*event.Event {
 	return events
 }
 
-// run makes the calls in every session. After the first subscription it also checks that the named
-// resources exist.
+// run makes the tool calls in every session. After the first subscription it also checks that the
+// specified resources exist.
 func (s *subscription) run(ctx context.Context) error {
 	done := 0
 	for {
@@ -268,7 +268,8 @@ func (s *subscription) run(ctx context.Context) error {
 	}
 }
 
-// exist returns an error for the first URI (not glob) that the server does not have.
+// exist returns an error for the first specified URI, other than a glob, that the server does not
+// have.
 func (s *subscription) exist(ctx context.Context) error {
 	st, _ := s.t.Snapshot().Server(s.id)
 	for _, uri := range s.uris {

@@ -26,7 +26,7 @@ type tailOptions struct {
 	since   string
 	count   int
 	timeout time.Duration
-	raw     bool // print events as the feed sent them
+	raw     bool // print events exactly as the feed sent them
 }
 
 func newTail(env *cli.Env, g *cli.Globals) *cobra.Command {
@@ -38,8 +38,8 @@ func newTail(env *cli.Env, g *cli.Globals) *cobra.Command {
 http://127.0.0.1:8722), and resumes after the last event if the connection is lost.
 Prints events as watch does: as lines on a terminal, as NDJSON into a pipe. Events that
 the feed no longer has are printed as a gap. The first connection must succeed. With
---agent it prints short lines for agents and, without --since, begins after what its last
-run in this folder reported; see mcptrack help agents.
+--agent it prints short lines for agents and, without --since, starts after the last
+event that its last run in this folder reported; see mcptrack help agents.
 
 Exit codes: 0 stopped, --count was reached, or the feed ended; 1 failed; 2 wrong usage; 4
 the URL could not be reached; 5 the request was refused (a token is needed, or this is
@@ -128,11 +128,11 @@ func runTail(ctx context.Context, env *cli.Env, g *cli.Globals, opts tailOptions
 			e, err := tailEvent(x)
 			switch {
 			case err != nil:
-				log.Warn("the feed sent something that is not an event", "err", err)
+				log.Warn("the feed sent an invalid event", "err", err)
 				return nil
 			case e == nil || !opts.Keep(e):
 				return nil
-			case opts.raw: // with members that only a newer mcptrack knows
+			case opts.raw: // includes members that only a newer mcptrack understands
 				_, err = env.Out.Write(append(printable.JSON([]byte(x.Data)), '\n'))
 			default:
 				err = print.write(e)
@@ -161,8 +161,8 @@ func runTail(ctx context.Context, env *cli.Env, g *cli.Globals, opts tailOptions
 	return err
 }
 
-// tailEvent decodes an event of a feed. It returns nil for events that are not about a server, such
-// as checkpoints, and for types that only a newer mcptrack knows.
+// tailEvent decodes an event from a feed. It returns nil for events that do not concern a server,
+// such as checkpoints, and for types from a newer mcptrack.
 func tailEvent(x eventstream.Event) (*event.Event, error) {
 	if x.Type == "checkpoint" {
 		return nil, nil

@@ -31,15 +31,15 @@ func newTop(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Show servers, resources and changes live on a full screen",
-		Long: `Follows the tracked servers of the config, as watch does, or with --url those of a running
-serve-sse, and shows them on a full screen: the servers with their state and updates, and
+		Long: `Follows the tracked servers in the config, as watch does, or with --url the servers of a
+running serve-sse, and shows them on a full screen: the servers with their state and updates, and
 below them the feed. Each server opens to its resources, tools, prompts, timeline and log,
 and each resource to its content, differences and versions. Press ? for the keys and q to
 quit. Timeline and log begin when top starts; with --url they are those that serve-sse
 keeps. If a serve-sse stores its events on this machine, the feed begins with the last ten
 minutes, and versions include the stored ones.
 
-Exit codes: 0 left; 1 failed; 2 wrong usage, or stdout is not a terminal; 3 config
+Exit codes: 0 quit; 1 failed; 2 wrong usage, or stdout is not a terminal; 3 config
 invalid or missing; 4 the --url could not be reached; 5 it refused the request.`,
 		Example: `  mcptrack top --demo
   mcptrack top --config mcp-servers.json
@@ -50,7 +50,7 @@ invalid or missing; 4 the --url could not be reached; 5 it refused the request.`
 				return err
 			}
 			if !env.OutTTY {
-				return cli.UsageHint("mcptrack watch prints lines, mcptrack status a table", "top needs a terminal")
+				return cli.UsageHint("use mcptrack watch to print lines, or mcptrack status to print a table", "top needs a terminal")
 			}
 			if opts.url != "" {
 				if opts.Demo || opts.AllServers {
@@ -71,7 +71,7 @@ invalid or missing; 4 the --url could not be reached; 5 it refused the request.`
 	return cmd
 }
 
-// errQuit ends all tasks when the user quits.
+// errQuit stops all tasks when the user quits.
 var errQuit = errors.New("the user quit")
 
 // show runs the screen and the tasks until the user quits (errQuit), ctx ends or a task fails.
@@ -110,7 +110,7 @@ func runTop(ctx context.Context, env *cli.Env, g *cli.Globals, opts topOptions) 
 		return err
 	}
 	log := serverlog.New()
-	desired, err := opts.Desired(env, g, slog.New(slog.DiscardHandler), cfg, picked.Of) // the feed reports reloads
+	desired, err := opts.Desired(env, g, slog.New(slog.DiscardHandler), cfg, picked.Of) // no logging here: the feed reports reloads
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func runTop(ctx context.Context, env *cli.Env, g *cli.Globals, opts topOptions) 
 	if err != nil {
 		return err
 	}
-	past, err := opts.Existing(ctx, env, slog.New(slog.DiscardHandler)) // a log line would garble the screen
+	past, err := opts.Existing(ctx, env, slog.New(slog.DiscardHandler)) // no logging here: a log line would garble the screen
 	if err != nil {
 		return err
 	}

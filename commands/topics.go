@@ -19,13 +19,13 @@ import (
 	"github.com/mcptrack/mcptrack/output/markdown"
 )
 
-// manual has the help pages, as Markdown, that are not in the folder of a feature.
+// manual contains the help pages, as Markdown, that do not belong to one of the command packages.
 //
 //go:embed topics/*.md
 var manual embed.FS
 
-// Tree returns the command tree with all help, for man pages (scripts/docs). markdown reports whether
-// the Long of a command is Markdown.
+// Tree returns the command tree with all help texts, for man pages (scripts/docs). markdown reports
+// whether a command's Long text is Markdown.
 func Tree(env *cli.Env) (root *cobra.Command, markdown func(*cobra.Command) bool) {
 	root = newRoot(env, &cli.Globals{})
 	for _, cmd := range root.Commands() {
@@ -59,7 +59,7 @@ func newTopics() []*cobra.Command {
 	return topics
 }
 
-// page returns a page of the manual: one of topics, or of the folder of a feature.
+// page returns a page of the manual, either from topics or from the folder of a feature.
 func page(name string) string {
 	for _, pages := range []embed.FS{gateway.Manual, inject.Manual, login.Manual, serve.Manual, vault.Manual} {
 		if text, err := pages.ReadFile(name + ".md"); err == nil {
@@ -68,12 +68,12 @@ func page(name string) string {
 	}
 	text, err := manual.ReadFile("topics/" + name + ".md")
 	if err != nil {
-		panic(err) // the pages are part of the program, and every one is tested
+		panic(err) // cannot happen: the pages are embedded, and tests read every page
 	}
 	return strings.NewReplacer("EVENT_TABLE\n", eventTable(), "KEY_TABLE\n", keyTable()).Replace(string(text))
 }
 
-// setHelp makes help wrap flags, and render the pages of the manual for the output.
+// setHelp makes the help command wrap flag descriptions, and render manual pages for the output.
 func setHelp(root *cobra.Command, env *cli.Env, g *cli.Globals) {
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
 	help := root.HelpFunc()
@@ -86,7 +86,7 @@ func setHelp(root *cobra.Command, env *cli.Env, g *cli.Globals) {
 	})
 }
 
-// reflow wraps the paragraphs of a text at a width. Lines that begin with white space stay unchanged.
+// reflow wraps the paragraphs of a text at a width. Lines that start with whitespace are unchanged.
 func reflow(text string, width int) string {
 	var out, paragraph []string
 	end := func() {
@@ -114,7 +114,7 @@ func reflow(text string, width int) string {
 	return strings.Join(out, "\n")
 }
 
-// keyTable has a row for every key of a server.
+// keyTable returns a Markdown table with a row for every config key of a server.
 func keyTable() string {
 	var b strings.Builder
 	b.WriteString("| key | meaning |\n|---|---|\n")
@@ -124,11 +124,11 @@ func keyTable() string {
 	return b.String()
 }
 
-// eventTable has a row for every type of event.
+// eventTable returns a Markdown table with a row for every event type.
 func eventTable() string {
 	var b strings.Builder
 	b.WriteString("| type | meaning and members |\n|---|---|\n")
-	first := map[string]event.Type{} // the type whose row has these members
+	first := map[string]event.Type{} // the type whose row lists these members
 	for _, d := range event.Definitions() {
 		members := memberTexts(d)
 		if same, ok := first[members]; ok {
@@ -141,7 +141,7 @@ func eventTable() string {
 	return b.String()
 }
 
-// memberTexts lists the members of an event type as Markdown. A ? marks a member that may be absent.
+// memberTexts lists the members of an event type in Markdown. A ? marks an optional member.
 func memberTexts(d event.Definition) string {
 	var texts []string
 	for _, m := range d.Members() {

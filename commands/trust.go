@@ -44,9 +44,9 @@ func newTrust(env *cli.Env, g *cli.Globals) *cobra.Command {
 			case opts.list && opts.revoke, opts.yes && (opts.list || opts.revoke):
 				return cli.Usage("--yes, --list and --revoke cannot be used together")
 			case opts.list && len(args) > 0:
-				return cli.Usage("--list takes no folder; it lists all of them")
+				return cli.Usage("--list does not accept a folder; it lists all folders")
 			case cmd.Flags().Changed("config"):
-				return cli.UsageHint("a config that you name needs no approval", "trust does not use --config")
+				return cli.UsageHint("a config that you specify needs no approval", "trust does not use --config")
 			case opts.list:
 				return runTrustList(env, g)
 			case opts.revoke:
@@ -62,7 +62,7 @@ func newTrust(env *cli.Env, g *cli.Globals) *cobra.Command {
 	return cmd
 }
 
-// trustReport is what trust --json prints.
+// trustReport is the document that trust --json prints.
 type trustReport struct {
 	Folder   string        `json:"folder"`
 	File     string        `json:"file"`
@@ -82,7 +82,7 @@ func runTrust(ctx context.Context, env *cli.Env, g *cli.Globals, opts trustOptio
 	if err != nil {
 		return err
 	}
-	g.Workspace, g.Config = folder, "" // MCPTRACK_CONFIG needs no approval
+	g.Workspace, g.Config = folder, "" // a config from MCPTRACK_CONFIG needs no approval
 	path, err := g.FindConfig(env)
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ func runTrust(ctx context.Context, env *cli.Env, g *cli.Globals, opts trustOptio
 		if !opts.yes {
 			switch err := c.Question(ctx, cfg.Path, pending, "Allow this as long as it stays the same?"); {
 			case errors.Is(err, cli.ErrNoTerminal):
-				return cli.UsageHint("--yes approves it without asking", "trust asks for confirmation, but there is no terminal")
+				return cli.UsageHint("use --yes to approve it without asking", "trust asks for confirmation, but there is no terminal")
 			case errors.Is(err, cli.ErrDeclined):
 				return &cli.Failure{Exit: cli.ExitFailed, Code: "declined", Err: errors.New("nothing was approved")}
 			case err != nil:
@@ -180,7 +180,7 @@ func runTrustRevoke(env *cli.Env, g *cli.Globals, opts trustOptions) error {
 	}
 	doc := struct {
 		Folder  string `json:"folder"`
-		Revoked bool   `json:"revoked"` // false: there was no approval
+		Revoked bool   `json:"revoked"` // false if there was no approval
 	}{folder, revoked}
 	return g.Write(env.Out, []string{folder}, doc, func() error {
 		what := "approvals revoked; running commands continue"

@@ -17,7 +17,7 @@ import (
 
 type validateOptions struct {
 	files  []string
-	others []string // existing configs of hosts; each gets one line and its errors, without warnings
+	others []string // host configs found; each gets one line and its errors, but no warnings
 	read   config.Options
 	strict bool
 	schema bool
@@ -60,7 +60,7 @@ Exit codes: 0 valid; 2 wrong usage; 3 a file has errors or is missing.`,
 	return cmd
 }
 
-// fileReport is the report on one file.
+// fileReport is the validation report for one file.
 type fileReport struct {
 	File     string           `json:"file"`
 	Valid    bool             `json:"valid"`
@@ -68,10 +68,10 @@ type fileReport struct {
 	Problems config.Problems  `json:"problems"`
 
 	tracked int
-	brief   bool // without warnings
+	brief   bool // omit warnings
 }
 
-// find selects the files if none is named.
+// find selects the files to validate if none is specified.
 func (o *validateOptions) find(env *cli.Env, g *cli.Globals) error {
 	path, err := g.ConfigPath(env, g.Logger(env))
 	if err == nil {
@@ -119,8 +119,8 @@ func runValidate(ctx context.Context, env *cli.Env, g *cli.Globals, opts validat
 	return nil
 }
 
-// invalidFiles returns the error that sets the exit code. It is reported only with --json, as one line
-// on stderr, because the problems of the files are already printed.
+// invalidFiles returns the error that determines the exit code. It is reported only with --json, as
+// one line on stderr, because the problems are already printed.
 func invalidFiles(reports []fileReport) error {
 	var names []string
 	missing := true
@@ -154,7 +154,8 @@ func writeReports(env *cli.Env, g *cli.Globals, valid bool, reports []fileReport
 	})
 }
 
-// text writes the report; problems begin with FILE:LINE:COL, which editors and terminals link.
+// text writes the human-readable report. Problems start with FILE:LINE:COL, which editors and
+// terminals turn into links.
 func (r fileReport) text(b *strings.Builder) {
 	for _, p := range r.Problems {
 		if r.brief && p.Severity != config.SeverityError {

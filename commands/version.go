@@ -33,7 +33,7 @@ func newVersion(env *cli.Env, g *cli.Globals) *cobra.Command {
 	}
 }
 
-// Version returns the version of this build: the module's version, else the commit.
+// Version returns the version of this build: the module's version or, without one, the commit.
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -21,10 +21,10 @@ type watchOptions struct {
 	cli.Filter
 	cli.TrackFlags
 	cli.JournalFlags
-	file   string // the argument
+	file   string // value of the FILE argument
 	since  string
-	after  since // parsed from since
-	stored bool  // --no-follow: only what is stored
+	after  since // parsed value of --since
+	stored bool  // value of --no-follow: print only stored events
 }
 
 func newWatch(env *cli.Env, g *cli.Globals) *cobra.Command {
@@ -34,17 +34,17 @@ func newWatch(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Short: "Follow all tracked servers and print what changes",
 		Long: `Connects to every enabled server with "trackResources" (or trackTools, trackPrompts), or
 with --all to every enabled server, follows it through crashes, restarts and list changes,
-and prints every change. Changes of the config file take effect without a restart; a
+and prints every change. Changes to the config file take effect without a restart; a
 config with errors is rejected, and the last valid one stays in use. SIGHUP rereads the
 config immediately. watch waits for a FILE that does not exist yet; the file of --config
 must exist.
 
-Events are printed as lines for people, or with --json as one JSON object per line; see
-mcptrack help events. Lines omit transitional states and repeated failures; on a terminal
-the last lines count them, and -v prints them. --count counts changes of resources, lists
+Events are printed as readable lines, or with --json as one JSON object per line; see
+mcptrack help events. Lines omit transient states and repeated failures; on a terminal
+the last lines count them, and -v prints them. --count counts changes to resources, lists
 and the config, or the events that --type selects.
 
---since begins with the events that a serve-sse on this machine has stored, as replay
+--since starts with the events that a serve-sse on this machine has stored, as replay
 prints them. While that serve-sse runs, watch shows its events and connects to no server;
 otherwise it follows the servers itself. --no-follow exits after the stored events.
 
@@ -116,7 +116,7 @@ Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 fail
 	return cmd
 }
 
-// parseSince checks --since and the flags that need it.
+// parseSince validates --since and the flags that require it.
 func (o *watchOptions) parseSince(cmd *cobra.Command) (err error) {
 	if !cmd.Flags().Changed("since") {
 		for _, name := range []string{"no-follow", "data-dir", "nats", "nats-credentials"} {
@@ -145,7 +145,7 @@ func runWatch(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOptio
 	s.counts = func(e *event.Event) bool { return len(opts.Types) > 0 || isChange(e) }
 	var err error
 	if opts.since != "" {
-		if written := opts.Written(env); opts.stored || written { // needs no server
+		if written := opts.Written(env); opts.stored || written { // only stored events: no server is needed
 			s.follow(env, g, screen, nil, len(opts.Types) > 0)
 			if opts.after, err = s.backlog(ctx, env, log, &opts.JournalFlags, opts.after, written && !opts.stored); !errors.Is(err, errWriterEnded) {
 				return s.outcome(ctx, err)
@@ -178,11 +178,11 @@ func runWatch(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOptio
 	return err
 }
 
-// config returns the initial config. It is empty if its file is awaited.
+// config loads the initial config. It is empty if watch waits for its file to be created.
 func (o *watchOptions) config(ctx context.Context, env *cli.Env, g *cli.Globals, log *slog.Logger) (*config.Config, error) {
 	if o.file != "" && !o.NoFollow {
 		if _, err := os.Stat(o.file); errors.Is(err, fs.ErrNotExist) {
-			log.Warn("the config does not exist yet; waiting for it", "file", o.file, "hint", "mcptrack init writes one")
+			log.Warn("the config does not exist yet; waiting for it", "file", o.file, "hint", "run mcptrack init to create one")
 			return &config.Config{Path: o.file}, nil
 		}
 	}

@@ -27,7 +27,7 @@ import (
 	"github.com/mcptrack/mcptrack/output/webhook"
 )
 
-// eventsFlags are the flags of gateway --events.
+// eventsFlags contains the flags for gateway --events.
 type eventsFlags struct {
 	cli.JournalFlags
 	cli.RetentionFlags
@@ -35,13 +35,13 @@ type eventsFlags struct {
 	modes   []string
 	allow   []string
 	endless bool
-	keys    string // the file with the keys that encrypt subscriptions on a cluster
+	keys    string // file with the keys that encrypt subscriptions on a cluster
 	tools   bool   // --change-tools
 	dialect string
 
-	offered    []mcpevents.Mode // the modes without webhook
+	offered    []mcpevents.Mode // offered modes other than webhook
 	webhooks   bool
-	unverified webhook.URLs // of allow
+	unverified webhook.URLs // parsed from allow
 }
 
 func (o *eventsFlags) add(cmd *cobra.Command) {
@@ -55,13 +55,14 @@ func (o *eventsFlags) add(cmd *cobra.Command) {
 	cli.AddChoice(cmd, &o.dialect, "events-dialect", "", "`DIALECT` of MCP Events, sketch or sep-3415, which sets error numbers and the ids of webhook messages (default: numbers as the client expects, ids as in sketch)", dialectSketch, dialectSEP)
 	f.BoolVar(&o.tools, "change-tools", false, "add tools that report what changed and wait for changes")
 	o.JournalFlags.Add(cmd)
-	f.Lookup("data-dir").Usage = "`DIR` of the events stored for --events and --change-tools, and of the pins of --pin (default of --events: mcptrack/gateway in the XDG state directory)"
+	f.Lookup("data-dir").Usage = "`DIR` for the events stored for --events and --change-tools, and for the pins of --pin (default of --events: mcptrack/gateway in the XDG state directory)"
 	f.Lookup("nats").Usage = "`URL` of a NATS cluster to store these events on instead"
 	o.RetentionFlags.Add(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("events-modes", cobra.FixedCompletions([]string{"poll", "push", "webhook"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// parse checks the flags; pins says that --data-dir can be for pins.
+// parse validates the flags. If pins is set, --data-dir may be used without --events, to store
+// pins.
 func (o *eventsFlags) parse(cmd *cobra.Command, pins bool) error {
 	for _, name := range []string{"events-modes", "events-allow", "events-no-expiry", "events-key-file", "events-dialect"} {
 		if cmd.Flags().Changed(name) && !o.on {
@@ -103,7 +104,7 @@ func (o *eventsFlags) parse(cmd *cobra.Command, pins bool) error {
 		}
 	}
 	if len(o.offered) == 0 && !o.webhooks {
-		return cli.Usage("--events-modes names no mode; choose poll, push, webhook")
+		return cli.Usage("--events-modes is empty; choose poll, push, webhook")
 	}
 	var err error
 	if o.unverified, err = webhook.ParseURLs(o.allow); err != nil {
@@ -112,14 +113,14 @@ func (o *eventsFlags) parse(cmd *cobra.Command, pins bool) error {
 	return o.RetentionFlags.Parse()
 }
 
-// The values of --events-dialect. SEP-3415 numbers errors from -32023 and gives each webhook message
-// its own id; the sketch before it numbers them from -32011 and uses the id of the event.
+// Values of --events-dialect. SEP-3415 numbers errors from -32023 and gives each webhook message
+// its own id; the earlier sketch numbers errors from -32011 and uses the id of the event.
 const (
 	dialectSketch = "sketch"
 	dialectSEP    = "sep-3415"
 )
 
-// numbering is the numbering of errors for all clients; "" without --events-dialect.
+// numbering returns the error numbering for all clients, or "" without --events-dialect.
 func (o *eventsFlags) numbering() mcpevents.Numbering {
 	switch o.dialect {
 	case dialectSketch:
@@ -130,20 +131,20 @@ func (o *eventsFlags) numbering() mcpevents.Numbering {
 	return ""
 }
 
-// eventLog is the log of a gateway, and the handlers that serve it.
+// eventLog contains a gateway's event log and the handlers that serve it.
 type eventLog struct {
 	logger  *slog.Logger
 	log     journal.Log
-	shared  bool                   // with other gateways on a cluster
-	reader  *mcpevents.Reader      // nil: no events are stored, without --events and --change-tools
-	service *mcpevents.Service     // nil: without --events
-	tools   *changetools.Tools     // nil: without --change-tools
-	hooks   *webhook.Subscriptions // the webhooks of clients; nil: not offered
-	fixed   *webhook.Hooks         // the webhooks of the config; nil: without --events
-	tokens  *web.Tokens            // of the clients
+	shared  bool                   // shared with other gateways on a cluster
+	reader  *mcpevents.Reader      // nil without --events and --change-tools: no events are stored
+	service *mcpevents.Service     // nil without --events
+	tools   *changetools.Tools     // nil without --change-tools
+	hooks   *webhook.Subscriptions // webhooks that clients subscribed; nil if not offered
+	fixed   *webhook.Hooks         // webhooks in the config; nil without --events
+	tokens  *web.Tokens            // tokens of the clients
 }
 
-// open opens the log, which the caller must close.
+// open opens the event log. The caller must close it.
 func (o *eventsFlags) open(ctx context.Context, env *cli.Env, logger *slog.Logger, isDemo bool, tokens *web.Tokens, shown func() *gateway.Gateway) (*eventLog, error) {
 	e := &eventLog{logger: logger, shared: o.NATS != "", tokens: tokens}
 	if !o.on && !o.tools {
@@ -156,7 +157,7 @@ func (o *eventsFlags) open(ctx context.Context, env *cli.Env, logger *slog.Logge
 	}
 	var err error
 	switch {
-	case flags.Dir == "" && flags.NATS == "" && (isDemo || !o.on): // several gateways, one per client, cannot share a directory
+	case flags.Dir == "" && flags.NATS == "" && (isDemo || !o.on): // several gateways cannot share a directory
 		e.log = journal.NewMemory(cli.MemoryLog(keep.Content))
 	default:
 		if flags.Dir == "" {
@@ -197,17 +198,18 @@ func (o *eventsFlags) open(ctx context.Context, env *cli.Env, logger *slog.Logge
 	return e, nil
 }
 
-// defaultDir is the default data directory, in the state directory.
+// defaultDir is the gateway's default data directory, relative to the state directory.
 const defaultDir = "gateway"
 
-// keptTexts is the number of bytes of texts kept for the diffs of --change-tools.
+// keptTexts limits the total size, in bytes, of the texts kept for the diffs of --change-tools.
 const keptTexts = 64 << 20
 
-// openHooks reads the webhook subscriptions, and the delivery positions of the config's webhooks.
+// openHooks loads the webhook subscriptions, and the delivery positions of the webhooks in the
+// config.
 func (o *eventsFlags) openHooks(ctx context.Context, e *eventLog, reader *mcpevents.Reader, scope mcpevents.Scope) (err error) {
 	local := o.unverified.Local()
 	if len(local) > 0 {
-		e.logger.Warn("--events-allow lets webhooks reach services on this machine; use it for tests only")
+		e.logger.Warn("--events-allow lets webhooks reach services on this machine; use it only for tests")
 	}
 	sender := webhook.NewSender(local)
 	e.fixed = webhook.NewHooks(webhook.HookOptions{Log: e.log, Reader: reader, Sender: sender, Scope: scope, Logger: e.logger})
@@ -243,7 +245,7 @@ func (e *eventLog) close() {
 	}
 }
 
-// handlers returns the handlers for the server; none without --events.
+// handlers returns the event handlers for the MCP server. Without --events there are none.
 func (e *eventLog) handlers() mcpserver.Events {
 	if e.service == nil {
 		return mcpserver.Events{}
@@ -253,7 +255,7 @@ func (e *eventLog) handlers() mcpserver.Events {
 	return h
 }
 
-// routes returns the HTTP routes for operators; none if no events are stored.
+// routes returns the HTTP routes for operators. If no events are stored, there are none.
 func (e *eventLog) routes(version string, from *engine.Engine) map[string]http.Handler {
 	if e.reader == nil {
 		return nil
@@ -294,8 +296,8 @@ func (e *eventLog) deliveries() (all []webhook.Deliverer) {
 	return all
 }
 
-// endpoints returns the webhooks that the client of a request may see: if the tokens have more than one
-// name, its own subscriptions; else all.
+// endpoints returns the webhooks that the requesting client may see: its own subscriptions if the
+// tokens have more than one name, and all webhooks otherwise.
 func (e *eventLog) endpoints(r *http.Request) (all []webhook.EndpointStatus) {
 	several, client := e.tokens.Several(), e.tokens.Identify(r)
 	if e.fixed != nil && !several {
@@ -307,7 +309,7 @@ func (e *eventLog) endpoints(r *http.Request) (all []webhook.EndpointStatus) {
 	return all
 }
 
-// local adds the tools of --change-tools to the gateway's own, and returns their instructions for
+// local adds the tools of --change-tools to the gateway's own tools, and returns instructions for
 // clients.
 func (e *eventLog) local(l gateway.Local) (_ gateway.Local, instructions string) {
 	if e.tools == nil {
@@ -318,7 +320,7 @@ func (e *eventLog) local(l gateway.Local) (_ gateway.Local, instructions string)
 	return l, changetools.Instructions
 }
 
-// readers returns the parts that read the log.
+// readers returns the engine parts that read the log.
 func (e *eventLog) readers() (parts []engine.Part) {
 	if e.reader != nil {
 		parts = append(parts, engine.Reader(e.reader.Run))
@@ -332,7 +334,7 @@ func (e *eventLog) readers() (parts []engine.Part) {
 	return parts
 }
 
-// apply sets the webhooks of the config.
+// apply applies the webhooks of a new config.
 func (e *eventLog) apply(cfg *config.Config) {
 	if e.fixed != nil {
 		e.fixed.Apply(cfg.Webhooks)

@@ -13,7 +13,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// indexFlags are the flags of the capability index.
+// indexFlags contains the flags for the capability index.
 type indexFlags struct {
 	index  bool
 	expose []string
@@ -28,11 +28,11 @@ func (f *indexFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.ttl, "index-ttl", capindex.DefaultTTL.String(), "`DURATION` for which a generated index is used")
 }
 
-// parse checks the flags. A variable of the environment sets a flag that is not given.
+// parse validates the flags. An environment variable sets a flag that is not given.
 func (f *indexFlags) parse(env *cli.Env, flags *pflag.FlagSet) (err error) {
 	for _, v := range [][2]string{{"index", "MCPTRACK_INDEX"}, {"index-expose", "MCPTRACK_INDEX_EXPOSE"}, {"index-ttl", "MCPTRACK_INDEX_TTL"}} {
 		if value := env.Getenv(v[1]); value != "" && !flags.Changed(v[0]) && flags.Set(v[0], value) != nil {
-			return cli.Usage("%s must be true or false, not %q", v[1], printable.Line(value, 40)) // any text is valid for the others
+			return cli.Usage("%s must be true or false, not %q", v[1], printable.Line(value, 40)) // only booleans can be invalid
 		}
 	}
 	if f.lasts, err = time.ParseDuration(f.ttl); err != nil || f.lasts <= 0 {
@@ -47,8 +47,8 @@ func (f *indexFlags) parse(env *cli.Env, flags *pflag.FlagSet) (err error) {
 	return nil
 }
 
-// fromConfig reads from the config what neither a flag nor the environment set. The config's values are
-// valid.
+// fromConfig copies the settings that neither a flag nor the environment has set from the config,
+// whose values are valid.
 func (f *indexFlags) fromConfig(c config.Index, set func(flag string) bool) {
 	if !set("index") {
 		f.index = c.Enabled
@@ -61,7 +61,7 @@ func (f *indexFlags) fromConfig(c config.Index, set func(flag string) bool) {
 	}
 }
 
-// start creates the index; nil without --index.
+// start returns a new index, or nil without --index.
 func (f *indexFlags) start(source func() capindex.View) (*gateway.Index, error) {
 	if !f.index {
 		return nil, nil

@@ -15,7 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// pinFlags are the flags for tools that change.
+// pinFlags contains the flags for pinned tools.
 type pinFlags struct {
 	pin   bool
 	repin []string
@@ -26,8 +26,9 @@ func (o *pinFlags) add(f *pflag.FlagSet) {
 	f.StringArrayVar(&o.repin, "repin", nil, "remove the pins of `SERVER[:TOOL]` and exit; the next list is pinned again (repeatable)")
 }
 
-// pins returns the stored pins of the config's servers. The pins of a demo end with the process. The
-// default directory does not depend on --events, so that a gateway finds its pins with and without it.
+// pins opens the stored pins for the config's servers. A demo keeps its pins only in memory. The
+// default directory does not depend on --events, so that a gateway finds its pins with and without
+// it.
 func (o *options) pins(env *cli.Env, cfg *config.Config) (*gateway.Pins, error) {
 	if o.Demo {
 		return gateway.NewPins("", ""), nil
@@ -42,11 +43,11 @@ func (o *options) pins(env *cli.Env, cfg *config.Config) (*gateway.Pins, error) 
 	return gateway.NewPins(filepath.Join(dir, "gateway-pins"), cfg.Path), nil
 }
 
-// removePins runs gateway --repin.
+// removePins implements gateway --repin.
 func (o *options) removePins(ctx context.Context, env *cli.Env, g *cli.Globals) error {
-	cfg := &config.Config{Path: cli.DefaultConfig} // for --catalog-url alone
+	cfg := &config.Config{Path: cli.DefaultConfig} // used if only --catalog-url is given
 	if _, err := g.ConfigPath(env, g.Logger(env)); o.catalogURL == "" || err == nil {
-		if cfg, err = g.Read(env, g.Logger(env)); err != nil { // starts nothing, so it needs no approval
+		if cfg, err = g.Read(env, g.Logger(env)); err != nil { // no approval needed: nothing is started
 			return err
 		}
 	}
@@ -74,7 +75,7 @@ func (o *options) removePins(ctx context.Context, env *cli.Env, g *cli.Globals) 
 			return fmt.Errorf("server %q: %w", printable.Line(p.server, 128), err)
 		case n == 0:
 			return &cli.Failure{Exit: cli.ExitRefused, Code: "not_pinned", Err: fmt.Errorf("%q is not pinned", name),
-				Hint: "SERVER is an id of the config, TOOL the server's own name of a tool; a gateway with another --config or --data-dir has other pins"}
+				Hint: "SERVER is a server id in the config, and TOOL is the server's own name for a tool; each --config and --data-dir has separate pins"}
 		default:
 			fmt.Fprintf(env.Err, "%s: %s removed\n", name, cli.Plural(n, "pin"))
 		}
@@ -82,7 +83,8 @@ func (o *options) removePins(ctx context.Context, env *cli.Env, g *cli.Globals) 
 	return nil
 }
 
-// splitTool splits SERVER[:TOOL]. Both may contain colons; the longest server id wins.
+// splitTool splits SERVER[:TOOL]. Both parts may contain colons; the longest matching server id is
+// used.
 func splitTool(cfg *config.Config, name string) (server, tool string) {
 	for end := len(name); end > 0; end = strings.LastIndexByte(name[:end], ':') {
 		if _, ok := cfg.Server(name[:end]); ok && name[end:] != ":" {

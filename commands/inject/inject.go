@@ -1,6 +1,7 @@
-// Package inject is the inject command, which adds updates as messages to live Realtime conversations. A
-// source (source.go: the servers of the config, a feed or stdin) offers events to a sink (sink.go: a
-// session, a proxy or a dry run), whose flags are in target.go. The protocol is output/realtime.
+// Package inject implements the inject command, which adds updates as messages to live Realtime
+// conversations. A source (source.go: the servers in the config, a feed or stdin) passes events to
+// a sink (sink.go: a session, a proxy or a dry run), whose flags are in target.go. The protocol is
+// implemented in output/realtime.
 package inject
 
 import (
@@ -20,7 +21,7 @@ import (
 	"github.com/mcptrack/mcptrack/output/realtime"
 )
 
-// Manual has the help pages of the package, as Markdown.
+// Manual contains the help pages of this package, as Markdown.
 //
 //go:embed *.md
 var Manual embed.FS
@@ -40,9 +41,9 @@ type options struct {
 	dryRun       bool
 	allServers   bool
 	refreshTools bool
-	mcp          []string // ids of the servers whose tools the session can use
+	mcp          []string // ids of servers whose tools the session may use
 
-	config atomic.Pointer[config.Config] // the current one, if servers are tracked
+	config atomic.Pointer[config.Config] // current config, if servers are tracked
 }
 
 func (o *options) selection() cli.Selection {
@@ -56,7 +57,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Use:   "inject",
 		Short: "Add every update as a message to a live Realtime conversation",
 		Long: `Sends "Resource URI updated for MCP server ID at TIME" into a Realtime session for every
-update, so that the model knows about it at its next turn. The session is one of:
+update, so that the model is aware of it on its next turn. The session is one of:
 
   --call-id ID    the running WebRTC or SIP call with that id, as a sideband
   --session-id ID the running GPT-Live session with that id, as a sideband
@@ -75,7 +76,7 @@ The key comes from OPENAI_API_KEY (ELEVENLABS_API_KEY) or --api-key-file. With -
 the applications send their own; with --token-file they send the token instead, and inject
 adds the key.
 
-Updates come from the tracked servers of the config, as with watch; with --from from a
+Updates come from the tracked servers in the config, as with watch; with --from from a
 running serve-sse (its token in MCPTRACK_TOKEN), where a restart resumes; with --stdin as
 NDJSON from watch. For each resource only the newest update waits, and all waiting updates
 are sent as one item.
@@ -127,14 +128,14 @@ expired before --count.`,
 	opts.AddServers(cmd)
 	f.BoolVar(&opts.ChangedOnly, "changed-only", false, "omit updates that did not change the content")
 	cli.AddChoice(cmd, &opts.role, "role", "user", "`ROLE` of the messages: user or system", "user", "system")
-	f.BoolVar(&opts.respond, "respond", false, "ask the model to respond (default: it learns of the updates at its next turn)")
+	f.BoolVar(&opts.respond, "respond", false, "ask the model to respond (default: it learns of the updates on its next turn)")
 	f.BoolVar(&opts.content, "content", false, "add the new content of text resources to the message, up to 2 KiB")
-	f.DurationVar(&opts.coalesce, "coalesce", 2*time.Second, "`DURATION` in which updates of a resource become one message; 0 merges only updates that wait to be sent")
-	f.IntVar(&opts.maxPerMinute, "max-per-minute", 30, "`NUMBER` of items per minute, after a burst of 5; 0: no limit")
+	f.DurationVar(&opts.coalesce, "coalesce", 2*time.Second, "`DURATION` within which updates of a resource are merged into one message; 0 merges only updates that are waiting to be sent")
+	f.IntVar(&opts.maxPerMinute, "max-per-minute", 30, "maximum `NUMBER` of items per minute, after a burst of 5; 0 means no limit")
 	f.IntVar(&opts.count, "count", 0, "exit after this `NUMBER` of messages (default no limit)")
 	f.BoolVar(&opts.refreshTools, "refresh-tools", false, "with --listen, have sessions import the tools of MCP servers again when they change")
-	f.StringSliceVar(&opts.mcp, "mcp", nil, "let a new session use the tools of these server `IDS` of the config without approval")
-	f.BoolVar(&opts.dryRun, "dry-run", false, "print what would be sent as NDJSON, without delay, and connect to no endpoint")
+	f.StringSliceVar(&opts.mcp, "mcp", nil, "let a new session use the tools of these servers in the config, specified by their `IDS`, without approval")
+	f.BoolVar(&opts.dryRun, "dry-run", false, "print what would be sent as NDJSON, immediately and without connecting to an endpoint")
 	_ = cmd.RegisterFlagCompletionFunc("server", cli.CompleteServers(env, g))
 	_ = cmd.RegisterFlagCompletionFunc("mcp", cli.CompleteServers(env, g))
 	return cmd
@@ -150,11 +151,11 @@ func (o *options) parse(env *cli.Env) error {
 	case o.respond && (o.api() == realtime.GPTLive || o.api() == realtime.ElevenLabs):
 		return cli.Usage("--respond is not available with --dialect %s: the model itself decides when to speak", o.api())
 	case o.content && o.api() == realtime.GPTLive:
-		return cli.Usage("--content is not available with --dialect gpt-live, which takes short texts only")
+		return cli.Usage("--content is not available with --dialect gpt-live, which accepts only short texts")
 	case len(o.mcp) > 0 && (o.model == "" && o.url == "" || o.callID != "" || o.dialect != "" && o.api() != realtime.OpenAI):
 		return cli.Usage("--mcp applies only to a new session of --dialect openai: use it with --model or --url, without --call-id")
 	case len(o.mcp) > 0 && (o.from != "" || o.stdin || o.Demo || o.dryRun):
-		return cli.Usage("--mcp uses the servers of the config: leave out --from, --stdin, --demo and --dry-run")
+		return cli.Usage("--mcp uses the servers in the config; omit --from, --stdin, --demo and --dry-run")
 	case o.content && o.from != "":
 		return cli.UsageHint("read the config here, or pipe watch --content into --stdin", "--content is not available with --from: a feed does not include contents")
 	case o.refreshTools && o.listen == "":
@@ -165,15 +166,15 @@ func (o *options) parse(env *cli.Env) error {
 	return o.targetFlags.parse(env)
 }
 
-// message returns how an update becomes a message.
+// message returns the options for converting updates to messages.
 func (o *options) message() realtime.MessageOptions {
 	return realtime.MessageOptions{
 		Role: realtime.Role(o.role), Content: o.content, Scope: o.callID + o.sessionID,
-		ByContent: o.from == "" && !o.stdin, // event ids are valid for one run only
+		ByContent: o.from == "" && !o.stdin, // event ids of tracked servers are valid for one run only
 	}
 }
 
-// delivery returns how messages are delivered, without the callbacks.
+// delivery returns the delivery options, without the callbacks.
 func (o *options) delivery() realtime.DeliveryOptions {
 	d := realtime.DeliveryOptions{Message: o.message(), Respond: o.respond}
 	if d.Queue.Window = o.coalesce; o.coalesce == 0 {
@@ -185,17 +186,18 @@ func (o *options) delivery() realtime.DeliveryOptions {
 	return d
 }
 
-// messageSink is the target of events: one session, the sessions of a proxy, or stdout.
+// messageSink is the destination of events: one session, the sessions of a proxy, or stdout.
 type messageSink struct {
-	offer func(*event.Event) error // an error ends the command
-	pass  func(id string)          // records that there is nothing to offer up to an id
-	// finish says that nothing more will be offered.
+	offer func(*event.Event) error // accepts an event; an error ends the command
+	pass  func(id string)          // records that events up to an id need no delivery
+	// finish is called when no more events will be offered.
 	finish func()
-	// run delivers until ctx ends or nothing is left to deliver; nil: offer delivers.
+	// run delivers messages until ctx ends or nothing is left to deliver. If nil, offer itself
+	// delivers.
 	run func(ctx context.Context) error
-	// resume returns the id after which to resume; nil: there is none.
+	// resume returns the event id after which to resume. It is nil if the sink cannot resume.
 	resume func() string
-	// reached reports whether the endpoint has been reached.
+	// reached reports whether the endpoint has ever been reached.
 	reached func() bool
 }
 
@@ -218,7 +220,7 @@ func runInject(ctx context.Context, env *cli.Env, g *cli.Globals, opts *options)
 	running.Go(func() error {
 		err := source.run(feeding, s)
 		if err != nil && opts.listen != "" && source.reached != nil && source.reached() {
-			// The feed has worked: the sessions of applications continue.
+			// The feed was reached before, so the applications' sessions continue without it.
 			g.Logger(env).Warn("the source of updates failed", "err", err)
 			err = nil
 		}
@@ -243,7 +245,7 @@ func runInject(ctx context.Context, env *cli.Env, g *cli.Globals, opts *options)
 	return r.outcome(ctx, err, "")
 }
 
-// serverURL returns the URL of a tracked server; "" if it has none.
+// serverURL returns the URL of a tracked server, or "" if it has none.
 func (o *options) serverURL(id string) string {
 	if cfg := o.config.Load(); cfg != nil {
 		if srv, ok := cfg.Server(id); ok {
@@ -253,7 +255,8 @@ func (o *options) serverURL(id string) string {
 	return ""
 }
 
-// checkMCP checks that the endpoint can connect to the servers of --mcp, and that their tools are tracked.
+// checkMCP checks that the endpoint can connect to the servers in --mcp, and that their tools are
+// tracked.
 func (o *options) checkMCP(cfg *config.Config) error {
 	selected := o.selection().Of(cfg)
 	for _, id := range o.mcp {
@@ -263,16 +266,16 @@ func (o *options) checkMCP(cfg *config.Config) error {
 			return cli.Usage("--mcp: there is no server %q in %s", name, printable.Line(cfg.Path, 200))
 		}
 		if tracked, ok := selected.Server(id); !ok || !tracked.TrackTools {
-			return cli.UsageHint("set \"trackTools\": true in the entry of the server, or use --all", "--mcp: the tools of server %q are not tracked", name)
+			return cli.UsageHint("set \"trackTools\": true in the server's config entry, or use --all", "--mcp: the tools of server %q are not tracked", name)
 		}
 		if srv.Transport != config.TransportHTTP && srv.Transport != config.TransportSSE {
-			return cli.Usage("--mcp: server %q is a program on this machine, which the endpoint cannot connect to; it takes servers with a URL", name)
+			return cli.Usage("--mcp: server %q is a program on this machine, to which the endpoint cannot connect; specify servers with a URL", name)
 		}
 	}
 	return nil
 }
 
-// mcpServers returns a function that returns the current servers of --mcp; nil without --mcp.
+// mcpServers returns a function that returns the current servers in --mcp, or nil without --mcp.
 func (o *options) mcpServers() func() []realtime.MCPServer {
 	if len(o.mcp) == 0 {
 		return nil
@@ -283,7 +286,7 @@ func (o *options) mcpServers() func() []realtime.MCPServer {
 		for _, id := range o.mcp {
 			srv, ok := cfg.Server(id)
 			if !ok || srv.Unusable() != nil || srv.URL.IsZero() {
-				continue // it is no longer in the config
+				continue // removed from the config
 			}
 			m := realtime.MCPServer{ID: id, URL: srv.URL.Reveal(), Header: map[string]string{}}
 			for name, value := range srv.Headers {

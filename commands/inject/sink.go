@@ -19,7 +19,7 @@ import (
 	"github.com/mcptrack/mcptrack/output/realtime"
 )
 
-// sink returns where events go.
+// sink returns the sink that the flags select.
 func (o *options) sink(ctx context.Context, env *cli.Env, g *cli.Globals, r *receipts) (*messageSink, error) {
 	log := g.Logger(env)
 	switch {
@@ -31,7 +31,7 @@ func (o *options) sink(ctx context.Context, env *cli.Env, g *cli.Globals, r *rec
 	return o.session(env, log, r)
 }
 
-// dry prints what would be sent.
+// dry returns a sink that prints the client events instead of sending them.
 func (o *options) dry(env *cli.Env, r *receipts) *messageSink {
 	d := &realtime.DryRun{W: env.Out, Message: o.message(), Respond: o.respond, Dialect: o.api(), Session: o.sessionID}
 	return &messageSink{
@@ -51,7 +51,7 @@ func (o *options) dry(env *cli.Env, r *receipts) *messageSink {
 	}
 }
 
-// session joins a running session as a sideband, or starts a new one.
+// session returns a sink that joins a running session as a sideband, or starts a new session.
 func (o *options) session(env *cli.Env, log *slog.Logger, r *receipts) (*messageSink, error) {
 	stored, err := o.progressFile(env)
 	if err != nil {
@@ -65,7 +65,7 @@ func (o *options) session(env *cli.Env, log *slog.Logger, r *receipts) (*message
 	}
 	d := o.delivery()
 	d.Injected = func(x []realtime.Receipt) {
-		save(0) // before printing: a printed message is never sent again
+		save(0) // save before printing, so that a printed message is never sent again
 		r.print(x)
 	}
 	d.Failed = func(x realtime.Failure) {
@@ -97,7 +97,7 @@ func (o *options) session(env *cli.Env, log *slog.Logger, r *receipts) (*message
 	}, nil
 }
 
-// proxy accepts applications and forwards their sessions.
+// proxy returns a sink that accepts applications and forwards their sessions.
 func (o *options) proxy(ctx context.Context, env *cli.Env, log *slog.Logger, r *receipts) (*messageSink, error) {
 	d := o.delivery()
 	d.Injected = r.print
@@ -108,7 +108,7 @@ func (o *options) proxy(ctx context.Context, env *cli.Env, log *slog.Logger, r *
 	if err != nil {
 		return nil, o.targetFailure(err)
 	}
-	var reread <-chan struct{} // with --from and --stdin nothing is reloaded
+	var reread <-chan struct{} // nil with --from and --stdin: nothing is reloaded
 	if o.from == "" && !o.stdin {
 		reread = o.Reloads(env)
 	}
@@ -137,7 +137,7 @@ func (o *options) proxy(ctx context.Context, env *cli.Env, log *slog.Logger, r *
 	}, nil
 }
 
-// listenFailure names --listen in place of --addr.
+// listenFailure replaces --addr by --listen in a listening error.
 func listenFailure(err error) error {
 	if f, ok := errors.AsType[*cli.Failure](err); ok {
 		if rest, found := strings.CutPrefix(f.Err.Error(), "--addr"); found {
@@ -155,37 +155,37 @@ func warnFailed(log *slog.Logger, x realtime.Failure) {
 	log.Warn("an update was not injected", "server", printable.Line(x.ServerID, 128), "uri", printable.Line(x.ResourceURI, 300), "err", x.Reason)
 }
 
-// receipt is printed for each delivered message.
+// receipt is the document that is printed for each delivered message.
 type receipt struct {
 	Type        string `json:"type"`
 	EventID     string `json:"eventId"`
 	ServerID    string `json:"serverId"`
 	ResourceURI string `json:"resourceUri"`
 	ItemID      string `json:"itemId"`
-	LatencyMs   int64  `json:"latencyMs"` // since the oldest update that the message covers
-	Merged      int    `json:"merged"`    // the number of older updates that the message also covers
+	LatencyMs   int64  `json:"latencyMs"` // time since the oldest update that the message covers
+	Merged      int    `json:"merged"`    // number of older updates that the message also covers
 	Timestamp   string `json:"timestamp"`
-	Session     string `json:"session,omitempty"` // with --listen
+	Session     string `json:"session,omitempty"` // set with --listen
 }
 
-// errEnough ends the command after --count messages.
+// errEnough ends the command after --count delivered messages.
 var errEnough = errors.New("--count reached")
 
 // receipts prints receipts and counts them.
 type receipts struct {
-	limit  int // 0: none
+	limit  int // value of --count; 0 means no limit
 	format document.Format
 	tty    bool
 	end    context.CancelCauseFunc // ends the command
 
-	mu      sync.Mutex // guards the rest: the sessions of a proxy print concurrently
+	mu      sync.Mutex // guards the fields below: a proxy's sessions print concurrently
 	out     io.Writer
 	counted int
 	failed  error
 }
 
-// print prints the receipts of one item in one write. At the limit, or after a failed write, it ends the
-// command.
+// print writes the receipts of one item with a single write. It ends the command when --count is
+// reached or the write fails.
 func (r *receipts) print(all []realtime.Receipt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -213,7 +213,8 @@ func (r *receipts) print(all []realtime.Receipt) {
 	}
 }
 
-// count counts one delivered message, and ends the command at the limit. r.mu must be held.
+// count counts one delivered message, and ends the command when --count is reached. r.mu must be
+// held.
 func (r *receipts) count() {
 	if r.counted++; r.full() {
 		r.end(errEnough)
@@ -242,8 +243,8 @@ func (r *receipts) append(b *bytes.Buffer, x realtime.Receipt) error {
 	return err
 }
 
-// outcome returns the command's error. failed is the error of the sink or source; unreached names what
-// could not be reached, if anything.
+// outcome returns the command's error. failed is the error from the sink or the source. unreached
+// describes what could not be reached, and is empty if nothing.
 func (r *receipts) outcome(ctx context.Context, failed error, unreached string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -273,7 +274,7 @@ func (r *receipts) outcome(ctx context.Context, failed error, unreached string) 
 		return failed
 	}
 	if !errors.Is(context.Cause(ctx), cli.ErrTimeout) {
-		return nil // interrupted, the normal end
+		return nil // an interrupt is the normal end
 	}
 	switch {
 	case unreached != "":

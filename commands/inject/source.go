@@ -30,19 +30,19 @@ import (
 	"github.com/mcptrack/mcptrack/output/remote"
 )
 
-// sourceFlags is where updates come from.
+// sourceFlags contains the flags that select the source of updates.
 type sourceFlags struct {
 	from          string
 	fromTokenFile string
 	stdin         bool
 	cli.TrackFlags
 
-	feed feedAddress // the value of --from, parsed
+	feed feedAddress // parsed value of --from
 }
 
 func (s *sourceFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&s.from, "from", "", "`URL` of a running serve-sse that has the updates")
+	f.StringVar(&s.from, "from", "", "`URL` of a running serve-sse to receive updates from")
 	f.StringVar(&s.fromTokenFile, "from-token-file", "", "`FILE` (mode 0600) with the token for --from, instead of MCPTRACK_TOKEN")
 	f.BoolVar(&s.stdin, "stdin", false, "read updates from stdin, as NDJSON from watch --json")
 	f.BoolVar(&s.Demo, "demo", false, "use a built-in server whose resources change")
@@ -68,11 +68,12 @@ func (s *sourceFlags) parse() (err error) {
 	return err
 }
 
-// updateSource feeds a sink.
+// updateSource passes events to a sink.
 type updateSource struct {
-	// run feeds the sink until its context ends or there are no more events.
+	// run passes events to the sink until its context ends or there are no more events.
 	run func(context.Context, *messageSink) error
-	// reached reports whether the source has been reached; nil: it needs no connection.
+	// reached reports whether the source has ever been reached. It is nil if the source needs no
+	// connection.
 	reached func() bool
 }
 
@@ -104,7 +105,7 @@ func (o *options) source(ctx context.Context, env *cli.Env, g *cli.Globals) (*up
 	return &updateSource{run: func(ctx context.Context, s *messageSink) error { return o.track(ctx, env, g, cfg, o.offer(s)) }}, nil
 }
 
-// offer returns a function that offers a sink the events that pass the filters.
+// offer returns a function that passes the events that match the filters to the sink.
 func (o *options) offer(s *messageSink) func(*event.Event) error {
 	return func(e *event.Event) error {
 		if (e.Type() == event.TypeResourceUpdated || (o.refreshTools || len(o.mcp) > 0) && e.Type() == event.TypeToolsListChanged) && o.Keep(e) {
@@ -115,7 +116,7 @@ func (o *options) offer(s *messageSink) func(*event.Event) error {
 	}
 }
 
-// track follows the servers of a config, as watch does.
+// track follows the servers in a config, as watch does.
 func (o *options) track(ctx context.Context, env *cli.Env, g *cli.Globals, cfg *config.Config, offer func(*event.Event) error) error {
 	log := g.Logger(env)
 	desired, err := o.Desired(env, g, log, cfg, func(next *config.Config) *config.Config {
@@ -150,9 +151,9 @@ func (o *options) track(ctx context.Context, env *cli.Env, g *cli.Globals, cfg *
 	}))
 }
 
-// window returns the time in which the tracker coalesces changes of a resource. It is only a fraction of
-// --coalesce, because the session coalesces them again: both times add up, and a message should arrive
-// within 3 s.
+// window returns the period within which the tracker coalesces changes of a resource. It is only a
+// fraction of --coalesce, because the session coalesces them again: the two periods add up, and a
+// message should arrive within 3 s.
 func (o *options) window() time.Duration {
 	return min(max(o.coalesce/4, 10*time.Millisecond), 500*time.Millisecond)
 }
@@ -160,8 +161,8 @@ func (o *options) window() time.Duration {
 // feedAddress is the URL of a feed.
 type feedAddress struct{ url *url.URL }
 
-// parseFeed parses the value of --from: the address of a serve-sse, which means its /events, or the URL of
-// a feed.
+// parseFeed parses the value of --from: the URL of a feed, or the address of a serve-sse, whose
+// /events is then used.
 func parseFeed(text string) (feedAddress, error) {
 	u, err := cli.ParseServeURL("--from", text)
 	if err != nil {
@@ -186,7 +187,7 @@ func (f feedAddress) address() string {
 type feedFollower struct {
 	opts    remote.FeedOptions
 	log     *slog.Logger
-	reached atomic.Bool // the feed was reached at least once
+	reached atomic.Bool // set once the feed has been reached
 }
 
 func (o *options) follower(env *cli.Env, log *slog.Logger) (*feedFollower, error) {
@@ -203,7 +204,8 @@ func (o *options) follower(env *cli.Env, log *slog.Logger) (*feedFollower, error
 	return f, nil
 }
 
-// run follows the feed. A refusal ends the command; the permanent end of the feed is like the end of stdin.
+// run follows the feed. A refused request ends the command. If the feed ends permanently, run
+// returns as at the end of stdin.
 func (f *feedFollower) run(ctx context.Context, s *messageSink, offer func(*event.Event) error) error {
 	if s.resume != nil {
 		f.opts.LastID = s.resume()
@@ -214,7 +216,7 @@ func (f *feedFollower) run(ctx context.Context, s *messageSink, offer func(*even
 		switch {
 		case err != nil:
 			if bad++; bad == 1 {
-				f.log.Warn("the feed sent something that is not an event", "err", err)
+				f.log.Warn("the feed sent an invalid event", "err", err)
 			}
 		case e == nil:
 			s.pass(x.ID)
@@ -232,8 +234,8 @@ func (f *feedFollower) run(ctx context.Context, s *messageSink, offer func(*even
 	return cli.FeedFailure(err, "--from", "from-token-file")
 }
 
-// feedEvent decodes an event of /events, or of /api/mcp/resource-events, the feed for VibeChat. It returns
-// nil for events that inject does not use.
+// feedEvent decodes an event from /events, or from /api/mcp/resource-events, the VibeChat feed. It
+// returns nil for events that inject does not use.
 func feedEvent(x eventstream.Event) (*event.Event, error) {
 	var head struct {
 		Type event.Type `json:"type"`
@@ -248,17 +250,18 @@ func feedEvent(x eventstream.Event) (*event.Event, error) {
 	return outsse.ParseVibeChat(x.ID, []byte(x.Data))
 }
 
-// idleSave is how often the progress is saved while nothing is delivered.
+// idleSave is the interval at which progress is saved while nothing is delivered.
 const idleSave = 5 * time.Second
 
-// progressFile opens the file that stores how far a feed was delivered to a target; each pair has one.
-// Without a feed there is nothing to resume: the event ids of tracked servers are valid for one run only.
+// progressFile opens the file that records how far a feed was delivered to a target; each
+// combination of feed and target has its own file. Without a feed, delivery cannot resume, because
+// the event ids of tracked servers are valid for one run only.
 func (o *options) progressFile(env *cli.Env) (*realtime.ProgressFile, error) {
 	dir := env.StateDir()
 	if o.from == "" || dir == "" {
 		return &realtime.ProgressFile{}, nil
 	}
-	// Only the queries that identify the conversation: others may change or be secret.
+	// Include only the query members that identify the conversation; others may vary or be secret.
 	name := strings.Join([]string{o.feed.address(), o.endpoint.Address(), o.endpoint.Query.Get("call_id"), o.endpoint.Query.Get("model")}, "\x00")
 	if agent := o.endpoint.Query.Get("agent_id"); agent != "" {
 		name += "\x00" + agent

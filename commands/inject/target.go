@@ -16,7 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/output/realtime"
 )
 
-// targetFlags is where messages go.
+// targetFlags contains the flags that select the destination of messages.
 type targetFlags struct {
 	dialect    string
 	callID     string
@@ -42,15 +42,15 @@ func (t *targetFlags) add(cmd *cobra.Command) {
 	cli.AddChoice(cmd, &t.dialect, "dialect", "", "`NAME` of the endpoint's API: openai, gpt-live or elevenlabs (default openai, with --session-id gpt-live)", dialects()...)
 	f.StringVar(&t.callID, "call-id", "", "`ID` of a running WebRTC or SIP call (rtc_…)")
 	f.StringVar(&t.sessionID, "session-id", "", "`ID` of a running GPT-Live session (sess_…), or ElevenLabs conversation (conv_…)")
-	f.StringVar(&t.agentID, "agent-id", "", "start a new conversation with the ElevenLabs agent of this `ID`")
-	f.StringVar(&t.model, "model", "", "start a new session with the model of this `NAME`")
+	f.StringVar(&t.agentID, "agent-id", "", "start a new conversation with the ElevenLabs agent with this `ID`")
+	f.StringVar(&t.model, "model", "", "start a new session with the model with this `NAME`")
 	f.StringVar(&t.url, "url", "", "`URL` of the endpoint (default "+realtime.DefaultURL+")")
 	f.StringArrayVar(&t.headers, "header", nil, "`NAME=VALUE` of a header for the endpoint, not a secret (repeatable)")
 	f.StringArrayVar(&t.queries, "query", nil, "`NAME=VALUE` for the query of the URL, not a secret (repeatable)")
 	f.StringVar(&t.authHeader, "auth-header", "", "`NAME` of the header with the key, such as api-key (default Authorization, with ElevenLabs xi-api-key)")
 	f.StringVar(&t.keyFile, "api-key-file", "", "`FILE` (mode 0600) with the key, instead of OPENAI_API_KEY or ELEVENLABS_API_KEY")
 	f.BoolVar(&t.insecure, "insecure", false, "allow a remote endpoint or feed without TLS")
-	f.StringVar(&t.listen, "listen", "", "`ADDRESS` on which applications connect, such as 127.0.0.1:8787; port 0 picks one")
+	f.StringVar(&t.listen, "listen", "", "`ADDRESS` to which applications connect, such as 127.0.0.1:8787; port 0 selects a free port")
 	f.StringVar(&t.upstream, "upstream", "", "`URL` of the endpoint to which --listen forwards sessions")
 	t.access.Add(cmd, "applications", "connect to --listen")
 	_ = cmd.MarkFlagFilename("api-key-file")
@@ -71,7 +71,7 @@ func (t *targetFlags) api() realtime.Dialect {
 	return realtime.Dialect(t.dialect)
 }
 
-// checkDialect checks that the dialect allows the flags.
+// checkDialect checks that the dialect supports the given flags.
 func (t *targetFlags) checkDialect() error {
 	if err := cli.OneOf("dialect", t.dialect, dialects()...); err != nil && t.dialect != "" {
 		return err
@@ -90,7 +90,7 @@ func (t *targetFlags) checkDialect() error {
 	return nil
 }
 
-// checkUnused checks the flags of a dry run.
+// checkUnused rejects flags that a dry run does not use.
 func (t *targetFlags) checkUnused() error {
 	if t.listen != "" {
 		return cli.Usage("--dry-run and --listen cannot be used together: a dry run makes no connections")
@@ -106,7 +106,7 @@ func (t *targetFlags) parse(env *cli.Env) error {
 	case (t.listen == "") != (t.upstream == ""):
 		return cli.Usage("--listen and --upstream must be used together")
 	case t.listen != "" && len(nonEmpty(t.callID, t.sessionID, t.model, t.agentID, t.url)) > 0:
-		return cli.Usage("with --listen the applications choose the session: leave out --call-id, --session-id, --model, --agent-id and --url")
+		return cli.Usage("with --listen, the applications choose the session; omit --call-id, --session-id, --model, --agent-id and --url")
 	case len(nonEmpty(t.callID, t.sessionID, t.model, t.agentID)) > 1:
 		return cli.Usage("specify only one of --call-id, --session-id, --model and --agent-id")
 	case t.listen == "" && len(nonEmpty(t.callID, t.sessionID, t.model, t.agentID, t.url)) == 0:
@@ -127,12 +127,12 @@ func (t *targetFlags) parse(env *cli.Env) error {
 	return t.authorize(env)
 }
 
-// nonEmpty returns the values that are not empty.
+// nonEmpty returns the non-empty values.
 func nonEmpty(values ...string) []string {
 	return slices.DeleteFunc(values, func(v string) bool { return v == "" })
 }
 
-// members parses --query and --header.
+// members parses the values of --query and --header.
 func (t *targetFlags) members() error {
 	query, err := cli.Pairs("query", t.queries)
 	if err != nil {
@@ -158,15 +158,16 @@ func (t *targetFlags) members() error {
 	for name, value := range headers {
 		switch textproto.CanonicalMIMEHeaderKey(name) {
 		case "Authorization", "Api-Key", "X-Api-Key", "Xi-Api-Key", textproto.CanonicalMIMEHeaderKey(t.authHeader):
-			return cli.UsageHint("put the key into "+variable+" or --api-key-file, and name its header with --auth-header",
-				"--header %s would show the key to everybody who lists processes", printable.Line(name, 60))
+			return cli.UsageHint("put the key into "+variable+" or --api-key-file, and specify its header with --auth-header",
+				"--header %s would show the key to everyone who lists processes", printable.Line(name, 60))
 		}
 		t.endpoint.Header.Set(name, value)
 	}
 	return nil
 }
 
-// authorize adds the key to the handshake; with --listen only if a token authenticates the applications.
+// authorize adds the API key to the handshake. With --listen it does so only if applications must
+// present a token.
 func (t *targetFlags) authorize(env *cli.Env) error {
 	if t.listen != "" && t.access.TokenFile == "" {
 		if t.keyFile != "" {
@@ -184,11 +185,11 @@ func (t *targetFlags) authorize(env *cli.Env) error {
 		}
 	}
 	if t.listen != "" {
-		// Neither the token nor its login cookie is for the endpoint.
+		// The endpoint must not receive the proxy's token or its login cookie.
 		t.endpoint.Header["Authorization"], t.endpoint.Header["Cookie"] = nil, nil
 	}
 	if key == "" {
-		// ElevenLabs has public agents, which need no key.
+		// Public ElevenLabs agents need no key.
 		if (t.endpoint.URL == "" || strings.HasPrefix(t.endpoint.Address(), "wss://api.openai.com/")) && t.agentID == "" {
 			return cli.UsageHint("set "+variable+", or use --api-key-file", "no key for %s", t.endpoint.Address())
 		}
@@ -204,7 +205,7 @@ func (t *targetFlags) authorize(env *cli.Env) error {
 	return nil
 }
 
-// targetFailure turns an invalid option into a usage error of its flag.
+// targetFailure converts an error for an invalid option into a usage error for its flag.
 func (t *targetFlags) targetFailure(err error) error {
 	o, ok := errors.AsType[*realtime.OptionError](err)
 	if !ok {

@@ -23,7 +23,7 @@ func AuthCommand(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "auth [SERVER...]",
-		Short: "Show the logins, where their tokens are and how long they last",
+		Short: "Show logins, where tokens are stored and when they expire",
 		Long: `Shows the login of every HTTP server, or of the named ones. It contacts no server, unless
 --renew is given, which renews the tokens now and reports those that cannot be renewed.
 
@@ -36,7 +36,7 @@ Exit codes: 0 done; 1 failed; 2 wrong usage; 3 config invalid or missing; 5 with
 		RunE: func(cmd *cobra.Command, args []string) error {
 			chosen := sharedOptions{servers: args, timeout: timeout, sends: renew, choose: authServers}
 			if renew {
-				chosen.choose = loginServers // without disabled servers, which nobody approved
+				chosen.choose = loginServers // excludes disabled servers, which nobody has approved
 			}
 			return withLogins(cmd, env, g, chosen, func(ctx context.Context, logins *login.Store, servers []config.Server) error {
 				return showLogins(ctx, env, g, renew, logins, servers)
@@ -48,11 +48,11 @@ Exit codes: 0 done; 1 failed; 2 wrong usage; 3 config invalid or missing; 5 with
 	return cmd
 }
 
-// authRow is one element of auth --json.
+// authRow is an element of the array that auth --json prints.
 type authRow struct {
 	ID         string     `json:"id"`
 	URL        string     `json:"url"`
-	State      string     `json:"state"` // loggedIn, expired, refused, none, header or failed
+	State      string     `json:"state"` // one of loggedIn, expired, refused, none, header and failed
 	Issuer     string     `json:"issuer,omitempty"`
 	ClientID   string     `json:"clientId,omitempty"`
 	Grant      string     `json:"grant,omitempty"`
@@ -129,7 +129,8 @@ func showLogins(ctx context.Context, env *cli.Env, g *cli.Globals, renew bool, l
 	return nil
 }
 
-// authServers returns the named servers, or else all HTTP servers, including disabled ones.
+// authServers returns the servers with the given ids, or all HTTP servers, including disabled ones,
+// if there are no ids.
 func authServers(cfg *config.Config, ids []string) ([]config.Server, error) {
 	if len(ids) > 0 {
 		return cli.SelectServers(cfg, ids)
@@ -203,15 +204,15 @@ missing; 6 --timeout expired; 130 interrupted.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "log out of every server of the config")
+	cmd.Flags().BoolVar(&all, "all", false, "log out of every server in the config")
 	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "`DURATION` that the command may take")
 	return cmd
 }
 
-// logoutRow is what logout --json prints of one server.
+// logoutRow is the result for one server that logout --json prints.
 type logoutRow struct {
 	ID        string `json:"id"`
-	LoggedOut bool   `json:"loggedOut"` // false: there was no login
+	LoggedOut bool   `json:"loggedOut"` // false if there was no login
 }
 
 func logout(ctx context.Context, env *cli.Env, g *cli.Globals, all bool, logins *login.Store, servers []config.Server) error {

@@ -1,5 +1,6 @@
-// Package login is the commands login (login.go), logout and auth (auth.go). logins.go selects the servers
-// and opens the store for all three. The OAuth flows and the store are core/login.
+// Package login implements the commands login (login.go), logout and auth (auth.go). logins.go
+// selects the servers and opens the login store for all three. The OAuth flows and the store are in
+// core/login.
 package login
 
 import (
@@ -24,7 +25,7 @@ import (
 	"github.com/mcptrack/mcptrack/output/document"
 )
 
-// Manual has the help pages of the package, as Markdown.
+// Manual contains the help pages of this package, as Markdown.
 //
 //go:embed *.md
 var Manual embed.FS
@@ -39,7 +40,7 @@ type loginOptions struct {
 	metadataURL string
 }
 
-// loginTime is how long a login may take by default: a person has to type a password.
+// loginTime is the default time limit for a login. It allows for a user who has to type a password.
 const loginTime = 10 * time.Minute
 
 // Command returns the login command.
@@ -69,9 +70,9 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	f := cmd.Flags()
 	timeout := f.Lookup("timeout")
 	timeout.Usage, timeout.DefValue, opts.Timeout = "`DURATION` that the whole command may take", loginTime.String(), loginTime
-	f.BoolVar(&opts.all, "all", false, "log in to every server of the config that needs it")
+	f.BoolVar(&opts.all, "all", false, "log in to every server in the config that needs it")
 	f.BoolVar(&opts.noBrowser, "no-browser", false, "print the URL to open as the only line on stdout, and read the redirected URL from stdin")
-	f.IntVar(&opts.port, "port", 0, "`PORT` on 127.0.0.1 that the browser is redirected to (default any)")
+	f.IntVar(&opts.port, "port", 0, "`PORT` on 127.0.0.1 to which the browser is redirected (default any)")
 	cli.AddChoice(cmd, &opts.tokenStore, "token-store", "", "`PLACE` where the token is stored: keyring, file or memory (default: the keyring if it is available, else a file)", cli.TokenStores()...)
 	f.StringArrayVar(&opts.scopes, "scope", nil, "`SCOPE` to request, instead of those that the server requires (repeatable)")
 	f.StringVar(&opts.metadataURL, "client-metadata-url", "", "`URL` of a client ID metadata document to log in as")
@@ -108,7 +109,7 @@ func runLogin(ctx context.Context, env *cli.Env, g *cli.Globals, opts loginOptio
 	return opts.report(env, g, []authRow{*done})
 }
 
-// loginAll logs in to every server that needs it, one after another.
+// loginAll logs in to every server that needs it, one at a time.
 func (o *loginOptions) loginAll(ctx context.Context, env *cli.Env, g *cli.Globals, logins *login.Store, servers []config.Server) error {
 	sessions := o.SessionOptions(env, g)
 	sessions.Logins = logins
@@ -147,7 +148,7 @@ func (o *loginOptions) loginAll(ctx context.Context, env *cli.Env, g *cli.Global
 	return nil
 }
 
-// report prints the successful logins: on stdout, or on stderr if stdout is for the URL.
+// report prints the successful logins to stdout, or to stderr if stdout is reserved for the URL.
 func (o *loginOptions) report(env *cli.Env, g *cli.Globals, rows []authRow) error {
 	if !g.Format.Table() && !o.noBrowser {
 		if o.all {
@@ -165,7 +166,7 @@ func (o *loginOptions) report(env *cli.Env, g *cli.Globals, rows []authRow) erro
 	return nil
 }
 
-// login logs in to one server. The row is nil if it needs no login.
+// login logs in to one server. The returned row is nil if the server needs no login.
 func (o *loginOptions) login(ctx context.Context, env *cli.Env, g *cli.Globals, logins *login.Store, srv config.Server) (*authRow, error) {
 	target := login.TargetOf(srv)
 	if o.metadataURL != "" {
@@ -202,8 +203,8 @@ func (o *loginOptions) login(ctx context.Context, env *cli.Env, g *cli.Globals, 
 	return &row, nil
 }
 
-// challenge sends requests without a login, and returns the server's challenge. It also requests lists,
-// because some servers require a login only for these.
+// challenge sends requests without a login, and returns the server's authentication challenge. It
+// also requests lists, because some servers require a login only for those.
 func (o *loginOptions) challenge(ctx context.Context, env *cli.Env, g *cli.Globals, srv config.Server) (login.Challenge, bool, error) {
 	sessions := o.SessionOptions(env, g)
 	sessions.Logins = nil
@@ -262,7 +263,7 @@ func (o *loginOptions) withBrowser(ctx context.Context, env *cli.Env, g *cli.Glo
 	}
 	var got *login.Login
 	var failed error
-	var once sync.Once // the answer may come from stdin and from the browser
+	var once sync.Once // the redirect may arrive on stdin and from the browser
 	finish := func(ctx context.Context, answer url.Values) error {
 		once.Do(func() { got, failed = flow.Finish(ctx, answer) })
 		return failed
@@ -286,9 +287,9 @@ func (o *loginOptions) withBrowser(ctx context.Context, env *cli.Env, g *cli.Glo
 	return nil, err
 }
 
-// listen returns the redirect URI of a login and opens its port: the port that the client was registered
-// with, if it is free and no other is requested. With --no-browser the URI may be elsewhere; then there is
-// no port.
+// listen returns the redirect URI for a login, and opens its port. It prefers the port with which
+// the client was registered, if that port is free and no other is requested. With --no-browser, the
+// URI may belong to another machine; c is then nil.
 func (o *loginOptions) listen(ctx context.Context, logins *login.Store, target login.Target) (redirect string, c *login.Callback, err error) {
 	redirect = target.Redirect(o.port)
 	if redirect == (login.Target{}).Redirect(0) { // any port may be used
@@ -313,7 +314,7 @@ func (o *loginOptions) listen(ctx context.Context, logins *login.Store, target l
 	return "", nil, err
 }
 
-// open opens the browser, and prints the URL in case it does not open.
+// open opens the authorization URL in the browser, and prints it in case the browser does not open.
 func (o *loginOptions) open(env *cli.Env, flow *login.Flow) {
 	if env.OpenBrowser != nil {
 		if err := env.OpenBrowser(flow.URL); err == nil {
@@ -334,16 +335,16 @@ func askClient(env *cli.Env, redirect string) (string, error) {
 	return id, nil
 }
 
-// paste prints the URL, and finishes with the redirected URL from stdin or, if there is a callback, with
-// the browser.
+// paste prints the authorization URL, and completes the login with the redirected URL from stdin
+// or, if there is a callback, from the browser.
 func (o *loginOptions) paste(ctx context.Context, env *cli.Env, callback *login.Callback, flow *login.Flow, finish func(context.Context, url.Values) error) error {
 	if _, err := fmt.Fprintln(env.Out, flow.URL); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	pasted := make(chan error, 1) // sent to once; never closed
-	go func() {                   // reading cannot be interrupted: it ends with stdin or with the process
+	pasted := make(chan error, 1) // receives one value; never closed
+	go func() {                   // may remain until the process exits: a read cannot be interrupted
 		line, err := readLine(env.In)
 		if err == nil {
 			var answer url.Values
@@ -369,7 +370,7 @@ func (o *loginOptions) paste(ctx context.Context, env *cli.Env, callback *login.
 
 var errPasted = errors.New("the redirected URL was pasted")
 
-// redirected returns the query of a redirected URL.
+// redirected returns the query of the redirected URL in line.
 func redirected(line string) (url.Values, error) {
 	u, err := url.Parse(strings.TrimSpace(line))
 	if err != nil || u.RawQuery == "" {

@@ -14,18 +14,21 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// sharedOptions are the options common to the commands about logins.
+// sharedOptions contains the options that all login commands share.
 type sharedOptions struct {
-	servers    []string // ids; none: all servers that support a login
+	servers    []string // server ids; empty selects all servers that support a login
 	timeout    time.Duration
 	tokenStore string
-	// sends says that the command sends requests to the servers, which the user must have approved.
+	// sends means that the command sends requests to the servers, which therefore need the user's
+	// approval.
 	sends bool
-	// choose returns the named servers of the config, or all without names.
+	// choose returns the servers in the config with the given ids, or all suitable servers if there
+	// are no ids.
 	choose func(*config.Config, []string) ([]config.Server, error)
 }
 
-// withLogins calls run with the user's logins and the chosen servers of the config, within the timeout.
+// withLogins calls run with the user's logins and the selected servers. The context of run ends
+// when the timeout expires.
 func withLogins(cmd *cobra.Command, env *cli.Env, g *cli.Globals, opts sharedOptions, run func(context.Context, *login.Store, []config.Server) error) error {
 	if opts.timeout < 0 {
 		return cli.Usage("--timeout must not be negative")
@@ -57,7 +60,7 @@ func withLogins(cmd *cobra.Command, env *cli.Env, g *cli.Globals, opts sharedOpt
 	return run(ctx, logins, servers)
 }
 
-// oneOrAll checks that either a server or --all is given.
+// oneOrAll checks that either a server or --all is specified.
 func oneOrAll(args []string, all bool) error {
 	switch {
 	case all && len(args) > 0:
@@ -68,8 +71,8 @@ func oneOrAll(args []string, all bool) error {
 	return nil
 }
 
-// loginServers returns the named servers, which must support a login; without names, all enabled servers
-// that do.
+// loginServers returns the servers with the given ids, which must support a login, or all enabled
+// servers that support one if there are no ids.
 func loginServers(cfg *config.Config, ids []string) ([]config.Server, error) {
 	servers, err := cli.SelectServers(cfg, ids)
 	if err != nil {
@@ -90,7 +93,7 @@ func loginServers(cfg *config.Config, ids []string) ([]config.Server, error) {
 	return out, nil
 }
 
-// ownHeader reports whether the config contains credentials for a server.
+// ownHeader reports whether the config contains the credentials for a server.
 func ownHeader(srv config.Server) bool {
 	for name := range srv.Headers {
 		if strings.EqualFold(name, "Authorization") {

@@ -1,5 +1,5 @@
-// Package serve is the serve-sse command, which stores events and serves them over HTTP, with the
-// dashboard, metrics and the webhooks of the config.
+// Package serve implements the serve-sse command, which stores events and serves them over HTTP,
+// with the dashboard, metrics and the webhooks in the config.
 package serve
 
 import (
@@ -34,7 +34,7 @@ import (
 	"github.com/mcptrack/mcptrack/output/webhook"
 )
 
-// Manual has the help pages of the package, as Markdown.
+// Manual contains the help pages of this package, as Markdown.
 //
 //go:embed *.md
 var Manual embed.FS
@@ -59,7 +59,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve-sse",
 		Short: "Serve events over HTTP, with history, dashboard and metrics",
-		Long: `Follows all tracked servers of the config, as watch does, and serves their events:
+		Long: `Follows all tracked servers in the config, as watch does, and serves their events:
 
   /                            the dashboard
   /events                      every event as server-sent events; filter (globs)
@@ -72,7 +72,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 Events are stored before they are sent: a client that reconnects with the last id it
 received misses nothing, even after a restart or a crash of mcptrack. Text versions of the
 followed resources are also kept, for the dashboard, history and diff, unless they contain
-a secret of the config. The address must be a loopback address unless a token protects it.
+a secret from the config. The address must be a loopback address unless a token protects it.
 
 With --nats several processes serve one feed with the same ids and share the servers: one
 process follows each server, and another takes over within 10 s if that process dies.
@@ -101,18 +101,18 @@ usage; 3 config invalid or missing.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&opts.addr, "addr", "127.0.0.1:8722", "`ADDRESS` to listen on; port 0 picks one")
+	f.StringVar(&opts.addr, "addr", "127.0.0.1:8722", "`ADDRESS` to listen on; port 0 selects a free port")
 	opts.access.Add(cmd, "clients", "read from here")
 	opts.JournalFlags.Add(cmd)
 	opts.RetentionFlags.Add(cmd)
-	f.StringVar(&opts.keepContent, "keep-content", "256MiB", "`BYTES` of text versions that are kept for history and diff; the oldest go first")
+	f.StringVar(&opts.keepContent, "keep-content", "256MiB", "`BYTES` of text versions that are kept for history and diff; the oldest are removed first")
 	f.BoolVar(&opts.noContent, "no-content", false, "keep no text versions, and remove those in the data directory")
 	f.IntVar(&opts.maxClients, "max-clients", 2000, "maximum `NUMBER` of open event streams; further clients must retry later")
 	cli.AddAllFlag(cmd, &opts.AllServers)
 	f.BoolVar(&opts.Demo, "demo", false, "follow a built-in server whose resources change; events are not stored")
-	f.BoolVar(&opts.follow, "follow", false, "with --nats: only serve what other processes store")
+	f.BoolVar(&opts.follow, "follow", false, "with --nats: only serve the events that other processes store")
 	f.StringVar(&opts.publicURL, "public-url", "", "`URL` (https://HOST[:PORT]) at which servers reach this process, to receive their events by webhook")
-	f.BoolVar(&opts.HoldCommands, "no-exec-on-reload", false, "do not start new or changed commands of the config before SIGHUP")
+	f.BoolVar(&opts.HoldCommands, "no-exec-on-reload", false, "do not start new or changed commands in the config before SIGHUP")
 	opts.AddServing(cmd)
 	return cmd
 }
@@ -148,8 +148,8 @@ func (o *options) parse() (err error) {
 	return err
 }
 
-// otherConns is how many connections may be open besides streams: scrapers, probes, dashboards, and
-// clients that are rejected.
+// otherConns limits the number of open connections in addition to streams: scrapers, probes,
+// dashboards, and rejected clients.
 const otherConns = 2096
 
 // server creates the HTTP server and its listener. Invalid options are usage errors.
@@ -159,19 +159,20 @@ func (o *options) server(ctx context.Context, env *cli.Env, log *slog.Logger, re
 		return nil, nil, err
 	}
 	return o.access.Listen(ctx, log, tokens, o.addr, func(w *web.Options) {
-		if o.publicURL != "" { // of a reverse proxy
+		if o.publicURL != "" { // the public address of a reverse proxy
 			w.Origins = append(slices.Clone(w.Origins), o.publicURL)
 		}
 		w.Ready, w.MaxConns = ready, o.maxClients+otherConns
 	})
 }
 
-// receiverFile is the file with the key of the webhook receiver, in the data directory.
+// receiverFile is the name of the file, in the data directory, that contains the key of the webhook
+// receiver.
 const receiverFile = "webhook-receiver.key"
 
-// receiver creates the webhook receiver; nil without --public-url. Its key is stored in the data directory,
-// if there is one and no cluster. Without a stored key, servers get a new URL after a restart, and their
-// old subscriptions expire.
+// receiver creates the webhook receiver, or returns nil without --public-url. Its key is stored in
+// the data directory if there is one and no cluster is used. Without a stored key, servers receive
+// a new URL after a restart, and their old subscriptions expire.
 func (o *options) receiver(env *cli.Env) (*standardwebhooks.Receiver, error) {
 	if o.publicURL == "" {
 		return nil, nil
@@ -205,7 +206,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 			return err
 		}
 	}
-	// Listen first: if the address is in use, the log is not touched.
+	// Listen first: if the address is in use, the log is not opened.
 	var f *feedServer
 	s, ln, err := opts.server(ctx, env, log, func() error { return f.engine.Ready() })
 	if err != nil {
@@ -228,7 +229,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	defer f.close()
 	f.lines = kept.Lines
 	if !opts.follow {
-		_ = picked.Check(cfg, log, true) // only warns
+		_ = picked.Check(cfg, log, true) // with wait set, Check only warns
 	}
 	if receiver != nil {
 		s.Handle(standardwebhooks.Path, web.Open{Handler: receiver, MaxBody: standardwebhooks.MaxBody + 1})
@@ -239,16 +240,16 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	return f.engine.Run(ctx, parts...)
 }
 
-// feedServer is an engine with a log of events, and what serves the log.
+// feedServer is an engine with an event log and the components that serve the log.
 type feedServer struct {
 	logger *slog.Logger
 	log    journal.Log
 	engine *engine.Engine
-	lines  func(server string) []serverlog.Line // the log lines about a server
+	lines  func(server string) []serverlog.Line // returns the log lines for a server
 	hooks  *webhook.Hooks                       // nil with --follow
 }
 
-// openServer opens the log that the options name; for a demo, a log in memory.
+// openServer opens the log that the options specify, or a log in memory for a demo.
 func openServer(ctx context.Context, env *cli.Env, logger *slog.Logger, opts options, desired engine.Desired, t tracker.Options) (*feedServer, error) {
 	f := &feedServer{logger: logger}
 	if opts.Demo && opts.Dir == "" && opts.NATS == "" {
@@ -286,7 +287,7 @@ func (f *feedServer) close() {
 	}
 }
 
-// routes adds the routes and returns the parts that they need to run.
+// routes registers the HTTP routes, and returns the engine parts that they require.
 func (f *feedServer) routes(s *web.Server, version string, maxClients int) []engine.Part {
 	t := f.engine.Tracker()
 	var hub *feed.Hub

@@ -1,4 +1,5 @@
-// Package vault is the vault command, which serves a folder of Markdown notes. The server is core/vault.
+// Package vault implements the vault command, which serves a folder of Markdown notes. The server
+// is in core/vault.
 package vault
 
 import (
@@ -12,7 +13,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/vault"
 )
 
-// Manual has the help pages of the package, as Markdown.
+// Manual contains the help pages of this package, as Markdown.
 //
 //go:embed *.md
 var Manual embed.FS
@@ -46,7 +47,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 		},
 	}
 	opts.MCPFlags.Add(cmd, "127.0.0.1:8724")
-	cmd.Flags().StringArrayVar(&opts.ignore, "ignore", nil, "`GLOB` of paths to leave out (repeatable)")
+	cmd.Flags().StringArrayVar(&opts.ignore, "ignore", nil, "`GLOB` of paths to exclude (repeatable)")
 	return cmd
 }
 
@@ -69,7 +70,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	if err != nil {
 		return err
 	}
-	defer func() { _ = s.Close() }() // only releases memory
+	defer func() { _ = s.Close() }() // Close only releases memory
 	tokens.OnChange(func() { s.EndSessions(tokens.HoldsPrincipal) })
 	serve := func(ctx context.Context) error { return s.ServeIO(ctx, env.In, env.Out) }
 	if !opts.Stdio {

@@ -1,4 +1,4 @@
-// Package diff formats the change of a text as a unified diff.
+// Package diff formats the difference between two texts as a unified diff.
 //
 // Library: aymanbagabas/go-udiff, the diff of the Go tools as a package (BSD).
 package diff
@@ -12,12 +12,12 @@ import (
 	"github.com/mcptrack/mcptrack/output/termtext"
 )
 
-// MaxText is the largest size, in bytes, of either text for which a diff is made: a larger diff
-// would be useless to a reader and expensive.
+// MaxText is the maximum size, in bytes, of either text of a diff: a larger diff would be expensive
+// and useless to a reader.
 const MaxText = 1 << 20
 
-// Unified returns the unified diff from one text to another, with three lines of context, or
-// "" when they are equal or larger than MaxText. label is the name of both texts in the diff.
+// Unified returns the unified diff from one text to another, with three lines of context, or "" if
+// they are equal or either is larger than MaxText. label names both texts in the diff.
 func Unified(label, from, to string) string {
 	if from == to || len(from) > MaxText || len(to) > MaxText {
 		return ""
@@ -26,7 +26,7 @@ func Unified(label, from, to string) string {
 	return udiff.Unified(label, label, from, to)
 }
 
-// Colour returns the diff with ANSI colours for a terminal and only printable characters.
+// Colour adds ANSI colours to a unified diff and escapes characters that are not printable.
 func Colour(unified string) string {
 	var b strings.Builder
 	for line := range strings.Lines(unified) {
@@ -37,8 +37,8 @@ func Colour(unified string) string {
 	return b.String()
 }
 
-// Lines returns how many lines differ between two texts; a line that was replaced counts once.
-// It returns 0 when the texts are equal or larger than MaxText.
+// Lines returns how many lines differ between two texts; a replaced line counts once. It returns 0
+// if the texts are equal or either is larger than MaxText.
 func Lines(from, to string) int {
 	if from == to || len(from) > MaxText || len(to) > MaxText {
 		return 0
@@ -54,7 +54,7 @@ func Lines(from, to string) int {
 		case line[0] == '@':
 			header = false
 			end()
-		case header, line[0] == '\\': // "no newline at end of file"
+		case header, line[0] == '\\': // "\ No newline at end of file"
 		case line[0] == '-':
 			minus++
 		case line[0] == '+':

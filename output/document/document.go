@@ -1,11 +1,11 @@
-// Package document writes one document, or a stream of documents, in the format that --output
-// names.
+// Package document writes a single document, or a stream of documents, in the format selected with
+// --output.
 //
-// All formats derive from the JSON form, so that keys are the same everywhere. Hidden
-// characters are escaped.
+// All formats derive from the JSON form, so that keys are the same everywhere. Hidden characters
+// are escaped.
 //
-// Library: go.yaml.in/yaml/v4 writes YAML (maintained by the YAML organization, Apache-2.0
-// and MIT). It gets nodes built from the JSON form, because no YAML parser accepts every JSON
+// Library: go.yaml.in/yaml/v4 writes YAML (maintained by the YAML organization, Apache-2.0 and
+// MIT). It receives nodes built from the JSON form, because no YAML parser accepts every JSON
 // document.
 package document
 
@@ -26,17 +26,17 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Format is a value of the --output flag.
+// Format is a parsed value of the --output flag.
 type Format struct {
 	Name     string             // one of [Formats], without "="
-	Template *template.Template // nil unless Name is "template"
+	Template *template.Template // the parsed template; nil unless Name is "template"
 }
 
-// Formats returns the values of --output for help and completion. A template follows
+// Formats returns the values of --output for help and completion. The text of a template follows
 // "template=".
 func Formats() []string { return []string{"table", "wide", "json", "yaml", "name", "template="} }
 
-// Choices returns the values of --output as a phrase for a sentence.
+// Choices returns the values of --output as a phrase for use in a sentence.
 func Choices() string {
 	names := Formats()
 	last := len(names) - 1
@@ -58,14 +58,14 @@ func ParseFormat(s string) (Format, error) {
 	return Format{Name: s}, nil
 }
 
-// Table reports whether the format is a table for people.
+// Table reports whether the format is a human-readable table.
 func (f Format) Table() bool { return f.Name == "table" || f.Name == "wide" }
 
 // Wide reports whether the format is a table with all columns.
 func (f Format) Wide() bool { return f.Name == "wide" }
 
-// Write writes v as indented JSON, as YAML, or with a template, which runs once per item if v is
-// an array. The caller writes the formats table, wide and name.
+// Write writes v as indented JSON, as YAML, or through a template, which is executed once per item
+// if v is an array. The caller handles the formats table, wide and name.
 func Write(w io.Writer, f Format, v any) error {
 	doc, err := printable.Marshal(v)
 	if err != nil {
@@ -87,8 +87,8 @@ func Write(w io.Writer, f Format, v any) error {
 	}
 }
 
-// WriteEach writes v as one document of a stream. --- starts each YAML document; a newline ends
-// each output of a template.
+// WriteEach writes v as one document of a stream. "---" precedes each YAML document; a newline
+// follows the output of each template execution.
 func WriteEach(w io.Writer, f Format, v any) error {
 	if f.Name == "yaml" {
 		if _, err := io.WriteString(w, "---\n"); err != nil {
@@ -103,8 +103,8 @@ func compact(v any) (string, error) {
 	return string(b), err
 }
 
-// parseTemplate parses a user's template. The template has the function json, can compare
-// numbers, and prints nothing for a missing key.
+// parseTemplate parses a user's template. Templates can call json, compare numbers, and print
+// nothing for a missing key.
 func parseTemplate(text string) (*template.Template, error) {
 	t, err := template.New("output").Funcs(template.FuncMap{"json": compact, "mcptrack_text": printed}).Parse(text)
 	if err != nil {
@@ -118,8 +118,7 @@ func parseTemplate(text string) (*template.Template, error) {
 	return t, nil
 }
 
-// place rewords an error of text/template so that it starts with the line in the user's
-// template.
+// place rewords an error from text/template so that it starts with the line in the user's template.
 func place(err error) string {
 	text := strings.NewReplacer(`executing "output" `, "", " in type interface {}", "").Replace(err.Error())
 	if rest, ok := strings.CutPrefix(text, "template: output:"); ok {
@@ -128,7 +127,7 @@ func place(err error) string {
 	return strings.TrimPrefix(text, "template: ")
 }
 
-// printThrough pipes every printed value of a template through [printed], as html/template does
+// printThrough pipes every value that a template prints through [printed], as html/template does
 // with its escapers.
 func printThrough(list *parse.ListNode) {
 	if list == nil {
@@ -154,8 +153,8 @@ func printThrough(list *parse.ListNode) {
 	}
 }
 
-// printed returns what a template prints for a value: nothing for null or a missing key, and no
-// exponent in numbers.
+// printed returns what a template prints for a value: nothing for null or a missing key, and
+// numbers without exponents.
 func printed(v any) any {
 	switch v := v.(type) {
 	case nil:
@@ -189,8 +188,8 @@ func comparableNumbers(v any) any {
 	return v
 }
 
-// writeTemplate runs the template for the document, or for each item of an array. A newline ends
-// each run.
+// writeTemplate executes the template for the document, or for each item of an array. A newline
+// follows each execution.
 func writeTemplate(w io.Writer, t *template.Template, doc []byte) error {
 	var v any
 	dec := json.NewDecoder(bytes.NewReader(doc))
@@ -215,7 +214,7 @@ func writeTemplate(w io.Writer, t *template.Template, doc []byte) error {
 	return nil
 }
 
-// writeYAML writes a JSON document as YAML and keeps the order of members.
+// writeYAML writes a JSON document as YAML and preserves the order of object members.
 func writeYAML(w io.Writer, doc []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(doc))
 	dec.UseNumber()
@@ -227,13 +226,13 @@ func writeYAML(w io.Writer, doc []byte) error {
 	if err != nil {
 		return fmt.Errorf("write YAML: %w", err)
 	}
-	// yamlString puts the characters that Lines escapes in double quotes, where YAML has the same
-	// escapes.
+	// Lines escapes only characters in strings that yamlString has double-quoted, where YAML has the
+	// same escapes.
 	_, err = io.WriteString(w, printable.Lines(string(out)))
 	return err
 }
 
-// yamlNode reads one JSON value.
+// yamlNode reads one JSON value from dec and returns it as a YAML node.
 func yamlNode(dec *json.Decoder) (*yaml.Node, error) {
 	token, err := dec.Token()
 	if err != nil {
@@ -260,9 +259,9 @@ func yamlNode(dec *json.Decoder) (*yaml.Node, error) {
 			n.Content = append(n.Content, value)
 		}
 		if len(n.Content) == 0 {
-			n.Style = yaml.FlowStyle // [] or {}
+			n.Style = yaml.FlowStyle // an empty collection is written as [] or {}
 		}
-		_, err := dec.Token() // the end
+		_, err := dec.Token() // the closing bracket or brace
 		return n, err
 	case string:
 		return yamlString(v), nil
@@ -281,11 +280,11 @@ func yamlNode(dec *json.Decoder) (*yaml.Node, error) {
 	}
 }
 
-// yamlString returns the node of a string. A string with hidden characters gets double quotes,
-// the only style with escapes.
+// yamlString returns a YAML node for a string. A string with hidden characters is double-quoted,
+// the only style that supports escapes.
 func yamlString(s string) *yaml.Node {
 	n := &yaml.Node{}
-	_ = n.Encode(s) // quotes what older readers would not take for a string; never fails
+	_ = n.Encode(s) // quotes strings that older YAML readers would parse as another type; never fails
 	if printable.Lines(s) != s {
 		n.Style = yaml.DoubleQuotedStyle
 	}

@@ -12,33 +12,34 @@ import (
 	"github.com/mcptrack/mcptrack/core/eventstream"
 )
 
-// streamClient is one open stream. Only its handler uses it, except for cut.
+// streamClient is one open stream. Its handler uses it alone; only cut may be called from other
+// goroutines.
 type streamClient struct {
 	hub    *Hub
 	w      http.ResponseWriter
 	out    *eventstream.Writer
-	ctx    context.Context // ends with the request, or by cancel
+	ctx    context.Context // cancelled with the request or by cancel
 	cancel context.CancelFunc
-	feed   bool // it reads Feed instead of Events
+	feed   bool // the client requested Hub.Feed, not Hub.Events
 	query  query
 	ring   *ring
-	beat   *time.Ticker // of heartbeats
-	next   uint64       // the number of the first entry that was neither sent nor filtered out
-	sent   uint64       // the number in the last sent ID
-	live   bool         // it has caught up with history, and reads from the ring
+	beat   *time.Ticker // heartbeat timer
+	next   uint64       // number of the first entry neither sent nor filtered out
+	sent   uint64       // number in the last sent ID
+	live   bool         // caught up with history; reads from the ring
 }
 
-// cut makes the reads and writes of the client's handler fail, so that its stream ends. It may be
-// called from any goroutine.
+// cut makes all further reads and writes of the client's handler fail, so that its stream ends. It
+// is safe for concurrent use.
 func (c *streamClient) cut() {
 	c.cancel()
 	c.out.Interrupt()
 }
 
-// batch is how many frames are taken from the ring in one step.
+// batch is the maximum number of frames read from the ring in one step.
 const batch = 64
 
-// headers sets the headers of the response.
+// headers sets the response headers.
 func (c *streamClient) headers() {
 	h := c.w.Header()
 	h.Set("X-Accel-Buffering", "no")
@@ -53,11 +54,11 @@ func (c *streamClient) headers() {
 	h.Set("Cache-Control", "no-store, no-transform")
 }
 
-// run sends until the stream ends, and returns why it did.
+// run sends events until the stream ends, and returns the reason.
 func (c *streamClient) run() reason {
 	c.beat = time.NewTicker(c.hub.opts.Heartbeat)
 	defer c.beat.Stop()
-	// Begin the response before querying the log, which may take time.
+	// Start the response before querying the log, which may take time.
 	if why := c.write(c.preamble()); why != "" {
 		return why
 	}
@@ -83,11 +84,11 @@ func (c *streamClient) preamble() []byte {
 	if c.feed {
 		return appendHandshake(eventstream.AppendRetry(nil, 5*time.Second), time.Now())
 	}
-	return eventstream.AppendRetry(nil, time.Second+rand.N(time.Second)) // spread over time
+	return eventstream.AppendRetry(nil, time.Second+rand.N(time.Second)) // random, so that clients do not all reconnect at once
 }
 
-// send sends pages of history until the ring has the next entry, and then frames from the ring. It
-// returns why the stream ended.
+// send sends pages of history until the ring contains the next entry, and then frames from the
+// ring. It returns why the stream ended.
 func (c *streamClient) send() reason {
 	for {
 		var frames [batch]*frame
@@ -124,12 +125,12 @@ func (c *streamClient) send() reason {
 	}
 }
 
-// idle waits until there may be something to send, and sends heartbeats. It returns why the stream
-// must end; "": it continues.
+// idle waits until there may be something to send, and sends heartbeats meanwhile. It returns why
+// the stream must end, or "" if it continues.
 func (c *streamClient) idle(wake <-chan struct{}) reason {
 	select {
 	case <-wake:
-	case <-c.hub.last: // send shows the last frames first
+	case <-c.hub.last: // send first sends the last frames
 	case <-c.ctx.Done():
 		return gone
 	case <-c.beat.C:
@@ -138,7 +139,7 @@ func (c *streamClient) idle(wake <-chan struct{}) reason {
 	return ""
 }
 
-// forward writes the frames that pass the client's filter, and flushes once.
+// forward writes the frames that pass the client's filter, and flushes them once.
 func (c *streamClient) forward(frames []*frame) error {
 	var received time.Time
 	n := 0
@@ -173,8 +174,8 @@ func (c *streamClient) forward(frames []*frame) error {
 	return nil
 }
 
-// heartbeat keeps the stream alive. If filters hid events since the last ID, it also sends a
-// checkpoint.
+// heartbeat keeps the stream alive. If filters have hidden events since the last ID, it also sends
+// a checkpoint.
 func (c *streamClient) heartbeat() reason {
 	var b []byte
 	if !c.feed && c.sent+1 < c.next {
@@ -184,7 +185,7 @@ func (c *streamClient) heartbeat() reason {
 	return c.write(eventstream.AppendComment(b, "heartbeat"))
 }
 
-// stopped sends the last frame when the hub shuts down.
+// stopped sends the final frame of a stream when the hub shuts down.
 func (c *streamClient) stopped() reason {
 	var b []byte
 	if !c.feed && c.sent+1 < c.next {
@@ -196,7 +197,7 @@ func (c *streamClient) stopped() reason {
 	return ended
 }
 
-// readFailed returns why the stream ends after a failed read of the log.
+// readFailed returns why the stream ends after a read of the log failed.
 func (c *streamClient) readFailed() reason {
 	if c.ctx.Err() != nil {
 		return gone
@@ -204,7 +205,7 @@ func (c *streamClient) readFailed() reason {
 	return failed
 }
 
-// write writes b and flushes. It returns why the stream must end; "": it continues.
+// write writes b and flushes it. It returns why the stream must end, or "" if it continues.
 func (c *streamClient) write(b []byte) reason {
 	if _, err := c.out.Write(b); err != nil {
 		return writeFailed(err)
@@ -222,7 +223,7 @@ func (f *frame) bytes(feed bool) []byte {
 	return f.event
 }
 
-// writeFailed distinguishes a client that is too slow from one that disconnected.
+// writeFailed distinguishes a slow client from one that has disconnected.
 func writeFailed(err error) reason {
 	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, io.ErrShortWrite) {
 		return slow
@@ -230,24 +231,24 @@ func writeFailed(err error) reason {
 	return gone
 }
 
-// Limits of a page of history. A page is held in memory while it is written, so that no client keeps
-// a read of the log open. As clients may read slowly, only maxPages pages may be large
-// simultaneously. Other clients get small pages, so that no client waits for another one's writes.
+// Limits for pages of history. A page is read into memory before it is written, so that a slow
+// client does not keep the log open. At most maxPages clients may hold a large page at a time; the
+// others read small pages, so that no client waits for the writes of another.
 const (
-	pageBytes   = 1 << 20  // of a large page
+	pageBytes   = 1 << 20  // bytes of a large page
 	smallPage   = 64 << 10 // bytes of a small page
-	pageEntries = 1 << 14  // entries read for a page
+	pageEntries = 1 << 14  // maximum number of log entries read for one page
 )
 
-// page is a part of the history.
+// page is a contiguous part of the history, encoded for one client.
 type page struct {
 	text []byte
-	sent int  // events in text
-	room bool // the next event does not fit into a small page
+	sent int  // number of events in text
+	room bool // the next event needs a large page
 }
 
-// page sends the next page of history, which ends where the ring continues at the latest. It returns
-// why the stream must end; "": it continues.
+// page sends the next page of history, which ends no later than where the ring continues. It
+// returns why the stream must end, or "" if it continues.
 func (c *streamClient) page() reason {
 	large := false
 	select {
@@ -281,8 +282,8 @@ func (c *streamClient) page() reason {
 	return ""
 }
 
-// acquire waits for a semaphore, and sends heartbeats meanwhile. It returns why the stream must end
-// or has ended; "": the semaphore is held.
+// acquire acquires a semaphore and sends heartbeats while it waits. It returns "" if the semaphore
+// was acquired, and otherwise why the stream has ended or must end.
 func (c *streamClient) acquire(slots chan<- struct{}) reason {
 	for {
 		select {
@@ -304,8 +305,8 @@ func (c *streamClient) acquire(slots chan<- struct{}) reason {
 	}
 }
 
-// history reads a page from the log, large or small. It returns why the stream must end; "": it
-// continues.
+// history reads the next page from the log; large selects the size limit. It returns why the stream
+// must end, or "" if it continues.
 func (c *streamClient) history(large bool) (p page, why reason) {
 	if why := c.acquire(c.hub.readers); why != "" {
 		return page{}, why
@@ -321,7 +322,7 @@ func (c *streamClient) history(large bool) (p page, why reason) {
 			if read == 0 {
 				return page{}, c.readFailed()
 			}
-			break // send what was read; the next page fails with the same error
+			break // send the events read so far; the next page reports the error
 		}
 		if !ofEpoch(e.ID, c.ring.epoch) {
 			return page{}, replaced
@@ -341,7 +342,7 @@ func (c *streamClient) history(large bool) (p page, why reason) {
 			break
 		}
 	}
-	if c.next == begin && !p.room { // the log was truncated meanwhile: the next entry is in neither ring nor log
+	if c.next == begin && !p.room { // neither ring nor log contains the next entry: the log was truncated meanwhile
 		return page{}, c.readFailed()
 	}
 	return p, ""

@@ -4,22 +4,22 @@
 // # Routes
 //
 // [Hub.Feed] is the VibeChat feed: updates and errors of resources in the form that its clients
-// expect, with IDs. [Hub.Events] has all events, with filters, checkpoints and gaps. Clients can
+// expect, with IDs. [Hub.Events] sends all events, with filters, checkpoints and gaps. Clients can
 // resume both.
 //
 // # Order and loss
 //
-// There is one order, the order of the log, and one set of IDs, <epoch>-<seq>. A client receives
+// All clients see the order of the log, and the same IDs, <epoch>-<seq>. A client receives
 // every event that passes its filters once, in that order, starting where it requested:
 // Last-Event-ID, ?lastEventId= (both an ID, in this order of precedence), or ?since= (an ID, a
 // number, "earliest", "latest", an RFC 3339 time or a duration back from now); by default with the
 // next event. An event "gap" reports events that have expired. A client that reconnects with the
-// last ID that it received misses nothing, and receives nothing twice except errors in the feed:
-// they have no IDs, as its clients expect none, so the errors after the last update are repeated.
+// last ID that it received misses nothing. Only errors in the VibeChat feed may be repeated: its
+// clients expect errors without IDs, so the errors after the last update are sent again.
 //
-// A stream of Events begins with an event "checkpoint", so that a client has an ID before the first
+// A stream from Hub.Events starts with an event "checkpoint", so that a client has an ID before the first
 // event. Further checkpoints follow while filters hide events, so that the last ID stays recent and
-// a resume needs no long search. The feed has no checkpoints; its first ID comes with its first
+// a resume needs no long search. The VibeChat feed has no checkpoints; its first ID comes with its first
 // update.
 //
 // # How it works
@@ -36,10 +36,10 @@
 // per client, or 150 KiB while it reads history.
 //
 // A client beyond the limit, or one that connects while the hub shuts down, gets status 200, a retry
-// time, and the end of the stream, as EventSource would never reconnect after any other status.
+// time, and the end of the stream, because EventSource would never reconnect after any other status.
 //
 // # Ownership
 //
 // [Hub.Run] owns the goroutines that follow the log and show new frames to clients. The HTTP server
-// owns the handlers; [Hub.Shutdown] ends them, after the last event and a final frame.
+// owns the handlers; [Hub.Shutdown] ends their streams after the last event and a final frame.
 package feed

@@ -11,18 +11,19 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 )
 
-// frame is one entry of the log as clients get it. It is encoded once, shared, and immutable.
+// frame is a log entry, encoded for clients. It is encoded once, shared by all clients, and
+// immutable.
 type frame struct {
 	seq         uint64
 	kind        event.Type
-	server, uri string    // decoded, for filters
-	received    time.Time // when the server's notification arrived; zero: unknown
-	event       []byte    // the bytes for Hub.Events
-	feed        []byte    // the bytes for Hub.Feed; nil: it does not send this entry
+	server, uri string    // decoded values for filters
+	received    time.Time // when the server's notification arrived; zero if unknown
+	event       []byte    // encoded for Hub.Events
+	feed        []byte    // encoded for Hub.Feed; nil if omitted there
 }
 
-// newFrame encodes an entry. The content of the log is not trusted: an entry that cannot be encoded
-// as one event with an ID is replaced by a gap.
+// newFrame encodes a log entry. Log content is not trusted: an entry that cannot be encoded as
+// exactly one event with an ID becomes a gap.
 func newFrame(e *journal.Entry, epoch string) *frame {
 	f, ok := encode(e)
 	if !ok {
@@ -32,10 +33,10 @@ func newFrame(e *journal.Entry, epoch string) *frame {
 	return f
 }
 
-// gapFrame returns the frame of a gap that ends with entry number seq, whose ID is g.To.
+// gapFrame returns the frame for a gap that ends with entry seq, whose ID is g.To.
 func gapFrame(g event.Gap, seq uint64) *frame {
 	e := journal.GapOf(g, seq)
-	f, _ := encode(&e) // three strings always encode
+	f, _ := encode(&e) // encoding three strings cannot fail
 	return f
 }
 
@@ -54,10 +55,10 @@ func encode(e *journal.Entry) (*frame, bool) {
 	return f, true
 }
 
-// literal is a JSON string as it appears in the document, with its quotes; nil: none.
+// literal is a JSON string, including its quotes, as it appears in the document; nil if absent.
 type literal []byte
 
-// text returns the decoded string.
+// text decodes the string.
 func (l literal) text() string {
 	if len(l) < 2 {
 		return ""
@@ -66,11 +67,11 @@ func (l literal) text() string {
 		return string(l[1 : len(l)-1])
 	}
 	var s string
-	_ = json.Unmarshal(l, &s) // an invalid string counts as absent
+	_ = json.Unmarshal(l, &s) // an invalid string is treated as absent
 	return s
 }
 
-// head is the beginning of an event in its wire form.
+// head contains the first members of an encoded event.
 type head struct {
 	kind        string
 	server, uri literal
@@ -78,13 +79,13 @@ type head struct {
 }
 
 // scan parses the head of a document written by core/event: strings in a fixed order, up to the
-// timestamp. Decoding the whole document would be most of the work of a replay. scan fails on
+// timestamp. Decoding whole documents would dominate the cost of a replay. scan returns false for
 // documents that core/event cannot have written.
 func scan(data []byte) (h head, ok bool) {
 	if len(data) < 2 || data[0] != '{' || data[len(data)-1] != '}' {
 		return head{}, false
 	}
-	for at := 1; ; at++ { // past { or ,
+	for at := 1; ; at++ { // skip { or ,
 		key, next := scanString(data, at)
 		if key == nil || next >= len(data) || data[next] != ':' {
 			return head{}, false
@@ -109,7 +110,8 @@ func scan(data []byte) (h head, ok bool) {
 	}
 }
 
-// scanString returns the string literal at a position and the position after it; nil: there is none.
+// scanString returns the string literal at a position and the position after it. The literal is nil
+// if there is none.
 func scanString(data []byte, at int) (literal, int) {
 	if at >= len(data) || data[at] != '"' {
 		return nil, at
@@ -125,8 +127,8 @@ func scanString(data []byte, at int) (literal, int) {
 	return nil, at
 }
 
-// eventName reports whether a type can be an SSE event name. The type may be unknown to this version,
-// as a newer version on the same cluster may have stored the event.
+// eventName reports whether an event type can be used as an SSE event name. A newer version of
+// mcptrack on the same cluster may have stored a type that is unknown to this version.
 func eventName(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; (c < 'a' || c > 'z') && c != '.' && c != '_' {
@@ -136,7 +138,7 @@ func eventName(s string) bool {
 	return s != "" && len(s) <= 64
 }
 
-// appendStopped appends the last frame of a stream when the tracker stops.
+// appendStopped appends the frame that is sent last on every stream when the tracker stops.
 func appendStopped(b []byte, feed bool, now time.Time) []byte {
 	if feed {
 		return appendVibeChat(b, "", vibeChat{Type: vibeStopped, Timestamp: now.UnixMilli()})
@@ -144,8 +146,8 @@ func appendStopped(b []byte, feed bool, now time.Time) []byte {
 	return eventstream.Append(b, "", "tracker_stopped", []byte(`{"type":"tracker_stopped","timestamp":"`+now.UTC().Format(event.TimeFormat)+`"}`))
 }
 
-// appendCheckpoint appends a checkpoint: an ID from which a client can resume, without an event of
-// the log. It has data, as browsers differ on whether an ID alone counts.
+// appendCheckpoint appends a checkpoint: an ID from which a client can resume, without an event
+// from the log. It contains data, because browsers differ on whether an ID without data counts.
 func appendCheckpoint(b []byte, epoch string, seq uint64, now time.Time) []byte {
 	id := event.FormatID(epoch, seq)
 	return eventstream.Append(b, id, "checkpoint", []byte(`{"id":"`+id+`","type":"checkpoint","timestamp":"`+

@@ -20,63 +20,65 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Options configure a hub. A zero field means its default; Log is required.
+// Options configures a hub. Log is required; other zero fields have their defaults.
 type Options struct {
 	Log journal.Log
-	// MaxClients limits the open streams; 2,000.
+	// MaxClients limits the number of open streams. The default is 2,000.
 	MaxClients int
-	// Ring and RingBytes limit the newest events that are kept in memory; 16,384 and 64 MiB.
+	// Ring and RingBytes limit the number and total size of the newest events kept in memory. The
+	// defaults are 16,384 and 64 MiB.
 	Ring, RingBytes int
-	// Heartbeat is the interval of heartbeats: comments, and checkpoints if filters hid events;
-	// 15 s.
+	// Heartbeat is the interval at which comments are sent, or checkpoints if filters have hidden
+	// events. The default is 15 s.
 	Heartbeat time.Duration
-	// Tick is the minimum time between two wake-ups of a client; 5 ms.
+	// Tick is the minimum time between two wake-ups of a client. The default is 5 ms.
 	Tick time.Duration
-	// WriteTimeout is how long a client may take for one write; 5 s.
+	// WriteTimeout limits one write to a client. The default is 5 s.
 	WriteTimeout time.Duration
-	// Unavailable returns why there is nothing to stream; new clients get its text with status
-	// 500. nil, or a nil error: available.
+	// Unavailable returns an error if there is nothing to stream; new clients then receive status
+	// 500 with its text. A nil function or a nil error means that streams are available.
 	Unavailable func() error
-	// Wrote, if not nil, is called concurrently, after every write of live events to a client,
-	// with the number of events and the time at which the server's notification of the oldest one
-	// was received (zero if unknown), so that callers can measure latency.
+	// Wrote, if not nil, is called after every write of live events to a client. It receives the
+	// number of events, and the time at which the server's notification of the oldest one arrived
+	// (zero if unknown), for latency metrics. Calls may be concurrent.
 	Wrote func(events int, received time.Time)
-	// Logger gets one line when the log fails, and one when it works again; nil discards them.
+	// Logger receives one record when reading the log fails and one when it succeeds again; if nil,
+	// they are discarded.
 	Logger *slog.Logger
 }
 
-// Hub sends one log to many clients.
+// Hub streams one log to many clients.
 type Hub struct {
 	opts Options
-	// readers and pages are semaphores, never closed: clients hold readers while they read
-	// history, and pages while they hold a large page.
+	// readers and pages are semaphores, never closed. A client holds readers while it reads
+	// history, and pages while it holds a large page.
 	readers, pages chan struct{}
 
-	dirty chan struct{} // capacity 1, never closed: tells showAll that the ring has new frames
-	first chan struct{} // closed once there is a ring
-	halt  chan struct{} // closed when followAll must end
-	done  chan struct{} // closed when followAll has ended
-	last  chan struct{} // closed when streams must end: no more frames are shown
+	dirty chan struct{} // capacity 1, never closed: new frames for showAll
+	first chan struct{} // closed once the ring exists
+	halt  chan struct{} // closed to stop followAll
+	done  chan struct{} // closed when followAll has stopped
+	last  chan struct{} // closed when no more frames are shown; streams must end
 
 	counts  counts
-	failing bool // an outage of the log was logged; used by followAll only
+	failing bool // an outage of the log was logged; used only by followAll
 
 	mu       sync.Mutex
 	ring     *ring
 	clients  map[*streamClient]struct{}
-	closing  bool // no new clients
+	closing  bool // new clients are refused
 	handlers sync.WaitGroup
 	stop     sync.Once
 	stopErr  error
 }
 
-// Limits of clients that read history, and of clients that hold a large page.
+// Limits on clients that read history, and on clients that hold a large page.
 const (
 	maxReaders = 32
 	maxPages   = 32
 )
 
-// New returns a hub that sends nothing before Run.
+// New returns a hub that sends nothing until Run is called.
 func New(opts Options) *Hub {
 	opts.MaxClients = cmp.Or(opts.MaxClients, 2000)
 	opts.Ring, opts.RingBytes = cmp.Or(opts.Ring, 1<<14), cmp.Or(opts.RingBytes, 64<<20)
@@ -98,9 +100,9 @@ var (
 )
 
 // Run follows the log until ctx ends, the log is closed, or Shutdown is called. It then ends all
-// streams as Shutdown does, and returns its error. It must be called once.
+// streams as Shutdown does, and returns Shutdown's error. Run must be called exactly once.
 func (h *Hub) Run(ctx context.Context) error {
-	// Follow the log even after ctx has ended, until Shutdown has caught up.
+	// Continue to follow the log after ctx has ended, until Shutdown has caught up.
 	follow, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(errHalted)
 	var wg sync.WaitGroup
@@ -126,8 +128,8 @@ func (h *Hub) Run(ctx context.Context) error {
 	return err
 }
 
-// followAll follows the log until ctx ends or the log is closed. It begins a new ring if the log was
-// replaced, and retries after any other error: clients lose nothing by waiting.
+// followAll follows the log until ctx ends or the log is closed. It starts a new ring if the log
+// was replaced, and retries after any other error; clients lose no events during an outage.
 func (h *Hub) followAll(ctx context.Context) {
 	retry := backoff.New(50*time.Millisecond, 2*time.Second)
 	for {
@@ -151,8 +153,7 @@ func (h *Hub) followAll(ctx context.Context) {
 	}
 }
 
-// follow adds the entries of the log to the ring until an error. It creates the ring if there is
-// none.
+// follow adds log entries to the ring until an error occurs. It creates the ring if there is none.
 func (h *Hub) follow(ctx context.Context) error {
 	r := h.current()
 	if r == nil {
@@ -160,7 +161,8 @@ func (h *Hub) follow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// Serve clients that reconnect after a restart of this process from the ring.
+		// Include recent entries, so that clients that reconnect after a restart are served from
+		// the ring.
 		from := b.First
 		if kept := uint64(h.opts.Ring / 2); b.Last+1 > b.First+kept {
 			from = b.Last + 1 - kept
@@ -179,7 +181,7 @@ func (h *Hub) follow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if e.Again { // clients get the gap
+		if e.Again { // clients receive the gap
 			continue
 		}
 		if !ofEpoch(e.ID, r.epoch) {
@@ -200,7 +202,8 @@ func (h *Hub) follow(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// drop ends the ring of a replaced log. Its clients reconnect with IDs of the old log, and get a gap.
+// drop discards the ring of a replaced log. Its clients reconnect with IDs from the old log, and
+// receive a gap.
 func (h *Hub) drop() {
 	h.mu.Lock()
 	r := h.ring
@@ -217,8 +220,8 @@ func (h *Hub) current() *ring {
 	return h.ring
 }
 
-// showAll makes new frames visible to clients: immediately after a silence, then at most once per
-// Options.Tick.
+// showAll makes new frames visible to clients: immediately after a quiet period, and otherwise at
+// most once per Options.Tick.
 func (h *Hub) showAll(ctx context.Context) {
 	tick := time.NewTimer(0)
 	defer tick.Stop()
@@ -240,7 +243,7 @@ func (h *Hub) showAll(ctx context.Context) {
 	}
 }
 
-// startTimeout is how long a request waits for a hub to start.
+// startTimeout limits how long a request waits for the hub to start.
 const startTimeout = 2 * time.Second
 
 // Feed serves the VibeChat feed, GET /api/mcp/resource-events: updates and errors of resources.
@@ -248,9 +251,9 @@ func (h *Hub) Feed() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.serve(w, r, true) })
 }
 
-// Events serves all events, GET /events, with the filters ?type=, ?server= (globs, comma-separated or
-// repeated) and ?uri= (a glob, repeated). It rejects unknown parameters. With ?ongap=latest, a client
-// whose position has expired continues with new events, instead of the oldest remaining ones.
+// Events serves all events, GET /events, with the filters ?type=, ?server= (globs, comma-separated
+// or repeated) and ?uri= (a glob, repeatable). It rejects unknown parameters. With ?ongap=latest, a
+// client whose position has expired continues with new events instead of the oldest remaining ones.
 func (h *Hub) Events() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.serve(w, r, false) })
 }
@@ -277,7 +280,7 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request, feed bool) {
 	c.headers()
 	if !h.admit(c) {
 		h.counts.refused.Add(1)
-		// Randomized, so that clients do not all reconnect simultaneously.
+		// Use a random delay, so that clients do not all reconnect simultaneously.
 		_ = c.write(eventstream.AppendRetry(nil, 5*time.Second+rand.N(5*time.Second)))
 		return
 	}
@@ -285,7 +288,8 @@ func (h *Hub) serve(w http.ResponseWriter, r *http.Request, feed bool) {
 	h.counts.ended(c.run())
 }
 
-// available waits until the hub has opened the log, and returns why there is nothing to stream.
+// available waits until the hub has opened the log, and returns an error if there is nothing to
+// stream.
 func (h *Hub) available(ctx context.Context) error {
 	if h.opts.Unavailable != nil {
 		if err := h.opts.Unavailable(); err != nil {
@@ -302,7 +306,7 @@ func (h *Hub) available(ctx context.Context) error {
 	select {
 	case <-h.first:
 		return nil
-	case <-h.last: // admit will refuse the client
+	case <-h.last: // admit refuses the client
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -311,8 +315,8 @@ func (h *Hub) available(ctx context.Context) error {
 	}
 }
 
-// admit registers the client and gives it the ring. It returns false if the hub is full or shutting
-// down.
+// admit registers a client and assigns it the current ring. It returns false if the hub is full or
+// shutting down.
 func (h *Hub) admit(c *streamClient) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -333,9 +337,9 @@ func (h *Hub) leave(c *streamClient) {
 	h.handlers.Done()
 }
 
-// refuse answers a request with an error instead of a stream.
+// refuse answers a request with an error response instead of a stream.
 func refuse(w http.ResponseWriter, status int, what, details string) {
-	body, _ := json.Marshal(struct { // two strings always encode
+	body, _ := json.Marshal(struct { // encoding two strings cannot fail
 		Error   string `json:"error"`
 		Details string `json:"details"`
 	}{what, printable.Line(details, 512)})
@@ -349,16 +353,17 @@ func ofEpoch(id, epoch string) bool {
 	return len(id) > len(epoch) && id[:len(epoch)] == epoch && id[len(epoch)] == '-'
 }
 
-// The two phases of a shutdown: the ring catches up with the log, and clients receive the rest.
+// Time limits for the two phases of a shutdown: the ring catches up with the log, and clients
+// receive the remaining events.
 const (
 	catchUp = 400 * time.Millisecond
 	takeAll = 500 * time.Millisecond
 )
 
-// Shutdown accepts no more clients, sends connected clients all events that are in the log and a
-// frame tracker_stopped, and ends their streams, within 1 s or when ctx ends; slower clients are
-// disconnected. It also ends Run. Shutdown returns when all handlers have returned. All calls return
-// the same error. It is meant for [web.Server.OnShutdown].
+// Shutdown refuses new clients, sends connected clients all events that are in the log and a
+// tracker_stopped frame, and ends their streams, within 1 s or until ctx ends; slower clients are
+// disconnected. It also stops Run. Shutdown returns when all handlers have returned. All calls
+// return the same error. It is meant for [web.Server.OnShutdown].
 func (h *Hub) Shutdown(ctx context.Context) error {
 	h.stop.Do(func() { h.stopErr = h.shutdown(ctx) })
 	return h.stopErr
@@ -383,7 +388,7 @@ func (h *Hub) shutdown(ctx context.Context) error {
 	return err
 }
 
-// caughtUp waits until all present entries of the log are visible in the ring.
+// caughtUp waits until all current log entries are visible in the ring.
 func (h *Hub) caughtUp(ctx context.Context) error {
 	r := h.current()
 	if r == nil || h.followed() {
@@ -412,7 +417,7 @@ func (h *Hub) caughtUp(ctx context.Context) error {
 	return nil
 }
 
-// followed reports whether followAll has ended because the log was closed.
+// followed reports whether followAll has stopped because the log was closed.
 func (h *Hub) followed() bool {
 	select {
 	case <-h.done:
@@ -422,7 +427,7 @@ func (h *Hub) followed() bool {
 	}
 }
 
-// cut ends the streams of all clients, even streams that are blocked in a write.
+// cut ends the streams of all clients, including streams that are blocked in a write.
 func (h *Hub) cut() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -435,40 +440,40 @@ func (h *Hub) cut() {
 type reason string
 
 const (
-	gone     reason = "gone"     // the client disconnected
-	slow     reason = "slow"     // the client did not accept a write in time
-	overrun  reason = "overrun"  // the ring dropped frames that the client had not taken
-	ended    reason = "stopped"  // the hub was shut down
-	replaced reason = "replaced" // the log was replaced by a new one
-	failed   reason = "failed"   // the log could not be read
+	gone     reason = "gone"     // client disconnected
+	slow     reason = "slow"     // client did not accept a write in time
+	overrun  reason = "overrun"  // client fell behind the oldest frame in the ring
+	ended    reason = "stopped"  // hub was shut down
+	replaced reason = "replaced" // log was replaced by a new one
+	failed   reason = "failed"   // reading the log failed
 )
 
 func reasons() []reason { return []reason{gone, slow, overrun, ended, replaced, failed} }
 
-// counts are the counters that Stats reports.
+// counts contains the counters behind Stats.
 type counts struct {
 	accepted, refused, sent, replayed, gaps atomic.Uint64
-	closed                                  [6]atomic.Uint64 // by index of the reason
+	closed                                  [6]atomic.Uint64 // indexed by reason
 }
 
 func (c *counts) ended(r reason) { c.closed[slices.Index(reasons(), r)].Add(1) }
 
-// Stats are counts since New.
+// Stats contains counts since New.
 type Stats struct {
-	Clients  int    // streams open now
+	Clients  int    // currently open streams
 	Accepted uint64 // streams opened
-	Refused  uint64 // requests refused beyond MaxClients, or while shutting down
-	Sent     uint64 // live events, counted per client
-	Replayed uint64 // events from history
-	Gaps     uint64 // clients that got a gap first, as requested events had expired
-	// Closed counts the ended streams by reason: "gone" (the client disconnected), "slow" (it did
-	// not accept a write in time), "overrun" (it fell behind the ring), "stopped" (the hub shut
-	// down), "replaced" (a new log replaced the log) and "failed" (the log could not be read).
-	// Every reason is a key, even with count 0.
+	Refused  uint64 // requests refused: at MaxClients or during shutdown
+	Sent     uint64 // live events sent, counted per client
+	Replayed uint64 // events sent from history
+	Gaps     uint64 // clients told that requested events had expired
+	// Closed counts the ended streams by reason: "gone" (the client disconnected), "slow" (the
+	// client did not accept a write in time), "overrun" (the client fell behind the ring),
+	// "stopped" (the hub shut down), "replaced" (the log was replaced by a new one) and "failed"
+	// (reading the log failed). It contains every reason, even with count 0.
 	Closed map[string]uint64
 }
 
-// Stats returns the counts.
+// Stats returns the current counts.
 func (h *Hub) Stats() Stats {
 	h.mu.Lock()
 	clients := len(h.clients)
@@ -485,7 +490,7 @@ func (h *Hub) Stats() Stats {
 }
 
 // Last returns the ID of the newest event that is visible to clients, so that a caller can take a
-// snapshot and then stream events from that ID on. epoch is "" before the log is open.
+// snapshot and then stream the events after that ID. epoch is empty until the log is open.
 func (h *Hub) Last() (epoch string, seq uint64) {
 	r := h.current()
 	if r == nil {

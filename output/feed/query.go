@@ -16,15 +16,15 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// query is what a client requested: which events, and where its stream begins. It begins with the
-// next event, unless one of id, at, seq and earliest is set.
+// query is a client's request: a filter and a start position. The stream starts with the next event
+// unless id, at, seq or earliest is set.
 type query struct {
 	filter    filter
-	id        string    // begin after the event with this ID, which was not validated
-	at        time.Time // begin with the first event stored at this time or later
-	seq       *uint64   // begin after the event with this number
-	earliest  bool      // begin with the oldest event
-	gapLatest bool      // if the events after id have expired, begin with the next event
+	id        string    // start after the event with this unvalidated ID
+	at        time.Time // start with the first event stored at or after this time
+	seq       *uint64   // start after the event with this number
+	earliest  bool      // start with the oldest event
+	gapLatest bool      // if the events after id have expired, start with the next event
 }
 
 func parseQuery(r *http.Request, feed bool) (query, error) {
@@ -60,11 +60,11 @@ func parseQuery(r *http.Request, feed bool) (query, error) {
 	return q, err
 }
 
-// parameters returns the parameters of /events.
+// parameters returns the names of the query parameters of /events.
 func parameters() []string { return []string{"server", "type", "uri", "since", "lastEventId", "ongap"} }
 
-// since parses the parameter "since". Unlike a Last-Event-ID, which may be from another log, a person
-// wrote it: an invalid value is an error.
+// since parses the parameter "since". An invalid value is an error, because a user typed it; a
+// Last-Event-ID, in contrast, may come from another log.
 func (q *query) since(s string) error {
 	switch s {
 	case "earliest":
@@ -92,8 +92,8 @@ func (q *query) since(s string) error {
 	return fmt.Errorf("invalid since=%q; expected an id, a number, an RFC 3339 time, a duration, earliest or latest", printable.Line(s, 64))
 }
 
-// place returns the number of the first entry for the client, and the gap to report first if
-// requested entries have expired.
+// place returns the number of the client's first entry, and the gap to report first if requested
+// entries have expired.
 func (c *streamClient) place(ctx context.Context) (next uint64, gap *event.Gap, err error) {
 	log, q := c.hub.opts.Log, c.query
 	switch {
@@ -109,7 +109,7 @@ func (c *streamClient) place(ctx context.Context) (next uint64, gap *event.Gap, 
 		next, _ = c.ring.position()
 		return max(next, c.ring.begin), nil, nil // skip entries stored before the ring was created
 	}
-	// Most clients reconnect soon, and the ring still has their next entries.
+	// Most clients reconnect soon, while the ring still contains their next entries.
 	if epoch, seq, err := event.ParseID(q.id); err == nil && epoch == c.ring.epoch && c.ring.reach(seq+1) {
 		return seq + 1, nil, nil
 	}
@@ -124,11 +124,12 @@ func (c *streamClient) place(ctx context.Context) (next uint64, gap *event.Gap, 
 	return r.From, r.Gap, nil
 }
 
-// maxGlobs limits the globs of a query, as every event may be matched against all of them.
+// maxGlobs limits the number of globs in a query, because every event may be matched against all of
+// them.
 const maxGlobs = 32
 
-// filter selects the events for a client. An event passes if it matches at least one glob of each
-// list that is not empty: types, servers and URIs. Gaps pass every filter.
+// filter selects the events for a client. An event must match at least one glob in each non-empty
+// list. Gaps pass every filter.
 type filter struct{ types, servers, uris []string }
 
 func parseFilter(q url.Values) (filter, error) {
@@ -149,8 +150,8 @@ func parseFilter(q url.Values) (filter, error) {
 	return f, nil
 }
 
-// split splits the values of a parameter at commas. It is not for ?uri=, as URIs may contain commas;
-// that parameter is repeated instead.
+// split splits parameter values at commas. It must not be used for ?uri=, because URIs may contain
+// commas; that parameter is repeated instead.
 func split(values []string) []string {
 	var out []string
 	for _, v := range values {

@@ -5,23 +5,22 @@ import (
 	"sync"
 )
 
-// ring holds the newest frames of one epoch of the log. followAll pushes frames, showAll makes them
-// visible, and clients take copies. Positions count pushed frames; numbers are numbers of log
-// entries.
+// ring keeps the newest frames of one epoch of the log. followAll pushes frames, showAll makes them
+// visible, and clients copy them. Positions count pushed frames; numbers are log entry numbers.
 type ring struct {
 	epoch    string
 	maxBytes int
-	begin    uint64 // the number after the newest entry stored when the ring was created
+	begin    uint64 // number after the newest entry stored before the ring was created
 
 	mu     sync.RWMutex
 	frames []*frame      // the frame at position p is at index p % len
 	tail   uint64        // position of the oldest frame
 	head   uint64        // position after the newest frame
 	seen   uint64        // position after the newest frame that is visible to clients
-	bytes  int           // total size of the frames
-	first  uint64        // the ring has all entries from this number on
-	next   uint64        // the number after the newest frame
-	shown  uint64        // the number after the newest frame that is visible to clients
+	bytes  int           // total size of the frames in bytes
+	first  uint64        // the ring contains all entries from this number on
+	next   uint64        // number after the newest frame
+	shown  uint64        // number after the newest frame that is visible to clients
 	over   bool          // the log was replaced: no more frames follow
 	wake   chan struct{} // closed and replaced by show and end; never sent to
 }
@@ -33,7 +32,7 @@ func newRing(epoch string, first, begin uint64, size, maxBytes int) *ring {
 		first: first, next: first, shown: first, wake: make(chan struct{})}
 }
 
-// push adds the newest frame, and removes as many old frames as the limits require.
+// push adds the newest frame, and evicts old frames as the limits require.
 func (r *ring) push(f *frame) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,7 +50,7 @@ func (r *ring) push(f *frame) {
 	r.next = f.seq + 1
 }
 
-// show makes all pushed frames visible, and wakes waiting clients.
+// show makes all pushed frames visible and wakes waiting clients.
 func (r *ring) show() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -74,16 +73,16 @@ func (r *ring) broadcast() {
 	r.wake = make(chan struct{})
 }
 
-// view is the result of ring.take for a client.
+// view is the result of ring.take.
 type view struct {
-	n      int             // how many frames were copied
-	behind bool            // the next frame is no longer in the ring
+	n      int             // number of copied frames
+	behind bool            // the next frame has been evicted
 	over   bool            // see ring.over
 	shown  uint64          // see ring.shown
-	wake   <-chan struct{} // closed when more frames are visible, or the ring is over
+	wake   <-chan struct{} // closed when more frames are visible or the ring is over
 }
 
-// take copies visible frames from number next on into buf, as many as fit.
+// take copies visible frames from number next on into buf, up to its length.
 func (r *ring) take(next uint64, buf []*frame) view {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -99,13 +98,13 @@ func (r *ring) take(next uint64, buf []*frame) view {
 	return v
 }
 
-// find returns the position of the first frame with this number or a higher one.
+// find returns the position of the first frame whose number is at least seq.
 func (r *ring) find(seq uint64) uint64 {
 	size := uint64(len(r.frames))
 	if r.head == r.tail {
 		return r.head
 	}
-	// Without gaps, numbers and positions increase in step.
+	// Without gaps, numbers and positions differ by a constant.
 	if back := r.next - seq; back <= r.head-r.tail {
 		if p := r.head - back; p < r.head && r.frames[p%size].seq == seq {
 			return p
@@ -115,8 +114,8 @@ func (r *ring) find(seq uint64) uint64 {
 	return r.tail + uint64(n)
 }
 
-// reach reports whether the ring has all entries from number next on, so that a client can continue
-// there.
+// reach reports whether the ring contains all entries from number next on, so that a client can
+// continue there.
 func (r *ring) reach(next uint64) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

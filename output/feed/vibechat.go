@@ -12,17 +12,17 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Message types of VibeChat.
+// Message types of the VibeChat feed.
 const (
 	vibeHandshake = "handshake"
 	vibeUpdate    = "resource_update"
 	vibeError     = "resource_error"
 	vibeStopped   = "tracker_stopped"
-	vibeGap       = "gap" // our addition: VibeChat's clients ignore unknown types
+	vibeGap       = "gap" // our extension: VibeChat's clients ignore unknown types
 )
 
-// vibeChat is a message of the VibeChat feed: it has no event name, and its times are in milliseconds
-// since 1970.
+// vibeChat is a message of the VibeChat feed. It has no event name, and its times are in
+// milliseconds since 1970.
 type vibeChat struct {
 	Type        string `json:"type"`
 	Status      string `json:"status,omitempty"`
@@ -36,7 +36,7 @@ type vibeChat struct {
 }
 
 func appendVibeChat(b []byte, id string, m vibeChat) []byte {
-	data, _ := printable.Marshal(m) // strings and a number always encode
+	data, _ := printable.Marshal(m) // encoding strings and a number cannot fail
 	return eventstream.Append(b, id, "", data)
 }
 
@@ -44,7 +44,7 @@ func appendHandshake(b []byte, now time.Time) []byte {
 	return appendVibeChat(b, "", vibeChat{Type: vibeHandshake, Status: "ready", Timestamp: now.UnixMilli()})
 }
 
-// feedFrame returns an entry of the log as a VibeChat message; nil if the feed does not send it.
+// feedFrame returns a log entry encoded as a VibeChat message, or nil if the feed omits it.
 func feedFrame(e *journal.Entry, f *frame, at time.Time) []byte {
 	m := vibeChat{ServerID: f.server, ResourceURI: f.uri, Timestamp: at.UnixMilli()}
 	switch f.kind {
@@ -75,8 +75,8 @@ func feedFrame(e *journal.Entry, f *frame, at time.Time) []byte {
 	return nil
 }
 
-// failure returns why a server's resources cannot be followed or listed; text is "" if the payload
-// reports no failure.
+// failure returns why a server's resources cannot be followed or listed. text is empty if the
+// payload reports no failure.
 func failure(p event.Payload) (reason, text string) {
 	switch p := p.(type) {
 	case event.ListChanged:
@@ -95,9 +95,9 @@ func failure(p event.Payload) (reason, text string) {
 	return "", ""
 }
 
-// ParseVibeChat decodes a message of the feed, and returns the update that it announces, nil if
-// none. id is the ID of the SSE event; an ID that is not of the form <epoch>-<seq> is omitted from
-// the result.
+// ParseVibeChat decodes a message of the feed and returns the announced update, or nil if the
+// message announces none. id is the ID of the SSE event; an ID that is not of the form
+// <epoch>-<seq> is omitted from the result.
 func ParseVibeChat(id string, data []byte) (*event.Event, error) {
 	// Decode only updates: in a checkpoint of /events the timestamp is a string, not a number.
 	var head struct {
@@ -111,7 +111,7 @@ func ParseVibeChat(id string, data []byte) (*event.Event, error) {
 		return nil, err
 	}
 	if m.ServerID == "" || m.ResourceURI == "" || m.Timestamp <= 0 {
-		return nil, errors.New("the update has no server, no resource or no time")
+		return nil, errors.New("the update is missing a server, resource or time")
 	}
 	e := &event.Event{ServerID: m.ServerID, ResourceURI: m.ResourceURI, Timestamp: time.UnixMilli(m.Timestamp).UTC(), Payload: event.ResourceUpdated{}}
 	if _, seq, err := event.ParseID(id); err == nil {

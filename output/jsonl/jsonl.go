@@ -1,7 +1,7 @@
-// Package jsonl writes events as NDJSON, one compact JSON object per line, and reads them.
+// Package jsonl writes and reads events as NDJSON: one compact JSON object per line.
 //
-// Each batch of events is one write, so no event waits in a buffer. Only the last line after a
-// failed write can be incomplete.
+// Each batch of events is written with one call to Write, so no event waits in a buffer. Only the
+// last line after a failed write can be incomplete.
 package jsonl
 
 import (
@@ -23,13 +23,13 @@ type Writer struct {
 	buf []byte
 }
 
-// maxKept is the largest buffer that is reused for the next batch.
+// maxKept is the capacity, in bytes, up to which a buffer is reused for the next batch.
 const maxKept = 1 << 20
 
 // NewWriter returns a writer to w.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 
-// Write writes the events, in order, and returns when the stream has accepted them.
+// Write writes the events, in order, and returns when the underlying writer has accepted them.
 func (w *Writer) Write(events ...*event.Event) error {
 	b := w.buf[:0]
 	for _, e := range events {
@@ -51,18 +51,19 @@ func (w *Writer) Write(events ...*event.Event) error {
 	return nil
 }
 
-// maxLine bounds a line of NDJSON, which may include content.
+// maxLine limits the bytes of an NDJSON line, which may include the content of a resource.
 const maxLine = 4 << 20
 
 // Read calls offer with each event of an NDJSON stream, in order. It returns at the end of the
-// stream, when ctx ends (without an error), or at the first error of offer. It skips lines that
-// are not events or are longer than 4 MiB, and logs the first such line and their number. If a
-// read of in blocks when ctx ends, its goroutine stays until that read returns.
+// stream, when ctx ends (without an error), or with the first error from offer. It skips lines that
+// are not events or are longer than 4 MiB, and logs the first such line and their number. If a read
+// from in is blocked when ctx ends, the reading goroutine remains until that read returns.
 func Read(ctx context.Context, in io.Reader, log *slog.Logger, offer func(*event.Event) error) error {
-	lines := make(chan []byte) // the goroutine below sends and closes; unbuffered, so that it reads no further than needed
-	var failed error           // valid once lines is closed
+	lines := make(chan []byte) // the goroutine below sends and closes; unbuffered, so that it does not read ahead
+	var failed error           // read error; may be accessed once lines is closed
 	go func() {
-		// A read cannot be cancelled: the goroutine ends at the next line or with the process.
+		// A read cannot be cancelled, so this goroutine stops at the next line or when the process
+		// exits.
 		defer close(lines)
 		failed = eachLine(in, func(line []byte) bool {
 			select {
@@ -104,8 +105,8 @@ func Read(ctx context.Context, in io.Reader, log *slog.Logger, offer func(*event
 	}
 }
 
-// Decode decodes one line. It returns neither an event nor an error for an empty line and for an
-// event type that this version does not know.
+// Decode decodes one line. It returns neither an event nor an error for an empty line or for an
+// event type that is unknown to this version.
 func Decode(line []byte) (*event.Event, error) {
 	line = bytes.TrimSpace(line)
 	switch {
@@ -116,19 +117,19 @@ func Decode(line []byte) (*event.Event, error) {
 	}
 	e := &event.Event{}
 	if err := json.Unmarshal(line, e); errors.Is(err, event.ErrUnknownType) {
-		return nil, nil // from a newer version
+		return nil, nil // a type from a newer version
 	} else if _, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return nil, errors.New("not valid JSON")
 	} else if err != nil {
 		return nil, err
 	}
 	if e.Type() == event.TypeResourceUpdated && (e.ResourceURI == "" || e.ServerID == "") {
-		return nil, errors.New("the update has no server or no resource")
+		return nil, errors.New("the update is missing a server or resource")
 	}
 	return e, nil
 }
 
-// eachLine calls yield with each line until yield returns false. yield owns the line. Lines are
+// eachLine calls yield with each line until yield returns false. yield may keep the line. Lines are
 // truncated to maxLine bytes.
 func eachLine(in io.Reader, yield func([]byte) bool) error {
 	r := bufio.NewReaderSize(in, 64<<10)

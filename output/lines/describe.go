@@ -13,7 +13,8 @@ import (
 	"github.com/mcptrack/mcptrack/output/termtext"
 )
 
-// describe describes an event. used is the number of columns already on the line.
+// describe returns the text for an event. used is the number of columns already occupied on the
+// line.
 func (w *Writer) describe(e *event.Event, used int) string {
 	switch p := e.Payload.(type) {
 	case event.ServerState:
@@ -51,7 +52,7 @@ func (w *Writer) describe(e *event.Event, used int) string {
 	return string(e.Type())
 }
 
-// word returns the word for what happened, padded to its column.
+// word returns a coloured word for an event, padded to the width of its column.
 func (w *Writer) word(colour termtext.Colour, s string) string {
 	if w.Columns != nil && !w.Wide {
 		s = termtext.Pad(s, wordColumn)
@@ -59,10 +60,11 @@ func (w *Writer) word(colour termtext.Colour, s string) string {
 	return w.paint(termtext.Bold+";"+colour, s)
 }
 
-// minSubject is the minimum width of a URI; details are dropped to preserve it.
+// minSubject is the minimum width of a URI in columns; details are omitted to preserve it.
 const minSubject = 24
 
-// change describes what happened to a resource. The most important detail comes first.
+// change describes what happened to a resource. Details in more are ordered by importance, and the
+// last ones are omitted first.
 func (w *Writer) change(colour termtext.Colour, what string, e *event.Event, more []string, used int) string {
 	uri := printable.Line(e.ResourceURI, 0)
 	details := strings.Join(more, ", ")
@@ -89,7 +91,7 @@ func (w *Writer) change(colour termtext.Colour, what string, e *event.Event, mor
 	return out
 }
 
-// state describes a server's state, in termtext.Grey unless something is wrong.
+// state describes a server's state. The text is grey unless something is wrong.
 func (w *Writer) state(p event.ServerState, used int) string {
 	colour, rest := termtext.Grey, termtext.Grey
 	switch p.State {
@@ -139,7 +141,7 @@ func (w *Writer) details(e *event.Event, p event.ResourceUpdated) []string {
 	return parts
 }
 
-// maxNames bounds how many names of a changed list are shown.
+// maxNames limits how many names of a changed list are shown.
 const maxNames = 5
 
 func (w *Writer) listChange(p event.ListChanged) string {
@@ -163,7 +165,8 @@ func (w *Writer) listChange(p event.ListChanged) string {
 	return strings.Join(parts, " ")
 }
 
-// palette has the colours of servers, without red for failures and grey for states.
+// palette contains the colours of servers. It excludes red, which marks failures, and grey, which
+// marks states.
 var palette = [...]termtext.Colour{"36", "35", "34", "33", "32", "96", "95", "94", "93", "92"}
 
 func (w *Writer) paint(colour termtext.Colour, s string) string {
@@ -180,7 +183,7 @@ func plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// Size formats a number of bytes for people.
+// Size returns a number of bytes in human-readable form.
 func Size(n int64) string {
 	switch {
 	case n < 1<<10:
@@ -192,7 +195,7 @@ func Size(n int64) string {
 	}
 }
 
-// Found says how a change was detected.
+// Found returns a phrase that describes how a change was detected.
 func Found(c event.Cause) string {
 	switch c {
 	case event.CauseNotify:
@@ -210,7 +213,7 @@ func Found(c event.Cause) string {
 	}
 }
 
-// client describes what a local client did: it read, called or subscribed.
+// client describes an action of a local client: a read, a call or a subscription.
 func (w *Writer) client(e *event.Event) string {
 	switch p := e.Payload.(type) {
 	case event.ResourceContent:
@@ -243,10 +246,10 @@ func (w *Writer) client(e *event.Event) string {
 	return ""
 }
 
-// maxPlaces bounds how many changed members of a descriptor are shown.
+// maxPlaces limits how many changed members of a descriptor are shown.
 const maxPlaces = 3
 
-// places lists the changed members of an item's descriptor, if the event has them.
+// places lists the changed members of an item's descriptor if the event contains them.
 func (w *Writer) places(p event.ListChanged, name, sign string) string {
 	i := slices.IndexFunc(p.Details, func(d catalog.ItemChange) bool { return d.Key == name })
 	if sign != "~" || i < 0 {
@@ -267,14 +270,15 @@ func (w *Writer) places(p event.ListChanged, name, sign string) string {
 	return w.paint(termtext.Grey, " ("+strings.Join(places, ", ")+")")
 }
 
-// A changed list of resources is one event; each followed resource that changed with it is
-// another. People see each change once: the line about the list replaces the lines about the
-// resources that follow it, and omits removals that already had a line.
+// A changed list of resources is one event, and each followed resource that changed with it is
+// another event. Users see each change once: the line for the list replaces the later lines for its
+// resources, and it omits removals for which a line was already written.
 
-// listing is a change of one resource in a server's list: added, changed or removed.
+// listing identifies a change to one resource in a server's list: added, changed or removed.
 type listing struct{ server, uri, sign string }
 
-// maxListed bounds the remembered listings. The event of a forgotten listing gets an extra line.
+// maxListed limits how many listings are remembered. If a listing was forgotten, a later event for
+// the same change is shown on an extra line.
 const maxListed = 1000
 
 // repeats reports whether an earlier line already showed this change.
@@ -311,7 +315,7 @@ func (w *Writer) repeats(e *event.Event) bool {
 	return false
 }
 
-// rest returns the change of a list without the removals that already had a line.
+// rest returns the change to a list without the removals for which a line was already written.
 func (w *Writer) rest(server string, p event.ListChanged) catalog.Delta {
 	return catalog.Delta{Added: p.Added, Changed: p.Changed, Removed: slices.DeleteFunc(slices.Clone(p.Removed), func(uri string) bool {
 		return w.removed[listing{server, uri, "-"}]
@@ -324,8 +328,9 @@ func (w *Writer) forgetRemoved(server string, p event.ListChanged) {
 	}
 }
 
-// list formats a changed list of resources. It records the resources that the line names, so
-// that the events about them get no line. used is the number of columns already on the line.
+// list formats a change to a list of resources. It records the resources that its line lists, so
+// that later events for them are not shown. used is the number of columns already occupied on the
+// line.
 func (w *Writer) list(e *event.Event, p event.ListChanged, used int) string {
 	d := w.rest(e.ServerID, p)
 	w.forgetRemoved(e.ServerID, p)

@@ -1,10 +1,10 @@
-// Package lines formats events for people: one line per event, with diffs and contents indented
-// below it. The text may change; scripts should use NDJSON.
+// Package lines formats events for users: one line per event, with diffs and contents indented
+// below it. The text may change between versions; scripts should use NDJSON.
 //
-// On a terminal, lines are coloured, aligned in columns and truncated to the terminal's width. A
-// new day starts with a line with its date. For each server that keeps failing, a line at the
-// bottom counts the failures (see [Screen]). Other output is neither aligned nor truncated, and
-// a failure gets a line only if it differs from the previous failure.
+// On a terminal, lines are coloured, aligned in columns and truncated to the terminal's width. The
+// first line of each day is preceded by the date. For each server that fails repeatedly, a status
+// line at the bottom counts the failures (see [Screen]). On other outputs, lines are neither
+// aligned nor truncated, and a failure is shown only if it differs from the previous one.
 package lines
 
 import (
@@ -23,33 +23,33 @@ import (
 	"github.com/mcptrack/mcptrack/output/termtext"
 )
 
-// Writer writes events to one stream. It must be used by one goroutine at a time.
+// Writer formats events and writes them to one stream. It is not safe for concurrent use.
 type Writer struct {
-	W      io.Writer // ignored if Screen is set, which then gets the lines
+	W      io.Writer // ignored if Screen is set; lines then go to Screen
 	Colour bool
-	Wide   bool // also show dates, ids and digests, and truncate nothing
-	// Verbose writes a line for every event. By default, transient states, repeated failures,
-	// and resource changes that the line about their list already shows get no line.
+	Wide   bool // also shows dates, ids and digests, and truncates nothing
+	// Verbose writes a line for every event. By default, transient states, repeated failures, and
+	// resource changes that are already shown as part of a list change are omitted.
 	Verbose bool
 	// Summaries adds a one-line description of new content that is binary or large.
 	Summaries bool
-	Zone      *time.Location // of the times shown; nil: UTC
+	Zone      *time.Location // time zone of the displayed times; nil means UTC
 
-	// Columns returns the width of the terminal; nil: the output is not a terminal. Screen
-	// draws on that terminal.
+	// Columns returns the terminal width in columns. It is nil if the output is not a terminal.
+	// Screen draws on that terminal.
 	Columns func() int
 	Screen  *Screen
 
-	failing map[string]failure         // by server
-	listed  map[listing]bool           // changes shown in lines about lists
-	removed map[listing]bool           // removals shown in lines about one resource
-	colours map[string]termtext.Colour // by server
-	column  int                        // width of the column of servers
-	subject int                        // width of the column of URIs
-	day     string                     // date of the last line
+	failing map[string]failure         // repeated failures, by server
+	listed  map[listing]bool           // changes shown as part of a list change
+	removed map[listing]bool           // removals shown on their own lines
+	colours map[string]termtext.Colour // assigned colours, by server
+	column  int                        // width of the server column
+	subject int                        // width of the URI column
+	day     string                     // date of the last written line
 }
 
-// Write writes the events, in order.
+// Write formats and writes the events, in order.
 func (w *Writer) Write(events ...*event.Event) error {
 	var b strings.Builder
 	for _, e := range events {
@@ -69,8 +69,8 @@ func (w *Writer) Write(events ...*event.Event) error {
 	return nil
 }
 
-// Servers assigns colours to servers and sets the width of their column. Servers not listed here
-// get a colour when they first appear.
+// Servers assigns colours to servers and sets the width of the server column. Servers not listed
+// here are assigned a colour when they first appear.
 func (w *Writer) Servers(ids ...string) {
 	for _, id := range ids {
 		if _, known := w.colours[id]; known || len(w.colours) >= maxServers {
@@ -87,10 +87,10 @@ func (w *Writer) Servers(ids ...string) {
 }
 
 const (
-	maxColumn  = 24   // of the column of servers
-	maxSubject = 60   // of the column of URIs
-	maxServers = 4096 // servers that have a colour of their own
-	wordColumn = 9    // "resources"
+	maxColumn  = 24   // maximum width of the server column, in columns
+	maxSubject = 60   // maximum width of the URI column, in columns
+	maxServers = 4096 // maximum number of servers with an assigned colour
+	wordColumn = 9    // the width of "resources", the longest word
 )
 
 func (w *Writer) zone() *time.Location { return cmp.Or(w.Zone, time.UTC) }
@@ -117,8 +117,8 @@ func (w *Writer) line(b *strings.Builder, e *event.Event) {
 	}
 }
 
-// dayOf writes the date on a terminal if it differs from the date of the previous line. It
-// compares the first line with today.
+// dayOf writes the date on a terminal if it differs from the date of the previous line, or from
+// today's date for the first line.
 func (w *Writer) dayOf(b *strings.Builder, at time.Time) {
 	if w.Columns == nil || w.Wide {
 		return
@@ -130,7 +130,7 @@ func (w *Writer) dayOf(b *strings.Builder, at time.Time) {
 	w.day = day
 }
 
-// below writes the requested diff or content below the line of an event.
+// below writes the requested diff or content below an event's line.
 func (w *Writer) below(b *strings.Builder, u event.ResourceUpdated) {
 	text := ""
 	switch {
@@ -149,20 +149,20 @@ func (w *Writer) below(b *strings.Builder, u event.ResourceUpdated) {
 	}
 }
 
-// Screen is a terminal that keeps status lines below everything it prints. It is safe for
-// concurrent use.
+// Screen is a terminal that keeps status lines below all printed text. It is safe for concurrent
+// use.
 type Screen struct {
 	w io.Writer
 
 	mu     sync.Mutex // guards writes and the fields below
-	bottom []string   // the status lines now on the terminal
+	bottom []string   // the status lines currently on the terminal
 }
 
-// NewScreen returns a screen without lines at its bottom.
+// NewScreen returns a screen without status lines.
 func NewScreen(w io.Writer) *Screen { return &Screen{w: w} }
 
-// Print prints whole lines and replaces the status lines. No status line may be wider than the
-// terminal.
+// Print prints complete lines and replaces the status lines with bottom. No status line may be
+// wider than the terminal.
 func (s *Screen) Print(text string, bottom []string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,8 +174,8 @@ func (s *Screen) Print(text string, bottom []string) error {
 	return nil
 }
 
-// Beside returns a writer for whole lines of another stream to the same terminal, such as
-// stderr.
+// Beside returns a writer for complete lines of another stream, such as stderr, that is shown on
+// the same terminal.
 func (s *Screen) Beside(w io.Writer) io.Writer { return beside{s, w} }
 
 type beside struct {
@@ -189,7 +189,7 @@ func (b beside) Write(text []byte) (int, error) {
 	if len(b.s.bottom) == 0 {
 		return b.w.Write(text)
 	}
-	_, _ = io.WriteString(b.s.w, b.s.erase()) // if it fails, so does the next Print
+	_, _ = io.WriteString(b.s.w, b.s.erase()) // the next Print would report the same error
 	n, err := b.w.Write(text)
 	_, _ = io.WriteString(b.s.w, b.s.drawn())
 	return n, err
@@ -212,15 +212,15 @@ func (s *Screen) drawn() string {
 	return b.String()
 }
 
-// failure is the state of a server whose connections fail.
+// failure describes the repeated connection failures of a server.
 type failure struct {
-	cause    string // the error without numbers, which vary
+	cause    string // the error without its numbers, which vary
 	attempts int
 	next     time.Time
 }
 
-// passing reports whether a state gets no line because it is transient or repeats the failure
-// shown before. It records failures for the status lines.
+// passing reports whether a state is not shown, because it is transient or repeats the failure that
+// was last shown. It records failures for the status lines.
 func (w *Writer) passing(e *event.Event) bool {
 	st, ok := e.Payload.(event.ServerState)
 	if !ok || w.Verbose {
@@ -249,20 +249,21 @@ func (w *Writer) passing(e *event.Event) bool {
 	return false
 }
 
-// withoutNumbers removes what varies between attempts: durations, ports and process ids.
+// withoutNumbers removes the parts of an error that vary between attempts: durations, ports and
+// process ids.
 func withoutNumbers(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' || r == '.' || r == 'µ' || r == 'm' {
-			return -1 // "1.5ms" has a dot and a unit
+			return -1 // "1.5ms" contains a dot and a unit
 		}
 		return r
 	}, s)
 }
 
-// maxBottom bounds the status lines.
+// maxBottom limits the number of status lines.
 const maxBottom = 5
 
-// bottom returns the status lines: servers that failed more than once.
+// bottom returns the status lines for the servers that failed more than once.
 func (w *Writer) bottom() []string {
 	ids := slices.DeleteFunc(slices.Sorted(maps.Keys(w.failing)), func(id string) bool { return w.failing[id].attempts < 2 })
 	var out []string
@@ -278,7 +279,7 @@ func (w *Writer) bottom() []string {
 	return out
 }
 
-// name returns the id of a server, truncated to the width of its column.
+// name returns the id of a server, truncated to the width of the server column.
 func (w *Writer) name(id string) string {
 	id = printable.Line(id, 64)
 	if w.Columns != nil && !w.Wide {
@@ -287,5 +288,5 @@ func (w *Writer) name(id string) string {
 	return id
 }
 
-// serverColumn returns the maximum width of the column of servers.
+// serverColumn returns the maximum width of the server column.
 func (w *Writer) serverColumn() int { return min(maxColumn, max(w.Columns()/5, 8)) }

@@ -1,9 +1,9 @@
 // Package markdown renders Markdown as text for terminals. It wraps paragraphs and tables to a
-// width and keeps code as it is. It supports what mcptrack's manual uses: headings, paragraphs,
-// lists, code, tables and links.
+// width and leaves code unchanged. It supports the elements that mcptrack's manual uses: headings,
+// paragraphs, lists, code, tables and links.
 //
-// Library: yuin/goldmark parses (MIT; the vault uses it also). Glamour also renders, but its
-// highlighter adds 5 MiB to the program.
+// Library: yuin/goldmark parses Markdown (MIT; the vault uses it too). Glamour would render it too,
+// but its highlighter adds 5 MiB to the program.
 package markdown
 
 import (
@@ -23,12 +23,12 @@ import (
 
 // Options configure the rendering.
 type Options struct {
-	Width  int  // of a line, in columns; below 20: 80
-	Styles bool // use ANSI bold and colours
+	Width  int  // line width in columns; 80 if below 20
+	Styles bool // whether to use ANSI bold and colours
 }
 
-// Render returns the text of a document. Lines end in newlines. Only code and single words are
-// wider than Options.Width.
+// Render returns a document as terminal text. Every line ends in a newline. Only code and words
+// without spaces can be wider than Options.Width.
 func Render(source []byte, opts Options) string {
 	if opts.Width < 20 {
 		opts.Width = 80
@@ -39,14 +39,14 @@ func Render(source []byte, opts Options) string {
 	return strings.TrimLeft(r.out.String(), "\n")
 }
 
-// A renderer writes consecutive blocks.
+// renderer accumulates the rendered blocks of a document.
 type renderer struct {
 	source []byte
 	styles bool
 	out    strings.Builder
 }
 
-// blocks writes the children of a block, each line after the indent and within width.
+// blocks renders the child blocks of a node, with every line indented and within width.
 func (r *renderer) blocks(parent ast.Node, indent string, width int) {
 	for n := parent.FirstChild(); n != nil; n = n.NextSibling() {
 		tight := n.Kind() == ast.KindTextBlock
@@ -78,7 +78,7 @@ func (r *renderer) line(text, indent string) {
 	r.out.WriteString(strings.TrimRight(indent+text, " ") + "\n")
 }
 
-// paragraph writes fragments as wrapped lines.
+// paragraph writes fragments as lines wrapped to width.
 func (r *renderer) paragraph(fragments []fragment, indent string, width int) {
 	for _, l := range r.wrap(fragments, width) {
 		r.line(l.text, indent)
@@ -118,13 +118,14 @@ func (r *renderer) list(list *ast.List, indent string, width int) {
 	}
 }
 
-// A fragment is text in one style.
+// fragment is text in one style.
 type fragment struct {
 	text  string
 	style termtext.Colour
 }
 
-// inline returns the text in a node as fragments. Text without markup gets the given style.
+// inline returns the text of a node's children as fragments. Text without markup has the given
+// style.
 func (r *renderer) inline(parent ast.Node, style termtext.Colour) []fragment {
 	var out []fragment
 	for n := parent.FirstChild(); n != nil; n = n.NextSibling() {
@@ -163,7 +164,7 @@ func plain(fragments []fragment) string {
 	return b.String()
 }
 
-// A line is styled text and its width in columns.
+// line is styled text and its width in columns.
 type line struct {
 	text  string
 	width int
@@ -175,7 +176,7 @@ func (l *line) add(more line) { l.text, l.width = l.text+more.text, l.width+more
 func (r *renderer) wrap(fragments []fragment, width int) []line {
 	var lines []line
 	var current, word line
-	flush := func() { // moves the complete word to the current line, or to a new one if it does not fit
+	flush := func() { // adds the pending word to the current line, or to a new one if it does not fit
 		if word.width == 0 {
 			return
 		}
@@ -210,13 +211,12 @@ func (r *renderer) wrap(fragments []fragment, width int) []line {
 
 const (
 	columnGap = 2 // spaces between two columns
-	// maxLead bounds the width of every column except the last, which usually has the longest
-	// text.
+	// maxLead limits the width of every column except the last, which usually has the longest text.
 	maxLead = 34
 )
 
-// table writes rows in aligned columns without rules. It wraps each cell, gives the last column
-// the remaining width, and omits rows whose cells are all empty.
+// table writes rows in aligned columns without borders. It wraps each cell, assigns the remaining
+// width to the last column, and omits rows whose cells are all empty.
 func (r *renderer) table(t *east.Table, indent string, width int) {
 	var rows [][][]fragment
 	for row := t.FirstChild(); row != nil; row = row.NextSibling() {
@@ -258,7 +258,7 @@ func (r *renderer) table(t *east.Table, indent string, width int) {
 	}
 }
 
-// cell returns the text of a cell. A table must escape | even in code, where the parser keeps
+// cell returns the text of a table cell. A table must escape | even in code, where the parser keeps
 // the backslash; cell removes it.
 func (r *renderer) cell(cell ast.Node, style termtext.Colour) []fragment {
 	fragments := r.inline(cell, style)
@@ -268,8 +268,8 @@ func (r *renderer) cell(cell ast.Node, style termtext.Colour) []fragment {
 	return fragments
 }
 
-// columnWidths distributes the width: every column except the last is as wide as its widest
-// cell, up to maxLead columns; the last gets the rest.
+// columnWidths distributes the width: every column except the last is as wide as its widest cell,
+// up to maxLead columns; the last column has the remaining width.
 func columnWidths(rows [][][]fragment, width int) []int {
 	var widths []int
 	for _, cells := range rows {

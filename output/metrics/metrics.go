@@ -1,9 +1,9 @@
 // Package metrics exports the state of mcptrack as Prometheus metrics.
 //
-// Counters and gauges are read when they are scraped, from the one place that
-// counts them; only the delivery latency is observed as it happens. Labels are ids
-// of the config and fixed words: what a server chose (URIs, names) never becomes a
-// label, so the number of series is bounded by the config.
+// Counters and gauges are read at each scrape from the component that maintains them; only the
+// delivery latency is recorded as it occurs. Label values are ids from the config and constants.
+// Values that a server chooses (URIs, names) never become labels, so the config bounds the number
+// of time series.
 //
 // Library: prometheus/client_golang, the reference implementation (Apache 2.0).
 package metrics
@@ -22,29 +22,31 @@ import (
 	"github.com/mcptrack/mcptrack/output/webhook"
 )
 
-// Clients counts the clients of the feeds; see package output/feed.
+// Clients contains client counts of the feeds; see package output/feed.
 type Clients struct {
-	Connected int    // connected now
-	Served    uint64 // streams opened
-	Slow      uint64 // clients closed because they were slow
+	Connected int    // currently connected
+	Served    uint64 // streams opened since the start
+	Slow      uint64 // clients disconnected because they were slow
 	Refused   uint64 // clients refused at the connection limit
 	Gaps      uint64 // gap events sent
 }
 
-// Options are the sources of the metrics. The metrics of a nil func are omitted.
+// Options specifies the sources of the metrics. Metrics whose source is nil are omitted.
 type Options struct {
 	Version  string
 	Snapshot func() *status.Snapshot
 	Journal  func() journal.StoreStats
 	Clients  func() Clients
 	Reloads  func() status.Reloads
-	// Webhooks returns delivery statistics by the source that configured the webhook.
+	// Webhooks returns the delivery statistics of each source of webhooks.
 	Webhooks func() map[webhook.Source]webhook.Stats
-	// Deliveries returns which process of a cluster delivers to webhooks; nil: this process.
+	// Deliveries returns which process of a cluster delivers to webhooks. If nil, this process
+	// delivers.
 	Deliveries func() []webhook.Deliverer
-	// Streams counts the open streams of MCP Events.
+	// Streams returns the number of open MCP Events streams.
 	Streams func() int
-	// Cluster returns the state of the processes that share servers; false: none do.
+	// Cluster returns the state of the processes that share servers, or false if no servers are
+	// shared.
 	Cluster func() (status.Cluster, bool)
 }
 
@@ -54,7 +56,7 @@ type Metrics struct {
 	latency  prometheus.Histogram
 }
 
-// New makes the metrics.
+// New returns a new set of metrics.
 func New(opts Options) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(), latency: prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "mcptrack_delivery_latency_seconds",
@@ -70,13 +72,13 @@ func New(opts Options) *Metrics {
 // client.
 func (m *Metrics) Delivered(after time.Duration) { m.latency.Observe(after.Seconds()) }
 
-// Handler answers scrapes.
+// Handler returns the HTTP handler for scrapes.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second})
 }
 
-// collector reads all counts at each scrape. It is an unchecked collector: its options decide
-// which metrics exist.
+// collector reads all counts at each scrape. It is an unchecked collector, because its options
+// determine which metrics exist.
 type collector struct{ opts Options }
 
 // Describe implements [prometheus.Collector].
@@ -108,8 +110,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		cl := c.opts.Clients()
 		s.gauge("mcptrack_clients", "Connected clients of the feeds.", float64(cl.Connected))
 		s.counter("mcptrack_clients_total", "Clients of the feeds that have connected since the start.", cl.Served)
-		s.counter("mcptrack_clients_closed_total", "Clients closed, by reason.", cl.Slow, "reason", "slow")
-		s.counter("mcptrack_clients_closed_total", "Clients closed, by reason.", cl.Refused, "reason", "overload")
+		s.counter("mcptrack_clients_closed_total", "Clients disconnected, by reason.", cl.Slow, "reason", "slow")
+		s.counter("mcptrack_clients_closed_total", "Clients disconnected, by reason.", cl.Refused, "reason", "overload")
 		s.counter("mcptrack_gaps_total", "Gap events sent.", cl.Gaps)
 	}
 	if c.opts.Webhooks != nil {
@@ -147,12 +149,13 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// states returns all states of a server. Each gets a sample, so that past states become 0.
+// states returns all states of a server. Every state has a sample, so that states a server has left
+// drop to 0.
 func states() []event.State {
 	return []event.State{event.Pending, event.Connecting, event.Ready, event.Backoff, event.Unsupported, event.NeedsAuth, event.Unconfigured, event.Unapproved, event.Disabled, event.Stopping}
 }
 
-// scrape sends the metrics of one scrape.
+// scrape sends the metrics of one scrape to a channel.
 type scrape struct{ out chan<- prometheus.Metric }
 
 func (s scrape) server(st *status.ServerStatus) {
@@ -194,7 +197,7 @@ func (s scrape) counter(name, help string, value uint64, labels ...string) {
 	s.emit(name, help, prometheus.CounterValue, float64(value), labels...)
 }
 
-// emit sends one metric; labels alternate names and values.
+// emit sends one metric; labels contains alternating names and values.
 func (s scrape) emit(name, help string, kind prometheus.ValueType, value float64, labels ...string) {
 	var names, values []string
 	for i := 0; i+1 < len(labels); i += 2 {

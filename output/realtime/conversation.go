@@ -12,42 +12,42 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// conversation delivers messages to one conversation, over consecutive connections: begin and then
-// run are called for each connection. offer and observe may be called from any goroutine and never
-// block.
+// conversation delivers messages to one conversation over consecutive connections. begin and then
+// run are called for each connection. offer and observe never block, and are safe for concurrent
+// use.
 type conversation struct {
 	name      string
 	opts      DeliveryOptions
-	resumable bool // handled messages are recorded in progress
-	// wake tells run that something below has changed. Capacity 1, never closed.
+	resumable bool // whether handled messages are recorded in progress
+	// wake tells run that a field below has changed. It has capacity 1 and is never closed.
 	wake chan struct{}
 
-	mu       sync.Mutex // guards the rest; never held across I/O or a hook
+	mu       sync.Mutex // guards the fields below; never held during I/O or a hook
 	queue    *queue
 	dialect  dialect
-	muted    bool    // the dialect is not known yet: send nothing
-	flight   *flight // the item in flight; nil: none
-	answer   []byte  // a client event to send before anything else; nil: none
+	muted    bool    // the dialect is still unknown: send nothing
+	flight   *flight // item in flight; nil if none
+	answer   []byte  // client event to send before anything else; nil if none
 	replies  replies
 	imports  toolImports
-	foreign  recent         // items that other injectors added
-	fatal    string         // the last error that is not about our events and is permanent; "": none
-	finish   bool           // no more offers will follow: end when everything is delivered
+	foreign  recent         // items that other injectors have added
+	fatal    string         // last permanent error that is unrelated to our events; empty if none
+	finish   bool           // no more events will be offered: end once everything is delivered
 	ended    chan struct{}  // closed when finish is set
-	calls    []func()       // pending calls of the hooks DeliveryOptions.Injected and Failed
-	progress handledUpdates // only if resumable
-	stats    Stats          // except the counts of queue
+	calls    []func()       // pending calls to DeliveryOptions.Injected and Failed
+	progress handledUpdates // used only if resumable
+	stats    Stats          // without the counts in queue
 }
 
-// connection holds the functions of a connection that conversation.run uses.
+// connection contains the functions that conversation.run uses to access a connection.
 type connection struct {
 	send func(context.Context, []byte) error
-	// ready reports whether an acknowledgement would have been seen by now if the endpoint had
-	// sent it. An error ends the connection.
+	// ready reports whether an acknowledgement, if the endpoint had sent one, would have been
+	// received by now. An error ends the connection.
 	ready func(context.Context) (bool, error)
 }
 
-// errFinished ends a run when nothing is left to do.
+// errFinished is returned by run when nothing is left to do.
 var errFinished = errors.New("everything is delivered")
 
 func newConversation(name string, d dialect, o DeliveryOptions) *conversation {
@@ -65,7 +65,7 @@ func (c *conversation) signal() {
 	}
 }
 
-// offer accepts an event. For events other than resource.updated it records only the ID.
+// offer accepts an event. For types other than resource.updated it only records the ID.
 func (c *conversation) offer(e *event.Event) {
 	m, err := newMessage(e, c.opts.Message)
 	if err != nil {
@@ -87,7 +87,7 @@ func (c *conversation) add(m Message) {
 	}
 }
 
-// pass records that events up to this ID are not offered.
+// pass records that events up to this ID will not be offered.
 func (c *conversation) pass(id string) {
 	if id == "" {
 		return
@@ -97,8 +97,8 @@ func (c *conversation) pass(id string) {
 	c.queue.last = id
 }
 
-// toolsChanged makes the session import the tools of e's server again if it uses them. url is the
-// URL of the server; "": unknown.
+// toolsChanged makes the session reimport the tools of e's server if the session uses them. url is
+// the server's URL, or "" if unknown.
 func (c *conversation) toolsChanged(e *event.Event, url string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,17 +117,17 @@ func (c *conversation) end() {
 	c.signal()
 }
 
-// done reports whether everything is delivered and no more offers will follow, so that no further
-// connection is needed.
+// done reports whether everything is delivered and no more events will be offered, so that no
+// further connection is needed.
 func (c *conversation) done() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.finish && len(c.queue.waiting) == 0 && c.flight == nil && !c.replies.wanted
 }
 
-// begin resets the state of the previous connection. It is called before anything is read from the
-// new connection. An unacknowledged item is sent again, unless newer updates of all its resources
-// are waiting.
+// begin resets the state of the previous connection. It must be called before anything is read from
+// a new connection. An unacknowledged item will be sent again, unless newer updates of all its
+// resources are pending.
 func (c *conversation) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,8 +143,8 @@ func (c *conversation) begin() {
 	}
 }
 
-// run delivers over one connection until ctx ends (its cause is the error), the connection fails,
-// or nothing is left to do (errFinished). begin must be called first.
+// run delivers messages over one connection until ctx ends (it returns the cause), the connection
+// fails, or nothing is left to do (errFinished). begin must be called first.
 func (c *conversation) run(ctx context.Context, l connection) error {
 	defer c.callHooks()
 	timer := time.NewTimer(0)
@@ -184,9 +184,9 @@ func (c *conversation) run(ctx context.Context, l connection) error {
 	}
 }
 
-// step decides what run does next: send frame; if late, find out why an acknowledgement is overdue;
-// or wait for that long, 0 meaning until something changes. A negative wait means that nothing is
-// left to do.
+// step returns run's next action. If frame is not nil, run must send it; if late is set, run must
+// check why an acknowledgement is overdue; otherwise run must wait. A wait of 0 means until
+// something changes, and a negative wait means that nothing is left to do.
 func (c *conversation) step(now time.Time) (frame []byte, late bool, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -224,7 +224,7 @@ func (c *conversation) step(now time.Time) (frame []byte, late bool, wait time.D
 		return frame, false, 0
 	}
 	if len(failed) > 0 {
-		return nil, false, time.Nanosecond // so that run calls the hooks
+		return nil, false, time.Nanosecond // makes run call the hooks
 	}
 	if patience > 0 && (wait == 0 || patience < wait) {
 		wait = patience
@@ -232,7 +232,7 @@ func (c *conversation) step(now time.Time) (frame []byte, late bool, wait time.D
 	batch, due := c.queue.take(now, c.dialect.api().limits)
 	if len(batch) > 0 {
 		f := newFlight(batch, c.dialect, c.opts.Message.Role)
-		if c.foreign.has(f.id, now) { // another injector was faster
+		if c.foreign.has(f.id, now) { // another injector has already added the item
 			c.delivered(f, now)
 			return nil, false, time.Nanosecond
 		}
@@ -248,8 +248,8 @@ func (c *conversation) step(now time.Time) (frame []byte, late bool, wait time.D
 	return nil, false, wait
 }
 
-// launch returns the frame of an item that run sends next. It sets a distant deadline, as the
-// acknowledgement may arrive before send returns.
+// launch returns the frame of the item that run sends next. It sets a distant deadline, because the
+// acknowledgement may arrive before the send returns.
 func (c *conversation) launch(f *flight, now time.Time) []byte {
 	f.sends++
 	f.until = now.Add(time.Hour)
@@ -257,7 +257,7 @@ func (c *conversation) launch(f *flight, now time.Time) []byte {
 	return f.frame
 }
 
-// sent starts the timeout of the item that was just sent.
+// sent starts the acknowledgement timeout of the item that was just sent.
 func (c *conversation) sent(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -269,21 +269,21 @@ func (c *conversation) sent(now time.Time) {
 	}
 }
 
-// ackOverdue handles an overdue acknowledgement. ready means that it would have been seen if the
-// endpoint had sent it.
+// ackOverdue handles an overdue acknowledgement. ready means that an acknowledgement would have
+// been received if the endpoint had sent one.
 func (c *conversation) ackOverdue(ready bool, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f := c.flight
 	switch {
-	case f == nil: // it has arrived meanwhile
+	case f == nil: // the acknowledgement has arrived in the meantime
 	case ready && c.dialect.api().unconfirmed:
 		c.delivered(f, now)
 	case !ready:
 		f.until = now.Add(c.opts.AckTimeout)
 	case f.sends >= c.opts.Attempts && len(f.batch) > 1:
 		c.flight = nil
-		c.queue.restore(f.batch) // one of the messages may be the reason
+		c.queue.restore(f.batch) // one of the messages may be the cause
 	case f.sends >= c.opts.Attempts:
 		c.giveUp(f, "the endpoint never acknowledged the message")
 	default:
@@ -294,7 +294,7 @@ func (c *conversation) ackOverdue(ready bool, now time.Time) {
 	}
 }
 
-// retry schedules another attempt after a temporary error, or gives up.
+// retry schedules another attempt after a temporary error, or gives up after too many attempts.
 func (c *conversation) retry(f *flight, why string, now time.Time) {
 	if f.sends >= c.opts.Attempts {
 		c.giveUp(f, why)
@@ -304,7 +304,7 @@ func (c *conversation) retry(f *flight, why string, now time.Time) {
 }
 
 // giveUp abandons an item. The cursor stays before its messages, so the next run of the program
-// retries each message, unless a newer message about its resource has been delivered.
+// retries each message whose resource has had no newer message delivered.
 func (c *conversation) giveUp(f *flight, why string) {
 	c.flight = nil
 	for _, p := range f.batch {
@@ -313,8 +313,9 @@ func (c *conversation) giveUp(f *flight, why string) {
 	}
 }
 
-// rejected ends the delivery of an item that the endpoint will never accept. Messages that shared
-// an item are sent again one by one, so that one bad message does not affect the others.
+// rejected handles an item that the endpoint will never accept. If the item contained several
+// messages, each is sent again in a separate item, so that one invalid message does not affect the
+// others.
 func (c *conversation) rejected(f *flight, why string) {
 	c.flight = nil
 	if len(f.batch) > 1 {
@@ -327,7 +328,7 @@ func (c *conversation) rejected(f *flight, why string) {
 	}
 }
 
-// delivered records that the messages of an item are in the conversation.
+// delivered records that an item's messages are in the conversation.
 func (c *conversation) delivered(f *flight, now time.Time) {
 	c.flight = nil
 	c.replies.wanted = c.replies.wanted || c.opts.Respond
@@ -342,9 +343,9 @@ func (c *conversation) delivered(f *flight, now time.Time) {
 	c.calls = append(c.calls, func() { c.opts.Injected(receipts) })
 }
 
-// setLatestItem records the item with the latest message about a resource. It forgets the previous
-// item: if an earlier content returns, the content is sent again, although an item with its ID was
-// seen recently.
+// setLatestItem records which item contains the latest message for a resource. It forgets the
+// previous item, so that earlier content that returns is sent again even if an item with its ID was
+// added recently.
 func (c *conversation) setLatestItem(k key, item string) {
 	seen, ok := c.queue.known[k]
 	if !ok {
@@ -357,7 +358,8 @@ func (c *conversation) setLatestItem(k key, item string) {
 	c.queue.known[k] = seen
 }
 
-// handled records that a message, and older ones about its resource, need no further delivery.
+// handled records that a message, and all older messages for its resource, need no further
+// delivery.
 func (c *conversation) handled(p *pending) {
 	delete(c.queue.given, p.key())
 	if !c.resumable {
@@ -374,7 +376,7 @@ func (c *conversation) fail(m Message, why string) {
 	c.calls = append(c.calls, func() { c.opts.Failed(Failure{Message: m, Session: c.name, Reason: why}) })
 }
 
-// callHooks makes the pending calls of hooks. c.mu must not be held.
+// callHooks makes the pending hook calls. c.mu must not be held.
 func (c *conversation) callHooks() {
 	c.mu.Lock()
 	calls := c.calls
@@ -385,7 +387,7 @@ func (c *conversation) callHooks() {
 	}
 }
 
-// cursor returns the ID of the event up to which every update was handled.
+// cursor returns the ID of the event up to which every update has been handled.
 func (c *conversation) cursor() string {
 	if c.flight != nil {
 		return c.queue.cursor(c.flight.batch)
@@ -405,8 +407,8 @@ func (c *conversation) snapshot() Stats {
 	return s
 }
 
-// decode parses a server event in the dialect of the session. If whole is false, b is only the
-// beginning of the event. decode returns false for irrelevant events.
+// decode parses a server event in the session's dialect. If whole is false, b is only the beginning
+// of the event. decode returns false for irrelevant events.
 func (c *conversation) decode(b []byte, whole bool) (serverEvent, bool) {
 	c.mu.Lock()
 	d := c.dialect
@@ -414,8 +416,8 @@ func (c *conversation) decode(b []byte, whole bool) (serverEvent, bool) {
 	return d.decode(b, whole)
 }
 
-// observe processes a server event. It returns true if the event answers one of our client events,
-// such as an error that names it; a proxy hides such an event from the application.
+// observe processes a server event. It reports whether the event answers one of our client events,
+// such as an error with its ID; a proxy hides such events from the application.
 func (c *conversation) observe(e serverEvent) (ours bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -450,7 +452,7 @@ func (c *conversation) observe(e serverEvent) (ours bool) {
 	return false
 }
 
-// switchDialect switches to the dialect that the session turned out to have. An item in flight is
+// switchDialect switches to the dialect that the session was found to use. An item in flight is
 // encoded again.
 func (c *conversation) switchDialect(d dialect) {
 	c.muted = false
@@ -471,7 +473,7 @@ func (c *conversation) itemAdded(e serverEvent, now time.Time) {
 	c.replies.item(e, now)
 	f := c.flight
 	switch {
-	// LocalAI repeats the ID of our event instead of giving events their own IDs.
+	// LocalAI repeats the ID of our event instead of assigning its own event IDs.
 	case f != nil && (e.Item.ID == f.id || e.EventID == eventIDOf(f.id)):
 		c.delivered(f, now)
 	case strings.HasPrefix(e.Item.ID, itemPrefix):
@@ -479,15 +481,16 @@ func (c *conversation) itemAdded(e serverEvent, now time.Time) {
 	}
 }
 
-// errorEvent handles an error. An error that names the item in flight is about that item only.
+// errorEvent handles an error. An error that contains the ID of the item in flight affects only
+// that item.
 func (c *conversation) errorEvent(e serverEvent, now time.Time) (ours bool) {
 	id := e.Error.EventID
 	f := c.flight
 	switch {
 	case f != nil && id == eventIDOf(f.id) && e.duplicate():
-		// An item ID derived from events means that an earlier attempt succeeded. An item ID
-		// derived from contents may belong to an older item, even after an unanswered attempt: a
-		// repeated message is better than none.
+		// If the item ID is derived from events, a duplicate means that an earlier attempt
+		// succeeded. If it is derived from content, it may belong to an older item, even after an
+		// unanswered attempt; repeating a message is better than losing it.
 		if !f.byContent() || c.foreign.has(f.id, now) {
 			c.delivered(f, now)
 		} else {
@@ -500,19 +503,19 @@ func (c *conversation) errorEvent(e serverEvent, now time.Time) (ours bool) {
 	case id != "" && id == c.replies.asked:
 		c.replies.refused(e.Error.Code == "conversation_already_has_active_response", now)
 	case id == "" && permanent(e.Error.Type+"."+e.Error.Code):
-		c.fatal = e.reason() // the reason if the connection ends now
+		c.fatal = e.reason() // reported as the reason if the connection ends now
 	}
 	return strings.HasPrefix(id, itemEventPrefix) || strings.HasPrefix(id, replyEventPrefix) || strings.HasPrefix(id, updateEventPrefix)
 }
 
-// flight is an item that is being delivered.
+// flight is an item whose delivery is in progress.
 type flight struct {
 	batch []*pending
-	id    string // the item's ID
+	id    string // item ID
 	frame []byte
-	sends int       // over this connection
-	until time.Time // the deadline of the acknowledgement; zero: the item is to be sent
-	after time.Time // the earliest time to send the item; zero: now
+	sends int       // number of sends over this connection
+	until time.Time // acknowledgement deadline; zero if the item has not been sent
+	after time.Time // earliest time to send the item; zero means now
 	retry *backoff.Backoff
 }
 
@@ -531,16 +534,16 @@ func (f *flight) encode(d dialect, role Role) {
 		}
 		f.id = hashID(ids...)
 	}
-	f.frame, _ = d.create(f.id, role, f.batch) // strings always encode
+	f.frame, _ = d.create(f.id, role, f.batch) // encoding strings cannot fail
 }
 
-// byContent reports whether the ID of the item depends on contents only.
+// byContent reports whether the item's ID is derived only from content.
 func (f *flight) byContent() bool {
 	return !slices.ContainsFunc(f.batch, func(p *pending) bool { return !p.byContent })
 }
 
-// rekey gives the item a new ID, derived from the events, as an older item of the conversation has
-// its present ID.
+// rekey assigns the item a new ID, derived from its events, because an older item in the
+// conversation has its current ID.
 func (f *flight) rekey(d dialect, o MessageOptions) {
 	for _, p := range f.batch {
 		p.byContent = false
@@ -550,10 +553,10 @@ func (f *flight) rekey(d dialect, o MessageOptions) {
 	f.encode(d, o.Role)
 }
 
-// recent holds the IDs of items that other injectors added, with the time of each.
+// recent maps the IDs of items that other injectors added to the times they were added.
 type recent map[string]time.Time
 
-// Limits of recent.
+// Limits on entries in recent.
 const (
 	maxRecent = 256
 	recently  = 10 * time.Second

@@ -5,20 +5,21 @@ import (
 	"time"
 )
 
-// DeliveryOptions configure how messages are delivered. A zero field means its default.
+// DeliveryOptions configures how messages are delivered. Zero fields have their defaults.
 type DeliveryOptions struct {
 	Message MessageOptions
 	Queue   QueueOptions
-	// Respond asks the model to respond: with one response.create for all waiting messages, never
-	// while a response is active, while the user speaks, or between a function call and its
-	// output.
+	// Respond asks the model to respond, with one response.create for all waiting messages. It
+	// never does so while a response is active, while the user is speaking, or between a function
+	// call and its output.
 	Respond bool
-	// AckTimeout is how long the endpoint may take to acknowledge an item before it is sent again;
-	// 5 s.
+	// AckTimeout is how long to wait for the endpoint to acknowledge an item before it is sent
+	// again. The default is 5 s.
 	AckTimeout time.Duration
-	// Attempts is how often an item is sent over one working connection before it is abandoned; 3.
+	// Attempts limits how often an item is sent over one working connection before it is abandoned.
+	// The default is 3.
 	Attempts int
-	// Injected is called with the messages of every acknowledged item, and Failed with every
+	// Injected is called with the messages in every acknowledged item, and Failed with every
 	// message that was rejected or abandoned. Either may be nil.
 	Injected func([]Receipt)
 	Failed   func(Failure)
@@ -35,35 +36,35 @@ func (o DeliveryOptions) withDefaults() DeliveryOptions {
 	return o
 }
 
-// Receipt describes a message that is in a conversation.
+// Receipt describes a message that was added to a conversation.
 type Receipt struct {
 	Message
-	Session string    // the name of a proxy's session; "" for a [Session]
+	Session string    // name of a proxy's session; empty for a [Session]
 	At      time.Time // when the endpoint acknowledged the message
-	Merged  int       // how many older updates of the resource the message also covers
-	// Latency is the time to At from the oldest covered update: from the server's notification,
-	// or from the event's time if there was none.
+	Merged  int       // number of older updates of the resource that the message also covers
+	// Latency is the time from the oldest covered update to At. It starts when the server's
+	// notification arrived or, if that is unknown, at the event's time.
 	Latency time.Duration
 }
 
 // Failure describes a message that was not added to a conversation. If Message has no ResourceURI,
-// the endpoint could not import the tools of the server.
+// the endpoint could not import a server's tools.
 type Failure struct {
 	Message
-	Session string // as in Receipt
-	Reason  string // one line, safe to print
+	Session string // see Receipt.Session
+	Reason  string // one printable line
 }
 
-// Stats are counts of one session, or of all sessions of a proxy.
+// Stats contains counts for one session, or for all sessions of a proxy.
 type Stats struct {
-	Connections uint64 // established
-	Sent        uint64 // items, including repetitions
-	Injected    uint64 // acknowledged messages
-	Failed      uint64 // rejected or abandoned messages
-	Merged      uint64 // updates that a later update of the same resource replaced
-	Stale       uint64 // updates that were not newer than the last one
+	Connections uint64 // connections established
+	Sent        uint64 // items sent, including resends
+	Injected    uint64 // messages acknowledged
+	Failed      uint64 // messages rejected or abandoned
+	Merged      uint64 // updates replaced by a later update of the same resource
+	Stale       uint64 // updates ignored because they were not newer than the last one
 	Dropped     uint64 // messages dropped because too many were waiting
-	Waiting     int    // messages waiting or in flight
+	Waiting     int    // messages pending or in flight
 	Open        int    // connected conversations
 }
 

@@ -12,12 +12,12 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Dialect names the API of an endpoint. "" is OpenAI.
+// Dialect is the name of an endpoint's API. The empty string means OpenAI.
 type Dialect string
 
-// The dialects.
+// The supported dialects.
 const (
-	OpenAI     Dialect = "openai"     // the Realtime API
+	OpenAI     Dialect = "openai"     // OpenAI Realtime API
 	GPTLive    Dialect = "gpt-live"   // OpenAI's Live API
 	ElevenLabs Dialect = "elevenlabs" // ElevenLabs agents
 )
@@ -25,7 +25,7 @@ const (
 // Dialects returns the names of all dialects.
 func Dialects() []Dialect { return []Dialect{OpenAI, GPTLive, ElevenLabs} }
 
-// Key returns the environment variable and the handshake header of the API key.
+// Key returns the environment variable and the handshake header for the API key.
 func (d Dialect) Key() (variable, header string) {
 	lang, ok := d.of("")
 	if !ok {
@@ -34,9 +34,10 @@ func (d Dialect) Key() (variable, header string) {
 	return lang.api().keyVariable, lang.api().keyHeader
 }
 
-// of returns the implementation of a dialect, for the running session with this ID, or for a new one
-// if session is "". It returns false for an unknown dialect, and for a session ID if the dialect has
-// none. A new dialect is one file, and one line here and above.
+// of returns the implementation of a dialect, for the running session with the given ID or, if
+// session is empty, for a new session. It returns false if the dialect is unknown, or if session is
+// set and the dialect cannot attach to a running session. A new dialect needs its own file, and one
+// line here and above.
 func (d Dialect) of(session string) (dialect, bool) {
 	switch d {
 	case "", OpenAI:
@@ -49,41 +50,43 @@ func (d Dialect) of(session string) (dialect, bool) {
 	return nil, false
 }
 
-// A dialect is how one API adds text to a conversation and acknowledges it. Dialects are comparable
-// and stateless.
+// dialect implements how one API adds text to a conversation and acknowledges it. Dialects are
+// comparable and stateless.
 type dialect interface {
 	api() api
-	// create returns the client event that adds the messages as one item with this ID. If the
-	// API has event IDs, the ID of the event is eventIDOf(id).
+	// create returns the client event that adds the messages as one item with the given ID. If the
+	// API has event IDs, the event's ID is eventIDOf(id).
 	create(id string, role Role, batch []*pending) ([]byte, error)
-	// respond returns the client event that asks the model to respond, and the ID of that event,
-	// which contains id; nil if the API has no such event.
+	// respond returns the client event that asks the model to respond, and the event's ID, which
+	// contains id. The frame is nil if the API has no such event.
 	respond(id string) (frame []byte, eventID string)
 	// decode parses a server event or, if whole is false, the beginning of one. It returns false
 	// for irrelevant events.
 	decode(b []byte, whole bool) (serverEvent, bool)
 }
 
-// api holds the constants of an API.
+// api contains the constants of an API.
 type api struct {
-	home string // the URL of the API, up to the version
-	path string // of the WebSocket, after the version
-	// keyVariable and keyHeader are the environment variable and the header of the API key.
+	home string // base URL of the API, including the version
+	path string // path of the WebSocket relative to home
+	// keyVariable and keyHeader are the environment variable and the request header for the API
+	// key.
 	keyVariable, keyHeader string
-	limits                 limits // of one item
-	// hello is the first client event of a session that we open; nil: there is none.
+	limits                 limits // limits for one item
+	// hello is the first client event in a session that this program opens; nil if there is none.
 	hello []byte
-	// opens means that nothing may be sent before the event that opens the conversation.
+	// opens means that nothing may be sent until a server event has opened the conversation.
 	opens bool
-	// unconfirmed means that items are not acknowledged: an item counts as delivered when the
-	// endpoint has answered a ping that was sent after it.
+	// unconfirmed means that the API does not acknowledge items. An item counts as delivered when
+	// the endpoint has answered a ping that was sent after it.
 	unconfirmed bool
-	// refusal is a close code that is permanent, in addition to those from 4000 on; 0: none.
+	// refusal is a close code that is permanent, in addition to codes from 4000 on; 0 if there is
+	// none.
 	refusal websocket.StatusCode
 }
 
-// Prefixes of the IDs of our items and client events. An error that names such an ID is about our
-// event.
+// Prefixes for the IDs of our items and client events. An error that contains such an ID is caused
+// by our event.
 const (
 	itemPrefix       = "mt_"
 	itemEventPrefix  = "evt_" + itemPrefix
@@ -101,7 +104,7 @@ func encode(v any) ([]byte, error) {
 	return b, nil
 }
 
-// serverEvent is the relevant part of a server event.
+// serverEvent contains the relevant parts of a server event.
 type serverEvent struct {
 	Type    string `json:"type"`
 	EventID string `json:"event_id"`
@@ -122,11 +125,11 @@ type serverEvent struct {
 		EventID string `json:"event_id"`
 	} `json:"error"`
 
-	// Set by the dialect.
-	confirms string  // the ID of the client event that this event acknowledges; "": none
-	opens    dialect // the dialect of the conversation that this event opens; nil: it opens none
-	closed   bool    // it is the last event of the session
-	answer   []byte  // the client event with which a Session must answer it; nil: none
+	// The fields below are set by the dialect.
+	confirms string  // ID of the client event that this event acknowledges; empty if none
+	opens    dialect // dialect of the conversation that this event opens; nil if none
+	closed   bool    // whether this is the last event of the session
+	answer   []byte  // client event that a Session must send in response; nil if none
 }
 
 // duplicate reports whether an error means that an item with this ID already exists.
@@ -135,21 +138,21 @@ func (e *serverEvent) duplicate() bool {
 	return strings.Contains(text, "already exist") || strings.Contains(text, "already_exist") || strings.Contains(text, "duplicate")
 }
 
-// temporary reports whether a retry after this error can succeed.
+// temporary reports whether a retry may succeed after this error.
 func (e *serverEvent) temporary() bool {
 	return slices.ContainsFunc([]string{"rate_limit", "server_error", "overloaded", "service_unavailable"}, func(s string) bool {
 		return strings.Contains(e.Error.Type, s) || strings.Contains(e.Error.Code, s)
 	})
 }
 
-// permanent reports whether s, the type and code of an error or the reason of a close frame, means
-// that another attempt would fail.
+// permanent reports whether another attempt would fail again. s is the type and code of an error,
+// or the reason in a close frame.
 func permanent(s string) bool {
 	return slices.ContainsFunc([]string{"invalid_request_error", "model_not_found", "authentication_error", "permission", "invalid_api_key"},
 		func(part string) bool { return strings.Contains(s, part) })
 }
 
-// reason describes an error in one line.
+// reason describes an error on one line.
 func (e *serverEvent) reason() string {
 	parts := []string{}
 	for _, s := range []string{e.Error.Type, e.Error.Code, e.Error.Message} {
@@ -160,12 +163,12 @@ func (e *serverEvent) reason() string {
 	return strings.Join(parts, ": ")
 }
 
-// peekSize is how many bytes of a server event are inspected. Events about our items are much
-// smaller; of larger events only the type is relevant.
+// peekSize is the number of bytes of a server event that are inspected. Events related to our items
+// are much smaller; of larger events only the type is relevant.
 const peekSize = 64 << 10
 
-// eventType returns the member "type" of the outermost object. It recognizes most irrelevant events,
-// such as audio, by their first bytes.
+// eventType returns the member "type" of the outermost object. It identifies most irrelevant
+// events, such as audio, from their first bytes.
 func eventType(b []byte) string {
 	const first = `{"type":"`
 	if bytes.HasPrefix(b, []byte(first)) {

@@ -9,21 +9,21 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// DryRun writes the client events that would be sent as NDJSON, one item per update, without merging
-// or delay. It is not safe for concurrent use.
+// DryRun writes the client events that would be sent as NDJSON, with one item per update and
+// without merging or delays. It is not safe for concurrent use.
 type DryRun struct {
 	W       io.Writer
 	Message MessageOptions
-	Respond bool // a response.create after each message
+	Respond bool // write a response.create after each message
 	Dialect Dialect
-	Session string // the ID of a running session; see [Endpoint]
+	Session string // ID of a running session; see [Endpoint]
 
-	queue *queue // recognizes updates that are not newer than the last one; nil before the first Write
+	queue *queue // detects updates that are not newer than the last one; nil before the first Write
 }
 
-// Write writes the client events for one event, with one call of W.Write, and reports whether there
-// were any. There are none for events that are not updates, and for an update that is not newer than
-// the last one of its resource.
+// Write writes the client events for one event with a single call to W.Write, and reports whether
+// there were any. There are none if the event is not an update, or is not newer than the last
+// update of its resource.
 func (d *DryRun) Write(e *event.Event) (bool, error) {
 	m, err := newMessage(e, d.Message)
 	if err != nil {
@@ -31,7 +31,7 @@ func (d *DryRun) Write(e *event.Event) (bool, error) {
 	}
 	if d.queue == nil {
 		d.queue = newQueue(QueueOptions{Window: -1, Every: -1})
-		d.queue.hasten = true // nothing waits
+		d.queue.hasten = true // messages are due immediately
 	}
 	now := time.Now()
 	if !d.queue.offer(m, now) {

@@ -7,12 +7,12 @@ import (
 	"github.com/coder/websocket"
 )
 
-// elevenLabs is the WebSocket of ElevenLabs agents or, with a session ID, the WebSocket that
-// monitors a running conversation. Text is added as a contextual update, which neither interrupts
-// the agent nor is acknowledged. See
+// elevenLabs implements the WebSocket API of ElevenLabs agents or, with a session ID, the WebSocket
+// API that monitors a running conversation. Text is added as a contextual update, which does not
+// interrupt the agent and is not acknowledged. See
 // https://elevenlabs.io/docs/eleven-agents/api-reference/eleven-agents/websocket and
 // https://elevenlabs.io/docs/eleven-agents/guides/realtime-monitoring. The size limit of an update
-// is not documented; ours is well below what agents accept as a prompt.
+// is undocumented; ours is well below the size that agents accept as a prompt.
 type elevenLabs struct{ session string }
 
 func (d elevenLabs) api() api {
@@ -29,13 +29,13 @@ func (d elevenLabs) api() api {
 	return a
 }
 
-// contextualUpdate is the client event in a conversation.
+// contextualUpdate is the client event that adds text in a conversation.
 type contextualUpdate struct {
 	Type string `json:"type"`
 	Text string `json:"text"`
 }
 
-// monitorCommand is the client event on a connection that monitors a conversation.
+// monitorCommand is the client event that adds text over a monitoring connection.
 type monitorCommand struct {
 	CommandType string `json:"command_type"`
 	Parameters  struct {
@@ -59,7 +59,7 @@ func (d elevenLabs) create(_ string, _ Role, batch []*pending) ([]byte, error) {
 	return encode(c)
 }
 
-// respond returns nothing: the agent speaks on its turn.
+// respond returns nothing, because the agent responds on its next turn.
 func (elevenLabs) respond(string) ([]byte, string) { return nil, "" }
 
 func (d elevenLabs) decode(b []byte, whole bool) (serverEvent, bool) {
@@ -76,7 +76,7 @@ func (d elevenLabs) decode(b []byte, whole bool) (serverEvent, bool) {
 		if !whole || json.Unmarshal(b, &in) != nil {
 			return e, false
 		}
-		e.answer, _ = encode(map[string]any{"type": "pong", "event_id": in.Event.ID}) // numbers always encode
+		e.answer, _ = encode(map[string]any{"type": "pong", "event_id": in.Event.ID}) // encoding numbers cannot fail
 	case "error":
 		var in struct {
 			Event struct {
@@ -89,7 +89,7 @@ func (d elevenLabs) decode(b []byte, whole bool) (serverEvent, bool) {
 		if whole && json.Unmarshal(b, &in) == nil {
 			e.Error.Type, e.Error.Code, e.Error.Message = "server_error", in.Event.Type, in.Event.Message
 			if in.Event.Code == int(websocket.StatusPolicyViolation) || in.Event.Code == int(websocket.StatusProtocolError) {
-				e.Error.Type = "invalid_request_error" // these close codes mean an invalid request
+				e.Error.Type = "invalid_request_error" // these close codes report an invalid request
 			}
 			if e.Error.Message == "" {
 				e.Error.Message = in.Event.Reason

@@ -20,50 +20,51 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// DefaultURL is OpenAI's endpoint.
+// DefaultURL is the URL of OpenAI's endpoint.
 const DefaultURL = "wss://api.openai.com/v1/realtime"
 
-// DefaultMaxMessage is the default limit of a message in bytes: slightly more than the largest audio
-// event that the API accepts.
+// DefaultMaxMessage is the default size limit for a message in bytes: slightly more than the
+// largest audio event that the API accepts.
 const DefaultMaxMessage = 16 << 20
 
-// Endpoint is an API that hosts conversations. It contains secrets, which String hides.
+// Endpoint specifies an API endpoint that hosts conversations. It contains secrets, which String
+// omits.
 type Endpoint struct {
-	// URL is a WebSocket URL: wss, ws, or the equivalent https, http. "" means the URL of the
-	// dialect's vendor, for OpenAI DefaultURL. A URL without a path, or with a path that ends in
-	// /v1, gets the path of the dialect, such as /v1/realtime.
+	// URL is a WebSocket URL with scheme wss or ws, or the equivalent https or http. If empty, it
+	// defaults to the URL of the dialect's vendor, for OpenAI DefaultURL. If it has no path, or a
+	// path that ends in /v1, the dialect's path is appended, such as /v1/realtime.
 	URL     string
 	Dialect Dialect
-	// Session is the ID of a running GPT-Live session or ElevenLabs conversation to attach to: the
+	// Session is the ID of a running GPT-Live session or ElevenLabs conversation to attach to. The
 	// path is then /v1/live/sessions/ID/attach or /v1/convai/conversations/ID/monitor.
 	Session string
-	// Query replaces members of the URL's query, such as call_id and model.
+	// Query overrides members of the URL's query, such as call_id and model.
 	Query url.Values
-	// Header is sent with every handshake, such as Authorization.
+	// Header contains headers that are sent with every handshake, such as Authorization.
 	Header http.Header
-	// Insecure allows an unencrypted URL for hosts other than this machine.
+	// Insecure allows unencrypted connections to other machines.
 	Insecure bool
-	// Client makes the handshakes; nil: one that does not follow redirects and uses the proxy from
-	// the environment.
+	// Client performs the handshakes. If nil, a client is used that follows no redirects and uses
+	// the proxy from the environment.
 	Client *http.Client
-	// MaxMessage is the size of the largest message in bytes; 0: DefaultMaxMessage. A larger
-	// message ends its connection.
+	// MaxMessage limits the size of a message in bytes; 0 means DefaultMaxMessage. A larger message
+	// ends its connection.
 	MaxMessage int64
 }
 
-// OptionError is an invalid option.
+// OptionError reports an invalid option.
 type OptionError struct {
-	Option string // "url", "header", "role", "session-id", "dialect"
+	Option string // one of "url", "header", "role", "session-id", "dialect"
 	Reason string // one line
 }
 
 func (e *OptionError) Error() string { return e.Option + ": " + e.Reason }
 
-// RefusedError reports that the endpoint refused a session, and that another attempt would fail as
-// well.
+// RefusedError reports that the endpoint refused a session, and that another attempt would fail
+// too.
 type RefusedError struct {
-	Status  int    // the HTTP status of the handshake, or the close code; 0: neither
-	Message string // from the endpoint, one line, safe to print; "": none
+	Status  int    // HTTP status of the handshake, or close code; 0 if neither is known
+	Message string // message from the endpoint, one printable line; empty if none
 }
 
 func (e *RefusedError) Error() string {
@@ -80,7 +81,7 @@ func (e *RefusedError) Error() string {
 	return s
 }
 
-// Address is the URL without query and user, which may be secret.
+// Address returns the URL without its query and user information, which may be secret.
 func (e *Endpoint) Address() string {
 	u, err := e.parse()
 	if err != nil {
@@ -89,13 +90,13 @@ func (e *Endpoint) Address() string {
 	return printable.Line(u.Scheme+"://"+u.Host+u.EscapedPath(), 256)
 }
 
-// String is Address.
+// String returns the same text as Address.
 func (e Endpoint) String() string { return e.Address() }
 
-// GoString is Address.
+// GoString returns the same text as Address.
 func (e Endpoint) GoString() string { return e.Address() }
 
-// Check validates the endpoint. Its error is an *[OptionError].
+// Check validates the endpoint. It returns nil or an *[OptionError].
 func (e *Endpoint) Check() error {
 	u, err := e.parse()
 	if err != nil {
@@ -122,7 +123,7 @@ func (e *Endpoint) Check() error {
 	return nil
 }
 
-// resolve validates the endpoint and the options, and returns the URL and the dialect of sessions.
+// resolve validates the endpoint and the options, and returns the URL and the dialect for sessions.
 // Its error is an *[OptionError].
 func (e *Endpoint) resolve(o MessageOptions) (*url.URL, dialect, error) {
 	if err := e.Check(); err != nil {
@@ -175,7 +176,7 @@ func (e *Endpoint) parse() (*url.URL, error) {
 	return u, nil
 }
 
-// dialect returns the dialect of the endpoint's sessions.
+// dialect returns the dialect for the endpoint's sessions.
 func (e *Endpoint) dialect() (dialect, error) {
 	if e.Session != "" && !sessionID(e.Session) {
 		return nil, &OptionError{"session-id", fmt.Sprintf("invalid session id %q", printable.Line(e.Session, 64))}
@@ -190,14 +191,15 @@ func (e *Endpoint) dialect() (dialect, error) {
 	return lang, nil
 }
 
-// sessionID reports whether an ID can be a path segment.
+// sessionID reports whether an ID is safe to use as a path segment.
 func sessionID(id string) bool {
 	return len(id) <= 256 && !strings.ContainsFunc(id, func(r rune) bool {
 		return r != '_' && r != '-' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
 	})
 }
 
-// replaced returns the encoded query q with the members in with replaced; raw if with is empty.
+// replaced returns query q, encoded, after replacing the members that are also in with. It returns
+// raw if with is empty.
 func replaced(q, with url.Values, raw string) string {
 	if len(with) == 0 {
 		return raw
@@ -208,7 +210,8 @@ func replaced(q, with url.Values, raw string) string {
 
 const handshakeTimeout = 15 * time.Second
 
-// dial connects to u. If the endpoint refuses the handshake, the error is a *handshakeError.
+// dial opens a WebSocket connection to u. If the endpoint refuses the handshake, the error is a
+// *handshakeError.
 func (e *Endpoint) dial(ctx context.Context, u *url.URL, header http.Header, subprotocols []string) (*peer, *http.Response, error) {
 	client := e.Client
 	if client == nil {
@@ -244,13 +247,13 @@ func defaultClient() *http.Client {
 		Proxy:                  http.ProxyFromEnvironment,
 		DialContext:            (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
 		TLSHandshakeTimeout:    10 * time.Second,
-		DisableKeepAlives:      true, // a refused handshake leaves no connection behind
+		DisableKeepAlives:      true, // a refused handshake must not leave an idle connection
 		DisableCompression:     true,
 		MaxResponseHeaderBytes: 64 << 10,
 	}}
 }
 
-// handshakeError is the response of an endpoint that refuses the handshake.
+// handshakeError contains the response with which an endpoint refused the handshake.
 type handshakeError struct {
 	RefusedError
 	retryAfter time.Duration
@@ -279,7 +282,7 @@ func newHandshakeError(res *http.Response) *handshakeError {
 	return e
 }
 
-// headerName reports whether s is a valid header name: a token of RFC 9110, §5.6.2.
+// headerName reports whether s is a valid header name: a token as defined in RFC 9110, §5.6.2.
 func headerName(s string) bool {
 	for i := range len(s) {
 		c := s[i]
@@ -301,8 +304,8 @@ func headerValue(s string) bool {
 	return true
 }
 
-// hopByHop reports whether a header is for one connection only, or part of the WebSocket handshake,
-// and so must not be forwarded.
+// hopByHop reports whether a header must not be forwarded, because it applies to one connection or
+// is part of the WebSocket handshake.
 func hopByHop(name string) bool {
 	switch name = textproto.CanonicalMIMEHeaderKey(name); name {
 	case "Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization",
@@ -312,9 +315,9 @@ func hopByHop(name string) bool {
 	return strings.HasPrefix(name, "Sec-Websocket-")
 }
 
-// addEndToEnd adds the end-to-end headers in from to the headers in to.
+// addEndToEnd copies the end-to-end headers in from to to.
 func addEndToEnd(to, from http.Header) {
-	named := map[string]bool{} // headers named in Connection are also hop-by-hop
+	named := map[string]bool{} // headers listed in Connection are also hop-by-hop
 	for _, line := range from.Values("Connection") {
 		for name := range strings.SplitSeq(line, ",") {
 			named[textproto.CanonicalMIMEHeaderKey(strings.TrimSpace(name))] = true

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// gptLive is OpenAI's Live API: text is appended as silent context, and the endpoint acknowledges it
-// with the ID of our event. It can only attach to a running session.
+// gptLive implements OpenAI's Live API. Text is appended as silent context, and the endpoint
+// acknowledges it with the ID of our event. It can only attach to a running session.
 type gptLive struct{ session string }
 
-// maxAppend limits one append in bytes. The API accepts 500 tokens, and every token has at least one
-// byte.
+// maxAppend limits one append in bytes. The API accepts 500 tokens, and every token has at least
+// one byte.
 const maxAppend = 500
 
 func (d gptLive) api() api {
@@ -21,15 +21,15 @@ func (d gptLive) api() api {
 	}
 }
 
-// thinkingAppend is the client event that adds silent context for the whole session.
+// thinkingAppend is the client event that appends silent context for the whole session.
 type thinkingAppend struct {
 	Type         string  `json:"type"`
 	EventID      string  `json:"event_id"`
-	DelegationID *string `json:"delegation_id"` // null: not for a single task
+	DelegationID *string `json:"delegation_id"` // null: applies to the session, not to a single task
 	Content      string  `json:"content"`
 }
 
-// create omits the contents of resources, as there is no room.
+// create omits the contents of resources, because they would exceed the size limit.
 func (gptLive) create(id string, _ Role, batch []*pending) ([]byte, error) {
 	lines := make([]string, len(batch))
 	for i, p := range batch {
@@ -43,7 +43,7 @@ func (gptLive) create(id string, _ Role, batch []*pending) ([]byte, error) {
 	return encode(thinkingAppend{Type: "session.thinking.append", EventID: eventIDOf(id), Content: strings.Join(lines, "\n")})
 }
 
-// respond returns nothing: the model decides when it speaks.
+// respond returns nothing, because the model decides when to speak.
 func (gptLive) respond(string) ([]byte, string) { return nil, "" }
 
 func (gptLive) decode(b []byte, whole bool) (serverEvent, bool) {

@@ -5,14 +5,14 @@ import (
 	"encoding/json"
 )
 
-// openAI is the GA version of the Realtime API: text is added as conversation items, and the endpoint
-// acknowledges each item with its ID.
+// openAI implements the GA version of the Realtime API. Text is added as conversation items, and
+// the endpoint acknowledges each item with its ID.
 type openAI struct{}
 
 func (openAI) api() api {
 	return api{
 		home: "wss://api.openai.com/v1", path: "realtime", keyVariable: "OPENAI_API_KEY", keyHeader: "Authorization",
-		limits: limits{messages: 512, bytes: 64 << 10}, // well below what a session accepts in one event
+		limits: limits{messages: 512, bytes: 64 << 10}, // well below the size that a session accepts in one event
 	}
 }
 
@@ -51,7 +51,7 @@ func (openAI) create(id string, role Role, batch []*pending) ([]byte, error) {
 
 func (openAI) respond(id string) ([]byte, string) {
 	e := responseCreate{Type: "response.create", EventID: replyEventPrefix + id}
-	frame, _ := encode(e) // strings always encode
+	frame, _ := encode(e) // encoding strings cannot fail
 	return frame, e.EventID
 }
 
@@ -67,12 +67,12 @@ func (openAI) decode(b []byte, whole bool) (serverEvent, bool) {
 		return e, false
 	}
 	if whole && json.Unmarshal(b, &e) != nil {
-		// In compatible endpoints the error code may have another type. The members decoded
-		// before it, and the type, are still valid.
+		// On compatible endpoints the error code may have another JSON type. The members decoded
+		// before it, and the event type, are still valid.
 		e.Type = eventType(b)
 	}
 	if e.Type == "session.started" {
-		e.opens = gptLive{} // an application opened a GPT-Live session through a proxy
+		e.opens = gptLive{} // an application has opened a GPT-Live session through a proxy
 	}
 	return e, true
 }

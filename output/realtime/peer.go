@@ -13,18 +13,18 @@ import (
 	"github.com/coder/websocket"
 )
 
-// peer is our end of a connection. coder/websocket 1.8.15 does not distinguish the end of the stream
-// within a message from the end of the message; ended does.
+// peer is our end of a WebSocket connection. coder/websocket 1.8.15 cannot distinguish a stream
+// that ends within a message from the end of the message; ended can.
 type peer struct {
 	*websocket.Conn
-	ended *atomic.Bool // the stream below the WebSocket has ended: set when a read failed
+	ended *atomic.Bool // set when a read failed because the underlying stream has ended
 }
 
-// errTruncated reports a stream that ended within a message.
+// errTruncated reports that a stream ended within a message.
 var errTruncated = errors.New("the connection was lost in the middle of a message")
 
-// fill reads until buf is full or the message ends; whole means that the message has ended. If a
-// message fills buf exactly, only the next call, which reads no bytes, returns whole.
+// fill reads until buf is full or the message ends. whole reports whether the message has ended. If
+// a message fills buf exactly, only the next call, which reads no bytes, returns whole.
 func (p *peer) fill(r io.Reader, buf []byte) (n int, whole bool, err error) {
 	for n < len(buf) {
 		m, err := r.Read(buf[n:])
@@ -48,7 +48,7 @@ func (p *peer) send(ctx context.Context, frame []byte) error {
 	return p.Write(ctx, websocket.MessageText, frame)
 }
 
-// probe pings the peer, and waits for the pong.
+// probe pings the peer and waits for the pong.
 func (p *peer) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, pongTimeout, errors.New("the endpoint did not respond to a ping"))
 	defer cancel()
@@ -61,8 +61,8 @@ func (p *peer) probe(ctx context.Context) error {
 	return nil
 }
 
-// spyTransport makes the request of one WebSocket handshake, and sets ended when the opened stream
-// has ended.
+// spyTransport performs one WebSocket handshake, and sets ended when the resulting stream has
+// ended.
 type spyTransport struct {
 	base  http.RoundTripper
 	ended *atomic.Bool
@@ -85,20 +85,20 @@ func (t *spyTransport) RoundTrip(q *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// spyStream is the client's side of an upgraded connection.
+// spyStream is the client side of an upgraded connection.
 type spyStream struct {
 	spy
 	io.Closer
 }
 
-// spyWriter is the counterpart of spyTransport on the server's side: it sets ended when the stream
-// of an upgraded request has ended.
+// spyWriter is the server-side counterpart of spyTransport: it sets ended when the stream of an
+// upgraded request has ended.
 type spyWriter struct {
 	http.ResponseWriter
 	ended *atomic.Bool
 }
 
-// Unwrap is for [http.ResponseController].
+// Unwrap returns the underlying writer, for [http.ResponseController].
 func (w *spyWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // Hijack implements [http.Hijacker].
@@ -108,11 +108,11 @@ func (w *spyWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	spied := &spyConn{Conn: conn, spy: newSpy(conn, w.ended)}
-	// The writer is empty; from here on it writes to the gatherer.
+	// The buffered writer is empty, so it can be replaced by one that writes to the gatherer.
 	return spied, bufio.NewReadWriter(brw.Reader, bufio.NewWriterSize(spied, 4<<10)), nil
 }
 
-// spyConn is the server's side of an upgraded connection.
+// spyConn is the server side of an upgraded connection.
 type spyConn struct {
 	net.Conn
 	spy spy
@@ -121,11 +121,11 @@ type spyConn struct {
 func (c *spyConn) Read(b []byte) (int, error)  { return c.spy.Read(b) }
 func (c *spyConn) Write(b []byte) (int, error) { return c.spy.Write(b) }
 
-// spy gathers the frames written to a stream, and sets ended when the stream has ended. Reads and
-// writes may be concurrent.
+// spy combines the written pieces of frames, and sets ended when the stream has ended. A read and a
+// write may be concurrent.
 type spy struct {
 	r     io.Reader
-	late  error // an error that came with the last bytes, as it may with TLS; for the next Read
+	late  error // an error that was returned together with the last bytes, as TLS may do; the next Read returns it
 	ended *atomic.Bool
 	gatherer
 }
@@ -134,7 +134,7 @@ func newSpy(stream io.ReadWriter, ended *atomic.Bool) spy {
 	return spy{r: stream, ended: ended, gatherer: gatherer{w: stream}}
 }
 
-// Read returns an error, and sets ended, only when there are no more bytes.
+// Read returns an error, and sets ended, only after all bytes have been returned.
 func (s *spy) Read(b []byte) (n int, err error) {
 	if err = s.late; err == nil {
 		n, err = s.r.Read(b)
@@ -148,21 +148,21 @@ func (s *spy) Read(b []byte) (n int, err error) {
 	return n, err
 }
 
-// gatherer combines the pieces of a WebSocket frame, which the library writes in units of 4 KiB, into
-// one write. Otherwise each piece would wake the other side, and be a separate packet and TLS record.
-// It is not safe for concurrent use.
+// gatherer combines the pieces of a WebSocket frame, which the library writes in units of 4 KiB,
+// into one write. Otherwise each piece would wake the receiver, and require a separate packet and
+// TLS record. It is not safe for concurrent use.
 type gatherer struct {
 	w    io.Writer
-	held []byte   // the beginning of a frame
-	head [14]byte // of the next frame, up to its payload
-	have int      // bytes in head
-	left uint64   // bytes of the frame's payload that were not written yet
+	held []byte   // beginning of a frame that was not written yet
+	head [14]byte // header of the next frame
+	have int      // number of bytes in head
+	left uint64   // number of payload bytes of the frame still to come
 }
 
-// maxHeld is how many bytes of a frame are held.
+// maxHeld limits the bytes of a frame that are held back.
 const maxHeld = 64 << 10
 
-// Write implements [io.Writer]. An incomplete frame may be held until more is written.
+// Write implements [io.Writer]. An incomplete frame may be held back until more is written.
 func (g *gatherer) Write(b []byte) (int, error) {
 	if whole := g.follow(b); !whole && len(g.held)+len(b) <= maxHeld {
 		g.held = append(g.held, b...)
@@ -182,7 +182,7 @@ func (g *gatherer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// follow parses frames (RFC 6455, §5.2), and reports whether b ends where a frame ends.
+// follow parses frames (RFC 6455, §5.2), and reports whether the end of b is the end of a frame.
 func (g *gatherer) follow(b []byte) (whole bool) {
 	for len(b) > 0 {
 		if g.left > 0 {

@@ -18,21 +18,21 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// Progress is the part of a log that a session has handled, so that the next run of the program can
-// continue: all events up to Cursor, and the later updates in Newest. A rejected message counts as
-// handled.
+// Progress describes which part of a log a session has handled, so that the next run of the program
+// can resume: all events up to Cursor, and the later updates in Newest. A rejected message counts
+// as handled.
 type Progress struct {
 	Cursor string `json:"cursor"`
-	// Newest has, for each resource with handled updates after the cursor, the number of the
-	// newest update, which covers the older ones. The keys are hashes of server and URI.
+	// Newest maps each resource with handled updates after the cursor to the number of its newest
+	// handled update, which covers older ones. The keys are hashes of server and URI.
 	Newest map[string]uint64 `json:"newest,omitempty"`
 }
 
-// maxNewest limits Progress.Newest.
+// maxNewest limits the number of entries in Progress.Newest.
 const maxNewest = 4096
 
-// handledUpdates records which updates were handled, for one epoch of the log (see [event.ParseID]).
-// The zero value is ready. The owner's lock must be held.
+// handledUpdates records which updates were handled, for one epoch of the log (see
+// [event.ParseID]). The zero value is ready to use. The owner's lock must be held.
 type handledUpdates struct {
 	epoch  string
 	newest map[string]uint64
@@ -48,7 +48,7 @@ func newHandledUpdates(p Progress) handledUpdates {
 
 func (k key) hash() string { return strings.TrimPrefix(hashID(k.server, k.uri), itemPrefix) }
 
-// covers reports whether a message, or a newer one about its resource, was handled.
+// covers reports whether a message, or a newer one for its resource, was handled.
 func (p *handledUpdates) covers(m *Message) bool {
 	if len(p.newest) == 0 {
 		return false
@@ -90,21 +90,21 @@ func (p *handledUpdates) upTo(cursor string) Progress {
 	return Progress{Cursor: cursor, Newest: maps.Clone(p.newest)}
 }
 
-// maxProgress is the size of the largest progress file in bytes.
+// maxProgress limits the size of a progress file in bytes.
 const maxProgress = 1 << 20
 
-// A ProgressFile keeps the [Progress] of a session for the next run of the program. The zero value
-// keeps nothing. Save is safe for concurrent use.
+// ProgressFile stores the [Progress] of a session for the next run of the program. The zero value
+// stores nothing. Save is safe for concurrent use.
 type ProgressFile struct {
 	path  string
 	begin Progress
 
-	mu    sync.Mutex // guards the rest, and the order of writes
-	saved string     // the content of the file
+	mu    sync.Mutex // guards the fields below, and serializes writes
+	saved string     // current content of the file
 	last  time.Time  // when the file was last known to be up to date
 }
 
-// OpenProgress reads the progress file of the last run, which need not exist.
+// OpenProgress reads the progress file of the last run, if it exists.
 func OpenProgress(path string) (*ProgressFile, error) {
 	f := &ProgressFile{path: path}
 	data, err := readProgress(path)
@@ -129,11 +129,11 @@ func readProgress(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// Begin returns the progress of the last run, the zero value if there was none.
+// Begin returns the progress of the last run, or the zero value if there was none.
 func (f *ProgressFile) Begin() Progress { return f.begin }
 
-// Save writes the progress to the file, with mode 0600, unless the last write was less than every
-// ago or nothing was handled yet.
+// Save writes the progress to the file, with mode 0600. It does nothing if less than every has
+// passed since the last write, or if nothing was handled yet.
 func (f *ProgressFile) Save(progress func() Progress, every time.Duration) error {
 	if f.path == "" {
 		return nil

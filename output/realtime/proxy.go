@@ -19,59 +19,62 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// ProxyOptions configure a proxy. A zero field means its default.
+// ProxyOptions configures a proxy. Zero fields have their defaults.
 type ProxyOptions struct {
 	// Upstream is the endpoint. A client's query is added to its URL; a client's path is used only
-	// if the URL has none. Headers in Header replace the client's headers of the same names.
+	// if the URL has none. Headers in Upstream.Header replace the client's headers with the same
+	// names.
 	Upstream Endpoint
 	Delivery DeliveryOptions
-	// RefreshTools makes a session import the tools of an MCP server again when they have changed.
-	// The server is recognized by its label in the session, which must be the ID of a tracked
-	// server, or by its URL: ServerURL returns the URL of a tracked server, "" if it has none; nil:
-	// only labels count.
+	// RefreshTools makes a session reimport the tools of an MCP server when they have changed. The
+	// server is identified by its label in the session, which must be the ID of a tracked server,
+	// or by its URL: ServerURL returns the URL of a tracked server, or "" if it has none. If
+	// ServerURL is nil, only labels are compared.
 	RefreshTools bool
 	ServerURL    func(serverID string) string
-	// MaxSessions limits the open sessions; 1,024. Further clients get status 503.
+	// MaxSessions limits the number of open sessions. The default is 1,024. Further clients receive
+	// status 503.
 	MaxSessions int
-	// Logger gets sessions at info and failures at warn; nil discards them.
+	// Logger receives sessions at level info and failures at level warn; if nil, they are
+	// discarded.
 	Logger *slog.Logger
 }
 
 // Proxy is an [http.Handler] that connects every WebSocket client to the endpoint and adds messages
 // to each conversation. It does not authenticate clients; its server must.
 //
-// Messages of both sides are forwarded unchanged, text and binary, in order, at the pace of their
-// reader. The division into frames may change, and each connection has its own pings and no
-// compression. End-to-end headers, subprotocols, refusals and close codes are also forwarded. If one
-// connection is lost, the other is dropped.
+// Messages in both directions, text and binary, are forwarded unchanged and in order, at the speed
+// at which the receiver reads. Frame boundaries may change, and each connection has its own pings
+// and no compression. End-to-end headers, subprotocols, refusals and close codes are forwarded too.
+// If one connection is lost, the other is dropped.
 //
-// A client sees the events about added items and responses, as they are part of its conversation.
-// Only answers to our own events are hidden, as the client would mistake them for answers to its
-// events.
+// A client receives the events for added items and responses, because they are part of its
+// conversation. Only direct answers to our own events are hidden, because the client would mistake
+// them for answers to its events.
 type Proxy struct {
 	opts    ProxyOptions
 	url     *url.URL
 	lang    dialect
-	anyPath bool // use the path of the client's request, as the URL of Upstream has none
+	anyPath bool // use the path of the client's request, because Upstream's URL has none
 	log     *slog.Logger
-	buffers sync.Pool // of *[peekSize]byte, for messages in transit
+	buffers sync.Pool // holds *[peekSize]byte buffers for messages in transit
 	count   atomic.Uint64
 
-	mu       sync.Mutex // guards the rest
+	mu       sync.Mutex // guards the fields below
 	sessions map[*proxySession]struct{}
 	closing  bool
-	handlers sync.WaitGroup // grows only while not closing
-	past     Stats          // the sums of all ended sessions
+	handlers sync.WaitGroup // incremented only while not closing
+	past     Stats          // total counts of all ended sessions
 }
 
-// NewProxy checks the options; its errors are of type *[OptionError].
+// NewProxy validates the options and returns a proxy. Its errors have type *[OptionError].
 func NewProxy(o ProxyOptions) (*Proxy, error) {
 	u, lang, err := o.Upstream.resolve(o.Delivery.Message)
 	if err != nil {
 		return nil, err
 	}
 	o.MaxSessions = cmp.Or(o.MaxSessions, 1024)
-	o.Delivery.Queue.Remember = cmp.Or(o.Delivery.Queue.Remember, 2048) // for each session
+	o.Delivery.Queue.Remember = cmp.Or(o.Delivery.Queue.Remember, 2048) // default for each session
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -102,7 +105,7 @@ func (p *Proxy) Offer(e *event.Event) {
 	}
 }
 
-// toolsChanged makes the session import the tools of e's server again if it uses them.
+// toolsChanged makes the session reimport the tools of e's server if the session uses them.
 func (s *proxySession) toolsChanged(e *event.Event) {
 	url := ""
 	if s.proxy.opts.ServerURL != nil {
@@ -111,7 +114,7 @@ func (s *proxySession) toolsChanged(e *event.Event) {
 	s.conv.toolsChanged(e, url)
 }
 
-// Stats returns the counts of all sessions.
+// Stats returns the total counts of all sessions.
 func (p *Proxy) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,8 +127,8 @@ func (p *Proxy) Stats() Stats {
 	return all
 }
 
-// Shutdown ends all sessions with the close code 1001 and accepts no more. It returns when the last
-// one has ended, or with the cause of ctx.
+// Shutdown ends all sessions with close code 1001 and refuses new ones. It returns when the last
+// session has ended, or with the cause of ctx.
 func (p *Proxy) Shutdown(ctx context.Context) error {
 	p.mu.Lock()
 	p.closing = true
@@ -134,7 +137,7 @@ func (p *Proxy) Shutdown(ctx context.Context) error {
 	}
 	p.mu.Unlock()
 	over := make(chan struct{})
-	go func() { // ends with the last handler; each has a time limit
+	go func() { // ends with the last handler; each handler has a time limit
 		defer close(over)
 		p.handlers.Wait()
 	}()
@@ -146,7 +149,7 @@ func (p *Proxy) Shutdown(ctx context.Context) error {
 	}
 }
 
-// admit registers a session, nil if there is no room.
+// admit registers a new session. It returns nil if the limit is reached.
 func (p *Proxy) admit() *proxySession {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -189,7 +192,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.Contains(path, "/convai/") && p.opts.Upstream.Dialect == "" {
 		s.conv.dialect = elevenLabs{}
 	}
-	s.conv.muted = strings.Contains(path, "/live/") // until an event opens the session
+	s.conv.muted = strings.Contains(path, "/live/") // nothing may be sent until an event opens the session
 	upstream, res, err := p.dial(r)
 	if err != nil {
 		p.log.Warn("the endpoint refused a session", "session", s.name, "endpoint", p.opts.Upstream.Address(), "err", oneLine(err))
@@ -208,7 +211,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.log.Info("session ended", "session", s.name, "err", oneLine(err), "injected", st.Injected, "failed", st.Failed)
 }
 
-// errLeft ends the sessions of a proxy that shuts down.
+// errLeft reports that a session ended because its proxy is shutting down.
 var errLeft = errors.New("the proxy is shutting down")
 
 // proxySession is one session of a proxy.
@@ -223,37 +226,37 @@ type proxySession struct {
 
 func (s *proxySession) leave() { s.once.Do(func() { close(s.left) }) }
 
-// pump forwards messages from one side to the other.
+// pump forwards messages in one direction.
 type pump struct {
 	from, to *peer
 	// inspect is called with each text message, or its beginning, and reports whether to drop the
-	// message; nil: nothing is inspected.
+	// message. If nil, nothing is inspected.
 	inspect func(b []byte, whole bool) (hide bool)
 	buffers *sync.Pool // see Proxy.buffers
-	// waiting is since when the pump has been waiting for a message, in Unix nanoseconds; 0: it is
-	// forwarding one.
+	// waiting is when the pump started to wait for a message, in Unix nanoseconds; 0 while it is
+	// forwarding a message.
 	waiting atomic.Int64
 }
 
-// idleAfter is how long a pump must have waited for a message to be considered idle.
+// idleAfter is how long a pump must have waited for a message before it counts as idle.
 const idleAfter = 5 * time.Millisecond
 
-// idle reports whether everything that p.from has sent was forwarded. While p.to does not read,
-// messages of p.from, such as acknowledgements, are not read either.
+// idle reports whether everything that p.from has sent was forwarded. While p.to is not reading,
+// messages from p.from, such as acknowledgements, cannot be read either.
 func (p *pump) idle() bool {
 	since := p.waiting.Load()
 	return since != 0 && time.Now().UnixNano()-since >= int64(idleAfter)
 }
 
-// ending is how a pump ended: by reading from its source, or by writing to its target.
+// ending describes how a pump stopped: a read from its source or a write to its target failed.
 type ending struct {
 	p    *pump
 	read bool
 	err  error
 }
 
-// run forwards messages in both directions, and delivers the messages of the conversation, until one
-// side ends. It returns why.
+// run forwards messages in both directions, and delivers the conversation's messages, until one
+// side ends. It returns the reason.
 func (s *proxySession) run(ctx context.Context, client, upstream *peer) error {
 	s.conv.begin()
 	life, cut := context.WithCancel(ctx)
@@ -262,19 +265,19 @@ func (s *proxySession) run(ctx context.Context, client, upstream *peer) error {
 	if s.proxy.opts.RefreshTools {
 		up.inspect = s.inspectClient
 	}
-	ends := make(chan ending, 2) // one from each pump
+	ends := make(chan ending, 2) // each pump sends one value
 	var wg sync.WaitGroup
 	for _, p := range []*pump{down, up} {
 		wg.Go(func() { ends <- p.run(life) })
 	}
 	talking, stop := context.WithCancel(life)
 	wg.Go(func() {
-		// The pumps also report a failed connection.
+		// Errors are ignored, because the pumps report a failed connection too.
 		_ = s.conv.run(talking, connection{
 			send: func(_ context.Context, frame []byte) error { return upstream.Write(life, websocket.MessageText, frame) },
 			ready: func(context.Context) (bool, error) {
 				if s.unconfirmed() {
-					return true, upstream.Ping(life) // the pong has no deadline
+					return true, upstream.Ping(life) // wait for the pong without a deadline
 				}
 				return down.idle(), nil
 			},
@@ -288,7 +291,7 @@ func (s *proxySession) run(ctx context.Context, client, upstream *peer) error {
 	return err
 }
 
-// unconfirmed reports whether the endpoint does not acknowledge items.
+// unconfirmed reports whether the endpoint's API does not acknowledge items.
 func (s *proxySession) unconfirmed() bool {
 	s.conv.mu.Lock()
 	defer s.conv.mu.Unlock()
@@ -296,8 +299,8 @@ func (s *proxySession) unconfirmed() bool {
 }
 
 // close waits until one side ends, calls stop to end the delivery of messages, and closes the other
-// side with the same close code, if there was one. After a lost connection the caller drops the
-// other. When the proxy shuts down, close closes both sides.
+// side with the same close code, if there was one. After a lost connection the caller must drop the
+// other one. When the proxy shuts down, close closes both sides.
 func (s *proxySession) close(ctx context.Context, ends <-chan ending, client, upstream *peer, stop, cut func()) error {
 	defer stop()
 	var first ending
@@ -310,7 +313,8 @@ func (s *proxySession) close(ctx context.Context, ends <-chan ending, client, up
 		return context.Cause(ctx)
 	}
 	if !first.read {
-		// The target is gone. The other pump, which reads from it, has its close code, if any.
+		// The target has closed its connection. The other pump, which reads from it, may have its
+		// close code.
 		select {
 		case second := <-ends:
 			if second.read {
@@ -332,13 +336,13 @@ func (s *proxySession) close(ctx context.Context, ends <-chan ending, client, up
 	return first.err
 }
 
-// lingerTimeout limits closing a connection: sending the last messages and the close code, and
-// receiving the answer.
+// lingerTimeout limits how long closing a connection may take: sending the last messages and the
+// close code, and receiving the close response.
 const lingerTimeout = 10 * time.Second
 
-// closeAll closes connections with a code, after everything that was forwarded. It waits for
-// lingerTimeout and then closeTimeout, and calls cut if that was not enough. When the proxy shuts
-// down, it does not wait for lingerTimeout.
+// closeAll closes connections with a close code after all forwarded messages were sent. It waits
+// for lingerTimeout and then closeTimeout, and calls cut if the connections are still open. When
+// the proxy shuts down, it does not wait for lingerTimeout.
 func (s *proxySession) closeAll(code websocket.StatusCode, reason string, cut func(), peers ...*peer) {
 	over := make(chan struct{}) // closed when all peers are closed
 	go func() {
@@ -363,13 +367,13 @@ func (s *proxySession) closeAll(code websocket.StatusCode, reason string, cut fu
 	}
 }
 
-// inspect processes a server event.
+// inspect processes an event from the endpoint, and reports whether to hide it from the client.
 func (s *proxySession) inspect(b []byte, whole bool) (hide bool) {
 	e, ok := s.conv.decode(b, whole)
 	return ok && s.conv.observe(e)
 }
 
-// inspectClient processes a client event.
+// inspectClient processes an event from the client, and reports whether to drop it.
 func (s *proxySession) inspectClient(b []byte, whole bool) (hide bool) {
 	s.conv.mu.Lock()
 	defer s.conv.mu.Unlock()
@@ -391,8 +395,8 @@ func (p *pump) run(ctx context.Context) ending {
 	}
 }
 
-// forward forwards one message: in one frame if it fits into the buffer, otherwise piece by piece.
-// The last piece is sent when the message is known to be complete.
+// forward forwards one message: in one frame if it fits into the buffer, and otherwise in pieces.
+// The last piece is sent once the message is known to be complete.
 func (p *pump) forward(ctx context.Context, typ websocket.MessageType, r io.Reader) ending {
 	buffer := p.buffers.Get().(*[peekSize]byte)
 	defer p.buffers.Put(buffer)
@@ -431,7 +435,7 @@ func (p *pump) forward(ctx context.Context, typ websocket.MessageType, r io.Read
 	return ending{}
 }
 
-// target returns the URL of the endpoint for a client's request.
+// target returns the endpoint's URL for a client's request.
 func (p *Proxy) target(r *http.Request) *url.URL {
 	u := *p.url
 	if p.anyPath && r.URL.Path != "/" {
@@ -445,8 +449,8 @@ func (p *Proxy) target(r *http.Request) *url.URL {
 	return &u
 }
 
-// dial connects to the endpoint with the headers and subprotocols of the client's handshake. Headers
-// in Upstream.Header replace the client's headers.
+// dial connects to the endpoint with the headers and subprotocols from the client's handshake.
+// Headers in Upstream.Header replace the client's headers.
 func (p *Proxy) dial(r *http.Request) (*peer, *http.Response, error) {
 	header := http.Header{}
 	addEndToEnd(header, r.Header)
@@ -454,7 +458,7 @@ func (p *Proxy) dial(r *http.Request) (*peer, *http.Response, error) {
 		header[http.CanonicalHeaderKey(name)] = values
 	}
 	if _, ok := header["User-Agent"]; !ok {
-		header["User-Agent"] = []string{""} // none, instead of Go's
+		header["User-Agent"] = []string{""} // suppresses Go's default User-Agent
 	}
 	var offered []string
 	for _, line := range r.Header.Values("Sec-WebSocket-Protocol") {
@@ -465,7 +469,7 @@ func (p *Proxy) dial(r *http.Request) (*peer, *http.Response, error) {
 	return p.opts.Upstream.dial(r.Context(), p.target(r), header, offered)
 }
 
-// accept answers the client's handshake as the endpoint answered ours: with the same headers and
+// accept answers the client's handshake as the endpoint answered ours, with the same headers and
 // subprotocol.
 func (p *Proxy) accept(w http.ResponseWriter, r *http.Request, upstream *peer, res *http.Response) (*peer, error) {
 	addEndToEnd(w.Header(), res.Header)
@@ -485,7 +489,8 @@ func (p *Proxy) accept(w http.ResponseWriter, r *http.Request, upstream *peer, r
 	return &peer{Conn: conn, ended: spy.ended}, nil
 }
 
-// refuse forwards the endpoint's refusal, or reports that there was no response.
+// refuse forwards the endpoint's refusal to the client, or reports that the endpoint sent no
+// response.
 func refuse(w http.ResponseWriter, res *http.Response) {
 	if res == nil || res.StatusCode == http.StatusSwitchingProtocols {
 		http.Error(w, "the realtime endpoint cannot be reached", http.StatusBadGateway)
@@ -494,6 +499,6 @@ func refuse(w http.ResponseWriter, res *http.Response) {
 	addEndToEnd(w.Header(), res.Header)
 	w.WriteHeader(res.StatusCode)
 	if res.Body != nil {
-		_, _ = io.Copy(w, res.Body) // its first 1,024 bytes, which are in memory
+		_, _ = io.Copy(w, res.Body) // the first 1,024 bytes, already in memory
 	}
 }

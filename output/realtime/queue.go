@@ -13,20 +13,22 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// QueueOptions limit how many messages are sent, as every message stays in the conversation and is
-// billed with every later response. A zero field means its default.
+// QueueOptions limits how many messages are sent, because every message stays in the conversation
+// and is billed again with every later response. Zero fields have their defaults.
 type QueueOptions struct {
-	// MaxPending is about how many resources may have waiting messages; 1,024. Beyond it the
-	// oldest waiting message is dropped.
+	// MaxPending limits how many resources may have pending messages. The default is about 1,024.
+	// Beyond it, the oldest pending message is dropped.
 	MaxPending int
-	// Window is the time after a message about a resource in which its further updates are merged
-	// into one message, sent at the end; 2 s. Negative: only updates of waiting messages are merged.
+	// Window is the period after a message during which further updates of the same resource are
+	// merged into one message, which is sent at its end. The default is 2 s. If negative, only
+	// updates whose message is still pending are merged.
 	Window time.Duration
-	// Every and Burst limit items, each of which may contain messages about many resources: one
-	// item per Every, 2 s, and up to Burst items after a pause, 5. Negative Every: no limit.
+	// Every and Burst limit the rate of items, each of which may contain messages for many
+	// resources: one item per Every, 2 s by default, and up to Burst items after a pause, 5 by
+	// default. A negative Every means no limit.
 	Every time.Duration
 	Burst int
-	// Remember is for how many resources the newest update is remembered; 16,384.
+	// Remember is the number of resources whose newest update is remembered. The default is 16,384.
 	Remember int
 }
 
@@ -36,34 +38,34 @@ func (o QueueOptions) withDefaults() QueueOptions {
 	return o
 }
 
-// Updates that arrive late happened during an outage, and arrive one after the other. Each waits for
-// the next update of its resource for settle, up to maxSettle in total. So there is one message per
-// resource, not one about its past and one about its present.
+// Late updates happened during an outage, and arrive in quick succession. Each waits up to settle
+// for a newer update of its resource, and up to maxSettle in total, so that a resource's past and
+// present state are not sent as two messages.
 const (
 	late      = time.Second
 	settle    = 250 * time.Millisecond
 	maxSettle = 2 * time.Second
 )
 
-// key identifies the resource of a message.
+// key identifies the resource that a message is about.
 type key struct{ server, uri string }
 
 func (m *Message) key() key { return key{m.ServerID, m.ResourceURI} }
 
-// pending is a message that is waiting or in flight.
+// pending is a message that is queued or in flight.
 type pending struct {
 	Message
-	arrived time.Time // when the first update that it covers was offered
-	since   time.Time // when the oldest update that it covers happened
-	due     time.Time // when it is to be sent
-	settles time.Time // the earliest time to send it, even with an item that is sent anyway; zero: any time
+	arrived time.Time // when the first covered update was offered
+	since   time.Time // when the oldest covered update happened
+	due     time.Time // when to send it
+	settles time.Time // earliest time to send it, even in an item that is sent anyway; zero means any time
 	number  uint64    // increases with every accepted update
-	before  string    // ID of the update offered before this one: the cursor while it waits
-	merged  int       // older updates that it covers
-	alone   bool      // it must not share an item, as a shared item was rejected or not acknowledged
+	before  string    // ID of the previously offered update, which is the cursor while this one is pending
+	merged  int       // number of older updates it covers
+	alone   bool      // must not share an item, because a shared item was rejected or not acknowledged
 }
 
-// merge makes p cover the updates of an older message about the same resource.
+// merge makes p cover the updates of an older message for the same resource.
 func (p *pending) merge(old *pending) {
 	p.merged += old.merged + 1
 	p.since = earlier(p.since, old.since)
@@ -83,17 +85,17 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// known is what a queue remembers about a resource.
+// known is what a queue remembers for a resource.
 type known struct {
-	position position  // of the newest update
-	sent     time.Time // when a message about the resource was last sent; zero: never
-	at       uint64    // the number, in the queue, of the update that set position
-	item     string    // ID of the item with the last delivered message; "": none
+	position position  // position of the newest update
+	sent     time.Time // when a message for the resource was last sent; zero if never
+	at       uint64    // queue number of the update that set position
+	item     string    // ID of the item with the last delivered message; empty if none
 }
 
-// before reports whether a message is newer than the newest known update: its position is later, and
-// its text or its time differs. Numbers of different epochs are not comparable: an event of another
-// epoch counts as newer.
+// before reports whether a message is newer than the newest known update: its position is later,
+// and its text or time differs. Positions in different epochs are not comparable, so an event from
+// another epoch counts as newer.
 func (k known) before(m *Message) bool {
 	was, is := k.position, m.position()
 	switch {
@@ -107,13 +109,13 @@ func (k known) before(m *Message) bool {
 	return true
 }
 
-// position orders the updates of one resource: by event ID within one epoch, otherwise by time. A
-// clock that is set back does not reorder the events of an epoch.
+// position orders the updates of one resource: by event ID within an epoch, and otherwise by time.
+// If the clock is set back, events of one epoch therefore keep their order.
 type position struct {
 	epoch string
 	seq   uint64
 	ms    int64
-	text  uint32 // hash of the message's text
+	text  uint32 // hash of the message text
 }
 
 func (m *Message) position() position {
@@ -128,17 +130,17 @@ func (m *Message) position() position {
 	return p
 }
 
-// queue holds the messages to send. It is a pure state machine: callers pass the time, which never
-// runs backwards. The owner's lock must be held.
+// queue contains the messages to send. It is a pure state machine: callers pass the current time,
+// which must never decrease. The owner's lock must be held.
 type queue struct {
 	opts    QueueOptions
 	waiting map[key]*pending
 	known   map[key]known
-	given   map[key]*pending // abandoned messages that the cursor must not pass
+	given   map[key]*pending // abandoned messages, which the cursor must not pass
 	number  uint64
 	last    string // ID of the last offered update
 	limit   *rate.Limiter
-	hasten  bool // messages are due immediately: the source has ended
+	hasten  bool // the source has ended, so messages are due immediately
 
 	merged, stale, dropped uint64
 }
@@ -152,8 +154,8 @@ func newQueue(o QueueOptions) *queue {
 	return &queue{opts: o, waiting: map[key]*pending{}, known: map[key]known{}, given: map[key]*pending{}, limit: rate.NewLimiter(every, o.Burst)}
 }
 
-// offer accepts an update, unless it is not newer than the last update of its resource, and reports
-// whether it did.
+// offer accepts an update unless it is not newer than the last update of its resource, and reports
+// whether it was accepted.
 func (q *queue) offer(m Message, now time.Time) bool {
 	k := m.key()
 	before := q.last
@@ -190,8 +192,8 @@ func (q *queue) offer(m Message, now time.Time) bool {
 	return true
 }
 
-// forget removes an eighth of the known resources, except keep. It prefers resources with old
-// updates, but does not sort them, which would be too expensive.
+// forget removes an eighth of the known resources, but never keep. It prefers resources with old
+// updates, but does not sort them, because that would be too expensive.
 func (q *queue) forget(keep key) {
 	n := len(q.known) / 8
 	limit := q.number - min(q.number, uint64(q.opts.Remember)/2)
@@ -214,12 +216,12 @@ func (q *queue) forget(keep key) {
 	}
 }
 
-// limits apply to one item.
+// limits contains the limits for one item.
 type limits struct{ messages, bytes int }
 
-// take removes and returns due messages, each about another resource, as many as fit into one item,
-// the longest due first. It includes messages that become due before the next item could be sent. If
-// it returns none, wait says for how long none can be sent; 0: none waits.
+// take removes and returns due messages for distinct resources, as many as fit into one item, the
+// longest overdue first. It includes messages that become due before the next item may be sent. If
+// it returns none, wait is how long none can be sent, or 0 if no message is pending.
 func (q *queue) take(now time.Time, most limits) (batch []*pending, wait time.Duration) {
 	if len(q.waiting) == 0 {
 		return nil, 0
@@ -261,17 +263,17 @@ func (q *queue) take(now time.Time, most limits) (batch []*pending, wait time.Du
 	return batch, 0
 }
 
-// untilTokens returns how long it takes until n items may be sent, the burst disregarded.
+// untilTokens returns how long it takes, regardless of the burst limit, until n items may be sent.
 func (q *queue) untilTokens(n float64, now time.Time) time.Duration {
 	missing := n - q.limit.TokensAt(now)
-	if q.opts.Every < 0 || missing < 1e-9 { // the limiter computes with floats
+	if q.opts.Every < 0 || missing < 1e-9 { // tolerates the limiter's floating-point errors
 		return 0
 	}
 	return time.Duration(missing * float64(q.opts.Every))
 }
 
-// restore puts back messages that were taken and not delivered. Each is sent in its own item, or
-// merged into a newer message about its resource if one is waiting.
+// restore puts back messages that were taken but not delivered. Each is merged into a pending newer
+// message for its resource, or otherwise sent in its own item.
 func (q *queue) restore(batch []*pending) {
 	for _, p := range batch {
 		p.alone = true
@@ -284,8 +286,8 @@ func (q *queue) restore(batch []*pending) {
 	}
 }
 
-// cursor returns the ID up to which every update was handled: sent, merged into a later one that was
-// handled, stale or dropped. inFlight are the messages being sent.
+// cursor returns the ID up to which every update was handled: sent, merged into a later update that
+// was handled, stale, or dropped. inFlight contains the messages that are being sent.
 func (q *queue) cursor(inFlight []*pending) string {
 	first, cursor := uint64(math.MaxUint64), q.last
 	consider := func(p *pending) {
@@ -306,15 +308,15 @@ func (q *queue) cursor(inFlight []*pending) string {
 }
 
 // giveUp remembers an undelivered message, so that the cursor stays before it until a newer message
-// about its resource is handled.
+// for its resource is handled.
 func (q *queue) giveUp(p *pending) {
 	if len(q.given) < q.opts.MaxPending {
 		q.given[p.key()] = p
 	}
 }
 
-// supersede merges a batch into the waiting messages, and reports whether it did. It does nothing
-// unless a newer message is waiting for each resource of the batch.
+// supersede merges a batch into pending messages, and reports whether it did. It does nothing
+// unless a newer message is pending for every resource in the batch.
 func (q *queue) supersede(batch []*pending) bool {
 	if slices.ContainsFunc(batch, func(p *pending) bool { return q.waiting[p.key()] == nil }) {
 		return false

@@ -5,40 +5,40 @@ import (
 	"time"
 )
 
-// replies decides when to ask the model to respond: never while a response is active, while the user
-// speaks, or between a function call and its output. The zero value is ready. The owner's lock must
-// be held.
+// replies decides when to ask the model to respond: never while a response is active, while the
+// user is speaking, or between a function call and its output. The zero value is ready to use. The
+// owner's lock must be held.
 type replies struct {
-	wanted   bool                 // messages wait for a response
+	wanted   bool                 // messages are waiting for a response
 	active   map[string]struct{}  // responses in progress
-	asked    string               // ID of our unanswered response.create; "": none
-	until    time.Time            // the deadline of the answer to asked
-	hold     time.Time            // the earliest time to ask, unless a response ends before
-	speaking time.Time            // since when the user has been speaking; zero: silent
-	calls    map[string]time.Time // when function calls were made, by ID; zero: they have their output
+	asked    string               // ID of our unanswered response.create; empty if none
+	until    time.Time            // deadline for the answer to asked
+	hold     time.Time            // earliest time to ask, unless a response ends before
+	speaking time.Time            // when the user started speaking; zero while silent
+	calls    map[string]time.Time // times of function calls, by ID; zero once a call has its output
 	count    int
 }
 
 const (
-	// maxActive limits the tracked responses, and the tracked function calls.
+	// maxActive limits the number of tracked responses, and of tracked function calls.
 	maxActive = 64
-	// holdOff is how long to wait for the end of a response whose start was not seen.
+	// holdOff is how long to wait for the end of a response whose start was not observed.
 	holdOff = 30 * time.Second
-	// turnGrace is how long the endpoint, after the user's turn, and the application, after the
-	// output of a function, may take to start their own response.
+	// turnGrace is how long to wait for the endpoint, after the user's turn, or the application,
+	// after a function's output, to start a response.
 	turnGrace = 2 * time.Second
-	// maxBlocked is how long to wait for the user to stop speaking, or for a function's output.
+	// maxBlocked limits how long to wait for the user to stop speaking, or for a function's output.
 	maxBlocked = 5 * time.Minute
 )
 
-// step returns the frame that asks for a response if that is due, otherwise how long to wait; 0
-// means until something happens. timeout limits the wait for the answer.
+// step returns the frame that requests a response if one is due, and otherwise how long to wait; 0
+// means until something changes. timeout limits the wait for the answer to the request.
 func (r *replies) step(now time.Time, d dialect, timeout time.Duration) (frame []byte, wait time.Duration) {
 	if r.asked != "" {
 		if now.Before(r.until) {
 			return nil, r.until.Sub(now)
 		}
-		r.asked = "" // an answer, if there was one, was not recognized
+		r.asked = "" // any answer was not recognized
 	}
 	if !r.wanted || len(r.active) > 0 {
 		return nil, 0
@@ -59,8 +59,8 @@ func (r *replies) step(now time.Time, d dialect, timeout time.Duration) (frame [
 	return frame, 0
 }
 
-// blocked returns for how long at most no response may be requested because the user is speaking or
-// a function has no output yet; 0: a response may be requested.
+// blocked returns the maximum time for which no response may be requested because the user is
+// speaking or a function has no output yet. It returns 0 if a response may be requested now.
 func (r *replies) blocked(now time.Time) (wait time.Duration) {
 	if !r.speaking.IsZero() {
 		wait = r.speaking.Add(maxBlocked).Sub(now)
@@ -73,7 +73,7 @@ func (r *replies) blocked(now time.Time) (wait time.Duration) {
 	return wait
 }
 
-// busy reports whether a response is wanted or was requested.
+// busy reports whether a response is wanted or has been requested.
 func (r *replies) busy() bool { return r.wanted || r.asked != "" }
 
 func (r *replies) created(id string) {
@@ -86,8 +86,8 @@ func (r *replies) created(id string) {
 	}
 }
 
-// done records the end of a response. An end without an ID, or of a response whose start was not
-// seen, ends all responses.
+// done records the end of a response. If it has no ID, or the response's start was not observed,
+// all responses count as ended.
 func (r *replies) done(id string) {
 	r.hold = time.Time{}
 	if _, ok := r.active[id]; ok {
@@ -97,7 +97,7 @@ func (r *replies) done(id string) {
 	clear(r.active)
 }
 
-// speech records that the user starts or stops speaking.
+// speech records that the user has started or stopped speaking.
 func (r *replies) speech(begins bool, now time.Time) {
 	if begins {
 		r.speaking = now
@@ -109,7 +109,7 @@ func (r *replies) speech(begins bool, now time.Time) {
 	}
 }
 
-// item records function calls and outputs. Each may be reported several times.
+// item records function calls and their outputs. Each may be reported several times.
 func (r *replies) item(e serverEvent, now time.Time) {
 	id := e.Item.CallID
 	switch e.Item.Type {
@@ -130,15 +130,15 @@ func (r *replies) item(e serverEvent, now time.Time) {
 		}
 	case "function_call_output":
 		if r.calls[id].IsZero() {
-			return // repeated, or for an unknown call
+			return // repeated, or the call is unknown
 		}
 		r.calls[id] = time.Time{}
 		r.hold = later(r.hold, now.Add(turnGrace))
 	}
 }
 
-// refused handles an error about our response.create. active means that another response is active
-// whose start was not seen; ours is then requested again after it.
+// refused handles an error for our response.create. active means that another response, whose start
+// was not observed, is active; our request is then repeated after it.
 func (r *replies) refused(active bool, now time.Time) {
 	r.asked = ""
 	if active {
@@ -146,8 +146,8 @@ func (r *replies) refused(active bool, now time.Time) {
 	}
 }
 
-// reset prepares for a new connection. A request whose outcome is unknown is not repeated, as a
-// second response would disturb users more than a missing one.
+// reset prepares for a new connection. A request whose outcome is unknown is not repeated, because
+// a second response would disturb users more than a missing one.
 func (r *replies) reset() {
 	r.asked, r.hold, r.speaking = "", time.Time{}, time.Time{}
 	clear(r.active)

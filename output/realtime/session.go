@@ -20,26 +20,28 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// SessionOptions configure a session.
+// SessionOptions configures a session.
 type SessionOptions struct {
 	Endpoint Endpoint
 	Delivery DeliveryOptions
-	// Call means that the session belongs to another program, as it always does if
-	// Endpoint.Session is set: Run returns when the session ends, instead of opening another one.
+	// Call means that another program owns the session, as is always the case if Endpoint.Session
+	// is set. Run then returns when the session ends, instead of opening another one.
 	Call bool
-	// MCP returns the servers whose tools a session that Run opens imports, and imports again
-	// after each tools.list_changed of one of them; nil: none. Run and Offer call it.
+	// MCP returns the servers whose tools are imported into a session that Run opens, and
+	// reimported after each tools.list_changed event for one of them. If nil, no tools are
+	// imported. Run and Offer call it.
 	MCP func() []MCPServer
-	// Resume is the progress of the previous run; zero: there was none.
+	// Resume is the progress of the previous run, or the zero value if there was none.
 	Resume Progress
-	// Ping is the interval of pings; 20 s.
+	// Ping is the interval between pings. The default is 20 s.
 	Ping time.Duration
-	// Logger gets connections at info and outages at warn; nil discards them.
+	// Logger receives connections at level info and outages at level warn; if nil, they are
+	// discarded.
 	Logger *slog.Logger
 }
 
-// Session is a connection that this program makes to a conversation, and makes again after outages.
-// Its methods, except Run, are safe for concurrent use at any time.
+// Session is a connection from this program to a conversation, reopened after outages. All methods
+// except Run are safe for concurrent use, before, during and after Run.
 type Session struct {
 	opts      SessionOptions
 	url       *url.URL
@@ -48,21 +50,21 @@ type Session struct {
 	connected atomic.Bool
 }
 
-// Times of connections.
+// Durations that control connections.
 const (
-	firstWait = 500 * time.Millisecond // before the first reconnect
+	firstWait = 500 * time.Millisecond // delay before the first reconnect
 	lastWait  = 30 * time.Second
-	// healthyAfter is how long a connection must last to reset the wait to firstWait.
+	// healthyAfter is how long a connection must last to reset the reconnect delay to firstWait.
 	healthyAfter = time.Minute
-	// callGrace is how long after the start of Run the status 404 is retried: the endpoint may
-	// not know a newly created call yet.
+	// callGrace is how long after the start of Run status 404 is retried, because the endpoint may
+	// not have registered a newly created call yet.
 	callGrace    = 10 * time.Second
 	writeTimeout = 30 * time.Second
 	pongTimeout  = 10 * time.Second
 	closeTimeout = time.Second
 )
 
-// NewSession checks the options; its errors are of type *[OptionError].
+// NewSession validates the options and returns a session. Its errors have type *[OptionError].
 func NewSession(o SessionOptions) (*Session, error) {
 	u, lang, err := o.Endpoint.resolve(o.Delivery.Message)
 	if err != nil {
@@ -92,17 +94,18 @@ func (s *Session) Offer(e *event.Event) {
 // Pass records that events up to this ID need not be offered.
 func (s *Session) Pass(id string) { s.conv.pass(id) }
 
-// Finish records that no more offers follow: Run returns when all waiting messages are delivered.
+// Finish declares that no more events will be offered. Run then returns when all pending messages
+// are delivered.
 func (s *Session) Finish() { s.conv.end() }
 
-// Progress returns where the next run should begin.
+// Progress returns the position from which the next run should resume.
 func (s *Session) Progress() Progress {
 	s.conv.mu.Lock()
 	defer s.conv.mu.Unlock()
 	return s.conv.progress.upTo(s.conv.cursor())
 }
 
-// Stats returns the counts.
+// Stats returns the current counts.
 func (s *Session) Stats() Stats {
 	st := s.conv.snapshot()
 	if s.connected.Load() {
@@ -111,9 +114,10 @@ func (s *Session) Stats() Stats {
 	return st
 }
 
-// Run connects, delivers, and reconnects when the connection is lost, until ctx ends or everything
-// is delivered after Finish; it then returns nil. After Finish it connects only if messages are
-// waiting. It returns [ErrEnded] when a call has ended, or a *[RefusedError]. It must be called once.
+// Run connects, delivers messages, and reconnects when the connection is lost. It returns nil when
+// ctx ends, or once everything is delivered after Finish. After Finish it connects only if messages
+// are pending. It returns [ErrEnded] when a call has ended, or a *[RefusedError]. It must be called
+// exactly once.
 func (s *Session) Run(ctx context.Context) error {
 	began, retry, lost := time.Now(), backoff.New(firstWait, lastWait), false
 	for !s.conv.done() {
@@ -134,7 +138,8 @@ func (s *Session) Run(ctx context.Context) error {
 			pause = next
 		}
 		level := slog.LevelInfo
-		// An endpoint closes with this code when a session reaches its maximum duration.
+		// An endpoint uses this close code when a session reaches its maximum duration, which is
+		// not an outage.
 		if atLimit := websocket.CloseStatus(err) == websocket.StatusGoingAway; !lost && !atLimit {
 			lost, level = true, slog.LevelWarn
 		}
@@ -167,7 +172,7 @@ func (s *Session) rest(ctx context.Context, d time.Duration) {
 
 func oneLine(err error) string { return printable.Reason(err, 300) }
 
-// connect makes a connection and runs it until it ends. reached means that the connection was
+// connect opens a connection and runs it until it ends. reached reports whether the connection was
 // established. *lost means that an outage was logged; connect resets it when the outage is over.
 func (s *Session) connect(ctx context.Context, lost *bool) (reached bool, err error) {
 	header := s.opts.Endpoint.Header.Clone()
@@ -187,10 +192,10 @@ func (s *Session) connect(ctx context.Context, lost *bool) (reached bool, err er
 	defer s.connected.Store(false)
 	s.conv.begin()
 	s.useTools(true)
-	// The connection outlives ctx by the time to close it; cut ends it immediately.
+	// The connection outlives ctx long enough to be closed properly; cut ends it immediately.
 	life, cut := context.WithCancel(context.WithoutCancel(ctx))
 	running, fail := context.WithCancelCause(ctx)
-	ended := make(chan error, 1) // the error that ended reading; sent to once
+	ended := make(chan error, 1) // receives the error that ended reading, once
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		err := s.read(life, conn)
@@ -202,7 +207,7 @@ func (s *Session) connect(ctx context.Context, lost *bool) (reached bool, err er
 			fail(err)
 		}
 	})
-	if hello := s.conv.dialect.api().hello; hello != nil { // a Session's dialect does not change
+	if hello := s.conv.dialect.api().hello; hello != nil { // a Session never switches dialects
 		if err := conn.send(running, hello); err != nil {
 			fail(err)
 		}
@@ -214,7 +219,7 @@ func (s *Session) connect(ctx context.Context, lost *bool) (reached bool, err er
 	over := ctx.Err() != nil || errors.Is(err, errFinished)
 	if !over {
 		if cause := context.Cause(running); cause != nil {
-			err = cause // rather than its consequence
+			err = cause // report the cause, not its consequence
 		}
 	}
 	fail(err)
@@ -222,7 +227,7 @@ func (s *Session) connect(ctx context.Context, lost *bool) (reached bool, err er
 	if over {
 		_ = conn.Close(websocket.StatusNormalClosure, "")
 	} else if last := <-ended; websocket.CloseStatus(last) != -1 {
-		err = last // a close code says more than the failed write that it caused
+		err = last // a close code is more informative than the failed write that it caused
 	}
 	stop.Stop()
 	cut()
@@ -231,11 +236,11 @@ func (s *Session) connect(ctx context.Context, lost *bool) (reached bool, err er
 	return true, err
 }
 
-// read reads all server events, which keeps the connection alive, and holds at most peekSize bytes
-// of each.
+// read reads all server events, which keeps the connection alive. It buffers at most peekSize bytes
+// of each event.
 func (s *Session) read(ctx context.Context, conn *peer) error {
 	buf := make([]byte, peekSize)
-	var logged time.Time // when an error of the endpoint was last logged
+	var logged time.Time // when an endpoint error was last logged
 	for {
 		typ, r, err := conn.Reader(ctx)
 		if err != nil {
@@ -266,7 +271,7 @@ func (s *Session) read(ctx context.Context, conn *peer) error {
 func (s *Session) handle(e serverEvent, logged *time.Time) {
 	if e.answer != nil {
 		s.conv.mu.Lock()
-		s.conv.answer = e.answer // observe signals
+		s.conv.answer = e.answer // observe, called next, wakes run
 		s.conv.mu.Unlock()
 	}
 	if ours := s.conv.observe(e); e.Type == "error" && !ours && time.Since(*logged) >= time.Second {
@@ -275,7 +280,7 @@ func (s *Session) handle(e serverEvent, logged *time.Time) {
 	}
 }
 
-// ping detects an endpoint that is gone without closing the connection.
+// ping detects an endpoint that has disappeared without closing the connection.
 func (s *Session) ping(ctx context.Context, conn *peer) error {
 	tick := time.NewTicker(s.opts.Ping)
 	defer tick.Stop()
@@ -294,11 +299,12 @@ func (s *Session) ping(ctx context.Context, conn *peer) error {
 // ErrEnded reports that the call or session to which a [Session] was attached has ended.
 var ErrEnded = errors.New("the session has ended")
 
-// errClosed reports that the endpoint closed a GPT-Live session and that all its events were read.
+// errClosed reports that the endpoint has closed a GPT-Live session and all its events were read.
 var errClosed = errors.New("the endpoint has closed the session")
 
-// afterError decides what follows the error of a connection: Run returns end, or if that is nil
-// connects again after next; 0 means the usual wait. age is the time since Run began.
+// afterError determines how to continue after a connection error. If end is not nil, Run returns
+// it; otherwise Run reconnects after next, where 0 means the usual delay. age is the time since Run
+// started.
 func (s *Session) afterError(err error, age time.Duration) (next time.Duration, end error) {
 	if h, ok := errors.AsType[*handshakeError](err); ok {
 		switch {
@@ -319,14 +325,14 @@ func (s *Session) afterError(err error, age time.Duration) (next time.Duration, 
 	s.conv.mu.Lock()
 	why, refusal := cmp.Or(s.conv.fatal, printable.Line(ce.Reason, 200)), s.conv.dialect.api().refusal
 	s.conv.mu.Unlock()
-	var closing serverEvent // the reason of the close frame, as an error
+	var closing serverEvent // the close frame's reason, in the form of an error event
 	closing.Error.Code = strings.ToLower(why)
 	switch {
 	case ce.Code == websocket.StatusNormalClosure, ce.Code == websocket.StatusGoingAway:
 		if s.opts.Call {
 			return 0, ErrEnded
 		}
-	case ce.Code == 3000, ce.Code == 3003: // unauthorized, forbidden: the registry of RFC 6455, §11.7
+	case ce.Code == 3000, ce.Code == 3003: // unauthorized, forbidden: registered close codes of RFC 6455, §11.7
 		return 0, &RefusedError{Status: int(ce.Code), Message: why}
 	case ce.Code >= 4000 && ce.Code < 5000 && !closing.temporary(), permanent(why), refusal != 0 && ce.Code == refusal:
 		return 0, &RefusedError{Status: max(int(ce.Code), 0), Message: why}
@@ -334,8 +340,8 @@ func (s *Session) afterError(err error, age time.Duration) (next time.Duration, 
 	return 0, nil
 }
 
-// useTools passes the servers of SessionOptions.MCP to the conversation. If begins is set, the
-// session is new and imports their tools.
+// useTools passes the servers that SessionOptions.MCP returns to the conversation. If begins is
+// set, the session is new and imports their tools.
 func (s *Session) useTools(begins bool) {
 	if s.opts.MCP == nil {
 		return

@@ -9,52 +9,53 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// toolImports updates the tools that a session imported from MCP servers. The API imports tools once,
-// when it gets an entry of type "mcp" in the session's tools; how it treats an existing entry is not
-// documented. So the application's tools are sent again. If no import follows, they are sent without
-// the entries of the changed servers, and then with them. If that fails as well, the model gets a
-// message. In a session that we open, the tools are sent first.
+// toolImports updates the tools that a session has imported from MCP servers. The API imports tools
+// once, when an entry of type "mcp" is added to the session's tools; its behaviour for an existing
+// entry is undocumented. Therefore the application's tools are first sent again unchanged. If no
+// import follows, they are sent without the entries of the changed servers, and then with them. If
+// that fails too, the model receives a message. In a session that this program opens, the tools are
+// sent first.
 //
-// The zero value is ready. The owner's lock must be held.
+// The zero value is ready to use. The owner's lock must be held.
 type toolImports struct {
-	kind  json.RawMessage         // the session type from the application
-	tools []toolEntry             // the application's last tools; nil: unknown
-	due   map[string]*event.Event // like asked, for the next update
+	kind  json.RawMessage         // session type that the application sent
+	tools []toolEntry             // tools that the application last sent; nil if unknown
+	due   map[string]*event.Event // servers for the next update, in the same form as asked
 	stage importStage
-	// asked holds, by label, the servers whose tools the update in progress imports, with the
-	// events that announced the change; a nil event: the session begins.
+	// asked contains, by label, the servers whose tools the current update imports, with the events
+	// that announced the changes. The event is nil at the start of a session.
 	asked  map[string]*event.Event
-	first  bool                    // the update in progress is the first one of a session that we opened
-	failed map[string]*event.Event // like asked: servers whose failed import was not reported yet
-	why    string                  // the last error
+	first  bool                    // the current update is the first in a session that this program opened
+	failed map[string]*event.Event // servers whose failed import was not reported yet, in the same form as asked
+	why    string                  // text of the last error
 	labels map[string]string       // server labels of imports, by item ID
-	id     string                  // the ID of our last session.update
-	until  time.Time               // the deadline of the import that id requested
+	id     string                  // ID of our last session.update
+	until  time.Time               // deadline for the import that id requested
 	count  int
 }
 
 // toolEntry is one entry of a session's tools.
 type toolEntry struct {
 	raw                    json.RawMessage
-	serverLabel, serverURL string // of an entry of type "mcp"
+	serverLabel, serverURL string // set for entries of type "mcp"
 }
 
 type importStage int
 
 const (
 	idle    importStage = iota
-	same                // the tools were sent again, unchanged
+	same                // the tools were sent again unchanged
 	removed             // the tools were sent without the entries of the changed servers
-	added               // the tools were sent with these entries again
+	added               // the tools were sent with those entries again
 )
 
 const importTimeout = 15 * time.Second
 
-// updateEventPrefix begins the IDs of our session.update events.
+// updateEventPrefix is the prefix for the IDs of our session.update events.
 const updateEventPrefix = "evu_mt_"
 
-// sent records the tools in a session.update of the application. If the update is too large to
-// inspect, the tools are unknown.
+// sent records the tools in a session.update from the application. If the update is too large to
+// inspect, the tools become unknown.
 func (t *toolImports) sent(b []byte, whole bool) {
 	if eventType(b) != "session.update" {
 		return
@@ -73,7 +74,7 @@ func (t *toolImports) sent(b []byte, whole bool) {
 		t.kind = in.Session.Type
 	}
 	if in.Session.Tools == nil {
-		return // the tools do not change
+		return // the update does not change the tools
 	}
 	t.tools = nil
 	for _, raw := range in.Session.Tools {
@@ -90,8 +91,8 @@ func (t *toolImports) sent(b []byte, whole bool) {
 	}
 }
 
-// changed records that the tools of a server have changed; url may be "". It reports whether the
-// session uses the server.
+// changed records that a server's tools have changed, and reports whether the session uses the
+// server. url may be empty.
 func (t *toolImports) changed(e *event.Event, url string) (used bool) {
 	for _, entry := range t.tools {
 		if entry.serverLabel != "" && (entry.serverLabel == e.ServerID || url != "" && entry.serverURL == url) {
@@ -105,9 +106,9 @@ func (t *toolImports) changed(e *event.Event, url string) (used bool) {
 	return used
 }
 
-// step returns the session.update to send, otherwise how long to wait; 0 means until something
-// happens. free means that no response is active. failed holds, by label, the servers whose tools
-// could not be imported, with the events that announced the change.
+// step returns the session.update to send, or otherwise how long to wait; 0 means until something
+// changes. free means that no response is active. failed contains, by label, the servers whose
+// tools could not be imported, with the events that announced the changes.
 func (t *toolImports) step(now time.Time, free bool) (frame []byte, wait time.Duration, failed map[string]*event.Event) {
 	if t.stage != idle && t.id != "" {
 		if wait = t.until.Sub(now); wait > 0 {
@@ -128,7 +129,7 @@ func (t *toolImports) step(now time.Time, free bool) (frame []byte, wait time.Du
 	return t.update(now), 0, nil
 }
 
-// next moves to the next stage, whose update step sends. After the last stage it gives up.
+// next advances to the next stage, whose update step will send. After the last stage it gives up.
 func (t *toolImports) next() {
 	t.id = ""
 	if t.stage++; t.stage > added || t.first {
@@ -136,8 +137,8 @@ func (t *toolImports) next() {
 	}
 }
 
-// imported records that the tools of the server with this label were imported. "" means that the
-// server is unknown; all servers then count as imported.
+// imported records that the tools of the server with this label were imported. An empty label means
+// that the server is unknown; the tools of all servers then count as imported.
 func (t *toolImports) imported(label string) {
 	if t.stage == removed {
 		return
@@ -147,7 +148,7 @@ func (t *toolImports) imported(label string) {
 	}
 }
 
-// maxLabels limits the imports whose labels are remembered.
+// maxLabels limits how many labels of imports are remembered.
 const maxLabels = 64
 
 func (t *toolImports) update(now time.Time) []byte {
@@ -163,13 +164,13 @@ func (t *toolImports) update(now time.Time) []byte {
 	}
 	t.count++
 	t.id, t.until = fmt.Sprintf("%s%d_%d", updateEventPrefix, now.UnixMilli(), t.count), now.Add(importTimeout)
-	frame, _ := encode(map[string]any{ // valid JSON always encodes
+	frame, _ := encode(map[string]any{ // encoding valid JSON cannot fail
 		"type": "session.update", "event_id": t.id, "session": map[string]any{"type": kind, "tools": tools},
 	})
 	return frame
 }
 
-// observe processes a server event that may be about our update.
+// observe processes a server event that may concern our update.
 func (t *toolImports) observe(e serverEvent) {
 	if e.Item.Type == "mcp_list_tools" && e.Item.ServerLabel != "" {
 		if t.labels == nil || len(t.labels) >= maxLabels {
@@ -197,8 +198,8 @@ func (t *toolImports) observe(e serverEvent) {
 	}
 }
 
-// newToolsMessage returns the message that informs the model that the tools of a server have changed
-// and could not be imported again.
+// newToolsMessage returns the message that tells the model that a server's tools have changed and
+// could not be reimported.
 func newToolsMessage(e *event.Event, scope string) Message {
 	m := Message{EventID: e.ID, ServerID: e.ServerID, Timestamp: e.Timestamp.UTC(), Received: e.Received}
 	m.ItemID = eventItemID(scope, &m)
@@ -207,15 +208,16 @@ func newToolsMessage(e *event.Event, scope string) Message {
 	return m
 }
 
-// MCPServer is an MCP server whose tools are imported into a session that this program opens.
+// MCPServer specifies an MCP server whose tools are imported into a session that this program
+// opens.
 type MCPServer struct {
-	ID     string            // the label of the server in the session
-	URL    string            // where the endpoint reaches the server
-	Header map[string]string // sent by the endpoint with every request, such as Authorization
+	ID     string            // label of the server in the session
+	URL    string            // URL at which the endpoint connects to the server
+	Header map[string]string // headers that the endpoint sends with every request, such as Authorization
 }
 
-// mcpTool is an entry of type "mcp" in the tools of a session that this program opens. Its calls need
-// no approval, as there is nobody to approve them.
+// mcpTool is an entry of type "mcp" in the tools of a session that this program opens. Tool calls
+// need no approval, because there is no user to approve them.
 type mcpTool struct {
 	Type            string            `json:"type"`
 	ServerLabel     string            `json:"server_label"`
@@ -224,13 +226,13 @@ type mcpTool struct {
 	RequireApproval string            `json:"require_approval"`
 }
 
-// use replaces the session's tools by the tools of servers. If the session begins, it schedules their
-// import, with one attempt.
+// use replaces the session's tools with the tools of servers. If begins is set, it schedules their
+// import, with a single attempt.
 func (t *toolImports) use(servers []MCPServer, begins bool) {
 	t.tools = nil
 	for _, s := range servers {
 		raw, err := encode(mcpTool{"mcp", s.ID, s.URL, s.Header, "never"})
-		if err == nil { // strings always encode
+		if err == nil { // encoding strings cannot fail
 			t.tools = append(t.tools, toolEntry{raw: raw, serverLabel: s.ID, serverURL: s.URL})
 		}
 	}

@@ -17,68 +17,69 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// MaxEvent is the size of the largest event that is accepted, in bytes.
+// MaxEvent is the maximum size of an accepted event in bytes.
 const MaxEvent = 8 << 20
 
-// FeedOptions configure Follow. A zero field means its default.
+// FeedOptions configures Follow. Zero fields have their defaults.
 type FeedOptions struct {
 	URL    string
-	Header http.Header // sent with every request, such as Authorization
-	// LastID is the ID of the event after which to resume. If it is "" or invalid in a header,
-	// the feed decides where to begin.
+	Header http.Header // headers sent with every request, such as Authorization
+	// LastID is the ID of the event after which to resume. If it is empty, or cannot be sent in a
+	// header, the feed chooses the start position.
 	LastID string
-	// Idle limits the wait for the response to begin and for each line after that, heartbeats
-	// included; 45 s, three heartbeat intervals of serve-sse.
+	// Idle limits the wait for the response to start and then for each line, including heartbeats.
+	// The default is 45 s, three heartbeat intervals of serve-sse.
 	Idle time.Duration
-	// Client makes the requests; nil: one that does not follow redirects and uses the proxy
-	// from the environment.
+	// Client sends the requests. If nil, Follow uses a client that follows no redirects and uses
+	// the proxy from the environment.
 	Client *http.Client
 	// Connected is called after each successful connection.
 	Connected func()
-	// MustConnect makes Follow return the error if the first attempt to connect fails.
+	// MustConnect makes Follow return the error if its first attempt to connect fails.
 	MustConnect bool
-	// Logger gets connections at info and outages at warn; nil discards them.
+	// Logger receives connections at level info and outages at level warn; if nil, they are
+	// discarded.
 	Logger *slog.Logger
 }
 
-// FeedRefusedError reports a response of the feed that a retry would not change.
+// FeedRefusedError reports a response for which a retry is pointless.
 type FeedRefusedError struct{ Status int }
 
 func (e *FeedRefusedError) Error() string {
 	return fmt.Sprintf("the feed refused the request: %d %s", e.Status, http.StatusText(e.Status))
 }
 
-// ErrFeedEnded reports that the feed asked its clients not to reconnect (status 204).
+// ErrFeedEnded reports that the feed told its clients not to reconnect (status 204).
 var ErrFeedEnded = errors.New("the feed has ended permanently")
 
-// Waits between attempts to connect.
+// Delays between connection attempts.
 const (
 	leastWait = time.Second
 	mostWait  = 30 * time.Second
 )
 
-// feedFollower is the state of one call of Follow.
+// feedFollower is the state of one call to Follow.
 type feedFollower struct {
 	opts    FeedOptions
 	log     *slog.Logger
 	deliver func(eventstream.Event) error
-	last    string        // the ID after which to resume; "": the feed decides where to begin
-	asked   time.Duration // the wait that the feed requested with retry:; 0: none
-	after   time.Duration // the wait that the last response requested with Retry-After; 0: none
+	last    string        // the ID after which to resume; empty if the feed chooses the start position
+	asked   time.Duration // the delay from the last "retry:" field; 0 if there was none
+	after   time.Duration // the delay from the last response's Retry-After; 0 if there was none
 	retry   *backoff.Backoff
 
-	connected bool // at least one connection was made
+	connected bool // whether a connection has ever succeeded
 }
 
-// deliverError marks an error returned by deliver.
+// deliverError marks an error that deliver returned.
 type deliverError struct{ error }
 
 func (e deliverError) Unwrap() error { return e.error }
 
 // Follow passes the events of a feed to deliver, and reconnects when the connection is lost. It
-// returns nil when ctx ends, deliver's error if deliver fails, [ErrFeedEnded] or a
-// *[FeedRefusedError] if the feed ends, and with FeedOptions.MustConnect the error of a first
-// attempt that fails.
+// returns nil when ctx ends, deliver's error if deliver fails, and [ErrFeedEnded] or a
+// *[FeedRefusedError] if the feed will not resume. With FeedOptions.MustConnect, it also returns
+// the error of a failed first attempt.
 func Follow(ctx context.Context, o FeedOptions, deliver func(eventstream.Event) error) error {
 	if o.Idle <= 0 {
 		o.Idle = 45 * time.Second
@@ -119,7 +120,7 @@ func Follow(ctx context.Context, o FeedOptions, deliver func(eventstream.Event) 
 		pause := max(f.retry.NextAfter(max(f.asked, f.after)), time.Until(began.Add(leastWait)))
 		f.after = 0
 		level := slog.LevelInfo
-		if !lost && !(received && ended(err)) { // a feed may end its streams routinely
+		if !lost && !(received && ended(err)) { // a feed may end its streams regularly: not an outage
 			lost, level = true, slog.LevelWarn
 		}
 		f.log.Log(ctx, level, "feed lost", "err", err, "next", pause.Round(time.Millisecond))
@@ -142,9 +143,9 @@ func defaultClient() *http.Client {
 	}
 }
 
-// connect makes a connection and delivers its events until the connection ends. It reports
-// whether an event was received. *lost means that an outage was logged; connect resets it once
-// the feed is connected again.
+// connect opens a connection and delivers its events until the connection ends. It reports whether
+// it received an event. *lost means that an outage was logged; connect resets it once the feed is
+// connected again.
 func (f *feedFollower) connect(ctx context.Context, lost *bool) (received bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -165,7 +166,7 @@ func (f *feedFollower) connect(ctx context.Context, lost *bool) (received bool, 
 		if cause := context.Cause(ctx); cause != nil {
 			err = fmt.Errorf("no response within %v", f.opts.Idle)
 		}
-		return false, printable.Unnamed(err) // the URL's query may be secret
+		return false, printable.Unnamed(err) // the error without the URL, whose query may be secret
 	}
 	defer func() { _ = res.Body.Close() }()
 	if err := f.check(res); err != nil {
@@ -190,7 +191,7 @@ func (f *feedFollower) connect(ctx context.Context, lost *bool) (received bool, 
 			}
 			return received, fmt.Errorf("read the feed: %w", err)
 		}
-		watch.Stop() // the time that deliver takes does not count
+		watch.Stop() // the time spent in deliver does not count as idle
 		if err := f.deliver(e); err != nil {
 			return true, deliverError{err}
 		}
@@ -199,8 +200,8 @@ func (f *feedFollower) connect(ctx context.Context, lost *bool) (received bool, 
 	}
 }
 
-// lineWatch calls ended for every read that contains a line ending. Other bytes are no sign of
-// life: a feed could keep sending single bytes, and never an event.
+// lineWatch calls ended for every read that contains a line ending. Other bytes do not reset the
+// idle timer, because a feed could send single bytes forever without completing an event.
 type lineWatch struct {
 	io.Reader
 	ended func()
@@ -215,7 +216,7 @@ func (l lineWatch) Read(p []byte) (int, error) {
 }
 
 // check returns nil if the response is an event stream, ErrFeedEnded or a *FeedRefusedError if a
-// retry would not change the response, and another error for a temporary failure.
+// retry is pointless, and another error if the failure is temporary.
 func (f *feedFollower) check(res *http.Response) error {
 	switch {
 	case res.StatusCode == http.StatusOK:

@@ -1,21 +1,21 @@
-// Package remote talks to a running serve-sse: [Client] requests its JSON API, and [Follow]
+// Package remote accesses a running serve-sse: [Client] sends requests to its JSON API, and [Follow]
 // reads its feed of server-sent events.
 //
 // Requests: a Client has no goroutines, keeps no connection between requests, and is safe for
 // concurrent use. Responses are limited to 64 MiB and two minutes, and are not trusted.
 //
-// Order and loss: Follow delivers events one at a time, in the order of the feed. It reads nothing
-// ahead of a slow consumer except what the connection buffers. When the connection ends, it
-// reconnects with the ID of the last event. The feed itself reports expired events, as serve-sse
-// does with a gap. An event that the end of a connection truncates is discarded, as the
-// specification requires; the feed sends it again after the ID before it.
+// Order and loss: Follow delivers events one at a time, in the order of the feed. It does not
+// read ahead of a slow consumer; only the connection buffers data. When the connection ends, it
+// reconnects with the ID of the last event. The feed itself reports expired events; serve-sse sends
+// a gap. An event that is truncated because the connection ends is discarded, as the specification
+// requires; after the reconnect, the feed sends it again.
 //
-// Pace: Follow connects at most once per second. The wait doubles with each attempt that yields no
-// event, up to 30 s. The feed can request a longer wait, up to 30 s, with retry: or Retry-After.
+// Rate: Follow connects at most once per second. The delay doubles with each attempt that yields no
+// event, up to 30 s. The feed can request a longer delay, up to 30 s, with retry: or Retry-After.
 // A connection is dropped if the feed sends no line for FeedOptions.Idle; an idle feed sends
 // heartbeats.
 //
-// Memory: Follow holds one event of at most [MaxEvent] bytes. A larger one ends the connection.
+// Memory: Follow buffers one event of at most [MaxEvent] bytes. A larger event ends the connection.
 //
 // Ownership: Follow closes its connection before it returns.
 package remote
@@ -38,19 +38,19 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Limits of a response.
+// Limits for a response.
 const (
 	maxAnswer = 64 << 20        // bytes
 	maxTime   = 2 * time.Minute // from the request to the end of the response
 )
 
-// MaxVersions limits the versions of a resource in one response.
+// MaxVersions limits the number of resource versions in one response.
 const MaxVersions = 500
 
-// Client sends requests to one serve-sse.
+// Client sends requests to one serve-sse process.
 type Client struct {
 	Base  *url.URL
-	Token string // bearer token, or ""; it is sent to Base only, as redirects are not followed
+	Token string // bearer token, or empty; sent only to Base, because redirects are not followed
 }
 
 // StatusError reports a response whose status is not 200.
@@ -62,11 +62,11 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return e.Host + " responded with HTTP status " + e.Status }
 
-// UnreachableError reports a request without a complete response.
+// UnreachableError reports a request that received no complete response.
 type UnreachableError struct {
 	Host  string
 	Err   error
-	Began bool // the response had begun
+	Began bool // whether the response had started
 }
 
 func (e *UnreachableError) Error() string {
@@ -78,10 +78,11 @@ func (e *UnreachableError) Error() string {
 
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// ErrNotServeSSE reports a response that serve-sse would not send.
-var ErrNotServeSSE = errors.New("not a serve-sse of mcptrack")
+// ErrNotServeSSE reports a response that serve-sse never sends.
+var ErrNotServeSSE = errors.New("not an mcptrack serve-sse")
 
-// Get requests one JSON document and decodes it. It escapes the elements of path.
+// Get requests one JSON document and decodes it into the value that into points to. It escapes the
+// elements of path.
 func (c *Client) Get(ctx context.Context, path []string, query url.Values, into any) error {
 	escaped := make([]string, len(path))
 	for i, p := range path {
@@ -127,7 +128,7 @@ func (c *Client) Get(ctx context.Context, path []string, query url.Values, into 
 	return nil
 }
 
-// Versions returns the versions of a resource, oldest first.
+// Versions returns the stored versions of a resource, oldest first.
 func (c *Client) Versions(ctx context.Context, server, uri string) ([]history.Version, error) {
 	var found struct {
 		Events []json.RawMessage `json:"events"` // newest first
@@ -151,8 +152,8 @@ func (c *Client) Versions(ctx context.Context, server, uri string) ([]history.Ve
 	return versions, err
 }
 
-// Text returns the text of the version with this digest, or the current text for the zero
-// digest; ok is false if the text is not available.
+// Text returns the text of the resource version with the given digest, or the current text for the
+// zero digest. ok is false if the text is not available.
 func (c *Client) Text(ctx context.Context, server, uri string, digest catalog.Digest) (text string, ok bool, err error) {
 	query := url.Values{"uri": {uri}}
 	if !digest.IsZero() {

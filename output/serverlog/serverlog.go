@@ -1,10 +1,10 @@
-// Package serverlog keeps the newest log lines and stderr lines of each server for the pages that
-// show one server.
+// Package serverlog keeps each server's newest log and stderr lines, for pages that show a single
+// server.
 //
-// A [Log] is a slog handler beside the handler that writes to stderr. Lines are printable and
-// contain no secrets of the config, because sessions remove secrets before they log. Memory is
-// bounded: 500 lines and 64 KiB per server, 8 MiB and 1,000 servers in total. The oldest lines
-// are dropped first.
+// A [Log] is a slog handler that is used in addition to the handler that writes to stderr. Lines
+// are printable and contain no secrets from the config, because sessions remove secrets before they
+// log. Memory is limited: 500 lines and 64 KiB per server, 8 MiB and 1,000 servers in total. The
+// oldest lines are dropped first.
 package serverlog
 
 import (
@@ -22,24 +22,24 @@ import (
 )
 
 const (
-	maxLines   = 500 // of one server
+	maxLines   = 500 // lines per server
 	maxBytes   = 64 << 10
-	maxLine    = 2000 // runes
+	maxLine    = 2000 // runes per line
 	maxServers = 1000
-	maxTotal   = 8 << 20 // bytes of all servers
+	maxTotal   = 8 << 20 // bytes, for all servers
 )
 
-// Stderr is the level of a line that a server's process wrote to stderr.
+// Stderr is the level of lines that a server's process wrote to stderr.
 const Stderr = "stderr"
 
 // Line is one log line.
 type Line struct {
 	Time  time.Time `json:"timestamp"`
-	Level string    `json:"level"` // of slog ("INFO"), or Stderr
+	Level string    `json:"level"` // a slog level such as "INFO", or Stderr
 	Text  string    `json:"text"`  // one printable line
 }
 
-// MarshalJSON writes the time in [event.TimeFormat].
+// MarshalJSON encodes the line with its time in [event.TimeFormat].
 func (l Line) MarshalJSON() ([]byte, error) {
 	return printable.Marshal(struct {
 		Time  string `json:"timestamp"`
@@ -48,18 +48,18 @@ func (l Line) MarshalJSON() ([]byte, error) {
 	}{l.Time.UTC().Format(event.TimeFormat), l.Level, l.Text})
 }
 
-// Log is a handler that keeps the newest records of each value of the attribute "server". It
+// Log is a slog handler that keeps the newest records for each value of the attribute "server". It
 // ignores records without that attribute.
 type Log struct {
 	*store
 	attrs  []slog.Attr
-	server string // value of the attribute "server", if set with WithAttrs
+	server string // the attribute "server", if set with WithAttrs
 }
 
 type store struct {
 	mu    sync.Mutex
 	of    map[string]*lines
-	bytes int // of all texts
+	bytes int // total size of all stored lines
 }
 
 type lines struct {
@@ -67,10 +67,10 @@ type lines struct {
 	bytes int
 }
 
-// New makes an empty log.
+// New returns an empty log.
 func New() *Log { return &Log{store: &store{of: map[string]*lines{}}} }
 
-// Lines returns the newest lines about a server, oldest first.
+// Lines returns the newest lines for a server, oldest first.
 func (s *store) Lines(server string) []Line {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,11 +80,10 @@ func (s *store) Lines(server string) []Line {
 	return nil
 }
 
-// key returns the name of a server as the tracker logs it.
+// key returns the name of a server in the form in which the tracker logs it.
 func key(server string) string { return printable.Line(server, 128) }
 
-// Enabled implements slog.Handler. All levels are enabled, because stderr lines are debug
-// records.
+// Enabled implements slog.Handler. It enables all levels, because stderr lines are debug records.
 func (l *Log) Enabled(context.Context, slog.Level) bool { return true }
 
 // Handle implements slog.Handler.
@@ -145,7 +144,7 @@ func (s *store) add(server string, line Line) {
 		s.drop(of, &n)
 	}
 	of.all = slices.Delete(of.all, 0, n)
-	for s.bytes > maxTotal { // drop half of the longest log
+	for s.bytes > maxTotal { // drop half of the largest server log
 		most := slices.MaxFunc(s.logs(), func(a, b *lines) int { return cmp.Compare(a.bytes, b.bytes) })
 		n, half := 0, (len(most.all)+1)/2
 		for n < half {
@@ -155,7 +154,7 @@ func (s *store) add(server string, line Line) {
 	}
 }
 
-// drop subtracts the size of line n from the totals and increments n.
+// drop subtracts the size of line *n from the totals and increments *n.
 func (s *store) drop(of *lines, n *int) {
 	size := len(of.all[*n].Text)
 	of.bytes -= size
@@ -171,7 +170,7 @@ func (s *store) logs() []*lines {
 	return out
 }
 
-// forget removes the server that logged least recently.
+// forget removes the lines of the server that logged least recently.
 func (s *store) forget() {
 	var oldest string
 	for id, l := range s.of {

@@ -1,7 +1,7 @@
-// Package table displays what servers offer as tables for people.
+// Package table writes the resources, tools and other items of servers as human-readable tables.
 //
-// Only this package imports tablewriter, whose logger and colour libraries nothing else needs.
-// All cells are printable: control characters from servers never reach the terminal.
+// Only this package imports tablewriter, whose logger and colour libraries nothing else needs. All
+// cells are printable: control characters from servers never reach the terminal.
 package table
 
 import (
@@ -25,9 +25,9 @@ import (
 
 // Options configure tables.
 type Options struct {
-	Wide bool // all columns, nothing truncated
-	// Width is the width of the terminal. Tables are fitted to it unless Wide is set. 0: the output
-	// is not a terminal; names and URIs are never truncated.
+	Wide bool // show all columns and truncate nothing
+	// Width is the terminal width in columns. Tables are fitted to it unless Wide is set. 0 means
+	// that the output is not a terminal; names and URIs are then never truncated.
 	Width  int
 	Colour bool
 }
@@ -35,7 +35,7 @@ type Options struct {
 // fits reports whether tables are fitted to a terminal.
 func (o Options) fits() bool { return o.Width > 0 && !o.Wide }
 
-// Maximum widths of cells in runes, unless Options.Wide is set.
+// Maximum cell widths in runes, unless Options.Wide is set.
 const (
 	narrowText  = 48
 	narrowError = 300
@@ -44,7 +44,7 @@ const (
 // narrowServers is the terminal width below which the table of servers omits the transport.
 const narrowServers = 100
 
-// Servers displays one row per server.
+// Servers writes a table with one row per server.
 func Servers(w io.Writer, reports []session.Report, o Options) error {
 	head := []string{"Server", "State", "Transport", "Protocol", "Resources", "Templates", "Prompts", "Tools", "Error"}
 	if o.Wide {
@@ -81,7 +81,7 @@ func Servers(w io.Writer, reports []session.Report, o Options) error {
 		for i, row := range rows {
 			rows[i], below[i] = row[:last], row[last]
 		}
-		if o.Width < narrowServers { // -o wide shows it
+		if o.Width < narrowServers { // -o wide still shows the transport
 			head = slices.Delete(head, 2, 3)
 			for i, row := range rows {
 				rows[i] = slices.Delete(row, 2, 3)
@@ -91,7 +91,7 @@ func Servers(w io.Writer, reports []session.Report, o Options) error {
 	return o.render(w, head, rows, below)
 }
 
-// Items displays one row per item of a kind.
+// Items writes a table with one row per item of a kind.
 func Items(w io.Writer, k catalog.Kind, reports []session.Report, o Options) error {
 	head := []string{"Server", "Name", "Description"}
 	switch k {
@@ -142,16 +142,16 @@ func Items(w io.Writer, k catalog.Kind, reports []session.Report, o Options) err
 	return o.render(w, head, rows, nil)
 }
 
-// delivery returns the delivery modes of an event type.
+// delivery returns the delivery modes that an event type supports.
 func delivery(raw json.RawMessage) string {
 	var t struct {
 		Delivery []string `json:"delivery"`
 	}
-	_ = json.Unmarshal(raw, &t) // a malformed type has no modes
+	_ = json.Unmarshal(raw, &t) // a malformed event type has no modes
 	return strings.Join(t.Delivery, ", ")
 }
 
-// Rows displays arbitrary rows. Empty cells become a dash, except in the last column.
+// Rows writes a table of arbitrary rows. Empty cells become a dash, except in the last column.
 func Rows(w io.Writer, head []string, rows [][]string) error {
 	shown := make([][]string, 0, len(rows))
 	for _, row := range rows {
@@ -166,7 +166,7 @@ func Rows(w io.Writer, head []string, rows [][]string) error {
 	return Options{}.render(w, head, shown, nil)
 }
 
-// cut returns printable text for a cell, truncated unless the table is wide.
+// cut returns s as printable text for a cell, truncated to limit unless the table is wide.
 func (o Options) cut(s string, limit int) string {
 	if o.Wide {
 		limit = 0
@@ -181,8 +181,8 @@ func dash(s string) string {
 	return s
 }
 
-// render draws columns without borders, which awk can split. below has the text to show below
-// each row; nil: none.
+// render writes borderless columns, which awk can split. below contains the text to show below each
+// row, and may be nil.
 func (o Options) render(w io.Writer, head []string, rows [][]string, below []string) error {
 	o.fit(head, rows)
 	var drawn bytes.Buffer
@@ -208,9 +208,9 @@ func (o Options) render(w io.Writer, head []string, rows [][]string, below []str
 		return fmt.Errorf("draw table: %w", err)
 	}
 	var out strings.Builder
-	n := -1 // index of the row; -1: the header
+	n := -1 // row index; -1 is the header
 	for line := range strings.Lines(drawn.String()) {
-		line = strings.TrimRight(line, " \n") // trailing padding would wrap
+		line = strings.TrimRight(line, " \n") // the terminal would wrap trailing padding
 		if o.Colour {
 			line = paintLine(line, head, rows, n)
 		}
@@ -229,11 +229,11 @@ func (o Options) render(w io.Writer, head []string, rows [][]string, below []str
 	return err
 }
 
-// minColumn is the minimum width of a narrowed column.
+// minColumn is the minimum width of a column that is narrowed to fit.
 const minColumn = 10
 
-// fit truncates cells so that the table fits the terminal. It narrows the widest column first;
-// it truncates ids and URIs in the middle and other text at the end.
+// fit truncates cells so that the table fits the terminal. It narrows the widest column first, and
+// truncates ids and URIs in the middle and other text at the end.
 func (o Options) fit(head []string, rows [][]string) {
 	if !o.fits() || len(rows) == 0 {
 		return
@@ -271,8 +271,8 @@ func (o Options) fit(head []string, rows [][]string) {
 	}
 }
 
-// paintLine colours the header of a table and the state in a row of servers. n is the index of
-// the row; -1: the header.
+// paintLine colours the header of a table, and the state in a row of the table of servers. n is the
+// row index, -1 for the header.
 func paintLine(line string, head []string, rows [][]string, n int) string {
 	if n < 0 {
 		return termtext.Bold.Paint(line)

@@ -1,8 +1,9 @@
 // Package termtext measures, truncates, wraps and colours text for a terminal. Widths are in
-// terminal columns. Text must be printable (see core/printable), and uncoloured to be measured.
+// terminal columns. Text must be printable (see core/printable), and not yet coloured when it is
+// measured.
 //
-// Library: github.com/clipperhouse/displaywidth measures grapheme clusters, such as joined
-// emoji, by Unicode's rules.
+// Library: github.com/clipperhouse/displaywidth measures grapheme clusters, such as joined emoji,
+// by Unicode's rules.
 package termtext
 
 import (
@@ -11,7 +12,8 @@ import (
 	"github.com/clipperhouse/displaywidth"
 )
 
-// A Colour is the parameter of an ANSI escape sequence, such as "31" or "1;31"; "" changes nothing.
+// Colour is the parameter of an ANSI escape sequence, such as "31" or "1;31". The empty Colour
+// leaves text unchanged.
 type Colour string
 
 const (
@@ -23,7 +25,7 @@ const (
 	Grey   Colour = "90"
 )
 
-// Paint returns s in a colour.
+// Paint returns s coloured with c.
 func (c Colour) Paint(s string) string {
 	if c == "" || s == "" {
 		return s
@@ -31,7 +33,7 @@ func (c Colour) Paint(s string) string {
 	return "\x1b[" + string(c) + "m" + s + "\x1b[0m"
 }
 
-// Width is the number of columns that a text takes.
+// Width returns the number of columns that s occupies.
 func Width(s string) int { return displaywidth.String(s) }
 
 // Pad appends spaces until s is width columns wide.
@@ -39,8 +41,8 @@ func Pad(s string, width int) string {
 	return s + strings.Repeat(" ", max(0, width-Width(s)))
 }
 
-// Middle replaces the middle of a text that is wider than limit columns with an ellipsis. It
-// suits URIs, which name the server at the beginning and the resource at the end.
+// Middle replaces the middle of s with an ellipsis if s is wider than limit columns. It suits URIs,
+// which identify the server at the beginning and the resource at the end.
 func Middle(s string, limit int) string {
 	if Width(s) <= limit {
 		return s
@@ -49,9 +51,9 @@ func Middle(s string, limit int) string {
 		return ""
 	}
 	clusters := split(s)
-	left, right, used := 0, len(clusters), 1 // the ellipsis takes one column
+	left, right, used := 0, len(clusters), 1 // the ellipsis occupies one column
 	for left < right {
-		// The two ends take turns. The right end starts, so it gets the larger part.
+		// Extend both ends alternately. The right end is first, so it may be longer.
 		if at := &clusters[right-1]; used+at.width <= limit {
 			used += at.width
 			right--
@@ -71,7 +73,7 @@ func Middle(s string, limit int) string {
 	return join(clusters[:left]) + "…" + join(clusters[right:])
 }
 
-// End replaces the end of a text that is wider than limit columns with an ellipsis.
+// End replaces the end of s with an ellipsis if s is wider than limit columns.
 func End(s string, limit int) string {
 	if Width(s) <= limit {
 		return s
@@ -90,7 +92,7 @@ func End(s string, limit int) string {
 	return b.String() + "…"
 }
 
-// Wrap splits a text into lines of at most limit columns, preferably at spaces.
+// Wrap splits s into lines of at most limit columns, preferably at spaces.
 func Wrap(s string, limit int) []string {
 	limit = max(limit, 1)
 	var lines []string
@@ -101,7 +103,7 @@ func Wrap(s string, limit int) []string {
 		}
 		line = ""
 	}
-	// Measure whole lines: a character such as U+FE0F may widen the character before it.
+	// Measure whole lines, because a character such as U+FE0F may widen the preceding character.
 	wide := func(more string) bool { return line != "" && Width(line+more) > limit }
 	for word := range strings.FieldsSeq(s) {
 		if wide(" " + word) {
@@ -111,7 +113,7 @@ func Wrap(s string, limit int) []string {
 			line += " "
 		}
 		for _, c := range split(word) {
-			if wide(c.text) { // a word that is wider than a line
+			if wide(c.text) { // break a word that is wider than a line
 				flush()
 			}
 			line += c.text

@@ -9,32 +9,33 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcpevents"
 )
 
-// maxStates limits the servers whose last sent state a webhook remembers.
+// maxStates limits the number of servers for which a webhook remembers the last sent state.
 const maxStates = 10_000
 
-// stateDebouncer holds back server states until they have lasted, so that a server that goes up and
-// down is reported once. It is for one goroutine; its state is stored with the watermark of its
-// webhook.
+// stateDebouncer holds back server states until they have lasted for a minimum time, so that a
+// server that flaps is reported once. It is not safe for concurrent use; its state is stored with
+// the webhook's watermark.
 type stateDebouncer struct {
 	after   time.Duration
-	sent    map[string]string // the condition last sent, by server
+	sent    map[string]string // last sent condition, by server
 	held    map[string]*heldState
-	changed bool // sent or held differ from what is stored
+	changed bool // sent or held differs from its stored form
 }
 
 func newStateDebouncer(after time.Duration) *stateDebouncer {
 	return &stateDebouncer{after: after, sent: map[string]string{}, held: map[string]*heldState{}}
 }
 
-// heldState is a server state that is held back.
+// heldState is a server state that has not lasted long enough yet.
 type heldState struct {
 	occ       *mcpevents.Occurrence
 	condition string
 	since     time.Time
-	leaving   bool // due has returned it
+	leaving   bool // already returned by due
 }
 
-// condition maps a state to what must last, as a server that is down alternates between states.
+// condition returns the part of a state that must be stable, because a server that is down
+// alternates between several states.
 func condition(state event.State) string {
 	switch state {
 	case event.Pending, event.Connecting, event.Backoff:
@@ -43,8 +44,8 @@ func condition(state event.State) string {
 	return string(state)
 }
 
-// hold reports whether it has taken the event, to hold it back or drop it. It drops a state that
-// restores the condition last sent, and the held state that this one ends.
+// hold reports whether it keeps the event, either to hold it back or to drop it. It drops a state
+// that restores the last sent condition, together with the held state that it ends.
 func (s *stateDebouncer) hold(o *mcpevents.Occurrence) bool {
 	if o.Name != mcpevents.ServerState || s.after <= 0 {
 		return false
@@ -58,10 +59,10 @@ func (s *stateDebouncer) hold(o *mcpevents.Occurrence) bool {
 		if before.condition == now {
 			return true
 		}
-		s.sent[o.Server] = before.condition // its delivery will not be the last
+		s.sent[o.Server] = before.condition // the held state was sent, but another one follows
 	case known && before.condition == now:
 		if state == event.Backoff && event.State(before.occ.ListOrState()) != event.Backoff {
-			before.occ = o // the newest event says why
+			before.occ = o // keep the newest event, which has the current reason
 		}
 		return true
 	}
@@ -73,8 +74,8 @@ func (s *stateDebouncer) hold(o *mcpevents.Occurrence) bool {
 	return true
 }
 
-// due returns the states that have lasted, in order, and when the next one will have; zero: none is
-// held. Returned states stay stored until done is called.
+// due returns the states that have lasted long enough, in order, and when the next one will have;
+// next is zero if none is held. Returned states remain stored until done is called.
 func (s *stateDebouncer) due(now time.Time) (ready []*mcpevents.Occurrence, next time.Time) {
 	for _, h := range s.held {
 		if h.leaving {
@@ -92,19 +93,19 @@ func (s *stateDebouncer) due(now time.Time) (ready []*mcpevents.Occurrence, next
 	return ready, next
 }
 
-// done records that an event returned by due was accepted or abandoned.
+// done records that an event returned by due was accepted by the endpoint or abandoned.
 func (s *stateDebouncer) done(o *mcpevents.Occurrence) {
 	s.changed = true
 	if h := s.held[o.Server]; h != nil && h.occ == o {
 		delete(s.held, o.Server)
 	}
 	if len(s.sent) >= maxStates {
-		clear(s.sent) // servers come and go with the config
+		clear(s.sent) // bounds the map: the config may replace servers often
 	}
 	s.sent[o.Server] = condition(event.State(o.ListOrState()))
 }
 
-// ids returns the IDs of the held events.
+// ids returns the IDs of the held-back events.
 func (s *stateDebouncer) ids() (ids []string) {
 	for _, h := range s.held {
 		ids = append(ids, h.occ.ID)

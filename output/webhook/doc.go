@@ -1,52 +1,54 @@
-// Package webhook delivers events over HTTP: [Subscriptions] to clients of MCP Events that
-// subscribed (SEP-3415, events/subscribe), and [Hooks] to the webhooks of a config. Both are
-// Standard Webhooks; webhooks of a config may also be CloudEvents or Slack messages.
+// Package webhook delivers events over HTTP: [Subscriptions] delivers to MCP Events clients that
+// have subscribed (SEP-3415, events/subscribe), and [Hooks] to the webhooks in a config. Both use
+// Standard Webhooks; webhooks in a config can also use CloudEvents or Slack messages.
 // Specification: https://www.standardwebhooks.com.
 //
 // # Order and loss
 //
-// Deliveries of a subscription start in log order. Up to eight are in progress, so they may arrive
-// in another order. When the endpoint has accepted an event, or the event is abandoned after five
-// attempts in 12 minutes, the watermark of the subscription moves past it. The watermark is stored:
-// after a restart or crash, all later events are delivered again, under the same IDs, unless the log
-// ended with the process. A gap message follows events that were abandoned or are no longer in the
-// log. No event is sent before the endpoint is verified and the answer to events/subscribe is
-// written, nor after the subscription expires.
+// Deliveries of a subscription start in log order. Up to eight are in progress at a time, so they
+// may arrive out of order. When the endpoint has accepted an event, or the event is abandoned after
+// five attempts in 12 minutes, the watermark of the subscription moves past it. The watermark is
+// stored: after a restart or crash, all later events are delivered again with the same IDs, unless
+// the log was in memory. A gap message follows events that were abandoned or are no longer in the
+// log. No event is sent before the endpoint is verified and the response to events/subscribe is
+// written, or after the subscription has expired.
 //
-// A webhook of a config is retried as long as it is in the config, including its gap message. Server
-// states are debounced, and so sent out of order.
+// Deliveries to a webhook in a config, including gap messages, are retried until the webhook is
+// removed from the config. Its server states are debounced, and may therefore be sent out of order.
 //
-// A dead endpoint does not delay other endpoints, not even at its own host: each endpoint has its
-// own position in the log. Concurrent attempts are limited per host and in total, endpoints take
-// turns, and late endpoints have a few slots of their own.
+// A dead endpoint does not delay other endpoints, not even endpoints on the same host: each endpoint
+// has its own position in the log. Concurrent attempts are limited per host and in total, endpoints
+// take turns, and a small number of slots is reserved for endpoints that respond late.
 //
 // # Storage
 //
 // Everything is stored in the records of the log. Each subscription is a record, which is durable
-// before its client gets the answer. Delivery positions are in two checkpoints, one for
-// subscriptions and one for the config, saved at most once a second and at the end. A record that is
-// damaged or of a newer version is reported: a subscription is then ignored, and without its
-// checkpoint nothing is delivered.
+// before its client receives the response. Delivery positions are stored in two checkpoints, one
+// for subscriptions and one for the config, at most once per second and on exit. A record that is
+// damaged or has a newer version is reported. If it is a subscription, it is then ignored; if it is
+// a checkpoint, its subscriptions or webhooks are not delivered to.
 //
 // # Several processes
 //
-// If several processes share a log (see natslog), every process answers clients, and one process
-// delivers: the one that holds the lease. There is one lease for subscriptions and one for the
-// config. A subscription can be read only with one of the [Keys], and a checkpoint can be saved only
-// by the process that loaded it last. So a process that lost its lease moves no watermark; it also
-// checks the lease before each attempt. The next process resumes from the checkpoint: later events
-// are delivered again, under the same IDs. A process with any other log needs no lease and no keys.
+// If several processes share a log (see natslog), every process answers clients, and the process
+// that holds the lease delivers. There is one lease for subscriptions and one for the config.
+// A subscription can be read only with one of the [Keys], and only the process that loaded
+// a checkpoint last can save it. A process that has lost its lease therefore cannot move
+// a watermark; it also checks the lease before each attempt. The next process resumes from the
+// checkpoint: later events are delivered again with the same IDs. With any other log, a process
+// needs no lease and no keys.
 //
 // # Untrusted URLs
 //
-// Clients choose the URLs. So requests go only to public addresses, checked when the connection is
-// dialled, over HTTPS, without redirects and without a proxy. Only the status of a response
-// matters; nothing of it reaches logs, errors or clients.
+// Clients choose the URLs. Requests are therefore sent only to public addresses, which are checked
+// when the connection is dialled, over HTTPS, without redirects and without a proxy. Only the status
+// of a response is used; its content never reaches logs, errors or clients.
 //
 // # Ownership
 //
 // [Subscriptions.Run] and [Hooks.Run] own one goroutine per endpoint, which owns its deliveries.
-// They return when all have ended, and store the watermarks.
+// They store the watermarks, and return when all of these goroutines have ended.
 //
-// Library: cloudevents/sdk-go has the CloudEvents format. core/standardwebhooks signs messages.
+// Library: cloudevents/sdk-go implements the CloudEvents format. core/standardwebhooks signs
+// messages.
 package webhook

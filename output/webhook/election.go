@@ -16,14 +16,14 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// leaderElection decides which process delivers: the holder of a lease if several processes share
-// the log, else always this one.
+// leaderElection decides which process delivers: the lease holder if several processes share the
+// log, otherwise always this one.
 type leaderElection struct {
-	log    *natslog.Log // nil: no other process uses the log
+	log    *natslog.Log // nil if no other process uses the log
 	source Source
 	logger *slog.Logger
 	retry  *backoff.Backoff
-	failed string // the last logged error
+	failed string // last logged error
 }
 
 func newLeaderElection(log journal.Log, source Source, logger *slog.Logger) *leaderElection {
@@ -36,9 +36,9 @@ func (l *leaderElection) shared() bool { return l.log != nil }
 
 func (l *leaderElection) leaseName() string { return "webhooks/" + string(l.source) }
 
-// run waits until this process may deliver, and calls work. If there are other processes, the
-// context of work ends when the lease is lost, and the lease is released when work returns. run logs
-// an error once, and returns after a wait.
+// run waits until this process may deliver, and then calls work. If other processes may deliver,
+// work's context ends when the lease is lost, and the lease is released when work returns. run logs
+// repeated errors once, and waits after an error before it returns.
 func (l *leaderElection) run(ctx context.Context, work func(context.Context, *natslog.Lease) error) {
 	err := l.lead(ctx, work)
 	if err == nil {
@@ -83,17 +83,18 @@ func (l *leaderElection) lead(ctx context.Context, work func(context.Context, *n
 	return work(held, lease)
 }
 
-// Deliverer reports which process on a cluster delivers the webhooks of a source.
+// Deliverer reports which process in a cluster delivers the webhooks of a source.
 type Deliverer struct {
 	Source Source `json:"source"`
-	// Process is the process that delivers; "": none at present.
+	// Process identifies the delivering process; empty if there is none at present.
 	Process string `json:"process,omitempty"`
-	Own     bool   `json:"own"` // it is this process
-	// Waiting is why this process cannot deliver, or cannot find out who does; "": it can.
+	Own     bool   `json:"own"` // whether it is this process
+	// Waiting explains why this process cannot deliver or cannot determine which process does;
+	// empty if there is no problem.
 	Waiting string `json:"waiting,omitempty"`
 }
 
-// deliverers returns the process that holds the lease; none without a cluster.
+// deliverers returns the process that holds the lease, or nothing without a cluster.
 func (l *leaderElection) deliverers() []Deliverer {
 	if !l.shared() {
 		return nil
@@ -111,59 +112,60 @@ func (l *leaderElection) deliverers() []Deliverer {
 	return []Deliverer{d}
 }
 
-// recordsName names the records of this package.
+// recordsName is the name under which this package stores its records in the log.
 const recordsName = "webhooks"
 
-// storedVersion is the version of everything that this package stores.
+// storedVersion is the format version of all data that this package stores.
 const storedVersion = 1
 
-// Keys of checkpoints.
+// Record keys of the checkpoints.
 const (
 	configCheckpoint        = "config"
 	subscriptionsCheckpoint = "subscriptions"
 )
 
 const (
-	// checkpointWait limits the time to save a checkpoint.
+	// checkpointWait limits how long saving a checkpoint may take.
 	checkpointWait = 10 * time.Second
-	// maxCheckpoint limits the size of a checkpoint in bytes: a NATS message has at most 1 MiB.
+	// maxCheckpoint limits the size of a checkpoint in bytes, because a NATS message is limited to
+	// 1 MiB.
 	maxCheckpoint = 1<<20 - 16<<10
 )
 
-// errSuperseded reports that another process has loaded the checkpoint or holds the lease.
+// errSuperseded reports that another process has loaded the checkpoint or acquired the lease.
 var errSuperseded = errors.New("another process delivers the webhooks now")
 
-// checkpoint is the record of delivery positions. Only the process that loaded it last can save it,
-// so a process that has lost its lease without noticing moves no watermark.
+// checkpoint is the stored record of delivery positions. Only the process that loaded it last can
+// save it, so a process that has lost its lease without noticing cannot move a watermark.
 type checkpoint struct {
 	records journal.Records
 	key     string
 	logger  *slog.Logger
-	// dirty wakes the goroutine that saves. Capacity 1; never closed.
+	// dirty wakes the saving goroutine. It has capacity 1 and is never closed.
 	dirty chan struct{}
 
-	// busy is a semaphore of capacity 1, never closed. Loads and saves hold it, so that a later
-	// save stores newer positions. It guards all below.
+	// busy is a semaphore of capacity 1, never closed. It is held during loads and saves, so that a
+	// later save stores newer positions, and guards all fields below.
 	busy     chan struct{}
 	holder   string
 	revision uint64
-	failed   bool // the last save failed, which was logged
+	failed   bool // the last save failed and the failure was logged
 }
 
 func newCheckpoint(records journal.Records, key string, logger *slog.Logger) *checkpoint {
 	return &checkpoint{records: records, key: key, logger: logger, dirty: make(chan struct{}, 1), busy: make(chan struct{}, 1)}
 }
 
-// positions is the content of a checkpoint.
+// positions is the decoded content of a checkpoint.
 type positions struct {
 	Version       int                    `json:"version"`
-	Holder        string                 `json:"holder,omitempty"` // identifies the last load
+	Holder        string                 `json:"holder,omitempty"` // a unique ID for the last load
 	Webhooks      []hookProgress         `json:"webhooks,omitempty"`
 	Subscriptions []subscriptionProgress `json:"advances,omitempty"`
 }
 
-// encode returns the stored form. To fit the limit it drops the states that were sent last: some
-// are then sent again after a restart, but no event is lost.
+// encode returns the stored form. To stay within the size limit it drops the last sent server
+// states: some may be sent again after a restart, but no event is lost.
 func (s positions) encode() ([]byte, error) {
 	data, err := json.Marshal(s)
 	if err == nil && len(data) > maxCheckpoint {
@@ -190,14 +192,14 @@ func (c *checkpoint) read(ctx context.Context) (s positions, revision uint64, er
 
 func parseCheckpoint(rec journal.Record) (s positions, err error) {
 	if json.Unmarshal(rec.Value, &s) != nil || s.Version != storedVersion {
-		return positions{}, fmt.Errorf("the delivery positions of webhooks in the event log are damaged or of a newer version; to discard them, delete the record: "+
+		return positions{}, fmt.Errorf("the delivery positions of webhooks in the event log are damaged or from a newer version; to discard them, delete the record: "+
 			"in a file with the SQL DELETE FROM records WHERE name = '%[1]s' AND key = '%[2]s', or on a NATS cluster the key %[2]s in the key-value bucket whose name ends in _%[1]s", recordsName, rec.Key)
 	}
 	return s, nil
 }
 
-// load returns the stored positions, and makes this checkpoint the only one that can save them.
-// revision is the number of the write that did so.
+// load returns the stored positions, and takes the right to save them from any other process.
+// revision identifies the write that did so.
 func (c *checkpoint) load(ctx context.Context) (s positions, revision uint64, err error) {
 	c.busy <- struct{}{}
 	defer func() { <-c.busy }()
@@ -223,7 +225,7 @@ func (c *checkpoint) load(ctx context.Context) (s positions, revision uint64, er
 	}
 }
 
-// changed requests a save.
+// changed requests that the positions be saved.
 func (c *checkpoint) changed() {
 	select {
 	case c.dirty <- struct{}{}:
@@ -231,15 +233,16 @@ func (c *checkpoint) changed() {
 	}
 }
 
-// save stores the result of snapshot, even if ctx has ended. It calls snapshot after earlier saves
-// have ended. If saving fails, it logs the first error and requests another save.
+// save stores the positions that snapshot returns, even if ctx has ended. It calls snapshot only
+// after earlier saves have finished. If saving fails, it logs the first error and requests another
+// save.
 func (c *checkpoint) save(ctx context.Context, snapshot func() positions) error {
 	c.busy <- struct{}{}
 	defer func() { <-c.busy }()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkpointWait)
 	defer cancel()
 	err := c.put(ctx, snapshot())
-	// Nothing is lost if another process delivers, or if the log was in memory and has ended.
+	// These errors lose nothing: another process delivers, or the log was in memory and has ended.
 	if err != nil && !c.failed && !errors.Is(err, errSuperseded) && !errors.Is(err, journal.ErrClosed) {
 		c.logger.Error("cannot store which events webhooks have received; some may be delivered again after a restart", "err", err)
 	}
@@ -265,7 +268,8 @@ func (c *checkpoint) put(ctx context.Context, s positions) error {
 		if !errors.Is(err, journal.ErrChanged) {
 			return err
 		}
-		// Another process has loaded it, or the response to an earlier save was lost.
+		// Either another process has loaded the checkpoint, or the response to an earlier save was
+		// lost.
 		now, revision, err := c.read(ctx)
 		switch {
 		case err != nil:
@@ -273,7 +277,7 @@ func (c *checkpoint) put(ctx context.Context, s positions) error {
 		case now.Holder != c.holder:
 			return errSuperseded
 		}
-		if c.revision = revision; !backoff.Sleep(ctx, retry.Next()) { // a lagging node may have answered
+		if c.revision = revision; !backoff.Sleep(ctx, retry.Next()) { // a node with outdated data may have answered
 			return context.Cause(ctx)
 		}
 	}

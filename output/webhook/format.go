@@ -15,15 +15,15 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// format encodes messages for webhooks of a config.
+// format encodes messages for webhooks in the config.
 type format struct {
 	contentType string
-	ordered     bool // one delivery at a time: keeps the order, and the rate limit of Slack
+	ordered     bool // delivers one event at a time, to keep the order and respect Slack's rate limit
 	event       func(o *mcpevents.Occurrence, cursor string) ([]byte, error)
 	gap         func(id, cursor string) ([]byte, error)
 }
 
-// formatOf returns a format, Standard Webhooks if the name is unknown.
+// formatOf returns the format with the given name, or Standard Webhooks if the name is unknown.
 func formatOf(name config.WebhookFormat) format {
 	switch name {
 	case config.WebhookCloudEvents:
@@ -38,7 +38,7 @@ func formatOf(name config.WebhookFormat) format {
 	}}
 }
 
-// newCloudEvent returns a CloudEvent 1.0, with the cursor as an extension.
+// newCloudEvent returns a CloudEvent 1.0 that has the cursor as an extension attribute.
 func newCloudEvent(id, source, name, cursor string, data json.RawMessage) cloudevents.Event {
 	e := cloudevents.New()
 	e.SetID(id)
@@ -46,11 +46,11 @@ func newCloudEvent(id, source, name, cursor string, data json.RawMessage) cloude
 	e.SetType("mcptrack." + name)
 	e.SetExtension("cursor", cursor)
 	e.SetDataContentType(cloudevents.ApplicationJSON)
-	e.DataEncoded = data // SetData would escape it for HTML
+	e.DataEncoded = data // SetData would escape HTML characters in the JSON
 	return e
 }
 
-// cloudMessage returns an event as a CloudEvent. It has the same ID and data in every delivery.
+// cloudMessage encodes an event as a CloudEvent. Its ID and data are the same in every delivery.
 func cloudMessage(o *mcpevents.Occurrence, cursor string) ([]byte, error) {
 	e := newCloudEvent(o.ID, "mcptrack://server/"+url.PathEscape(o.Server), o.Name, cursor, o.Data())
 	e.SetSubject(cmp.Or(o.Exported(), o.ListOrState()))
@@ -63,19 +63,19 @@ func cloudGap(id, cursor string) ([]byte, error) {
 }
 
 const (
-	maxSlackName  = 200  // characters
-	maxSlackNames = 5    // of each kind
-	maxSlack      = 3000 // characters of a text before escaping
+	maxSlackName  = 200  // maximum characters of a name
+	maxSlackNames = 5    // maximum names per kind of item
+	maxSlack      = 3000 // maximum characters of the text before escaping
 )
 
-// slackText describes an event as plain text, unescaped.
+// slackText describes an event as plain, unescaped text.
 func slackText(o *mcpevents.Occurrence) string {
 	var d struct {
 		List, State, Previous, Reason string
 		Added, Removed, Changed       []string
 		More                          map[string]int
 	}
-	_ = json.Unmarshal(o.Data(), &d) // we encoded it
+	_ = json.Unmarshal(o.Data(), &d) // cannot fail: mcptrack encoded the data
 	server := printable.Line(o.Server, maxSlackName)
 	switch o.Name {
 	case mcpevents.ResourceUpdated:
@@ -106,9 +106,9 @@ func slackText(o *mcpevents.Occurrence) string {
 	return text
 }
 
-// slackMessage returns a plain text message. Only &, < and > are special to Slack (mentions such as
-// <!channel>, and links); they are escaped as its documentation requires. Styles and link previews
-// are switched off.
+// slackMessage returns a plain-text Slack message. Only &, < and > are special to Slack (for links
+// and mentions such as <!channel>); they are escaped as its documentation requires. Markup and link
+// previews are disabled.
 func slackMessage(text string) ([]byte, error) {
 	text = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(printable.Line(text, maxSlack))
 	return printable.Marshal(map[string]any{

@@ -22,18 +22,18 @@ const (
 	dialTimeout = 5 * time.Second
 	postTimeout = 10 * time.Second
 	idleTimeout = 30 * time.Second
-	maxHeader   = 64 << 10 // bytes, of an answer
+	maxHeader   = 64 << 10 // maximum size of response headers in bytes
 )
 
 var errNotPublic = errors.New("the address is not public")
 
 // guard decides which addresses may be dialled.
 type guard struct {
-	open []netip.AddrPort // may also be dialled if a URL names them; port 0 means all ports
+	open []netip.AddrPort // non-public addresses that a URL may contain; port 0 means all ports
 }
 
-// opens reports whether an address and port that a URL names may be dialled although they are not
-// public.
+// opens reports whether an address and port that appear literally in a URL may be dialled even if
+// they are not public.
 func (g *guard) opens(hostPort string) bool {
 	at, err := netip.ParseAddrPort(hostPort)
 	return err == nil && slices.ContainsFunc(g.open, func(o netip.AddrPort) bool {
@@ -44,8 +44,8 @@ func (g *guard) opens(hostPort string) bool {
 // allows reports whether an address may be dialled.
 func (g *guard) allows(ip netip.Addr) bool { return ipscope.Public(ip) }
 
-// control checks the address being dialled, after name resolution, so that the name cannot resolve
-// to another address between check and use.
+// control checks the dialled address after name resolution, so that the name cannot resolve to
+// another address between the check and the connection.
 func (g *guard) control(_ context.Context, _, addr string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(addr)
 	if err != nil || !g.allows(at.Addr()) {
@@ -54,8 +54,9 @@ func (g *guard) control(_ context.Context, _, addr string, _ syscall.RawConn) er
 	return nil
 }
 
-// newClient returns a client that dials only addresses that the guard allows or opens; a nil guard
-// allows all. The client uses no proxy, as a proxy would connect without the check.
+// newClient returns an HTTP client that dials only addresses that the guard allows or opens; with a
+// nil guard it dials any address. It uses no proxy, because a proxy would connect without the
+// check.
 func newClient(g *guard) *http.Client {
 	d := &net.Dialer{Timeout: dialTimeout}
 	dial := d.DialContext
@@ -79,8 +80,8 @@ func newClient(g *guard) *http.Client {
 	}
 }
 
-// checkURL returns why a client's URL is rejected, nil if it is accepted. Plain HTTP is accepted only
-// for open addresses and ports of this machine.
+// checkURL returns an error if a client's URL is rejected. Plain HTTP is accepted only for the open
+// addresses and ports of this machine.
 func (g *guard) checkURL(raw string) error {
 	if len(raw) > maxURL {
 		return errors.New("the URL has more than " + strconv.Itoa(maxURL) + " bytes")
@@ -101,7 +102,7 @@ func (g *guard) checkURL(raw string) error {
 		return nil
 	}
 	if u.Scheme != "https" {
-		return errors.New("the URL must begin with https://")
+		return errors.New("the URL must start with https://")
 	}
 	if p := u.Port(); p != "" {
 		if n, err := strconv.ParseUint(p, 10, 16); err != nil || n != 443 && n < 1024 {

@@ -25,71 +25,71 @@ import (
 	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 )
 
-// HookOptions configure Hooks. Log, Reader and Sender are required.
+// HookOptions configures Hooks. Log, Reader and Sender are required.
 type HookOptions struct {
 	// Log stores the delivery positions in its records. If several processes share a *natslog.Log,
-	// one of those that have webhooks delivers.
+	// only one of the processes with webhooks delivers.
 	Log journal.Log
 	// Reader reads Log.
 	Reader *mcpevents.Reader
 	Sender *Sender
-	// Follow makes Run also run Reader once there is a webhook.
+	// Follow makes Run start Reader.Run too, once the config has a webhook.
 	Follow bool
-	// Scope decides which events are still shown.
+	// Scope decides which events may still be sent.
 	Scope mcpevents.Scope
-	// Logger gets records for operators; nil discards them. They contain hosts, but no URLs or
-	// secrets.
+	// Logger receives records for operators; if nil, they are discarded. They contain hosts, but no
+	// URLs or secrets.
 	Logger *slog.Logger
 }
 
-// Hooks delivers to the webhooks of a config. They need no challenge, end when they leave the
-// config, and are retried as long as they are in it.
+// Hooks delivers events to the webhooks in a config. They need no challenge, and are retried until
+// they are removed from the config.
 type Hooks struct {
 	opts       HookOptions
 	checkpoint *checkpoint
 	election   *leaderElection
 	counts     counts
-	latest     []config.Webhook // the current config; used by Run only
-	// wanted passes the webhooks from Apply to Run. Capacity 1: Apply replaces a value that Run
-	// has not received; never closed.
+	latest     []config.Webhook // current config; used only by Run
+	// wanted passes the configured webhooks from Apply to Run. It has capacity 1 and is never
+	// closed; Apply replaces a value that Run has not received yet.
 	wanted chan []config.Webhook
 
-	mu     sync.Mutex     // guards all below, and the hooks
-	stored []hookProgress // of webhooks that are not running
-	active []*configHook  // in the order of the config
+	mu     sync.Mutex     // guards all fields below and all fields of the hooks
+	stored []hookProgress // progress of webhooks that are not running
+	active []*configHook  // running webhooks, in config order
 }
 
-// configHook is one webhook of the config. Hooks.mu guards its fields.
+// configHook is a running webhook from the config. Hooks.mu guards its fields.
 type configHook struct {
 	hookProgress
 	conf      config.Webhook
-	secret    *standardwebhooks.Secret // nil: messages are not signed
-	old       *standardwebhooks.Secret // also signs until oldUntil
+	secret    *standardwebhooks.Secret // nil if messages are not signed
+	old       *standardwebhooks.Secret // previous secret; also signs messages until oldUntil
 	oldUntil  time.Time
 	counts    counts
 	responder responder
 	status    status
 	oldest    time.Time
-	warned    bool // since the last success
+	warned    bool // failures were logged since the last success
 	stop      context.CancelFunc
-	ended     chan struct{} // closed when its goroutine has ended
+	ended     chan struct{} // closed when the webhook's goroutine has ended
 }
 
 // hookProgress is the stored progress of a webhook. It contains neither the URL nor the secret.
 type hookProgress struct {
 	Key    string `json:"key"` // digest of the URL, format and filters
-	URL    string `json:"url"` // digest
+	URL    string `json:"url"` // digest of the URL
 	Cursor string `json:"cursor"`
 	GapDue bool   `json:"gapDue,omitempty"`
-	// Sent and Held are the state of the stateDebouncer; Held has the IDs of the events.
+	// Sent and Held store the state of the stateDebouncer; Held contains event IDs.
 	Sent map[string]string `json:"sent,omitempty"`
 	Held []string          `json:"held,omitempty"`
 }
 
-// newHookProgress returns the progress of a new webhook.
+// newHookProgress returns the initial progress of a webhook.
 func newHookProgress(w config.Webhook) hookProgress {
 	digest := func(v any) string {
-		data, _ := json.Marshal(v) // strings always encode
+		data, _ := json.Marshal(v) // encoding strings cannot fail
 		sum := sha256.Sum256(data)
 		return hex.EncodeToString(sum[:16])
 	}
@@ -97,7 +97,7 @@ func newHookProgress(w config.Webhook) hookProgress {
 	return hookProgress{Key: digest([]any{url, w.Format, w.Types, w.Servers, w.URIs}), URL: digest(url)}
 }
 
-// NewHooks returns webhooks that send nothing before Run.
+// NewHooks returns hooks that send nothing until Run is called.
 func NewHooks(opts HookOptions) *Hooks {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -108,9 +108,9 @@ func NewHooks(opts HookOptions) *Hooks {
 	}
 }
 
-// Apply sets the webhooks. It never blocks; the latest call wins. A webhook with the URL of an
-// earlier one continues at its position, even if its secret or filters changed. A new one gets the
-// events from now on.
+// Apply replaces the configured webhooks. It never blocks; the latest call wins. A webhook whose
+// URL was already configured continues from its position, even if its secret or filters changed. A
+// webhook with a new URL starts with the next event.
 func (h *Hooks) Apply(all []config.Webhook) {
 	for {
 		select {
@@ -125,14 +125,14 @@ func (h *Hooks) Apply(all []config.Webhook) {
 	}
 }
 
-// Run delivers until ctx ends. It returns when nothing is in progress and the watermarks are stored.
-// Storage errors are logged and retried. It may be called once.
+// Run delivers until ctx ends. When it returns, no delivery is in progress and the watermarks are
+// stored. It logs and retries storage errors. It must be called at most once.
 func (h *Hooks) Run(ctx context.Context) error {
 	var reading sync.WaitGroup
 	defer reading.Wait()
 	read := sync.OnceFunc(func() {
 		if h.opts.Follow {
-			reading.Go(func() { _ = h.opts.Reader.Run(ctx) }) // until ctx ends
+			reading.Go(func() { _ = h.opts.Reader.Run(ctx) }) // runs until ctx ends
 		}
 	})
 	for {
@@ -141,19 +141,20 @@ func (h *Hooks) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		// Without webhooks the watermarks are deleted, unless another process may have webhooks.
+		// If no webhooks remain, lead deletes the stored watermarks, unless another process may
+		// still have webhooks.
 		for lead := len(h.latest) > 0 || !h.election.shared(); lead && ctx.Err() == nil; lead = len(h.latest) > 0 {
 			h.election.run(ctx, func(ctx context.Context, lease *natslog.Lease) error { return h.lead(ctx, lease, read) })
 		}
 	}
 }
 
-// lead delivers until ctx ends, there is nothing to deliver, or another process has taken over. It
-// calls read once there is a webhook.
+// lead delivers until ctx ends, nothing is left to deliver, or another process has taken over. It
+// calls read as soon as there is a webhook.
 func (h *Hooks) lead(ctx context.Context, lease *natslog.Lease, read func()) error {
 	if len(h.latest) == 0 {
 		if kept, _, err := h.checkpoint.read(ctx); err != nil || len(kept.Webhooks) == 0 {
-			return err // there is nothing to delete
+			return err // no stored progress to delete
 		}
 	}
 	kept, _, err := h.checkpoint.load(ctx)
@@ -172,7 +173,7 @@ func (h *Hooks) lead(ctx context.Context, lease *natslog.Lease, read func()) err
 		return h.save(ctx)
 	}
 	select {
-	case h.latest = <-h.wanted: // the config changed during the wait for the lease
+	case h.latest = <-h.wanted: // the config changed while waiting for the lease
 	default:
 	}
 	if len(h.latest) > 0 || !h.election.shared() {
@@ -195,12 +196,12 @@ func (h *Hooks) lead(ctx context.Context, lease *natslog.Lease, read func()) err
 	}
 	cancel()
 	running.Wait()
-	_ = h.save(ctx) // logged; the next process resumes from what was stored
+	_ = h.save(ctx) // save logs errors; the next process resumes from the stored positions
 	h.locked(func() { h.active, h.stored = nil, nil })
 	return nil
 }
 
-// reconcile starts, restarts and ends webhooks.
+// reconcile starts, restarts and stops webhooks to match the config.
 func (h *Hooks) reconcile(ctx context.Context, lease *natslog.Lease, all []config.Webhook, running *sync.WaitGroup) {
 	h.mu.Lock()
 	before := h.active
@@ -210,7 +211,7 @@ func (h *Hooks) reconcile(ctx context.Context, lease *natslog.Lease, all []confi
 	incomplete := 0
 	for _, w := range all {
 		if len(w.Missing) > 0 {
-			h.opts.Logger.Warn("a webhook of the config is ignored because its configuration is incomplete", "missing", w.Missing)
+			h.opts.Logger.Warn("a webhook in the config is ignored because its configuration is incomplete", "missing", w.Missing)
 			incomplete++
 			continue
 		}
@@ -234,7 +235,8 @@ func (h *Hooks) reconcile(ctx context.Context, lease *natslog.Lease, all []confi
 	for _, k := range ended {
 		h.stored = append(h.stored, k.hookProgress)
 	}
-	// Match equal filters first, so that no other webhook takes their progress.
+	// Match exact filters first, so that a webhook cannot take the progress of another one with the
+	// same URL.
 	found := map[int]hookProgress{}
 	for _, exact := range []bool{true, false} {
 		for n, w := range start {
@@ -272,8 +274,9 @@ func (h *Hooks) reconcile(ctx context.Context, lease *natslog.Lease, all []confi
 	}
 }
 
-// takeStoredLocked removes and returns the stored progress of a webhook: the exact one, or else the
-// earliest one with its URL, as the filters may have changed.
+// takeStoredLocked removes and returns the stored progress of a webhook. It prefers an exact match.
+// Otherwise, unless exact is set, it uses the earliest progress with the same URL, because the
+// filters may have changed.
 func (h *Hooks) takeStoredLocked(id hookProgress, exact bool) (hookProgress, bool) {
 	at := -1
 	for i, p := range h.stored {
@@ -292,7 +295,8 @@ func (h *Hooks) takeStoredLocked(id hookProgress, exact bool) (hookProgress, boo
 	return p, true
 }
 
-// earlier reports whether cursor a is before b in the same log, or they are not comparable.
+// earlier reports whether cursor a precedes cursor b in the same log, or whether the two cannot be
+// compared.
 func earlier(a, b string) bool {
 	ea, sa, errA := event.ParseID(a)
 	eb, sb, errB := event.ParseID(b)
@@ -331,7 +335,8 @@ func (h *Hooks) serve(ctx context.Context, lease *natslog.Lease, k *configHook) 
 	}
 }
 
-// deliver runs a worker from the watermark on, or from now on if there is none.
+// deliver runs a worker that starts at the watermark, or with the next event if there is no
+// watermark.
 func (h *Hooks) deliver(ctx context.Context, lease *natslog.Lease, k *configHook) error {
 	h.mu.Lock()
 	p := k.hookProgress
@@ -354,7 +359,7 @@ func (h *Hooks) deliver(ctx context.Context, lease *natslog.Lease, k *configHook
 		k.Cursor = at.Cursor()
 		gap = k.GapDue
 	})
-	if p.Cursor == "" { // from here on nothing is lost
+	if p.Cursor == "" { // store a position, so that no later event is lost
 		if err := h.save(ctx); err != nil {
 			return err
 		}
@@ -372,8 +377,8 @@ func (h *Hooks) deliver(ctx context.Context, lease *natslog.Lease, k *configHook
 	return w.run(ctx, at, gap)
 }
 
-// restoreStates returns a debouncer with the stored states. lost means that some are no longer in
-// the log.
+// restoreStates returns a debouncer with the stored states. lost reports whether some of the held
+// events are no longer in the log.
 func (h *Hooks) restoreStates(ctx context.Context, after time.Duration, p hookProgress) (s *stateDebouncer, lost bool, err error) {
 	s = newStateDebouncer(after)
 	maps.Copy(s.sent, p.Sent)
@@ -389,18 +394,18 @@ func (h *Hooks) restoreStates(ctx context.Context, after time.Duration, p hookPr
 		lost = lost || b.Truncated
 		for _, o := range b.Occurrences {
 			if !s.hold(o) {
-				lost = true // states are no longer debounced, and the watermark is past this one
+				lost = true // debouncing is now disabled, and the watermark is past this event
 			}
 		}
 	}
 	return s, lost, nil
 }
 
-// findWait is how long a new reader may take to open its log.
+// findWait limits how long a new reader may take to open its log.
 const findWait = 10 * time.Second
 
-// find returns the event directly after a position; Truncated if it is no longer in the log, or if
-// the log does not open within findWait.
+// find returns the event directly after a position. The batch is Truncated if the event is no
+// longer in the log, or if the log does not open within findWait.
 func (h *Hooks) find(ctx context.Context, at mcpevents.Position) (mcpevents.Batch, error) {
 	over := time.NewTimer(findWait)
 	defer over.Stop()
@@ -430,7 +435,7 @@ func (h *Hooks) endpoint(k *configHook, states *stateDebouncer) endpoint {
 		shows:     h.opts.Scope.Shows,
 		message: func(o *mcpevents.Occurrence, cursor string) *message {
 			body, err := form.event(o, cursor)
-			if err != nil { // the format cannot represent its URI or name
+			if err != nil { // the format cannot represent the event's URI or name
 				h.opts.Logger.Warn("an event cannot be encoded for a webhook", "id", o.ID, "format", string(conf.Format), "err", err)
 				return nil
 			}
@@ -483,7 +488,7 @@ func (h *Hooks) endpoint(k *configHook, states *stateDebouncer) endpoint {
 			var last Error
 			h.locked(func() { warn, k.warned, last = !k.warned, true, k.status.LastError })
 			if warn {
-				h.opts.Logger.Warn("events could not be delivered to a webhook of the config", "host", hostOf(conf.URL.Reveal()), "error", string(last))
+				h.opts.Logger.Warn("events could not be delivered to a webhook in the config", "host", hostOf(conf.URL.Reveal()), "error", string(last))
 			}
 		},
 		passed: func(at mcpevents.Position, oldest time.Time) {
@@ -508,7 +513,7 @@ func (h *Hooks) endpoint(k *configHook, states *stateDebouncer) endpoint {
 	return e
 }
 
-// selects reports whether a webhook wants an event.
+// selects reports whether an event passes a webhook's filters.
 func selects(w config.Webhook, o *mcpevents.Occurrence) bool {
 	matches := func(globs []string, texts ...string) bool {
 		return slices.ContainsFunc(globs, func(g string) bool {
@@ -519,7 +524,7 @@ func selects(w config.Webhook, o *mcpevents.Occurrence) bool {
 		(len(w.URIs) == 0 || matches(w.URIs, o.URI(), o.Exported()))
 }
 
-// Endpoints returns the webhooks in the order of the config, except incomplete ones.
+// Endpoints returns the status of the webhooks in config order, without incomplete ones.
 func (h *Hooks) Endpoints() (all []EndpointStatus) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -543,6 +548,6 @@ func (h *Hooks) Stats() Stats {
 	return out
 }
 
-// Deliverers returns the process that delivers to the webhooks of the config; none unless the log
-// is on a cluster.
+// Deliverers returns the process that delivers to the webhooks in the config, or nothing if the log
+// is not on a cluster.
 func (h *Hooks) Deliverers() []Deliverer { return h.election.deliverers() }

@@ -15,8 +15,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/secretfile"
 )
 
-// Keys encrypt the stored subscriptions with AES-256-GCM. They cannot be printed. With a nil *Keys
-// subscriptions are stored in plain text.
+// Keys encrypts the stored subscriptions with AES-256-GCM. Printing it does not reveal the keys.
+// With a nil *Keys, subscriptions are stored in plain text.
 type Keys struct{ all []key } // the first one encrypts
 
 type key struct {
@@ -26,8 +26,8 @@ type key struct {
 
 const keyBytes = 32
 
-// ReadKeys reads keys from a file that only its owner can read. Each line has 32 random bytes in
-// base64. The first key encrypts and all keys decrypt, so that a key can be replaced.
+// ReadKeys reads keys from a file that only its owner may read. Each line contains 32 random bytes
+// in base64. The first key encrypts and all keys decrypt, which allows key rotation.
 func ReadKeys(path string) (*Keys, error) {
 	lines, err := secretfile.ReadLines(path)
 	if err != nil {
@@ -40,7 +40,7 @@ func ReadKeys(path string) (*Keys, error) {
 			raw, err = base64.RawStdEncoding.DecodeString(words[0])
 		}
 		if err != nil || len(words) != 1 || len(raw) != keyBytes {
-			return nil, &secretfile.RefusedError{Path: path, Problem: "a line is not 32 bytes in base64; make one with: openssl rand -base64 32"}
+			return nil, &secretfile.RefusedError{Path: path, Problem: "a line is not 32 bytes in base64; create one with: openssl rand -base64 32"}
 		}
 		one, err := newKey(raw)
 		if err != nil {
@@ -49,7 +49,7 @@ func ReadKeys(path string) (*Keys, error) {
 		k.all = append(k.all, one)
 	}
 	if len(k.all) == 0 {
-		return nil, &secretfile.RefusedError{Path: path, Problem: "the file has no key; make one with: openssl rand -base64 32"}
+		return nil, &secretfile.RefusedError{Path: path, Problem: "the file contains no key; create one with: openssl rand -base64 32"}
 	}
 	return k, nil
 }
@@ -67,21 +67,22 @@ func newKey(raw []byte) (key, error) {
 	return key{hex.EncodeToString(sum[:4]), aead}, nil
 }
 
-// String does not reveal the keys.
+// String returns a placeholder, so that printing does not reveal the keys.
 func (k *Keys) String() string { return "[redacted]" }
 
-// GoString is String.
+// GoString returns the same placeholder as String.
 func (k *Keys) GoString() string { return k.String() }
 
-// sealed is a stored subscription. Keys encrypt all of it, as even a URL may grant access.
+// sealed is the stored form of a subscription. With Keys, all of it is encrypted, because even a
+// URL may grant access.
 type sealed struct {
 	Version int     `json:"version"`
-	Key     string  `json:"key,omitempty"` // digest of the key
+	Key     string  `json:"key,omitempty"` // digest of the encryption key
 	Data    []byte  `json:"data,omitempty"`
-	Plain   *record `json:"plain,omitempty"` // without Keys
+	Plain   *record `json:"plain,omitempty"` // used only without Keys
 }
 
-// otherKeyError reports a record that is encrypted with a key that this process does not have.
+// otherKeyError reports a record that was encrypted with a key that this process does not have.
 type otherKeyError struct{ key string }
 
 func (e *otherKeyError) Error() string {
@@ -91,12 +92,12 @@ func (e *otherKeyError) Error() string {
 
 func (e *otherKeyError) line() string { return printable.Line(e.Error(), 300) }
 
-var errDamaged = errors.New("the record is damaged or of a newer version")
+var errDamaged = errors.New("the record is damaged or from a newer version")
 
-// seal returns the stored form of a record, encrypted unless k is nil. It can be opened only under
-// the record's ID.
+// seal returns the stored form of a record, encrypted unless k is nil. An encrypted record can be
+// decrypted only under its own ID.
 func (k *Keys) seal(r record) ([]byte, error) {
-	r.progress = progress{Cursor: r.Cursor} // where it begins; the rest is in the checkpoint
+	r.progress = progress{Cursor: r.Cursor} // only the initial cursor; the checkpoint stores the current progress
 	if k == nil {
 		return json.Marshal(sealed{Version: storedVersion, Plain: &r})
 	}
@@ -108,8 +109,8 @@ func (k *Keys) seal(r record) ([]byte, error) {
 	return json.Marshal(sealed{Version: storedVersion, Key: one.id, Data: one.aead.Seal(nil, nil, plain, []byte(r.ID))})
 }
 
-// open returns the record with this ID. With keys it rejects plain records, as anybody who can write
-// to the cluster could have made them.
+// open decodes the stored record with this ID. With keys it rejects unencrypted records, because
+// anyone with write access to the cluster could have created them.
 func (k *Keys) open(id string, data []byte) (r record, err error) {
 	var s sealed
 	if json.Unmarshal(data, &s) != nil || s.Version != storedVersion {

@@ -22,33 +22,34 @@ type record struct {
 	Principal string          `json:"principal"`
 	URL       string          `json:"url"`
 	Name      string          `json:"name"`
-	Arguments json.RawMessage `json:"arguments"` // canonical
+	Arguments json.RawMessage `json:"arguments"` // canonical JSON
 	Secret    string          `json:"secret"`
-	// OldSecret also signs messages until OldUntil.
+	// OldSecret is the previous secret. It also signs messages until OldUntil.
 	OldSecret string              `json:"oldSecret,omitempty"`
 	OldUntil  time.Time           `json:"oldUntil,omitzero"`
 	Numbering mcpevents.Numbering `json:"numbering"`
 	Verified  time.Time           `json:"verified"`
-	Expires   time.Time           `json:"expires,omitzero"` // zero: never
-	// Life distinguishes subscriptions that were created under the same ID.
+	Expires   time.Time           `json:"expires,omitzero"` // zero if the subscription never expires
+	// Life distinguishes successive subscriptions with the same ID.
 	Life string `json:"life,omitempty"`
-	// Refreshes counts the refreshes.
+	// Refreshes counts how often the client has refreshed the subscription.
 	Refreshes uint64 `json:"refreshes,omitempty"`
-	// Told is the value of Missed that the client last learned from an answer.
+	// Told is the value of Missed that was last reported to the client.
 	Told uint64 `json:"told,omitempty"`
-	// Unanswered means that the answer to the request that created it has not been written yet.
+	// Unanswered means that the response to the request that created the subscription has not been
+	// written yet.
 	Unanswered bool `json:"unanswered,omitempty"`
 	progress
 }
 
-// progress is the part of a subscription that delivering changes. It is stored in the checkpoint;
-// the process that answers the client changes everything else.
+// progress is the part of a subscription that deliveries change. It is stored in the checkpoint;
+// everything else is changed by the process that answers the client.
 type progress struct {
-	// Cursor is the watermark: all events up to it were accepted or abandoned.
+	// Cursor is the watermark: all events up to it were accepted by the endpoint or abandoned.
 	Cursor string `json:"cursor"`
-	// Missed counts how often events went missing.
+	// Missed counts how often events were lost.
 	Missed uint64 `json:"missed,omitempty"`
-	// GapDue means that the next message must be a gap message.
+	// GapDue means that a gap message must be sent next.
 	GapDue bool   `json:"gapDue,omitempty"`
 	Status status `json:"status"`
 }
@@ -60,8 +61,8 @@ type subscriptionProgress struct {
 	progress
 }
 
-// after returns the record that results if a request is applied to now; nil means that there is no
-// such subscription yet. An existing subscription keeps its cursor.
+// after returns the record that results from applying request r to the stored record now; a nil now
+// means that the subscription does not exist yet. An existing subscription keeps its cursor.
 func (r record) after(now *record) record {
 	if now == nil {
 		r.Life, r.Unanswered = rand.Text(), true
@@ -78,14 +79,14 @@ func (r record) after(now *record) record {
 
 func (r *record) expired() bool { return !r.Expires.IsZero() && !time.Now().Before(r.Expires) }
 
-// suspended reports whether nothing is sent before a refresh.
+// suspended reports whether deliveries are suspended until the next refresh.
 func (r *record) suspended() bool { return r.Status.Suspended && r.Status.SuspendedAt == r.Refreshes }
 
-// truncated reports whether events are missing that no answer has reported yet.
+// truncated reports whether events were lost that no response to the client has reported yet.
 func (r *record) truncated() bool { return r.Missed > r.Told }
 
-// subscriptionID returns the ID of the subscription with this key. It is the same in every process,
-// and grants no access.
+// subscriptionID returns the ID of the subscription with this key. The ID is the same in every
+// process, and grants no access.
 func subscriptionID(principal, url, name string, arguments []byte) string {
 	h := sha256.New()
 	for _, part := range []string{principal, url, name, string(arguments)} {
@@ -94,8 +95,8 @@ func subscriptionID(principal, url, name string, arguments []byte) string {
 	return "sub_" + hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// eventMessage returns the POST of an event. Its ID is the event's ID or, if own is set, an ID of
-// its own, which is the same in every attempt and process.
+// eventMessage returns the POST request for an event. Its message ID is the event's ID, or, if own
+// is set, a separate ID that is the same in every attempt and process.
 func (r *record) eventMessage(o *mcpevents.Occurrence, cursor string, own bool) *message {
 	id := o.ID
 	if own {
@@ -105,11 +106,11 @@ func (r *record) eventMessage(o *mcpevents.Occurrence, cursor string, own bool) 
 	return r.message(id, o.Body(cursor))
 }
 
-// control returns a POST that is not an event: its body has a type.
+// control returns a POST request for a control message, whose body has a type instead of an event.
 func (r *record) control(kind string, members map[string]any) *message {
 	body := map[string]any{"type": kind}
 	maps.Copy(body, members)
-	data, _ := json.Marshal(body) // strings and numbers always encode
+	data, _ := json.Marshal(body) // encoding strings and numbers cannot fail
 	return r.message("msg_"+kind+"_"+rand.Text(), data)
 }
 
@@ -117,29 +118,29 @@ func (r *record) message(id string, body []byte) *message {
 	return &message{url: r.URL, id: id, body: body, header: http.Header{standardwebhooks.SubscriptionHeader: {r.ID}}}
 }
 
-// terminated returns the message that the subscription has ended early.
+// terminated returns the message that tells the endpoint that its subscription has ended early.
 func (r *record) terminated(why mcpevents.Failure, reason string) *message {
 	return r.control("terminated", map[string]any{"error": map[string]any{
 		"code": r.Numbering.Code(why), "message": why, "data": map[string]any{"reason": reason},
 	}})
 }
 
-// subscription is one subscription. Subscriptions.mu guards its fields.
+// subscription is the in-memory state of one subscription. Subscriptions.mu guards its fields.
 type subscription struct {
 	record
 	filter    mcpevents.Filter
 	secret    standardwebhooks.Secret
 	old       standardwebhooks.Secret
-	answered  bool // the client has the answer that created it: events may be sent
+	answered  bool // the creating request was answered: events may be sent
 	removed   bool
 	responder responder
-	revision  uint64 // of its record
+	revision  uint64 // revision of the stored record
 	rates     rates
 	counts    counts
-	oldest    time.Time // when the first undelivered event happened; zero: there is none
+	oldest    time.Time // time of the first undelivered event; zero if there is none
 	expiry    *time.Timer
-	stop      context.CancelCauseFunc // of the worker; nil: none is running
-	// changed wakes the goroutine of the subscription. Capacity 1, never closed.
+	stop      context.CancelCauseFunc // cancels the worker; nil if none is running
+	// changed wakes the subscription's goroutine. It has capacity 1 and is never closed.
 	changed chan struct{}
 }
 
@@ -159,10 +160,10 @@ func (r *record) secrets() (secret, old standardwebhooks.Secret, err error) {
 	return secret, old, err
 }
 
-// errChanged stops a worker whose subscription has changed.
+// errChanged is the cancellation cause for a worker whose subscription has changed.
 var errChanged = errors.New("the subscription has changed")
 
-// wakeLocked makes the goroutine of the subscription check its phase again.
+// wakeLocked makes the subscription's goroutine evaluate its phase again.
 func (sub *subscription) wakeLocked() {
 	if sub.stop != nil {
 		sub.stop(errChanged)
@@ -173,7 +174,8 @@ func (sub *subscription) wakeLocked() {
 	}
 }
 
-// presumeAnsweredLocked lets deliveries begin: the client has the answer, or will never get it.
+// presumeAnsweredLocked allows deliveries to start: the client has received the response, or never
+// will.
 func (sub *subscription) presumeAnsweredLocked() {
 	if !sub.answered && !sub.removed {
 		sub.answered = true
@@ -181,7 +183,8 @@ func (sub *subscription) presumeAnsweredLocked() {
 	}
 }
 
-// deadLocked reports whether a subscription that never expires has had no success for deadAfter.
+// deadLocked reports whether a subscription that never expires has had no successful delivery for
+// deadAfter.
 func (sub *subscription) deadLocked() bool {
 	since := sub.Status.FailedSince
 	return sub.Expires.IsZero() && !since.IsZero() && time.Since(since) > deadAfter

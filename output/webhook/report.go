@@ -10,10 +10,10 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Source is where a webhook comes from: the config or a client's subscription.
+// Source is the origin of a webhook: the config or a client's subscription.
 type Source string
 
-// The sources.
+// Possible values of Source.
 const (
 	FromConfig       Source = "config"
 	FromSubscription Source = "subscription"
@@ -22,28 +22,28 @@ const (
 // DeliveryState summarizes the deliveries to an endpoint.
 type DeliveryState string
 
-// The states.
+// Possible values of DeliveryState.
 const (
 	Active    DeliveryState = "active"
 	Failing   DeliveryState = "failing"
-	Suspended DeliveryState = "suspended" // until it is refreshed
+	Suspended DeliveryState = "suspended" // no deliveries until the subscription is refreshed
 )
 
-// EndpointStatus describes one webhook to operators. It contains the host of the URL only, and no
-// secret.
+// EndpointStatus describes one webhook for operators. Of the URL it contains only the host, and it
+// contains no secret.
 type EndpointStatus struct {
 	Host         string               `json:"host"`
 	Source       Source               `json:"source"`
 	Format       config.WebhookFormat `json:"format"`
-	Subscription string               `json:"subscription,omitempty"` // its ID
-	Event        string               `json:"event,omitempty"`        // the subscribed event type
+	Subscription string               `json:"subscription,omitempty"` // subscription ID
+	Event        string               `json:"event,omitempty"`        // subscribed event type
 	State        DeliveryState        `json:"state"`
 	LastDelivery string               `json:"lastDelivery,omitempty"`
 	LastError    Error                `json:"lastError,omitempty"`
 	FailedSince  string               `json:"failedSince,omitempty"`
 	LagMs        int64                `json:"lagMs"`     // age of the oldest undelivered event
-	Delivered    uint64               `json:"delivered"` // since the start
-	Dropped      uint64               `json:"dropped"`   // events that the endpoint did not want: 410 or 413
+	Delivered    uint64               `json:"delivered"` // events accepted since the start
+	Dropped      uint64               `json:"dropped"`   // events the endpoint rejected permanently: 410 or 413
 	Failed       uint64               `json:"failed"`    // failed attempts
 	Abandoned    uint64               `json:"givenUp"`
 }
@@ -66,7 +66,7 @@ func newEndpointStatus(source Source, raw string, c *counts, st status, oldest t
 	return e
 }
 
-// stamp formats a time; "" for the zero time.
+// stamp formats a time. It returns "" for the zero time.
 func stamp(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -74,7 +74,7 @@ func stamp(t time.Time) string {
 	return t.UTC().Format(event.TimeFormat)
 }
 
-// hostOf returns the part of a URL that is shown to operators.
+// hostOf returns the part of a URL that operators may see.
 func hostOf(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -83,10 +83,10 @@ func hostOf(raw string) string {
 	return printable.Line(u.Host, 128)
 }
 
-// status is the outcome of recent deliveries.
+// status summarizes the outcome of recent deliveries.
 type status struct {
 	Suspended    bool      `json:"suspended,omitempty"`
-	SuspendedAt  uint64    `json:"suspendedAt,omitempty"` // the value of Refreshes at that time
+	SuspendedAt  uint64    `json:"suspendedAt,omitempty"` // value of Refreshes when suspended
 	LastDelivery time.Time `json:"lastDelivery,omitzero"`
 	LastError    Error     `json:"lastError,omitempty"`
 	FailedSince  time.Time `json:"failedSince,omitzero"`
@@ -94,7 +94,7 @@ type status struct {
 
 func (s *status) note(now time.Time, r result) {
 	switch {
-	case r.drop: // it responds, but does not want the event
+	case r.drop: // the endpoint works, but rejects this event
 		s.FailedSince = time.Time{}
 	case r.err == "":
 		*s = status{LastDelivery: now.UTC()}
@@ -106,7 +106,7 @@ func (s *status) note(now time.Time, r result) {
 	}
 }
 
-// counts are totals since New.
+// counts contains totals since New.
 type counts struct {
 	taken, dropped, failed, abandoned, gaps, terminated atomic.Uint64
 }
@@ -122,15 +122,15 @@ func (c *counts) note(r result) {
 	}
 }
 
-// Stats are the state and the counts of webhooks.
+// Stats contains the current state and the counts of webhooks.
 type Stats struct {
-	Active, Suspended int // subscriptions
-	// Attempts to deliver an event, by outcome: accepted (Taken), not wanted by the endpoint
-	// (Dropped: status 410 or 413), or failed.
+	Active, Suspended int // number of subscriptions
+	// Delivery attempts by outcome: accepted (Taken), rejected permanently with status 410 or 413
+	// (Dropped), or failed.
 	Taken, Dropped, Failed uint64
 	Abandoned              uint64 // events abandoned after the last attempt
-	Gaps, Terminated       uint64 // gap messages, and messages that a subscription has ended
-	// Lag is the age of the oldest event that is undelivered to some endpoint.
+	Gaps, Terminated       uint64 // control messages: gaps, and early ends of subscriptions
+	// Lag is the age of the oldest event that has not been delivered to every endpoint.
 	Lag time.Duration
 }
 
@@ -138,14 +138,15 @@ func (c *counts) stats() Stats {
 	return Stats{Taken: c.taken.Load(), Dropped: c.dropped.Load(), Failed: c.failed.Load(), Abandoned: c.abandoned.Load(), Gaps: c.gaps.Load(), Terminated: c.terminated.Load()}
 }
 
-// addLag raises Lag to the age of an endpoint's oldest undelivered event; the zero time means none.
+// addLag raises Lag to the age of an endpoint's oldest undelivered event. A zero time means that
+// there is none.
 func (s *Stats) addLag(oldest time.Time) {
 	if !oldest.IsZero() {
 		s.Lag = max(s.Lag, time.Since(oldest))
 	}
 }
 
-// rates counts the attempts of the last hour in six intervals of ten minutes.
+// rates counts the attempts in the last hour, in six ten-minute intervals.
 type rates struct {
 	parts [6]struct {
 		since       time.Time
@@ -167,7 +168,7 @@ func (r *rates) note(now time.Time, failed bool) {
 	}
 }
 
-// hopeless reports whether more than 95 % of at least 100 attempts failed.
+// hopeless reports whether more than 95 % of at least 100 recent attempts failed.
 func (r *rates) hopeless(now time.Time) bool {
 	all, failed := 0, 0
 	for _, p := range r.parts {

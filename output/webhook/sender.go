@@ -19,11 +19,12 @@ import (
 	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 )
 
-// Error is why a message was not accepted, as shown to clients: a category that reveals nothing
-// about the response. A forbidden address looks like a closed port.
+// Error is the reason, as reported to clients, why a message was not accepted. It is only a
+// category, so that it reveals nothing about the response: a forbidden address is indistinguishable
+// from a closed port.
 type Error string
 
-// The categories.
+// Possible values of Error.
 const (
 	ConnectionRefused Error = "connection_refused"
 	Timeout           Error = "timeout"
@@ -34,40 +35,40 @@ const (
 )
 
 const (
-	maxAnswer  = 16 << 10 // bytes
+	maxAnswer  = 16 << 10 // maximum size of a response body in bytes
 	maxBackoff = 10 * time.Minute
 )
 
-// message is one POST.
+// message is the content of one POST request.
 type message struct {
 	url     string
-	id      string // webhook-id
+	id      string // value of the webhook-id header
 	body    []byte
 	header  http.Header               // additional headers
-	secrets []standardwebhooks.Secret // nil: the message is not signed
-	private bool                      // non-public addresses are allowed: the URL is the operator's
+	secrets []standardwebhooks.Secret // signing secrets; nil if the message is not signed
+	private bool                      // an operator's URL: non-public addresses are allowed
 }
 
 // result is the outcome of one attempt.
 type result struct {
-	err        Error // "": the message was accepted
-	drop       bool  // the endpoint does not want this message: neither a failure nor retried
+	err        Error // empty if the message was accepted
+	drop       bool  // the endpoint rejected the message permanently: not a failure, and not retried
 	retryAfter time.Duration
-	answer     []byte // response body, of a challenge
+	answer     []byte // response body, for a challenge
 }
 
-// Sender sends messages. It is safe for concurrent use.
+// Sender sends messages over HTTP. It is safe for concurrent use.
 type Sender struct {
 	guard  *guard
-	client *http.Client // reaches public addresses only
-	open   *http.Client // reaches all addresses
-	all    *slots       // for all hosts together
+	client *http.Client // reaches only public addresses
+	open   *http.Client // reaches any address
+	all    *slots       // shared by all hosts
 
 	mu    sync.Mutex
 	hosts map[string]*host
 }
 
-// Limits of concurrent attempts, as in [slots]: per host and in total.
+// Limits on concurrent attempts (see [slots]): per host and in total.
 const (
 	promptPerHost = 4
 	latePerHost   = 2
@@ -77,14 +78,14 @@ const (
 	maxInTotal    = 128
 )
 
-// host has the slots of one host. It exists as long as it has users.
+// host contains the slots of one host. It is removed when its last user releases it.
 type host struct {
 	users int
 	*slots
 }
 
-// NewSender returns a sender. open are addresses and ports of this machine that URLs may name,
-// also with plain HTTP, for tests; see [URLs.Local].
+// NewSender returns a sender. open lists addresses and ports of this machine that URLs may use,
+// even with plain HTTP, for tests; see [URLs.Local].
 func NewSender(open []netip.AddrPort) *Sender {
 	g := &guard{open}
 	return &Sender{guard: g, client: newClient(g), open: newClient(nil), all: newSlots(promptInTotal, lateInTotal, maxInTotal), hosts: map[string]*host{}}
@@ -96,7 +97,7 @@ func (s *Sender) Close() {
 	s.open.CloseIdleConnections()
 }
 
-// acquire waits for a slot of the host and then for a slot of the total. The caller must call
+// acquire waits for a per-host slot and then for a slot of the total limit. The caller must call
 // release after its attempt.
 func (s *Sender) acquire(ctx context.Context, name string, who *responder) (release func(), err error) {
 	s.mu.Lock()
@@ -141,9 +142,9 @@ func (s *Sender) acquire(ctx context.Context, name string, who *responder) (rele
 	}, nil
 }
 
-// post makes one attempt to send a message. It calls before, if not nil, after the wait for a slot
-// and right before the request; if before fails, nothing is sent. The error is the cause of ctx or
-// the error of before.
+// post makes one attempt to send a message. If before is not nil, post calls it after waiting for a
+// slot and immediately before the request; if before fails, nothing is sent. The returned error is
+// the cause of ctx or the error from before.
 func (s *Sender) post(ctx context.Context, who *responder, m *message, before func() error) (result, error) {
 	u, err := url.Parse(m.url)
 	if err != nil {
@@ -151,7 +152,7 @@ func (s *Sender) post(ctx context.Context, who *responder, m *message, before fu
 	}
 	host := hostName(m.url)
 	if m.private {
-		host = u.Host // the ports of an operator's machine do not delay each other
+		host = u.Host // includes the port, so that services on one machine do not delay each other
 	}
 	release, err := s.acquire(ctx, host, who)
 	if err != nil {
@@ -197,7 +198,7 @@ func (s *Sender) do(q *http.Request, private bool) result {
 		return result{err: category(err)}
 	}
 	defer func() { _ = p.Body.Close() }()
-	answer, _ := io.ReadAll(io.LimitReader(p.Body, maxAnswer)) // a read error only truncates it
+	answer, _ := io.ReadAll(io.LimitReader(p.Body, maxAnswer)) // a read error only truncates the answer
 	r := result{answer: answer}
 	switch {
 	case p.StatusCode >= 200 && p.StatusCode < 300:

@@ -9,50 +9,50 @@ import (
 	"time"
 )
 
-// lateAfter is how long an attempt may last before it is late.
+// lateAfter is the duration after which an attempt counts as late.
 const lateAfter = time.Second
 
-// slots limit the concurrent attempts, to one host or in total, so that endpoints that respond late
-// or never take no slots from the others. An attempt is late once it has lasted for lateAfter, and
-// from the start if the last attempt of its responder was late. There are slots for prompt attempts,
-// and a few more for attempts that start late. An attempt that becomes late frees its prompt slot,
-// unless the total of both kinds has reached its limit.
+// slots limits concurrent attempts, to one host or in total, so that endpoints that respond late or
+// never do not block the others. An attempt is late after it has lasted for lateAfter, or from its
+// start if its responder's previous attempt was late. Most slots are for prompt attempts, and a
+// small number are reserved for attempts that start late. An attempt that becomes late frees its
+// prompt slot, unless the total of both kinds has reached its limit.
 //
-// Responders take turns: the one with the fewest slots is first. While others may need a slot, a
-// responder holds at most one slot before its first prompt response, and never the last one in
-// addition to others.
+// Responders take turns: the one that holds the fewest slots is served first. While other
+// responders may need a slot, a responder holds at most one slot until its first prompt response,
+// and never takes the last free slot in addition to others.
 type slots struct {
-	prompt int // limit of prompt attempts
-	late   int // limit of attempts that started late
-	most   int // limit of all attempts
+	prompt int // limit on prompt attempts
+	late   int // limit on attempts that started late
+	most   int // limit on all attempts
 
 	mu       sync.Mutex
 	isPrompt int // prompt attempts in progress
 	isLate   int // late attempts in progress
 	usages   map[*responder]*usage
-	waiting  list.List // of *usage, the longest wait first
+	waiting  list.List // elements are *usage, longest wait first
 }
 
 func newSlots(prompt, late, most int) *slots {
 	return &slots{prompt: prompt, late: late, most: most, usages: map[*responder]*usage{}}
 }
 
-// responder is an endpoint as slots see it.
+// responder is an endpoint whose attempts the slots limit.
 type responder struct {
 	late   atomic.Bool // the last attempt was late
-	proven atomic.Bool // an attempt got a prompt response
+	proven atomic.Bool // at least one attempt had a prompt response
 }
 
-// usage is what one responder holds and waits for.
+// usage counts the slots that one responder holds, and queues the ones it waits for.
 type usage struct {
 	responder *responder
 	held      int
-	queue     []*slot       // waiting, in order
-	at        *list.Element // in slots.waiting; nil if the queue is empty
+	queue     []*slot       // waiting slots, in order
+	at        *list.Element // its element in slots.waiting; nil if queue is empty
 }
 
-// slot is the right to make one attempt, once ready is closed. The lock of its slots guards the
-// fields after ready.
+// slot is permission to make one attempt, granted when ready is closed. The mutex of slots guards
+// the fields after ready.
 type slot struct {
 	of    *slots
 	usage *usage
@@ -61,7 +61,7 @@ type slot struct {
 	late  bool
 }
 
-// take waits for a slot. The error is the cause of ctx.
+// take waits for a slot. The returned error is the cause of ctx.
 func (p *slots) take(ctx context.Context, who *responder) (*slot, error) {
 	p.mu.Lock()
 	u := p.usages[who]
@@ -85,7 +85,7 @@ func (p *slots) take(ctx context.Context, who *responder) (*slot, error) {
 	}
 }
 
-// admit admits everyone for whom there is room. p.mu must be held.
+// admit grants as many waiting slots as the limits allow. p.mu must be held.
 func (p *slots) admit() {
 	for p.isPrompt+p.isLate < p.most {
 		var next *usage
@@ -127,7 +127,7 @@ func (p *slots) count(one *slot, n int) {
 	}
 }
 
-// leave removes a slot from the queue.
+// leave removes a slot from the responder's queue.
 func (u *usage) leave(one *slot) {
 	i := slices.Index(u.queue, one)
 	if u.queue = slices.Delete(u.queue, i, i+1); len(u.queue) == 0 {
@@ -149,7 +149,7 @@ func (one *slot) setLate() {
 	}
 }
 
-// release frees the slot, or stops waiting for it.
+// release frees the slot, or removes it from the queue if it was not granted.
 func (one *slot) release() {
 	p, u := one.of, one.usage
 	p.mu.Lock()

@@ -15,43 +15,46 @@ import (
 )
 
 const (
-	// subscriptionPrefix begins the keys of subscription records.
+	// subscriptionPrefix is the key prefix of subscription records.
 	subscriptionPrefix = "s."
-	// storeWait limits the time to store a client's request.
+	// storeWait limits how long storing a client's request may take.
 	storeWait = 15 * time.Second
-	// answerWait is how long the delivering process waits for the process that creates a
-	// subscription to confirm that the client has the answer. The creating process may have died.
+	// answerWait limits how long the delivering process waits for the process that creates a
+	// subscription to confirm that the client has received its response. The creating process may
+	// have crashed.
 	answerWait = 10 * time.Second
 )
 
-// limitError reports that a limit is reached.
+// limitError reports that a client has reached a limit.
 type limitError struct {
 	limit  string
 	max    int
-	reason string // for people
+	reason string // human-readable
 }
 
 func (e *limitError) Error() string { return e.reason }
 
-// answer returns the error for the client.
+// answer converts the error into the response for the client.
 func (e *limitError) answer(r *mcpserver.Request) error {
 	return mcpevents.Fail(r, mcpevents.ResourceExhausted, map[string]any{"limit": e.limit, "max": e.max, "reason": e.reason})
 }
 
-// limit returns why a client that has own of all subscriptions cannot create another one.
+// limit returns an error if a client cannot create another subscription. own is the number of its
+// subscriptions, and all is the number of subscriptions of all clients.
 func (o *Options) limit(own, all int) *limitError {
 	switch {
 	case own >= o.MaxEach:
-		return &limitError{"webhook subscriptions of a client", o.MaxEach, fmt.Sprintf("a client may have %d webhook subscriptions", o.MaxEach)}
+		return &limitError{"webhook subscriptions of a client", o.MaxEach, fmt.Sprintf("a client may have at most %d webhook subscriptions", o.MaxEach)}
 	case all >= o.MaxTotal:
-		return &limitError{"webhook subscriptions", o.MaxTotal, fmt.Sprintf("there may be %d webhook subscriptions in total", o.MaxTotal)}
+		return &limitError{"webhook subscriptions", o.MaxTotal, fmt.Sprintf("there may be at most %d webhook subscriptions in total", o.MaxTotal)}
 	}
 	return nil
 }
 
-// create stores a new subscription, or refreshes the one with the same ID. It returns the previous
-// record, nil if there was none, and the stored one. If another process was faster, it applies the
-// request to what that process stored. The error may be a *limitError.
+// create stores a new subscription, or refreshes the existing one with the same ID. It returns the
+// previous record, or nil if there was none, and the stored record. If another process has changed
+// the record concurrently, it applies the request to the new version. The error may be a
+// *limitError.
 func (s *Subscriptions) create(ctx context.Context, next record) (before *record, after record, err error) {
 	ctx, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()
@@ -71,7 +74,7 @@ func (s *Subscriptions) create(ctx context.Context, next record) (before *record
 			rec.Revision, err = s.records.Put(ctx, rec)
 		case full != nil:
 			return nil, record{}, full
-		default: // the limits hold only if nothing else was written
+		default: // fails if anything else was written, so that the limits are exact
 			rec.Revision, err = s.records.PutAfter(ctx, rec, last)
 		}
 		if err == nil {
@@ -85,9 +88,9 @@ func (s *Subscriptions) create(ctx context.Context, next record) (before *record
 	}
 }
 
-// current returns the record that a request changes, with its known progress, and its revision; nil
-// if there is none or it has expired. last is the number of the last known write, and full is why
-// the client cannot create another subscription.
+// current returns the record that a request would change, with its known progress and its revision,
+// or nil if there is none or it has expired. last is the number of the last known write; full
+// explains why the client cannot create another subscription, if it cannot.
 func (s *Subscriptions) current(next *record) (r *record, revision, last uint64, full *limitError, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,8 +114,9 @@ func (s *Subscriptions) current(next *record) (r *record, revision, last uint64,
 	return r, revision, s.last, s.opts.limit(own, all), nil
 }
 
-// answered starts deliveries, as the answer that created the subscription was written. If other
-// processes may deliver, it also stores that, in the background.
+// answered allows deliveries to start, after the response to the request that created the
+// subscription was written. If another process may deliver, answered also stores this fact in the
+// background.
 func (s *Subscriptions) answered(r record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,8 +128,8 @@ func (s *Subscriptions) answered(r record) {
 	}
 }
 
-// confirmAnswer stores that the answer was written. If that fails, the delivering process waits for
-// answerWait.
+// confirmAnswer stores that the response was written. If storing fails, the delivering process
+// proceeds after answerWait.
 func (s *Subscriptions) confirmAnswer(ctx context.Context, r record) {
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
@@ -169,7 +173,8 @@ func (s *Subscriptions) remove(ctx context.Context, id string) (found bool, err 
 	}
 }
 
-// removeEnded removes a subscription that has ended. It fails if it was refreshed meanwhile.
+// removeEnded removes a subscription that has ended. It fails if the subscription was refreshed in
+// the meantime.
 func (s *Subscriptions) removeEnded(ctx context.Context, sub *subscription) error {
 	s.mu.Lock()
 	revision, refreshed := sub.revision, s.phaseLocked(sub) < revoked
@@ -178,13 +183,13 @@ func (s *Subscriptions) removeEnded(ctx context.Context, sub *subscription) erro
 		return errChanged
 	}
 	if err := s.records.Remove(ctx, journal.Record{Key: subscriptionPrefix + sub.ID, Revision: revision}); err != nil {
-		return err // if the record has changed, applyChanges gets the change soon
+		return err // if the record has changed, applyChanges will soon receive the change
 	}
 	s.forget(sub.ID, revision)
 	return nil
 }
 
-// forget drops a subscription whose record was removed.
+// forget drops a subscription whose stored record was removed.
 func (s *Subscriptions) forget(id string, revision uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,16 +200,16 @@ func (s *Subscriptions) forget(id string, revision uint64) {
 	}
 }
 
-// applyChanges applies changes of the records, made by any process. Calls must not overlap.
+// applyChanges applies record changes made by any process. Calls must not be concurrent.
 func (s *Subscriptions) applyChanges(ch journal.Changes) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if ch.All && ch.Last < s.last { // the records were replaced, and revisions start again
+	if ch.All && ch.Last < s.last { // the record store was replaced, and revisions restart
 		clear(s.removed)
 	}
 	for _, rec := range ch.Records {
-		if rec.Key == subscriptionsCheckpoint && rec.Value != nil && s.ctx == nil { // another process delivers
-			if kept, err := parseCheckpoint(rec); err == nil { // the process that delivers reports the error
+		if rec.Key == subscriptionsCheckpoint && rec.Value != nil && s.ctx == nil { // another process delivers and saves positions
+			if kept, err := parseCheckpoint(rec); err == nil { // the delivering process reports the error
 				s.applyProgressLocked(kept.Subscriptions)
 			}
 		}
@@ -224,12 +229,12 @@ func (s *Subscriptions) applyChanges(ch journal.Changes) {
 	s.moved = make(chan struct{})
 }
 
-// dropAbsentLocked drops all subscriptions except those present, which are all that existed at write
-// number last.
+// dropAbsentLocked drops all subscriptions except those in present, which lists everything that
+// existed as of write number last.
 func (s *Subscriptions) dropAbsentLocked(present map[string]bool, last uint64) {
 	for id, sub := range s.byID {
 		if !present[id] && sub.revision <= last {
-			s.progress[id] = subscriptionProgress{id, sub.Life, sub.progress} // its record may only be late
+			s.progress[id] = subscriptionProgress{id, sub.Life, sub.progress} // its record may still arrive
 			s.dropLocked(sub)
 		}
 	}
@@ -239,7 +244,7 @@ func (s *Subscriptions) dropAbsentLocked(present map[string]bool, last uint64) {
 	maps.DeleteFunc(s.unreadable, func(id, _ string) bool { return absent(id) })
 }
 
-// applyProgressLocked applies the positions in a checkpoint.
+// applyProgressLocked applies the positions from a checkpoint.
 func (s *Subscriptions) applyProgressLocked(all []subscriptionProgress) {
 	clear(s.progress)
 	for _, p := range all {
@@ -250,7 +255,7 @@ func (s *Subscriptions) applyProgressLocked(all []subscriptionProgress) {
 	}
 }
 
-// applyRecordLocked applies a change of one record.
+// applyRecordLocked applies a change to one record.
 func (s *Subscriptions) applyRecordLocked(id string, rec journal.Record) {
 	sub := s.byID[id]
 	switch {
@@ -268,7 +273,7 @@ func (s *Subscriptions) applyRecordLocked(id string, rec journal.Record) {
 	}
 	r, err := s.opts.Keys.open(id, rec.Value)
 	if other, ok := errors.AsType[*otherKeyError](err); ok {
-		if len(s.unreadable) == 0 && s.run != nil { // before Run, New returns it
+		if len(s.unreadable) == 0 && s.run != nil { // before Run, New returns the error
 			s.opts.Logger.Error("this process cannot decrypt webhook subscriptions, so it delivers no webhooks", "err", other)
 		}
 		s.unreadable[id] = other.key
@@ -284,8 +289,8 @@ func (s *Subscriptions) applyRecordLocked(id string, rec journal.Record) {
 	}
 }
 
-// applyLocked creates or changes a subscription to match its record, unless a newer revision is
-// known. The progress stays.
+// applyLocked creates or updates a subscription to match its record, unless a newer revision is
+// known. It does not change the progress.
 func (s *Subscriptions) applyLocked(r record, revision uint64) error {
 	sub := s.byID[r.ID]
 	if sub != nil && revision <= sub.revision {
@@ -316,7 +321,7 @@ func (s *Subscriptions) applyLocked(r record, revision uint64) error {
 		return err
 	}
 	wasSuspended, refreshed := sub.suspended(), sub.Refreshes != r.Refreshes
-	// The other fields must not change: messages are made from them without the lock.
+	// The other fields must not change, because messages are built from them without the lock.
 	sub.Secret, sub.secret, sub.OldSecret, sub.old, sub.OldUntil = r.Secret, secret, r.OldSecret, old, r.OldUntil
 	sub.Expires, sub.Verified, sub.Numbering = r.Expires, r.Verified, r.Numbering
 	sub.Refreshes, sub.Told, sub.Unanswered, sub.revision = r.Refreshes, r.Told, r.Unanswered, revision
@@ -324,7 +329,7 @@ func (s *Subscriptions) applyLocked(r record, revision uint64) error {
 		sub.Status, sub.rates = status{LastDelivery: sub.Status.LastDelivery}, rates{}
 		sub.wakeLocked()
 	}
-	if refreshed && s.phaseLocked(sub) == dead { // its client still wants it
+	if refreshed && s.phaseLocked(sub) == dead { // a refresh shows that the client still wants it
 		sub.Status.FailedSince = time.Time{}
 	}
 	if !r.Unanswered {
@@ -334,7 +339,7 @@ func (s *Subscriptions) applyLocked(r record, revision uint64) error {
 	return nil
 }
 
-// awaitWrite waits for a write after last, and reports whether ctx has not ended.
+// awaitWrite waits for a write after number last. It returns false if ctx has ended.
 func (s *Subscriptions) awaitWrite(ctx context.Context, last uint64) bool {
 	s.mu.Lock()
 	if s.last > last {
@@ -343,7 +348,7 @@ func (s *Subscriptions) awaitWrite(ctx context.Context, last uint64) bool {
 	}
 	moved := s.moved
 	s.mu.Unlock()
-	timer := time.NewTimer(time.Second) // the write may have failed for another reason
+	timer := time.NewTimer(time.Second) // limits the wait, because the write may have failed for another reason
 	defer timer.Stop()
 	select {
 	case <-moved:
@@ -360,7 +365,7 @@ func (s *Subscriptions) lastWrite() uint64 {
 	return s.last
 }
 
-// canReadAll reports whether this process can decrypt all subscriptions. If it cannot, it leaves the
+// canReadAll reports whether this process can decrypt all subscriptions. If it cannot, it leaves
 // deliveries to other processes.
 func (s *Subscriptions) canReadAll() bool {
 	s.mu.Lock()

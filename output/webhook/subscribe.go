@@ -21,14 +21,14 @@ import (
 	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 )
 
-// Lifetime of a subscription without a refresh.
+// Lifetimes of a subscription that is not refreshed.
 const (
 	defaultTTL = 24 * time.Hour
 	minTTL     = time.Minute
 	maxTTL     = 24 * time.Hour
 )
 
-// Handle serves events/subscribe and events/unsubscribe to clients that have an identity.
+// Handle serves events/subscribe and events/unsubscribe to clients with an identity.
 func (s *Subscriptions) Handle(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 	if r.Identity == "" {
 		return nil, mcpevents.Fail(r, mcpevents.Forbidden, map[string]any{"reason": "webhooks need a client with a token"})
@@ -59,7 +59,7 @@ func (s *Subscriptions) unsubscribe(ctx context.Context, r *mcpserver.Request, i
 	return json.RawMessage("{}"), nil
 }
 
-// deliveryParams is the parameter "delivery" of a request.
+// deliveryParams is the "delivery" parameter of a request.
 type deliveryParams struct {
 	Mode, URL, Secret *string
 }
@@ -80,8 +80,8 @@ func parseDeliveryParams(raw json.RawMessage) (d deliveryParams, err error) {
 	return d, nil
 }
 
-// lifetime returns the lifetime that a client gets for the parameter "ttlMs", which may be any
-// number; 0: unlimited, if endless allows that.
+// lifetime returns the granted lifetime for the parameter "ttlMs", which may be any number. 0 means
+// that the subscription never expires, which is possible only if endless is set.
 func lifetime(raw json.RawMessage, endless bool) (time.Duration, error) {
 	switch {
 	case len(raw) == 0:
@@ -96,7 +96,7 @@ func lifetime(raw json.RawMessage, endless bool) (time.Duration, error) {
 	if raw[0] == '"' || json.Unmarshal(raw, &number) != nil {
 		return 0, mcpevents.Invalid("ttlMs must be a number or null")
 	}
-	ms, _ := number.Float64() // infinity if the number is out of range
+	ms, _ := number.Float64() // infinite if the number is out of range
 	ms = min(max(ms, float64(minTTL/time.Millisecond)), float64(maxTTL/time.Millisecond))
 	return time.Duration(math.Round(ms)) * time.Millisecond, nil
 }
@@ -141,14 +141,15 @@ func (s *Subscriptions) subscribe(ctx context.Context, r *mcpserver.Request, q m
 	return s.put(ctx, r, next, truncated)
 }
 
-// reservation is a subscription that is being created.
+// reservation counts a subscription against the limits while it is being created.
 type reservation struct {
 	principal string
-	requests  int // concurrent requests that create it
+	requests  int // concurrent requests that create the subscription
 }
 
-// reserve checks the limits, and returns when the URL was last verified for the client; zero: not
-// recently. The caller must call release when the subscription has been created or has failed.
+// reserve checks the limits, and returns when the URL was last verified for the client, or zero if
+// not recently. The caller must call release once the subscription has been created or creating it
+// has failed.
 func (s *Subscriptions) reserve(r *mcpserver.Request, next *record) (verified time.Time, release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,7 +196,7 @@ func (s *Subscriptions) reserve(r *mcpserver.Request, next *record) (verified ti
 	}, nil
 }
 
-// prove makes the endpoint prove that it wants events, and returns the time.
+// prove verifies that the endpoint wants events, and returns the time of the verification.
 func (s *Subscriptions) prove(ctx context.Context, r *mcpserver.Request, next *record, secret standardwebhooks.Secret) (time.Time, error) {
 	if s.opts.Allow.match(next.URL) {
 		return time.Now().UTC(), nil
@@ -214,7 +215,8 @@ func (s *Subscriptions) prove(ctx context.Context, r *mcpserver.Request, next *r
 	return time.Now().UTC(), nil
 }
 
-// put creates a subscription, or refreshes the one with the same ID, and returns the answer.
+// put creates a subscription, or refreshes the existing one with the same ID, and returns the
+// response.
 func (s *Subscriptions) put(ctx context.Context, r *mcpserver.Request, next record, truncated bool) (json.RawMessage, error) {
 	before, after, err := s.create(ctx, next)
 	if full, ok := errors.AsType[*limitError](err); ok {
@@ -241,7 +243,7 @@ func (s *Subscriptions) put(ctx context.Context, r *mcpserver.Request, next reco
 	return json.Marshal(answer)
 }
 
-// deliveryStatus reports recent deliveries in the answer to a refresh.
+// deliveryStatus describes recent deliveries in the response to a refresh.
 type deliveryStatus struct {
 	Active       bool    `json:"active"`
 	LastDelivery *string `json:"lastDeliveryAt"`
@@ -256,7 +258,7 @@ func (r *record) deliveryStatus() *deliveryStatus {
 	}
 }
 
-// optional returns nil for "", which is null in JSON.
+// optional returns nil, which becomes null in JSON, for an empty string.
 func optional[T ~string](text T) *T {
 	if text == "" {
 		return nil
@@ -266,23 +268,23 @@ func optional[T ~string](text T) *T {
 
 const (
 	verifiedFor   = 24 * time.Hour
-	challengeWait = 10 * time.Second // between two challenges for one client and URL
-	hostPerMinute = 30               // challenges
-	maxRemembered = 10_000           // URLs, and hosts
+	challengeWait = 10 * time.Second // minimum interval for one client and URL
+	hostPerMinute = 30               // maximum challenges to one host
+	maxRemembered = 10_000           // maximum entries in each map
 )
 
-// challenges limits how often endpoints are asked to prove that they want events, as clients choose
-// the URLs. It counts the challenges of the last minute: a token bucket would let a host get almost
-// twice as many in its first minute.
+// challenges limits how often endpoints are asked to prove that they want events, because clients
+// choose the URLs. It counts the challenges in the last minute; a token bucket would allow a host
+// almost twice as many in its first minute.
 type challenges struct {
 	mu    sync.Mutex
-	last  map[string]time.Time   // the last challenge, by principal and URL
-	hosts map[string][]time.Time // the challenges of the last minute, by host name
+	last  map[string]time.Time   // last challenge, by principal and URL
+	hosts map[string][]time.Time // challenges in the last minute, by host name
 	swept time.Time              // when outdated entries were last removed
 }
 
-// admit returns why a principal may not have the endpoint at rawURL challenged now; nil if it may,
-// and then it counts the challenge.
+// admit returns an error if a principal may not have the endpoint at rawURL challenged now.
+// Otherwise it counts the challenge and returns nil.
 func (c *challenges) admit(principal, rawURL string) *limitError {
 	host := hostName(rawURL)
 	key := principal + "\x00" + rawURL
@@ -322,8 +324,8 @@ func (c *challenges) admit(principal, rawURL string) *limitError {
 	return nil
 }
 
-// hostName returns the normalized host name of a URL, without the port, so that spellings and ports
-// do not get around the limits of a host.
+// hostName returns the normalized host name of a URL, without the port, so that alternative
+// spellings and other ports cannot bypass the per-host limit.
 func hostName(rawURL string) string {
 	u, err := url.Parse(rawURL)
 	if err != nil {
@@ -332,8 +334,9 @@ func hostName(rawURL string) string {
 	return strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
 }
 
-// verify asks an endpoint to prove that it wants events: by repeating a nonce, or by naming the path
-// in the well-known document of its origin. It returns why the proof failed; "" if it succeeded.
+// verify asks an endpoint to prove that it wants events: by repeating a nonce, or by listing its
+// path in the well-known document of its origin. It returns why the proof failed, or "" if it
+// succeeded.
 func (s *Subscriptions) verify(ctx context.Context, r *record, secret standardwebhooks.Secret) (Error, error) {
 	nonce := rand.Text()
 	m := r.control("verification", map[string]any{"challenge": nonce})

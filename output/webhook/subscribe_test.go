@@ -183,12 +183,12 @@ func TestLimitsWhileSubscribing(t *testing.T) {
 			t.Errorf("%v %v, want %s", err, data, want)
 		}
 	}
-	check("a", 3, "a client may have 2 webhook subscriptions")
+	check("a", 3, "a client may have at most 2 webhook subscriptions")
 	_, third, err := reserve("b", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	check("b", 2, "there may be 3 webhook subscriptions in total")
+	check("b", 2, "there may be at most 3 webhook subscriptions in total")
 	for _, f := range []func(){release, second, third} {
 		f()
 	}

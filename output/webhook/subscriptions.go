@@ -17,41 +17,42 @@ import (
 	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 )
 
-// Options configure Subscriptions. Log, Reader and Sender are required.
+// Options configures Subscriptions. Log, Reader and Sender are required.
 type Options struct {
 	// Log stores the subscriptions and the delivery positions in its records. If several processes
 	// share a *natslog.Log, one of them delivers.
 	Log journal.Log
-	// Keys encrypt the stored subscriptions. They are required with a *natslog.Log. Without Keys,
-	// only the mode of the log's file protects the subscriptions.
+	// Keys encrypts the stored subscriptions. It is required with a *natslog.Log. Without Keys,
+	// only the permissions of the log file protect the subscriptions.
 	Keys *Keys
 	// Reader reads Log.
 	Reader *mcpevents.Reader
 	Sender *Sender
-	// Scope decides which events are still shown, as it does for poll and push.
+	// Scope decides which events may still be sent, as it does for poll and push.
 	Scope mcpevents.Scope
-	// Holds reports whether a client with that identity may still exist; nil: always.
+	// Holds reports whether a client with the given identity may still exist. If nil, every client
+	// may.
 	Holds func(identity string) bool
-	// Allow are URLs that need no challenge.
+	// Allow matches URLs that need no challenge.
 	Allow URLs
 	// NoExpiry lets clients request subscriptions that never expire. It has no effect with a
-	// *journal.Memory, which ends with the process.
+	// *journal.Memory, which does not outlive the process.
 	NoExpiry bool
-	// MessageIDs gives each message its own ID, as the final SEP-3415 is expected to require. By
-	// default a message has the ID of its event, which all clients expect today.
+	// MessageIDs assigns each message a separate ID, as the final SEP-3415 is expected to require.
+	// By default, a message has the ID of its event, as all current clients expect.
 	MessageIDs bool
-	// MaxEach limits the subscriptions of one client, 100 by default; MaxTotal limits all
-	// subscriptions, 1,000.
+	// MaxEach limits the number of subscriptions per client, 100 by default; MaxTotal limits their
+	// total number, 1,000 by default.
 	MaxEach, MaxTotal int
-	// Logger gets records for operators; nil discards them. They contain hosts and IDs, but no
-	// URLs or secrets.
+	// Logger receives records for operators; if nil, they are discarded. They contain hosts and
+	// IDs, but no URLs or secrets.
 	Logger *slog.Logger
 }
 
-// Subscriptions are the webhooks that clients subscribed. Handle serves their requests, and Run
-// delivers. Each subscription is a record, which any process that shares the log can create, refresh
-// and remove. Every process follows the records and so knows all subscriptions. The process that
-// delivers saves all delivery positions in one checkpoint.
+// Subscriptions manages the webhooks that clients have subscribed. Handle serves their requests,
+// and Run delivers events. Each subscription is a record, which any process that shares the log can
+// create, refresh and remove. Every process follows the records, and therefore has all
+// subscriptions. The delivering process saves all delivery positions in one checkpoint.
 type Subscriptions struct {
 	opts       Options
 	records    journal.Records
@@ -60,24 +61,24 @@ type Subscriptions struct {
 	challenges challenges
 	counts     counts
 
-	mu         sync.Mutex // guards all below, and the subscriptions
+	mu         sync.Mutex // guards all fields below, and all fields of subscriptions
 	byID       map[string]*subscription
 	reserved   map[string]*reservation         // subscriptions being created, by ID
-	last       uint64                          // the number of the last known write
+	last       uint64                          // number of the last known write
 	moved      chan struct{}                   // closed and replaced after each write
-	progress   map[string]subscriptionProgress // as stored, by ID, including subscriptions that are not known yet
-	removed    map[string]uint64               // revisions of records that this process removed, until the removal is seen
+	progress   map[string]subscriptionProgress // stored progress by ID, including subscriptions whose record is not known yet
+	removed    map[string]uint64               // revisions of records that this process removed, until the removal is observed
 	ignored    map[string]uint64               // revisions of unusable records
-	unreadable map[string]string               // keys of records encrypted with an unknown key, by ID
-	run        context.Context                 // of Run; nil: Run is not running
-	ctx        context.Context                 // of delivering; nil: this process does not deliver
-	lease      *natslog.Lease                  // held while delivering; nil: not needed
+	unreadable map[string]string               // encryption keys of records that cannot be decrypted, by ID
+	run        context.Context                 // context of Run; nil while Run is not running
+	ctx        context.Context                 // context of deliveries; nil while this process does not deliver
+	lease      *natslog.Lease                  // held while delivering; nil if not needed
 	delivering sync.WaitGroup
-	confirming sync.WaitGroup // the goroutines of answered
+	confirming sync.WaitGroup // the goroutines started by answered
 }
 
-// New reads the stored subscriptions. It waits up to 30 s for a cluster without a leader, and fails
-// if a subscription is encrypted with a key that is not among Keys. It starts no goroutine.
+// New loads the stored subscriptions. It waits up to 30 s if the cluster has no leader, and fails
+// if a subscription is encrypted with a key that is not in Keys. It starts no goroutine.
 func New(ctx context.Context, opts Options) (*Subscriptions, error) {
 	opts.MaxEach, opts.MaxTotal = cmp.Or(opts.MaxEach, 100), cmp.Or(opts.MaxTotal, 1000)
 	if opts.Logger == nil {
@@ -95,7 +96,7 @@ func New(ctx context.Context, opts Options) (*Subscriptions, error) {
 		progress: map[string]subscriptionProgress{}, removed: map[string]uint64{}, ignored: map[string]uint64{}, unreadable: map[string]string{},
 	}
 	if s.election.shared() && opts.Keys == nil {
-		return nil, errors.New("webhook subscriptions on a NATS cluster need a key")
+		return nil, errors.New("webhook subscriptions on a NATS cluster require a key")
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*storeWait)
 	defer cancel()
@@ -111,7 +112,7 @@ func New(ctx context.Context, opts Options) (*Subscriptions, error) {
 	for _, key := range s.unreadable {
 		return nil, &otherKeyError{key}
 	}
-	if !s.election.shared() { // the process that was answering has ended
+	if !s.election.shared() { // the process that was writing the response has exited
 		for _, sub := range s.byID {
 			sub.presumeAnsweredLocked()
 		}
@@ -119,8 +120,8 @@ func New(ctx context.Context, opts Options) (*Subscriptions, error) {
 	return s, nil
 }
 
-// Run delivers until ctx ends. It returns when nothing is in progress and the watermarks are stored.
-// Storage errors are logged and retried. It may be called once.
+// Run delivers until ctx ends. When it returns, no delivery is in progress and the watermarks are
+// stored. It logs and retries storage errors. It must be called at most once.
 func (s *Subscriptions) Run(ctx context.Context) error {
 	s.mu.Lock()
 	s.run = ctx
@@ -149,7 +150,8 @@ func (s *Subscriptions) lead(ctx context.Context, lease *natslog.Lease) error {
 	if err != nil {
 		return err
 	}
-	// Saving drops the watermarks of unknown subscriptions, so all older ones must be known.
+	// Wait until all records older than the checkpoint are known, because saving drops the
+	// watermarks of unknown subscriptions.
 	for s.lastWrite() < loaded {
 		if !s.awaitWrite(ctx, loaded-1) {
 			return context.Cause(ctx)
@@ -173,14 +175,14 @@ func (s *Subscriptions) lead(ctx context.Context, lease *natslog.Lease) error {
 		cancel()
 	})
 	s.deliverAll(ctx, lease)
-	if now, _, err := s.checkpoint.read(context.WithoutCancel(ctx)); err == nil { // it was not followed meanwhile
+	if now, _, err := s.checkpoint.read(context.WithoutCancel(ctx)); err == nil { // not followed while delivering
 		s.locked(func() { s.applyProgressLocked(now.Subscriptions) })
 	}
 	return nil
 }
 
-// deliverAll delivers until ctx ends or another process has taken over. When it returns, nothing is
-// in progress, and it has tried to store the watermarks.
+// deliverAll delivers until ctx ends or another process has taken over. When it returns, no
+// delivery is in progress, and it has tried to store the watermarks.
 func (s *Subscriptions) deliverAll(ctx context.Context, lease *natslog.Lease) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -203,10 +205,10 @@ func (s *Subscriptions) deliverAll(ctx context.Context, lease *natslog.Lease) {
 		case <-ctx.Done():
 		}
 	}
-	s.locked(func() { s.ctx = nil }) // no more starts
+	s.locked(func() { s.ctx = nil }) // start no more deliveries
 	cancel()
 	s.delivering.Wait()
-	_ = s.save(ctx) // logged; the next process resumes from what was stored
+	_ = s.save(ctx) // save logs errors; the next process resumes from the stored positions
 }
 
 func (s *Subscriptions) startLocked(sub *subscription) {
@@ -235,7 +237,7 @@ func (s *Subscriptions) locked(f func()) {
 	f()
 }
 
-// setExpiryLocked sets the expiry timer.
+// setExpiryLocked schedules the expiry of a subscription.
 func (s *Subscriptions) setExpiryLocked(sub *subscription) {
 	if sub.expiry != nil {
 		sub.expiry.Stop()
@@ -264,14 +266,14 @@ const (
 	deadAfter    = 72 * time.Hour // without a success, for a subscription that never expires
 )
 
-// phase is the next action of a subscription's goroutine.
+// phase determines the next action of a subscription's goroutine.
 type phase int
 
 const (
-	waiting phase = iota // until something changes
+	waiting phase = iota // wait until something changes
 	delivering
-	revoked // its client's token was removed
-	dead    // no delivery succeeded for deadAfter
+	revoked // the client's token was removed
+	dead    // no delivery has succeeded for deadAfter
 	over
 )
 
@@ -345,7 +347,7 @@ func (s *Subscriptions) serve(ctx context.Context, sub *subscription) {
 	}
 }
 
-// deliver runs a worker from the cursor on.
+// deliver runs a worker that starts at the cursor.
 func (s *Subscriptions) deliver(ctx context.Context, sub *subscription, cursor string) error {
 	at, truncated, err := s.opts.Reader.Start(ctx, &cursor, 0, maxReplay)
 	if err != nil {
@@ -363,11 +365,12 @@ func (s *Subscriptions) deliver(ctx context.Context, sub *subscription, cursor s
 	return w.run(ctx, at, gap)
 }
 
-// missedLocked records that events are missing. A gap message and the answer to the next refresh
-// report it.
+// missedLocked records that events were lost. A gap message and the response to the next refresh
+// report the loss.
 func (s *Subscriptions) missedLocked(sub *subscription) {
 	sub.GapDue = true
-	sub.Missed = max(sub.Missed, sub.Told) + 1 // Missed is behind Told if a process answered and was killed before it saved
+	// Missed is less than Told if a process reported a loss and crashed before it saved Missed.
+	sub.Missed = max(sub.Missed, sub.Told) + 1
 	s.checkpoint.changed()
 }
 
@@ -377,14 +380,14 @@ func (s *Subscriptions) endpoint(sub *subscription) endpoint {
 		match:     sub.filter.Matches,
 		shows:     s.opts.Scope.Shows,
 		message: func(o *mcpevents.Occurrence, cursor string) *message {
-			return sub.eventMessage(o, cursor, s.opts.MessageIDs) // uses only constant fields
+			return sub.eventMessage(o, cursor, s.opts.MessageIDs) // reads only fields that never change, so no lock is needed
 		},
 		gap: func(cursor string) *message {
 			s.counts.gaps.Add(1)
 			return sub.control("gap", map[string]any{"cursor": cursor})
 		},
 		missed: func() { s.locked(func() { s.missedLocked(sub) }) },
-		gapTried: func(bool) (again bool) { // the next refresh reports it as well
+		gapTried: func(bool) (again bool) { // no retry: the next refresh also reports the gap
 			s.locked(func() { sub.GapDue = false })
 			s.checkpoint.changed()
 			return false
@@ -419,7 +422,7 @@ func (s *Subscriptions) endpoint(sub *subscription) endpoint {
 	}
 }
 
-// secrets returns a function that returns the current secrets of a subscription.
+// secrets returns a function that returns a subscription's current signing secrets.
 func (s *Subscriptions) secrets(sub *subscription) func() []standardwebhooks.Secret {
 	return func() (all []standardwebhooks.Secret) {
 		s.locked(func() {
@@ -432,7 +435,7 @@ func (s *Subscriptions) secrets(sub *subscription) func() []standardwebhooks.Sec
 	}
 }
 
-// attempted counts an attempt, and suspends the subscription if nearly all attempts fail.
+// attempted counts an attempt, and suspends the subscription if nearly all recent attempts failed.
 func (s *Subscriptions) attempted(sub *subscription, r result) {
 	s.counts.note(r)
 	sub.counts.note(r)
@@ -453,7 +456,7 @@ func (s *Subscriptions) attempted(sub *subscription, r result) {
 	}
 }
 
-// Recheck ends the subscriptions of clients for which Options.Holds is false.
+// Recheck ends the subscriptions of clients for which Options.Holds returns false.
 func (s *Subscriptions) Recheck() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -464,10 +467,10 @@ func (s *Subscriptions) Recheck() {
 	}
 }
 
-// terminate sends the message that the subscription has ended, in at most two attempts.
+// terminate sends, in at most two attempts, a message that the subscription has ended.
 func (s *Subscriptions) terminate(ctx context.Context, sub *subscription, m *message) {
 	w := &worker{sender: s.opts.Sender, endpoint: endpoint{responder: &sub.responder, secrets: s.secrets(sub)}}
-	_, _ = w.control(ctx, m) // the subscription ends in any case
+	_, _ = w.control(ctx, m) // the subscription ends even if this fails
 	s.counts.terminated.Add(1)
 }
 
@@ -487,7 +490,8 @@ func (s *Subscriptions) Stats() Stats {
 	return out
 }
 
-// Endpoints returns the subscriptions of the clients whose identity satisfies of, by host and ID.
+// Endpoints returns the subscriptions of all clients whose identity satisfies of, sorted by host
+// and ID.
 func (s *Subscriptions) Endpoints(of func(identity string) bool) (all []EndpointStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -507,7 +511,7 @@ func (s *Subscriptions) Endpoints(of func(identity string) bool) (all []Endpoint
 	return all
 }
 
-// Deliverers returns the process that delivers to subscriptions; none unless the log is on a
+// Deliverers returns the process that delivers to subscriptions, or nothing if the log is not on a
 // cluster.
 func (s *Subscriptions) Deliverers() []Deliverer {
 	all := s.election.deliverers()

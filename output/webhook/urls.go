@@ -13,25 +13,25 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// URLs are globs of URLs, SCHEME://HOST[:PORT][/PATH]. Each part of a glob is matched against the
-// same part of a URL, so no wildcard extends into another part:
+// URLs is a set of URL globs of the form SCHEME://HOST[:PORT][/PATH]. Each part of a glob is matched
+// against the same part of a URL, so a wildcard never matches across parts:
 //
 //   - The scheme is https, or http for 127.0.0.1 and [::1].
 //   - In the host, "*" matches within a label, and a label "**" matches one or more labels.
-//   - The port is a number, or "*" for any port; the default is the port of the scheme.
+//   - The port is a number, or "*" for any port; the default is the scheme's default port.
 //   - In the path, "*" matches within a segment, and a segment "**" matches any number of segments.
 //     A missing path or a path that ends in "**" matches any query; other paths match no query.
 type URLs struct{ globs []urlGlob }
 
 type urlGlob struct {
 	scheme string
-	host   string     // the labels, separated by slashes; "": it is an address
-	addr   netip.Addr // the host, if it is an address
-	port   string     // "*" matches any
-	path   string     // "" matches any
+	host   string     // labels separated by slashes; empty if the host is an address
+	addr   netip.Addr // address, if the host is one
+	port   string     // "*" matches any port
+	path   string     // "" matches any path
 }
 
-// ParseURLs reads globs. The error is for users.
+// ParseURLs parses globs. Its error is suitable for users.
 func ParseURLs(globs []string) (u URLs, err error) {
 	for _, g := range globs {
 		parsed, err := parseURLGlob(g)
@@ -47,12 +47,12 @@ func parseURLGlob(g string) (u urlGlob, err error) {
 	scheme, rest, ok := strings.Cut(g, "://")
 	u.scheme = strings.ToLower(scheme)
 	if !ok || u.scheme != "https" && u.scheme != "http" {
-		return u, errors.New("it must begin with https://")
+		return u, errors.New("it must start with https://")
 	}
 	end := strings.IndexByte(rest+"/", '/')
 	host, path := strings.ToLower(rest[:end]), rest[end:]
 	if strings.ContainsAny(g, "?#@") {
-		return u, errors.New("it must have no query, fragment or user")
+		return u, errors.New("it must not contain a query, fragment or user")
 	}
 	u.path, u.port = path, defaultPort(u.scheme)
 	if colon := strings.LastIndexByte(host, ':'); colon > strings.LastIndexByte(host, ']') {
@@ -70,7 +70,7 @@ func parseURLGlob(g string) (u urlGlob, err error) {
 				return u, errors.New("the host is invalid")
 			}
 			if label == "**" {
-				labels[i] = "*/**" // one or more
+				labels[i] = "*/**" // one or more labels
 			}
 		}
 		u.host = strings.Join(labels, "/")
@@ -84,7 +84,7 @@ func parseURLGlob(g string) (u urlGlob, err error) {
 	return u, nil
 }
 
-// isLocal reports whether an address is one of this machine that can be opened for tests.
+// isLocal reports whether an address belongs to this machine and may be opened for tests.
 func isLocal(a netip.Addr) bool {
 	return a == netip.AddrFrom4([4]byte{127, 0, 0, 1}) || a == netip.IPv6Loopback()
 }
@@ -93,7 +93,7 @@ func defaultPort(scheme string) string {
 	return map[string]string{"http": "80", "https": "443"}[scheme]
 }
 
-// Local returns the addresses and ports of this machine that the globs name; port 0 means all
+// Local returns the addresses and ports of this machine that the globs contain; port 0 means all
 // ports.
 func (u URLs) Local() (all []netip.AddrPort) {
 	for _, g := range u.globs {
@@ -105,7 +105,7 @@ func (u URLs) Local() (all []netip.AddrPort) {
 	return all
 }
 
-// match reports whether a glob matches a URL.
+// match reports whether at least one glob matches a URL.
 func (u URLs) match(raw string) bool {
 	is, err := url.Parse(raw)
 	if err != nil || is.Opaque != "" || is.User != nil {
@@ -138,8 +138,8 @@ func (g urlGlob) match(u *url.URL) bool {
 	return isPlainPath(path) && glob.Match(g.path, path) && (u.RawQuery == "" && !u.ForceQuery || strings.HasSuffix(g.path, "/**"))
 }
 
-// isPlainPath reports whether all servers see the same segments in a path. Servers remove dot
-// segments, and some decode slashes or ignore what follows a semicolon.
+// isPlainPath reports whether all servers interpret a path as the same segments. Servers remove dot
+// segments, and some decode slashes or ignore the text after a semicolon.
 func isPlainPath(path string) bool {
 	for segment := range strings.SplitSeq(path, "/") {
 		text, err := url.PathUnescape(segment)

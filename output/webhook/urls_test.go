@@ -59,7 +59,7 @@ func TestURLGlobs(t *testing.T) {
 	}
 	for glob, want := range map[string]string{
 		"": "https://", "**": "https://", "*://h/": "https://", "ftp://h/": "https://", "h": "https://", "http://h/**": "http:// is only for 127.0.0.1 and [::1]", "http://127.0.0.2/": "only for 127.0.0.1", "http://*/": "only for",
-		"https://u@h/": "no query, fragment or user", "https://h/?x=*": "no query", "https://h/#x": "no query", "https://h:x/": "the port", "https://h:0/": "the port", "https://h:99999/": "the port", "https://h:8*/": "the port",
+		"https://u@h/": "a query, fragment or user", "https://h/?x=*": "a query", "https://h/#x": "a query", "https://h:x/": "the port", "https://h:0/": "the port", "https://h:99999/": "the port", "https://h:8*/": "the port",
 		"https://": "the host is invalid", "https://[a/": "the host", "https://a..b/": "the host", "https://{a/": "malformed", "https://h/[a": "malformed", "https://h/" + strings.Repeat("a", 2000): "malformed",
 	} {
 		if _, err := ParseURLs([]string{glob}); err == nil || !strings.Contains(err.Error(), want) {

@@ -14,65 +14,68 @@ import (
 )
 
 const (
-	maxConcurrent  = 8 // deliveries of one endpoint in progress
+	maxConcurrent  = 8 // maximum concurrent deliveries to one endpoint
 	lookAhead      = 128
 	controlTries   = 2
 	controlWait    = 2 * time.Second
-	maxReplay      = 1000 // limits the events that a subscription catches up on
+	maxReplay      = 1000 // limit on the events that a subscription catches up on
 	readRetryAfter = 250 * time.Millisecond
 )
 
-// schedule returns the waits before the attempts of a delivery: five attempts in 12 minutes.
+// schedule returns the delays before each attempt of a delivery: five attempts in 12 minutes.
 func schedule() []time.Duration {
 	return []time.Duration{0, 2 * time.Second, 15 * time.Second, 90 * time.Second, 10 * time.Minute}
 }
 
-// endpoint is where a worker delivers. Its functions must be safe for concurrent use.
+// endpoint describes where and how a worker delivers. Its functions must be safe for concurrent
+// use.
 type endpoint struct {
 	responder *responder
 	match     func(*mcpevents.Occurrence) bool
 	shows     func(*mcpevents.Occurrence) bool
-	// message returns the message of an event, nil if the event cannot be encoded and is
+	// message returns the message for an event, or nil if the event cannot be encoded and is
 	// abandoned. It is called once per event; attempts differ only in their secrets.
 	message func(o *mcpevents.Occurrence, cursor string) *message
-	// gap returns the message that events are missing; nil: there is none.
+	// gap returns a message that reports lost events. It is nil if the endpoint has no gap
+	// messages.
 	gap func(cursor string) *message
-	// missed is called when events were abandoned or are no longer in the log, before passed is
-	// called for a position after them. It makes the next run begin with a gap message.
+	// missed is called when events were abandoned or are no longer in the log, and before passed is
+	// called for a later position. It makes the next run start with a gap message.
 	missed func()
 	// gapTried is called after the last attempt to send a gap message, unless the attempts were
 	// interrupted. It returns whether to send it again after the next delivery.
 	gapTried func(taken bool) (again bool)
 	// secrets returns the secrets that sign an attempt.
 	secrets func() []standardwebhooks.Secret
-	// allowed returns why nothing may be sent any more, nil if sending is allowed. It is called
-	// right before each attempt; nil: always allowed.
+	// allowed returns an error if nothing more may be sent. It is called immediately before each
+	// attempt; if nil, sending is always allowed.
 	allowed func() error
-	// attempted is called after each attempt to send an event, and abandoned after the last one.
+	// attempted is called after each attempt to send an event; abandoned is called after the last
+	// attempt if it failed.
 	attempted func(r result)
 	abandoned func()
-	// passed is called when all events up to at were accepted or abandoned. oldest is the time
-	// of the first remaining event; zero: none remains.
+	// passed is called when all events up to at were accepted or abandoned. oldest is the time of
+	// the first remaining event, or zero if none remains.
 	passed func(at mcpevents.Position, oldest time.Time)
 
-	// concurrent limits the deliveries in progress; 0: maxConcurrent.
+	// concurrent limits the deliveries in progress; 0 means maxConcurrent.
 	concurrent int
-	// states debounces server states; nil: they are delivered immediately.
+	// states debounces server states. If nil, they are delivered immediately.
 	states *stateDebouncer
 }
 
-// errHidden reports that an event is no longer shown, and so is not sent.
+// errHidden reports that an event is no longer visible and must not be sent.
 var errHidden = errors.New("the event is no longer shown")
 
-// worker delivers to one endpoint.
+// worker delivers events to one endpoint.
 type worker struct {
 	endpoint
 	sender *Sender
 	reader *mcpevents.Reader
 
-	at       mcpevents.Position // all events up to here were examined
-	queue    []*delivery        // found, but not started
-	started  []*delivery        // not yet behind the watermark, in order
+	at       mcpevents.Position // all events up to this position were examined
+	queue    []*delivery        // deliveries to start
+	started  []*delivery        // started deliveries that the watermark has not passed, in order
 	gapDue   bool
 	gapAgain bool // send the gap message again after the next delivery
 }
@@ -80,10 +83,10 @@ type worker struct {
 // delivery is the delivery of one event.
 type delivery struct {
 	occ  *mcpevents.Occurrence
-	late bool // it was held back, and the watermark is past it
+	late bool // the event was held back, and the watermark has already passed it
 	done bool
 	lost bool  // abandoned
-	err  error // why the attempts were interrupted; set before it is sent on ended
+	err  error // why the attempts were interrupted; set before d is sent to ended
 }
 
 // run delivers the events after a position until ctx ends or endpoint.allowed fails, and returns
@@ -95,7 +98,7 @@ func (w *worker) run(ctx context.Context, from mcpevents.Position, gap bool) err
 	defer cancel(nil)
 	w.at, w.gapDue = from, gap
 	most := cmp.Or(w.concurrent, maxConcurrent)
-	ended := make(chan *delivery, most) // has room for all in progress, so sending never blocks; never closed
+	ended := make(chan *delivery, most) // capacity for all deliveries in progress, so sends never block; never closed
 	for {
 		if w.gapDue {
 			if err := w.sendGap(ctx); err != nil {
@@ -125,7 +128,7 @@ func (w *worker) run(ctx context.Context, from mcpevents.Position, gap bool) err
 					w.missed()
 					w.pass()
 					continue
-				} // otherwise after the started ones, which may be of another log
+				} // otherwise send it after the started deliveries, which may be from another log
 			case b.At != w.at:
 				w.at = b.At
 				for _, o := range b.Occurrences {
@@ -169,13 +172,13 @@ func (w *worker) run(ctx context.Context, from mcpevents.Position, gap bool) err
 	}
 }
 
-// wants reports whether an event is to be delivered now.
+// wants reports whether an event must be delivered now.
 func (w *worker) wants(o *mcpevents.Occurrence) bool {
 	return w.match(o) && (w.states == nil || !w.states.hold(o))
 }
 
-// settled queues the states that have lasted. It returns whether there were any, and otherwise when
-// to check again.
+// settled queues the states that have lasted long enough. It reports whether there were any, and
+// otherwise when to check again.
 func (w *worker) settled() (wait <-chan time.Time, found bool) {
 	if w.states == nil {
 		return nil, false
@@ -190,8 +193,8 @@ func (w *worker) settled() (wait <-chan time.Time, found bool) {
 	return wait, len(ready) > 0
 }
 
-// cursor returns the cursor in the message of a delivery. Once the delivery is accepted, all events
-// up to the cursor are accepted or abandoned.
+// cursor returns the cursor to include in a delivery's message. Once the delivery is accepted, all
+// events up to the cursor have been accepted or abandoned.
 func (w *worker) cursor(d *delivery) string {
 	at, _ := w.watermark()
 	open := slices.ContainsFunc(w.started, func(before *delivery) bool { return !before.late && !before.done })
@@ -202,7 +205,7 @@ func (w *worker) cursor(d *delivery) string {
 }
 
 // watermark returns the position up to which all events were accepted or abandoned, and the time of
-// the event after it.
+// the first event after it.
 func (w *worker) watermark() (at mcpevents.Position, oldest time.Time) {
 	at = w.at
 	for _, part := range [][]*delivery{w.started, w.queue} {
@@ -218,8 +221,8 @@ func (w *worker) watermark() (at mcpevents.Position, oldest time.Time) {
 
 func (w *worker) pass() { w.passed(w.watermark()) }
 
-// deliver attempts to send one event until it is accepted or abandoned. The error is why nothing may
-// be sent any more, or the cause of ctx.
+// deliver attempts to send one event until it is accepted or abandoned. The returned error is the
+// reason why nothing more may be sent, or the cause of ctx.
 func (w *worker) deliver(ctx context.Context, d *delivery, m *message) error {
 	if m == nil {
 		d.lost = true
@@ -243,7 +246,7 @@ func (w *worker) deliver(ctx context.Context, d *delivery, m *message) error {
 		})
 		switch {
 		case err == errHidden:
-			d.lost = d.occ.Name == mcpevents.ListChanged // its other items may still be shown
+			d.lost = d.occ.Name == mcpevents.ListChanged // hidden, but other items in the event may still be visible
 			return nil
 		case err != nil:
 			return err
@@ -262,7 +265,7 @@ func (w *worker) deliver(ctx context.Context, d *delivery, m *message) error {
 	return nil
 }
 
-// sendGap reports that events are missing. Endpoints need not understand the message, so a failure
+// sendGap sends a message that reports lost events. Endpoints need not understand it, so a failure
 // is not counted.
 func (w *worker) sendGap(ctx context.Context) error {
 	w.gapDue = false
@@ -281,7 +284,7 @@ func (w *worker) sendGap(ctx context.Context) error {
 	return err
 }
 
-// control sends a message that is not an event, in at most two attempts.
+// control sends a control message, in at most two attempts.
 func (w *worker) control(ctx context.Context, m *message) (taken bool, err error) {
 	for i := range controlTries {
 		if i > 0 && !backoff.Sleep(ctx, controlWait) {

@@ -12,8 +12,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// ConfigForCompletion loads the config for a completion. After an error it is empty, and nothing is
-// logged: a message would garble the user's command line.
+// ConfigForCompletion loads the config for shell completion. After an error it returns an empty
+// config and logs nothing, because a message would garble the user's command line.
 func ConfigForCompletion(env *Env, g *Globals) *config.Config {
 	if g.Config == "" {
 		g.Config = env.Getenv("MCPTRACK_CONFIG")
@@ -26,7 +26,7 @@ func ConfigForCompletion(env *Env, g *Globals) *config.Config {
 	if _, trusted := p.trusted(); trusted {
 		return cfg
 	}
-	for _, e := range p.Pending(cfg, log) { // pressing a key must not connect to these
+	for _, e := range p.Pending(cfg, log) { // pressing Tab must not connect to unapproved servers
 		if i := slices.IndexFunc(cfg.Servers, func(s config.Server) bool { return s.Intent == e.Intent }); i >= 0 {
 			cfg.Servers[i].Unapproved = p.hint()
 		}
@@ -36,7 +36,7 @@ func ConfigForCompletion(env *Env, g *Globals) *config.Config {
 
 // ServerNames returns the ids of the enabled MCP servers.
 func ServerNames(cfg *config.Config) []string {
-	servers, _ := SelectServers(cfg, nil) // only unknown ids are an error
+	servers, _ := SelectServers(cfg, nil) // fails only for unknown ids
 	var ids []string
 	for _, srv := range servers {
 		ids = append(ids, srv.ID)
@@ -44,7 +44,7 @@ func ServerNames(cfg *config.Config) []string {
 	return ids
 }
 
-// CompleteServers completes a flag that takes server ids separated by commas.
+// CompleteServers completes a flag whose value is a comma-separated list of server ids.
 func CompleteServers(env *Env, g *Globals) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		before := typed[:strings.LastIndexByte(typed, ',')+1]
@@ -57,7 +57,7 @@ func CompleteServers(env *Env, g *Globals) cobra.CompletionFunc {
 	}
 }
 
-// Choices returns the completions that are safe on a command line and not yet taken.
+// Choices returns the names that are safe on a command line and are not in taken.
 func Choices(names []string, taken []string) ([]string, cobra.ShellCompDirective) {
 	var out []string
 	for _, n := range names {
@@ -68,15 +68,15 @@ func Choices(names []string, taken []string) ([]string, cobra.ShellCompDirective
 	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
-// safeWord reports whether every shell takes a completion literally. Completion scripts evaluate the
-// line at the next TAB, and servers choose the names: x$(command) would run the command. A flag or
-// cobra's own help marker is not safe either.
+// safeWord reports whether every shell treats a completion literally. Completion scripts evaluate
+// the line at the next Tab, and servers choose the names, so x$(command) would run the command.
+// Words that look like a flag or like cobra's help marker are also rejected.
 func safeWord(s string) bool {
 	switch {
 	case s == "", s != printable.Line(s, 0), strings.ContainsFunc(s, unicode.IsSpace),
 		strings.ContainsAny(s, "$`();&|<>\\'\"!"), strings.ContainsAny(s[:1], "-~#="), strings.HasPrefix(s, "_activeHelp_"):
 		return false
 	}
-	// Shells expand braces only around a comma or a range, which URI templates lack.
+	// Shells expand braces only around a comma or a range, and URI templates contain neither.
 	return !strings.ContainsAny(s, "{}") || !strings.Contains(s, ",") && !strings.Contains(s, "..")
 }

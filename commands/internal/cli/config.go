@@ -18,11 +18,11 @@ func (g *Globals) ConfigOptions(env *Env) config.Options {
 	return config.Options{Getenv: env.LookupEnv, Keyring: keyring.Get, Format: g.syntax, Workspace: g.Workspace, Insecure: g.insecure}
 }
 
-// DefaultConfig is where mcptrack init writes a config.
+// DefaultConfig is the path to which mcptrack init writes a config by default.
 const DefaultConfig = "config/mcp-servers.json"
 
-// ConfigPath returns the path of the config: the one that the user named, or the config of --host, else
-// the first one in the default places.
+// ConfigPath returns the path of the config that the user specified or of the config selected by
+// --host, and otherwise of the first config in the default locations.
 func (g *Globals) ConfigPath(env *Env, log *slog.Logger) (string, error) {
 	if g.Config != "" {
 		return g.Config, nil
@@ -34,7 +34,8 @@ func (g *Globals) ConfigPath(env *Env, log *slog.Logger) (string, error) {
 	return path, err
 }
 
-// FindConfig is ConfigPath for a config that the user did not name.
+// FindConfig returns the path of the config that --host selects, or of the first config in the
+// default locations. It ignores --config.
 func (g *Globals) FindConfig(env *Env) (string, error) {
 	opts := g.ConfigOptions(env)
 	path, ok := config.Found(opts)
@@ -49,8 +50,8 @@ func (g *Globals) FindConfig(env *Env) (string, error) {
 	return path, nil
 }
 
-// OfHost returns the flag with which another command reads the config of the same host; nil without
-// --host.
+// OfHost returns the arguments with which another command reads the config of the same host; they
+// are nil without --host.
 func (g *Globals) OfHost() []string {
 	if g.Host == "" {
 		return nil
@@ -58,14 +59,14 @@ func (g *Globals) OfHost() []string {
 	return []string{"--host", g.Host}
 }
 
-// What to do without a config.
+// Hints for a missing config.
 const (
-	initHint    = "mcptrack init writes one from the configs of your editors; --config FILE names another"
-	missingHint = "check the file name; mcptrack init FILE writes a config, and mcptrack watch FILE waits for one"
+	initHint    = "run mcptrack init to create one from the configs of your editors, or specify another with --config FILE"
+	missingHint = "check the file name; run mcptrack init FILE to create a config, or mcptrack watch FILE to wait for one"
 )
 
-// Load reads the config for a command that starts or contacts its servers. It asks the user to approve
-// what is not approved yet.
+// Load reads the config for a command that starts or contacts its servers. It asks the user to
+// approve servers that are not approved yet.
 func (g *Globals) Load(ctx context.Context, env *Env, log *slog.Logger) (*config.Config, error) {
 	cfg, p, err := g.readConfig(env, log)
 	if err != nil {
@@ -83,7 +84,7 @@ func (g *Globals) Load(ctx context.Context, env *Env, log *slog.Logger) (*config
 	return cfg, p.require(ctx, cfg, log) // the config may have changed while the user decided
 }
 
-// LoadOrDemo is Load, or with --demo a config with only the built-in server.
+// LoadOrDemo returns the result of Load, or with --demo a config with only the built-in server.
 func (g *Globals) LoadOrDemo(ctx context.Context, env *Env, log *slog.Logger, demo bool) (*config.Config, error) {
 	if !demo {
 		return g.Load(ctx, env, log)
@@ -97,8 +98,8 @@ func (g *Globals) LoadOrDemo(ctx context.Context, env *Env, log *slog.Logger, de
 	}}}, nil
 }
 
-// Read reads the config for a command that starts and sends nothing. If it is missing or invalid, the
-// failure lists the searched places or every problem.
+// Read reads the config for a command that starts nothing and sends nothing. If the config is
+// missing, the failure lists the searched locations; if it is invalid, it lists every problem.
 func (g *Globals) Read(env *Env, log *slog.Logger) (*config.Config, error) {
 	cfg, _, err := g.readConfig(env, log)
 	return cfg, err
@@ -117,7 +118,7 @@ func (g *Globals) readConfig(env *Env, log *slog.Logger) (*config.Config, *Permi
 	return cfg, p, err
 }
 
-// invalidConfig is the failure for a config that is missing, invalid or insecure.
+// invalidConfig returns the failure for a config that is missing, invalid or insecure.
 func invalidConfig(path string, problems config.Problems) error {
 	f := &Failure{Exit: ExitConfig, Code: "config_invalid", Err: problems,
 		Hint: "mcptrack validate-config " + printable.Line(path, 200) + " shows all problems"}
@@ -132,8 +133,8 @@ func invalidConfig(path string, problems config.Problems) error {
 	return f
 }
 
-// SelectServers returns the named servers of a config, or without names all enabled MCP servers.
-// alternatives are other words that an unknown id may have meant.
+// SelectServers returns the servers in a config with the given ids, or all enabled MCP servers if
+// ids is empty. alternatives are other words that the user may have meant by an unknown id.
 func SelectServers(cfg *config.Config, ids []string, alternatives ...string) ([]config.Server, error) {
 	var chosen []config.Server
 	if len(ids) == 0 {
@@ -162,7 +163,7 @@ func SelectServers(cfg *config.Config, ids []string, alternatives ...string) ([]
 	return chosen, nil
 }
 
-// UnknownServer is the failure for an id that is not in the config.
+// UnknownServer returns the failure for an id that is not in the config.
 func UnknownServer(cfg *config.Config, id string, alternatives []string) error {
 	var known []string
 	for _, srv := range cfg.Servers {

@@ -19,7 +19,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// ConnectFlags are the flags of every command that connects to servers.
+// ConnectFlags contains the flags of commands that connect to servers.
 type ConnectFlags struct {
 	connectTimeout time.Duration
 	Timeout        time.Duration
@@ -34,12 +34,12 @@ func (c *ConnectFlags) Add(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&c.Timeout, "timeout", 0, "`DURATION` that the whole command may take (default no limit)")
 }
 
-// AddServing adds the flags of a command that runs until it is stopped: all but --timeout.
+// AddServing adds the flags for a command that runs until it is stopped: all except --timeout.
 func (c *ConnectFlags) AddServing(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.DurationVar(&c.connectTimeout, "connect-timeout", 15*time.Second, "`DURATION` that one connection may take")
 	f.StringToStringVar(&c.limit, "limit", nil, limitUsage)
-	f.Lookup("limit").DefValue = "" // help omits an empty default
+	f.Lookup("limit").DefValue = "" // makes help omit the empty default
 }
 
 func (c *ConnectFlags) Parse() (err error) {
@@ -50,7 +50,7 @@ func (c *ConnectFlags) Parse() (err error) {
 	return err
 }
 
-// Bound returns a context that ends with ErrTimeout when --timeout expires.
+// Bound returns a context that ends with cause ErrTimeout when --timeout expires.
 func (c *ConnectFlags) Bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	stop := func() {}
@@ -60,7 +60,7 @@ func (c *ConnectFlags) Bound(ctx context.Context) (context.Context, context.Canc
 	return ctx, func() { end(errReturned); stop() }
 }
 
-// SessionOptions returns the options for connecting.
+// SessionOptions returns the session options that the flags specify.
 func (c *ConnectFlags) SessionOptions(env *Env, g *Globals) session.Options {
 	return session.Options{ClientVersion: env.Version, ConnectTimeout: c.connectTimeout,
 		Environ: env.LookupEnv, Logger: g.Logger(env), Limits: c.limits, Logins: env.Logins(g, "", g.Logger(env))}
@@ -76,7 +76,7 @@ func parseLimits(values map[string]string) (session.Limits, error) {
 		"line": func(n int64) { l.MaxLine = int(n) }, "body": func(n int64) { l.MaxBody = n }, "dirty": func(n int64) { l.MaxDirty = int(n) },
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		n, ok := parseBytes(values[name], math.MaxInt32) // an int on every platform
+		n, ok := parseBytes(values[name], math.MaxInt32) // math.MaxInt32 fits into an int on every platform
 		if !ok {
 			return l, Usage("invalid --limit %s=%s; expected a positive number such as 500, 64KiB or 16MiB", printable.Line(name, 40), printable.Line(values[name], 40))
 		}
@@ -90,7 +90,8 @@ func parseLimits(values map[string]string) (session.Limits, error) {
 	return l, nil
 }
 
-// parseBytes parses a positive number, at most max, with an optional suffix KiB, MiB, GiB or TiB.
+// parseBytes parses a positive number of bytes, at most max, with an optional suffix KiB, MiB, GiB
+// or TiB.
 func parseBytes(s string, max int64) (int64, bool) {
 	unit := int64(1)
 	for i, suffix := range []string{"KiB", "MiB", "GiB", "TiB"} {
@@ -105,11 +106,11 @@ func parseBytes(s string, max int64) (int64, bool) {
 	return n * unit, true
 }
 
-// TokenStoreKey is the environment variable with the default of --token-store.
+// TokenStoreKey is the environment variable that sets the default of --token-store.
 const TokenStoreKey = "MCPTRACK_TOKEN_STORE"
 
-// Logins returns the user's logins; nil if the user has no config folder. An unknown kind in the
-// environment is ignored.
+// Logins returns the user's stored logins, or nil if the user has no config folder. An unknown
+// store kind in the environment is ignored.
 func (e *Env) Logins(g *Globals, kind string, log *slog.Logger) *login.Store {
 	dir := config.Options{Getenv: e.LookupEnv, UserHome: e.Getenv("HOME")}.Folders().AppConfig
 	if dir == "" {

@@ -1,7 +1,7 @@
-// Package cli is what every command uses of the process and of the command line: the environment
-// (env.go), global flags (globals.go), exit codes and errors (errors.go), the config and the user's
-// approval of it (config.go, permission.go, question.go), and the flags that several commands share.
-// It imports no command.
+// Package cli provides what all commands share: the process environment (env.go), global flags
+// (globals.go), exit codes and errors (errors.go), the config and the user's approval of it
+// (config.go, permission.go, question.go), and the flags that several commands share. It imports no
+// command.
 //
 // Library: briandowns/spinner for progress on a terminal (maintained, Apache 2.0).
 package cli
@@ -13,30 +13,31 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// Env is everything that a command uses of its process.
+// Env contains everything that a command uses from its process.
 type Env struct {
 	In io.Reader
-	// Out and Err must be safe for concurrent use, like files: a command logs from several goroutines.
+	// Out and Err must be safe for concurrent use, as files are, because a command logs from
+	// several goroutines.
 	Out, Err io.Writer
-	// OutTTY and ErrTTY say whether Out and Err are terminals. Columns returns the current width of Out;
-	// nil: unknown.
+	// OutTTY and ErrTTY report whether Out and Err are terminals. Columns returns the current width
+	// of Out in columns; nil if unknown.
 	OutTTY, ErrTTY bool
 	Columns        func() int
 	LookupEnv      func(string) (string, bool)
-	// Terminal opens the user's terminal for a question. An error, or a nil Terminal, means that there is
-	// no terminal to ask on.
+	// Terminal opens the user's terminal to ask a question. If it is nil or returns an error,
+	// questions cannot be asked.
 	Terminal func() (*Terminal, error)
 	// Executable is the path of this program, which starts the demo server.
 	Executable string
-	// Reloads returns a channel that receives when the user requests to reread the config and other files
-	// (SIGHUP). Each call returns another channel, which is never closed. A command that calls Reloads
-	// handles SIGHUP; SIGHUP ends any other command. nil: there are no such requests.
+	// Reloads returns a channel that receives a value when the user requests that the config and
+	// other files be reread (SIGHUP). Each call returns a new channel, which is never closed. Once
+	// a command has called Reloads, SIGHUP no longer ends it. If nil, reloads cannot be requested.
 	Reloads func() <-chan struct{}
-	// OpenBrowser opens a URL in the user's browser; nil: there is none.
+	// OpenBrowser opens a URL in the user's browser; nil if there is no browser.
 	OpenBrowser func(url string) error
-	// Dial connects to servers; nil: [session.Dial].
+	// Dial connects to servers. If nil, [session.Dial] is used.
 	Dial session.DialFunc
-	// Version is the version that the version command prints and that servers receive.
+	// Version is the program version that the version command prints and that is sent to servers.
 	Version string
 }
 
@@ -55,7 +56,8 @@ func (e *Env) Dialer() session.DialFunc {
 	return e.Dial
 }
 
-// Width returns the width of stdout; 0 if it is not a terminal, or unknown.
+// Width returns the width of stdout in columns, or 0 if stdout is not a terminal or its width is
+// unknown.
 func (e *Env) Width() int {
 	if !e.OutTTY || e.Columns == nil {
 		return 0
@@ -63,17 +65,18 @@ func (e *Env) Width() int {
 	return e.Columns()
 }
 
-// Getenv returns a variable of the environment; "" if it is not set.
+// Getenv returns the value of an environment variable, or "" if it is not set.
 func (e *Env) Getenv(key string) string {
 	v, _ := e.LookupEnv(key)
 	return v
 }
 
-// CacheDir returns the directory of the names cached for completion; "" if there is no home directory.
+// CacheDir returns the directory for the names cached for completion, or "" if there is no home
+// directory.
 func (e *Env) CacheDir() string { return e.dir("XDG_CACHE_HOME", ".cache") }
 
-// StateDir returns the directory where events are stored by default, or a folder in it; "" if there is no
-// home directory.
+// StateDir returns the directory in which events are stored by default, joined with sub, or "" if
+// there is no home directory.
 func (e *Env) StateDir(sub ...string) string {
 	dir := e.dir("XDG_STATE_HOME", ".local/state")
 	if dir == "" {
@@ -82,7 +85,8 @@ func (e *Env) StateDir(sub ...string) string {
 	return filepath.Join(append([]string{dir}, sub...)...)
 }
 
-// dir returns our folder in the directory that a variable names, else in one of the home directory.
+// dir returns mcptrack's folder in the directory that an environment variable specifies, or
+// otherwise in inHome under the home directory.
 func (e *Env) dir(variable, inHome string) string {
 	dir := e.Getenv(variable)
 	if !filepath.IsAbs(dir) {

@@ -15,7 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/suggest"
 )
 
-// The exit codes; the help topic exit-codes explains them to users.
+// Exit codes; the help topic exit-codes explains them to users.
 const (
 	ExitOK          = 0
 	ExitFailed      = 1
@@ -27,15 +27,16 @@ const (
 	exitInterrupted = 130
 )
 
-// Failure is an error with an exit code and a code for scripts.
+// Failure is an error with an exit code and a machine-readable code.
 type Failure struct {
 	Exit int
 	Code string
 	Err  error
 	Hint string
-	// Places follow the message, one per line, such as the searched places.
+	// Places is a list, such as the searched locations, that is printed one per line after the
+	// message.
 	Places []string
-	// Reported says that the command's output already shows what is wrong.
+	// Reported means that the command's output already shows the error.
 	Reported bool
 }
 
@@ -43,25 +44,25 @@ func (f *Failure) Error() string { return f.Err.Error() }
 
 func (f *Failure) Unwrap() error { return f.Err }
 
-// ErrTimeout is the cause of a context that --timeout ended.
+// ErrTimeout is the cause of a context that was cancelled by --timeout.
 var ErrTimeout = errors.New("--timeout expired")
 
-// errReturned is the cause of a context that ended because its command returned.
+// errReturned is the cause of a context that was cancelled because its command returned.
 var errReturned = errors.New("the command returned")
 
-// Unreachable is the failure of a command that could not reach a server.
+// Unreachable returns the failure of a command that could not reach a server.
 func Unreachable(hint, format string, args ...any) *Failure {
 	return &Failure{Exit: ExitUnreachable, Code: "unreachable", Err: fmt.Errorf(format, args...), Hint: hint}
 }
 
 const moreTime = "allow more time with --timeout"
 
-// TimeoutBefore is the failure of a command whose --timeout expired before something.
+// TimeoutBefore returns the failure of a command whose --timeout expired before what happened.
 func TimeoutBefore(what string) *Failure {
 	return &Failure{Exit: ExitTimeout, Code: "timeout", Err: errors.New("--timeout expired before " + what), Hint: moreTime}
 }
 
-// Classify turns an error into a failure. ctx is the context of the command.
+// Classify converts an error into a failure. ctx is the command's context.
 func Classify(ctx context.Context, err error) *Failure {
 	if f, ok := errors.AsType[*Failure](err); ok {
 		return f
@@ -78,7 +79,7 @@ func Classify(ctx context.Context, err error) *Failure {
 	return &Failure{Exit: ExitFailed, Code: "failed", Err: err}
 }
 
-// Report writes a failure to stderr: for people, or as one line of JSON.
+// Report writes a failure to stderr, as text or as one line of JSON.
 func Report(w io.Writer, f *Failure, asJSON bool) {
 	message := printable.Reason(f.Err, 2000)
 	if asJSON {
@@ -111,14 +112,15 @@ func Report(w io.Writer, f *Failure, asJSON bool) {
 	}
 }
 
-// Usage is the failure of a wrong command line.
+// Usage returns the failure for an invalid command line.
 func Usage(format string, args ...any) error { return UsageHint("", format, args...) }
 
 func UsageHint(hint, format string, args ...any) error {
 	return &Failure{Exit: ExitUsage, Code: "usage", Err: fmt.Errorf(format, args...), Hint: hint}
 }
 
-// OneOf returns the failure of a flag whose value is not one of the choices; nil if it is one.
+// OneOf returns a usage failure if the value of a flag is not one of the choices, and nil
+// otherwise.
 func OneOf(flag, value string, choices ...string) error {
 	if slices.Contains(choices, value) {
 		return nil
@@ -127,14 +129,14 @@ func OneOf(flag, value string, choices ...string) error {
 	return Usage("unknown --%s %q; choose %s or %s", flag, printable.Line(value, 40), strings.Join(choices[:last], ", "), choices[last])
 }
 
-// AddChoice adds a flag that takes one of the choices; OneOf checks it.
+// AddChoice adds a flag whose value must be one of the choices, which OneOf checks.
 func AddChoice(cmd *cobra.Command, value *string, flag, byDefault, usage string, choices ...string) {
 	cmd.Flags().StringVar(value, flag, byDefault, usage)
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// DidYouMean returns the hint which candidate name probably meant, or the fallback. It suggests a similar
-// candidate, or the only one that begins with name.
+// DidYouMean returns a hint that suggests the candidate that name probably meant, or else the
+// fallback. It suggests a similar candidate, or the only candidate that starts with name.
 func DidYouMean(name string, candidates []string, fallback string) string {
 	candidates = slices.DeleteFunc(slices.Clone(candidates), func(c string) bool { return c == name })
 	meant := suggest.Nearest(name, candidates)
@@ -150,7 +152,8 @@ func DidYouMean(name string, candidates []string, fallback string) string {
 	return fmt.Sprintf("did you mean %s?", printable.Line(meant, 200))
 }
 
-// Args checks that a command gets between least and most arguments; most < 0: any number.
+// Args checks that a command has at least least and at most most arguments; a negative most means
+// no limit.
 func Args(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		n := len(args)

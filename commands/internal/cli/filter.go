@@ -13,11 +13,11 @@ import (
 
 // Filter selects events by --type, --server and --changed-only.
 type Filter struct {
-	Types, Servers []string // globs; none match all
+	Types, Servers []string // globs; an empty list matches everything
 	ChangedOnly    bool
 }
 
-// AddTypes adds --type.
+// AddTypes adds the flag --type.
 func (f *Filter) AddTypes(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVar(&f.Types, "type", nil, "only events of these `TYPES` (globs, separated by commas)")
 	_ = cmd.RegisterFlagCompletionFunc("type", func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
@@ -30,12 +30,12 @@ func (f *Filter) AddTypes(cmd *cobra.Command) {
 	})
 }
 
-// AddServers adds --server.
+// AddServers adds the flag --server.
 func (f *Filter) AddServers(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVar(&f.Servers, "server", nil, "only these server `IDS` (globs, separated by commas)")
 }
 
-// Parse splits the lists and checks the globs.
+// Parse splits comma-separated values and validates the globs.
 func (f *Filter) Parse() error {
 	f.Types, f.Servers = SplitList(f.Types), SplitList(f.Servers)
 	for _, pattern := range slices.Concat(f.Types, f.Servers) {
@@ -59,10 +59,10 @@ func typeNames() []string {
 	return names
 }
 
-// All reports whether the filter keeps every event.
+// All reports whether every event passes the filter.
 func (f *Filter) All() bool { return len(f.Types)+len(f.Servers) == 0 && !f.ChangedOnly }
 
-// Keep reports whether the filter keeps the event.
+// Keep reports whether an event passes the filter.
 func (f *Filter) Keep(e *event.Event) bool {
 	if u, ok := e.Payload.(event.ResourceUpdated); ok && f.ChangedOnly && u.Changed != nil && !*u.Changed {
 		return false

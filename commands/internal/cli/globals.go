@@ -16,15 +16,15 @@ import (
 	"github.com/mcptrack/mcptrack/output/document"
 )
 
-// Globals are the flags of every command.
+// Globals contains the flags that every command has.
 type Globals struct {
 	Config    string
 	Host      string
-	syntax    tree.Format // of the config; "": detected by its name or content
-	formatOf  string      // --format
-	Workspace string      // where a config is searched; "": the working directory
-	trust     bool        // --trust: everything in a found config is approved for this run
-	insecure  bool        // --insecure-config
+	syntax    tree.Format // config format; empty if detected from the file's name or content
+	formatOf  string      // value of --format
+	Workspace string      // folder searched for a config; empty means the working directory
+	trust     bool        // value of --trust: a found config is approved for this run
+	insecure  bool        // value of --insecure-config
 	logLevel  string
 	logFormat string
 	color     string
@@ -32,7 +32,7 @@ type Globals struct {
 	JSON      bool
 	Quiet     bool
 
-	Format document.Format // the format selected by --output and --json; set by Resolve
+	Format document.Format // output format from --output or --json; set by Resolve
 	level  slog.Level
 }
 
@@ -107,8 +107,8 @@ func (g *Globals) resolveConfig() error {
 	return nil
 }
 
-// Write writes a result in the output format: it calls table, or writes the names, one per line, or doc as
-// a document.
+// Write writes a result in the output format: it calls table for a table, writes names one per
+// line, or writes doc as a document.
 func (g *Globals) Write(w io.Writer, names []string, doc any, table func() error) error {
 	switch {
 	case g.Format.Table():
@@ -124,7 +124,8 @@ func (g *Globals) Write(w io.Writer, names []string, doc any, table func() error
 	return err
 }
 
-// WantsJSON reports whether to report failures as JSON, even if the command line could not be parsed.
+// WantsJSON reports whether failures must be reported as JSON, even if the command line could not
+// be parsed.
 func (g *Globals) WantsJSON(args []string) bool {
 	if g.JSON || g.output == "json" {
 		return true
@@ -141,7 +142,8 @@ func (g *Globals) WantsJSON(args []string) bool {
 	return false
 }
 
-// Colours reports whether to use colours on a stream.
+// Colours reports whether output to a stream is coloured. tty reports whether the stream is a
+// terminal.
 func (g *Globals) Colours(env *Env, tty bool) bool {
 	switch g.color {
 	case "always":
@@ -158,7 +160,8 @@ func (g *Globals) Colours(env *Env, tty bool) bool {
 	return tty && env.Getenv("TERM") != "dumb"
 }
 
-// Logger returns the logger for stderr. It makes all values printable, because servers choose some.
+// Logger returns the logger for stderr. It escapes unprintable characters in all values, because
+// servers choose some of the values.
 func (g *Globals) Logger(env *Env) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: g.level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		switch v := a.Value.Any().(type) {
@@ -168,7 +171,7 @@ func (g *Globals) Logger(env *Env) *slog.Logger {
 			a.Value = slog.StringValue(printable.Reason(v, 2000))
 		case time.Time:
 			if a.Key == slog.TimeKey && env.ErrTTY && g.logFormat == "text" {
-				a.Value = slog.StringValue(v.Local().Format("15:04:05.000")) // like events on a terminal
+				a.Value = slog.StringValue(v.Local().Format("15:04:05.000")) // same time format as events on a terminal
 			} else if a.Key == slog.TimeKey {
 				a.Value = slog.StringValue(v.UTC().Format("2006-01-02T15:04:05.000Z"))
 			}

@@ -20,7 +20,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// JournalFlags are the flags of commands that open the durable log.
+// JournalFlags contains the flags of commands that open the durable log.
 type JournalFlags struct {
 	Dir         string
 	NATS        string
@@ -29,13 +29,14 @@ type JournalFlags struct {
 
 func (j *JournalFlags) Add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&j.Dir, "data-dir", "", "`DIR` of the stored events (default: mcptrack in the XDG state directory)")
+	f.StringVar(&j.Dir, "data-dir", "", "`DIR` for stored events (default: mcptrack in the XDG state directory)")
 	f.StringVar(&j.NATS, "nats", "", "`URL` of a NATS cluster to store events on instead")
 	f.StringVar(&j.credentials, "nats-credentials", "", "`FILE` with the credentials for --nats")
 	_ = cmd.MarkFlagDirname("data-dir")
 }
 
-// Open opens the log that the flags name, to write it. keep says how durable it is and how much is kept.
+// Open opens the log that the flags specify for writing. keep specifies its durability and
+// retention.
 func (j *JournalFlags) Open(ctx context.Context, env *Env, log *slog.Logger, keep Retention) (journal.Log, error) {
 	if err := j.checkPlace(); err != nil {
 		return nil, err
@@ -67,7 +68,7 @@ func (j *JournalFlags) Open(ctx context.Context, env *Env, log *slog.Logger, kee
 	return l, nil
 }
 
-// Stored opens the log that the flags name, to read it, even while another process writes it.
+// Stored opens the log that the flags specify for reading, even while another process writes to it.
 func (j *JournalFlags) Stored(ctx context.Context, env *Env, log *slog.Logger) (l journal.Log, err error) {
 	if err := j.checkPlace(); err != nil {
 		return nil, err
@@ -92,8 +93,8 @@ func (j *JournalFlags) Stored(ctx context.Context, env *Env, log *slog.Logger) (
 	return l, nil
 }
 
-// Existing is Stored for a command that does not need stored events: nil means that there are none, which
-// is an error only if the flags name a place.
+// Existing opens the log like Stored, for a command that does not need stored events. It returns a
+// nil log if there is none, which is an error only if the flags specify a location.
 func (j *JournalFlags) Existing(ctx context.Context, env *Env, log *slog.Logger) (journal.Log, error) {
 	l, err := j.Stored(ctx, env, log)
 	if err != nil && j.Dir == "" && j.NATS == "" {
@@ -109,7 +110,7 @@ func (j *JournalFlags) checkPlace() error {
 	return nil
 }
 
-// directory returns the directory of the local log.
+// directory returns the path of the local log.
 func (j *JournalFlags) directory(env *Env) (string, error) {
 	if j.Dir != "" {
 		return j.Dir, nil
@@ -120,7 +121,7 @@ func (j *JournalFlags) directory(env *Env) (string, error) {
 	return "", Usage("no home directory to store events in; set --data-dir")
 }
 
-// ParseAge parses a duration, which may be in days, such as 7d.
+// ParseAge parses a duration, which may be specified in days, such as 7d.
 func ParseAge(flag, s string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(s, "d"); ok {
 		n, err := strconv.ParseFloat(days, 64)
@@ -136,16 +137,16 @@ func ParseAge(flag, s string) (time.Duration, error) {
 	return d, nil
 }
 
-// RetentionFlags say how durable the log is and how much of it is kept.
+// RetentionFlags contains the flags that specify the durability and retention of a log.
 type RetentionFlags struct {
 	durability  string
 	retain      string
 	retainBytes string
 
-	Keep Retention // the flags, parsed
+	Keep Retention // parsed values of the flags
 }
 
-// Retention says how durable a log is, and how much of it is kept; see [sqlitelog.Options].
+// Retention specifies the durability of a log, and how much of it is kept; see [sqlitelog.Options].
 type Retention struct {
 	durability     journal.Durability
 	age            time.Duration
@@ -155,8 +156,8 @@ type Retention struct {
 func (o *RetentionFlags) Add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	AddChoice(cmd, &o.durability, "durability", "always", "`WHEN` an event counts as stored: always, interval or os", "always", "interval", "os")
-	f.StringVar(&o.retain, "retain", "7d", "`DURATION` that events are kept")
-	f.StringVar(&o.retainBytes, "retain-bytes", "1GiB", "`BYTES` of events that are kept")
+	f.StringVar(&o.retain, "retain", "7d", "`DURATION` for which events are kept")
+	f.StringVar(&o.retainBytes, "retain-bytes", "1GiB", "maximum `BYTES` of events to keep")
 }
 
 func (o *RetentionFlags) Parse() (err error) {
@@ -171,7 +172,7 @@ func (o *RetentionFlags) Parse() (err error) {
 	return err
 }
 
-// StoredBytes parses a flag with the size of stored data, such as 1GiB.
+// StoredBytes parses the value of a flag that specifies the size of stored data, such as 1GiB.
 func StoredBytes(flag, s string) (int64, error) {
 	n, ok := parseBytes(s, 1<<50)
 	if !ok {
@@ -180,13 +181,14 @@ func StoredBytes(flag, s string) (int64, error) {
 	return n, nil
 }
 
-// MemoryLog returns the options of a log in memory, for example of a demo. content limits the bytes of
-// text versions.
+// MemoryLog returns the options for a log in memory, such as the log of a demo. content limits the
+// total size of text versions in bytes.
 func MemoryLog(content int64) journal.MemoryOptions {
 	return journal.MemoryOptions{Keep: 16 << 10, KeepBytes: 32 << 20, KeepContent: content}
 }
 
-// Written reports whether another process is writing the log, so that its events can be followed there.
+// Written reports whether another process is writing to the log, so that new events can be followed
+// there.
 func (j *JournalFlags) Written(env *Env) bool {
 	if j.NATS != "" {
 		return true

@@ -16,7 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/output/web"
 )
 
-// AccessFlags are the flags of commands that listen: who can connect, and how.
+// AccessFlags contains the flags that control who can connect to a command that listens, and how.
 type AccessFlags struct {
 	TokenFile  string
 	origins    []string
@@ -25,21 +25,21 @@ type AccessFlags struct {
 	trustProxy bool
 }
 
-// Add adds the flags. For the help, clients says who must present the token, and pages what pages of
-// other sites can do.
+// Add adds the flags. In the help, clients describes who must present the token, and pages
+// describes what pages from other origins can do.
 func (o *AccessFlags) Add(cmd *cobra.Command, clients, pages string) {
 	f := cmd.Flags()
-	f.StringVar(&o.TokenFile, "token-file", "", "`FILE` (mode 0600) with the token that "+clients+" must present; changes of the file take effect")
+	f.StringVar(&o.TokenFile, "token-file", "", "`FILE` (mode 0600) with the token that "+clients+" must present; changes to the file take effect without a restart")
 	f.StringArrayVar(&o.origins, "allow-origin", nil, "`ORIGIN` of a site whose pages may "+pages+" (repeatable)")
 	f.StringVar(&o.tlsCert, "tls-cert", "", "PEM `FILE` with the certificate to serve HTTPS with")
-	f.StringVar(&o.tlsKey, "tls-key", "", "PEM `FILE` (mode 0600) with the key of the certificate")
+	f.StringVar(&o.tlsKey, "tls-key", "", "PEM `FILE` (mode 0600) with the certificate's private key")
 	f.BoolVar(&o.trustProxy, "trust-proxy", false, "trust X-Forwarded-Proto and X-Forwarded-For, because all requests come from a reverse proxy")
 	for _, name := range []string{"token-file", "tls-cert", "tls-key"} {
 		_ = cmd.MarkFlagFilename(name)
 	}
 }
 
-// Set reports whether any of the flags was given.
+// Set reports whether any of the flags was specified.
 func (o *AccessFlags) Set() bool {
 	return o.TokenFile != "" || len(o.origins) > 0 || o.tlsCert != "" || o.tlsKey != "" || o.trustProxy
 }
@@ -51,8 +51,8 @@ func (o *AccessFlags) Check() error {
 	return nil
 }
 
-// Tokens reads the token file; nil without one. A value from reread makes the server read it again; see
-// [web.FollowTokens].
+// Tokens reads the token file. It returns nil if there is none. A value from reread makes the
+// server read the file again; see [web.FollowTokens].
 func (o *AccessFlags) Tokens(log *slog.Logger, reread <-chan struct{}) (*web.Tokens, error) {
 	if o.TokenFile == "" {
 		return nil, nil
@@ -64,8 +64,8 @@ func (o *AccessFlags) Tokens(log *slog.Logger, reread <-chan struct{}) (*web.Tok
 	return t, nil
 }
 
-// Listen creates a server and its listener. set changes the options that follow from the flags; nil: none.
-// Errors in flags and files are usage errors.
+// Listen creates a server and its listener. set, if not nil, modifies the options derived from the
+// flags. Errors in flags and files are usage errors.
 func (o *AccessFlags) Listen(ctx context.Context, log *slog.Logger, tokens *web.Tokens, addr string, set func(*web.Options)) (*web.Server, net.Listener, error) {
 	opts := web.Options{Origins: o.origins, TrustProxy: o.trustProxy, Tokens: tokens, Logger: log}
 	if o.tlsCert != "" {
@@ -95,7 +95,7 @@ func webFailure(err error) error {
 // mcpPath is the path of the MCP endpoint over HTTP.
 const mcpPath = "/mcp"
 
-// MCPFlags are the flags of commands that serve MCP: how clients connect.
+// MCPFlags contains the flags that control how clients connect to a command that serves MCP.
 type MCPFlags struct {
 	Stdio  bool
 	addr   string
@@ -105,7 +105,7 @@ type MCPFlags struct {
 func (o *MCPFlags) Add(cmd *cobra.Command, addr string) {
 	f := cmd.Flags()
 	f.BoolVar(&o.Stdio, "stdio", false, "serve one client over standard input and output")
-	f.StringVar(&o.addr, "addr", addr, "`ADDRESS` to listen on; port 0 picks one")
+	f.StringVar(&o.addr, "addr", addr, "`ADDRESS` to listen on; port 0 selects a free port")
 	o.Access.Add(cmd, "clients", "send requests")
 }
 
@@ -116,8 +116,8 @@ func (o *MCPFlags) Check(cmd *cobra.Command) error {
 	return o.Access.Check()
 }
 
-// SessionDir returns where client sessions are stored, below the command's data directory; "" if they are
-// not, because there is no data directory or the client uses stdio.
+// SessionDir returns the directory for client sessions in the command's data directory. It returns
+// "" if sessions are not stored, because there is no data directory or the client uses stdio.
 func (o *MCPFlags) SessionDir(data string) string {
 	if data == "" || o.Stdio {
 		return ""
@@ -125,17 +125,17 @@ func (o *MCPFlags) SessionDir(data string) string {
 	return filepath.Join(data, "sessions")
 }
 
-// MCPEndpoint is what a command serves over HTTP.
+// MCPEndpoint describes what a command serves over HTTP.
 type MCPEndpoint struct {
 	Handler http.Handler
 	Routes  map[string]http.Handler // additional routes, by pattern
-	Tokens  *web.Tokens             // nil: clients need no token
-	Ready   func() error            // for /readyz; nil: always ready
+	Tokens  *web.Tokens             // nil if clients need no token
+	Ready   func() error            // status of /readyz; nil means always ready
 	Closing func()                  // ends the handler's streams when the server stops
 }
 
-// OverHTTP listens immediately, so that a bad address is reported before anything else starts. The
-// returned function serves until its context ends.
+// OverHTTP listens immediately, so that an invalid address is reported before anything else starts.
+// The returned function serves requests until its context ends.
 func (o *MCPFlags) OverHTTP(ctx context.Context, env *Env, log *slog.Logger, e MCPEndpoint) (func(context.Context) error, error) {
 	srv, ln, err := o.Access.Listen(ctx, log, e.Tokens, o.addr, func(w *web.Options) { w.MCP, w.Ready = true, e.Ready })
 	if err != nil {
@@ -158,8 +158,8 @@ func (o *MCPFlags) OverHTTP(ctx context.Context, env *Env, log *slog.Logger, e M
 	}, nil
 }
 
-// WhileRunning runs run, which keeps a server up to date, and, once ready is closed, serve. If one ends, it
-// ends the other.
+// WhileRunning runs run, which keeps a server up to date, and starts serve once ready is closed. If
+// one of them returns, it stops the other.
 func WhileRunning(ctx context.Context, run func(context.Context) error, ready <-chan struct{}, serve func(context.Context) error) error {
 	running, working := errgroup.WithContext(ctx)
 	running.Go(func() error {
@@ -182,5 +182,6 @@ func WhileRunning(ctx context.Context, run func(context.Context) error, ready <-
 	return err
 }
 
-// ErrStopped ends the other parts of a command when one has ended without a failure.
+// ErrStopped is the cause that stops the other parts of a command after one part has ended without
+// a failure.
 var ErrStopped = errors.New("stopped")

@@ -20,24 +20,24 @@ import (
 	"github.com/mcptrack/mcptrack/core/trust"
 )
 
-// trustKey is the environment variable with the folders whose configs are trusted.
+// trustKey is the environment variable that lists the folders whose configs are trusted.
 const trustKey = "MCPTRACK_TRUST"
 
-// Permission is the user's approval of one config. Anybody may have written a config that was found in a
-// folder: what it runs or sends needs the user's approval. A config that the user named, or that is in the
-// user's config directory, needs none.
+// Permission is the user's approval of one config. Anyone may have written a config that was found
+// in a folder, so the user must approve what it runs and sends. A config that the user specified,
+// or that is in the user's config directory, needs no approval.
 type Permission struct {
 	env    *Env
 	g      *Globals
-	path   string // of the config
-	Found  bool   // the config was found in folder
-	folder string // absolute
+	path   string // path of the config
+	Found  bool   // whether the config was found in folder
+	folder string // absolute path
 	store  *trust.Store
-	now    map[string]bool // digests that the user approved during this run
-	unread bool            // the config refers to the keyring, which was not read
+	now    map[string]bool // digests of entries approved during this run
+	unread bool            // the config refers to the keyring, which was not read yet
 }
 
-// Permission returns the approval of the config at path, as returned by ConfigPath.
+// Permission returns the permission for the config at path, as returned by ConfigPath.
 func (g *Globals) Permission(env *Env, path string) (*Permission, error) {
 	p := &Permission{env: env, g: g, path: path, store: env.Approvals(), now: map[string]bool{}}
 	opts := g.ConfigOptions(env)
@@ -46,8 +46,8 @@ func (g *Globals) Permission(env *Env, path string) (*Permission, error) {
 	return p, err
 }
 
-// readApproved reads the config. It reads the keyring, which may ask its user to unlock it, only for an
-// approved config.
+// readApproved reads the config. It reads the keyring, which may prompt the user to unlock it, only
+// for an approved config.
 func (p *Permission) readApproved(log *slog.Logger) (*config.Config, error) {
 	cfg, err := p.Read(log, !p.Found)
 	if err != nil || !p.Found || !usesKeyring(cfg) {
@@ -85,23 +85,24 @@ func usesKeyring(cfg *config.Config) bool {
 	})
 }
 
-// Approvals returns the store of the user's approvals.
+// Approvals returns the store that contains the user's approvals.
 func (e *Env) Approvals() *trust.Store {
 	return trust.New(e.StateDir("trust"))
 }
 
-// Entry is a server or webhook that a config uses.
+// Entry is a server or webhook in a config that needs approval.
 type Entry struct {
 	Kind    trust.Kind
-	Name    string // the server's id, or the webhook's origin
-	verb    string // what happens: run, contact, send
-	line    string // the command or the address in one line, as the config writes it, without credentials
-	host    string // that is contacted, as far as the config writes it
-	changed bool   // another version of it was approved
+	Name    string // server id, or origin of the webhook's URL
+	verb    string // what mcptrack does with it: run, contact or send
+	line    string // command or address on one line, as written in the config, without credentials
+	host    string // contacted host, as written in the config
+	changed bool   // another version of the entry was approved earlier
 	Intent  *config.Intent
 }
 
-// Entries returns the entries that a config uses. Only their intents contain values of references.
+// Entries returns the entries in a config that need approval. Only their intents contain the values
+// of references.
 func Entries(cfg *config.Config) (all []Entry) {
 	for _, srv := range cfg.Servers {
 		switch {
@@ -125,8 +126,8 @@ func Entries(cfg *config.Config) (all []Entry) {
 	return all
 }
 
-// splitURL splits a URL, which may contain references, into its origin, without user and password, and its
-// path, without query and credentials.
+// splitURL splits a URL, which may contain references, into its origin, without user and password,
+// and its path, without query and credentials.
 func splitURL(raw string) (origin, path string) {
 	scheme, rest, ok := strings.Cut(raw, "://")
 	if !ok {
@@ -143,13 +144,14 @@ func splitURL(raw string) (origin, path string) {
 	return scheme + "://" + host[strings.LastIndexByte(host, '@')+1:], path
 }
 
-// hostOf returns the host of an origin, in ASCII.
+// hostOf returns the host in an origin, in ASCII.
 func hostOf(origin string) string {
 	_, host, _ := strings.Cut(origin, "://")
 	return strings.Trim(strconv.QuoteToASCII(host), `"`)
 }
 
-// trusted reports whether a variable trusts the folder, whatever its config says, and which variable.
+// trusted reports whether an environment variable trusts the whole folder, regardless of the
+// config's content, and which variable.
 func (p *Permission) trusted() (because string, ok bool) {
 	folder, err := trust.Resolved(p.folder)
 	if err != nil {
@@ -157,7 +159,7 @@ func (p *Permission) trusted() (because string, ok bool) {
 	}
 	for _, dir := range filepath.SplitList(p.env.Getenv(trustKey)) {
 		if !filepath.IsAbs(dir) {
-			continue // relative to where the command runs, so not the user's choice
+			continue // a relative path depends on the working directory, so it is not the user's choice
 		}
 		if dir, err = trust.Resolved(dir); err != nil {
 			continue
@@ -172,7 +174,7 @@ func (p *Permission) trusted() (because string, ok bool) {
 	return "", false
 }
 
-// Pending returns the entries that need approval and are not approved.
+// Pending returns the entries that need approval and are not approved yet.
 func (p *Permission) Pending(cfg *config.Config, log *slog.Logger) []Entry {
 	if !p.Found {
 		return nil
@@ -193,8 +195,8 @@ func (p *Permission) Pending(cfg *config.Config, log *slog.Logger) []Entry {
 	return pending
 }
 
-// require returns nil if everything that the config runs or sends is approved: earlier, by a flag or
-// variable, or by the user now.
+// require returns nil if everything that the config runs or sends is approved: by an earlier
+// approval, a flag or variable, or the user's answer now.
 func (p *Permission) require(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
 	pending := p.Pending(cfg, log)
 	if len(pending) == 0 || p.g.trust {
@@ -230,7 +232,7 @@ func (p *Permission) require(ctx context.Context, cfg *config.Config, log *slog.
 	return nil
 }
 
-// refused is the failure if there is no terminal to ask on.
+// refused returns the failure if approval is needed but there is no terminal to ask on.
 func (p *Permission) refused(cfg *config.Config, pending []Entry) *Failure {
 	f := &Failure{Exit: ExitConfig, Code: "config_untrusted", Hint: p.hint(),
 		Err: fmt.Errorf("%s was found in this folder, and you have not approved what it would do", printable.Line(cfg.Path, 200))}
@@ -245,7 +247,7 @@ func (p *Permission) refused(cfg *config.Config, pending []Entry) *Failure {
 	return f
 }
 
-// command returns the command that shows the config and asks for approval.
+// command returns a command line that shows the config and asks for approval.
 func (p *Permission) command() string {
 	words := append([]string{"mcptrack trust"}, p.g.OfHost()...)
 	if p.g.formatOf != "" {
@@ -259,7 +261,7 @@ func (p *Permission) command() string {
 
 func (p *Permission) hint() string { return p.command() + " shows all of it and asks" }
 
-// ownHint returns how to use the user's own config instead, if there is one.
+// ownHint returns a hint to use the user's own config instead, or "" if there is none.
 func (p *Permission) ownHint() string {
 	dir := p.g.ConfigOptions(p.env).Folders().AppConfig
 	own := filepath.Join(dir, "mcptrack", "mcp-servers.json")
@@ -269,7 +271,7 @@ func (p *Permission) ownHint() string {
 	return "--config " + printable.Shell(own) + " uses your own config"
 }
 
-// Approve stores the approval of entries.
+// Approve stores the user's approval of entries.
 func (p *Permission) Approve(all []Entry) error {
 	var approvals []trust.Approval
 	for _, e := range all {
@@ -278,8 +280,8 @@ func (p *Permission) Approve(all []Entry) error {
 	return p.store.Approve(p.folder, approvals)
 }
 
-// hold returns what a followed config may change without approval; nil: everything. running is the loaded
-// config, which is approved.
+// hold returns the limits on what a reloaded config may change without approval, or nil if it may
+// change everything. running is the currently loaded config, which is approved.
 func (p *Permission) hold(running *config.Config, commands bool) *reload.Hold {
 	_, trusted := p.trusted()
 	if !p.Found || trusted {
@@ -293,19 +295,19 @@ func (p *Permission) hold(running *config.Config, commands bool) *reload.Hold {
 		started[e.Intent.Digest] = true
 	}
 	return &reload.Hold{Commands: commands, File: p.store.File(p.folder), Hint: "run: " + p.command(), Approved: func() map[string]bool {
-		stored, _ := p.store.Approved(p.folder) // with an error there are none
+		stored, _ := p.store.Approved(p.folder) // after an error nothing counts as approved
 		approved := stored.Digests()
 		maps.Copy(approved, started)
 		return approved
 	}}
 }
 
-// Summary describes the entry in one line, without secrets.
+// Summary returns a one-line description of the entry without secrets.
 func (e *Entry) Summary() string {
 	if e.Kind == trust.Webhook {
 		return "send events to " + e.line
 	}
-	if e.line == "" { // its command or URL is a reference without a value
+	if e.line == "" { // the command or URL is a reference without a value
 		return e.verb + " " + e.Name
 	}
 	return e.Name + ": " + e.line

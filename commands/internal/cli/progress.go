@@ -15,19 +15,19 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// Spinner is a spinner on a terminal's stderr, and the writer for log lines beside it.
+// Spinner shows progress on stderr if it is a terminal, and writes log lines without garbling them.
 type Spinner struct {
 	*spinner.Spinner
 	to    io.Writer
-	drawn bool // on the last line of the terminal; guarded by the lock of the spinner
+	drawn bool // whether the spinner is drawn on the last line; guarded by the spinner's lock
 }
 
-// NewSpinner returns a spinner on stderr. It calls text for every frame, and is invisible unless stderr is
-// a terminal.
+// NewSpinner returns a spinner on stderr that calls text for every frame. It is invisible unless
+// stderr is a terminal.
 func NewSpinner(env *Env, g *Globals, text func() string) *Spinner {
 	to := spinner.WithWriter(env.Err)
 	if f, ok := env.Err.(*os.File); ok {
-		to = spinner.WithWriterFile(f) // the spinner checks that it is a terminal
+		to = spinner.WithWriterFile(f) // the spinner library checks whether the file is a terminal
 	}
 	s := spinner.New(spinner.CharSets[14], 100*time.Millisecond, to)
 	if g.Colours(env, true) {
@@ -38,14 +38,14 @@ func NewSpinner(env *Env, g *Globals, text func() string) *Spinner {
 	return shown
 }
 
-// Beside returns an environment whose stderr does not collide with the spinner.
+// Beside returns an environment whose stderr can be used while the spinner runs.
 func (s *Spinner) Beside(env *Env) *Env {
 	out := *env
 	out.Err = s
 	return &out
 }
 
-// Write writes a log line in place of the spinner, whose next frame is below.
+// Write erases the spinner and writes a log line; the next frame is drawn below it.
 func (s *Spinner) Write(p []byte) (int, error) {
 	s.Lock()
 	defer s.Unlock()
@@ -69,9 +69,9 @@ func (s *Spinner) Stop() {
 // quiet is the delay before a terminal shows that a request is in progress.
 const quiet = 300 * time.Millisecond
 
-// Waiting shows on a terminal what the command waits for, how long, and the last progress passed to
-// report. Until stop is called, beside replaces env. stop removes the line and may be called more than
-// once.
+// Waiting shows on a terminal what the command is waiting for, for how long, and the last progress
+// passed to report. The caller must use the environment beside instead of env until it calls stop,
+// which removes the line. stop may be called more than once.
 func (g *Globals) Waiting(env *Env, what string) (beside *Env, report func(session.Progress), stop func()) {
 	if !env.ErrTTY || g.Quiet {
 		return env, func(session.Progress) {}, func() {}
@@ -109,7 +109,7 @@ func (g *Globals) Waiting(env *Env, what string) (beside *Env, report func(sessi
 	}
 }
 
-// describe describes progress: ": 3 of 10, linking".
+// describe formats progress, for example ": 3 of 10, linking".
 func describe(p session.Progress) string {
 	number := func(f float64) string {
 		if math.Abs(f) >= 1e15 {

@@ -18,11 +18,12 @@ import (
 	"github.com/mcptrack/mcptrack/output/termtext"
 )
 
-// maxQuestion is the longest question, in bytes: what nobody reads is not consent.
+// maxQuestion limits the size of a question in bytes, because a text that is too long to read is
+// not consent.
 const maxQuestion = 32 << 10
 
-// Question shows the entries as the config writes them, and asks whether to approve them. The error is
-// ErrNoTerminal, ErrDeclined or the cause of ctx.
+// Question shows the entries as written in the config, and asks whether to approve them. The error
+// is ErrNoTerminal, ErrDeclined or the cause of ctx.
 func (p *Permission) Question(ctx context.Context, file string, pending []Entry, ask string) error {
 	if p.env.Terminal == nil {
 		return ErrNoTerminal
@@ -35,7 +36,7 @@ func (p *Permission) Question(ctx context.Context, file string, pending []Entry,
 		names[e.verb] = append(names[e.verb], visible(e.Name))
 	}
 	if b.Len() > maxQuestion {
-		return &Failure{Exit: ExitConfig, Code: "config_untrusted", Err: fmt.Errorf("%s has too much to show in a question", printable.Line(file, 200)),
+		return &Failure{Exit: ExitConfig, Code: "config_untrusted", Err: fmt.Errorf("%s is too long to show in a question", printable.Line(file, 200)),
 			Hint: "read the file; " + p.command() + " --yes approves it"}
 	}
 	var parts []string
@@ -47,7 +48,7 @@ func (p *Permission) Question(ctx context.Context, file string, pending []Entry,
 	return p.env.Ask(ctx, b.String(), strings.Join(parts, ", ")+". "+ask)
 }
 
-// Show writes everything that needs approval, as the config writes it.
+// Show writes everything in the entry that needs approval, as written in the config.
 func (e *Entry) Show(b *bytes.Buffer) {
 	rest := slices.Clone(e.Intent.Keys)
 	take := func(names ...string) (value json.RawMessage) {
@@ -117,7 +118,7 @@ func (e *Entry) Show(b *bytes.Buffer) {
 	}
 }
 
-// shownWords returns a command and its arguments in one line.
+// shownWords formats a command and its arguments on one line.
 func shownWords(words []string) string {
 	for i, w := range words {
 		if w == "" || strings.ContainsAny(w, " \"'\\") || visible(w) != w {
@@ -127,8 +128,8 @@ func shownWords(words []string) string {
 	return visible(strings.Join(words, " "))
 }
 
-// visible escapes everything in s that is not a visible character, including Unicode blanks, which could
-// push text out of sight. It replaces more than three spaces with their number.
+// visible escapes everything in s that is not a visible character, including Unicode whitespace,
+// which could push text out of sight. It replaces a run of more than three spaces with a count.
 func visible(s string) string {
 	var b strings.Builder
 	spaces := 0
@@ -146,7 +147,7 @@ func visible(s string) string {
 			continue
 		}
 		flush()
-		if unicode.IsPrint(r) || printable.Line(string(r), 0) != string(r) { // other unprintable characters change their neighbours
+		if unicode.IsPrint(r) || printable.Line(string(r), 0) != string(r) { // other unprintable characters affect adjacent ones
 			b.WriteRune(r)
 		} else {
 			fmt.Fprintf(&b, `\u%04x`, r)
@@ -156,7 +157,7 @@ func visible(s string) string {
 	return b.String()
 }
 
-// The results of a question besides consent.
+// Errors that report why the user did not consent.
 var (
 	ErrNoTerminal = errors.New("there is no terminal to ask on")
 	ErrDeclined   = errors.New("declined")
@@ -166,12 +167,12 @@ var (
 type Terminal struct {
 	io.Reader
 	io.Writer
-	Columns, Rows int // 0: unknown
+	Columns, Rows int // 0 if unknown
 }
 
-// Ask shows a text on the terminal, page by page, and asks a question. Every answer except y and yes is
-// ErrDeclined. A long line continues on lines that begin with a bar, so that no part of it looks like
-// a line of its own.
+// Ask shows a text on the terminal, page by page, and asks a question. It returns nil for y and
+// yes, and ErrDeclined for any other answer. Long lines are folded, and each continuation line
+// starts with a bar, so that no part of a line looks like a separate line.
 func (e *Env) Ask(ctx context.Context, text, question string) error {
 	if e.Terminal == nil {
 		return ErrNoTerminal
@@ -205,7 +206,7 @@ func (e *Env) Ask(ctx context.Context, text, question string) error {
 	return nil
 }
 
-// folded returns the lines of a text, wrapped at the width.
+// folded returns the lines of a text, wrapped at the given width.
 func folded(text string, width int) (lines []string) {
 	const bar = "        | "
 	for line := range strings.SplitSeq(text, "\n") {
@@ -230,13 +231,13 @@ func folded(text string, width int) (lines []string) {
 	return lines
 }
 
-// reply writes a prompt and returns the user's answer, a line. It ends with ctx.
+// reply writes a prompt and returns the line that the user enters. It returns early if ctx ends.
 func (t *Terminal) reply(ctx context.Context, prompt string) (string, error) {
 	if _, err := io.WriteString(t, prompt); err != nil {
 		return "", ErrNoTerminal
 	}
-	answer := make(chan string, 1) // sent to once, by the goroutine below
-	go func() {                    // without an answer it ends with the process: reading a terminal cannot be interrupted
+	answer := make(chan string, 1) // the goroutine below sends one value
+	go func() {                    // may remain until the process exits: a terminal read cannot be interrupted
 		answer <- answerLine(t)
 	}()
 	select {
@@ -248,7 +249,8 @@ func (t *Terminal) reply(ctx context.Context, prompt string) (string, error) {
 	}
 }
 
-// answerLine reads a line of at most 1 KiB, and nothing after it: the rest belongs to the next reader.
+// answerLine reads one line of at most 1 KiB. It does not read past the line, because the rest
+// belongs to the next reader.
 func answerLine(r io.Reader) string {
 	var line []byte
 	for char := make([]byte, 1); len(line) < 1024; {

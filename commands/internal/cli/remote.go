@@ -13,7 +13,7 @@ import (
 	"github.com/mcptrack/mcptrack/output/remote"
 )
 
-// ParseServeURL parses the address of a serve-sse. what names it in errors.
+// ParseServeURL parses the address of a serve-sse. what describes the address in errors.
 func ParseServeURL(what, text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
@@ -26,9 +26,9 @@ func ParseServeURL(what, text string) (*url.URL, error) {
 	return u, nil
 }
 
-// ServeToken returns the token for the serve-sse at an address: from the file that a flag names, or
-// from MCPTRACK_TOKEN; "" if there is none. Unless insecure is set, no token is sent unencrypted to
-// another machine.
+// ServeToken returns the token for the serve-sse at an address, from the file that a flag specifies
+// or from MCPTRACK_TOKEN, or "" if there is none. Unless insecure is set, it returns an error
+// instead of a token that would be sent unencrypted to another machine.
 func ServeToken(env *Env, to *url.URL, flag, file string, insecure bool) (string, error) {
 	token := strings.TrimSpace(env.Getenv("MCPTRACK_TOKEN"))
 	if file != "" {
@@ -43,7 +43,7 @@ func ServeToken(env *Env, to *url.URL, flag, file string, insecure bool) (string
 	return token, nil
 }
 
-// Bearer returns the header that carries a token; without a token it is empty.
+// Bearer returns the request header for a token. Without a token the header is empty.
 func Bearer(token string) http.Header {
 	h := http.Header{}
 	if token != "" {
@@ -52,8 +52,8 @@ func Bearer(token string) http.Header {
 	return h
 }
 
-// FeedFailure turns the refusal of a feed into a failure. what names the feed, flag the flag of its
-// token file. Other errors are returned unchanged.
+// FeedFailure converts a feed's refusal into a failure. what describes the feed, and flag is the
+// flag for its token file. Other errors are returned unchanged.
 func FeedFailure(err error, what, flag string) error {
 	refused, ok := errors.AsType[*remote.FeedRefusedError](err)
 	if !ok {
@@ -61,12 +61,12 @@ func FeedFailure(err error, what, flag string) error {
 	}
 	f := &Failure{Exit: ExitRefused, Code: "refused", Err: fmt.Errorf("%s: %w", what, refused), Hint: "check that it is the address of a serve-sse"}
 	if refused.Status == http.StatusUnauthorized {
-		f.Hint = "set MCPTRACK_TOKEN, or name the file with the token with --" + flag
+		f.Hint = "set MCPTRACK_TOKEN, or specify the token file with --" + flag
 	}
 	return f
 }
 
-// ReadSecret reads the file that a flag names.
+// ReadSecret reads a secret from the file that a flag specifies.
 func ReadSecret(flag, file string) (string, error) {
 	secret, err := secretfile.Read(file)
 	if err != nil {

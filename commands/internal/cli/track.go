@@ -16,18 +16,18 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
-// Selection says which servers of a config are followed.
+// Selection specifies which servers in a config are followed.
 type Selection struct {
-	Servers []string // globs over ids; none match all
-	All     bool     // every enabled server, even without a track key
+	Servers []string // globs for server ids; an empty list matches all
+	All     bool     // follow every enabled server, even without a track key
 }
 
-// AddAllFlag adds --all to a command that follows servers.
+// AddAllFlag adds the flag --all to a command that follows servers.
 func AddAllFlag(cmd *cobra.Command, all *bool) {
 	cmd.Flags().BoolVar(all, "all", false, "follow all enabled servers, not only those with \"trackResources\"")
 }
 
-// Of returns the config with only the servers to follow.
+// Of returns the config reduced to the servers to follow.
 func (s Selection) Of(cfg *config.Config) *config.Config {
 	if s.All {
 		cfg = WithAllTracked(cfg)
@@ -37,7 +37,7 @@ func (s Selection) Of(cfg *config.Config) *config.Config {
 	})
 }
 
-// WithAllTracked returns the config with everything tracked on all its servers.
+// WithAllTracked returns the config with tracking of everything enabled for all its servers.
 func WithAllTracked(cfg *config.Config) *config.Config {
 	out := cfg.With(slices.Clone(cfg.Servers))
 	for i := range out.Servers {
@@ -48,8 +48,8 @@ func WithAllTracked(cfg *config.Config) *config.Config {
 	return out
 }
 
-// Check logs that no server of the config is followed, and what to do; if the command cannot wait for a
-// server, it returns that as a failure.
+// Check logs a message with a hint if no server in the config is followed. If the command cannot
+// wait for servers to be added, it returns the message as a failure instead.
 func (s Selection) Check(cfg *config.Config, log *slog.Logger, wait bool) error {
 	switch {
 	case len(s.Of(cfg).Servers) > 0:
@@ -64,7 +64,7 @@ func (s Selection) Check(cfg *config.Config, log *slog.Logger, wait bool) error 
 // Hint returns the hint for a config in which no server is followed.
 func (s Selection) Hint(cfg *config.Config) string {
 	if len(cfg.Servers) == 0 {
-		return "the config has no servers; add one, or let mcptrack init write a config"
+		return "the config has no servers; add one, or run mcptrack init to create a config"
 	}
 	var ids, off []string
 	chosen, enabled := 0, 0
@@ -83,7 +83,7 @@ func (s Selection) Hint(cfg *config.Config) string {
 	}
 	switch {
 	case chosen == 0:
-		return "--server matches no server of the config, which has: " + Join(ids, 10)
+		return "--server matches no server in the config, which contains: " + Join(ids, 10)
 	case len(off) == 1:
 		return "server " + off[0] + " is disabled; enable it in the config"
 	case len(off) > 1:
@@ -94,7 +94,8 @@ func (s Selection) Hint(cfg *config.Config) string {
 	return `set "trackResources": true on the servers to follow, or use --all`
 }
 
-// TrackFlags say what a command follows, and whether it follows changes of the config.
+// TrackFlags contains the flags that select what a command follows, and whether it follows changes
+// to the config.
 type TrackFlags struct {
 	AllServers   bool
 	Demo         bool
@@ -102,15 +103,15 @@ type TrackFlags struct {
 	HoldCommands bool
 }
 
-// AddReload adds the flags for changes of the config.
+// AddReload adds the flags that control reloading of the config.
 func (o *TrackFlags) AddReload(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.BoolVar(&o.NoFollow, "no-follow-config", false, "ignore changes of the config file")
-	f.BoolVar(&o.HoldCommands, "no-exec-on-reload", false, "do not start new or changed commands of the config before SIGHUP")
+	f.BoolVar(&o.NoFollow, "no-follow-config", false, "ignore changes to the config file")
+	f.BoolVar(&o.HoldCommands, "no-exec-on-reload", false, "do not start new or changed commands in the config before SIGHUP")
 }
 
-// Desired returns what an engine follows: the servers that pick selects from a loaded config and, unless
-// the flags say otherwise, from later versions of its file.
+// Desired returns what an engine follows: the servers that pick selects from the loaded config and,
+// unless the flags disable it, from later versions of the config file.
 func (o *TrackFlags) Desired(env *Env, g *Globals, log *slog.Logger, cfg *config.Config, pick func(*config.Config) *config.Config) (engine.Desired, error) {
 	d := engine.Desired{Config: cfg, Select: pick}
 	kick := o.Reloads(env)
@@ -125,7 +126,8 @@ func (o *TrackFlags) Desired(env *Env, g *Globals, log *slog.Logger, cfg *config
 	return d, nil
 }
 
-// Reloads returns the channel that requests to reread files; nil if the config is not followed.
+// Reloads returns a channel that receives requests to reread files, or nil if the config is not
+// followed.
 func (o *TrackFlags) Reloads(env *Env) <-chan struct{} {
 	if o.NoFollow || o.Demo {
 		return nil
@@ -133,7 +135,8 @@ func (o *TrackFlags) Reloads(env *Env) <-chan struct{} {
 	return env.reloads()
 }
 
-// NewUnstoredEngine creates the engine of a command that prints events as they happen and stores none.
+// NewUnstoredEngine creates an engine for a command that prints events as they happen and does not
+// store them.
 func NewUnstoredEngine(ctx context.Context, d engine.Desired, opts tracker.Options) (*engine.Engine, error) {
 	return engine.New(ctx, d, journal.NewMemory(journal.MemoryOptions{}), engine.Options{Tracker: opts, Logger: opts.Logger})
 }

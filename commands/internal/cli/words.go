@@ -9,7 +9,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Pairs parses the values of a flag such as --arg k=v.
+// Pairs parses NAME=VALUE arguments of a flag such as --arg.
 func Pairs(flag string, values []string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, v := range values {
@@ -25,7 +25,7 @@ func Pairs(flag string, values []string) (map[string]string, error) {
 	return out, nil
 }
 
-// Join joins at most limit names, and says how many more there are.
+// Join joins at most limit names, and appends the number of omitted names.
 func Join(names []string, limit int) string {
 	out := ""
 	for i, n := range names {
@@ -40,7 +40,7 @@ func Join(names []string, limit int) string {
 	return out
 }
 
-// Plural returns a number with its noun: "1 server", "2 servers".
+// Plural returns a number followed by its noun: "1 server", "2 servers".
 func Plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -48,7 +48,7 @@ func Plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// Stamp formats a time as all output does; "" for the zero time.
+// Stamp formats a time in the format that all output uses. It returns "" for the zero time.
 func Stamp(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -56,7 +56,7 @@ func Stamp(t time.Time) string {
 	return t.UTC().Format(event.TimeFormat)
 }
 
-// SplitList splits the values of a flag that takes comma-separated lists.
+// SplitList splits the values of a flag that accepts comma-separated lists.
 func SplitList(values []string) []string {
 	var out []string
 	for _, v := range values {

@@ -1,10 +1,10 @@
-// Package completion caches what servers listed, and which servers were used, so that a shell can
-// complete names without asking a server.
+// Package completion caches the names that servers listed and which servers were used, so that a
+// shell can complete names without asking a server.
 //
-// The cache is one file of mode 0600 for each config. It contains names only, no contents and no
-// secrets. Several processes may write it: the last one wins, and the next command learns again what
-// was lost. Everything is bounded. A file that cannot be read or written is not an error: completion is
-// a convenience.
+// The cache is one file per config, with mode 0600. It contains only names, no contents or secrets.
+// Several processes may write it: the last write wins, and later commands relearn any names that
+// were lost. All sizes are limited. Failing to read or write the file is not an error, because
+// completion is only a convenience.
 package completion
 
 import (
@@ -24,30 +24,30 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 )
 
-// The limits: bytes of the file, names of one list, and completions for the arguments of one prompt or
-// tool.
+// Limits on the size of the file in bytes, the names in one list, and the completions for the
+// arguments of one prompt or tool.
 const (
 	maxFile      = 4 << 20
 	maxNames     = 2000
 	maxArguments = 100
 )
 
-// Names is what is known of servers, by id.
+// Names contains the cached names of servers, by server id.
 type Names map[string]Server
 
-// Server is what a server last listed.
+// Server contains the cached names of one server.
 type Server struct {
-	// Names are the names, URIs and URI templates.
+	// Names contains item names, resource URIs and URI templates.
 	Names map[catalog.Kind][]string `json:"names,omitempty"`
-	// Arguments are completions for the arguments of prompts and tools, by the name of the prompt or
-	// tool: "city=" and, if the values are known, "unit=metric".
+	// Arguments contains completions for the arguments of prompts and tools, by the name of the
+	// prompt or tool: "city=", or "unit=metric" for a known value.
 	Arguments map[catalog.Kind]map[string][]string `json:"arguments,omitempty"`
-	// Used identifies the program or URL that a command used as this server. A completion asks no
-	// other.
+	// Used identifies the program or URL that a command last used for this server. Completion
+	// contacts no other program or URL.
 	Used string `json:"used,omitempty"`
 }
 
-// Load reads the file. It returns no names if the path is empty or the file cannot be read.
+// Load reads the cache file. It returns no names if path is empty or the file cannot be read.
 func Load(path string) Names {
 	n := Names{}
 	if path == "" {
@@ -65,7 +65,7 @@ func Load(path string) Names {
 	return n
 }
 
-// Update lets change modify the cached names. It does nothing if the path is empty.
+// Update calls change to modify the cached names. It does nothing if path is empty.
 func Update(path string, change func(Names)) {
 	if path == "" {
 		return
@@ -92,7 +92,7 @@ func (n Names) clone() Names {
 	return out
 }
 
-// Learn records a server's list.
+// Learn records a list that a server returned.
 func (n Names) Learn(server string, kind catalog.Kind, list catalog.List) {
 	list = list[:min(len(list), maxNames)]
 	names := make([]string, 0, len(list))
@@ -113,17 +113,18 @@ func (n Names) Learn(server string, kind catalog.Kind, list catalog.List) {
 	n[server] = srv
 }
 
-// Use records which program or URL a command used as the server.
+// Use records which program or URL a command used for the server.
 func (n Names) Use(srv config.Server) {
 	of := n[srv.ID]
 	of.Used = identity(srv)
 	n[srv.ID] = of
 }
 
-// Used reports whether a command used the server and its entry has not changed since.
+// Used reports whether a command has used the server and its config entry is unchanged since.
 func (n Names) Used(srv config.Server) bool { return n[srv.ID].Used == identity(srv) }
 
-// argumentsOf returns completions for the arguments of prompts and tools, by name; nil for other kinds.
+// argumentsOf returns completions for the arguments of prompts and tools by name, or nil for other
+// kinds of items.
 func argumentsOf(kind catalog.Kind, list catalog.List) map[string][]string {
 	if kind != catalog.Prompts && kind != catalog.Tools {
 		return nil
@@ -159,7 +160,8 @@ func promptArguments(it catalog.Item) []string {
 	return begins
 }
 
-// toolArguments also returns the values of enumerations and booleans.
+// toolArguments returns completions for the arguments of a tool, including the values of
+// enumerations and booleans.
 func toolArguments(it catalog.Item) []string {
 	var t struct {
 		InputSchema struct {
@@ -187,8 +189,8 @@ func toolArguments(it catalog.Item) []string {
 	return begins
 }
 
-// identity identifies a program or URL with its whole entry: another environment may make it another
-// program. It is a hash, so it reveals no secret.
+// identity identifies a program or URL by its whole config entry, because another environment may
+// change which program runs. It is a hash, so it reveals no secrets.
 func identity(srv config.Server) string {
 	h := sha256.New()
 	put := func(s string) { fmt.Fprintf(h, "%d:%s", len(s), s) }

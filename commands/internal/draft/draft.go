@@ -1,8 +1,8 @@
-// Package draft makes a new config from the configs of the MCP hosts on this machine and in the
+// Package draft creates a new config from the configs of the MCP hosts on this machine and in the
 // working directory.
 //
-// Configs are read in the order of [config.HostFiles], servers in the order of their file.
-// References replace secrets; see [config.Import]. Nothing is started, and no config of a host is
+// Configs are read in the order of [config.HostFiles], and servers in the order of their file.
+// References replace secrets; see [config.Import]. Nothing is started, and no host's config is
 // changed. A Draft is not safe for concurrent use.
 package draft
 
@@ -17,25 +17,25 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// A Draft is a new config and its sources.
+// Draft is a new config and the sources it was created from.
 type Draft struct {
 	Sources   []Source
-	Variables []config.Variable // which must be set before all servers can be used
+	Variables []config.Variable // variables to set before all servers can be used
 
 	entries entries
 }
 
-// A Source is one config of a host, with the ids of its servers.
+// Source is one host config, with the ids of its servers.
 type Source struct {
 	Host    string   `json:"host"`
 	File    string   `json:"file"`
-	Valid   bool     `json:"valid"` // false: the file has errors, and Servers is empty
+	Valid   bool     `json:"valid"` // false if the file has errors; Servers is then empty
 	Servers []string `json:"servers"`
 }
 
-// Collect reads the configs of the named hosts, or of all hosts, and merges their servers. Identical
-// servers are merged into one. If servers with one name differ, the later ones also get the name of
-// their host. file, to which the draft will be written, is not read.
+// Collect reads the configs of the named hosts, or of all hosts, and merges their servers.
+// Identical servers are merged into one. If servers with the same name differ, the host's name is
+// added to the later ones. file, the path to which the draft will be written, is not read.
 func Collect(read config.Options, file string, names ...string) *Draft {
 	d := &Draft{Sources: []Source{}, Variables: []config.Variable{}}
 	read.Format = "" // detect the format of each file
@@ -57,25 +57,25 @@ func Collect(read config.Options, file string, names ...string) *Draft {
 	return d
 }
 
-// Len is the number of servers.
+// Len returns the number of servers.
 func (d *Draft) Len() int { return len(d.entries.servers) }
 
-// MarshalJSON writes the config.
+// MarshalJSON encodes the config.
 func (d *Draft) MarshalJSON() ([]byte, error) { return d.entries.MarshalJSON() }
 
-// Text returns the config as the text of a file.
+// Text returns the config as text for a file.
 func (d *Draft) Text() ([]byte, error) { return d.entries.document() }
 
-// entries are the servers of a new config, in the list form. Ids are unique.
+// entries contains the servers of a new config, in list form. Ids are unique.
 type entries struct {
 	servers []entryObject
-	byID    map[string]string // the JSON of each server without its id, by ID
+	byID    map[string]string // JSON of each server without its id, by id
 }
 
-// An entryObject is one server, with ordered members.
+// entryObject is the JSON object of one server, with ordered members.
 type entryObject []config.Key
 
-// MarshalJSON writes the members in order.
+// MarshalJSON encodes the members in order.
 func (o entryObject) MarshalJSON() ([]byte, error) {
 	members := make([][]byte, len(o))
 	for i, k := range o {
@@ -92,8 +92,8 @@ func (o entryObject) MarshalJSON() ([]byte, error) {
 	return slices.Concat([]byte("{"), bytes.Join(members, []byte(",")), []byte("}")), nil
 }
 
-// add adds a server of a host and reports whether it is new. If a different server has its name, the
-// name of the host is added to the ID.
+// add adds a server from a host and reports whether it is new. If a different server already has
+// its name, the host's name is added to the id.
 func (e *entries) add(srv config.Imported, host string) bool {
 	object := entryObject(srv.Keys)
 	if !srv.Enabled {
@@ -102,7 +102,7 @@ func (e *entries) add(srv config.Imported, host string) bool {
 	object = append(object, config.Key{Name: "trackResources", Value: true})
 	text, err := object.MarshalJSON()
 	if err != nil {
-		return false // cannot happen: all values came from a config
+		return false // cannot happen: all values come from a config
 	}
 	if e.byID == nil {
 		e.byID = map[string]string{}
@@ -128,12 +128,12 @@ func (e *entries) add(srv config.Imported, host string) bool {
 // IsZero reports whether there are no servers.
 func (e entries) IsZero() bool { return len(e.servers) == 0 }
 
-// MarshalJSON writes the config.
+// MarshalJSON encodes the config.
 func (e entries) MarshalJSON() ([]byte, error) {
 	return entryObject{{Name: "servers", Value: e.servers}}.MarshalJSON()
 }
 
-// document returns the config as the text of a file.
+// document returns the config as text for a file.
 func (e entries) document() ([]byte, error) {
 	text, err := e.MarshalJSON()
 	if err != nil {

@@ -11,12 +11,12 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// ErrExists is the error for a file that exists and may not be replaced.
+// ErrExists reports that a file exists and may not be replaced.
 var ErrExists = errors.New("exists already")
 
-// Check reports why a config cannot be written to the path: [ErrExists] for a regular file if
-// replace is false, and another error for anything else, such as a folder, a FIFO or a symbolic link,
-// which is not followed.
+// Check returns an error if a config cannot be written to the path: [ErrExists] if a regular file
+// exists and replace is false, and another error if something else exists there, such as a folder,
+// a FIFO or a symbolic link, which is not followed.
 func Check(path string, replace bool) error {
 	info, err := os.Lstat(path)
 	what := ""
@@ -31,18 +31,18 @@ func Check(path string, replace bool) error {
 		}
 		return reason(path, ErrExists)
 	case info.IsDir():
-		what = "is a folder; name a file"
+		what = "is a folder; specify a file"
 	case info.Mode()&fs.ModeSymlink != 0:
-		what = "is a symbolic link, which is not followed; name the target file, or remove the link"
+		what = "is a symbolic link, which is not followed; specify the target file, or remove the link"
 	default:
 		what = "is not a regular file"
 	}
 	return reason(path, errors.New(what))
 }
 
-// Write writes the text of a config to the path and creates missing folders. Only the owner may read
-// the file, regardless of the mode of the file it replaces. If replace is false, a file created since
-// [Check] is kept.
+// Write writes the text of a config to the path, and creates missing folders. Only the owner can
+// read the file, regardless of the mode of a replaced file. If replace is false, a file that was
+// created after [Check] is not replaced.
 func Write(path string, replace bool, text []byte) error {
 	if err := Check(path, replace); err != nil {
 		return err
@@ -67,7 +67,8 @@ func Write(path string, replace bool, text []byte) error {
 	return nil
 }
 
-// reason wraps the error with a printable path instead of its own, which may be long or hostile.
+// reason replaces the path in an error by its printable form, because the original may be long or
+// malicious.
 func reason(path string, err error) error {
 	return fmt.Errorf("%s: %w", printable.Line(path, 200), printable.Unnamed(err))
 }

@@ -1,11 +1,11 @@
 // Package browsertest drives a real Chromium in tests.
 //
-// A test package has one [Browser], which the first test that needs it starts and the
-// package's TestMain closes. Each test gets a browser context of its own, so that cookies,
-// locks and channels are its alone.
+// A test package has one [Browser]: the first test that needs it starts it, and the package's
+// TestMain closes it. Each test has its own browser context, and so its own cookies, locks and
+// channels.
 //
-// Tests wait for conditions ([Tab.Until]) and count what happens ([Tab.Number]); they do
-// not measure time, as the machine may be busy.
+// Tests wait for conditions ([Tab.Until]) and count occurrences ([Tab.Number]); they do not measure
+// time, because the machine may be busy.
 package browsertest
 
 import (
@@ -24,16 +24,18 @@ import (
 )
 
 const (
-	// patience is how long a condition may take to come true on a busy machine.
+	// patience is how long a test waits for a condition to become true on a busy machine.
 	patience = 2 * time.Minute
-	// pollEvery is how often conditions are evaluated. Polling at every frame makes the
-	// browser draw without an end.
+	// pollEvery is the interval between evaluations of a condition. Polling on every frame would
+	// make the browser draw continuously.
 	pollEvery = 50 * time.Millisecond
-	// holdsTimeout bounds one evaluation: it has no answer if its document is gone.
+	// holdsTimeout limits one evaluation of a condition, which never returns if its document has
+	// been unloaded.
 	holdsTimeout = 20 * time.Second
 )
 
-// Browser is a Chromium process, started when a test needs it. The zero value is ready.
+// Browser is a Chromium process, started when a test first needs it. The zero value is ready to
+// use.
 type Browser struct {
 	once sync.Once
 	ctx  context.Context
@@ -41,22 +43,22 @@ type Browser struct {
 	err  error
 }
 
-// Close ends the browser, if it was started.
+// Close stops the browser if it was started.
 func (b *Browser) Close() {
 	if b.stop != nil {
-		_ = chromedp.Cancel(b.ctx) // waits for the process
+		_ = chromedp.Cancel(b.ctx) // waits for the process to exit
 		b.stop()
 	}
 }
 
-// Tests runs the tests of a package and then closes their browser, for
+// Tests runs the tests of a package and then closes their browser. It is meant for
 // goleak.VerifyTestMain.
 type Tests struct {
 	*testing.M
 	Browser *Browser
 }
 
-// Run runs the tests and returns the exit code.
+// Run runs the tests, closes the browser, and returns the exit code.
 func (t Tests) Run() int {
 	defer t.Browser.Close()
 	return t.M.Run()
@@ -71,8 +73,9 @@ func (b *Browser) start() {
 	b.err = chromedp.Do(b.ctx, chromedp.Navigate("about:blank"))
 }
 
-// Open returns an empty tab of this size in a new browser context, which ends with the
-// test. Without Chromium the test is skipped, and in CI it fails. With -short it is skipped.
+// Open returns an empty tab of the given size in a new browser context, which is closed when the
+// test ends. The test is skipped with -short and if Chromium is missing, except in CI, where it
+// then fails.
 func (b *Browser) Open(t *testing.T, width, height int64) Tab {
 	t.Helper()
 	if testing.Short() {
@@ -90,7 +93,7 @@ func (b *Browser) Open(t *testing.T, width, height int64) Tab {
 	}
 	ctx, cancel := chromedp.NewContext(b.ctx, chromedp.WithNewBrowserContext())
 	t.Cleanup(cancel)
-	if err := chromedp.Do(ctx); err != nil { // opens a tab that stays until the end, so that any other can be closed
+	if err := chromedp.Do(ctx); err != nil { // opens a tab that stays open, so that any other tab can be closed
 		t.Fatal(err)
 	}
 	p := Tab{T: t, all: ctx}.Another()
@@ -98,13 +101,13 @@ func (b *Browser) Open(t *testing.T, width, height int64) Tab {
 	return p
 }
 
-// Tab is a tab of a browser. Its methods end the test if they fail.
+// Tab is a browser tab. If a method of Tab fails, it fails the test immediately.
 type Tab struct {
 	T     *testing.T
 	Close context.CancelFunc
 
 	ctx context.Context
-	all context.Context // of the browser context
+	all context.Context // the browser context, which all its tabs share
 }
 
 // Another opens a tab in the same browser context.
@@ -115,7 +118,7 @@ func (p Tab) Another() Tab {
 	return Tab{p.T, cancel, ctx, p.all}
 }
 
-// In is the tab in a subtest.
+// In returns the tab for use in a subtest.
 func (p Tab) In(t *testing.T) Tab {
 	p.T = t
 	return p
@@ -125,7 +128,7 @@ func (p Tab) do(what string, steps ...chromedp.Action[chromedp.Void]) {
 	p.T.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
-	if chromedp.FromContext(p.ctx).Target == nil { // the tab lives as long as the context that opens it
+	if chromedp.FromContext(p.ctx).Target == nil { // the tab stays open as long as the context that opened it
 		ctx = p.ctx
 	}
 	if err := chromedp.Do(ctx, steps...); err != nil {
@@ -133,7 +136,7 @@ func (p Tab) do(what string, steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// Go opens an address.
+// Go navigates to an address.
 func (p Tab) Go(address string) {
 	p.T.Helper()
 	p.do(address, chromedp.Navigate(address))
@@ -145,7 +148,7 @@ func (p Tab) Resize(width, height int64) {
 	p.do("resize", chromedp.EmulateViewport(width, height))
 }
 
-// Scheme chooses the colours, "dark" or "light".
+// Scheme sets the preferred colour scheme, "dark" or "light".
 func (p Tab) Scheme(name string) {
 	p.T.Helper()
 	p.do(name, chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
@@ -156,22 +159,22 @@ func (p Tab) Scheme(name string) {
 	}))
 }
 
-// holds evaluates a condition in JavaScript. An error is one of the condition, or the page was
-// left meanwhile.
+// holds evaluates a JavaScript condition. It returns an error if the condition throws, or if the
+// page is left during the evaluation.
 func (p Tab) holds(ctx context.Context, condition string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, holdsTimeout)
 	defer cancel()
 	return chromedp.Run(ctx, chromedp.Evaluate[bool]("Boolean("+condition+")"))
 }
 
-// Until waits for a condition in JavaScript.
+// Until waits until a JavaScript condition is true.
 func (p Tab) Until(condition string) {
 	p.T.Helper()
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
 	holds, err := false, error(nil)
 	for !holds && ctx.Err() == nil {
-		// Not chromedp.Poll: while a page is left, that can wait for a document that is gone.
+		// chromedp.Poll could wait forever for a document that was unloaded by a navigation.
 		if holds, err = p.holds(ctx, condition); !holds {
 			time.Sleep(pollEvery)
 		}
@@ -182,19 +185,19 @@ func (p Tab) Until(condition string) {
 	}
 }
 
-// Run runs statements of JavaScript.
+// Run executes JavaScript statements.
 func (p Tab) Run(script string) {
 	p.T.Helper()
 	eval[bool](p, script+"; true")
 }
 
-// String returns the value of an expression of JavaScript, awaited if it is a promise.
+// String returns the value of a JavaScript expression. It awaits a promise.
 func (p Tab) String(expression string) string {
 	p.T.Helper()
 	return eval[string](p, expression)
 }
 
-// Number returns the value of an expression of JavaScript, awaited if it is a promise.
+// Number returns the value of a JavaScript expression. It awaits a promise.
 func (p Tab) Number(expression string) float64 {
 	p.T.Helper()
 	return eval[float64](p, expression)
@@ -211,19 +214,19 @@ func eval[T any](p Tab, expression string) T {
 	return v
 }
 
-// Text returns the text that an element shows.
+// Text returns the visible text of an element.
 func (p Tab) Text(selector string) string {
 	p.T.Helper()
 	return p.String(fmt.Sprintf("document.querySelector(%q).innerText", selector))
 }
 
-// Click clicks an element with the mouse, once it can be seen.
+// Click clicks an element with the mouse once it is visible.
 func (p Tab) Click(selector string) {
 	p.T.Helper()
 	p.do(selector, chromedp.Click(selector))
 }
 
-// Screenshot saves a picture if MCPTRACK_SCREENSHOTS names a directory.
+// Screenshot saves a screenshot if MCPTRACK_SCREENSHOTS specifies a directory.
 func (p Tab) Screenshot(name string) {
 	p.T.Helper()
 	dir := os.Getenv("MCPTRACK_SCREENSHOTS")

@@ -9,15 +9,16 @@ import (
 	"github.com/coder/websocket"
 )
 
-// agent is the state of a [Conn] that is a conversation with an ElevenLabs agent, or monitors one.
+// agent is the state of a [Conn] that is a conversation with an ElevenLabs agent or monitors one.
 type agent struct {
-	monitor bool           // the connection monitors a conversation
-	begun   bool           // the client has sent its initiation data
+	monitor bool           // whether the connection monitors a conversation
+	begun   bool           // whether the client has sent its initiation data
 	pings   map[int64]bool // IDs of unanswered pings
 }
 
-// receive handles one message of the client, as strictly as the published types. A conversation
-// begins when the client sends its initiation data; the answer is the metadata of the conversation.
+// receive handles one message from the client, as strictly as the published types require. A
+// conversation starts when the client sends its initiation data; the endpoint responds with the
+// conversation's metadata.
 func (a *agent) receive(c *Conn, b []byte) {
 	var ev struct {
 		Type    string `json:"type"`
@@ -69,13 +70,13 @@ func (a *agent) take(c *Conn, id int64) (sent bool) {
 	return sent
 }
 
-// reject ends a conversation as ElevenLabs does.
+// reject ends a conversation in the way that ElevenLabs does.
 func (c *Conn) reject(why string) {
 	c.e.problem("%s", why)
 	_ = c.Close(websocket.StatusPolicyViolation, why[:min(len(why), 100)])
 }
 
-// update handles a contextual update, which is not answered.
+// update handles a contextual update, to which there is no response.
 func (c *Conn) update(text string) {
 	if text == "" {
 		c.reject("an empty update")
@@ -91,7 +92,7 @@ func (c *Conn) update(text string) {
 	}
 }
 
-// Probe sends an ElevenLabs ping event, which clients answer.
+// Probe sends an ElevenLabs ping event, which clients must answer.
 func (c *Conn) Probe(id int64) {
 	c.mu.Lock()
 	if c.agent.pings == nil {
@@ -102,7 +103,7 @@ func (c *Conn) Probe(id int64) {
 	c.Say(map[string]any{"type": "ping", "ping_event": map[string]any{"event_id": id, "ping_ms": nil}})
 }
 
-// Pongs counts the answers to [Conn.Probe].
+// Pongs returns the number of answers to [Conn.Probe].
 func (e *Endpoint) Pongs() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -1,8 +1,9 @@
-// Package realtimetest is a realtime endpoint for tests: it validates client events as strictly as
-// the documentation of the APIs, hosts conversations, and has the faults of real endpoints on demand.
+// Package realtimetest provides a realtime endpoint for tests. It validates client events as
+// strictly as the API documentation requires, hosts conversations, and simulates faults of real
+// endpoints on request.
 //
-// An [Endpoint] is an [http.Handler]. The HTTP server that calls it owns its goroutines. It keeps the
-// received handshakes and items.
+// An [Endpoint] is an [http.Handler]. The HTTP server that calls it owns its goroutines. It records
+// the received handshakes and items.
 package realtimetest
 
 import (
@@ -20,9 +21,9 @@ import (
 	"github.com/coder/websocket"
 )
 
-// ReceivedItem is an item that a client has sent.
+// ReceivedItem is an item that a client sent.
 type ReceivedItem struct {
-	Conn    int // number of the connection, from 1
+	Conn    int // number of the connection, starting at 1
 	EventID string
 	ID      string
 	Role    string
@@ -32,19 +33,19 @@ type ReceivedItem struct {
 
 // Endpoint serves any number of sessions. The zero value accepts and acknowledges every valid event.
 type Endpoint struct {
-	// Refuse returns the HTTP status that refuses handshake n, counted from 1; 0 accepts it. nil:
-	// all are accepted.
+	// Refuse returns the HTTP status with which to refuse handshake n, counted from 1, or 0 to
+	// accept it. If nil, all handshakes are accepted.
 	Refuse func(n int, r *http.Request) int
-	// Greet is called at the start of every session, after session.created.
+	// Greet is called at the start of every session, after session.created was sent.
 	Greet func(*Conn)
-	// Create handles an item instead of [Conn.Add].
+	// Create handles an item in place of [Conn.Add].
 	Create func(*Conn, ReceivedItem)
-	// Message gets all messages that are not handled here.
+	// Message receives all messages that the endpoint itself does not handle.
 	Message func(*Conn, websocket.MessageType, []byte)
-	// Accept configures the handshake; Header is sent with its response.
+	// Accept configures the handshake; Header is sent with the handshake response.
 	Accept websocket.AcceptOptions
 	Header http.Header
-	// Manual delays the end of responses until [Conn.EndResponse].
+	// Manual keeps responses active until [Conn.EndResponse] is called.
 	Manual bool
 
 	mu       sync.Mutex
@@ -53,21 +54,21 @@ type Endpoint struct {
 	replies  int
 	pongs    int
 	problems []string
-	changed  chan struct{} // closed and replaced when something above changes
+	changed  chan struct{} // closed and replaced when a field above changes
 }
 
 // Conn is one session.
 type Conn struct {
 	*websocket.Conn
-	N   int // its number, from 1
+	N   int // number of the session, starting at 1
 	e   *Endpoint
 	ctx context.Context
 
-	agent *agent // nil: the session is with OpenAI
+	agent *agent // nil for OpenAI sessions
 
 	mu     sync.Mutex
-	known  map[string]bool // item IDs
-	active int             // number of the running response; 0: none
+	known  map[string]bool // IDs of existing items
+	active int             // number of the active response; 0 if none
 	count  int
 }
 
@@ -113,7 +114,7 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.serve()
 }
 
-// serve handles the messages of the client until it is gone.
+// serve handles messages from the client until it disconnects.
 func (c *Conn) serve() {
 	for {
 		typ, b, err := c.Read(c.ctx)
@@ -149,28 +150,28 @@ func (e *Endpoint) Requests() []*http.Request {
 	return slices.Clone(e.requests)
 }
 
-// Items returns the received items in order, including repetitions.
+// Items returns the received items in order, including resent ones.
 func (e *Endpoint) Items() []ReceivedItem {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.items)
 }
 
-// Replies returns the number of received response.create.
+// Replies returns the number of received response.create events.
 func (e *Endpoint) Replies() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.replies
 }
 
-// Problems describes all violations of the API by clients.
+// Problems describes all API violations by clients.
 func (e *Endpoint) Problems() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.problems)
 }
 
-// Await waits until a condition on the endpoint holds or ctx ends, and reports whether it holds.
+// Await waits until holds returns true or ctx ends, and reports the final result of holds.
 func (e *Endpoint) Await(ctx context.Context, holds func() bool) bool {
 	for {
 		e.mu.Lock()
@@ -190,7 +191,7 @@ func (e *Endpoint) Await(ctx context.Context, holds func() bool) bool {
 	}
 }
 
-// AwaitItems waits until n items are received or ctx ends, and returns the items.
+// AwaitItems waits until n items were received or ctx ends, and returns the received items.
 func (e *Endpoint) AwaitItems(ctx context.Context, n int) []ReceivedItem {
 	e.Await(ctx, func() bool { return len(e.Items()) >= n })
 	return e.Items()
@@ -210,7 +211,7 @@ type clientEvent struct {
 	} `json:"item"`
 }
 
-// receive handles one message of the client.
+// receive handles one message from the client.
 func (c *Conn) receive(typ websocket.MessageType, b []byte) {
 	var ev clientEvent
 	if typ == websocket.MessageText && json.Unmarshal(b, &ev) == nil {
@@ -257,7 +258,8 @@ func (c *Conn) create(ev clientEvent) {
 	c.Add(it)
 }
 
-// Add adds an item to the conversation and acknowledges it. An existing ID is an error.
+// Add adds an item to the conversation and acknowledges it. If the ID already exists, it sends an
+// error.
 func (c *Conn) Add(it ReceivedItem) {
 	c.mu.Lock()
 	twice := c.known[it.ID]
@@ -272,19 +274,19 @@ func (c *Conn) Add(it ReceivedItem) {
 	}
 }
 
-// Acknowledge sends an event about an item.
+// Acknowledge sends an event that refers to an item.
 func (c *Conn) Acknowledge(typ, id string) {
 	c.Say(map[string]any{"type": typ, "event_id": "event_" + id, "previous_item_id": nil,
 		"item": map[string]any{"id": id, "object": "realtime.item", "type": "message", "status": "completed"}})
 }
 
-// Fail sends an error about a client event.
+// Fail sends an error that refers to a client event.
 func (c *Conn) Fail(eventID, code, message string) {
 	c.Say(map[string]any{"type": "error", "event_id": "event_e",
 		"error": map[string]any{"type": "invalid_request_error", "code": code, "message": message, "param": nil, "event_id": eventID}})
 }
 
-// respond starts a response, unless one is running.
+// respond starts a response unless one is active.
 func (c *Conn) respond(eventID string) {
 	c.mu.Lock()
 	if c.active != 0 {
@@ -304,7 +306,7 @@ func (c *Conn) respond(eventID string) {
 // BeginResponse starts a response as if the user had spoken.
 func (c *Conn) BeginResponse() { c.respond("") }
 
-// EndResponse ends the running response.
+// EndResponse ends the active response.
 func (c *Conn) EndResponse() {
 	c.mu.Lock()
 	n := c.active
@@ -315,7 +317,7 @@ func (c *Conn) EndResponse() {
 	}
 }
 
-// Say sends a server event. It ignores errors, as the reader also sees the end of the connection.
+// Say sends a server event. It ignores errors, because the reader also detects a lost connection.
 func (c *Conn) Say(v any) {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -328,12 +330,12 @@ func (c *Conn) Say(v any) {
 // Context returns a context that ends with the session.
 func (c *Conn) Context() context.Context { return c.ctx }
 
-// maxTokens is the limit of tokens in an append.
+// maxTokens limits the tokens in one append.
 const maxTokens = 500
 
 // appendThinking handles an append in a GPT-Live session. The event must have all required members
-// and no others. Every token has at least one byte, so text of at most maxTokens bytes never has too
-// many tokens. The item gets the event's ID.
+// and no others. Every token has at least one byte, so text of at most maxTokens bytes never has
+// too many tokens. The item has the event's ID.
 func (c *Conn) appendThinking(b []byte) {
 	var ev struct {
 		Type         string          `json:"type"`
@@ -363,7 +365,7 @@ func (c *Conn) Appended(it ReceivedItem) {
 	c.Say(map[string]any{"type": "session.thinking.appended", "event_id": "event_a", "client_event_id": it.EventID, "start_ms": 1, "end_ms": 2})
 }
 
-// FailLive sends an error about an event of a GPT-Live session.
+// FailLive sends an error that refers to an event in a GPT-Live session.
 func (c *Conn) FailLive(eventID, typ, code string) {
 	c.Say(map[string]any{"type": "error", "event_id": "event_e",
 		"error": map[string]any{"type": typ, "code": code, "message": "refused by the test", "client_event_id": eventID}})

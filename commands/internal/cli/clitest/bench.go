@@ -16,7 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 )
 
-// Bench is an Env whose config has one server, "notes", in this process.
+// Bench is an Env whose config has one server, "notes", which runs in the test process.
 type Bench struct {
 	cli.Env
 	main           func(context.Context, *cli.Env, []string) int
@@ -63,7 +63,7 @@ func (b *Bench) Run(t *testing.T, args ...string) (int, string) {
 	return code, b.Stdout.String()
 }
 
-// Buffer records what a command writes from any goroutine.
+// Buffer records output. It is safe for concurrent use.
 type Buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer // guarded by mu
