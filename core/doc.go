@@ -95,16 +95,18 @@
 //
 //	a new event type            core/event: its payload (payload.go) and one row of the table (definitions.go),
 //	                            from which the manual's table is made. Published by core/tracker: publish.go for
-//	                            states, lists and resources, events.go for server.event. Shown by
+//	                            states, lists and resources, events.go for server.event. Merged while it waits in
+//	                            a stored log: core/journal/internal/storing/queue.go. Shown by
 //	                            output/lines/describe.go, output/dashboard/assets/feed.js and output/agent/changes.go
 //	a new config key            one row in core/config/keys.go and the field that it fills (config.go). The reader,
-//	                            the schema, init, equality, approval and help config follow from the row
+//	                            the schema, init, equality, approval and help config follow from the row. A new
+//	                            Go type of field also needs a case in key.fill and key.property
 //	what needs approval         the rows of core/config/keys.go; intent.go makes the digest. Who is asked, and when:
 //	                            commands/internal/cli/permission.go
 //	the config of another host  core/config/hosts, and core/config/containers.go for a new format
 //	a header sent to servers    core/session/dial.go; core/session/internal/wire if it depends on the request
-//	a limit on what servers send  core/session/options.go and core/session/internal/wire;
-//	                            commands/internal/cli/connect.go and commands/topics/limits.md
+//	a limit on what servers send  core/session: options.go, session.go (wireConfig), internal/wire (MaxLine also limits
+//	                            an SSE event); commands/internal/cli/connect.go and commands/topics/limits.md
 //	how attempts are spaced     core/backoff, and the options of the package that waits
 //	how a login is made         core/login/flow.go; where logins are stored: core/login/store.go
 //	which lists are read, when  core/tracker/sync.go
@@ -122,13 +124,14 @@
 //	                            incremented in core/tracker/publish.go
 //	what agents are told        output/agent/changes.go; what is remembered between runs: cursor.go
 //	who may make a request      output/web: guard.go, auth.go
-//	how webhooks are delivered  output/webhook: worker.go (when), sender.go (the request), format.go (the body),
+//	how webhooks are delivered  output/webhook: worker.go (when and how often; also in doc.go, commands/serve/webhooks.md
+//	                            and commands/gateway/mcp-events.md), sender.go (the request), format.go (the body),
 //	                            guard.go and urls.go (allowed addresses), election.go (on a cluster)
 //	which webhooks are received core/standardwebhooks/receiver.go; core/tracker/internal/eventsource/webhook.go
 //	                            subscribes to them
 //	a type of MCP Events        core/mcpevents: types.go, occurrence.go, query.go
 //	a method of our MCP server  core/mcp for its name, core/mcpserver for the handler
-//	which items a gateway shows core/gateway: filter.go, view.go
+//	which items a gateway shows core/gateway: by name or URI filter.go; by content run.go (checkAs), beside pins.go
 //	a tool of the vault         core/vault/server.go
 //
 // # Glossary
