@@ -1,7 +1,7 @@
 import { draw as drawCharts, interval, loadCharts } from './chart.js';
 import { count, element, line, name, ago, refreshTimes } from './dom.js';
-import { addEvents, eventOf, eventPage, showFeed, startFeed } from './events.js';
-import { follow } from './feed.js';
+import { addEvents, eventOf, eventPage, showFeed, startFeed } from './feed.js';
+import { follow } from './stream.js';
 import { showResources, showServers } from './lists.js';
 import { loadResource, resourceTabs, showResource } from './resource.js';
 import { loadLog, loadServer, serverTabs, showServer } from './server.js';

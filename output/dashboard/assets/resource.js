@@ -1,7 +1,7 @@
 // The page of a resource: its content, the difference of two versions, its history.
 import { diff } from './diff.js';
 import { ago, clock, digest, element, line, shortDigest, shown, size, visible } from './dom.js';
-import { causes, eventsOf } from './events.js';
+import { causes, eventsOf } from './feed.js';
 import { api, get, go, state } from './state.js';
 
 const $ = (id) => document.getElementById(id);

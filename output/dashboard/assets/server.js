@@ -1,6 +1,6 @@
 // The page of a server: its state, timeline, log, tools and prompts.
 import { ago, clock, count, element, facts, line, name, shown, visible } from './dom.js';
-import { summary } from './events.js';
+import { summary } from './feed.js';
 import { badge, modes, tone } from './lists.js';
 import { api, get, go, state } from './state.js';
 
