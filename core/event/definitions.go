@@ -12,10 +12,10 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Type names a kind of event, as in the "type" member.
+// Type identifies a type of event; it is the value of the JSON member "type".
 type Type string
 
-// The types of events.
+// The event types.
 const (
 	TypeServerState          Type = "server.state"
 	TypeSubscriptionActive   Type = "subscription.active"
@@ -37,20 +37,20 @@ const (
 	TypeGap                  Type = "gap"
 )
 
-// Definition describes a type of event.
+// Definition describes an event type.
 type Definition struct {
 	Type  Type
-	About string // one sentence for the documentation
-	// Change says that events of the type report a change of a server, the config or
-	// the feed, rather than how servers are followed or what a client of mcptrack did.
-	// The flag --count counts only such events.
+	About string // one sentence, used in the documentation
+	// Change is true if events of this type report a change to a server, the config or the feed,
+	// and false if they report how servers are followed or what a client of mcptrack did. The flag
+	// --count counts only events of types with Change set.
 	Change bool
 
 	decode func(data []byte) (Payload, error)
-	sample Payload // of the type's payload struct, whose fields are the members
+	sample Payload // zero value of the type's payload struct
 }
 
-// Definitions returns all types, in the order of the documentation.
+// Definitions returns the definitions of all event types, in the order used in the documentation.
 func Definitions() []Definition {
 	return []Definition{
 		{TypeServerState, "The state of a server changed.", false, decode[ServerState], ServerState{}},
@@ -74,7 +74,7 @@ func Definitions() []Definition {
 	}
 }
 
-// Types returns all types, in the order of the documentation.
+// Types returns all event types, in the order used in the documentation.
 func Types() []Type {
 	var types []Type
 	for _, d := range Definitions() {
@@ -83,7 +83,7 @@ func Types() []Type {
 	return types
 }
 
-// Define returns the definition of a type.
+// Define returns the definition of an event type, or false if the type is unknown.
 func Define(t Type) (Definition, bool) {
 	for _, d := range Definitions() {
 		if d.Type == t {
@@ -93,17 +93,17 @@ func Define(t Type) (Definition, bool) {
 	return Definition{}, false
 }
 
-// Member is a member of an event's JSON object.
+// Member describes one member of an event's JSON object.
 type Member struct {
 	Name     string
-	Optional bool   // it may be absent
-	About    string // a few words about the member; "" if its name is enough
+	Optional bool   // true if the member may be absent
+	About    string // a short description; empty if the name is self-explanatory
 
-	path string // the path to the member's field as in errors of encoding/json
+	path string // path of the member's field, as reported in encoding/json errors
 }
 
-// Members returns the members that not all types share, in wire order: the fields of the
-// payload's struct, with the descriptions in their about tags.
+// Members returns the members specific to this event type, in wire order. They are the fields of
+// the payload struct; their descriptions come from the struct's about tags.
 func (d Definition) Members() []Member { return members(reflect.TypeOf(d.sample), "") }
 
 func members(t reflect.Type, path string) []Member {
@@ -121,10 +121,11 @@ func members(t reflect.Type, path string) []Member {
 	return out
 }
 
-// ErrUnknownType is the error for an event of a type that this version does not know.
+// ErrUnknownType is returned for an event whose type this version does not recognise.
 var ErrUnknownType = errors.New("unknown event type")
 
-// decode ignores optional members whose values have the wrong type.
+// decode parses the payload of an event. It ignores optional members whose values have the wrong
+// type.
 func decode[P Payload](data []byte) (Payload, error) {
 	var p P
 	err := json.Unmarshal(data, &p)
