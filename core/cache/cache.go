@@ -1,30 +1,31 @@
-// Package cache stores the results of requests to servers: the contents of resources,
-// including those that a URI template expands to, prompts, and results of tools. It makes it
-// possible to show results again without repeating the request. It never answers in place of a
-// server unless the server's ttlMs allows it and the caller asks for it.
+// Package cache stores the results of requests to servers: the contents of resources, including
+// resources read through a URI template, prompts, and results of tool calls. Callers can show these
+// results again without repeating the request. The cache replaces a request to the server only if
+// the server's ttlMs allows it and the caller asks for it.
 //
 // # Ownership
 //
-// Readers have a [View]: its getters return copies, and its clears remove entries. Only
-// the owner of a session writes, through the [Session] of the cache. The entries live as
-// long as the session; a closed Session rejects late results.
+// Readers use a [View]: its getters return copies, and its Clear methods remove entries. Only the
+// owner of a session writes, through the [Session] of the cache. Entries are kept until the session
+// ends; a closed Session rejects results that arrive later.
 //
 // # Order
 //
-// Every result is stored through a [Fetch] that was begun before its request was sent. A
-// result never replaces the result of a request that was begun later. If an update is announced
-// between the two ([Session.Updated]), the result is [Outdated]: it may be older than the update,
-// is not stored, and must be fetched again. So once the last Fetch has ended, no entry is
-// older than the last announced update.
+// Every result is stored through a [Fetch] that was started before the request was sent. A result
+// never replaces the result of a request that was started later. If an update is announced while
+// the Fetch is in flight ([Session.Updated]), the result is [Outdated]: it may be older than the
+// update, so it is not stored, and must be fetched again. Therefore, once the last Fetch has ended,
+// no entry is older than the last announced update.
 //
-// # Bounds
+// # Limits
 //
-// All sessions of a [Store] share one bound in bytes; the least recently used entries are
-// evicted first. A single result may take a quarter of it.
+// All sessions of a [Store] share one size limit; the least recently used entries are evicted
+// first. A single result may use at most a quarter of the limit.
 //
-// The rules for ttlMs and cacheScope come from MCP 2026-07-28 (server/utilities/caching): an absent or negative ttlMs is 0, an absent scope is private. A Store is used
-// by one user with one set of credentials, so it may store private results; code that
-// passes results to other users must check Private.
+// The rules for ttlMs and cacheScope come from MCP 2026-07-28 (server/utilities/caching): an absent
+// or negative ttlMs means 0, and an absent cacheScope means private. A Store is used by one user
+// with one set of credentials, so it may store private results; code that passes results to other
+// users must check Private.
 package cache
 
 import (

@@ -1,31 +1,32 @@
-// Package eventsource is the client side of MCP Events (SEP-3415): it follows the events that the
-// server of one session offers, and reports which resources and lists may have changed. It decides
-// nothing: its owner takes a [Report] and reads, lists and publishes.
+// Package eventsource is the client side of MCP Events (SEP-3415): it subscribes to the events that
+// the server of one session offers, and reports which resources and lists may have changed. Its
+// owner takes a [Report] and decides what to read, list and publish.
 //
 // # Order and loss
 //
-// An event is a hint. The resource that it names is only marked, in a bounded set. Events
-// that are about no resource are kept in order, up to a bound. Events that cannot be kept, or
-// that the server reports as missing, are a gap: everything has to be compared. A cursor is
-// handed out together with the events up to it, so an owner that stores both never skips an
-// event; an event that was not taken is delivered again after a restart.
+// An event is a hint. The resource that it names is only marked, in a set of limited size. Events
+// that do not concern a resource are kept in order, up to a limit. Events that cannot be kept, or
+// that the server reports as missing, cause a gap: everything must be compared. A cursor is handed
+// out together with the events that precede it, so an owner that stores both never skips an event;
+// an event that was not taken is delivered again after a restart.
 //
-// Events may be repeated; the last 10,000 of each subscription are recognised.
+// Events may be delivered more than once; duplicates of the last 10,000 events of each subscription
+// are detected.
 //
-// A server that delivers by webhook learns that an event was taken once it is in the report.
-// Therefore the subscription of an earlier session or run is not continued: it is
-// ended and made again, from the cursor that the owner has.
+// A server that delivers events by webhook receives the acknowledgement once the event is in the
+// report. A webhook subscription from an earlier session or run is therefore not continued: it is
+// ended and created again, from the owner's cursor.
 //
-// # Bounds
+// # Limits
 //
-// Types, subscriptions, streams, waiting messages and bytes, marked URIs, kept events and
-// the waits that a server can ask for are bounded. A server that floods, is silent or returns
-// endless pages costs only its own followers a read or a comparison now and then.
+// There are limits on event types, subscriptions, streams, waiting messages and bytes, marked URIs,
+// kept events, and the delays that a server can request. A server that floods its client, stays
+// silent or returns endless pages only causes occasional reads or comparisons of its own resources.
 //
 // # Ownership
 //
-// [Subscriber.Run] owns all goroutines and returns when they have ended, which is soon after its
-// context has. Take and C may be called at any time.
+// [Subscriber.Run] owns all goroutines and returns when they have finished, soon after its context
+// ends. Take and C may be called at any time.
 package eventsource
 
 import (
