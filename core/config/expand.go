@@ -14,11 +14,12 @@ import (
 	"github.com/mcptrack/mcptrack/core/secretfile"
 )
 
-// maxExpanded is the most bytes to which all references of one file may expand: a megabyte of
-// references to one large variable would expand to gigabytes.
+// maxExpanded limits the total size, in bytes, of all expanded references in one file. Without it,
+// a megabyte of references to one large variable would expand to gigabytes.
 const maxExpanded = 8 << 20
 
-// maxPath is the longest value, in bytes, that may be the path of an existing file; see hide.
+// maxPath limits the length in bytes of a value that hide checks for being the path of an existing
+// file.
 const maxPath = 4 << 10
 
 // An expander replaces the references in the string values of a file:
@@ -41,18 +42,18 @@ type expander struct {
 	keyring   func(string) (string, error)
 	workspace string
 	home      string
-	plugin    string // ${CLAUDE_PLUGIN_ROOT}; "" if the file does not belong to a plugin
+	plugin    string // value of ${CLAUDE_PLUGIN_ROOT}; empty if the file does not belong to a plugin
 	braces    bool
-	verbatim  bool // rewrite references in our own form instead of replacing them
-	expanded  int  // bytes expanded so far
-	// secrets are the values from outside the file since the list was last emptied, without
-	// duplicates.
+	verbatim  bool // rewrite references in mcptrack's own form instead of expanding them
+	expanded  int  // total size of the expanded references so far, in bytes
+	// secrets holds the values from outside the file that were recorded after the list was last
+	// cleared, without duplicates.
 	secrets  []Secret
-	files    []string              // named by references; their changes are watched
-	uses     map[Use]bool          // what the current entry takes from outside the file; see Intent
-	project  string                // see projectOf; "": unknown so far
-	insecure bool                  // read files even if others could change them
-	read     map[string]secretFile // the files of ${file:PATH} by path; each is read once
+	files    []string              // files named in references, to be watched for changes
+	uses     map[Use]bool          // what the current entry refers to outside the file; see Intent
+	project  string                // result of projectOf; empty if not determined yet
+	insecure bool                  // read files even if other users could change them
+	read     map[string]secretFile // files read for ${file:PATH}, by path; each is read once
 }
 
 func newExpander(opts Options, workspace, file string) expander {
@@ -70,11 +71,11 @@ func newExpander(opts Options, workspace, file string) expander {
 	return e
 }
 
-// A referenceError says why a reference cannot be replaced. It contains names from the file, never
-// values.
+// A referenceError explains why a reference cannot be expanded. It contains names from the file,
+// never values.
 type referenceError struct {
 	code    Code
-	message string // a predicate; the subject is the key
+	message string // a predicate, whose subject is the name of the key
 	hint    string
 }
 
@@ -82,8 +83,8 @@ func cannotReplace(code Code, message, hint string) (string, *referenceError) {
 	return "", &referenceError{code, message, hint}
 }
 
-// nextReference finds the first reference in s. It returns the text before it, between its braces,
-// and after it. A reference that is not closed extends to the end of s.
+// nextReference finds the first reference in s. It returns the text before the reference, between
+// its braces, and after it. An unclosed reference extends to the end of s.
 func (e *expander) nextReference(s string) (before, body, after string, found, closed bool) {
 	for i := range len(s) {
 		switch rest := s[i:]; {
@@ -101,7 +102,7 @@ func (e *expander) nextReference(s string) (before, body, after string, found, c
 	return s, "", "", false, false
 }
 
-// portable returns s with every reference rewritten in our own form.
+// portable returns s with every reference rewritten in mcptrack's own form.
 func (e *expander) portable(s string) string {
 	var out strings.Builder
 	for {
@@ -131,7 +132,8 @@ func (e *expander) refers(s string) bool {
 	return found
 }
 
-// expand returns s with its references replaced, and an error for each that cannot be replaced.
+// expand returns s with its references expanded, and an error for each reference that cannot be
+// expanded.
 func (e *expander) expand(s string) (string, []referenceError) {
 	if e.verbatim {
 		return e.portable(s), nil
@@ -163,7 +165,7 @@ func (e *expander) expand(s string) (string, []referenceError) {
 	return out.String(), errs
 }
 
-// resolve returns the value of the reference with this text between its braces.
+// resolve returns the value of the reference with the given text between its braces.
 func (e *expander) resolve(body string) (string, *referenceError) {
 	name, fallback, hasFallback := strings.Cut(body, ":-")
 	if strings.Contains(body, "${") {
@@ -212,7 +214,8 @@ func (e *expander) folder(name, path string) (string, *referenceError) {
 	return path, nil
 }
 
-// claude returns the value of a variable that Claude Code sets for its servers; path is the default.
+// claude returns the value of a variable that Claude Code sets for its servers. path is the default
+// value.
 func (e *expander) claude(name, path, hint string) (string, *referenceError) {
 	e.use(Use{Kind: UseVariable, Name: name, Path: path})
 	if value, set := e.getenv(name); set && value != "" {
@@ -224,8 +227,8 @@ func (e *expander) claude(name, path, hint string) (string, *referenceError) {
 	return path, nil
 }
 
-// file returns the only line of a file, for ${file:PATH}. A relative path is resolved against the
-// workspace. The content is always a secret.
+// file returns the content of a file that must contain a single line, for ${file:PATH}. A relative
+// path is resolved against the workspace. The content is always treated as a secret.
 func (e *expander) file(name string) (string, *referenceError) {
 	fail := func(what, hint string) (string, *referenceError) {
 		return cannotReplace(CodeFileReference, "uses a ${file:…} that "+what, hint)
@@ -263,7 +266,7 @@ func (e *expander) file(name string) (string, *referenceError) {
 	return f.value, nil
 }
 
-// A secretFile is the result of reading the file of a ${file:PATH}.
+// A secretFile holds the result of reading the file for a ${file:PATH} reference.
 type secretFile struct{ value, problem, hint string }
 
 func (e *expander) readSecret(path string) secretFile {
@@ -280,8 +283,9 @@ func (e *expander) readSecret(path string) secretFile {
 	return secretFile{value: value}
 }
 
-// refused returns why a file must not be read because others could change it, or "". It does not
-// contain the path, part of which may come from a variable.
+// refused returns the reason why a file must not be read because other users could change it, or an
+// empty string if there is none. The reason does not include the path, part of which may come from
+// a variable.
 func (e *expander) refused(path string) string {
 	if e.insecure {
 		return ""
@@ -297,7 +301,7 @@ func (e *expander) refused(path string) string {
 
 const refusedHint = "only you and root may be able to write to the file and its folder: chmod go-w"
 
-// network reports whether opening a path makes Windows log in to another machine.
+// network reports whether opening a path would cause Windows to log in to another machine.
 func network(path string) bool {
 	return runtime.GOOS == "windows" && strings.HasPrefix(filepath.ToSlash(path), "//")
 }
@@ -309,10 +313,10 @@ func (e *expander) refersTo(path string) {
 	}
 }
 
-// maxFiles is the most files that are watched for one config.
+// maxFiles limits the number of files that are watched for one config.
 const maxFiles = 256
 
-// fromKeyring returns a secret for ${keyring:NAME}.
+// fromKeyring returns the secret for ${keyring:NAME}.
 func (e *expander) fromKeyring(name string) (string, *referenceError) {
 	if credential.Certain(name) {
 		return secretAsName()
@@ -361,8 +365,8 @@ func (e *expander) input(id, fallback string, hasFallback bool) (string, *refere
 		fmt.Sprintf("uses input %s, but variable %s is not set", quote(id), name), "mcptrack does not prompt; set " + name})
 }
 
-// lookUp returns the value of a variable that the file refers to as written. unset is the error if
-// it is not set.
+// lookUp returns the value of the variable name. written is the reference as written in the file,
+// and unset is the error to return if the variable is not set.
 func (e *expander) lookUp(name, written, fallback string, hasFallback bool, unset referenceError) (string, *referenceError) {
 	e.use(Use{Kind: UseVariable, Name: name})
 	value, set := e.getenv(name)
@@ -379,7 +383,7 @@ func (e *expander) lookUp(name, written, fallback string, hasFallback bool, unse
 	return value, nil
 }
 
-// byName returns the value of a variable whose name is written without "${…}".
+// byName returns the value of a variable whose name is written in the file without "${…}".
 func (e *expander) byName(name string) (string, *referenceError) {
 	value, err := e.variable(name, "", false, isEnvName)
 	switch {
@@ -394,8 +398,9 @@ func (e *expander) byName(name string) (string, *referenceError) {
 	return value, err
 }
 
-// hide records a value that must not be shown. Any variable may be a credential. A value that is the
-// path of an existing file or folder is not recorded, because messages about it must be clear.
+// hide records a value that must not be displayed, because any variable may contain a credential. A
+// value that is the path of an existing file or folder is not recorded, so that messages can
+// display it.
 func (e *expander) hide(value string) {
 	if filepath.IsAbs(value) && len(value) <= maxPath {
 		if _, err := os.Stat(value); err == nil {
@@ -411,9 +416,10 @@ func (e *expander) hideAlways(value string) {
 	}
 }
 
-// inputVariable returns the environment variable with the value of an input: MCPTRACK_INPUT_ and the
-// ID in upper case, with an underscore for every character that is not an ASCII letter or digit. IDs
-// that differ only in such characters share a variable.
+// inputVariable returns the name of the environment variable that holds the value of an input:
+// MCPTRACK_INPUT_ followed by the ID in upper case, in which every character that is not an ASCII
+// letter or digit is replaced by an underscore. IDs that differ only in such characters share a
+// variable.
 func inputVariable(id string) string {
 	return "MCPTRACK_INPUT_" + strings.Map(func(r rune) rune {
 		switch {
@@ -426,8 +432,8 @@ func inputVariable(id string) string {
 	}, id[:min(len(id), 128)])
 }
 
-// unknownReference returns the error for an unknown kind of reference. It shows the name unless the
-// name may be a secret in the wrong place.
+// unknownReference returns the error for an unknown kind of reference. It includes the name, unless
+// the name may be a misplaced secret.
 func unknownReference(name string) (string, *referenceError) {
 	bare := name
 	if _, after, ok := strings.Cut(name, ":"); ok {
@@ -440,7 +446,7 @@ func unknownReference(name string) (string, *referenceError) {
 		"use ${VAR}, ${VAR:-default}, ${env:VAR}, ${input:ID}, ${file:PATH}, ${keyring:NAME}, ${workspaceFolder} or ${userHome}")
 }
 
-// secretAsName returns the error for a token in place of a name.
+// secretAsName returns the error for a reference that contains a token instead of a name.
 func secretAsName() (string, *referenceError) {
 	return cannotReplace(CodeSecret, "has a secret where the name of a variable belongs",
 		"put the secret into a variable and write its name: ${NAME}")
@@ -451,11 +457,12 @@ func isShellName(s string) bool {
 	return len(s) <= 256 && alphanumeric(s, "_") && (s[0] < '0' || s[0] > '9')
 }
 
-// isEnvName also allows Windows names: ${env:ProgramFiles(x86)}.
+// isEnvName reports whether s may be written as ${env:s}. It also allows names used on Windows:
+// ${env:ProgramFiles(x86)}.
 func isEnvName(s string) bool { return len(s) <= 256 && alphanumeric(s, "_.-()") }
 
-// alphanumeric reports whether s is not empty and has only ASCII letters, digits and characters of
-// other.
+// alphanumeric reports whether s is non-empty and consists only of ASCII letters, digits and the
+// characters in other.
 func alphanumeric(s, other string) bool {
 	return s != "" && strings.IndexFunc(s, func(r rune) bool {
 		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune(other, r))

@@ -13,15 +13,16 @@ import (
 	"github.com/mcptrack/mcptrack/core/suggest"
 )
 
-// transportTypes maps the types that hosts use, as suggest.Plain returns them, to transports.
+// transportTypes maps the type names used by hosts, normalised by suggest.Plain, to transports.
 func transportTypes() map[string]Transport {
 	return map[string]Transport{"stdio": TransportStdio, "local": TransportStdio, "command": TransportStdio, "http": TransportHTTP,
 		"streamablehttp": TransportHTTP, "streamable": TransportHTTP, "httpstream": TransportHTTP, "remote": TransportHTTP,
 		"sse": TransportSSE, "httpsse": TransportSSE, "catalog": TransportCatalog}
 }
 
-// declared returns the transport that the entry's "type" names. fallback is set if http may fall
-// back to sse: the type is "remote" or absent. ok is false if the type is absent or unknown.
+// declared returns the transport specified by the entry's "type". fallback is true if http may fall
+// back to sse, because the type is "remote" or absent. ok is false if the type is absent or
+// unknown.
 func (e *entry) declared() (t Transport, fallback bool, f field, ok bool) {
 	value, f, ok := e.text(e.keys.get("type").spellings...)
 	if !ok {
@@ -47,18 +48,18 @@ func (e *entry) noWebsocket(f field) {
 	}
 }
 
-// transport decides how the server is reached, and reports contradictory keys.
+// transport determines how to connect to the server, and reports contradictory keys.
 func (e *entry) transport(s *Server) {
 	declared, fallback, typeField, known := e.declared()
 	command, hasCommand := e.first("command")
 	address, hasURL := e.first("url")
 
 	missing := func(key, hint string) {
-		if !s.Enabled { // in opencode such an entry disables a server of another file
+		if !s.Enabled { // in opencode such an entry disables a server defined in another file
 			return
 		}
 		at, path := e.object.Offset, e.path
-		if m := e.object.Get(key); m != nil { // null or ""
+		if m := e.object.Get(key); m != nil { // the key is present, but null or ""
 			at, path, hint = m.Value.Offset, e.path.key(key), ""
 		}
 		e.errorAt(at, path, CodeMissing, fmt.Sprintf(`%s must include a non-empty string %q`, e.label, key), hint)
@@ -96,7 +97,7 @@ func (e *entry) transport(s *Server) {
 	}
 }
 
-// remote reads how a server is reached over HTTP.
+// remote reads how to connect to a server over HTTP.
 func (e *entry) remote(spellings []string, s *Server) {
 	address, headers := e.url(spellings, s), e.headers()
 	if s.Transport != TransportStdio {
@@ -104,8 +105,8 @@ func (e *entry) remote(spellings []string, s *Server) {
 	}
 }
 
-// url returns the URL if it is valid, "" if it is absent or was reported as invalid. No message
-// quotes any part of it.
+// url returns the URL, or an empty string if it is absent or was reported as invalid. No message
+// quotes any part of the URL.
 func (e *entry) url(spellings []string, s *Server) string {
 	f, ok := e.find(spellings...)
 	if !ok {
@@ -177,7 +178,7 @@ func checkURL(value string) (u *url.URL, what, hint string) {
 	return u, "", ""
 }
 
-// headerFields returns the fields that set headers, of all hosts.
+// headerFields returns the fields of all hosts that set headers.
 func (e *entry) headerFields() (all []field) {
 	for _, name := range e.keys.get("headers").names() {
 		f, ok := e.field(name)
@@ -216,7 +217,7 @@ func (e *entry) headers() map[string]Secret {
 }
 
 func (e *entry) header(f field, name string, m *tree.Member, headers map[string]Secret, seen map[string]string) {
-	if e.expander.refers(name) { // a template that was not filled in
+	if e.expander.refers(name) { // a placeholder that was not filled in
 		e.lacks(m.Value, f.path, CodeHeader, "a header name has a reference, which is only expanded in values", `write {"Name": "${VALUE}"}`)
 		return
 	}
@@ -253,7 +254,7 @@ func (e *entry) header(f field, name string, m *tree.Member, headers map[string]
 	}
 }
 
-// fromVariable sets a header to prefix and the value of the variable that n names.
+// fromVariable sets a header to prefix followed by the value of the variable whose name is in n.
 func (e *entry) fromVariable(n *tree.Node, path pointer, name, prefix string, headers map[string]Secret) {
 	value, err := e.expander.byName(n.Text)
 	if err != nil {
@@ -267,8 +268,8 @@ func (e *entry) fromVariable(n *tree.Node, path pointer, name, prefix string, he
 	headers[name] = NewSecret(prefix + value)
 }
 
-// validHeaderValue reports whether a value has no control characters, such as line breaks, which
-// must not be sent.
+// validHeaderValue reports whether a value can be sent in a header: it contains no control
+// characters, such as line breaks.
 func validHeaderValue(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) < 0
 }

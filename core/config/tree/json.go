@@ -9,10 +9,10 @@ import (
 	"github.com/tailscale/hujson"
 )
 
-// parseJSON reads JSON with comments and trailing commas.
+// parseJSON parses JSON with comments and trailing commas.
 func (s *Source) parseJSON() (*Node, *Error) {
-	// Check the limits first: hujson recurses into each level, and its tree takes a hundred bytes
-	// for a value of one byte.
+	// Check the limits first, because hujson recurses into each level, and its tree needs about a
+	// hundred bytes for a one-byte value.
 	switch o := s.scan(len(s.text)); {
 	case len(o.open) > MaxDepth:
 		return nil, tooDeep(o.open[MaxDepth])
@@ -26,8 +26,8 @@ func (s *Source) parseJSON() (*Node, *Error) {
 	if err == nil {
 		return fromJSON(&value), nil
 	}
-	// Only the line and the column, which counts bytes, are used: the text of the error quotes the
-	// file, including secrets.
+	// Use only the line and the column (which counts bytes), because the error text quotes the
+	// file, including any secrets.
 	var line, column int
 	if _, scanErr := fmt.Sscanf(err.Error(), "hujson: line %d, column %d:", &line, &column); scanErr != nil ||
 		line < 1 || line > len(s.lines)+1 {
@@ -76,12 +76,12 @@ func fromJSON(v *hujson.Value) *Node {
 }
 
 // An outline describes the text before an offset: the offsets of the open brackets, of the last
-// token, and of the token before it (0 if none). The offset of a string is its opening quote, the
-// offset of a bare word its last byte.
+// token, and of the token before it (0 if none). The offset of a string is that of its opening
+// quote; the offset of a bare word is that of its last byte.
 type outline struct {
 	open         []int
 	last, before int
-	values       int // values and keys so far
+	values       int // number of values and keys so far
 }
 
 // afterKey reports whether the last token is the key of an object member.
@@ -96,12 +96,13 @@ func (o outline) afterValue(t []byte, offset int) bool {
 		(t[o.last] == '"' || t[o.last] == '}' || t[o.last] == ']' || isWordByte(t[o.last]))
 }
 
-// wantsKey reports whether a key must follow.
+// wantsKey reports whether the next token must be a key.
 func (o outline) wantsKey(t []byte) bool {
 	return len(o.open) > 0 && t[o.open[len(o.open)-1]] == '{' && (t[o.last] == '{' || t[o.last] == ',')
 }
 
-// scan reads the tokens before end. It stops after MaxDepth open brackets or MaxValues values.
+// scan reads the tokens before end. It stops when more than MaxDepth brackets are open or MaxValues
+// values have been read.
 func (s *Source) scan(end int) outline {
 	var o outline
 	t := s.text[:end]
@@ -158,7 +159,7 @@ func skipPast(t []byte, from int, end string) int {
 	return len(t)
 }
 
-// explain says why parsing failed at the offset, in words for the author of the file.
+// explain returns an error that tells the author of the file why parsing failed at the offset.
 func (s *Source) explain(offset int) *Error {
 	o := s.scan(offset)
 	afterValue := o.afterValue(s.text, offset)
@@ -220,7 +221,8 @@ func wordLength(t []byte) int {
 	return n
 }
 
-// explainEnd says that the text ends early, and what is still open.
+// explainEnd returns an error for a text that ends prematurely, and tells which brackets are still
+// open.
 func (s *Source) explainEnd(o outline) *Error {
 	end := len(bytes.TrimRight(s.text, " \t\r\n"))
 	if o.last < len(s.text) && s.text[o.last] == '"' && !closed(s.text[o.last:end]) {
@@ -237,7 +239,7 @@ func (s *Source) explainEnd(o outline) *Error {
 		fmt.Sprintf("add the missing %q", closing))
 }
 
-// closed reports whether the string at the beginning of t has a closing quote.
+// closed reports whether the string at the start of t has a closing quote.
 func closed(t []byte) bool {
 	for i := 1; i < len(t); i++ {
 		switch t[i] {
@@ -250,7 +252,8 @@ func closed(t []byte) bool {
 	return false
 }
 
-// explainString says what is wrong with the string at the offset, and where.
+// explainString returns an error that describes what is wrong with the string at the offset, and
+// where.
 func (s *Source) explainString(offset int) *Error {
 	t := s.text
 	for i := offset + 1; i < len(t); i++ {
@@ -291,7 +294,7 @@ func fourHex(t []byte) bool {
 	return true
 }
 
-// explainClose says why a closing bracket is wrong at the offset.
+// explainClose returns an error that explains why the closing bracket at the offset is wrong.
 func (s *Source) explainClose(offset int, r rune, o outline) *Error {
 	if len(o.open) == 0 {
 		return syntax(offset, fmt.Sprintf("%q has no opening bracket", string(r)), "remove it")
@@ -304,8 +307,8 @@ func (s *Source) explainClose(offset int, r rune, o outline) *Error {
 	return syntax(offset, "expected a value here", "")
 }
 
-// explainWord says what is wrong with a bare word. It quotes only short words: a longer one may be a
-// secret without quotes.
+// explainWord returns an error for a bare word. It quotes only short words, because a longer word
+// may be an unquoted secret.
 func (s *Source) explainWord(offset int, word string, o outline) *Error {
 	literals := map[string]string{"True": "true", "TRUE": "true", "False": "false", "FALSE": "false",
 		"None": "null", "nil": "null", "NULL": "null", "Null": "null", "undefined": "null"}

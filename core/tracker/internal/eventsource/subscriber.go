@@ -45,68 +45,70 @@ import (
 	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 )
 
-// Options configure a [Subscriber]. All fields but Cursors and Webhooks are required.
+// Options configure a [Subscriber]. All fields except Cursors and Webhooks are required.
 type Options struct {
 	Session *session.Session
 	Want    config.Events
-	// Cursors say where to resume the subscriptions of an earlier session, by their keys.
+	// Cursors holds the positions from which to resume the subscriptions of an earlier session, by
+	// subscription key.
 	Cursors map[string]string
-	// Timeout is how long a server may take to begin a stream.
+	// Timeout limits how long a server may take to start a stream.
 	Timeout time.Duration
-	// Poll is the interval of polls if the server asks for none.
+	// Poll is the poll interval if the server does not request one.
 	Poll time.Duration
-	// MaxBackoff is the longest wait between two attempts.
+	// MaxBackoff is the longest delay between two attempts.
 	MaxBackoff time.Duration
 	Logger     *slog.Logger
-	// Webhooks receives events by webhook, under the name Server; nil: there are no webhooks.
+	// Webhooks receives events by webhook, under the name Server. If it is nil, webhook delivery is
+	// not used.
 	Webhooks *standardwebhooks.Receiver
 	Server   string
 }
 
-// minRelist is the least time between two lists of the event types.
+// minRelist is the minimum time between two requests for the list of event types.
 const minRelist = 5 * time.Second
 
-// Subscriber follows the events of one session. See [New].
+// Subscriber receives the events of one session. Use [New] to create one.
 type Subscriber struct {
 	opts    Options
 	pending pending
-	// relist has capacity 1: a subscription whose type the server no longer knows
-	// sends without blocking, Run receives; it is never closed.
+	// relist has a capacity of 1. A subscription whose type is no longer known to the server sends
+	// without blocking; Run receives. It is never closed.
 	relist chan struct{}
-	// polls has capacity maxPolls: a poll sends to it before it begins and receives from it after
-	// it ends; it is never closed.
+	// polls is a semaphore with capacity maxPolls: a poll sends to it before it starts and receives
+	// from it when it has finished. It is never closed.
 	polls chan struct{}
 
-	running map[string]*running // by key; owned by Run, as is:
-	warned  map[string]bool     // the subjects of warnings that were logged
-	wg      sync.WaitGroup      // of the subscriptions
+	running map[string]*running // by subscription key; owned by Run, like warned
+	warned  map[string]bool     // subjects for which a warning was logged
+	wg      sync.WaitGroup      // counts the goroutines of subscriptions
 
-	endpoint sync.Once // the warning of warnEndpoint
+	endpoint sync.Once // ensures that warnEndpoint warns only once
 }
 
-// maxPolls is how many polls of one server are in flight at a time.
+// maxPolls is the maximum number of concurrent polls of one server.
 const maxPolls = 4
 
-// running is a subscription that Run has begun.
+// running is a subscription started by Run.
 type running struct {
 	cancel context.CancelFunc
-	ended  chan struct{} // closed by its goroutine
+	ended  chan struct{} // closed when the subscription's goroutine returns
 	stream bool
 }
 
-// New returns a subscriber that follows nothing yet.
+// New returns a subscriber. It does not follow any events until Run is called.
 func New(opts Options) *Subscriber {
 	return &Subscriber{opts: opts, pending: newPending(), relist: make(chan struct{}, 1), polls: make(chan struct{}, maxPolls), running: map[string]*running{}, warned: map[string]bool{}}
 }
 
-// C returns the channel that wakes the owner: a receive means that Take has something to return,
-// or an earlier Take returned it. It is never closed.
+// C returns the channel that wakes the owner: after a receive, Take may have something to return,
+// unless an earlier call to Take returned it. The channel is never closed.
 func (s *Subscriber) C() <-chan struct{} { return s.pending.wake }
 
-// Take returns what the events since the last call report.
+// Take returns a report on the events received since the last call.
 func (s *Subscriber) Take() Report { return s.pending.take() }
 
-// Run follows the events until ctx ends, or the server turns out to offer none.
+// Run follows the events until ctx ends, or until the server turns out not to offer any.
 func (s *Subscriber) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer s.wg.Wait()
@@ -136,7 +138,7 @@ func (s *Subscriber) Run(ctx context.Context) {
 			wait := time.NewTimer(time.Until(listed.Add(again.Next())))
 			select {
 			case <-ctx.Done():
-			case <-s.opts.Session.EventTypesChanged(): // the type may be known by now
+			case <-s.opts.Session.EventTypesChanged(): // the server may offer the type now
 				again.Reset()
 			case <-wait.C:
 			}
@@ -146,7 +148,7 @@ func (s *Subscriber) Run(ctx context.Context) {
 	}
 }
 
-// follow ends the subscriptions that are no longer wanted and begins new ones.
+// follow ends the subscriptions that are no longer wanted and starts new ones.
 func (s *Subscriber) follow(ctx context.Context, types []mcp.EventType) {
 	wanted, unknown := plans(types, s.opts.Want)
 	for _, name := range unknown {
@@ -159,7 +161,7 @@ func (s *Subscriber) follow(ctx context.Context, types []mcp.EventType) {
 	isWanted := func(key string) bool {
 		return slices.ContainsFunc(wanted, func(p plan) bool { return p.key() == key })
 	}
-	for key, r := range s.running { // all, before waiting for the first: each may take a second
+	for key, r := range s.running { // cancel all before waiting for the first, because each may take a second
 		if !isWanted(key) {
 			r.cancel()
 		}
@@ -221,8 +223,8 @@ func (s *Subscriber) begin(ctx context.Context, p plan, key string, mode mcp.Del
 	})
 }
 
-// warnEndpoint warns, once, that the server cannot send to the receiver. The goroutines of
-// subscriptions call it.
+// warnEndpoint logs one warning that the server cannot send to the webhook receiver. It is called
+// by the goroutines of subscriptions.
 func (s *Subscriber) warnEndpoint(name, reason string) {
 	s.endpoint.Do(func() {
 		s.opts.Logger.Warn("the server cannot deliver events by webhook to --public-url", "event", printable.Line(name, 200), "err", reason)

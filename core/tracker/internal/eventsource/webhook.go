@@ -133,8 +133,8 @@ func (u *subscription) subscribed(s session.EventSubscription) {
 	u.slot.Activate(s.ID)
 }
 
-// receive handles a message. valid is false if its form is unknown; an error ends the
-// subscription.
+// receive handles a webhook message. valid is false if the message has an unknown form; an error
+// ends the subscription.
 func (u *subscription) receive(m *standardwebhooks.Message) (valid bool, err error) {
 	if m.Type == "" {
 		o, err := session.DecodeEvent(m.Body)
@@ -144,7 +144,7 @@ func (u *subscription) receive(m *standardwebhooks.Message) (valid bool, err err
 		u.take([]mcp.EventOccurrence{o}, o.Cursor)
 		return true, nil
 	}
-	method := mcp.NotificationEventsActive // the members of a gap
+	method := mcp.NotificationEventsActive // a gap message has the same members
 	if m.Type == "terminated" {
 		method = mcp.NotificationEventsTerminated
 	}
@@ -152,7 +152,7 @@ func (u *subscription) receive(m *standardwebhooks.Message) (valid bool, err err
 	switch {
 	case err != nil:
 		return false, nil
-	case u.seen.add("message " + m.ID): // a repetition; ids of events do not have this form
+	case u.seen.add("message " + m.ID): // a duplicate; event ids never have this form
 		return true, nil
 	case news.Err != nil:
 		return true, &session.RPCError{Code: news.Err.Code, Message: u.src.opts.Session.Redact(news.Err.Message), Data: news.Err.Data}
@@ -164,10 +164,10 @@ func (u *subscription) receive(m *standardwebhooks.Message) (valid bool, err err
 	return true, nil
 }
 
-// unsubscribe ends the subscription on the server, if the server can be reached; otherwise the
-// subscription expires there. It is also called before the first subscribe request, if an earlier
-// session or run stored a cursor: if that subscription were refreshed, the server would resume
-// after the last event that it delivered, not after the last one that was stored.
+// unsubscribe ends the subscription on the server. If the server cannot be reached, the
+// subscription expires there. It is also called before the first subscribe request if an earlier
+// session or run stored a cursor: if that subscription were only refreshed, the server would resume
+// after the last event it delivered, instead of after the last event that was stored.
 func (u *subscription) unsubscribe(ctx context.Context, query session.EventQuery) {
 	ctx, cancel := context.WithTimeout(ctx, unsubscribeWait)
 	defer cancel()
