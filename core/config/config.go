@@ -286,7 +286,7 @@ func (s Server) Selects(uri string) bool {
 	return (len(s.Include) == 0 || matches(s.Include)) && !matches(s.Exclude)
 }
 
-// Equal reports whether all fields of s and o are equal. Nil and empty lists and maps are
+// Equal reports whether s and o describe the same server. Nil and empty lists and maps are
 // considered equal. Intents are ignored: differences in the file only matter if they affect other
 // fields.
 func (s Server) Equal(o Server) bool {

@@ -21,19 +21,19 @@ type container struct {
 	overridden map[string]bool
 }
 
-// containers returns the objects and lists in which the file keeps its servers:
+// containers returns the objects and lists in the file that contain servers. They have these keys:
 //
-//	servers            our list, and the object of VS Code
+//	servers            mcptrack's own list, and an object in VS Code
 //	mcpServers         Claude, Cursor, Windsurf, Gemini and most others; a list in Continue
 //	mcp_servers        Codex
 //	context_servers    Zed
 //	extensions         Goose
-//	mcp                opencode and Crush; in the settings of VS Code an object with "servers",
-//	                   which a workspace has in "settings" and a dev container in "customizations"
+//	mcp                opencode and Crush; in VS Code settings, an object with the key "servers",
+//	                   located in "settings" (workspaces) or "customizations" (dev containers)
 //	projects           Claude Code's own file: the servers of the workspace, and mcpServers
 //
-// If every member of the root is a server, as in plugins of Claude Code, it is the root. A key
-// that is null counts as an empty object.
+// If every member of the root object is a server, as in Claude Code plugins, the root object is the
+// container. A key whose value is null is treated as an empty object.
 func (r *reader) containers(root *tree.Node) []container {
 	index := root.Index()
 	var found []container

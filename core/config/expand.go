@@ -22,21 +22,22 @@ const maxExpanded = 8 << 20
 // file.
 const maxPath = 4 << 10
 
-// An expander replaces the references in the string values of a file:
+// An expander expands the references in the string values of a file:
 //
 //	${VAR}, ${VAR:-default}            environment variable
 //	${env:VAR}, ${env:VAR:-default}    the same
-//	${{ secrets.VAR }}                 the same, as in Continue
-//	{env:VAR}, {file:PATH}             as in opencode, where braces is set
-//	${input:ID}                        environment variable of inputVariable(ID)
-//	${file:PATH}                       the only line of a file that only its owner may read
-//	${keyring:NAME}                    a secret of the user's keyring
+//	${{ secrets.VAR }}                 the same, as used by Continue
+//	{env:VAR}, {file:PATH}             as used by opencode, if braces is set
+//	${input:ID}                        environment variable inputVariable(ID)
+//	${file:PATH}                       content of a one-line file that only its owner can read
+//	${keyring:NAME}                    a secret in the user's keyring
 //	${workspaceFolder}, ${workspaceFolderBasename}, ${workspaceRoot}, ${cwd},
 //	${userHome}, ${pathSeparator}, ${/}, ${CLAUDE_PROJECT_DIR}, ${CLAUDE_PLUGIN_ROOT}
-//	                                   folders, as in VS Code, Cursor and Claude Code
+//	                                   folders and separators, as used by VS Code, Cursor and Claude Code
 //
-// The default is used if the variable is unset or empty, as in a shell. The value of a reference is
-// not expanded again, and a default contains no references. A dollar without a brace is literal.
+// As in a shell, the default is used if the variable is unset or empty. The value of a reference is
+// not expanded again, and a default cannot contain references. A dollar sign that is not followed by
+// a brace is literal.
 type expander struct {
 	getenv    func(string) (string, bool)
 	keyring   func(string) (string, error)

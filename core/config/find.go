@@ -25,7 +25,7 @@ func Find(opts Options) (path string, ok bool) {
 // Found does the same as Find, but ignores MCPTRACK_CONFIG.
 func Found(opts Options) (path string, ok bool) { return firstUsable(SearchPath(opts), opts) }
 
-// SearchPath returns the files that Find tries:
+// SearchPath returns the paths of the files that Find tries, in this order:
 //
 //	config/mcp-servers.json
 //	mcp-servers.json
@@ -35,8 +35,8 @@ func Found(opts Options) (path string, ok bool) { return firstUsable(SearchPath(
 //	the project files of all other hosts
 //
 // in Options.Workspace, and mcptrack/mcp-servers.json in the user's config folder
-// (XDG_CONFIG_HOME or ~/.config, ~/Library/Application Support, %AppData%). Without a
-// Workspace the path of a file in the working directory is relative.
+// (XDG_CONFIG_HOME or ~/.config, ~/Library/Application Support, %AppData%). If Workspace is empty,
+// the project files are given as paths relative to the working directory.
 func SearchPath(opts Options) []string {
 	paths := projectPaths(opts.Workspace)
 	if dir := opts.Folders().AppConfig; dir != "" {

@@ -285,7 +285,8 @@ func short(d time.Duration) string {
 	return s
 }
 
-// schemaBase is the schema without the properties of the objects that have a table of keys.
+// schemaBase is the JSON Schema without the properties of objects that are defined by a table of
+// keys.
 //
 //go:embed schema.json
 var schemaBase []byte

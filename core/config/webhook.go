@@ -60,7 +60,7 @@ const (
 	minSettle   = time.Second
 )
 
-// Equal reports whether all fields of w and o are equal.
+// Equal reports whether all fields of w and o except their Intents are equal.
 func (w Webhook) Equal(o Webhook) bool {
 	w.Intent, o.Intent = nil, nil
 	return equal(reflect.ValueOf(w), reflect.ValueOf(o))
