@@ -74,8 +74,8 @@ func (e *entry) add(id string) {
 	}
 	if f, ok := e.find(e.keys.get("protocol").spellings...); ok && s.Protocol == ProtocolModern && s.Transport == TransportSSE {
 		e.errorAt(f.value.Offset, f.path, CodeConflict,
-			fmt.Sprintf(`%s has %q "modern", which the sse transport does not speak`, e.label, f.name),
-			`use type "http", or leave the protocol to "auto"`)
+			fmt.Sprintf(`%s has %q "modern", which the sse transport does not support`, e.label, f.name),
+			`use type "http", or set the protocol to "auto"`)
 	}
 	e.ineffective(&s)
 	e.noteUnsupported()
@@ -103,14 +103,14 @@ func (e *entry) isBuiltin() bool {
 		return true
 	}
 	if _, ok := e.field("uses"); ok { // Continue
-		e.warnAt(e.object.Offset, e.path, CodeUnsupported, e.label+` has "uses" and is skipped; mcptrack does not fetch blocks from the hub of Continue`, "")
+		e.warnAt(e.object.Offset, e.path, CodeUnsupported, e.label+` has "uses" and is skipped; mcptrack does not fetch blocks from the Continue hub`, "")
 		return true
 	}
 	if !strings.HasPrefix(string(e.path), "/context_servers/") {
 		return false
 	}
 	e.warnAt(e.object.Offset, e.path, CodeUnsupported,
-		e.label+` has neither "command" nor "url" and is skipped; only an extension of Zed can start it`, "")
+		e.label+` has neither "command" nor "url" and is skipped; only a Zed extension can start it`, "")
 	return true
 }
 
@@ -165,12 +165,12 @@ func (e *entry) ineffective(s *Server) {
 			}
 			switch k.use {
 			case byURLs:
-				e.errorAt(f.key, f.path, CodeConflict, fmt.Sprintf(`%s has %q, but is reached over stdio`, e.label, name),
-					`give a program its credentials in "env"`)
+				e.errorAt(f.key, f.path, CodeConflict, fmt.Sprintf(`%s has %q, but uses the stdio transport`, e.label, name),
+					`pass credentials to a program in "env"`)
 			case byPrograms:
-				e.warnAt(f.key, f.path, CodeIneffective, fmt.Sprintf("%s has %q, which does nothing for a server reached over HTTP", e.label, name), "")
+				e.warnAt(f.key, f.path, CodeIneffective, fmt.Sprintf("%s has %q, which has no effect on a server over HTTP", e.label, name), "")
 			case byCatalogs:
-				e.warnAt(f.key, f.path, CodeIneffective, fmt.Sprintf(`%s has %q, which does nothing for a server that is not a catalog`, e.label, name),
+				e.warnAt(f.key, f.path, CodeIneffective, fmt.Sprintf(`%s has %q, which has no effect on a server that is not a catalog`, e.label, name),
 					`for a server that cannot push, use "pollInterval"; for a catalog, set "type": "catalog"`)
 			default:
 				hint := "remove it: a catalog describes HTTP APIs, which are not tracked; the gateway serves them as tools"
@@ -219,7 +219,7 @@ func (e *entry) find(spellings ...string) (found field, ok bool) {
 		}
 		later := later(f, found)
 		e.errorAt(later.key, later.path, CodeConflict,
-			fmt.Sprintf("%s has both %q and %q with different values", e.label, found.name, f.name), "they mean the same; keep one")
+			fmt.Sprintf("%s has both %q and %q with different values", e.label, found.name, f.name), "they have the same meaning; keep one of them")
 	}
 	return found, ok
 }
@@ -420,11 +420,11 @@ func (e *entry) list(name string, words []string, globs string) []string {
 		case words != nil && !slices.Contains(words, value):
 			e.notOneOf(field{name: name, value: raw[i], path: path}, value, words)
 		case globs != "" && (value == "" || !glob.Valid(value)):
-			hint := `* stays within a path segment, ** crosses them: "file:///docs/**"`
+			hint := `* matches within a path segment, ** across segments: "file:///docs/**"`
 			if globs == "server ids" {
 				hint = `* matches any text: "team-*"`
 			}
-			e.invalidValue(raw[i], e.path.key(name), CodeGlob, fmt.Sprintf("invalid %q; expected globs over %s", name, globs), hint)
+			e.invalidValue(raw[i], e.path.key(name), CodeGlob, fmt.Sprintf("invalid %q; expected globs for %s", name, globs), hint)
 		}
 	}
 	return values
@@ -503,7 +503,7 @@ func firstMembers(object *tree.Node) iter.Seq2[string, *tree.Member] {
 // warnSecret reports a warning about a secret in the file, without quoting the secret.
 func (e *entry) warnSecret(offset int, path pointer, where string) {
 	e.warnAt(offset, path, CodeSecret, fmt.Sprintf("%s has a secret in plain text in %s", e.label, where),
-		"put it into an environment variable and write ${NAME}")
+		"store it in an environment variable and write ${NAME}")
 }
 
 // plaintext reports a warning if a named value, such as a header, contains a secret. It checks the

@@ -170,7 +170,7 @@ func (e *expander) expand(s string) (string, []referenceError) {
 func (e *expander) resolve(body string) (string, *referenceError) {
 	name, fallback, hasFallback := strings.Cut(body, ":-")
 	if strings.Contains(body, "${") {
-		return cannotReplace(CodeReference, "has a reference inside a reference", "defaults are plain text; references do not nest")
+		return cannotReplace(CodeReference, "has a reference inside a reference", "a default must be plain text; references cannot be nested")
 	}
 	if scheme, rest, ok := strings.Cut(name, ":"); ok {
 		switch scheme {
@@ -251,7 +251,7 @@ func (e *expander) file(name string) (string, *referenceError) {
 	f, known := e.read[path]
 	if !known {
 		if len(e.read) == maxFiles {
-			return fail(fmt.Sprintf("is one more than the %d files that a config may name", maxFiles), "")
+			return fail(fmt.Sprintf("exceeds the limit of %d files per config", maxFiles), "")
 		}
 		if e.read == nil {
 			e.read = map[string]secretFile{}
@@ -276,7 +276,7 @@ func (e *expander) readSecret(path string) secretFile {
 	}
 	value, err := secretfile.Read(path)
 	if refused, ok := errors.AsType[*secretfile.RefusedError](err); ok {
-		return secretFile{problem: "is refused: " + refused.Problem, hint: "a file for one secret has one line and mode 0600; relative paths start at ${workspaceFolder}"}
+		return secretFile{problem: "is refused: " + refused.Problem, hint: "a secret file must contain one line and have mode 0600; relative paths are resolved against ${workspaceFolder}"}
 	}
 	if err != nil {
 		return secretFile{problem: "cannot be read"}
@@ -292,7 +292,7 @@ func (e *expander) refused(path string) string {
 		return ""
 	}
 	if network(path) {
-		return "is refused: it names another machine"
+		return "is refused: it refers to another machine"
 	}
 	if found, ok := errors.AsType[*writable.Error](writable.ByOthers(path, "")); ok {
 		return "is refused: the file or its folder " + found.Problem
@@ -335,7 +335,7 @@ func (e *expander) fromKeyring(name string) (string, *referenceError) {
 	case missing && credential.Doubtful(name):
 		return secretAsName()
 	case missing:
-		return cannotReplace(CodeKeyring, uses+"which has no such entry", fmt.Sprintf("store it under service mcptrack and account %s", quote(name)))
+		return cannotReplace(CodeKeyring, uses+"which does not contain this entry", fmt.Sprintf("store it with service mcptrack and account %s", quote(name)))
 	case strings.ContainsRune(value, 0):
 		return cannotReplace(CodeKeyring, uses+"whose value is not text", "")
 	}
@@ -351,7 +351,7 @@ func (e *expander) variable(name, fallback string, hasFallback bool, valid func(
 		return unknownReference(name)
 	}
 	return e.lookUp(name, name, fallback, hasFallback, referenceError{CodeUnset,
-		fmt.Sprintf("uses variable %s, which is not set", name), fmt.Sprintf("set %s, or give a default: ${%s:-…}", name, name)})
+		fmt.Sprintf("uses variable %s, which is not set", name), fmt.Sprintf("set %s, or specify a default: ${%s:-…}", name, name)})
 }
 
 func (e *expander) input(id, fallback string, hasFallback bool) (string, *referenceError) {
@@ -375,8 +375,8 @@ func (e *expander) lookUp(name, written, fallback string, hasFallback bool, unse
 	case hasFallback && value == "":
 		return fallback, nil
 	case !set && credential.Doubtful(written):
-		return cannotReplace(CodeUnset, "uses a variable that is not set and whose name begins like a secret, so it is not shown here",
-			"put the secret into a variable and write its name: ${NAME}")
+		return cannotReplace(CodeUnset, "uses a variable that is not set and whose name starts like a secret, so it is not shown here",
+			"store the secret in a variable and write its name: ${NAME}")
 	case !set:
 		return "", &unset
 	}
@@ -390,11 +390,11 @@ func (e *expander) byName(name string) (string, *referenceError) {
 	switch {
 	case err == nil:
 	case err.code == CodeReference:
-		err.message, err.hint = "is not the name of a variable", "write the name alone, such as API_TOKEN"
+		err.message, err.hint = "is not the name of a variable", "write only the name, such as API_TOKEN"
 	case err.code == CodeUnset && !credential.Doubtful(name):
 		err.hint = "set " + name
 	default:
-		err.hint = "put the secret into a variable and write its name"
+		err.hint = "store the secret in a variable and write its name"
 	}
 	return value, err
 }
@@ -449,8 +449,8 @@ func unknownReference(name string) (string, *referenceError) {
 
 // secretAsName returns the error for a reference that contains a token instead of a name.
 func secretAsName() (string, *referenceError) {
-	return cannotReplace(CodeSecret, "has a secret where the name of a variable belongs",
-		"put the secret into a variable and write its name: ${NAME}")
+	return cannotReplace(CodeSecret, "has a secret in place of a variable name",
+		"store the secret in a variable and write its name: ${NAME}")
 }
 
 // isShellName reports whether s may be written as ${s}.

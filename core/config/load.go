@@ -101,10 +101,10 @@ func parse(data []byte, path string, opts Options, changeable *writable.Error) (
 		if opts.Insecure {
 			report = d.warnAt
 		}
-		report(0, "", CodeInsecure, "a config says what mcptrack runs, and "+changeable.Error(), changeable.Hint)
+		report(0, "", CodeInsecure, "a config determines what mcptrack runs, and "+changeable.Error(), changeable.Hint)
 	}
 	if others := hosts.Siblings(path); len(others) > 0 {
-		d.warnAt(0, "", CodeUnsupported, fmt.Sprintf("the servers in %s are ignored: mcptrack reads one config file", siblingNames(others)),
+		d.warnAt(0, "", CodeUnsupported, fmt.Sprintf("the servers in %s are ignored: mcptrack reads only one config file", siblingNames(others)),
 			"mcptrack init writes all servers into one config")
 	}
 	cfg := d.read(data, opts)
@@ -226,7 +226,7 @@ func tooLarge(most int64) *Problem {
 func fileProblem(err error) *Problem {
 	if errors.Is(err, fs.ErrNotExist) {
 		return &Problem{Code: CodeNotFound, Message: "config file not found",
-			Hint: "check the name; mcptrack init writes a config"}
+			Hint: "check the path, or run mcptrack init to create a config"}
 	}
 	return &Problem{Code: CodeUnreadable, Message: fmt.Sprintf("cannot read config file: %v", printable.Unnamed(err))}
 }
@@ -270,7 +270,7 @@ func (d *document) report(severity Severity, offset int, path pointer, code Code
 	}
 	if *count++; *count == maxProblems {
 		path, code, hint = "", CodeTooManyProblems, ""
-		message = fmt.Sprintf("the file has more than %d %s; the others are not shown", maxProblems-1, kind)
+		message = fmt.Sprintf("the file has more than %d %s; the rest are not shown", maxProblems-1, kind)
 	}
 	line, column := d.Position(offset)
 	d.problems = append(d.problems, Problem{Severity: severity, File: d.file, Line: line, Column: column,

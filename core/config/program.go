@@ -210,7 +210,7 @@ func (e *entry) dir(program bool) string {
 		dir = filepath.Join(e.expander.workspace, dir)
 	}
 	if network(dir) {
-		e.lacks(f.value, f.path, CodeNoDirectory, fmt.Sprintf("%q names another machine", f.name), "")
+		e.lacks(f.value, f.path, CodeNoDirectory, fmt.Sprintf("%q refers to another machine", f.name), "")
 	} else if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		e.expander.refersTo(dir)
 		hint := ""
@@ -237,14 +237,14 @@ func (e *entry) checkCommand(f field) {
 		code, clause, hint := CodeCommandNotFound, "command"+name+" not found", ""
 		switch {
 		case isShellLine(s.Command):
-			code, clause = CodeShellLine, `"command" looks like a whole shell line`
-			hint = `"command" is the program alone, started without a shell; put each argument into "args"`
+			code, clause = CodeShellLine, `"command" looks like a shell command line`
+			hint = `"command" must be only the program, which is started without a shell; put each argument in "args"`
 		case strings.HasPrefix(s.Command, "~"):
 			hint = `"~" is not expanded here; write ${userHome}`
 		case strings.ContainsRune(s.Command, filepath.Separator):
 			hint = "it must exist and be executable"
 		default:
-			clause, hint = clause+" on PATH", "install it, or write its full path"
+			clause, hint = clause+" on PATH", "install it, or specify its full path"
 		}
 		e.lacks(f.value, f.path, code, clause, hint)
 	}
@@ -409,7 +409,7 @@ func (e *entry) envFile(program bool) map[string]Secret {
 		e.lacks(f.value, f.path, CodeEnvFile, fmt.Sprintf(`"envFile" %s`, what), hint)
 	}
 	if value == "" {
-		bad("is empty", "remove it, or name a file")
+		bad("is empty", "remove it, or specify a file")
 		return nil
 	}
 	path := value
@@ -432,7 +432,7 @@ func (e *entry) envFile(program bool) map[string]Secret {
 	if file.err != "" {
 		hint := file.hint
 		if hint == "" && !filepath.IsAbs(value) {
-			hint = "relative paths start at ${workspaceFolder}, by default the working directory"
+			hint = "relative paths are resolved against ${workspaceFolder}, by default the working directory"
 		}
 		if strings.HasPrefix(value, "~") {
 			hint = `"~" is not expanded here; write ${userHome}`
@@ -539,5 +539,5 @@ func envValue(s string) (value, what string) {
 			out.WriteByte(c)
 		}
 	}
-	return "", "has a quote that is not closed"
+	return "", "has an unclosed quote"
 }

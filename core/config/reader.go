@@ -138,9 +138,9 @@ func (r *reader) unknownRootKeys(root *tree.Node, found []container) {
 	case n == 1 && !hosts.IsSettings(r.file):
 		warn(others[0], fmt.Sprintf("unknown key %s", quote(others[0].Name)), "")
 	case n == 1:
-		warn(others[0], fmt.Sprintf("a key that is not read here: %s", quote(others[0].Name)), "")
+		warn(others[0], fmt.Sprintf("a key that mcptrack does not read: %s", quote(others[0].Name)), "")
 	default:
-		warn(others[0], fmt.Sprintf("%d keys that are not read here, such as %s", n, quote(others[0].Name)), "")
+		warn(others[0], fmt.Sprintf("%d keys that mcptrack does not read, such as %s", n, quote(others[0].Name)), "")
 	}
 }
 
@@ -187,7 +187,7 @@ func (r *reader) servers(c container) {
 		}
 	case c.key.Name == "servers":
 		r.errorAt(c.value.Offset, c.path, CodeType, fmt.Sprintf(`Config at %s must contain a "servers" array`, r.file),
-			"an object of servers by name is also read")
+			"an object that maps names to servers is also accepted")
 	default:
 		r.errorAt(c.value.Offset, c.path, CodeType,
 			fmt.Sprintf(`Config at %s has invalid %q; expected object of servers by name`, r.file, c.key.Name), "")

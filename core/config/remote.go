@@ -44,7 +44,7 @@ func (e *entry) declared() (t Transport, fallback bool, f field, ok bool) {
 func (e *entry) noWebsocket(f field) {
 	const clause = "transport websocket is not supported"
 	if !slices.Contains(*e.missing, clause) {
-		e.lacks(f.value, f.path, CodeUnsupported, clause, `use "http" if the server offers it`)
+		e.lacks(f.value, f.path, CodeUnsupported, clause, `use "http" if the server supports it`)
 	}
 }
 
@@ -73,11 +73,11 @@ func (e *entry) transport(s *Server) {
 		later := later(command, address)
 		e.errorAt(later.key, later.path, CodeConflict,
 			fmt.Sprintf("%s has both %q and %q", e.label, command.name, address.name),
-			"a server is either a program or a URL; keep one")
+			"a server has either a program or a URL; keep one of them")
 	case !hasCommand && !hasURL && known && declared != TransportStdio:
 		missing("url", "")
 	case !hasCommand && !hasURL:
-		hint := `or a "url", if it is reached over HTTP`
+		hint := `or a "url", for a server over HTTP`
 		if declared == TransportStdio {
 			hint = ""
 		}
@@ -135,7 +135,7 @@ func (e *entry) url(spellings []string, s *Server) string {
 	u, what, hint := checkURL(value)
 	if what == "" && s.Transport == TransportCatalog && (u.RawQuery != "" || u.ForceQuery || u.Fragment != "") {
 		what, hint = "the URL of a catalog must not have a query or a fragment",
-			`write the base URL, to which /api/version is appended; put credentials into "headers"`
+			`specify the base URL, to which /api/version is appended; put credentials in "headers"`
 	}
 	if what != "" {
 		e.invalidValue(f.value, f.path, CodeURL, fmt.Sprintf("invalid %q; %s", f.name, what), hint)
@@ -143,7 +143,7 @@ func (e *entry) url(spellings []string, s *Server) string {
 	}
 	if strings.EqualFold(u.Scheme, "http") && !ipscope.Loopback(u.Hostname()) {
 		e.warnAt(f.value.Offset, f.path, CodeInsecureURL,
-			fmt.Sprintf("%s is reached without encryption", e.label), "use https; http is safe only for servers on this machine")
+			fmt.Sprintf("%suses an unencrypted connection", e.label), "use https; http is safe only for servers on this machine")
 	}
 	if s.Transport == TransportHTTP && !s.Fallback && strings.HasSuffix(strings.TrimSuffix(u.Path, "/"), "/sse") {
 		e.warnAt(f.value.Offset, f.path, CodeTransport,
@@ -229,7 +229,7 @@ func (e *entry) header(f field, name string, m *tree.Member, headers map[string]
 	canonical := textproto.CanonicalMIMEHeaderKey(name)
 	if first, ok := seen[canonical]; ok {
 		e.errorAt(m.Offset, path, CodeConflict,
-			fmt.Sprintf("%s has header %s twice, as %s before", e.label, quote(name), quote(first)), "header names ignore case; keep one of them")
+			fmt.Sprintf("%s has header %s twice; it is already set as %s", e.label, quote(name), quote(first)), "header names are case-insensitive; keep one of them")
 		return
 	}
 	seen[canonical] = name

@@ -258,7 +258,7 @@ func (e *entry) eventURI(n *tree.Node, path pointer, name string) string {
 	}
 	if len(value) > maxEventURI || !strings.HasPrefix(value, "/") && !strings.Contains(value, "{") {
 		e.invalidValue(n, path, CodeValue, fmt.Sprintf("invalid %q; expected a JSON Pointer or a URI template", name),
-			`"/url" takes the URI from the member url of an event's data; "wiki://{id}" makes it from the member id`)
+			`"/url" uses the member url of an event's data as the URI; "wiki://{id}" builds the URI from the member id`)
 		return ""
 	}
 	return value

@@ -114,7 +114,7 @@ func (e *entry) webhook() Webhook {
 	w.Settle = max(w.Settle, 0)
 	if len(w.URIs) > 0 && len(w.Types) > 0 && !slices.Equal(w.Types, []string{"resource.updated"}) {
 		f, _ := e.find("uris")
-		e.warnAt(f.key, f.path, CodeIneffective, fmt.Sprintf(`%s has "uris", so that only events of type "resource.updated" are sent`, e.label), "")
+		e.warnAt(f.key, f.path, CodeIneffective, fmt.Sprintf(`%s has "uris", so only events of type "resource.updated" are sent`, e.label), "")
 	}
 	e.unknownKeys(e.object, e.path, e.label, keys.names(), nil)
 	w.Intent = e.intent("", keys.names())
@@ -153,9 +153,9 @@ func (e *entry) webhookURL(_ []string, w *Webhook) {
 	}
 	switch {
 	case !w.AllowPrivate && ipscope.Private(u.Hostname()):
-		e.warnAt(f.value.Offset, f.path, CodeTransport, e.label+" has a private address, to which mcptrack sends nothing", `set "allowPrivate": true to allow private addresses`)
+		e.warnAt(f.value.Offset, f.path, CodeTransport, e.label+" has a private address, to which mcptrack does not send events", `set "allowPrivate": true to allow private addresses`)
 	case strings.EqualFold(u.Scheme, "http") && !ipscope.Loopback(u.Hostname()):
-		e.warnAt(f.value.Offset, f.path, CodeInsecureURL, e.label+" is reached without encryption", "use https; http is safe only for webhooks on this machine")
+		e.warnAt(f.value.Offset, f.path, CodeInsecureURL, e.label+"uses an unencrypted connection", "use https; http is safe only for webhooks on this machine")
 	}
 	if w.Format == WebhookStandard && strings.EqualFold(u.Hostname(), "hooks.slack.com") {
 		e.warnAt(f.value.Offset, f.path, CodeTransport, e.label+" is a Slack webhook, which requires another format", `set "format": "slack"`)
@@ -166,7 +166,7 @@ func (e *entry) webhookURL(_ []string, w *Webhook) {
 // webhookSecret reads the secret. It reports a secret that is invalid, or that is absent although
 // the format requires one.
 func (e *entry) webhookSecret(_ []string, w *Webhook) {
-	const generate = "make one with: echo whsec_$(openssl rand -base64 32)"
+	const generate = "create one with: echo whsec_$(openssl rand -base64 32)"
 	value, f, ok := "", field{}, false
 	if w.Format == WebhookStandard {
 		value, f, ok = e.needs("secret", generate)

@@ -156,7 +156,7 @@ func (s *sharing) hold(ctx context.Context, id string, sh *share) {
 		}
 		if err != nil {
 			if ctx.Err() == nil {
-				s.logger.Warn("cannot acquire the lease of a server", "server", id, "err", err)
+				s.logger.Warn("cannot acquire the lease for a server", "server", id, "err", err)
 				backoff.Sleep(ctx, retry.Next())
 			}
 			continue
@@ -176,7 +176,7 @@ func (s *sharing) hold(ctx context.Context, id string, sh *share) {
 		}
 		select {
 		case <-lease.Lost():
-			s.logger.Warn("lost the lease of a server; another process may follow it now", "server", id)
+			s.logger.Warn("lost the lease for a server; another process may follow it now", "server", id)
 		case <-granted.Done():
 		}
 		givenUp = granted.Err() != nil && ctx.Err() == nil

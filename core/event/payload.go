@@ -350,7 +350,7 @@ func (m Milliseconds) MarshalJSON() ([]byte, error) {
 func (m *Milliseconds) UnmarshalJSON(data []byte) error {
 	n, err := strconv.ParseInt(string(data), 10, 64)
 	if err != nil {
-		return errors.New("a duration is not a whole number of milliseconds")
+		return errors.New("a duration must be an integer number of milliseconds")
 	}
 	*m = Milliseconds(time.Duration(n) * time.Millisecond)
 	return nil

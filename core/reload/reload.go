@@ -146,7 +146,7 @@ func (r *reloader) take(c filewatch.Change, kicked bool) {
 		if first && c.Missing && len(r.file.Servers) == 0 {
 			return // the file has never existed; the caller reports this
 		}
-		r.log.Warn("config rejected; the last good one stays in use", "file", r.opts.Path, "problem", problems.Error())
+		r.log.Warn("config rejected; the last valid config stays in use", "file", r.opts.Path, "problem", problems.Error())
 		r.opts.Publish(event.Event{Payload: event.ConfigRejected{Problems: reported(problems)}})
 		return
 	}
@@ -181,7 +181,7 @@ func (r *reloader) apply(kicked bool) {
 	r.held = nil
 	for _, w := range held {
 		if r.held = append(r.held, w.key); !slices.Contains(logged, w.key) {
-			r.log.Warn("a new or changed entry of the config is not approved; "+w.meanwhile, append(w.subject, "hint", w.hint)...)
+			r.log.Warn("a new or changed entry in the config is not approved; "+w.meanwhile, append(w.subject, "hint", w.hint)...)
 		}
 	}
 }

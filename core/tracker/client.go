@@ -125,7 +125,7 @@ func (c *Client) ReadTemplate(ctx context.Context, template string, params map[s
 	}
 	if list := c.List(catalog.Templates); len(list) > 0 {
 		if _, ok := list.Get(template); !ok {
-			return cache.Resource{}, fmt.Errorf("read by template %q: %w: the server does not list it", printable.Line(template, 300), session.ErrNotFound)
+			return cache.Resource{}, fmt.Errorf("expand template %q: %w: the server does not list the template", printable.Line(template, 300), session.ErrNotFound)
 		}
 	}
 	uri, err := uritemplate.Expand(template, params)

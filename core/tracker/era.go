@@ -140,7 +140,7 @@ func (f *sessionFollower) trialEnded(r eraTrial) error {
 		return nil
 	}
 	e.use, e.other, e.next = session.EraLegacy, session.EraModern, r.s
-	e.reason = fmt.Sprintf("the server also speaks %s, but announces %s only in this era", f.s.Info().ProtocolVersion, r.more)
+	e.reason = fmt.Sprintf("the server also supports %s, but announces %s only in this era", f.s.Info().ProtocolVersion, r.more)
 	f.w.missed, f.w.unreliable = 0, false
 	f.w.log.Info("tracking the server in the legacy era", "reason", e.reason)
 	return errSuperseded

@@ -183,10 +183,10 @@ func (f *sessionFollower) signals(b session.Dirty) {
 	now := time.Now()
 	f.w.addDropped(b.Dropped)
 	if b.Dropped[session.DroppedUndecodable] > 0 {
-		f.w.warnOnce("undecodable", "the server sends messages that cannot be decoded; mcptrack checks everything again after them, at most every 5s", nil)
+		f.w.warnOnce("undecodable", "the server sends messages that cannot be decoded; mcptrack compares everything again after each of them, at most every 5s", nil)
 	}
 	if n := b.Dropped[session.DroppedItems]; n > 0 {
-		f.w.warnOnce("items", "items of the server's lists are left out, because they have no URI or name, or one of more than 8 KiB", nil, "items", n)
+		f.w.warnOnce("items", "the server's lists contain items that mcptrack ignores, because their URI or name is missing or longer than 8 KiB", nil, "items", n)
 	}
 	for uri, sig := range b.URIs { // mark all resources before reading the first of them
 		f.conn.cache.Updated(uri)

@@ -87,7 +87,7 @@ func (f *sessionFollower) pinged(r pingResult) error {
 	case errors.Is(r.err, session.ErrAuth):
 		return r.err
 	case r.late && f.conn.requests.excuse(r.since):
-		f.w.log.Debug("no answer to a ping: the server may be busy")
+		f.w.log.Debug("no response to a ping; the server may be busy")
 		l.next = time.Now().Add(min(f.w.opts.Liveness, pingTimeout/2)) // check again soon whether the server is dead
 		return nil
 	default:

@@ -357,5 +357,5 @@ func descriptor(it catalog.Item) event.Descriptor {
 // listFailed publishes that a list could not be loaded; the previous list is kept.
 func (w *worker) listFailed(k catalog.Kind, err error) {
 	w.t.store.commit(event.Event{ServerID: w.id, Payload: event.ListChanged{List: k, Error: errorLine(err)}}, nil)
-	w.log.Warn("cannot load a list of the server; the last known list stays in use", "list", string(k), "err", errorLine(err))
+	w.log.Warn("cannot load a list from the server; the last known list stays in use", "list", string(k), "err", errorLine(err))
 }

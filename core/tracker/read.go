@@ -61,7 +61,7 @@ func (f *sessionFollower) answered(r readResult) {
 	} else {
 		f.w.log.Debug("read failed", "uri", r.read.URI, "err", errorLine(r.err))
 		if _, ok := errors.AsType[*session.TooLargeError](r.err); ok {
-			f.w.warnOnce("too large", "a resource is too large to be compared; mcptrack does not report further such resources of this server", r.err, "uri", r.read.URI)
+			f.w.warnOnce("too large", "a resource is too large to be compared; further warnings of this kind for this server are suppressed", r.err, "uri", r.read.URI)
 		}
 		if _, ok := errors.AsType[*net.OpError](r.err); ok { // the whole connection failed, not only this read
 			f.liveness.pingSoon(time.Now())

@@ -219,7 +219,7 @@ func (w *worker) session(ctx context.Context, opts session.Options) (*session.Se
 	if err != nil || !w.eras.learn(s.Info()) {
 		return s, err
 	}
-	w.log.Debug("another server answers: determining its era again")
+	w.log.Debug("a different server responded; determining its era again")
 	_ = s.Close()
 	opts.Era = ""
 	if s, err = w.dial(ctx, opts); err == nil {

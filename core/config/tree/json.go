@@ -179,21 +179,21 @@ func (s *Source) explain(offset int) *Error {
 		return syntax(offset, `expected ":" and a value after the key`, "")
 	case afterValue && len(o.open) == 0:
 		if s.text[offset] == ':' {
-			return syntax(offset, "key outside of an object", "put { before the first key and } after the last one")
+			return syntax(offset, "key outside an object", "add { before the first key and } after the last key")
 		}
-		return syntax(offset, "text after the end of the document", "a config file holds one object")
+		return syntax(offset, "text after the end of the document", "a config file must contain exactly one object")
 	case afterValue && (r == '"' || r == '{' || r == '[' || len(word) > 0):
-		return syntax(offset, "missing comma before this", "")
+		return syntax(offset, "missing comma before this value", "")
 	case r == '"':
 		return s.explainString(offset)
 	case r == '`':
 		return syntax(offset, "unexpected backquote", "remove the Markdown around the JSON, such as ```json")
 	case r == '\'':
-		return syntax(offset, "single quotes do not make a string", `JSON strings are in double quotes: "…"`)
+		return syntax(offset, "a string cannot be in single quotes", `write strings in double quotes: "…"`)
 	case r == '“' || r == '”' || r == '‘' || r == '’':
-		return syntax(offset, "typographic quotes do not make a string", `use the plain double quote: "`)
+		return syntax(offset, "a string cannot be in typographic quotes", `use the straight double quote: "`)
 	case r == '#':
-		return syntax(offset, `"#" does not begin a comment`, "comments begin with // or are between /* and */")
+		return syntax(offset, `"#" does not start a comment`, "start comments with //, or put them between /* and */")
 	case r == '=':
 		return syntax(offset, `expected ":" between key and value, found "="`, "")
 	case r == '}' || r == ']':
@@ -235,7 +235,7 @@ func (s *Source) explainEnd(o outline) *Error {
 	line, column := s.Position(bracket)
 	closing := map[byte]string{'{': "}", '[': "]"}[s.text[bracket]]
 	return syntax(end,
-		fmt.Sprintf("file ends early: the %q at line %d, column %d is not closed", s.text[bracket:bracket+1], line, column),
+		fmt.Sprintf("unexpected end of file: the %q at line %d, column %d is not closed", s.text[bracket:bracket+1], line, column),
 		fmt.Sprintf("add the missing %q", closing))
 }
 
@@ -272,7 +272,7 @@ func (s *Source) explainString(offset int) *Error {
 				break
 			}
 			if t[i] == 'u' && !fourHex(t[i+1:]) {
-				return syntax(i-1, `\u needs four hexadecimal digits`, `write a backslash as \\`)
+				return syntax(i-1, `\u must be followed by four hexadecimal digits`, `write a backslash as \\`)
 			}
 			if bytes.IndexByte([]byte(`"\/bfnrtu`), t[i]) < 0 {
 				return syntax(i-1, "invalid escape in a string", `write a backslash as \\`)
@@ -322,7 +322,7 @@ func (s *Source) explainWord(offset int, word string, o outline) *Error {
 		if utf8.RuneCountInString(word) <= 20 {
 			return syntax(offset, fmt.Sprintf("key %s is not in quotes", word), fmt.Sprintf("write %q", word))
 		}
-		return syntax(offset, "key is not in quotes", `keys are strings: "key"`)
+		return syntax(offset, "key is not in quotes", `put the key in double quotes: "key"`)
 	}
 	return syntax(offset, "text without quotes", `strings are in double quotes: "…"`)
 }

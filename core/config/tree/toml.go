@@ -68,7 +68,7 @@ func (r *tomlReader) explainTOML(err error) *Error {
 	if c, _ := utf8.DecodeRune(r.text[offset:]); space(offset, c) != nil {
 		return space(offset, c)
 	}
-	return syntax(offset, "invalid TOML here", `keys are NAME = VALUE, tables [NAME], and strings are in quotes`)
+	return syntax(offset, "invalid TOML here", `write keys as NAME = VALUE, tables as [NAME], and strings in quotes`)
 }
 
 // key returns the parts of a dotted key.

@@ -47,7 +47,7 @@ func (s *Source) parseYAML() (*Node, *Error) {
 		return nil, s.explainYAML(err)
 	}
 	if len(documents) > 1 {
-		return nil, syntax(s.offset(documents[1].Line, documents[1].Column), "the file has a second document", "a config file holds one document")
+		return nil, syntax(s.offset(documents[1].Line, documents[1].Column), "the file has a second document", "a config file must contain exactly one document")
 	}
 	if len(documents) == 0 || len(documents[0].Content) == 0 {
 		return nil, syntax(0, "file is empty", "the smallest config is servers: []")
@@ -69,7 +69,7 @@ func (s *Source) explainYAML(err error) *Error {
 	case strings.Contains(text, "tab") || s.tabbed(offset):
 		return syntax(offset, "a tab cannot indent YAML", "indent with spaces")
 	case strings.Contains(text, "unknown anchor"):
-		return syntax(offset, "alias without an anchor", `define it before with "&NAME"`)
+		return syntax(offset, "alias without an anchor", `define it earlier in the file with "&NAME"`)
 	}
 	start := s.lineOf(offset)
 	line, _, _ := bytes.Cut(s.text[start:], []byte("\n"))

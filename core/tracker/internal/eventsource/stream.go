@@ -71,7 +71,7 @@ type pushed struct {
 func (p *pushed) receive(in *inbox) error {
 	messages, lost := in.take()
 	if lost {
-		p.u.gap("they arrived faster than mcptrack could process them")
+		p.u.gap("events arrived faster than mcptrack could process them")
 	}
 	var events []mcp.EventOccurrence
 	cursor := ""

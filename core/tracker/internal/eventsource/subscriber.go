@@ -152,7 +152,7 @@ func (s *Subscriber) Run(ctx context.Context) {
 func (s *Subscriber) follow(ctx context.Context, types []mcp.EventType) {
 	wanted, unknown := plans(types, s.opts.Want)
 	for _, name := range unknown {
-		s.warnOnce(name, "the config names a type of events that the server does not offer")
+		s.warnOnce(name, "the config specifies an event type that the server does not offer")
 	}
 	streams := streamsElse
 	if s.opts.Session.HTTP() {

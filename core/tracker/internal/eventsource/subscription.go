@@ -110,7 +110,7 @@ func (u *subscription) survives(err error) bool {
 	refused, answered := errors.AsType[*session.RPCError](err)
 	switch {
 	case u.query.Cursor != "" && answered && refusesCursor(refused, failure):
-		u.gap("the server no longer knows the cursor")
+		u.gap("the server no longer recognises the cursor")
 		u.advance("")
 		return true
 	case errors.Is(err, session.ErrUnsupported):
