@@ -289,7 +289,7 @@ type Fetch struct {
 // Outcome tells what the cache did with a result.
 type Outcome uint8
 
-// The outcomes.
+// The possible outcomes of storing a result.
 const (
 	// Stored means that the result is cached.
 	Stored Outcome = iota

@@ -112,7 +112,6 @@ func ParseDigest(s string) (Digest, error) {
 	return d, fmt.Errorf("invalid digest %q; expected sha256: and %d hex digits", printable.Line(s, 100), hex.EncodedLen(len(d)))
 }
 
-// MarshalText implements [encoding.TextMarshaler].
 func (d Digest) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 // UnmarshalText implements [encoding.TextUnmarshaler]. A digest in an unknown format, for example

@@ -36,7 +36,7 @@ func (c Change) Field() string {
 // Limits on a comparison. A difference nested more deeply is reported as a change to the enclosing
 // value.
 const (
-	maxDepth = 32  // levels of nested values
+	maxDepth = 32  // maximum nesting depth that is compared
 	maxPath  = 256 // maximum length of a JSON Pointer in bytes
 )
 
@@ -189,7 +189,7 @@ func unescape(token string) string { return strings.NewReplacer("~1", "/", "~0",
 type ItemChange struct {
 	Key     string   `json:"key"`            // the URI, URI template or name
 	Fields  []string `json:"fields"`         // names of the members that differ, sorted
-	Changes []Change `json:"changes"`        // individual changes
+	Changes []Change `json:"changes"`        // the differences between the two versions
 	More    int      `json:"more,omitempty"` // number of changes omitted from Changes
 }
 

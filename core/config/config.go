@@ -83,7 +83,7 @@ type Server struct {
 	CatalogInterval time.Duration
 
 	Protocol       Protocol
-	ConnectTimeout time.Duration // 0 means the caller's default
+	ConnectTimeout time.Duration // timeout for connecting; 0 means the caller's default
 	RequestTimeout time.Duration // timeout of a single request
 
 	// Intent describes what the entry would run or send, and to whom, as written in the file; nil
@@ -106,7 +106,7 @@ type Program struct {
 	Command string
 	Args    []string
 	Env     map[string]Secret // includes the variables from envFile; "env" overrides them
-	Dir     string            // absolute working directory
+	Dir     string            // absolute path of the working directory
 }
 
 // Tracking describes what is followed on a server, and how.
@@ -200,7 +200,7 @@ type Mode string
 // The values of a server's "mode" key.
 const (
 	ModeAuto Mode = "auto" // by pushed updates if the server supports them, otherwise by polling
-	ModePoll Mode = "poll" // by polling at PollInterval
+	ModePoll Mode = "poll" // by reading resources at PollInterval
 )
 
 // ToolCall describes one tools/call request.

@@ -53,7 +53,7 @@ func (r *reader) containers(root *tree.Node) []container {
 	if m := index["mcp"]; m != nil && len(found) == 0 && m.Value.Kind == tree.Object && allObjects(m.Value) {
 		add(m, "/mcp", true)
 	}
-	for path, project := range r.projects(root) { // the nearest folder with servers
+	for path, project := range r.projects(root) { // starting with the nearest folder
 		servers := project.Get("mcpServers")
 		if servers == nil || servers.Value.Kind != tree.Object {
 			continue

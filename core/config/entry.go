@@ -99,10 +99,10 @@ func (e *entry) isBuiltin() bool {
 	if hasCommand || hasURL {
 		return false
 	}
-	if f, ok := e.field("source"); ok && f.value.Text == "extension" { // Zed
+	if f, ok := e.field("source"); ok && f.value.Text == "extension" { // an entry written by Zed
 		return true
 	}
-	if _, ok := e.field("uses"); ok { // Continue
+	if _, ok := e.field("uses"); ok { // an entry written by Continue
 		e.warnAt(e.object.Offset, e.path, CodeUnsupported, e.label+` has "uses" and is skipped; mcptrack does not fetch blocks from the Continue hub`, "")
 		return true
 	}

@@ -315,7 +315,7 @@ func (im *importer) login() map[string]any {
 			}
 		}
 	}
-	if f, ok := im.field("scopes"); ok && f.value.Kind == tree.List && out["scopes"] == nil { // Codex
+	if f, ok := im.field("scopes"); ok && f.value.Kind == tree.List && out["scopes"] == nil { // the "scopes" key of Codex
 		out["scopes"] = im.value(f.value, "")
 	}
 	if cursor && out["clientId"] != nil && out["callbackPort"] == nil && out["redirectUri"] == nil {

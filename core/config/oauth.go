@@ -20,7 +20,7 @@ type OAuth struct {
 	PrivateKeyFile    string // absolute path of the PEM key used to authenticate the client
 	ClientMetadataURL string // URL of the client's metadata, which is also the client ID
 	Scopes            []string
-	CallbackPort      int // 0 means any port
+	CallbackPort      int // local port for the browser to return to; 0 means any
 	// RedirectURI is the registered URL to which the browser returns after a login; if it is empty,
 	// a local URL is used.
 	RedirectURI string

@@ -59,9 +59,9 @@ const (
 	CodeID           Code = "invalid_id"
 	CodeDuplicateID  Code = "duplicate_id"
 	CodeDuplicateKey Code = "duplicate_key"
-	CodeUnknownKey   Code = "unknown_key"     // warning
-	CodeIneffective  Code = "ineffective_key" // warning
-	CodeUnsupported  Code = "unsupported"     // warning
+	CodeUnknownKey   Code = "unknown_key"     // always a warning
+	CodeIneffective  Code = "ineffective_key" // always a warning
+	CodeUnsupported  Code = "unsupported"     // always a warning
 
 	// Invalid values.
 	CodeDuration  Code = "invalid_duration"

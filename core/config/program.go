@@ -393,7 +393,7 @@ func bareName(s string) string {
 type envFile struct {
 	values map[string]string
 	size   int
-	text   string // content of the file
+	text   string // unparsed content of the file
 	err    string // describes what is wrong with the file, without quoting its content
 	hint   string
 }

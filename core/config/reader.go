@@ -13,7 +13,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/suggest"
 )
 
-// root reads the whole document.
+// root reads the root object of the document, which contains the servers.
 func (r *reader) root(root *tree.Node) {
 	if root.Kind != tree.Object {
 		hint := ""
@@ -147,12 +147,12 @@ func (r *reader) unknownRootKeys(root *tree.Node, found []container) {
 // A reader converts the tree of one document to servers.
 type reader struct {
 	*document
-	keys        table[Server] // result of serverKeys
+	keys        table[Server] // the table of server keys
 	oauthKeys   table[OAuth]
-	names       []string // names of the keys
+	names       []string // names of all server keys
 	effective   []string // names of the keys that affect what is run or sent
 	expander    expander
-	lookPath    func(string) (string, error) // nil means to search PATH
+	lookPath    func(string) (string, error) // finds a command; nil means to search PATH
 	config      *Config                      // contains the servers read so far
 	ids         map[string]int               // offset of the first occurrence of each ID
 	durations   *regexp.Regexp               // matches Go durations without a sign, as in schema.json

@@ -128,7 +128,7 @@ func (e *entry) needs(name, hint string) (value string, f field, ok bool) {
 	if m := e.object.Get(name); m != nil {
 		at, path = m.Value.Offset, e.path.key(name)
 	}
-	if e.members[name] == nil { // absent, null or ""
+	if e.members[name] == nil { // the key is absent, null or ""
 		e.errorAt(at, path, CodeMissing, fmt.Sprintf("%s must include a non-empty string %q", e.label, name), hint)
 		return "", f, false
 	}

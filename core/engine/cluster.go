@@ -32,7 +32,7 @@ type cluster struct {
 
 	sent map[string]announced // last announced states; used only by announce
 
-	mu   sync.Mutex // guards seen
+	mu   sync.Mutex // mutex that guards seen
 	seen map[string]status.Summary
 }
 

@@ -220,7 +220,7 @@ func (e *Engine) Run(ctx context.Context, parts ...Part) error {
 			if err := task(ctx); ctx.Err() == nil {
 				return err
 			}
-			return nil // cancellation is not a failure
+			return nil // cancellation of ctx is not a failure
 		})
 	}
 	var sources sync.WaitGroup

@@ -117,7 +117,7 @@ type texts struct {
 	contents journal.Contents
 
 	mu      sync.Mutex
-	secrets map[string][]string // by server id
+	secrets map[string][]string // secret values by server id
 }
 
 // apply adds the secrets in a config. The secrets of servers that were removed from the config are
@@ -163,12 +163,12 @@ type memory struct {
 	log journal.Log
 
 	mu    sync.Mutex            // guards the fields below
-	known map[string]*published // by server id
+	known map[string]*published // published state by server id
 }
 
 // published holds what was published about one server.
 type published struct {
-	resources map[string]catalog.Digest // by URI
+	resources map[string]catalog.Digest // last published digest by URI
 	lists     map[catalog.Kind]catalog.List
 }
 

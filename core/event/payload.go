@@ -53,15 +53,15 @@ type ServerState struct {
 	RetryIn         Milliseconds `json:"retryInMs,omitempty"`
 	ProtocolVersion string       `json:"protocolVersion,omitempty"`
 	Era             string       `json:"era,omitempty"`
-	StillConnected  bool         `json:"stillConnected,omitempty" about:"Unapproved: still connected, with the entry that was approved before"`
+	StillConnected  bool         `json:"stillConnected,omitempty" about:"Unapproved: still connected using the previously approved entry"`
 }
 
 // SubscriptionActive is published when the tracker starts following a server's resources, or
 // changes how it follows them.
 type SubscriptionActive struct {
 	Resources ResourceSet `json:"resources" about:"number or list"`
-	Mode      UpdateMode  `json:"mode,omitempty" about:"push or poll; absent if changes go unnoticed"`
-	Missing   []string    `json:"missing,omitempty" about:"URIs that the server does not push"`
+	Mode      UpdateMode  `json:"mode,omitempty" about:"push or poll; absent if changes are not detected"`
+	Missing   []string    `json:"missing,omitempty" about:"URIs for which the server does not push updates"`
 }
 
 // ResourceSet represents a set of resources by its size, or by its URIs if the caller listed them.
@@ -76,7 +76,7 @@ type ResourceSet struct {
 type ResourceUpdated struct {
 	// Changed tells whether the content differs from the last published content. It is nil if that
 	// is unknown, because the content was not read or had never been read before.
-	Changed        *bool          `json:"changed,omitempty" about:"false: announced, but the content is the same"`
+	Changed        *bool          `json:"changed,omitempty" about:"false if the change was announced but the content is unchanged"`
 	Name           string         `json:"name,omitempty"`
 	MimeType       string         `json:"mimeType,omitempty"`
 	Size           *int64         `json:"size,omitempty"` // content size in bytes
@@ -121,9 +121,9 @@ type ListChanged struct {
 	Changed []string     `json:"changed"`
 	// Details tells how the descriptors of the first items in Changed differ; see
 	// [catalog.ItemChanges].
-	Details []catalog.ItemChange `json:"details,omitempty" about:"how the changed ones differ: key, fields, changes"`
+	Details []catalog.ItemChange `json:"details,omitempty" about:"how the changed items differ: key, fields, changes"`
 	// Error explains why the list could not be loaded; the previous list stays in use.
-	Error string `json:"error,omitempty" about:"why the list could not be loaded; the old one stays"`
+	Error string `json:"error,omitempty" about:"why the list could not be loaded; the previous list stays in use"`
 	// Items is the complete list after the change; nil if it is unknown. Only a tracker with a
 	// recorder sets it.
 	Items *catalog.List `json:"-"`
@@ -136,9 +136,9 @@ type ListChanged struct {
 // resource, if the config subscribes to such events. The data of the server's event is not
 // published.
 type ServerEvent struct {
-	Name    string `json:"name" about:"its type"`
+	Name    string `json:"name" about:"type of the event"`
 	EventID string `json:"eventId"`
-	Size    int    `json:"size" about:"bytes of its data"`
+	Size    int    `json:"size" about:"size of the event's data in bytes"`
 }
 
 // ConfigReloaded is published when a new config is applied. It contains the ids of the servers
@@ -254,7 +254,7 @@ type ToolResult struct {
 // SubscriptionsChanged is published when the set of resources that clients subscribe to changes.
 // These resources are followed in addition to those selected by the config.
 type SubscriptionsChanged struct {
-	URIs []string `json:"uris" about:"all of them, sorted"`
+	URIs []string `json:"uris" about:"all subscribed URIs, sorted"`
 }
 
 func (ServerState) Type() Type          { return TypeServerState }

@@ -20,7 +20,7 @@ import (
 type serverEvents struct {
 	want       config.Events
 	subscriber *eventsource.Subscriber // nil if events are not followed
-	cancel     context.CancelFunc      // stops subscriber
+	cancel     context.CancelFunc      // cancels the context of subscriber
 	ended      chan struct{}           // closed by the job that runs subscriber
 
 	coverage eventsource.Coverage // which changes are reported by events
@@ -144,7 +144,7 @@ func (f *sessionFollower) takeEvents(now time.Time) {
 func (f *sessionFollower) eventAbout(uri string, first, now time.Time) {
 	f.conn.cache.Updated(uri)
 	if _, known := f.w.co.Lookup(uri); !known {
-		f.events.unlisted = f.events.unlisted || f.scope().selects(uri) // dueEvents then requests the list
+		f.events.unlisted = f.events.unlisted || f.scope().selects(uri) // so that dueEvents requests the list
 		return
 	}
 	f.unannounced.announced(uri)

@@ -37,7 +37,7 @@ type sessionFollower struct {
 	background  background
 	unannounced missedChanges
 
-	ready        bool                      // the first sync is done
+	ready        bool                      // the first sync of the session is done
 	onConnect    bool                      // the tool calls in the config's onConnect were started
 	pushed       bool                      // at least one resource update was announced
 	unsubscribed bool                      // a resubscription was not answered; the next ping decides whether the server is dead

@@ -74,7 +74,7 @@ type syncs struct {
 	last    time.Time // when the last sync started
 	running bool
 	aborted bool               // the running sync was cancelled; another sync will do its work
-	cancel  context.CancelFunc // cancels the running sync
+	cancel  context.CancelFunc // cancels the context of the running sync
 	retry   *backoff.Backoff   // delays after failed syncs; nil if the last sync succeeded
 	gaps    gaps
 	early   map[string]session.Signal // signals for URIs that the running sync may start to track
@@ -291,7 +291,7 @@ type syncResult struct {
 	asked     session.Filter
 	ack       session.Ack
 	made      bool
-	subscribe error // why the subscription failed
+	subscribe error // error of the subscription request, if it failed
 
 	interrupted  bool // there was temporarily no subscription
 	unlisted     bool // the subscription was last interrupted after the lists were loaded
@@ -352,7 +352,7 @@ func (r *syncResult) subscribeTo(ctx context.Context, s *session.Session, f sess
 	}
 }
 
-// listAll loads lists concurrently.
+// listAll loads the given lists concurrently and stores the results in r.
 func (r *syncResult) listAll(ctx context.Context, s *session.Session, kinds []catalog.Kind) {
 	var (
 		mu    sync.Mutex // guards the maps in r

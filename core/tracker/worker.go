@@ -44,7 +44,7 @@ type worker struct {
 	srv        config.Server
 	eras       eras
 	lists      map[catalog.Kind]catalog.List
-	following  *sessionFollower // follower of the live session
+	following  *sessionFollower // tracks the live session
 	co         *coalesce.Coalescer
 	retries    retries
 	login      loginWatch // login state at the last attempt to connect

@@ -337,7 +337,7 @@ func (f *finder) pair(p part) {
 		whole := value
 		value = f.afterScheme(value)
 		if blank := strings.IndexAny(f.of(value), " \t"); blank >= 0 {
-			if header { // otherwise it is prose
+			if header { // without a header, the text is prose
 				return
 			}
 			value.to = value.from + blank

@@ -12,7 +12,7 @@ import (
 type strength int
 
 const (
-	ordinary strength = iota // the name gives no indication
+	ordinary strength = iota // the name does not indicate a credential
 	perhaps                  // a credential if the value looks like one: OPENAI_KEY
 	weak                     // may be a credential or a setting: AUTH
 	strong                   // always a credential: API_TOKEN
@@ -160,7 +160,7 @@ func note(value string) bool {
 			return true
 		}
 	}
-	if strings.HasSuffix(lower, "...") || strings.HasSuffix(lower, "…") { // the value was abbreviated
+	if strings.HasSuffix(lower, "...") || strings.HasSuffix(lower, "…") { // the value ends in an ellipsis
 		return true
 	}
 	if snake(value) && kind(value) != ordinary { // the name of a variable instead of its value

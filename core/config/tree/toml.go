@@ -105,7 +105,7 @@ func (r *tomlReader) descend(n *Node, parts []*Member) (*Node, *Error) {
 			r.add(n, part)
 			n = next
 			continue
-		case m.Value.Kind == List && len(m.Value.Items) > 0: // the last element of [[name]]
+		case m.Value.Kind == List && len(m.Value.Items) > 0: // use the last element of [[name]]
 			n = m.Value.Items[len(m.Value.Items)-1]
 		default:
 			n = m.Value
@@ -203,7 +203,7 @@ func (r *tomlReader) value(v *unstable.Node, at, depth int) (*Node, *Error) {
 		n.Kind = Bool
 	case unstable.Integer, unstable.Float:
 		n.Kind = Number
-	default: // strings and dates
+	default: // strings and dates, which become strings
 		n.Kind = String
 	}
 	return n, nil

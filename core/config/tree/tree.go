@@ -107,7 +107,7 @@ type Error struct {
 
 // A Source holds the text of one file.
 type Source struct {
-	text  []byte // without byte order mark
+	text  []byte // content of the file without a byte order mark
 	lines []int  // offset of the first byte of each line
 }
 
@@ -301,6 +301,6 @@ func appendString(b []byte, s string) []byte {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s) // encoding a string never fails
+	_ = enc.Encode(s) // encoding a string as JSON never fails
 	return append(b, bytes.TrimSuffix(text.Bytes(), []byte("\n"))...)
 }

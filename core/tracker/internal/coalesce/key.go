@@ -24,7 +24,7 @@ type key struct {
 	reading
 	timer
 
-	turn     *list.Element     // position in the rotation
+	turn     *list.Element     // the key's element in the rotation
 	parent   *key              // resource that contains this sub-resource; nil if it is not a sub-resource
 	children map[*key]struct{} // sub-resources of this resource
 	swept    time.Time         // when idle children were last dropped
@@ -127,7 +127,7 @@ func (k *key) windowEnd(now time.Time) {
 	}
 }
 
-// reopen starts the next window.
+// reopen starts the next window of the resource.
 func (k *key) reopen(now time.Time) {
 	k.open, k.until = true, now.Add(k.c.opts.Window)
 	k.c.timers.set(k, k.until)

@@ -61,11 +61,11 @@ type Read struct {
 // Outcome tells how a read ended.
 type Outcome uint8
 
-// The outcomes.
+// The possible outcomes of a read.
 const (
 	OK      Outcome = iota
 	Missing         // the server reported that the resource does not exist
-	Failed          // any other failure
+	Failed          // the read failed for any other reason
 )
 
 const (

@@ -45,7 +45,7 @@ const (
 	aboutResource about = iota // a resource, whose URI is in data.uri
 	aboutList                  // a list, which is named in data.list
 	aboutMapped                // a resource, whose location in the data is set in the config
-	aboutOther                 // nothing that is tracked
+	aboutOther                 // the events concern nothing that is tracked
 )
 
 func (p plan) coverage() Coverage {

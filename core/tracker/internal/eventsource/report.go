@@ -225,7 +225,7 @@ type inbox struct {
 	mu       sync.Mutex // guards the fields below
 	messages []session.EventMessage
 	bytes    int
-	lost     bool // messages were dropped
+	lost     bool // messages were dropped because the inbox was full
 }
 
 func newInbox() *inbox { return &inbox{wake: make(chan struct{}, 1)} }

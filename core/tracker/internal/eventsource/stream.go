@@ -63,7 +63,7 @@ type pushed struct {
 	u        *subscription
 	fresh    bool // the stream started without a cursor
 	active   bool
-	last     time.Time     // arrival of the last message
+	last     time.Time     // when the last message arrived
 	patience time.Duration // time after last at which the stream is considered dead
 }
 
@@ -100,7 +100,7 @@ func (p *pushed) receive(in *inbox) error {
 		case m.Method == mcp.NotificationEventsActive:
 			flush()
 			p.begin(news)
-		case news.Cursor != "": // a heartbeat
+		case news.Cursor != "": // the message is a heartbeat
 			cursor = news.Cursor
 		}
 	}

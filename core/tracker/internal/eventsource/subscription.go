@@ -30,8 +30,8 @@ type subscription struct {
 	query session.EventQuery // its Cursor is that of the last handled events
 	seen  seen
 
-	// For webhooks:
-	slot   *standardwebhooks.Slot // nil if not opened
+	// Used only for webhooks:
+	slot   *standardwebhooks.Slot // slot of the webhook receiver; nil if not opened
 	slotID string                 // subscription id assigned by the server; empty if none
 	// mayExist is true if the subscription was requested and the server did not reject it.
 	mayExist bool
