@@ -389,10 +389,10 @@ func TestKeyringIsReadAfterApproval(t *testing.T) {
 	var out, stderr clitest.Buffer
 	env := &cli.Env{In: strings.NewReader(""), Out: &out, Err: &stderr, LookupEnv: only("HOME", home), Executable: "/nowhere",
 		Terminal: replying("y\n")}
-	if code := Main(t.Context(), env, []string{"list", "--json"}); code != cli.ExitUnreachable || !strings.Contains(out.String(), "which has no such entry") {
+	if code := Main(t.Context(), env, []string{"list", "--json"}); code != cli.ExitUnreachable || !strings.Contains(out.String(), "which does not contain this entry") {
 		t.Errorf("exit code %d: %s %s", code, &out, &stderr)
 	}
-	if got := missing(); !strings.Contains(got, "which has no such entry") {
+	if got := missing(); !strings.Contains(got, "which does not contain this entry") {
 		t.Errorf("after the approval: %s", got)
 	}
 }

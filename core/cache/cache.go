@@ -1,30 +1,31 @@
-// Package cache stores the results of requests to servers: the contents of resources,
-// including those that a URI template expands to, prompts, and results of tools. It makes it
-// possible to show results again without repeating the request. It never answers in place of a
-// server unless the server's ttlMs allows it and the caller asks for it.
+// Package cache stores the results of requests to servers: the contents of resources, including
+// resources read through a URI template, prompts, and results of tool calls. Callers can show these
+// results again without repeating the request. The cache replaces a request to the server only if
+// the server's ttlMs allows it and the caller asks for it.
 //
 // # Ownership
 //
-// Readers have a [View]: its getters return copies, and its clears remove entries. Only
-// the owner of a session writes, through the [Session] of the cache. The entries live as
-// long as the session; a closed Session rejects late results.
+// Readers use a [View]: its getters return copies, and its Clear methods remove entries. Only the
+// owner of a session writes, through the [Session] of the cache. Entries are kept until the session
+// ends; a closed Session rejects results that arrive later.
 //
 // # Order
 //
-// Every result is stored through a [Fetch] that was begun before its request was sent. A
-// result never replaces the result of a request that was begun later. If an update is announced
-// between the two ([Session.Updated]), the result is [Outdated]: it may be older than the update,
-// is not stored, and must be fetched again. So once the last Fetch has ended, no entry is
-// older than the last announced update.
+// Every result is stored through a [Fetch] that was started before the request was sent. A result
+// never replaces the result of a request that was started later. If an update is announced while
+// the Fetch is in flight ([Session.Updated]), the result is [Outdated]: it may be older than the
+// update, so it is not stored, and must be fetched again. Therefore, once the last Fetch has ended,
+// no entry is older than the last announced update.
 //
-// # Bounds
+// # Limits
 //
-// All sessions of a [Store] share one bound in bytes; the least recently used entries are
-// evicted first. A single result may take a quarter of it.
+// All sessions of a [Store] share one size limit; the least recently used entries are evicted
+// first. A single result may use at most a quarter of the limit.
 //
-// The rules for ttlMs and cacheScope come from MCP 2026-07-28 (server/utilities/caching): an absent or negative ttlMs is 0, an absent scope is private. A Store is used
-// by one user with one set of credentials, so it may store private results; code that
-// passes results to other users must check Private.
+// The rules for ttlMs and cacheScope come from MCP 2026-07-28 (server/utilities/caching): an absent
+// or negative ttlMs means 0, and an absent cacheScope means private. A Store is used by one user
+// with one set of credentials, so it may store private results; code that passes results to other
+// users must check Private.
 package cache
 
 import (
@@ -36,43 +37,43 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// DefaultMaxBytes is the bound of a Store if [NewStore] is called with 0.
+// DefaultMaxBytes is the size limit of a Store if [NewStore] is called with 0.
 const DefaultMaxBytes = 64 << 20
 
-// Store holds the caches of any number of servers, within one bound. It is safe for
-// concurrent use, and so are its Sessions, Fetches and Views.
+// Store holds the caches for any number of servers, subject to one total size limit. A Store and
+// its Sessions, Fetches and Views are safe for concurrent use.
 type Store struct {
-	max int64 // bytes
+	max int64 // size limit in bytes
 
-	mu       sync.Mutex          // guards all below, and all sessions; never held for I/O
-	used     int64               // bytes of all entries, roughly
-	recent   *list.List          // of *item, most recently used first
-	sessions map[string]*Session // the latest of each server, by id
+	mu       sync.Mutex          // guards the fields below and all sessions; never held during I/O
+	used     int64               // approximate total size of all entries, in bytes
+	recent   *list.List          // values are *item, most recently used first
+	sessions map[string]*Session // latest session of each server, by server id
 }
 
-// NewStore returns an empty store for maxBytes; 0 means [DefaultMaxBytes].
+// NewStore returns an empty store with a limit of maxBytes; 0 means [DefaultMaxBytes].
 func NewStore(maxBytes int64) *Store {
 	return &Store{max: cmp.Or(maxBytes, DefaultMaxBytes), recent: list.New(), sessions: map[string]*Session{}}
 }
 
-// key identifies an entry of a session: the name is a URI, a template for a resource that was
+// key identifies an entry of a session. The name is a URI, a URI template for a resource that was
 // read through it, or the name of a prompt or tool.
 type key struct {
 	kind catalog.Kind
 	name string
 }
 
-// item is an entry with the session and the key under which it is stored.
+// item is a cached entry together with the session and the key under which it is stored.
 type item struct {
 	session *Session
 	key     key
 	value   entry
-	begun   uint64 // number of the fetch that stored it
-	size    int64  // bytes
+	begun   uint64 // number of the fetch that stored the entry
+	size    int64  // size in bytes
 }
 
-// Open returns the cache of a new session with the server, and clears the cache of an earlier
-// one.
+// Open returns the cache for a new session with the server. It closes the cache of the previous
+// session, if any.
 func (s *Store) Open(server string) *Session {
 	c := &Session{store: s, server: server, items: map[key]*list.Element{},
 		flights: map[*Fetch]struct{}{}, byURI: map[string]*uriIndex{}}
@@ -85,10 +86,11 @@ func (s *Store) Open(server string) *Session {
 	return c
 }
 
-// View returns read access to the cache of the server, now and in later sessions.
+// View returns access to the server's cache for readers. The View remains valid across sessions.
 func (s *Store) View(server string) View { return View{s, server} }
 
-// put replaces the entry of the key, and evicts others to make room. s.mu must be held.
+// put stores v under the key, replacing any previous entry, and evicts other entries if the limit
+// is exceeded. s.mu must be held.
 func (s *Store) put(c *Session, k key, v entry, begun uint64) {
 	c.drop(k)
 	it := &item{session: c, key: k, value: v, begun: begun, size: v.bytes()}
@@ -106,21 +108,21 @@ type Session struct {
 	store  *Store
 	server string
 
-	// All below is guarded by store.mu.
+	// The fields below are guarded by store.mu.
 	closed  bool
-	seq     uint64 // number of the last fetch
+	seq     uint64 // number of the most recently started fetch
 	items   map[key]*list.Element
 	flights map[*Fetch]struct{}
 	byURI   map[string]*uriIndex
 }
 
-// uriIndex finds the entries and fetches that an update of one URI concerns.
+// uriIndex lists the entries and fetches affected by an update of one URI.
 type uriIndex struct {
-	templates map[string]struct{} // templates whose entry has the content of the URI
-	flights   map[*Fetch]struct{} // fetches of the URI in flight
+	templates map[string]struct{} // templates whose entry holds the content of the URI
+	flights   map[*Fetch]struct{} // fetches of the URI that are in flight
 }
 
-// Close removes all entries. Results of fetches in flight are no longer stored.
+// Close removes all entries. Results of fetches still in flight will not be stored.
 func (s *Session) Close() {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
@@ -131,8 +133,8 @@ func (s *Session) Close() {
 	}
 }
 
-// Fetch begins a fetch whose result is cached under a kind and a name. It must be called before
-// the request is sent. uri is the resource that is read, "" for prompts and tools.
+// Fetch starts a fetch whose result will be cached under the given kind and name. It must be called
+// before the request is sent. uri is the resource to be read; it is empty for prompts and tools.
 func (s *Session) Fetch(kind catalog.Kind, name, uri string) *Fetch {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
@@ -145,7 +147,7 @@ func (s *Session) Fetch(kind catalog.Kind, name, uri string) *Fetch {
 	return f
 }
 
-// Holds reports whether the content of the URI is cached, under any key.
+// Holds reports whether the content of the URI is cached under any key.
 func (s *Session) Holds(uri string) bool {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
@@ -154,8 +156,8 @@ func (s *Session) Holds(uri string) bool {
 	return ok || ix != nil && len(ix.templates) > 0
 }
 
-// Updated records that the server announced an update of a resource: entries with its
-// content become stale, and fetches of it in flight become outdated.
+// Updated records that the server announced an update of a resource: entries with the resource's
+// content become stale, and fetches of it that are in flight become outdated.
 func (s *Session) Updated(uri string) {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
@@ -178,8 +180,8 @@ func (s *Session) Gone(uri string) {
 	s.eachOf(uri, func(k key, _ *item) { s.drop(k) })
 }
 
-// Remove removes the entries of a kind that are no longer in the server's list. Results of their
-// fetches in flight are no longer stored.
+// Remove removes the entries of the given kind and names, which are no longer in the server's list.
+// Results of fetches of these items that are in flight will not be stored.
 func (s *Session) Remove(kind catalog.Kind, names []string) {
 	if len(names) == 0 {
 		return
@@ -198,7 +200,7 @@ func (s *Session) Remove(kind catalog.Kind, names []string) {
 	}
 }
 
-// store.mu must be held for the methods of Session below.
+// store.mu must be held when the Session methods below are called.
 
 // at returns the index of a URI, creating it if necessary.
 func (s *Session) at(uri string) *uriIndex {
@@ -210,15 +212,16 @@ func (s *Session) at(uri string) *uriIndex {
 	return ix
 }
 
-// tidy removes the index of a URI if it is empty.
+// tidy deletes the index of a URI if it has become empty.
 func (s *Session) tidy(uri string) {
 	if ix := s.byURI[uri]; ix != nil && len(ix.templates)+len(ix.flights) == 0 {
 		delete(s.byURI, uri)
 	}
 }
 
-// index adds the entry of a template to the index of its URI, or removes it from there if cached
-// is false. It does nothing for other kinds, whose keys contain the URI.
+// index adds an entry read through a URI template to the index of its URI, or removes it from there
+// if cached is false. It does nothing for entries of other kinds, because their key already
+// identifies the URI.
 func (s *Session) index(k key, v entry, cached bool) {
 	if k.kind != catalog.Templates {
 		return
@@ -234,7 +237,7 @@ func (s *Session) index(k key, v entry, cached bool) {
 	s.tidy(uri)
 }
 
-// eachOf calls visit for every entry that has the content of the URI.
+// eachOf calls visit for every entry that holds the content of the URI.
 func (s *Session) eachOf(uri string, visit func(key, *item)) {
 	k := key{catalog.Resources, uri}
 	if el := s.items[k]; el != nil {
@@ -250,7 +253,7 @@ func (s *Session) eachOf(uri string, visit func(key, *item)) {
 	}
 }
 
-// drop removes one entry, if it exists.
+// drop removes the entry with the given key and reports whether it existed.
 func (s *Session) drop(k key) bool {
 	el := s.items[k]
 	if el == nil {
@@ -270,45 +273,47 @@ func (s *Session) clear() {
 	}
 }
 
-// Fetch is one request whose result will be cached. It ends with exactly one call of
-// Resource, Prompt, ToolResult, Refresh or Cancel.
+// Fetch represents one request whose result will be cached. Exactly one of Resource, Prompt,
+// ToolResult, Refresh or Cancel must be called to finish it.
 type Fetch struct {
 	session *Session
-	key     key    // of the entry in which the result is stored
-	uri     string // the resource that is read; "" for prompts and tools
-	begun   uint64 // number of the fetch in its session; it rises
+	key     key    // key under which the result is stored
+	uri     string // resource that is read; empty for prompts and tools
+	begun   uint64 // sequence number of the fetch within its session
 
 	// Guarded by the store's lock.
-	outdated bool // an update of the resource was announced since the fetch began
+	outdated bool // an update of the resource was announced after the fetch started
 	unwanted bool // the server no longer lists the fetched item
 }
 
-// Outcome is what the cache did with a result.
+// Outcome tells what the cache did with a result.
 type Outcome uint8
 
-// The outcomes.
+// The possible outcomes of storing a result.
 const (
-	// Stored: the result is cached.
+	// Stored means that the result is cached.
 	Stored Outcome = iota
-	// Outdated: an update was announced since the request was sent. Fetch again.
+	// Outdated means that an update was announced after the fetch started; the result was discarded
+	// and must be fetched again.
 	Outdated
-	// Superseded: the result of a later request is already cached, the session has ended,
-	// or the server no longer offers the fetched item.
+	// Superseded means that the result was discarded because the result of a later request is
+	// already cached, the session has ended, or the server no longer offers the fetched item.
 	Superseded
-	// TooLarge: the result does not fit; an older entry is removed.
+	// TooLarge means that the result exceeds the size limit for an entry; any older entry has been
+	// removed.
 	TooLarge
 )
 
-// Resource caches the content of a resource.
+// Resource finishes the fetch and caches the content of a resource.
 func (f *Fetch) Resource(r Resource) Outcome { return f.store(r) }
 
-// Prompt caches a prompt.
+// Prompt finishes the fetch and caches a prompt.
 func (f *Fetch) Prompt(p Prompt) Outcome { return f.store(p) }
 
-// ToolResult caches the result of a tool.
+// ToolResult finishes the fetch and caches the result of a tool call.
 func (f *Fetch) ToolResult(t ToolResult) Outcome { return f.store(t) }
 
-// Cancel ends a fetch without a result.
+// Cancel finishes the fetch without a result.
 func (f *Fetch) Cancel() {
 	f.session.store.mu.Lock()
 	defer f.session.store.mu.Unlock()
@@ -338,11 +343,12 @@ func (f *Fetch) store(v entry) Outcome {
 	return Stored
 }
 
-// Replaced is an entry that Refresh updated, before and after.
+// Replaced holds an entry before and after an update by [Fetch.Refresh].
 type Replaced struct{ Was, Now Resource }
 
-// Refresh updates the entries that have the content of the URI, under any key, with
-// content that was read for another reason. It creates no entry and ignores outdated content.
+// Refresh finishes the fetch and updates every existing entry for the URI, under any key, with
+// content that was read for another purpose. It creates no new entries and discards outdated
+// content.
 func (f *Fetch) Refresh(r Resource) []Replaced {
 	s := f.session.store
 	s.mu.Lock()
@@ -361,7 +367,7 @@ func (f *Fetch) Refresh(r Resource) []Replaced {
 	for _, k := range keys {
 		el := f.session.items[k]
 		if el == nil {
-			continue // evicted to make room for the previous one
+			continue // evicted when an earlier entry of this loop was stored
 		}
 		was := el.Value.(*item).value.(Resource)
 		now := r
@@ -376,7 +382,7 @@ func (f *Fetch) Refresh(r Resource) []Replaced {
 	return out
 }
 
-// end removes the fetch from the session's fetches in flight. store.mu must be held.
+// end removes the fetch from the session's list of fetches in flight. store.mu must be held.
 func (f *Fetch) end() {
 	delete(f.session.flights, f)
 	if ix := f.session.byURI[f.uri]; f.uri != "" && ix != nil {
@@ -385,44 +391,45 @@ func (f *Fetch) end() {
 	}
 }
 
-// View is read access to the cache of one server. Its getters return copies. The zero
-// View is not usable; see [Store.View].
+// View lets readers use the cache of one server. Its getters return copies; its Clear methods
+// remove entries. The zero View is not usable; see [Store.View].
 type View struct {
 	store  *Store
 	server string
 }
 
-// Resource returns the cached content of a URI, false if there is none.
+// Resource returns the cached content of a URI, or false if there is none.
 func (v View) Resource(uri string) (Resource, bool) { return get[Resource](v, catalog.Resources, uri) }
 
-// Template returns the content that was last read through a URI template, with the
-// parameters; false if none is cached.
+// Template returns the content that was last read through a URI template, including the template
+// parameters, or false if none is cached.
 func (v View) Template(template string) (Resource, bool) {
 	return get[Resource](v, catalog.Templates, template)
 }
 
-// Prompt returns the cached result of a prompt, with its arguments; false if there is
-// none.
+// Prompt returns the cached result of a prompts/get request, including its arguments, or false if
+// there is none.
 func (v View) Prompt(name string) (Prompt, bool) { return get[Prompt](v, catalog.Prompts, name) }
 
-// ToolResult returns the cached result of a tool; false if there is none.
+// ToolResult returns the cached result of a tool call, or false if there is none.
 func (v View) ToolResult(name string) (ToolResult, bool) {
 	return get[ToolResult](v, catalog.Tools, name)
 }
 
-// ClearResource removes the content of a URI. It reports whether there was any.
+// ClearResource removes the cached content of a URI and reports whether there was any.
 func (v View) ClearResource(uri string) bool { return v.clear(catalog.Resources, uri) }
 
-// ClearTemplate removes the content that was read through a URI template.
+// ClearTemplate removes the cached content that was read through a URI template and reports whether
+// there was any.
 func (v View) ClearTemplate(template string) bool { return v.clear(catalog.Templates, template) }
 
-// ClearPrompt removes a prompt.
+// ClearPrompt removes a cached prompt and reports whether there was one.
 func (v View) ClearPrompt(name string) bool { return v.clear(catalog.Prompts, name) }
 
-// ClearToolResult removes the result of a tool.
+// ClearToolResult removes the cached result of a tool and reports whether there was one.
 func (v View) ClearToolResult(name string) bool { return v.clear(catalog.Tools, name) }
 
-// ClearAll removes all entries of the server. Lists, subscriptions and requests in flight
+// ClearAll removes all cached entries for the server. Lists, subscriptions and requests in flight
 // are unaffected.
 func (v View) ClearAll() {
 	v.store.mu.Lock()
@@ -432,7 +439,7 @@ func (v View) ClearAll() {
 	}
 }
 
-// Keys returns the URIs, templates or names that have an entry, sorted.
+// Keys returns the sorted URIs, templates or names that have a cached entry of the given kind.
 func (v View) Keys(kind catalog.Kind) []string {
 	v.store.mu.Lock()
 	defer v.store.mu.Unlock()

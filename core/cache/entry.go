@@ -9,33 +9,33 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// Resource is the content of a resource at one time.
+// Resource holds the content of a resource as read at one point in time.
 type Resource struct {
 	// URI is the resource that was read.
 	URI string
-	// Template is the URI template that URI was expanded from with Params; "" if the caller
+	// Template is the URI template from which URI was expanded, using Params; empty if the caller
 	// passed the URI itself.
 	Template string
 	Params   map[string]string
 
-	Digest   catalog.Digest // of the content, see session.Content
-	Size     int64          // bytes of all texts and decoded blobs
-	MimeType string         // the first one in the answer
+	Digest   catalog.Digest // digest of the content, see session.Content
+	Size     int64          // total size of all texts and decoded blobs, in bytes
+	MimeType string         // first MIME type in the response
 
-	// Time is when the answer arrived.
+	// Time is when the response arrived.
 	Time time.Time
-	// Expires is when the content ceases to be fresh according to the server's ttlMs; not after
-	// Time without a positive ttlMs.
+	// Expires is when the content stops being fresh, according to the server's ttlMs. Without a
+	// positive ttlMs it is not after Time.
 	Expires time.Time
-	// Private is set unless the server's cacheScope is public.
+	// Private is true unless the server set cacheScope to public.
 	Private bool
-	// Stale is set if an update was announced after the content was requested.
+	// Stale is true if an update was announced after the content was requested.
 	Stale bool
 
-	raw string // the MCP result; a string, because its bytes cannot be modified
+	raw string // the MCP result, stored as a string because strings are immutable
 }
 
-// NewResource makes a Resource from a resources/read result that arrived at the given time.
+// NewResource returns a Resource for a resources/read result that arrived at the given time.
 func NewResource(uri string, raw json.RawMessage, at time.Time) Resource {
 	ttl, public := freshness(raw)
 	return Resource{URI: uri, Time: at, Expires: at.Add(ttl), Private: !public, raw: string(raw)}
@@ -48,7 +48,7 @@ func (r Resource) Raw() json.RawMessage { return json.RawMessage(r.raw) }
 // without another request.
 func (r Resource) Fresh(now time.Time) bool { return !r.Stale && now.Before(r.Expires) }
 
-// Text returns the concatenated texts of all entries, false if an entry is binary.
+// Text returns the concatenated text of all parts of the content, or false if any part is binary.
 func (r Resource) Text() (string, bool) {
 	var result struct {
 		Contents []struct {
@@ -68,15 +68,15 @@ func (r Resource) Text() (string, bool) {
 	return b.String(), true
 }
 
-// Prompt is the result of a prompts/get request.
+// Prompt holds the result of a prompts/get request.
 type Prompt struct {
 	Name      string
 	Arguments map[string]string
-	Time      time.Time // when the answer arrived
+	Time      time.Time // when the response arrived
 	raw       string
 }
 
-// NewPrompt makes a Prompt from a prompts/get result.
+// NewPrompt returns a Prompt for a prompts/get result.
 func NewPrompt(name string, args map[string]string, raw json.RawMessage, at time.Time) Prompt {
 	return Prompt{Name: name, Arguments: args, Time: at, raw: string(raw)}
 }
@@ -84,26 +84,28 @@ func NewPrompt(name string, args map[string]string, raw json.RawMessage, at time
 // Raw returns a copy of the MCP result.
 func (p Prompt) Raw() json.RawMessage { return json.RawMessage(p.raw) }
 
-// ToolResult is the outcome of a tools/call request.
+// ToolResult holds the outcome of a tools/call request.
 type ToolResult struct {
 	Name string
-	// Success is false if the call got no answer or an error, or if the result has isError set.
+	// Success is false if the call failed or received no response, or if the result has isError
+	// set.
 	Success bool
-	// Error is one printable line, "" on success.
+	// Error is the error message as one printable line; empty on success.
 	Error string
 	Time  time.Time // when the call ended
 
 	arguments, raw string
 }
 
-// NewToolResult makes a ToolResult. raw is nil if there was no result, and failure is "" if the
-// call succeeded. Arguments that cannot be encoded are left out; they were not sent either.
+// NewToolResult returns a ToolResult. raw is nil if there was no result; failure is empty if the
+// call succeeded. Arguments that cannot be encoded as JSON are omitted, because they were not sent
+// either.
 func NewToolResult(name string, args map[string]any, raw json.RawMessage, failure string, at time.Time) ToolResult {
 	encoded, _ := json.Marshal(args)
 	return ToolResult{Name: name, Success: failure == "", Error: failure, Time: at, arguments: string(encoded), raw: string(raw)}
 }
 
-// Raw returns a copy of the MCP result, nil if there was no answer.
+// Raw returns a copy of the MCP result, or nil if there was none.
 func (t ToolResult) Raw() json.RawMessage {
 	if t.raw == "" {
 		return nil
@@ -116,12 +118,12 @@ func (t ToolResult) Arguments() json.RawMessage { return json.RawMessage(t.argum
 
 // entry is a cached value: a Resource, a Prompt or a ToolResult.
 type entry interface {
-	bytes() int64 // roughly its size in memory
-	// own returns a copy of the entry that shares no map with it.
+	bytes() int64 // approximate size in memory
+	// own returns a copy of the entry that does not share its maps.
 	own() entry
 }
 
-// overhead is roughly the size of an entry without its texts, in bytes.
+// overhead is the approximate size in bytes of an entry, excluding its texts.
 const overhead = 256
 
 func (r Resource) bytes() int64 {
@@ -156,10 +158,11 @@ func mapBytes(m map[string]string) int64 {
 	return int64(n)
 }
 
-// maxTTL bounds ttlMs: a duration must not overflow, and nothing stays fresh for ever.
+// maxTTL limits ttlMs, so that the duration does not overflow and no entry stays fresh
+// indefinitely.
 const maxTTL = 24 * time.Hour
 
-// freshness reads ttlMs and cacheScope of a result.
+// freshness parses ttlMs and cacheScope in a result.
 func freshness(raw json.RawMessage) (ttl time.Duration, public bool) {
 	var members struct {
 		TTL   json.RawMessage `json:"ttlMs"`

@@ -1,10 +1,10 @@
-// Package catalog describes what one MCP server offers, as values: the items of its four
-// lists in raw JSON, their digests, and the differences between two lists.
+// Package catalog represents what one MCP server offers: the items of its four lists as raw JSON,
+// their digests, and the differences between two versions of a list.
 //
-// Items keep the bytes that the server sent. SDK structs drop what they do not
-// know ($schema, x-…, unknown members, integers beyond 2^53), so a digest of the
-// struct would miss real changes. Everything here is immutable after
-// construction and free of I/O.
+// Items keep the bytes that the server sent. SDK structs drop data they do not recognise ($schema,
+// x-…, unknown members, integers beyond 2^53), so a digest of the struct would miss real changes.
+// All values in this package are immutable after construction, and none of its functions performs
+// I/O.
 package catalog
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Kind names one of the lists of an MCP server.
+// Kind identifies one of the lists of an MCP server.
 type Kind string
 
 // The four lists.
@@ -34,13 +34,13 @@ const (
 )
 
 // Events is the list of event types that a server offers (MCP Events). It is loaded like the other
-// lists, but is not one of [Kinds]: its changes are not tracked.
+// lists, but is not included in [Kinds], because its changes are not tracked.
 const Events Kind = "events"
 
-// Kinds returns all kinds in a fixed order.
+// Kinds returns the four kinds in a fixed order.
 func Kinds() []Kind { return []Kind{Resources, Templates, Prompts, Tools} }
 
-// Method is the JSON-RPC method that lists the kind.
+// Method returns the JSON-RPC method that lists items of this kind.
 func (k Kind) Method() string {
 	if k == Templates {
 		return "resources/templates/list"
@@ -48,7 +48,7 @@ func (k Kind) Method() string {
 	return string(k) + "/list"
 }
 
-// Field is the member of the list result that holds the items.
+// Field returns the name of the member that contains the items in a list result.
 func (k Kind) Field() string {
 	if k == Templates {
 		return "resourceTemplates"
@@ -56,7 +56,7 @@ func (k Kind) Field() string {
 	return string(k)
 }
 
-// KeyField is the member that identifies an item of the kind: the URI, the URI
+// KeyField returns the name of the member that identifies an item of this kind: the URI, the URI
 // template, or the name.
 func (k Kind) KeyField() string {
 	switch k {
@@ -69,19 +69,19 @@ func (k Kind) KeyField() string {
 	}
 }
 
-// Digest is the SHA-256 of a content or of a descriptor. The zero Digest means
-// "not known".
+// Digest is a SHA-256 digest of a resource's content or of a descriptor. The zero Digest means that
+// it is unknown.
 type Digest [sha256.Size]byte
 
-// IsZero reports whether the digest is not known.
+// IsZero reports whether the digest is unknown.
 func (d Digest) IsZero() bool { return d == Digest{} }
 
-// Gone is the digest that is recorded if it was published that a listed resource has no content.
-// No content has this digest.
+// Gone returns a marker that is recorded in place of a digest when it was published that a listed
+// resource has no content. It never equals the digest of any content.
 func Gone() Digest { return mark(0xfe) }
 
-// Unread is the digest that is recorded if an update was published without reading the content.
-// No content has this digest.
+// Unread returns a marker that is recorded in place of a digest when an update was published
+// without reading the content. It never equals the digest of any content.
 func Unread() Digest { return mark(0xfd) }
 
 func mark(b byte) (d Digest) {
@@ -91,7 +91,7 @@ func mark(b byte) (d Digest) {
 	return d
 }
 
-// String returns "sha256:" and 64 hex digits, or "" for the zero Digest.
+// String returns "sha256:" followed by 64 hex digits, or an empty string for the zero Digest.
 func (d Digest) String() string {
 	if d.IsZero() {
 		return ""
@@ -112,25 +112,24 @@ func ParseDigest(s string) (Digest, error) {
 	return d, fmt.Errorf("invalid digest %q; expected sha256: and %d hex digits", printable.Line(s, 100), hex.EncodedLen(len(d)))
 }
 
-// MarshalText implements [encoding.TextMarshaler].
 func (d Digest) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// UnmarshalText implements [encoding.TextUnmarshaler]. A digest that this version does
-// not understand, for example because of its algorithm, becomes the zero Digest.
+// UnmarshalText implements [encoding.TextUnmarshaler]. A digest in an unknown format, for example
+// one that uses another algorithm, becomes the zero Digest.
 func (d *Digest) UnmarshalText(text []byte) error {
 	*d, _ = ParseDigest(string(text))
 	return nil
 }
 
-// Item is one descriptor of a list.
+// Item is one item of a list, with its descriptor.
 type Item struct {
 	Key    string          // see [Kind.KeyField]
 	Raw    json.RawMessage // the descriptor as the server sent it
-	Digest Digest          // of Raw, independent of key order and white space
+	Digest Digest          // digest of Raw, independent of key order and white space
 }
 
-// NewItem returns an item of the kind for the bytes that a server sent. It fails if they
-// are not a JSON object with a usable key.
+// NewItem returns an item of kind k for the JSON that a server sent. It fails if the JSON is not an
+// object with a usable key.
 func NewItem(k Kind, raw json.RawMessage) (Item, error) {
 	if !json.Valid(raw) {
 		return Item{}, fmt.Errorf("%s item: not a JSON object", k)
@@ -158,7 +157,8 @@ func NewItem(k Kind, raw json.RawMessage) (Item, error) {
 	return Item{Key: key, Raw: raw, Digest: d}, nil
 }
 
-// keyOf decodes the key of an object for display: without the spelling that [Lossless] preserves.
+// keyOf returns the key of an object for display, decoded without the original spelling that
+// [Lossless] would preserve.
 func keyOf(k Kind, raw json.RawMessage) string {
 	var members map[string]json.RawMessage
 	var key string
@@ -168,7 +168,7 @@ func keyOf(k Kind, raw json.RawMessage) string {
 	return key
 }
 
-// Descriptor is the part of an item that tables and events display.
+// Descriptor holds the members of an item that tables and events display.
 type Descriptor struct {
 	Name        string `json:"name"`
 	Title       string `json:"title"`
@@ -177,7 +177,8 @@ type Descriptor struct {
 	Size        *int64 `json:"size"`
 }
 
-// Describe decodes the displayed part of the item. It ignores members of a wrong type.
+// Describe decodes the members of the item that are displayed. It ignores members of the wrong
+// type.
 func (it Item) Describe() Descriptor {
 	var members map[string]json.RawMessage
 	var d Descriptor
@@ -193,8 +194,9 @@ func (it Item) Describe() Descriptor {
 	return d
 }
 
-// Fingerprint hashes a JSON value independent of key order and white space. Numbers
-// differ if their digits do. Strings also differ in what decoding would lose (see [Lossless]).
+// Fingerprint hashes a JSON value, ignoring key order and white space. Numbers are equal only if
+// their digits are. Strings that only become equal by lossy decoding have different hashes (see
+// [Lossless]).
 func Fingerprint(raw json.RawMessage) (Digest, error) {
 	v, err := decode(Lossless(raw))
 	if err != nil {
@@ -205,32 +207,32 @@ func Fingerprint(raw json.RawMessage) (Digest, error) {
 
 func decode(lossless json.RawMessage) (v any, err error) {
 	dec := json.NewDecoder(bytes.NewReader(lossless))
-	dec.UseNumber() // digits count, as they do for the digest
+	dec.UseNumber() // keep the exact digits of numbers, which are part of the digest
 	err = dec.Decode(&v)
 	return v, err
 }
 
-// digest hashes a decoded value.
+// digest hashes a decoded JSON value.
 func digest(v any) (Digest, error) {
-	canonical, err := json.Marshal(v) // map keys are sorted
+	canonical, err := json.Marshal(v) // json.Marshal sorts map keys
 	if err != nil {
 		return Digest{}, err
 	}
 	return sha256.Sum256(canonical), nil
 }
 
-// List is one list of a server: items sorted by key, keys unique.
+// List is one list of a server: items sorted by key, with unique keys.
 type List []Item
 
-// NewList sorts the items and keeps the first one of every key: some servers repeat items,
-// and lists are compared as sets.
+// NewList sorts the items and keeps only the first item for every key, because some servers repeat
+// items and lists are compared as sets.
 func NewList(items []Item) List {
 	l := slices.Clone(items)
 	slices.SortStableFunc(l, func(a, b Item) int { return strings.Compare(a.Key, b.Key) })
 	return slices.CompactFunc(l, func(a, b Item) bool { return a.Key == b.Key })
 }
 
-// Get returns the item with the key, false if there is none.
+// Get returns the item with the given key, or false if there is none.
 func (l List) Get(key string) (Item, bool) {
 	i, ok := slices.BinarySearchFunc(l, key, func(it Item, k string) int { return strings.Compare(it.Key, k) })
 	if !ok {
@@ -239,7 +241,7 @@ func (l List) Get(key string) (Item, bool) {
 	return l[i], true
 }
 
-// Keys returns the keys in order.
+// Keys returns the keys in sorted order.
 func (l List) Keys() []string {
 	keys := make([]string, len(l))
 	for i, it := range l {
@@ -248,12 +250,12 @@ func (l List) Keys() []string {
 	return keys
 }
 
-// Delta is the difference between a list and an older one: keys, each sorted.
+// Delta holds the keys of the items that differ between two versions of a list, each slice sorted.
 type Delta struct {
 	Added, Removed, Changed []string
 }
 
-// Empty reports whether the two lists are the same.
+// Empty reports whether the two versions are equal.
 func (d Delta) Empty() bool { return len(d.Added)+len(d.Removed)+len(d.Changed) == 0 }
 
 // Diff compares two lists in one pass.
@@ -278,11 +280,11 @@ func Diff(from, to List) Delta {
 	return d
 }
 
-// Lossless rewrites a JSON value so that decoding preserves differences that it would
-// otherwise lose. Half of a surrogate pair (a text truncated within an emoji) and an
-// invalid UTF-8 byte both decode to U+FFFD, so Lossless replaces each by U+FFFD and its
-// spelling. It returns other values unchanged. The result is for digests and comparisons, not for
-// display.
+// Lossless rewrites a JSON value so that decoding it preserves differences that would otherwise be
+// lost. An unpaired surrogate (for example in a text truncated within an emoji) and an invalid
+// UTF-8 byte both decode to U+FFFD, so Lossless replaces each of them by U+FFFD followed by its
+// original spelling. Other values are returned unchanged. The result is meant for digests and
+// comparisons, not for display.
 func Lossless(raw json.RawMessage) json.RawMessage {
 	if utf8.Valid(raw) && !bytes.Contains(raw, []byte(`\ud`)) && !bytes.Contains(raw, []byte(`\uD`)) {
 		return raw
@@ -309,8 +311,8 @@ func Lossless(raw json.RawMessage) json.RawMessage {
 	return out
 }
 
-// escaped returns the length of the escape that s begins with, counting a surrogate pair
-// as one. If it is half of a pair, it also returns the replacement.
+// escaped returns the length of the escape sequence at the start of s, where a surrogate pair
+// counts as one sequence. For an unpaired surrogate, it also returns the replacement text.
 func escaped(s []byte) (n int, spelling string) {
 	first, ok := unit(s)
 	if !ok {
@@ -325,7 +327,7 @@ func escaped(s []byte) (n int, spelling string) {
 	return 6, fmt.Sprintf(`\ufffd\\u%04x`, first)
 }
 
-// unit decodes one escape of four hexadecimal digits.
+// unit decodes one \uXXXX escape sequence.
 func unit(s []byte) (rune, bool) {
 	if len(s) < 6 || s[0] != '\\' || s[1] != 'u' {
 		return 0, false
@@ -334,8 +336,8 @@ func unit(s []byte) (rune, bool) {
 	return rune(n), err == nil
 }
 
-// MaxDepth is how deeply objects and arrays may be nested in the JSON of a server and in
-// the frontmatter of a note. Package config has its own limit, whose error has a position.
+// MaxDepth limits how deeply objects and arrays may be nested in the JSON sent by a server and in
+// the frontmatter of a note. Package config has its own limit, whose error includes a position.
 const MaxDepth = 64
 
 // Depth returns how deeply objects and arrays are nested in valid JSON.

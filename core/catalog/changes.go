@@ -8,46 +8,47 @@ import (
 	"strings"
 )
 
-// Op is how one member of a descriptor differs.
+// Op tells how a value in a descriptor changed.
 type Op string
 
-// The ops.
+// The possible operations.
 const (
 	Added   Op = "added"
 	Removed Op = "removed"
 	Changed Op = "changed"
 )
 
-// Change is one place in which two descriptors differ: the innermost value that can be
-// named.
+// Change describes one difference between two descriptors, at the innermost value that has a path.
 type Change struct {
 	Op Op `json:"op"`
-	// Path is a JSON Pointer (RFC 6901), such as /inputSchema/properties/path/type: into the old
-	// descriptor for a removed value, otherwise into the new one.
+	// Path is a JSON Pointer (RFC 6901), such as /inputSchema/properties/path/type. It refers to
+	// the old descriptor for a removed value, and otherwise to the new descriptor.
 	Path string `json:"path"`
 }
 
-// Field returns the member of the descriptor that contains the change, such as "inputSchema".
+// Field returns the top-level member of the descriptor that contains the change, such as
+// "inputSchema".
 func (c Change) Field() string {
 	name, _, _ := strings.Cut(strings.TrimPrefix(c.Path, "/"), "/")
 	return unescape(name)
 }
 
-// Bounds of a comparison. A deeper difference is reported as a change of the whole value.
+// Limits on a comparison. A difference nested more deeply is reported as a change to the enclosing
+// value.
 const (
-	maxDepth = 32  // levels of nested values
-	maxPath  = 256 // bytes of a pointer
+	maxDepth = 32  // maximum nesting depth that is compared
+	maxPath  = 256 // maximum length of a JSON Pointer in bytes
 )
 
-// Changes compares two descriptors member by member and returns up to limit
-// changes, in order of their paths, and how many more there are. Elements of
-// arrays are matched by name if all have one (arguments of prompts), otherwise
-// by position; an array of plain values (required, enum) is one value.
+// Changes compares two descriptors member by member. It returns up to limit changes, sorted by
+// path, and the number of further changes. Array elements are matched by name if all of them have
+// one (arguments of prompts), and otherwise by position; an array of plain values (required, enum)
+// is compared as one value.
 func Changes(from, to Item, limit int) (changes []Change, more int) {
 	a, errA := decode(Lossless(from.Raw))
 	b, errB := decode(Lossless(to.Raw))
 	if errA != nil || errB != nil {
-		return nil, 0 // not the Raw of an Item
+		return nil, 0 // Raw was not created by NewItem
 	}
 	c := comparison{limit: limit}
 	c.compare("", a, b, 0)
@@ -55,11 +56,11 @@ func Changes(from, to Item, limit int) (changes []Change, more int) {
 	return c.changes, c.found - len(c.changes)
 }
 
-// comparison walks two values in a fixed order and keeps the first changes.
+// comparison walks two JSON values in a fixed order and records the first changes, up to a limit.
 type comparison struct {
 	limit   int
 	changes []Change
-	found   int // number of all changes, kept or not
+	found   int // total number of changes, recorded or not
 }
 
 func (c *comparison) note(op Op, path string) {
@@ -137,11 +138,11 @@ func (c *comparison) arrays(path string, from, to []any, depth int) {
 		}
 	}
 	if c.found == before && !reflect.DeepEqual(from, to) {
-		c.note(Changed, path) // only the order differs
+		c.note(Changed, path) // only the order of the elements differs
 	}
 }
 
-// plain reports whether an array has elements, none of which is an object or array.
+// plain reports whether an array is non-empty and contains no objects or arrays.
 func plain(array []any) bool {
 	return !slices.ContainsFunc(array, func(v any) bool {
 		switch v.(type) {
@@ -152,8 +153,8 @@ func plain(array []any) bool {
 	}) && len(array) > 0
 }
 
-// names maps the names of an array's objects to their positions. It returns nil unless
-// all elements are objects with unique names.
+// names maps the names of the objects in an array to their positions. It returns nil unless all
+// elements are objects with unique names.
 func names(array []any) map[string]int {
 	out := make(map[string]int, len(array))
 	for i, v := range array {
@@ -172,7 +173,8 @@ func nameOf(v any) string {
 	return name
 }
 
-// escape returns the reference token of a name (RFC 6901, section 3), truncated if it is long.
+// escape returns name as a JSON Pointer reference token (RFC 6901, section 3), truncated if it is
+// too long.
 func escape(name string) string {
 	if len(name) > maxPath {
 		name = strings.ToValidUTF8(name[:maxPath], "") + "…"
@@ -182,25 +184,25 @@ func escape(name string) string {
 
 func unescape(token string) string { return strings.NewReplacer("~1", "/", "~0", "~").Replace(token) }
 
-// ItemChange is how one descriptor of a list differs from its previous version.
-// Its slices are never nil.
+// ItemChange describes how one item of a list differs from its previous version. Its slices are
+// never nil.
 type ItemChange struct {
 	Key     string   `json:"key"`            // the URI, URI template or name
-	Fields  []string `json:"fields"`         // the members that differ, sorted
-	Changes []Change `json:"changes"`        // the innermost places
-	More    int      `json:"more,omitempty"` // places that were left out
+	Fields  []string `json:"fields"`         // names of the members that differ, sorted
+	Changes []Change `json:"changes"`        // the differences between the two versions
+	More    int      `json:"more,omitempty"` // number of changes omitted from Changes
 }
 
 const (
-	// MaxItemChanges bounds the Changes of all items that [ItemChanges] returns.
+	// MaxItemChanges limits the total number of Changes in the result of [ItemChanges].
 	MaxItemChanges = 200
-	// maxChangesPerItem bounds the Changes of one item.
+	// maxChangesPerItem limits the number of Changes for one item.
 	maxChangesPerItem = 20
 )
 
-// ItemChanges compares the items with the given keys in two versions of a list. It
-// stops after [MaxItemChanges] changes in all, so the last keys may have no entry. Nor has a key
-// that is missing from the older list.
+// ItemChanges compares the items with the given keys in two versions of a list. It stops after a
+// total of [MaxItemChanges] changes, so the last keys may be missing from the result. Keys that do
+// not exist in the older list are skipped.
 func ItemChanges(from, to List, keys []string) []ItemChange {
 	var out []ItemChange
 	room := MaxItemChanges

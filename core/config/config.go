@@ -1,27 +1,27 @@
-// Package config reads config files into an immutable desired state.
+// Package config reads config files into an immutable [Config].
 //
-// It reads our own format and the formats of the programs in package hosts, as JSON with
-// comments, TOML or YAML. Loading starts nothing and is all or nothing: it returns every
-// problem of the file, each with line and column, and a Config only if none of them is an
-// error. If this machine lacks something that one server needs, that is a warning, and only
-// that server is Unconfigured. A Config and everything in it are read-only once Load has
+// It reads mcptrack's own format and the formats of the programs in package hosts, as JSON with
+// comments, TOML or YAML. Loading does not start anything, and it is all or nothing: it returns all
+// problems in the file, each with line and column, and a Config only if none of the problems is an
+// error. If something that a server needs is missing on this machine, the problem is a warning, and
+// only that server is Unconfigured. A Config and everything in it are read-only once Load has
 // returned.
 //
-// Load may be called concurrently. It reads the config file and the files it refers to, and
-// checks that folders and commands exist; it executes no command.
+// Load may be called concurrently. It reads the config file and the files it refers to, and checks
+// that folders and commands exist; it does not execute any command.
 //
 // # Order of reading
 //
-// The bytes are checked for size and parsed into a tree (package tree). A syntax error is the
-// only problem of its file. The objects that hold servers are found (containers.go). Then every
-// key of every server is read as its row in the table of keys says (keys.go). References in a
-// string are expanded (expand.go) before the string is checked. A value from a reference or an
-// envFile never appears in a problem.
+// The size of the file is checked, and its content is parsed into a tree (package tree). If there
+// is a syntax error, no other problems are reported. Then the objects that contain servers are
+// located (containers.go). Every key of every server is read according to its row in the table of
+// keys (keys.go). References in a string are expanded (expand.go) before the string is checked. A
+// value that comes from a reference or an envFile never appears in a problem.
 //
 // # Libraries
 //
-// Only tests use santhosh-tekuri/jsonschema/v6: it checks that the published schema agrees with
-// what is read here.
+// santhosh-tekuri/jsonschema/v6 is only used in tests, to check that the published schema agrees
+// with what this package accepts.
 package config
 
 import (
@@ -33,101 +33,101 @@ import (
 	"github.com/mcptrack/mcptrack/core/glob"
 )
 
-// Config is one desired state: which servers to track, and how.
+// Config describes which servers to track, and how.
 type Config struct {
-	// Path is the file that the config was read from, as given; "" when built in code.
+	// Path is the file from which the config was read, as passed by the caller; empty if the config
+	// was built in code.
 	Path string
-	// Servers are in the order of the file; their IDs are unique.
+	// Servers lists the servers in file order; their IDs are unique.
 	Servers []Server
-	// Files are the sorted absolute paths that the servers depend on besides the config
-	// itself: files named by envFile and ${file:PATH}, and missing folders and programs.
+	// Files lists the sorted absolute paths on which the servers depend in addition to the config
+	// file: files named by envFile and ${file:PATH}, and missing folders and programs.
 	Files []string
 	// Index configures the capability index of a gateway.
 	Index Index
-	// Webhooks are used by the commands that store events: serve-sse, and the gateway with
-	// --events.
+	// Webhooks lists the webhooks used by commands that store events: serve-sse, and the gateway
+	// with --events.
 	Webhooks []Webhook
 }
 
-// Server says how to reach one MCP server and what to follow on it.
+// Server describes how to connect to one MCP server and what to follow on it.
 type Server struct {
 	ID          string
 	Description string
 	Enabled     bool
 
-	// Transport says how to connect. If Fallback is set, TransportHTTP may fall back to legacy
-	// SSE on the same URL; Load sets it when the file names no type.
+	// Transport specifies how to connect. If Fallback is set, TransportHTTP may fall back to legacy
+	// SSE on the same URL; Load sets Fallback if the file does not specify a type.
 	Transport Transport
 	Fallback  bool
 
-	Program  // how TransportStdio is started
-	Tracking // what is followed
+	Program  // how to start the program of a TransportStdio server
+	Tracking // what to follow on the server
 
-	// Missing lists what an enabled server needs and this machine lacks: variables, inputs,
+	// Missing lists what an enabled server needs but is missing on this machine: variables, inputs,
 	// files, folders and programs, one clause each. See Unconfigured.
 	Missing []string
 
-	// URL and Headers are for the transports http, sse and catalog. A URL may contain
+	// URL and Headers are used by the transports http, sse and catalog. A URL may contain
 	// credentials in its user info or query.
 	URL     Secret
 	Headers map[string]Secret
 	OAuth   OAuth // how to log in over http or sse
 
-	// Secrets are the values of the variables and inputs that decide what is run or sent. They
-	// are hidden wherever the server is shown. A value that is the absolute path of an existing
-	// file is not a secret.
+	// Secrets holds the values of the variables and inputs that affect what is run or sent. They
+	// are redacted wherever the server is displayed. A value that is the absolute path of an
+	// existing file is not treated as a secret.
 	Secrets []Secret
 
-	// CatalogInterval is how often the version of a catalog is fetched; 0 for all other
-	// transports.
+	// CatalogInterval is how often the version of a catalog is fetched; 0 for all other transports.
 	CatalogInterval time.Duration
 
 	Protocol       Protocol
-	ConnectTimeout time.Duration // 0: the caller's default
-	RequestTimeout time.Duration // of one request
+	ConnectTimeout time.Duration // timeout for connecting; 0 means the caller's default
+	RequestTimeout time.Duration // timeout of a single request
 
-	// Intent is what the entry would run or send, and to whom, as written in the file; nil if
-	// the server was not read from a file.
+	// Intent describes what the entry would run or send, and to whom, as written in the file; nil
+	// if the server was not read from a file.
 	Intent *Intent
-	// Unapproved tells people how to approve the Intent of a server that must not be used
-	// before; "" if it may be used. Load never sets it.
+	// Unapproved tells the user how to approve the Intent of a server that must not be used until
+	// then; empty if the server may be used. Load never sets it.
 	Unapproved string
-	// Superseded means that Unapproved is about a newer entry with this ID in the file. This
-	// one was approved and stays in use.
+	// Superseded means that Unapproved refers to a newer entry with this ID in the file. This entry
+	// was approved and stays in use.
 	Superseded bool
 
-	// Unshared gives each client of a gateway its own session with the server.
+	// Unshared means that each client of a gateway has its own session with the server.
 	Unshared bool
 }
 
-// Program is a command that is started as a child process and speaks MCP on its
-// standard input and output.
+// Program describes a command that is started as a child process and speaks MCP on its standard
+// input and output.
 type Program struct {
 	Command string
 	Args    []string
-	Env     map[string]Secret // includes the content of envFile; "env" overrides it
-	Dir     string            // absolute working directory
+	Env     map[string]Secret // includes the variables from envFile; "env" overrides them
+	Dir     string            // absolute path of the working directory
 }
 
-// Tracking says what is followed on a server, and how.
+// Tracking describes what is followed on a server, and how.
 type Tracking struct {
 	TrackResources bool
 	TrackTools     bool
 	TrackPrompts   bool
-	Include        []string // globs over resource URIs; none means all
+	Include        []string // globs for resource URIs; empty means all
 	Exclude        []string
 	Read           ReadMode
-	Mode           Mode          // whether updates of resources are pushed or polled
-	PollInterval   time.Duration // for servers that cannot push
-	// SafetyInterval is how often a resource is read although the server pushes its updates, in
-	// case it misses one; 0: [DefaultSafetyInterval], negative: never.
+	Mode           Mode          // how changes to resources are detected
+	PollInterval   time.Duration // used for servers that cannot push
+	// SafetyInterval is how often a resource is read although the server pushes updates, in case
+	// the server fails to announce one; 0 means [DefaultSafetyInterval], negative means never.
 	SafetyInterval time.Duration
 	Events         Events
-	OnConnect      []ToolCall // made once in each session, after subscribing
+	OnConnect      []ToolCall // tool calls made once per session, after subscribing
 }
 
-// Unusable returns why the server must not be connected to: an [UnapprovedError] or an
-// [UnconfiguredError]; nil if it may be.
+// Unusable returns the reason why the server must not be connected to, an [UnapprovedError] or an
+// [UnconfiguredError], or nil if there is none.
 func (s *Server) Unusable() error {
 	if s.Unapproved != "" && !s.Superseded {
 		return &UnapprovedError{Hint: s.Unapproved}
@@ -140,8 +140,8 @@ type UnapprovedError struct{ Hint string }
 
 func (e *UnapprovedError) Error() string { return "not approved; " + e.Hint }
 
-// Unconfigured returns an [UnconfiguredError] if this machine lacks something the server
-// needs. Such a server must not be connected to: its other fields may be incomplete.
+// Unconfigured returns an [UnconfiguredError] if something that the server needs is missing on this
+// machine. Such a server must not be connected to, because its other fields may be incomplete.
 func (s *Server) Unconfigured() error {
 	if len(s.Missing) == 0 {
 		return nil
@@ -149,67 +149,67 @@ func (s *Server) Unconfigured() error {
 	return &UnconfiguredError{Missing: s.Missing}
 }
 
-// An UnconfiguredError says why a server cannot be connected to on this machine. It
-// names variables, files and programs as the config does, never their values.
+// An UnconfiguredError explains why a server cannot be used on this machine. It identifies
+// variables, files and programs as they are written in the config, and never includes their values.
 type UnconfiguredError struct{ Missing []string }
 
 func (e *UnconfiguredError) Error() string { return strings.Join(e.Missing, "; ") }
 
-// Tracked reports whether to follow anything of the server. A catalog is never tracked: see
+// Tracked reports whether anything on the server is to be followed. A catalog is never tracked: see
 // [TransportCatalog].
 func (s *Server) Tracked() bool {
 	return s.Enabled && (s.TrackResources || s.TrackTools || s.TrackPrompts)
 }
 
-// Transport is how a server is reached.
+// Transport specifies how to connect to a server.
 type Transport string
 
-// The transports, spelled as in the file and in all output.
+// The transports, spelled as in config files and in all output.
 const (
 	TransportStdio Transport = "stdio"
 	TransportHTTP  Transport = "http"
 	TransportSSE   Transport = "sse"
-	// TransportCatalog is not an MCP server: URL is the base of an HTTP API that describes its
-	// routes as tools (see core/gateway/upstream). It has no session and is not tracked; the
-	// gateway serves its tools.
+	// TransportCatalog means that the server is not an MCP server: URL is the base URL of an HTTP
+	// API that describes its routes as tools (see core/gateway/upstream). It has no session and is
+	// not tracked; the gateway exposes its tools.
 	TransportCatalog Transport = "catalog"
 )
 
-// Protocol restricts which era of MCP is spoken with a server.
+// Protocol restricts which protocol era of MCP is used with a server.
 type Protocol string
 
-// The choices of a server's "protocol" key.
+// The values of a server's "protocol" key.
 const (
 	ProtocolAuto   Protocol = "auto"
-	ProtocolLegacy Protocol = "legacy" // 2024-11-05 to 2025-11-25
-	ProtocolModern Protocol = "modern" // 2026-07-28
+	ProtocolLegacy Protocol = "legacy" // protocol versions 2024-11-05 to 2025-11-25
+	ProtocolModern Protocol = "modern" // protocol version 2026-07-28
 )
 
-// ReadMode says whether changed resources are read to compare their content.
+// ReadMode tells whether changed resources are read to compare their content.
 type ReadMode string
 
-// The choices of a server's "read" key.
+// The values of a server's "read" key.
 const (
 	ReadDigest ReadMode = "digest"
 	ReadNone   ReadMode = "none"
 )
 
-// Mode says how changes of resources are detected.
+// Mode specifies how changes to resources are detected.
 type Mode string
 
-// The modes.
+// The values of a server's "mode" key.
 const (
-	ModeAuto Mode = "auto" // by the updates that the server pushes, if it can push
-	ModePoll Mode = "poll" // by reading at PollInterval
+	ModeAuto Mode = "auto" // by pushed updates if the server supports them, otherwise by polling
+	ModePoll Mode = "poll" // by reading resources at PollInterval
 )
 
-// ToolCall is one tools/call request.
+// ToolCall describes one tools/call request.
 type ToolCall struct {
 	Tool      string
 	Arguments map[string]any
 }
 
-// Defaults for keys that the file leaves out.
+// Default values of keys that are absent in the file.
 const (
 	DefaultPollInterval    = 30 * time.Second
 	DefaultSafetyInterval  = 5 * time.Minute
@@ -217,7 +217,7 @@ const (
 	DefaultCatalogInterval = 30 * time.Second
 )
 
-// A Summary is what validate --json prints about one server.
+// A Summary contains what validate --json prints about one server.
 type Summary struct {
 	ID             string    `json:"id"`
 	Transport      Transport `json:"transport"`
@@ -225,8 +225,8 @@ type Summary struct {
 	TrackResources bool      `json:"trackResources"`
 }
 
-// Summaries returns the servers in the order of the file, never nil. A nil
-// Config has none.
+// Summaries returns a summary of each server in file order. The result is never nil; for a nil
+// Config it is empty.
 func (c *Config) Summaries() []Summary {
 	if c == nil {
 		return []Summary{}
@@ -239,7 +239,7 @@ func (c *Config) Summaries() []Summary {
 	return out
 }
 
-// Tracked counts the tracked servers.
+// Tracked returns the number of tracked servers.
 func (c *Config) Tracked() int {
 	n := 0
 	if c != nil {
@@ -252,7 +252,7 @@ func (c *Config) Tracked() int {
 	return n
 }
 
-// Server returns the server with the ID.
+// Server returns the server with the given ID.
 func (c *Config) Server(id string) (Server, bool) {
 	if c != nil {
 		for i := range c.Servers {
@@ -264,21 +264,21 @@ func (c *Config) Server(id string) (Server, bool) {
 	return Server{}, false
 }
 
-// With returns the config with other servers and everything else as it is.
+// With returns a copy of the config with different servers.
 func (c *Config) With(servers []Server) *Config {
 	out := *c
 	out.Servers = servers
 	return &out
 }
 
-// Only returns the config with the servers for which keep returns true, and everything else as it
-// is.
+// Only returns a copy of the config that contains only the servers for which keep returns true.
 func (c *Config) Only(keep func(Server) bool) *Config {
 	return c.With(slices.DeleteFunc(slices.Clone(c.Servers), func(s Server) bool { return !keep(s) }))
 }
 
-// Selects reports whether the resource URI passes Include and Exclude, whose globs are those of
-// package glob: Include is empty or matches, and Exclude does not match. It ignores TrackResources.
+// Selects reports whether a resource URI is selected by Include and Exclude, which contain globs as
+// defined by package glob: Include is empty or matches, and Exclude does not match. It ignores
+// TrackResources.
 func (s Server) Selects(uri string) bool {
 	matches := func(globs []string) bool {
 		return slices.ContainsFunc(globs, func(g string) bool { return glob.Match(g, uri) })
@@ -286,25 +286,25 @@ func (s Server) Selects(uri string) bool {
 	return (len(s.Include) == 0 || matches(s.Include)) && !matches(s.Exclude)
 }
 
-// Equal reports whether s and o describe the same server in every respect. Nil and empty lists
-// and maps are equal. Intents are ignored: what the file writes matters only where it leads to
-// other fields.
+// Equal reports whether s and o describe the same server. Nil and empty lists and maps are
+// considered equal. Intents are ignored: differences in the file only matter if they affect other
+// fields.
 func (s Server) Equal(o Server) bool {
 	s.Intent, o.Intent = nil, nil
 	return equal(reflect.ValueOf(s), reflect.ValueOf(o))
 }
 
-// SameConnection reports whether a live connection made for s still serves o: whether only
-// live keys differ, which take effect in an open session.
+// SameConnection reports whether a connection opened for s can also be used for o, because they
+// differ only in live keys, which take effect in an open session.
 //
-// OnConnect is not live because its calls are made once in each session: a changed list would
-// never take effect in an open one. Whether events are followed at all is announced to the server
-// when the session begins, so Events.Off is not live, although the other members of Events are.
+// OnConnect is not live because its calls are made once per session: a changed list would never
+// take effect in an open session. Events.Off is not live, although the other members of Events are,
+// because the client announces at the start of a session whether it follows events.
 func (s Server) SameConnection(o Server) bool {
 	return s.connection().Equal(o.connection())
 }
 
-// connection returns the server without the fields of live keys.
+// connection returns a copy of the server without the fields of live keys.
 func (s Server) connection() Server {
 	off := s.Events.Off
 	for _, k := range serverKeys() {
@@ -319,7 +319,7 @@ func (s Server) connection() Server {
 	return s
 }
 
-// equal is reflect.DeepEqual, except that nil and empty lists and maps are equal.
+// equal is like reflect.DeepEqual, except that nil and empty lists and maps are equal.
 func equal(a, b reflect.Value) bool {
 	switch a.Kind() {
 	case reflect.Struct:

@@ -9,30 +9,31 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/tree"
 )
 
-// A container is an object or list in a file that holds servers.
+// A container is an object or list in a file that contains servers.
 type container struct {
 	key   *tree.Member
 	path  pointer
 	value *tree.Node
 	// braces means that strings refer to variables as {env:NAME}, as in opencode.
 	braces bool
-	// overridden are the names of servers that a container with priority also defines.
+	// overridden holds the names of servers that are also defined by a container with higher
+	// priority.
 	overridden map[string]bool
 }
 
-// containers returns the objects and lists in which the file keeps its servers:
+// containers returns the objects and lists in the file that contain servers. They have these keys:
 //
-//	servers            our list, and the object of VS Code
+//	servers            mcptrack's own list, and an object in VS Code
 //	mcpServers         Claude, Cursor, Windsurf, Gemini and most others; a list in Continue
 //	mcp_servers        Codex
 //	context_servers    Zed
 //	extensions         Goose
-//	mcp                opencode and Crush; in the settings of VS Code an object with "servers",
-//	                   which a workspace has in "settings" and a dev container in "customizations"
+//	mcp                opencode and Crush; in VS Code settings, an object with the key "servers",
+//	                   located in "settings" (workspaces) or "customizations" (dev containers)
 //	projects           Claude Code's own file: the servers of the workspace, and mcpServers
 //
-// If every member of the root is a server, as in plugins of Claude Code, it is the root. A key
-// that is null counts as an empty object.
+// If every member of the root object is a server, as in Claude Code plugins, the root object is the
+// container. A key whose value is null is treated as an empty object.
 func (r *reader) containers(root *tree.Node) []container {
 	index := root.Index()
 	var found []container
@@ -52,7 +53,7 @@ func (r *reader) containers(root *tree.Node) []container {
 	if m := index["mcp"]; m != nil && len(found) == 0 && m.Value.Kind == tree.Object && allObjects(m.Value) {
 		add(m, "/mcp", true)
 	}
-	for path, project := range r.projects(root) { // the nearest one with servers
+	for path, project := range r.projects(root) { // starting with the nearest folder
 		servers := project.Get("mcpServers")
 		if servers == nil || servers.Value.Kind != tree.Object {
 			continue
@@ -71,7 +72,8 @@ func (r *reader) containers(root *tree.Node) []container {
 	return found
 }
 
-// descend returns the member at a path of keys, with its pointer; nil if there is none.
+// descend returns the member at a path of keys together with its JSON pointer, or nil if there is
+// none.
 func descend(n *tree.Node, path []string) (m *tree.Member, at pointer) {
 	for _, name := range path {
 		if m = n.Get(name); m == nil {
@@ -86,7 +88,8 @@ func containerKeys() []string {
 	return []string{"servers", "mcpServers", "mcp_servers", "context_servers", "extensions", "mcp.servers"}
 }
 
-// projects yields what Claude Code's own file has for the workspace and the folders above it.
+// projects yields the objects that Claude Code's own config file contains for the workspace and its
+// parent folders.
 func (r *reader) projects(root *tree.Node) iter.Seq2[pointer, *tree.Node] {
 	return func(yield func(pointer, *tree.Node) bool) {
 		m := root.Get("projects")
@@ -107,7 +110,7 @@ func (r *reader) projects(root *tree.Node) iter.Seq2[pointer, *tree.Node] {
 	}
 }
 
-// isGoose reports whether "extensions" belong to Goose and not to another program.
+// isGoose reports whether the "extensions" object belongs to Goose rather than to another program.
 func isGoose(n *tree.Node) bool {
 	if n.Kind != tree.Object {
 		return false
@@ -143,7 +146,7 @@ func (r *reader) isFlat(root *tree.Node) bool {
 	return servers > 0
 }
 
-// looksLikeServer reports whether an object says how to reach a server.
+// looksLikeServer reports whether an object specifies how to connect to a server.
 func (r *reader) looksLikeServer(n *tree.Node) bool {
 	for _, name := range append(r.keys.get("command").spellings, r.keys.get("url").spellings...) {
 		if m := n.Get(name); m != nil && (m.Value.Kind == tree.String || m.Value.Kind == tree.List) {
@@ -153,13 +156,13 @@ func (r *reader) looksLikeServer(n *tree.Node) bool {
 	return false
 }
 
-// isComment reports whether a key is a comment, such as "_note".
+// isComment reports whether a key serves as a comment, such as "_note".
 func isComment(name string) bool {
 	return name == "$schema" || name == "$comment" || strings.HasPrefix(name, "_") || strings.HasPrefix(name, "//")
 }
 
-// disabledElsewhere returns a function that reports whether a key outside a server's entry
-// disables it: "disabledMcpServers" of the workspace in Claude Code's own file, or "excluded" and
+// disabledElsewhere returns a function that reports whether a server is disabled by a key outside
+// its entry: "disabledMcpServers" for the workspace in Claude Code's own file, or "excluded" and
 // "allowed" in "mcp" of Gemini CLI and Qwen Code.
 func (r *reader) disabledElsewhere(root *tree.Node) func(id string) bool {
 	var off, allowed []string
@@ -175,7 +178,7 @@ func (r *reader) disabledElsewhere(root *tree.Node) func(id string) bool {
 	}
 }
 
-// listed returns the strings in the list that is a member of n.
+// listed returns the strings in the list stored under the given name in n.
 func listed(n *tree.Node, name string) (out []string) {
 	m := n.Get(name)
 	if m == nil {

@@ -231,7 +231,7 @@ func TestUnknownRootKeys(t *testing.T) {
 	for _, p := range problems {
 		got = append(got, fmt.Sprintf("%s|%s", p.Message, p.Hint))
 	}
-	want := []string{`Config at f has 2 keys that are not read here, such as "theme"|`, `Config at f has unknown key "inputz"|did you mean "inputs"?`}
+	want := []string{`Config at f has 2 keys that mcptrack does not read, such as "theme"|`, `Config at f has unknown key "inputz"|did you mean "inputs"?`}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
@@ -289,7 +289,7 @@ func TestHintsForOtherFiles(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"command": "go", "args": []}`:              `give the server a name: {"mcpServers": {"NAME": {…}}}`,
 		`{"x": {"command": "go"}, "y": 1}`:           `wrap the servers: {"mcpServers": {…}}`,
-		`"mcpServers": {}`:                           "put { before the first key and } after the last one",
+		`"mcpServers": {}`:                           "add { before the first key and } after the last key",
 		"```json\n{\"mcpServers\": {}}\n```":         "remove the Markdown around the JSON, such as ```json",
 		`{"mcpServer": {"a": {"command": "go"}}}`:    `did you mean "mcpServers"?`,
 		`{"mcpServers": {"a": {"workDir": "/tmp"}}}`: `did you mean "cwd"?`,

@@ -14,16 +14,16 @@ import (
 	"github.com/mcptrack/mcptrack/core/suggest"
 )
 
-// An entry is an object with keys, such as a server, while it is read.
+// An entry is an object with keys, such as a server, while it is being read.
 type entry struct {
 	*reader
 	object  *tree.Node
 	path    pointer
-	label   string                  // its name in messages: Server "docs"
-	members map[string]*tree.Member // without those whose value is null or ""
+	label   string                  // how messages refer to the entry: Server "docs"
+	members map[string]*tree.Member // without members whose value is null or ""
 
-	server  *Server  // the server being read; nil for an object that is not a server
-	missing *clauses // Missing of the server or webhook being read; nil for others
+	server  *Server  // the server being read; nil if the object is not a server
+	missing *clauses // points to Missing of the server or webhook being read; otherwise nil
 }
 
 func (r *reader) entry(object *tree.Node, path pointer, label string) *entry {
@@ -36,15 +36,15 @@ func (r *reader) entry(object *tree.Node, path pointer, label string) *entry {
 	return e
 }
 
-// inside returns the entry for the object in one of e's fields.
+// inside returns an entry for the object in one of e's fields.
 func (e *entry) inside(f field) *entry {
 	in := e.reader.entry(f.value, f.path, e.label)
 	in.server, in.missing = e.server, e.missing
 	return in
 }
 
-// add reads the entry as a server and adds it to the config. It reads all keys even after an
-// error, so that all problems are reported together.
+// add reads the entry as a server and adds it to the config. It reads all keys even after an error,
+// so that all problems are reported at once.
 func (e *entry) add(id string) {
 	if e.visit != nil {
 		e.visit(e, id)
@@ -52,11 +52,11 @@ func (e *entry) add(id string) {
 	}
 	s := Server{ID: id}
 	e.server, e.missing = &s, (*clauses)(&s.Missing)
-	s.Enabled = e.enabled() && !e.off(id) // first, because a disabled server may lack anything
+	s.Enabled = e.enabled() && !e.off(id) // first, because anything may be missing for a disabled server
 	s.Description = e.description()
 	e.expander.secrets = nil
-	e.expander.forgetUses() // of the description, which is not sent anywhere
-	e.transport(&s)         // before the keys that depend on it
+	e.expander.forgetUses() // ignore references in the description, which is not sent anywhere
+	e.transport(&s)         // before the keys that depend on the transport
 	for _, free := range []bool{false, true} {
 		for _, k := range e.keys {
 			if k.free == free {
@@ -74,8 +74,8 @@ func (e *entry) add(id string) {
 	}
 	if f, ok := e.find(e.keys.get("protocol").spellings...); ok && s.Protocol == ProtocolModern && s.Transport == TransportSSE {
 		e.errorAt(f.value.Offset, f.path, CodeConflict,
-			fmt.Sprintf(`%s has %q "modern", which the sse transport does not speak`, e.label, f.name),
-			`use type "http", or leave the protocol to "auto"`)
+			fmt.Sprintf(`%s has %q "modern", which the sse transport does not support`, e.label, f.name),
+			`use type "http", or set the protocol to "auto"`)
 	}
 	e.ineffective(&s)
 	e.noteUnsupported()
@@ -84,10 +84,10 @@ func (e *entry) add(id string) {
 	e.config.Servers = append(e.config.Servers, s)
 }
 
-// isBuiltin reports whether the entry stands for a built-in part of its host, which no other
-// program can reach.
+// isBuiltin reports whether the entry refers to a built-in component of its host, which other
+// programs cannot connect to.
 func (e *entry) isBuiltin() bool {
-	if f, ok := e.field("type"); ok { // such as "builtin" in Goose
+	if f, ok := e.field("type"); ok { // for example "builtin" in Goose
 		for _, name := range []string{"builtin", "platform", "frontend", "inlinepython", "sdk", "inmemory", "claudeaiproxy", "sseide", "wside"} {
 			if suggest.Plain(f.value.Text) == name {
 				return true
@@ -99,23 +99,23 @@ func (e *entry) isBuiltin() bool {
 	if hasCommand || hasURL {
 		return false
 	}
-	if f, ok := e.field("source"); ok && f.value.Text == "extension" { // Zed
+	if f, ok := e.field("source"); ok && f.value.Text == "extension" { // an entry written by Zed
 		return true
 	}
-	if _, ok := e.field("uses"); ok { // Continue
-		e.warnAt(e.object.Offset, e.path, CodeUnsupported, e.label+` has "uses" and is skipped; mcptrack does not fetch blocks from the hub of Continue`, "")
+	if _, ok := e.field("uses"); ok { // an entry written by Continue
+		e.warnAt(e.object.Offset, e.path, CodeUnsupported, e.label+` has "uses" and is skipped; mcptrack does not fetch blocks from the Continue hub`, "")
 		return true
 	}
 	if !strings.HasPrefix(string(e.path), "/context_servers/") {
 		return false
 	}
 	e.warnAt(e.object.Offset, e.path, CodeUnsupported,
-		e.label+` has neither "command" nor "url" and is skipped; only an extension of Zed can start it`, "")
+		e.label+` has neither "command" nor "url" and is skipped; only a Zed extension can start it`, "")
 	return true
 }
 
-// description reads the description. References that cannot be replaced stay in it: a
-// description must not make a server unusable.
+// description reads the description. References that cannot be expanded are left unchanged, because
+// a description must not make a server unusable.
 func (e *entry) description() string {
 	f, ok := e.find("description")
 	if !ok {
@@ -131,7 +131,7 @@ func (e *entry) description() string {
 	return f.value.Text
 }
 
-// enabled reads "enabled" and its opposite, "disabled".
+// enabled reads the keys "enabled" and "disabled".
 func (e *entry) enabled() bool {
 	enabled, disabled := e.boolean(true, "enabled"), e.boolean(false, "disabled")
 	on, hasOn := e.find("enabled")
@@ -150,8 +150,8 @@ func (e *entry) enabled() bool {
 	return enabled
 }
 
-// ineffective reports keys that the server's transport does not use, and empties their fields.
-// Headers of a program are an error, because they are credentials that would never be sent.
+// ineffective reports keys that the server's transport does not use, and clears their fields.
+// Headers of a stdio server are an error, because they are credentials that would never be sent.
 func (e *entry) ineffective(s *Server) {
 	for _, k := range e.keys {
 		if k.use.includes(s.Transport) {
@@ -165,12 +165,12 @@ func (e *entry) ineffective(s *Server) {
 			}
 			switch k.use {
 			case byURLs:
-				e.errorAt(f.key, f.path, CodeConflict, fmt.Sprintf(`%s has %q, but is reached over stdio`, e.label, name),
-					`give a program its credentials in "env"`)
+				e.errorAt(f.key, f.path, CodeConflict, fmt.Sprintf(`%s has %q, but uses the stdio transport`, e.label, name),
+					`pass credentials to a program in "env"`)
 			case byPrograms:
-				e.warnAt(f.key, f.path, CodeIneffective, fmt.Sprintf("%s has %q, which does nothing for a server reached over HTTP", e.label, name), "")
+				e.warnAt(f.key, f.path, CodeIneffective, fmt.Sprintf("%s has %q, which has no effect on a server over HTTP", e.label, name), "")
 			case byCatalogs:
-				e.warnAt(f.key, f.path, CodeIneffective, fmt.Sprintf(`%s has %q, which does nothing for a server that is not a catalog`, e.label, name),
+				e.warnAt(f.key, f.path, CodeIneffective, fmt.Sprintf(`%s has %q, which has no effect on a server that is not a catalog`, e.label, name),
 					`for a server that cannot push, use "pollInterval"; for a catalog, set "type": "catalog"`)
 			default:
 				hint := "remove it: a catalog describes HTTP APIs, which are not tracked; the gateway serves them as tools"
@@ -186,9 +186,9 @@ func (e *entry) ineffective(s *Server) {
 	}
 }
 
-// A field is one key of an entry with its value.
+// A field is one key of an entry, with its value.
 type field struct {
-	name  string // as spelled in the file
+	name  string // spelled as in the file
 	key   int    // offset of the key in the source
 	value *tree.Node
 	path  pointer
@@ -202,8 +202,8 @@ func (e *entry) field(name string) (field, bool) {
 	return field{name: name, key: m.Offset, value: m.Value, path: e.path.key(name)}, true
 }
 
-// find returns the field of a key under any of its spellings. Spellings with different values
-// are an error.
+// find returns the field of a key under any of its spellings. If several spellings are present with
+// different values, it reports an error.
 func (e *entry) find(spellings ...string) (found field, ok bool) {
 	for _, name := range spellings {
 		f, has := e.field(name)
@@ -219,13 +219,13 @@ func (e *entry) find(spellings ...string) (found field, ok bool) {
 		}
 		later := later(f, found)
 		e.errorAt(later.key, later.path, CodeConflict,
-			fmt.Sprintf("%s has both %q and %q with different values", e.label, found.name, f.name), "they mean the same; keep one")
+			fmt.Sprintf("%s has both %q and %q with different values", e.label, found.name, f.name), "they have the same meaning; keep one of them")
 	}
 	return found, ok
 }
 
-// first returns the first spelling of a server's key that is set. Unlike find, it does not report
-// other spellings.
+// first returns the field with the first spelling of a server's key that is present. Unlike find,
+// it does not report other spellings.
 func (e *entry) first(name string) (field, bool) {
 	for _, spelling := range e.keys.get(name).spellings {
 		if f, ok := e.field(spelling); ok {
@@ -235,7 +235,7 @@ func (e *entry) first(name string) (field, bool) {
 	return field{}, false
 }
 
-// later returns the field whose key comes later in the file.
+// later returns the field whose key appears later in the file.
 func later(a, b field) field {
 	if a.key > b.key {
 		return a
@@ -256,20 +256,21 @@ func (e *entry) invalid(f field, expected, hint string) {
 	e.errorAt(f.value.Offset, f.path, CodeType, fmt.Sprintf("%s has invalid %q; expected %s", e.label, f.name, expected), hint)
 }
 
-// clauses list what a server or webhook needs and this machine lacks: its Missing.
+// clauses lists what a server or webhook needs but is missing on this machine.
 type clauses []string
 
 const maxClauses = 10
 
-// add adds a clause, unless it is already there or there are too many.
+// add adds a clause, unless it is already present or the list is full.
 func (c *clauses) add(clause string) {
 	if len(*c) < maxClauses && !slices.Contains(*c, clause) {
 		*c = append(*c, clause)
 	}
 }
 
-// lacks reports that the server or webhook needs something that this machine lacks. This is a
-// warning because the other servers can be used. Nothing is reported for a disabled server.
+// lacks reports that something needed by the server or webhook is missing on this machine. The
+// problem is a warning, because the other servers can be used. For a disabled server nothing is
+// reported.
 func (e *entry) lacks(v *tree.Node, path pointer, code Code, clause, hint string) {
 	message := e.label + ": " + clause
 	switch {
@@ -281,8 +282,8 @@ func (e *entry) lacks(v *tree.Node, path pointer, code Code, clause, hint string
 	}
 }
 
-// invalidValue reports an invalid string. If the string has a reference, the machine lacks a
-// valid value, and the file has no error.
+// invalidValue reports an invalid string. If the string contains a reference, the error is not in
+// the file: a valid value is missing on this machine.
 func (e *entry) invalidValue(v *tree.Node, path pointer, code Code, clause, hint string) {
 	if e.expander.refers(v.Text) {
 		e.lacks(v, path, code, clause, hint)
@@ -291,8 +292,8 @@ func (e *entry) invalidValue(v *tree.Node, path pointer, code Code, clause, hint
 	e.errorAt(v.Offset, path, code, e.label+" has "+clause, hint)
 }
 
-// expand returns a string with its references replaced. It reports references that cannot be
-// replaced, under the given name.
+// expand returns a string with its references expanded. It reports references that cannot be
+// expanded, using the given name for the string.
 func (e *entry) expand(v *tree.Node, path pointer, name string) (string, bool) {
 	value, errs := e.expander.expand(v.Text)
 	for _, err := range errs {
@@ -323,7 +324,7 @@ func (e *entry) text(spellings ...string) (value string, f field, ok bool) {
 	return value, f, ok
 }
 
-// boolean returns a boolean, or the default if it is absent or invalid.
+// boolean returns the boolean value of a key, or the default if it is absent or invalid.
 func (e *entry) boolean(byDefault bool, spellings ...string) bool {
 	f, ok := e.find(spellings...)
 	switch {
@@ -339,7 +340,8 @@ func (e *entry) boolean(byDefault bool, spellings ...string) bool {
 	return byDefault
 }
 
-// choice returns one of the words, or the default if the value is absent or invalid.
+// choice returns the value of a key if it is one of the words. If it is absent or invalid, choice
+// returns the default.
 func (e *entry) choice(byDefault string, words []string, spellings ...string) string {
 	value, f, ok := e.text(spellings...)
 	switch {
@@ -358,7 +360,7 @@ func (e *entry) notOneOf(f field, value string, words []string) {
 		quoted = append(quoted, strconv.Quote(word))
 	}
 	hint := ""
-	// A value with a reference is not compared, because the hint could reveal a secret.
+	// Do not compare a value that contains a reference, because the hint could reveal a secret.
 	if raw := f.value.Text; raw == value {
 		if near := suggest.Nearest(raw, words); near != "" {
 			hint = fmt.Sprintf("did you mean %q?", near)
@@ -367,8 +369,8 @@ func (e *entry) notOneOf(f field, value string, words []string) {
 	e.invalidValue(f.value, f.path, CodeValue, fmt.Sprintf("invalid %q; expected one of %s", f.name, strings.Join(quoted, ", ")), hint)
 }
 
-// duration returns a duration of at least least, or the default if it is absent or invalid. With
-// never, "0" is allowed and returned as -1.
+// duration returns the duration value of a key, which must not be less than least, or the default
+// if it is absent or invalid. If never is set, "0" is allowed and returned as -1.
 func (e *entry) duration(name string, byDefault, least time.Duration, never bool) time.Duration {
 	f, ok := e.find(name)
 	if !ok {
@@ -406,8 +408,8 @@ func (e *entry) duration(name string, byDefault, least time.Duration, never bool
 	return d
 }
 
-// list returns a list of strings. If words is not nil, each string must be one of them; if globs is
-// not "", each must be a glob, and globs says of what.
+// list returns a list of strings. If words is not nil, each string must be one of the words. If
+// globs is not empty, each string must be a glob, and globs tells what the globs match.
 func (e *entry) list(name string, words []string, globs string) []string {
 	values, raw := e.strings(name, func(i int) string {
 		return fmt.Sprintf("%s has invalid %q at index %d; expected string", e.label, name, i)
@@ -418,18 +420,18 @@ func (e *entry) list(name string, words []string, globs string) []string {
 		case words != nil && !slices.Contains(words, value):
 			e.notOneOf(field{name: name, value: raw[i], path: path}, value, words)
 		case globs != "" && (value == "" || !glob.Valid(value)):
-			hint := `* stays within a path segment, ** crosses them: "file:///docs/**"`
+			hint := `* matches within a path segment, ** across segments: "file:///docs/**"`
 			if globs == "server ids" {
 				hint = `* matches any text: "team-*"`
 			}
-			e.invalidValue(raw[i], e.path.key(name), CodeGlob, fmt.Sprintf("invalid %q; expected globs over %s", name, globs), hint)
+			e.invalidValue(raw[i], e.path.key(name), CodeGlob, fmt.Sprintf("invalid %q; expected globs for %s", name, globs), hint)
 		}
 	}
 	return values
 }
 
-// strings returns a list of strings, without the invalid ones, which it reports with the message
-// that badElement returns, and without those that cannot be expanded. raw are their nodes.
+// strings returns the valid strings in a list, and their nodes in raw. It reports invalid elements,
+// using the message that badElement returns, and strings that cannot be expanded.
 func (e *entry) strings(name string, badElement func(index int) string) (values []string, raw []*tree.Node) {
 	f, ok := e.find(name)
 	if !ok {
@@ -446,7 +448,8 @@ func (e *entry) strings(name string, badElement func(index int) string) (values 
 	return e.items(f, f.value.Items, 0, badElement)
 }
 
-// items is strings for the given items; from is the index of the first one in messages.
+// items does the same as strings for the given items of a list; from is the index of the first
+// item, for use in messages.
 func (e *entry) items(f field, items []*tree.Node, from int, badElement func(index int) string) (values []string, raw []*tree.Node) {
 	for i, v := range items {
 		i += from
@@ -465,8 +468,8 @@ func (e *entry) items(f field, items []*tree.Node, from int, badElement func(ind
 	return values, raw
 }
 
-// unknownKeys warns of keys that are neither in own nor in foreign, the ignored keys of other
-// programs.
+// unknownKeys reports a warning for each key that is neither in own nor in foreign, which lists the
+// keys of other programs to be ignored.
 func (r *reader) unknownKeys(object *tree.Node, path pointer, label string, own, foreign []string) {
 	for _, m := range object.Members {
 		if r.warnings == maxProblems || slices.Contains(own, m.Name) || slices.Contains(foreign, m.Name) || isComment(m.Name) {
@@ -484,8 +487,8 @@ func (r *reader) unknownKeys(object *tree.Node, path pointer, label string, own,
 	}
 }
 
-// firstMembers yields the first member of each name, in the order of the file. Duplicates are
-// reported by duplicateKeys.
+// firstMembers yields the first member with each name, in file order. Duplicates are reported by
+// duplicateKeys.
 func firstMembers(object *tree.Node) iter.Seq2[string, *tree.Member] {
 	return func(yield func(string, *tree.Member) bool) {
 		first := object.Index()
@@ -497,14 +500,14 @@ func firstMembers(object *tree.Node) iter.Seq2[string, *tree.Member] {
 	}
 }
 
-// warnSecret warns of a secret in the file, without showing it.
+// warnSecret reports a warning about a secret in the file, without quoting the secret.
 func (e *entry) warnSecret(offset int, path pointer, where string) {
 	e.warnAt(offset, path, CodeSecret, fmt.Sprintf("%s has a secret in plain text in %s", e.label, where),
-		"put it into an environment variable and write ${NAME}")
+		"store it in an environment variable and write ${NAME}")
 }
 
-// plaintext warns if a named value, such as a header, contains a secret. It checks the text
-// before expansion: the value of a reference is not in the file.
+// plaintext reports a warning if a named value, such as a header, contains a secret. It checks the
+// text before expansion, because the value of a reference is not stored in the file.
 func (e *entry) plaintext(name string, v *tree.Node, path pointer, where string) {
 	if len(credential.Find(name, v.Text)) > 0 {
 		e.warnSecret(v.Offset, path, where)

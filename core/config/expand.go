@@ -14,45 +14,47 @@ import (
 	"github.com/mcptrack/mcptrack/core/secretfile"
 )
 
-// maxExpanded is the most bytes to which all references of one file may expand: a megabyte of
-// references to one large variable would expand to gigabytes.
+// maxExpanded limits the total size, in bytes, of all expanded references in one file. Without it,
+// a megabyte of references to one large variable would expand to gigabytes.
 const maxExpanded = 8 << 20
 
-// maxPath is the longest value, in bytes, that may be the path of an existing file; see hide.
+// maxPath limits the length in bytes of a value that hide checks for being the path of an existing
+// file.
 const maxPath = 4 << 10
 
-// An expander replaces the references in the string values of a file:
+// An expander expands the references in the string values of a file:
 //
 //	${VAR}, ${VAR:-default}            environment variable
 //	${env:VAR}, ${env:VAR:-default}    the same
-//	${{ secrets.VAR }}                 the same, as in Continue
-//	{env:VAR}, {file:PATH}             as in opencode, where braces is set
-//	${input:ID}                        environment variable of inputVariable(ID)
-//	${file:PATH}                       the only line of a file that only its owner may read
-//	${keyring:NAME}                    a secret of the user's keyring
+//	${{ secrets.VAR }}                 the same, as used by Continue
+//	{env:VAR}, {file:PATH}             as used by opencode, if braces is set
+//	${input:ID}                        environment variable inputVariable(ID)
+//	${file:PATH}                       content of a one-line file that only its owner can read
+//	${keyring:NAME}                    a secret in the user's keyring
 //	${workspaceFolder}, ${workspaceFolderBasename}, ${workspaceRoot}, ${cwd},
 //	${userHome}, ${pathSeparator}, ${/}, ${CLAUDE_PROJECT_DIR}, ${CLAUDE_PLUGIN_ROOT}
-//	                                   folders, as in VS Code, Cursor and Claude Code
+//	                                   folders and separators, as used by VS Code, Cursor and Claude Code
 //
-// The default is used if the variable is unset or empty, as in a shell. The value of a reference is
-// not expanded again, and a default contains no references. A dollar without a brace is literal.
+// As in a shell, the default is used if the variable is unset or empty. The value of a reference is
+// not expanded again, and a default cannot contain references. A dollar sign that is not followed by
+// a brace is literal.
 type expander struct {
 	getenv    func(string) (string, bool)
 	keyring   func(string) (string, error)
 	workspace string
 	home      string
-	plugin    string // ${CLAUDE_PLUGIN_ROOT}; "" if the file does not belong to a plugin
+	plugin    string // value of ${CLAUDE_PLUGIN_ROOT}; empty if the file does not belong to a plugin
 	braces    bool
-	verbatim  bool // rewrite references in our own form instead of replacing them
-	expanded  int  // bytes expanded so far
-	// secrets are the values from outside the file since the list was last emptied, without
-	// duplicates.
+	verbatim  bool // rewrite references in mcptrack's own form instead of expanding them
+	expanded  int  // total size of the expanded references so far, in bytes
+	// secrets holds the values from outside the file that were recorded after the list was last
+	// cleared, without duplicates.
 	secrets  []Secret
-	files    []string              // named by references; their changes are watched
-	uses     map[Use]bool          // what the current entry takes from outside the file; see Intent
-	project  string                // see projectOf; "": unknown so far
-	insecure bool                  // read files even if others could change them
-	read     map[string]secretFile // the files of ${file:PATH} by path; each is read once
+	files    []string              // files named in references, to be watched for changes
+	uses     map[Use]bool          // what the current entry refers to outside the file; see Intent
+	project  string                // result of projectOf; empty if not determined yet
+	insecure bool                  // read files even if other users could change them
+	read     map[string]secretFile // files read for ${file:PATH}, by path; each is read once
 }
 
 func newExpander(opts Options, workspace, file string) expander {
@@ -70,11 +72,11 @@ func newExpander(opts Options, workspace, file string) expander {
 	return e
 }
 
-// A referenceError says why a reference cannot be replaced. It contains names from the file, never
-// values.
+// A referenceError explains why a reference cannot be expanded. It contains names from the file,
+// never values.
 type referenceError struct {
 	code    Code
-	message string // a predicate; the subject is the key
+	message string // a predicate, whose subject is the name of the key
 	hint    string
 }
 
@@ -82,8 +84,8 @@ func cannotReplace(code Code, message, hint string) (string, *referenceError) {
 	return "", &referenceError{code, message, hint}
 }
 
-// nextReference finds the first reference in s. It returns the text before it, between its braces,
-// and after it. A reference that is not closed extends to the end of s.
+// nextReference finds the first reference in s. It returns the text before the reference, between
+// its braces, and after it. An unclosed reference extends to the end of s.
 func (e *expander) nextReference(s string) (before, body, after string, found, closed bool) {
 	for i := range len(s) {
 		switch rest := s[i:]; {
@@ -101,7 +103,7 @@ func (e *expander) nextReference(s string) (before, body, after string, found, c
 	return s, "", "", false, false
 }
 
-// portable returns s with every reference rewritten in our own form.
+// portable returns s with every reference rewritten in mcptrack's own form.
 func (e *expander) portable(s string) string {
 	var out strings.Builder
 	for {
@@ -131,7 +133,8 @@ func (e *expander) refers(s string) bool {
 	return found
 }
 
-// expand returns s with its references replaced, and an error for each that cannot be replaced.
+// expand returns s with its references expanded, and an error for each reference that cannot be
+// expanded.
 func (e *expander) expand(s string) (string, []referenceError) {
 	if e.verbatim {
 		return e.portable(s), nil
@@ -163,11 +166,11 @@ func (e *expander) expand(s string) (string, []referenceError) {
 	return out.String(), errs
 }
 
-// resolve returns the value of the reference with this text between its braces.
+// resolve returns the value of the reference with the given text between its braces.
 func (e *expander) resolve(body string) (string, *referenceError) {
 	name, fallback, hasFallback := strings.Cut(body, ":-")
 	if strings.Contains(body, "${") {
-		return cannotReplace(CodeReference, "has a reference inside a reference", "defaults are plain text; references do not nest")
+		return cannotReplace(CodeReference, "has a reference inside a reference", "a default must be plain text; references cannot be nested")
 	}
 	if scheme, rest, ok := strings.Cut(name, ":"); ok {
 		switch scheme {
@@ -212,7 +215,8 @@ func (e *expander) folder(name, path string) (string, *referenceError) {
 	return path, nil
 }
 
-// claude returns the value of a variable that Claude Code sets for its servers; path is the default.
+// claude returns the value of a variable that Claude Code sets for its servers. path is the default
+// value.
 func (e *expander) claude(name, path, hint string) (string, *referenceError) {
 	e.use(Use{Kind: UseVariable, Name: name, Path: path})
 	if value, set := e.getenv(name); set && value != "" {
@@ -224,8 +228,8 @@ func (e *expander) claude(name, path, hint string) (string, *referenceError) {
 	return path, nil
 }
 
-// file returns the only line of a file, for ${file:PATH}. A relative path is resolved against the
-// workspace. The content is always a secret.
+// file returns the content of a file that must contain a single line, for ${file:PATH}. A relative
+// path is resolved against the workspace. The content is always treated as a secret.
 func (e *expander) file(name string) (string, *referenceError) {
 	fail := func(what, hint string) (string, *referenceError) {
 		return cannotReplace(CodeFileReference, "uses a ${file:…} that "+what, hint)
@@ -247,7 +251,7 @@ func (e *expander) file(name string) (string, *referenceError) {
 	f, known := e.read[path]
 	if !known {
 		if len(e.read) == maxFiles {
-			return fail(fmt.Sprintf("is one more than the %d files that a config may name", maxFiles), "")
+			return fail(fmt.Sprintf("exceeds the limit of %d files per config", maxFiles), "")
 		}
 		if e.read == nil {
 			e.read = map[string]secretFile{}
@@ -263,7 +267,7 @@ func (e *expander) file(name string) (string, *referenceError) {
 	return f.value, nil
 }
 
-// A secretFile is the result of reading the file of a ${file:PATH}.
+// A secretFile holds the result of reading the file for a ${file:PATH} reference.
 type secretFile struct{ value, problem, hint string }
 
 func (e *expander) readSecret(path string) secretFile {
@@ -272,7 +276,7 @@ func (e *expander) readSecret(path string) secretFile {
 	}
 	value, err := secretfile.Read(path)
 	if refused, ok := errors.AsType[*secretfile.RefusedError](err); ok {
-		return secretFile{problem: "is refused: " + refused.Problem, hint: "a file for one secret has one line and mode 0600; relative paths start at ${workspaceFolder}"}
+		return secretFile{problem: "is refused: " + refused.Problem, hint: "a secret file must contain one line and have mode 0600; relative paths are resolved against ${workspaceFolder}"}
 	}
 	if err != nil {
 		return secretFile{problem: "cannot be read"}
@@ -280,14 +284,15 @@ func (e *expander) readSecret(path string) secretFile {
 	return secretFile{value: value}
 }
 
-// refused returns why a file must not be read because others could change it, or "". It does not
-// contain the path, part of which may come from a variable.
+// refused returns the reason why a file must not be read because other users could change it, or an
+// empty string if there is none. The reason does not include the path, part of which may come from
+// a variable.
 func (e *expander) refused(path string) string {
 	if e.insecure {
 		return ""
 	}
 	if network(path) {
-		return "is refused: it names another machine"
+		return "is refused: it refers to another machine"
 	}
 	if found, ok := errors.AsType[*writable.Error](writable.ByOthers(path, "")); ok {
 		return "is refused: the file or its folder " + found.Problem
@@ -297,7 +302,7 @@ func (e *expander) refused(path string) string {
 
 const refusedHint = "only you and root may be able to write to the file and its folder: chmod go-w"
 
-// network reports whether opening a path makes Windows log in to another machine.
+// network reports whether opening a path would cause Windows to log in to another machine.
 func network(path string) bool {
 	return runtime.GOOS == "windows" && strings.HasPrefix(filepath.ToSlash(path), "//")
 }
@@ -309,10 +314,10 @@ func (e *expander) refersTo(path string) {
 	}
 }
 
-// maxFiles is the most files that are watched for one config.
+// maxFiles limits the number of files that are watched for one config.
 const maxFiles = 256
 
-// fromKeyring returns a secret for ${keyring:NAME}.
+// fromKeyring returns the secret for ${keyring:NAME}.
 func (e *expander) fromKeyring(name string) (string, *referenceError) {
 	if credential.Certain(name) {
 		return secretAsName()
@@ -330,7 +335,7 @@ func (e *expander) fromKeyring(name string) (string, *referenceError) {
 	case missing && credential.Doubtful(name):
 		return secretAsName()
 	case missing:
-		return cannotReplace(CodeKeyring, uses+"which has no such entry", fmt.Sprintf("store it under service mcptrack and account %s", quote(name)))
+		return cannotReplace(CodeKeyring, uses+"which does not contain this entry", fmt.Sprintf("store it with service mcptrack and account %s", quote(name)))
 	case strings.ContainsRune(value, 0):
 		return cannotReplace(CodeKeyring, uses+"whose value is not text", "")
 	}
@@ -346,7 +351,7 @@ func (e *expander) variable(name, fallback string, hasFallback bool, valid func(
 		return unknownReference(name)
 	}
 	return e.lookUp(name, name, fallback, hasFallback, referenceError{CodeUnset,
-		fmt.Sprintf("uses variable %s, which is not set", name), fmt.Sprintf("set %s, or give a default: ${%s:-…}", name, name)})
+		fmt.Sprintf("uses variable %s, which is not set", name), fmt.Sprintf("set %s, or specify a default: ${%s:-…}", name, name)})
 }
 
 func (e *expander) input(id, fallback string, hasFallback bool) (string, *referenceError) {
@@ -361,8 +366,8 @@ func (e *expander) input(id, fallback string, hasFallback bool) (string, *refere
 		fmt.Sprintf("uses input %s, but variable %s is not set", quote(id), name), "mcptrack does not prompt; set " + name})
 }
 
-// lookUp returns the value of a variable that the file refers to as written. unset is the error if
-// it is not set.
+// lookUp returns the value of the variable name. written is the reference as written in the file,
+// and unset is the error to return if the variable is not set.
 func (e *expander) lookUp(name, written, fallback string, hasFallback bool, unset referenceError) (string, *referenceError) {
 	e.use(Use{Kind: UseVariable, Name: name})
 	value, set := e.getenv(name)
@@ -370,8 +375,8 @@ func (e *expander) lookUp(name, written, fallback string, hasFallback bool, unse
 	case hasFallback && value == "":
 		return fallback, nil
 	case !set && credential.Doubtful(written):
-		return cannotReplace(CodeUnset, "uses a variable that is not set and whose name begins like a secret, so it is not shown here",
-			"put the secret into a variable and write its name: ${NAME}")
+		return cannotReplace(CodeUnset, "uses a variable that is not set and whose name starts like a secret, so it is not shown here",
+			"store the secret in a variable and write its name: ${NAME}")
 	case !set:
 		return "", &unset
 	}
@@ -379,23 +384,24 @@ func (e *expander) lookUp(name, written, fallback string, hasFallback bool, unse
 	return value, nil
 }
 
-// byName returns the value of a variable whose name is written without "${…}".
+// byName returns the value of a variable whose name is written in the file without "${…}".
 func (e *expander) byName(name string) (string, *referenceError) {
 	value, err := e.variable(name, "", false, isEnvName)
 	switch {
 	case err == nil:
 	case err.code == CodeReference:
-		err.message, err.hint = "is not the name of a variable", "write the name alone, such as API_TOKEN"
+		err.message, err.hint = "is not the name of a variable", "write only the name, such as API_TOKEN"
 	case err.code == CodeUnset && !credential.Doubtful(name):
 		err.hint = "set " + name
 	default:
-		err.hint = "put the secret into a variable and write its name"
+		err.hint = "store the secret in a variable and write its name"
 	}
 	return value, err
 }
 
-// hide records a value that must not be shown. Any variable may be a credential. A value that is the
-// path of an existing file or folder is not recorded, because messages about it must be clear.
+// hide records a value that must not be displayed, because any variable may contain a credential. A
+// value that is the path of an existing file or folder is not recorded, so that messages can
+// display it.
 func (e *expander) hide(value string) {
 	if filepath.IsAbs(value) && len(value) <= maxPath {
 		if _, err := os.Stat(value); err == nil {
@@ -411,9 +417,10 @@ func (e *expander) hideAlways(value string) {
 	}
 }
 
-// inputVariable returns the environment variable with the value of an input: MCPTRACK_INPUT_ and the
-// ID in upper case, with an underscore for every character that is not an ASCII letter or digit. IDs
-// that differ only in such characters share a variable.
+// inputVariable returns the name of the environment variable that holds the value of an input:
+// MCPTRACK_INPUT_ followed by the ID in upper case, in which every character that is not an ASCII
+// letter or digit is replaced by an underscore. IDs that differ only in such characters share a
+// variable.
 func inputVariable(id string) string {
 	return "MCPTRACK_INPUT_" + strings.Map(func(r rune) rune {
 		switch {
@@ -426,8 +433,8 @@ func inputVariable(id string) string {
 	}, id[:min(len(id), 128)])
 }
 
-// unknownReference returns the error for an unknown kind of reference. It shows the name unless the
-// name may be a secret in the wrong place.
+// unknownReference returns the error for an unknown kind of reference. It includes the name, unless
+// the name may be a misplaced secret.
 func unknownReference(name string) (string, *referenceError) {
 	bare := name
 	if _, after, ok := strings.Cut(name, ":"); ok {
@@ -440,10 +447,10 @@ func unknownReference(name string) (string, *referenceError) {
 		"use ${VAR}, ${VAR:-default}, ${env:VAR}, ${input:ID}, ${file:PATH}, ${keyring:NAME}, ${workspaceFolder} or ${userHome}")
 }
 
-// secretAsName returns the error for a token in place of a name.
+// secretAsName returns the error for a reference that contains a token instead of a name.
 func secretAsName() (string, *referenceError) {
-	return cannotReplace(CodeSecret, "has a secret where the name of a variable belongs",
-		"put the secret into a variable and write its name: ${NAME}")
+	return cannotReplace(CodeSecret, "has a secret in place of a variable name",
+		"store the secret in a variable and write its name: ${NAME}")
 }
 
 // isShellName reports whether s may be written as ${s}.
@@ -451,11 +458,12 @@ func isShellName(s string) bool {
 	return len(s) <= 256 && alphanumeric(s, "_") && (s[0] < '0' || s[0] > '9')
 }
 
-// isEnvName also allows Windows names: ${env:ProgramFiles(x86)}.
+// isEnvName reports whether s may be written as ${env:s}. It also allows names used on Windows:
+// ${env:ProgramFiles(x86)}.
 func isEnvName(s string) bool { return len(s) <= 256 && alphanumeric(s, "_.-()") }
 
-// alphanumeric reports whether s is not empty and has only ASCII letters, digits and characters of
-// other.
+// alphanumeric reports whether s is non-empty and consists only of ASCII letters, digits and the
+// characters in other.
 func alphanumeric(s, other string) bool {
 	return s != "" && strings.IndexFunc(s, func(r rune) bool {
 		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune(other, r))

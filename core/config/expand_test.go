@@ -48,7 +48,7 @@ func TestExpandErrors(t *testing.T) {
 		{"${cmd:ls}", CodeReference, `has the unknown reference "${cmd:ls}"`},
 		{"${env:}", CodeReference, `has the unknown reference "${}"`},
 		{"${A:-${B}}", CodeReference, "has a reference inside a reference"},
-		{"${ghp_0123456789012345678901234567890123456789-}", CodeSecret, `has a secret where the name of a variable belongs`},
+		{"${ghp_0123456789012345678901234567890123456789-}", CodeSecret, `has a secret in place of a variable name`},
 	} {
 		_, errs := testExpander(nil).expand(test.in)
 		if len(errs) != 1 || errs[0].code != test.code || errs[0].message != test.want {

@@ -10,10 +10,10 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/tree"
 )
 
-// Find returns the config file to use if the user named none: the value of MCPTRACK_CONFIG, even
-// if that file does not exist, else the first existing file of [SearchPath]. An unreadable file
-// counts, so that Load can say why it cannot be read. A host's settings file counts only if it has
-// servers.
+// Find returns the config file to use if the user did not specify one: the value of
+// MCPTRACK_CONFIG, even if that file does not exist, or else the first existing file in
+// [SearchPath]. An unreadable file is returned too, so that Load can report why it cannot be read.
+// A host's settings file is skipped if it does not contain any servers.
 func Find(opts Options) (path string, ok bool) {
 	getenv := opts.getenv()
 	if named, _ := getenv("MCPTRACK_CONFIG"); named != "" {
@@ -22,10 +22,10 @@ func Find(opts Options) (path string, ok bool) {
 	return Found(opts)
 }
 
-// Found is Find without MCPTRACK_CONFIG.
+// Found does the same as Find, but ignores MCPTRACK_CONFIG.
 func Found(opts Options) (path string, ok bool) { return firstUsable(SearchPath(opts), opts) }
 
-// SearchPath returns the files that Find tries:
+// SearchPath returns the paths of the files that Find tries, in this order:
 //
 //	config/mcp-servers.json
 //	mcp-servers.json
@@ -35,8 +35,8 @@ func Found(opts Options) (path string, ok bool) { return firstUsable(SearchPath(
 //	the project files of all other hosts
 //
 // in Options.Workspace, and mcptrack/mcp-servers.json in the user's config folder
-// (XDG_CONFIG_HOME or ~/.config, ~/Library/Application Support, %AppData%). Without a
-// Workspace the path of a file in the working directory is relative.
+// (XDG_CONFIG_HOME or ~/.config, ~/Library/Application Support, %AppData%). If Workspace is empty,
+// the project files are given as paths relative to the working directory.
 func SearchPath(opts Options) []string {
 	paths := projectPaths(opts.Workspace)
 	if dir := opts.Folders().AppConfig; dir != "" {
@@ -45,7 +45,7 @@ func SearchPath(opts Options) []string {
 	return paths
 }
 
-// projectPaths returns the files of SearchPath in a folder.
+// projectPaths returns the paths of SearchPath that are relative to a folder.
 func projectPaths(folder string) (paths []string) {
 	for _, name := range []string{"config/mcp-servers.json", "mcp-servers.json", ".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json"} {
 		paths = append(paths, filepath.Join(folder, filepath.FromSlash(name)))
@@ -60,8 +60,9 @@ func projectPaths(folder string) (paths []string) {
 	return paths
 }
 
-// FolderOf returns the absolute folder in which [Found] tries the file at path, "" if there is none.
-// It is the outermost of several: config/mcp-servers.json belongs to the folder above config.
+// FolderOf returns the absolute folder in which [Found] looks for the file at path, or an empty
+// string if there is none. If several folders qualify, it returns the outermost: for
+// config/mcp-servers.json, the parent folder of config.
 func FolderOf(path string) (folder string) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -77,8 +78,8 @@ func FolderOf(path string) (folder string) {
 	}
 }
 
-// FindHost returns the config of a host: the first of its files that has servers, else the first
-// that exists.
+// FindHost returns the config of a host: the first of its files that contains servers, or else the
+// first that exists.
 func FindHost(h hosts.Host, opts Options) (path string, ok bool) {
 	paths := h.Paths(opts.Folders())
 	if path, ok = firstUsable(paths, opts); ok {
@@ -100,7 +101,7 @@ func firstUsable(paths []string, opts Options) (string, bool) {
 	return paths[i], true
 }
 
-// hasServers reports whether a settings file has servers or cannot be read.
+// hasServers reports whether a settings file contains servers or cannot be read.
 func hasServers(path string, opts Options) bool {
 	data, _, problem := openFile(path, SizeLimit(path))
 	if problem != nil {
@@ -116,7 +117,7 @@ func hasServers(path string, opts Options) bool {
 	return slices.ContainsFunc(r.containers(root), func(c container) bool { return len(c.value.Members)+len(c.value.Items) > 0 })
 }
 
-// Folders returns the folders in which hosts keep the configs of the user and of the workspace.
+// Folders returns the folders in which hosts store the configs of the user and of the workspace.
 func (o Options) Folders() hosts.Folders {
 	getenv, home := o.getenv(), o.userHome()
 	f := hosts.Folders{Project: o.Workspace, Home: home}
@@ -154,7 +155,7 @@ func (o Options) getenv() func(string) (string, bool) {
 	return os.LookupEnv
 }
 
-// userHome returns the user's home folder; "" if it is unknown.
+// userHome returns the user's home folder, or an empty string if it is unknown.
 func (o Options) userHome() string {
 	if o.UserHome != "" {
 		return o.UserHome
@@ -166,7 +167,7 @@ func (o Options) userHome() string {
 	return home
 }
 
-// workspace returns the absolute folder against which relative paths are resolved.
+// workspace returns the absolute path of the folder against which relative paths are resolved.
 func (o Options) workspace() (string, error) {
 	if filepath.IsAbs(o.Workspace) {
 		return filepath.Clean(o.Workspace), nil
@@ -174,14 +175,14 @@ func (o Options) workspace() (string, error) {
 	return filepath.Abs(o.Workspace)
 }
 
-// A HostFile is an existing config of a host.
+// A HostFile is an existing config file of a host.
 type HostFile struct {
 	Host hosts.Host
 	Path string
 }
 
-// HostFiles returns the existing configs of the named hosts, or of all hosts if there are no names.
-// Project files come first. A host's settings file counts only if it has servers.
+// HostFiles returns the existing configs of the named hosts, or of all hosts if no names are given.
+// Project files come first. A host's settings file is only included if it contains servers.
 func HostFiles(opts Options, names ...string) []HostFile {
 	var project, user []HostFile
 	seen := map[string]bool{}
@@ -206,9 +207,9 @@ func HostFiles(opts Options, names ...string) []HostFile {
 	return append(project, user...)
 }
 
-// IsUsers reports whether a config is the user's own because of its location: mcptrack's own config
-// folder, or where a host keeps its user-wide config. The author of a project cannot put a file
-// there.
+// IsUsers reports whether a config belongs to the user, judging by its location: mcptrack's own
+// config folder, or a path where a host stores its user-wide config. The author of a project cannot
+// place a file there.
 func IsUsers(path string, opts Options) bool {
 	abs, err := filepath.Abs(path)
 	if err != nil {

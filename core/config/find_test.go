@@ -103,7 +103,7 @@ func TestSiblingsAreNamed(t *testing.T) {
 	write(t, filepath.Join(dir, "b.yaml"), text)
 	write(t, filepath.Join(dir, "notes.txt"), text)
 	c, problems := Load(first, surroundings(t, nil))
-	if c == nil || len(problems) != 1 || problems[0].Severity != SeverityWarning || problems[0].Message != `the servers in "b.yaml" are ignored: mcptrack reads one config file` {
+	if c == nil || len(problems) != 1 || problems[0].Severity != SeverityWarning || problems[0].Message != `the servers in "b.yaml" are ignored: mcptrack reads only one config file` {
 		t.Errorf("with another: %v", problems)
 	}
 }

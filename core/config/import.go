@@ -10,15 +10,15 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/tree"
 )
 
-// An Imported is one server of another host's config, converted to our own format. References
-// replace its plain-text secrets.
+// An Imported is one server from the config of another host, converted to mcptrack's own format.
+// Its plain-text secrets are replaced by references.
 type Imported struct {
 	ID      string
 	Enabled bool
-	// Keys are the members of the server's entry, except its id, in the order of the manual. Their
-	// values are strings, booleans, json.Number, []any and map[string]any.
+	// Keys holds the members of the server's entry, except its id, in the order used in the manual.
+	// Their values are strings, booleans, json.Number, []any and map[string]any.
 	Keys []Key
-	// Variables replaced plain-text secrets.
+	// Variables lists the variables that replace plain-text secrets.
 	Variables []Variable
 }
 
@@ -35,11 +35,12 @@ type Variable struct {
 	Line int    `json:"line"`
 }
 
-// Names are the variables that replace secrets. Several imports share it, so that each secret has
-// one name. The zero value is empty.
+// Names holds the names of the variables that replace secrets. It is shared by several imports, so
+// that each secret has one name. The zero value is empty.
 type Names struct{ secrets map[string]Secret }
 
-// take returns the name, with a number if it already stands for another secret.
+// take reserves a variable name for a secret and returns it. If the name is already used for
+// another secret, a number is appended.
 func (n *Names) take(name, secret string) string {
 	if n.secrets == nil {
 		n.secrets = map[string]Secret{}
@@ -56,14 +57,14 @@ func (n *Names) take(name, secret string) string {
 	}
 }
 
-// Import returns the servers of a config of any host, or none if Problems has errors.
+// Import returns the servers in a config of any host, or none if Problems contains errors.
 func Import(path string, opts Options, names *Names) ([]Imported, Problems) {
 	cfg, problems := Load(path, opts)
 	if cfg == nil {
 		return nil, problems
 	}
 	data, _, problem := openFile(path, SizeLimit(path))
-	if problem != nil { // the file changed after Load
+	if problem != nil { // the file changed after it was loaded
 		return nil, Problems{*problem}
 	}
 	d := newDocument(data, path)
@@ -80,7 +81,7 @@ func Import(path string, opts Options, names *Names) ([]Imported, Problems) {
 	r := newReader(d, opts, workspace)
 	r.expander.verbatim, r.expander.getenv = true, func(string) (string, bool) { return "", true }
 	r.visit = func(e *entry, id string) {
-		if srv := e.imported(id, names); len(srv.Keys) > 0 { // without keys, the entry only disables a server of another file
+		if srv := e.imported(id, names); len(srv.Keys) > 0 { // an entry without keys only disables a server defined in another file
 			servers = append(servers, srv)
 		}
 	}
@@ -95,7 +96,7 @@ type importer struct {
 	names *Names
 }
 
-// imported converts one entry. Keys get the names and forms of our own format.
+// imported converts one entry to the key names and value forms of mcptrack's own format.
 func (e *entry) imported(id string, names *Names) Imported {
 	s := &Server{ID: id}
 	e.server, e.missing = s, (*clauses)(&s.Missing)
@@ -104,8 +105,8 @@ func (e *entry) imported(id string, names *Names) Imported {
 	for _, k := range e.keys {
 		f, ok := im.find(k.spellings...)
 		switch k.name {
-		case "id", "enabled", "disabled", "trackResources": // the writer of the config decides
-		case "args": // with command
+		case "id", "enabled", "disabled", "trackResources": // set by the code that writes the config
+		case "args": // converted together with command
 		case "type":
 			if known && !fallback && transport != TransportStdio {
 				im.add(k.name, string(transport))
@@ -125,7 +126,7 @@ func (e *entry) imported(id string, names *Names) Imported {
 		case "headers":
 			im.add(k.name, im.headerValues())
 		case "oauth":
-			if transport != TransportStdio { // a program needs no login
+			if transport != TransportStdio { // a stdio server does not need a login
 				im.add(k.name, im.login())
 			}
 		default:
@@ -148,7 +149,7 @@ func (im *importer) add(name string, value any) {
 	im.out.Keys = append(im.out.Keys, Key{name, value})
 }
 
-// secret returns the reference that replaces a secret in a value.
+// secret returns a reference that replaces a secret in a value.
 func (im *importer) secret(n *tree.Node, secret, name string) string {
 	name = strings.ToUpper(strings.Join(credential.Words(name), "_"))
 	if name == "" || '0' <= name[0] && name[0] <= '9' || !isShellName(name) || credential.Doubtful(name) {
@@ -160,8 +161,8 @@ func (im *importer) secret(n *tree.Node, secret, name string) string {
 	return "${" + name + "}"
 }
 
-// replaced returns a value with its references in our form and its secrets replaced by variables,
-// which are named after label and the name of the secret.
+// replaced returns a value with its references in mcptrack's own form and its secrets replaced by
+// variables, whose names are derived from label and the secret's name.
 func (im *importer) replaced(n *tree.Node, spans []credential.Span, label string) string {
 	var out strings.Builder
 	at := 0
@@ -179,8 +180,8 @@ func (im *importer) replaced(n *tree.Node, spans []credential.Span, label string
 	return out.String()
 }
 
-// references returns a text with its references in our form. A reference whose name may be a token
-// is replaced as a secret.
+// references returns a text with its references in mcptrack's own form. A reference whose name may
+// be a token is replaced like a secret.
 func (im *importer) references(n *tree.Node, text, label string) string {
 	var out strings.Builder
 	for {
@@ -206,8 +207,8 @@ func (im *importer) references(n *tree.Node, text, label string) string {
 	}
 }
 
-// pluginRoot returns the folder of the file's plugin, because ${CLAUDE_PLUGIN_ROOT} has no value in
-// a config elsewhere.
+// pluginRoot returns the folder of the plugin to which the file belongs, because
+// ${CLAUDE_PLUGIN_ROOT} has no value in other configs.
 func (im *importer) pluginRoot() string {
 	inside, err := filepath.Rel(im.expander.workspace, im.expander.plugin)
 	switch {
@@ -219,12 +220,12 @@ func (im *importer) pluginRoot() string {
 	return "${workspaceFolder}/" + filepath.ToSlash(inside)
 }
 
-// named converts a string with a name, such as the value of a header.
+// named converts a string that has a name, such as the value of a header.
 func (im *importer) named(n *tree.Node, name, label string) string {
 	return im.replaced(n, credential.Find(name, n.Text), label)
 }
 
-// variable returns a reference to the environment variable that n names.
+// variable returns a reference to the environment variable whose name is the value of n.
 func (im *importer) variable(n *tree.Node, label string) string {
 	if credential.Doubtful(n.Text) {
 		return im.secret(n, n.Text, label)
@@ -246,8 +247,8 @@ func (im *importer) commandLine(spellings []string) (command string, args []any)
 	return im.named(f.value, "", im.out.ID), args
 }
 
-// environment returns the variables of the server, and the names of the variables that it gets only
-// if they are set.
+// environment returns the environment variables of the server, and the names of variables that are
+// passed on only if they are set.
 func (im *importer) environment() (env map[string]any, optional []any) {
 	env = map[string]any{}
 	for _, key := range passedOnKeys() {
@@ -294,12 +295,12 @@ func (im *importer) headerValues() map[string]any {
 	return headers
 }
 
-// login converts the members of "oauth": they get our names, and members that only other hosts use
-// are left out.
+// login converts the members of "oauth" to mcptrack's own names. Members that only other hosts use
+// are omitted.
 func (im *importer) login() map[string]any {
 	out := map[string]any{}
 	cursor := false
-	for _, key := range []string{"auth", "oauth"} { // the last counts, as in entry.oauth
+	for _, key := range []string{"auth", "oauth"} { // the last one takes precedence, as in entry.oauth
 		f, ok := im.field(key)
 		if !ok || f.value.Kind != tree.Object {
 			continue
@@ -314,7 +315,7 @@ func (im *importer) login() map[string]any {
 			}
 		}
 	}
-	if f, ok := im.field("scopes"); ok && f.value.Kind == tree.List && out["scopes"] == nil { // Codex
+	if f, ok := im.field("scopes"); ok && f.value.Kind == tree.List && out["scopes"] == nil { // the "scopes" key of Codex
 		out["scopes"] = im.value(f.value, "")
 	}
 	if cursor && out["clientId"] != nil && out["callbackPort"] == nil && out["redirectUri"] == nil {
@@ -323,7 +324,7 @@ func (im *importer) login() map[string]any {
 	return out
 }
 
-// value converts any value of one of our own keys.
+// value converts the value of one of mcptrack's own keys.
 func (im *importer) value(n *tree.Node, name string) any {
 	switch n.Kind {
 	case tree.Object:

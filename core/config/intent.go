@@ -14,22 +14,23 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/tree"
 )
 
-// An Intent is what one server or webhook of a file would run or send, and to whom. The user
-// approves it before it happens. It is as written in the file, without the values of references. It
+// An Intent describes what one server or webhook in a file would run or send, and to whom. The user
+// must approve it first. It is stored as written in the file, without the values of references, and
 // is immutable.
 type Intent struct {
-	// Keys are the effective keys of the entry, sorted by name, without the keys that only decide
-	// what is followed or are for people.
+	// Keys holds the effective keys of the entry, sorted by name. It excludes keys that only
+	// determine what is followed and keys that are only informational.
 	Keys []IntentKey
-	// Uses are what the entry takes from outside the file, sorted, without duplicates.
+	// Uses lists what the entry refers to outside the file, sorted and without duplicates.
 	Uses []Use
-	// Digest identifies the intent: "sha256:" and 64 hexadecimal digits. It covers the ID of the
-	// server, on which filters depend, Keys, Uses, and the content of each envFile and ${file:…} in
-	// the project, which everybody who can change the config can also change.
+	// Digest identifies the intent: "sha256:" followed by 64 hexadecimal digits. It covers the ID
+	// of the server (because filters depend on it), Keys, Uses, and the content of each envFile and
+	// ${file:…} in the project, because everyone who can change the config can also change these
+	// files.
 	Digest string
 }
 
-// IntentKey is one key of an entry. Value is JSON with sorted keys.
+// IntentKey is one key of an entry, with its value as JSON with sorted keys.
 type IntentKey struct {
 	Name  string
 	Value json.RawMessage
@@ -41,28 +42,29 @@ type Use struct {
 	// Name is the name of the variable or keyring entry, or the path of the file as written in the
 	// config.
 	Name string
-	// Path is the absolute path of a file, without the symbolic links in the part that exists.
+	// Path is the absolute path of a file. Symbolic links are resolved in the part of the path that
+	// exists.
 	Path string
-	// Outside means that the file is not in the project: the workspace, or the repository that
-	// contains it.
+	// Outside means that the file is outside the project, which is the repository that contains the
+	// workspace or, if there is none, the workspace.
 	Outside bool
-	// Sets lists the variables that an envFile sets.
+	// Sets lists the variables that an envFile defines.
 	Sets string
 
-	content string // the digest of a file in the project
+	content string // digest of the content of a file in the project
 }
 
-// UseKind is where the value of a reference comes from.
+// UseKind tells where the value of a reference comes from.
 type UseKind string
 
-// The kinds.
+// The kinds of references.
 const (
 	UseVariable UseKind = "variable"
 	UseFile     UseKind = "file"
 	UseKeyring  UseKind = "keyring"
 )
 
-// String returns the use as a reference.
+// String returns the use in the form of a reference.
 func (u Use) String() string {
 	switch u.Kind {
 	case UseFile:
@@ -73,7 +75,7 @@ func (u Use) String() string {
 	return "${" + u.Name + "}"
 }
 
-// use records what the current entry takes from outside the file.
+// use records that the current entry refers to something outside the file.
 func (e *expander) use(u Use) {
 	if e.uses == nil {
 		e.uses = map[Use]bool{}
@@ -83,7 +85,7 @@ func (e *expander) use(u Use) {
 
 func (e *expander) forgetUses() { e.uses = nil }
 
-// fileUse returns the use of a file with the content.
+// fileUse returns a Use for a file with the given content.
 func (e *expander) fileUse(name, path, content string) Use {
 	u := Use{Kind: UseFile, Name: name, Path: followed(path)}
 	if e.project == "" {
@@ -96,8 +98,9 @@ func (e *expander) fileUse(name, path, content string) Use {
 	return u
 }
 
-// projectOf returns the repository that contains a folder, else the folder. The user's home is not a
-// project even if it is a repository: its files are the user's own.
+// projectOf returns the repository that contains a folder, or the folder itself if there is none.
+// The user's home folder is never a project, even if it is a repository, because its files belong
+// to the user.
 func projectOf(folder, home string) string {
 	for dir := folder; dir != home && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
@@ -107,7 +110,7 @@ func projectOf(folder, home string) string {
 	return folder
 }
 
-// followed returns the path without the symbolic links in the part that exists.
+// followed returns the path with the symbolic links resolved in the part that exists.
 func followed(path string) string {
 	for rest, dir := "", filepath.Clean(path); ; rest, dir = filepath.Join(filepath.Base(dir), rest), filepath.Dir(dir) {
 		if real, err := filepath.EvalSymlinks(dir); err == nil {
@@ -119,7 +122,7 @@ func followed(path string) string {
 	}
 }
 
-// intent returns the intent of an entry after its keys were read. id is the ID of the server, and
+// intent returns the intent of an entry whose keys have been read. id is the ID of the server, and
 // keys are the effective keys.
 func (e *entry) intent(id string, keys []string) *Intent {
 	in := &Intent{Uses: slices.Collect(maps.Keys(e.expander.uses))}
@@ -137,7 +140,7 @@ func (e *entry) intent(id string, keys []string) *Intent {
 	for _, u := range in.Uses {
 		uses = append(uses, use{u.String(), u.Path, u.content})
 	}
-	text, _ := json.Marshal(struct { // cannot fail: all values are JSON
+	text, _ := json.Marshal(struct { // never fails, because all values are JSON
 		ID   string
 		Keys []IntentKey
 		Uses []use
@@ -146,8 +149,8 @@ func (e *entry) intent(id string, keys []string) *Intent {
 	return in
 }
 
-// Command returns the command and its arguments as written in the entry; false if there is none, or
-// not all are strings.
+// Command returns the command and its arguments as written in the entry, or false if there is no
+// command or not all of them are strings.
 func (in *Intent) Command() (command string, args []string, ok bool) {
 	for _, k := range in.Keys {
 		switch k.Name {
@@ -171,7 +174,7 @@ func (in *Intent) Command() (command string, args []string, ok bool) {
 	return command, args, command != ""
 }
 
-// URL returns the URL as written in the entry; "" if there is none.
+// URL returns the URL as written in the entry, or an empty string if there is none.
 func (in *Intent) URL() (raw string) {
 	urls := serverKeys().get("url").spellings
 	for _, k := range in.Keys {

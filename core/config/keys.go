@@ -14,49 +14,49 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// A table has the keys of one kind of object in the file, which fills a T. The tables (serverKeys,
-// oauthKeys, webhookKeys, indexKeys) are the only place that lists keys. What is read and how,
-// the JSON Schema, the table in "mcptrack help config", what init keeps, which changes need a new
-// connection, and which need the user's approval all derive from them. To add a key, add a row
-// and the field that it fills.
+// A table lists the keys of one type of object in the file, which is read into a T. The tables
+// (serverKeys, oauthKeys, webhookKeys, indexKeys) are the only place that lists keys. They
+// determine what is read and how, the JSON Schema, the table in "mcptrack help config", what init
+// keeps, which changes require a new connection, and which require the user's approval. To add a
+// key, add a row and the field into which it is read.
 type table[T any] []key[T]
 
 // A key is one row of a table.
 type key[T any] struct {
 	name string
-	also []string // other spellings in our own format
-	host []string // spellings that only other hosts use
-	adds []string // keys of other hosts that have their own form and add to this one
+	also []string // alternative spellings in mcptrack's own format
+	host []string // spellings used only by other hosts
+	adds []string // keys of other hosts that have their own form and add to the value of this key
 
-	// field returns a pointer to the field that the key fills. Without read, the field's type
-	// says how the value is read. nil: the key has no field of its own.
+	// field returns a pointer to the field into which the key is read; nil if the key does not have
+	// its own field. If read is nil, the field's type determines how the value is read.
 	field func(*T) any
 	read  func(e *entry, spellings []string, into *T)
-	words []string      // the values of a string type, or of the elements of a list
+	words []string      // allowed values of a string type, or of the elements of a list
 	globs string        // what the elements of a list match, if they are globs
-	def   string        // the default, as written in a file
-	least time.Duration // the shortest duration
-	never bool          // the duration "0" is allowed; it is read as -1
+	def   string        // default value, as written in a file
+	least time.Duration // shortest allowed duration
+	never bool          // allows the duration "0", which is read as -1
 
 	use  use
-	live bool // a new value takes effect in an open session; else it takes a new connection
-	free bool // the key does not affect what is run or sent, so a change needs no approval
+	live bool // a new value takes effect in an open session instead of requiring a new connection
+	free bool // changes do not require approval, because the key does not affect what is run or sent
 
-	schema  string // the definition in schema.json, if the field's type does not determine it
-	example string // a value as JSON, if the field's type does not determine one
-	doc     string // what the key means, as Markdown without line breaks
+	schema  string // definition in schema.json, if the field's type does not determine it
+	example string // example value as JSON, if the field's type does not determine one
+	doc     string // description of the key, as Markdown without line breaks
 
-	spellings []string // name, also and host; see made
+	spellings []string // name, also and host combined; set by made
 }
 
-// use says which servers use a key.
+// use tells which servers use a key.
 type use int
 
 const (
 	byAll      use = iota
-	byPrograms     // stdio
-	byURLs         // http, sse and catalog
-	bySessions     // all but catalog
+	byPrograms     // servers with the stdio transport
+	byURLs         // servers with the transports http, sse and catalog
+	bySessions     // servers with any transport except catalog
 	byCatalogs
 )
 
@@ -74,10 +74,10 @@ func (u use) includes(t Transport) bool {
 	return true
 }
 
-// readWithOthers is the read of a key that is read together with another one.
+// readWithOthers is the read function of a key that is read together with another key.
 func readWithOthers(*entry, []string, *Server) {}
 
-// serverKeys returns the keys of a server, in the order of the manual.
+// serverKeys returns the keys of a server, in the order used in the manual.
 func serverKeys() table[Server] {
 	const globHint = " `*` matches within a path segment, `**` across segments, `{a,b}` either."
 	return table[Server]{
@@ -143,7 +143,7 @@ func serverKeys() table[Server] {
 	}.made()
 }
 
-// oauthKeys returns the members of "oauth".
+// oauthKeys returns the keys of the "oauth" object.
 func oauthKeys() table[OAuth] {
 	return table[OAuth]{
 		{name: "clientId", host: []string{"client_id", "CLIENT_ID"}, field: func(o *OAuth) any { return &o.ClientID },
@@ -169,8 +169,8 @@ func oauthKeys() table[OAuth] {
 	}.made()
 }
 
-// webhookKeys returns the keys of a webhook. The URL and the secret come last because they are
-// checked against the others.
+// webhookKeys returns the keys of a webhook. The URL and the secret come last, because checking
+// them depends on the other keys.
 func webhookKeys() table[Webhook] {
 	return table[Webhook]{
 		{name: "allowPrivate", field: func(w *Webhook) any { return &w.AllowPrivate }, def: "false",
@@ -192,7 +192,7 @@ func webhookKeys() table[Webhook] {
 	}.made()
 }
 
-// indexKeys returns the keys of "index".
+// indexKeys returns the keys of the "index" object.
 func indexKeys() table[Index] {
 	return table[Index]{
 		{name: "enabled", field: func(x *Index) any { return &x.Enabled }, def: "false",
@@ -204,7 +204,7 @@ func indexKeys() table[Index] {
 	}.made()
 }
 
-// made returns the table with the derived fields of its rows.
+// made returns the table with the derived fields of its rows filled in.
 func (t table[T]) made() table[T] {
 	for i, k := range t {
 		t[i].spellings = slices.Concat([]string{k.name}, k.also, k.host)
@@ -225,12 +225,12 @@ func (t table[T]) get(name string) key[T] {
 	return t[slices.IndexFunc(t, func(k key[T]) bool { return k.name == name })]
 }
 
-// effective returns the keys that decide what is run or sent, and to whom.
+// effective returns the keys that affect what is run or sent, and to whom.
 func (t table[T]) effective() table[T] {
 	return slices.DeleteFunc(slices.Clone(t), func(k key[T]) bool { return k.free })
 }
 
-// quoted lists the names as Markdown.
+// quoted returns the names of the keys as a Markdown list.
 func (t table[T]) quoted() string {
 	var quoted []string
 	for _, k := range t {
@@ -239,7 +239,8 @@ func (t table[T]) quoted() string {
 	return strings.Join(quoted, ", ")
 }
 
-// fill reads the key from the entry into its field. A missing or invalid value leaves the default.
+// fill reads the key from the entry into its field. If the value is missing or invalid, the field
+// keeps its default.
 func (k key[T]) fill(e *entry, into *T) {
 	if k.read != nil {
 		k.read(e, k.spellings, into)
@@ -249,7 +250,7 @@ func (k key[T]) fill(e *entry, into *T) {
 	case *bool:
 		*p = e.boolean(k.def == "true", k.spellings...)
 	case *time.Duration:
-		byDefault, _ := time.ParseDuration(k.def) // "": 0
+		byDefault, _ := time.ParseDuration(k.def) // an empty default means 0
 		*p = e.duration(k.name, byDefault, k.least, k.never)
 	case *[]string:
 		*p = e.list(k.name, k.words, k.globs)
@@ -262,7 +263,7 @@ func (k key[T]) fill(e *entry, into *T) {
 			e.plaintext(k.name, f.value, f.path, quote(f.name))
 			*p = NewSecret(value)
 		}
-	default: // a string type
+	default: // a type whose underlying type is string
 		if word := e.choice(k.def, k.words, k.spellings...); word != "" {
 			reflect.ValueOf(p).Elem().SetString(word)
 		}
@@ -275,7 +276,7 @@ func (k key[T]) setZero(of *T) {
 	}
 }
 
-// short returns a duration as people write it: 5m rather than 5m0s.
+// short formats a duration in its usual short form: 5m instead of 5m0s.
 func short(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -284,21 +285,22 @@ func short(d time.Duration) string {
 	return s
 }
 
-// schemaBase is the schema without the properties of the objects that have a table of keys.
+// schemaBase is the JSON Schema without the properties of objects that are defined by a table of
+// keys.
 //
 //go:embed schema.json
 var schemaBase []byte
 
 // Schema returns the JSON Schema (draft 2020-12) of the file, for editors. It describes the
-// structure of the plain JSON: types, required keys, and keys that exclude each other. What it
-// cannot express (duplicates, references, URLs, globs) only Load checks. Tests verify that both
+// structure of plain JSON: types, required keys, and keys that exclude each other. What it cannot
+// express (duplicates, references, URLs, globs) is only checked by Load. Tests verify that both
 // agree on the structure.
 //
-// Load does not validate with it: a validator reports which keyword failed at which value, but
-// the author of the file needs to know what to change.
+// Load does not use it for validation, because a validator only reports which keyword failed at
+// which value, whereas the author of the file needs to know what to change.
 func Schema() []byte {
 	var schema map[string]any
-	_ = json.Unmarshal(schemaBase, &schema) // tests read it
+	_ = json.Unmarshal(schemaBase, &schema) // valid JSON, as verified by tests
 	defs, _ := schema["$defs"].(map[string]any)
 	for name, properties := range map[string]map[string]any{
 		"server": serverKeys().properties(), "oauth": oauthKeys().properties(), "webhook": webhookKeys().properties(), "index": indexKeys().properties(),
@@ -312,7 +314,7 @@ func Schema() []byte {
 	return out.Bytes()
 }
 
-// properties returns the schemas of the keys by name.
+// properties returns the schemas of the keys, by key name.
 func (t table[T]) properties() map[string]any {
 	all := map[string]any{}
 	for _, k := range t {
@@ -364,10 +366,10 @@ func (k key[T]) property(description string) map[string]any {
 	return p
 }
 
-// A KeyText describes a key of a server to people, as Markdown.
+// A KeyText is the description of a server key, as Markdown.
 type KeyText struct{ Name, Text string }
 
-// KeyTexts describes the keys of a server, in the order of the manual.
+// KeyTexts returns the descriptions of all server keys, in the order used in the manual.
 func KeyTexts() (all []KeyText) {
 	for _, k := range serverKeys() {
 		text := k.doc
@@ -392,9 +394,9 @@ func KeyTexts() (all []KeyText) {
 	return all
 }
 
-// foreignKeys returns keys of a server that other clients define and that do not change how the
-// server is reached or followed. They are ignored without a warning. A key that does change this
-// but is not read, such as baseUrl, is not here: to ignore it would misread the file.
+// foreignKeys returns server keys that other clients define and that do not affect how a server is
+// connected or followed. They are ignored without a warning. Keys that do affect this but are not
+// supported, such as baseUrl, are not included, because ignoring them would misinterpret the file.
 func foreignKeys() []string {
 	return append(unsupportedKeys(),
 		"alwaysAllow", "alwaysLoad", "allowedTools", "author", "autoApprove", "autoRefreshOnListChanged",
@@ -407,19 +409,21 @@ func foreignKeys() []string {
 		"tags", "timeout", "title", "tokenCacheDir", "toolFilter", "tool_timeout_sec", "tools", "trust", "version", "watchPaths")
 }
 
-// unsupportedKeys returns keys of other clients that change how a server is reached in ways that
+// unsupportedKeys returns keys of other clients that change how to connect to a server in ways that
 // mcptrack does not support.
 func unsupportedKeys() []string {
 	return []string{"headersHelper", "authProviderType", "targetAudience", "targetServiceAccount", "sandbox", "sandboxEnabled"}
 }
 
-// foreignOAuthKeys returns members of "oauth" that other hosts use and that have no effect here.
+// foreignOAuthKeys returns keys of the "oauth" object that other hosts use and that mcptrack
+// ignores.
 func foreignOAuthKeys() []string {
 	return []string{"enabled", "authorizationUrl", "tokenUrl", "audiences", "audience", "tokenParamName",
 		"registrationUrl", "issuer", "resource", "type", "clientName", "xaa"}
 }
 
-// An unsupportedKey is the first occurrence of such a key, and how many servers have it.
+// An unsupportedKey is the first occurrence of an unsupported key, with the number of servers that
+// use it.
 type unsupportedKey struct {
 	name    string
 	offset  int
@@ -427,7 +431,7 @@ type unsupportedKey struct {
 	servers int
 }
 
-// noteUnsupported counts the entry's unsupported keys, for reportUnsupported.
+// noteUnsupported counts the entry's unsupported keys for reportUnsupported.
 func (e *entry) noteUnsupported() {
 	for _, name := range unsupportedKeys() {
 		f, ok := e.present(name)
@@ -443,7 +447,7 @@ func (e *entry) noteUnsupported() {
 	}
 }
 
-// reportUnsupported warns of each unsupported key once for the whole file.
+// reportUnsupported reports one warning per unsupported key for the whole file.
 func (r *reader) reportUnsupported() {
 	for _, k := range r.unsupported {
 		message := fmt.Sprintf("%q is not supported", k.name)
@@ -458,8 +462,8 @@ func (r *reader) reportUnsupported() {
 	}
 }
 
-// misnamed returns our key for another client's key with the same meaning that is too different
-// for suggest.Nearest.
+// misnamed returns mcptrack's name for a key of another client that has the same meaning, but a
+// name too different for suggest.Nearest.
 func misnamed(name string) string {
 	return map[string]string{
 		"transportType": "type", "baseUrl": "url", "endpoint": "url",

@@ -20,43 +20,45 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Limits of a config file.
+// Limits for a config file.
 const (
 	MaxFileSize = tree.MaxSize
 	MaxDepth    = tree.MaxDepth
 )
 
-// Options describe the environment in which a file is read. The zero value is the environment of
-// the process: its variables, working directory and home.
+// Options describe the environment in which a file is read. By default, it is the environment of
+// the process: its variables, working directory and home folder.
 type Options struct {
-	// Getenv looks up a variable; default os.LookupEnv.
+	// Getenv looks up an environment variable; nil means os.LookupEnv.
 	Getenv func(name string) (value string, set bool)
-	// Workspace is ${workspaceFolder}, to which relative paths in the file and the names tried by
-	// Find are relative; default: the working directory.
+	// Workspace is the value of ${workspaceFolder}. Relative paths in the file and the file names
+	// tried by Find are resolved against it. If it is empty, the working directory is used.
 	Workspace string
-	// UserHome is ${userHome}; default os.UserHomeDir.
+	// UserHome is the value of ${userHome}; if it is empty, os.UserHomeDir is used.
 	UserHome string
-	// LookPath finds a command without a path separator; if it fails, the file has a
-	// command_not_found warning. Default: search the PATH of the server's env, else of Getenv.
+	// LookPath finds a command that has no path separator. If it fails, a command_not_found warning
+	// is reported. If it is nil, the PATH in the server's env is searched, or else the PATH
+	// returned by Getenv.
 	LookPath func(name string) (string, error)
-	// Format is the syntax of the file; default: by the file's name, else by its content.
+	// Format is the syntax of the file. If it is empty, it is determined from the file name or,
+	// failing that, from the content.
 	Format tree.Format
-	// Keyring returns a secret of the user's keyring, for ${keyring:NAME}; nil: the keyring is
-	// not read.
+	// Keyring returns a secret in the user's keyring, for ${keyring:NAME}. If it is nil, the
+	// keyring is not used.
 	Keyring func(name string) (string, error)
 	// Strict turns every warning into an error.
 	Strict bool
-	// Insecure allows files that another user owns or could change (see package writable).
-	// Without it, such a config is an error, and a server that refers to such a file is
+	// Insecure allows files that another user owns or could change (see package writable). Without
+	// it, a config file of this kind is an error, and a server that refers to such a file is
 	// Unconfigured.
 	Insecure bool
 }
 
-// Load reads and checks one file. It returns all problems of the file, and a Config if and only if
-// none of them is an error. A missing file is one problem with code not_found.
+// Load reads and checks one file. It returns all problems in the file, and a Config if and only if
+// none of them is an error. A missing file is reported as one problem with code not_found.
 //
-// Load opens the file once, so that it never sees a mixture of two versions if the file is
-// replaced by a rename.
+// Load opens the file only once, so it never sees a mixture of two versions if the file is replaced
+// by a rename.
 func Load(path string, opts Options) (*Config, Problems) {
 	data, opened, problem := openFile(path, SizeLimit(path))
 	if problem != nil {
@@ -64,31 +66,31 @@ func Load(path string, opts Options) (*Config, Problems) {
 		return nil, Problems{*problem}
 	}
 	changeable := opts.changeable(path)
-	if changeable == nil { // path may be another file by now
+	if changeable == nil { // path may refer to a different file now
 		changeable, _ = errors.AsType[*writable.Error](writable.File(path, opened))
 	}
 	return parse(data, path, opts, changeable)
 }
 
-// LoadData is Load for bytes that were already read from the file.
+// LoadData does the same as Load for data that was already read from the file.
 func LoadData(data []byte, path string, opts Options) (*Config, Problems) {
 	return parse(data, path, opts, opts.changeable(path))
 }
 
-// Parse is Load for bytes that are not in a file. The path is only used in problems and
-// Config.Path. Parse does not keep data.
+// Parse does the same as Load for data that is not stored in a file. The path is only used in
+// problems and Config.Path. Parse does not retain data.
 func Parse(data []byte, path string, opts Options) (*Config, Problems) {
 	return parse(data, path, opts, nil)
 }
 
-// changeable returns an error if somebody else could change the file.
+// changeable returns an error if another user could change the file.
 func (o Options) changeable(path string) *writable.Error {
 	root := ""
 	abs, err := filepath.Abs(path)
 	if workspace, known := o.workspace(); err == nil && known == nil {
 		path, root = abs, workspace
 	}
-	found, _ := errors.AsType[*writable.Error](writable.ByOthers(path, root)) // its only type of error
+	found, _ := errors.AsType[*writable.Error](writable.ByOthers(path, root)) // ByOthers returns no other type of error
 	return found
 }
 
@@ -99,10 +101,10 @@ func parse(data []byte, path string, opts Options, changeable *writable.Error) (
 		if opts.Insecure {
 			report = d.warnAt
 		}
-		report(0, "", CodeInsecure, "a config says what mcptrack runs, and "+changeable.Error(), changeable.Hint)
+		report(0, "", CodeInsecure, "a config determines what mcptrack runs, and "+changeable.Error(), changeable.Hint)
 	}
 	if others := hosts.Siblings(path); len(others) > 0 {
-		d.warnAt(0, "", CodeUnsupported, fmt.Sprintf("the servers in %s are ignored: mcptrack reads one config file", siblingNames(others)),
+		d.warnAt(0, "", CodeUnsupported, fmt.Sprintf("the servers in %s are ignored: mcptrack reads only one config file", siblingNames(others)),
 			"mcptrack init writes all servers into one config")
 	}
 	cfg := d.read(data, opts)
@@ -119,7 +121,7 @@ func parse(data []byte, path string, opts Options, changeable *writable.Error) (
 	return cfg, d.problems
 }
 
-// siblingNames lists the base names of the first paths for a message.
+// siblingNames lists the base names of the first few paths for a message.
 func siblingNames(paths []string) string {
 	const most = 5
 	var names []string
@@ -132,7 +134,7 @@ func siblingNames(paths []string) string {
 	return strings.Join(names, ", ")
 }
 
-// read returns the config of the document. Servers with problems may be partial.
+// read returns the config described by the document. Servers with problems may be incomplete.
 func (d *document) read(data []byte, opts Options) *Config {
 	if most := SizeLimit(d.file); int64(len(data)) > most {
 		p := tooLarge(most)
@@ -161,8 +163,8 @@ func (d *document) read(data []byte, opts Options) *Config {
 	return r.config
 }
 
-// SizeLimit returns the most bytes that a config at this path may have: MaxFileSize, or more for
-// a JSON file in which a host also keeps other data, such as the user's history.
+// SizeLimit returns the maximum size in bytes of a config at this path: MaxFileSize, or more for a
+// JSON file in which a host also stores other data, such as the user's history.
 func SizeLimit(path string) int64 {
 	if hosts.IsSettings(path) && tree.NewSource(nil).Detect(path) == tree.JSON {
 		return 16 * MaxFileSize
@@ -170,10 +172,11 @@ func SizeLimit(path string) int64 {
 	return MaxFileSize
 }
 
-// openFile returns the content and the info of a regular file of at most most bytes, or a problem
-// without a position.
+// openFile returns the content and file info of a regular file with a size of at most most bytes,
+// or a problem without a position.
 func openFile(path string, most int64) (data []byte, opened fs.FileInfo, problem *Problem) {
-	// Check before opening, because opening a FIFO would wait for its writer.
+	// Check the file type before opening the file, because opening a FIFO would block until there
+	// is a writer.
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, nil, fileProblem(err)
@@ -218,28 +221,28 @@ func tooLarge(most int64) *Problem {
 	return &Problem{Code: CodeTooLarge, Message: fmt.Sprintf("file is larger than %d KiB", most>>10)}
 }
 
-// fileProblem returns the problem for an error of package os, without its path: every problem
-// already names its file.
+// fileProblem returns a problem for an error returned by package os. It omits the path, because
+// every problem already specifies its file.
 func fileProblem(err error) *Problem {
 	if errors.Is(err, fs.ErrNotExist) {
 		return &Problem{Code: CodeNotFound, Message: "config file not found",
-			Hint: "check the name; mcptrack init writes a config"}
+			Hint: "check the path, or run mcptrack init to create a config"}
 	}
 	return &Problem{Code: CodeUnreadable, Message: fmt.Sprintf("cannot read config file: %v", printable.Unnamed(err))}
 }
 
-// maxProblems is the most errors, and the most warnings, that are reported for one file. Warnings
-// never displace errors.
+// maxProblems limits the number of errors, and separately the number of warnings, that are reported
+// for one file. Warnings never displace errors.
 const maxProblems = 1000
 
-// A document is the text of one file and the problems found in it so far.
+// A document holds the text of one file and the problems found in it so far.
 type document struct {
 	*tree.Source
 	file     string
 	problems Problems
 	errors   int
 	warnings int
-	secrets  map[int]bool // offsets of the values already reported as secrets
+	secrets  map[int]bool // offsets of the values that were already reported as secrets
 }
 
 func newDocument(data []byte, file string) *document {
@@ -267,17 +270,17 @@ func (d *document) report(severity Severity, offset int, path pointer, code Code
 	}
 	if *count++; *count == maxProblems {
 		path, code, hint = "", CodeTooManyProblems, ""
-		message = fmt.Sprintf("the file has more than %d %s; the others are not shown", maxProblems-1, kind)
+		message = fmt.Sprintf("the file has more than %d %s; the rest are not shown", maxProblems-1, kind)
 	}
 	line, column := d.Position(offset)
 	d.problems = append(d.problems, Problem{Severity: severity, File: d.file, Line: line, Column: column,
 		Path: path.String(), Code: code, Message: message, Hint: hint})
 }
 
-// full reports whether the limit of errors is reached, so that reading may stop.
+// full reports whether the limit on errors has been reached, so that reading can stop.
 func (d *document) full() bool { return d.errors == maxProblems }
 
-// A pointer is a JSON pointer. Its methods copy it, so that siblings can share a parent.
+// A pointer is a JSON pointer. Its methods return copies, so that siblings can share a parent.
 type pointer string
 
 func (p pointer) key(name string) pointer {
@@ -289,11 +292,11 @@ func (p pointer) key(name string) pointer {
 
 func (p pointer) index(i int) pointer { return p + "/" + pointer(strconv.Itoa(i)) }
 
-// last returns the last key or index, still escaped.
+// last returns the last key or index, in escaped form.
 func (p pointer) last() string { return string(p[strings.LastIndexByte(string(p), '/')+1:]) }
 
-// String returns the pointer truncated and without tokens: the keys come from the file, and each
-// problem repeats all keys above its position.
+// String returns the pointer in truncated form and with tokens redacted, because its keys come from
+// the file, and each problem repeats all keys on the path to its position.
 func (p pointer) String() string {
 	const most = 1024
 	if credential.Token(string(p[:min(len(p), 2*most)])) {
@@ -312,8 +315,8 @@ func (p pointer) String() string {
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
-// quote returns a key or an ID from the file for a message: quoted, truncated, with escapes for
-// invisible characters, or "…" if it looks like a token.
+// quote formats a key or an ID from the file for a message: quoted, truncated and with invisible
+// characters escaped, or as "…" if it looks like a token.
 func quote(s string) string {
 	const most = 64
 	if credential.Token(s[:min(len(s), 1024)]) {
@@ -325,9 +328,9 @@ func quote(s string) string {
 	return strconv.Quote(s)
 }
 
-// duplicateKeys reports each key that occurs twice in an object, anywhere below n. JSON readers
-// silently keep the last one, which may not be what the author meant. With ids, the keys of n
-// itself are exempt: checkID has a better message for duplicate server IDs.
+// duplicateKeys reports each key that occurs twice in an object in the tree under n. JSON parsers
+// silently use the last value, which may not be what the author intended. If ids is set, the keys
+// of n itself are skipped, because checkID has a better message for duplicate server IDs.
 func (d *document) duplicateKeys(n *tree.Node, path pointer, ids bool) {
 	seen := make(map[string]int, len(n.Members))
 	for _, m := range n.Members {
@@ -338,7 +341,7 @@ func (d *document) duplicateKeys(n *tree.Node, path pointer, ids bool) {
 		switch {
 		case !duplicate:
 			seen[m.Name] = m.Offset
-		case !ids && first != m.Offset: // else it is the same key, through two YAML aliases
+		case !ids && first != m.Offset: // otherwise it is the same key, reached through two YAML aliases
 			d.duplicate(m, first, path)
 		}
 		d.duplicateKeys(m.Value, path.key(m.Name), false)
@@ -348,7 +351,7 @@ func (d *document) duplicateKeys(n *tree.Node, path pointer, ids bool) {
 	}
 }
 
-// duplicate reports a key of the object at path that is already at the offset first.
+// duplicate reports that a key of the object at path already occurred at the offset first.
 func (d *document) duplicate(m *tree.Member, first int, path pointer) {
 	line, _ := d.Position(first)
 	d.errorAt(m.Offset, path.key(m.Name), CodeDuplicateKey,

@@ -360,7 +360,7 @@ func TestMissingAffectsOneServer(t *testing.T) {
 		`"command":"go","cwd":"nowhere"`:                             {CodeNoDirectory, `"cwd" is not a directory`},
 		`"command":"go","envFile":"nowhere"`:                         {CodeEnvFile, `"envFile" does not exist`},
 		`"command":"nowhere"`:                                        {CodeCommandNotFound, `command "nowhere" not found on PATH`},
-		`"command":"nowhere --stdio"`:                                {CodeShellLine, `"command" looks like a whole shell line`},
+		`"command":"nowhere --stdio"`:                                {CodeShellLine, `"command" looks like a shell command line`},
 		`"url":"${NOPE}"`:                                            {CodeUnset, `"url" uses variable NOPE, which is not set`},
 		`"url":"${PLAIN}"`:                                           {CodeURL, `invalid "url"; its scheme must be http or https`},
 		`"url":"${EMPTY}"`:                                           {CodeURL, `invalid "url"; it is empty`},

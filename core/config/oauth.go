@@ -12,45 +12,46 @@ import (
 	"github.com/mcptrack/mcptrack/core/ipscope"
 )
 
-// OAuth says how to log in to a server. The zero value discovers everything from the server.
+// OAuth specifies how to log in to a server. With the zero value, everything is discovered from the
+// server.
 type OAuth struct {
 	ClientID          string
 	ClientSecret      Secret
-	PrivateKeyFile    string // absolute path of the PEM key that the client authenticates with
-	ClientMetadataURL string // the URL of the client's metadata, which is also its client ID
+	PrivateKeyFile    string // absolute path of the PEM key used to authenticate the client
+	ClientMetadataURL string // URL of the client's metadata, which is also the client ID
 	Scopes            []string
-	CallbackPort      int // 0: any
-	// RedirectURI is the registered URL to which the browser returns after a login; "": a local
-	// URL.
+	CallbackPort      int // local port for the browser to return to; 0 means any
+	// RedirectURI is the registered URL to which the browser returns after a login; if it is empty,
+	// a local URL is used.
 	RedirectURI string
 	Grant       Grant
 	// AuthServerMetadataURL is the URL of the authorization server's metadata, for servers that do
-	// not announce it, and for clients with a secret.
+	// not announce it and for clients with a secret.
 	AuthServerMetadataURL string
 }
 
-// Grant is how a token is obtained.
+// Grant specifies how a token is obtained.
 type Grant string
 
-// The choices of "grant". The empty one is GrantCode.
+// The values of "grant". An empty value means GrantCode.
 const (
 	GrantCode   Grant = "authorization_code" // a user logs in with a browser
-	GrantClient Grant = "client_credentials" // the client acts for itself, without a user
+	GrantClient Grant = "client_credentials" // the client acts on its own behalf, without a user
 )
 
-// cursorRedirect is the redirect URI of clients registered for Cursor, which has no key for it
-// (cursor.com/docs/mcp).
+// cursorRedirect is the redirect URI of clients registered for use with Cursor, whose config format
+// has no key for it (cursor.com/docs/mcp).
 const cursorRedirect = "http://localhost:8787/callback"
 
-// oauth reads the keys "oauth", "auth" (Cursor) and "scopes" (Codex). It ignores the strings and
-// booleans that other hosts write there.
+// oauth reads the keys "oauth", "auth" (Cursor) and "scopes" (Codex). It ignores strings and
+// booleans, which other hosts store under these keys.
 func (e *entry) oauth(_ []string, s *Server) {
 	f, ok := e.field("oauth")
 	isObject := ok && f.value.Kind == tree.Object
 	if ok && !isObject && f.value.Kind != tree.Bool {
 		e.invalid(f, "object", `write {"clientId": "…"}, or nothing at all`)
 	}
-	if s.Transport == TransportStdio { // a program needs no login, but the keys are still checked
+	if s.Transport == TransportStdio { // a stdio server does not need a login, but the keys are still checked
 		if isObject {
 			e.oauthMembers(f, new(OAuth))
 		}
@@ -71,7 +72,7 @@ func (e *entry) oauth(_ []string, s *Server) {
 	}
 }
 
-// oauthMembers reads the object of one of these keys.
+// oauthMembers reads the object stored under one of these keys.
 func (e *entry) oauthMembers(f field, o *OAuth) {
 	in := e.inside(f)
 	foreign := foreignOAuthKeys()
@@ -82,7 +83,8 @@ func (e *entry) oauthMembers(f field, o *OAuth) {
 	in.unknownKeys(f.value, f.path, fmt.Sprintf("%s %q", e.label, f.name), e.oauthKeys.names(), foreign)
 }
 
-// privateKeyFile reads the path of a key. A relative path is resolved against the workspace.
+// privateKeyFile reads the path of a private key file. A relative path is resolved against the
+// workspace.
 func (e *entry) privateKeyFile(spellings []string, o *OAuth) {
 	path, f, ok := e.text(spellings...)
 	if !ok || path == "" {
@@ -112,7 +114,7 @@ func (e *entry) callbackPort(spellings []string, o *OAuth) {
 	o.CallbackPort = int(port)
 }
 
-// redirect reads the redirect URI. An invalid one is only a warning because it may be meant for
+// redirect reads the redirect URI. An invalid URI is only a warning, because it may be intended for
 // another host.
 func (e *entry) redirect(spellings []string, o *OAuth) {
 	value, f, ok := e.text(spellings...)
@@ -142,7 +144,7 @@ func (e *entry) endpoint(spellings []string, into *string) {
 	}
 }
 
-// oauthScopes reads a list of scopes, or a string of scopes separated by spaces.
+// oauthScopes reads scopes, given as a list or as a space-separated string.
 func (e *entry) oauthScopes(spellings []string, o *OAuth) {
 	f, ok := e.find(spellings...)
 	if !ok {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Severity says whether a problem keeps the file from being used.
+// Severity tells whether a problem prevents the file from being used.
 type Severity string
 
 // The severities, spelled as in all output.
@@ -15,32 +15,32 @@ const (
 	SeverityWarning Severity = "warning"
 )
 
-// A Problem is an error or warning about a file, with the position of the token at fault.
+// A Problem is an error or warning about a file, with the position of the invalid token.
 //
 // No field contains a value from a variable or an envFile, or a value that may be a secret. Text
-// from the file is truncated and has no control characters.
+// from the file is truncated and contains no control characters.
 type Problem struct {
 	Severity Severity `json:"severity"`
-	// File is the path as given to Load or Parse.
+	// File is the path as passed to Load or Parse.
 	File string `json:"file,omitempty"`
-	// Line and Column are 1-based. Columns count Unicode code points; a byte order mark does not
-	// count. Problems of the whole file, such as its absence, are at 1:1.
+	// Line and Column are 1-based. Columns count Unicode code points, excluding a byte order mark.
+	// Problems that concern the whole file, such as a missing file, are at 1:1.
 	Line   int `json:"line"`
 	Column int `json:"column"`
-	// Path is the JSON pointer (RFC 6901) of the value at fault, or of the object that lacks a
-	// key; "" for the whole document.
+	// Path is the JSON pointer (RFC 6901) to the invalid value, or to the object in which a key is
+	// missing; empty for the whole document.
 	Path    string `json:"path"`
 	Code    Code   `json:"code"`
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"`
 }
 
-// Code names a kind of problem. Codes are stable: scripts may branch on them.
+// Code identifies a kind of problem. Codes are stable, so that scripts can rely on them.
 type Code string
 
-// The codes.
+// The problem codes.
 const (
-	// The file as a whole.
+	// Problems with the whole file.
 	CodeNotFound        Code = "not_found"
 	CodeUnreadable      Code = "unreadable"
 	CodeNotRegular      Code = "not_regular"
@@ -49,9 +49,9 @@ const (
 	CodeTooManyProblems Code = "too_many_problems"
 	CodeEncoding        Code = "invalid_encoding"
 	CodeSyntax          Code = "syntax"
-	CodeInsecure        Code = "insecure_permissions" // warning with Options.Insecure
+	CodeInsecure        Code = "insecure_permissions" // a warning if Options.Insecure is set
 
-	// Structure.
+	// Problems with the structure.
 	CodeType         Code = "invalid_type"
 	CodeValue        Code = "invalid_value"
 	CodeMissing      Code = "missing_key"
@@ -59,11 +59,11 @@ const (
 	CodeID           Code = "invalid_id"
 	CodeDuplicateID  Code = "duplicate_id"
 	CodeDuplicateKey Code = "duplicate_key"
-	CodeUnknownKey   Code = "unknown_key"     // warning
-	CodeIneffective  Code = "ineffective_key" // warning
-	CodeUnsupported  Code = "unsupported"     // warning
+	CodeUnknownKey   Code = "unknown_key"     // always a warning
+	CodeIneffective  Code = "ineffective_key" // always a warning
+	CodeUnsupported  Code = "unsupported"     // always a warning
 
-	// Values.
+	// Invalid values.
 	CodeDuration  Code = "invalid_duration"
 	CodeRange     Code = "out_of_range"
 	CodeURL       Code = "invalid_url"
@@ -72,7 +72,7 @@ const (
 	CodeEnv       Code = "invalid_env"
 	CodeReference Code = "invalid_reference"
 
-	// What this machine lacks: warnings, and the server is Unconfigured.
+	// Something is missing on this machine: always warnings, and the server is Unconfigured.
 	CodeUnset           Code = "unset_variable"
 	CodeUnsetInput      Code = "unset_input"
 	CodeFileReference   Code = "invalid_file_reference"
@@ -81,7 +81,7 @@ const (
 	CodeNoDirectory     Code = "directory_not_found"
 	CodeCommandNotFound Code = "command_not_found"
 
-	// Advice, all warnings.
+	// Advice: always warnings.
 	CodeSecret        Code = "plaintext_secret"
 	CodeInsecureURL   Code = "insecure_url"
 	CodeTransport     Code = "transport_mismatch"
@@ -91,18 +91,18 @@ const (
 )
 
 // String formats the problem as FILE:LINE:COLUMN: SEVERITY: MESSAGE, which editors and terminals
-// make clickable, without the hint.
+// turn into a link. It omits the hint.
 func (p Problem) String() string {
 	return fmt.Sprintf("%s:%d:%d: %s: %s", p.File, p.Line, p.Column, p.Severity, p.Message)
 }
 
-// Problems are all problems of one file, sorted by position.
+// Problems holds all problems in one file, sorted by position.
 type Problems []Problem
 
-// Errors counts the problems that keep the file from being used.
+// Errors returns the number of problems that prevent the file from being used.
 func (ps Problems) Errors() int { return ps.count(SeverityError) }
 
-// Warnings counts the problems that are warnings.
+// Warnings returns the number of warnings.
 func (ps Problems) Warnings() int { return ps.count(SeverityWarning) }
 
 func (ps Problems) count(s Severity) int {
@@ -115,7 +115,7 @@ func (ps Problems) count(s Severity) int {
 	return n
 }
 
-// Err returns ps if it contains an error, else nil.
+// Err returns ps if it contains an error, and nil otherwise.
 func (ps Problems) Err() error {
 	if ps.Errors() == 0 {
 		return nil
@@ -123,13 +123,13 @@ func (ps Problems) Err() error {
 	return ps
 }
 
-// Has reports whether any problem has the code.
+// Has reports whether any problem has the given code.
 func (ps Problems) Has(code Code) bool {
 	return slices.ContainsFunc(ps, func(p Problem) bool { return p.Code == code })
 }
 
-// Error returns one line: the first error, or warning if there is no error, and the number of
-// other errors.
+// Error returns a single line: the first error, or the first warning if there is no error, followed
+// by the number of further errors.
 func (ps Problems) Error() string {
 	if len(ps) == 0 {
 		return "no problems"

@@ -14,8 +14,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/tree"
 )
 
-// program reads how a program is started. Types are checked for every transport, files and
-// folders only for stdio.
+// program reads how to start a program. The types of values are checked for every transport, files
+// and folders only for stdio.
 func (e *entry) program(spellings []string, s *Server) {
 	program := s.Transport == TransportStdio
 	badArg := func(i int) string { return fmt.Sprintf("%s argument at index %d must be a string", e.label, i) }
@@ -47,8 +47,9 @@ func (e *entry) program(spellings []string, s *Server) {
 	}
 }
 
-// command returns the trimmed command, "" if it is absent or was reported as invalid, and the
-// arguments in the same key: opencode writes both in one list, older Zed in an object.
+// command returns the trimmed command, or an empty string if it is absent or was reported as
+// invalid, and any arguments given in the same key: opencode uses one list for both, and older
+// versions of Zed use an object.
 func (e *entry) command(spellings []string, badArg func(int) string) (command string, f field, args []string, raw []*tree.Node) {
 	f, ok := e.find(spellings...)
 	if !ok {
@@ -83,11 +84,12 @@ func (e *entry) command(spellings []string, badArg func(int) string) (command st
 	return value, f, args, raw
 }
 
-// noBreakSpaces are invisible characters that come with text copied from web pages.
+// noBreakSpaces contains invisible characters that are often included in text copied from web
+// pages.
 const noBreakSpaces = "\u00a0\u202f\u2060\ufeff"
 
-// env returns the variables of the entry, and the names it sets to null, which remove variables
-// of the envFile.
+// env returns the environment variables of the entry, and the names that it sets to null, which
+// removes these variables from the envFile.
 func (e *entry) env() (env map[string]Secret, unset map[string]bool) {
 	env, unset = map[string]Secret{}, map[string]bool{}
 	e.passedOn(env)
@@ -103,7 +105,8 @@ func (e *entry) env() (env map[string]Secret, unset map[string]bool) {
 	return env, unset
 }
 
-// envFields returns the fields with objects of variables; in older Zed, "command" has one.
+// envFields returns the fields that contain objects with environment variables. In older versions
+// of Zed, "command" contains such an object.
 func (e *entry) envFields() (all []field) {
 	if c, ok := e.field("command"); ok {
 		if m := c.value.Get("env"); m != nil && m.Value.Kind != tree.Null {
@@ -118,7 +121,7 @@ func (e *entry) envFields() (all []field) {
 
 func (e *entry) variable(path pointer, f field, name string, m *tree.Member, env map[string]Secret, unset map[string]bool) {
 	if !validEnvName(name) {
-		// The name is not shown: "TOKEN=abc" may be a secret in the wrong place.
+		// Omit the name: "TOKEN=abc" may be a misplaced secret.
 		e.errorAt(m.Offset, f.path, CodeEnv,
 			fmt.Sprintf("%s has an invalid environment variable name", e.label), `write {"NAME": "value"}`)
 		return
@@ -149,8 +152,8 @@ func (e *entry) variable(path pointer, f field, name string, m *tree.Member, env
 	}
 }
 
-// passedOn adds the variables that the entry takes from our environment by name: "env_vars" of
-// Codex, which may be unset, and "env_keys" of Goose, which must be set.
+// passedOn adds the variables that the entry passes on by name from mcptrack's own environment:
+// "env_vars" of Codex, which may be unset, and "env_keys" of Goose, which must be set.
 func (e *entry) passedOn(env map[string]Secret) {
 	for _, key := range passedOnKeys() {
 		f, ok := e.field(key)
@@ -181,7 +184,8 @@ func (e *entry) passedOn(env map[string]Secret) {
 // passedOnKeys returns the keys that list names of environment variables.
 func passedOnKeys() []string { return []string{"env_vars", "env_keys"} }
 
-// passedOnName returns the name in an element of such a list: a string or {name, source}.
+// passedOnName returns the node with the name in an element of such a list, which is a string or an
+// object {name, source}.
 func passedOnName(item *tree.Node) *tree.Node {
 	if item.Kind == tree.Object && item.Get("name") != nil {
 		return item.Get("name").Value
@@ -189,12 +193,12 @@ func passedOnName(item *tree.Node) *tree.Node {
 	return item
 }
 
-// validEnvName reports whether operating systems accept the name.
+// validEnvName reports whether operating systems accept s as the name of an environment variable.
 func validEnvName(name string) bool {
 	return name != "" && !strings.ContainsAny(name, "=\x00"+noBreakSpaces)
 }
 
-// dir returns the absolute working directory. A relative one is resolved against the workspace.
+// dir returns the absolute working directory. A relative path is resolved against the workspace.
 func (e *entry) dir(program bool) string {
 	value, f, ok := e.text(e.keys.get("cwd").spellings...)
 	value = strings.TrimSpace(value)
@@ -206,7 +210,7 @@ func (e *entry) dir(program bool) string {
 		dir = filepath.Join(e.expander.workspace, dir)
 	}
 	if network(dir) {
-		e.lacks(f.value, f.path, CodeNoDirectory, fmt.Sprintf("%q names another machine", f.name), "")
+		e.lacks(f.value, f.path, CodeNoDirectory, fmt.Sprintf("%q refers to another machine", f.name), "")
 	} else if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		e.expander.refersTo(dir)
 		hint := ""
@@ -218,14 +222,14 @@ func (e *entry) dir(program bool) string {
 	return filepath.Clean(dir)
 }
 
-// checkCommand warns of commands that will probably not start, or that start and then wait
-// forever. Its messages never contain the arguments.
+// checkCommand reports a warning for a command that will probably fail to start, or that will start
+// and then hang. Its messages never contain the arguments.
 func (e *entry) checkCommand(f field) {
 	s := e.server
 	if credential.Token(f.value.Text) {
 		e.warnSecret(f.value.Offset, f.path, `"command"`)
 	}
-	name := "" // shown only if the file has it in plain text
+	name := "" // empty unless the file contains the name in plain text
 	if raw := strings.TrimSpace(f.value.Text); raw == s.Command && !credential.Token(raw) {
 		name = " " + quote(raw)
 	}
@@ -233,14 +237,14 @@ func (e *entry) checkCommand(f field) {
 		code, clause, hint := CodeCommandNotFound, "command"+name+" not found", ""
 		switch {
 		case isShellLine(s.Command):
-			code, clause = CodeShellLine, `"command" looks like a whole shell line`
-			hint = `"command" is the program alone, started without a shell; put each argument into "args"`
+			code, clause = CodeShellLine, `"command" looks like a shell command line`
+			hint = `"command" must be only the program, which is started without a shell; put each argument in "args"`
 		case strings.HasPrefix(s.Command, "~"):
 			hint = `"~" is not expanded here; write ${userHome}`
 		case strings.ContainsRune(s.Command, filepath.Separator):
 			hint = "it must exist and be executable"
 		default:
-			clause, hint = clause+" on PATH", "install it, or write its full path"
+			clause, hint = clause+" on PATH", "install it, or specify its full path"
 		}
 		e.lacks(f.value, f.path, code, clause, hint)
 	}
@@ -254,8 +258,8 @@ func programName(command string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(filepath.Base(command)), ".exe"), ".cmd")
 }
 
-// isShellLine reports whether a command contains more than the program. A path may contain
-// spaces, so it is a shell line only with an option or an operator.
+// isShellLine reports whether a command contains more than the program. Because a path may contain
+// spaces, it is only considered a shell command line if it contains an option or an operator.
 func isShellLine(command string) bool {
 	if filepath.IsAbs(command) || len(command) > 2 && command[1] == ':' {
 		return strings.Contains(command, " -") || strings.ContainsAny(command, "|;<>")
@@ -263,7 +267,7 @@ func isShellLine(command string) bool {
 	return strings.ContainsAny(command, " \t|;&<>")
 }
 
-// runsContainer reports whether docker's subcommand is "run", rather than "compose run", which
+// runsContainer reports whether docker's subcommand is "run", as opposed to "compose run", which
 // keeps stdin open, or "mcp gateway run".
 func runsContainer(args []string) bool {
 	for _, arg := range args {
@@ -282,9 +286,9 @@ func keepsStdin(arg string) bool {
 	return arg == "--interactive" || arg == "--interactive=true"
 }
 
-// commandExists reports whether the tracker will find the command: with a path separator,
-// relative to the server's working directory; otherwise on the PATH of the server's environment,
-// or on ours if it sets none.
+// commandExists reports whether the tracker will find the command. A command with a path separator
+// is resolved against the server's working directory; otherwise the PATH in the server's
+// environment is searched or, if that is not set, mcptrack's own PATH.
 func (e *entry) commandExists(s *Server) bool {
 	if strings.ContainsRune(s.Command, filepath.Separator) || strings.Contains(s.Command, "/") {
 		path := s.Command
@@ -316,15 +320,15 @@ func (e *entry) commandExists(s *Server) bool {
 	return found
 }
 
-// executable reports whether a path can be executed. exec.LookPath handles PATHEXT on Windows
-// and permission bits elsewhere.
+// executable reports whether the file at path can be executed. exec.LookPath handles PATHEXT on
+// Windows and permission bits on other systems.
 func executable(path string) bool {
 	_, err := exec.LookPath(path)
 	return err == nil || errors.Is(err, exec.ErrDot)
 }
 
-// bareVariables warns of $NAME in the command and its arguments, except in the arguments of
-// programs that expand them.
+// bareVariables reports a warning for each $NAME in the command and its arguments, except in the
+// arguments of programs that expand them.
 func (e *entry) bareVariables(command string, args []*tree.Node) {
 	expanding := []string{"sh", "bash", "zsh", "dash", "ash", "ksh", "fish", "pwsh", "powershell", "env", "docker", "podman", "wsl"}
 	if f, ok := e.first("command"); ok && f.value.Kind == tree.String {
@@ -338,7 +342,8 @@ func (e *entry) bareVariables(command string, args []*tree.Node) {
 	}
 }
 
-// bareVariable warns of $NAME in a value. Some hosts expand it; mcptrack does not.
+// bareVariable reports a warning for $NAME in a value, which some hosts expand but mcptrack does
+// not.
 func (e *entry) bareVariable(n *tree.Node, path pointer, name string) {
 	if n.Kind != tree.String || !strings.Contains(n.Text, "$") || !e.server.Enabled {
 		return
@@ -354,8 +359,9 @@ func (e *entry) bareVariable(n *tree.Node, path pointer, name string) {
 		fmt.Sprintf("%s: %s has $%s, which is not expanded", e.label, quote(name), variable), fmt.Sprintf("write ${%s}", variable))
 }
 
-// bareName returns the first NAME in s that is written as $NAME or $env:NAME and has at least two
-// capital letters, digits and underscores. "$$" and "\\$" are a literal dollar.
+// bareName returns the first name that is written as $NAME or $env:NAME in s and consists of at
+// least two upper-case letters, digits and underscores. "$$" and "\\$" represent a literal dollar
+// sign.
 func bareName(s string) string {
 	for i := 0; i < len(s); i++ {
 		switch {
@@ -377,22 +383,22 @@ func bareName(s string) string {
 	return ""
 }
 
-// An envFile is a dotenv file, parsed once even if several servers name it.
+// An envFile is a parsed dotenv file. It is parsed once, even if several servers refer to it.
 //
 // joho/godotenv is not used because it expands $NAME and ${NAME} in values, which would change
-// passwords that contain a dollar, and has no size limit. The syntax is what VS Code and docker
-// compose agree on: NAME=VALUE lines, blank lines, # comments at the start of a line or after a
-// blank, an optional "export ", literal '…', and "…" with \n \r \t \" \\ \$. Nothing is
-// expanded. The last value of a name counts.
+// passwords that contain a dollar sign, and because it has no size limit. The supported syntax is
+// the common subset of VS Code and docker compose: NAME=VALUE lines, blank lines, # comments at the
+// start of a line or after a space, an optional "export ", literal '…', and "…" with \n \r \t \" \\
+// \$. Nothing is expanded. If a name occurs repeatedly, the last value is used.
 type envFile struct {
 	values map[string]string
 	size   int
-	text   string // the content of the file
-	err    string // what is wrong with the file, without quoting its content
+	text   string // unparsed content of the file
+	err    string // describes what is wrong with the file, without quoting its content
 	hint   string
 }
 
-// envFile returns the variables in the file that "envFile" names. A relative path is resolved
+// envFile returns the variables in the file specified by "envFile". A relative path is resolved
 // against the workspace.
 func (e *entry) envFile(program bool) map[string]Secret {
 	value, f, ok := e.text("envFile")
@@ -403,7 +409,7 @@ func (e *entry) envFile(program bool) map[string]Secret {
 		e.lacks(f.value, f.path, CodeEnvFile, fmt.Sprintf(`"envFile" %s`, what), hint)
 	}
 	if value == "" {
-		bad("is empty", "remove it, or name a file")
+		bad("is empty", "remove it, or specify a file")
 		return nil
 	}
 	path := value
@@ -426,7 +432,7 @@ func (e *entry) envFile(program bool) map[string]Secret {
 	if file.err != "" {
 		hint := file.hint
 		if hint == "" && !filepath.IsAbs(value) {
-			hint = "relative paths start at ${workspaceFolder}, by default the working directory"
+			hint = "relative paths are resolved against ${workspaceFolder}, by default the working directory"
 		}
 		if strings.HasPrefix(value, "~") {
 			hint = `"~" is not expanded here; write ${userHome}`
@@ -463,7 +469,8 @@ func readEnvFile(path string) envFile {
 	return envFile{values: values, size: len(data), text: string(data)}
 }
 
-// parseEnv returns the variables, or the first invalid line and what is wrong with it.
+// parseEnv returns the variables in the text of a dotenv file, or the first invalid line and what
+// is wrong with it.
 func parseEnv(s string) (values map[string]string, line int, what string) {
 	values = map[string]string{}
 	s = strings.TrimPrefix(s, "\ufeff")
@@ -490,7 +497,8 @@ func parseEnv(s string) (values map[string]string, line int, what string) {
 	return values, 0, ""
 }
 
-// envValue unquotes a value and removes the comment after it. what says why it is invalid.
+// envValue unquotes a value and removes a trailing comment. If the value is invalid, what describes
+// the problem.
 func envValue(s string) (value, what string) {
 	if s == "" || s[0] == '#' {
 		return "", ""
@@ -531,5 +539,5 @@ func envValue(s string) (value, what string) {
 			out.WriteByte(c)
 		}
 	}
-	return "", "has a quote that is not closed"
+	return "", "has an unclosed quote"
 }

@@ -24,7 +24,7 @@ func TestEnvFileProblems(t *testing.T) {
 		"A=1\nhunter2":       `"envFile" line 2 is not NAME=VALUE`,
 		"=hunter2":           `"envFile" line 1 is not NAME=VALUE`,
 		"A B=hunter2":        `"envFile" line 1 is not NAME=VALUE`,
-		"A=\"hunter2":        `"envFile" line 1 has a quote that is not closed`,
+		"A=\"hunter2":        `"envFile" line 1 has an unclosed quote`,
 		"\nA='hunter2' more": `"envFile" line 2 has text after the closing quote`,
 		"A=hunter2\x00":      `"envFile" line 1 has a NUL character`,
 	} {

@@ -13,7 +13,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/suggest"
 )
 
-// root reads the whole document.
+// root reads the root object of the document, which contains the servers.
 func (r *reader) root(root *tree.Node) {
 	if root.Kind != tree.Object {
 		hint := ""
@@ -53,7 +53,7 @@ func (r *reader) root(root *tree.Node) {
 		{"webhooks", func(v *tree.Node) { r.config.Webhooks = r.webhooks(v) }},
 	} {
 		if beside.name == "webhooks" && hosts.IsSettings(r.file) {
-			continue // it is a setting of another program
+			continue // the key is a setting of another program
 		}
 		if m := index[beside.name]; m != nil && m.Value.Kind != tree.Null && len(found) > 0 {
 			r.duplicateKeys(m.Value, pointer("").key(beside.name), false)
@@ -72,7 +72,7 @@ func (r *reader) needsServers() string {
 	return fmt.Sprintf(`Config at %s must contain a "servers" array or an "mcpServers" object`, r.file)
 }
 
-// noServers reports that the document has no servers, and a probable cause.
+// noServers reports that the document contains no servers, with a likely cause.
 func (r *reader) noServers(root *tree.Node) {
 	hint := `the smallest config is {"servers": []}`
 	if r.looksLikeServer(root) {
@@ -86,7 +86,7 @@ func (r *reader) noServers(root *tree.Node) {
 	r.errorAt(root.Offset, "", CodeMissing, r.needsServers(), hint)
 }
 
-// rootKeys returns the keys of the root that are read.
+// rootKeys returns the keys of the root object that mcptrack reads.
 func rootKeys() map[string]bool {
 	keys := map[string]bool{"mcp": true, "inputs": true, "index": true, "webhooks": true}
 	for _, name := range containerKeys() {
@@ -95,11 +95,11 @@ func rootKeys() map[string]bool {
 	return keys
 }
 
-// maxNearMisses is the most unknown keys of the root that are compared with ours.
+// maxNearMisses limits how many unknown keys of the root object are checked for being misspellings.
 const maxNearMisses = 200
 
-// unknownRootKeys warns of unknown keys beside the servers: individually if one of our keys was
-// probably meant, and of all others in one warning.
+// unknownRootKeys reports unknown keys of the root object: an individual warning for each key that
+// is probably a misspelling of a known key, and a single warning for all others.
 func (r *reader) unknownRootKeys(root *tree.Node, found []container) {
 	own := []string{"servers", "mcpServers", "inputs", "index", "webhooks"}
 	known := rootKeys()
@@ -138,34 +138,34 @@ func (r *reader) unknownRootKeys(root *tree.Node, found []container) {
 	case n == 1 && !hosts.IsSettings(r.file):
 		warn(others[0], fmt.Sprintf("unknown key %s", quote(others[0].Name)), "")
 	case n == 1:
-		warn(others[0], fmt.Sprintf("a key that is not read here: %s", quote(others[0].Name)), "")
+		warn(others[0], fmt.Sprintf("a key that mcptrack does not read: %s", quote(others[0].Name)), "")
 	default:
-		warn(others[0], fmt.Sprintf("%d keys that are not read here, such as %s", n, quote(others[0].Name)), "")
+		warn(others[0], fmt.Sprintf("%d keys that mcptrack does not read, such as %s", n, quote(others[0].Name)), "")
 	}
 }
 
-// A reader turns the tree of one document into servers.
+// A reader converts the tree of one document to servers.
 type reader struct {
 	*document
-	keys        table[Server] // serverKeys
+	keys        table[Server] // the table of server keys
 	oauthKeys   table[OAuth]
-	names       []string // of keys
-	effective   []string // of the keys that decide what is run or sent
+	names       []string // names of all server keys
+	effective   []string // names of the keys that affect what is run or sent
 	expander    expander
-	lookPath    func(string) (string, error) // nil: search PATH
-	config      *Config                      // what was read so far
-	ids         map[string]int               // the offset at which each ID first occurs
-	durations   *regexp.Regexp               // Go durations without a sign, as in schema.json
+	lookPath    func(string) (string, error) // finds a command; nil means to search PATH
+	config      *Config                      // contains the servers read so far
+	ids         map[string]int               // offset of the first occurrence of each ID
+	durations   *regexp.Regexp               // matches Go durations without a sign, as in schema.json
 	envFiles    map[string]envFile
-	commands    map[[2]string]bool   // whether a command was found, by search path and command
-	unsupported []unsupportedKey     // of all servers, in the order of the file
-	off         func(id string) bool // whether the file disables a server outside its entry
-	// visit, if not nil, gets every entry instead of the config.
+	commands    map[[2]string]bool   // whether each command was found, by search path and command
+	unsupported []unsupportedKey     // unsupported keys of all servers, in file order
+	off         func(id string) bool // reports whether the file disables a server outside the server's entry
+	// visit, if not nil, is called for every entry; the entry is then not added to the config.
 	visit func(e *entry, id string)
 }
 
 func newReader(d *document, opts Options, workspace string) *reader {
-	keys := serverKeys() // once for the file: a hostile one has many servers
+	keys := serverKeys() // computed once, because a malicious file may contain many servers
 	return &reader{document: d, keys: keys, oauthKeys: oauthKeys(), names: keys.names(), effective: keys.effective().names(), expander: newExpander(opts, workspace, d.file), lookPath: opts.LookPath,
 		config: &Config{}, ids: map[string]int{}, durations: regexp.MustCompile(`^(\d+(\.\d+)?(ns|us|µs|μs|ms|s|m|h))+$`),
 		envFiles: map[string]envFile{}, commands: map[[2]string]bool{}}
@@ -180,14 +180,14 @@ func (r *reader) servers(c container) {
 		r.serverMap(c)
 	case c.value.Kind == tree.List:
 		for i, item := range c.value.Items {
-			if r.full() { // no later error is kept
+			if r.full() { // further errors would not be kept
 				return
 			}
 			r.listEntry(item, c.path.index(i), i)
 		}
 	case c.key.Name == "servers":
 		r.errorAt(c.value.Offset, c.path, CodeType, fmt.Sprintf(`Config at %s must contain a "servers" array`, r.file),
-			"an object of servers by name is also read")
+			"an object that maps names to servers is also accepted")
 	default:
 		r.errorAt(c.value.Offset, c.path, CodeType,
 			fmt.Sprintf(`Config at %s has invalid %q; expected object of servers by name`, r.file, c.key.Name), "")
@@ -206,7 +206,7 @@ func (r *reader) listEntry(n *tree.Node, path pointer, index int) {
 	}
 	key := "id"
 	id := e.members["id"]
-	if id == nil && e.members["name"] != nil { // Continue names its servers by "name"
+	if id == nil && e.members["name"] != nil { // Continue uses "name" to identify its servers
 		key, id = "name", e.members["name"]
 	}
 	switch {
@@ -217,7 +217,7 @@ func (r *reader) listEntry(n *tree.Node, path pointer, index int) {
 		r.errorAt(id.Value.Offset, path.key(key), CodeType, needsID, "")
 		e.add("")
 	default:
-		name := id.Value.Text // never expanded, like the names of a map
+		name := id.Value.Text // never expanded, like a server name used as a key
 		if strings.TrimSpace(name) != "" {
 			e.label = "Server " + quote(name)
 		}
@@ -252,10 +252,10 @@ func (r *reader) serverMap(c container) {
 	}
 }
 
-// maxID is the longest server ID, in characters.
+// maxID is the maximum length of a server ID, in characters.
 const maxID = 128
 
-// checkID reports an ID that is invalid or already used. empty is the message for an empty one.
+// checkID reports an ID that is invalid or already in use. empty is the message for an empty ID.
 func (r *reader) checkID(id, empty string, offset int, path pointer) {
 	if strings.TrimSpace(id) == "" {
 		r.errorAt(offset, path, CodeID, empty, "")
@@ -275,14 +275,15 @@ func (r *reader) checkID(id, empty string, offset int, path pointer) {
 	r.ids[id] = offset
 }
 
-// printableID reports whether s is short and has only visible characters and ASCII spaces: an ID
-// is shown in logs, tables and event streams.
+// printableID reports whether s is short enough and contains only visible characters and ASCII
+// spaces, because IDs are displayed in logs, tables and event streams.
 func printableID(s string) bool {
 	return utf8.RuneCountInString(s) <= maxID &&
 		strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 }
 
-// inputs checks the structure of VS Code's "inputs". Their values come from the environment.
+// inputs checks the structure of VS Code's "inputs". The values of inputs come from the
+// environment.
 func (r *reader) inputs(list *tree.Node) {
 	if list.Kind != tree.List {
 		r.errorAt(list.Offset, "/inputs", CodeType, fmt.Sprintf(`Config at %s has invalid "inputs"; expected array`, r.file), "")
@@ -308,8 +309,8 @@ func (r *reader) inputs(list *tree.Node) {
 // value uses the defaults.
 type Index struct {
 	Enabled bool
-	Expose  []string      // some of IndexDocuments; empty: all
-	TTL     time.Duration // how long a generated index is valid; 0: the default
+	Expose  []string      // subset of IndexDocuments; empty means all
+	TTL     time.Duration // how long a generated index is valid; 0 means the default
 }
 
 // IndexDocuments returns the names of the documents in an index.

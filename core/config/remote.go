@@ -13,15 +13,16 @@ import (
 	"github.com/mcptrack/mcptrack/core/suggest"
 )
 
-// transportTypes maps the types that hosts use, as suggest.Plain returns them, to transports.
+// transportTypes maps the type names used by hosts, normalised by suggest.Plain, to transports.
 func transportTypes() map[string]Transport {
 	return map[string]Transport{"stdio": TransportStdio, "local": TransportStdio, "command": TransportStdio, "http": TransportHTTP,
 		"streamablehttp": TransportHTTP, "streamable": TransportHTTP, "httpstream": TransportHTTP, "remote": TransportHTTP,
 		"sse": TransportSSE, "httpsse": TransportSSE, "catalog": TransportCatalog}
 }
 
-// declared returns the transport that the entry's "type" names. fallback is set if http may fall
-// back to sse: the type is "remote" or absent. ok is false if the type is absent or unknown.
+// declared returns the transport specified by the entry's "type". fallback is true if http may fall
+// back to sse, because the type is "remote" or absent. ok is false if the type is absent or
+// unknown.
 func (e *entry) declared() (t Transport, fallback bool, f field, ok bool) {
 	value, f, ok := e.text(e.keys.get("type").spellings...)
 	if !ok {
@@ -43,22 +44,22 @@ func (e *entry) declared() (t Transport, fallback bool, f field, ok bool) {
 func (e *entry) noWebsocket(f field) {
 	const clause = "transport websocket is not supported"
 	if !slices.Contains(*e.missing, clause) {
-		e.lacks(f.value, f.path, CodeUnsupported, clause, `use "http" if the server offers it`)
+		e.lacks(f.value, f.path, CodeUnsupported, clause, `use "http" if the server supports it`)
 	}
 }
 
-// transport decides how the server is reached, and reports contradictory keys.
+// transport determines how to connect to the server, and reports contradictory keys.
 func (e *entry) transport(s *Server) {
 	declared, fallback, typeField, known := e.declared()
 	command, hasCommand := e.first("command")
 	address, hasURL := e.first("url")
 
 	missing := func(key, hint string) {
-		if !s.Enabled { // in opencode such an entry disables a server of another file
+		if !s.Enabled { // in opencode such an entry disables a server defined in another file
 			return
 		}
 		at, path := e.object.Offset, e.path
-		if m := e.object.Get(key); m != nil { // null or ""
+		if m := e.object.Get(key); m != nil { // the key is present, but null or ""
 			at, path, hint = m.Value.Offset, e.path.key(key), ""
 		}
 		e.errorAt(at, path, CodeMissing, fmt.Sprintf(`%s must include a non-empty string %q`, e.label, key), hint)
@@ -72,11 +73,11 @@ func (e *entry) transport(s *Server) {
 		later := later(command, address)
 		e.errorAt(later.key, later.path, CodeConflict,
 			fmt.Sprintf("%s has both %q and %q", e.label, command.name, address.name),
-			"a server is either a program or a URL; keep one")
+			"a server has either a program or a URL; keep one of them")
 	case !hasCommand && !hasURL && known && declared != TransportStdio:
 		missing("url", "")
 	case !hasCommand && !hasURL:
-		hint := `or a "url", if it is reached over HTTP`
+		hint := `or a "url", for a server over HTTP`
 		if declared == TransportStdio {
 			hint = ""
 		}
@@ -96,7 +97,7 @@ func (e *entry) transport(s *Server) {
 	}
 }
 
-// remote reads how a server is reached over HTTP.
+// remote reads how to connect to a server over HTTP.
 func (e *entry) remote(spellings []string, s *Server) {
 	address, headers := e.url(spellings, s), e.headers()
 	if s.Transport != TransportStdio {
@@ -104,8 +105,8 @@ func (e *entry) remote(spellings []string, s *Server) {
 	}
 }
 
-// url returns the URL if it is valid, "" if it is absent or was reported as invalid. No message
-// quotes any part of it.
+// url returns the URL, or an empty string if it is absent or was reported as invalid. No message
+// quotes any part of the URL.
 func (e *entry) url(spellings []string, s *Server) string {
 	f, ok := e.find(spellings...)
 	if !ok {
@@ -134,7 +135,7 @@ func (e *entry) url(spellings []string, s *Server) string {
 	u, what, hint := checkURL(value)
 	if what == "" && s.Transport == TransportCatalog && (u.RawQuery != "" || u.ForceQuery || u.Fragment != "") {
 		what, hint = "the URL of a catalog must not have a query or a fragment",
-			`write the base URL, to which /api/version is appended; put credentials into "headers"`
+			`specify the base URL, to which /api/version is appended; put credentials in "headers"`
 	}
 	if what != "" {
 		e.invalidValue(f.value, f.path, CodeURL, fmt.Sprintf("invalid %q; %s", f.name, what), hint)
@@ -142,7 +143,7 @@ func (e *entry) url(spellings []string, s *Server) string {
 	}
 	if strings.EqualFold(u.Scheme, "http") && !ipscope.Loopback(u.Hostname()) {
 		e.warnAt(f.value.Offset, f.path, CodeInsecureURL,
-			fmt.Sprintf("%s is reached without encryption", e.label), "use https; http is safe only for servers on this machine")
+			fmt.Sprintf("%suses an unencrypted connection", e.label), "use https; http is safe only for servers on this machine")
 	}
 	if s.Transport == TransportHTTP && !s.Fallback && strings.HasSuffix(strings.TrimSuffix(u.Path, "/"), "/sse") {
 		e.warnAt(f.value.Offset, f.path, CodeTransport,
@@ -177,7 +178,7 @@ func checkURL(value string) (u *url.URL, what, hint string) {
 	return u, "", ""
 }
 
-// headerFields returns the fields that set headers, of all hosts.
+// headerFields returns the fields of all hosts that set headers.
 func (e *entry) headerFields() (all []field) {
 	for _, name := range e.keys.get("headers").names() {
 		f, ok := e.field(name)
@@ -216,7 +217,7 @@ func (e *entry) headers() map[string]Secret {
 }
 
 func (e *entry) header(f field, name string, m *tree.Member, headers map[string]Secret, seen map[string]string) {
-	if e.expander.refers(name) { // a template that was not filled in
+	if e.expander.refers(name) { // a placeholder that was not filled in
 		e.lacks(m.Value, f.path, CodeHeader, "a header name has a reference, which is only expanded in values", `write {"Name": "${VALUE}"}`)
 		return
 	}
@@ -228,7 +229,7 @@ func (e *entry) header(f field, name string, m *tree.Member, headers map[string]
 	canonical := textproto.CanonicalMIMEHeaderKey(name)
 	if first, ok := seen[canonical]; ok {
 		e.errorAt(m.Offset, path, CodeConflict,
-			fmt.Sprintf("%s has header %s twice, as %s before", e.label, quote(name), quote(first)), "header names ignore case; keep one of them")
+			fmt.Sprintf("%s has header %s twice; it is already set as %s", e.label, quote(name), quote(first)), "header names are case-insensitive; keep one of them")
 		return
 	}
 	seen[canonical] = name
@@ -253,7 +254,7 @@ func (e *entry) header(f field, name string, m *tree.Member, headers map[string]
 	}
 }
 
-// fromVariable sets a header to prefix and the value of the variable that n names.
+// fromVariable sets a header to prefix followed by the value of the variable whose name is in n.
 func (e *entry) fromVariable(n *tree.Node, path pointer, name, prefix string, headers map[string]Secret) {
 	value, err := e.expander.byName(n.Text)
 	if err != nil {
@@ -267,8 +268,8 @@ func (e *entry) fromVariable(n *tree.Node, path pointer, name, prefix string, he
 	headers[name] = NewSecret(prefix + value)
 }
 
-// validHeaderValue reports whether a value has no control characters, such as line breaks, which
-// must not be sent.
+// validHeaderValue reports whether a value can be sent in a header: it contains no control
+// characters, such as line breaks.
 func validHeaderValue(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) < 0
 }

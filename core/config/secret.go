@@ -14,22 +14,22 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// redacted is what a Secret shows in place of its value.
+// redacted is displayed in place of the value of a Secret.
 const redacted = "[secret]"
 
-// A Secret is a string that no printer, encoder or logger shows: they get "[secret]", or ""
-// if it is empty, so that an absent value differs from a hidden one. Only Reveal returns the
-// value.
+// A Secret is a string that is never revealed by formatting, encoding or logging: these print
+// "[secret]", or an empty string if the value is empty, so that an absent value can be
+// distinguished from a hidden one. Only Reveal returns the value.
 //
-// Secrets are compared with ==. The zero Secret is the empty string.
+// Secrets can be compared with ==. The zero Secret is the empty string.
 //
-// The value is behind a handle because fmt cannot call methods on unexported fields of other
-// structs: it would print a string there, but prints only the address of a handle.
+// The value is stored behind a handle because fmt cannot call methods on unexported fields of other
+// structs: it would print a string stored there, but only prints the address of a handle.
 type Secret struct {
 	handle unique.Handle[string]
 }
 
-// NewSecret hides a value.
+// NewSecret returns a Secret with the given value.
 func NewSecret(value string) Secret {
 	if value == "" {
 		return Secret{}
@@ -48,10 +48,10 @@ func (s Secret) Reveal() string {
 // IsZero reports whether the value is empty.
 func (s Secret) IsZero() bool { return s == Secret{} }
 
-// Equal is ==, for comparison libraries that look for the method.
+// Equal reports whether s == o. It exists for comparison libraries that look for this method.
 func (s Secret) Equal(o Secret) bool { return s == o }
 
-// String returns "[secret]", or "" if the value is empty.
+// String returns "[secret]", or an empty string if the value is empty.
 func (s Secret) String() string {
 	if s.IsZero() {
 		return ""
@@ -59,10 +59,10 @@ func (s Secret) String() string {
 	return redacted
 }
 
-// GoString is String for %#v.
+// GoString returns the redacted form in quotes, for %#v.
 func (s Secret) GoString() string { return fmt.Sprintf("%q", s.String()) }
 
-// Format writes the redacted form for every verb and flag.
+// Format writes the redacted form, whatever the verb and flags.
 func (s Secret) Format(f fmt.State, verb rune) {
 	if verb == 'q' || (verb == 'v' && f.Flag('#')) {
 		_, _ = io.WriteString(f, s.GoString())
@@ -80,8 +80,9 @@ func (s Secret) MarshalJSON() ([]byte, error) { return []byte(s.GoString()), nil
 // LogValue returns the redacted form.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// Endpoint returns the URL for messages and logs: without user info, query and fragment, which
-// may contain credentials, and with "[secret]" for Secrets in its path. It is "" for stdio.
+// Endpoint returns the URL for use in messages and logs: without user info, query and fragment,
+// which may contain credentials, and with "[secret]" in place of Secrets in its path. It is empty
+// for stdio.
 func (s Server) Endpoint() string {
 	u, err := url.Parse(s.URL.Reveal())
 	if err != nil || u.Host == "" {
@@ -91,9 +92,9 @@ func (s Server) Endpoint() string {
 	for _, secret := range s.Secrets {
 		value := secret.Reveal()
 		if own, err := url.Parse(value); err == nil && own.Host != "" {
-			value = own.Path // the variable is the URL, or its beginning
+			value = own.Path // the variable contains the URL or its beginning
 		}
-		if value = strings.Trim(value, "/"); len(value) >= 6 { // shorter ones match by chance
+		if value = strings.Trim(value, "/"); len(value) >= 6 { // shorter values may match by coincidence
 			whole := (&url.URL{Path: value}).EscapedPath()
 			path = strings.NewReplacer(value, redacted, url.PathEscape(value), redacted, whole, redacted).Replace(path)
 		}
@@ -101,24 +102,25 @@ func (s Server) Endpoint() string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host}).String() + path
 }
 
-// maxCommandLine is the longest command line that is shown, in runes.
+// maxCommandLine is the maximum length of a displayed command line, in runes.
 const maxCommandLine = 4096
 
-// CommandLine returns the command and its arguments in one line, for an operator to check before
-// it is started. Secrets, and credentials in the arguments, appear as "[secret]"; arguments with
-// special characters are quoted. It is "" for servers without a command.
+// CommandLine returns the command and its arguments as a single line, so that an operator can check
+// it before the command is started. Secrets, and credentials in the arguments, are replaced by
+// "[secret]"; arguments with special characters are quoted. It is empty for servers without a
+// command.
 func (s Server) CommandLine() string {
 	if s.Command == "" {
 		return ""
 	}
 	var values []string
 	for _, secret := range s.Secrets {
-		if v := secret.Reveal(); len(v) >= 6 { // shorter ones match by chance
+		if v := secret.Reveal(); len(v) >= 6 { // shorter values may match by coincidence
 			values = append(values, v)
 		}
 	}
-	// Longest first: if one value is a prefix of another, replacing the shorter one first would
-	// leave the rest of the longer one visible.
+	// Longest first: if one value is a prefix of another, replacing the shorter value first would
+	// leave the rest of the longer value visible.
 	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) })
 	var pairs []string
 	for _, v := range values {
@@ -142,12 +144,12 @@ func (s Server) CommandLine() string {
 	return printable.Line(strings.Join(words, " "), maxCommandLine)
 }
 
-// minConfidential is the shortest confidential value: shorter ones occur in ordinary text by
-// chance.
+// minConfidential is the minimum length of a confidential value; shorter values may occur in
+// ordinary text by coincidence.
 const minConfidential = 8
 
-// Confidential returns the values that must not be stored where others may read them: Secrets,
-// headers, secrets in the URL, and environment variables that look like secrets by name or value.
+// Confidential returns the values that must not be stored where other users may read them: Secrets,
+// headers, secrets in the URL, and environment variables whose name or value suggests a secret.
 func (s *Server) Confidential() []string {
 	var values []string
 	add := func(value string) {

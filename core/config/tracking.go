@@ -10,10 +10,10 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/tree"
 )
 
-// minPollInterval prevents a typing mistake from causing a busy loop.
+// minPollInterval prevents a typo from causing a busy loop.
 const minPollInterval = 100 * time.Millisecond
 
-// minSafetyInterval is longer than minPollInterval because safety reads usually find no change.
+// minSafetyInterval is longer than minPollInterval because safety reads rarely find a change.
 const minSafetyInterval = time.Second
 
 // onConnect reads the tool calls to make in each session.
@@ -46,8 +46,8 @@ func (e *entry) toolCall(n *tree.Node, path pointer, index int) (call ToolCall, 
 	return call, ok
 }
 
-// member returns the non-empty string that an object in a list must have under a key. name is the
-// object's name in messages about the value.
+// member returns the non-empty string that an object in a list must contain under the given key.
+// name identifies the object in messages about the value.
 func (e *entry) member(n *tree.Node, path pointer, label, key, name string) (value string, ok bool) {
 	needs := fmt.Sprintf("%s must include a non-empty string %q", label, key)
 	m := n.Get(key)
@@ -68,7 +68,7 @@ func (e *entry) member(n *tree.Node, path pointer, label, key, name string) (val
 	return value, ok && value != ""
 }
 
-// arguments returns the optional object "arguments" of an object in a list.
+// arguments returns the optional "arguments" object of an object in a list.
 func (e *entry) arguments(n *tree.Node, path pointer, label, name string) map[string]any {
 	m := n.Get("arguments")
 	if m == nil {
@@ -82,8 +82,8 @@ func (e *entry) arguments(n *tree.Node, path pointer, label, name string) map[st
 	return arguments
 }
 
-// any converts a JSON value. Numbers stay as written (json.Number), so that integers beyond 2^53
-// are exact.
+// any converts a JSON value to a Go value. Numbers become json.Number, so that integers beyond 2^53
+// remain exact.
 func (e *entry) any(n *tree.Node, path pointer, name string) any {
 	switch n.Kind {
 	case tree.Object:
@@ -110,27 +110,29 @@ func (e *entry) any(n *tree.Node, path pointer, name string) any {
 	return nil
 }
 
-// Events says which events of a server that offers MCP Events (SEP-3415) are followed. Unless Off
-// is set, mcptrack's own event types are always followed, because a server may be another mcptrack.
+// Events specifies which events to follow on a server that offers MCP Events (SEP-3415). Unless Off
+// is set, mcptrack's own event types are always followed, because the server may be another
+// mcptrack.
 type Events struct {
-	// Off follows no events and does not announce the extension to the server.
+	// Off disables events, and the extension is not announced to the server.
 	Off bool
-	// All follows all types. Events that are not about a resource are published with their data
-	// unchanged.
+	// All follows all event types. Events that do not concern a resource are published with their
+	// data unchanged.
 	All bool
-	// Types are followed in addition to mcptrack's own types.
+	// Types lists the event types to follow in addition to mcptrack's own types.
 	Types []EventType
-	// Delivery is how events are delivered; "": the best mode that the server offers.
+	// Delivery specifies how events are delivered; empty means the best mode that the server
+	// offers.
 	Delivery EventDelivery
 }
 
-// EventType is one type of events to follow.
+// EventType specifies one type of events to follow.
 type EventType struct {
 	Name      string
-	Arguments json.RawMessage // a JSON object; nil: none
-	// URI says which resource an event is about: a JSON Pointer (RFC 6901) into the event's data,
-	// which begins with "/", or a URI template (RFC 6570) over the members of the data. "": the
-	// events are not about a resource.
+	Arguments json.RawMessage // a JSON object; nil if there are no arguments
+	// URI locates the resource that an event concerns: either a JSON Pointer (RFC 6901) into the
+	// event's data, which starts with "/", or a URI template (RFC 6570) that is expanded with the
+	// members of the data. It is empty if the events do not concern a resource.
 	URI string
 }
 
@@ -145,10 +147,10 @@ const (
 	DeliveryWebhook EventDelivery = "webhook"
 )
 
-// maxEventTypes is the most types that one entry may name.
+// maxEventTypes limits the number of event types in one entry.
 const maxEventTypes = 100
 
-// events reads which events are followed: a word, a list of types, or an object of both.
+// events reads which events to follow: a word, a list of types, or an object that contains both.
 func (e *entry) events(spellings []string, s *Server) {
 	f, ok := e.find(spellings...)
 	if !ok {
@@ -190,7 +192,8 @@ func (e *entry) events(spellings []string, s *Server) {
 	}
 }
 
-// word returns the value of n if it is one of the words; otherwise it reports it and returns "".
+// word returns the value of n if it is one of the words; otherwise it reports an error and returns
+// an empty string.
 func (e *entry) word(n *tree.Node, path pointer, name string, words ...string) string {
 	value, ok := e.expand(n, path, name)
 	if !ok {
@@ -215,7 +218,7 @@ func (e *entry) delivery(n *tree.Node, path pointer) EventDelivery {
 	return EventDelivery(word)
 }
 
-// eventType reads one type: its name, or an object.
+// eventType reads one event type, given as its name or as an object.
 func (e *entry) eventType(n *tree.Node, path pointer, index int) (t EventType, ok bool) {
 	label := fmt.Sprintf(`%s "events" at index %d`, e.label, index)
 	name := fmt.Sprintf("events[%d]", index)
@@ -244,10 +247,10 @@ func (e *entry) eventType(n *tree.Node, path pointer, index int) (t EventType, o
 	return t, ok
 }
 
-// maxEventURI is the longest JSON Pointer or URI template, in bytes.
+// maxEventURI is the maximum length of a JSON Pointer or URI template, in bytes.
 const maxEventURI = 1024
 
-// eventURI reads where an event names its resource.
+// eventURI reads the JSON Pointer or URI template that locates an event's resource.
 func (e *entry) eventURI(n *tree.Node, path pointer, name string) string {
 	value, ok := e.expand(n, path, name)
 	if !ok {
@@ -255,7 +258,7 @@ func (e *entry) eventURI(n *tree.Node, path pointer, name string) string {
 	}
 	if len(value) > maxEventURI || !strings.HasPrefix(value, "/") && !strings.Contains(value, "{") {
 		e.invalidValue(n, path, CodeValue, fmt.Sprintf("invalid %q; expected a JSON Pointer or a URI template", name),
-			`"/url" takes the URI from the member url of an event's data; "wiki://{id}" makes it from the member id`)
+			`"/url" uses the member url of an event's data as the URI; "wiki://{id}" builds the URI from the member id`)
 		return ""
 	}
 	return value

@@ -15,43 +15,43 @@ import (
 // Webhook is a URL to which events are sent by HTTP POST.
 type Webhook struct {
 	URL Secret
-	// Secret signs the requests, see [WebhookKey]; empty: they are not signed.
+	// Secret is used to sign the requests, see [WebhookKey]; if it is empty, they are not signed.
 	Secret  Secret
-	Types   []string // some of WebhookTypes; none means all
-	Servers []string // globs over server IDs; none means all
-	// URIs are globs over resource URIs. If it is not empty, only events about matching resources
-	// are sent.
+	Types   []string // subset of WebhookTypes; empty means all
+	Servers []string // globs for server IDs; empty means all
+	// URIs contains globs for resource URIs. If it is not empty, only events about matching
+	// resources are sent.
 	URIs   []string
 	Format WebhookFormat
-	// Settle is how long a server must be up or down before the change is sent; 0: every change
-	// of state is sent immediately.
+	// Settle is how long a server must be up or down before the state change is sent; 0 means that
+	// every state change is sent immediately.
 	Settle time.Duration
 	// AllowPrivate allows addresses that are not public, and plain HTTP.
 	AllowPrivate bool
 
-	// Intent is what the entry would send, and to whom, as written in the file; nil if the
+	// Intent describes what the entry would send, and to whom, as written in the file; nil if the
 	// webhook was not read from a file.
 	Intent *Intent
 
-	// Missing lists what the webhook needs and this machine lacks, one clause each, without
+	// Missing lists what the webhook needs but is missing on this machine, one clause each, without
 	// values. If it is not empty, the webhook cannot be used.
 	Missing []string
 }
 
-// WebhookFormat is the format of the messages.
+// WebhookFormat is the format of the messages sent to a webhook.
 type WebhookFormat string
 
-// The choices of "format".
+// The values of "format".
 const (
-	WebhookStandard    WebhookFormat = "standard"    // an event of MCP Events, as Standard Webhooks
+	WebhookStandard    WebhookFormat = "standard"    // an event as defined by MCP Events, sent according to Standard Webhooks
 	WebhookCloudEvents WebhookFormat = "cloudevents" // CloudEvents 1.0, structured JSON
-	WebhookSlack       WebhookFormat = "slack"       // a text for an incoming webhook of Slack
+	WebhookSlack       WebhookFormat = "slack"       // a text for a Slack incoming webhook
 )
 
-// WebhookTypes returns the types of events that can be sent.
+// WebhookTypes returns the event types that can be sent to webhooks.
 func WebhookTypes() []string { return []string{"list.changed", "resource.updated", "server.state"} }
 
-// DefaultSettle is the default of Webhook.Settle.
+// DefaultSettle is the default value of Webhook.Settle.
 const DefaultSettle = time.Minute
 
 const (
@@ -59,14 +59,15 @@ const (
 	minSettle   = time.Second
 )
 
-// Equal reports whether w and o are the same in every respect.
+// Equal reports whether all fields of w and o except their Intents are equal.
 func (w Webhook) Equal(o Webhook) bool {
 	w.Intent, o.Intent = nil, nil
 	return equal(reflect.ValueOf(w), reflect.ValueOf(o))
 }
 
-// WebhookKey returns the key in a webhook's secret: whsec_ and 24 to 64 bytes in standard base64,
-// padded or not. The URL-safe alphabet is invalid because common libraries cannot decode it.
+// WebhookKey returns the key contained in a webhook's secret, which consists of whsec_ and 24 to 64
+// bytes in standard base64, padded or not. The URL-safe alphabet is rejected because common
+// libraries cannot decode it.
 func WebhookKey(secret string) (key []byte, ok bool) {
 	encoded, ok := strings.CutPrefix(secret, "whsec_")
 	if !ok || strings.ContainsAny(encoded, "\r\n") {
@@ -112,28 +113,28 @@ func (e *entry) webhook() Webhook {
 	w.Settle = max(w.Settle, 0)
 	if len(w.URIs) > 0 && len(w.Types) > 0 && !slices.Equal(w.Types, []string{"resource.updated"}) {
 		f, _ := e.find("uris")
-		e.warnAt(f.key, f.path, CodeIneffective, fmt.Sprintf(`%s has "uris", so that only events of type "resource.updated" are sent`, e.label), "")
+		e.warnAt(f.key, f.path, CodeIneffective, fmt.Sprintf(`%s has "uris", so only events of type "resource.updated" are sent`, e.label), "")
 	}
 	e.unknownKeys(e.object, e.path, e.label, keys.names(), nil)
 	w.Intent = e.intent("", keys.names())
 	return w
 }
 
-// needs returns the value of a required key. ok is false if it is absent, not a string or
-// empty, which is reported.
+// needs returns the value of a required key. If it is absent, empty or not a string, needs reports
+// this and ok is false.
 func (e *entry) needs(name, hint string) (value string, f field, ok bool) {
 	at, path := e.object.Offset, e.path
 	if m := e.object.Get(name); m != nil {
 		at, path = m.Value.Offset, e.path.key(name)
 	}
-	if e.members[name] == nil { // absent, null or ""
+	if e.members[name] == nil { // the key is absent, null or ""
 		e.errorAt(at, path, CodeMissing, fmt.Sprintf("%s must include a non-empty string %q", e.label, name), hint)
 		return "", f, false
 	}
 	return e.text(name)
 }
 
-// webhookURL reads the URL, or reports that it is absent or invalid. No message quotes it.
+// webhookURL reads the URL, or reports that it is absent or invalid. No message quotes the URL.
 func (e *entry) webhookURL(_ []string, w *Webhook) {
 	value, f, ok := e.needs("url", "")
 	if !ok {
@@ -151,9 +152,9 @@ func (e *entry) webhookURL(_ []string, w *Webhook) {
 	}
 	switch {
 	case !w.AllowPrivate && ipscope.Private(u.Hostname()):
-		e.warnAt(f.value.Offset, f.path, CodeTransport, e.label+" has a private address, to which mcptrack sends nothing", `set "allowPrivate": true to allow private addresses`)
+		e.warnAt(f.value.Offset, f.path, CodeTransport, e.label+" has a private address, to which mcptrack does not send events", `set "allowPrivate": true to allow private addresses`)
 	case strings.EqualFold(u.Scheme, "http") && !ipscope.Loopback(u.Hostname()):
-		e.warnAt(f.value.Offset, f.path, CodeInsecureURL, e.label+" is reached without encryption", "use https; http is safe only for webhooks on this machine")
+		e.warnAt(f.value.Offset, f.path, CodeInsecureURL, e.label+"uses an unencrypted connection", "use https; http is safe only for webhooks on this machine")
 	}
 	if w.Format == WebhookStandard && strings.EqualFold(u.Hostname(), "hooks.slack.com") {
 		e.warnAt(f.value.Offset, f.path, CodeTransport, e.label+" is a Slack webhook, which requires another format", `set "format": "slack"`)
@@ -161,10 +162,10 @@ func (e *entry) webhookURL(_ []string, w *Webhook) {
 	w.URL = NewSecret(value)
 }
 
-// webhookSecret reads the secret, or reports that it is invalid, or absent although the format
-// requires one.
+// webhookSecret reads the secret. It reports a secret that is invalid, or that is absent although
+// the format requires one.
 func (e *entry) webhookSecret(_ []string, w *Webhook) {
-	const generate = "make one with: echo whsec_$(openssl rand -base64 32)"
+	const generate = "create one with: echo whsec_$(openssl rand -base64 32)"
 	value, f, ok := "", field{}, false
 	if w.Format == WebhookStandard {
 		value, f, ok = e.needs("secret", generate)

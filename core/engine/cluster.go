@@ -17,22 +17,22 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
-// announceEvery is how often changed states of servers are announced to the others.
+// announceEvery is how often this process announces changed server states to the other processes.
 const announceEvery = time.Second
 
-// nobody is the reason shown for a server that no process follows.
+// nobody is the reason displayed for a server that no process follows.
 const nobody = "no process follows it"
 
-// cluster knows the servers of all processes that share them: every process announces the
-// servers that it follows, and reads the announcements of the others.
+// cluster collects the states of the servers that are shared by several processes: every process
+// announces the servers that it follows, and reads the announcements of the others.
 type cluster struct {
 	log     *natslog.Log
 	tracker *tracker.Tracker
-	sharing *sharing // nil: this process follows none
+	sharing *sharing // nil if this process does not follow any servers
 
-	sent map[string]announced // used by announce
+	sent map[string]announced // last announced states; used only by announce
 
-	mu   sync.Mutex // guards seen
+	mu   sync.Mutex // mutex that guards seen
 	seen map[string]status.Summary
 }
 
@@ -41,7 +41,7 @@ type announced struct {
 	at     time.Time
 }
 
-// watch reads announcements until ctx ends.
+// watch processes the announcements of other processes until ctx ends.
 func (c *cluster) watch(ctx context.Context) error {
 	for a, err := range c.log.Announcements(ctx) {
 		if err != nil {
@@ -50,7 +50,7 @@ func (c *cluster) watch(ctx context.Context) error {
 		var srv status.Summary
 		gone := string(a.Status) == removed
 		if !gone && json.Unmarshal(a.Status, &srv) != nil {
-			continue // written by a newer version
+			continue // written by a newer version of mcptrack
 		}
 		srv.ID = a.ServerID
 		c.mu.Lock()
@@ -64,7 +64,7 @@ func (c *cluster) watch(ctx context.Context) error {
 	return nil
 }
 
-// announce announces the servers that this process follows until ctx ends.
+// announce announces the states of the servers that this process follows, until ctx ends.
 func (c *cluster) announce(ctx context.Context) error {
 	for backoff.Sleep(ctx, announceEvery) {
 		snap := c.tracker.Snapshot()
@@ -92,10 +92,10 @@ func (c *cluster) announceServer(st *status.ServerStatus) {
 	}
 }
 
-// removed is the announced status of a server that was removed from the config.
+// removed is announced as the status of a server that was removed from the config.
 const removed = "null"
 
-// servers returns the servers of all processes, sorted by id.
+// servers returns the states of the servers of all processes, sorted by id.
 func (c *cluster) servers() []status.Summary {
 	all, leases := c.known()
 	for id, srv := range all {
@@ -108,7 +108,7 @@ func (c *cluster) servers() []status.Summary {
 	for i := range snap.Servers {
 		srv := status.Summarize(&snap.Servers[i])
 		srv.FollowedBy = c.log.Process()
-		if c.sharing != nil && c.sharing.all { // all follow it; show which process stores its events
+		if c.sharing != nil && c.sharing.all { // every process follows the server, so show which one stores its events
 			srv.FollowedBy = leases[srv.ID]
 		}
 		all[srv.ID] = srv
@@ -116,8 +116,8 @@ func (c *cluster) servers() []status.Summary {
 	return slices.SortedFunc(maps.Values(all), func(a, b status.Summary) int { return cmp.Compare(a.ID, b.ID) })
 }
 
-// known returns the servers that were announced or are in the config, and which process follows
-// each; the second map is nil if that is unknown.
+// known returns the servers that were announced or are in the config, and the process that follows
+// each server; the second map is nil if that is unknown.
 func (c *cluster) known() (map[string]status.Summary, map[string]string) {
 	c.mu.Lock()
 	all := maps.Clone(c.seen)
@@ -154,8 +154,8 @@ func (c *cluster) state() status.Cluster {
 	return out
 }
 
-// Servers returns the servers that this process follows and, if several processes share servers,
-// the servers of the others, sorted by id.
+// Servers returns the servers that this process follows, sorted by id. If several processes share
+// servers, it includes the servers that other processes follow.
 func (e *Engine) Servers() []status.Summary {
 	if e.cluster != nil {
 		return e.cluster.servers()
@@ -168,8 +168,8 @@ func (e *Engine) Servers() []status.Summary {
 	return out
 }
 
-// Cluster returns what is known of the processes that share the servers; ok is false if this
-// process neither shares servers nor is a Replica.
+// Cluster returns the state of the processes that share the servers. ok is false if this process
+// neither shares servers nor is a Replica.
 func (e *Engine) Cluster() (state status.Cluster, ok bool) {
 	if e.cluster == nil {
 		return status.Cluster{}, false

@@ -1,5 +1,5 @@
-// Package engine follows the MCP servers of a config, records what happens in a log, and runs the
-// readers of that log. The commands of mcptrack use it, and so can your own program:
+// Package engine follows the MCP servers in a config, records their events in a log, and runs the
+// readers of that log. It is used by the commands of mcptrack, and can be used in other programs:
 //
 //	package main
 //
@@ -45,37 +45,39 @@
 //
 // # Order and loss
 //
-// The log has the order of the tracker's events. The tracker appends each event to the log in the
-// step that changes its state, and readers see the event once the log has stored it. See package
-// journal for what a log promises.
+// The log contains the tracker's events in their original order. The tracker appends each event to
+// the log in the same step in which it changes its state, and readers receive the event once the
+// log has stored it. For the guarantees that a log provides, see package journal.
 //
-// # What is remembered
+// # Stored state
 //
-// The log remembers the digests of followed resources, the keys and digests of lists, and where to
-// resume the subscriptions to events of servers (MCP Events): they follow from its events, or are
-// stored in the order in which they were found. Contents and lists that changed while no process
-// was running are published by the next process, with cause resync. So are the events about
-// resources if only the change of their list was stored. A change that was announced, but not
-// stored when a process was killed, may be published again.
+// The log stores the digests of followed resources, the keys and digests of lists, and the
+// positions from which to resume the subscriptions to events of servers (MCP Events). They are
+// either derived from its events or stored in the order in which they were found. Contents and
+// lists that changed while no process was running are published by the next process, with cause
+// resync. The same applies to the events about resources if only the change to their list was
+// stored. A change that was announced, but not stored before a process was killed, may be published
+// again.
 //
 // # Sharing
 //
-// With [Options.Shared] all processes on one NATS cluster divide the servers of their configs:
-// the process that holds the lease of a server follows it. When a process dies, the others
-// take over its servers within about [natslog.DefaultLease]. A process that joins gets its share
-// within a minute, a few servers at a time. If a process was disconnected or suspended while
-// another one took over a server, the events that it has not stored are dropped: the other process
-// has compared the server with the log. After a takeover, a resource may have one more event within
-// two seconds than with a single process. With [Options.FollowAll] every process follows all
-// servers, as a gateway must, and the lease decides which one stores the events.
+// With [Options.Shared], all processes on one NATS cluster divide the servers in their configs
+// among themselves: the process that holds the lease for a server follows it. If a process dies,
+// the others take over its servers within about [natslog.DefaultLease]. A process that joins
+// receives its share within a minute, a few servers at a time. If a process was disconnected or
+// suspended while another process took over a server, events that it has not stored yet are
+// dropped, because the other process has compared the server with the log. After a takeover, a
+// resource may have one more event within two seconds than with a single process. With
+// [Options.FollowAll], every process follows all servers, as a gateway must, and the lease
+// determines which process stores the events.
 //
-// # The end
+// # Shutdown
 //
-// When the context of [Engine.Run] ends, the sources end, the tracker publishes outstanding
-// changes, and everything is stored; only then do the readers end and are the leases released.
-// The caller closes the log after Run.
+// When the context of [Engine.Run] ends, the sources are stopped, the tracker publishes outstanding
+// changes, and everything is stored; only then are the readers stopped and the leases released. The
+// caller must close the log after Run.
 //
-// This package does not depend on HTTP: the caller passes the readers that show the log.
+// This package does not depend on HTTP: the caller passes the readers that make the log available.
 //
-// Library: golang.org/x/sync/errgroup runs the parts until the first failure.
+// Library: golang.org/x/sync/errgroup runs the parts until the first one fails.
 package engine

@@ -22,61 +22,63 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
-// Desired says what an engine follows.
+// Desired specifies what an engine follows.
 type Desired struct {
-	// Config has the servers to begin with; nil: none.
+	// Config lists the initial servers; nil means none.
 	Config *config.Config
-	// Select returns what to follow of a config; nil: everything in it.
+	// Select returns the part of a config to follow; nil means the entire config.
 	Select func(*config.Config) *config.Config
-	// Follow keeps Config equal to a file; the engine sets Current, Apply and Publish. Nil: the
-	// config does not change.
+	// Follow keeps the config up to date with a file; the engine sets Current, Apply and Publish.
+	// If it is nil, the config does not change.
 	Follow *reload.Options
 }
 
 // Options configure an [Engine]. The zero value follows all servers in this process.
 type Options struct {
-	// Tracker are the options of the tracker. New sets Log or Record, and, if the log is
-	// durable, the baselines and EventCursors.
+	// Tracker holds the options for the tracker. New sets Log or Record and, if the log is durable,
+	// the baselines and EventCursors.
 	Tracker tracker.Options
-	// Applied is called with every config, before [Desired.Select] and before its servers are
-	// followed. It must return immediately; nil: it is not called.
+	// Applied is called with every config, before [Desired.Select] is applied and the servers are
+	// followed. It must return immediately. It may be nil.
 	Applied func(*config.Config)
-	// Listed is called with every list of a server that the log remembers or that is recorded.
+	// Listed is called with every list of a server that is stored in the log or newly recorded.
 	// Exported is called with every event and returns its [event.Event.Exported]. Both are called
-	// in storage order, the list of an event before the event, for all servers that this process
-	// follows, whichever process stores their events. They must return immediately; nil: nothing
-	// is exported.
+	// in storage order (a list before its event) for all servers that this process follows,
+	// regardless of which process stores their events. They must return immediately. If Exported is
+	// nil, events have no exported names.
 	Listed   func(name journal.ListName, list catalog.List)
 	Exported func(e *event.Event) map[string]string
-	// Shared divides the servers among all processes on the cluster of a natslog.Log that set
-	// Shared: one of them follows each server, or with FollowAll all do, and one stores its
-	// events. Without Shared, this process follows all servers and stores all events.
+	// Shared divides the servers among all processes on the cluster of a natslog.Log whose Shared
+	// option is set: each server is followed by one process. With FollowAll, every process follows
+	// every server, and one of them stores its events. Without Shared, this process follows all
+	// servers and stores all events.
 	Shared, FollowAll bool
-	// Replica observes the servers that other processes share, and follows none. It excludes
-	// Shared.
+	// Replica makes this process observe the servers that other processes share, without following
+	// any. It cannot be combined with Shared.
 	Replica bool
-	// Logger receives records that an operator should see; nil discards them.
+	// Logger receives records intended for operators; nil discards them.
 	Logger *slog.Logger
 }
 
-// An Engine follows servers and records what happens to them in a log. Its methods are safe for
-// concurrent use.
+// An Engine follows servers and records their events in a log. Its methods are safe for concurrent
+// use.
 type Engine struct {
 	desired  Desired
 	opts     Options
 	log      journal.Log
 	tracker  *tracker.Tracker
-	memory   *memory   // nil: the log remembers nothing
-	recorder *recorder // nil: the tracker publishes to the log itself
-	sharing  *sharing  // nil: this process follows all servers
-	cluster  *cluster  // nil: there are no other processes
+	memory   *memory   // nil if the log does not store state
+	recorder *recorder // nil if the tracker publishes directly to the log
+	sharing  *sharing  // nil if this process follows all servers
+	cluster  *cluster  // nil if there are no other processes
 	first    uint64
 
-	settled atomic.Bool // every server was tried once
+	settled atomic.Bool // true once every server has been tried
 }
 
-// New reads what the log remembers of the servers and makes the tracker. If a cluster has no
-// leader, it waits for up to 30 s. It starts no goroutine. The caller closes the log after Run.
+// New reads the stored state of the servers from the log and creates the tracker. If a cluster has
+// no leader, it waits for up to 30 s. It does not start any goroutines. The caller must close the
+// log after Run.
 func New(ctx context.Context, desired Desired, log journal.Log, opts Options) (*Engine, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
@@ -100,8 +102,8 @@ func New(ctx context.Context, desired Desired, log journal.Log, opts Options) (*
 	return e, nil
 }
 
-// remember sets the options of the tracker: a log in memory becomes the tracker's own log, any other
-// log its recorder.
+// remember sets the tracker options for the log: an in-memory log becomes the tracker's own log;
+// any other log becomes its recorder.
 func (e *Engine) remember(ctx context.Context, log journal.Log) error {
 	b, err := log.Bounds(ctx)
 	if err != nil {
@@ -122,18 +124,19 @@ func (e *Engine) remember(ctx context.Context, log journal.Log) error {
 	return nil
 }
 
-// Tracker returns the tracker whose events are in the log, for requests and for the state of the
-// servers. The engine decides what it follows.
+// Tracker returns the tracker whose events are recorded in the log. Use it to make requests and to
+// query the state of the servers; the engine determines what it follows.
 func (e *Engine) Tracker() *tracker.Tracker { return e.tracker }
 
 // Log returns the log that was passed to New.
 func (e *Engine) Log() journal.Log { return e.log }
 
-// First returns the number of the first event of this engine, for readers that need no earlier ones.
+// First returns the sequence number of this engine's first event, for readers that do not need
+// earlier events.
 func (e *Engine) First() uint64 { return e.first }
 
-// Apply replaces the config that is followed. It never blocks; the latest config wins. Run
-// applies the configs of [Desired].
+// Apply replaces the config that is followed. It never blocks; the latest config wins. Run calls it
+// for the configs in [Desired].
 func (e *Engine) Apply(cfg *config.Config) {
 	if e.opts.Applied != nil {
 		e.opts.Applied(cfg)
@@ -152,7 +155,7 @@ func (e *Engine) Apply(cfg *config.Config) {
 	}
 }
 
-// Reloads returns how many config events were recorded.
+// Reloads returns how many times the config was reloaded or rejected.
 func (e *Engine) Reloads() status.Reloads {
 	if e.recorder == nil {
 		return status.Reloads{}
@@ -160,9 +163,9 @@ func (e *Engine) Reloads() status.Reloads {
 	return e.recorder.reloads()
 }
 
-// Ready returns why this process is not ready to serve readers, nil if it is: every server was
-// tried once, events can be stored, and with [Options.Shared] every server is followed by some
-// process.
+// Ready returns nil if this process is ready to serve readers: every server has been tried once,
+// events can be stored and, with [Options.Shared], every server is followed by some process.
+// Otherwise it returns the reason.
 func (e *Engine) Ready() error {
 	if !e.settled.Load() {
 		return errors.New("not every server has been contacted yet")
@@ -178,36 +181,37 @@ func (e *Engine) Ready() error {
 // Task is a part of the program that runs until its context ends.
 type Task func(context.Context) error
 
-// Part is a task of [Engine.Run], together with when it ends.
+// Part is a task run by [Engine.Run], either a source or a reader.
 type Part struct {
 	run    Task
 	source bool
 	events func(context.Context, iter.Seq2[journal.Entry, error]) error
 }
 
-// Source returns a part that causes events, such as a gateway whose clients call tools. Its
-// context ends with the context of Run; the changes that it caused are still published.
+// Source returns a part that causes events, such as a gateway whose clients call tools. Its context
+// ends with the context of Run; changes that it caused are still published afterwards.
 func Source(run Task) Part { return Part{run: run, source: true} }
 
-// Reader returns a part that reads the log. Its context ends after everything was stored,
-// including the events that the end of Run caused.
+// Reader returns a part that reads the log. Its context ends once everything has been stored,
+// including the events caused by the shutdown of Run.
 func Reader(run Task) Part { return Part{run: run} }
 
 // Events returns a reader that receives every event of this Run. The sequence ends after the last
-// event. A Part of Events can be used in one Run.
+// event. The returned Part can only be used in one Run.
 func Events(read func(ctx context.Context, events iter.Seq2[journal.Entry, error]) error) Part {
 	return Part{events: read}
 }
 
-// Run follows the servers until ctx ends or a part fails. Then it ends the sources and the tracker,
-// waits until everything is stored, and ends the readers. It returns after everything that it
-// started has ended, with the error of the first part that failed. It may be called once.
+// Run follows the servers until ctx ends or a part fails. It then stops the sources and the
+// tracker, waits until everything has been stored, and stops the readers. It returns once
+// everything that it started has finished, with the error of the first part that failed. It may be
+// called only once.
 func (e *Engine) Run(ctx context.Context, parts ...Part) error {
 	cfg := e.desired.Config
 	if cfg == nil {
 		cfg = &config.Config{}
 	}
-	e.Apply(cfg) // before follow applies a newer one
+	e.Apply(cfg) // must precede the configs applied by follow
 	running, ctx := errgroup.WithContext(ctx)
 	reading, endReaders := context.WithCancel(context.WithoutCancel(ctx))
 	defer endReaders()
@@ -216,7 +220,7 @@ func (e *Engine) Run(ctx context.Context, parts ...Part) error {
 			if err := task(ctx); ctx.Err() == nil {
 				return err
 			}
-			return nil // cancellation is not a failure
+			return nil // cancellation of ctx is not a failure
 		})
 	}
 	var sources sync.WaitGroup
@@ -260,23 +264,23 @@ func (e *Engine) Run(ctx context.Context, parts ...Part) error {
 	return running.Wait()
 }
 
-// follow applies every new config in the file.
+// follow applies every new config that the file contains.
 func (e *Engine) follow(ctx context.Context) error {
 	opts := *e.desired.Follow
 	opts.Current, opts.Apply, opts.Publish = e.desired.Config, e.Apply, e.tracker.Publish
 	return reload.Run(ctx, opts)
 }
 
-// flushFor bounds how long readers wait at the end for a slow store.
+// flushFor limits how long a shutdown waits for a slow store before the readers are stopped.
 const flushFor = 5 * time.Second
 
-// flush waits until readers can read everything that was appended. It does not wait for an
-// unavailable store: closing the log does.
+// flush waits until everything that was appended can be read. It does not wait for an unavailable
+// store; closing the log does.
 func (e *Engine) flush(ctx context.Context) {
 	if e.log.Err() != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushFor)
 	defer cancel()
-	_ = e.log.Flush(ctx) // Close stores the rest, or counts it as lost
+	_ = e.log.Flush(ctx) // Close stores the remaining events or counts them as lost
 }

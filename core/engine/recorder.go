@@ -18,19 +18,19 @@ import (
 	"github.com/mcptrack/mcptrack/core/status"
 )
 
-// recorder is the [journal.Recorder] of the tracker: it writes to the log, under the lease of the
-// server if leases are needed. It also updates the memory, and stores texts beside the log.
+// recorder is the tracker's [journal.Recorder]. It writes to the log, under the server's lease if
+// leases are required. It also updates the memory, and stores texts alongside the log.
 type recorder struct {
 	log     journal.Log
 	memory  *memory
 	texts   *texts
-	sharing *sharing // nil: no leases are needed
+	sharing *sharing // nil if no leases are required
 
 	listed   func(journal.ListName, catalog.List)
-	exported func(*event.Event) map[string]string // nil: nothing is exported
+	exported func(*event.Event) map[string]string // nil if nothing is exported
 
 	reloaded, rejected atomic.Uint64
-	bad                atomic.Bool // the last config on disk was rejected
+	bad                atomic.Bool // the most recent config on disk was rejected
 }
 
 func newRecorder(log journal.Log, m *memory, opts Options) *recorder {
@@ -46,7 +46,7 @@ func (r *recorder) reloads() status.Reloads {
 	return status.Reloads{Reloaded: r.reloaded.Load(), Rejected: r.rejected.Load(), Good: !r.bad.Load()}
 }
 
-// to returns the recorder for events about a server; nil: another process stores them.
+// to returns the recorder for events about a server, or nil if another process stores them.
 func (r *recorder) to(server string) journal.Recorder {
 	if r.sharing == nil || server == "" {
 		return r.log
@@ -80,7 +80,7 @@ func (r *recorder) Append(e *event.Event) error {
 	for name, list := range journal.KnownLists(e) {
 		r.memory.publishList(name, list)
 	}
-	r.texts.putEvent(e) // before the event: a log that stores both in one step has its text
+	r.texts.putEvent(e) // before the event, so that a log that stores both in one step has the text
 	if r.exported != nil {
 		named := *e
 		named.Exported = r.exported(e)
@@ -111,17 +111,17 @@ func (r *recorder) RememberList(name journal.ListName, list catalog.List) error 
 	return to.RememberList(name, list)
 }
 
-// texts stores the texts of resources beside the log, except texts that contain a secret from
-// their server's config.
+// texts stores the texts of resources alongside the log, except texts that contain a secret from
+// the server's config.
 type texts struct {
 	contents journal.Contents
 
 	mu      sync.Mutex
-	secrets map[string][]string // by server
+	secrets map[string][]string // secret values by server id
 }
 
-// apply adds the secrets of a config. The secrets of servers that left the config are kept,
-// because their last events may not have been recorded yet.
+// apply adds the secrets in a config. The secrets of servers that were removed from the config are
+// kept, because their last events may not have been recorded yet.
 func (t *texts) apply(cfg *config.Config) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -135,7 +135,7 @@ func (t *texts) apply(cfg *config.Config) {
 	}
 }
 
-// put stores a text, which may be nil.
+// put stores a text, unless it is nil.
 func (t *texts) put(server string, d catalog.Digest, text *string) {
 	if text == nil || d.IsZero() {
 		return
@@ -149,7 +149,7 @@ func (t *texts) put(server string, d catalog.Digest, text *string) {
 	t.contents.Put(d, *text)
 }
 
-// putEvent stores the texts of an event.
+// putEvent stores the texts contained in an event.
 func (t *texts) putEvent(e *event.Event) {
 	if p, ok := e.Payload.(event.ResourceUpdated); ok {
 		t.put(e.ServerID, p.PreviousDigest, p.PreviousText)
@@ -157,22 +157,23 @@ func (t *texts) putEvent(e *event.Event) {
 	}
 }
 
-// memory is what this process or an earlier one published about servers: the states in the log.
-// It is bounded by the number of resources and items of lists.
+// memory holds the states stored in the log: what this process or an earlier one published about
+// servers. Its size is limited by the number of resources and list items.
 type memory struct {
 	log journal.Log
 
-	mu    sync.Mutex            // guards all below
-	known map[string]*published // by server
+	mu    sync.Mutex            // guards the fields below
+	known map[string]*published // published state by server id
 }
 
-// published is what was published about a server.
+// published holds what was published about one server.
 type published struct {
-	resources map[string]catalog.Digest // by URI
+	resources map[string]catalog.Digest // last published digest by URI
 	lists     map[catalog.Kind]catalog.List
 }
 
-// loadWithRetry reads the states of all servers. It retries because a cluster may be electing leaders.
+// loadWithRetry reads the states of all servers. It retries if that fails, because a cluster may be
+// electing leaders.
 func (m *memory) loadWithRetry(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -191,7 +192,7 @@ func (m *memory) loadWithRetry(ctx context.Context) error {
 	}
 }
 
-// loadServer reads the states of one server, whichever process stored them.
+// loadServer reads the states of one server, regardless of which process stored them.
 func (m *memory) loadServer(ctx context.Context, id string) error {
 	states, err := m.log.States(ctx, id)
 	if err != nil {
@@ -233,7 +234,7 @@ func (m *memory) each(f func(journal.ListName, catalog.List)) {
 	}
 }
 
-// publish records the digest of a resource; zero: it is gone.
+// publish records the digest of a resource; zero means that the resource is gone.
 func (m *memory) publish(at journal.ResourceID, d catalog.Digest) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -250,7 +251,7 @@ func (m *memory) publishList(name journal.ListName, list catalog.List) {
 	m.ofLocked(name.ServerID).lists[name.Kind] = list
 }
 
-// baseline returns the last published digest of a resource, or zero.
+// baseline returns the last published digest of a resource, or zero if there is none.
 func (m *memory) baseline(server, uri string) catalog.Digest {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -270,7 +271,7 @@ func (m *memory) baselineList(server string, k catalog.Kind) (list catalog.List,
 	return list, ok
 }
 
-// cursors returns where to resume the subscriptions to events of a server.
+// cursors returns the positions from which to resume the subscriptions to a server's events.
 func (m *memory) cursors(server string) map[string]string {
 	list, ok := m.baselineList(server, journal.Cursors)
 	if !ok {

@@ -18,46 +18,47 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker"
 )
 
-// Prefixes of the names of leases: for a server, and for a process that shares servers.
+// Prefixes of lease names: for a server, and for a process that shares servers.
 const (
 	serverLease  = "server/"
 	processLease = "process/"
 )
 
 const (
-	// jitter spreads the requests of processes that start together.
+	// jitter spreads out the requests of processes that start at the same time.
 	jitter = 100 * time.Millisecond
-	// yieldFor is how long a process that has its share leaves a free server to others.
+	// yieldFor is how long a process that already has its share waits before it takes a free
+	// server, so that other processes can take it.
 	yieldFor = 2 * time.Second
 )
 
-// sharing divides the servers of a config among all processes on one cluster: each
-// is followed by the process that holds its lease.
+// sharing divides the servers in a config among all processes on one cluster: each server is
+// followed by the process that holds its lease.
 type sharing struct {
 	log     *natslog.Log
 	tracker *tracker.Tracker
 	memory  *memory
 	logger  *slog.Logger
-	all     bool // servers are also followed without a lease
+	all     bool // also follow servers whose lease is held by another process
 
-	mu      sync.Mutex      // guards all below, up to leasesMu
-	ctx     context.Context // of run; nil while it does not run
+	mu      sync.Mutex      // guards the fields below, up to leasesMu
+	ctx     context.Context // context of run; nil while run is not active
 	cfg     *config.Config
-	shares  map[string]*share    // by server of the config
-	orphans map[string]time.Time // servers that no process follows, and since when
+	shares  map[string]*share    // by id, for every server in the config
+	orphans map[string]time.Time // servers that no process follows, with the time since when
 	running sync.WaitGroup
 
-	leasesMu sync.Mutex                // guards leases; separate, because the tracker takes it while it publishes
-	leases   map[string]*natslog.Lease // the last lease of every server, even if it was lost; if all is set, only held ones
+	leasesMu sync.Mutex                // guards leases; a separate mutex, because the tracker locks it while publishing
+	leases   map[string]*natslog.Lease // latest lease for every server, even if it was lost; if all is set, only leases currently held
 }
 
-// share is the goroutine that waits for, or holds, the lease of one server.
+// share represents the goroutine that waits for or holds the lease for one server.
 type share struct {
 	stop   context.CancelFunc
 	held   bool
-	giveUp context.CancelFunc // gives the server up for another process; nil while it is not followed
-	keep   time.Time          // until then it is not given up again, because no other process took it
-	keepBy *backoff.Backoff   // the durations of keep
+	giveUp context.CancelFunc // gives up the server in favour of another process; nil while it is not followed
+	keep   time.Time          // do not give up the server again before this time, because no other process took it
+	keepBy *backoff.Backoff   // determines the duration of keep
 }
 
 func newSharing(log *natslog.Log, e *Engine) *sharing {
@@ -65,7 +66,7 @@ func newSharing(log *natslog.Log, e *Engine) *sharing {
 		shares: map[string]*share{}, leases: map[string]*natslog.Lease{}, orphans: map[string]time.Time{}}
 }
 
-// apply sets the servers to divide. It returns immediately.
+// apply sets the servers to share. It returns immediately.
 func (s *sharing) apply(cfg *config.Config) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +77,8 @@ func (s *sharing) apply(cfg *config.Config) {
 	}
 }
 
-// contendLocked starts and ends goroutines so that there is one for every server of the config.
+// contendLocked starts and stops goroutines so that there is exactly one for every server in the
+// config.
 func (s *sharing) contendLocked() {
 	for id, sh := range s.shares {
 		if srv, wanted := s.cfg.Server(id); !wanted || unapproved(srv) {
@@ -95,11 +97,11 @@ func (s *sharing) contendLocked() {
 	}
 }
 
-// unapproved reports whether this process must not follow the server. Another process, whose user
-// approved it, may follow it.
+// unapproved reports whether this process must not follow the server. It may be followed by another
+// process whose user approved it.
 func unapproved(srv config.Server) bool { return srv.Unapproved != "" && !srv.Superseded }
 
-// run holds leases until ctx ends, and releases all of them before it returns.
+// run acquires and holds leases until ctx ends, and releases all of them before it returns.
 func (s *sharing) run(ctx context.Context) error {
 	s.mu.Lock()
 	s.ctx = ctx
@@ -109,13 +111,13 @@ func (s *sharing) run(ctx context.Context) error {
 	s.running.Go(func() { s.appear(ctx) })
 	s.balance(ctx)
 	s.mu.Lock()
-	s.ctx = nil // the tracker has ended: nothing is applied any more
+	s.ctx = nil // the tracker has stopped, so no config is applied any more
 	s.mu.Unlock()
 	s.running.Wait()
 	return nil
 }
 
-// appear holds a lease for this process, by which the others count it.
+// appear holds a lease that represents this process, so that the other processes count it.
 func (s *sharing) appear(ctx context.Context) {
 	retry := backoff.New(time.Second, 5*time.Second)
 	name := fmt.Sprintf("%s%016x", processLease, rand.Uint64())
@@ -134,13 +136,13 @@ func (s *sharing) appear(ctx context.Context) {
 	}
 }
 
-// hold acquires the lease of one server again and again until ctx ends, and follows the server
-// while it holds the lease.
+// hold repeatedly acquires the lease for one server until ctx ends, and follows the server while it
+// holds the lease.
 func (s *sharing) hold(ctx context.Context, id string, sh *share) {
 	retry := backoff.New(time.Second, 5*time.Second)
 	givenUp := false
 	for backoff.Sleep(ctx, rand.N(jitter)) {
-		untaken := false // this process gave the server up, and no other process took it
+		untaken := false // this process gave up the server, but no other process took it
 		lease, err := s.log.Lease(ctx, serverLease+id, natslog.LeaseOptions{Yield: func(taken bool) time.Duration {
 			if untaken = givenUp && !taken; untaken {
 				return natslog.DefaultLease
@@ -154,7 +156,7 @@ func (s *sharing) hold(ctx context.Context, id string, sh *share) {
 		}
 		if err != nil {
 			if ctx.Err() == nil {
-				s.logger.Warn("cannot acquire the lease of a server", "server", id, "err", err)
+				s.logger.Warn("cannot acquire the lease for a server", "server", id, "err", err)
 				backoff.Sleep(ctx, retry.Next())
 			}
 			continue
@@ -169,12 +171,12 @@ func (s *sharing) hold(ctx context.Context, id string, sh *share) {
 		s.mu.Unlock()
 		granted, giveUp := context.WithCancel(ctx)
 		s.set(id, sh, lease, giveUp)
-		if s.all { // it may be connected already
+		if s.all { // the server may already be connected
 			s.tracker.Republish(id)
 		}
 		select {
 		case <-lease.Lost():
-			s.logger.Warn("lost the lease of a server; another process may follow it now", "server", id)
+			s.logger.Warn("lost the lease for a server; another process may follow it now", "server", id)
 		case <-granted.Done():
 		}
 		givenUp = granted.Err() != nil && ctx.Err() == nil
@@ -184,7 +186,8 @@ func (s *sharing) hold(ctx context.Context, id string, sh *share) {
 	}
 }
 
-// set records the lease under which the server is followed; nil: it is not followed.
+// set records the lease under which the server is followed; nil means that the server is not
+// followed.
 func (s *sharing) set(id string, sh *share, lease *natslog.Lease, giveUp context.CancelFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,8 +204,8 @@ func (s *sharing) set(id string, sh *share, lease *natslog.Lease, giveUp context
 	}
 }
 
-// lease returns the last lease of the server, which may be lost; nil if this
-// process does not share servers, or never held a lease for this one.
+// lease returns the latest lease for the server, even if it was lost. It returns nil if this
+// process does not share servers, or never held a lease for this server.
 func (s *sharing) lease(id string) *natslog.Lease {
 	if s == nil {
 		return nil
@@ -233,7 +236,7 @@ func (s *sharing) wants(id string) bool {
 	return ok
 }
 
-// followLocked follows the servers in the config whose leases are held.
+// followLocked follows the servers in the config for which this process holds the lease.
 func (s *sharing) followLocked() {
 	if s.all {
 		return
@@ -244,8 +247,8 @@ func (s *sharing) followLocked() {
 	}))
 }
 
-// holders returns which process holds the lease of each server, and how many processes share the
-// servers.
+// holders returns the process that holds the lease for each server, and the number of processes
+// that share the servers.
 func holders(leases []natslog.LeaseInfo) (process map[string]string, processes int) {
 	process = map[string]string{}
 	for _, l := range leases {
@@ -258,12 +261,12 @@ func holders(leases []natslog.LeaseInfo) (process map[string]string, processes i
 	return process, processes
 }
 
-// handOverWait bounds how long the lease of a server is kept to publish and store outstanding
+// handOverWait limits how long the lease for a server is kept to publish and store outstanding
 // events.
 const handOverWait = 5 * time.Second
 
-// takeOver fences off earlier holders, so that no event in their queues will be stored any more,
-// and reads what they stored.
+// takeOver fences off previous holders of the lease, so that none of their queued events will be
+// stored, and reads what they have stored.
 func (s *sharing) takeOver(ctx context.Context, id string, lease *natslog.Lease) error {
 	err := lease.Fence(ctx, &event.Event{ServerID: id, Timestamp: time.Now(), Payload: event.ServerState{
 		State: event.Pending, Reason: "followed by " + s.log.Process()}})
@@ -273,10 +276,10 @@ func (s *sharing) takeOver(ctx context.Context, id string, lease *natslog.Lease)
 	return s.memory.loadServer(ctx, id)
 }
 
-// handOver stops following a server, and waits until its outstanding events are stored.
+// handOver stops following a server, and waits until its outstanding events have been stored.
 func (s *sharing) handOver(id string, sh *share, lease *natslog.Lease) {
 	s.mu.Lock()
-	ending := s.ctx == nil || s.ctx.Err() != nil // then Run has stored the events
+	ending := s.ctx == nil || s.ctx.Err() != nil // in this case Run has already stored the events
 	s.mu.Unlock()
 	if ending {
 		s.set(id, sh, nil, nil)
@@ -287,27 +290,27 @@ func (s *sharing) handOver(id string, sh *share, lease *natslog.Lease) {
 	s.set(id, sh, nil, nil)
 	if s.all || s.tracker.Gone(ctx, id) == nil {
 		if !s.wants(id) {
-			_ = lease.Announce(natslog.Announcement{ServerID: id, Status: json.RawMessage(removed)}) // if this fails, the announced status expires
+			_ = lease.Announce(natslog.Announcement{ServerID: id, Status: json.RawMessage(removed)}) // if this fails, the announced status will expire
 		}
-		_ = s.log.Flush(ctx) // if this fails, the next holder finds the changes by reading the server
+		_ = s.log.Flush(ctx) // if this fails, the next holder detects the changes by reading the server
 	}
 }
 
 const (
 	// balanceEvery is how often a process checks whether it follows more than its share of the
-	// servers. If so, it gives up a quarter of the excess: this interrupts few servers at a
-	// time, and makes the shares even within a minute.
+	// servers. If so, it gives up a quarter of the excess, so that few servers are interrupted at a
+	// time and the shares become even within a minute.
 	balanceEvery = 2 * time.Second
-	// A server that no other process took, because no other config has it or all processes are
-	// busy, is not given up again for keepFirst, and then for longer each time.
+	// keepFirst is how long a server is kept after no other process took it, because it is in no
+	// other config or all processes are busy. Each further time, it is kept longer.
 	keepFirst   = 30 * time.Second
 	keepLongest = 10 * time.Minute
-	// orphanedFor is how long a server may be without a process, as during a takeover, before
-	// this is reported.
+	// orphanedFor is how long a server may be without a process, for example during a takeover,
+	// before this is reported.
 	orphanedFor = 15 * time.Second
 )
 
-// balance gives up servers to processes that follow fewer, until ctx ends.
+// balance repeatedly gives up servers in favour of processes that follow fewer, until ctx ends.
 func (s *sharing) balance(ctx context.Context) {
 	for backoff.Sleep(ctx, backoff.Spread(balanceEvery)) {
 		leases, err := s.log.Leases()
@@ -319,7 +322,7 @@ func (s *sharing) balance(ctx context.Context) {
 		s.noteOrphansLocked(process)
 		excess := s.heldLocked() - s.fairLocked(processes)
 		give := (excess + 3) / 4
-		for _, sh := range s.shares { // in random order
+		for _, sh := range s.shares { // map iteration order is random
 			if give > 0 && sh.giveUp != nil && time.Now().After(sh.keep) {
 				sh.giveUp()
 				sh.giveUp = nil
@@ -330,8 +333,8 @@ func (s *sharing) balance(ctx context.Context) {
 	}
 }
 
-// yield returns how long to leave a free server to other processes, because this process has its
-// share; 0: take it now.
+// yield returns how long to leave a free server to other processes because this process already has
+// its share; 0 means that this process can take it now.
 func (s *sharing) yield() time.Duration {
 	leases, err := s.log.Leases()
 	if err != nil {
@@ -346,7 +349,7 @@ func (s *sharing) yield() time.Duration {
 	return yieldFor
 }
 
-// heldLocked counts the servers that are followed and not being given up.
+// heldLocked returns the number of servers that are followed and not being given up.
 func (s *sharing) heldLocked() (n int) {
 	for _, sh := range s.shares {
 		if sh.giveUp != nil {
@@ -356,7 +359,7 @@ func (s *sharing) heldLocked() (n int) {
 	return n
 }
 
-// fairLocked returns the most servers that each of the processes should follow.
+// fairLocked returns the maximum number of servers that each process should follow.
 func (s *sharing) fairLocked(processes int) int {
 	processes = max(processes, 1)
 	return (len(s.shares) + processes - 1) / processes
@@ -372,7 +375,7 @@ func (s *sharing) noteOrphansLocked(process map[string]string) {
 	}
 }
 
-// ready returns why not every server is followed by some process, nil if each is.
+// ready returns an error if any server is not followed by a process.
 func (s *sharing) ready() error {
 	if _, err := s.log.Leases(); err != nil {
 		return fmt.Errorf("waiting for leases: %w", err)

@@ -12,10 +12,10 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Type names a kind of event, as in the "type" member.
+// Type identifies a type of event; it is the value of the JSON member "type".
 type Type string
 
-// The types of events.
+// The event types.
 const (
 	TypeServerState          Type = "server.state"
 	TypeSubscriptionActive   Type = "subscription.active"
@@ -37,44 +37,44 @@ const (
 	TypeGap                  Type = "gap"
 )
 
-// Definition describes a type of event.
+// Definition describes an event type.
 type Definition struct {
 	Type  Type
-	About string // one sentence for the documentation
-	// Change says that events of the type report a change of a server, the config or
-	// the feed, rather than how servers are followed or what a client of mcptrack did.
-	// The flag --count counts only such events.
+	About string // one sentence, used in the documentation
+	// Change is true if events of this type report a change to a server, the config or the feed,
+	// and false if they report how servers are followed or what a client of mcptrack did. The flag
+	// --count counts only events of types with Change set.
 	Change bool
 
 	decode func(data []byte) (Payload, error)
-	sample Payload // of the type's payload struct, whose fields are the members
+	sample Payload // zero value of the type's payload struct
 }
 
-// Definitions returns all types, in the order of the documentation.
+// Definitions returns the definitions of all event types, in the order used in the documentation.
 func Definitions() []Definition {
 	return []Definition{
 		{TypeServerState, "The state of a server changed.", false, decode[ServerState], ServerState{}},
-		{TypeSubscriptionActive, "mcptrack follows the resources of a server from now on.", false, decode[SubscriptionActive], SubscriptionActive{}},
-		{TypeResourceUpdated, "A server announced that a resource changed, or mcptrack found that its content is different.", true, decode[ResourceUpdated], ResourceUpdated{}},
+		{TypeSubscriptionActive, "mcptrack started to follow the resources of a server.", false, decode[SubscriptionActive], SubscriptionActive{}},
+		{TypeResourceUpdated, "A server announced that a resource changed, or mcptrack found that the resource's content has changed.", true, decode[ResourceUpdated], ResourceUpdated{}},
 		{TypeResourceAdded, "A followed server offers a new resource.", true, decode[ResourceAdded], ResourceAdded{}},
 		{TypeResourceRemoved, "A resource is no longer offered.", true, decode[ResourceRemoved], ResourceRemoved{}},
-		{TypeResourceChanged, "The descriptor of a resource changed, not its content.", true, decode[ResourceChanged], ResourceChanged{}},
+		{TypeResourceChanged, "The descriptor of a resource changed; this does not refer to its content.", true, decode[ResourceChanged], ResourceChanged{}},
 		{TypeResourcesListChanged, "The list of resources changed or could not be loaded.", true, decodeList(catalog.Resources), ListChanged{}},
 		{TypeTemplatesListChanged, "The list of resource templates changed or could not be loaded.", true, decodeList(catalog.Templates), ListChanged{}},
 		{TypePromptsListChanged, "The list of prompts changed or could not be loaded.", true, decodeList(catalog.Prompts), ListChanged{}},
 		{TypeToolsListChanged, "The list of tools changed or could not be loaded.", true, decodeList(catalog.Tools), ListChanged{}},
 		{TypeServerEvent, "A server that offers MCP Events reported an event that does not concern a resource.", true, decode[ServerEvent], ServerEvent{}},
-		{TypeConfigReloaded, "A new config is applied.", true, decode[ConfigReloaded], ConfigReloaded{}},
-		{TypeConfigRejected, "A new config is invalid; the old one stays in use.", true, decode[ConfigRejected], ConfigRejected{}},
+		{TypeConfigReloaded, "A new config was applied.", true, decode[ConfigReloaded], ConfigReloaded{}},
+		{TypeConfigRejected, "A new config is invalid; the previous config stays in use.", true, decode[ConfigRejected], ConfigRejected{}},
 		{TypeResourceContent, "A client of mcptrack read the content of a resource.", false, decode[ResourceContent], ResourceContent{}},
-		{TypePromptContent, "A client of mcptrack got a prompt.", false, decode[PromptContent], PromptContent{}},
+		{TypePromptContent, "A client of mcptrack retrieved a prompt.", false, decode[PromptContent], PromptContent{}},
 		{TypeToolResult, "A client of mcptrack called a tool.", false, decode[ToolResult], ToolResult{}},
-		{TypeSubscriptionsChanged, "The set of resources that clients of mcptrack subscribe to changed.", false, decode[SubscriptionsChanged], SubscriptionsChanged{}},
+		{TypeSubscriptionsChanged, "The set of resources to which clients of mcptrack are subscribed changed.", false, decode[SubscriptionsChanged], SubscriptionsChanged{}},
 		{TypeGap, "Earlier events have expired from the feed.", true, decode[Gap], Gap{}},
 	}
 }
 
-// Types returns all types, in the order of the documentation.
+// Types returns all event types, in the order used in the documentation.
 func Types() []Type {
 	var types []Type
 	for _, d := range Definitions() {
@@ -83,7 +83,7 @@ func Types() []Type {
 	return types
 }
 
-// Define returns the definition of a type.
+// Define returns the definition of an event type, or false if the type is unknown.
 func Define(t Type) (Definition, bool) {
 	for _, d := range Definitions() {
 		if d.Type == t {
@@ -93,17 +93,17 @@ func Define(t Type) (Definition, bool) {
 	return Definition{}, false
 }
 
-// Member is a member of an event's JSON object.
+// Member describes one member of an event's JSON object.
 type Member struct {
 	Name     string
-	Optional bool   // it may be absent
-	About    string // a few words about the member; "" if its name is enough
+	Optional bool   // true if the member may be absent
+	About    string // a short description; empty if the name is self-explanatory
 
-	path string // the path to the member's field as in errors of encoding/json
+	path string // path of the member's field, as reported in encoding/json errors
 }
 
-// Members returns the members that not all types share, in wire order: the fields of the
-// payload's struct, with the descriptions in their about tags.
+// Members returns the members specific to this event type, in wire order. They are the fields of
+// the payload struct; their descriptions come from the struct's about tags.
 func (d Definition) Members() []Member { return members(reflect.TypeOf(d.sample), "") }
 
 func members(t reflect.Type, path string) []Member {
@@ -121,10 +121,11 @@ func members(t reflect.Type, path string) []Member {
 	return out
 }
 
-// ErrUnknownType is the error for an event of a type that this version does not know.
+// ErrUnknownType is returned for an event whose type this version does not recognise.
 var ErrUnknownType = errors.New("unknown event type")
 
-// decode ignores optional members whose values have the wrong type.
+// decode parses the payload of an event. It ignores optional members whose values have the wrong
+// type.
 func decode[P Payload](data []byte) (Payload, error) {
 	var p P
 	err := json.Unmarshal(data, &p)

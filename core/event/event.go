@@ -1,17 +1,16 @@
-// Package event defines the events of a tracker: one envelope for stdout, the SSE
-// feed, the log and embedders.
+// Package event defines the events of a tracker in a single format, used for stdout, the SSE feed,
+// the event log and programs that embed mcptrack.
 //
-// An [Event] is a header and a typed [Payload]; on the wire they are one flat
-// JSON object in one line. An event is not modified after publication, so
-// goroutines share it without a lock.
+// An [Event] consists of a header and a typed [Payload]; on the wire they form one flat JSON object
+// on one line. An event is never modified after publication, so goroutines share it without a lock.
 //
-// Events are states, not edges. Once a resource no longer changes, its last event
-// describes its current content; states in between may have been merged.
+// Events describe states, not individual transitions. Once a resource stops changing, its last
+// event describes its current content; intermediate states may have been merged.
 //
-// To add a type of event, declare its constant and its payload struct with a Type
-// method, and add one row to [Definitions]. Decoding, filters, completion, --count and
-// the help follow from these. Describe it in output/lines, and add it to the types that the
-// dashboard listens to, in assets/feed.js.
+// To add an event type, declare its constant and its payload struct with a Type method, and add one
+// row to [Definitions]. Decoding, filters, completion, --count and the help are derived from these.
+// Then describe the type in output/lines, and add it to the types that the dashboard listens for,
+// in assets/feed.js.
 package event
 
 import (
@@ -25,34 +24,36 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Event is one thing that happened.
+// Event is a single event: something that a tracker observed or did.
 type Event struct {
-	// ID is the epoch in 16 hex digits, a hyphen, and a number that rises by one
-	// with every event of the epoch. It is the SSE id, and the key by which every
-	// sink can recognise a repetition. The log sets it.
+	// ID consists of the epoch in 16 hex digits, a hyphen, and a sequence number that increases by
+	// one with every event of the epoch. It is used as the SSE id, and any consumer can use it to
+	// detect duplicates. The log sets it.
 	ID string
-	// Seq is the number in ID.
+	// Seq is the sequence number contained in ID.
 	Seq uint64
-	// ServerID is the server's id in the config; "" for events about no server.
+	// ServerID is the server's id in the config; empty for events that do not concern a server.
 	ServerID string
-	// ResourceURI is set on events about one resource.
+	// ResourceURI is the resource that the event concerns; empty if it does not concern a single
+	// resource.
 	ResourceURI string
-	// Timestamp is when the change was noticed, in UTC; shown with three fractional digits.
+	// Timestamp is when the change was detected, in UTC. It is formatted with three fractional
+	// digits.
 	Timestamp time.Time
-	// Cause is how the change was noticed; "" if that does not apply.
+	// Cause tells how the change was detected; empty if not applicable.
 	Cause Cause
-	// Payload is what happened. Its dynamic type determines the event's type.
+	// Payload is the type-specific part of the event. Its dynamic type determines the event's type.
 	Payload Payload
-	// Exported maps the names and URIs of the server in this event to those under which the
-	// clients of a gateway find them, if they differ. A gateway that stores the event sets it; if
-	// it is nil, it is absent on the wire.
+	// Exported maps names and URIs in this event to the names and URIs under which a gateway
+	// exposes them to its clients, if they differ. It is set by a gateway that stores the event. If
+	// it is nil, it is omitted on the wire.
 	Exported map[string]string
-	// Received is when the server's notification that caused the event arrived; zero if there was
-	// none. It is for measurements and not part of the wire form.
+	// Received is when the notification that caused the event arrived from the server; zero if
+	// there was none. It is used for measurements and is not part of the wire format.
 	Received time.Time
 }
 
-// Type returns the payload's type, "" without a payload.
+// Type returns the payload's type, or an empty string if there is no payload.
 func (e *Event) Type() Type {
 	if e.Payload == nil {
 		return ""
@@ -60,31 +61,32 @@ func (e *Event) Type() Type {
 	return e.Payload.Type()
 }
 
-// Payload is the content of an event beyond its header. [Definitions] lists the implementations.
+// Payload is the type-specific part of an event. [Definitions] lists the implementations.
 type Payload interface{ Type() Type }
 
-// Cause is how a change was noticed.
+// Cause tells how a change was detected.
 type Cause string
 
 // The causes.
 const (
-	// CauseNotify: the server announced the change, outside the window of an earlier event.
+	// CauseNotify means that the server announced the change, outside the debounce window of an
+	// earlier event.
 	CauseNotify Cause = "notify"
-	// CauseTrailing: the change was announced within the window of an earlier event. It
-	// is published at the end of the window, because the content differs from the one
-	// published last.
+	// CauseTrailing means that the change was announced within the debounce window of an earlier
+	// event. The event is published at the end of the window, because the content differs from the
+	// last published content.
 	CauseTrailing Cause = "trailing"
-	// CauseResync: the change was found by comparing everything again, because notifications may
-	// have been lost.
+	// CauseResync means that the change was found by a full comparison, made because notifications
+	// may have been lost.
 	CauseResync Cause = "resync"
-	// CausePoll: the change was found by reading from a server that does not push.
+	// CausePoll means that the change was found by polling a server that does not push updates.
 	CausePoll Cause = "poll"
-	// CauseEvent: the change was found by reading or listing what an event of the
-	// server (MCP Events) named.
+	// CauseEvent means that an event sent by the server (MCP Events) prompted the read or list
+	// request that found the change.
 	CauseEvent Cause = "event"
 )
 
-// known reports whether this version knows the cause.
+// known reports whether this version recognises the cause.
 func (c Cause) known() bool {
 	switch c {
 	case "", CauseNotify, CauseTrailing, CauseResync, CausePoll, CauseEvent:
@@ -93,7 +95,7 @@ func (c Cause) known() bool {
 	return false
 }
 
-// FormatID returns the id of an event.
+// FormatID returns the event ID for an epoch and a sequence number.
 func FormatID(epoch string, seq uint64) string {
 	return epoch + "-" + strconv.FormatUint(seq, 10)
 }
@@ -109,10 +111,10 @@ func ParseID(id string) (epoch string, seq uint64, err error) {
 	return "", 0, fmt.Errorf("invalid event id %q", printable.Line(id, 64))
 }
 
-// TimeFormat is RFC 3339 with exactly three fractional digits; times are in UTC.
+// TimeFormat is RFC 3339 with exactly three fractional digits. It is only used for times in UTC.
 const TimeFormat = "2006-01-02T15:04:05.000Z"
 
-// header is the fixed part of the wire form, in the order it is written.
+// header holds the members common to all events, in wire order.
 type header struct {
 	ID          string            `json:"id,omitempty"`
 	Type        Type              `json:"type"`
@@ -123,11 +125,11 @@ type header struct {
 	Exported    map[string]string `json:"exported,omitempty"`
 }
 
-// MarshalJSON writes the event as one flat object in one line, with every
-// control and formatting character escaped.
+// MarshalJSON encodes the event as one flat object on one line, with every control and formatting
+// character escaped.
 func (e Event) MarshalJSON() ([]byte, error) { return e.AppendJSON(nil) }
 
-// AppendJSON appends the wire form of the event to b, without a line feed.
+// AppendJSON appends the JSON encoding of the event to b, without a trailing newline.
 func (e *Event) AppendJSON(b []byte) ([]byte, error) {
 	start := len(b)
 	b = append(b, '{')
@@ -165,16 +167,16 @@ func (e *Event) AppendJSON(b []byte) ([]byte, error) {
 		if err != nil {
 			return b[:start], fmt.Errorf("encode %s: %w", e.Type(), err)
 		}
-		if len(p) > 2 { // more than {}
+		if len(p) > 2 { // the payload has at least one member
 			b = append(append(b, ','), p[1:len(p)-1]...)
 		}
 	}
 	return append(b, '}'), nil
 }
 
-// UnmarshalJSON decodes the wire form of this version or a newer one: it ignores members and
-// causes that it does not know, and optional members whose value it does not
-// understand. An unknown type is an [ErrUnknownType].
+// UnmarshalJSON decodes an event written by this version or a newer one. It ignores unknown members
+// and causes, and optional members whose values it cannot decode. For an unknown type it returns
+// [ErrUnknownType].
 func (e *Event) UnmarshalJSON(data []byte) error {
 	var h header
 	if err := json.Unmarshal(data, &h); err != nil {
@@ -213,8 +215,8 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// appendNames appends an object of strings, the names sorted. It avoids encoding/json for the empty
-// object, the usual case.
+// appendNames appends a JSON object whose values are strings, with its keys sorted. For an empty
+// object, the usual case, it avoids encoding/json.
 func appendNames(b []byte, names map[string]string) ([]byte, error) {
 	if len(names) == 0 {
 		return append(b, "{}"...), nil
@@ -231,7 +233,8 @@ func appendString(b []byte, s string) ([]byte, error) {
 	return append(b, q...), err
 }
 
-// plain reports whether s needs no escapes, like most names and URIs.
+// plain reports whether s can be written as a JSON string without escaping, as most names and URIs
+// can.
 func plain(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < 0x20 || c >= 0x7f || c == '"' || c == '\\' {

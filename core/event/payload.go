@@ -13,85 +13,85 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// State is what the tracker does with a server at present.
+// State is the state of a server in the tracker.
 type State string
 
-// The states of a server.
+// The server states.
 const (
 	Pending     State = "Pending"     // configured, but not started
 	Connecting  State = "Connecting"  // starting, connecting, listing, subscribing
 	Ready       State = "Ready"       // listed and followed
 	Backoff     State = "Backoff"     // failed; waiting for the next attempt
-	Unsupported State = "Unsupported" // connected, but it offers nothing that can be followed
+	Unsupported State = "Unsupported" // connected, but offers nothing that can be followed
 	NeedsAuth   State = "NeedsAuth"   // credentials are missing or wrong; retried rarely
-	Disabled    State = "Disabled"    // by the config
-	// Unconfigured servers need a variable, file or program that this machine lacks.
-	// They are not connected until the config, or what it refers to, changes.
+	Disabled    State = "Disabled"    // disabled in the config
+	// Unconfigured means that the server needs a variable, file or program that is missing on this
+	// machine. It is not connected until the config, or something the config refers to, changes.
 	Unconfigured State = "Unconfigured"
-	// Unapproved servers have an entry in the config that the user has not approved. They are not
-	// connected, or are still connected with the entry that was approved before.
+	// Unapproved means that the user has not approved the server's entry in the config. The server
+	// is not connected, or is still connected using the previously approved entry.
 	Unapproved State = "Unapproved"
 	Stopping   State = "Stopping" // being disconnected
 )
 
-// UpdateMode is how changes of resources are noticed.
+// UpdateMode tells how changes to resources are detected.
 type UpdateMode string
 
-// The modes.
+// The update modes.
 const (
 	Push UpdateMode = "push" // the server sends notifications
-	Poll UpdateMode = "poll" // the resources are read at an interval
+	Poll UpdateMode = "poll" // resources are polled at an interval
 )
 
 // ServerState is published when the state of a server changes.
 type ServerState struct {
 	State           State        `json:"state"`
 	Previous        State        `json:"previous,omitempty"`
-	Reason          string       `json:"reason,omitempty"`  // a word or phrase, such as "crashloop" or "removed"
+	Reason          string       `json:"reason,omitempty"`  // a word or short phrase, such as "crashloop" or "removed"
 	Error           string       `json:"error,omitempty"`   // one line, safe to print
-	Attempt         int          `json:"attempt,omitempty"` // consecutive failures
+	Attempt         int          `json:"attempt,omitempty"` // number of consecutive failures
 	RetryIn         Milliseconds `json:"retryInMs,omitempty"`
 	ProtocolVersion string       `json:"protocolVersion,omitempty"`
 	Era             string       `json:"era,omitempty"`
-	StillConnected  bool         `json:"stillConnected,omitempty" about:"Unapproved: still connected, with the entry that was approved before"`
+	StillConnected  bool         `json:"stillConnected,omitempty" about:"Unapproved: still connected using the previously approved entry"`
 }
 
-// SubscriptionActive is published when a server's resources are followed from now on, or in
-// another way than before.
+// SubscriptionActive is published when the tracker starts following a server's resources, or
+// changes how it follows them.
 type SubscriptionActive struct {
 	Resources ResourceSet `json:"resources" about:"number or list"`
-	Mode      UpdateMode  `json:"mode,omitempty" about:"push or poll; absent if changes go unnoticed"`
-	Missing   []string    `json:"missing,omitempty" about:"URIs that the server does not push"`
+	Mode      UpdateMode  `json:"mode,omitempty" about:"push or poll; absent if changes are not detected"`
+	Missing   []string    `json:"missing,omitempty" about:"URIs for which the server does not push updates"`
 }
 
-// ResourceSet is a number of resources, or their URIs if the caller named them. On the wire it is
-// a number or an array of strings.
+// ResourceSet represents a set of resources by its size, or by its URIs if the caller listed them.
+// On the wire it is a number or an array of strings.
 type ResourceSet struct {
 	Count int
-	URIs  []string // nil: only the number
+	URIs  []string // nil if only the number is available
 }
 
-// ResourceUpdated is published when a server announced an update of a resource, or its content was
-// found to be different.
+// ResourceUpdated is published when a server announces an update of a resource, or when the tracker
+// finds that the resource's content has changed.
 type ResourceUpdated struct {
-	// Changed says whether the content differs from the one published last; nil if that is not
-	// known, because it was not read, or never before.
-	Changed        *bool          `json:"changed,omitempty" about:"false: announced, but the content is the same"`
+	// Changed tells whether the content differs from the last published content. It is nil if that
+	// is unknown, because the content was not read or had never been read before.
+	Changed        *bool          `json:"changed,omitempty" about:"false if the change was announced but the content is unchanged"`
 	Name           string         `json:"name,omitempty"`
 	MimeType       string         `json:"mimeType,omitempty"`
-	Size           *int64         `json:"size,omitempty"` // bytes of content
+	Size           *int64         `json:"size,omitempty"` // content size in bytes
 	Digest         catalog.Digest `json:"digest,omitzero"`
 	PreviousDigest catalog.Digest `json:"previousDigest,omitzero"`
-	// Content and Diff are set by an output that was asked to show them; otherwise nil.
+	// Content and Diff are set by an output that is configured to show them; otherwise nil.
 	Content *string `json:"content,omitempty" about:"with --content"`
 	Diff    *string `json:"diff,omitempty" about:"with --diff"`
-	// Text and PreviousText are the contents themselves if the tracker keeps
-	// them (see tracker.Options.Texts); nil for binary or large contents.
+	// Text and PreviousText are the new and the previous content if the tracker keeps texts (see
+	// tracker.Options.Texts); nil for binary or large contents.
 	Text         *string `json:"-"`
 	PreviousText *string `json:"-"`
 }
 
-// Descriptor is the part of a resource's descriptor that events show.
+// Descriptor holds the parts of a resource's descriptor that are included in events.
 type Descriptor struct {
 	Name     string `json:"name,omitempty"`
 	MimeType string `json:"mimeType,omitempty"`
@@ -103,45 +103,47 @@ type ResourceAdded struct{ Descriptor }
 // ResourceRemoved is published when a resource is no longer offered.
 type ResourceRemoved struct {
 	Descriptor
-	// Missing is set by a tracker if a read did not find a resource that it still tracks
-	// because the server lists it or the config names it.
+	// Missing is set by a tracker if a read reported that the resource does not exist, although the
+	// tracker still tracks it because the server lists it or the config names it.
 	Missing bool `json:"-"`
 }
 
-// ResourceChanged is published when the descriptor of a resource changed, not its
-// content.
+// ResourceChanged is published when the descriptor of a resource changes. It does not report
+// content changes.
 type ResourceChanged struct{ Descriptor }
 
-// ListChanged is published when one of the lists of a server changed. It names URIs, URI templates
-// or names.
+// ListChanged is published when one of a server's lists changes. It contains the URIs, URI
+// templates or names of the items.
 type ListChanged struct {
 	List    catalog.Kind `json:"-"`
 	Added   []string     `json:"added"`
 	Removed []string     `json:"removed"`
 	Changed []string     `json:"changed"`
-	// Details are how the descriptors of the first items of Changed differ; see
+	// Details tells how the descriptors of the first items in Changed differ; see
 	// [catalog.ItemChanges].
-	Details []catalog.ItemChange `json:"details,omitempty" about:"how the changed ones differ: key, fields, changes"`
-	// Error is why the list could not be loaded; the old one is kept.
-	Error string `json:"error,omitempty" about:"why the list could not be loaded; the old one stays"`
-	// Items is the whole list after the change, nil if it is unknown. Only a tracker that
-	// records its events sets it.
+	Details []catalog.ItemChange `json:"details,omitempty" about:"how the changed items differ: key, fields, changes"`
+	// Error explains why the list could not be loaded; the previous list stays in use.
+	Error string `json:"error,omitempty" about:"why the list could not be loaded; the previous list stays in use"`
+	// Items is the complete list after the change; nil if it is unknown. Only a tracker with a
+	// recorder sets it.
 	Items *catalog.List `json:"-"`
-	// Follows are the resources whose own events follow this one. It is set together with Items.
+	// Follows lists the resources whose own events come directly after this one. It is set together
+	// with Items.
 	Follows []string `json:"-"`
 }
 
-// ServerEvent is published for an event of the server (MCP Events) that is about no
-// resource, if the config follows such events. Its data is not published.
+// ServerEvent is published for an event from the server (MCP Events) that does not concern a
+// resource, if the config subscribes to such events. The data of the server's event is not
+// published.
 type ServerEvent struct {
-	Name    string `json:"name" about:"its type"`
+	Name    string `json:"name" about:"type of the event"`
 	EventID string `json:"eventId"`
-	Size    int    `json:"size" about:"bytes of its data"`
+	Size    int    `json:"size" about:"size of the event's data in bytes"`
 }
 
-// ConfigReloaded is published when a new config is applied. It has the ids of the servers that
-// differ. Events about the effects follow. Duration is the time since the change of the file was
-// first noticed.
+// ConfigReloaded is published when a new config is applied. It contains the ids of the servers
+// whose entries differ; events about the effects follow. Duration is the time since the file change
+// was first detected.
 type ConfigReloaded struct {
 	Added    []string     `json:"added"`
 	Removed  []string     `json:"removed"`
@@ -149,30 +151,30 @@ type ConfigReloaded struct {
 	Duration Milliseconds `json:"durationMs"`
 }
 
-// ConfigRejected is published when a new config is invalid; the old one stays in use.
+// ConfigRejected is published when a new config is invalid; the previous config stays in use.
 type ConfigRejected struct {
 	Problems []Problem `json:"problems"`
 }
 
-// Problem is one defect of a rejected config. It has the members of a problem of
-// validate --json. Its publisher makes sure that no field contains a secret.
+// Problem describes one error or warning in a rejected config. Its members match a problem in the
+// output of validate --json. The publisher ensures that no field contains a secret.
 type Problem struct {
-	Severity string `json:"severity"`       // error or warning
-	File     string `json:"file,omitempty"` // its path
+	Severity string `json:"severity"`       // "error" or "warning"
+	File     string `json:"file,omitempty"` // path of the config file
 	Line     int    `json:"line"`           // 1-based
-	Column   int    `json:"column"`         // 1-based, in code points
-	Path     string `json:"path"`           // JSON pointer of the value at fault; "" for the whole file
+	Column   int    `json:"column"`         // 1-based, counted in code points
+	Path     string `json:"path"`           // JSON pointer to the invalid value; empty if the whole file is invalid
 	Code     string `json:"code"`           // the kind of problem, such as "syntax"
 	Message  string `json:"message"`
 	Hint     string `json:"hint,omitempty"`
 }
 
-// severityError is the severity of the problems that cause the rejection.
+// severityError is the severity of the problems that cause a config to be rejected.
 const severityError = "error"
 
-// Summary returns the first error, or the first warning if there is no error, as
-// FILE:LINE:COLUMN: SEVERITY: MESSAGE, and how many more errors there are. In decoded events it
-// may contain any characters.
+// Summary returns the first error as FILE:LINE:COLUMN: SEVERITY: MESSAGE, followed by the number of
+// further errors. If there is no error, it returns the first warning. For decoded events, the
+// result may contain any characters.
 func (c ConfigRejected) Summary() string {
 	if len(c.Problems) == 0 {
 		return "no problems"
@@ -195,65 +197,66 @@ func (c ConfigRejected) Summary() string {
 	return text
 }
 
-// Gap is sent to a consumer that missed the events after From up to To, which are no longer
-// available. The events that follow restore the states.
+// Gap is sent to a consumer that missed the events after From, up to and including To, and can no
+// longer receive them. The events that follow it restore the current states.
 type Gap struct {
 	From   string `json:"from"`
 	To     string `json:"to"`
 	Reason string `json:"reason"`
 }
 
-// Milliseconds is a duration that is a whole number of milliseconds on the wire.
+// Milliseconds is a duration that is encoded in JSON as an integer number of milliseconds.
 type Milliseconds time.Duration
 
-// The following payloads report what a client in this process did through
-// tracker.Client. On the wire they carry neither arguments nor contents, which may be
-// private to the caller; in this process, Content, Prompt and Result hold them.
+// The following payloads report what a client in this process did through tracker.Client. Arguments
+// and contents may be private to the caller, so they are not sent on the wire; within this process
+// they are available in Content, Prompt and Result.
 
-// ResourceContent is published when a client has read a resource, or when a cached
-// resource was read again after an update.
+// ResourceContent is published when a client has read a resource, or when a cached resource has
+// been read again after an update.
 type ResourceContent struct {
-	// Template is the URI template that the URI was expanded from; "" if it was not.
+	// Template is the URI template from which the URI was expanded; empty if no template was used.
 	Template string `json:"template,omitempty"`
-	// Changed says whether the content differs from the previously cached content;
-	// nil if none was cached.
+	// Changed tells whether the content differs from the previously cached content; nil if nothing
+	// was cached.
 	Changed        *bool          `json:"changed,omitempty"`
 	MimeType       string         `json:"mimeType,omitempty"`
-	Size           int64          `json:"size"` // bytes of content
+	Size           int64          `json:"size"` // content size in bytes
 	Digest         catalog.Digest `json:"digest,omitzero"`
 	PreviousDigest catalog.Digest `json:"previousDigest,omitzero"`
-	// Content and Previous are the contents themselves. They are nil in decoded events, and if they
-	// exceed tracker.Options.MaxText, because events may wait for a slow consumer; the cache may
-	// have them. Previous is also nil if nothing was cached before.
+	// Content and Previous are the new and the previously cached content. Both are nil in decoded
+	// events and if they exceed tracker.Options.MaxText, because events may wait for a slow
+	// consumer; the content may still be in the cache. Previous is nil if nothing was cached
+	// before.
 	Content  *cache.Resource `json:"-"`
 	Previous *cache.Resource `json:"-"`
 }
 
-// PromptContent is published when a client got a prompt.
+// PromptContent is published when a client has retrieved a prompt.
 type PromptContent struct {
 	Name string `json:"name"`
-	Size int64  `json:"size"` // bytes of the MCP result
-	// Prompt is the prompt itself; nil if Content of a [ResourceContent] would be.
+	Size int64  `json:"size"` // size of the MCP result in bytes
+	// Prompt is the prompt; nil under the same conditions as Content in [ResourceContent].
 	Prompt *cache.Prompt `json:"-"`
 }
 
-// ToolResult is published when a client's call of a tool ended.
+// ToolResult is published when a client's tool call has finished.
 type ToolResult struct {
 	Name     string       `json:"name"`
 	Success  bool         `json:"success"`
 	Error    string       `json:"error,omitempty"` // one line, safe to print
 	Duration Milliseconds `json:"durationMs"`
-	// Result is the result itself; nil if Content of a [ResourceContent] would be.
+	// Result is the result of the call; nil under the same conditions as Content in
+	// [ResourceContent].
 	Result *cache.ToolResult `json:"-"`
 }
 
 // SubscriptionsChanged is published when the set of resources that clients subscribe to changes.
-// These are in addition to the resources that the config selects.
+// These resources are followed in addition to those selected by the config.
 type SubscriptionsChanged struct {
-	URIs []string `json:"uris" about:"all of them, sorted"`
+	URIs []string `json:"uris" about:"all subscribed URIs, sorted"`
 }
 
-// Type implements [Payload].
 func (ServerState) Type() Type          { return TypeServerState }
 func (SubscriptionActive) Type() Type   { return TypeSubscriptionActive }
 func (ResourceUpdated) Type() Type      { return TypeResourceUpdated }
@@ -270,8 +273,9 @@ func (PromptContent) Type() Type        { return TypePromptContent }
 func (ToolResult) Type() Type           { return TypeToolResult }
 func (SubscriptionsChanged) Type() Type { return TypeSubscriptionsChanged }
 
-// appendMembers appends the members as the tags of the fields describe them, each after a
-// comma. It does not use encoding/json, because nearly all events are of this type.
+// appendMembers appends the event's members to b, each preceded by a comma, in the format described
+// by the struct tags. It avoids encoding/json for speed, because nearly all events are of this
+// type.
 func (r ResourceUpdated) appendMembers(b []byte) ([]byte, error) {
 	if r.Changed != nil {
 		b = strconv.AppendBool(append(b, `,"changed":`...), *r.Changed)
@@ -346,13 +350,13 @@ func (m Milliseconds) MarshalJSON() ([]byte, error) {
 func (m *Milliseconds) UnmarshalJSON(data []byte) error {
 	n, err := strconv.ParseInt(string(data), 10, 64)
 	if err != nil {
-		return errors.New("a duration is not a whole number of milliseconds")
+		return errors.New("a duration must be an integer number of milliseconds")
 	}
 	*m = Milliseconds(time.Duration(n) * time.Millisecond)
 	return nil
 }
 
-// orEmpty returns s, or an empty slice for nil, so that JSON has [] and not null.
+// orEmpty returns s, or an empty slice if s is nil, so that it is encoded as [] and not as null.
 func orEmpty(s []string) []string {
 	if s == nil {
 		return []string{}

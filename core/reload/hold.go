@@ -7,33 +7,34 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 )
 
-// A Hold decides which entries of the file wait for the user's approval.
+// A Hold determines which entries of the config file must wait for the user's approval.
 //
-// A waiting server has [config.Server.Unapproved]. If an entry with its ID is in use, that entry stays
-// in use and is Superseded. A waiting webhook has [config.Webhook.Missing], unless a webhook with the
-// same URL is in use, which then stays in use.
+// A server that waits has [config.Server.Unapproved] set. If an entry with the same ID is in use,
+// that entry stays in use and is marked as Superseded. A webhook that waits has
+// [config.Webhook.Missing] set, unless a webhook with the same URL is in use, which then stays in
+// use.
 type Hold struct {
-	// Approved returns the digests of the approved intents. Run calls it on its goroutine for every
-	// new content, and when File changes. nil: all are approved.
+	// Approved returns the digests of the approved intents. Run calls it on its own goroutine
+	// whenever the content of the config or File changes. If it is nil, all intents are approved.
 	Approved func() map[string]bool
-	// File is where approvals are stored; "": nowhere.
+	// File is the file in which approvals are stored; empty if they are not stored.
 	File string
-	// Commands holds back commands that are not running until an operator requests a Kick.
+	// Commands holds back commands that are not already running until an operator requests a Kick.
 	Commands bool
-	// Hint tells people how to approve an entry.
+	// Hint tells the user how to approve an entry.
 	Hint string
 }
 
-// waiting describes a waiting entry for the log.
+// waiting describes an entry that waits for approval, for use in the log.
 type waiting struct {
 	key       string // identifies the entry and its content
 	subject   []any  // log attributes of the entry
-	meanwhile string // what happens until it is approved
+	meanwhile string // what happens until the entry is approved
 	hint      string
 }
 
-// hold returns what to apply of the next config while the running one is in use, and which entries
-// wait. With a nil Hold, none waits.
+// hold returns the config to apply in place of next, given that running is in use, and the entries
+// that must wait. If the Hold is nil, no entries wait.
 func (h *Hold) hold(running, next *config.Config, kicked bool) (*config.Config, []waiting) {
 	if h == nil {
 		return next, nil
@@ -70,7 +71,7 @@ func (h *Hold) hold(running, next *config.Config, kicked bool) (*config.Config, 
 		}
 		out.Servers = append(out.Servers, srv)
 	}
-	used := map[string]bool{} // webhooks that the file has, or that stay in use instead
+	used := map[string]bool{} // webhooks that are in the file or stay in use
 	for _, hook := range next.Webhooks {
 		used[digestOf(hook.Intent)] = true
 	}
@@ -94,12 +95,13 @@ func (h *Hold) hold(running, next *config.Config, kicked bool) (*config.Config, 
 	return out, held
 }
 
-// kickHint is the hint for a command that Commands holds back.
+// kickHint is the hint for a command that is held back because of Commands.
 const kickHint = "send SIGHUP to start it"
 
-// starts reports whether a server is a command that is not running. old is the entry in use, if
-// known. An untracked server may be run by the gateway, which is unknown here: it counts as running
-// while its entry stays untracked, and as not running when it becomes tracked.
+// starts reports whether applying srv would start a command that is not running. old is the entry
+// in use; known is false if there is none. Whether the gateway runs an untracked server is unknown
+// here: it is assumed to be running while its entry stays untracked, and not to be running when it
+// becomes tracked.
 func starts(srv, old config.Server, known bool) bool {
 	runs := known && old.SameConnection(srv) && (old.Tracked() || !srv.Tracked())
 	return srv.Transport == config.TransportStdio && !runs

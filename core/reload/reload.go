@@ -1,18 +1,20 @@
-// Package reload applies a config file whenever it changes.
+// Package reload applies a config file whenever the file changes.
 //
-// The whole file is validated before anything changes. A missing, partial or invalid file changes
-// nothing: the last good config stays in use, and the problems are published once for every
-// content. Configs are applied in the order of the saves; of several quick saves, only the last may
-// be applied (core/filewatch decides when a file has settled). config.reloaded is published before
-// the config is applied, so that it precedes all events that follow from it.
+// The whole file is validated before anything changes. A missing, partial or invalid file has no
+// effect: the last valid config stays in use, and the problems are published once for each content.
+// Configs are applied in the order in which the file was saved; if it is saved several times in
+// quick succession, possibly only the last config is applied (core/filewatch decides when a file
+// has settled). config.reloaded is published before the config is applied, so that it precedes all
+// resulting events.
 //
-// Entries that the user has not approved are held back (see [Hold]): the approved entry stays in
-// use, and the rest of the config is applied.
+// Entries that the user has not approved are held back (see [Hold]): the previously approved entry
+// stays in use, and the rest of the config is applied.
 //
-// Files that the config refers to (envFile, ${file:PATH}, and missing folders and programs) are
-// checked every second. If a change of one changes the config, the config is reloaded.
+// The files that the config refers to (envFile, ${file:PATH}, and missing folders and programs) are
+// checked every second. If a change to one of these files changes the config, the config is
+// reloaded.
 //
-// Ownership: Run owns the watch on the file and ends it before it returns.
+// Ownership: Run owns the watch on the file and stops it before it returns.
 package reload
 
 import (
@@ -32,42 +34,42 @@ import (
 
 // Options configure [Run]. Path, Apply and Publish are required.
 type Options struct {
-	// Path is the config file, which need not exist yet.
+	// Path is the path of the config file, which need not exist yet.
 	Path string
-	// Config is passed to the parser of the file.
+	// Config is passed to the parser of the config file.
 	Config config.Options
-	// Current is the config in use when Run begins; nil means an empty one.
+	// Current is the config in use when Run is called; nil means an empty config.
 	Current *config.Config
 	// Apply receives every new config. It must return immediately.
 	Apply func(*config.Config)
 	// Publish receives config.reloaded and config.rejected. It must return immediately.
 	Publish func(event.Event)
-	// Kick requests an immediate reload, even if the file did not change, because variables or
-	// programs that it refers to may have changed. It must not be closed; nil: no requests.
+	// Kick requests an immediate reload even if the file did not change, because variables or
+	// programs that it refers to may have changed. The channel must not be closed; it may be nil.
 	Kick <-chan struct{}
-	// Hold, if not nil, holds back what the user has not approved.
+	// Hold, if not nil, holds back entries that the user has not approved.
 	Hold *Hold
-	// Watch configures the watch on the file. MaxBytes is overwritten. Baseline should be zero, so
-	// that the first content is delivered: Run compares it with Current.
+	// Watch configures the file watch. Run overwrites MaxBytes. Baseline should be zero, so that
+	// the initial content is delivered and compared with Current.
 	Watch filewatch.FileOptions
-	// Logger gets one line for every reload at level info, and problems at level warn; nil discards
+	// Logger receives one record per reload at level info, and problems at level warn; nil discards
 	// them.
 	Logger *slog.Logger
 }
 
-// reloader is the state of one Run, owned by its goroutine.
+// reloader holds the state of one call to Run. It is owned by Run's goroutine.
 type reloader struct {
 	opts    Options
 	log     *slog.Logger
-	file    *config.Config // the last good content of the file
-	applied *config.Config // the config applied last: file without what is held back
-	held    []string       // keys of the held entries that were logged
-	started bool           // filewatch has delivered a state of the file
-	data    []byte         // the last good content; nil: none was delivered
-	refers  referred       // the files that file refers to
+	file    *config.Config // last valid content of the file
+	applied *config.Config // config applied last: file without the entries that are held back
+	held    []string       // keys of the held-back entries that were logged
+	started bool           // filewatch has delivered the first state of the file
+	data    []byte         // last valid content; nil if none was delivered
+	refers  referred       // files that the config refers to
 }
 
-// Run reloads the file whenever it changes, until ctx ends, and returns the cause of ctx.
+// Run reloads the config whenever the file changes, until ctx ends. It returns the cause of ctx.
 func Run(ctx context.Context, opts Options) error {
 	r := &reloader{opts: opts, log: opts.Logger, file: opts.Current, applied: opts.Current}
 	if r.log == nil {
@@ -109,7 +111,8 @@ func Run(ctx context.Context, opts Options) error {
 	}
 }
 
-// watched returns the other files whose changes may change the config or its approval.
+// watched returns the files, other than the config file, whose changes may affect the config or its
+// approval.
 func (r *reloader) watched() []string {
 	if r.opts.Hold == nil || r.opts.Hold.File == "" {
 		return r.file.Files
@@ -117,49 +120,50 @@ func (r *reloader) watched() []string {
 	return append(slices.Clone(r.file.Files), r.opts.Hold.File)
 }
 
-// again parses the last good content again, because a file that it refers to or an approval changed.
-// It publishes nothing if the config is the same.
+// again parses the last valid content again, because a file that it refers to or an approval has
+// changed. It publishes nothing if the resulting config is the same.
 func (r *reloader) again() {
 	next, _ := config.LoadData(r.data, r.opts.Path, r.opts.Config)
 	if next == nil {
-		return // with Config.Strict, or if others can now change the file; the old config stays
+		return // because of Config.Strict, or because others can now change the file; the old config stays in use
 	}
 	if !same(r.file, next) {
 		r.adopt(next, diff(r.file, next), time.Now(), false)
 		return
 	}
-	r.file = next // its intents may differ
+	r.file = next // the config is the same, but its intents may differ
 	if applied, _ := r.opts.Hold.hold(r.applied, next, false); !same(r.applied, applied) {
 		r.apply(false)
 	}
 }
 
-// take handles one settled state of the file. kicked means that a Kick requested it.
+// take handles a settled state of the file. kicked is true if it was requested by a Kick.
 func (r *reloader) take(c filewatch.Change, kicked bool) {
 	first := !r.started
 	r.started = true
 	next, problems := r.parse(c)
 	if next == nil {
 		if first && c.Missing && len(r.file.Servers) == 0 {
-			return // the file never existed, which the caller reports
+			return // the file has never existed; the caller reports this
 		}
-		r.log.Warn("config rejected; the last good one stays in use", "file", r.opts.Path, "problem", problems.Error())
+		r.log.Warn("config rejected; the last valid config stays in use", "file", r.opts.Path, "problem", problems.Error())
 		r.opts.Publish(event.Event{Payload: event.ConfigRejected{Problems: reported(problems)}})
 		return
 	}
 	reloaded := diff(r.file, next)
 	r.data = c.Data
 	if first && same(r.file, next) {
-		return // Current was read from this content
+		return // Current was already read from this content
 	}
 	r.adopt(next, reloaded, c.SeenAt, kicked)
 }
 
-// adopt puts a config into use. reloaded says how it differs from the last one, and seen when the
-// change was detected.
+// adopt puts a config into use. reloaded describes how it differs from the previous config, and
+// seen is when the change was detected.
 func (r *reloader) adopt(next *config.Config, reloaded event.ConfigReloaded, seen time.Time, kicked bool) {
 	r.file = next
-	// Publish before applying, so that the events that follow from the config come later.
+	// Publish before applying the config, so that this event precedes all events that result from
+	// the config.
 	reloaded.Duration = event.Milliseconds(time.Since(seen))
 	r.opts.Publish(event.Event{Payload: reloaded})
 	r.apply(kicked)
@@ -167,7 +171,8 @@ func (r *reloader) adopt(next *config.Config, reloaded event.ConfigReloaded, see
 		"added", len(reloaded.Added), "removed", len(reloaded.Removed), "changed", len(reloaded.Changed))
 }
 
-// apply applies the file without what is held back. kicked means that an operator requested it.
+// apply applies the config without the entries that are held back. kicked is true if an operator
+// requested the reload.
 func (r *reloader) apply(kicked bool) {
 	applied, held := r.opts.Hold.hold(r.applied, r.file, kicked)
 	r.applied = applied
@@ -176,7 +181,7 @@ func (r *reloader) apply(kicked bool) {
 	r.held = nil
 	for _, w := range held {
 		if r.held = append(r.held, w.key); !slices.Contains(logged, w.key) {
-			r.log.Warn("a new or changed entry of the config is not approved; "+w.meanwhile, append(w.subject, "hint", w.hint)...)
+			r.log.Warn("a new or changed entry in the config is not approved; "+w.meanwhile, append(w.subject, "hint", w.hint)...)
 		}
 	}
 }
@@ -194,7 +199,7 @@ func (r *reloader) parse(c filewatch.Change) (*config.Config, config.Problems) {
 	return config.LoadData(c.Data, r.opts.Path, r.opts.Config)
 }
 
-// reported converts problems for events.
+// reported converts problems to the type used in events.
 func reported(problems config.Problems) []event.Problem {
 	out := make([]event.Problem, len(problems))
 	for i, p := range problems {
@@ -212,7 +217,7 @@ func same(from, to *config.Config) bool {
 	return len(d.Added)+len(d.Removed)+len(d.Changed) == 0 && slices.EqualFunc(from.Webhooks, to.Webhooks, config.Webhook.Equal)
 }
 
-// diff returns the IDs of the servers that differ, each list sorted.
+// diff returns the sorted IDs of the servers that were added, removed or changed.
 func diff(from, to *config.Config) event.ConfigReloaded {
 	d := event.ConfigReloaded{Added: []string{}, Removed: []string{}, Changed: []string{}}
 	for _, srv := range to.Servers {
@@ -234,10 +239,11 @@ func diff(from, to *config.Config) event.ConfigReloaded {
 }
 
 // checkInterval is how often the files that a config refers to are checked. They are polled because
-// they may be anywhere, and few configs have any.
+// they may be in any folder, and because few configs refer to files.
 const checkInterval = time.Second
 
-// stamp is the metadata by which a change of a file is detected; zero if the file does not exist.
+// stamp holds the metadata used to detect a change to a file; it is zero if the file does not
+// exist.
 type stamp struct {
 	modified time.Time
 	size     int64
@@ -247,12 +253,12 @@ type stamp struct {
 // referred watches the files that the config refers to.
 type referred struct {
 	files   []string
-	stamps  map[string]stamp // by file, at the last check
-	changed bool             // a file changed, and check has not reported it yet
-	ticker  *time.Ticker     // nil: there are no files
+	stamps  map[string]stamp // by path, as of the last check
+	changed bool             // a file has changed, but check has not reported it yet
+	ticker  *time.Ticker     // nil if there are no files
 }
 
-// tick returns a channel that receives when check is due; nil: never.
+// tick returns a channel that receives when check is due, or nil if there are no files.
 func (r *referred) tick() <-chan time.Time {
 	if r.ticker == nil {
 		return nil
@@ -260,8 +266,8 @@ func (r *referred) tick() <-chan time.Time {
 	return r.ticker.C
 }
 
-// follow sets the files. New files count as changed: they may have changed since the config was
-// read.
+// follow sets the files to check. New files are treated as changed, because they may have changed
+// after the config was read.
 func (r *referred) follow(files []string) {
 	if slices.Equal(files, r.files) {
 		return
@@ -273,8 +279,8 @@ func (r *referred) follow(files []string) {
 	}
 }
 
-// check checks the files. It reports whether any has changed and all have been stable for one
-// interval since.
+// check checks the files. It reports whether any of them has changed and all have been unchanged
+// for one interval since.
 func (r *referred) check() bool {
 	if now := stamps(r.files); !maps.Equal(now, r.stamps) {
 		r.stamps, r.changed = now, true

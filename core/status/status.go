@@ -1,6 +1,6 @@
-// Package status describes servers by values: what a tracker knows of them at one time, and what
-// processes that share servers announce to each other. The values are copies: a caller may keep
-// them, but must not modify what they refer to.
+// Package status describes the state of servers as plain values: what a tracker knows about them at
+// one point in time, and what processes that share servers announce to each other. The values are
+// copies: a caller may keep them, but must not modify the maps, slices and pointers in them.
 package status
 
 import (
@@ -14,18 +14,18 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// StateMessage is the message of a tracker's log records for changes of a server's state, which
-// correspond to server.state events.
+// StateMessage is the message of the log records that a tracker writes when a server's state
+// changes. They correspond to server.state events.
 const StateMessage = "server"
 
 // Snapshot is the state of the tracker at one point in the order of events. It is immutable.
 type Snapshot struct {
 	Epoch   string
-	Seq     uint64         // of the last event that the snapshot includes
+	Seq     uint64         // sequence number of the last event included in the snapshot
 	Servers []ServerStatus // sorted by ID
 }
 
-// Server returns the status of a server, false if it is not in the snapshot.
+// Server returns the status of a server, or false if it is not in the snapshot.
 func (s *Snapshot) Server(id string) (ServerStatus, bool) {
 	i, ok := slices.BinarySearchFunc(s.Servers, id, func(st ServerStatus, id string) int { return strings.Compare(st.ID, id) })
 	if !ok {
@@ -34,70 +34,70 @@ func (s *Snapshot) Server(id string) (ServerStatus, bool) {
 	return s.Servers[i], true
 }
 
-// ServerStatus is what is known of one server.
+// ServerStatus describes the state of one server.
 type ServerStatus struct {
 	ID        string
 	Transport config.Transport
 	State     event.State
-	Since     time.Time // when State began
+	Since     time.Time // when the server entered State
 	Reason    string
-	Error     string    // of the last failure, one printable line; "" once Ready
-	Attempt   int       // consecutive failures
-	NextRetry time.Time // zero unless waiting for it
+	Error     string    // last failure as one printable line; empty once Ready
+	Attempt   int       // number of consecutive failures
+	NextRetry time.Time // zero unless a retry is scheduled
 
-	// StillConnected says that the server is Unapproved, but still connected with the entry that
-	// was approved before.
+	// StillConnected is true if the server is Unapproved, but still connected using the previously
+	// approved entry.
 	StillConnected bool
 
-	// Info is the result of the last session's handshake; zero before the first.
+	// Info is the handshake result of the latest session; zero before the first session.
 	Info session.Info
-	Mode event.UpdateMode // how changes of resources are noticed; "" while they are not
-	// Missing are the tracked URIs whose updates the server does not push.
+	Mode event.UpdateMode // how resource changes are detected; empty if they are not
+	// Missing lists the tracked URIs for which the server does not push updates.
 	Missing []string
-	// Lists are the last known lists. They outlive sessions.
+	// Lists holds the last known version of each list. They are kept when a session ends.
 	Lists map[catalog.Kind]catalog.List
-	// Resources are the tracked resources, sorted by URI.
+	// Resources lists the tracked resources, sorted by URI.
 	Resources []ResourceStatus
-	// EventCursors say where to resume the subscriptions to events of the server (MCP Events),
-	// by the keys of the subscriptions. The map is replaced, never modified.
+	// EventCursors holds the positions from which to resume the subscriptions to the server's
+	// events (MCP Events), keyed by subscription. The map is replaced, never modified.
 	EventCursors map[string]string
 	Counts       Counts
 }
 
-// Connected reports whether the server is connected, and followed as far as it supports that: it
-// is Ready or Unsupported, or StillConnected.
+// Connected reports whether the server is connected, and followed to the extent that it supports
+// this: it is Ready, Unsupported or StillConnected.
 func (s *ServerStatus) Connected() bool {
 	return s.State == event.Ready || s.State == event.Unsupported || s.StillConnected
 }
 
-// ResourceStatus is what is known of one tracked resource.
+// ResourceStatus describes the state of one tracked resource.
 type ResourceStatus struct {
 	URI      string
-	Digest   catalog.Digest // of the content published last; zero: unknown
+	Digest   catalog.Digest // digest of the last published content; zero if unknown
 	Size     int64
 	MimeType string
 	Text     *string      // nil unless the tracker keeps texts and the content is text
-	Gone     bool         // the server says that there is no such resource
-	Last     *event.Event // the last event about it; nil before the first
+	Gone     bool         // the server reported that the resource does not exist
+	Last     *event.Event // the last event about the resource; nil if there was none
 }
 
-// Counts are totals for one server since its worker started. Each signal is also
-// counted as Led, Folded or Unknown.
+// Counts holds totals for one server since its worker started. Each signal is counted in Signals
+// and in one of Led, Folded and Unknown.
 type Counts struct {
-	Signals   uint64            // notifications about resources that were received
-	Led       uint64            // signals that opened a window
-	Folded    uint64            // signals that fell into a window or arrived together with others
+	Signals   uint64            // update notifications received
+	Led       uint64            // signals that opened a debounce window
+	Folded    uint64            // signals received within a window or together with others
 	Unknown   uint64            // signals about resources that are not tracked
 	Published uint64            // events about resource content
-	Unchanged uint64            // reads that found the content published last
+	Unchanged uint64            // reads that returned the last published content
 	Failed    uint64            // reads of resources that failed
-	Failures  uint64            // attempts to connect or to list that failed
-	Missed    uint64            // changes that the server should have announced and did not
-	Dropped   map[string]uint64 // notifications that the session discarded, by reason
+	Failures  uint64            // failed attempts to connect or to load lists
+	Missed    uint64            // changes that the server failed to announce
+	Dropped   map[string]uint64 // notifications discarded by the session, by reason
 }
 
-// Summary is the state of a server as processes on a cluster exchange it and clients receive it.
-// Times have [event.TimeFormat].
+// Summary describes the state of a server as it is exchanged between processes on a cluster and
+// sent to clients. Times are formatted using [event.TimeFormat].
 type Summary struct {
 	ID        string      `json:"id"`
 	Transport string      `json:"transport"`
@@ -107,7 +107,7 @@ type Summary struct {
 	Error     string      `json:"error,omitempty"`
 	Attempt   int         `json:"attempt,omitempty"`
 	NextRetry string      `json:"nextRetry,omitempty"`
-	// StillConnected is as in ServerStatus.
+	// StillConnected has the same meaning as in ServerStatus.
 	StillConnected bool `json:"stillConnected,omitempty"`
 	Info
 	Mode event.UpdateMode `json:"mode,omitempty"`
@@ -115,12 +115,12 @@ type Summary struct {
 	Signals  uint64 `json:"signals"`
 	Updates  uint64 `json:"updates"`
 	Failures uint64 `json:"failures"`
-	// FollowedBy is the process that follows the server, if several processes share servers;
-	// "" if none does.
+	// FollowedBy is the process that follows the server, if several processes share servers; empty
+	// if no process follows it.
 	FollowedBy string `json:"followedBy,omitempty"`
 }
 
-// Info is what the last session learned about a server.
+// Info describes a server as reported in the handshake of the last session.
 type Info struct {
 	Era             string `json:"era,omitempty"`
 	ProtocolVersion string `json:"protocolVersion,omitempty"`
@@ -128,16 +128,16 @@ type Info struct {
 	ServerVersion   string `json:"serverVersion,omitempty"`
 }
 
-// Lists counts what a server offers.
+// Lists holds the number of items of each kind that a server offers.
 type Lists struct {
-	Resources int `json:"resources"` // followed
-	Missing   int `json:"missing"`   // followed, but not pushed by the server
+	Resources int `json:"resources"` // number of resources that are followed
+	Missing   int `json:"missing"`   // number of followed resources whose updates are not pushed
 	Templates int `json:"templates"`
 	Prompts   int `json:"prompts"`
 	Tools     int `json:"tools"`
 }
 
-// Summarize summarizes the status of a server.
+// Summarize converts the status of a server to a Summary.
 func Summarize(st *ServerStatus) Summary {
 	transport := st.Info.Transport
 	if transport == "" {
@@ -161,18 +161,19 @@ func stamp(t time.Time) string {
 	return t.UTC().Format(event.TimeFormat)
 }
 
-// Cluster is what a process knows of the processes that share the servers.
+// Cluster describes the processes that share servers, as seen by one of them.
 type Cluster struct {
-	Process   string // this process
+	Process   string // name of this process
 	Processes int    // number of processes that share the servers
-	// Unfollowed are the servers that no process follows, sorted.
+	// Unfollowed lists the servers that no process follows, sorted by id.
 	Unfollowed []string
-	// Waiting is why leases cannot be acquired or read; then the other processes are unknown.
+	// Waiting explains why leases cannot be acquired or read; in that case the other processes are
+	// unknown.
 	Waiting string
 }
 
 // Reloads counts the reloads of the config by outcome.
 type Reloads struct {
 	Reloaded, Rejected uint64
-	Good               bool // the config on disk is the one in use
+	Good               bool // true if the config on disk is the one in use
 }

@@ -19,46 +19,46 @@ import (
 	"github.com/mcptrack/mcptrack/core/uritemplate"
 )
 
-// A Client makes requests to one tracked server, caches the results and publishes them
-// as events, and subscribes to resources. It has no state of its own: all Clients of
-// one server are equivalent.
+// A Client makes requests to one tracked server, caches the results and publishes them as events,
+// and subscribes to resources. It is stateless: all Clients of one server are equivalent.
 //
-// Every request goes to the server; its last result is in [Client.Cache]. Cached resources that
-// are tracked, because of the config or a subscription, are read again when the server
-// announces an update of them. The cache and the subscriptions end with the session: the
-// tracker reconnects and tracks what the config selects, but does not subscribe again for a
-// Client.
+// Every request is sent to the server; the last results are available from [Client.Cache]. Cached
+// resources that are tracked, because of the config or a subscription, are read again when the
+// server announces an update. The cache and the subscriptions are discarded when the session ends:
+// after reconnecting, the tracker tracks what the config selects, but does not restore the
+// subscriptions of Clients.
 //
-// [Tracker.CallTool] and its siblings are for passing results on: they neither cache
+// [Tracker.CallTool] and the similar methods of Tracker are meant for proxies: they neither cache
 // nor publish anything.
 type Client struct {
 	t      *Tracker
 	server string
 }
 
-// Client returns a client of the server with that ID. The server may become known later.
+// Client returns a client for the server with the given ID. The server need not be in the config
+// yet.
 func (t *Tracker) Client(server string) *Client { return &Client{t, server} }
 
-// Cache returns the cached results of requests to the server.
+// Cache returns the cache of results for requests to the server.
 func (c *Client) Cache() cache.View { return c.t.caches.View(c.server) }
 
-// UnsupportedError is the error for a request for something that the server does not offer.
-// Nothing was sent. errors.Is finds [session.ErrUnsupported] in it.
+// UnsupportedError is returned for a request that needs a feature the server does not offer. The
+// request was not sent. It matches [session.ErrUnsupported] with errors.Is.
 type UnsupportedError struct{ What string }
 
 func (e *UnsupportedError) Error() string { return "Server does not support " + e.What }
 
-// Is implements the errors.Is protocol.
+// Is makes errors.Is(err, session.ErrUnsupported) return true.
 func (e *UnsupportedError) Is(target error) bool { return target == session.ErrUnsupported }
 
-// List returns the last known list of the server, empty if none is known or tracked. It is kept
-// when a session ends.
+// List returns the last known version of a list; it is empty if the list is unknown or not tracked.
+// It is kept when a session ends.
 func (c *Client) List(kind catalog.Kind) catalog.List {
 	return slices.Clone(c.t.store.list(c.server, kind))
 }
 
-// CurrentList lists the server now. It changes neither [Client.List] nor the time of the next
-// list.
+// CurrentList requests the list from the server now. It does not affect the result of [Client.List]
+// or the schedule of list requests.
 func (c *Client) CurrentList(ctx context.Context, kind catalog.Kind) (catalog.List, error) {
 	conn, err := c.offering(ctx, kind)
 	if err != nil {
@@ -83,10 +83,10 @@ func (c *Client) SupportsSubscriptions() bool {
 	return err == nil && caps.Resources && caps.ResourcesSubscribe
 }
 
-// ReadResource reads a resource from the server and caches its content. If an update is
-// announced while it is read, it is read again, at most three times in all; content that is
-// outdated even then is returned but not cached. "No such resource" is [session.ErrNotFound]
-// and drops the cached content.
+// ReadResource reads a resource from the server and caches its content. If an update is announced
+// during the read, it reads the resource again, up to three times in total; content that is
+// outdated even then is returned but not cached. If the resource does not exist, it returns
+// [session.ErrNotFound] and removes the cached content.
 func (c *Client) ReadResource(ctx context.Context, uri string) (cache.Resource, error) {
 	conn, err := c.offering(ctx, catalog.Resources)
 	if err != nil {
@@ -95,7 +95,7 @@ func (c *Client) ReadResource(ctx context.Context, uri string) (cache.Resource, 
 	return conn.readCached(ctx, catalog.Resources, uri, uri, nil)
 }
 
-// CurrentResource returns the cached content if it has the digest and no update was announced;
+// CurrentResource returns the cached content if its digest matches and no update was announced;
 // otherwise it calls ReadResource.
 func (c *Client) CurrentResource(ctx context.Context, uri string, digest catalog.Digest) (cache.Resource, error) {
 	if r, ok := c.Cache().Resource(uri); ok && !r.Stale && r.Digest == digest {
@@ -104,8 +104,8 @@ func (c *Client) CurrentResource(ctx context.Context, uri string, digest catalog
 	return c.ReadResource(ctx, uri)
 }
 
-// CachedResource returns the cached content while it is fresh, according to the
-// server's ttlMs, and no update was announced; otherwise it calls ReadResource.
+// CachedResource returns the cached content if it is still fresh according to the server's ttlMs
+// and no update was announced; otherwise it calls ReadResource.
 func (c *Client) CachedResource(ctx context.Context, uri string) (cache.Resource, error) {
 	if r, ok := c.Cache().Resource(uri); ok && r.Fresh(time.Now()) {
 		return r, nil
@@ -113,11 +113,11 @@ func (c *Client) CachedResource(ctx context.Context, uri string) (cache.Resource
 	return c.ReadResource(ctx, uri)
 }
 
-// ReadTemplate reads the resource that a URI template (RFC 6570) expands to and caches
-// its content under the template: the last parameters win. Variables without a
-// parameter expand to nothing, as the RFC specifies. A parameter that names no variable
-// of the template is an error; so is a template that is not in the server's list,
-// if that is known.
+// ReadTemplate expands a URI template (RFC 6570), reads the resulting resource and caches its
+// content under the template, together with the parameters; a later call replaces the entry.
+// Variables without a parameter expand to nothing, as the RFC specifies. It returns an error if a
+// parameter does not match a variable of the template, or if the server's list of templates is
+// known and does not contain the template.
 func (c *Client) ReadTemplate(ctx context.Context, template string, params map[string]string) (cache.Resource, error) {
 	conn, err := c.offering(ctx, catalog.Templates)
 	if err != nil {
@@ -125,7 +125,7 @@ func (c *Client) ReadTemplate(ctx context.Context, template string, params map[s
 	}
 	if list := c.List(catalog.Templates); len(list) > 0 {
 		if _, ok := list.Get(template); !ok {
-			return cache.Resource{}, fmt.Errorf("read by template %q: %w: the server does not list it", printable.Line(template, 300), session.ErrNotFound)
+			return cache.Resource{}, fmt.Errorf("expand template %q: %w: the server does not list the template", printable.Line(template, 300), session.ErrNotFound)
 		}
 	}
 	uri, err := uritemplate.Expand(template, params)
@@ -135,7 +135,7 @@ func (c *Client) ReadTemplate(ctx context.Context, template string, params map[s
 	return conn.readCached(ctx, catalog.Templates, template, uri, maps.Clone(params))
 }
 
-// CachedTemplate returns the cached content while it is fresh and was read with the same
+// CachedTemplate returns the cached content if it is still fresh and was read with the same
 // parameters; otherwise it calls ReadTemplate.
 func (c *Client) CachedTemplate(ctx context.Context, template string, params map[string]string) (cache.Resource, error) {
 	if r, ok := c.Cache().Template(template); ok && r.Fresh(time.Now()) && maps.Equal(r.Params, params) {
@@ -144,8 +144,8 @@ func (c *Client) CachedTemplate(ctx context.Context, template string, params map
 	return c.ReadTemplate(ctx, template, params)
 }
 
-// GetPrompt gets a prompt from the server and caches it under its name: the last
-// arguments win.
+// GetPrompt retrieves a prompt from the server and caches it under its name, together with the
+// arguments; a later call replaces the entry.
 func (c *Client) GetPrompt(ctx context.Context, name string, args map[string]string) (cache.Prompt, error) {
 	conn, err := c.offering(ctx, catalog.Prompts)
 	if err != nil {
@@ -164,7 +164,7 @@ func (c *Client) GetPrompt(ctx context.Context, name string, args map[string]str
 		result := event.PromptContent{Name: name, Size: int64(len(raw))}
 		if result.Size <= c.t.opts.MaxText {
 			cached := p
-			cached.Arguments = maps.Clone(p.Arguments) // the caller may change its own map
+			cached.Arguments = maps.Clone(p.Arguments) // because the caller may modify its map
 			result.Prompt = &cached
 		}
 		c.t.store.publish(event.Event{ServerID: c.server, Payload: result})
@@ -172,10 +172,10 @@ func (c *Client) GetPrompt(ctx context.Context, name string, args map[string]str
 	return p, nil
 }
 
-// CallTool calls a tool and caches the result under its name, even if the call failed. It
-// returns an error if the call was refused or not answered; a tool's own failure is a
-// result without Success. See [session.WithProgress] for progress. If ctx ends, the
-// call is cancelled on the server.
+// CallTool calls a tool and caches the result under the tool's name, even if the call failed. It
+// returns an error if the call was rejected or not answered; a failure reported by the tool itself
+// is returned as a result whose Success is false. For progress notifications, see
+// [session.WithProgress]. If ctx ends, the call is cancelled on the server.
 func (c *Client) CallTool(ctx context.Context, tool string, args map[string]any) (cache.ToolResult, error) {
 	conn, err := c.offering(ctx, catalog.Tools)
 	if err != nil {
@@ -208,8 +208,8 @@ func (c *Client) CallTool(ctx context.Context, tool string, args map[string]any)
 	return r, err
 }
 
-// Complete requests completions for an argument of a prompt or a variable of a
-// template, given the beginning of its value and the arguments that are already known.
+// Complete requests completions for an argument of a prompt or a variable of a template. value is
+// the beginning of the argument's value; given holds the arguments that are already known.
 func (c *Client) Complete(ctx context.Context, ref session.Reference, argument, value string, given map[string]string) (session.Completion, error) {
 	conn, err := c.t.connection(ctx, c.server)
 	if err != nil {
@@ -223,7 +223,8 @@ func (c *Client) Complete(ctx context.Context, ref session.Reference, argument, 
 	})
 }
 
-// offering returns the connection of the live session, if the server offers lists of the kind.
+// offering returns the connection of the live session, or an error if the server does not offer
+// lists of the kind.
 func (c *Client) offering(ctx context.Context, k catalog.Kind) (*connection, error) {
 	conn, err := c.t.connection(ctx, c.server)
 	if err == nil && !conn.s.Info().Capabilities.Has(k) {
@@ -232,27 +233,27 @@ func (c *Client) offering(ctx context.Context, k catalog.Kind) (*connection, err
 	return conn, err
 }
 
-// connection is the part of a session that clients use. The sessionFollower creates it and ends
-// it with the session.
+// connection is the part of a session that clients use. The sessionFollower creates it, and closes
+// it when the session ends.
 type connection struct {
 	t      *Tracker
 	server string
 	s      *session.Session
 	cache  *cache.Session
 
-	// changes carries requests to the sessionFollower, which receives until it closes ended. It
-	// has no capacity, so that no request is sent that nobody will receive.
+	// changes passes requests to the sessionFollower, which receives until it closes ended. It is
+	// unbuffered, so that no request is left in the channel unanswered.
 	changes chan *subscriptionRequest
 	ended   chan struct{}
 
-	// subscriptions are the URIs that clients are subscribed to, sorted; the sessionFollower
+	// subscriptions holds the sorted URIs that clients are subscribed to; the sessionFollower
 	// replaces the slice and never modifies it.
 	subscriptions atomic.Pointer[[]string]
 
 	requests requests
 
-	// publishing keeps the events about the cache in the order of its changes. It is
-	// not held across I/O.
+	// publishing ensures that events about the cache are published in the order of the changes. It
+	// is not held during I/O.
 	publishing sync.Mutex
 }
 
@@ -262,12 +263,12 @@ func newConnection(t *Tracker, server string, s *session.Session) *connection {
 	return c
 }
 
-// maxRereads bounds how often a resource is read if updates are announced while it is read.
+// maxRereads limits how often a resource is read if updates are announced during the read.
 const maxRereads = 3
 
-// readCached reads a resource and caches the content. It reads again if an update was announced
-// meanwhile. kind is Resources, or Templates if the URI came from a template; name is the URI or
-// the template.
+// readCached reads a resource and caches the content. It reads the resource again if an update was
+// announced during the read. kind is Templates if the URI was expanded from a template, and
+// Resources otherwise; name is the template or the URI.
 func (c *connection) readCached(ctx context.Context, kind catalog.Kind, name, uri string, params map[string]string) (cache.Resource, error) {
 	for try := 1; ; try++ {
 		f := c.cache.Fetch(kind, name, uri)
@@ -296,7 +297,7 @@ func newResource(uri string, c *session.Content) cache.Resource {
 	return r
 }
 
-// storeResource caches the result of a fetch and publishes it.
+// storeResource caches the content of a resource and publishes a corresponding event.
 func (c *connection) storeResource(f *cache.Fetch, kind catalog.Kind, name string, r cache.Resource) cache.Outcome {
 	c.publishing.Lock()
 	defer c.publishing.Unlock()
@@ -316,12 +317,12 @@ func (c *connection) storeResource(f *cache.Fetch, kind catalog.Kind, name strin
 	return outcome
 }
 
-// publishContent publishes the content of a resource that a client read, or that was read again
-// because a client had read it.
+// publishContent publishes the content of a resource that a client has read, or of a cached
+// resource that was read again.
 func (c *connection) publishContent(cause event.Cause, was *cache.Resource, now cache.Resource) {
 	p := event.ResourceContent{Template: now.Template, MimeType: now.MimeType, Size: now.Size, Digest: now.Digest}
 	if now.Size <= c.t.opts.MaxText {
-		now.Params = maps.Clone(now.Params) // the caller may change its own map
+		now.Params = maps.Clone(now.Params) // because the caller may modify its map
 		p.Content = &now
 	}
 	if was != nil {
@@ -331,7 +332,7 @@ func (c *connection) publishContent(cause event.Cause, was *cache.Resource, now 
 			p.Previous = was
 		}
 	}
-	// The event does not change the published state: it is not the resource's last event, which
-	// still describes its last change.
+	// The event does not become the last event in the resource's status, which must still describe
+	// the last change.
 	c.t.store.publish(event.Event{ServerID: c.server, ResourceURI: now.URI, Cause: cause, Payload: p})
 }

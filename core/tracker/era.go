@@ -12,20 +12,21 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// eras is what a worker remembers of the eras that its server speaks, from session to session,
-// until the connection settings change or another server answers.
+// eras holds what a worker has learned about the protocol eras that its server supports. It is kept
+// across sessions until the connection settings change or a different server answers.
 type eras struct {
-	use    session.Era // what the next session tries first; "": nothing is known
-	other  session.Era // the other era that the server speaks, for clients; "": not known
-	reason string      // why a server that also speaks the modern era is tracked in the legacy one
-	tried  bool        // it is known whether the legacy era pushes more
-	server string      // name and version
-	// next is a session that a trial dialled and that is followed next; nil: none.
+	use    session.Era // era that the next session tries first; empty if unknown
+	other  session.Era // the other era that the server supports, for clients; empty if unknown
+	reason string      // why a server that supports the modern era is tracked in the legacy era
+	tried  bool        // true once it is known whether the legacy era pushes more
+	server string      // server name and version
+	// next is a session that an era trial opened and that will be followed next; nil if there is
+	// none.
 	next *session.Session
 }
 
-// learn records what a session reports about its server. It returns true if another server than
-// before answers, so that the era must be determined again.
+// learn records what a session reports about its server. It returns true if a different server than
+// before answered, so that the era must be determined again.
 func (e *eras) learn(info session.Info) (another bool) {
 	server := info.ServerName + "\x00" + info.ServerVersion
 	another = e.server != "" && e.server != server && e.use == session.EraLegacy
@@ -42,7 +43,8 @@ func (e *eras) learn(info session.Info) (another bool) {
 	return another
 }
 
-// forget closes the session of a trial, if there is one, and forgets everything.
+// forget closes the session opened by an era trial, if any, and discards everything learned about
+// the eras.
 func (e *eras) forget() {
 	if e.next != nil {
 		_ = e.next.Close()
@@ -50,15 +52,16 @@ func (e *eras) forget() {
 	*e = eras{}
 }
 
-// lacks is what a server does not announce.
+// lacks describes which changes a server does not announce although they are tracked.
 type lacks struct {
 	lists   []catalog.Kind
-	updates bool // of resources
+	updates bool // updates of resources
 }
 
 func (l lacks) none() bool { return len(l.lists) == 0 && !l.updates }
 
-// given describes the part of it that a session offers; "": nothing.
+// given describes which of the missing announcements a session offers; empty if it offers none of
+// them.
 func (l lacks) given(info session.Info) string {
 	if !info.Push {
 		return ""
@@ -75,13 +78,13 @@ func (l lacks) given(info session.Info) string {
 	return strings.Join(more, ", ")
 }
 
-// eraTrial is the result of connecting to a server in the legacy era.
+// eraTrial holds the result of connecting to a server in the legacy era.
 type eraTrial struct {
-	s    *session.Session // nil: the server does not speak it
-	more string           // see lacks.given
+	s    *session.Session // nil if the server does not support the legacy era
+	more string           // result of lacks.given
 }
 
-// lacks returns what the session does not announce although it is tracked.
+// lacks returns which tracked changes the server does not announce in the current session.
 func (f *sessionFollower) lacks() lacks {
 	sc := f.scope()
 	l := lacks{lists: sc.polledLists(f.coverage.lists)}
@@ -90,17 +93,17 @@ func (f *sessionFollower) lacks() lacks {
 	return l
 }
 
-// doubtful reports whether the server may push no updates in this era, although it agreed to:
-// it has not pushed any, and also speaks the other era. Some servers acknowledge subscriptions in
-// the modern era and send nothing.
+// doubtful reports whether the server may not push updates in this era, although it agreed to do
+// so: it has not pushed any so far, and it also supports the other era. Some servers acknowledge
+// subscriptions in the modern era but never send updates.
 func (f *sessionFollower) doubtful() bool {
 	info := f.s.Info()
 	return !f.pushed && !f.w.eras.tried && info.Era == session.EraModern && info.Other == session.EraLegacy && f.w.srv.Protocol != config.ProtocolModern
 }
 
-// tryLegacy finds out, once, whether a server that is tracked in the modern era pushes in the
-// legacy era what it does not push in this one. Over stdio this takes another process, which is
-// only started if the server declares the legacy era.
+// tryLegacy tests, once per server, whether a server tracked in the modern era pushes more in the
+// legacy era. Over stdio this requires a second process, which is only started if the server
+// declares support for the legacy era.
 func (f *sessionFollower) tryLegacy(l lacks) {
 	e, info := &f.w.eras, f.s.Info()
 	if e.tried || l.none() || info.Era != session.EraModern || f.w.srv.Protocol == config.ProtocolModern ||
@@ -125,8 +128,8 @@ func (f *sessionFollower) tryLegacy(l lacks) {
 	})
 }
 
-// trialEnded handles the result of a trial. An error ends the session, so that the session of the
-// trial is followed.
+// trialEnded handles the result of an era trial. If it returns an error, the current session ends,
+// and the session opened by the trial is followed instead.
 func (f *sessionFollower) trialEnded(r eraTrial) error {
 	e := &f.w.eras
 	if r.s == nil {
@@ -137,14 +140,14 @@ func (f *sessionFollower) trialEnded(r eraTrial) error {
 		return nil
 	}
 	e.use, e.other, e.next = session.EraLegacy, session.EraModern, r.s
-	e.reason = fmt.Sprintf("the server also speaks %s, but announces %s only in this era", f.s.Info().ProtocolVersion, r.more)
+	e.reason = fmt.Sprintf("the server also supports %s, but announces %s only in this era", f.s.Info().ProtocolVersion, r.more)
 	f.w.missed, f.w.unreliable = 0, false
 	f.w.log.Info("tracking the server in the legacy era", "reason", e.reason)
 	return errSuperseded
 }
 
-// dropTrial closes the session of a trial that nobody takes any more. It is called after all jobs
-// have ended.
+// dropTrial closes the session of an era trial if it was never used. It is called after all jobs
+// have finished.
 func (f *sessionFollower) dropTrial() {
 	select {
 	case r := <-f.trials:

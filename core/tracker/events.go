@@ -13,32 +13,33 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker/internal/eventsource"
 )
 
-// serverEvents are the events that a server sends (MCP Events): the third
-// source of changes besides notifications and polls. An event only marks a resource, which is
-// then read and compared: a wrong event costs one read, and a change that is also notified is
+// serverEvents manages the events that a server sends (MCP Events). They are a third way to detect
+// changes, besides notifications and polling. An event only marks a resource to be read and
+// compared: a wrong event costs one read, and a change that is also announced by a notification is
 // published once.
 type serverEvents struct {
 	want       config.Events
-	subscriber *eventsource.Subscriber // nil: events are not followed
-	cancel     context.CancelFunc      // of subscriber
+	subscriber *eventsource.Subscriber // nil if events are not followed
+	cancel     context.CancelFunc      // cancels the context of subscriber
 	ended      chan struct{}           // closed by the job that runs subscriber
 
 	coverage eventsource.Coverage // which changes are reported by events
-	gap      string               // why everything has to be compared; "": nothing has
-	compared time.Time            // when the last such comparison began
-	unlisted bool                 // an event named an unknown resource since listed
-	listed   time.Time            // when the resources were last listed because of an unknown one
+	gap      string               // why everything must be compared; empty if not necessary
+	compared time.Time            // when the last such comparison started
+	unlisted bool                 // an event named an unknown resource after the last list
+	listed   time.Time            // when the list was last requested because of an unknown resource
 }
 
 const (
-	// minCompare is the least time between two comparisons because of missing events, and
-	// between two lists because of unknown resources.
+	// minCompare is the minimum time between two comparisons caused by missing events, and between
+	// two list requests caused by unknown resources.
 	minCompare = 5 * time.Second
-	// coveredPolls is the factor by which polls become rarer while events report the changes.
+	// coveredPolls is the factor by which the poll interval is lengthened while events report the
+	// changes.
 	coveredPolls = 10
 )
 
-// startEvents follows the events that the config asks for, in a job.
+// startEvents starts a job that follows the events selected by the config.
 func (f *sessionFollower) startEvents() {
 	e := &f.events
 	e.want = f.w.srv.Events
@@ -59,15 +60,16 @@ func (f *sessionFollower) startEvents() {
 	})
 }
 
-// end begins to end the subscriptions, while the session still lasts. Events that have arrived
-// are not taken, and neither are their cursors, so nothing is lost.
+// end starts to end the subscriptions while the session is still open. Events that have arrived but
+// were not taken are discarded; because their cursors are not stored either, they will be delivered
+// again.
 func (e *serverEvents) end() {
 	if e.subscriber != nil {
 		e.cancel()
 	}
 }
 
-// wait waits until the subscriptions have ended, or ctx has.
+// wait waits until the subscriptions have ended, or until ctx ends.
 func (e *serverEvents) wait(ctx context.Context) {
 	if e.subscriber == nil {
 		return
@@ -78,7 +80,7 @@ func (e *serverEvents) wait(ctx context.Context) {
 	}
 }
 
-// retargetEvents applies a changed "events" key of the config.
+// retargetEvents applies a changed "events" setting in the config.
 func (f *sessionFollower) retargetEvents() {
 	e, now := &f.events, f.w.srv.Events
 	if (config.Server{Tracking: config.Tracking{Events: now}}).Equal(config.Server{Tracking: config.Tracking{Events: e.want}}) {
@@ -92,7 +94,7 @@ func (f *sessionFollower) retargetEvents() {
 	f.startEvents()
 }
 
-// wake returns the channel that receives when takeEvents has work to do; nil if nothing is
+// wake returns the channel that receives when takeEvents has work to do, or nil if no events are
 // followed.
 func (e *serverEvents) wake() <-chan struct{} {
 	if e.subscriber == nil {
@@ -126,7 +128,7 @@ func (f *sessionFollower) takeEvents(now time.Time) {
 	case b.Gap != "":
 		e.gap = cmp.Or(e.gap, b.Gap)
 	case b.Began && !sc.pushes() && f.w.co.Digests():
-		e.gap = cmp.Or(e.gap, "events are followed from here on") // no event reported earlier changes
+		e.gap = cmp.Or(e.gap, "events are followed from here on") // earlier changes were not covered by any event
 	}
 	if len(b.Cursors) > 0 {
 		f.w.storeCursors(b.Merge(f.w.cursors))
@@ -137,12 +139,12 @@ func (f *sessionFollower) takeEvents(now time.Time) {
 	}
 }
 
-// eventAbout marks a resource that an event named. An unknown resource may be new: the list is
-// loaded to look for it.
+// eventAbout marks a resource named in an event to be read. An unknown resource may be new, so the
+// list is requested again to find it.
 func (f *sessionFollower) eventAbout(uri string, first, now time.Time) {
 	f.conn.cache.Updated(uri)
 	if _, known := f.w.co.Lookup(uri); !known {
-		f.events.unlisted = f.events.unlisted || f.scope().selects(uri) // see dueEvents
+		f.events.unlisted = f.events.unlisted || f.scope().selects(uri) // so that dueEvents requests the list
 		return
 	}
 	f.unannounced.announced(uri)
@@ -153,10 +155,11 @@ func (f *sessionFollower) eventAbout(uri string, first, now time.Time) {
 	f.w.co.Signal(uri, coalesce.Signal{N: 1, Received: first, Cause: event.CauseEvent}, now)
 }
 
-// eventsCover adapts polling after events have begun or ceased to report some changes.
+// eventsCover adjusts the poll interval after events have started or stopped reporting some of the
+// changes.
 func (f *sessionFollower) eventsCover(now time.Time) {
 	if at := now.Add(f.w.srv.PollInterval); !f.events.coverage.Resources && at.Before(f.nextPoll) {
-		f.nextPoll = time.Time{} // poll sooner than planned, but never later
+		f.nextPoll = time.Time{} // the next poll may move forward, but never back
 	}
 	if !f.ready {
 		return
@@ -167,8 +170,8 @@ func (f *sessionFollower) eventsCover(now time.Time) {
 	f.planPolls(now)
 }
 
-// wakeAt returns when dueEvents has something to do, zero if never. ready says that the first sync
-// is done.
+// wakeAt returns when dueEvents must next be called, or zero if never. ready tells whether the
+// first sync is done.
 func (e *serverEvents) wakeAt(ready bool) (at time.Time) {
 	if e.gap != "" && ready {
 		at = e.compared.Add(minCompare)
@@ -179,9 +182,9 @@ func (e *serverEvents) wakeAt(ready bool) (at time.Time) {
 	return at
 }
 
-// dueEvents lists the resources if an event named an unknown one, and compares everything if
-// events are missing. It does not compare before the first sync, because that sync reads
-// everything.
+// dueEvents requests the list of resources if an event named an unknown resource, and compares
+// everything if events are missing. It does not compare before the first sync, because that sync
+// reads everything.
 func (f *sessionFollower) dueEvents(now time.Time) {
 	e := &f.events
 	if e.unlisted && now.Sub(e.listed) >= minCompare {

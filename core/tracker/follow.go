@@ -13,18 +13,19 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
 )
 
-// sessionFollower tracks one session: an event loop in the worker's goroutine that owns all
-// fields, and jobs whose results it receives.
+// sessionFollower tracks one session. Its event loop runs in the worker's goroutine and owns all
+// fields; jobs run in other goroutines and send their results to the loop.
 type sessionFollower struct {
 	w    *worker
 	s    *session.Session
-	conn *connection // the part of the session that clients use: cache, requests, subscriptions
+	conn *connection // the part of the session used by clients: cache, requests, subscriptions
 	jobs jobs
 
-	// The results of jobs. Each channel has room for the results of all jobs of its kind, so
-	// that no job waits for the worker; none is ever closed. run receives.
-	reads  chan readResult // its capacity is the number of reads in flight
-	trials chan eraTrial   // from tryLegacy, which is called once; also received by dropTrial
+	// Results of jobs, received by run. Each channel has enough capacity for the results of all
+	// concurrent jobs of its kind, so that no job blocks on the worker. The channels are never
+	// closed.
+	reads  chan readResult // capacity: the maximum number of concurrent reads
+	trials chan eraTrial   // sent by tryLegacy, which is called once; dropTrial may also receive
 
 	reloads  cacheReloads
 	syncs    syncs
@@ -36,11 +37,11 @@ type sessionFollower struct {
 	background  background
 	unannounced missedChanges
 
-	ready        bool                      // the first sync is done
-	onConnect    bool                      // the calls of the config's onConnect were started
-	pushed       bool                      // an update of a resource was announced
+	ready        bool                      // the first sync of the session is done
+	onConnect    bool                      // the tool calls in the config's onConnect were started
+	pushed       bool                      // at least one resource update was announced
 	unsubscribed bool                      // a resubscription was not answered; the next ping decides whether the server is dead
-	lastActive   *event.SubscriptionActive // as last published; nil: not yet
+	lastActive   *event.SubscriptionActive // last published value; nil if none
 
 	nextPoll, nextResync time.Time
 	clock                clock
@@ -61,20 +62,20 @@ func newSessionFollower(w *worker, s *session.Session) *sessionFollower {
 	return f
 }
 
-// jobs are the short-lived goroutines of one session: syncs, reads, pings and calls. They
-// continue after the worker's context has ended, while the worker drains.
+// jobs manages the short-lived goroutines of one session: syncs, reads, pings and calls. While the
+// worker drains, they continue to run although the worker's context has ended.
 type jobs struct {
-	ctx    context.Context // ends before the session is closed
+	ctx    context.Context // cancelled before the session is closed
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 }
 
-// start runs a job.
+// start runs job in a new goroutine.
 func (j *jobs) start(job func(context.Context)) { j.wg.Go(func() { job(j.ctx) }) }
 
-// run tracks until ctx ends or the session does. It returns why, never nil.
+// run tracks the session until ctx or the session ends. It returns the reason, which is never nil.
 func (f *sessionFollower) run(ctx context.Context) error {
-	f.s.SetRequestTimeout(f.w.srv.RequestTimeout) // the config may have changed during dialling
+	f.s.SetRequestTimeout(f.w.srv.RequestTimeout) // the config may have changed while dialling
 	now := time.Now()
 	f.liveness.next = now.Add(f.w.opts.Liveness)
 	f.nextResync = now.Add(backoff.Spread(f.w.opts.Resync))
@@ -135,7 +136,7 @@ func (f *sessionFollower) run(ctx context.Context) error {
 	}
 }
 
-// due starts all work whose time has come.
+// due starts all work that is due.
 func (f *sessionFollower) due(now time.Time) {
 	f.w.co.Advance(now)
 	f.background.advance(now, f.safetyInterval(), f.w.co)
@@ -150,7 +151,7 @@ func (f *sessionFollower) due(now time.Time) {
 	}
 	f.dueEvents(now)
 	if f.liveness.due(now) {
-		f.signals(f.s.Signals().Take()) // if notifications were only dropped, the session does not wake this loop
+		f.signals(f.s.Signals().Take()) // if all notifications were dropped, the session does not wake this loop
 		f.ping(now)
 	}
 	if f.syncs.due(now) {
@@ -158,7 +159,7 @@ func (f *sessionFollower) due(now time.Time) {
 	}
 }
 
-// wakeAt returns when due has something to do next.
+// wakeAt returns when due must next be called.
 func (f *sessionFollower) wakeAt() time.Time {
 	at := earliest(f.w.co.Next(), f.liveness.wakeAt(), f.syncs.wakeAt(), f.background.wakeAt(), f.unannounced.wakeAt(), f.events.wakeAt(f.ready))
 	if f.ready {
@@ -167,7 +168,7 @@ func (f *sessionFollower) wakeAt() time.Time {
 	return at
 }
 
-// earliest returns the earliest of the times that are not zero; zero if all are.
+// earliest returns the earliest of the non-zero times, or zero if there are none.
 func earliest(times ...time.Time) (first time.Time) {
 	for _, t := range times {
 		if !t.IsZero() && (first.IsZero() || t.Before(first)) {
@@ -177,17 +178,17 @@ func earliest(times ...time.Time) (first time.Time) {
 	return first
 }
 
-// signals handles the notifications that a session collected.
+// signals handles the notifications collected by the session.
 func (f *sessionFollower) signals(b session.Dirty) {
 	now := time.Now()
 	f.w.addDropped(b.Dropped)
 	if b.Dropped[session.DroppedUndecodable] > 0 {
-		f.w.warnOnce("undecodable", "the server sends messages that cannot be decoded; mcptrack checks everything again after them, at most every 5s", nil)
+		f.w.warnOnce("undecodable", "the server sends messages that cannot be decoded; mcptrack compares everything again after each of them, at most every 5s", nil)
 	}
 	if n := b.Dropped[session.DroppedItems]; n > 0 {
-		f.w.warnOnce("items", "items of the server's lists are left out, because they have no URI or name, or one of more than 8 KiB", nil, "items", n)
+		f.w.warnOnce("items", "the server's lists contain items that mcptrack ignores, because their URI or name is missing or longer than 8 KiB", nil, "items", n)
 	}
-	for uri, sig := range b.URIs { // all, before the first is read again
+	for uri, sig := range b.URIs { // mark all resources before reading the first of them
 		f.conn.cache.Updated(uri)
 		if sig.Parent != "" {
 			f.conn.cache.Updated(sig.Parent)
@@ -230,7 +231,7 @@ func (f *sessionFollower) gap(reason string, now time.Time) {
 	f.syncs.gap(now, f.s.Info().Era != session.EraModern, f.w.opts.MaxBackoff)
 }
 
-// retarget tracks what the changed entry of the config selects. Nothing is published about
+// retarget adjusts tracking after the server's config entry changed. Nothing is published about
 // resources that are no longer selected, even if the server still pushes updates.
 func (f *sessionFollower) retarget() {
 	f.s.SetRequestTimeout(f.w.srv.RequestTimeout)
@@ -248,8 +249,8 @@ func (f *sessionFollower) retarget() {
 	}
 }
 
-// drain publishes outstanding changes before the end, unless the server was removed: nothing is
-// published about a removed server.
+// drain publishes outstanding changes before the session is closed. If the server was removed from
+// the config, they are discarded instead.
 func (f *sessionFollower) drain(cause error) {
 	if errors.Is(cause, errRemoved) {
 		return
@@ -277,7 +278,8 @@ func (f *sessionFollower) openToClients() {
 	f.w.conn.Store(f.conn)
 }
 
-// closeToClients ends the clients' access to the session, and clears its cache and subscriptions.
+// closeToClients ends the clients' access to the session, and clears the session's cache and
+// subscriptions.
 func (f *sessionFollower) closeToClients() {
 	f.w.following = nil
 	f.w.conn.Store(nil)
@@ -288,12 +290,12 @@ func (f *sessionFollower) closeToClients() {
 	f.clients.end()
 }
 
-// close ends the jobs and the session, and waits for both. In an orderly end it
-// unsubscribes first, which takes at most a second.
+// close stops all jobs, closes the session, and waits for both. In an orderly shutdown it first
+// unsubscribes, which takes at most a second.
 func (f *sessionFollower) close() {
 	if f.s.Err() == nil {
 		ctx, cancel := context.WithTimeout(f.jobs.ctx, time.Second)
-		f.events.end() // concurrently with the other steps: each may take the whole second
+		f.events.end() // run concurrently with the next steps, because each may take a full second
 		f.syncs.quiesce(ctx)
 		_, _ = f.s.Subscribe(ctx, session.Filter{})
 		f.events.wait(ctx)
@@ -307,19 +309,19 @@ func (f *sessionFollower) close() {
 	f.w.co.Abandon()
 }
 
-// clockTolerance is how much later than planned something may happen before it
-// counts as a suspension of the process or the machine.
+// clockTolerance is how late a timer may fire before the process or the machine is considered to
+// have been suspended.
 const clockTolerance = 5 * time.Second
 
-// clock detects that this process did not run for a while: a timer expired far too late
-// (SIGSTOP), or wall time ran ahead of the monotonic clock, which stops while a machine sleeps.
+// clock detects that this process was suspended: a timer fired far too late (SIGSTOP), or wall time
+// advanced further than the monotonic clock, which stops while a machine sleeps.
 type clock struct {
-	last     time.Time // when jumped was called last
-	expected time.Time // when it should be called again at the latest
+	last     time.Time // when jumped was last called
+	expected time.Time // latest time at which jumped is expected to be called next
 }
 
-// expect records when the owner will wake up, and returns that time; zero (never) becomes one
-// hour from now.
+// expect records when the caller will wake up, and returns that time. If at is zero (never), it is
+// one hour from now.
 func (c *clock) expect(at time.Time) time.Time {
 	if at.IsZero() {
 		at = c.last.Add(time.Hour)
@@ -328,7 +330,7 @@ func (c *clock) expect(at time.Time) time.Time {
 	return at
 }
 
-// jumped reports whether the process was suspended since the last call.
+// jumped reports whether the process was suspended after the last call.
 func (c *clock) jumped(now time.Time) bool {
 	last, expected := c.last, c.expected
 	c.last = now

@@ -11,29 +11,30 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// pingTimeout is how long a server may take to give a sign of life.
+// pingTimeout is how long a server may take to respond to a ping or otherwise show that it is
+// alive.
 const pingTimeout = 10 * time.Second
 
-// liveness is when the server of one session is pinged. At most one ping is in flight, except
-// after a suspension of this process.
+// liveness schedules the pings in one session. At most one ping is in flight, except after this
+// process was suspended.
 type liveness struct {
-	// results receives the result of every ping and is never closed. Capacity 1.
+	// results receives the result of every ping. It has a capacity of 1 and is never closed.
 	results chan pingResult
 	next    time.Time // when the next ping is due
-	since   time.Time // when the ping in flight began; zero: none is in flight
+	since   time.Time // when the ping in flight was sent; zero if there is none
 }
 
-// pingResult is how a ping ended.
+// pingResult holds the outcome of a ping.
 type pingResult struct {
 	since time.Time
 	err   error
-	late  bool // it timed out
+	late  bool // the ping timed out
 }
 
-// due reports whether a ping should be sent now.
+// due reports whether a ping must be sent now.
 func (l *liveness) due(now time.Time) bool { return l.since.IsZero() && !now.Before(l.next) }
 
-// wakeAt returns when the next ping is due, zero while one is in flight.
+// wakeAt returns when the next ping is due, or zero while one is in flight.
 func (l *liveness) wakeAt() time.Time {
 	if l.since.IsZero() {
 		return l.next
@@ -41,7 +42,7 @@ func (l *liveness) wakeAt() time.Time {
 	return time.Time{}
 }
 
-// pingNow makes a ping due immediately; the result of a ping in flight is ignored.
+// pingNow makes a ping due immediately. If a ping is in flight, its result will be ignored.
 func (l *liveness) pingNow(now time.Time) { l.since, l.next = time.Time{}, now }
 
 // pingSoon makes a ping due immediately, unless one is in flight.
@@ -51,7 +52,7 @@ func (l *liveness) pingSoon(now time.Time) {
 	}
 }
 
-// ping pings the server, with a limit of at most the request timeout.
+// ping starts a job that pings the server. The timeout is at most the request timeout.
 func (f *sessionFollower) ping(now time.Time) {
 	f.liveness.since = now
 	wait := pingTimeout
@@ -63,17 +64,17 @@ func (f *sessionFollower) ping(now time.Time) {
 		defer cancel()
 		r := pingResult{since: now, err: f.s.Ping(pctx)}
 		r.late = r.err != nil && time.Since(now) >= wait
-		select { // after a suspension there may be two results, and nobody receives the second
+		select { // after a suspension there may be two results; the second is discarded
 		case f.liveness.results <- r:
 		case <-ctx.Done():
 		}
 	})
 }
 
-// pinged handles the result of a ping; an error means that the server counts as dead. It ignores
-// the result of a ping that was replaced after a suspension of this process, and a missing answer
-// while the server works on a request: see requests. If the server is alive but did not answer the
-// last request to subscribe, it is polled until a subscription succeeds.
+// pinged handles the result of a ping. If it returns an error, the server is considered dead. It
+// ignores the result of a ping that was replaced after this process was suspended, and a timeout
+// while the server is working on a request (see requests). If the server is alive but did not
+// answer the last subscription request, its resources are polled until a subscription succeeds.
 func (f *sessionFollower) pinged(r pingResult) error {
 	l := &f.liveness
 	if !r.since.Equal(l.since) {
@@ -86,8 +87,8 @@ func (f *sessionFollower) pinged(r pingResult) error {
 	case errors.Is(r.err, session.ErrAuth):
 		return r.err
 	case r.late && f.conn.requests.excuse(r.since):
-		f.w.log.Debug("no answer to a ping: the server may be busy")
-		l.next = time.Now().Add(min(f.w.opts.Liveness, pingTimeout/2)) // find out soon whether it is dead
+		f.w.log.Debug("no response to a ping; the server may be busy")
+		l.next = time.Now().Add(min(f.w.opts.Liveness, pingTimeout/2)) // check again soon whether the server is dead
 		return nil
 	default:
 		return fmt.Errorf("the server does not respond: %w", r.err)
@@ -101,23 +102,24 @@ func (f *sessionFollower) pinged(r pingResult) error {
 	return nil
 }
 
-// requests are the requests in flight that clients and the config make in a session. Many
-// servers handle one request at a time, and answer no ping while they work on one of these;
-// that must not end a call that takes ten minutes. The price: a server that hangs during such a
-// request counts as dead only after the request has timed out. The tracker's own requests do not
-// count. Neither do requests that began after one that got no answer: otherwise a client that
-// repeats its request would hide a dead server.
+// requests tracks the requests in flight in a session that were made by clients or by the config.
+// Many servers handle one request at a time and do not answer pings while they work on a request;
+// this must not abort a tool call that takes ten minutes. In exchange, a server that hangs during
+// such a request is considered dead only after the request has timed out. The tracker's own
+// requests are not tracked here. Requests that were started after an unanswered request do not
+// postpone this decision either: otherwise a client that repeats its request would hide the fact
+// that the server is dead.
 type requests struct {
-	mu       sync.Mutex // guards all below
-	last     uint64     // number of the newest request
+	mu       sync.Mutex // guards the fields below
+	last     uint64     // number of the most recent request
 	inFlight map[uint64]struct{}
-	// unanswered is the number of the oldest request that has ended without an answer since the
-	// last sign of life; 0: none.
+	// unanswered is the number of the oldest request that has ended without a response since the
+	// server last showed that it is alive; 0 if there is none.
 	unanswered uint64
-	sign       time.Time // of the last sign of life
+	sign       time.Time // when the server last showed that it is alive
 }
 
-// begin records a request and returns its number.
+// begin records the start of a request and returns its number.
 func (r *requests) begin() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -129,7 +131,7 @@ func (r *requests) begin() uint64 {
 	return r.last
 }
 
-// end records how the request ended.
+// end records the outcome of a request.
 func (r *requests) end(n uint64, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -142,14 +144,14 @@ func (r *requests) end(n uint64, err error) {
 	}
 }
 
-// alive records a sign of life.
+// alive records that the server has shown that it is alive.
 func (r *requests) alive() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.unanswered, r.sign = 0, time.Now()
 }
 
-// excuse reports whether a server that has not answered a ping sent at that time may be busy
+// excuse reports whether a server that has not answered a ping sent at the given time may be busy
 // rather than dead.
 func (r *requests) excuse(since time.Time) bool {
 	r.mu.Lock()
@@ -165,8 +167,8 @@ func (r *requests) excuse(since time.Time) bool {
 	return false
 }
 
-// isAnswer reports whether err, with which a request ended, means that the server answered
-// it: nil, a JSON-RPC error, a demand for input, or an answer that is too large.
+// isAnswer reports whether err, the outcome of a request, shows that the server answered: it is
+// nil, a JSON-RPC error, a request for input, or caused by a response that is too large.
 func isAnswer(err error) bool {
 	if err == nil {
 		return true
@@ -181,8 +183,8 @@ func isAnswer(err error) bool {
 	return ok
 }
 
-// unanswered reports whether err means that a request got no answer from the server, which may
-// be dead. An HTTP status of 500 or more is not an answer from the server: it may come from a
+// unanswered reports whether err means that a request was not answered by the server, which may be
+// dead. An HTTP status of 500 or higher does not count as an answer, because it may come from a
 // load balancer.
 func unanswered(err error) bool {
 	if err == nil || isAnswer(err) || isUnsupported(err) || errors.Is(err, session.ErrAuth) {

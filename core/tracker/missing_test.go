@@ -248,7 +248,7 @@ func TestLeftOutItemsAreWarnedAboutOnce(t *testing.T) {
 		srv.SetList(catalog.Tools, map[string]any{"name": ""}, map[string]any{"name": "u"})
 		w.pass(time.Minute)
 		got := strings.Join(w.logs.warnings(), "\n")
-		if strings.Count(got, "items of the server's lists are left out") != 1 || strings.Count(got, "a resource is too large to be compared") != 1 || !strings.Contains(got, "docs") {
+		if strings.Count(got, "the server's lists contain items that mcptrack ignores") != 1 || strings.Count(got, "a resource is too large to be compared") != 1 || !strings.Contains(got, "docs") {
 			w.Errorf("%s", got)
 		}
 		if n := srv.Count("initialize"); n != 1 {

@@ -14,17 +14,17 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
 )
 
-// setState publishes a state, unless it is published already. Unconfigured is published again
-// if something else is missing than before, and Unapproved if its hint changes or the server is no
-// longer connected.
+// setState publishes a new state of the server, unless it was already published. Unconfigured is
+// published again if something else is missing than before, and Unapproved if its hint changes or
+// the server is no longer connected.
 func (w *worker) setState(st event.ServerState) {
 	if st.State != w.state || st.State == event.Pending || st.State == event.Unconfigured || st.State == event.Unapproved && (st.Error != w.waits.Error || st.StillConnected != w.waits.StillConnected) {
 		w.publishState(st, nil)
 	}
 }
 
-// publishFailure publishes a failed attempt or the end of a session. Missing credentials are
-// published once, and again only if the reason changes.
+// publishFailure publishes a failed connection attempt or the failure of a session. Missing
+// credentials are published only once, and again if the reason changes.
 func (w *worker) publishFailure(st event.ServerState) {
 	w.failures++
 	if st.State == event.NeedsAuth {
@@ -42,7 +42,7 @@ func (w *worker) publishFailure(st event.ServerState) {
 	})
 }
 
-// publishConnected publishes that the server is connected and tracked from now on.
+// publishConnected publishes that the server is now connected and tracked.
 func (w *worker) publishConnected(st event.ServerState, info session.Info) {
 	w.publishState(st, func(r *record) {
 		r.status.Info, r.status.EventCursors, r.status.StillConnected = info, w.cursors, st.StillConnected
@@ -95,8 +95,8 @@ func (w *worker) logState(st event.ServerState) {
 	w.log.Log(context.Background(), level, status.StateMessage, args...)
 }
 
-// warnOnce logs a warning at most once for each value of about, until the server's
-// connection settings change in the config.
+// warnOnce logs a warning at most once for each value of about. The record of logged warnings is
+// reset when the server's connection settings change in the config.
 func (w *worker) warnOnce(about, msg string, err error, args ...any) {
 	if w.warned[about] {
 		return
@@ -108,7 +108,7 @@ func (w *worker) warnOnce(about, msg string, err error, args ...any) {
 	w.log.Warn(msg, args...)
 }
 
-// count copies the counts into the status.
+// count copies the current counts to the status.
 func (w *worker) count(st *status.ServerStatus) {
 	c := w.co.Counts()
 	st.Counts = status.Counts{
@@ -118,7 +118,7 @@ func (w *worker) count(st *status.ServerStatus) {
 	}
 }
 
-// addDropped adds the notifications that the session discarded.
+// addDropped adds to the counts of notifications that the session discarded, by reason.
 func (w *worker) addDropped(by map[string]int) {
 	if len(by) == 0 {
 		return
@@ -133,7 +133,7 @@ func (w *worker) addDropped(by map[string]int) {
 	})
 }
 
-// addMissed counts changes that the server should have announced.
+// addMissed adds to the count of changes that the server failed to announce.
 func (w *worker) addMissed(n int) {
 	if n == 0 {
 		return
@@ -142,19 +142,19 @@ func (w *worker) addMissed(n int) {
 	w.t.store.update(w.id, func(r *record) { w.count(&r.status) })
 }
 
-// publishMode publishes how changes of resources are noticed.
+// publishMode publishes how resource changes are detected.
 func (w *worker) publishMode(active event.SubscriptionActive) {
 	w.t.store.commit(event.Event{ServerID: w.id, Payload: active}, func(r *record) {
 		r.status.Mode, r.status.Missing = active.Mode, active.Missing
 	})
 }
 
-// clearMode records that no resources are tracked any more.
+// clearMode records that resources are no longer tracked.
 func (w *worker) clearMode() {
 	w.t.store.update(w.id, func(r *record) { r.status.Mode, r.status.Missing = "", nil })
 }
 
-// storeCursors stores where to resume the subscriptions to events.
+// storeCursors stores the positions from which to resume the event subscriptions.
 func (w *worker) storeCursors(cursors map[string]string) {
 	w.cursors = cursors
 	w.t.store.update(w.id, func(r *record) { r.status.EventCursors = cursors })
@@ -171,7 +171,7 @@ func (w *worker) baseline(uri string) catalog.Digest {
 	return w.opts.Baseline(w.id, uri)
 }
 
-// updated publishes an event of the coalescer.
+// updated publishes an update reported by the coalescer.
 func (w *worker) updated(u coalesce.Update) {
 	e := event.Event{ServerID: w.id, ResourceURI: u.URI, Cause: u.Cause, Received: u.Received}
 	if u.Removed {
@@ -207,7 +207,7 @@ func (w *worker) updated(u coalesce.Update) {
 	}
 }
 
-// learned stores facts about a resource for which no event is published.
+// learned updates the state of a resource without publishing an event.
 func (w *worker) learned(res coalesce.Known) {
 	w.t.store.learn(w.id, res, func(r *record) { w.count(&r.status) })
 }
@@ -221,14 +221,14 @@ func (w *worker) forgotten(uris []string) {
 	})
 }
 
-// remember records the digest that was published for a resource; zero: there is none any more.
+// remember records the last published digest of a resource; a zero digest deletes it.
 func (w *worker) remember(uri string, d catalog.Digest) {
 	w.t.store.remember(func(rec journal.Recorder) error {
 		return rec.Remember(journal.ResourceID{ServerID: w.id, URI: uri}, journal.State{Digest: d, When: time.Now()})
 	})
 }
 
-// baselineList returns a list that an earlier tracker published.
+// baselineList returns the version of a list that an earlier tracker published.
 func (w *worker) baselineList(k catalog.Kind) (catalog.List, bool) {
 	if w.opts.BaselineList == nil {
 		return nil, false
@@ -236,8 +236,9 @@ func (w *worker) baselineList(k catalog.Kind) (catalog.List, bool) {
 	return w.opts.BaselineList(w.id, k)
 }
 
-// setList replaces a list in one step and publishes how it changed. The first list is the
-// baseline, unless an earlier tracker published one; the delta is then empty.
+// setList replaces a list atomically and publishes how it changed. The first list becomes the
+// baseline, and the returned delta is empty, unless an earlier tracker published a version of the
+// list.
 func (w *worker) setList(k catalog.Kind, list catalog.List, cause event.Cause) catalog.Delta {
 	old, had := w.lists[k]
 	if !had {
@@ -272,8 +273,8 @@ func (w *worker) setList(k catalog.Kind, list catalog.List, cause event.Cause) c
 	return delta
 }
 
-// compareList records how a list that has not changed differs from the one in the durable log,
-// which another process, or an earlier one, stored.
+// compareList compares an unchanged list with the version in the durable log, which was stored by
+// another process or an earlier one, and records any differences.
 func (w *worker) compareList(k catalog.Kind, published, list catalog.List) {
 	if w.opts.Record == nil {
 		return
@@ -290,8 +291,9 @@ func (w *worker) compareList(k catalog.Kind, published, list catalog.List) {
 	}
 }
 
-// selected returns the selected resources that a list gained, lost, or describes otherwise, and
-// the ones that are [journal.Owed]: their events may never have been published.
+// selected returns the selected resources that were added to or removed from a list or whose
+// descriptor changed, and the resources that are [journal.Owed], whose events may not have been
+// published yet.
 func (w *worker) selected(k catalog.Kind, delta catalog.Delta, list catalog.List) (out catalog.Delta) {
 	if k != catalog.Resources || !w.srv.TrackResources {
 		return out
@@ -318,11 +320,11 @@ func (w *worker) selected(k catalog.Kind, delta catalog.Delta, list catalog.List
 	return out
 }
 
-// keys returns all keys of a delta.
+// keys returns all keys in a delta.
 func keys(d catalog.Delta) []string { return slices.Concat(d.Added, d.Removed, d.Changed) }
 
-// publishDelta passes an event for every resource of the delta to publish, with its descriptor
-// from the list. Then it remembers that these events are published.
+// publishDelta calls publish with an event for every resource in the delta, including its
+// descriptor from the list. It then records that these events have been published.
 func (w *worker) publishDelta(publish func(event.Event), old, list catalog.List, delta catalog.Delta, cause event.Cause) {
 	each := func(uris []string, from catalog.List, payload func(event.Descriptor) event.Payload) {
 		for _, uri := range uris {
@@ -333,7 +335,7 @@ func (w *worker) publishDelta(publish func(event.Event), old, list catalog.List,
 	each(delta.Added, list, func(d event.Descriptor) event.Payload { return event.ResourceAdded{Descriptor: d} })
 	var removed []string
 	for _, uri := range delta.Removed {
-		if known, _ := w.co.Lookup(uri); known.Reported { // already published, when a read did not find it
+		if known, _ := w.co.Lookup(uri); known.Reported { // already published, because a read did not find the resource
 			w.remember(uri, catalog.Digest{})
 		} else {
 			removed = append(removed, uri)
@@ -346,14 +348,14 @@ func (w *worker) publishDelta(publish func(event.Event), old, list catalog.List,
 	})
 }
 
-// descriptor returns the part of an item that events show.
+// descriptor returns the parts of an item's descriptor that are included in events.
 func descriptor(it catalog.Item) event.Descriptor {
 	d := it.Describe()
 	return event.Descriptor{Name: d.Name, MimeType: d.MimeType}
 }
 
-// listFailed publishes that a list could not be loaded; the old list is kept.
+// listFailed publishes that a list could not be loaded; the previous list is kept.
 func (w *worker) listFailed(k catalog.Kind, err error) {
 	w.t.store.commit(event.Event{ServerID: w.id, Payload: event.ListChanged{List: k, Error: errorLine(err)}}, nil)
-	w.log.Warn("cannot load a list of the server; the last known list stays in use", "list", string(k), "err", errorLine(err))
+	w.log.Warn("cannot load a list from the server; the last known list stays in use", "list", string(k), "err", errorLine(err))
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
 )
 
-// readResult is how a read ended.
+// readResult holds the outcome of a read.
 type readResult struct {
 	read    coalesce.Read
 	content coalesce.Content
@@ -23,7 +23,8 @@ type readResult struct {
 	err     error
 }
 
-// startReads begins, as jobs, as many of the reads that the coalescer queues as may be in flight.
+// startReads starts jobs for the reads that the coalescer has queued, up to the limit of concurrent
+// reads.
 func (f *sessionFollower) startReads() {
 	if f.s.Err() != nil {
 		return
@@ -37,7 +38,7 @@ func (f *sessionFollower) startReads() {
 	}
 }
 
-// read reads one resource. It runs in a job, so it uses only what never changes.
+// read reads one resource. It runs in a job, so it uses only immutable state.
 func (f *sessionFollower) read(ctx context.Context, q coalesce.Read) readResult {
 	c, err := f.conn.readAndRefresh(ctx, q.URI, q.Cause)
 	switch {
@@ -60,25 +61,26 @@ func (f *sessionFollower) answered(r readResult) {
 	} else {
 		f.w.log.Debug("read failed", "uri", r.read.URI, "err", errorLine(r.err))
 		if _, ok := errors.AsType[*session.TooLargeError](r.err); ok {
-			f.w.warnOnce("too large", "a resource is too large to be compared; mcptrack does not report further such resources of this server", r.err, "uri", r.read.URI)
+			f.w.warnOnce("too large", "a resource is too large to be compared; further warnings of this kind for this server are suppressed", r.err, "uri", r.read.URI)
 		}
-		if _, ok := errors.AsType[*net.OpError](r.err); ok { // the connection failed, not only this read
+		if _, ok := errors.AsType[*net.OpError](r.err); ok { // the whole connection failed, not only this read
 			f.liveness.pingSoon(time.Now())
 		}
 	}
 	f.w.co.Answer(r.read, r.outcome, r.content, time.Now())
 }
 
-// cacheReloads are the cached resources to read again on a server whose resources the tracker
-// does not read. One is read at a time, and each is queued once.
+// cacheReloads queues cached resources to be read again, on a server whose resources the tracker
+// itself does not read. One resource is read at a time, and each is queued at most once.
 type cacheReloads struct {
 	queue map[string]event.Cause
 	busy  bool // a queued resource is being read
-	// done receives a value when that read has ended and is never closed. Capacity 1.
+	// done receives a value when that read has finished. It has a capacity of 1 and is never
+	// closed.
 	done chan struct{}
 }
 
-// reload queues a resource to be read again, if it is cached.
+// reload queues a resource to be read again if it is cached.
 func (f *sessionFollower) reload(uri string, cause event.Cause) {
 	if f.conn.cache.Holds(uri) {
 		f.reloads.queue[uri] = cause
@@ -86,7 +88,7 @@ func (f *sessionFollower) reload(uri string, cause event.Cause) {
 	}
 }
 
-// startReload reads the next queued resource, unless one is being read.
+// startReload starts reading the next queued resource, unless a read is in progress.
 func (f *sessionFollower) startReload() {
 	r := &f.reloads
 	if r.busy || len(r.queue) == 0 || f.s.Err() != nil {
@@ -103,9 +105,10 @@ func (f *sessionFollower) startReload() {
 	})
 }
 
-// readAndRefresh reads a resource for the tracker, and keeps the session cache, which clients
-// fill, current: cached content of the resource is replaced, and dropped if the resource is gone.
-// The new content is published if the server had announced an update, or if it differs.
+// readAndRefresh reads a resource for the tracker, and updates the session cache, which holds
+// content read by clients: cached content of the resource is replaced, or removed if the resource
+// no longer exists. The new content is published if the server had announced an update, or if the
+// content differs.
 func (c *connection) readAndRefresh(ctx context.Context, uri string, cause event.Cause) (*session.Content, error) {
 	var f *cache.Fetch
 	if c.cache.Holds(uri) {

@@ -12,38 +12,41 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// Errors of requests that were not sent. Before a request fails with ErrUnknownServer, it waits
-// until Run has taken the config that was applied last; if there is none yet, the first.
+// Errors for requests that were not sent. Before a request fails with ErrUnknownServer, it waits
+// until Run has taken the most recently applied config, or the first one if none has been applied
+// yet.
 var (
-	// ErrUnknownServer means that the tracker does not know a server of that id.
+	// ErrUnknownServer means that the tracker has no server with the given id.
 	ErrUnknownServer = errors.New("unknown server")
-	// ErrNotConnected means that the server is known but not connected right now.
+	// ErrNotConnected means that the server is known but not currently connected.
 	ErrNotConnected = errors.New("server not connected")
 )
 
-// CallTool calls a tool in the server's live session and returns the raw MCP result; a
-// tool's own failure is in its isError member, see [session.ToolFailure]. CallTool, ReadResource,
-// GetPrompt and Do cache and publish nothing; see [Client] for that.
+// CallTool calls a tool in the server's live session and returns the raw MCP result. A failure
+// reported by the tool itself is in the result's isError member; see [session.ToolFailure].
+// CallTool, ReadResource, GetPrompt and Do do not cache or publish anything; for that, use a
+// [Client].
 func (t *Tracker) CallTool(ctx context.Context, server, tool string, args map[string]any) (json.RawMessage, error) {
 	return request(ctx, t, server, func(s *session.Session) (json.RawMessage, error) { return s.CallTool(ctx, tool, args) })
 }
 
-// ReadResource reads a resource in the server's live session.
+// ReadResource reads a resource in the server's live session, without caching or publishing it.
 func (t *Tracker) ReadResource(ctx context.Context, server, uri string) (*session.Content, error) {
 	return request(ctx, t, server, func(s *session.Session) (*session.Content, error) { return s.Read(ctx, uri) })
 }
 
-// GetPrompt gets a prompt in the server's live session and returns the raw result.
+// GetPrompt retrieves a prompt in the server's live session and returns the raw result.
 func (t *Tracker) GetPrompt(ctx context.Context, server, name string, args map[string]string) (json.RawMessage, error) {
 	return request(ctx, t, server, func(s *session.Session) (json.RawMessage, error) { return s.GetPrompt(ctx, name, args) })
 }
 
-// Do sends any request in the server's live session and returns the raw result, for a proxy.
+// Do sends an arbitrary request in the server's live session and returns the raw result. It is
+// meant for proxies.
 func (t *Tracker) Do(ctx context.Context, server string, q session.Request) (json.RawMessage, error) {
 	return request(ctx, t, server, func(s *session.Session) (json.RawMessage, error) { return s.Do(ctx, q) })
 }
 
-// request makes a request in the server's live session.
+// request performs a request in the server's live session.
 func request[T any](ctx context.Context, t *Tracker, server string, send func(*session.Session) (T, error)) (answer T, err error) {
 	conn, err := t.connection(ctx, server)
 	if err != nil {
@@ -52,7 +55,7 @@ func request[T any](ctx context.Context, t *Tracker, server string, send func(*s
 	return do(conn, send)
 }
 
-// do makes a request for a client or the config.
+// do performs a request for a client or the config and records it for the liveness check.
 func do[T any](c *connection, send func(*session.Session) (T, error)) (T, error) {
 	n := c.requests.begin()
 	answer, err := send(c.s)
@@ -60,7 +63,8 @@ func do[T any](c *connection, send func(*session.Session) (T, error)) (T, error)
 	return answer, err
 }
 
-// connection is like live, but before it reports an unknown server, it waits as awaitTaken does.
+// connection returns the connection of the server's live session, like live. Before it reports an
+// unknown server, it waits for the config as awaitTaken does.
 func (t *Tracker) connection(ctx context.Context, server string) (*connection, error) {
 	conn, err := t.live(server)
 	if !errors.Is(err, ErrUnknownServer) {
@@ -86,7 +90,7 @@ func (t *Tracker) live(server string) (*connection, error) {
 	return nil, fmt.Errorf("%w: %s", ErrNotConnected, printable.Line(server, 128))
 }
 
-// callAll makes the calls of the config's onConnect, one after the other.
+// callAll makes the tool calls listed in the config's onConnect, one after the other.
 func (c *connection) callAll(ctx context.Context, calls []config.ToolCall, log *slog.Logger) {
 	for _, call := range calls {
 		raw, err := do(c, func(s *session.Session) (json.RawMessage, error) { return s.CallTool(ctx, call.Tool, call.Arguments) })
@@ -101,12 +105,13 @@ func (c *connection) callAll(ctx context.Context, calls []config.ToolCall, log *
 	}
 }
 
-// OnMessage sets a function that gets the notifications that do not concern tracking, such as
-// notifications/tasks. The goroutine that reads from the server calls it, so it must not
+// OnMessage registers a function that receives the notifications not related to tracking, such as
+// notifications/tasks. It is called by the goroutine that reads from the server, so it must not
 // block. OnMessage must be called before Run.
 func (t *Tracker) OnMessage(f func(server, method string, params json.RawMessage)) { t.messages = f }
 
-// dial returns a DialFunc whose sessions pass such notifications to the function of OnMessage.
+// dial wraps next in a DialFunc whose sessions pass unrelated notifications to the function
+// registered with OnMessage.
 func (t *Tracker) dial(next session.DialFunc) session.DialFunc {
 	return func(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
 		if f := t.messages; f != nil {

@@ -17,7 +17,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
 )
 
-// scope determines what to track on a server: what its entry selects and the server offers.
+// scope determines what to track on a server, based on the server's config entry and on what the
+// server offers.
 type scope struct {
 	srv        config.Server
 	opts       *Options
@@ -25,12 +26,12 @@ type scope struct {
 	unreliable bool // the server failed to push updates that it claims to push
 }
 
-// scope returns what to track now.
+// scope returns the current scope of tracking.
 func (f *sessionFollower) scope() scope {
 	return scope{f.w.srv, &f.w.opts, f.s.Info(), f.w.unreliable}
 }
 
-// targets returns the resources to track now, with the descriptors of those that are listed.
+// targets returns the resources to track, with their descriptors if they are listed.
 func (f *sessionFollower) targets() map[string]event.Descriptor {
 	uris, list := f.offered(), f.w.lists[catalog.Resources]
 	targets := make(map[string]event.Descriptor, len(uris))
@@ -44,8 +45,8 @@ func (f *sessionFollower) targets() map[string]event.Descriptor {
 	return targets
 }
 
-// offered returns the URIs of targets, sorted, without the cost of the descriptors. There are none
-// on a server without resources, even if an earlier session had some.
+// offered returns the sorted URIs of targets without building the descriptors. It returns none if
+// the server does not support resources, even if it did in an earlier session.
 func (f *sessionFollower) offered() []string {
 	sc := f.scope()
 	if !sc.info.Capabilities.Resources {
@@ -54,7 +55,7 @@ func (f *sessionFollower) offered() []string {
 	return sc.resources(f.w.lists[catalog.Resources], f.clients.uris())
 }
 
-// wants reports whether lists of the kind should be tracked.
+// wants reports whether lists of the kind must be tracked.
 func (s scope) wants(k catalog.Kind) bool {
 	switch {
 	case s.opts.AllLists:
@@ -68,7 +69,7 @@ func (s scope) wants(k catalog.Kind) bool {
 	}
 }
 
-// ignores reports whether announced changes of the list are ignored.
+// ignores reports whether announced changes to the list are ignored.
 func (s scope) ignores(k catalog.Kind) bool {
 	if k == catalog.Templates {
 		k = catalog.Resources
@@ -76,7 +77,7 @@ func (s scope) ignores(k catalog.Kind) bool {
 	return slices.Contains(s.opts.IgnoreListChanges, k)
 }
 
-// kinds returns the lists that are wanted and that the server offers.
+// kinds returns the lists that are wanted and offered by the server.
 func (s scope) kinds() []catalog.Kind {
 	var kinds []catalog.Kind
 	for _, k := range catalog.Kinds() {
@@ -87,15 +88,15 @@ func (s scope) kinds() []catalog.Kind {
 	return kinds
 }
 
-// kindsOf returns k, and the templates if k is resources, without those that are not wanted or
-// that the server does not offer.
+// kindsOf returns k, and also templates if k is resources, but only kinds that are wanted and
+// offered by the server.
 func (s scope) kindsOf(k catalog.Kind) []catalog.Kind {
 	return slices.DeleteFunc(s.kinds(), func(o catalog.Kind) bool {
 		return o != k && !(k == catalog.Resources && o == catalog.Templates)
 	})
 }
 
-// filter returns what to ask the server to push, as far as it declares that it can.
+// filter returns what to ask the server to push, limited to what it declares to support.
 func (s scope) filter(uris []string) session.Filter {
 	caps := s.info.Capabilities
 	follow := func(k catalog.Kind) bool { return announces(caps, k) && s.wants(k) && !s.ignores(k) }
@@ -111,7 +112,7 @@ func (s scope) filter(uris []string) session.Filter {
 	return want
 }
 
-// announces reports whether a server with the capabilities announces changes of the list.
+// announces reports whether a server with the given capabilities announces changes to the list.
 func announces(caps session.Capabilities, k catalog.Kind) bool {
 	switch k {
 	case catalog.Tools:
@@ -122,19 +123,18 @@ func announces(caps session.Capabilities, k catalog.Kind) bool {
 	return caps.ResourcesListChanged
 }
 
-// subscribes reports whether resources are subscribed to.
+// subscribes reports whether the tracker subscribes to resources.
 func (s scope) subscribes() bool {
 	return s.info.Capabilities.ResourcesSubscribe && s.srv.Mode != config.ModePoll
 }
 
-// pushes reports whether the server may be relied on to push updates of resources that are
-// subscribed to.
+// pushes reports whether the server can be relied on to push updates of subscribed resources.
 func (s scope) pushes() bool { return s.subscribes() && s.info.Push && !s.unreliable }
 
-// resources returns the URIs to track, sorted, given the server's list and the additional
-// subscriptions of clients: the listed ones that the entry includes and does not
-// exclude, and those that it includes by their full URI, listed or not (resources of a template
-// are not listed).
+// resources returns the sorted URIs to track, given the server's list and the URIs that clients
+// subscribed to. From the list, it selects the resources that the config entry includes and does
+// not exclude. Resources that the entry includes by their full URI are selected even if they are
+// not listed, because resources of a template are not listed.
 func (s scope) resources(list catalog.List, clients []string) []string {
 	uris := slices.Clone(clients)
 	for _, it := range list {
@@ -151,11 +151,11 @@ func (s scope) resources(list catalog.List, clients []string) []string {
 	return slices.Compact(uris)
 }
 
-// selects reports whether the entry selects the resource.
+// selects reports whether the config entry selects the resource.
 func (s scope) selects(uri string) bool { return s.srv.TrackResources && s.srv.Selects(uri) }
 
-// polledLists returns the wanted lists whose changes the server does not announce. missing are
-// the lists that it was asked to announce but does not.
+// polledLists returns the wanted lists whose changes the server does not announce. missing contains
+// the lists that the server was asked to announce but does not.
 func (s scope) polledLists(missing []catalog.Kind) []catalog.Kind {
 	var kinds []catalog.Kind
 	for _, k := range s.kinds() {
@@ -168,17 +168,17 @@ func (s scope) polledLists(missing []catalog.Kind) []catalog.Kind {
 
 func isGlob(s string) bool { return strings.ContainsAny(s, "*[{") }
 
-// coverage says which changes the server pushes. It is a value: update replaces its maps, so a
-// copy preserves the earlier state.
+// coverage describes which changes the server pushes. It is used as a value: update replaces its
+// maps, so a copy preserves the earlier state.
 type coverage struct {
 	mode    event.UpdateMode
-	asked   map[string]struct{} // resources that the server was asked to push
-	missing map[string]struct{} // resources in asked that the server does not push
+	asked   map[string]struct{} // resources whose updates the server was asked to push
+	missing map[string]struct{} // resources in asked whose updates the server does not push
 	lists   []catalog.Kind      // lists whose changes the server was asked to push, but does not
 }
 
-// update records what the server agreed to push, if the sync that returned r subscribed.
-// Without such an agreement all resources are polled.
+// update records what the server agreed to push, if the sync with result r subscribed. If the
+// server did not agree to push anything, all resources are polled.
 func (c *coverage) update(r syncResult, sc scope) {
 	if !r.made {
 		return
@@ -193,8 +193,8 @@ func (c *coverage) update(r syncResult, sc scope) {
 // poll marks all resources as polled until the next subscription.
 func (c *coverage) poll() { c.mode, c.missing = event.Poll, nil }
 
-// partial reports whether the server pushes less than it should: what it did not agree to may
-// have failed only for the moment.
+// partial reports whether the server pushes less than requested. The server may have refused the
+// rest only temporarily.
 func (c *coverage) partial(sc scope) bool {
 	return sc.pushes() && len(c.asked) > 0 && (c.mode != event.Push || len(c.missing) > 0)
 }
@@ -204,7 +204,7 @@ func (c *coverage) pushes(uri string) bool {
 	return c.mode == event.Push && has(c.asked, uri) && !has(c.missing, uri)
 }
 
-// warn logs the first few things that the server was asked to push and does not.
+// warn logs the first few items whose changes the server was asked to push and does not.
 func (c *coverage) warn(w *worker) {
 	uris := sortedKeys(c.missing)
 	if len(uris)+len(c.lists) == 0 {
@@ -219,8 +219,8 @@ func (c *coverage) warn(w *worker) {
 		"lists", fmt.Sprint(c.lists))
 }
 
-// announceMode publishes how changes of resources are noticed from now on, once in each session
-// and whenever it changes.
+// announceMode publishes how resource changes are detected, once per session and whenever it
+// changes.
 func (f *sessionFollower) announceMode() {
 	active := event.SubscriptionActive{
 		Resources: event.ResourceSet{Count: len(f.offered())},
@@ -231,14 +231,14 @@ func (f *sessionFollower) announceMode() {
 		active.Mode = event.Push
 	}
 	if f.w.srv.Read == config.ReadNone && active.Mode == event.Poll {
-		active.Mode = "" // polling would need reads
+		active.Mode = "" // polling requires reads, which are disabled
 	}
 	if last := f.lastActive; last != nil && active.Mode == last.Mode && active.Resources.Count == last.Resources.Count &&
 		slices.Equal(active.Missing, last.Missing) {
 		return
 	}
 	switch {
-	case active.Mode == event.Poll && f.w.srv.Mode == config.ModePoll: // as the config says
+	case active.Mode == event.Poll && f.w.srv.Mode == config.ModePoll: // polling was requested in the config
 	case active.Mode == event.Poll:
 		f.w.warnOnce("poll", "the server does not push changes of resources; polling for them every "+f.w.srv.PollInterval.String(), nil)
 	case active.Mode == "":
@@ -248,7 +248,7 @@ func (f *sessionFollower) announceMode() {
 	f.w.publishMode(active)
 }
 
-// planPolls sets the time of the next poll, if anything tracked is not pushed.
+// planPolls schedules the next poll if the changes of any tracked item are not pushed.
 func (f *sessionFollower) planPolls(now time.Time) {
 	switch {
 	case f.coverage.mode != event.Poll && len(f.coverage.missing) == 0 && len(f.scope().polledLists(f.coverage.lists)) == 0:
@@ -258,7 +258,7 @@ func (f *sessionFollower) planPolls(now time.Time) {
 	}
 }
 
-// poll lists and reads whatever is not pushed.
+// poll requests the lists and reads the resources whose changes are not pushed.
 func (f *sessionFollower) poll(now time.Time) {
 	f.nextPoll = now.Add(backoff.Spread(f.pollInterval()))
 	f.syncs.pending.list(f.scope().polledLists(f.coverage.lists), event.CausePoll)
@@ -279,13 +279,13 @@ func (f *sessionFollower) pollInterval() time.Duration {
 	return f.w.srv.PollInterval
 }
 
-// contains reports whether the sorted URIs include uri.
+// contains reports whether a sorted list of URIs contains uri.
 func contains(sorted []string, uri string) bool {
 	_, ok := slices.BinarySearch(sorted, uri)
 	return ok
 }
 
-// setOf returns the URIs as a set.
+// setOf returns a set of the URIs.
 func setOf(uris []string) map[string]struct{} {
 	set := make(map[string]struct{}, len(uris))
 	for _, u := range uris {
@@ -299,10 +299,10 @@ func has[K comparable, V any](m map[K]V, key K) bool {
 	return ok
 }
 
-// sameSet reports whether the distinct URIs are the elements of the set.
+// sameSet reports whether the set contains exactly the given distinct URIs.
 func sameSet(uris []string, set map[string]struct{}) bool {
 	return len(uris) == len(set) && !slices.ContainsFunc(uris, func(u string) bool { return !has(set, u) })
 }
 
-// sortedKeys returns the keys of a map, sorted.
+// sortedKeys returns the sorted keys of a map.
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -16,30 +16,30 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
 )
 
-// store is the published state. A change and its event are committed under one lock, so
-// that a snapshot and the events after it join without a gap or an overlap. Only
-// workers write.
+// store holds the published state of all servers. A state change and its event are committed under
+// one lock, so the events that follow a snapshot neither miss nor repeat anything that the snapshot
+// contains. Only workers write to the store.
 type store struct {
 	log     *journal.Memory
-	durable journal.Recorder // nil: there is none
-	// baseline returns the digest that durable has for a resource, zero: none; nil: it has no
-	// digests.
+	durable journal.Recorder // durable log; nil if there is none
+	// baseline returns the digest that the durable log stores for a resource, or zero if there is
+	// none. It is nil if no stored digests are available.
 	baseline func(server, uri string) catalog.Digest
 
-	order sync.Mutex // held while an event is published, so that both logs have one order; acquired after mu
+	order sync.Mutex // held while an event is published, so that both logs have the same order; acquired after mu
 
-	mu      sync.Mutex // guards servers; never held for I/O
+	mu      sync.Mutex // guards servers; never held during I/O
 	servers map[string]*record
 }
 
-// record is the published state of one server.
+// record holds the published state of one server.
 type record struct {
-	status    status.ServerStatus // without Lists and Resources
+	status    status.ServerStatus // Lists and Resources are unused here
 	lists     map[catalog.Kind]catalog.List
 	resources map[string]*status.ResourceStatus
 }
 
-// known returns the server's record, creating it if necessary. s.mu must be held.
+// known returns the record of the server, creating it if necessary. s.mu must be held.
 func (s *store) known(id string) *record {
 	r, ok := s.servers[id]
 	if !ok {
@@ -49,7 +49,7 @@ func (s *store) known(id string) *record {
 	return r
 }
 
-// commit publishes the event and applies its change to the state in one step.
+// commit publishes an event and applies the corresponding state change atomically.
 func (s *store) commit(e event.Event, change func(*record)) *event.Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,13 +66,13 @@ func (s *store) commit(e event.Event, change func(*record)) *event.Event {
 	return published
 }
 
-// publish publishes an event that changes no state. s.mu may be held.
+// publish publishes an event that does not change any state. s.mu may be held.
 func (s *store) publish(e event.Event) *event.Event {
 	if e.Timestamp.IsZero() {
 		e.Timestamp = time.Now()
 	}
 	whole, listed := e.Payload.(event.ListChanged)
-	if listed { // the whole list is for the durable log only
+	if listed { // only the durable log receives the complete list
 		list := whole
 		list.Items, list.Follows = nil, nil
 		e.Payload = list
@@ -89,18 +89,19 @@ func (s *store) publish(e event.Event) *event.Event {
 		with.Payload = whole
 		record = &with
 	}
-	_ = s.durable.Append(record) // fails only once the log is closed, after the end of Run
+	_ = s.durable.Append(record) // Append only fails once the log is closed, after Run has finished
 	return published
 }
 
-// remember calls f with the durable log, if there is one, to record facts without an event.
+// remember calls f with the durable log, if there is one, to record facts for which there is no
+// event.
 func (s *store) remember(f func(journal.Recorder) error) {
 	if s.durable == nil {
 		return
 	}
 	s.order.Lock()
 	defer s.order.Unlock()
-	_ = f(s.durable) // as in publish
+	_ = f(s.durable) // as in publish, fails only once the log is closed
 }
 
 // recordOnly sets the timestamp of an event and appends it only to the durable log.
@@ -109,9 +110,9 @@ func (s *store) recordOnly(e event.Event) {
 	s.remember(func(rec journal.Recorder) error { return rec.Append(&e) })
 }
 
-// learn applies facts about a resource for which no event is published, and remembers them. If the
-// durable log has another digest, because another process wrote it, the facts are recorded there
-// as a change.
+// learn updates the state of a resource without publishing an event, and records the change in the
+// durable log. If the durable log contains another digest, written by another process, it records
+// the new state there as a change.
 func (s *store) learn(id string, res coalesce.Known, change func(*record)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,8 +144,8 @@ func (s *store) learn(id string, res coalesce.Known, change func(*record)) {
 	}
 }
 
-// stored returns the digest that the durable log has for a resource, zero: none, and whether a
-// read has just found something else.
+// stored returns the digest that the durable log stores for a resource, or zero if there is none.
+// differs is true if a read has just found different content.
 func (s *store) stored(id string, res coalesce.Known) (stored catalog.Digest, differs bool) {
 	if s.durable == nil || s.baseline == nil || !res.Confirmed {
 		return stored, false
@@ -156,7 +157,8 @@ func (s *store) stored(id string, res coalesce.Known) (stored catalog.Digest, di
 	return stored, stored != res.Content.Digest
 }
 
-// learnList replaces a list for which no event is published, and remembers it if it is new.
+// learnList replaces a list without publishing an event, and records it in the durable log if it is
+// new.
 func (s *store) learnList(id string, k catalog.Kind, list catalog.List, isNew bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +174,7 @@ func stateOf(r *status.ResourceStatus) journal.State {
 	return journal.State{Digest: r.Digest, Size: r.Size, MimeType: r.MimeType, When: time.Now(), Text: r.Text}
 }
 
-// republish records the state of a server; see [Tracker.Republish].
+// republish records the current state of a server in the durable log; see [Tracker.Republish].
 func (s *store) republish(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,14 +187,14 @@ func (s *store) republish(id string) {
 		ProtocolVersion: st.Info.ProtocolVersion, Era: string(st.Info.Era), StillConnected: st.StillConnected}})
 }
 
-// update applies a change that has no event, such as counts.
+// update changes the state of a server without publishing an event, for example to update counts.
 func (s *store) update(id string, change func(*record)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change(s.known(id))
 }
 
-// knows reports whether the server is in the snapshot.
+// knows reports whether the server is part of the published state.
 func (s *store) knows(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,14 +202,16 @@ func (s *store) knows(id string) bool {
 	return ok
 }
 
-// forget removes a server that was published as Stopping because it is removed.
+// forget deletes the state of a server that was removed from the config. Its last published state
+// is Stopping.
 func (s *store) forget(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.servers, id)
 }
 
-// list returns one list of a server, nil if none is known. Lists are replaced, never modified.
+// list returns the last known list of a server, or nil if there is none. Lists are replaced, never
+// modified.
 func (s *store) list(id string, k catalog.Kind) catalog.List {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,7 +251,7 @@ func (s *store) snapshotLocked() *status.Snapshot {
 	return snap
 }
 
-// describe records what is known of a resource.
+// describe updates the status of a resource with its current state in the coalescer.
 func (r *record) describe(res coalesce.Known) {
 	st, ok := r.resources[res.URI]
 	if !ok {
@@ -258,15 +262,15 @@ func (r *record) describe(res coalesce.Known) {
 	st.Gone = res.Gone
 }
 
-// textBudget bounds the texts of resources that are kept in memory for contents and diffs in
-// events.
+// textBudget limits the total size of the resource texts that are kept in memory to include
+// contents and diffs in events.
 type textBudget struct {
 	each, all int64
 	used      atomic.Int64
 }
 
-// replace accounts for new content in place of old, and returns it, without its text if the
-// budget has no room for that.
+// replace accounts for new content that replaces old content, and returns the new content. If its
+// text would exceed the budget, the text is dropped.
 func (b *textBudget) replace(was, now coalesce.Content) coalesce.Content {
 	if was.Text != nil {
 		b.used.Add(-int64(len(*was.Text)))

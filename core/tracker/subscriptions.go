@@ -10,13 +10,13 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Subscribe tracks a resource in addition to the ones that the config selects, until the session
-// ends or Unsubscribe is called: its updates are published like all others, and its
-// cached content is kept current. It returns once the server has agreed. If the resource is
-// already subscribed to or tracked, no request is sent. If the server does not support
-// subscriptions, the error is an [*UnsupportedError] and nothing is sent; a server that
-// supports them but has no channel to push on is polled. If ctx ends before the server has
-// answered, Subscribed reports the outcome.
+// Subscribe tracks a resource in addition to the resources selected by the config, until
+// Unsubscribe is called or the session ends. Updates of the resource are published like all others,
+// and its cached content is kept current. Subscribe returns once the server has agreed. If the
+// resource is already subscribed to or tracked, no request is sent. If the server does not support
+// subscriptions, Subscribe sends nothing and returns an [*UnsupportedError]; if the server supports
+// them but has no channel to push updates, the resource is polled. If ctx ends before the server
+// has answered, use Subscribed to find out the outcome.
 func (c *Client) Subscribe(ctx context.Context, uri string) error {
 	if uri == "" {
 		return errors.New("subscribe: no URI")
@@ -24,21 +24,21 @@ func (c *Client) Subscribe(ctx context.Context, uri string) error {
 	return c.changeSubscription(ctx, &subscriptionRequest{uri: uri, subscribe: true, done: make(chan error, 1)})
 }
 
-// Unsubscribe ends a subscription made by Subscribe; without one it does nothing. A resource
-// that the config selects stays tracked.
+// Unsubscribe ends a subscription made by Subscribe; if there is none, it does nothing. A resource
+// selected by the config remains tracked.
 func (c *Client) Unsubscribe(ctx context.Context, uri string) error {
 	return c.changeSubscription(ctx, &subscriptionRequest{uri: uri, done: make(chan error, 1)})
 }
 
-// Subscribed reports whether the resource is subscribed to in the live session, because
-// of Subscribe.
+// Subscribed reports whether the resource is subscribed to in the live session as a result of
+// Subscribe.
 func (c *Client) Subscribed(uri string) bool {
 	_, ok := slices.BinarySearch(c.subscriptions(), uri)
 	return ok
 }
 
-// Subscriptions returns the resources that are subscribed to in the live session because
-// of Subscribe, sorted. [status.ServerStatus.Resources] has the tracked resources.
+// Subscriptions returns the sorted URIs that are subscribed to in the live session as a result of
+// Subscribe. For all tracked resources, see [status.ServerStatus.Resources].
 func (c *Client) Subscriptions() []string { return slices.Clone(c.subscriptions()) }
 
 func (c *Client) subscriptions() []string {
@@ -53,7 +53,7 @@ func (c *Client) subscriptions() []string {
 type subscriptionRequest struct {
 	uri       string
 	subscribe bool
-	done      chan error // receives one answer; capacity 1, so that the worker never waits
+	done      chan error // receives one result; capacity 1, so that the worker never blocks
 }
 
 func (c *Client) changeSubscription(ctx context.Context, q *subscriptionRequest) error {
@@ -82,25 +82,25 @@ func (c *Client) changeSubscription(ctx context.Context, q *subscriptionRequest)
 	}
 }
 
-// clientSubscriptions are the subscriptions of clients to resources in one session.
+// clientSubscriptions manages the resource subscriptions made by clients in one session.
 type clientSubscriptions struct {
 	conn *connection
 
 	wanted  map[string]bool        // by URI; true once the server has agreed
-	waiting []*subscriptionRequest // for the next sync
-	syncing []*subscriptionRequest // for the sync that is running
+	waiting []*subscriptionRequest // requests to be handled by the next sync
+	syncing []*subscriptionRequest // requests handled by the running sync
 }
 
-// uris returns the URIs that clients want to be subscribed to, sorted.
+// uris returns the sorted URIs that clients want to be subscribed to.
 func (c *clientSubscriptions) uris() []string { return sortedKeys(c.wanted) }
 
-// begin hands the waiting requests to the sync that begins now.
+// begin assigns the waiting requests to the sync that is about to start.
 func (c *clientSubscriptions) begin() {
 	c.syncing, c.waiting = append(c.syncing, c.waiting...), nil
 }
 
-// changeSubscription handles the request of a client to subscribe or unsubscribe: it answers it, or
-// leaves that to the next sync.
+// changeSubscription handles a client's request to subscribe or unsubscribe: it answers the request
+// immediately, or leaves it to the next sync.
 func (f *sessionFollower) changeSubscription(q *subscriptionRequest) {
 	c, cov := &f.clients, &f.coverage
 	agreed, known := c.wanted[q.uri]
@@ -109,7 +109,7 @@ func (f *sessionFollower) changeSubscription(q *subscriptionRequest) {
 		q.done <- nil
 		return
 	case q.subscribe && has(cov.asked, q.uri) && !has(cov.missing, q.uri) && !f.syncs.running && f.syncs.pending.empty():
-		c.wanted[q.uri] = true // the server already pushes its updates
+		c.wanted[q.uri] = true // the server already pushes updates of the resource
 		c.announce()
 		q.done <- nil
 		return
@@ -120,7 +120,7 @@ func (f *sessionFollower) changeSubscription(q *subscriptionRequest) {
 		if agreed {
 			c.announce()
 		}
-		if contains(f.offered(), q.uri) { // the config selects it
+		if contains(f.offered(), q.uri) { // the config selects the resource
 			q.done <- nil
 			return
 		}
@@ -129,14 +129,14 @@ func (f *sessionFollower) changeSubscription(q *subscriptionRequest) {
 	f.syncs.pending.merge(syncRequest{subscribe: true})
 }
 
-// answer answers the requests of a finished sync. It reports whether another sync has to
-// unsubscribe from refused resources.
+// answer answers the requests handled by a finished sync. It reports whether another sync is needed
+// to unsubscribe from resources that were refused.
 func (c *clientSubscriptions) answer(r syncResult, cov *coverage) (again bool) {
 	changed := false
 	errs := make([]error, len(c.syncing))
 	for i, q := range c.syncing {
 		if !q.subscribe {
-			continue // the client has unsubscribed, whatever the server did
+			continue // an unsubscribe request succeeds regardless of the server's response
 		}
 		agreed, known := c.wanted[q.uri]
 		var err error
@@ -187,7 +187,7 @@ func (c *clientSubscriptions) announce() {
 	c.conn.t.store.publish(event.Event{ServerID: c.conn.server, Payload: event.SubscriptionsChanged{URIs: uris}})
 }
 
-// end ends all subscriptions with the session, and publishes that if there were any.
+// end ends all subscriptions because the session ends, and publishes this if there were any.
 func (c *clientSubscriptions) end() {
 	clear(c.wanted)
 	if len(*c.conn.subscriptions.Load()) > 0 {

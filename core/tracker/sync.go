@@ -17,20 +17,21 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
 )
 
-// syncRequest is what the next sync has to do. The zero value asks for nothing.
+// syncRequest describes what the next sync must do. The zero value requests nothing.
 type syncRequest struct {
-	lists     map[catalog.Kind]event.Cause // lists to request, each with the cause of its changes
-	all       bool                         // request all wanted lists
-	subscribe bool                         // subscribe even if the set of resources stays the same
-	compare   bool                         // then read and compare all resources
+	lists     map[catalog.Kind]event.Cause // lists to load, with the cause to publish for their changes
+	all       bool                         // load all wanted lists
+	subscribe bool                         // subscribe even if the set of resources is unchanged
+	compare   bool                         // read and compare all resources after the sync
 }
 
-// fullSync subscribes, lists and compares everything.
+// fullSync returns a request to subscribe, load all lists and compare all resources.
 func fullSync() syncRequest { return syncRequest{all: true, subscribe: true, compare: true} }
 
 func (r *syncRequest) empty() bool { return len(r.lists) == 0 && !r.all && !r.subscribe && !r.compare }
 
-// list requests lists. A list whose change was already announced keeps that cause.
+// list requests that lists be loaded. If a change to a list was already announced, the original
+// cause is kept.
 func (r *syncRequest) list(kinds []catalog.Kind, cause event.Cause) {
 	if r.lists == nil {
 		r.lists = map[catalog.Kind]event.Cause{}
@@ -51,40 +52,40 @@ func (r *syncRequest) merge(o syncRequest) {
 	r.compare = r.compare || o.compare
 }
 
-// However often a server announces that a list changed, the syncs that this causes begin at
-// least minSync apart, and at most two begin within syncSpan.
+// Rate limits for syncs caused by announced list changes: they start at least minSync apart, and at
+// most two start within syncSpan.
 const (
 	minSync  = 100 * time.Millisecond
 	syncSpan = time.Second
 )
 
-// maxEarly bounds the signals that are held until the running sync ends; a session delivers
-// only signals about URIs that it subscribed to.
+// maxEarly limits the number of signals that are held until the running sync ends. A session only
+// delivers signals for URIs that it subscribed to.
 const maxEarly = 20_000
 
-// syncs schedules the syncs of one session. At most one runs at a time; requests that arrive
-// meanwhile merge into one more.
+// syncs schedules the syncs of one session. At most one sync runs at a time; requests that arrive
+// in the meantime are merged into a single following sync.
 type syncs struct {
-	// results receives the result of every sync and is never closed. Capacity 1.
+	// results receives the result of every sync. It has a capacity of 1 and is never closed.
 	results chan syncResult
 
 	pending syncRequest
-	next    time.Time // the next sync must not begin earlier
-	last    time.Time // when the last sync began
+	next    time.Time // earliest start of the next sync
+	last    time.Time // when the last sync started
 	running bool
-	aborted bool               // the running sync was cancelled: another one will do its work
-	cancel  context.CancelFunc // of the running one
-	retry   *backoff.Backoff   // waits after failed syncs; nil: the last one succeeded
+	aborted bool               // the running sync was cancelled; another sync will do its work
+	cancel  context.CancelFunc // cancels the context of the running sync
+	retry   *backoff.Backoff   // delays after failed syncs; nil if the last sync succeeded
 	gaps    gaps
-	early   map[string]session.Signal // signals about URIs that the running sync may add
+	early   map[string]session.Signal // signals for URIs that the running sync may start to track
 }
 
-// due reports whether a sync should begin now.
+// due reports whether a sync must start now.
 func (y *syncs) due(now time.Time) bool {
 	return !y.running && !y.pending.empty() && !now.Before(y.next)
 }
 
-// wakeAt returns when the next sync is due, zero if none is planned.
+// wakeAt returns when the next sync is due, or zero if none is scheduled.
 func (y *syncs) wakeAt() time.Time {
 	if y.running || y.pending.empty() {
 		return time.Time{}
@@ -92,7 +93,7 @@ func (y *syncs) wakeAt() time.Time {
 	return y.next
 }
 
-// begin marks a sync as running and returns what it has to do.
+// begin marks a sync as running and returns what it must do.
 func (y *syncs) begin(now time.Time, cancel context.CancelFunc) syncRequest {
 	r := y.pending
 	y.pending = syncRequest{}
@@ -104,7 +105,7 @@ func (y *syncs) begin(now time.Time, cancel context.CancelFunc) syncRequest {
 	return r
 }
 
-// abort cancels the running sync, if there is one, and requests its work again.
+// abort cancels the running sync, if any, and requests its work again.
 func (y *syncs) abort() {
 	if y.running {
 		y.aborted = true
@@ -112,25 +113,25 @@ func (y *syncs) abort() {
 	}
 }
 
-// ended records the end of the running sync. It returns false if the sync was aborted: its
-// result must be ignored, because its work was requested again.
+// ended records that the running sync has ended. It returns false if the sync was aborted: its
+// result must then be ignored, because its work has been requested again.
 func (y *syncs) ended(r syncResult) bool {
 	y.running = false
 	if !y.aborted {
-		if r.made && r.subscribe == nil && !y.pending.compare { // no gap since
+		if r.made && r.subscribe == nil && !y.pending.compare { // no gap occurred in the meantime
 			y.gaps.subscribed = time.Now()
 		}
 		return true
 	}
 	y.aborted = false
 	y.pending.merge(r.job.syncRequest)
-	y.pending.merge(syncRequest{subscribe: true, compare: true}) // how much of it was done is unknown
+	y.pending.merge(syncRequest{subscribe: true, compare: true}) // it is unknown how much of its work was done
 	y.next = time.Time{}
 	return false
 }
 
-// quiesce cancels the running sync, if there is one, and waits for it: two changes of one
-// subscription must not overlap.
+// quiesce cancels the running sync, if any, and waits until it has ended, because two changes to
+// one subscription must not overlap.
 func (y *syncs) quiesce(ctx context.Context) {
 	if !y.running {
 		return
@@ -142,7 +143,7 @@ func (y *syncs) quiesce(ctx context.Context) {
 	}
 }
 
-// failed plans another attempt at the failed parts of a sync.
+// failed schedules another attempt at the failed parts of a sync.
 func (y *syncs) failed(again syncRequest, now time.Time, opts *Options) {
 	if y.retry == nil {
 		y.retry = backoff.New(opts.Backoff, opts.MaxBackoff)
@@ -151,9 +152,9 @@ func (y *syncs) failed(again syncRequest, now time.Time, opts *Options) {
 	y.next = now.Add(y.retry.Next())
 }
 
-// gap plans a full sync because notifications may have been lost, after the wait that gaps
-// determines: none if eager is set and gaps are rare. A full sync that is already planned is
-// never postponed, unless it came due while another one was running.
+// gap schedules a full sync because notifications may have been lost. The delay is determined by
+// gaps: there is none if eager is set and gaps are rare. A full sync that is already scheduled is
+// never postponed, unless it came due while another sync was running.
 func (y *syncs) gap(now time.Time, eager bool, maxWait time.Duration) {
 	if y.gaps.retry == nil {
 		y.gaps.retry = backoff.New(time.Second, maxWait)
@@ -161,20 +162,20 @@ func (y *syncs) gap(now time.Time, eager bool, maxWait time.Duration) {
 	at := now.Add(y.gaps.next(now, eager))
 	overdue := y.running && y.next.Before(now)
 	if !y.pending.compare || overdue || at.Before(y.next) {
-		y.next = at // never postponed: otherwise repeated gaps could put it off for ever
+		y.next = at // never postponed: otherwise repeated gaps could delay it indefinitely
 	}
 	y.pending.merge(fullSync())
 }
 
-// compare requests an immediate full sync because a stream was silent. There is no backoff: a
-// server that has nothing to report is silent again and again, which is no failure.
+// compare requests an immediate full sync because a stream was silent. There is no backoff, because
+// a server that has nothing to report is repeatedly silent without any failure.
 func (y *syncs) compare(now time.Time) {
 	y.next = now
 	y.pending.merge(fullSync())
 }
 
-// hold keeps a signal about a URI that is not tracked until the running sync, which may add it,
-// ends. It returns false if no sync is running.
+// hold stores a signal for an untracked URI until the running sync ends, because the sync may start
+// to track the URI. It returns false if no sync is running.
 func (y *syncs) hold(uri string, sig session.Signal) bool {
 	if !y.running || len(y.early) >= maxEarly {
 		return false
@@ -189,24 +190,24 @@ func (y *syncs) hold(uri string, sig session.Signal) bool {
 	return true
 }
 
-// takeEarly returns the signals that were held.
+// takeEarly returns the signals that were stored by hold, and clears them.
 func (y *syncs) takeEarly() map[string]session.Signal {
 	early := y.early
 	y.early = nil
 	return early
 }
 
-// minStreamLife is how long a subscription must have lasted so that there is no wait after its
-// end.
+// minStreamLife is how long a subscription must last for the tracker to subscribe again without
+// delay after it ends.
 const minStreamLife = time.Second
 
-// gaps determines how long to wait after a gap before subscribing again: not at all if the
-// subscription lasted longer than the last wait, otherwise longer each time.
+// gaps determines how long to wait before subscribing again after a gap: there is no delay if the
+// subscription lasted longer than the last delay; otherwise the delay increases each time.
 type gaps struct {
-	retry      *backoff.Backoff // the waits, since the last minute without a gap
-	last       time.Time        // when the last gap was
-	wait       time.Duration    // the wait after the last gap
-	subscribed time.Time        // when the subscription after the last gap was made; zero: not yet
+	retry      *backoff.Backoff // delays; reset after a minute without a gap
+	last       time.Time        // when the last gap occurred
+	wait       time.Duration    // delay after the last gap
+	subscribed time.Time        // when the subscription after the last gap was made; zero if it has not been
 }
 
 // next returns how long to wait after a gap.
@@ -225,18 +226,18 @@ func (g *gaps) next(now time.Time, eager bool) time.Duration {
 	return g.wait
 }
 
-// syncJob is one sync of a server's lists and subscriptions: a value that has all it needs and
-// runs outside the worker's goroutine. It subscribes to the known resources, lists, and
-// subscribes again if the lists changed the set. The order matters: no change falls between
-// two steps.
+// syncJob is one sync of a server's lists and subscriptions. It is a self-contained value that runs
+// outside the worker's goroutine. It subscribes to the known resources, loads the lists, and
+// subscribes again if the lists changed the set of resources. The order ensures that no change
+// between two steps is missed.
 type syncJob struct {
 	syncRequest
 	scope      scope
-	known      map[catalog.Kind]catalog.List // the wanted lists before the sync
+	known      map[catalog.Kind]catalog.List // wanted lists as they were before the sync
 	clients    []string                      // resources that clients subscribe to
-	filter     session.Filter                // the subscription to make before listing
-	subscribed map[string]struct{}           // resources that the server was asked to push
-	first      bool                          // whether it is the first sync of the session
+	filter     session.Filter                // subscription to make before loading the lists
+	subscribed map[string]struct{}           // resources whose updates the server was asked to push
+	first      bool                          // true for the first sync of the session
 }
 
 // startSync starts the requested sync in a job.
@@ -262,16 +263,16 @@ func (f *sessionFollower) startSync(now time.Time) {
 	})
 }
 
-// resources returns the URIs to track: those selected from the list, those that the
-// config includes by their full URI, and those that clients subscribed to.
+// resources returns the URIs to track: resources selected from the list, resources that the config
+// includes by their full URI, and resources that clients subscribed to.
 func (j *syncJob) resources(list catalog.List) []string { return j.scope.resources(list, j.clients) }
 
-// run does the job.
+// run performs the sync.
 func (j syncJob) run(ctx context.Context, s *session.Session) syncResult {
 	r := syncResult{job: j, lists: map[catalog.Kind]catalog.List{}, listErrs: map[catalog.Kind]error{}}
 	r.run(ctx, s)
 	if j.first && len(r.lists) == 0 && (len(r.listErrs) > 0 || r.subscribe != nil) {
-		// A server that refuses, or answers nonsense, stays connected.
+		// A server that refuses the request or sends an invalid response stays connected.
 		ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 		defer cancel()
 		r.unresponsive = s.Ping(ctx) != nil
@@ -279,26 +280,26 @@ func (j syncJob) run(ctx context.Context, s *session.Session) syncResult {
 	return r
 }
 
-// syncResult is the result of a syncJob.
+// syncResult holds the outcome of a syncJob.
 type syncResult struct {
 	job      syncJob
 	lists    map[catalog.Kind]catalog.List
 	listErrs map[catalog.Kind]error
 
-	// asked is the last subscription that was made, or would have been if the server supported
-	// subscriptions; ack is the answer to it. Both are zero if made is false.
+	// asked is the last subscription that was made, or that would have been made if the server
+	// supported subscriptions; ack is the server's response to it. Both are zero if made is false.
 	asked     session.Filter
 	ack       session.Ack
 	made      bool
-	subscribe error // why the subscription failed
+	subscribe error // error of the subscription request, if it failed
 
-	interrupted  bool // for a moment there was no subscription
-	unlisted     bool // the last such moment was after the lists were loaded
+	interrupted  bool // there was temporarily no subscription
+	unlisted     bool // the subscription was last interrupted after the lists were loaded
 	unresponsive bool // no request was answered
 }
 
-// maxInterruptions bounds how often one sync subscribes again because the set of resources
-// changes whenever it is listed; the next sync, after a wait, continues.
+// maxInterruptions limits how often one sync subscribes again because the set of resources changes
+// each time it is listed. The next sync continues after a delay.
 const maxInterruptions = 3
 
 func (r *syncResult) run(ctx context.Context, s *session.Session) {
@@ -324,7 +325,7 @@ func (r *syncResult) run(ctx context.Context, s *session.Session) {
 			filter.URIs = r.job.resources(resources)
 		}
 		if isUnsupported(r.subscribe) {
-			r.asked.URIs = filter.URIs // the server has no subscriptions: these URIs are polled
+			r.asked.URIs = filter.URIs // the server does not support subscriptions: these URIs are polled
 		}
 		if r.subscribe != nil || sameSet(filter.URIs, subscribed) && (!r.job.subscribe || r.made) {
 			return
@@ -338,7 +339,7 @@ func (r *syncResult) run(ctx context.Context, s *session.Session) {
 			r.unlisted = true
 			return
 		}
-		// There was a moment without a subscription: list everything again.
+		// There was temporarily no subscription: load all lists again.
 		r.listAll(ctx, s, slices.Collect(maps.Keys(r.job.known)))
 	}
 }
@@ -351,10 +352,10 @@ func (r *syncResult) subscribeTo(ctx context.Context, s *session.Session, f sess
 	}
 }
 
-// listAll loads lists concurrently.
+// listAll loads the given lists concurrently and stores the results in r.
 func (r *syncResult) listAll(ctx context.Context, s *session.Session, kinds []catalog.Kind) {
 	var (
-		mu    sync.Mutex // guards the maps of r
+		mu    sync.Mutex // guards the maps in r
 		lists sync.WaitGroup
 	)
 	for _, k := range kinds {
@@ -373,14 +374,14 @@ func (r *syncResult) listAll(ctx context.Context, s *session.Session, kinds []ca
 	lists.Wait()
 }
 
-// confirmEmpty is the time after which a list that became empty is requested once more: some
-// servers replace a list by clearing it first.
+// confirmEmpty is the delay after which a list that became empty is requested again, because some
+// servers clear a list before they refill it.
 const confirmEmpty = 250 * time.Millisecond
 
 func loadList(ctx context.Context, s *session.Session, k catalog.Kind, had bool) (catalog.List, error) {
 	list, err := s.List(ctx, k)
 	if isUnsupported(err) {
-		return nil, nil // the capability covers it, but the server has no such list
+		return nil, nil // the capability covers this list, but the server does not implement it
 	}
 	if err != nil || len(list) > 0 || !had {
 		return list, err
@@ -389,7 +390,7 @@ func loadList(ctx context.Context, s *session.Session, k catalog.Kind, had bool)
 	return s.List(ctx, k)
 }
 
-// err returns what failed in the sync, nil if nothing did.
+// err returns the joined errors of all failed parts of the sync, or nil if nothing failed.
 func (r *syncResult) err() error {
 	errs := slices.Collect(maps.Values(r.listErrs))
 	if r.subscribe != nil && !isUnsupported(r.subscribe) {
@@ -408,10 +409,10 @@ func (r *syncResult) unanswered() bool {
 	return unanswered(r.subscribe)
 }
 
-// isUnsupported reports whether the server lacks what was requested.
+// isUnsupported reports whether err means that the server does not support the request.
 func isUnsupported(err error) bool { return errors.Is(err, session.ErrUnsupported) }
 
-// synced applies the result of a sync, each list in one step. An error means that the
+// synced applies the result of a sync, replacing each list atomically. If it returns an error, the
 // session must end.
 func (f *sessionFollower) synced(r syncResult) error {
 	if !f.syncs.ended(r) {
@@ -421,7 +422,7 @@ func (f *sessionFollower) synced(r syncResult) error {
 		return r.err()
 	}
 	sc := f.scope()
-	var delta catalog.Delta // of the resources
+	var delta catalog.Delta // changes to the list of resources
 	for _, k := range sortedKeys(r.lists) {
 		if !sc.wants(k) {
 			continue // the list is no longer tracked
@@ -447,11 +448,11 @@ func (f *sessionFollower) synced(r syncResult) error {
 		f.coverage.update(r, sc)
 	}
 	if before.mode == event.Poll && f.coverage.mode == event.Push {
-		r.job.compare = true // no change since the last poll was announced
+		r.job.compare = true // changes since the last poll were not announced
 	}
 	f.track(r, before, delta.Removed)
 	for _, uri := range delta.Changed {
-		f.w.co.Recheck(uri, coalesce.Resync) // a new size or type may mean new content
+		f.w.co.Recheck(uri, coalesce.Resync) // a new size or type may indicate new content
 	}
 	if f.clients.answer(r, &f.coverage) {
 		f.syncs.pending.merge(syncRequest{subscribe: true})
@@ -479,7 +480,7 @@ func (f *sessionFollower) synced(r syncResult) error {
 	return nil
 }
 
-// retry requests again whatever failed in a sync, or was left out.
+// retry schedules another attempt at everything that failed in a sync or was left out.
 func (f *sessionFollower) retry(r syncResult) {
 	if r.err() == nil && r.unlisted {
 		f.syncs.failed(fullSync(), time.Now(), &f.w.opts)
@@ -505,8 +506,9 @@ func (f *sessionFollower) retry(r syncResult) {
 	f.syncs.failed(again, time.Now(), &f.w.opts)
 }
 
-// track tracks the resources that the list and the config select now. before is the coverage
-// before the sync, and unlisted are the resources that just left the list.
+// track starts to track the resources that the list and the config now select. before is the
+// coverage before the sync, and unlisted contains the resources that were just removed from the
+// list.
 func (f *sessionFollower) track(r syncResult, before coverage, unlisted []string) {
 	co := f.w.co
 	targets := f.targets()
@@ -514,26 +516,26 @@ func (f *sessionFollower) track(r syncResult, before coverage, unlisted []string
 	for uri, desc := range targets {
 		was, known := co.Lookup(uri)
 		if !known && subscribes && !has(f.coverage.asked, uri) {
-			continue // selected during the sync: the next sync subscribes to it first
+			continue // selected during the sync: the next sync must subscribe to it first
 		}
 		co.Add(uri, desc)
 		switch _, listed := r.lists[catalog.Resources].Get(uri); {
-		case r.job.compare: // everything is read anyway
+		case r.job.compare: // all resources will be read anyway
 		case !known:
 			co.FirstLook(uri)
 		case f.coverage.pushes(uri) && !before.pushes(uri):
 			co.Compare(uri) // changes in the meantime were not announced
 		case was.Gone && listed:
-			co.Recheck(uri, coalesce.Resync) // it was missing when it was read, and has returned
+			co.Recheck(uri, coalesce.Resync) // the resource was missing when it was last read, and is now listed again
 		}
 	}
 	gone := setOf(unlisted)
 	co.Retain(func(uri string) bool { return has(targets, uri) }, func(uri string) bool { return has(gone, uri) })
 }
 
-// becomeReady publishes the state that the server's capabilities allow: after the first
-// sync, and when another entry of the config leads to another state. A server without
-// resources is ready if other lists of it are tracked.
+// becomeReady publishes the state that the server's capabilities allow. It is called after the
+// first sync, and when a new config entry results in a different state. A server without resources
+// is Ready if any of its other lists is tracked.
 func (f *sessionFollower) becomeReady() {
 	info := f.s.Info()
 	if info.Other = f.w.eras.other; info.Other == info.Era {

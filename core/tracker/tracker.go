@@ -22,69 +22,76 @@ import (
 	"github.com/mcptrack/mcptrack/core/status"
 )
 
-// Options configure a [Tracker]. The zero value is usable; a zero field means its
-// default.
+// Options configure a [Tracker]. The zero value is usable: a field that is zero has its default
+// value.
 type Options struct {
-	// Log receives the events; nil: a log of the tracker's own. The tracker closes it when Run
-	// returns.
+	// Log receives the events; nil means that the tracker creates its own log. In both cases the
+	// tracker closes it when Run returns.
 	Log *journal.Memory
-	// Record is a durable log. It receives every event, and everything else to remember, in
-	// order, at the time of publication. Its methods are called with a lock held, so they must
-	// not call the tracker. Nil: nothing is recorded.
+	// Record is a durable log. It receives every event, and all other facts to be remembered, in
+	// order and at the time of publication. Its methods are called while a lock is held, so they
+	// must not call the tracker. If it is nil, nothing is recorded.
 	Record journal.Recorder
-	// Dial connects to a server; nil: [session.Dial].
+	// Dial connects to a server; nil means [session.Dial].
 	Dial session.DialFunc
-	// Session is passed to Dial; the tracker sets its Era and Logger.
+	// Session is passed to Dial. The tracker sets its Era and Logger fields.
 	Session session.Options
-	// Window is the time within which changes of one resource are merged; 2 s.
+	// Window is the debounce window: changes to a resource within this time are merged. Default: 2
+	// s.
 	Window time.Duration
-	// Patience is how long the event for a change waits for the read of its resource; 250 ms.
+	// Patience is how long the event for a change waits for the read of its resource. Default: 250
+	// ms.
 	Patience time.Duration
-	// Resync is the interval at which everything is listed again; 5 min, ± 20 %. See
-	// [config.Tracking] for how often resources are read.
+	// Resync is the interval at which all lists are requested again. Default: 5 min, ± 20 %. For
+	// how often resources are read, see [config.Tracking].
 	Resync time.Duration
-	// Liveness is the interval between pings; 15 s.
+	// Liveness is the interval between pings. Default: 15 s.
 	Liveness time.Duration
-	// Backoff is the first wait after a failure; 500 ms. It doubles up to MaxBackoff.
+	// Backoff is the delay after the first failure; it doubles with each further failure, up to
+	// MaxBackoff. Default: 500 ms.
 	Backoff time.Duration
-	// MaxBackoff is the longest wait before the next attempt to connect, to list after
-	// a failure, to subscribe after a gap, or to follow events; 30 s.
+	// MaxBackoff is the longest delay before another attempt to connect, to load a list, to
+	// subscribe after a gap, or to subscribe to events. Default: 30 s.
 	MaxBackoff time.Duration
-	// Drain bounds how long Run still reads and publishes changed resources after its context
-	// has ended; 3 s.
+	// Drain limits how long Run continues to read and publish changed resources after its context
+	// has ended. Default: 3 s.
 	Drain time.Duration
-	// Reads bounds the reads in flight per server; 8.
+	// Reads limits the number of concurrent reads per server. Default: 8.
 	Reads int
-	// Texts keeps the text of tracked resources, for contents and diffs in events: up to
-	// MaxText bytes each (256 KiB) and MaxTexts in all (64 MiB). MaxText also bounds the
-	// contents and results in the events of clients.
+	// Texts enables storing the text of tracked resources, so that events can include contents and
+	// diffs. MaxText limits the size of each text in bytes (default: 256 KiB), and MaxTexts their
+	// total size (default: 64 MiB). MaxText also limits the contents and results in events about
+	// client requests.
 	Texts             bool
 	MaxText, MaxTexts int64
-	// Baseline returns the digest that an earlier tracker published for a resource,
-	// [catalog.Gone] or [catalog.Unread] if it published that, zero if it published nothing. If
-	// the first read finds another content, an event with cause resync is published. Workers
-	// call it concurrently, and it must return immediately; nil: nothing was published.
+	// Baseline returns the digest that an earlier tracker published for a resource: [catalog.Gone]
+	// or [catalog.Unread] if that was published instead, and zero if nothing was published. If the
+	// first read returns different content, an event with cause resync is published. Workers call
+	// Baseline concurrently, and it must return immediately. If it is nil, nothing was published
+	// before.
 	Baseline func(server, uri string) catalog.Digest
-	// BaselineList returns the keys and digests of a list that an earlier tracker published; ok
-	// is false if none was. If the list differs when it is first loaded, it is published as
-	// changed, with cause resync. It is called like Baseline.
+	// BaselineList returns the keys and digests of a list that an earlier tracker published; ok is
+	// false if there is none. If the list differs when it is first loaded, it is published as
+	// changed, with cause resync. Workers call BaselineList concurrently, and it must return
+	// immediately.
 	BaselineList func(server string, k catalog.Kind) (list catalog.List, ok bool)
-	// EventCursors returns where to resume the subscriptions to events of a server (MCP
-	// Events): the last [status.ServerStatus.EventCursors] of an earlier tracker; nil: from now
-	// on. It is called like Baseline.
+	// EventCursors returns the positions from which to resume the subscriptions to a server's
+	// events (MCP Events): the last [status.ServerStatus.EventCursors] of an earlier tracker. If it
+	// is nil, subscriptions start at the current position. Workers call EventCursors concurrently,
+	// and it must return immediately.
 	EventCursors func(server string) map[string]string
-	// Webhooks receives events from servers that deliver them by webhook; nil: events are not
-	// received in this way.
+	// Webhooks receives events from servers that deliver them by webhook. If it is nil, webhook
+	// delivery is not used.
 	Webhooks *standardwebhooks.Receiver
-	// AllLists tracks all lists of every server, even those that its entry does not select; the
-	// entry still decides which resources are tracked. For a gateway.
+	// AllLists tracks all lists of every server, including lists that the server's entry does not
+	// select. The entry still determines which resources are tracked. A gateway sets AllLists.
 	AllLists bool
-	// IgnoreListChanges are lists that are not polled, and whose changes servers are not asked to
-	// announce (templates go with resources). They are still listed after connecting and
-	// every Resync. Empty: none is ignored.
+	// IgnoreListChanges contains the lists that are not polled and for which servers are not asked
+	// to announce changes (ignoring resources also ignores templates). They are still loaded after
+	// connecting and at every Resync interval.
 	IgnoreListChanges []catalog.Kind
-	// Logger receives one record per change of a server's state at level info, and problems
-	// that a user should look into at level warn; nil discards them.
+	// Logger receives one record per change of a server's state at level info, and problems that
+	// need the user's attention at level warn. If it is nil, they are discarded.
 	Logger *slog.Logger
 }
 
@@ -111,29 +118,29 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// A Tracker keeps one session to every server of a desired set and publishes what
-// changes. Its methods are safe for concurrent use.
+// A Tracker maintains one session with each server in the applied config and publishes changes. Its
+// methods are safe for concurrent use.
 type Tracker struct {
 	opts   Options
 	store  *store
 	texts  *textBudget
-	caches *cache.Store // the session caches
+	caches *cache.Store // caches of all sessions
 
-	// applied wakes Run to take the newest config. Capacity 1, because one wake is
-	// enough for any number of configs: Apply sends without blocking; never closed.
+	// applied wakes Run so that it takes the newest config. Apply sends without blocking; a
+	// capacity of 1 suffices, because one wake-up covers any number of configs. Never closed.
 	applied chan struct{}
 
-	mu      sync.Mutex         // guards all below
-	workers map[string]*worker // only Run writes
+	mu      sync.Mutex         // guards the fields below
+	workers map[string]*worker // written only by Run
 	newest  *config.Config     // the last config applied
-	applies uint64             // how many configs were applied
-	taken   uint64             // how many of them Run has taken, or skipped
-	took    chan struct{}      // Run closes and replaces it whenever taken has increased
+	applies uint64             // number of configs passed to Apply
+	taken   uint64             // number of those that Run has taken or skipped
+	took    chan struct{}      // closed and replaced by Run whenever taken increases
 
-	messages func(server, method string, params json.RawMessage) // see OnMessage; set before Run
+	messages func(server, method string, params json.RawMessage) // set by OnMessage before Run
 }
 
-// New returns a tracker that tracks nothing yet. It starts no goroutine.
+// New returns a tracker with no servers. It does not start any goroutines.
 func New(opts Options) *Tracker {
 	opts = opts.withDefaults()
 	t := &Tracker{
@@ -149,10 +156,10 @@ func New(opts Options) *Tracker {
 	return t
 }
 
-// Apply sets the desired set of servers. It never blocks and never fails. If it is
-// called again before Run has taken the last config, the latest wins. Servers whose
-// entry did not change keep their process and session. A server that is not enabled is
-// known but not connected.
+// Apply replaces the set of servers to track. It never blocks and never fails. If it is called
+// again before Run has taken the previous config, the latest config wins. Servers whose entry did
+// not change keep their process and session. A server that is not enabled is known but not
+// connected.
 func (t *Tracker) Apply(cfg *config.Config) {
 	t.mu.Lock()
 	t.newest = cfg
@@ -164,14 +171,14 @@ func (t *Tracker) Apply(cfg *config.Config) {
 	}
 }
 
-// take returns the config that Run should apply, and its number.
+// take returns the config that Run must apply next, and its number.
 func (t *Tracker) take() (*config.Config, uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.newest, t.applies
 }
 
-// markTaken records that Run has begun to apply config number n.
+// markTaken records that Run has started to apply config number n.
 func (t *Tracker) markTaken(n uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -180,8 +187,8 @@ func (t *Tracker) markTaken(n uint64) {
 	t.took = make(chan struct{})
 }
 
-// awaitTaken waits until Run has taken the config that was applied last; if there is none yet,
-// the first.
+// awaitTaken waits until Run has taken the most recently applied config. If no config has been
+// applied yet, it waits for the first one.
 func (t *Tracker) awaitTaken(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -202,25 +209,26 @@ func (t *Tracker) awaitTaken(ctx context.Context) error {
 	return nil
 }
 
-// Causes with which the context of a worker or its session is cancelled.
+// Cancellation causes for the contexts of workers and their sessions.
 var (
 	errRemoved    = errors.New("removed from the config")
 	errSuperseded = errors.New("the config changed")
 )
 
-// Run tracks until ctx ends. Then it drains: it reads and publishes resources whose change
-// was announced (for at most Options.Drain), unsubscribes, and disconnects, from all servers
-// concurrently. When it returns, with the cause of ctx, every stream of events has ended and no
-// goroutine or process is left. It may be called once.
+// Run tracks the servers until ctx ends. Then, for all servers concurrently, it reads and publishes
+// resources whose change was announced (for at most Options.Drain), unsubscribes, and disconnects.
+// It returns the cause of ctx. When it returns, every event stream has ended and no goroutine or
+// process is left. It may be called only once.
 func (t *Tracker) Run(ctx context.Context) error {
-	defer func() { _ = t.opts.Log.Close() }() // never fails
-	defer t.markTaken(math.MaxUint64)         // no config will be taken any more
+	defer func() { _ = t.opts.Log.Close() }() // closing a Memory log never fails
+	defer t.markTaken(math.MaxUint64)         // wakes callers of awaitTaken: no further config will be taken
 	var (
 		running sync.WaitGroup
 		desired = map[string]config.Server{}
 		order   []string
-		// exits receives the id of every worker that has ended, as the worker's last act; never
-		// closed. No capacity is needed, because this loop receives until all have ended.
+		// exits receives the id of every worker when it has finished; sending the id is the
+		// worker's last action. It is never closed, and unbuffered, because the loop below receives
+		// until all workers have finished.
 		exits = make(chan string)
 	)
 	start := func(id string) {
@@ -256,11 +264,11 @@ func (t *Tracker) Run(ctx context.Context) error {
 		select {
 		case <-t.applied:
 			if ctx.Err() != nil {
-				continue // stopping
+				continue // Run is shutting down
 			}
 			cfg, n := t.take()
 			desired, order = wanted(cfg)
-			for _, id := range order { // servers are known from now on, whether or not their workers run
+			for _, id := range order { // make all servers known, whether or not their workers are running
 				if _, ok := t.workers[id]; !ok {
 					t.announce(desired[id])
 				}
@@ -278,7 +286,7 @@ func (t *Tracker) Run(ctx context.Context) error {
 			}
 			if ctx.Err() == nil && again {
 				t.announce(desired[id])
-				reconcile() // the server may be wanted again
+				reconcile() // the server may have been added again
 			}
 		case <-done:
 			done = nil
@@ -288,15 +296,15 @@ func (t *Tracker) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// announce makes a server known as Pending.
+// announce publishes a new server in the state Pending.
 func (t *Tracker) announce(srv config.Server) {
 	t.store.commit(event.Event{ServerID: srv.ID, Payload: event.ServerState{State: event.Pending}}, func(r *record) {
 		r.status.State, r.status.Transport = event.Pending, srv.Transport
 	})
 }
 
-// wanted returns the servers of a config by id, and their order. It fills in defaults, which
-// are missing if the config was not read from a file.
+// wanted returns the servers of a config by id, and the ids in config order. It fills in the
+// defaults, which are missing in configs that were not read from a file.
 func wanted(cfg *config.Config) (map[string]config.Server, []string) {
 	set := map[string]config.Server{}
 	var order []string
@@ -316,12 +324,12 @@ func wanted(cfg *config.Config) (map[string]config.Server, []string) {
 	return set, order
 }
 
-// Snapshot returns the current state.
+// Snapshot returns the current state of all servers.
 func (t *Tracker) Snapshot() *status.Snapshot { return t.store.snapshot() }
 
-// Subscribe returns the current state and the stream of all events after it, without a gap
-// between the two. The stream ends with ctx or after the last event of Run. A consumer that is
-// too slow gets a gap event and the current states, see [journal.Memory].
+// Subscribe returns the current state and a stream of all later events, with no gap between the
+// two. The stream ends when ctx ends, or after the last event of Run. A consumer that is too slow
+// receives a gap event followed by the current states; see [journal.Memory].
 func (t *Tracker) Subscribe(ctx context.Context) (*status.Snapshot, *journal.Subscription) {
 	return t.store.subscribe(ctx)
 }
@@ -329,31 +337,32 @@ func (t *Tracker) Subscribe(ctx context.Context) (*status.Snapshot, *journal.Sub
 // Log returns the log to which the tracker publishes.
 func (t *Tracker) Log() *journal.Memory { return t.opts.Log }
 
-// Restart ends the connection to a server and soon makes a new one. What is known of the server
-// is kept, and compared with what the new session finds. Restart does nothing if the server is
-// not tracked. While the server is being connected, only a failure leads to another attempt soon.
+// Restart closes the connection to a server and soon opens a new one. The known state of the server
+// is kept and compared with the state found in the new session. Restart does nothing if the server
+// is not tracked. If a connection attempt is in progress, Restart only causes an early retry if
+// that attempt fails.
 func (t *Tracker) Restart(server string) {
 	t.signal(server, func(w *worker) chan<- struct{} { return w.restarts })
 }
 
-// Hasten makes the tracker soon connect to a server that is waiting to be reconnected, because
-// a request waits for it. The planned attempts stay as they are. If the server itself asked for
-// the wait, Hasten does nothing.
+// Hasten makes the tracker retry soon if a server is waiting to be reconnected, because a request
+// is waiting for it. It does not change the regular retry schedule. Hasten does nothing if the
+// server itself requested the delay.
 func (t *Tracker) Hasten(server string) {
 	t.signal(server, func(w *worker) chan<- struct{} { return w.hasten })
 }
 
-// Republish records the state of a server. Soon after, in order with its events, it records what
-// differs from Baseline and BaselineList, with cause resync: everything is listed and read again,
-// now or when the server is connected. It is for a server that was tracked before this process
-// was allowed to record events about it.
+// Republish records the state of a server in the durable log. It then lists and reads everything
+// again, immediately or as soon as the server is connected, and records all differences from
+// Baseline and BaselineList, with cause resync and in order with the server's other events. It is
+// used for a server that was tracked before this process was allowed to record events about it.
 func (t *Tracker) Republish(server string) {
 	t.store.republish(server)
 	t.signal(server, func(w *worker) chan<- struct{} { return w.rechecks })
 }
 
-// signal sends to a channel of a server's worker. The channel has capacity 1, because one
-// request is enough.
+// signal sends a request to a server's worker without blocking. The channel has a capacity of 1,
+// because one pending request is enough.
 func (t *Tracker) signal(server string, to func(*worker) chan<- struct{}) {
 	t.mu.Lock()
 	w := t.workers[server]
@@ -367,13 +376,13 @@ func (t *Tracker) signal(server string, to func(*worker) chan<- struct{}) {
 	}
 }
 
-// Publish publishes an event that is not about a server, in order with the others. It is for
-// the source of the configs, such as a config reloader.
+// Publish publishes an event that does not concern a server, in order with the other events. It is
+// used by the source of the configs, such as a config reloader.
 func (t *Tracker) Publish(e event.Event) { t.store.publish(e) }
 
-// Settled waits until every server of the last applied config was tried once: it is Ready,
-// Unsupported, NeedsAuth, Unconfigured, Unapproved or Disabled, or has failed. It returns the
-// state at that time; if ctx ends first, the state so far and the cause of ctx. Apply and Run
+// Settled waits until every server in the last applied config has been tried once: it is Ready,
+// Unsupported, NeedsAuth, Unconfigured, Unapproved or Disabled, or has failed. It returns the state
+// at that time. If ctx ends first, it returns the current state and the cause of ctx. Apply and Run
 // must have been called. If a server's entry changed, its status may still describe the old entry.
 func (t *Tracker) Settled(ctx context.Context) (*status.Snapshot, error) {
 	if err := t.awaitTaken(ctx); err != nil {
@@ -399,8 +408,8 @@ func settled(s *status.Snapshot) bool {
 	})
 }
 
-// Gone waits until a server that is not in the last applied config has been disconnected and
-// everything about it has been published.
+// Gone waits until a server that was removed from the config has been disconnected and all its
+// events have been published.
 func (t *Tracker) Gone(ctx context.Context, server string) error {
 	if err := t.awaitTaken(ctx); err != nil {
 		return err

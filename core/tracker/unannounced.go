@@ -11,30 +11,30 @@ import (
 )
 
 const (
-	// minSafetyTick is the least time between two safety reads, or groups of them.
+	// minSafetyTick is the minimum time between two safety reads or batches of safety reads.
 	minSafetyTick = time.Second
-	// sweepTick and sweepSize are the rate of a sweep: 20 resources per second.
+	// sweepTick and sweepSize determine the rate of a sweep: 20 resources per second.
 	sweepTick = 100 * time.Millisecond
 	sweepSize = 2
-	// sweepPause is the least time between the starts of two sweeps, which read every resource
+	// sweepPause is the minimum time between the starts of two sweeps. A sweep reads every resource
 	// once.
 	sweepPause = 10 * time.Second
 )
 
-// background re-reads resources without an announcement, at a rate that hardly loads the
-// server. Safety reads check every resource once per interval, because servers do not push all
-// updates that they claim to push. A sweep checks every resource once, because the server
-// announced that its list of resources changed: a resource that was removed and added again
-// since looks the same in the list.
+// background re-reads resources for which no update was announced, at a rate that puts little load
+// on the server. Safety reads check every resource once per interval, because servers do not push
+// all the updates that they claim to push. A sweep checks every resource once after the server
+// announced a change to its list of resources, because a resource that was removed and added again
+// in the meantime looks unchanged in the list.
 type background struct {
-	nextSafety time.Time // zero: no safety reads
-	nextSweep  time.Time // zero: no sweep was requested
-	left       int       // resources that the running sweep still has to check
-	again      bool      // a sweep was requested after the last one began
-	began      time.Time // when the last sweep began
+	nextSafety time.Time // zero if safety reads are disabled
+	nextSweep  time.Time // zero if no sweep is pending
+	left       int       // number of resources that the running sweep has yet to check
+	again      bool      // another sweep was requested after the last one started
+	began      time.Time // when the last sweep started
 }
 
-// sweep requests a sweep.
+// sweep requests a check of all resources.
 func (b *background) sweep(now time.Time) {
 	if b.left > 0 {
 		b.again = true
@@ -45,10 +45,11 @@ func (b *background) sweep(now time.Time) {
 	}
 }
 
-// wakeAt returns when advance has something to do, zero if never.
+// wakeAt returns when advance must next be called, or zero if never.
 func (b *background) wakeAt() time.Time { return earliest(b.nextSafety, b.nextSweep) }
 
-// advance queues the reads that are due. interval is the interval of safety reads; zero: none.
+// advance queues the reads that are due. interval is the interval of safety reads; zero disables
+// them.
 func (b *background) advance(now time.Time, interval time.Duration, co *coalesce.Coalescer) {
 	b.safetyReads(now, interval, co)
 	if b.nextSweep.IsZero() || now.Before(b.nextSweep) {
@@ -76,7 +77,7 @@ func (b *background) safetyReads(now time.Time, interval time.Duration, co *coal
 		return
 	}
 	tick := max(interval/time.Duration(n), minSafetyTick)
-	if b.nextSafety.IsZero() || b.nextSafety.Sub(now) > 2*tick { // the tick became shorter: there are more resources
+	if b.nextSafety.IsZero() || b.nextSafety.Sub(now) > 2*tick { // the tick became shorter because resources were added
 		b.nextSafety = now.Add(backoff.Spread(tick))
 	}
 	if now.Before(b.nextSafety) {
@@ -93,9 +94,9 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// safetyInterval is the interval of the safety reads; zero: there are none, because
-// resources are polled or the config says so. While it is doubtful that the server pushes
-// updates, the poll interval applies, but with at most one read per second.
+// safetyInterval returns the interval of the safety reads, or zero if they are disabled, because
+// resources are polled or because of the config. While it is doubtful whether the server pushes
+// updates, the poll interval is used instead, with at most one read per second.
 func (f *sessionFollower) safetyInterval() time.Duration {
 	if f.coverage.mode != event.Push {
 		return 0
@@ -108,25 +109,24 @@ func (f *sessionFollower) safetyInterval() time.Duration {
 }
 
 const (
-	// missedGrace is how long a notification may still arrive after a safety read found the
-	// change; after that, the change counts as missed.
+	// missedGrace is how long to wait for the notification after a safety read has found a change.
+	// If it has not arrived by then, the change counts as missed.
 	missedGrace = 10 * time.Second
-	// maxMissed is the number of missed changes after which a server is polled.
+	// maxMissed is the number of missed changes after which the server is polled.
 	maxMissed = 2
-	// silenceGrace is the time after a silent stream was noticed in which changes found by
-	// comparing count as missed by that stream.
+	// silenceGrace is the period after a silent stream was detected in which changes found by a
+	// comparison count as missed.
 	silenceGrace = time.Minute
 )
 
-// missedChanges counts changes that the server of one session should have announced but did
-// not.
+// missedChanges counts the changes in one session that the server failed to announce.
 type missedChanges struct {
-	suspects map[string]time.Time // by URI: when the change counts as missed
-	silence  time.Time            // until then, changes that a comparison finds were missed
+	suspects map[string]time.Time // by URI: when the change will count as missed
+	silence  time.Time            // changes found by a comparison before this time count as missed
 }
 
-// found handles an update that was found without an announcement. If the content differs, it
-// returns how many missed changes this makes certain.
+// found handles a change that was found without a notification. It returns the number of changes
+// that are now known to have been missed.
 func (m *missedChanges) found(u coalesce.Update, now time.Time) int {
 	if !u.Read || u.Previous.Digest.IsZero() || u.Previous.Digest == u.Content.Digest {
 		return 0
@@ -138,26 +138,27 @@ func (m *missedChanges) found(u coalesce.Update, now time.Time) int {
 		if m.suspects == nil {
 			m.suspects = map[string]time.Time{}
 		}
-		if _, waits := m.suspects[u.URI]; !waits { // else an earlier change was not announced either
+		if _, waits := m.suspects[u.URI]; !waits { // otherwise a previous change was not announced either
 			m.suspects[u.URI] = now.Add(missedGrace)
 		}
 	}
 	return 0
 }
 
-// announced handles a notification about a resource: its change was not missed.
+// announced handles a notification about a resource: its suspected change was not missed.
 func (m *missedChanges) announced(uri string) { delete(m.suspects, uri) }
 
-// reset forgets everything, because a gap explains what was missed.
+// reset discards all suspected changes, because a gap in the notifications explains why they were
+// missing.
 func (m *missedChanges) reset() { *m = missedChanges{} }
 
-// silent records that the stream was silent for so long that it may be dead.
+// silent records that the stream was silent for so long that it may have failed.
 func (m *missedChanges) silent(now time.Time) {
 	m.reset()
 	m.silence = now.Add(silenceGrace)
 }
 
-// expired returns how many suspected changes have now certainly been missed.
+// expired returns how many suspected changes now count as missed.
 func (m *missedChanges) expired(now time.Time) int {
 	n := 0
 	for uri, at := range m.suspects {
@@ -169,13 +170,13 @@ func (m *missedChanges) expired(now time.Time) int {
 	return n
 }
 
-// wakeAt returns when expired may find something, zero if never.
+// wakeAt returns when expired must next be called, or zero if never.
 func (m *missedChanges) wakeAt() time.Time {
 	return earliest(slices.Collect(maps.Values(m.suspects))...)
 }
 
-// countMissed counts changes that the server failed to announce. After maxMissed of them it is
-// polled.
+// countMissed adds n changes that the server failed to announce. After maxMissed such changes, the
+// server is polled.
 func (f *sessionFollower) countMissed(n int, now time.Time) {
 	if n == 0 {
 		return

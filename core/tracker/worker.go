@@ -17,48 +17,48 @@ import (
 	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
 )
 
-// worker keeps one server connected and tracked for as long as its id is wanted, and publishes
-// and logs everything about it (publish.go). Its run goroutine owns every field below the
-// channels and conn. What it knows of the server is kept from session to session.
+// worker keeps one server connected and tracked for as long as the server is in the config, and
+// publishes and logs everything about it (publish.go). Its run goroutine owns every field below the
+// channels and conn. The state of the server is kept from session to session.
 type worker struct {
 	t    *Tracker
 	opts Options
 	log  *slog.Logger
 	id   string
 
-	// offers holds the newest entry of the config that run has not seen.
-	// Capacity 1: the reconcile loop replaces what is in it; never closed.
+	// offers holds the newest config entry that run has not yet received. It has a capacity of 1:
+	// the reconcile loop replaces an entry that has not been received. Never closed.
 	offers   chan config.Server
-	cancel   context.CancelCauseFunc // owned by the reconcile loop, as are:
+	cancel   context.CancelCauseFunc // owned by the reconcile loop, like the next two fields
 	removing bool
-	offered  config.Server // the newest entry
+	offered  config.Server // the newest entry offered to the worker
 
-	// Each of these has capacity 1 and is never closed. Run receives; the sender is the method
-	// of Tracker in the comment.
-	hasten   chan struct{} // Hasten
-	restarts chan struct{} // Restart
-	rechecks chan struct{} // Republish
+	// Requests from methods of Tracker, received by run. Each channel has a capacity of 1 and is
+	// never closed.
+	hasten   chan struct{} // sent by Tracker.Hasten
+	restarts chan struct{} // sent by Tracker.Restart
+	rechecks chan struct{} // sent by Tracker.Republish
 
-	conn atomic.Pointer[connection] // of the live session, for clients; nil while not connected
+	conn atomic.Pointer[connection] // connection of the live session, used by clients; nil while not connected
 
 	srv        config.Server
 	eras       eras
 	lists      map[catalog.Kind]catalog.List
-	following  *sessionFollower // of the live session
+	following  *sessionFollower // tracks the live session
 	co         *coalesce.Coalescer
 	retries    retries
-	login      loginWatch // as it was at the last attempt to connect
-	missed     int        // changes that the server did not announce, since the connection settings last changed
-	unreliable bool       // the server is polled because of missed changes
+	login      loginWatch // login state at the last attempt to connect
+	missed     int        // unannounced changes since the connection settings last changed
+	unreliable bool       // polled because it failed to announce changes
 
-	// For publishing:
-	state       event.State       // as last published
-	waits       event.ServerState // as last published, if that was Unapproved
-	needs       string            // the error of the last NeedsAuth state
-	failures    uint64            // connections and lists that failed
-	missedTotal uint64            // changes that the server should have announced
-	warned      map[string]bool   // the subjects of warnings that were logged
-	cursors     map[string]string // where to resume the subscriptions to events; replaced, never modified
+	// State used for publishing and logging:
+	state       event.State       // last published state
+	waits       event.ServerState // last published state, if it was Unapproved
+	needs       string            // error of the last published NeedsAuth state
+	failures    uint64            // number of failed connections and list requests
+	missedTotal uint64            // number of changes that the server failed to announce
+	warned      map[string]bool   // subjects for which a warning was logged
+	cursors     map[string]string // positions from which to resume event subscriptions; replaced, never modified
 }
 
 func newWorker(t *Tracker, srv config.Server) *worker {
@@ -85,7 +85,7 @@ func newWorker(t *Tracker, srv config.Server) *worker {
 	return w
 }
 
-// offer gives the worker a new entry; the latest wins.
+// offer passes a new config entry to the worker; the latest entry wins.
 func (w *worker) offer(srv config.Server) {
 	select {
 	case <-w.offers:
@@ -95,15 +95,15 @@ func (w *worker) offer(srv config.Server) {
 	w.offered = srv
 }
 
-// remove ends the worker because its server is no longer in the config.
+// remove stops the worker because its server was removed from the config.
 func (w *worker) remove() {
 	w.removing = true
 	w.cancel(errRemoved)
 }
 
-// run works until ctx ends.
+// run connects to the server and tracks it until ctx ends.
 func (w *worker) run(ctx context.Context) {
-	defer w.co.Reset(false) // frees the budget of texts; the published state stays
+	defer w.co.Reset(false) // releases the text budget; the published state is kept
 	defer w.eras.forget()
 	for ctx.Err() == nil {
 		if st, ok := unconnected(&w.srv); ok {
@@ -123,8 +123,8 @@ func (w *worker) run(ctx context.Context) {
 	w.setState(event.ServerState{State: event.Stopping, Reason: reasonOf(context.Cause(ctx))})
 }
 
-// unconnected reports whether a server must not be connected to, and the state that it then
-// has.
+// unconnected reports whether the config prevents connecting to a server, and returns the state to
+// publish in that case.
 func unconnected(srv *config.Server) (event.ServerState, bool) {
 	err := srv.Unusable()
 	_, unapproved := errors.AsType[*config.UnapprovedError](err)
@@ -148,19 +148,21 @@ func reasonOf(cause error) string {
 	return "shutdown"
 }
 
-// forgetResources forgets all resources. From now on their content is read if digests is set.
+// forgetResources stops tracking all resources. digests tells whether the content of resources
+// tracked from now on is read.
 func (w *worker) forgetResources(digests bool) {
 	w.co.Reset(digests)
 	w.t.store.update(w.id, func(r *record) { clear(r.resources) })
 }
 
-// connectAndFollow runs one session from dialling to its end. The error says why it ended and
-// is never nil. A failure has been published; again is when to try again.
+// connectAndFollow runs one session from dialling until it ends. It returns the reason why the
+// session ended, which is never nil, and when to retry. If the session failed, that has already
+// been published.
 func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err error) {
 	if digests := w.srv.Read != config.ReadNone; w.co.Digests() != digests {
 		w.forgetResources(digests)
 	}
-	if w.state != event.NeedsAuth || w.retries.attempt == 0 { // while NeedsAuth persists, the failed attempts are not published
+	if w.state != event.NeedsAuth || w.retries.attempt == 0 { // failed attempts are not published while NeedsAuth persists
 		w.setState(event.ServerState{State: event.Connecting, Attempt: w.retries.attempt})
 	}
 	sctx, cancel := context.WithCancelCause(ctx)
@@ -171,7 +173,7 @@ func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err err
 	s, err := w.session(sctx, opts)
 	if err == nil {
 		select {
-		case <-w.restarts: // it was requested before this connection was made
+		case <-w.restarts: // discard a request made before this connection
 		default:
 		}
 	}
@@ -187,7 +189,7 @@ func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err err
 	err = f.run(sctx)
 	f.closeToClients()
 	if errors.Is(context.Cause(ctx), errRemoved) {
-		w.forgetResources(w.co.Digests()) // nothing is published about them from now on
+		w.forgetResources(w.co.Digests()) // stop publishing events about resources
 	}
 	w.co.Suspend()
 	if time.Since(began) >= healthyAfter {
@@ -198,7 +200,7 @@ func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err err
 	} else if !errors.Is(err, errSuperseded) {
 		again = w.failed(err, "disconnected")
 	}
-	f.close() // after the state is published: closing may take seconds
+	f.close() // after publishing the state, because closing may take seconds
 	if s.Info().Era == session.EraModern && !f.ready && s.Info().Transport == config.TransportStdio && w.eras.use == session.EraModern {
 		// Some servers hang after their first subscriptions/listen over stdio.
 		w.eras.use, w.eras.other = session.EraLegacy, session.EraModern
@@ -206,7 +208,8 @@ func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err err
 	return again, err
 }
 
-// session returns the session to follow: the one that an era trial left, or a new one.
+// session returns the session to follow: the session opened by an era trial if there is one, and
+// otherwise a new session.
 func (w *worker) session(ctx context.Context, opts session.Options) (*session.Session, error) {
 	if s := w.eras.next; s != nil {
 		w.eras.next = nil
@@ -216,7 +219,7 @@ func (w *worker) session(ctx context.Context, opts session.Options) (*session.Se
 	if err != nil || !w.eras.learn(s.Info()) {
 		return s, err
 	}
-	w.log.Debug("another server answers: determining its era again")
+	w.log.Debug("a different server responded; determining its era again")
 	_ = s.Close()
 	opts.Era = ""
 	if s, err = w.dial(ctx, opts); err == nil {
@@ -225,7 +228,8 @@ func (w *worker) session(ctx context.Context, opts session.Options) (*session.Se
 	return s, err
 }
 
-// dial connects. It stops immediately if a new config requires another connection.
+// dial opens a session. It is cancelled immediately if a new config entry requires a different
+// connection.
 func (w *worker) dial(ctx context.Context, opts session.Options) (*session.Session, error) {
 	type result struct {
 		s   *session.Session
@@ -234,7 +238,7 @@ func (w *worker) dial(ctx context.Context, opts session.Options) (*session.Sessi
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	srv := w.srv
-	dialled := make(chan result, 1) // receives one value, from the goroutine below
+	dialled := make(chan result, 1) // receives one value from the goroutine below
 	go func() {
 		s, err := w.opts.Dial(ctx, srv, opts)
 		dialled <- result{s, err}
@@ -246,7 +250,7 @@ func (w *worker) dial(ctx context.Context, opts session.Options) (*session.Sessi
 		case next := <-w.offers:
 			if w.adopt(next) {
 				cancel(errSuperseded)
-				if r := <-dialled; r.s != nil { // soon, because Dial obeys its context
+				if r := <-dialled; r.s != nil { // arrives soon, because Dial respects its context
 					r.s.Close()
 				}
 				return nil, errSuperseded
@@ -255,7 +259,7 @@ func (w *worker) dial(ctx context.Context, opts session.Options) (*session.Sessi
 	}
 }
 
-// adopt applies a new entry and reports whether it needs a new session.
+// adopt applies a new config entry and reports whether a new session is required.
 func (w *worker) adopt(next config.Server) (reconnect bool) {
 	old := w.srv
 	w.srv = next
@@ -266,10 +270,10 @@ func (w *worker) adopt(next config.Server) (reconnect bool) {
 		w.storeCursors(nil)
 		return true
 	}
-	return next.Read != old.Read // all resources are forgotten and tracked anew
+	return next.Read != old.Read // all resources are forgotten and tracked again from scratch
 }
 
-// failed publishes a failure and returns when to try again.
+// failed publishes a failure and returns when to retry.
 func (w *worker) failed(err error, reason string) time.Time {
 	now := time.Now()
 	st := w.retries.failed(err, reason, now)
@@ -277,8 +281,8 @@ func (w *worker) failed(err error, reason string) time.Time {
 	return now.Add(time.Duration(st.RetryIn))
 }
 
-// wait waits for d, or indefinitely if d is 0. It returns early if ctx ends, a new entry of the
-// config needs another connection, or something else calls for an earlier attempt.
+// wait waits for d, or indefinitely if d is 0. It returns early if ctx ends, if a new config entry
+// requires a different connection, or if something else triggers an early attempt.
 func (w *worker) wait(ctx context.Context, d time.Duration) {
 	var over <-chan time.Time
 	var hasten <-chan struct{}
@@ -321,38 +325,39 @@ func (w *worker) wait(ctx context.Context, d time.Duration) {
 func errorLine(err error) string { return printable.Reason(err, 1000) }
 
 const (
-	// A server is in a crash loop if this many sessions died within this time.
+	// crashLoopDeaths is the number of sessions that must die within crashLoopWithin for the server
+	// to be considered in a crash loop.
 	crashLoopDeaths = 5
 	crashLoopWithin = time.Minute
-	// healthyAfter is how long a session must last for the next wait to be short again.
+	// healthyAfter is how long a session must last before the retry delay is reset.
 	healthyAfter = time.Minute
-	// hurryAfter is the least time between a failure and an early attempt to connect, made
-	// because a request waits for the server.
+	// hurryAfter is the minimum time between a failure and an early attempt to connect, made
+	// because a request is waiting for the server.
 	hurryAfter = 250 * time.Millisecond
-	// maxHurried bounds the early attempts per minute: a server that exits at every request
-	// must not be restarted without a pause.
+	// maxHurried limits the number of early attempts per minute, so that a server that exits at
+	// every request is not restarted continually.
 	maxHurried = 10
 )
 
-// retries counts the failures of one server and decides how long to wait after each.
+// retries tracks the failures of one server and determines the delay after each of them.
 type retries struct {
 	maxWait time.Duration
 	delays  *backoff.Backoff
-	attempt int         // consecutive failures
-	deaths  []time.Time // when the last sessions died, at most crashLoopDeaths
-	until   time.Time   // when the next attempt is planned; zero: none is
-	asked   bool        // the server asked for this wait
-	hurried []time.Time // the early attempts within the last minute
+	attempt int         // number of consecutive failures
+	deaths  []time.Time // times at which sessions died; at most crashLoopDeaths entries
+	until   time.Time   // when the next attempt is scheduled; zero if none is
+	asked   bool        // the server requested this delay
+	hurried []time.Time // times of the early attempts within the last minute
 }
 
-// reset makes the next wait short again.
+// reset sets the next delay back to its initial value.
 func (r *retries) reset() {
 	r.attempt = 0
 	r.delays.Reset()
 	r.until = time.Time{}
 }
 
-// failed counts a failure and returns the state that the server is in now.
+// failed records a failure and returns the resulting server state to publish.
 func (r *retries) failed(err error, reason string, now time.Time) event.ServerState {
 	r.attempt++
 	st := event.ServerState{State: event.Backoff, Reason: reason, Error: errorLine(err), Attempt: r.attempt}
@@ -361,7 +366,7 @@ func (r *retries) failed(err error, reason string, now time.Time) event.ServerSt
 		least, st.Reason = ra.Wait, "the server asked clients to wait"
 	}
 	wait := r.until.Sub(now)
-	if wait <= 0 || least > 0 { // otherwise this was an early attempt, and the planned one stays
+	if wait <= 0 || least > 0 { // otherwise this was an early attempt, which does not change the schedule
 		wait = r.delays.NextAfter(least)
 	}
 	r.until, r.asked = now.Add(wait), least > 0
@@ -379,7 +384,7 @@ func (r *retries) failed(err error, reason string, now time.Time) event.ServerSt
 	return st
 }
 
-// mayHurry reports whether an early attempt may be made, and counts it.
+// mayHurry reports whether an early attempt is allowed now, and if so counts it.
 func (r *retries) mayHurry(now time.Time) bool {
 	for len(r.hurried) > 0 && now.Sub(r.hurried[0]) >= time.Minute {
 		r.hurried = r.hurried[1:]
@@ -391,20 +396,20 @@ func (r *retries) mayHurry(now time.Time) bool {
 	return true
 }
 
-// loginPoll is how often the tracker checks whether somebody has logged in to a server that
-// needs it. The file is polled, not watched: this works on every file system, and with a
-// keyring.
+// loginPoll is how often the tracker checks whether the user has logged in to a server that
+// requires it. The login file is polled rather than watched, because polling works on every file
+// system and also with a keyring.
 const loginPoll = 500 * time.Millisecond
 
-// loginWatch detects a login to a server, or a logout.
+// loginWatch detects when the user logs in to a server or logs out.
 type loginWatch struct {
-	logins *login.Store // nil: there are none
+	logins *login.Store // nil if logins are not stored
 	target login.Target
 	stamp  login.Stamp
-	since  time.Time // when the login was made; zero: there is none
+	since  time.Time // when the user logged in; zero if there is no login
 }
 
-// watchLogin records the current login of a server, before it is used.
+// watchLogin records the current login for a server before the login is used.
 func (w *worker) watchLogin() loginWatch {
 	target := login.TargetOf(w.srv)
 	if w.opts.Session.Logins == nil || target.URL == "" {
@@ -416,8 +421,8 @@ func (w *worker) watchLogin() loginWatch {
 	return l
 }
 
-// ticker returns a channel that receives whenever changed should be called, and a function that
-// stops it.
+// ticker returns a channel that receives whenever changed is due to be called, and a function that
+// stops the ticker.
 func (l *loginWatch) ticker(state event.State) (tick <-chan time.Time, stop func()) {
 	if l.logins == nil || state != event.NeedsAuth {
 		return nil, func() {}
@@ -426,8 +431,8 @@ func (l *loginWatch) ticker(state event.State) (tick <-chan time.Time, stop func
 	return t.C, t.Stop
 }
 
-// changed reports whether there is another login than before, or none any more. A renewal, by any
-// process, does not count.
+// changed reports whether the user has logged in again or logged out. It ignores tokens that were
+// merely renewed, by any process.
 func (l *loginWatch) changed() bool {
 	stamp := l.logins.Stamp(l.target)
 	if stamp.Same(l.stamp) {

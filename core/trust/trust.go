@@ -1,12 +1,12 @@
-// Package trust stores what the user approved of configs that were found in folders.
+// Package trust stores which entries of configs found in folders the user has approved.
 //
-// An approval is for a folder and the digest of what an entry of a config would run or send (see
-// config.Intent). It becomes invalid when the entry changes, and valid again when the old entry
-// returns, for example on another branch.
+// An approval applies to one folder and to the digest of what an entry of a config would run or
+// send (see config.Intent). It stops applying when the entry changes, and applies again if the old
+// entry is restored, for example by switching branches.
 //
-// Each folder has its own file, which only the user can read and write. If two processes
-// simultaneously store approvals for one folder, one may be lost, and the user is asked again. A file
-// that is damaged, or that others could have written, approves nothing.
+// Each folder has its own file, which only the user can read and write. If two processes store
+// approvals for the same folder at the same time, one approval may be lost; the user is then asked
+// again. A file that is damaged, or that other users could have written, is ignored.
 package trust
 
 import (
@@ -28,50 +28,51 @@ import (
 	"github.com/mcptrack/mcptrack/core/secretfile"
 )
 
-// Store holds the approvals of one user. Its methods may be called concurrently.
+// Store manages the approvals of one user. Its methods may be called concurrently.
 type Store struct{ dir string }
 
-// New returns the store in a directory, which is created with the first approval. With "", nothing is
-// approved, and Approve fails with [ErrNoStore].
+// New returns a store that keeps its files in dir, which is created with the first approval. If dir
+// is empty, nothing is approved, and Approve fails with [ErrNoStore].
 func New(dir string) *Store { return &Store{dir} }
 
-// ErrNoStore is returned if there is no directory for approvals.
+// ErrNoStore is returned by Approve if no directory for approvals is configured.
 var ErrNoStore = errors.New("there is no directory for approvals")
 
-// Approval is one approved entry.
+// Approval describes one approved entry.
 type Approval struct {
 	Digest string `json:"digest"`
 	Kind   Kind   `json:"kind"`
 	// Name is the name of the server, or the origin of the webhook's URL as written in its config.
-	// It is for people; the digest decides.
+	// It is only displayed; the digest alone decides whether an entry is approved.
 	Name string    `json:"name"`
 	At   time.Time `json:"at"`
 }
 
-// Kind is the kind of an entry.
+// Kind is the kind of a config entry.
 type Kind string
 
-// The kinds.
+// The kinds of entries.
 const (
 	Server  Kind = "server"
 	Webhook Kind = "webhook"
 )
 
-// Folder holds the approvals for one folder.
+// Folder lists the approvals for one folder.
 type Folder struct {
-	Path      string     `json:"folder"` // absolute and without symbolic links
-	Key       string     `json:"key"`    // the digest of the path, which need not be text
+	Path      string     `json:"folder"` // absolute path without symbolic links
+	Key       string     `json:"key"`    // digest of the path, which may not be valid UTF-8
 	Approvals []Approval `json:"approvals"`
 }
 
-// Limits for one folder, so that its file can be read. The oldest approvals are deleted first, and
-// names are truncated.
+// Limits that keep the file of one folder small enough to be read. The oldest approvals are deleted
+// first, and long names are truncated.
 const (
 	maxApprovals = 2000
 	maxName      = 128 // bytes
 )
 
-// Resolved returns the absolute path of a folder, without symbolic links if it exists.
+// Resolved returns the absolute path of a folder. If the folder exists, symbolic links are
+// resolved.
 func Resolved(folder string) (string, error) {
 	abs, err := filepath.Abs(folder)
 	if err != nil {
@@ -80,11 +81,11 @@ func Resolved(folder string) (string, error) {
 	if real, err := filepath.EvalSymlinks(abs); err == nil {
 		return real, nil
 	}
-	return abs, nil // it was removed; its approvals can still be listed and revoked
+	return abs, nil // the folder was removed; its approvals can still be listed and revoked
 }
 
-// File returns the path of the file with the approvals for a folder, so that it can be watched; "" if
-// there is no store.
+// File returns the path of the file that stores the approvals for a folder, so that the caller can
+// watch it. It returns an empty string if the store has no directory.
 func (s *Store) File(folder string) string {
 	path, err := Resolved(folder)
 	if err != nil || s.dir == "" {
@@ -98,7 +99,7 @@ func keyOf(path string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Approved returns the approvals for a folder; none with an error.
+// Approved returns the approvals for a folder. If it returns an error, it returns no approvals.
 func (s *Store) Approved(folder string) (Folder, error) {
 	path, err := Resolved(folder)
 	if err != nil || s.dir == "" {
@@ -111,7 +112,7 @@ func (s *Store) Approved(folder string) (Folder, error) {
 	return f, nil
 }
 
-// Digests returns the digests of all approvals.
+// Digests returns the set of approved digests.
 func (f Folder) Digests() map[string]bool {
 	digests := make(map[string]bool, len(f.Approvals))
 	for _, a := range f.Approvals {
@@ -120,12 +121,12 @@ func (f Folder) Digests() map[string]bool {
 	return digests
 }
 
-// Knows reports whether some version of an entry is approved.
+// Knows reports whether any version of the named entry is approved.
 func (f Folder) Knows(kind Kind, name string) bool {
 	return slices.ContainsFunc(f.Approvals, func(a Approval) bool { return a.Kind == kind && a.Name == name })
 }
 
-// Approve adds approvals for a folder.
+// Approve stores additional approvals for a folder.
 func (s *Store) Approve(folder string, approvals []Approval) error {
 	if s.dir == "" {
 		return ErrNoStore
@@ -139,7 +140,7 @@ func (s *Store) Approve(folder string, approvals []Approval) error {
 	}
 	f, err := read(s.File(folder))
 	if err != nil || f.Key != keyOf(path) {
-		f = Folder{Path: path, Key: keyOf(path)} // the old file approves nothing
+		f = Folder{Path: path, Key: keyOf(path)} // the existing file is unusable; replace it
 	}
 	again := map[string]bool{}
 	for _, a := range approvals {
@@ -175,7 +176,7 @@ func (s *Store) Revoke(folder string) (bool, error) {
 	return err == nil, err
 }
 
-// List returns all folders with approvals, sorted by path, without the files that cannot be used.
+// List returns all folders with approvals, sorted by path. It skips unusable files.
 func (s *Store) List() ([]Folder, error) {
 	if s.dir == "" {
 		return nil, nil
@@ -195,7 +196,8 @@ func (s *Store) List() ([]Folder, error) {
 	return all, err
 }
 
-// read reads one file of the store. A missing file has no approvals.
+// read parses one file of the store. If the file does not exist, it returns no approvals and no
+// error.
 func read(file string) (f Folder, err error) {
 	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 		return f, nil

@@ -1,9 +1,9 @@
-// Package credential recognises credentials in the strings of a config: tokens by their form,
-// and other values by their names, such as API_KEY.
+// Package credential recognises credentials in the strings of a config: tokens by their format, and
+// other values by their names, such as API_KEY.
 //
-// It guesses. Placeholders, references to variables, paths of files and values of settings are not
-// credentials. Time and memory are proportional to the text. All functions may be called
-// concurrently.
+// The detection is heuristic. Placeholders, references to variables, file paths and ordinary
+// settings are not treated as credentials. Time and memory are proportional to the length of the
+// text. All functions may be called concurrently.
 package credential
 
 import (
@@ -13,34 +13,34 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/tree"
 )
 
-// A Span is a credential in a text: the bytes from From up to To.
+// A Span locates a credential in a text: the bytes from From up to, but not including, To.
 type Span struct {
 	From, To int
-	// Name is the credential's name in the text, such as the name of a header; "" if it was
-	// recognised by its form.
+	// Name is the credential's name in the text, such as the name of a header; empty if the
+	// credential was recognised by its format.
 	Name string
 }
 
-// Find returns the credentials in the value of a named thing, such as an environment variable or a
-// header, in order and without overlaps.
+// Find returns the credentials in a named value, such as an environment variable or a header, in
+// order and without overlaps.
 func Find(name, text string) []Span {
 	f := finder{text: text}
 	f.value(name, part{0, len(text)}, 0)
 	return f.sorted()
 }
 
-// FindURL is Find for the URL of a server. It also checks the path, and a user name without a
-// password.
+// FindURL returns the credentials in the URL of a server. In addition to the checks made by Find,
+// it checks the path, and a user name without a password.
 func FindURL(text string) []Span {
 	f := finder{text: text, address: true}
 	f.value("", part{0, len(text)}, 0)
 	return f.sorted()
 }
 
-// FindArgs returns the credentials in each argument of a command.
+// FindArgs returns the credentials in each command-line argument.
 func FindArgs(args []string) [][]Span {
 	found := make([][]Span, len(args))
-	flag := "" // the preceding option, if this argument may be its value
+	flag := "" // the preceding option, if this argument may be the option's value
 	for i, arg := range args {
 		f := finder{text: arg, argument: true}
 		name, whole := flag, part{0, len(arg)}
@@ -49,7 +49,7 @@ func FindArgs(args []string) [][]Span {
 			name = ""
 			option, _, joined := strings.Cut(arg, "=")
 			switch {
-			case strings.ContainsAny(option, " :"): // a line of options, or a header
+			case strings.ContainsAny(option, " :"): // several options in one argument, or a header
 			case joined:
 				name, whole.from = option, len(option)+1
 			default:
@@ -65,15 +65,15 @@ func FindArgs(args []string) [][]Span {
 	return found
 }
 
-// A part is a piece of the finder's text.
+// A part is a range of the finder's text.
 type part struct{ from, to int }
 
 // A finder collects the credentials of one text.
 type finder struct {
 	text     string
 	address  bool // the text is the URL of a server
-	argument bool // the text is an argument of a command
-	headers  bool // NAME:VALUE is a header, even without a space
+	argument bool // the text is a command-line argument
+	headers  bool // NAME:VALUE is treated as a header, even without a space
 	found    []Span
 }
 
@@ -83,12 +83,12 @@ func (f *finder) add(p part, name string) {
 	f.found = append(f.found, Span{From: p.from, To: p.to, Name: name})
 }
 
-// sorted returns the credentials in order, with overlaps merged. A credential in the default of a
-// reference is extended to the whole reference.
+// sorted returns the credentials in order, with overlaps merged. If the default value of a
+// reference contains a credential, the credential is extended to the whole reference.
 func (f *finder) sorted() []Span {
 	slices.SortStableFunc(f.found, func(a, b Span) int { return a.From - b.From })
 	var out []Span
-	start, end := -1, 0 // of the last reference that begins before the credential
+	start, end := -1, 0 // of the last reference that starts before the credential
 	for _, s := range f.found {
 		for s.From >= end {
 			i := strings.Index(f.text[end:s.From], "${")
@@ -117,7 +117,7 @@ func (f *finder) sorted() []Span {
 	return out
 }
 
-// maxNested is the most levels of JSON within JSON strings that are read.
+// maxNested limits how many levels of JSON nested in JSON strings are parsed.
 const maxNested = 3
 
 // value finds credentials in a named value.
@@ -144,7 +144,7 @@ func (f *finder) value(name string, p part, nested int) {
 	}
 }
 
-// credential reports whether a value whose name has this strength is a credential.
+// credential reports whether the value at p is a credential, given the strength of its name.
 func (f *finder) credential(s strength, p part) bool {
 	text := f.of(p)
 	return literal(text) && (s == strong || !setting(text)) && (s != perhaps || opaque(text))
@@ -163,26 +163,26 @@ func (f *finder) json(name string, n *tree.Node, p part, nested int) {
 		}
 	case tree.String:
 		from := p.from + n.Offset + 1
-		if to := from + len(n.Text); to < p.to && f.text[from:to] == n.Text { // no escapes
+		if to := from + len(n.Text); to < p.to && f.text[from:to] == n.Text { // the string contains no escapes
 			f.value(name, part{from, to}, nested)
 			return
 		}
 		if inner := (&finder{text: n.Text}); n.Text != "" {
 			if inner.value(name, part{0, len(n.Text)}, nested); len(inner.found) > 0 {
-				f.add(p, name) // the whole document, because escapes change offsets
+				f.add(p, name) // mark the whole document, because escapes change offsets
 			}
 		}
 	}
 }
 
-// trim returns p without surrounding white space.
+// trim returns p without leading and trailing white space.
 func (f *finder) trim(p part) part {
 	text := f.of(p)
 	left := len(text) - len(strings.TrimLeft(text, " \t\r\n"))
 	return part{p.from + left, max(p.from+left, p.from+len(strings.TrimRight(text, " \t\r\n")))}
 }
 
-// afterScheme returns p without an authentication scheme at its beginning: x for "Bearer x".
+// afterScheme returns p without a leading authentication scheme: x for "Bearer x".
 func (f *finder) afterScheme(p part) part {
 	text := f.of(p)
 	for _, scheme := range []string{"bearer ", "basic ", "token ", "apikey ", "api-key "} {
@@ -193,8 +193,8 @@ func (f *finder) afterScheme(p part) part {
 	return p
 }
 
-// urls finds credentials in the URLs of a text: passwords, secret parameters of the query, and,
-// if the text is a server's URL or an argument, random-looking segments of the path.
+// urls finds credentials in the URLs in a text: passwords, secret query parameters and, if the text
+// is a server's URL or a command-line argument, random-looking path segments.
 func (f *finder) urls(p part) {
 	text := f.of(p)
 	for at := 0; ; {
@@ -226,7 +226,7 @@ func (f *finder) url(scheme string, p part) {
 	if at := strings.LastIndex(authority, "@"); at >= 0 {
 		user, password, hasPassword := strings.Cut(authority[:at], ":")
 		switch {
-		case hasPassword && password == user: // a well-known default, as in postgres:postgres
+		case hasPassword && password == user: // a common default password, as in postgres:postgres
 		case hasPassword && literal(password):
 			f.add(part{p.from + len(user) + 1, p.from + at}, "password")
 		case !hasPassword && f.address && literal(user):
@@ -251,8 +251,9 @@ func (f *finder) url(scheme string, p part) {
 	}
 }
 
-// path finds random segments of a path: everybody who has such a URL can use it. A segment after a
-// plural, as in /projects/ID, is an identifier and not a secret.
+// path finds random-looking path segments, because anyone who knows such a URL can use it. A
+// segment that follows a plural noun, as in /projects/ID, is considered an identifier and not a
+// secret.
 func (f *finder) path(host, path string, at int) {
 	before := ""
 	for segment := range strings.SplitSeq(path, "/") {
@@ -263,7 +264,7 @@ func (f *finder) path(host, path string, at int) {
 	}
 }
 
-// capability reports whether a segment of a path, after the segment before, looks random.
+// capability reports whether a path segment looks random. before is the preceding segment.
 func capability(host, before, segment string) bool {
 	if len(segment) < 16 || strings.ContainsFunc(segment, notToken) {
 		return false
@@ -277,7 +278,7 @@ func capability(host, before, segment string) bool {
 		return false
 	case uuid(segment), hexadecimal && digits && length >= 24:
 		return !plural
-	case strings.Contains(segment, "-") && classes < 3: // words, versions and dates
+	case strings.Contains(segment, "-") && classes < 3: // consists of words, versions or dates
 		return false
 	case classes >= 3:
 		return length >= 20 && 20*turns >= 9*length
@@ -299,8 +300,8 @@ func uuid(s string) bool {
 	return true
 }
 
-// pairs finds credentials in NAME=VALUE and "NAME: VALUE", such as connection strings, shell
-// assignments and headers.
+// pairs finds credentials in text of the form NAME=VALUE or "NAME: VALUE", such as connection
+// strings, shell assignments and headers.
 func (f *finder) pairs(p part) {
 	text := f.of(p)
 	for from := 0; from < len(text); {
@@ -313,9 +314,10 @@ func (f *finder) pairs(p part) {
 	}
 }
 
-// pair finds credentials in the pairs of one field of the text, which blanks may separate.
+// pair finds credentials in one field of the text, which may contain several pairs separated by
+// spaces.
 func (f *finder) pair(p part) {
-	p = f.trim(p) // once, because each value below extends to the end of p
+	p = f.trim(p) // trimmed here once, because each value below extends to the end of p
 	for p.from < p.to {
 		text := f.of(p)
 		i := strings.IndexAny(text, "=:")
@@ -335,7 +337,7 @@ func (f *finder) pair(p part) {
 		whole := value
 		value = f.afterScheme(value)
 		if blank := strings.IndexAny(f.of(value), " \t"); blank >= 0 {
-			if header { // else it is prose
+			if header { // without a header, the text is prose
 				return
 			}
 			value.to = value.from + blank
@@ -347,13 +349,15 @@ func (f *finder) pair(p part) {
 	}
 }
 
-// isHeader reports whether NAME:VALUE is a header and not, for example, an image and its tag.
+// isHeader reports whether NAME:VALUE is a header rather than, for example, a container image with
+// a tag.
 func (f *finder) isHeader(name string, spaced bool) bool {
 	lower := strings.ToLower(name)
 	return spaced || f.headers || strings.HasPrefix(lower, "x-") || strings.Contains(lower, "authorization") || lower == "api-key" || lower == "apikey" || lower == "cookie"
 }
 
-// options finds the values of options such as "--token VALUE" in a shell command line.
+// options finds credentials in the values of options such as "--token VALUE" in a shell command
+// line.
 func (f *finder) options(p part) {
 	flag := ""
 	for at := p.from; at < p.to; {

@@ -8,21 +8,21 @@ import (
 	"github.com/mcptrack/mcptrack/core/suggest"
 )
 
-// strength is how likely a value is a secret, according to its name.
+// strength tells how likely a value is to be a secret, judging by its name.
 type strength int
 
 const (
-	ordinary strength = iota // the name says nothing
-	perhaps                  // a credential if it looks like one: OPENAI_KEY
-	weak                     // a credential or a setting: AUTH
-	strong                   // a credential: API_TOKEN
+	ordinary strength = iota // the name does not indicate a credential
+	perhaps                  // a credential if the value looks like one: OPENAI_KEY
+	weak                     // may be a credential or a setting: AUTH
+	strong                   // always a credential: API_TOKEN
 )
 
-// Named reports whether a name says that its value is a credential, or may be one.
+// Named reports whether a name suggests that its value is or may be a credential.
 func Named(name string) bool { return kind(name) != ordinary }
 
-// kind returns the strength of a name by its last words: API_KEY, githubToken, X-Auth-Token and
-// PGPASSWORD are secrets; MAX_TOKENS and PASSWORD_FILE are not.
+// kind returns the strength of a name, based on its last words: API_KEY, githubToken, X-Auth-Token
+// and PGPASSWORD are secrets; MAX_TOKENS and PASSWORD_FILE are not.
 func kind(name string) strength {
 	words := Words(name)
 	word := func(fromEnd int) string {
@@ -60,7 +60,7 @@ func kind(name string) strength {
 	return ordinary
 }
 
-// kindOfKey returns the strength of a name that ends in "key", by the word before it.
+// kindOfKey returns the strength of a name that ends in "key", based on the preceding word.
 func kindOfKey(before string) strength {
 	switch before {
 	case "api", "access", "secret", "private", "auth", "encryption", "signing", "master", "service", "account", "license", "subscription", "admin":
@@ -75,8 +75,9 @@ func kindOfKey(before string) strength {
 	return perhaps
 }
 
-// Words splits a name at characters that are not letters or digits, and between a lower-case letter
-// and a capital. It returns the words of the last 256 bytes in lower case.
+// Words splits a name at characters that are not letters or digits, and between a lower-case and an
+// upper-case letter. It returns the words in lower case and only considers the last 256 bytes of
+// the name.
 func Words(name string) []string {
 	if len(name) > 256 {
 		name = name[len(name)-256:]
@@ -97,8 +98,8 @@ func Words(name string) []string {
 	return strings.Fields(b.String())
 }
 
-// literal reports whether the value of a secret is the secret itself and not a reference, a path, a
-// placeholder or empty.
+// literal reports whether value is an actual secret, rather than empty, a reference, a path or a
+// placeholder.
 func literal(value string) bool {
 	lower := strings.ToLower(value)
 	switch {
@@ -107,7 +108,7 @@ func literal(value string) bool {
 	case slices.Contains([]string{"true", "false", "null", "none", "nil", "yes", "no", "on", "off", "0", "1", "n/a", "tbd", "unset", "not-set", "not_set"}, lower):
 		return false
 	}
-	for _, scheme := range []string{"op://", "bws://", "vault:", "keychain:", "keyring:", "doppler:", "ssm:", "file:", "env:", "pass:"} { // other programs' references
+	for _, scheme := range []string{"op://", "bws://", "vault:", "keychain:", "keyring:", "doppler:", "ssm:", "file:", "env:", "pass:"} { // reference schemes of other programs
 		if strings.HasPrefix(lower, scheme) {
 			return false
 		}
@@ -115,7 +116,7 @@ func literal(value string) bool {
 	return !placeholder(value)
 }
 
-// isPath reports whether a value is the path of a file that holds a secret.
+// isPath reports whether a value is the path of a file that contains a secret.
 func isPath(value string) bool {
 	if strings.ContainsAny(value, "+=\n") {
 		return false
@@ -134,8 +135,8 @@ func isPath(value string) bool {
 	return drive || strings.HasPrefix(value, "/") && strings.Count(value, "/") >= 2
 }
 
-// placeholder reports whether a value only says that a secret belongs there; it may begin like
-// a token: sk-your-key.
+// placeholder reports whether a value only indicates where to put a secret. It may start like a
+// token: sk-your-key.
 func placeholder(value string) bool {
 	if note(value) {
 		return true
@@ -159,10 +160,10 @@ func note(value string) bool {
 			return true
 		}
 	}
-	if strings.HasSuffix(lower, "...") || strings.HasSuffix(lower, "…") { // cut off
+	if strings.HasSuffix(lower, "...") || strings.HasSuffix(lower, "…") { // the value ends in an ellipsis
 		return true
 	}
-	if snake(value) && kind(value) != ordinary { // the name of a variable in place of its value
+	if snake(value) && kind(value) != ordinary { // the name of a variable instead of its value
 		return true
 	}
 	plain := strings.Trim(suggest.Plain(value), "[]<>{}.*…•")
@@ -185,14 +186,15 @@ func note(value string) bool {
 		strings.HasSuffix(plain, "here") || strings.HasSuffix(plain, "example") || strings.HasSuffix(plain, "examplekey")
 }
 
-// snake reports whether a value is written like a variable: capitals and digits with underscores.
+// snake reports whether a value looks like the name of an environment variable: upper-case letters
+// and digits with underscores.
 func snake(value string) bool {
 	return strings.Contains(value, "_") && strings.IndexFunc(value, func(r rune) bool {
 		return !(r == '_' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9')
 	}) < 0
 }
 
-// setting reports whether a value is a short number, a URL, or a word for a kind of authentication
+// setting reports whether a value is a short number, a URL, or a word for a type of authentication
 // or access, such as "oauth".
 func setting(value string) bool {
 	if len(value) <= 6 && strings.Trim(value, "0123456789") == "" || strings.Contains(value, "://") {

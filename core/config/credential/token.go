@@ -2,13 +2,14 @@ package credential
 
 import "strings"
 
-// A shape is a known kind of token: its prefix, and the fewest characters after it.
+// A shape describes a known type of token: its prefix, and the minimum number of characters after
+// the prefix.
 type shape struct {
 	prefix string
 	least  int
 }
 
-// shapes yields the known kinds of tokens.
+// shapes yields the known types of tokens.
 func shapes(yield func(shape) bool) {
 	for _, s := range [...]shape{
 		{"sk-", 20}, {"sk_live_", 16}, {"sk_test_", 16}, {"rk_live_", 16}, {"pk_live_", 16}, {"whsec_", 20},
@@ -31,14 +32,14 @@ func shapes(yield func(shape) bool) {
 // shortest is the length of the shortest known token.
 const shortest = 19
 
-// Token reports whether a text contains a token of a known kind or a private key.
+// Token reports whether a text contains a token of a known type or a private key.
 func Token(s string) bool {
 	f := finder{text: s}
 	f.tokens(part{0, len(s)})
 	return len(f.found) > 0
 }
 
-// tokens finds tokens of known kinds and private keys.
+// tokens finds tokens of known types and private keys.
 func (f *finder) tokens(p part) {
 	text := f.of(p)
 	if len(text) < shortest {
@@ -56,11 +57,11 @@ func (f *finder) tokens(p part) {
 			start := from + i
 			body := start + len(shape.prefix)
 			from = body
-			// The "-" before a default ends ":-".
+			// A preceding "-" may be the end of ":-", which introduces a default value.
 			if start > 0 && isTokenByte(text[start-1]) && !strings.HasSuffix(text[:start], ":-") {
 				continue
 			}
-			from += tokenLength(text[body:]) // a token contains no other token
+			from += tokenLength(text[body:]) // a token cannot contain another token
 			if from-body >= shape.least && !placeholder(text[body:from]) {
 				f.add(part{p.from + start, p.from + from}, "")
 			}
@@ -68,8 +69,9 @@ func (f *finder) tokens(p part) {
 	}
 }
 
-// Doubtful reports whether the name of a variable may be a credential: it begins like a token, even
-// if it is short, or looks random. A name in capitals with underscores may begin like a token.
+// Doubtful reports whether the name of a variable may actually be a credential: it starts like a
+// token, even if it is short, or it looks random. A name in upper case with underscores is allowed
+// to start like a token.
 func Doubtful(name string) bool {
 	if Token(name) || disordered(name) {
 		return true
@@ -85,12 +87,12 @@ func Doubtful(name string) bool {
 	return false
 }
 
-// Certain reports whether the name of a variable is certainly a credential: it contains a whole
+// Certain reports whether the name of a variable is certainly a credential: it contains a complete
 // token, or looks random.
 func Certain(name string) bool { return Token(name) || disordered(name) }
 
 // disordered reports whether a part of a name looks random: long and hexadecimal, or long with an
-// unusual mixture of lower-case letters, capitals and digits.
+// unusual mixture of lower-case letters, upper-case letters and digits.
 func disordered(name string) bool {
 	for part := range strings.FieldsFuncSeq(name, func(r rune) bool { return r >= 0x80 || r == '_' || !isTokenByte(byte(r)) }) {
 		classes, turns, hexadecimal := mixture(part)
@@ -101,8 +103,8 @@ func disordered(name string) bool {
 	return false
 }
 
-// mixture counts the classes of characters in a text and how often the class changes, and
-// reports whether all characters are hexadecimal digits.
+// mixture returns the number of character classes in a text and the number of changes between
+// classes, and reports whether all characters are hexadecimal digits.
 func mixture(s string) (classes, turns int, hexadecimal bool) {
 	var seen [128]bool
 	hexadecimal = true
@@ -120,7 +122,8 @@ func mixture(s string) (classes, turns int, hexadecimal bool) {
 	return classes, turns, hexadecimal
 }
 
-// charClass returns the class of c as a character: 0 for digits, A, a, and - for others.
+// charClass returns a character that represents the class of c: 0 for digits, A for upper case, a
+// for lower case, and - for all others.
 func charClass(c byte) byte {
 	switch {
 	case '0' <= c && c <= '9':

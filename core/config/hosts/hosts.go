@@ -1,7 +1,7 @@
-// Package hosts knows where programs that use MCP servers keep their configs.
+// Package hosts lists where programs that use MCP servers store their configs.
 //
-// It has only names and paths; core/config reads the files and recognises their form by their
-// content. The source is the documentation of each host (November 2026).
+// It contains only names and paths; core/config reads the files and recognises their format from
+// their content. The paths come from the documentation of each host (November 2026).
 package hosts
 
 import (
@@ -11,35 +11,37 @@ import (
 	"strings"
 )
 
-// A Host is a program whose config has MCP servers.
+// A Host is a program whose config lists MCP servers.
 type Host struct {
-	Name  string // as in --host, such as "claude-code"
-	Title string // the name shown to people
-	Files []File // in the order in which they are tried; project files come before user files
+	Name  string // name accepted by --host, such as "claude-code"
+	Title string // human-readable name
+	Files []File // in the order in which they are tried; project files precede user files
 }
 
-// A File is a location of a host's config.
+// A File is one location of a host's config.
 type File struct {
 	Base Base
-	Path string // relative to the base, with slashes; its last element may be a glob
-	// Settings means that the file holds all settings of the host, so it may have no servers.
+	Path string // slash-separated path relative to the base; the last element may be a glob
+	// Settings means that the file contains all settings of the host, so it may not list any
+	// servers.
 	Settings bool
-	// MovedBy is an environment variable that names another folder for the file; "": none.
+	// MovedBy is an environment variable that can specify a different folder for the file; empty if
+	// there is none.
 	MovedBy string
 }
 
-// Base is the folder to which a path is relative.
+// Base identifies the folder to which a path is relative.
 type Base int
 
-// The bases.
+// The base folders.
 const (
 	Project   Base = iota // the working directory
-	Home                  // the user's home
+	Home                  // the user's home folder
 	XDG                   // XDG_CONFIG_HOME or ~/.config, on every system
 	AppConfig             // ~/.config, ~/Library/Application Support or %AppData%
 )
 
-// All returns the hosts in alphabetical order of their names.
+// All returns all hosts, sorted by name.
 func All() []Host {
 	one := func(name, title string, files ...File) Host { return Host{name, title, files} }
 	own := func(base Base, path string) File { return File{Base: base, Path: path} }
@@ -73,7 +75,7 @@ func All() []Host {
 	}
 }
 
-// Find returns the host with the name.
+// Find returns the host with the given name.
 func Find(name string) (Host, bool) {
 	all := All()
 	if i := slices.IndexFunc(all, func(h Host) bool { return h.Name == name }); i >= 0 {
@@ -91,7 +93,7 @@ func Names() []string {
 	return names
 }
 
-// IsSettings reports whether a path is the settings file of some host.
+// IsSettings reports whether path is the settings file of any host.
 func IsSettings(path string) bool {
 	path = filepath.ToSlash(path)
 	for _, h := range All() {
@@ -104,15 +106,15 @@ func IsSettings(path string) bool {
 	return false
 }
 
-// Folders are the folders for the bases. Files of a base whose folder is "" are left out, except
-// project files.
+// Folders maps the bases to actual folders. If the folder of a base is empty, the base's files are
+// omitted, unless they are project files.
 type Folders struct {
 	Project, Home, XDG, AppConfig string
-	// Moved maps the variables of File.MovedBy to their folders.
+	// Moved maps the environment variables in File.MovedBy to the folders they specify.
 	Moved map[string]string
 }
 
-// Variables returns the names of all variables in File.MovedBy.
+// Variables returns the names of all environment variables used in File.MovedBy.
 func Variables() []string {
 	var names []string
 	for _, h := range All() {
@@ -125,11 +127,11 @@ func Variables() []string {
 	return names
 }
 
-// Paths returns where the host may have a config: project files and then user files, existing or not.
-// A glob that matches files is replaced by them.
+// Paths returns the locations of the host's config: project files followed by user files, whether
+// or not they exist. A glob that matches files is replaced by these files.
 func (h Host) Paths(in Folders) []string { return paths(h.Files, in) }
 
-// UsersPaths is Paths without the project files.
+// UsersPaths returns the same as Paths, without the project files.
 func (h Host) UsersPaths(in Folders) []string {
 	return paths(slices.DeleteFunc(slices.Clone(h.Files), func(f File) bool { return f.Base == Project }), in)
 }
@@ -158,8 +160,8 @@ func paths(files []File, in Folders) []string {
 	return paths
 }
 
-// Siblings returns the files that a host reads together with the file at path: the other matches of
-// the same glob, sorted, at most 100.
+// Siblings returns the files that a host reads together with the file at path: the other files that
+// match the same glob, sorted, at most 100.
 func Siblings(path string) []string {
 	for _, h := range All() {
 		for _, f := range h.Files {
@@ -183,5 +185,5 @@ func Siblings(path string) []string {
 	return nil
 }
 
-// maxMatches is the most matches of one glob.
+// maxMatches is the maximum number of files per glob.
 const maxMatches = 100

@@ -9,10 +9,10 @@ import (
 	"github.com/tailscale/hujson"
 )
 
-// parseJSON reads JSON with comments and trailing commas.
+// parseJSON parses JSON with comments and trailing commas.
 func (s *Source) parseJSON() (*Node, *Error) {
-	// Check the limits first: hujson recurses into each level, and its tree takes a hundred bytes
-	// for a value of one byte.
+	// Check the limits first, because hujson recurses into each level, and its tree needs about a
+	// hundred bytes for a one-byte value.
 	switch o := s.scan(len(s.text)); {
 	case len(o.open) > MaxDepth:
 		return nil, tooDeep(o.open[MaxDepth])
@@ -26,8 +26,8 @@ func (s *Source) parseJSON() (*Node, *Error) {
 	if err == nil {
 		return fromJSON(&value), nil
 	}
-	// Only the line and the column, which counts bytes, are used: the text of the error quotes the
-	// file, including secrets.
+	// Use only the line and the column (which counts bytes), because the error text quotes the
+	// file, including any secrets.
 	var line, column int
 	if _, scanErr := fmt.Sscanf(err.Error(), "hujson: line %d, column %d:", &line, &column); scanErr != nil ||
 		line < 1 || line > len(s.lines)+1 {
@@ -76,12 +76,12 @@ func fromJSON(v *hujson.Value) *Node {
 }
 
 // An outline describes the text before an offset: the offsets of the open brackets, of the last
-// token, and of the token before it (0 if none). The offset of a string is its opening quote, the
-// offset of a bare word its last byte.
+// token, and of the token before it (0 if none). The offset of a string is that of its opening
+// quote; the offset of a bare word is that of its last byte.
 type outline struct {
 	open         []int
 	last, before int
-	values       int // values and keys so far
+	values       int // number of values and keys so far
 }
 
 // afterKey reports whether the last token is the key of an object member.
@@ -96,12 +96,13 @@ func (o outline) afterValue(t []byte, offset int) bool {
 		(t[o.last] == '"' || t[o.last] == '}' || t[o.last] == ']' || isWordByte(t[o.last]))
 }
 
-// wantsKey reports whether a key must follow.
+// wantsKey reports whether the next token must be a key.
 func (o outline) wantsKey(t []byte) bool {
 	return len(o.open) > 0 && t[o.open[len(o.open)-1]] == '{' && (t[o.last] == '{' || t[o.last] == ',')
 }
 
-// scan reads the tokens before end. It stops after MaxDepth open brackets or MaxValues values.
+// scan reads the tokens before end. It stops when more than MaxDepth brackets are open or MaxValues
+// values have been read.
 func (s *Source) scan(end int) outline {
 	var o outline
 	t := s.text[:end]
@@ -158,7 +159,7 @@ func skipPast(t []byte, from int, end string) int {
 	return len(t)
 }
 
-// explain says why parsing failed at the offset, in words for the author of the file.
+// explain returns an error that tells the author of the file why parsing failed at the offset.
 func (s *Source) explain(offset int) *Error {
 	o := s.scan(offset)
 	afterValue := o.afterValue(s.text, offset)
@@ -178,21 +179,21 @@ func (s *Source) explain(offset int) *Error {
 		return syntax(offset, `expected ":" and a value after the key`, "")
 	case afterValue && len(o.open) == 0:
 		if s.text[offset] == ':' {
-			return syntax(offset, "key outside of an object", "put { before the first key and } after the last one")
+			return syntax(offset, "key outside an object", "add { before the first key and } after the last key")
 		}
-		return syntax(offset, "text after the end of the document", "a config file holds one object")
+		return syntax(offset, "text after the end of the document", "a config file must contain exactly one object")
 	case afterValue && (r == '"' || r == '{' || r == '[' || len(word) > 0):
-		return syntax(offset, "missing comma before this", "")
+		return syntax(offset, "missing comma before this value", "")
 	case r == '"':
 		return s.explainString(offset)
 	case r == '`':
 		return syntax(offset, "unexpected backquote", "remove the Markdown around the JSON, such as ```json")
 	case r == '\'':
-		return syntax(offset, "single quotes do not make a string", `JSON strings are in double quotes: "…"`)
+		return syntax(offset, "a string cannot be in single quotes", `write strings in double quotes: "…"`)
 	case r == '“' || r == '”' || r == '‘' || r == '’':
-		return syntax(offset, "typographic quotes do not make a string", `use the plain double quote: "`)
+		return syntax(offset, "a string cannot be in typographic quotes", `use the straight double quote: "`)
 	case r == '#':
-		return syntax(offset, `"#" does not begin a comment`, "comments begin with // or are between /* and */")
+		return syntax(offset, `"#" does not start a comment`, "start comments with //, or put them between /* and */")
 	case r == '=':
 		return syntax(offset, `expected ":" between key and value, found "="`, "")
 	case r == '}' || r == ']':
@@ -220,7 +221,8 @@ func wordLength(t []byte) int {
 	return n
 }
 
-// explainEnd says that the text ends early, and what is still open.
+// explainEnd returns an error for a text that ends prematurely, and tells which brackets are still
+// open.
 func (s *Source) explainEnd(o outline) *Error {
 	end := len(bytes.TrimRight(s.text, " \t\r\n"))
 	if o.last < len(s.text) && s.text[o.last] == '"' && !closed(s.text[o.last:end]) {
@@ -233,11 +235,11 @@ func (s *Source) explainEnd(o outline) *Error {
 	line, column := s.Position(bracket)
 	closing := map[byte]string{'{': "}", '[': "]"}[s.text[bracket]]
 	return syntax(end,
-		fmt.Sprintf("file ends early: the %q at line %d, column %d is not closed", s.text[bracket:bracket+1], line, column),
+		fmt.Sprintf("unexpected end of file: the %q at line %d, column %d is not closed", s.text[bracket:bracket+1], line, column),
 		fmt.Sprintf("add the missing %q", closing))
 }
 
-// closed reports whether the string at the beginning of t has a closing quote.
+// closed reports whether the string at the start of t has a closing quote.
 func closed(t []byte) bool {
 	for i := 1; i < len(t); i++ {
 		switch t[i] {
@@ -250,7 +252,8 @@ func closed(t []byte) bool {
 	return false
 }
 
-// explainString says what is wrong with the string at the offset, and where.
+// explainString returns an error that describes what is wrong with the string at the offset, and
+// where.
 func (s *Source) explainString(offset int) *Error {
 	t := s.text
 	for i := offset + 1; i < len(t); i++ {
@@ -269,7 +272,7 @@ func (s *Source) explainString(offset int) *Error {
 				break
 			}
 			if t[i] == 'u' && !fourHex(t[i+1:]) {
-				return syntax(i-1, `\u needs four hexadecimal digits`, `write a backslash as \\`)
+				return syntax(i-1, `\u must be followed by four hexadecimal digits`, `write a backslash as \\`)
 			}
 			if bytes.IndexByte([]byte(`"\/bfnrtu`), t[i]) < 0 {
 				return syntax(i-1, "invalid escape in a string", `write a backslash as \\`)
@@ -291,7 +294,7 @@ func fourHex(t []byte) bool {
 	return true
 }
 
-// explainClose says why a closing bracket is wrong at the offset.
+// explainClose returns an error that explains why the closing bracket at the offset is wrong.
 func (s *Source) explainClose(offset int, r rune, o outline) *Error {
 	if len(o.open) == 0 {
 		return syntax(offset, fmt.Sprintf("%q has no opening bracket", string(r)), "remove it")
@@ -304,8 +307,8 @@ func (s *Source) explainClose(offset int, r rune, o outline) *Error {
 	return syntax(offset, "expected a value here", "")
 }
 
-// explainWord says what is wrong with a bare word. It quotes only short words: a longer one may be a
-// secret without quotes.
+// explainWord returns an error for a bare word. It quotes only short words, because a longer word
+// may be an unquoted secret.
 func (s *Source) explainWord(offset int, word string, o outline) *Error {
 	literals := map[string]string{"True": "true", "TRUE": "true", "False": "false", "FALSE": "false",
 		"None": "null", "nil": "null", "NULL": "null", "Null": "null", "undefined": "null"}
@@ -319,7 +322,7 @@ func (s *Source) explainWord(offset int, word string, o outline) *Error {
 		if utf8.RuneCountInString(word) <= 20 {
 			return syntax(offset, fmt.Sprintf("key %s is not in quotes", word), fmt.Sprintf("write %q", word))
 		}
-		return syntax(offset, "key is not in quotes", `keys are strings: "key"`)
+		return syntax(offset, "key is not in quotes", `put the key in double quotes: "key"`)
 	}
 	return syntax(offset, "text without quotes", `strings are in double quotes: "…"`)
 }

@@ -8,26 +8,26 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// A tomlReader builds the tree of one TOML document. A table may be written in several pieces, in any
-// order, so it remembers how each was defined.
+// A tomlReader builds the tree of one TOML document. It records how each table was defined, because
+// the parts of a table may appear in any order.
 type tomlReader struct {
 	*Source
 	parser unstable.Parser
 	root   *Node
 	origin map[*Node]tableOrigin
-	index  map[*Node]map[string]*Member // the first member of each name
+	index  map[*Node]map[string]*Member // the first member with each name
 }
 
-// A tableOrigin is how a table was written, which decides what may be added to it.
+// A tableOrigin tells how a table was defined, which determines what may be added to it.
 type tableOrigin int
 
 const (
-	implied tableOrigin = iota // by a longer header or key
-	header                     // by [name] or as an element of [[name]]
-	inline                     // as {…}, which is complete
+	implied tableOrigin = iota // implied by a longer header or key
+	header                     // defined by [name] or as an element of [[name]]
+	inline                     // defined as {…}, which cannot be extended
 )
 
-// parseTOML reads TOML. Duplicate keys stay in the tree, as in JSON.
+// parseTOML parses TOML. As with JSON, duplicate keys are kept in the tree.
 func (s *Source) parseTOML() (*Node, *Error) {
 	r := &tomlReader{Source: s, root: &Node{Kind: Object}, origin: map[*Node]tableOrigin{}, index: map[*Node]map[string]*Member{}}
 	r.parser.Reset(s.text)
@@ -51,7 +51,8 @@ func (s *Source) parseTOML() (*Node, *Error) {
 	return r.root, nil
 }
 
-// explainTOML converts the parser's error to an Error, without its text, which may quote the file.
+// explainTOML converts the parser's error to an Error. It discards the error text, which may quote
+// the file.
 func (r *tomlReader) explainTOML(err error) *Error {
 	bad, ok := errors.AsType[*unstable.ParserError](err)
 	if !ok {
@@ -67,7 +68,7 @@ func (r *tomlReader) explainTOML(err error) *Error {
 	if c, _ := utf8.DecodeRune(r.text[offset:]); space(offset, c) != nil {
 		return space(offset, c)
 	}
-	return syntax(offset, "invalid TOML here", `keys are NAME = VALUE, tables [NAME], and strings are in quotes`)
+	return syntax(offset, "invalid TOML here", `write keys as NAME = VALUE, tables as [NAME], and strings in quotes`)
 }
 
 // key returns the parts of a dotted key.
@@ -93,7 +94,7 @@ func (r *tomlReader) add(n *Node, m *Member) {
 	}
 }
 
-// descend returns the table at the path of parts below n, and creates missing tables.
+// descend returns the table at the given path relative to n, creating missing tables.
 func (r *tomlReader) descend(n *Node, parts []*Member) (*Node, *Error) {
 	for _, part := range parts {
 		m := r.index[n][part.Name]
@@ -104,7 +105,7 @@ func (r *tomlReader) descend(n *Node, parts []*Member) (*Node, *Error) {
 			r.add(n, part)
 			n = next
 			continue
-		case m.Value.Kind == List && len(m.Value.Items) > 0: // the newest element of [[name]]
+		case m.Value.Kind == List && len(m.Value.Items) > 0: // use the last element of [[name]]
 			n = m.Value.Items[len(m.Value.Items)-1]
 		default:
 			n = m.Value
@@ -116,7 +117,7 @@ func (r *tomlReader) descend(n *Node, parts []*Member) (*Node, *Error) {
 	return n, nil
 }
 
-// table opens the table of a [header] or an element of an [[array]].
+// table opens the table defined by a [header], or a new element of an [[array]].
 func (r *tomlReader) table(it unstable.Iterator, array bool) (*Node, *Error) {
 	parts, err := r.key(it)
 	if err != nil {
@@ -164,7 +165,8 @@ func (r *tomlReader) keyValue(table *Node, e *unstable.Node, depth int) *Error {
 	return nil
 }
 
-// value converts a value. The parser has no offset for a list, which gets the offset at.
+// value converts a value. The parser does not report an offset for lists, so the offset of a list
+// is set to at.
 func (r *tomlReader) value(v *unstable.Node, at, depth int) (*Node, *Error) {
 	if v.Raw.Length > 0 {
 		at = int(v.Raw.Offset)
@@ -201,7 +203,7 @@ func (r *tomlReader) value(v *unstable.Node, at, depth int) (*Node, *Error) {
 		n.Kind = Bool
 	case unstable.Integer, unstable.Float:
 		n.Kind = Number
-	default: // strings and dates
+	default: // strings and dates, which become strings
 		n.Kind = String
 	}
 	return n, nil

@@ -1,15 +1,20 @@
-// Package tree reads JSON, TOML and YAML into one kind of tree, whose values have positions in the
+// Package tree parses JSON, TOML and YAML into a common tree whose values have positions in the
 // file.
 //
-// The input may be hostile: text that is too deep, has too many values or expands too much through
-// aliases is an [Error] with a position, after time and memory proportional to the text. Errors
-// never quote a possible secret. A tree is read-only once [Source.Parse] has returned.
+// The input may be malicious: for text that is nested too deeply, has too many values or expands
+// too much through aliases, parsing returns an [Error] with a position, using time and memory
+// proportional to the text. Errors never quote text that may be a secret. A tree is read-only once
+// [Source.Parse] has returned it.
 //
 // # Libraries
 //
-// tailscale/hujson: a syntax tree of JSON with comments and byte offsets, which encoding/json lacks.
-// pelletier/go-toml/v2/unstable: the only maintained TOML parser whose values have offsets.
-// go.yaml.in/yaml/v4: the YAML organization's successor of yaml.v3; its nodes have lines and columns.
+// tailscale/hujson: provides a syntax tree with byte offsets for JSON with comments, which
+// encoding/json does not.
+//
+// pelletier/go-toml/v2/unstable: the only maintained TOML parser that provides offsets of values.
+//
+// go.yaml.in/yaml/v4: the YAML organization's successor to yaml.v3; its nodes have lines and
+// columns.
 package tree
 
 import (
@@ -24,17 +29,17 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of a file.
+// Limits for a file.
 const (
-	MaxSize   = 1 << 20 // bytes; the caller checks it
-	MaxDepth  = 64      // nested objects and lists
-	MaxValues = 1 << 18 // values and keys; every use of a YAML alias counts
+	MaxSize   = 1 << 20 // in bytes; checked by the caller
+	MaxDepth  = 64      // nesting depth of objects and lists
+	MaxValues = 1 << 18 // number of values and keys; every use of a YAML alias is counted
 )
 
 // Kind is the type of a value.
 type Kind byte
 
-// The kinds. Dates of TOML and YAML are strings.
+// The types of values. TOML and YAML dates are represented as strings.
 const (
 	Null Kind = iota
 	Bool
@@ -44,24 +49,24 @@ const (
 	List
 )
 
-// A Node is one value.
+// A Node is one value in a tree.
 type Node struct {
 	Kind   Kind
-	Offset int // of the first byte of the value in the source
-	// Text is a string without escapes, or a number, boolean or null as written.
+	Offset int // offset of the value's first byte in the source
+	// Text is a string with its escapes decoded, or a number, boolean or null as written.
 	Text    string
-	Members []*Member // of an object, in the order of the file, with duplicates
-	Items   []*Node   // of a list
+	Members []*Member // members of an object in file order, including duplicates
+	Items   []*Node   // items of a list
 }
 
-// A Member is one key of an object with its value.
+// A Member is one key of an object, with its value.
 type Member struct {
 	Name   string
-	Offset int // of the key in the source
+	Offset int // offset of the key in the source
 	Value  *Node
 }
 
-// Get returns the first member with the name; nil if there is none.
+// Get returns the first member with the name, or nil if there is none.
 func (n *Node) Get(name string) *Member {
 	for _, m := range n.Members {
 		if m.Name == name {
@@ -71,7 +76,7 @@ func (n *Node) Get(name string) *Member {
 	return nil
 }
 
-// Index returns the first member of each name.
+// Index returns a map from each name to the first member with that name.
 func (n *Node) Index() map[string]*Member {
 	index := make(map[string]*Member, len(n.Members))
 	for _, m := range n.Members {
@@ -85,7 +90,7 @@ func (n *Node) Index() map[string]*Member {
 // True reports whether n is the boolean true.
 func (n *Node) True() bool { return n.Kind == Bool && n.Text == "true" }
 
-// Kinds of an [Error].
+// The kinds of [Error].
 const (
 	CodeEncoding = "invalid_encoding"
 	CodeSyntax   = "syntax"
@@ -93,21 +98,21 @@ const (
 	CodeTooLarge = "too_large"
 )
 
-// An Error says why a text cannot be parsed.
+// An Error explains why a text cannot be parsed.
 type Error struct {
 	Offset        int
 	Code          string
 	Message, Hint string
 }
 
-// A Source is the text of one file.
+// A Source holds the text of one file.
 type Source struct {
-	text  []byte // without byte order mark
+	text  []byte // content of the file without a byte order mark
 	lines []int  // offset of the first byte of each line
 }
 
-// NewSource returns a Source for a text, whose byte order mark is ignored. It keeps data, which must
-// not change.
+// NewSource returns a Source for a text, ignoring a byte order mark. It keeps a reference to data,
+// which must not be modified.
 func NewSource(data []byte) *Source {
 	s := &Source{text: bytes.TrimPrefix(data, []byte("\ufeff")), lines: []int{0}}
 	for i, c := range s.text {
@@ -118,8 +123,8 @@ func NewSource(data []byte) *Source {
 	return s
 }
 
-// Position returns the line and column, both 1-based, of a byte offset. Columns count code points,
-// and bytes that are not UTF-8.
+// Position returns the 1-based line and column of a byte offset. Columns count code points; each
+// byte that is not valid UTF-8 counts as one.
 func (s *Source) Position(offset int) (line, column int) {
 	offset = min(max(offset, 0), len(s.text))
 	line = sort.SearchInts(s.lines, offset+1)
@@ -142,7 +147,7 @@ func (s *Source) offset(line, column int) int {
 	return offset
 }
 
-// Parse reads the text and returns either a tree or an error.
+// Parse parses the text and returns either a tree or an error.
 func (s *Source) Parse(format Format) (*Node, *Error) {
 	if err := s.checkText(); err != nil {
 		return nil, err
@@ -163,7 +168,7 @@ func syntax(offset int, message, hint string) *Error {
 // least is the hint for an empty file.
 const least = `the smallest config is {"servers": []}`
 
-// checkText rejects files that are not text, whatever the format.
+// checkText rejects files that are not text, regardless of the format.
 func (s *Source) checkText() *Error {
 	if s.isUTF16() {
 		return &Error{Code: CodeEncoding, Message: "file is UTF-16, not UTF-8", Hint: "save it as UTF-8"}
@@ -192,8 +197,8 @@ func (s *Source) checkText() *Error {
 	return nil
 }
 
-// isUTF16 recognises UTF-16 by its byte order mark, or by the zero bytes of its first two
-// characters, which are ASCII in every format.
+// isUTF16 detects UTF-16 by its byte order mark, or by the zero bytes in its first two characters,
+// which are ASCII in every format.
 func (s *Source) isUTF16() bool {
 	t := s.text
 	if bytes.HasPrefix(t, []byte("\xff\xfe")) || bytes.HasPrefix(t, []byte("\xfe\xff")) {
@@ -203,8 +208,8 @@ func (s *Source) isUTF16() bool {
 		t[0] != 0 && t[1] == 0 && t[2] != 0 && t[3] == 0)
 }
 
-// space returns an error for a character that looks like a space but is not one to a parser, else
-// nil.
+// space returns an error for a character that looks like a space but is not treated as white space
+// by parsers; otherwise nil.
 func space(offset int, r rune) *Error {
 	if r < utf8.RuneSelf || !unicode.IsSpace(r) && r != '\u200b' && r != '\u2060' && r != '\ufeff' {
 		return nil
@@ -218,14 +223,15 @@ func space(offset int, r rune) *Error {
 // Format is the syntax of a file.
 type Format string
 
-// The formats. JSON may have comments and trailing commas.
+// The supported formats. JSON may contain comments and trailing commas.
 const (
 	JSON Format = "json"
 	TOML Format = "toml"
 	YAML Format = "yaml"
 )
 
-// Detect returns the format of a file, by its name, else by its content.
+// Detect determines the format of a file from its name or, if that is inconclusive, from its
+// content.
 func (s *Source) Detect(path string) Format {
 	switch strings.ToLower(filepath.Ext(path)) {
 	case ".json", ".jsonc", ".json5", ".code-workspace":
@@ -252,8 +258,9 @@ func (s *Source) Detect(path string) Format {
 	return JSON
 }
 
-// Canonical returns a value as JSON with sorted keys and without white space. Values that JSON lacks,
-// such as the infinities of YAML, become strings. The first of duplicate keys counts.
+// Canonical returns a value as JSON with sorted keys and without white space. Values that JSON does
+// not support, such as infinities in YAML, are converted to strings. If a key is duplicated, the
+// first value is used.
 func Canonical(n *Node) json.RawMessage { return n.append(nil) }
 
 func (n *Node) append(b []byte) []byte {
@@ -294,6 +301,6 @@ func appendString(b []byte, s string) []byte {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s) // a string is always encoded
+	_ = enc.Encode(s) // encoding a string as JSON never fails
 	return append(b, bytes.TrimSuffix(text.Bytes(), []byte("\n"))...)
 }

@@ -10,19 +10,20 @@ import (
 	"go.yaml.in/yaml/v4/plugin/loaderlimits"
 )
 
-// A yamlReader converts the nodes of one YAML document. The values it converts are limited because a
-// few lines of aliases can expand to billions of values.
+// A yamlReader converts the nodes of one YAML document. The number of converted values is limited,
+// because a few lines of aliases can expand to billions of values.
 type yamlReader struct {
 	*Source
-	values int // nodes converted so far; every use of an alias counts
+	values int // number of nodes converted so far, counting every use of an alias
 	last   place
 }
 
-// A place is a line and column with its offset.
+// A place is a position given as a line, a column and an offset.
 type place struct{ line, column, offset int }
 
-// at returns the offset of a node. It searches from the last node, because nodes mostly come in the
-// order of the text, so that a long line is not scanned from its beginning for each node.
+// at returns the offset of a node. It searches from the position of the previous node, because
+// nodes are mostly visited in text order; otherwise a long line would be scanned from its start for
+// each node.
 func (r *yamlReader) at(y *yaml.Node) int {
 	offset := 0
 	if y.Line == r.last.line && y.Column >= r.last.column {
@@ -38,7 +39,7 @@ func (r *yamlReader) at(y *yaml.Node) int {
 	return offset
 }
 
-// parseYAML reads the only document of a YAML stream.
+// parseYAML parses a YAML stream that must contain a single document.
 func (s *Source) parseYAML() (*Node, *Error) {
 	var documents []yaml.Node
 	err := yaml.Load(s.text, &documents, yaml.WithAllDocuments(), yaml.WithPlugin(loaderlimits.New(loaderlimits.DepthValue(2*MaxDepth))))
@@ -46,7 +47,7 @@ func (s *Source) parseYAML() (*Node, *Error) {
 		return nil, s.explainYAML(err)
 	}
 	if len(documents) > 1 {
-		return nil, syntax(s.offset(documents[1].Line, documents[1].Column), "the file has a second document", "a config file holds one document")
+		return nil, syntax(s.offset(documents[1].Line, documents[1].Column), "the file has a second document", "a config file must contain exactly one document")
 	}
 	if len(documents) == 0 || len(documents[0].Content) == 0 {
 		return nil, syntax(0, "file is empty", "the smallest config is servers: []")
@@ -55,7 +56,8 @@ func (s *Source) parseYAML() (*Node, *Error) {
 	return r.node(documents[0].Content[0], 0)
 }
 
-// explainYAML converts the parser's error to an Error, without its text, which may quote the file.
+// explainYAML converts the parser's error to an Error. It discards the error text, which may quote
+// the file.
 func (s *Source) explainYAML(err error) *Error {
 	offset, text := 0, err.Error()
 	if bad, ok := errors.AsType[*yaml.LoadError](err); ok {
@@ -67,7 +69,7 @@ func (s *Source) explainYAML(err error) *Error {
 	case strings.Contains(text, "tab") || s.tabbed(offset):
 		return syntax(offset, "a tab cannot indent YAML", "indent with spaces")
 	case strings.Contains(text, "unknown anchor"):
-		return syntax(offset, "alias without an anchor", `define it before with "&NAME"`)
+		return syntax(offset, "alias without an anchor", `define it earlier in the file with "&NAME"`)
 	}
 	start := s.lineOf(offset)
 	line, _, _ := bytes.Cut(s.text[start:], []byte("\n"))
@@ -84,7 +86,7 @@ func (s *Source) lineOf(offset int) int {
 	return s.lines[line-1]
 }
 
-// tabbed reports whether the line of the offset is indented with a tab.
+// tabbed reports whether the line at the offset is indented with a tab.
 func (s *Source) tabbed(offset int) bool {
 	line := s.text[s.lineOf(offset):]
 	return strings.HasPrefix(strings.TrimLeft(string(line[:min(len(line), 64)]), " "), "\t")
@@ -140,8 +142,8 @@ func (r *yamlReader) node(y *yaml.Node, depth int) (*Node, *Error) {
 	return n, nil
 }
 
-// mapping reads the members of an object. Members merged by "<<" come last; the object's own members
-// take precedence.
+// mapping converts the members of an object. Members merged by "<<" come last; the object's own
+// members take precedence.
 func (r *yamlReader) mapping(n *Node, y *yaml.Node, depth int) *Error {
 	var merged []*Node
 	for i := 0; i+1 < len(y.Content); i += 2 {

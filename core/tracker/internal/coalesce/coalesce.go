@@ -1,33 +1,31 @@
-// Package coalesce decides, for every tracked resource of one server, when to read
-// it and what to publish about it. It is a pure state machine: its owner feeds it
-// notifications, the results of reads and the time, and carries out what it asks
-// for. Nothing in it blocks, starts a goroutine or looks at a clock. It is not safe
-// for concurrent use.
+// Package coalesce decides, for every tracked resource of one server, when to read it and which
+// events to publish about it. It is a pure state machine: its owner passes it notifications, the
+// results of reads and the current time, and performs the reads that it requests. It never blocks,
+// starts goroutines or reads a clock. It is not safe for concurrent use.
 //
 // # Windows
 //
-// A resource is idle or has an open window. A signal (a notification of an update)
-// to an idle resource opens a window: the dirty bit is cleared, a read is queued, and
-// the leading event is published in any case, with the digest once the read answers
-// or without it after [Options.Patience]. Further signals inside the window only set
-// the dirty bit. At the end of the window, if the dirty bit is set, it is cleared, the resource is
-// read again, and a trailing event is published only if the content differs from what was
-// published last; then the next window begins. Otherwise the resource becomes idle. The dirty bit
-// is cleared before a read and never after it: a change that the read may have missed has then set
-// the bit again.
+// A resource is either idle or has an open debounce window. A signal (a notification of an update)
+// for an idle resource opens a window: the dirty bit is cleared, a read is queued, and the leading
+// event is published unconditionally, with the digest once the read has completed, or without it
+// after [Options.Patience]. Further signals within the window only set the dirty bit. If the dirty
+// bit is set when the window ends, the bit is cleared, the resource is read again, a trailing event
+// is published only if the content differs from the last published content, and the next window
+// begins. Otherwise the resource becomes idle. The dirty bit is always cleared before a read and
+// never after it, so that a change that the read may have missed sets the bit again.
 //
 // # Reads
 //
-// The owner takes reads with [Coalescer.NextRead], makes the request, and returns its
-// result with [Coalescer.Answer]. Leading and trailing reads go first, but every
-// eighth read is one of the others (first looks, comparisons and polls).
+// The owner takes reads from [Coalescer.NextRead], sends the requests, and passes the results to
+// [Coalescer.Answer]. Leading and trailing reads have priority, but every eighth read is of another
+// kind (a first look, a comparison or a poll).
 //
 // # Guarantees
 //
-// Order: the events of one resource are in the order of its reads. Loss: once a resource is
-// quiet and its reads succeed, the last event describes its current content. Memory: bounded by
-// the number of resources, not by the number of signals. A resource that left the server's list
-// is remembered by a tombstone (its digest), up to maxTombstones of them.
+// Order: events about one resource are published in the order of its reads. Loss: once a resource
+// stops changing and its reads succeed, the last event describes its current content. Memory: usage
+// is bounded by the number of resources, not by the number of signals. For a resource that was
+// removed from the server's list, a tombstone (its digest) is kept, up to a total of maxTombstones.
 package coalesce
 
 import (
@@ -39,33 +37,32 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// Options configure a [Coalescer]. Its methods call Publish, Learned and Forgotten
-// synchronously; these must not call back into it, and each may be nil.
+// Options configure a [Coalescer]. Its methods call Publish, Learned and Forgotten synchronously;
+// these must not call methods of the Coalescer. Each of them may be nil.
 type Options struct {
-	// Window is the time within which changes of one resource are merged.
+	// Window is the debounce window: changes to one resource within this time are merged.
 	Window time.Duration
-	// Patience is how long a leading event waits for its read.
+	// Patience is how long a leading event waits for the result of its read.
 	Patience time.Duration
-	// Digests says whether resources are read. If not, every signal is published as an update
-	// of unknown content.
+	// Digests tells whether resources are read. If not, every signal is published as an update with
+	// unknown content.
 	Digests bool
-	// Baseline returns the digest that was published for a resource before it was
-	// added, [catalog.Gone] or [catalog.Unread] if that was published, zero if nothing was.
-	// Nil: nothing was published for any resource.
+	// Baseline returns the digest that was published for a resource before it was added:
+	// [catalog.Gone] or [catalog.Unread] if that was published instead, and zero if nothing was
+	// published. If Baseline is nil, nothing was published for any resource.
 	Baseline func(uri string) catalog.Digest
 	// Publish receives every event, in order.
 	Publish func(Update)
-	// Learned receives what is known of a resource, when that may have changed without an
-	// event.
+	// Learned receives the state of a resource when it may have changed without an event.
 	Learned func(Known)
 	// Forgotten receives the URIs of resources that are no longer tracked.
 	Forgotten func(uris []string)
-	// Replace is called before the kept content of a resource is replaced. It
-	// returns the content to keep, which may lack the text. Nil: keep all.
+	// Replace is called before the stored content of a resource is replaced. It returns the content
+	// to store, possibly without its text. If Replace is nil, the content is stored unchanged.
 	Replace func(was, now Content) Content
 }
 
-// Content is the result of a read.
+// Content describes the content returned by a read.
 type Content struct {
 	Digest   catalog.Digest
 	Size     int64
@@ -75,52 +72,52 @@ type Content struct {
 
 func (c Content) known() bool { return !c.Digest.IsZero() }
 
-// Known is what is known of one tracked resource.
+// Known describes the state of one tracked resource.
 type Known struct {
 	URI        string
-	Descriptor event.Descriptor // from the list; zero if the resource is not listed
-	Content    Content          // as last published; zero if unknown
-	Gone       bool             // the server reports that it does not exist
-	Reported   bool             // that it is Gone was published
-	Confirmed  bool             // a read has just found this
+	Descriptor event.Descriptor // descriptor in the list; zero if the resource is not listed
+	Content    Content          // last published content; zero if unknown
+	Gone       bool             // the server reported that the resource does not exist
+	Reported   bool             // it was published that the resource is Gone
+	Confirmed  bool             // a read has just returned this state
 }
 
-// Update is one event to publish about a resource.
+// Update describes one event to be published about a resource.
 type Update struct {
 	Known
 	Cause    event.Cause
 	Removed  bool      // the resource no longer exists
-	Read     bool      // Content and Previous are results of reads; if unset, the content is unknown
-	Previous Content   // zero if nothing was known before
-	Received time.Time // when the signal that caused it arrived; zero without one
+	Read     bool      // Content and Previous come from reads; if false, the content is unknown
+	Previous Content   // zero if no previous content is known
+	Received time.Time // when the signal that caused the event arrived; zero if there was none
 }
 
-// Counts are totals since New. Signals = Led + Folded + Unknown.
+// Counts holds totals since the Coalescer was created. Signals = Led + Folded + Unknown.
 type Counts struct {
 	Signals, Led, Folded, Unknown uint64
 	Published, Unchanged, Failed  uint64
 }
 
-// Coalescer is the state of all tracked resources of one server. See [New].
+// Coalescer holds the state of all tracked resources of one server. Use [New] to create one.
 type Coalescer struct {
 	opts       Options
 	keys       map[string]*key
-	rotation   list.List // of *key: all keys; the front is checked next
+	rotation   list.List // values are *key, containing every key; the front is checked next
 	timers     timers
 	reads      readQueues
 	tombstones tombstones
 	counts     Counts
-	ending     bool // EndWindows was called: failed reads are not retried
+	ending     bool // set by EndWindows: failed reads are no longer retried
 }
 
-// New returns a Coalescer that tracks nothing yet.
+// New returns a Coalescer without any resources.
 func New(opts Options) *Coalescer {
 	return &Coalescer{opts: opts, keys: map[string]*key{}, tombstones: tombstones{}}
 }
 
-// Add starts to track a resource, or updates the descriptor of a tracked one, which is no
-// sub-resource from then on. It reports whether the resource is new. A new one starts
-// with the digest of its tombstone, or else of the baseline.
+// Add starts to track a resource and reports whether it is new. If the resource is already tracked,
+// its descriptor is updated, and it is no longer treated as a sub-resource. A new resource starts
+// with the digest of its tombstone or, if there is none, with the baseline.
 func (c *Coalescer) Add(uri string, d event.Descriptor) (added bool) {
 	k, known := c.keys[uri]
 	digest := c.tombstones.take(uri)
@@ -144,7 +141,7 @@ func (c *Coalescer) Add(uri string, d event.Descriptor) (added bool) {
 	return !known
 }
 
-// Lookup returns what is known of a resource; false if it is not tracked.
+// Lookup returns the state of a resource, or false if it is not tracked.
 func (c *Coalescer) Lookup(uri string) (Known, bool) {
 	k, ok := c.keys[uri]
 	if !ok {
@@ -154,9 +151,9 @@ func (c *Coalescer) Lookup(uri string) (Known, bool) {
 }
 
 // Retain stops tracking the resources for which keep returns false, together with their
-// sub-resources, for which keep is not called. If keepTombstone returns true for a dropped
-// resource, it leaves a tombstone, with which it is compared when it is added again. Nil: none
-// does.
+// sub-resources; keep is not called for sub-resources. If keepTombstone returns true for a dropped
+// resource, a tombstone is kept, with which the resource is compared if it is added again. If
+// keepTombstone is nil, no tombstones are kept.
 func (c *Coalescer) Retain(keep, keepTombstone func(uri string) bool) {
 	var dropped []*key
 	for uri, k := range c.keys {
@@ -172,8 +169,8 @@ func (c *Coalescer) Retain(keep, keepTombstone func(uri string) bool) {
 	c.forget(dropped)
 }
 
-// Reset forgets all resources and tombstones, and sets whether resources are read. No read may
-// be in flight. The counts continue.
+// Reset forgets all resources and tombstones. digests sets whether resources are read from now on.
+// No read may be in flight. The counts are not reset.
 func (c *Coalescer) Reset(digests bool) {
 	clear(c.tombstones)
 	for _, k := range c.keys {
@@ -185,20 +182,20 @@ func (c *Coalescer) Reset(digests bool) {
 // Digests reports whether resources are read.
 func (c *Coalescer) Digests() bool { return c.opts.Digests }
 
-// Counts returns the counts so far.
+// Counts returns the current counts.
 func (c *Coalescer) Counts() Counts { return c.counts }
 
-// Signal is the announcement that a resource was updated.
+// Signal describes one or more notifications that a resource was updated.
 type Signal struct {
-	Parent   string      // the tracked resource that contains it as a sub-resource; "": none
-	N        int         // how often it was announced
-	Received time.Time   // when the first announcement was received
-	Cause    event.Cause // of the leading event; "": notify
+	Parent   string      // tracked resource that contains it as a sub-resource; empty if none
+	N        int         // number of notifications
+	Received time.Time   // when the first notification was received
+	Cause    event.Cause // cause of the leading event; empty means notify
 }
 
-// Signal handles an announced update of the resource. If s.Parent is set, the sub-resource is
-// tracked from now on, with events of its own, if the parent has room for it. The parent is
-// compared, because the change may be part of its content.
+// Signal handles an announced update of a resource. If s.Parent is set, the resource is a
+// sub-resource: it is tracked from now on and has its own events, unless the parent already has too
+// many sub-resources. The parent is compared, because its content may include the change.
 func (c *Coalescer) Signal(uri string, s Signal, now time.Time) {
 	c.counts.Signals += uint64(s.N)
 	k := c.keys[uri]
@@ -225,10 +222,10 @@ func (c *Coalescer) Signal(uri string, s Signal, now time.Time) {
 	}
 }
 
-// Next returns when Advance has to be called next, zero if never.
+// Next returns when Advance must next be called, or zero if never.
 func (c *Coalescer) Next() time.Time { return c.timers.next() }
 
-// Advance does everything that is due at the given time.
+// Advance performs everything that is due at the given time.
 func (c *Coalescer) Advance(now time.Time) {
 	for at := c.timers.next(); !at.IsZero() && !at.After(now); at = c.timers.next() {
 		k := c.timers.pop()
@@ -245,9 +242,9 @@ func (c *Coalescer) Advance(now time.Time) {
 	}
 }
 
-// EndWindows ends every window now, for a shutdown: what is outstanding is read and
-// published before Busy returns false. It is called again after every answer, because
-// a change that was announced during a read needs another one.
+// EndWindows ends every window immediately, for a shutdown: outstanding changes are read and
+// published before Busy returns false. It must be called again after every answer, because a change
+// announced during a read requires another read.
 func (c *Coalescer) EndWindows(now time.Time) {
 	c.ending = true
 	for _, k := range c.keys {
@@ -261,37 +258,37 @@ func (c *Coalescer) EndWindows(now time.Time) {
 	c.Advance(now)
 }
 
-// Busy reports whether announced changes are still to be published.
+// Busy reports whether any announced changes have not been published yet.
 func (c *Coalescer) Busy() bool {
 	if c.reads.urgentPending() {
 		return true
 	}
 	for _, k := range c.keys {
 		if k.inFlight && k.reason.urgent() {
-			return true // announced during another read of it, so it is read again
+			return true // an update was announced during a read, so the resource will be read again
 		}
 	}
 	return false
 }
 
-// Check reads a tracked resource outside any window and publishes its content if it
-// differs from what was published last. The first look at a resource of which nothing
-// is known publishes nothing.
+// Check reads a tracked resource outside any window and publishes its content if it differs from
+// the last published content. If nothing is known about the resource yet, the first read publishes
+// nothing.
 func (c *Coalescer) Check(uri string, reason Reason) {
 	if k, ok := c.keys[uri]; ok {
 		k.check(reason)
 	}
 }
 
-// CheckAll is Check for every resource.
+// CheckAll calls Check for every resource.
 func (c *Coalescer) CheckAll(reason Reason) {
 	for _, k := range c.keys {
 		k.check(reason)
 	}
 }
 
-// CheckNext is Recheck for the next n resources of a rotation through all of them. Repeated
-// calls check every resource equally often.
+// CheckNext calls Recheck for the next n resources of a rotation through all resources. With
+// repeated calls, every resource is checked equally often.
 func (c *Coalescer) CheckNext(n int, reason Reason) {
 	for range min(n, c.rotation.Len()) {
 		front := c.rotation.Front()
@@ -300,11 +297,11 @@ func (c *Coalescer) CheckNext(n int, reason Reason) {
 	}
 }
 
-// Len returns how many resources are tracked.
+// Len returns the number of tracked resources.
 func (c *Coalescer) Len() int { return len(c.keys) }
 
-// FirstLook is Check for a resource that was just added while the others are current. From
-// now on [Coalescer.CompareAll] includes it.
+// FirstLook calls Check for a resource that was just added while the other resources are up to
+// date. From now on [Coalescer.CompareAll] includes the resource.
 func (c *Coalescer) FirstLook(uri string) {
 	if k, ok := c.keys[uri]; ok {
 		k.seen = true
@@ -312,24 +309,24 @@ func (c *Coalescer) FirstLook(uri string) {
 	}
 }
 
-// Recheck is Check for a resource that may just have changed without an announcement: the
-// result of a read in flight may be too old to show the change.
+// Recheck is like Check, for a resource that may just have changed without an announcement: the
+// result of a read that is in flight may be too old to include the change.
 func (c *Coalescer) Recheck(uri string, reason Reason) {
 	if k, ok := c.keys[uri]; ok {
 		k.recheck(reason)
 	}
 }
 
-// CompareAll compares every resource after a suspension. If resources are not read, nobody
-// knows whether they changed, and an update is published for each resource that was tracked
-// before.
+// CompareAll compares every resource after Suspend. If resources are not read, it is unknown
+// whether they changed, so an update is published for each resource that was tracked before
+// Suspend.
 func (c *Coalescer) CompareAll() {
 	for _, k := range c.keys {
 		k.compare()
 	}
 }
 
-// Compare is CompareAll for one resource and its sub-resources.
+// Compare does the same as CompareAll for one resource and its sub-resources.
 func (c *Coalescer) Compare(uri string) {
 	k, ok := c.keys[uri]
 	if !ok {
@@ -341,16 +338,16 @@ func (c *Coalescer) Compare(uri string) {
 	}
 }
 
-// Suspend closes all windows because notifications, or the session, may have been lost: all
-// known content may be outdated. Signals that wait for a read are published without it, and
-// the results of reads in flight are ignored.
+// Suspend closes all windows because notifications or the session may have been lost, so all known
+// content may be outdated. Events that wait for a read are published without its result, and the
+// results of reads in flight will be ignored.
 func (c *Coalescer) Suspend() {
 	for _, k := range c.keys {
 		k.suspend()
 	}
 }
 
-// newKey starts to track a resource of which nothing is known.
+// newKey starts to track a resource whose state is unknown.
 func (c *Coalescer) newKey(uri string) *key {
 	k := &key{c: c, uri: uri, timer: timer{index: -1}}
 	k.turn = c.rotation.PushBack(k)
@@ -377,12 +374,13 @@ func (c *Coalescer) forget(keys []*key) {
 	}
 }
 
-// tombstones are the digests of resources that left the server's list, by URI. A resource
-// that returns with other content has changed, even if its server announces only the change of
-// the list.
+// tombstones holds the digests of resources that were removed from the server's list, by URI. A
+// resource that returns with different content has changed, even if the server only announced the
+// change to the list.
 type tombstones map[string]catalog.Digest
 
-// maxTombstones bounds the tombstones; beyond it, an arbitrary one is dropped.
+// maxTombstones limits the number of tombstones; if it is exceeded, an arbitrary tombstone is
+// dropped.
 const maxTombstones = 10_000
 
 func (t tombstones) put(uri string, d catalog.Digest) {
@@ -398,7 +396,7 @@ func (t tombstones) put(uri string, d catalog.Digest) {
 	t[uri] = d
 }
 
-// take removes and returns a digest, zero if there is none.
+// take removes and returns the digest of a URI, or zero if there is none.
 func (t tombstones) take(uri string) catalog.Digest {
 	d := t[uri]
 	delete(t, uri)

@@ -8,46 +8,46 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// key is the state machine of one resource.
+// key implements the state machine of one resource.
 type key struct {
 	c          *Coalescer
 	uri        string
 	descriptor event.Descriptor
-	published  Content // of the last event, or the baseline; zero: nothing yet
-	noDigest   bool    // the last event had no digest: the next read is published in any case
-	gone       bool    // the server reports that the resource does not exist
-	reported   bool    // that it is gone was published
-	seen       bool    // tracked before the last suspension: see compare
-	removed    bool    // no longer tracked; the answer of a read in flight is ignored
+	published  Content // content in the last event, or the baseline; zero if none
+	noDigest   bool    // the last event had no digest, so the next read is published unconditionally
+	gone       bool    // the server reported that the resource does not exist
+	reported   bool    // it was published that the resource is gone
+	seen       bool    // tracked before the last Suspend: see Compare
+	removed    bool    // no longer tracked; the result of a read in flight is ignored
 
 	window
 	reading
 	timer
 
-	turn     *list.Element     // in the rotation
-	parent   *key              // the resource that contains this sub-resource; nil: it is none
-	children map[*key]struct{} // the sub-resources whose parent this is
+	turn     *list.Element     // the key's element in the rotation
+	parent   *key              // resource that contains this sub-resource; nil if it is not a sub-resource
+	children map[*key]struct{} // sub-resources of this resource
 	swept    time.Time         // when idle children were last dropped
 }
 
-// window is the state of a key's current window; it counts only while open is set.
+// window holds the state of a key's debounce window. It is only meaningful while open is true.
 type window struct {
 	open     bool
-	dirty    bool        // announced since the last read began
+	dirty    bool        // an update was announced after the last read started
 	waiting  bool        // the leading event has not been published yet
-	until    time.Time   // end of the window
+	until    time.Time   // when the window ends
 	patience time.Time   // when the leading event is published without its digest
-	received time.Time   // of the signal that opened the window, or made it dirty
-	cause    event.Cause // of the leading event
+	received time.Time   // arrival of the signal that opened the window or set dirty
+	cause    event.Cause // cause of the leading event
 }
 
-// known returns what is known of the key's resource.
+// known returns the current state of the resource.
 func (k *key) known() Known {
 	return Known{URI: k.uri, Descriptor: k.descriptor, Content: k.published, Gone: k.gone, Reported: k.reported}
 }
 
-// learned passes what is known of the key's resource to the owner; confirmed says that a read has
-// just found it.
+// learned passes the current state of the resource to the owner; confirmed tells whether a read has
+// just returned this state.
 func (k *key) learned(confirmed bool) {
 	if k.c.opts.Learned != nil {
 		known := k.known()
@@ -56,7 +56,7 @@ func (k *key) learned(confirmed bool) {
 	}
 }
 
-// remove takes the key out of all queues and sets.
+// remove removes the key from all queues and sets.
 func (k *key) remove() {
 	k.removed = true
 	k.adopt(nil)
@@ -67,7 +67,7 @@ func (k *key) remove() {
 	delete(k.c.keys, k.uri)
 }
 
-// signal handles an announced update.
+// signal handles an announced update of the resource.
 func (k *key) signal(s Signal, now time.Time) {
 	c, n, received := k.c, s.N, s.Received
 	if k.open {
@@ -82,39 +82,39 @@ func (k *key) signal(s Signal, now time.Time) {
 	k.open, k.waiting, k.received, k.cause = true, true, received, cmp.Or(s.Cause, event.CauseNotify)
 	k.until, k.patience = now.Add(c.opts.Window), now.Add(c.opts.Patience)
 	if !c.opts.Digests {
-		k.dirty = n > 1 // without reads, the other signals also need an event
+		k.dirty = n > 1 // without reads, each further signal needs its own event
 		k.lead()
 		return
 	}
 	k.dirty = false // one read covers all n signals
 	c.reads.remove(k)
-	k.stale = k.inFlight // it may have been answered before the change
+	k.stale = k.inFlight // the read in flight may return the content from before the change
 	k.reason, k.retry = leading, none
 	c.reads.push(k)
 	c.timers.set(k, k.patience)
 }
 
-// lead publishes the leading event without content, and leaves the window open.
+// lead publishes the leading event without content; the window remains open.
 func (k *key) lead() {
 	k.waiting, k.reported = false, false
 	k.publish(Update{Cause: k.cause, Received: k.received})
 	k.c.timers.set(k, k.until)
 }
 
-// leadUnread publishes a leading event whose read has no result yet.
+// leadUnread publishes a leading event whose read has not completed yet.
 func (k *key) leadUnread() {
 	k.noDigest = true
 	k.lead()
 }
 
-// windowEnd handles the end of a window. It closes the window if nothing changed. Otherwise
-// it reads again; without digests, it publishes and opens the next window. If a read is in
-// flight, its result decides instead.
+// windowEnd handles the end of a window. If nothing changed, it closes the window. Otherwise it
+// reads the resource again or, if resources are not read, publishes an event and opens the next
+// window. If a read is in flight, its result determines what to do.
 func (k *key) windowEnd(now time.Time) {
 	switch {
 	case k.reason != none:
-		// The leading read is still in flight; its answer decides. It always ends,
-		// because every read has a deadline.
+		// The leading read is still in flight; its result determines what to do. Every read has a
+		// deadline, so it always completes.
 	case !k.dirty && !k.noDigest:
 		k.open = false
 	case !k.c.opts.Digests:
@@ -127,13 +127,13 @@ func (k *key) windowEnd(now time.Time) {
 	}
 }
 
-// reopen starts the next window.
+// reopen starts the next window of the resource.
 func (k *key) reopen(now time.Time) {
 	k.open, k.until = true, now.Add(k.c.opts.Window)
 	k.c.timers.set(k, k.until)
 }
 
-// endIfOver handles the end of a window that had to wait for a read in flight.
+// endIfOver handles the end of a window that was delayed by a read in flight.
 func (k *key) endIfOver(now time.Time) {
 	if !now.Before(k.until) {
 		k.windowEnd(now)
@@ -151,7 +151,7 @@ func (k *key) suspend() {
 	k.c.timers.set(k, time.Time{})
 }
 
-// publish counts and publishes an event.
+// publish publishes an event and counts it.
 func (k *key) publish(u Update) {
 	k.c.counts.Published++
 	u.Known = k.known()
@@ -160,7 +160,7 @@ func (k *key) publish(u Update) {
 	}
 }
 
-// publishRead publishes the content that was read.
+// publishRead publishes content returned by a read.
 func (k *key) publishRead(cause event.Cause, got Content) {
 	was := k.published
 	k.remember(got)
@@ -169,7 +169,7 @@ func (k *key) publishRead(cause event.Cause, got Content) {
 	k.received = time.Time{}
 }
 
-// remember replaces the content that counts as published.
+// remember replaces the last published content.
 func (k *key) remember(now Content) {
 	if k.c.opts.Replace != nil {
 		now = k.c.opts.Replace(k.published, now)
@@ -179,10 +179,10 @@ func (k *key) remember(now Content) {
 
 func (k *key) check(reason Reason) {
 	if !k.c.opts.Digests || k.reason != none {
-		return // it is being read, or will be
+		return // a read is queued or in flight
 	}
 	if k.open {
-		k.dirty = true // compared at the end of the window
+		k.dirty = true // will be compared at the end of the window
 		return
 	}
 	if !k.published.known() && !k.noDigest && !k.gone {
@@ -205,11 +205,11 @@ func (k *key) compare() {
 	k.recheck(Resync)
 }
 
-// maxChildren bounds the sub-resources of one resource that are tracked because the server
-// announced them.
+// maxChildren limits the number of sub-resources per resource that are tracked because the server
+// announced an update of them.
 const maxChildren = 1000
 
-// adopt makes the key a sub-resource of parent; nil: of none.
+// adopt makes the key a sub-resource of parent, or a regular resource if parent is nil.
 func (k *key) adopt(parent *key) {
 	if k.parent != nil {
 		delete(k.parent.children, k)
@@ -223,8 +223,9 @@ func (k *key) adopt(parent *key) {
 	}
 }
 
-// makeRoom reports whether there is room for another sub-resource. If there is none, it drops
-// the idle ones, at most once per window; if they are announced again, they are new.
+// makeRoom reports whether another sub-resource can be added. If there are too many, it first drops
+// the idle sub-resources, at most once per window; if they are announced again, they are treated as
+// new.
 func (k *key) makeRoom(now time.Time) bool {
 	if len(k.children) >= maxChildren && now.Sub(k.swept) >= k.c.opts.Window {
 		k.swept = now

@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// readQueues order the reads of all keys. A key is queued at most once.
+// readQueues determines the order of the reads of all keys. A key is queued at most once.
 type readQueues struct {
-	waiting  [2]list.List // of *key: leading and trailing reads, then the others
-	inFlight [2]int       // reads in flight, of either kind
-	streak   int          // consecutive urgent reads taken
+	waiting  [2]list.List // values are *key; first the leading and trailing reads, then the other reads
+	inFlight [2]int       // number of reads in flight in each of the two classes
+	streak   int          // number of consecutive urgent reads taken
 }
 
-// place is a key's position in a queue.
+// place is the position of a key in a queue.
 type place struct {
-	queue   *list.List // nil: not queued
+	queue   *list.List // nil if not queued
 	element *list.Element
 }
 
-// maxUrgentStreak is the number of consecutive urgent reads after which another read gets its
-// turn: resources that are announced all the time must not starve the others.
+// maxUrgentStreak is the number of consecutive urgent reads after which another read is made, so
+// that resources with continual announcements do not starve the others.
 const maxUrgentStreak = 7
 
 func index(r Reason) int {
@@ -30,7 +30,7 @@ func index(r Reason) int {
 	return 1
 }
 
-// push queues the key's read, unless it has none or it is queued or in flight.
+// push queues the key's read, unless there is none or it is already queued or in flight.
 func (q *readQueues) push(k *key) {
 	if k.reason == none || k.inFlight || k.queued.queue != nil {
 		return
@@ -39,7 +39,7 @@ func (q *readQueues) push(k *key) {
 	k.queued = place{queue, queue.PushBack(k)}
 }
 
-// remove takes the key out of its queue.
+// remove removes the key from its queue.
 func (q *readQueues) remove(k *key) {
 	if k.queued.queue != nil {
 		k.queued.queue.Remove(k.queued.element)
@@ -47,9 +47,9 @@ func (q *readQueues) remove(k *key) {
 	}
 }
 
-// next takes a key to be read now, nil if there is none. Urgent reads may use all
-// slots and go first, except that every eighth read is another one. The others use at most half
-// of the slots, and none if only urgent reads still matter.
+// next removes and returns the key to be read next, or nil if there is none. Urgent reads have
+// priority and may use all slots, except that every eighth read is not urgent. Other reads may use
+// at most half of the slots, and none if urgentOnly is set.
 func (q *readQueues) next(slots int, urgentOnly bool) *key {
 	if q.inFlight[0]+q.inFlight[1] >= slots {
 		return nil
@@ -76,25 +76,25 @@ func (q *readQueues) take(i int) *key {
 	return k
 }
 
-// done frees the slot of a read that began for the reason r.
+// done frees the slot of a read that was started for the given reason.
 func (q *readQueues) done(r Reason) { q.inFlight[index(r)]-- }
 
-// abandon forgets the reads in flight.
+// abandon resets the count of reads in flight.
 func (q *readQueues) abandon() { q.inFlight = [2]int{} }
 
 // urgentPending reports whether urgent reads are queued or in flight.
 func (q *readQueues) urgentPending() bool { return q.inFlight[0] > 0 || q.waiting[0].Len() > 0 }
 
-// timer is the one timer of a key.
+// timer is the timer of a key.
 type timer struct {
-	at    time.Time // zero: not set
-	index int       // in the heap, -1 when not there
+	at    time.Time // zero if not set
+	index int       // index in the heap; -1 if not in the heap
 }
 
-// timers are the timers that are set.
+// timers holds all timers that are set.
 type timers struct{ heap timerHeap }
 
-// next returns when the first timer expires; zero if none is set.
+// next returns when the first timer expires, or zero if none is set.
 func (t *timers) next() time.Time {
 	if len(t.heap) == 0 {
 		return time.Time{}
@@ -102,7 +102,7 @@ func (t *timers) next() time.Time {
 	return t.heap[0].at
 }
 
-// pop clears the timer that expires first, and returns its key.
+// pop clears the timer that expires first and returns its key.
 func (t *timers) pop() *key {
 	k := t.heap[0]
 	t.set(k, time.Time{})
@@ -132,14 +132,12 @@ func (h timerHeap) Swap(i, j int) {
 	h[i].index, h[j].index = i, j
 }
 
-// Push implements [heap.Interface].
 func (h *timerHeap) Push(x any) {
 	k := x.(*key)
 	k.index = len(*h)
 	*h = append(*h, k)
 }
 
-// Pop implements [heap.Interface].
 func (h *timerHeap) Pop() any {
 	old := *h
 	k := old[len(old)-1]

@@ -7,23 +7,23 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 )
 
-// Reason is why a resource is read. Callers use Resync, Poll and Event.
+// Reason tells why a resource is read. Code outside this package uses Resync, Poll and Event.
 type Reason uint8
 
-// The reasons.
+// The reasons for a read.
 const (
 	none     Reason = iota
-	leading         // for the event that opens a window
-	trailing        // at the end of a window
-	baseline        // first look: publishes nothing
+	leading         // read for the event that opens a window
+	trailing        // read at the end of a window
+	baseline        // first read of a resource, which publishes nothing
 	Resync          // notifications may have been lost
-	Poll            // instead of notifications
-	Event           // an event of the server (MCP Events) named it
+	Poll            // polling, because the server does not push updates
+	Event           // an event from the server (MCP Events) named the resource
 )
 
 func (r Reason) urgent() bool { return r == leading || r == trailing }
 
-// cause returns the cause of an event that results from such a read.
+// cause returns the cause of an event that results from a read with this reason.
 func (r Reason) cause() event.Cause {
 	switch r {
 	case trailing:
@@ -39,48 +39,50 @@ func (r Reason) cause() event.Cause {
 	}
 }
 
-// reading is the state of a key's reads. At most one is queued or in flight.
+// reading holds the state of a key's reads. At most one read is queued or in flight.
 type reading struct {
-	reason   Reason // of the read that is queued or in flight; none: no read
+	reason   Reason // reason for the read that is queued or in flight; none if there is no read
 	queued   place
 	inFlight bool
-	sentAs   Reason           // the reason when the read in flight began
-	stale    bool             // the read in flight began before a signal: its answer is ignored
-	retry    Reason           // of a failed read outside a window, to be retried
-	waits    *backoff.Backoff // between consecutive failed reads; nil: the last one did not fail
+	sentAs   Reason           // the reason when the read in flight was started
+	stale    bool             // the read in flight was started before a signal, so its result is ignored
+	retry    Reason           // reason of a failed read outside a window, to be retried
+	waits    *backoff.Backoff // delays between failed reads; nil if the last read succeeded
 }
 
-// Read is a read that the owner has to make.
+// Read describes a read that the owner must perform.
 type Read struct {
 	URI   string
-	Cause event.Cause // of the event that it may lead to
+	Cause event.Cause // cause of the event that may result from the read
 
 	key *key
 }
 
-// Outcome is how a read ended.
+// Outcome tells how a read ended.
 type Outcome uint8
 
-// The outcomes.
+// The possible outcomes of a read.
 const (
 	OK      Outcome = iota
-	Missing         // the server reports that there is no such resource
-	Failed          // anything else
+	Missing         // the server reported that the resource does not exist
+	Failed          // the read failed for any other reason
 )
 
 const (
-	// maxReadFailures is the number of consecutive failed reads after which a resource outside
-	// any window is read rarely, if it has to be compared, or else only at the next comparison.
+	// maxReadFailures is the number of consecutive failed reads after which a resource outside any
+	// window is only read at long intervals, if a comparison is required, and otherwise only at the
+	// next comparison.
 	maxReadFailures = 5
-	// rareRetry is the wait between two such rare reads. They are needed because nothing else may
-	// read the resource again; they are rare because a server may have many unreadable resources.
+	// rareRetry is the interval of these reads. They are necessary because nothing else may trigger
+	// another read of the resource; the interval is long because a server may have many unreadable
+	// resources.
 	rareRetry = 5 * time.Minute
-	// maxRetryWait is the longest wait between two reads that keep failing.
+	// maxRetryWait is the maximum delay between two attempts at a failing read.
 	maxRetryWait = 30 * time.Second
 )
 
-// NextRead returns the next read to make, given how many may be in flight;
-// false if there is none now. Its result must be passed to Answer.
+// NextRead returns the next read to perform, given the maximum number of concurrent reads, or false
+// if there is none now. The result of the read must be passed to Answer.
 func (c *Coalescer) NextRead(slots int) (Read, bool) {
 	k := c.reads.next(slots, c.ending)
 	if k == nil {
@@ -88,7 +90,7 @@ func (c *Coalescer) NextRead(slots int) (Read, bool) {
 	}
 	k.inFlight, k.sentAs = true, k.reason
 	if k.reason.urgent() {
-		k.dirty = false // before the read: see the package comment
+		k.dirty = false // cleared before the read starts: see the package comment
 	}
 	return Read{URI: k.uri, Cause: k.reason.cause(), key: k}, true
 }
@@ -107,8 +109,8 @@ func (c *Coalescer) Answer(r Read, outcome Outcome, got Content, now time.Time) 
 	}
 }
 
-// Abandon forgets the reads in flight because their session has ended. They must not
-// be answered.
+// Abandon discards the reads in flight because their session has ended. Answer must not be called
+// for them.
 func (c *Coalescer) Abandon() {
 	for _, k := range c.keys {
 		k.inFlight, k.stale = false, false
@@ -119,7 +121,7 @@ func (c *Coalescer) Abandon() {
 func (k *key) answer(outcome Outcome, got Content, now time.Time) {
 	if k.stale {
 		k.stale = false
-		k.c.reads.push(k) // if a read is still needed, it starts again
+		k.c.reads.push(k) // if a read is still required, it is queued again
 		return
 	}
 	reason := k.reason
@@ -147,7 +149,7 @@ func (k *key) found(reason Reason, got Content, now time.Time) {
 			k.c.timers.set(k, k.until)
 			return
 		}
-		k.endIfOver(now) // published without its digest, which the end of the window publishes
+		k.endIfOver(now) // published without its digest, which is published at the end of the window
 	case trailing:
 		if got.Digest != k.published.Digest || k.noDigest {
 			k.publishRead(event.CauseTrailing, got)
@@ -156,7 +158,7 @@ func (k *key) found(reason Reason, got Content, now time.Time) {
 		}
 		k.unchanged(got)
 		if k.dirty {
-			k.reopen(now) // announced while being read
+			k.reopen(now) // another update was announced during the read
 			return
 		}
 		k.open = false
@@ -177,8 +179,8 @@ func (k *key) found(reason Reason, got Content, now time.Time) {
 	}
 }
 
-// unchanged handles content whose digest equals the one published last. If an earlier tracker
-// published it, only the digest was known: the text is kept for the next diff.
+// unchanged handles content whose digest equals the last published digest. If the digest was
+// published by an earlier tracker, the text was unknown; it is now stored for the next diff.
 func (k *key) unchanged(got Content) {
 	k.c.counts.Unchanged++
 	if k.published.Text == nil {
@@ -186,10 +188,10 @@ func (k *key) unchanged(got Content) {
 	}
 }
 
-// missing publishes once that the resource does not exist. The first look publishes
-// nothing: a list may name what cannot be read.
+// missing publishes, once, that the resource does not exist. If this was the first read of the
+// resource, nothing is published, because a list may contain resources that cannot be read.
 func (k *key) missing(reason Reason, now time.Time) {
-	// An event that was published without a read may contradict this.
+	// An event published without a read may contradict the fact that the resource does not exist.
 	contradicts := k.waiting || k.noDigest
 	news := !k.gone && reason != baseline
 	k.gone, k.waiting, k.noDigest = true, false, false
@@ -216,7 +218,7 @@ func (k *key) failed(reason Reason, now time.Time) {
 		k.leadUnread()
 	case k.c.ending:
 		k.open = false
-	case k.open: // retry, with growing waits
+	case k.open: // retry with increasing delays
 		k.dirty = true
 		k.until = now.Add(wait)
 		k.c.timers.set(k, k.until)

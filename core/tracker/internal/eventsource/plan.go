@@ -13,7 +13,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// The types of events that mcptrack itself serves (see core/mcpevents).
+// The event types that mcptrack offers as a server (see core/mcpevents).
 const (
 	ownUpdated = "resource.updated"
 	ownLists   = "list.changed"
@@ -22,36 +22,37 @@ const (
 
 const (
 	maxSubscriptions = 200
-	// streamsHTTP bounds the streams to a server over HTTP, where each may be a connection.
-	// streamsElse bounds the streams over other transports, because servers also limit them.
+	// streamsHTTP limits the number of streams to a server over HTTP, where each stream may need
+	// its own connection. streamsElse limits the streams over other transports, because servers
+	// also limit them.
 	streamsHTTP = 8
 	streamsElse = 32
 )
 
-// plan is one subscription to make.
+// plan describes one subscription to be made.
 type plan struct {
 	name      string
 	arguments json.RawMessage
 	about     about
-	uri       string // of aboutMapped: see [config.EventType]
+	uri       string // location of the URI for aboutMapped: see [config.EventType]
 	modes     []mcp.DeliveryMode
 }
 
-// about is what the events of a type are about.
+// about tells what the events of a type concern.
 type about uint8
 
 const (
-	aboutResource about = iota // data.uri is the resource
-	aboutList                  // data.list is the list
-	aboutMapped                // the config says where the resource is
-	aboutOther                 // nothing that is tracked
+	aboutResource about = iota // a resource, whose URI is in data.uri
+	aboutList                  // a list, which is named in data.list
+	aboutMapped                // a resource, whose location in the data is set in the config
+	aboutOther                 // the events concern nothing that is tracked
 )
 
 func (p plan) coverage() Coverage {
 	return Coverage{Resources: p.about == aboutResource || p.about == aboutMapped, Lists: p.about == aboutList}
 }
 
-// key identifies the subscription from session to session.
+// key returns a key that identifies the subscription across sessions.
 func (p plan) key() string {
 	args := bytes.TrimSpace(p.arguments)
 	if len(args) == 0 || string(args) == "{}" {
@@ -61,8 +62,8 @@ func (p plan) key() string {
 	return p.name + "#" + hex.EncodeToString(sum[:8])
 }
 
-// plans returns the subscriptions that the config asks for and the server offers, and
-// the names in the config that the server does not offer.
+// plans returns the subscriptions that the config requests and the server offers, and the event
+// names in the config that the server does not offer.
 func plans(types []mcp.EventType, want config.Events) (out []plan, unknown []string) {
 	if want.Off {
 		return nil, nil
@@ -103,8 +104,8 @@ func plans(types []mcp.EventType, want config.Events) (out []plan, unknown []str
 	return out[:min(len(out), maxSubscriptions)], unknown
 }
 
-// ownType reports whether the type is one that mcptrack serves, and what its events are about. It
-// checks the name and the schema: another server may use the same name.
+// ownType reports whether mcptrack itself offers events of this type, and what they concern. It
+// checks both the name and the schema, because another server may use the same name.
 func ownType(t mcp.EventType) (about, bool) {
 	needs, what := "", aboutOther
 	switch t.Name {
@@ -120,13 +121,13 @@ func ownType(t mcp.EventType) (about, bool) {
 	var payload struct {
 		Required []string `json:"required"`
 	}
-	_ = json.Unmarshal(t.PayloadSchema, &payload) // a schema of any other form requires no members
+	_ = json.Unmarshal(t.PayloadSchema, &payload) // a schema of any other form has no required members
 	return what, slices.Contains(payload.Required, "server") && slices.Contains(payload.Required, needs)
 }
 
-// mode chooses the delivery mode: the one in the config if possible, or else push, poll or webhook,
-// in this order. streams is how many more streams may be opened, and receiver whether webhooks can be
-// received. It returns "" if no mode is possible.
+// mode selects the delivery mode: the mode set in the config if possible, and otherwise push, poll
+// or webhook, in this order. streams is the number of further streams that may be opened; receiver
+// tells whether webhooks can be received. It returns an empty mode if none is possible.
 func (p plan) mode(wanted config.EventDelivery, streams int, receiver bool) mcp.DeliveryMode {
 	for _, m := range []mcp.DeliveryMode{mcp.DeliveryMode(wanted), mcp.DeliverPush, mcp.DeliverPoll, mcp.DeliverWebhook} {
 		if slices.Contains(p.modes, m) && (m != mcp.DeliverPush || streams > 0) && (m != mcp.DeliverWebhook || receiver) {
@@ -136,8 +137,8 @@ func (p plan) mode(wanted config.EventDelivery, streams int, receiver bool) mcp.
 	return ""
 }
 
-// pointer finds the values that a JSON Pointer (RFC 6901) names: a string, or a list of
-// strings.
+// pointer returns the values that a JSON Pointer (RFC 6901) refers to: a string, or the strings in
+// an array.
 func pointer(data json.RawMessage, path string) []string {
 	var v any
 	dec := json.NewDecoder(bytes.NewReader(data))

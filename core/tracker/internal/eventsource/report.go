@@ -11,58 +11,60 @@ import (
 )
 
 const (
-	maxURIs   = 20_000  // marked URIs
-	maxURI    = 8 << 10 // bytes of one
-	maxEvents = 1000    // kept events that are not about a resource
+	maxURIs   = 20_000  // maximum number of marked URIs
+	maxURI    = 8 << 10 // maximum length of a URI in bytes
+	maxEvents = 1000    // maximum number of stored events that do not concern a resource
 )
 
-// Report is what the events since the last Take report.
+// Report summarises the events received since the last call to Take.
 type Report struct {
-	// URIs are the resources that events named, each with the time at which its first event arrived.
+	// URIs holds the resources named in events, with the arrival time of the first event for each.
 	URIs map[string]time.Time
-	// Lists are the lists that may have changed.
+	// Lists holds the lists that may have changed.
 	Lists map[catalog.Kind]struct{}
-	// Events are the events that are not about a resource, in order of arrival.
+	// Events holds the events that do not concern a resource, in order of arrival.
 	Events []Occurrence
-	// Gap is why events may be missing, so that everything has to be compared; "": none are.
+	// Gap explains why events may be missing, so that everything must be compared; empty if none
+	// are missing.
 	Gap string
-	// Began means that a subscription to events about resources began without a cursor, so it
-	// does not report earlier changes.
+	// Began is true if a subscription to events about resources started without a cursor, so that
+	// earlier changes are not reported.
 	Began bool
-	// Cursors say where to resume the subscriptions whose cursor changed, by their keys.
+	// Cursors holds the positions from which to resume the subscriptions whose cursor changed, by
+	// subscription key.
 	Cursors map[string]string
-	// Forbidden are types of events that the server refuses to deliver.
+	// Forbidden lists the event types that the server refuses to deliver.
 	Forbidden []string
-	// Coverage says which changes the active subscriptions report.
+	// Coverage tells which changes the active subscriptions report.
 	Coverage Coverage
 }
 
-// Coverage says which kinds of changes are reported by events.
+// Coverage tells which kinds of changes are reported by events.
 type Coverage struct {
 	Resources bool
 	Lists     bool
 }
 
-// Occurrence is an event that is not about a resource.
+// Occurrence is an event that does not concern a resource.
 type Occurrence struct {
 	Name, ID string
-	Size     int // bytes of its data
+	Size     int // size of the event's data in bytes
 }
 
-// pending collects the report until it is taken.
+// pending accumulates the report until the owner takes it.
 type pending struct {
-	// wake has capacity 1: the goroutines of a subscriber send without blocking; only the owner
+	// wake has a capacity of 1. The subscriber's goroutines send without blocking; only the owner
 	// receives. It is never closed.
 	wake chan struct{}
 
-	mu     sync.Mutex // guards all below
+	mu     sync.Mutex // guards the fields below
 	report Report
 	live   map[string]Coverage // coverage of the active subscriptions, by key
 }
 
 func newPending() pending { return pending{wake: make(chan struct{}, 1), live: map[string]Coverage{}} }
 
-// take returns the report and starts a new one.
+// take returns the current report and starts a new one.
 func (p *pending) take() Report {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,7 +74,7 @@ func (p *pending) take() Report {
 	return r
 }
 
-// coverage returns what all active subscriptions together cover. p.mu must be held.
+// coverage returns the combined coverage of all active subscriptions. p.mu must be held.
 func (p *pending) coverage() (c Coverage) {
 	for _, one := range p.live {
 		c.Resources, c.Lists = c.Resources || one.Resources, c.Lists || one.Lists
@@ -80,7 +82,7 @@ func (p *pending) coverage() (c Coverage) {
 	return c
 }
 
-// change changes the report and wakes the owner.
+// change modifies the report by calling f and wakes the owner.
 func (p *pending) change(f func(*Report)) {
 	p.mu.Lock()
 	f(&p.report)
@@ -88,7 +90,7 @@ func (p *pending) change(f func(*Report)) {
 	ring(p.wake)
 }
 
-// ring wakes the receiver of a channel of capacity 1, unless a wake is already waiting.
+// ring sends to a channel of capacity 1, unless a wake-up is already pending.
 func ring(wake chan<- struct{}) {
 	select {
 	case wake <- struct{}{}:
@@ -96,7 +98,8 @@ func ring(wake chan<- struct{}) {
 	}
 }
 
-// cover records the coverage of a subscription; zero: it is no longer active.
+// cover records the coverage of a subscription; the zero Coverage means that it is no longer
+// active.
 func (p *pending) cover(key string, c Coverage) {
 	p.mu.Lock()
 	was := p.coverage()
@@ -110,7 +113,7 @@ func (p *pending) cover(key string, c Coverage) {
 	}
 }
 
-// mark marks a resource.
+// mark adds a resource to the report.
 func (r *Report) mark(uri string, now time.Time) {
 	if uri == "" || len(uri) > maxURI {
 		return
@@ -145,7 +148,7 @@ func (r *Report) keep(o Occurrence) {
 	r.Events = append(r.Events, o)
 }
 
-// gap records a gap. If there is a reason already, it is kept.
+// gap records a gap. If a reason was already recorded, it is kept.
 func (r *Report) gap(reason string) {
 	if r.Gap == "" {
 		r.Gap = reason
@@ -159,7 +162,7 @@ func (r *Report) cursor(key, cursor string) {
 	r.Cursors[key] = cursor
 }
 
-// Merge returns the known cursors, updated with the cursors in the report.
+// Merge returns a copy of the known cursors, updated with the cursors in the report.
 func (r *Report) Merge(known map[string]string) map[string]string {
 	out := maps.Clone(known)
 	if out == nil {
@@ -175,19 +178,19 @@ func (r *Report) Merge(known map[string]string) map[string]string {
 	return out
 }
 
-// maxSeen is how many of a subscription's last events are recognised if they are repeated.
+// maxSeen is the number of recent events per subscription for which duplicates are detected.
 const maxSeen = 10_000
 
-// seen are the last events, by the hash of their ids, because ids may be long. The zero
+// seen stores the hashes of the most recent event ids; hashes, because ids may be long. The zero
 // value is usable.
 type seen struct {
 	seed maphash.Seed
 	set  map[uint64]struct{}
-	ring []uint64 // oldest at next, once it is full
+	ring []uint64 // once full, the oldest element is at index next
 	next int
 }
 
-// add records an event and reports whether it is a repetition.
+// add records an event id and reports whether it is a duplicate.
 func (s *seen) add(id string) (again bool) {
 	if s.set == nil {
 		s.seed, s.set = maphash.MakeSeed(), map[uint64]struct{}{}
@@ -208,21 +211,21 @@ func (s *seen) add(id string) (again bool) {
 }
 
 const (
-	maxWaiting      = 1024    // messages of one stream
-	maxWaitingBytes = 8 << 20 // of their parameters
+	maxWaiting      = 1024    // maximum number of messages per stream
+	maxWaitingBytes = 8 << 20 // maximum total size of their parameters
 )
 
-// inbox holds the messages of a stream until its subscription handles them. put never blocks,
-// because the goroutine that reads from the server calls it.
+// inbox buffers the messages of a stream until its subscription handles them. put never blocks,
+// because it is called by the goroutine that reads from the server.
 type inbox struct {
-	// wake has capacity 1: put sends without blocking, the subscription receives; it is
+	// wake has a capacity of 1: put sends without blocking, and the subscription receives. It is
 	// never closed.
 	wake chan struct{}
 
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex // guards the fields below
 	messages []session.EventMessage
 	bytes    int
-	lost     bool // messages were dropped
+	lost     bool // messages were dropped because the inbox was full
 }
 
 func newInbox() *inbox { return &inbox{wake: make(chan struct{}, 1)} }
@@ -230,7 +233,7 @@ func newInbox() *inbox { return &inbox{wake: make(chan struct{}, 1)} }
 func (i *inbox) put(m session.EventMessage) {
 	i.mu.Lock()
 	if len(i.messages) >= maxWaiting || i.bytes+len(m.Params) > maxWaitingBytes && len(i.messages) > 0 {
-		i.messages, i.bytes, i.lost = nil, 0, true // drop all: the gap covers them, and the newest cursor counts
+		i.messages, i.bytes, i.lost = nil, 0, true // drop all messages: the gap covers them, and only the newest cursor is needed
 	}
 	i.messages = append(i.messages, m)
 	i.bytes += len(m.Params)
@@ -238,7 +241,7 @@ func (i *inbox) put(m session.EventMessage) {
 	ring(i.wake)
 }
 
-// take returns the waiting messages, and whether some before them were dropped.
+// take returns the buffered messages, and whether earlier messages were dropped.
 func (i *inbox) take() (messages []session.EventMessage, lost bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -9,8 +9,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// minSilence is the least time without a message after which a stream counts as dead:
-// servers should send one every 30 s. A slower server gets twice its longest pause.
+// minSilence is the minimum time without a message after which a stream is considered dead. Servers
+// are expected to send a message every 30 s; for a slower server, the limit is twice its longest
+// pause.
 const minSilence = time.Minute
 
 var (
@@ -18,13 +19,13 @@ var (
 	errSilent      = errors.New("the event stream was silent for too long")
 )
 
-// stream follows the events by push until the stream ends. It returns nil if the server ended
-// the stream without an error.
+// stream receives events by push until the stream ends. It returns nil if the server ended the
+// stream without an error.
 func (u *subscription) stream(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	in := newInbox()
-	ended := make(chan error, 1) // receives one value, from the goroutine below
+	ended := make(chan error, 1) // receives one value from the goroutine below
 	go func() { ended <- u.src.opts.Session.StreamEvents(ctx, u.query, in.put) }()
 	st := pushed{u: u, fresh: u.query.Cursor == "", last: time.Now(), patience: minSilence}
 	timer := time.NewTimer(u.src.opts.Timeout)
@@ -46,7 +47,7 @@ func (u *subscription) stream(ctx context.Context) error {
 				err = errNoBeginning
 			}
 			cancel(err)
-			<-ended // the request ends as soon as its context does
+			<-ended // the request ends as soon as its context ends
 			return err
 		case err := <-ended:
 			if failed := st.receive(in); failed != nil {
@@ -57,20 +58,20 @@ func (u *subscription) stream(ctx context.Context) error {
 	}
 }
 
-// pushed is the state of one stream.
+// pushed holds the state of one stream.
 type pushed struct {
 	u        *subscription
-	fresh    bool // it began without a cursor
+	fresh    bool // the stream started without a cursor
 	active   bool
-	last     time.Time     // of the last message
-	patience time.Duration // how long after last the stream counts as dead
+	last     time.Time     // when the last message arrived
+	patience time.Duration // time after last at which the stream is considered dead
 }
 
-// receive handles the waiting messages. An error ends the stream.
+// receive handles the buffered messages. If it returns an error, the stream must be closed.
 func (p *pushed) receive(in *inbox) error {
 	messages, lost := in.take()
 	if lost {
-		p.u.gap("they arrived faster than mcptrack could process them")
+		p.u.gap("events arrived faster than mcptrack could process them")
 	}
 	var events []mcp.EventOccurrence
 	cursor := ""
@@ -99,7 +100,7 @@ func (p *pushed) receive(in *inbox) error {
 		case m.Method == mcp.NotificationEventsActive:
 			flush()
 			p.begin(news)
-		case news.Cursor != "": // a heartbeat
+		case news.Cursor != "": // the message is a heartbeat
 			cursor = news.Cursor
 		}
 	}
@@ -107,7 +108,7 @@ func (p *pushed) receive(in *inbox) error {
 	return nil
 }
 
-// begin handles the message "active": the events after its cursor follow.
+// begin handles the "active" message, which precedes the events after its cursor.
 func (p *pushed) begin(news session.EventNews) {
 	if news.Truncated {
 		p.u.gap("the server no longer stores all of them")

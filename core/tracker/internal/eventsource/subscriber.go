@@ -1,31 +1,32 @@
-// Package eventsource is the client side of MCP Events (SEP-3415): it follows the events that the
-// server of one session offers, and reports which resources and lists may have changed. It decides
-// nothing: its owner takes a [Report] and reads, lists and publishes.
+// Package eventsource is the client side of MCP Events (SEP-3415): it subscribes to the events that
+// the server of one session offers, and reports which resources and lists may have changed. Its
+// owner takes a [Report] and decides what to read, list and publish.
 //
 // # Order and loss
 //
-// An event is a hint. The resource that it names is only marked, in a bounded set. Events
-// that are about no resource are kept in order, up to a bound. Events that cannot be kept, or
-// that the server reports as missing, are a gap: everything has to be compared. A cursor is
-// handed out together with the events up to it, so an owner that stores both never skips an
-// event; an event that was not taken is delivered again after a restart.
+// An event is a hint. The resource that it names is only marked, in a set of limited size. Events
+// that do not concern a resource are kept in order, up to a limit. Events that cannot be kept, or
+// that the server reports as missing, cause a gap: everything must be compared. A cursor is handed
+// out together with the events that precede it, so an owner that stores both never skips an event;
+// an event that was not taken is delivered again after a restart.
 //
-// Events may be repeated; the last 10,000 of each subscription are recognised.
+// Events may be delivered more than once; duplicates of the last 10,000 events of each subscription
+// are detected.
 //
-// A server that delivers by webhook learns that an event was taken once it is in the report.
-// Therefore the subscription of an earlier session or run is not continued: it is
-// ended and made again, from the cursor that the owner has.
+// A server that delivers events by webhook receives the acknowledgement once the event is in the
+// report. A webhook subscription from an earlier session or run is therefore not continued: it is
+// ended and created again, from the owner's cursor.
 //
-// # Bounds
+// # Limits
 //
-// Types, subscriptions, streams, waiting messages and bytes, marked URIs, kept events and
-// the waits that a server can ask for are bounded. A server that floods, is silent or returns
-// endless pages costs only its own followers a read or a comparison now and then.
+// There are limits on event types, subscriptions, streams, waiting messages and bytes, marked URIs,
+// kept events, and the delays that a server can request. A server that floods its client, stays
+// silent or returns endless pages only causes occasional reads or comparisons of its own resources.
 //
 // # Ownership
 //
-// [Subscriber.Run] owns all goroutines and returns when they have ended, which is soon after its
-// context has. Take and C may be called at any time.
+// [Subscriber.Run] owns all goroutines and returns when they have finished, soon after its context
+// ends. Take and C may be called at any time.
 package eventsource
 
 import (
@@ -44,68 +45,70 @@ import (
 	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 )
 
-// Options configure a [Subscriber]. All fields but Cursors and Webhooks are required.
+// Options configure a [Subscriber]. All fields except Cursors and Webhooks are required.
 type Options struct {
 	Session *session.Session
 	Want    config.Events
-	// Cursors say where to resume the subscriptions of an earlier session, by their keys.
+	// Cursors holds the positions from which to resume the subscriptions of an earlier session, by
+	// subscription key.
 	Cursors map[string]string
-	// Timeout is how long a server may take to begin a stream.
+	// Timeout limits how long a server may take to start a stream.
 	Timeout time.Duration
-	// Poll is the interval of polls if the server asks for none.
+	// Poll is the poll interval if the server does not request one.
 	Poll time.Duration
-	// MaxBackoff is the longest wait between two attempts.
+	// MaxBackoff is the longest delay between two attempts.
 	MaxBackoff time.Duration
 	Logger     *slog.Logger
-	// Webhooks receives events by webhook, under the name Server; nil: there are no webhooks.
+	// Webhooks receives events by webhook, under the name Server. If it is nil, webhook delivery is
+	// not used.
 	Webhooks *standardwebhooks.Receiver
 	Server   string
 }
 
-// minRelist is the least time between two lists of the event types.
+// minRelist is the minimum time between two requests for the list of event types.
 const minRelist = 5 * time.Second
 
-// Subscriber follows the events of one session. See [New].
+// Subscriber receives the events of one session. Use [New] to create one.
 type Subscriber struct {
 	opts    Options
 	pending pending
-	// relist has capacity 1: a subscription whose type the server no longer knows
-	// sends without blocking, Run receives; it is never closed.
+	// relist has a capacity of 1. A subscription whose type is no longer known to the server sends
+	// without blocking; Run receives. It is never closed.
 	relist chan struct{}
-	// polls has capacity maxPolls: a poll sends to it before it begins and receives from it after
-	// it ends; it is never closed.
+	// polls is a semaphore with capacity maxPolls: a poll sends to it before it starts and receives
+	// from it when it has finished. It is never closed.
 	polls chan struct{}
 
-	running map[string]*running // by key; owned by Run, as is:
-	warned  map[string]bool     // the subjects of warnings that were logged
-	wg      sync.WaitGroup      // of the subscriptions
+	running map[string]*running // by subscription key; owned by Run, like warned
+	warned  map[string]bool     // subjects for which a warning was logged
+	wg      sync.WaitGroup      // counts the goroutines of subscriptions
 
-	endpoint sync.Once // the warning of warnEndpoint
+	endpoint sync.Once // ensures that warnEndpoint warns only once
 }
 
-// maxPolls is how many polls of one server are in flight at a time.
+// maxPolls is the maximum number of concurrent polls of one server.
 const maxPolls = 4
 
-// running is a subscription that Run has begun.
+// running is a subscription started by Run.
 type running struct {
 	cancel context.CancelFunc
-	ended  chan struct{} // closed by its goroutine
+	ended  chan struct{} // closed when the subscription's goroutine returns
 	stream bool
 }
 
-// New returns a subscriber that follows nothing yet.
+// New returns a subscriber. It does not follow any events until Run is called.
 func New(opts Options) *Subscriber {
 	return &Subscriber{opts: opts, pending: newPending(), relist: make(chan struct{}, 1), polls: make(chan struct{}, maxPolls), running: map[string]*running{}, warned: map[string]bool{}}
 }
 
-// C returns the channel that wakes the owner: a receive means that Take has something to return,
-// or an earlier Take returned it. It is never closed.
+// C returns the channel that wakes the owner: after a receive, Take may have something to return,
+// unless an earlier call to Take returned it. The channel is never closed.
 func (s *Subscriber) C() <-chan struct{} { return s.pending.wake }
 
-// Take returns what the events since the last call report.
+// Take returns a report on the events received since the last call.
 func (s *Subscriber) Take() Report { return s.pending.take() }
 
-// Run follows the events until ctx ends, or the server turns out to offer none.
+// Run follows the events until ctx ends, or until the server turns out not to offer any.
 func (s *Subscriber) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer s.wg.Wait()
@@ -135,7 +138,7 @@ func (s *Subscriber) Run(ctx context.Context) {
 			wait := time.NewTimer(time.Until(listed.Add(again.Next())))
 			select {
 			case <-ctx.Done():
-			case <-s.opts.Session.EventTypesChanged(): // the type may be known by now
+			case <-s.opts.Session.EventTypesChanged(): // the server may offer the type now
 				again.Reset()
 			case <-wait.C:
 			}
@@ -145,11 +148,11 @@ func (s *Subscriber) Run(ctx context.Context) {
 	}
 }
 
-// follow ends the subscriptions that are no longer wanted and begins new ones.
+// follow ends the subscriptions that are no longer wanted and starts new ones.
 func (s *Subscriber) follow(ctx context.Context, types []mcp.EventType) {
 	wanted, unknown := plans(types, s.opts.Want)
 	for _, name := range unknown {
-		s.warnOnce(name, "the config names a type of events that the server does not offer")
+		s.warnOnce(name, "the config specifies an event type that the server does not offer")
 	}
 	streams := streamsElse
 	if s.opts.Session.HTTP() {
@@ -158,7 +161,7 @@ func (s *Subscriber) follow(ctx context.Context, types []mcp.EventType) {
 	isWanted := func(key string) bool {
 		return slices.ContainsFunc(wanted, func(p plan) bool { return p.key() == key })
 	}
-	for key, r := range s.running { // all, before waiting for the first: each may take a second
+	for key, r := range s.running { // cancel all before waiting for the first, because each may take a second
 		if !isWanted(key) {
 			r.cancel()
 		}
@@ -220,8 +223,8 @@ func (s *Subscriber) begin(ctx context.Context, p plan, key string, mode mcp.Del
 	})
 }
 
-// warnEndpoint warns, once, that the server cannot send to the receiver. The goroutines of
-// subscriptions call it.
+// warnEndpoint logs one warning that the server cannot send to the webhook receiver. It is called
+// by the goroutines of subscriptions.
 func (s *Subscriber) warnEndpoint(name, reason string) {
 	s.endpoint.Do(func() {
 		s.opts.Logger.Warn("the server cannot deliver events by webhook to --public-url", "event", printable.Line(name, 200), "err", reason)

@@ -19,25 +19,25 @@ import (
 	"github.com/mcptrack/mcptrack/core/uritemplate"
 )
 
-// subscription follows the events of one type: by push (stream.go), poll or webhook (webhook.go).
-// Its goroutine owns it.
+// subscription receives the events of one type: by push (stream.go), poll or webhook (webhook.go).
+// It is owned by its goroutine.
 type subscription struct {
 	src  *Subscriber
 	plan plan
 	key  string
 	mode mcp.DeliveryMode
 
-	query session.EventQuery // its Cursor is the last one whose events were handled
+	query session.EventQuery // its Cursor is that of the last handled events
 	seen  seen
 
-	// For webhooks:
-	slot   *standardwebhooks.Slot // nil: it was not opened
-	slotID string                 // the server's id of the subscription; "": none yet
-	// mayExist means that the subscription was requested and the server did not reject it.
+	// Used only for webhooks:
+	slot   *standardwebhooks.Slot // slot of the webhook receiver; nil if not opened
+	slotID string                 // subscription id assigned by the server; empty if none
+	// mayExist is true if the subscription was requested and the server did not reject it.
 	mayExist bool
 }
 
-// run follows the events until ctx ends, or an error is permanent.
+// run receives events until ctx ends or a permanent error occurs.
 func (u *subscription) run(ctx context.Context) {
 	retry := backoff.New(time.Second, u.src.opts.MaxBackoff)
 	defer u.close(ctx)
@@ -50,7 +50,7 @@ func (u *subscription) run(ctx context.Context) {
 		if time.Since(began) > u.src.opts.MaxBackoff {
 			retry.Reset()
 		}
-		if retry.Failures() > 0 { // after the first failure, the subscription can usually be resumed immediately
+		if retry.Failures() > 0 { // after the first failure, an immediate resumption usually succeeds
 			u.src.pending.cover(u.key, Coverage{})
 		}
 		u.src.opts.Logger.Debug("events ended", "event", printable.Line(u.plan.name, 200), "mode", string(u.mode), "err", u.errorText(err))
@@ -65,8 +65,8 @@ func (u *subscription) run(ctx context.Context) {
 	}
 }
 
-// errorText returns the text of an error for logs. It redacts the secret, which the server may
-// repeat.
+// errorText returns the text of an error for logs. It redacts the webhook secret, which the server
+// may include in the error.
 func (u *subscription) errorText(err error) string {
 	switch {
 	case err == nil:
@@ -92,7 +92,8 @@ func (u *subscription) follow(ctx context.Context) (err error) {
 	return u.stream(ctx)
 }
 
-// close unsubscribes and frees the slot, after follow has returned for the last time.
+// close unsubscribes and frees the webhook slot. It is called after follow has returned for the
+// last time.
 func (u *subscription) close(ctx context.Context) {
 	if u.slot == nil {
 		return
@@ -103,17 +104,17 @@ func (u *subscription) close(ctx context.Context) {
 	u.slot.Close()
 }
 
-// survives handles an error, and reports whether to retry.
+// survives handles an error and reports whether to retry.
 func (u *subscription) survives(err error) bool {
 	failure := session.EventFailure(err)
 	refused, answered := errors.AsType[*session.RPCError](err)
 	switch {
 	case u.query.Cursor != "" && answered && refusesCursor(refused, failure):
-		u.gap("the server no longer knows the cursor")
+		u.gap("the server no longer recognises the cursor")
 		u.advance("")
 		return true
 	case errors.Is(err, session.ErrUnsupported):
-		return false // the server has no such method; the next session tries again
+		return false // the server does not support the method; the next session will try again
 	case failure == mcp.EventForbidden:
 		u.src.pending.change(func(r *Report) { r.Forbidden = append(r.Forbidden, u.plan.name) })
 		return false
@@ -136,29 +137,31 @@ func (u *subscription) survives(err error) bool {
 	return true
 }
 
-// refusesCursor reports whether the server rejects a request because of its cursor. The
-// specification has no error for that, because servers should continue with what they have.
+// refusesCursor reports whether the server rejected a request because of its cursor. The
+// specification does not define an error for this, because servers are expected to continue with
+// the events that they still have.
 func refusesCursor(e *session.RPCError, failure mcp.EventFailure) bool {
 	var data struct {
 		Kind string `json:"kind"`
 	}
-	_ = json.Unmarshal(e.Data, &data) // ignore data of any other form
+	_ = json.Unmarshal(e.Data, &data) // data of any other form is ignored
 	return failure == mcp.EventNotFound && data.Kind == "cursor" || e.Code == mcp.CodeInvalidParams ||
 		strings.Contains(strings.ToLower(e.Message), "cursor")
 }
 
-// gap reports that events are missing.
+// gap reports that events may be missing.
 func (u *subscription) gap(reason string) {
 	u.src.pending.change(func(r *Report) { r.gap("events of " + printable.Line(u.plan.name, 200) + ": " + reason) })
 }
 
-// advance records the cursor up to which events were handled.
+// advance records the cursor of the last handled events.
 func (u *subscription) advance(cursor string) {
 	u.query.Cursor = cursor
 	u.src.pending.change(func(r *Report) { r.cursor(u.key, cursor) })
 }
 
-// active records that events are delivered from now on. fresh means that there was no cursor.
+// active records that the server now delivers events. fresh is true if the subscription started
+// without a cursor.
 func (u *subscription) active(fresh bool) {
 	covers := u.plan.coverage()
 	if fresh {
@@ -172,7 +175,7 @@ func (u *subscription) active(fresh bool) {
 	u.src.pending.cover(u.key, covers)
 }
 
-// take handles events, and the cursor after them ("" if unknown).
+// take handles events and records the cursor after them; the cursor is empty if unknown.
 func (u *subscription) take(events []mcp.EventOccurrence, cursor string) {
 	now := time.Now()
 	if cursor != "" {
@@ -198,7 +201,7 @@ func (u *subscription) fold(r *Report, o mcp.EventOccurrence, now time.Time) {
 	}
 	switch u.plan.about {
 	case aboutResource:
-		_ = json.Unmarshal(o.Data, &data) // data of any other form names no resource
+		_ = json.Unmarshal(o.Data, &data) // data of any other form does not name a resource
 		r.mark(data.URI, now)
 	case aboutList:
 		_ = json.Unmarshal(o.Data, &data)
@@ -215,8 +218,8 @@ func (u *subscription) fold(r *Report, o mcp.EventOccurrence, now time.Time) {
 	}
 }
 
-// locate returns the resources that an event is about. where is a JSON Pointer or a URI template from
-// the config.
+// locate returns the resources that an event concerns. where is a JSON Pointer or a URI template
+// from the config.
 func locate(data json.RawMessage, where string) []string {
 	if strings.HasPrefix(where, "/") {
 		return pointer(data, where)
@@ -245,15 +248,16 @@ func locate(data json.RawMessage, where string) []string {
 }
 
 const (
-	// minPoll is the least time between two polls, even if the server asks for more.
+	// minPoll is the minimum time between two polls, even if the server requests a shorter
+	// interval.
 	minPoll = time.Second
-	// maxPages bounds the pages that are requested without a pause.
+	// maxPages limits the number of pages requested without a pause.
 	maxPages = 100
 )
 
 var errNoCursor = errors.New("the server sends no cursor, so events may be missed")
 
-// poll follows the events by polling, until a poll fails.
+// poll receives events by polling, until a poll fails.
 func (u *subscription) poll(ctx context.Context) error {
 	for pages := 1; ; pages++ {
 		page, err := u.ask(ctx)
@@ -292,7 +296,7 @@ func (u *subscription) poll(ctx context.Context) error {
 	}
 }
 
-// ask makes one poll; at most maxPolls are in flight.
+// ask performs one poll. It waits while maxPolls polls are in flight.
 func (u *subscription) ask(ctx context.Context) (session.EventPage, error) {
 	select {
 	case u.src.polls <- struct{}{}:

@@ -12,21 +12,21 @@ import (
 )
 
 const (
-	// webhookTTL is the requested lifetime of a subscription without a refresh. It also bounds
-	// how long it goes unnoticed that the server has lost a subscription.
+	// webhookTTL is the requested lifetime of a subscription that is not refreshed. It also limits
+	// how long it can take to detect that the server has lost a subscription.
 	webhookTTL = time.Hour
 	minRefresh = 30 * time.Second
-	// answerWait bounds the wait for a subscribe request in flight at the end: a server that
-	// receives the unsubscribe before it has answered would keep the subscription.
+	// answerWait limits how long to wait at the end for a subscribe request in flight: a server
+	// that receives the unsubscribe request before it has answered would keep the subscription.
 	answerWait = 500 * time.Millisecond
-	// unsubscribeWait bounds the last request of a subscription.
+	// unsubscribeWait is the timeout for the final unsubscribe request.
 	unsubscribeWait = time.Second
 )
 
-// webhook follows the events by messages that the server sends to u.slot, until a subscribe
-// request fails or the server ends the subscription.
+// webhook receives events that the server sends to u.slot, until a subscribe request fails or the
+// server ends the subscription.
 func (u *subscription) webhook(ctx context.Context) error {
-	answers := make(chan answer, 1) // receives one value from each ask below
+	answers := make(chan answer, 1) // receives one value from each call to ask below
 	var asked context.CancelFunc
 	ask := func() {
 		var asking context.Context
@@ -42,7 +42,7 @@ func (u *subscription) webhook(ctx context.Context) error {
 		}()
 	}
 	ask()
-	waiting := true // for an answer
+	waiting := true // a subscribe request is in flight
 	defer func() {
 		u.slot.Activate("")
 		if waiting {
@@ -80,30 +80,31 @@ func (u *subscription) webhook(ctx context.Context) error {
 	}
 }
 
-// awaitAnswer cancels the request in flight and waits for it.
+// awaitAnswer cancels the request in flight and waits for its result.
 func (u *subscription) awaitAnswer(answers <-chan answer, asked context.CancelFunc) {
 	late := time.AfterFunc(answerWait, asked)
 	defer late.Stop()
-	if a := <-answers; a.err != nil { // it arrives as soon as the context of the request ends
+	if a := <-answers; a.err != nil { // arrives as soon as the request's context ends
 		u.refused(a.err)
 	}
 }
 
-// refused handles a failed subscribe request. It is certain that there is no subscription only if
-// the server answered, and there was none before.
+// refused handles a failed subscribe request. Only if the server answered the request, and there
+// was no subscription before, is it certain that there is no subscription.
 func (u *subscription) refused(err error) {
 	if _, answered := errors.AsType[*session.RPCError](err); answered && u.slotID == "" {
 		u.mayExist = false
 	}
 }
 
-// answer is the outcome of a subscribe request.
+// answer holds the outcome of a subscribe request.
 type answer struct {
 	sub session.EventSubscription
 	err error
 }
 
-// refreshIn returns how long to wait before a refresh: half of the remaining lifetime.
+// refreshIn returns how long to wait before refreshing the subscription: half of its remaining
+// lifetime.
 func refreshIn(until time.Time) time.Duration {
 	left := webhookTTL
 	if !until.IsZero() {
@@ -132,8 +133,8 @@ func (u *subscription) subscribed(s session.EventSubscription) {
 	u.slot.Activate(s.ID)
 }
 
-// receive handles a message. valid is false if its form is unknown; an error ends the
-// subscription.
+// receive handles a webhook message. valid is false if the message has an unknown form; an error
+// ends the subscription.
 func (u *subscription) receive(m *standardwebhooks.Message) (valid bool, err error) {
 	if m.Type == "" {
 		o, err := session.DecodeEvent(m.Body)
@@ -143,7 +144,7 @@ func (u *subscription) receive(m *standardwebhooks.Message) (valid bool, err err
 		u.take([]mcp.EventOccurrence{o}, o.Cursor)
 		return true, nil
 	}
-	method := mcp.NotificationEventsActive // the members of a gap
+	method := mcp.NotificationEventsActive // a gap message has the same members
 	if m.Type == "terminated" {
 		method = mcp.NotificationEventsTerminated
 	}
@@ -151,7 +152,7 @@ func (u *subscription) receive(m *standardwebhooks.Message) (valid bool, err err
 	switch {
 	case err != nil:
 		return false, nil
-	case u.seen.add("message " + m.ID): // a repetition; ids of events do not have this form
+	case u.seen.add("message " + m.ID): // a duplicate; event ids never have this form
 		return true, nil
 	case news.Err != nil:
 		return true, &session.RPCError{Code: news.Err.Code, Message: u.src.opts.Session.Redact(news.Err.Message), Data: news.Err.Data}
@@ -163,10 +164,10 @@ func (u *subscription) receive(m *standardwebhooks.Message) (valid bool, err err
 	return true, nil
 }
 
-// unsubscribe ends the subscription on the server, if the server can be reached; otherwise the
-// subscription expires there. It is also called before the first subscribe request, if an earlier
-// session or run stored a cursor: if that subscription were refreshed, the server would resume
-// after the last event that it delivered, not after the last one that was stored.
+// unsubscribe ends the subscription on the server. If the server cannot be reached, the
+// subscription expires there. It is also called before the first subscribe request if an earlier
+// session or run stored a cursor: if that subscription were only refreshed, the server would resume
+// after the last event it delivered, instead of after the last event that was stored.
 func (u *subscription) unsubscribe(ctx context.Context, query session.EventQuery) {
 	ctx, cancel := context.WithTimeout(ctx, unsubscribeWait)
 	defer cancel()
