@@ -13,14 +13,14 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// Filter says what a server should push.
+// Filter specifies which changes a server should push.
 type Filter struct {
-	Tools, Prompts, Resources bool     // changes of these lists
-	Events                    bool     // changes of the event types; see [Session.EventTypesChanged]
-	URIs                      []string // updates of these resources
+	Tools, Prompts, Resources bool     // changes to these lists
+	Events                    bool     // changes to the event types; see [Session.EventTypesChanged]
+	URIs                      []string // updates to these resources
 }
 
-// Empty reports whether nothing should be pushed.
+// Empty reports whether the filter requests nothing.
 func (f Filter) Empty() bool {
 	return !f.Tools && !f.Prompts && !f.Resources && !f.Events && len(f.URIs) == 0
 }
@@ -33,50 +33,51 @@ func (f Filter) equal(other Filter) bool {
 	return f.Tools == other.Tools && f.Prompts == other.Prompts && f.Resources == other.Resources && f.Events == other.Events && slices.Equal(f.URIs, other.URIs)
 }
 
-// normal returns the filter with sorted, unique URIs.
+// normal returns the filter with its URIs sorted and without duplicates.
 func (f Filter) normal() Filter {
 	f.URIs = slices.Compact(slices.Sorted(slices.Values(f.URIs)))
 	return f
 }
 
-// Ack says what the server agreed to push. Everything that is missing must be polled.
+// Ack reports which changes the server agreed to push. Everything that is missing must be polled.
 type Ack struct {
 	Honoured     Filter
 	MissingURIs  []string
 	MissingLists []catalog.Kind // templates count as resources
-	// Interrupted means that the old subscription had to end before the new one could begin: list
-	// and compare again, as for a [Dirty.Gap].
+	// Interrupted reports that the old subscription had to end before the new one could start. List
+	// and compare again, as after a [Dirty.Gap].
 	Interrupted bool
 }
 
-// subscriptions is the state of a session's subscriptions. Its lock is a channel because it is held
-// during requests, and a caller may give up waiting for it.
+// subscriptions is the state of a session's subscriptions. Its lock is a channel, because it is
+// held during requests and a caller may stop waiting for it.
 type subscriptions struct {
-	// busy has capacity one: a sender holds the lock until it receives.
+	// busy is the lock: sending to it acquires the lock, and receiving from it releases the lock.
+	// It has capacity 1.
 	busy chan struct{}
 
 	legacy  legacyState
-	listens []*listen // modern: open, or ended since the last Subscribe
-	filter  Filter    // modern: the filter of the listens
-	ack     Ack       // modern: what the server honoured
+	listens []*listen // modern listens: open, or ended since the last Subscribe
+	filter  Filter    // filter of the modern listens
+	ack     Ack       // what the server honoured of the modern listens
 
 	mu    sync.Mutex
-	ended time.Time // modern: when a short-lived listen last ended
+	ended time.Time // when a short-lived modern listen last ended
 }
 
-// relisten is how long a listen must live to be replaced immediately. After the end of a shorter
-// one, the next listen waits that long, so that a server that ends every listen causes no tight
-// loop.
+// relisten is how long a listen must last so that it is replaced immediately. If a listen ends
+// sooner, the next one starts only after this delay, so that a server that ends every listen does
+// not cause a tight loop.
 const relisten = time.Second
 
-// subscriptionsLost forgets all subscriptions, because the server may have been replaced, and
+// subscriptionsLost discards all subscriptions, because the server may have been replaced, and
 // raises a gap.
 func (s *Session) subscriptionsLost(reason string) {
 	s.subs.legacy.invalidate()
 	s.signals.raiseGap(reason)
 }
 
-// listenEnded records the end of a listen that began at the given time.
+// listenEnded records the end of a listen that started at the given time.
 func (sub *subscriptions) listenEnded(began time.Time) {
 	now := time.Now()
 	if now.Sub(began) > relisten {
