@@ -1,11 +1,11 @@
-// Package backoff computes how long to wait before the next attempt. Only one other package
-// computes its waits itself: core/filewatch checks a few times, after fixed delays, whether a file
-// that another program writes is complete.
+// Package backoff computes how long to wait before the next attempt. The only package that does not
+// use it is core/filewatch, which checks several times, after fixed delays, whether a file that
+// another program is writing is complete.
 //
 // A [Backoff] computes the waits of one retried operation: New(first, longest), Next
 // after each failure, Reset after a success. Waits double up to the longest and are
-// spread by 20 %, so that the clients of one server do not return in lockstep. No
-// wait exceeds the longest. If a server names a time (Retry-After, the retry field of
+// spread by 20 %, so that the clients of one server do not retry simultaneously. No
+// wait exceeds the longest. If a server requests a wait (Retry-After, the retry field of
 // an event stream), use [Backoff.NextAfter].
 //
 //	retry := backoff.New(time.Second, 30*time.Second)
@@ -16,7 +16,7 @@
 //		wait = retry.Next()
 //	}
 //
-// Periodic work uses [Spread]. [Poll] waits for a condition that nothing announces.
+// Periodic work uses [Spread]. [Poll] waits for a condition that cannot be signalled.
 //
 // cenkalti/backoff (MIT, maintained, no dependencies) computes the intervals. Its Retry
 // loop is not used, because the loops here keep state between attempts.

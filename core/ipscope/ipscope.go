@@ -1,24 +1,24 @@
-// Package ipscope decides which addresses are in the public internet, and which hosts are this
-// machine. Everything that keeps requests away from private networks asks it, so that there is
-// one answer.
+// Package ipscope decides which addresses are on the public internet, and which hosts are this
+// machine. All code that keeps requests away from private networks uses it, so that there is a
+// single definition.
 //
 // # Source
 //
-// The definition of public follows IANA's registries of special-purpose addresses (RFC 6890;
+// The definition of a public address follows IANA's registries of special-purpose addresses (RFC 6890;
 // iana.org, iana-ipv4-special-registry and iana-ipv6-special-registry, as of 2025-10). An
 // address is not public if its block is not globally reachable or is deprecated (6to4 and its
 // relays, ORCHID, Teredo). Multicast, which the registries omit, is not public. In IPv6 only
 // 2000::/3 is public, because nothing else is allocated to hosts.
 //
 // The registries call a few anycast services and identifiers inside such blocks reachable, for
-// example 192.0.0.9 and 2001:20::/28. Here they are not public: they are answered from the
-// local network, or are no addresses of hosts.
+// example 192.0.0.9 and 2001:20::/28. This package treats them as not public, because they are
+// served by the local network or do not belong to hosts.
 //
 // # Addresses within addresses
 //
 // An IPv4 address that is written as IPv6 (::ffff:0:0/96), or that is reached through the NAT64
-// of an IPv6 network (64:ff9b::/96), counts as the IPv4 address. Such a network has no other
-// way to IPv4, so it is not refused. 6to4, Teredo, NAT64 with a prefix of its own
+// of an IPv6 network (64:ff9b::/96), is treated as the IPv4 address. Such a network has no
+// other access to IPv4, so NAT64 addresses are not refused. 6to4, Teredo, NAT64 with a local prefix
 // (64:ff9b:1::/48) and IPv4-compatible addresses (::/96) are never public, whatever they embed.
 package ipscope
 

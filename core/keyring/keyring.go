@@ -3,8 +3,8 @@
 //
 // # Libraries
 //
-// zalando/go-keyring: one API for all three, without cgo. Its calls take no context and may wait
-// for a person to unlock the keyring, so this package bounds them.
+// zalando/go-keyring: one API for all three, without cgo. Its calls accept no context and may
+// wait for the user to unlock the keyring, so this package adds a timeout.
 package keyring
 
 import (

@@ -118,7 +118,7 @@ func canonical(raw json.RawMessage) ([]byte, error) {
 // maxArguments limits the size of a subscription's arguments in bytes.
 const maxArguments = 4 << 10
 
-var errUnknownType = errors.New("unknown type of events")
+var errUnknownType = errors.New("unknown event type")
 
 // Filter selects the events for a subscription. It is immutable.
 type Filter struct {
@@ -141,7 +141,7 @@ func ParseFilter(name string, arguments json.RawMessage) (f Filter, canonicalFor
 		return f, nil, errUnknownType
 	}
 	if len(arguments) > maxArguments {
-		return f, nil, fmt.Errorf("arguments have more than %d bytes", maxArguments)
+		return f, nil, fmt.Errorf("arguments exceed %d bytes", maxArguments)
 	}
 	f.changedOnly = name == ResourceUpdated
 	if len(arguments) == 0 || string(arguments) == "null" {

@@ -41,7 +41,7 @@ func Types(modes []Mode) []Type {
 			InputSchema: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{"server":` + serverSchema +
 				`,"lists":{"type":"array","items":{"type":"string","enum":["resources","templates","prompts","tools"]},"description":"Which lists; default: all"}}}`),
 			PayloadSchema: json.RawMessage(`{"type":"object","required":["server","list"],"properties":{"server":{"type":"string"},"list":{"type":"string"},"added":` + namesSchema +
-				`,"removed":` + namesSchema + `,"changed":` + namesSchema + `,"more":{"type":"object","description":"How many names were left out of added, removed and changed","additionalProperties":{"type":"integer"}}}}`),
+				`,"removed":` + namesSchema + `,"changed":` + namesSchema + `,"more":{"type":"object","description":"How many names were omitted from added, removed and changed","additionalProperties":{"type":"integer"}}}}`),
 		},
 		{
 			Name: ResourceUpdated, Description: "A resource of a tracked MCP server has new content. Filter by server and URI; read the resource to see it.",

@@ -189,7 +189,7 @@ func lostCall(name, call string, number int) *callStream {
 		return nil
 	}
 	c := &callStream{name: name, first: number + 1, changed: make(chan struct{})}
-	c.add(answer(request, nil, errorf(mcp.CodeInternal, "the response is no longer held; the request may have taken effect")), true)
+	c.add(answer(request, nil, errorf(mcp.CodeInternal, "the response is no longer available; the request may have taken effect")), true)
 	return c
 }
 

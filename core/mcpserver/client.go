@@ -163,7 +163,7 @@ func (m *message) failure() error {
 	if m.result != nil {
 		return nil
 	}
-	e := &Error{Code: mcp.CodeInternal, Message: "the response of the client is malformed"}
+	e := &Error{Code: mcp.CodeInternal, Message: "the client's response is malformed"}
 	fields, err := object(m.failed)
 	if err != nil {
 		return e

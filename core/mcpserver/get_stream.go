@@ -65,7 +65,7 @@ func (x *exchange) get() {
 			// If the stream merely ended without a response, the client would reopen it repeatedly;
 			// a 404 would end the session. The specification allows no other answer than 405.
 			x.w.Header().Set("Allow", "POST, DELETE")
-			http.Error(x.w, "the request is over: nothing follows this event", http.StatusMethodNotAllowed)
+			http.Error(x.w, "the request is complete: no events follow this one", http.StatusMethodNotAllowed)
 			return
 		}
 		_ = x.srv.newEventStream(x.w).resume(ctx, call, number) // after an error, the client resumes again

@@ -227,7 +227,7 @@ func (m *mirroring) add(schema json.RawMessage, path []string) error {
 		case !slices.Contains([]string{"string", "integer", "boolean"}, text(fields["type"])):
 			return fmt.Errorf("its argument %q has %s, so its type must be string, integer or boolean", bounded(path[len(path)-1]), mirrorKey)
 		case m.seen[strings.ToLower(header)]:
-			return fmt.Errorf("it has the %s %q twice", mirrorKey, header)
+			return fmt.Errorf("it uses the %s %q twice", mirrorKey, header)
 		}
 		m.seen[strings.ToLower(header)] = true
 		m.list = append(m.list, mirrored{path: slices.Clone(path), header: "Mcp-Param-" + header})
@@ -272,7 +272,7 @@ func (s *Server) checkMirrored(r *http.Request, m *message) *Error {
 		}
 		got, ok := single(r, arg.header)
 		if !ok || len(r.Header.Values(arg.header)) == 0 {
-			return errorf(mcp.CodeHeaderMismatch, "header %s must occur once, as its argument is present", bounded(arg.header))
+			return errorf(mcp.CodeHeaderMismatch, "header %s must occur exactly once because its argument is present", bounded(arg.header))
 		}
 		if got, ok = decodeHeader(got); !ok || !sameValue(value, got) {
 			return errorf(mcp.CodeHeaderMismatch, "header %s does not match the argument", bounded(arg.header))

@@ -62,7 +62,7 @@ func parse(data []byte) (*message, *Error) {
 		return m, errorf(mcp.CodeInvalidRequest, "batches are not supported")
 	}
 	if !json.Valid(data) || !utf8.Valid(data) {
-		return m, errorf(mcp.CodeParse, "the message is not JSON in UTF-8")
+		return m, errorf(mcp.CodeParse, "the message is not valid UTF-8 JSON")
 	}
 	top, err := members(data)
 	if err != nil {
@@ -171,7 +171,7 @@ func with(obj json.RawMessage, more []member) (json.RawMessage, error) {
 }
 
 // errUnfinished reports that a Func requested input from a legacy client, which cannot supply it.
-var errUnfinished = errors.New("the server requests input from the client, which needs protocol version " + mcp.ModernVersion)
+var errUnfinished = errors.New("the server requests input from the client, which requires protocol version " + mcp.ModernVersion)
 
 // withoutEra returns obj on one line without the members that exist only in the modern era.
 func withoutEra(obj json.RawMessage) (json.RawMessage, error) {

@@ -389,7 +389,7 @@ func checkMeta(m *message) *Error {
 	version := m.version()
 	switch {
 	case m.meta[mcp.MetaProtocolVersion] == nil:
-		return errorf(mcp.CodeInvalidParams, "params._meta lacks %q", mcp.MetaProtocolVersion)
+		return errorf(mcp.CodeInvalidParams, "%q is missing in params._meta", mcp.MetaProtocolVersion)
 	case version != mcp.ModernVersion:
 		return &Error{
 			Code: mcp.CodeUnsupportedVersion, Message: "unsupported protocol version",

@@ -248,7 +248,7 @@ func (f *sessionFile) content(lines []sessionRecord) ([]byte, error) {
 	}
 	f.size, f.small = b.Len(), b.Len()
 	if b.Len() > maxSessionFile {
-		return nil, fmt.Errorf("it needs more than %d bytes", maxSessionFile)
+		return nil, fmt.Errorf("the session requires more than %d bytes", maxSessionFile)
 	}
 	return b.Bytes(), nil
 }
@@ -317,7 +317,7 @@ func (f *sessionFile) read() (*storedSession, error) {
 	for text := range bytes.Lines(data) {
 		var line sessionRecord
 		if text[len(text)-1] != '\n' {
-			return nil, errors.New("the last line is not complete")
+			return nil, errors.New("the last line is incomplete")
 		}
 		if err := json.Unmarshal(text, &line); err != nil {
 			return nil, err

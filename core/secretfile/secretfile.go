@@ -52,7 +52,7 @@ func ReadLines(path string) ([][]string, error) {
 	for line := range strings.Lines(text) {
 		words := strings.Fields(line)
 		if !printable.VisibleASCII(strings.Join(words, "")) {
-			return nil, &RefusedError{path, "the content is not lines of visible ASCII characters"}
+			return nil, &RefusedError{path, "the content does not consist of lines of visible ASCII characters"}
 		}
 		if len(words) > 0 {
 			lines = append(lines, words)
@@ -100,14 +100,14 @@ func Load(path string, limit int64, forbidden fs.FileMode) ([]byte, error) {
 	case !info.Mode().IsRegular():
 		return refuse("not a regular file")
 	case runtime.GOOS != "windows" && info.Mode().Perm()&forbidden != 0:
-		return refuse("mode %04o lets others read it; run chmod 600", info.Mode().Perm())
+		return refuse("mode %04o lets other users read it; run chmod 600", info.Mode().Perm())
 	}
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
 		return refuse("%v", printable.Unnamed(err))
 	}
 	if int64(len(data)) > limit {
-		return refuse("the file has more than %d bytes", limit)
+		return refuse("the file exceeds %d bytes", limit)
 	}
 	return data, nil
 }

@@ -143,7 +143,7 @@ type versionError struct {
 
 func (e *versionError) Error() string {
 	if len(e.supported) == 0 {
-		return e.method + ": the server names no protocol version"
+		return e.method + ": the server did not specify a protocol version"
 	}
 	return fmt.Sprintf("%s: the server supports only %.200q", e.method, strings.Join(e.supported, ", "))
 }

@@ -174,7 +174,7 @@ func (s *Session) listenBut(ctx context.Context, f Filter) (listens []*listen, r
 				return nil, nil, err
 			}
 			if len(bad) == 0 {
-				return nil, nil, errors.New("the server rejects a subscription to all resources together but accepts each of them alone")
+				return nil, nil, errors.New("the server rejects a subscription to all resources together but accepts each of them individually")
 			}
 		}
 		refused = append(refused, bad...)

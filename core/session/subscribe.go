@@ -106,13 +106,13 @@ func newSubscriptions() subscriptions {
 	return subscriptions{busy: make(chan struct{}, 1), legacy: legacyState{uris: map[string]struct{}{}, doubt: map[string]struct{}{}}}
 }
 
-// Subscribe makes the server push exactly what the filter names, and returns once the server has
-// confirmed. Subscriptions in both the old and the new filter continue without interruption, except
-// with modern servers over stdio, where this is impossible and [Ack.Interrupted] is set. Repeating
-// a call costs nothing while the subscriptions last.
+// Subscribe makes the server push exactly the changes that the filter specifies, and returns once
+// the server has confirmed. Subscriptions in both the old and the new filter continue without
+// interruption, except with modern servers over stdio, where this is impossible and
+// [Ack.Interrupted] is set. Repeating a call sends nothing while the subscriptions last.
 //
 // Lists that the server does not have are neither honoured nor missing. If the error is
-// [ErrUnsupported], the Ack is valid: the lists in it are pushed, and all URIs are missing.
+// [ErrUnsupported], the Ack is valid: the server pushes the lists in it, and all URIs are missing.
 func (s *Session) Subscribe(ctx context.Context, f Filter) (Ack, error) {
 	select {
 	case s.subs.busy <- struct{}{}:
@@ -153,21 +153,23 @@ func (f Filter) missingLists(honoured Filter, caps Capabilities) []catalog.Kind 
 	return missing
 }
 
-// subscribeParallel bounds the subscribe requests in flight. More would make servers slower.
+// subscribeParallel limits the subscribe requests in flight. More concurrent requests would slow
+// servers down.
 const subscribeParallel = 8
 
-// legacyState is what the server is believed to have subscribed.
+// legacyState records which URIs the server has subscribed, according to its responses.
 type legacyState struct {
 	mu   sync.Mutex
 	uris map[string]struct{}
-	// doubt holds URIs whose last subscribe or unsubscribe request was not answered: the server may
-	// push them. They are not in uris.
+	// doubt contains URIs whose last subscribe or unsubscribe request was not answered, so that the
+	// server may push them. They are not in uris.
 	doubt map[string]struct{}
 	// gen is incremented whenever the server may have forgotten all subscriptions.
 	gen int
 }
 
-// invalidate forgets the subscriptions, so the next Subscribe requests all of them again.
+// invalidate discards the recorded subscriptions, so that the next Subscribe requests all of them
+// again.
 func (l *legacyState) invalidate() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -197,7 +199,7 @@ func (l *legacyState) plan(want []string) (add, remove []string, gen int) {
 	return add, remove, l.gen
 }
 
-// asking puts a URI in doubt before its request is sent, until record is called.
+// asking puts a URI in doubt before its request is sent, until record is called for it.
 func (l *legacyState) asking(uri string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -205,7 +207,8 @@ func (l *legacyState) asking(uri string) {
 	l.doubt[uri] = struct{}{}
 }
 
-// record records the outcome of a request, unless invalidate was called since it was planned.
+// record records the outcome of a request, unless invalidate has been called since the request was
+// planned.
 func (l *legacyState) record(gen int, uri string, subscribed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -240,7 +243,7 @@ func (s *Session) subscribeLegacy(ctx context.Context, f Filter, info Info) (Ack
 	}
 
 	add, remove, gen := s.subs.legacy.plan(f.URIs)
-	s.signals.wantMore(wantedOf(f)) // an update may precede the response
+	s.signals.wantMore(wantedOf(f)) // an update may arrive before the response
 	missing, err := s.subscribeEach(ctx, add, gen)
 	if err != nil && !errors.Is(err, ErrUnsupported) {
 		return ack, err
@@ -258,9 +261,9 @@ func (s *Session) subscribeLegacy(ctx context.Context, f Filter, info Info) (Ack
 	return ack, err
 }
 
-// subscribeEach subscribes the URIs and returns, sorted, those that the server refused. It fails if
-// the session or ctx ends, or if the server does not know the method; responses received until then
-// are recorded.
+// subscribeEach subscribes to the URIs and returns, sorted, those that the server refused. It
+// returns an error if the session ends, ctx is done, or the server does not support the method;
+// responses received before that are recorded.
 func (s *Session) subscribeEach(ctx context.Context, uris []string, gen int) (missing []string, err error) {
 	errs := s.forEach(ctx, mcp.MethodSubscribe, uris)
 	unsupported := false
@@ -274,7 +277,7 @@ func (s *Session) subscribeEach(ctx context.Context, uris []string, gen int) (mi
 			unsupported = true
 		case isRefusal(e):
 			s.logger.Debug("subscription refused", "uri", uri, "err", e)
-			if isAnswer(e) { // without an answer, the server may have subscribed it
+			if isAnswer(e) { // without a response, the server may or may not have subscribed the URI
 				s.subs.legacy.record(gen, uri, false)
 			}
 			missing = append(missing, uri)
@@ -291,8 +294,8 @@ func (s *Session) subscribeEach(ctx context.Context, uris []string, gen int) (mi
 	return missing, nil
 }
 
-// unsubscribeEach ends subscriptions. It does not retry after a refusal: notifications for such a
-// URI are counted and dropped.
+// unsubscribeEach ends subscriptions. If the server refuses, it does not retry: notifications for
+// such a URI are counted and dropped.
 func (s *Session) unsubscribeEach(ctx context.Context, uris []string, gen int) (err error) {
 	errs := s.forEach(ctx, mcp.MethodUnsubscribe, uris)
 	for i, uri := range uris {
@@ -306,16 +309,16 @@ func (s *Session) unsubscribeEach(ctx context.Context, uris []string, gen int) (
 	return err
 }
 
-// forEach sends one request per URI, a few concurrently, and returns the errors in the order of the
-// URIs. After an error that concerns all requests, or after two request timeouts, it sends no more;
-// the remaining URIs get that error.
+// forEach sends one request per URI, several at a time, and returns the errors in the order of the
+// URIs. After an error that affects all requests, or after two request timeouts, it sends no more
+// requests; the remaining URIs receive that error.
 func (s *Session) forEach(ctx context.Context, method string, uris []string) []error {
 	errs := make([]error, len(uris))
 	ctx, stop := context.WithTimeoutCause(ctx, 2*s.requestTimeout(), errDeadline)
 	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	next := make(chan int) // sent and closed below; unbuffered: nothing to lose
+	next := make(chan int) // unbuffered; closed below after the last URI
 	var wg sync.WaitGroup
 	for range min(subscribeParallel, len(uris)) {
 		wg.Go(func() {

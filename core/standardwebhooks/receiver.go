@@ -110,12 +110,12 @@ func CheckOrigin(origin string) error {
 	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
 		return fmt.Errorf(`invalid URL %q; expected "https://HOST[:PORT]"`, shown)
 	case u.User != nil || u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.HasSuffix(origin, "#"):
-		return errors.New("specify only scheme, host and port")
+		return errors.New("specify only the scheme, host and port")
 	}
 	ip, err := netip.ParseAddr(u.Hostname())
 	loopback := err == nil && ipscope.LoopbackAddr(ip)
 	if u.Scheme == "http" && !loopback {
-		return fmt.Errorf("%s is not https: servers send webhooks to https only", shown)
+		return fmt.Errorf("%s does not use https; servers send webhooks only to https URLs", shown)
 	}
 	if port := u.Port(); port != "" && port != "443" {
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n < 1024 {

@@ -1,27 +1,27 @@
-// Package subscriptions is the server side of subscribing: it records what each client
-// subscribes to, and of which changes it has not been notified yet.
+// Package subscriptions implements the server side of subscriptions: it records what each client
+// subscribes to, and which changes the client has not been notified of yet.
 //
-// A [Subscriber] is one channel to a client: a legacy session, whose URIs come and go by
-// resources/subscribe and resources/unsubscribe, or one subscriptions/listen of 2026-07-28,
-// whose filter never changes. The package is independent of both: the protocol's code opens a
-// subscriber, waits on its C, sends what Take returns, and closes it.
+// A [Subscriber] is one notification channel to a client: either a legacy session, whose URIs are
+// added and removed by resources/subscribe and resources/unsubscribe, or one subscriptions/listen
+// of 2026-07-28, whose filter never changes. The package is independent of both: the protocol code
+// opens a subscriber, waits on its C, sends what Take returns, and closes it.
 //
 // # Promises
 //
-//   - Loss: a subscriber has no queue of changes, but a set of dirty keys (lists and URIs):
-//     changed, and not yet taken for sending. A client that reads slowly is notified less
-//     often, but always once more after the last change of a resource. Nothing waits for a
-//     slow client.
-//   - Repetition: any number of changes of a key between two Takes is one entry.
+//   - Loss: a subscriber does not queue changes, but stores a set of dirty keys (lists and URIs)
+//     that have changed since they were last taken for sending. A client that reads slowly
+//     receives fewer notifications, but always one after the last change to a resource. A slow
+//     client blocks nothing.
+//   - Repetition: multiple changes to a key between two calls to Take become one entry.
 //   - Order: Take returns keys in the order in which they first became dirty, lists
 //     before URIs, so that a new resource is listed before its update arrives.
-//   - Freshness: an update names a key and carries no content. The caller first makes the
-//     new content readable and then calls Updated, so a read after the notification is at
-//     least as new as the change.
-//   - Bounds: memory grows with the number of subscriptions, which Options bounds, and
+//   - Freshness: an update contains a key but no content. The caller first makes the new content
+//     readable and then calls Updated, so that a read after the notification returns that
+//     content or a newer version.
+//   - Limits: memory grows with the number of subscriptions, which Options limits, but
 //     never with the number of changes. No principal can use up what another needs.
-//   - Ownership: the package starts no goroutine. After Close a subscriber holds
-//     nothing in its Manager.
+//   - Ownership: the package starts no goroutines. After Close, the Manager keeps no reference
+//     to the subscriber.
 package subscriptions
 
 import (
@@ -152,7 +152,7 @@ func (m *Manager) OpenFor(viewer Viewer, lists Lists) (*Subscriber, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.subscribers.Take(viewer.Principal) {
-		return nil, fmt.Errorf("%w: %d clients are subscribed already", ErrTooMany, len(m.open))
+		return nil, fmt.Errorf("%w: %d clients are already subscribed", ErrTooMany, len(m.open))
 	}
 	s := &Subscriber{m: m, viewer: viewer, lists: lists, wake: make(chan struct{}, 1), uris: make(map[string]bool)}
 	m.open[s] = struct{}{}
@@ -236,7 +236,7 @@ func (m *Manager) wellFormed(uri string) error {
 	case uri == "":
 		return ErrEmptyURI
 	case len(uri) > m.opts.MaxURIBytes:
-		return fmt.Errorf("%w: the URI has more than %d bytes", ErrUnavailable, m.opts.MaxURIBytes)
+		return fmt.Errorf("%w: the URI exceeds %d bytes", ErrUnavailable, m.opts.MaxURIBytes)
 	}
 	return nil
 }
@@ -311,7 +311,7 @@ func (s *Subscriber) room(uri string) (there bool, err error) {
 	case there:
 		return true, nil
 	case len(s.uris) >= s.m.opts.MaxURIs:
-		return false, fmt.Errorf("%w: at most %d resources for a client", ErrTooMany, s.m.opts.MaxURIs)
+		return false, fmt.Errorf("%w: at most %d resources per client", ErrTooMany, s.m.opts.MaxURIs)
 	case !s.m.total.Room(s.viewer.Principal):
 		return false, fmt.Errorf("%w: the server has reached its limit of %d", ErrTooMany, s.m.opts.MaxTotal)
 	}

@@ -88,7 +88,7 @@ func File(path string, info fs.FileInfo) error {
 }
 
 func uncheckable(path string, err error) error {
-	return &Error{path, "cannot be checked for who could change it: " + printable.Unnamed(err).Error(), "copy the file to a folder of your own"}
+	return &Error{path, "cannot be checked for write access by other users: " + printable.Unnamed(err).Error(), "copy the file to a folder that you own"}
 }
 
 // maxLinks is the maximum number of symbolic links that are followed.
@@ -140,9 +140,9 @@ func sameFile(a, b string) bool {
 func problem(path string, info fs.FileInfo) *Error {
 	owner, mode := ownerOf(info), info.Mode()
 	mine := owner == os.Geteuid()
-	e := &Error{Path: path, Hint: "copy it to a folder of your own"}
+	e := &Error{Path: path, Hint: "copy it to a folder that you own"}
 	if info.IsDir() {
-		e.Hint = "move the file to a folder of your own"
+		e.Hint = "move the file to a folder that you own"
 	}
 	bits := mode.Perm()
 	switch {

@@ -153,5 +153,5 @@ type TooLargeError struct {
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("the response is a %s of more than %d bytes; --limit %s=SIZE allows more", e.What, e.Limit, e.Name)
+	return fmt.Sprintf("the response is a %s of more than %d bytes; use --limit %s=SIZE to allow more", e.What, e.Limit, e.Name)
 }

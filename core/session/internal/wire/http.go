@@ -122,7 +122,7 @@ func (d *HTTPDialer) Streamable() (*Conn, error) {
 	tr, err := transport.NewStreamableHTTP(d.url.String(), transport.WithHTTPBasicClient(c.http.client),
 		transport.WithHTTPLogger(d.cfg.Logger))
 	if err != nil {
-		return nil, errors.New("the URL of the server is invalid")
+		return nil, errors.New("the server's URL is invalid")
 	}
 	c.http.session = tr.GetSessionId
 	c.attach(tr)
@@ -171,7 +171,7 @@ func (d *HTTPDialer) SSE(ctx context.Context) (*Conn, error) {
 		transport.WithSSELogger(d.cfg.Logger),
 		transport.WithEndpointTimeout(time.Hour), transport.WithResponseTimeout(time.Hour)) // never reached, because the contexts have shorter deadlines
 	if err != nil {
-		return nil, errors.New("the URL of the server is invalid")
+		return nil, errors.New("the server's URL is invalid")
 	}
 	c.attach(tr)
 	tr.SetConnectionLostHandler(func(err error) {

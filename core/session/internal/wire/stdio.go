@@ -142,7 +142,7 @@ func (c *Conn) watchStdio(ended <-chan error) {
 		exit := p.Exit()
 		e.ExitCode, e.Signal = exit.Code, exit.Signal
 		if err == nil || err == io.EOF {
-			e.Reason = "the server's process ended: " + exit.String()
+			e.Reason = "the server's process exited: " + exit.String()
 		}
 	default:
 	}
