@@ -1,8 +1,8 @@
-// Package atomicfile replaces a file as a whole: readers, and a run after a crash, see
-// the old content or the new one, never a part.
+// Package atomicfile replaces files atomically: readers see either the old content or the new
+// content, never a mixture, even after a crash.
 //
-// Why no library: google/renameio does not support Windows, and natefinch/atomic
-// neither follows symbolic links nor keeps the mode of the file it replaces.
+// Why no library: google/renameio does not support Windows, and natefinch/atomic neither follows
+// symbolic links nor preserves the mode of the replaced file.
 package atomicfile
 
 import (
@@ -18,12 +18,12 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Write replaces the content of the file at path by the pieces of data, one after the other.
-// They are on disk when it returns, under the name of the file: a power cut does not bring
-// the old content back. A file that is replaced keeps its permissions; a new file has those
-// of perm that the umask allows. If path is a symbolic link, the link stays and the file that
-// it leads to is replaced. The directory must exist. After an error the old file is
-// unchanged, unless only the last step failed, which writes the directory to disk.
+// Write replaces the content of the file at path with the concatenated pieces of data. When it
+// returns, the new content and its file name are on disk, so that a power failure does not restore
+// the old content. An existing file keeps its permissions; a new file gets perm, less the umask. If
+// path is a symbolic link, Write replaces the file that it points to and keeps the link. The
+// directory must exist. After an error the old file is unchanged, unless only the last step failed,
+// which flushes the directory to disk.
 func Write(path string, perm fs.FileMode, data ...[]byte) error {
 	target := path
 	if real, err := filepath.EvalSymlinks(path); err == nil {
@@ -35,20 +35,21 @@ func Write(path string, perm fs.FileMode, data ...[]byte) error {
 	return named(path, replace(target, perm, 0, (*os.File).Sync, data))
 }
 
-// Replace is like Write, but the file has the permissions perm afterwards, whatever was at
-// path before, and a symbolic link is replaced rather than followed.
+// Replace is like Write, but it always sets the permissions to perm, and it replaces a symbolic
+// link instead of following it.
 func Replace(path string, perm fs.FileMode, data ...[]byte) error {
 	return named(path, replace(path, perm, perm, (*os.File).Sync, data))
 }
 
-// Create is like Replace, but the error is [fs.ErrExist] if there is a file at path: of several
-// processes that create it simultaneously one succeeds, and the others find what that one wrote.
+// Create is like Replace, but returns [fs.ErrExist] if a file already exists at path. If several
+// processes create the same file simultaneously, one succeeds, and the others find the complete
+// file that it wrote.
 func Create(path string, perm fs.FileMode, data ...[]byte) error {
 	return named(path, put(path, perm, perm, (*os.File).Sync, link, data))
 }
 
-// link gives a file another name, unless that exists. On a file system without hard links the name
-// is taken first, so that others may find the file empty for a moment.
+// link gives a file another name, unless that name already exists. On a file system without hard
+// links, it first reserves the name with an empty file, which others may briefly see.
 func link(from, to string) error {
 	err := os.Link(from, to)
 	if err == nil || errors.Is(err, fs.ErrExist) {
@@ -61,22 +62,23 @@ func link(from, to string) error {
 	return errors.Join(f.Close(), os.Rename(from, to))
 }
 
-// replace puts the data in a new file that replaces path itself, also if that is a link; see put.
+// replace writes the data to a new file that replaces path itself, even if path is a symbolic link;
+// see put.
 func replace(path string, perm, mode fs.FileMode, sync func(*os.File) error, data [][]byte) error {
 	return put(path, perm, mode, sync, os.Rename, data)
 }
 
-// put writes the data to a new file, to which move then gives its name. The file is created with
-// perm, less the umask; a mode other than 0 is then set as it is. sync writes a file or a
-// directory to disk.
+// put writes the data to a new temporary file, which move then renames to path. The file is created
+// with perm, less the umask; if mode is not 0, the file's mode is then set to exactly that. sync
+// flushes a file or directory to disk.
 func put(path string, perm, mode fs.FileMode, sync func(*os.File) error, move func(from, to string) error, data [][]byte) error {
 	f, err := os.OpenFile(filepath.Join(filepath.Dir(path), ".mcptrack-"+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(f.Name()) }() // fails after a rename
+	defer func() { _ = os.Remove(f.Name()) }() // fails harmlessly after a rename
 	if mode != 0 {
-		_ = f.Chmod(mode) // not supported everywhere
+		_ = f.Chmod(mode) // not supported on every file system
 	}
 	for _, piece := range data {
 		if err == nil {
@@ -95,9 +97,8 @@ func put(path string, perm, mode fs.FileMode, sync func(*os.File) error, move fu
 	return syncDir(filepath.Dir(path), sync)
 }
 
-// syncDir writes the names in a directory to disk, where that is possible: Windows has
-// nothing of the kind, some file systems of networks refuse it, and a directory may be one
-// that can be written but not read.
+// syncDir flushes a directory's entries to disk where that is possible. It is not possible on
+// Windows, on some network file systems, or in a directory that is writable but not readable.
 func syncDir(dir string, sync func(*os.File) error) error {
 	if runtime.GOOS == "windows" {
 		return nil
@@ -113,7 +114,7 @@ func syncDir(dir string, sync func(*os.File) error) error {
 	return errors.Join(err, d.Close())
 }
 
-// named returns err with the path in front; nil stays nil.
+// named adds the path to err. It returns nil if err is nil.
 func named(path string, err error) error {
 	if err == nil {
 		return nil

@@ -1,11 +1,11 @@
-// Package backoff computes how long to wait before the next attempt. Only one other package
-// computes its waits itself: core/filewatch checks a few times, after fixed delays, whether a file
-// that another program writes is complete.
+// Package backoff computes how long to wait before the next attempt. The only package that does not
+// use it is core/filewatch, which checks several times, after fixed delays, whether a file that
+// another program is writing is complete.
 //
 // A [Backoff] computes the waits of one retried operation: New(first, longest), Next
 // after each failure, Reset after a success. Waits double up to the longest and are
-// spread by 20 %, so that the clients of one server do not return in lockstep. No
-// wait exceeds the longest. If a server names a time (Retry-After, the retry field of
+// spread by 20 %, so that the clients of one server do not retry simultaneously. No
+// wait exceeds the longest. If a server requests a wait (Retry-After, the retry field of
 // an event stream), use [Backoff.NextAfter].
 //
 //	retry := backoff.New(time.Second, 30*time.Second)
@@ -16,7 +16,7 @@
 //		wait = retry.Next()
 //	}
 //
-// Periodic work uses [Spread]. [Poll] waits for a condition that nothing announces.
+// Periodic work uses [Spread]. [Poll] waits for a condition that cannot be signalled.
 //
 // cenkalti/backoff (MIT, maintained, no dependencies) computes the intervals. Its Retry
 // loop is not used, because the loops here keep state between attempts.
@@ -32,10 +32,10 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// randomization is the fraction by which a wait may be longer or shorter.
+// randomization is the fraction by which waits vary randomly in either direction.
 const randomization = 0.2
 
-// A Backoff computes the waits between the attempts of one retried operation. It is not safe for
+// A Backoff computes the waits between attempts of one retried operation. It is not safe for
 // concurrent use.
 type Backoff struct {
 	intervals backoff.ExponentialBackOff
@@ -43,43 +43,43 @@ type Backoff struct {
 	failures  int
 }
 
-// New returns a Backoff whose first wait is about first and whose later waits double up
-// to longest. Both must be positive.
+// New returns a Backoff whose first wait is about first. Later waits double up to longest. Both
+// must be positive.
 func New(first, longest time.Duration) *Backoff {
 	b := &Backoff{longest: longest, intervals: backoff.ExponentialBackOff{
 		InitialInterval: first, RandomizationFactor: randomization, Multiplier: 2,
-		MaxInterval: time.Duration(float64(longest) / (1 + randomization)), // so that the longest waits are also spread
+		MaxInterval: time.Duration(float64(longest) / (1 + randomization)), // leaves room to randomize the longest waits
 	}}
 	b.Reset()
 	return b
 }
 
-// Next counts a failure and returns how long to wait before the next attempt.
+// Next records a failure and returns how long to wait before the next attempt.
 func (b *Backoff) Next() time.Duration {
 	b.failures++
 	return min(b.intervals.NextBackOff(), b.longest)
 }
 
-// NextAfter is Next for a server that asked for a wait of at least least: the wait is at
-// least that long, plus 0 to 20 %, but never exceeds the longest wait.
+// NextAfter is like Next, for a server that requested a minimum wait. It returns at least that wait
+// plus a random 0 to 20 %, but never more than the longest wait.
 func (b *Backoff) NextAfter(least time.Duration) time.Duration {
 	return min(max(b.Next(), least+rand.N(least/5+1)), b.longest)
 }
 
-// Failures returns how often Next or NextAfter was called since the last Reset.
+// Failures returns the number of calls to Next or NextAfter since the last Reset.
 func (b *Backoff) Failures() int { return b.failures }
 
-// Reset makes the next wait the first one again.
+// Reset restarts with the first wait, after a success.
 func (b *Backoff) Reset() {
 	b.failures = 0
 	b.intervals.Reset()
 }
 
-// Spread returns d changed at random by up to 20 %, for periodic work on many things or in many
-// processes, so that it is not all done simultaneously.
+// Spread varies d randomly by up to 20 %. It prevents periodic work on many objects, or in many
+// processes, from running simultaneously.
 func Spread(d time.Duration) time.Duration { return d - d/5 + rand.N(d*2/5+1) }
 
-// Sleep waits for d or until ctx ends, and reports whether ctx is still alive.
+// Sleep waits for d or until ctx is done. It reports false if ctx is done.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
@@ -94,8 +94,8 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Poll calls done until it returns true, first after a millisecond and then at growing intervals,
-// up to longest. It returns false if ctx ends first.
+// Poll calls done repeatedly until it returns true, first after a millisecond and then at growing
+// intervals up to longest. It returns false if ctx is done first.
 func Poll(ctx context.Context, longest time.Duration, done func() bool) bool {
 	pause := New(time.Millisecond, longest)
 	for !done() {
@@ -106,8 +106,8 @@ func Poll(ctx context.Context, longest time.Duration, done func() bool) bool {
 	return true
 }
 
-// RetryAfter returns the wait that a Retry-After header asks for, in seconds or by a date (RFC 9110,
-// section 10.2.3). It returns 0 if there is no valid header.
+// RetryAfter returns the wait that a Retry-After header requests, either in seconds or as a date
+// (RFC 9110, section 10.2.3). It returns 0 if the header is missing or invalid.
 func RetryAfter(h http.Header) time.Duration {
 	v := h.Get("Retry-After")
 	if n, err := strconv.ParseUint(v, 10, 31); err == nil {

@@ -7,43 +7,43 @@ import (
 	"time"
 )
 
-// Event is one event of a stream.
+// Event is one server-sent event.
 type Event struct {
-	ID   string // the stream's last id so far; "": none
+	ID   string // last id that the stream has set; empty if none
 	Type string // DefaultType if the event has no event field
-	Data string // its lines are joined with LF
+	Data string // lines joined with LF
 }
 
-// A Parser parses an event stream that is passed to [Parser.Next] piece by piece. It is not safe
-// for concurrent use.
+// A Parser parses an event stream that the caller passes to [Parser.Next] piece by piece. It is not
+// safe for concurrent use.
 type Parser struct {
-	// MaxEvent bounds the bytes of one event; a larger event fails with ErrTooLarge.
+	// MaxEvent is the maximum size of an event in bytes. A larger event fails with ErrTooLarge.
 	MaxEvent int
-	// MaxData bounds how much of a line and of an event's data is kept; the rest is counted and
-	// dropped. 0: MaxEvent.
+	// MaxData limits how many bytes of a line, and of an event's data, are retained. The rest is
+	// dropped but still counts toward MaxEvent. Zero means MaxEvent.
 	MaxData int
 
 	lastID string
 	retry  time.Duration
 
-	begun   bool   // the first line, which may have a byte order mark, was parsed
-	cr      bool   // the last line ended with CR: a following LF belongs to that line end
-	line    []byte // the part of the current line in earlier pieces, at most maxLine bytes
-	lineLen int    // bytes of the current line so far, including those not in line
+	begun   bool   // the first line, which may start with a byte order mark, has been parsed
+	cr      bool   // the last line ended with CR, so an LF that follows is part of the line ending
+	line    []byte // start of the current line from earlier pieces, at most maxLine bytes
+	lineLen int    // length of the current line so far, including bytes not retained in line
 	typ     string
 	data    []byte
 	hasData bool
-	size    int // bytes of the event so far, without finished comments
+	size    int // bytes of the event so far, excluding complete comments
 }
 
-// LastID is the stream's last id so far; "": none.
+// LastID returns the last id that the stream has set, or an empty string if there is none.
 func (p *Parser) LastID() string { return p.lastID }
 
-// Retry is the stream's last retry field; 0: none.
+// Retry returns the reconnection delay from the stream's last retry field, or 0 if there is none.
 func (p *Parser) Retry() time.Duration { return p.retry }
 
-// Next consumes b up to the end of the first event, or all of b. n is the number of bytes consumed;
-// ok reports whether the event e has ended.
+// Next consumes b up to the end of the first event, or all of b if no event ends in it. n is the
+// number of bytes consumed. ok reports whether e is a complete event.
 func (p *Parser) Next(b []byte) (e Event, n int, ok bool, err error) {
 	for n < len(b) {
 		if p.cr {
@@ -82,7 +82,7 @@ func (p *Parser) Next(b []byte) (e Event, n int, ok bool, err error) {
 	return Event{}, n, false, nil
 }
 
-// maxLine is how many bytes of a line are kept: maxData, and room for the name of the field.
+// maxLine returns how many bytes of a line are retained: maxData plus the length of a field name.
 func (p *Parser) maxLine() int { return p.maxData() + len("retry: ") }
 
 func (p *Parser) maxData() int {
@@ -92,8 +92,8 @@ func (p *Parser) maxData() int {
 	return p.MaxEvent
 }
 
-// endLine handles a complete line. An empty line ends the event; endLine returns it and true if it
-// has data.
+// endLine handles a complete line. An empty line ends the event: endLine then returns the event,
+// and true if the event has data.
 func (p *Parser) endLine(line []byte) (Event, bool) {
 	if !p.begun {
 		p.begun = true
@@ -143,7 +143,8 @@ func (p *Parser) field(line []byte) {
 	}
 }
 
-// shrink empties a buffer for reuse; it drops one that a rare large event made large.
+// shrink empties a buffer for reuse. It discards a buffer that an unusually large event has
+// enlarged.
 func shrink(b []byte) []byte {
 	if cap(b) > 64<<10 {
 		return nil
@@ -151,19 +152,20 @@ func shrink(b []byte) []byte {
 	return b[:0]
 }
 
-// A Reader pulls events from a stream. It reads at most one buffer ahead.
+// A Reader pulls events from an io.Reader. It reads at most one buffer ahead.
 type Reader struct {
 	Parser
 	r     io.Reader
 	alive func()
-	buf   []byte // bytes of space that were read but not parsed
+	buf   []byte // bytes of space that were read but not parsed yet
 	space []byte
-	err   error // from the last read; returned once buf was parsed
+	err   error // error from the last read; returned once buf has been parsed
 }
 
-// NewReader returns a reader of events of at most maxEvent bytes, for a stream that resumes after
-// the event lastID ("" for a new stream). alive, unless nil, is called whenever bytes arrive:
-// comments and unfinished events are also signs of life.
+// NewReader returns a Reader for events of at most maxEvent bytes. lastID is the id of the event
+// after which the stream resumes; it is empty for a new stream. alive, if not nil, is called
+// whenever bytes arrive, because comments and incomplete events also show that the connection is
+// alive.
 func NewReader(r io.Reader, lastID string, maxEvent int, alive func()) *Reader {
 	if alive == nil {
 		alive = func() {}
@@ -171,7 +173,8 @@ func NewReader(r io.Reader, lastID string, maxEvent int, alive func()) *Reader {
 	return &Reader{Parser: Parser{MaxEvent: maxEvent, lastID: lastID}, r: r, alive: alive, space: make([]byte, 16<<10)}
 }
 
-// Read returns the next event, or the error that ended the stream: io.EOF after a clean end.
+// Read returns the next event, or the error that ended the stream. The error is io.EOF if the
+// stream ended normally.
 func (r *Reader) Read() (Event, error) {
 	for {
 		e, n, ok, err := r.Next(r.buf)

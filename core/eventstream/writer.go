@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Append appends one event. It omits an id or type that is empty or does not fit in one line. Data
-// is split at its line ends and may be empty.
+// Append appends one event to b. An id or type is omitted if it is empty or contains a line break.
+// Data is split into lines and may be empty.
 func Append(b []byte, id, typ string, data []byte) []byte {
 	if id != "" && ValidID(id) {
 		b = append(append(append(b, "id: "...), id...), '\n')
@@ -26,24 +26,24 @@ func Append(b []byte, id, typ string, data []byte) []byte {
 	return append(b, '\n')
 }
 
-// AppendID appends an event that only sets the id from which a client resumes; an empty id resets
+// AppendID appends an event that only sets the id from which a client resumes. An empty id resets
 // it. The id must satisfy [ValidID].
 func AppendID(b []byte, id string) []byte {
 	return append(append(append(b, "id: "...), id...), "\n\n"...)
 }
 
-// AppendRetry appends how long a client must wait before it reconnects.
+// AppendRetry appends a retry field, which tells a client how long to wait before it reconnects.
 func AppendRetry(b []byte, d time.Duration) []byte {
 	return append(strconv.AppendInt(append(b, "retry: "...), d.Milliseconds(), 10), "\n\n"...)
 }
 
-// AppendComment appends a one-line comment. Clients ignore it, but proxies count it as traffic and
-// keep an idle stream open.
+// AppendComment appends a one-line comment. Clients ignore comments, but proxies treat them as
+// traffic and keep an idle stream open.
 func AppendComment(b []byte, text string) []byte {
 	return append(append(append(b, ": "...), text...), "\n\n"...)
 }
 
-// cutLine cuts b after its first line end: LF, CR or CRLF.
+// cutLine splits b after its first line ending: LF, CR or CRLF.
 func cutLine(b []byte) (line, rest []byte, more bool) {
 	i := bytes.IndexAny(b, "\r\n")
 	if i < 0 {
@@ -56,12 +56,12 @@ func cutLine(b []byte) (line, rest []byte, more bool) {
 	return b[:i], rest, true
 }
 
-// maxPart is how many bytes a client must take within one deadline.
+// maxPart is the number of bytes that a client must accept within one deadline.
 const maxPart = 64 << 10
 
-// A Writer writes to one HTTP client. Each part of at most 64 KiB has its own deadline: a large
-// response may take long, but a client that stops reading fails the write. Only Interrupt is safe
-// for concurrent use.
+// A Writer writes a response to one HTTP client. Each part of at most 64 KiB has its own deadline,
+// so a large response may take long, but writing fails if the client stops reading. Only Interrupt
+// is safe for concurrent use.
 type Writer struct {
 	w           http.ResponseWriter
 	rc          *http.ResponseController
@@ -69,7 +69,7 @@ type Writer struct {
 	interrupted atomic.Bool
 }
 
-// NewWriter returns a writer that calls deadline before each part.
+// NewWriter returns a Writer that calls deadline before each part.
 func NewWriter(w http.ResponseWriter, deadline func() time.Time) *Writer {
 	return &Writer{w: w, rc: http.NewResponseController(w), deadline: deadline}
 }
@@ -87,22 +87,22 @@ func (w *Writer) Write(b []byte) (n int, err error) {
 	return n, err
 }
 
-// Flush sends the buffered bytes to the client, with a new deadline.
+// Flush sends the buffered bytes to the client with a new deadline.
 func (w *Writer) Flush() error {
 	w.Extend()
 	return w.rc.Flush()
 }
 
-// Extend sets the next deadline. It has no effect on response writers without deadlines.
+// Extend sets a new deadline. It has no effect on response writers that do not support deadlines.
 func (w *Writer) Extend() {
 	_ = w.rc.SetWriteDeadline(w.deadline())
-	if w.interrupted.Load() { // maybe since deadline was called: it must not undo Interrupt
+	if w.interrupted.Load() { // Interrupt may have run since deadline was called; keep its effect
 		w.expire()
 	}
 }
 
-// Interrupt fails the write in progress and all later ones. It may be called from another
-// goroutine.
+// Interrupt aborts the write in progress and makes all later writes fail. It may be called from
+// another goroutine.
 func (w *Writer) Interrupt() {
 	w.interrupted.Store(true)
 	w.expire()

@@ -1,12 +1,11 @@
-// Package glob validates and matches globs. Globs of clients and configs may be hostile, so
-// matching takes time proportional to the lengths of the glob and the text, whatever the
-// glob is.
+// Package glob validates and matches globs. Globs from clients and configuration files may be
+// malicious, so the matching time is always proportional to the lengths of the glob and the text.
 //
-// The globs are those of github.com/bmatcuk/doublestar: "*" and "?" match within a segment
-// between slashes, "**" as a whole segment matches any number of segments, {a,b} matches either
-// text, [a-z] and [!a-z] match one character; a backslash escapes the next character. The
-// library validates globs. It does not match them, because it tries every combination of the
-// groups of a glob: ten {a,b} take a thousand times as long as one.
+// The syntax is that of github.com/bmatcuk/doublestar: "*" and "?" match within a path segment,
+// "**" as a whole segment matches any number of segments, {a,b} matches either text, and [a-z] and
+// [!a-z] match one character; a backslash escapes the next character. The library is used only to
+// validate globs. It is not used for matching, because it tries every combination of the groups in
+// a glob: ten {a,b} groups take a thousand times as long as one.
 package glob
 
 import (
@@ -16,11 +15,11 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// MaxLength is the length of the longest valid glob, in bytes.
+// MaxLength is the maximum length of a valid glob in bytes.
 const MaxLength = 1024
 
-// Valid reports whether a glob is well-formed, not too long, and not empty: an empty glob
-// would match nothing, and usually comes from an unset variable.
+// Valid reports whether a glob is well-formed, not too long, and not empty. An empty glob would
+// match nothing and usually results from an unset variable.
 func Valid(glob string) bool {
 	return glob != "" && len(glob) <= MaxLength && doublestar.ValidatePattern(glob)
 }
@@ -31,9 +30,8 @@ func Match(glob, text string) bool {
 	return ok
 }
 
-// MatchURI is Match for globs of URIs. It adds what their authors expect: "file:///**" and
-// "note:**" match everything with that prefix, and a glob matches the URI that equals it,
-// whatever characters it contains.
+// MatchURI is like Match, but adapted to URIs: "file:///**" and "note:**" match every URI with that
+// prefix, and a glob always matches the identical URI, whatever characters it contains.
 func MatchURI(glob, uri string) bool {
 	if glob == uri {
 		return true
@@ -45,17 +43,17 @@ func MatchURI(glob, uri string) bool {
 	return Match(glob, uri)
 }
 
-// special are the characters with a special meaning outside groups and classes.
+// special contains the characters that have a special meaning outside groups and classes.
 const special = `*?[{\`
 
-// match is Match. It also returns how many states it visited, for tests: at most
+// match implements Match. It also returns the number of states that it visited, for tests: at most
 // states*(len(glob)+1) for each character of the text.
 //
-// It follows all ways to match simultaneously, character by character. A way is a state: a
-// position in the glob and its context. A group ends in the same place whichever of its texts
-// was taken, so there are no more ways than states.
+// It follows all possible matches simultaneously, character by character. Each is a state: a
+// position in the glob and its context. All alternatives in a group lead to the same position after
+// it, so the number of possible matches never exceeds the number of states.
 func match(glob, text string) (matched bool, visited int) {
-	same := 0 // length of the plain prefix, which most globs have
+	same := 0 // length of the literal prefix, which most globs have
 	for same < len(glob) && same < len(text) && glob[same] == text[same] && isPlain(glob[same]) {
 		same++
 	}
@@ -87,19 +85,19 @@ func match(glob, text string) (matched bool, visited int) {
 	return m.all || m.ends, m.visited
 }
 
-// isPlain reports whether a byte of a glob, outside groups and classes, matches only itself.
+// isPlain reports whether a byte of a glob, outside groups and classes, is literal.
 func isPlain(c byte) bool { return c < utf8.RuneSelf && strings.IndexByte(special, c) < 0 }
 
 // context describes what precedes a position in the glob.
 type context uint8
 
 const (
-	middle   context = iota // a character other than a slash
-	start                   // a slash, or nothing
-	one                     // start and a star
-	two                     // start and two stars
-	star                    // a star that matches within a segment
-	segments                // "**/", within a segment
+	middle   context = iota // after a character other than a slash
+	start                   // after a slash or at the beginning
+	one                     // after start and one star
+	two                     // after start and two stars
+	star                    // in a star that matches within a segment
+	segments                // in "**/", within a segment
 	// A glob that ends in "/**" also matches without its slash. The following are like start,
 	// one and two, but after an omitted slash, so that only the end of the text may follow;
 	// behind is lone after "**/".
@@ -116,23 +114,23 @@ type state struct {
 	c  context
 }
 
-// group says where a "{", "," or "}" of a group leads.
-type group struct{ next, after int } // the next "," or "}", and the position after the group
+// group contains the targets of a "{", "," or "}" in a group.
+type group struct{ next, after int } // next "," or "}", and the position after the group
 
 type matcher struct {
 	glob   string
-	groups []group // by position; nil: there are none
-	seen   []int32 // by state: the last step in which it was added
+	groups []group // by position in the glob; nil if it has no groups
+	seen   []int32 // for each state, the last step in which it was added
 	step   int32
-	// now are the states before the current character, next the states after it; only states
-	// that wait for a character.
+	// now contains the states before the current character, and next those after it. Only states
+	// that consume a character are stored.
 	now, next []state
-	ends      bool // the text may end here
-	all       bool // everything that may follow matches
+	ends      bool // the glob matches if the text ends here
+	all       bool // the glob matches any remaining text
 	visited   int
 }
 
-// add adds a state, and all states that it leads to without another character.
+// add adds a state and all states that are reachable from it without consuming a character.
 func (m *matcher) add(at int, c context) {
 	if i := at*states + int(c); m.seen[i] != m.step {
 		m.seen[i] = m.step
@@ -175,7 +173,7 @@ func (m *matcher) add(at int, c context) {
 		m.add(at+1, loneTwo)
 	case isStar && c <= two:
 		m.add(at+1, star)
-	case c == one || c == two: // the stars were not a whole segment
+	case c == one || c == two: // the stars were only part of a segment
 		m.add(at, star)
 	case c == loneTwo && isSlash:
 		m.add(at+1, behind)
@@ -189,7 +187,7 @@ func (m *matcher) add(at int, c context) {
 	}
 }
 
-// take adds the states that a state leads to with a character of the text.
+// take adds the states that are reachable from a state by consuming the character r.
 func (m *matcher) take(s state, r rune) {
 	at := int(s.at)
 	switch s.c {
@@ -229,8 +227,8 @@ func (m *matcher) take(s state, r rune) {
 	}
 }
 
-// class reports whether a class contains a character. at is the position after its "[", end
-// the position after the class.
+// class reports whether a class contains a character. at is the position after "[", and end the
+// position after "]".
 func class(glob string, at int, r rune) (in bool, end int) {
 	negated := glob[at] == '!' || glob[at] == '^'
 	if negated {
@@ -256,13 +254,13 @@ func class(glob string, at int, r rune) (in bool, end int) {
 	return in != negated, at + 1
 }
 
-// groupsOf finds the groups of a valid glob; nil if it has none.
+// groupsOf finds the groups in a valid glob. It returns nil if there are none.
 func groupsOf(glob string) (groups []group) {
 	if !strings.Contains(glob, "{") {
 		return nil
 	}
 	groups = make([]group, len(glob))
-	var open [][]int // of each group around the position, its "{" and commas
+	var open [][]int // positions of "{" and commas for each enclosing group
 	for i := 0; i < len(glob); i++ {
 		switch glob[i] {
 		case '\\':

@@ -1,8 +1,8 @@
 // Package history derives the versions of a resource from its stored events.
 //
-// A version is a published content; an announcement without a change makes no
-// version. The content before the first stored event is also a version, known only by its
-// digest in that event. Removals are versions without a content.
+// Each published change of the content is a version; an announcement without a change is not. The
+// content before the first stored event is also a version, of which only the digest in that event
+// is known. Removals are versions without content.
 package history
 
 import (
@@ -19,27 +19,27 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Version is one content of a resource, or its removal.
+// Version is one version of a resource's content, or the resource's removal.
 type Version struct {
-	// ID is the id of the event that published the version; "" for the content before the
+	// ID is the id of the event that published the version. It is empty for the content before the
 	// first event.
 	ID        string         `json:"id,omitempty"`
-	Timestamp time.Time      `json:"timestamp,omitzero"` // when the change was noticed; zero without ID
+	Timestamp time.Time      `json:"timestamp,omitzero"` // when the change was detected; zero if ID is empty
 	Cause     event.Cause    `json:"cause,omitempty"`
 	Removed   bool           `json:"removed,omitempty"`
 	MimeType  string         `json:"mimeType,omitempty"`
-	Size      *int64         `json:"size,omitempty"` // bytes; nil: unknown
+	Size      *int64         `json:"size,omitempty"` // size in bytes; nil if unknown
 	Digest    catalog.Digest `json:"digest,omitzero"`
-	// Text says that the text of the content is stored and can be shown.
+	// Text reports whether the text of the content is stored and can be displayed.
 	Text bool `json:"text"`
 }
 
-// MarshalJSON writes the time in [event.TimeFormat].
+// MarshalJSON encodes the version with its time in [event.TimeFormat].
 func (v Version) MarshalJSON() ([]byte, error) {
 	type members Version
 	out := struct {
 		ID        string `json:"id,omitempty"`
-		Timestamp string `json:"timestamp,omitempty"` // replaces the one in members
+		Timestamp string `json:"timestamp,omitempty"` // overrides the field in members
 		members
 	}{ID: v.ID, members: members(v)}
 	if !v.Timestamp.IsZero() {
@@ -48,9 +48,9 @@ func (v Version) MarshalJSON() ([]byte, error) {
 	return printable.Marshal(out)
 }
 
-// Versions returns the versions that the events of one resource describe, oldest first; if
-// there are more than most, only the newest ones. Text is false in all of them: the caller sets
-// it. The events must be in the order of the log; Versions returns their first error.
+// Versions returns the versions that the events of one resource describe, oldest first. If there
+// are more than most, it returns only the newest. Text is always false; the caller sets it. The
+// events must be in log order. If the iterator yields an error, Versions returns it.
 func Versions(events iter.Seq2[event.Event, error], most int) ([]Version, error) {
 	var versions []Version
 	for e, err := range events {
@@ -76,7 +76,7 @@ func Versions(events iter.Seq2[event.Event, error], most int) ([]Version, error)
 	return versions[max(0, len(versions)-most):], nil
 }
 
-// Digests returns the digest of each version; zero for a removal.
+// Digests returns the content digest of each version. The digest of a removal is zero.
 func Digests(versions []Version) (digests []catalog.Digest) {
 	for _, v := range versions {
 		digests = append(digests, v.Digest)
@@ -84,12 +84,13 @@ func Digests(versions []Version) (digests []catalog.Digest) {
 	return digests
 }
 
-// ErrNoVersion is in the errors of [Pair] if a version to compare does not exist.
+// ErrNoVersion reports that a version passed to [Pair] does not exist, or that there are too few
+// versions to compare.
 var ErrNoVersion = errors.New("no such version")
 
-// Pair returns the two versions to compare: without ids, the last two; with one id, that
-// version and the newest one; with two ids, these two. The number at the end of an id is
-// accepted in place of the id. The versions must be oldest first; removals are never compared.
+// Pair returns two versions to compare: the last two if ids is empty, the given version and the
+// newest one if there is one id, or the two given versions. An id may be abbreviated to the number
+// at its end. The versions must be sorted oldest first. Removals are never compared.
 func Pair(versions []Version, ids []string) (from, to Version, err error) {
 	versions = slices.DeleteFunc(slices.Clone(versions), func(v Version) bool { return v.Removed })
 	if len(versions) == 0 {

@@ -1,24 +1,24 @@
-// Package ipscope decides which addresses are in the public internet, and which hosts are this
-// machine. Everything that keeps requests away from private networks asks it, so that there is
-// one answer.
+// Package ipscope decides which addresses are on the public internet, and which hosts are this
+// machine. All code that keeps requests away from private networks uses it, so that there is a
+// single definition.
 //
 // # Source
 //
-// The definition of public follows IANA's registries of special-purpose addresses (RFC 6890;
+// The definition of a public address follows IANA's registries of special-purpose addresses (RFC 6890;
 // iana.org, iana-ipv4-special-registry and iana-ipv6-special-registry, as of 2025-10). An
 // address is not public if its block is not globally reachable or is deprecated (6to4 and its
 // relays, ORCHID, Teredo). Multicast, which the registries omit, is not public. In IPv6 only
 // 2000::/3 is public, because nothing else is allocated to hosts.
 //
 // The registries call a few anycast services and identifiers inside such blocks reachable, for
-// example 192.0.0.9 and 2001:20::/28. Here they are not public: they are answered from the
-// local network, or are no addresses of hosts.
+// example 192.0.0.9 and 2001:20::/28. This package treats them as not public, because they are
+// served by the local network or do not belong to hosts.
 //
 // # Addresses within addresses
 //
 // An IPv4 address that is written as IPv6 (::ffff:0:0/96), or that is reached through the NAT64
-// of an IPv6 network (64:ff9b::/96), counts as the IPv4 address. Such a network has no other
-// way to IPv4, so it is not refused. 6to4, Teredo, NAT64 with a prefix of its own
+// of an IPv6 network (64:ff9b::/96), is treated as the IPv4 address. Such a network has no
+// other access to IPv4, so NAT64 addresses are not refused. 6to4, Teredo, NAT64 with a local prefix
 // (64:ff9b:1::/48) and IPv4-compatible addresses (::/96) are never public, whatever they embed.
 package ipscope
 
@@ -27,8 +27,8 @@ import (
 	"strings"
 )
 
-// special returns the blocks that are not public although netip counts them as global unicast
-// and, in IPv6, they are in 2000::/3.
+// special returns the address blocks that are not public, although netip classifies them as global
+// unicast and the IPv6 blocks are within 2000::/3.
 func special() [13]netip.Prefix {
 	v4 := func(a, b, c byte, bits int) netip.Prefix {
 		return netip.PrefixFrom(netip.AddrFrom4([4]byte{a, b, c}), bits)
@@ -37,26 +37,26 @@ func special() [13]netip.Prefix {
 		return netip.PrefixFrom(netip.AddrFrom16([16]byte{a, b, c, d}), bits)
 	}
 	return [...]netip.Prefix{
-		v4(0, 0, 0, 8),                 // this network
-		v4(100, 64, 0, 10),             // shared by the customers of a provider
-		v4(192, 0, 0, 24),              // IETF protocols
+		v4(0, 0, 0, 8),                 // "this network"
+		v4(100, 64, 0, 10),             // carrier-grade NAT
+		v4(192, 0, 0, 24),              // IETF protocol assignments
 		v4(192, 0, 2, 24),              // documentation
-		v4(192, 88, 99, 24),            // relays of 6to4
-		v4(198, 18, 0, 15),             // benchmarks
+		v4(192, 88, 99, 24),            // 6to4 relays
+		v4(198, 18, 0, 15),             // benchmarking
 		v4(198, 51, 100, 24),           // documentation
 		v4(203, 0, 113, 24),            // documentation
 		v4(240, 0, 0, 4),               // reserved
-		v6(0x20, 0x01, 0, 0, 23),       // IETF protocols: Teredo, benchmarks, ORCHID and others
+		v6(0x20, 0x01, 0, 0, 23),       // IETF protocol assignments: Teredo, benchmarking, ORCHID and others
 		v6(0x20, 0x01, 0x0d, 0xb8, 32), // documentation
 		v6(0x20, 0x02, 0, 0, 16),       // 6to4
 		v6(0x3f, 0xff, 0, 0, 20),       // documentation
 	}
 }
 
-// Public reports whether an address is in the public internet.
+// Public reports whether an address is reachable on the public internet.
 func Public(addr netip.Addr) bool {
 	addr = embedded(addr)
-	if !addr.IsGlobalUnicast() || addr.IsPrivate() || addr.Is6() && addr.As16()[0]>>5 != 1 { // 2000::/3
+	if !addr.IsGlobalUnicast() || addr.IsPrivate() || addr.Is6() && addr.As16()[0]>>5 != 1 { // IPv6 outside 2000::/3 is not public
 		return false
 	}
 	for _, p := range special() {
@@ -67,8 +67,8 @@ func Public(addr netip.Addr) bool {
 	return true
 }
 
-// embedded returns the IPv4 address that an IPv6 address stands for, unless it depends on the
-// prefix of a router; otherwise the address itself.
+// embedded returns the IPv4 address embedded in an IPv6 address, unless the embedding depends on a
+// router's prefix. Otherwise it returns addr itself.
 func embedded(addr netip.Addr) netip.Addr {
 	addr = addr.Unmap().WithZone("")
 	if !addr.Is6() {
@@ -81,27 +81,28 @@ func embedded(addr netip.Addr) netip.Addr {
 	return addr
 }
 
-// Private reports whether a host certainly is not in the public internet: it is this machine, or
-// an address that is not public. A host is a name or an address without brackets. Other names
-// are not resolved.
+// Private reports whether a host is known not to be on the public internet: it is this machine or a
+// non-public address. A host is a name or an address without brackets. Names are not resolved: any
+// name that does not identify this machine is reported as not private.
 func Private(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return Loopback(host) || err == nil && !Public(addr)
 }
 
-// Loopback reports whether a host is this machine: RFC 6761 reserves localhost and all names
-// below it.
+// Loopback reports whether a host is this machine. RFC 6761 reserves localhost and all names under
+// it for that purpose.
 func Loopback(host string) bool {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
 	return strings.HasSuffix(host, ".localhost") || ThisMachine(host)
 }
 
-// ThisMachine is Loopback without the names below localhost. Some resolvers look those up at a
-// name service, so a secret sent to them may leave this machine.
+// ThisMachine is like Loopback, but excludes names under localhost, such as a.localhost. Some
+// resolvers query a name server for those names, so a secret sent to them could leave this machine.
 func ThisMachine(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return err == nil && LoopbackAddr(addr) || strings.EqualFold(strings.TrimSuffix(host, "."), "localhost")
 }
 
-// LoopbackAddr reports whether an address is a loopback address, also one written as IPv6.
+// LoopbackAddr reports whether an address is a loopback address, including an IPv4 loopback address
+// mapped to IPv6.
 func LoopbackAddr(addr netip.Addr) bool { return addr.Unmap().IsLoopback() }

@@ -3,8 +3,8 @@
 //
 // # Libraries
 //
-// zalando/go-keyring: one API for all three, without cgo. Its calls take no context and may wait
-// for a person to unlock the keyring, so this package bounds them.
+// zalando/go-keyring: one API for all three, without cgo. Its calls accept no context and may
+// wait for the user to unlock the keyring, so this package adds a timeout.
 package keyring
 
 import (
@@ -17,42 +17,43 @@ import (
 	keyring "github.com/zalando/go-keyring"
 )
 
-// Service is the name under which our secrets are stored.
+// Service is the service name under which mcptrack stores its secrets in the keyring.
 const Service = "mcptrack"
 
-// patience bounds a call: a locked keyring asks its user, who may be away.
+// patience limits how long a call may take, because a locked keyring prompts its user, who may be
+// away.
 const patience = 10 * time.Second
 
-// ErrNotFound is the error for a secret that the keyring does not have.
+// ErrNotFound reports that the keyring does not contain the secret.
 var ErrNotFound = keyring.ErrNotFound
 
 var errNoAnswer = errors.New("the keyring does not respond")
 
-// A Ring is the user's keyring. It passes one call at a time to the keyring: while a locked
-// keyring waits for its user, further calls wait and time out instead of prompting the user again.
+// A Ring gives access to the user's keyring, one call at a time. While a locked keyring waits for
+// its user, further calls wait and time out instead of prompting the user again.
 type Ring struct {
-	// turn has capacity 1: a call sends to it before it calls the keyring and receives from it
-	// afterwards; never closed.
+	// turn is a mutex with a timeout: a call sends to it before accessing the keyring and receives
+	// from it afterwards. It has capacity 1 and is never closed.
 	turn chan struct{}
 }
 
-// New returns the user's keyring without accessing it.
+// New returns a Ring for the user's keyring. It does not access the keyring yet.
 func New() *Ring { return &Ring{make(chan struct{}, 1)} }
 
-// Get returns the secret of the account. If the keyring does not answer in time, it fails; the
-// call, which cannot be interrupted, continues in the background until the keyring answers. The
-// same holds for Set and Delete.
+// Get returns the secret stored for the account. If the keyring does not answer in time, Get
+// returns an error; the call to the keyring cannot be interrupted and continues in the background
+// until the keyring answers. The same applies to Set and Delete.
 func (r *Ring) Get(account string) (string, error) {
 	return r.bounded(func() (string, error) { return keyring.Get(Service, account) })
 }
 
-// Set stores the secret of the account and replaces an earlier one.
+// Set stores a secret for the account, replacing any previous secret.
 func (r *Ring) Set(account, secret string) error {
 	_, err := r.bounded(func() (string, error) { return "", keyring.Set(Service, account, secret) })
 	return err
 }
 
-// Delete deletes the secret of the account. A missing secret is not an error.
+// Delete deletes the account's secret. It is not an error if the secret does not exist.
 func (r *Ring) Delete(account string) error {
 	_, err := r.bounded(func() (string, error) { return "", keyring.Delete(Service, account) })
 	if errors.Is(err, ErrNotFound) {
@@ -61,10 +62,10 @@ func (r *Ring) Delete(account string) error {
 	return err
 }
 
-// Get is [Ring.Get] for callers that need only one secret.
+// Get calls [Ring.Get] on a new Ring, for callers that need only one secret.
 func Get(account string) (string, error) { return New().Get(account) }
 
-// bounded calls the keyring, if it is reachable, and waits at most patience.
+// bounded accesses the keyring, if it is reachable, and waits for at most patience.
 func (r *Ring) bounded(call func() (string, error)) (string, error) {
 	if err := reachable(); err != nil {
 		return "", err
@@ -80,7 +81,7 @@ func (r *Ring) bounded(call func() (string, error)) (string, error) {
 		secret string
 		err    error
 	}
-	done := make(chan result, 1) // sent to once; never closed
+	done := make(chan result, 1) // receives one result; never closed
 	go func() {
 		secret, err := call()
 		<-r.turn
@@ -94,8 +95,8 @@ func (r *Ring) bounded(call func() (string, error)) (string, error) {
 	}
 }
 
-// reachable returns an error if the keyring needs a session bus and there is none: the library
-// would start one.
+// reachable returns an error if the keyring needs a D-Bus session bus and none is running, because
+// otherwise the library would start one.
 func reachable() error {
 	switch runtime.GOOS {
 	case "darwin", "windows":

@@ -6,20 +6,20 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// Capabilities are the server capabilities that mcptrack uses. Their JSON follows the
-// specification.
+// Capabilities contains the server capabilities that mcptrack uses. Its JSON encoding follows the
+// MCP specification.
 type Capabilities struct {
 	Resources, Tools, Prompts, Completions bool
 
 	ResourcesSubscribe                                         bool
 	ResourcesListChanged, ToolsListChanged, PromptsListChanged bool
 
-	// Events is set if [ExtensionEvents] is declared, in extensions or, as before the extension had
-	// its name, at the top level.
+	// Events is true if the server declares [ExtensionEvents], either in "extensions" or under
+	// "events" at the top level, as servers did before the extension had an identifier.
 	Events, EventsListChanged bool
 }
 
-// Has reports whether the server offers lists of the kind.
+// Has reports whether the server offers lists of this kind.
 func (c Capabilities) Has(k catalog.Kind) bool {
 	switch k {
 	case catalog.Resources, catalog.Templates:
@@ -47,8 +47,8 @@ type wireCapabilities struct {
 	Events      *wireCapability `json:"events,omitempty"`
 }
 
-// ParseCapabilities reads the capabilities that a server declares. A member of the wrong type
-// counts as declared without options: one mistake must not hide the other members.
+// ParseCapabilities parses the capabilities that a server declares. A member with the wrong type is
+// treated as declared without options, so that one mistake does not hide the other members.
 func ParseCapabilities(raw json.RawMessage) Capabilities {
 	var w wireCapabilities
 	if json.Unmarshal(raw, &w) != nil {
@@ -77,15 +77,15 @@ func ParseCapabilities(raw json.RawMessage) Capabilities {
 	return c
 }
 
-// extensions reads the member "extensions". Only [ExtensionEvents] is used.
+// extensions parses the "extensions" member. Only [ExtensionEvents] is used.
 func (c *Capabilities) extensions(raw json.RawMessage) {
 	var w struct {
 		Extensions map[string]json.RawMessage `json:"extensions"`
 	}
-	_ = json.Unmarshal(raw, &w) // a member of the wrong type declares nothing
+	_ = json.Unmarshal(raw, &w) // a member with the wrong type declares nothing
 	if value, ok := w.Extensions[ExtensionEvents]; ok && string(value) != "null" {
 		var events wireCapability
-		_ = json.Unmarshal(value, &events) // a value of the wrong type has no options
+		_ = json.Unmarshal(value, &events) // a value with the wrong type has no options
 		c.Events, c.EventsListChanged = true, c.EventsListChanged || events.ListChanged
 	}
 }

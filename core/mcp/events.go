@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// ExtensionEvents is the identifier of MCP Events (SEP-3415). The proposal may still change; the
-// names and numbers in this file are from its revision 5eb68628.
+// ExtensionEvents identifies the MCP Events extension (SEP-3415). The proposal may still change;
+// the names and codes in this file follow its revision 5eb68628.
 const ExtensionEvents = "io.modelcontextprotocol/events"
 
-// Notifications of an events/stream.
+// Notifications on an events/stream.
 const (
 	NotificationEventsActive     = "notifications/events/active"
 	NotificationEventsEvent      = "notifications/events/event"
@@ -18,20 +18,20 @@ const (
 	NotificationEventsTerminated = "notifications/events/terminated"
 )
 
-// EventsNotificationPrefix begins the methods of all the extension's notifications.
+// EventsNotificationPrefix is the common prefix of all notification methods of the extension.
 const EventsNotificationPrefix = "notifications/events/"
 
-// DeliveryMode is how events reach a client.
+// DeliveryMode specifies how events reach a client.
 type DeliveryMode string
 
-// The modes.
+// The delivery modes.
 const (
 	DeliverPoll    DeliveryMode = "poll"
 	DeliverPush    DeliveryMode = "push"
 	DeliverWebhook DeliveryMode = "webhook"
 )
 
-// EventType describes an event type, as events/list does.
+// EventType describes an event type in the result of events/list.
 type EventType struct {
 	Name          string          `json:"name"`
 	Description   string          `json:"description"`
@@ -40,7 +40,8 @@ type EventType struct {
 	PayloadSchema json.RawMessage `json:"payloadSchema"`
 }
 
-// EventOccurrence is one event. Data is a JSON object. Only push and webhook send Cursor.
+// EventOccurrence is one event. Data is a JSON object. Cursor is sent only with the push and
+// webhook delivery modes.
 type EventOccurrence struct {
 	EventID   string          `json:"eventId"`
 	Name      string          `json:"name"`
@@ -49,10 +50,11 @@ type EventOccurrence struct {
 	Cursor    string          `json:"cursor"`
 }
 
-// EventFailure is an error defined by the extension; its text is the message on the wire.
+// EventFailure is an error defined by the MCP Events extension. Its text is sent as the error
+// message.
 type EventFailure string
 
-// The failures of the extension.
+// The errors that the MCP Events extension defines.
 const (
 	EventNotFound              EventFailure = "NotFound"
 	EventForbidden             EventFailure = "Forbidden"
@@ -65,11 +67,12 @@ func eventFailures() []EventFailure {
 	return []EventFailure{EventNotFound, EventForbidden, EventResourceExhausted, EventUnsupported, EventCallbackEndpointError}
 }
 
-// EventNumbering is one of the two sets of error codes that implementations of MCP Events use.
+// EventNumbering identifies one of the two sets of error codes that implementations of MCP Events
+// use.
 type EventNumbering string
 
-// The numberings: SEP-3415 calls its codes provisional, and clients that do not declare the
-// extension were written for the codes of the sketch that preceded it.
+// SEP-3415 calls its error codes provisional. Clients that do not declare the extension were
+// written for the codes of the sketch that preceded it.
 const (
 	EventNumberingSEP    EventNumbering = "sep"
 	EventNumberingSketch EventNumbering = "sketch"
@@ -82,7 +85,7 @@ func (n EventNumbering) first() int {
 	return -32011
 }
 
-// Code returns the error code of a failure in this numbering.
+// Code returns the error code for a failure in this numbering.
 func (n EventNumbering) Code(f EventFailure) int {
 	for i, one := range eventFailures() {
 		if f == one {
@@ -92,8 +95,8 @@ func (n EventNumbering) Code(f EventFailure) int {
 	return CodeInternal
 }
 
-// EventFailureOf returns the failure that a server's error means: by its code in either numbering,
-// else by its message; "": none.
+// EventFailureOf returns the failure that matches a server's error: by its code in either
+// numbering, or otherwise by its message. It returns an empty string if nothing matches.
 func EventFailureOf(code int, message string) EventFailure {
 	for _, f := range eventFailures() {
 		if code == EventNumberingSEP.Code(f) || code == EventNumberingSketch.Code(f) {

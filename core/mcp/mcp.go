@@ -1,30 +1,31 @@
-// Package mcp holds the vocabulary of the Model Context Protocol that our client side
-// (core/session) and our server side (core/mcpserver) must spell the same way: names, codes and the
-// shapes of a few messages. It only reads and writes them.
+// Package mcp defines the parts of the Model Context Protocol that the client side (core/session)
+// and the server side (core/mcpserver) share: names, error codes and the encodings of a few
+// messages. It contains no protocol logic.
 //
-// mcptrack speaks two eras. The legacy era is 2024-11-05 to 2025-11-25: an initialize handshake,
-// resources/subscribe, and over HTTP a GET stream for notifications. The modern era is 2026-07-28:
-// server/discover, subscriptions/listen, and the protocol version in _meta of every request.
+// mcptrack supports two eras. The legacy era covers versions 2024-11-05 to 2025-11-25: an
+// initialize handshake, resources/subscribe and, over HTTP, a GET stream for notifications. The
+// modern era starts with version 2026-07-28: server/discover, subscriptions/listen, and the
+// protocol version in the _meta of every request.
 //
-// Source: https://modelcontextprotocol.io/specification, one directory per version.
+// Source: https://modelcontextprotocol.io/specification, which has one directory per version.
 package mcp
 
 import (
 	"slices"
 )
 
-// The protocol version of the modern era, and the newest of the legacy era.
+// The protocol version of the modern era, and the newest version of the legacy era.
 const (
 	ModernVersion = "2026-07-28"
 	LatestLegacy  = "2025-11-25"
 )
 
-// Versions returns all protocol versions that mcptrack speaks, newest first.
+// Versions returns all supported protocol versions, newest first.
 func Versions() []string {
 	return []string{ModernVersion, LatestLegacy, "2025-06-18", "2025-03-26", "2024-11-05"}
 }
 
-// IsLegacy reports whether a version belongs to the legacy era and mcptrack speaks it.
+// IsLegacy reports whether a version is supported and belongs to the legacy era.
 func IsLegacy(version string) bool {
 	return version != ModernVersion && slices.Contains(Versions(), version)
 }
@@ -47,7 +48,7 @@ const (
 	MethodSetLevel      = "logging/setLevel"     // legacy
 	MethodListen        = "subscriptions/listen" // modern
 
-	// MCP Events; see [ExtensionEvents].
+	// Methods of MCP Events; see [ExtensionEvents].
 	MethodListEvents        = "events/list"
 	MethodPollEvents        = "events/poll"
 	MethodStreamEvents      = "events/stream"
@@ -55,7 +56,7 @@ const (
 	MethodUnsubscribeEvents = "events/unsubscribe"
 )
 
-// Methods of tasks: part of 2025-11-25, and in the modern era an extension.
+// Methods for tasks, which are part of version 2025-11-25 and an extension in the modern era.
 const (
 	MethodGetTask    = "tasks/get"
 	MethodCancelTask = "tasks/cancel"
@@ -69,7 +70,7 @@ const (
 	ExtensionTasks = "io.modelcontextprotocol/tasks"
 )
 
-// Methods of notifications.
+// Methods of notifications that clients or servers send.
 const (
 	NotificationInitialized      = "notifications/initialized" // legacy
 	NotificationCancelled        = "notifications/cancelled"
@@ -84,7 +85,7 @@ const (
 	NotificationEventsChanged    = "notifications/events/list_changed"
 )
 
-// Members of _meta that the protocol reserves.
+// Names of _meta members that the protocol reserves.
 const (
 	MetaProtocolVersion    = "io.modelcontextprotocol/protocolVersion"
 	MetaClientInfo         = "io.modelcontextprotocol/clientInfo"
@@ -95,7 +96,7 @@ const (
 	MetaLogLevel           = "io.modelcontextprotocol/logLevel"     // modern
 )
 
-// Headers of Streamable HTTP.
+// HTTP headers that Streamable HTTP defines.
 const (
 	HeaderSession         = "Mcp-Session-Id" // legacy
 	HeaderProtocolVersion = "Mcp-Protocol-Version"
@@ -104,28 +105,28 @@ const (
 	HeaderLastEventID     = "Last-Event-ID"
 )
 
-// Error codes of JSON-RPC and MCP.
+// Error codes that JSON-RPC and MCP define.
 const (
 	CodeParse              = -32700
 	CodeInvalidRequest     = -32600
 	CodeMethodNotFound     = -32601
 	CodeInvalidParams      = -32602
 	CodeInternal           = -32603
-	CodeResourceNotFound   = -32002 // legacy; modern servers answer CodeInvalidParams
+	CodeResourceNotFound   = -32002 // legacy; modern servers return CodeInvalidParams
 	CodeHeaderMismatch     = -32020 // modern
 	CodeMissingCapability  = -32021 // modern
 	CodeUnsupportedVersion = -32022 // modern
 )
 
-// Implementation is how a client or server introduces itself.
+// Implementation is the name and version with which a client or server identifies itself.
 type Implementation struct {
 	Name    string `json:"name"`
 	Title   string `json:"title,omitempty"`
 	Version string `json:"version"`
 }
 
-// SubscriptionFilter lists the notifications that a subscriptions/listen requests, or that its
-// acknowledgement grants.
+// SubscriptionFilter lists the notifications that a subscriptions/listen request asks for, or that
+// its acknowledgement grants.
 type SubscriptionFilter struct {
 	Tools     bool     `json:"toolsListChanged,omitempty"`
 	Prompts   bool     `json:"promptsListChanged,omitempty"`

@@ -4,31 +4,32 @@
 //
 // # Ids
 //
-// The eventId of an event and every cursor are ids of the log, <epoch>-<seq>, so an event has
-// the same name on every delivery path. A cursor says up to where the log was read, whether or
-// not the entries matched.
+// The eventId of an event and every cursor are log ids of the form <epoch>-<seq>, so an event
+// has the same id on every delivery path. A cursor identifies the last log entry that was read,
+// whether or not it matched.
 //
 // # Order and loss
 //
-// Events come in the order of the log and are stored before a client sees them. A slow client
-// costs nothing and loses nothing; it reads older entries from the log. If the log cannot
-// provide what a cursor asks for (expired, damaged, replaced by another log), the client gets
-// truncated and a fresh cursor instead of an error. An event that matches several
+// Events are delivered in log order and are stored before a client sees them. A slow client
+// uses no extra memory and loses nothing, because it reads older entries from the log. If the
+// log cannot provide the entries after a cursor (because they have expired or are damaged, or
+// the log was replaced), the client receives truncated and a new cursor instead of an error. An event that matches several
 // subscriptions of a client is sent for each of them.
 //
 // # Visibility
 //
-// There are three types, see [Types]: ids, names and digests, no contents. Clients get only
-// what [Scope] shows at the time of sending. Text of servers is truncated and in one line.
+// There are three event types, see [Types]. They contain ids, names and digests, but no
+// resource contents. Clients receive only the events that [Scope] permits at the time of
+// sending. Texts from servers are truncated and converted to one line.
 //
-// # Bounds
+// # Limits
 //
-// One reader follows the log for all clients and holds the newest entries (at most 8,192
+// One reader follows the log for all clients and caches the newest entries (at most 8,192
 // and 16 MiB). At most eight clients read older entries simultaneously. The number of streams
-// is bounded per client and in total.
+// is limited per client and in total.
 //
 // # Ownership
 //
-// [Reader.Run] follows the log on the goroutine that calls it, and ends with its context.
-// Streams belong to the requests that opened them.
+// [Reader.Run] follows the log on the goroutine that calls it, and stops when its
+// context is done. Streams belong to the requests that opened them.
 package mcpevents

@@ -14,59 +14,63 @@ import (
 )
 
 const (
-	maxNames = 50   // of each kind in a list.changed
-	maxURI   = 2048 // bytes of a visible URI
-	maxText  = 200  // characters of a server's text
+	maxNames = 50   // maximum names of each kind in a list.changed event
+	maxURI   = 2048 // maximum bytes of a URI that is sent to clients
+	maxText  = 200  // maximum characters of a text from a server
 )
 
-// Occurrence is one event as clients get it. It is shared and immutable.
+// Occurrence is one event in the form that clients receive. It is shared and immutable.
 type Occurrence struct {
-	ID     string // the event's ID in the log
-	Seq    uint64 // the number in ID
-	Name   string // its type
+	ID     string // id of the event in the log
+	Seq    uint64 // sequence number in ID
+	Name   string // event type
 	Server string
-	Time   time.Time // when it happened
+	Time   time.Time // when the event occurred
 
-	uri, exported string  // of a resource: at its server, and here; "" for other types
-	changed       *bool   // whether the content of a resource changed; nil: unknown
-	word          string  // the list that changed, or the new state; "" for resources
-	items         []named // the list items that data names
-	data          []byte  // what Data returns
-	body          []byte  // the event as JSON, without the closing brace
+	uri, exported string  // a resource's URI at its server and at this endpoint; otherwise empty
+	changed       *bool   // whether a resource's content changed; nil if unknown
+	word          string  // the list that changed, or the server's new state; empty for resources
+	items         []named // the list items that data mentions
+	data          []byte  // returned by Data
+	body          []byte  // the event as JSON without the closing brace
 }
 
-// named is an item: its key at its server, and its name or URI here.
+// named is a list item: its key at its server, and its name or URI at this endpoint.
 type named struct{ key, exported string }
 
-// Body returns the event with a cursor, as a webhook gets it.
+// Body returns the event together with a cursor, in the form that webhooks receive.
 func (o *Occurrence) Body(cursor string) []byte {
 	b := make([]byte, 0, len(o.body)+len(cursor)+16)
 	return append(append(append(append(b, o.body...), `,"cursor":"`...), cursor...), `"}`...)
 }
 
-// Data returns the data of the event, a JSON object.
+// Data returns the event's data, a JSON object.
 func (o *Occurrence) Data() json.RawMessage { return o.data }
 
-// URI returns the server's own URI of the resource, "" for other events.
+// URI returns the resource's URI at its server, or an empty string if the event does not concern a
+// resource.
 func (o *Occurrence) URI() string { return o.uri }
 
-// Exported returns the URI of the resource at this endpoint.
+// Exported returns the resource's URI at this endpoint, or an empty string if the event does not
+// concern a resource.
 func (o *Occurrence) Exported() string { return o.exported }
 
-// MayHaveChanged is false only for the announcement of a resource whose content is known to be
+// MayHaveChanged returns false only if the event announces a resource whose content is known to be
 // unchanged.
 func (o *Occurrence) MayHaveChanged() bool { return o.changed == nil || *o.changed }
 
-// ListOrState returns the list that changed or the new state; "" for resources.
+// ListOrState returns the list that changed or the server's new state. It returns an empty string
+// for resource events.
 func (o *Occurrence) ListOrState() string { return o.word }
 
-// Scope says what clients of this endpoint may see. The zero value shows everything under its own
-// name. The functions are called often and must not block.
+// Scope determines which servers and items the clients of this endpoint may see. The zero value
+// shows everything under its original name. The functions are called often and must not block.
 type Scope struct {
-	// Server reports whether events about the server are visible.
+	// Server reports whether clients may see events about the server with this id.
 	Server func(id string) bool
-	// Item reports whether an item of a server is visible, and its name or URI at this endpoint:
-	// stored, from the event, unless that is "". The item need not be listed any more.
+	// Item reports whether clients may see an item of a server, and returns its name or URI at this
+	// endpoint. stored is that name or URI as recorded in the event; it takes precedence unless it
+	// is empty. The item may no longer be listed.
 	Item func(server string, k catalog.Kind, key, stored string) (exported string, ok bool)
 }
 
@@ -82,7 +86,8 @@ func (s Scope) item(server string, k catalog.Kind, key, stored string) (string, 
 	return s.Item(server, k, key, stored)
 }
 
-// stored returns the name of an item that the event contains; "" if it contains none.
+// stored returns the exported name or URI of an item as recorded in the event, or an empty string
+// if the event contains none.
 func stored(ev *event.Event, key string) string {
 	if ev.Exported == nil {
 		return ""
@@ -94,8 +99,8 @@ func stored(ev *event.Event, key string) string {
 	return name
 }
 
-// Shows reports whether the event may still be sent: the config may have changed after the event
-// was read.
+// Shows reports whether the event may still be sent, because the configuration may have changed
+// since the event was read.
 func (s Scope) Shows(o *Occurrence) bool {
 	if !s.server(o.Server) {
 		return false
@@ -113,15 +118,15 @@ func (s Scope) Shows(o *Occurrence) bool {
 	return true
 }
 
-// occurrence converts an entry of the log. o is nil if clients get nothing for the entry; gap
-// means that the entry stands for a gap in the log.
+// occurrence converts a log entry to an event for clients. o is nil if there is nothing to send for
+// the entry. gap reports that the entry marks a gap in the log.
 func (s Scope) occurrence(e *journal.Entry) (o *Occurrence, gap bool) {
 	if e.Gap != nil {
 		return nil, true
 	}
 	ev, err := e.Event()
 	if err != nil {
-		return nil, false // written by a newer version of the program
+		return nil, false // written by a newer version of mcptrack
 	}
 	if _, gap = ev.Payload.(event.Gap); gap {
 		return nil, true
@@ -186,7 +191,7 @@ func (s Scope) updated(o *Occurrence, ev *event.Event, p event.ResourceUpdated) 
 
 func (s Scope) list(o *Occurrence, ev *event.Event, p event.ListChanged) any {
 	if p.Error != "" {
-		return nil // the list did not change
+		return nil // the list is unchanged
 	}
 	more := map[string]int{}
 	names := func(what string, keys []string) []string {
@@ -215,12 +220,13 @@ func (s Scope) list(o *Occurrence, ev *event.Event, p event.ListChanged) any {
 		More    map[string]int `json:"more,omitempty"`
 	}{o.Server, string(p.List), names("added", p.Added), names("removed", p.Removed), names("changed", p.Changed), more}
 	if len(data.Added)+len(data.Removed)+len(data.Changed) == 0 {
-		return nil // only invisible items changed
+		return nil // only hidden items changed
 	}
 	return data
 }
 
-// reason returns the reason of a server's state for clients, without the names of processes.
+// reason returns the reason for a server's state in a form suitable for clients, without process
+// names.
 func reason(s string) string {
 	if strings.HasPrefix(s, "followed by ") {
 		return "handover"

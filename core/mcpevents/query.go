@@ -14,8 +14,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// params are the members of a request's parameters. Names are case-sensitive; core/mcpserver
-// rejects duplicates at the top level.
+// params contains the members of a request's parameters by case-sensitive name. core/mcpserver has
+// already rejected duplicates at the top level.
 type params map[string]json.RawMessage
 
 func parseMembers(raw json.RawMessage) (params, error) {
@@ -29,7 +29,7 @@ func parseMembers(raw json.RawMessage) (params, error) {
 	return p, nil
 }
 
-// text returns a string; nil if it is absent or null.
+// text returns a string parameter, or nil if it is absent or null.
 func (p params) text(name string) (*string, error) {
 	raw, ok := p[name]
 	if !ok || string(raw) == "null" {
@@ -42,7 +42,7 @@ func (p params) text(name string) (*string, error) {
 	return &s, nil
 }
 
-// number returns a non-negative number; nil if it is absent or null.
+// number returns a non-negative number parameter, or nil if it is absent or null.
 func (p params) number(name string) (*float64, error) {
 	raw, ok := p[name]
 	if !ok || string(raw) == "null" {
@@ -55,22 +55,22 @@ func (p params) number(name string) (*float64, error) {
 	return &n, nil
 }
 
-// Query holds the parameters common to events/poll, events/stream and events/subscribe.
+// Query contains the parameters common to events/poll, events/stream and events/subscribe.
 type Query struct {
 	Filter Filter
-	// Arguments are the arguments in canonical form: equal arguments have the same form, however
-	// they are written.
+	// Arguments contains the arguments in canonical JSON, so that equal arguments have the same
+	// form no matter how the client wrote them.
 	Arguments []byte
-	// Cursor is the position after which to report events; nil: from now on.
+	// Cursor is the position after which events are reported. Nil means from now on.
 	Cursor *string
-	// MaxAge bounds the age of events after a cursor; 0: no bound.
+	// MaxAge limits the age of the past events that a cursor may request. Zero means no limit.
 	MaxAge time.Duration
-	// Delivery and TTL are the members "delivery" and "ttlMs" as the client sent them; nil:
+	// Delivery and TTL contain the members "delivery" and "ttlMs" as sent by the client, or nil if
 	// absent.
 	Delivery, TTL json.RawMessage
 }
 
-// ParseQuery reads and checks the parameters of a request.
+// ParseQuery parses and validates the parameters of a request.
 func ParseQuery(r *mcpserver.Request) (Query, error) {
 	p, err := parseMembers(r.Params)
 	if err != nil {
@@ -104,7 +104,7 @@ func ParseQuery(r *mcpserver.Request) (Query, error) {
 }
 
 // canonical returns a JSON value with sorted keys and without white space. Numbers keep their
-// digits.
+// original digits.
 func canonical(raw json.RawMessage) ([]byte, error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -115,25 +115,25 @@ func canonical(raw json.RawMessage) ([]byte, error) {
 	return json.Marshal(v)
 }
 
-// maxArguments bounds the arguments of a subscription, in bytes.
+// maxArguments limits the size of a subscription's arguments in bytes.
 const maxArguments = 4 << 10
 
-var errUnknownType = errors.New("unknown type of events")
+var errUnknownType = errors.New("unknown event type")
 
-// Filter selects the events of a subscription. It is immutable.
+// Filter selects the events for a subscription. It is immutable.
 type Filter struct {
 	name        string
-	server, uri string   // globs; "" matches all
-	words       []string // lists or states, depending on the type; nil matches all
+	server, uri string   // globs; an empty glob matches everything
+	words       []string // lists or states, depending on the event type; nil matches all
 	changedOnly bool
 }
 
-// Name returns the event type of the subscription.
+// Name returns the subscription's event type.
 func (f *Filter) Name() string { return f.name }
 
-// ParseFilter parses the arguments of a subscription to the event type called name. The arguments
-// may be nil or null, which means none. Equal arguments have the same canonicalForm, however they
-// are written.
+// ParseFilter parses the arguments of a subscription to the event type name. The arguments may be
+// absent (nil) or null. Equal arguments yield the same canonicalForm, no matter how the client
+// wrote them.
 func ParseFilter(name string, arguments json.RawMessage) (f Filter, canonicalForm []byte, err error) {
 	f = Filter{name: name}
 	known := map[string][]string{ResourceUpdated: {"server", "uri", "changedOnly"}, ListChanged: {"server", "lists"}, ServerState: {"server", "states"}}[name]
@@ -141,7 +141,7 @@ func ParseFilter(name string, arguments json.RawMessage) (f Filter, canonicalFor
 		return f, nil, errUnknownType
 	}
 	if len(arguments) > maxArguments {
-		return f, nil, fmt.Errorf("arguments have more than %d bytes", maxArguments)
+		return f, nil, fmt.Errorf("arguments exceed %d bytes", maxArguments)
 	}
 	f.changedOnly = name == ResourceUpdated
 	if len(arguments) == 0 || string(arguments) == "null" {
@@ -192,7 +192,7 @@ func (f *Filter) set(member string, raw json.RawMessage) error {
 	return nil
 }
 
-// Matches reports whether the subscription gets the event.
+// Matches reports whether the event matches the subscription.
 func (f *Filter) Matches(o *Occurrence) bool {
 	if o == nil || o.Name != f.name || !matches(f.server, o.Server) {
 		return false

@@ -13,27 +13,29 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
-// Position says up to which entry a log was read.
+// Position identifies the last entry that was read from a log.
 type Position struct {
 	Epoch string
 	Seq   uint64
 }
 
-// Cursor returns the position as clients get it.
+// Cursor returns the position in the form that clients receive.
 func (p Position) Cursor() string { return event.FormatID(p.Epoch, p.Seq) }
 
-// maxReaders bounds the clients that simultaneously read entries that the tail no longer holds.
+// maxReaders limits the number of clients that simultaneously read entries no longer cached in the
+// tail.
 const maxReaders = 8
 
-// Reader reads the log from a position on. Run must be running.
+// Reader reads the log, starting from any position. Its methods require that Run is running.
 type Reader struct {
 	tail *tail
-	// readers is a semaphore of capacity maxReaders for reading older entries. A caller sends to
-	// acquire a slot and receives to release it; never closed.
+	// readers is a semaphore with capacity maxReaders for reading older entries from the log. A
+	// caller sends to it to acquire a slot and receives from it to release the slot. It is never
+	// closed.
 	readers chan struct{}
 }
 
-// NewReader returns a reader of the log that returns only events that scope shows.
+// NewReader returns a Reader for the log that returns only events visible in scope.
 func NewReader(log journal.Log, scope Scope) *Reader {
 	return &Reader{
 		tail:    &tail{log: log, scope: scope, moved: make(chan struct{})},
@@ -41,20 +43,21 @@ func NewReader(log journal.Log, scope Scope) *Reader {
 	}
 }
 
-// Run follows the log until ctx ends.
+// Run follows the log until ctx is done.
 func (r *Reader) Run(ctx context.Context) error { return r.tail.run(ctx) }
 
-// Batch is a part of the log.
+// Batch is the result of reading a section of the log.
 type Batch struct {
 	Occurrences []*Occurrence
-	At          Position // the last entry that was read
-	// Truncated means that entries before At are missing; Occurrences is then empty.
+	At          Position // position of the last entry that was read
+	// Truncated reports that entries before At are missing. Occurrences is then empty.
 	Truncated bool
 }
 
-// Start returns where a subscription begins: at its cursor, or now without one. truncated means
-// that events after the cursor are missing or were skipped. If ceiling is not zero, a subscription
-// begins now if more entries than that follow the cursor, or entries older than replayAge.
+// Start returns the position at which a subscription starts: at its cursor, or at the end of the
+// log if cursor is nil. truncated reports that events after the cursor are missing or were skipped.
+// If ceiling is not zero, a subscription also starts at the end of the log if more than ceiling
+// entries follow the cursor, or if any of them are older than replayAge.
 func (r *Reader) Start(ctx context.Context, cursor *string, maxAge time.Duration, ceiling uint64) (at Position, truncated bool, err error) {
 	id := ""
 	if cursor != nil {
@@ -100,7 +103,7 @@ func (r *Reader) Start(ctx context.Context, cursor *string, maxAge time.Duration
 	return Position{b.Epoch, from - 1}, truncated, nil
 }
 
-// Since returns the position before the first entry stored at t or later.
+// Since returns the position before the first entry that was stored at time t or later.
 func (r *Reader) Since(ctx context.Context, t time.Time) (Position, error) {
 	b, err := r.tail.log.Bounds(ctx)
 	if err != nil {
@@ -113,18 +116,18 @@ func (r *Reader) Since(ctx context.Context, t time.Time) (Position, error) {
 	return Position{b.Epoch, max(first, b.First, 1) - 1}, nil
 }
 
-// replayAge is the maximum age of past events for a subscription with a ceiling, such as a
-// webhook; see [Reader.Start].
+// replayAge limits the age of past events for a subscription with a ceiling, such as a webhook; see
+// [Reader.Start].
 const replayAge = 24 * time.Hour
 
-// Look reads at most limit entries after p and returns the visible ones that match. It does not
-// wait: without new entries, b.At is p. moved is closed when there may be more.
+// Look reads at most limit entries after p and returns the visible events that match. It does not
+// wait: if there are no new entries, b.At is p. moved is closed when there may be more entries.
 func (r *Reader) Look(ctx context.Context, p Position, match func(*Occurrence) bool, limit int) (b Batch, moved <-chan struct{}, err error) {
 	entries, older, same, moved := r.tail.look(p, limit)
-	if !same { // the log was replaced
+	if !same { // the log has been replaced
 		cursor := p.Cursor()
 		at, _, err := r.Start(ctx, &cursor, 0, 0)
-		if err != nil || at.Epoch == p.Epoch { // the tail has not seen it yet
+		if err != nil || at.Epoch == p.Epoch { // the tail has not reached this position yet
 			return Batch{At: p}, moved, err
 		}
 		return Batch{At: at, Truncated: true}, moved, nil
@@ -149,7 +152,7 @@ func (r *Reader) Look(ctx context.Context, p Position, match func(*Occurrence) b
 		}
 		if occ != nil && !r.tail.scope.Shows(occ) {
 			if occ, err = r.without(ctx, b.At.Epoch, occ); err != nil && i > 0 {
-				return b, moved, nil // return what was found
+				return b, moved, nil // return the events found so far
 			} else if err != nil {
 				return b, moved, err
 			}
@@ -162,8 +165,8 @@ func (r *Reader) Look(ctx context.Context, p Position, match func(*Occurrence) b
 	return b, moved, nil
 }
 
-// without returns an event without the items that were hidden after it was read; nil if it is no
-// longer visible.
+// without returns an event without the items that were hidden after it was read. It returns nil if
+// the event itself is no longer visible.
 func (r *Reader) without(ctx context.Context, epoch string, o *Occurrence) (*Occurrence, error) {
 	if o.Name != ListChanged || !r.tail.scope.server(o.Server) {
 		return nil, nil
@@ -175,10 +178,11 @@ func (r *Reader) without(ctx context.Context, epoch string, o *Occurrence) (*Occ
 	return entries[0].occ, nil
 }
 
-// maxRead bounds one read of the log, in bytes.
+// maxRead limits the bytes of a single read from the log.
 const maxRead = 1 << 20
 
-// read reads at most limit entries after p from the log: those that the tail no longer holds.
+// read reads at most limit entries after p from the log, for entries that the tail no longer
+// caches.
 func (r *Reader) read(ctx context.Context, p Position, limit int) ([]tailEntry, error) {
 	select {
 	case r.readers <- struct{}{}:
@@ -191,12 +195,12 @@ func (r *Reader) read(ctx context.Context, p Position, limit int) ([]tailEntry, 
 	for e, err := range r.tail.log.Read(ctx, p.Seq+1) {
 		if err != nil {
 			if len(out) > 0 {
-				break // return what was read
+				break // return the entries read so far
 			}
 			return nil, err
 		}
 		if epoch, _, err := event.ParseID(e.ID); err != nil || epoch != p.Epoch {
-			return nil, journal.ErrEpoch // the tail will notice
+			return nil, journal.ErrEpoch // the tail will detect the replacement
 		}
 		occ, gap := r.tail.scope.occurrence(&e)
 		out = append(out, tailEntry{e.Seq, e.ID, occ, gap})
@@ -207,8 +211,8 @@ func (r *Reader) read(ctx context.Context, p Position, limit int) ([]tailEntry, 
 	return out, nil
 }
 
-// unavailable returns the error of a request that the log cannot serve now. It contains no details
-// of the store.
+// unavailable returns the error for a request that the log cannot serve at the moment. It does not
+// reveal details of the store.
 func unavailable(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
@@ -219,13 +223,13 @@ func unavailable(err error) error {
 const (
 	keptEntries = 8192
 	keptBytes   = 16 << 20
-	// wakeEvery is the minimum interval between closings of tail.moved, each of which wakes every
-	// waiting stream. After silence streams wake immediately; during a burst they get several
-	// entries each time.
+	// wakeEvery is the minimum interval between closings of tail.moved, each of which wakes all
+	// waiting streams. After a quiet period, streams wake immediately; during a burst, each wake-up
+	// covers several entries.
 	wakeEvery = 5 * time.Millisecond
 )
 
-// tailEntry is one entry of the log. occ is nil if clients get nothing for it.
+// tailEntry is one log entry. occ is nil if there is nothing to send to clients for it.
 type tailEntry struct {
 	seq uint64
 	id  string
@@ -233,25 +237,25 @@ type tailEntry struct {
 	gap bool
 }
 
-// tail holds the newest entries of the log.
+// tail caches the newest entries of the log.
 type tail struct {
 	log   journal.Log
 	scope Scope
 
-	mu    sync.Mutex  // guards all below
-	epoch string      // "": the log was not reached yet
-	next  uint64      // the number after the last seen entry
-	kept  []tailEntry // contiguous up to next, oldest first
-	bytes int         // of kept
+	mu    sync.Mutex  // guards the fields below
+	epoch string      // empty until the log is first read
+	next  uint64      // sequence number after the last entry that was read
+	kept  []tailEntry // cached entries: contiguous up to next, oldest first
+	bytes int         // estimated memory of kept
 	woke  time.Time   // when moved was last closed
-	timer *time.Timer // will close moved; nil: not pending
-	// moved is closed and replaced when next or epoch changes.
+	timer *time.Timer // will close moved; nil if no wake-up is pending
+	// moved is closed and replaced after next or epoch has changed.
 	moved chan struct{}
-	busy  [12]time.Time // when the last occurrences came, as a ring buffer
-	came  int           // the number of occurrences
+	busy  [12]time.Time // ring buffer of the arrival times of the last occurrences
+	came  int           // total number of occurrences
 }
 
-// run follows the log until ctx ends.
+// run follows the log until ctx is done.
 func (t *tail) run(ctx context.Context) error {
 	defer t.stopTimer()
 	retry := backoff.New(100*time.Millisecond, 5*time.Second)
@@ -275,7 +279,7 @@ func (t *tail) follow(ctx context.Context, b journal.Bounds) error {
 		if err != nil {
 			return err
 		}
-		if e.Again { // readers get the gap
+		if e.Again { // readers are told about the gap
 			continue
 		}
 		if epoch, _, err := event.ParseID(e.ID); err != nil || epoch != b.Epoch {
@@ -287,8 +291,8 @@ func (t *tail) follow(ctx context.Context, b journal.Bounds) error {
 	return nil
 }
 
-// begin starts at the end of the log, which may be a different log than before. The tail does not
-// hold entries that were stored meanwhile; a stream that needs them reads them from the log.
+// begin starts at the end of the log, which may be a different log than before. Entries that were
+// stored meanwhile are not cached; a stream that needs them reads them from the log.
 func (t *tail) begin(b journal.Bounds) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -302,7 +306,7 @@ func (t *tail) begin(b journal.Bounds) {
 func (t *tail) add(l tailEntry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if l.gap && l.seq >= t.next { // a gap stands for several entries
+	if l.gap && l.seq >= t.next { // a gap covers several entries
 		t.kept, t.bytes = nil, 0
 	}
 	t.kept, t.next = append(t.kept, l), l.seq+1
@@ -333,7 +337,7 @@ func (l *tailEntry) size() int {
 	if l.occ == nil {
 		return 64
 	}
-	size := 256 + len(l.occ.body) // data is most of body and shares its memory with nothing
+	size := 256 + len(l.occ.body) // data makes up most of body and does not share its memory
 	for _, it := range l.occ.items {
 		size += 32 + len(it.key) + len(it.exported)
 	}
@@ -359,9 +363,9 @@ func (t *tail) stopTimer() {
 	}
 }
 
-// look returns up to limit entries after the position. older means that the tail no longer holds
-// the next entries, which have to be read from the log first. same is false if the position
-// belongs to another log. moved is closed when there may be more.
+// look returns up to limit cached entries after the position. older reports that the next entries
+// are no longer cached and must be read from the log first. same is false if the position belongs
+// to another log. moved is closed when there may be more entries.
 func (t *tail) look(p Position, limit int) (entries []tailEntry, older, same bool, moved <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -388,14 +392,15 @@ func (t *tail) look(p Position, limit int) (entries []tailEntry, older, same boo
 	return append(make([]tailEntry, 0, end-at), t.kept[at:end]...), false, true, moved
 }
 
-// end returns the last seen position of the log; false before the log was reached.
+// end returns the position of the last entry that was read. It reports false until the log is first
+// read.
 func (t *tail) end() (Position, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return Position{t.epoch, t.next - 1}, t.epoch != ""
 }
 
-// busyMinute reports whether at least twelve occurrences came within a minute.
+// busyMinute reports whether at least twelve occurrences arrived within one minute.
 func (t *tail) busyMinute() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

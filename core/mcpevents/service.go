@@ -15,24 +15,24 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
-// Options configure a Service. Reader is required.
+// Options configures a Service. Reader is required.
 type Options struct {
 	Reader *Reader
-	// Modes are the offered modes, of Poll and Push; both if nil.
+	// Modes selects which of the delivery modes Poll and Push are offered. Nil means both.
 	Modes []Mode
-	// Webhooks handles events/subscribe and events/unsubscribe; nil: webhooks are not offered.
-	// They are offered only to clients with an identity.
+	// Webhooks handles events/subscribe and events/unsubscribe. Webhooks are offered only to
+	// clients with an identity, and not at all if it is nil.
 	Webhooks mcpserver.Func
-	// NoWebhooks is the reason that clients get if Webhooks is nil; optional.
+	// NoWebhooks is the reason that is reported to clients if Webhooks is nil. Optional.
 	NoWebhooks string
-	// Numbering is the numbering of errors for all clients; "": EventNumberingSEP for a client that
-	// declares the extension, EventNumberingSketch for others.
+	// Numbering selects the error codes for all clients. If it is empty, clients that declare the
+	// extension receive the codes of EventNumberingSEP, and others those of EventNumberingSketch.
 	Numbering Numbering
-	// MaxStreams bounds the streams of one client (default 32), and MaxTotal the streams of all
-	// clients (default 1,000); see package fair for the share of each principal. Modern clients
-	// with the same credentials, or without any, count as one client.
+	// MaxStreams limits the open streams per client (default 32), and MaxTotal those of all clients
+	// together (default 1,000). Within MaxTotal, each principal gets its fair share (see package
+	// fair). Modern clients that share credentials, or that have none, count as one client.
 	MaxStreams, MaxTotal int
-	// Heartbeat is the interval of the heartbeats of a stream; 25 s by default.
+	// Heartbeat is the interval between heartbeats on a stream. The default is 25 seconds.
 	Heartbeat time.Duration
 }
 
@@ -53,7 +53,7 @@ func New(opts Options) *Service {
 	return s
 }
 
-// Handlers returns the handlers for a server.
+// Handlers returns the MCP Events handlers for an MCP server.
 func (s *Service) Handlers() mcpserver.Events {
 	return mcpserver.Events{Handle: s.handle, Stream: s.Stream}
 }
@@ -79,16 +79,17 @@ func (s *Service) handle(ctx context.Context, r *mcpserver.Request) (json.RawMes
 	return s.opts.Webhooks(ctx, r)
 }
 
-// streams counts the open streams.
+// streams counts and limits the open streams.
 type streams struct {
 	each int
 
 	mu  sync.Mutex
 	all fair.Limit
-	of  map[any]int // by client: a *mcpserver.Client in the legacy era, else Request.Principal
+	of  map[any]int // streams per client: keyed by *mcpserver.Client (legacy) or Request.Principal
 }
 
-// enter counts a stream; the caller must call leave at its end.
+// enter counts a new stream, or returns an error if a limit is reached. The caller must call leave
+// when the stream ends.
 func (s *streams) enter(r *mcpserver.Request) (leave func(), err error) {
 	var client any = r.Principal
 	if r.Client != nil {
@@ -120,19 +121,19 @@ func (s *Service) Streams() int {
 	return s.streams.all.All()
 }
 
-// Bounds of one poll.
+// Limits for a single poll.
 const (
-	maxPollEvents  = 500     // events in a response
-	defaultEvents  = 100     // events in a response, if the client sends no maxEvents
-	maxPollEntries = 10_000  // entries of the log
-	maxPollBytes   = 1 << 20 // of a response with several events
-	pollBatch      = 1000    // entries per step
+	maxPollEvents  = 500     // maximum events per response
+	defaultEvents  = 100     // events per response if the client does not specify maxEvents
+	maxPollEntries = 10_000  // maximum log entries that are read
+	maxPollBytes   = 1 << 20 // maximum size of a response with several events
+	pollBatch      = 1000    // log entries per read
 
-	slowPoll = 5000 // ms before the client's next poll
-	fastPoll = 1000 // the same during busy times
+	slowPoll = 5000 // suggested milliseconds until the next poll
+	fastPoll = 1000 // suggested milliseconds during busy times
 )
 
-// poll handles events/poll. Nothing is kept between requests.
+// poll handles events/poll. It keeps no state between requests.
 func (s *Service) poll(ctx context.Context, r *mcpserver.Request) (json.RawMessage, error) {
 	if !slices.Contains(s.opts.Modes, Poll) {
 		return nil, Fail(r, Unsupported, map[string]any{"feature": "deliveryMode", "value": Poll})
@@ -155,7 +156,7 @@ func (s *Service) poll(ctx context.Context, r *mcpserver.Request) (json.RawMessa
 	if err != nil {
 		return nil, unavailable(err)
 	}
-	// The response is built by hand: json.Marshal would parse the raw JSON in it again.
+	// The response is assembled by hand, because json.Marshal would parse the raw JSON in it again.
 	out := []byte(`{"events":[`)
 	hasMore := false
 	if q.Cursor != nil {
@@ -201,21 +202,21 @@ func (s *Service) poll(ctx context.Context, r *mcpserver.Request) (json.RawMessa
 	return append(strconv.AppendInt(append(out, `,"nextPollMs":`...), int64(wait), 10), '}'), nil
 }
 
-// streamBatch bounds the entries of the log for one write.
+// streamBatch limits the number of log entries that are read for one write.
 const streamBatch = 512
 
-// stream is one events/stream.
+// stream serves one events/stream request.
 type stream struct {
 	s      *Service
 	filter Filter
 	at     Position
 	send   func(messages ...[]byte) error
-	tag    []byte   // the end of each message; see the function tag
-	parts  [][]byte // the messages of one write; reused for the next
+	tag    []byte   // the suffix of every message; see the tag function
+	parts  [][]byte // the messages of one write; reused for the next write
 }
 
-// Stream serves events/stream: it sends the matching events after the cursor and then each
-// new one, until ctx ends.
+// Stream serves events/stream. It sends the matching events after the cursor and then each new one,
+// until ctx is done.
 func (s *Service) Stream(ctx context.Context, r *mcpserver.Request, id json.RawMessage, send func(messages ...[]byte) error) (json.RawMessage, error) {
 	r.EventNumbering = s.opts.Numbering
 	if !slices.Contains(s.opts.Modes, Push) {
@@ -244,12 +245,12 @@ func (s *Service) Stream(ctx context.Context, r *mcpserver.Request, id json.RawM
 	return append(append([]byte(`{"_meta":{"`+metaStream+`":`), id...), "}}"...), nil
 }
 
-// run sends events until ctx ends or the client has disconnected.
+// run sends events until ctx is done or the client has disconnected.
 func (st *stream) run(ctx context.Context) error {
 	beat := time.NewTicker(st.s.opts.Heartbeat)
 	defer beat.Stop()
 	retry := backoff.New(100*time.Millisecond, 5*time.Second)
-	var again <-chan time.Time // when to retry reading the log; nil: no failure
+	var again <-chan time.Time // when to retry reading the log; nil after a successful read
 	for {
 		select {
 		case <-ctx.Done():

@@ -8,28 +8,28 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 )
 
-// Mode is a delivery mode.
+// Mode specifies how events are delivered to a client.
 type Mode = mcp.DeliveryMode
 
-// The modes.
+// The supported delivery modes.
 const (
 	Poll    = mcp.DeliverPoll
 	Push    = mcp.DeliverPush
 	Webhook = mcp.DeliverWebhook
 )
 
-// The types of events.
+// The supported event types.
 const (
 	ResourceUpdated = "resource.updated"
 	ListChanged     = "list.changed"
 	ServerState     = "server.state"
 )
 
-// Type describes an event type in events/list.
+// Type describes an event type in the result of events/list.
 type Type = mcp.EventType
 
-// Types returns the event types by name, with the given delivery modes. Their schemas only gain
-// optional members.
+// Types returns all event types, sorted by name, with the given delivery modes. In future versions
+// their schemas may only gain optional members.
 func Types(modes []Mode) []Type {
 	if modes == nil {
 		modes = []Mode{}
@@ -41,7 +41,7 @@ func Types(modes []Mode) []Type {
 			InputSchema: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{"server":` + serverSchema +
 				`,"lists":{"type":"array","items":{"type":"string","enum":["resources","templates","prompts","tools"]},"description":"Which lists; default: all"}}}`),
 			PayloadSchema: json.RawMessage(`{"type":"object","required":["server","list"],"properties":{"server":{"type":"string"},"list":{"type":"string"},"added":` + namesSchema +
-				`,"removed":` + namesSchema + `,"changed":` + namesSchema + `,"more":{"type":"object","description":"How many names were left out of added, removed and changed","additionalProperties":{"type":"integer"}}}}`),
+				`,"removed":` + namesSchema + `,"changed":` + namesSchema + `,"more":{"type":"object","description":"How many names were omitted from added, removed and changed","additionalProperties":{"type":"integer"}}}}`),
 		},
 		{
 			Name: ResourceUpdated, Description: "A resource of a tracked MCP server has new content. Filter by server and URI; read the resource to see it.",
@@ -65,7 +65,7 @@ const (
 	namesSchema  = `{"type":"array","items":{"type":"string"}}`
 )
 
-// list handles events/list: the first page has all types.
+// list handles events/list. The first page contains all types.
 func (s *Service) list(r *mcpserver.Request) (json.RawMessage, error) {
 	q, err := parseMembers(r.Params)
 	if err != nil {
@@ -85,19 +85,20 @@ func (s *Service) list(r *mcpserver.Request) (json.RawMessage, error) {
 	return json.Marshal(map[string]any{"events": append([]Type{}, types...)})
 }
 
-// metaStream is the member of _meta with the id of the request that opened a stream.
+// metaStream is the name of the _meta member that contains the id of the request that opened the
+// stream.
 const metaStream = mcp.MetaSubscriptionID
 
-// eventPrefix begins the notification of an event; the members of the event follow.
+// eventPrefix starts every event notification. The members of the event follow it.
 const eventPrefix = `{"jsonrpc":"2.0","method":"` + mcp.NotificationEventsEvent + `","params":{`
 
-// Package mcp has what clients and servers have in common.
+// Package mcp defines what clients and servers share.
 type (
 	Failure   = mcp.EventFailure
 	Numbering = mcp.EventNumbering
 )
 
-// The failures of the extension.
+// The errors that the MCP Events extension defines.
 const (
 	NotFound              = mcp.EventNotFound
 	Forbidden             = mcp.EventForbidden
@@ -106,7 +107,7 @@ const (
 	CallbackEndpointError = mcp.EventCallbackEndpointError
 )
 
-// NumberingFor returns the error numbering that a client expects.
+// NumberingFor returns the set of error codes that the client of a request expects.
 func NumberingFor(r *mcpserver.Request) Numbering {
 	if r.EventNumbering != "" {
 		return r.EventNumbering
@@ -120,7 +121,8 @@ func NumberingFor(r *mcpserver.Request) Numbering {
 	return mcp.EventNumberingSketch
 }
 
-// Fail returns the error of a failure for the client of the request. data may be nil.
+// Fail returns the JSON-RPC error for a failure, with the code that the client of the request
+// expects. data may be nil.
 func Fail(r *mcpserver.Request, f Failure, data map[string]any) *mcpserver.Error {
 	e := &mcpserver.Error{Code: NumberingFor(r).Code(f), Message: string(f)}
 	if data != nil {
@@ -129,18 +131,17 @@ func Fail(r *mcpserver.Request, f Failure, data map[string]any) *mcpserver.Error
 	return e
 }
 
-// Invalid returns the error of invalid parameters.
+// Invalid returns the JSON-RPC error for invalid parameters.
 func Invalid(reason string) *mcpserver.Error {
 	return &mcpserver.Error{Code: mcp.CodeInvalidParams, Message: "InvalidParams", Data: map[string]any{"reason": reason}}
 }
 
-// message returns a notification of a stream, up to the end of its parameters, without the closing
-// braces.
+// message returns the start of a stream's notification: everything except the closing braces.
 func message(method string) []byte {
 	return []byte(`{"jsonrpc":"2.0","method":"` + method + `","params":{`)
 }
 
-// tag returns the end of a notification: the _meta that names its stream.
+// tag returns the end of a notification: _meta with the id of the stream, and the closing braces.
 func tag(id json.RawMessage) []byte {
 	return append(append([]byte(`,"_meta":{"`+metaStream+`":`), id...), "}}}"...)
 }

@@ -15,36 +15,38 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// Bounds of the events that a session holds for clients whose stream broke during a call.
+// Limits for the events that a session retains so that a client can resume a stream that broke
+// during a call.
 const (
-	maxStreamEvents = 256         // events of one call
-	maxStreamBytes  = 1 << 20     // of one call, besides its newest event
-	maxCallStreams  = 32          // answered calls
-	streamRetention = time.Minute // after the response to a call
-	maxNamedID      = 256         // bytes of the id of a call whose client gets an error instead of a lost answer
-	streamRetry     = time.Second // how long a client is asked to wait before it resumes
-	// openAfter is how long a call may take before its client gets an id with which it can resume.
-	// A faster call needs none, and clients that take an error for the end of a connection
-	// (TypeScript SDK v1) do not try to resume it.
+	maxStreamEvents = 256         // retained events per call
+	maxStreamBytes  = 1 << 20     // retained bytes per call, excluding its newest event
+	maxCallStreams  = 32          // retained streams of answered calls
+	streamRetention = time.Minute // how long a stream is retained after its response
+	maxNamedID      = 256         // maximum bytes of a call id that is embedded in event ids
+	streamRetry     = time.Second // how long a client should wait before it resumes a stream
+	// openAfter is how long a call may run before its client receives an event id from which it can
+	// resume. A faster call sends no id, because clients that mistake an error response for a
+	// broken connection (TypeScript SDK v1) would otherwise try to resume.
 	openAfter = 250 * time.Millisecond
 )
 
-// callStream holds the events of one POST of a legacy session, so that a client whose stream
-// breaks can resume it by a GET with Last-Event-ID (SEP-1699). Beyond maxStreamEvents or
+// callStream retains the events of one POST in a legacy session, so that a client whose stream
+// breaks can resume it with a GET and Last-Event-ID (SEP-1699). Beyond maxStreamEvents or
 // maxStreamBytes, the oldest events are dropped.
 type callStream struct {
-	name string // begins the ids of its events
+	name string // prefix of the stream's event ids
 
 	mu       sync.Mutex
 	events   [][]byte
-	first    int // number of events[0]; event 0 has no content and begins the stream
+	first    int // number of events[0]; the stream starts with event 0, which is empty
 	bytes    int
 	answered bool // the last event is the response
 	done     bool
 	changed  chan struct{} // closed and replaced when an event is added
 }
 
-// lastEvent replaces the number in the id of the response: nothing follows it.
+// lastEvent replaces the event number in the id of the response, because no event follows the
+// response.
 const lastEvent = "end"
 
 // id returns the id of the event with the given number.
@@ -55,7 +57,7 @@ func (c *callStream) id(number int, last bool) string {
 	return c.name + "-" + strconv.Itoa(number)
 }
 
-// add adds an event; the last one is the response, or nil if there is none.
+// add appends an event. The last event is the response; message is nil if the call has no response.
 func (c *callStream) add(message []byte, last bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,15 +76,15 @@ func (c *callStream) add(message []byte, last bool) {
 	c.changed = make(chan struct{})
 }
 
-// callEvent is an event of a call.
+// callEvent is one event in the stream of a call.
 type callEvent struct {
 	message []byte
 	number  int
-	last    bool // it is the response
+	last    bool // the event is the response
 }
 
-// after returns the oldest held event with a greater number; ok is false if there is none yet. In
-// that case changed is closed when one is added, and done says that none will be.
+// after returns the oldest retained event whose number exceeds number. ok is false if there is none
+// yet: then changed is closed when an event is added, and done reports that no event will be added.
 func (c *callStream) after(number int) (e callEvent, ok, done bool, changed <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,12 +97,12 @@ func (c *callStream) after(number int) (e callEvent, ok, done bool, changed <-ch
 
 // callStreams holds the call streams of one session.
 type callStreams struct {
-	epoch string // begins the ids of all events; see session
+	epoch string // prefix of all event ids; see session
 
 	mu     sync.Mutex
 	last   int
 	byName map[string]*callStream
-	over   []endedStream // answered calls whose streams are still held, in the order of their ends
+	over   []endedStream // retained streams of answered calls, oldest first
 }
 
 type endedStream struct {
@@ -108,12 +110,12 @@ type endedStream struct {
 	at   time.Time
 }
 
-// callMark follows the epoch in the ids of events of calls.
+// callMark separates the epoch from the rest of the event id in the stream of a call.
 const callMark = "-call-"
 
-// begin registers the stream of a call; the caller calls end after its last event. The event ids
-// contain the id of the call, so that a client can be answered if it resumes a stream that is no
-// longer held, perhaps at another process.
+// begin registers the stream of a call. The caller must call end after the last event. The event
+// ids contain the id of the call, so that a client that resumes a stream that is no longer retained
+// can be sent an error, even by another process.
 func (s *callStreams) begin(request json.RawMessage) *callStream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,15 +132,15 @@ func (s *callStreams) begin(request json.RawMessage) *callStream {
 }
 
 func (s *callStreams) end(c *callStream) {
-	c.add(nil, true) // also if the call got no response
+	c.add(nil, true) // ends the stream even if the call got no response
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = append(s.over, endedStream{c.name, time.Now()})
 	s.sweep()
 }
 
-// sweep drops the streams that ended more than streamRetention ago, and the oldest beyond
-// maxCallStreams. s.mu must be held.
+// sweep drops the streams that ended more than streamRetention ago, and the oldest streams beyond
+// maxCallStreams. The caller must hold s.mu.
 func (s *callStreams) sweep() {
 	for len(s.over) > 0 && (len(s.over) > maxCallStreams || time.Since(s.over[0].at) > streamRetention) {
 		delete(s.byName, s.over[0].name)
@@ -146,9 +148,9 @@ func (s *callStreams) sweep() {
 	}
 }
 
-// find returns the stream of a call that an event id belongs to, and the number of the event.
-// isCall is false if the id belongs to no call. c is nil if nothing will follow the event. If the
-// following events are no longer held, c holds an error instead.
+// find returns the stream of the call to which an event id belongs, and the number of the event.
+// isCall is false if the id does not belong to a call. c is nil if no events follow this one. If
+// the following events are no longer retained, c contains an error response instead.
 func (s *callStreams) find(id string) (c *callStream, number int, isCall bool) {
 	at := strings.LastIndexByte(id, '-')
 	_, call, isCall := strings.Cut(id, callMark)
@@ -172,13 +174,13 @@ func (s *callStreams) find(id string) (c *callStream, number int, isCall bool) {
 	return c, number, true
 }
 
-// lostCall returns the replacement of a stream that is no longer held: an error as the response,
-// so that the client does not wait forever. call is what follows callMark in the id that the
-// client sent, which may be anything, and number its last part; the result is nil if they do not
-// name a call.
+// lostCall returns a substitute for a stream that is no longer retained: it contains an error
+// response, so that the client does not wait forever. call is the untrusted part of the client's
+// event id after callMark; number is the event number at its end. lostCall returns nil if they do
+// not identify a call.
 func lostCall(name, call string, number int) *callStream {
 	encoding := base64.RawStdEncoding
-	parts := strings.Split(call, "-") // number of the call, its id, number of the event
+	parts := strings.Split(call, "-") // call number, request id, event number
 	if len(parts) != 3 || len(parts[1]) > encoding.EncodedLen(maxNamedID) {
 		return nil
 	}
@@ -187,22 +189,22 @@ func lostCall(name, call string, number int) *callStream {
 		return nil
 	}
 	c := &callStream{name: name, first: number + 1, changed: make(chan struct{})}
-	c.add(answer(request, nil, errorf(mcp.CodeInternal, "the response is no longer held; the request may have taken effect")), true)
+	c.add(answer(request, nil, errorf(mcp.CodeInternal, "the response is no longer available; the request may have taken effect")), true)
 	return c
 }
 
-// prelude sends the first event of a call's stream: an id without content, and how long the client
-// should wait before it resumes a broken stream.
+// prelude sends the first event of a call's stream: an event id without data, and the time that the
+// client should wait before it resumes a broken stream.
 func (e *eventStream) prelude(c *callStream) error {
-	retry := bytes.TrimSuffix(eventstream.AppendRetry(nil, streamRetry), []byte("\n")) // in one event with the id
+	retry := bytes.TrimSuffix(eventstream.AppendRetry(nil, streamRetry), []byte("\n")) // retry and id form one event
 	if _, err := e.out.Write(append(retry, eventstream.Append(nil, c.id(0, false), "", nil)...)); err != nil {
 		return err
 	}
 	return e.flush()
 }
 
-// resume sends the events of c after the given number, including future ones, until the call is
-// answered, the server closes or ctx ends.
+// resume sends the events of c after the given number, and new events as they are added, until the
+// call is answered, the server closes or ctx is done.
 func (e *eventStream) resume(ctx context.Context, c *callStream, number int) error {
 	if err := e.start(); err != nil {
 		return err

@@ -17,16 +17,17 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// Catalog holds everything that a server lists. Items are JSON objects as defined by the protocol,
-// in list order; other values are skipped.
+// Catalog contains all tools, prompts, resources and resource templates that a server lists. Items
+// are JSON objects as defined by the protocol, in list order; items that are not objects are
+// skipped.
 type Catalog struct {
 	Tools, Prompts, Resources, Templates []json.RawMessage
-	// Variants replace all lists for clients for which Options.Variant returns the name. A variant
-	// has no variants itself.
+	// Variants contains alternative catalogs by name. A client sees only the variant whose name
+	// Options.Variant returns for it. Variants cannot be nested.
 	Variants map[string]Catalog
 }
 
-// variant returns the named variant, or c if there is none.
+// variant returns the variant with this name, or c if it does not exist.
 func (c *Catalog) variant(name string) *Catalog {
 	if v, ok := c.Variants[name]; ok && name != "" {
 		return &v
@@ -35,24 +36,26 @@ func (c *Catalog) variant(name string) *Catalog {
 }
 
 const (
-	maxGenerations = 8       // catalogs whose cursors are valid
-	pageBytes      = 1 << 20 // a page ends after the item that exceeds this
+	maxGenerations = 8       // number of catalogs whose cursors stay valid
+	pageBytes      = 1 << 20 // a page ends with the item that makes it exceed this size
 )
 
-// catalogs holds the current catalog, and earlier ones that clients may still be paging through.
+// catalogs stores the current catalog and the earlier catalogs through which clients may still be
+// paging.
 type catalogs struct {
-	// epoch is part of every cursor: cursors of another server or an earlier run are rejected.
+	// epoch is part of every cursor, so that cursors from another server or an earlier run are
+	// rejected.
 	epoch string
 
 	mu          sync.Mutex
-	gen         uint64 // of the current catalog
+	gen         uint64 // generation number of the current catalog
 	generations map[uint64]*Catalog
-	// mirror holds the arguments that clients repeat in headers, by the name of a current tool.
+	// mirror stores, by tool name, the arguments that clients repeat in HTTP headers.
 	mirror map[string][]mirrored
-	// digests of the current lists by method and variant, computed on demand
+	// digests caches the digests of the current lists, by method and variant.
 	digests map[[2]string]string
-	// paged holds the generations for which a cursor was issued. Other generations are dropped
-	// when they are replaced.
+	// paged contains the generations for which a cursor was issued. Any other generation is dropped
+	// when it is replaced.
 	paged map[uint64]bool
 }
 
@@ -61,14 +64,14 @@ func (c *catalogs) start() {
 	c.generations, c.paged = map[uint64]*Catalog{0: {}}, make(map[uint64]bool)
 }
 
-// generation returns the number of the current catalog.
+// generation returns the generation number of the current catalog.
 func (c *catalogs) generation() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.gen
 }
 
-// set replaces the catalog and returns what changed for whom.
+// set replaces the catalog and returns which lists changed for which clients.
 func (c *catalogs) set(next Catalog) (change subscriptions.Change) {
 	c.mu.Lock()
 	known := c.generations[c.gen]
@@ -110,8 +113,8 @@ func (c *catalogs) set(next Catalog) (change subscriptions.Change) {
 	return change
 }
 
-// replace returns the lists of c that differ from was. For equal lists c takes over the slices of
-// was, so that generations share memory.
+// replace returns which lists of c differ from those of was. Where a list is equal, c reuses the
+// slice of was, so that generations share memory.
 func (c *Catalog) replace(was *Catalog) (changed subscriptions.Lists) {
 	differs := func(old []json.RawMessage, list *[]json.RawMessage) bool {
 		if !slices.EqualFunc(old, *list, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }) {
@@ -149,7 +152,8 @@ func (c *Catalog) allTools() []json.RawMessage {
 	return all
 }
 
-// clean returns the lists of c with only valid items, without variants; known are the previous lists.
+// clean returns the lists of c without invalid items and without variants. known contains the
+// previous lists, whose items are known to be valid.
 func (c Catalog) clean(known Catalog) Catalog {
 	return Catalog{
 		Tools: objects(c.Tools, known.Tools), Prompts: objects(c.Prompts, known.Prompts),
@@ -157,8 +161,8 @@ func (c Catalog) clean(known Catalog) Catalog {
 	}
 }
 
-// objects returns the items that are JSON objects, each in one line. It does not validate an item
-// again that equals the item at the same index of known, the previous list.
+// objects returns the items that are JSON objects, each on one line. An item that equals the item
+// at the same index of known, the previous list, is not validated again.
 func objects(items, known []json.RawMessage) []json.RawMessage {
 	clean := make([]json.RawMessage, 0, len(items))
 	for i, item := range items {
@@ -178,12 +182,12 @@ func objects(items, known []json.RawMessage) []json.RawMessage {
 
 // list is one of the lists that a server offers.
 type list struct {
-	field string // of the result that has the items
+	field string // name of the result member that contains the items
 	of    func(*Catalog) []json.RawMessage
-	kind  subscriptions.Lists // the list whose changes clients are notified of
+	kind  subscriptions.Lists // the list whose changes are reported to clients
 }
 
-// lists returns the lists by the method that lists them.
+// lists returns the supported lists, keyed by the method that returns them.
 func lists() map[string]list {
 	return map[string]list{
 		mcp.MethodListTools:     {"tools", func(c *Catalog) []json.RawMessage { return c.Tools }, subscriptions.Lists{Tools: true}},
@@ -193,7 +197,8 @@ func lists() map[string]list {
 	}
 }
 
-// digest returns a digest of the current list of a variant. It is the same in every process.
+// digest returns a digest of the current list of a variant. Equal lists have the same digest in
+// every process.
 func (c *catalogs) digest(method, variant string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -207,7 +212,7 @@ func (c *catalogs) digestLocked(method, variant string) string {
 	}
 	h := sha256.New()
 	for _, item := range lists()[method].of(c.generations[c.gen].variant(variant)) {
-		_, _ = h.Write(append(item[:len(item):len(item)], '\n')) // never fails; items have no line ends
+		_, _ = h.Write(append(item[:len(item):len(item)], '\n')) // a hash never fails; items contain no newline
 	}
 	if c.digests == nil {
 		c.digests = map[[2]string]string{}
@@ -216,8 +221,8 @@ func (c *catalogs) digestLocked(method, variant string) string {
 	return c.digests[key]
 }
 
-// changedSince compares the current lists of a variant with the digests that a client saw, by
-// method. It returns the lists that differ and the lists that do not.
+// changedSince compares the current lists of a variant with the digests of the lists that a client
+// saw last, by method. It returns the lists that changed and the lists that did not.
 func (c *catalogs) changedSince(digests map[string]string, variant string) (changed, same subscriptions.Lists) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -233,8 +238,9 @@ func (c *catalogs) changedSince(digests map[string]string, variant string) (chan
 	return changed, same
 }
 
-// page returns one page of the list that of selects, with at most size items, and the cursor of
-// the next page, or "" after the last. A cursor identifies the catalog of the first page.
+// page returns one page of at most size items of the list that of selects. next is the cursor for
+// the next page, empty on the last page. All pages come from the catalog of the first page, which
+// the cursor identifies.
 func (c *catalogs) page(cursor string, size int, of func(*Catalog) []json.RawMessage) (items []json.RawMessage, next string, err *Error) {
 	gen, from, valid := uint64(0), 0, true
 	if cursor != "" {
@@ -284,8 +290,8 @@ func (c *catalogs) parseCursor(cursor string) (gen uint64, from int, valid bool)
 	return gen, from, err1 == nil && err2 == nil && from > 0
 }
 
-// listResult encodes the result of a list request: the items under the name field, nextCursor
-// unless next is "", and more members.
+// listResult encodes the result of a list request: the items in the member field, nextCursor if
+// next is not empty, and the members in more.
 func listResult(field string, items []json.RawMessage, next string, more []member) json.RawMessage {
 	size := len(field) + len(next) + 512
 	for _, item := range items {

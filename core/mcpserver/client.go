@@ -11,44 +11,45 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// maxAsked bounds the pending requests to one client.
+// maxAsked limits the number of pending requests to one client.
 const maxAsked = 64
 
-// ErrUnreachable means that the client has no stream that could carry a message.
+// ErrUnreachable reports that the client has no open stream over which to send a message.
 var ErrUnreachable = errors.New("the client has no open stream")
 
-// Client is a legacy client, valid as long as its connection or session. A modern client is asked
-// by the result of its own request, and answers by repeating the request.
+// Client is a connected legacy client. It is valid as long as the client's connection or session.
+// Servers send requests only to legacy clients: a modern client receives questions in the result of
+// its own request, and repeats the request with the answers.
 type Client struct {
-	// Capabilities are the client's capabilities, a JSON object.
+	// Capabilities contains the client's capabilities as a JSON object.
 	Capabilities json.RawMessage
 
-	ctx  context.Context // done when the client can no longer answer
-	gone context.Context // done when the client has left
-	// send queues a message that belongs to no request; it reports false if the client is
+	ctx  context.Context // done when the client can no longer answer requests
+	gone context.Context // done when the client has disconnected
+	// send queues a message that is unrelated to any request. It reports false if the client is
 	// unreachable or its queue is full.
 	send func(message []byte) bool
-	// drop withdraws a message that send queued; it reports whether the client never got it. nil:
-	// send does not queue.
+	// drop withdraws a message that send queued, and reports whether it was never sent. Nil if send
+	// does not queue messages.
 	drop func(message []byte) (unsent bool)
 
 	mu   sync.Mutex
 	last uint64
-	// asked holds the channel for the response of each pending request, by id. receive sends to
-	// it; capacity 1, never closed.
+	// asked contains the response channel of each pending request to the client, by request id.
+	// receive sends to the channels, which have capacity 1 and are never closed.
 	asked   map[string]chan *message
-	handler func(method string, params json.RawMessage) // of OnNotification; nil: none
-	memory  json.RawMessage                             // of Remember; nil: none
+	handler func(method string, params json.RawMessage) // set by OnNotification; may be nil
+	memory  json.RawMessage                             // set by Remember; may be nil
 
-	remember func() // called after memory was set; nil: nothing is stored
+	remember func() // called after memory changes; nil if nothing is stored
 }
 
 func newClient(ctx, gone context.Context, capabilities json.RawMessage, send func([]byte) bool) *Client {
 	return &Client{Capabilities: capabilities, ctx: ctx, gone: gone, send: send, asked: map[string]chan *message{}}
 }
 
-// Remember stores a small JSON value with the client's session, replacing the previous value. It
-// survives if another process continues the session; see [Options].SessionDir.
+// Remember stores a small JSON value in the client's session and replaces the previous value. The
+// value is still available when another process resumes the session; see [Options].SessionDir.
 func (c *Client) Remember(value json.RawMessage) {
 	c.mu.Lock()
 	c.memory = bytes.Clone(value)
@@ -58,44 +59,45 @@ func (c *Client) Remember(value json.RawMessage) {
 	}
 }
 
-// Remembered returns the value of Remember; nil if there is none.
+// Remembered returns the value that Remember stored, or nil if there is none.
 func (c *Client) Remembered() json.RawMessage {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.memory
 }
 
-// Done returns a channel that is closed when the client has left.
+// Done returns a channel that is closed when the client has disconnected or its session has ended.
 func (c *Client) Done() <-chan struct{} { return c.gone.Done() }
 
-// OnNotification sets the handler of the client's notifications, such as
-// notifications/roots/list_changed, except notifications/cancelled. It runs on the goroutine that
-// received the notification and must not block.
+// OnNotification sets the handler for the client's notifications, such as
+// notifications/roots/list_changed. The handler never receives notifications/cancelled. It runs on
+// the goroutine that received the notification and must not block.
 func (c *Client) OnNotification(f func(method string, params json.RawMessage)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.handler = f
 }
 
-// Notify sends a notification to the client: before the response to the request via while that is
-// in progress, else on the client's own stream. via may be nil. The notification is dropped if the
-// client is unreachable.
+// Notify sends a notification to the client. While the request via is in progress, the notification
+// is sent on its stream, before the response; otherwise, or if via is nil, it is sent on the
+// client's own stream. The notification is dropped if the client is unreachable.
 func (c *Client) Notify(via *Request, method string, params any) {
 	if message := notification(method, params); message != nil {
 		c.deliverVia(via, message)
 	}
 }
 
-// deliverVia sends a message on the stream of the request via while that is in progress, else on
-// the client's own stream. It reports false if the client is unreachable.
+// deliverVia sends a message on the stream of the request via while that request is in progress,
+// and otherwise on the client's own stream. It reports false if the client is unreachable.
 func (c *Client) deliverVia(via *Request, message []byte) bool {
 	return via != nil && via.notes != nil && via.notes.write(message) || c.send(message)
 }
 
-// Ask sends a request to the client and waits for the response. The request goes on the stream of
-// the request via while that is in progress, else on the client's own stream. An *Error is the
-// client's response; [ErrUnreachable] means that the client could not be asked or can no longer
-// answer. When ctx is done, Ask cancels the request at the client.
+// Ask sends a request to the client and waits for the response. The request is sent on the stream
+// of the request via while that is in progress, and otherwise on the client's own stream. If the
+// client responds with an error, Ask returns it as an *Error. Ask returns [ErrUnreachable] if the
+// request cannot be sent or the client can no longer answer it. When ctx is done, Ask sends the
+// client a cancellation.
 func (c *Client) Ask(ctx context.Context, via *Request, method string, params json.RawMessage) (json.RawMessage, error) {
 	id, answer, forget := c.expect()
 	if answer == nil {
@@ -109,7 +111,7 @@ func (c *Client) Ask(ctx context.Context, via *Request, method string, params js
 	withdraw := func() (unsent bool) { return c.drop != nil && c.drop(question) }
 	select {
 	case m := <-answer:
-		withdraw() // a resumed stream must not ask again
+		withdraw() // do not resend the request on a resumed stream
 		return m.result, m.failure()
 	case <-ctx.Done():
 		if !withdraw() {
@@ -121,8 +123,8 @@ func (c *Client) Ask(ctx context.Context, via *Request, method string, params js
 	}
 }
 
-// expect returns the id of a new request to the client and the channel for its response, valid
-// until forget is called. answer is nil if too many requests are pending.
+// expect allocates the id for a new request to the client and the channel for its response, which
+// is valid until forget is called. answer is nil if too many requests are pending.
 func (c *Client) expect() (id json.RawMessage, answer chan *message, forget func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,7 +142,7 @@ func (c *Client) expect() (id json.RawMessage, answer chan *message, forget func
 	}
 }
 
-// receive handles a response or a notification of the client.
+// receive handles a response or notification from the client.
 func (c *Client) receive(m *message) {
 	c.mu.Lock()
 	answer, handler := c.asked[idKey(m.id)], c.handler
@@ -156,12 +158,12 @@ func (c *Client) receive(m *message) {
 	}
 }
 
-// failure returns the error in a response, nil if it has a result.
+// failure returns the error in a response, or nil if the response has a result.
 func (m *message) failure() error {
 	if m.result != nil {
 		return nil
 	}
-	e := &Error{Code: mcp.CodeInternal, Message: "the response of the client is malformed"}
+	e := &Error{Code: mcp.CodeInternal, Message: "the client's response is malformed"}
 	fields, err := object(m.failed)
 	if err != nil {
 		return e

@@ -8,26 +8,26 @@ import (
 	"net/http"
 )
 
-// Events are the handlers of MCP Events (SEP-3415, io.modelcontextprotocol/events), in both eras.
-// Handle and Stream are required.
+// Events contains the handlers for MCP Events (SEP-3415, io.modelcontextprotocol/events) in both
+// eras. Handle and Stream are required.
 type Events struct {
 	// Handle handles events/list, events/poll, events/subscribe and events/unsubscribe.
 	Handle Func
 	// Stream serves events/stream.
 	Stream StreamFunc
-	// Identify returns a permanent name of the client that sent an HTTP request, such as the name
-	// of its token, or ""; see [Request]. May be nil.
+	// Identify returns a permanent name for the client that sent an HTTP request, such as the name
+	// of its token, or an empty string if it has none; see [Request].Identity. May be nil.
 	Identify func(*http.Request) string
 }
 
-// StreamFunc serves one events/stream. An error before the first message is the response to the
-// request; a later one ends the stream without a result. ctx is done when the client cancels the
-// request or disconnects, in both eras, and when the server or the connection ends; the result is
-// sent only in the last case.
+// StreamFunc serves one events/stream request. An error before the first message becomes the
+// response to the request; a later error ends the stream without a result. ctx is done when the
+// client cancels the request or disconnects, in both eras, and when the server or the connection
+// closes. Only in the last case is the result sent.
 //
-// send writes messages, each a JSON-RPC notification in one line, and blocks while the client does
-// not read. Its error means that the client has disconnected. Streams do not count against
-// Options.MaxInFlight: the function must bound their number.
+// send writes messages, each a single-line JSON-RPC notification, and blocks while the client does
+// not read. It returns an error once the client has disconnected. Streams do not count toward
+// Options.MaxInFlight: the function must limit their number.
 type StreamFunc func(ctx context.Context, r *Request, id json.RawMessage, send func(messages ...[]byte) error) (json.RawMessage, error)
 
 const (
@@ -37,10 +37,10 @@ const (
 
 func (e Events) offered() bool { return e.Handle != nil && e.Stream != nil }
 
-// errEnding is the cause of a stream that ends with its connection.
+// errEnding is the cancellation cause for a stream whose connection is closing.
 var errEnding = errors.New("the connection is ending")
 
-// runEventStream runs Events.Stream for one request.
+// runEventStream calls Events.Stream for one request.
 func (s *Server) runEventStream(ctx context.Context, m *message, from caller, send func(...[]byte) error) (json.RawMessage, *Error) {
 	r := newRequest(m, from)
 	result, err := s.run(ctx, func(ctx context.Context, r *Request) (json.RawMessage, error) {
@@ -52,8 +52,9 @@ func (s *Server) runEventStream(ctx context.Context, m *message, from caller, se
 	return s.complete(result, false, from)
 }
 
-// streamEvents serves an events/stream on the handler's goroutine. It ends when the client
-// disconnects, even in the legacy era, because the client could not resume it.
+// streamEvents serves an events/stream request on the goroutine of the HTTP handler. The stream
+// ends when the client disconnects, even in the legacy era, because an event stream cannot be
+// resumed.
 func (x *exchange) streamEvents(parent context.Context, from caller) {
 	if !x.acceptsEvents() {
 		return
@@ -89,7 +90,8 @@ func (x *exchange) streamEvents(parent context.Context, from caller) {
 	}
 }
 
-// streamEvents serves an events/stream until the client cancels it or the connection ends.
+// streamEvents serves an events/stream request until the client cancels it or the connection
+// closes.
 func (c *stdioConn) streamEvents(m *message, from caller) {
 	ctx, end, ok := c.begin(m)
 	if !ok {

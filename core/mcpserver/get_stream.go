@@ -17,28 +17,29 @@ import (
 )
 
 const (
-	// maxGetStreams bounds the open GET streams of a session. One more ends the oldest.
+	// maxGetStreams limits the open GET streams per session. Opening another stream closes the
+	// oldest.
 	maxGetStreams = 4
-	// pongTimeout is how long a client may take to prove that it reads a stream.
+	// pongTimeout is how long a client has to answer a ping on a stream.
 	pongTimeout = 10 * time.Second
 )
 
 var errReplaced = errors.New("the client has opened another stream")
 
-// getStream is one of the GET streams of a session. A client may open several, or open another one
-// before the server notices that it lost the first. The newest one gets the messages; the others
-// get them when it has ended.
+// getStream is one GET stream of a session. A client may open several, or reconnect before the
+// server notices that the first connection is dead. The newest stream sends the messages; the older
+// ones send only heartbeats until it ends.
 type getStream struct {
 	*eventStream
 
 	session *session
 	number  int
 	cancel  context.CancelCauseFunc
-	done    chan struct{} // closed after the stream has put back what it could not send
+	done    chan struct{} // closed after the stream has put back its unsent messages
 
-	// doubt is when a newer stream took over. Until the client proves that it still reads this
-	// one, it may have missed what was sent on it shortly before. Zero: no doubt. Guarded by
-	// session.mu.
+	// doubt is the time when a newer stream took over. Until the client proves that it still reads
+	// this stream, it may have missed messages that were sent here shortly before. Zero if the
+	// stream is not in doubt. Guarded by session.mu.
 	doubt time.Time
 }
 
@@ -54,20 +55,20 @@ func (x *exchange) get() {
 	defer x.srv.releaseSession(ss)
 	ctx, cancel := context.WithCancelCause(x.r.Context())
 	defer cancel(nil)
-	// A client that does not read must delay neither the end of its session nor the stream that
+	// A client that does not read must not delay the end of its session, nor the stream that
 	// replaces this one.
 	defer context.AfterFunc(ss.ctx, func() { cancel(errSessionEnded) })()
 	defer context.AfterFunc(ctx, x.shortenDeadline)()
 	last := x.r.Header.Get(mcp.HeaderLastEventID)
 	if call, number, isCall := ss.calls.find(last); isCall {
 		if call == nil {
-			// The client would reopen a stream that ends without a response again and again, and a
-			// 404 would end the session. The specification allows nothing else.
+			// If the stream merely ended without a response, the client would reopen it repeatedly;
+			// a 404 would end the session. The specification allows no other answer than 405.
 			x.w.Header().Set("Allow", "POST, DELETE")
-			http.Error(x.w, "the request is over: nothing follows this event", http.StatusMethodNotAllowed)
+			http.Error(x.w, "the request is complete: no events follow this one", http.StatusMethodNotAllowed)
 			return
 		}
-		_ = x.srv.newEventStream(x.w).resume(ctx, call, number) // the client will resume again
+		_ = x.srv.newEventStream(x.w).resume(ctx, call, number) // after an error, the client resumes again
 		return
 	}
 	g := &getStream{eventStream: x.srv.newEventStream(x.w), session: ss, cancel: cancel, done: make(chan struct{})}
@@ -79,7 +80,7 @@ func (x *exchange) get() {
 	if ss.version >= mcp.LatestLegacy && g.prime(ss.replay.id(ss.replay.next(g.number, subscriptions.Batch{}))) != nil {
 		return
 	}
-	for err := error(nil); err == nil; { // the client reopens a failed stream
+	for err := error(nil); err == nil; { // after an error, the client reopens the stream
 		newest, until := g.turn()
 		if newest {
 			err = g.push(ctx, until)
@@ -89,9 +90,10 @@ func (x *exchange) get() {
 	}
 }
 
-// attach makes the stream the newest of its session, and puts back what the client has not
-// received of earlier ones. last is the id of the last event that the client has, if any: the
-// stream of that event is lost. The caller must call detach when the stream has ended.
+// attach makes this the newest stream of its session, and requeues the messages of earlier streams
+// that the client has not received. last is the id of the last event that the client received, if
+// any; the stream of that event is considered lost. The caller must call detach when the stream has
+// ended.
 func (g *getStream) attach(last string) {
 	ss := g.session
 	after, known := ss.replay.find(last)
@@ -105,7 +107,7 @@ func (g *getStream) attach(last string) {
 	}
 	for _, other := range ss.streams {
 		if known && other.number == after.stream {
-			over, other.doubt = other, time.Time{} // what the client missed is known
+			over, other.doubt = other, time.Time{} // last tells exactly which events the client missed
 		}
 	}
 	ss.opened++
@@ -141,31 +143,32 @@ func (g *getStream) detach() {
 	close(g.done)
 }
 
-// repeat puts back what was sent on the stream shortly before doubt and may not have been
-// received.
+// repeat requeues the messages that were sent on the stream shortly before doubt and may not have
+// been received.
 func (g *getStream) repeat(doubt time.Time) {
 	if !doubt.IsZero() {
 		g.session.sub.Restore(g.session.replay.sentOn(g.number, doubt.Add(-replayWindow)))
 	}
 }
 
-// nextTurn makes the session's streams check again which one is the newest. ss.mu must be held.
+// nextTurn wakes the session's streams so that each checks whether it is now the newest. The caller
+// must hold ss.mu.
 func (ss *session) nextTurn() {
 	close(ss.turn)
 	ss.turn = make(chan struct{})
 }
 
-// turn reports whether the stream is the newest; until is closed when that may have changed.
+// turn reports whether the stream is the newest. until is closed when that may have changed.
 func (g *getStream) turn() (newest bool, until <-chan struct{}) {
 	g.session.mu.Lock()
 	defer g.session.mu.Unlock()
 	return g.session.streams[len(g.session.streams)-1] == g, g.session.turn
 }
 
-// push sends the messages of the session.
+// push sends the session's messages on this stream.
 func (g *getStream) push(ctx context.Context, until <-chan struct{}) error {
 	ss := g.session
-	var last eventNumber // of the stream
+	var last eventNumber // number of this stream's last event
 	p := g.pusher(ss.sub, func(what subscriptions.Batch) string {
 		last = ss.replay.next(g.number, what)
 		return ss.replay.id(last)
@@ -178,8 +181,9 @@ func (g *getStream) push(ctx context.Context, until <-chan struct{}) error {
 	return p.run(ctx, until)
 }
 
-// wait sends only heartbeats while another stream gets the messages. If the client may have lost
-// this stream, wait pings it here: without a pong, the other stream repeats what was sent here.
+// wait sends only heartbeats while another stream sends the messages. If the client may have lost
+// this stream, wait pings it here; without a pong, the other stream repeats the messages that were
+// sent here.
 func (g *getStream) wait(ctx context.Context, until <-chan struct{}) error {
 	ss := g.session
 	ss.mu.Lock()
@@ -228,15 +232,15 @@ func (g *getStream) wait(ctx context.Context, until <-chan struct{}) error {
 	}
 }
 
-// replayWindow is how far back a new stream without Last-Event-ID repeats: about the time that a
-// client takes to notice a dead stream.
+// replayWindow limits how far back messages are repeated on a new stream without Last-Event-ID:
+// about as long as a client takes to notice a dead stream.
 const replayWindow = time.Minute
 
-// replayLog records, for each list and URI, the last event on a session's GET streams that
-// announced its change, so that a client whose stream broke gets again what it may have missed. It
-// holds one entry for each list and URI, and no events.
+// replayLog records the last event that announced a change to each list and URI on a session's GET
+// streams, so that a client whose stream broke receives again any change that it may have missed.
+// It stores one entry per list and URI, but no event contents.
 type replayLog struct {
-	epoch string // begins the ids of all events; see session
+	epoch string // prefix of all event ids; see session
 
 	mu   sync.Mutex
 	last uint64 // number of the last event
@@ -255,23 +259,23 @@ type sentEvent struct {
 	at time.Time
 }
 
-// eventNumber identifies an event of a GET stream. Event numbers increase over all streams of the
+// eventNumber identifies an event on a GET stream. Event numbers increase across all streams of a
 // session.
 type eventNumber struct {
 	stream int
 	event  uint64
 }
 
-// getMark follows the epoch in the ids of events of GET streams.
+// getMark separates the epoch from the rest of the event id on GET streams.
 const getMark = "-get-"
 
-// id returns the id of an event.
+// id returns the event id for an event number.
 func (t *replayLog) id(n eventNumber) string {
 	return t.epoch + getMark + strconv.Itoa(n.stream) + "-" + strconv.FormatUint(n.event, 10)
 }
 
-// next records a notification of a single list or URI, or another message if what is empty, and
-// returns the number of its event on a stream.
+// next allocates the number for the next event on a stream. It records that the event announces the
+// single list or URI in what; what is empty for any other message.
 func (t *replayLog) next(stream int, what subscriptions.Batch) eventNumber {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -291,14 +295,14 @@ func (t *replayLog) next(stream int, what subscriptions.Batch) eventNumber {
 	return n
 }
 
-// forget removes a URI that is no longer subscribed to.
+// forget removes a URI to which the client no longer subscribes.
 func (t *replayLog) forget(uri string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.sent, topic{uri: uri})
 }
 
-// find returns the number of the event with this id; known is false if there was none.
+// find returns the number of the event with this id. known is false if no such event was sent.
 func (t *replayLog) find(id string) (n eventNumber, known bool) {
 	rest, ok := strings.CutPrefix(id, t.epoch+getMark)
 	stream, event, _ := strings.Cut(rest, "-")
@@ -310,20 +314,21 @@ func (t *replayLog) find(id string) (n eventNumber, known bool) {
 	return n, ok && badStream == nil && badEvent == nil && n.event <= t.last
 }
 
-// lost returns what was sent on streams that are no longer open, in that order: after the given
-// event, or within replayWindow if the event is unknown.
+// lost returns the lists and URIs that were announced on streams that are no longer open: after the
+// event last, or within replayWindow if known is false.
 func (t *replayLog) lost(last eventNumber, known bool, open func(stream int) bool) subscriptions.Batch {
 	return t.batch(func(e sentEvent) bool {
 		return !open(e.stream) && (known && e.event > last.event || !known && time.Since(e.at) < replayWindow)
 	})
 }
 
-// sentOn returns what was sent on a stream since that time.
+// sentOn returns the lists and URIs that were announced on a stream since the given time.
 func (t *replayLog) sentOn(stream int, since time.Time) subscriptions.Batch {
 	return t.batch(func(e sentEvent) bool { return e.stream == stream && !e.at.Before(since) })
 }
 
-// received records that the client has everything that was sent on a stream: it is never repeated.
+// received records that the client received everything that was sent on a stream, which is then
+// never repeated.
 func (t *replayLog) received(stream int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

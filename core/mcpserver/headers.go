@@ -24,8 +24,8 @@ const (
 	typeEvents = eventstream.ContentType
 )
 
-// accepts reports whether the client accepts a media type. Without an Accept header it accepts
-// all, as HTTP specifies.
+// accepts reports whether the client accepts a media type. As HTTP specifies, a client without an
+// Accept header accepts every type.
 func accepts(r *http.Request, mediaType string) bool {
 	values := r.Header.Values("Accept")
 	if len(values) == 0 {
@@ -44,8 +44,8 @@ func accepts(r *http.Request, mediaType string) bool {
 	return false
 }
 
-// principal returns Options.Principal of a request; by default a digest of its Authorization
-// header, "" without one.
+// principal returns the principal that sent a request, as determined by Options.Principal. By
+// default it is a digest of the Authorization header, or empty without that header.
 func (s *Server) principal(r *http.Request) string {
 	if s.opts.Principal != nil {
 		return s.opts.Principal(r)
@@ -56,12 +56,12 @@ func (s *Server) principal(r *http.Request) string {
 	}
 	mac := hmac.New(sha256.New, s.opts.Key)
 	for _, v := range values {
-		_, _ = mac.Write([]byte(v + "\n")) // never fails
+		_, _ = mac.Write([]byte(v + "\n")) // a hash never fails
 	}
 	return hex.EncodeToString(mac.Sum(nil)[:16])
 }
 
-// single returns the value of a header; ok is false if the header occurs more than once.
+// single returns the value of a header. ok is false if the header occurs more than once.
 func single(r *http.Request, header string) (value string, ok bool) {
 	values := r.Header.Values(header)
 	if len(values) > 1 {
@@ -70,7 +70,7 @@ func single(r *http.Request, header string) (value string, ok bool) {
 	return r.Header.Get(header), true
 }
 
-// required returns the value of a header that must occur once.
+// required returns the value of a header that must occur exactly once.
 func required(r *http.Request, header string) (string, *Error) {
 	value, ok := single(r, header)
 	switch {
@@ -82,8 +82,8 @@ func required(r *http.Request, header string) (string, *Error) {
 	return value, nil
 }
 
-// checkVersion compares the protocol version in the header with the version in _meta, if there is
-// one: a proxy may have routed the request by the header.
+// checkVersion checks that the protocol version in the header equals the version in _meta, if there
+// is one, because a proxy may have routed the request by the header.
 func checkVersion(r *http.Request, m *message) *Error {
 	value, failed := required(r, mcp.HeaderProtocolVersion)
 	if failed == nil && m.version() != "" && value != m.version() {
@@ -96,8 +96,8 @@ func mismatch(header, why string) *Error {
 	return errorf(mcp.CodeHeaderMismatch, "header %s %s", header, why)
 }
 
-// checkHeaders compares the method and name headers of a modern request with its body: a proxy may
-// have routed or filtered the request by these headers.
+// checkHeaders checks that the Mcp-Method and Mcp-Name headers of a modern request match its body,
+// because a proxy may have routed or filtered the request by these headers.
 func checkHeaders(r *http.Request, m *message) *Error {
 	value, failed := required(r, mcp.HeaderMethod)
 	if failed == nil && value != m.method {
@@ -114,7 +114,7 @@ func checkHeaders(r *http.Request, m *message) *Error {
 		param = "uri"
 	case mcp.MethodGetTask, mcp.MethodUpdateTask, mcp.MethodCancelTask:
 		if r.Header.Get(mcp.HeaderName) == "" {
-			return nil // optional: it only helps proxies to route
+			return nil // optional: the header only helps proxies to route
 		}
 		param = "taskId"
 	default:
@@ -130,8 +130,8 @@ func checkHeaders(r *http.Request, m *message) *Error {
 	return nil
 }
 
-// decodeHeader decodes a value that a header cannot carry literally. An incomplete encoding is
-// taken literally.
+// decodeHeader decodes a header value that may be encoded because headers cannot contain every
+// character. An incomplete encoding is returned unchanged.
 func decodeHeader(value string) (string, bool) {
 	inner, ok := strings.CutPrefix(value, "=?base64?")
 	if ok {
@@ -144,8 +144,8 @@ func decodeHeader(value string) (string, bool) {
 	return string(b), err == nil
 }
 
-// isModern reports whether a POST belongs to the modern era: by its _meta, else by its headers and
-// its method.
+// isModern reports whether a POST belongs to the modern era, judging by its _meta, or otherwise by
+// its headers and method.
 func isModern(r *http.Request, m *message) bool {
 	if m.meta[mcp.MetaProtocolVersion] != nil {
 		return true
@@ -157,10 +157,10 @@ func isModern(r *http.Request, m *message) bool {
 	return version != "" && !slices.Contains(mcp.Versions()[1:], version) || m.method == mcp.MethodDiscover || m.method == mcp.MethodListen
 }
 
-// mirrored is a tool argument that modern HTTP clients repeat in a header Mcp-Param-NAME because
-// the tool's schema has an "x-mcp-header" for it.
+// mirrored describes a tool argument that modern HTTP clients repeat in the header Mcp-Param-NAME
+// because the tool's schema marks it with "x-mcp-header".
 type mirrored struct {
-	path   []string // of the argument
+	path   []string // path to the argument
 	header string
 }
 
@@ -169,8 +169,8 @@ const (
 	mirrorDepth = 32
 )
 
-// mirroredArguments returns the mirrored arguments of each tool by name. Tools with invalid
-// annotations have none, because clients ignore such tools.
+// mirroredArguments returns the mirrored arguments of each tool, by tool name. Tools with invalid
+// annotations are omitted, because clients ignore such tools.
 func mirroredArguments(tools []json.RawMessage) map[string][]mirrored {
 	var found map[string][]mirrored
 	for _, tool := range tools {
@@ -186,8 +186,8 @@ func mirroredArguments(tools []json.RawMessage) map[string][]mirrored {
 	return found
 }
 
-// CheckTool returns an error if modern clients reject a tool because of its "x-mcp-header"
-// annotations. The error is for users.
+// CheckTool returns an error if modern clients would reject a tool because of its "x-mcp-header"
+// annotations. The error text is suitable for users.
 func CheckTool(tool json.RawMessage) error {
 	_, _, err := mirroredOf(tool)
 	return err
@@ -209,11 +209,11 @@ func mirroredOf(tool json.RawMessage) (list []mirrored, name string, err error) 
 // mirroring collects the mirrored arguments of one tool.
 type mirroring struct {
 	list []mirrored
-	seen map[string]bool // headers, in lower case
+	seen map[string]bool // lower-case header names found so far
 }
 
-// add collects the mirrored arguments of a schema at path in the tool's schema. It looks only
-// where clients look: in nested "properties".
+// add collects the mirrored arguments in the schema at path. It descends only into "properties",
+// because clients look nowhere else.
 func (m *mirroring) add(schema json.RawMessage, path []string) error {
 	fields, failed := object(schema)
 	if failed != nil || len(path) > mirrorDepth {
@@ -227,7 +227,7 @@ func (m *mirroring) add(schema json.RawMessage, path []string) error {
 		case !slices.Contains([]string{"string", "integer", "boolean"}, text(fields["type"])):
 			return fmt.Errorf("its argument %q has %s, so its type must be string, integer or boolean", bounded(path[len(path)-1]), mirrorKey)
 		case m.seen[strings.ToLower(header)]:
-			return fmt.Errorf("it has the %s %q twice", mirrorKey, header)
+			return fmt.Errorf("it uses the %s %q twice", mirrorKey, header)
 		}
 		m.seen[strings.ToLower(header)] = true
 		m.list = append(m.list, mirrored{path: slices.Clone(path), header: "Mcp-Param-" + header})
@@ -244,7 +244,8 @@ func (m *mirroring) add(schema json.RawMessage, path []string) error {
 	return nil
 }
 
-// isToken reports whether s is a token (RFC 9110, 5.6.2), as header names must be.
+// isToken reports whether s is a token (RFC 9110, section 5.6.2), the required form of header
+// names.
 func isToken(s string) bool {
 	for _, c := range []byte(s) {
 		if c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0 {
@@ -255,7 +256,7 @@ func isToken(s string) bool {
 	return s != ""
 }
 
-// checkMirrored compares the headers of a call with its arguments.
+// checkMirrored checks that the Mcp-Param headers of a tool call match its arguments.
 func (s *Server) checkMirrored(r *http.Request, m *message) *Error {
 	for _, arg := range s.lists.mirrored(text(m.fields["name"])) {
 		value := m.fields["arguments"]
@@ -271,7 +272,7 @@ func (s *Server) checkMirrored(r *http.Request, m *message) *Error {
 		}
 		got, ok := single(r, arg.header)
 		if !ok || len(r.Header.Values(arg.header)) == 0 {
-			return errorf(mcp.CodeHeaderMismatch, "header %s must occur once, as its argument is present", bounded(arg.header))
+			return errorf(mcp.CodeHeaderMismatch, "header %s must occur exactly once because its argument is present", bounded(arg.header))
 		}
 		if got, ok = decodeHeader(got); !ok || !sameValue(value, got) {
 			return errorf(mcp.CodeHeaderMismatch, "header %s does not match the argument", bounded(arg.header))
@@ -280,7 +281,8 @@ func (s *Server) checkMirrored(r *http.Request, m *message) *Error {
 	return nil
 }
 
-// sameValue compares a JSON primitive with the text of a header; numbers by value.
+// sameValue reports whether a JSON primitive equals the text in a header. Numbers are compared by
+// value.
 func sameValue(value json.RawMessage, header string) bool {
 	if value[0] == '"' {
 		return text(value) == header

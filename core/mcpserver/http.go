@@ -16,15 +16,15 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// bodyTimeout bounds the time in which a client sends a message.
+// bodyTimeout limits how long a client may take to send a message.
 const bodyTimeout = 30 * time.Second
 
-// ServeHTTP is the MCP endpoint for both eras, on any path. It returns when everything it started
-// has ended. If a legacy client disconnects during a call, ServeHTTP returns only after the call:
-// a lost connection cancels nothing in that era.
+// ServeHTTP serves the MCP endpoint for both eras, on any path. It returns when everything it
+// started has ended. If a legacy client disconnects during a call, ServeHTTP returns only when the
+// call has finished, because a lost connection does not cancel requests in that era.
 //
-// ServeHTTP sets the deadlines of its connection and bounds bodies by MaxMessage. Clients that do
-// not accept text/event-stream get no notifications.
+// ServeHTTP sets the deadlines of its connection and limits request bodies to MaxMessage. Clients
+// that do not accept text/event-stream receive no notifications.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !s.enter() {
 		w.Header().Set("Retry-After", "1")
@@ -58,7 +58,7 @@ func (x *exchange) post() {
 	}
 	body, err := x.body()
 	if err != nil {
-		x.w.Header().Set("Connection", "close") // do not read the rest
+		x.w.Header().Set("Connection", "close") // close the connection instead of reading the rest of the body
 		if _, large := errors.AsType[*http.MaxBytesError](err); large {
 			http.Error(x.w, "the message is larger than "+strconv.Itoa(x.srv.opts.MaxMessage)+" bytes", http.StatusRequestEntityTooLarge)
 		} else {
@@ -81,7 +81,7 @@ func (x *exchange) post() {
 	}
 }
 
-// exchange is one HTTP request and its response. Only the handler's goroutine uses it.
+// exchange is one HTTP request and its response. Only the goroutine of the HTTP handler uses it.
 type exchange struct {
 	srv *Server
 	w   http.ResponseWriter
@@ -90,11 +90,11 @@ type exchange struct {
 
 	m         *message // empty unless the request is a POST
 	principal string
-	identity  string // the permanent name of the client
+	identity  string // permanent name of the client
 }
 
-// body reads the message. It then removes the deadline: a deadline that passes makes the client
-// appear disconnected.
+// body reads the message and then removes the read deadline: if the deadline expired later, the
+// client would appear to have disconnected.
 func (x *exchange) body() ([]byte, error) {
 	_ = x.rc.SetReadDeadline(time.Now().Add(bodyTimeout))
 	b, err := io.ReadAll(http.MaxBytesReader(x.w, x.r.Body, int64(x.srv.opts.MaxMessage)))
@@ -102,7 +102,8 @@ func (x *exchange) body() ([]byte, error) {
 	return b, err
 }
 
-// acceptsEvents reports whether the client accepts an event stream; if not, it answers the request.
+// acceptsEvents reports whether the client accepts an event stream. If it does not, acceptsEvents
+// responds with an error.
 func (x *exchange) acceptsEvents() bool {
 	ok := accepts(x.r, typeEvents)
 	if !ok {
@@ -125,19 +126,19 @@ func (x *exchange) fail(status int, failed *Error) {
 	x.reply(status, answer(x.m.id, nil, failed))
 }
 
-// shortenDeadline bounds a write in progress.
+// shortenDeadline limits the time for a write that is in progress.
 func (x *exchange) shortenDeadline() { _ = x.rc.SetWriteDeadline(time.Now().Add(drainTimeout)) }
 
-// result handles a request from memory.
+// result answers a request that needs no Func.
 func (x *exchange) result(from caller) {
 	result, failed := x.srv.result(x.r.Context(), x.m, from)
 	x.reply(http.StatusOK, answer(x.m.id, result, failed))
 }
 
-// modern handles a message of the modern era, which has no session.
+// modern handles a message of the modern era, which has no sessions.
 func (x *exchange) modern() {
 	m := x.m
-	if m.id == nil || m.isAnswer() { // no response
+	if m.id == nil || m.isAnswer() { // nothing to answer
 		x.w.WriteHeader(http.StatusAccepted)
 		return
 	}
@@ -161,8 +162,8 @@ func (x *exchange) modern() {
 	}
 }
 
-// check validates the headers and _meta of a modern request. Of several errors it returns the most
-// helpful one.
+// check validates the headers and _meta of a modern request. If several checks fail, it returns the
+// most helpful error.
 func (x *exchange) check() *Error {
 	failed := cmp.Or(checkVersion(x.r, x.m), checkMeta(x.m), checkHeaders(x.r, x.m))
 	if failed == nil && x.m.method == mcp.MethodCallTool {
@@ -171,10 +172,10 @@ func (x *exchange) check() *Error {
 	return failed
 }
 
-// runFunc handles a POST with a Func. The response is plain JSON, or an event stream if the Func
-// sends a notification first. Unless calls is nil, it is also an event stream if the Func takes
-// longer than openAfter, and calls holds its events so that the client can resume it. parent is
-// cancelled when the client cancels the request.
+// runFunc handles a POST that requires a Func. The response is plain JSON, or an event stream if
+// the Func sends a notification before it returns. If calls is not nil, the response is also an
+// event stream when the Func takes longer than openAfter, and calls retains its events so that the
+// client can resume it. parent is cancelled when the client cancels the request.
 func (x *exchange) runFunc(parent context.Context, from caller, calls *callStreams) {
 	s := x.srv
 	from.after = new(afterwards)
@@ -196,14 +197,15 @@ func (x *exchange) runFunc(parent context.Context, from caller, calls *callStrea
 	defer cancel(nil)
 	defer context.AfterFunc(s.ctx, func() { cancel(errClosed) })()
 
-	// The Func sends its notifications on notes to this goroutine, which owns the connection.
-	// Unbuffered, so that the Func waits while the client does not read; never closed.
+	// The Func sends its notifications over notes to this goroutine, which owns the connection. The
+	// channel is unbuffered, so that the Func waits while the client does not read. It is never
+	// closed.
 	notes := make(chan note)
 	left := make(chan struct{}) // closed by this goroutine when the client disconnects
 	answered := make(chan reply, 1)
 	go func() {
 		reply := x.answer(nil, errorf(mcp.CodeInternal, "%s: internal error", x.m.method))
-		defer func() { answered <- reply }() // also if the Func calls runtime.Goexit
+		defer func() { answered <- reply }() // runs even if the Func calls runtime.Goexit
 		n := newNotifier(ctx, func(ctx context.Context, message []byte) bool {
 			written := make(chan bool, 1)
 			select {
@@ -223,7 +225,7 @@ func (x *exchange) runFunc(parent context.Context, from caller, calls *callStrea
 	}()
 
 	var stream *eventStream
-	var call *callStream // of stream; nil: the client cannot resume it
+	var call *callStream // the retained stream; nil if the client cannot resume it
 	var beats, opening <-chan time.Time
 	if calls != nil {
 		timer := time.NewTimer(openAfter)
@@ -233,7 +235,7 @@ func (x *exchange) runFunc(parent context.Context, from caller, calls *callStrea
 	gone, news, here := x.r.Context().Done(), notes, true
 	leave := func() {
 		gone, stream, opening, here = nil, nil, nil, false
-		if call == nil { // the client cannot resume: drop later messages
+		if call == nil { // the client cannot resume: drop later notifications
 			close(left)
 			news = nil
 		}
@@ -255,7 +257,7 @@ func (x *exchange) runFunc(parent context.Context, from caller, calls *callStrea
 			calls.end(call)
 		}
 	}()
-	number := 0 // of the last event
+	number := 0 // number of the last event
 	write := func(message []byte, last bool) error {
 		id := ""
 		if call != nil {
@@ -278,7 +280,7 @@ func (x *exchange) runFunc(parent context.Context, from caller, calls *callStrea
 			if err == nil || call != nil {
 				err = cmp.Or(err, write(n.message, false))
 			}
-			n.written <- err == nil || call != nil // call holds it: the client can resume
+			n.written <- err == nil || call != nil // if call retains the event, the client can still receive it
 		case <-opening:
 			err = begin()
 		case <-beats:
@@ -302,22 +304,22 @@ func (x *exchange) runFunc(parent context.Context, from caller, calls *callStrea
 	}
 }
 
-// note is a message of a running Func.
+// note is a message that a running Func sends to its client.
 type note struct {
 	message []byte
-	// written gets one value: whether the message is written, now or when the client resumes.
-	// Capacity 1; never closed.
+	// written receives one value: whether the message was written or is retained for a client that
+	// resumes. It has capacity 1 and is never closed.
 	written chan bool
 }
 
-// reply is a response and its HTTP status, which is not used if a stream has begun.
+// reply is a response and its HTTP status. The status is not used once a stream has started.
 type reply struct {
 	message []byte
 	status  int
 }
 
-// answer encodes the response of a Func. Errors have HTTP status 200, except the one for which the
-// specification requires 400.
+// answer encodes the response from a Func. Error responses have HTTP status 200, except for the one
+// error that the specification maps to status 400.
 func (x *exchange) answer(result json.RawMessage, failed *Error) reply {
 	status := http.StatusOK
 	if failed != nil && failed.Code == mcp.CodeMissingCapability {
@@ -326,7 +328,7 @@ func (x *exchange) answer(result json.RawMessage, failed *Error) reply {
 	return reply{answer(x.m.id, result, failed), status}
 }
 
-// finish writes the response of a request, unless the client cancelled it.
+// finish writes the response to a request, unless the client has cancelled the request.
 func (x *exchange) finish(r reply, cancelled bool) {
 	if cancelled {
 		x.srv.deadline(x.rc)
@@ -336,7 +338,7 @@ func (x *exchange) finish(r reply, cancelled bool) {
 	x.reply(r.status, r.message)
 }
 
-// eventStream is an event stream to one client. Only one goroutine at a time may use it.
+// eventStream writes events to one client. Only one goroutine at a time may use it.
 type eventStream struct {
 	srv *Server
 	w   http.ResponseWriter
@@ -347,19 +349,19 @@ func (s *Server) newEventStream(w http.ResponseWriter) *eventStream {
 	return &eventStream{srv: s, w: w, out: s.writer(w)}
 }
 
-// start sends the headers immediately, because clients wait for them.
+// start sends the headers immediately, because clients wait for them before they read events.
 func (e *eventStream) start() error {
 	h := e.w.Header()
 	h.Set("Content-Type", eventstream.ContentType)
 	h.Set("Cache-Control", "no-cache, no-transform")
-	h.Set("X-Accel-Buffering", "no") // nginx would buffer events
+	h.Set("X-Accel-Buffering", "no") // prevents nginx from buffering events
 	h.Del("Content-Length")
 	e.out.Extend()
 	e.w.WriteHeader(http.StatusOK)
 	return e.out.Flush()
 }
 
-// event writes one event; id may be "".
+// event writes one event without flushing it. id may be empty.
 func (e *eventStream) event(id string, data []byte) error {
 	_, err := e.out.Write(eventstream.Append(make([]byte, 0, len(data)+len(id)+40), id, eventstream.DefaultType, data))
 	return err
@@ -373,8 +375,8 @@ func (e *eventStream) send(id string, data []byte) error {
 	return e.flush()
 }
 
-// prime sends an id with an empty event, so that a client that loses the stream before its first
-// event can resume.
+// prime sends an event with an id but no data, so that a client that loses the stream before the
+// first message can resume it.
 func (e *eventStream) prime(id string) error {
 	if _, err := e.out.Write(eventstream.Append(nil, id, "", nil)); err != nil {
 		return err
@@ -391,8 +393,8 @@ func (e *eventStream) comment() error {
 
 func (e *eventStream) flush() error { return e.out.Flush() }
 
-// pusher returns a pusher of a subscriber's notifications to this stream. number returns the id of
-// each event; nil: events have no id.
+// pusher returns a pusher that writes a subscriber's notifications to this stream. number returns
+// the id for each event; it is nil if events have no id.
 func (e *eventStream) pusher(sub *subscriptions.Subscriber, number func(subscriptions.Batch) string) *pusher {
 	return &pusher{
 		sub: sub, flush: e.flush, beat: e.comment, every: e.srv.opts.Heartbeat,
@@ -406,12 +408,12 @@ func (e *eventStream) pusher(sub *subscriptions.Subscriber, number func(subscrip
 	}
 }
 
-// writer returns a writer with the server's deadlines for each part of a response.
+// writer returns a writer that sets the server's write deadline before each part of a response.
 func (s *Server) writer(w http.ResponseWriter) *eventstream.Writer {
 	return eventstream.NewWriter(w, s.writeDeadline)
 }
 
-// writeDeadline returns the deadline of the next write, which is shorter while the server closes.
+// writeDeadline returns the deadline for the next write. It is shorter while the server is closing.
 func (s *Server) writeDeadline() time.Time {
 	timeout := s.opts.WriteTimeout
 	if s.ctx.Err() != nil {

@@ -10,21 +10,21 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// listen is one subscriptions/listen of the modern era.
+// listen is one subscriptions/listen request of the modern era.
 type listen struct {
 	sub *subscriptions.Subscriber
-	ack []byte          // the first message
-	end json.RawMessage // the result with which the listen ends
-	// empty means that the server honours nothing of the request.
+	ack []byte          // the acknowledgement, sent first
+	end json.RawMessage // result to send when the server ends the listen
+	// empty is true if the server honours none of the requested subscriptions.
 	empty    bool
-	messages *mailbox // notifications of tasks; nil if none
+	messages *mailbox // task notifications; nil if none were requested
 }
 
-// maxTaskNotes bounds the tasks with a pending notification for a slow client.
+// maxTaskNotes limits the number of tasks for which a notification to a slow client can be pending.
 const maxTaskNotes = 256
 
-// listen opens the subscriptions that the message requests. Notifications of tasks end when ctx is
-// done; the caller must close the subscriber.
+// listen opens the subscriptions that the message requests. Task notifications stop when ctx is
+// done. The caller must close the subscriber.
 func (s *Server) listen(ctx context.Context, m *message, principal string) (*listen, *Error) {
 	want, tasks, err := parseFilter(m.fields["notifications"])
 	if err != nil {
@@ -91,9 +91,9 @@ func missingTasks() *Error {
 	}}
 }
 
-// subscribeAll subscribes to URIs and returns those that succeeded, without duplicates. The client
-// sees in the acknowledgement which URIs are missing, because they were refused or exceed a limit,
-// and can retry.
+// subscribeAll subscribes to the URIs and returns, without duplicates, those for which it
+// succeeded. The acknowledgement omits URIs that were refused or exceed a limit, so that the client
+// can retry them.
 func subscribeAll(sub *subscriptions.Subscriber, uris []string) (honoured []string) {
 	seen := make(map[string]bool)
 	for _, uri := range uris {
@@ -111,7 +111,7 @@ func subscribeAll(sub *subscriptions.Subscriber, uris []string) (honoured []stri
 	return honoured
 }
 
-// parseFilter decodes the parameter "notifications". It ignores unknown members.
+// parseFilter decodes the "notifications" parameter. Unknown members are ignored.
 func parseFilter(raw json.RawMessage) (f mcp.SubscriptionFilter, tasks []string, err *Error) {
 	fields, failed := object(raw)
 	if failed != nil {
@@ -132,7 +132,7 @@ func parseFilter(raw json.RawMessage) (f mcp.SubscriptionFilter, tasks []string,
 	return f, tasks, nil
 }
 
-// subscribeError converts the error of a resources/subscribe.
+// subscribeError converts a subscription error to the JSON-RPC error for resources/subscribe.
 func subscribeError(err error) *Error {
 	if errors.Is(err, subscriptions.ErrTooMany) || errors.Is(err, subscriptions.ErrClosed) {
 		return errorf(mcp.CodeInternal, "%s", err)
@@ -140,8 +140,8 @@ func subscribeError(err error) *Error {
 	return errorf(mcp.CodeInvalidParams, "%s", err)
 }
 
-// listen serves a subscriptions/listen. It ends with its result if the server closes, and without
-// one if the client disconnects.
+// listen serves a subscriptions/listen request. It sends the result if the server closes, and ends
+// without a result if the client disconnects.
 func (x *exchange) listen() {
 	if !x.acceptsEvents() {
 		return
@@ -173,8 +173,8 @@ func (x *exchange) listen() {
 	_ = stream.send("", answer(x.m.id, l.end, nil)) // fails only if the client has disconnected
 }
 
-// listen serves a subscriptions/listen. At the end it sends the result, unless the client
-// cancelled the listen.
+// listen serves a subscriptions/listen request. At the end it sends the result, unless the client
+// cancelled the request.
 func (c *stdioConn) listen(m *message) {
 	ctx, end, ok := c.begin(m)
 	if !ok {

@@ -11,26 +11,28 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-const maxID = 1024 // bytes of a request id, which responses repeat
+const maxID = 1024 // maximum bytes of a request id, which responses repeat
 
-// message is one message of a client: a request if it has an id, else a notification; or the
-// response to one of our requests.
+// message is one message from a client: a request if it has an id, a notification if not, or the
+// response to a request from the server.
 type message struct {
 	id     json.RawMessage
 	method string
-	params json.RawMessage            // an object, or nil
-	fields map[string]json.RawMessage // of params
-	meta   map[string]json.RawMessage // params._meta
-	result json.RawMessage            // of a response
-	failed json.RawMessage            // the error of a response
+	params json.RawMessage            // an object or nil
+	fields map[string]json.RawMessage // members of params
+	meta   map[string]json.RawMessage // members of params._meta
+	result json.RawMessage            // only in a response
+	failed json.RawMessage            // the error, only in a response
 }
 
 func (m *message) isAnswer() bool { return m.method == "" }
 
-// version returns the protocol version of a modern message; "" for others.
+// version returns the protocol version in a modern message, or an empty string for a legacy
+// message.
 func (m *message) version() string { return text(m.meta[mcp.MetaProtocolVersion]) }
 
-// idKey normalizes a request id: differently escaped forms of a string have the same key.
+// idKey returns a map key for a request id. Strings that are equal but escaped differently have the
+// same key.
 func idKey(id json.RawMessage) string {
 	if len(id) > 0 && id[0] == '"' {
 		return "s" + text(id)
@@ -46,20 +48,21 @@ func text(raw json.RawMessage) string {
 	return s
 }
 
-// isID reports whether a JSON value can be the id of a request.
+// isID reports whether a JSON value is a valid request id.
 func isID(id json.RawMessage) bool {
 	return len(id) > 0 && len(id) <= maxID && (id[0] == '"' || id[0] == '-' || id[0] >= '0' && id[0] <= '9')
 }
 
-// parse is strict where two parsers could disagree: member names are case-sensitive and unique. If
-// it fails, the message holds the id, if there is one.
+// parse decodes a message strictly, so that no proxy can interpret it differently: member names are
+// case-sensitive and must be unique. After an error, the message still contains the request id, if
+// there is one.
 func parse(data []byte) (*message, *Error) {
 	m := &message{}
 	if data = bytes.TrimSpace(data); len(data) > 0 && data[0] == '[' {
 		return m, errorf(mcp.CodeInvalidRequest, "batches are not supported")
 	}
 	if !json.Valid(data) || !utf8.Valid(data) {
-		return m, errorf(mcp.CodeParse, "the message is not JSON in UTF-8")
+		return m, errorf(mcp.CodeParse, "the message is not valid UTF-8 JSON")
 	}
 	top, err := members(data)
 	if err != nil {
@@ -98,7 +101,7 @@ func parse(data []byte) (*message, *Error) {
 	return m, nil
 }
 
-// answer encodes the response to a request in one line, without the line end.
+// answer encodes the response to a request on one line, without a newline.
 func answer(id, result json.RawMessage, failed *Error) []byte {
 	if id == nil {
 		id = json.RawMessage("null")
@@ -112,7 +115,7 @@ func answer(id, result json.RawMessage, failed *Error) []byte {
 	return append(append(append(b, what...), body...), '}')
 }
 
-// notification encodes a notification; nil if the params cannot be encoded.
+// notification encodes a notification. It returns nil if the params cannot be encoded.
 func notification(method string, params any) []byte {
 	b, err := json.Marshal(struct {
 		JSONRPC string `json:"jsonrpc"`
@@ -125,14 +128,14 @@ func notification(method string, params any) []byte {
 	return b
 }
 
-// member is one member to add to an object.
+// member is a name and value to add to a JSON object.
 type member struct {
 	name  string
 	value json.RawMessage
 }
 
-// with returns obj in one line with members added. Existing members keep their values; existing
-// members of _meta do not.
+// with returns obj on one line with members added. Members that obj already has keep their values,
+// except that members of _meta are overwritten.
 func with(obj json.RawMessage, more []member) (json.RawMessage, error) {
 	fields, failed := object(obj)
 	if failed != nil {
@@ -147,7 +150,7 @@ func with(obj json.RawMessage, more []member) (json.RawMessage, error) {
 		} else if m.name == "_meta" {
 			ours, failed := object(m.value)
 			theirs, err := object(there)
-			if failed == nil && err == nil { // else leave an invalid _meta unchanged
+			if failed == nil && err == nil { // an invalid _meta stays unchanged
 				maps.Copy(theirs, ours)
 				fields[m.name], merged = encode(theirs), true
 			}
@@ -167,10 +170,10 @@ func with(obj json.RawMessage, more []member) (json.RawMessage, error) {
 	return append(appendMembers(b, len(fields) == 0, add), '}'), nil
 }
 
-// errUnfinished is the error of a result that requests input from a legacy client.
-var errUnfinished = errors.New("the server requests input from the client, which needs protocol version " + mcp.ModernVersion)
+// errUnfinished reports that a Func requested input from a legacy client, which cannot supply it.
+var errUnfinished = errors.New("the server requests input from the client, which requires protocol version " + mcp.ModernVersion)
 
-// withoutEra returns obj in one line without the members that exist only in the modern era.
+// withoutEra returns obj on one line without the members that exist only in the modern era.
 func withoutEra(obj json.RawMessage) (json.RawMessage, error) {
 	fields, failed := object(obj)
 	if failed != nil {
@@ -197,12 +200,12 @@ func withoutEra(obj json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(fields)
 }
 
-// oneLine converts valid JSON to one line of valid UTF-8, for output or an event.
+// oneLine converts valid JSON to one line of valid UTF-8, for stdio or an event stream.
 func oneLine(raw json.RawMessage) json.RawMessage {
 	if bytes.ContainsAny(raw, "\n\r") {
 		var line bytes.Buffer
 		line.Grow(len(raw))
-		_ = json.Compact(&line, raw) // it is valid
+		_ = json.Compact(&line, raw) // raw is valid JSON
 		raw = line.Bytes()
 	}
 	if !utf8.Valid(raw) {
@@ -211,7 +214,7 @@ func oneLine(raw json.RawMessage) json.RawMessage {
 	return bytes.TrimSpace(raw)
 }
 
-// appendMembers appends members whose names need no escaping.
+// appendMembers appends members to a JSON object. Their names must need no escaping.
 func appendMembers(b []byte, first bool, members []member) []byte {
 	for _, m := range members {
 		if !first {
@@ -224,8 +227,8 @@ func appendMembers(b []byte, first bool, members []member) []byte {
 	return b
 }
 
-// maxMembers bounds the memory of a decoded object: a map entry is far larger than the shortest
-// member.
+// maxMembers limits the memory for a decoded object, because a map entry is much larger than the
+// shortest member.
 const maxMembers = 10_000
 
 // object decodes the members of a JSON object. Their names must be unique.
@@ -236,10 +239,11 @@ func object(data []byte) (map[string]json.RawMessage, *Error) {
 	return members(data)
 }
 
-// members is object for valid JSON. The values share the memory of data.
+// members decodes the members of an object in JSON that is known to be valid. The values share the
+// memory of data.
 //
 // It does not use encoding/json, which matches struct fields case-insensitively, keeps the last of
-// duplicate members, and copies every value into a map.
+// several duplicate members, and copies every value into a map.
 func members(data []byte) (map[string]json.RawMessage, *Error) {
 	data = bytes.Trim(data, " \t\r\n")
 	if len(data) == 0 || data[0] != '{' {
@@ -252,7 +256,7 @@ func members(data []byte) (map[string]json.RawMessage, *Error) {
 		if bytes.IndexByte(name, '\\') >= 0 {
 			name = []byte(text(json.RawMessage(rest[:end])))
 		}
-		rest = skipSpace(skipSpace(rest[end:])[1:]) // the colon
+		rest = skipSpace(skipSpace(rest[end:])[1:]) // skips the colon
 		end = valueEnd(rest)
 		if len(found) == maxMembers {
 			return nil, errorf(mcp.CodeInvalidRequest, "an object has more than %d members", maxMembers)
@@ -275,7 +279,7 @@ func skipSpace(b []byte) []byte {
 	return b
 }
 
-// stringEnd returns the length of the string at the beginning of b.
+// stringEnd returns the length of the JSON string at the start of b.
 func stringEnd(b []byte) int {
 	for i := 1; i < len(b); i++ {
 		switch b[i] {
@@ -288,7 +292,7 @@ func stringEnd(b []byte) int {
 	return len(b)
 }
 
-// valueEnd returns the length of the value at the beginning of b.
+// valueEnd returns the length of the JSON value at the start of b.
 func valueEnd(b []byte) int {
 	depth := 0
 	for i := 0; i < len(b); i++ {

@@ -16,24 +16,25 @@ import (
 // pusher sends the notifications of a subscriber to its client.
 type pusher struct {
 	sub *subscriptions.Subscriber
-	// tag is the subscription id of a listen; nil in the legacy era.
+	// tag is the subscription id of a listen, or nil in the legacy era.
 	tag json.RawMessage
-	// send writes one message; it may be buffered until flush. what is the list or URI that the
-	// message announces.
+	// send writes one message, which may remain buffered until flush is called. what is the list or
+	// URI whose change the message announces.
 	send func(ctx context.Context, what subscriptions.Batch, message []byte) error
-	// messages holds the messages that belong to no subscription; may be nil. An unsent message is
-	// put back. sent is called with every sent one; may be nil.
+	// messages contains the messages that are unrelated to subscriptions; may be nil. A message
+	// that cannot be sent is put back. sent is called after each message from it; may be nil.
 	messages *mailbox
 	sent     func(message []byte)
-	// flush is called after each batch; nil if send does not buffer.
+	// flush is called after each batch. Nil if send does not buffer.
 	flush func() error
-	// beat is called if nothing was sent for the time every; never if every is 0.
+	// beat is called whenever nothing was sent for the duration every. If every is 0, it is never
+	// called.
 	beat  func() error
 	every time.Duration
 }
 
-// run sends until ending is closed (nil), ctx is done or a send fails. An incompletely sent batch
-// is put back as a whole.
+// run sends notifications until ending is closed, when it returns nil, until ctx is done, or until
+// sending fails. If only part of a batch was sent, the whole batch is put back.
 func (p *pusher) run(ctx context.Context, ending <-chan struct{}) error {
 	var beats <-chan time.Time
 	var timer *time.Timer
@@ -71,13 +72,13 @@ func (p *pusher) run(ctx context.Context, ending <-chan struct{}) error {
 	}
 }
 
-// sendMessage sends the next message of p.messages.
+// sendMessage sends the oldest message in p.messages.
 func (p *pusher) sendMessage(ctx context.Context) error {
 	message := p.messages.take()
 	if message == nil {
 		return nil
 	}
-	err := context.Cause(ctx) // the stream may have no reader any more
+	err := context.Cause(ctx) // another stream may have replaced this one
 	if err == nil {
 		err = p.send(ctx, subscriptions.Batch{}, message)
 	}
@@ -109,7 +110,7 @@ func (p *pusher) deliver(ctx context.Context) error {
 	return err
 }
 
-// notifications yields the parts of a batch, each with its encoded notification.
+// notifications yields each list and URI in a batch together with its encoded notification.
 func notifications(b subscriptions.Batch, tag json.RawMessage) iter.Seq2[subscriptions.Batch, []byte] {
 	type params struct {
 		Meta map[string]json.RawMessage `json:"_meta,omitempty"`
@@ -142,37 +143,37 @@ func notifications(b subscriptions.Batch, tag json.RawMessage) iter.Seq2[subscri
 	}
 }
 
-// maxMailBytes bounds the queued messages of a mailbox, and the sent ones, unless there is only
-// one.
+// maxMailBytes limits the total size of a mailbox's queued messages, and separately that of its
+// sent messages. A single message may exceed it.
 const maxMailBytes = 4 << 20
 
-// mailbox queues the messages of a client that belong to no subscription until a stream sends
-// them. Streams of sessions keep sent messages for a while, because a stream may break before the
-// client has read them.
+// mailbox queues the messages to a client that are unrelated to subscriptions, until a stream sends
+// them. Sessions retain sent messages for a while, because a stream may break before the client has
+// read them.
 type mailbox struct {
-	max int // messages in queue
-	// wake has capacity 1. put and restore send to it while messages are queued, the pusher
-	// receives; never closed.
+	max int // maximum number of queued messages
+	// wake signals the pusher that messages are queued. put and restore send to it. It has capacity
+	// 1 and is never closed.
 	wake chan struct{}
 
 	mu    sync.Mutex
 	queue []mail // oldest first
-	sent  []mail // the oldest first
-	// dropped holds the last messages that drop did not find, so that restore and keep do not put
-	// them back; at most max.
+	sent  []mail // oldest first
+	// dropped contains the messages that drop did not find, so that restore and keep discard them;
+	// only the last max messages are retained.
 	dropped [][]byte
 }
 
 type mail struct {
 	message []byte
-	about   string      // a later message about the same thing replaces this one; "": never
-	number  eventNumber // of the event that carried it
+	about   string      // a later message with the same subject replaces this one; may be empty
+	number  eventNumber // number of the event that contained the message
 }
 
 func newMailbox(limit int) *mailbox { return &mailbox{max: limit, wake: make(chan struct{}, 1)} }
 
-// put adds a message and removes an earlier one about the same thing; it reports false if the
-// queue is full.
+// put queues a message, replacing an earlier one with the same non-empty subject. It reports false
+// if the queue is full.
 func (b *mailbox) put(message []byte, about string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -187,7 +188,7 @@ func (b *mailbox) put(message []byte, about string) bool {
 	return true
 }
 
-// take removes the oldest message; it returns nil if there is none.
+// take removes and returns the oldest message, or returns nil if the queue is empty.
 func (b *mailbox) take() []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -214,14 +215,14 @@ func (b *mailbox) restore(message []byte) {
 }
 
 // drop removes an obsolete message, such as a question that was answered or cancelled, so that it
-// is not sent (again). It reports whether it was never sent.
+// is not sent or resent. It reports whether the message was never sent.
 func (b *mailbox) drop(message []byte) (unsent bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	is := func(m mail) bool { return bytes.Equal(m.message, message) }
 	queued, sent := len(b.queue), len(b.sent)
 	b.queue, b.sent = slices.DeleteFunc(b.queue, is), slices.DeleteFunc(b.sent, is)
-	if len(b.queue) == queued && len(b.sent) == sent { // a stream may be sending it
+	if len(b.queue) == queued && len(b.sent) == sent { // a stream may be sending it now
 		if b.dropped = append(b.dropped, message); len(b.dropped) > b.max {
 			b.dropped = b.dropped[1:]
 		}
@@ -229,7 +230,7 @@ func (b *mailbox) drop(message []byte) (unsent bool) {
 	return len(b.queue) < queued && len(b.sent) == sent
 }
 
-// keep records that the event of that number carried a message.
+// keep retains a message that was sent in the event with the given number.
 func (b *mailbox) keep(message []byte, number eventNumber) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -242,8 +243,8 @@ func (b *mailbox) keep(message []byte, number eventNumber) {
 	}
 }
 
-// received records that the client received every event of a stream up to last and none after it:
-// messages of later events are sent again.
+// received records that the client received exactly the events of a stream up to last. Messages in
+// later events are queued again.
 func (b *mailbox) received(last eventNumber) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -16,28 +16,29 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Request is a request for a Func. It is valid until the Func returns.
+// Request is a client's request that a Func handles. It is valid until the Func returns.
 type Request struct {
-	// Method is tools/call, prompts/get, resources/read, completion/complete, or one of an
+	// Method is tools/call, prompts/get, resources/read, completion/complete, or a method of an
 	// extension.
 	Method string
-	// Params are the parameters as the client sent them, without the members of _meta that concern
-	// only the connection.
+	// Params contains the parameters as sent by the client, without the members of _meta that
+	// concern only the connection.
 	Params json.RawMessage
-	// Version is the protocol version of the client.
+	// Version is the MCP protocol version that the client uses.
 	Version string
-	// Principal distinguishes clients with different credentials, see Options.Principal. It never
-	// contains the credentials.
+	// Principal identifies the clients that share the same credentials; see Options.Principal. It
+	// never contains the credentials.
 	Principal string
-	// Identity is a permanent name of the client, from Events.Identify; "" if it has none.
+	// Identity is the client's permanent name, as returned by Events.Identify, or empty if it has
+	// none.
 	Identity string
-	// Capabilities are the client's capabilities, a JSON object; nil if it declared none.
+	// Capabilities contains the client's capabilities as a JSON object, or nil if it declared none.
 	Capabilities json.RawMessage
-	// Client is the legacy client; nil in the modern era.
+	// Client is the legacy client that sent the request, or nil in the modern era.
 	Client *Client
 
-	// EventNumbering is the numbering of the errors of MCP Events, set by their handler; "": the
-	// client's capabilities decide.
+	// EventNumbering selects the error codes for MCP Events and is set by their handler. If it is
+	// empty, the client's capabilities determine the codes.
 	EventNumbering mcp.EventNumbering
 
 	after  *afterwards
@@ -46,8 +47,8 @@ type Request struct {
 	notes  *notifier
 }
 
-// After registers f, which is called once the response has been written, or writing it has failed.
-// f must not block.
+// After registers f to be called once the response has been written or could not be written. f must
+// not block.
 func (r *Request) After(f func()) {
 	if r.after == nil {
 		f()
@@ -56,11 +57,11 @@ func (r *Request) After(f func()) {
 	r.after.add(f)
 }
 
-// afterwards holds the functions to call after a response.
+// afterwards collects the functions to call after a response.
 type afterwards struct {
 	mu   sync.Mutex
 	all  []func()
-	over bool // the response was written
+	over bool // the response has been written
 }
 
 func (a *afterwards) add(f func()) {
@@ -85,16 +86,17 @@ func (a *afterwards) run() {
 	}
 }
 
-// URI is params.uri, or "".
+// URI returns params.uri, or an empty string if it is missing.
 func (r *Request) URI() string { return text(r.fields["uri"]) }
 
-// Name is params.name, or "".
+// Name returns params.name, or an empty string if it is missing.
 func (r *Request) Name() string { return text(r.fields["name"]) }
 
-// Modern reports whether the client is a 2026-07-28 client.
+// Modern reports whether the client uses protocol version 2026-07-28.
 func (r *Request) Modern() bool { return r.modern }
 
-// ProgressToken is the token for progress notifications; nil if the client requested none.
+// ProgressToken returns the token for progress notifications, or nil if the client did not request
+// any.
 func (r *Request) ProgressToken() json.RawMessage {
 	meta, err := object(r.fields["_meta"])
 	if err != nil {
@@ -104,9 +106,9 @@ func (r *Request) ProgressToken() json.RawMessage {
 }
 
 // Notify sends a notification that belongs to this request, such as notifications/progress, before
-// the response. It blocks while the client does not read. It has no effect after the client
-// disconnected, the request was cancelled or the Func returned, for an HTTP client that does not
-// accept text/event-stream, and for params that cannot be encoded.
+// the response. It blocks while the client does not read. Notify does nothing once the client has
+// disconnected, the request has been cancelled or the Func has returned. It also does nothing if an
+// HTTP client does not accept text/event-stream, or if the params cannot be encoded.
 func (r *Request) Notify(method string, params any) {
 	if r.notes == nil {
 		return
@@ -116,22 +118,22 @@ func (r *Request) Notify(method string, params any) {
 	}
 }
 
-// caller describes the sender of a message, as far as the response depends on it. See [Request]
-// for the fields of the same name.
+// caller contains the properties of a message's sender that affect the response. Fields with the
+// same name are documented at [Request].
 type caller struct {
 	version   string
 	modern    bool
 	principal string
 	identity  string
-	notes     *notifier                 // nil: the client does not accept notifications
+	notes     *notifier                 // nil if the client does not accept notifications
 	client    *Client                   // nil in the modern era
-	sub       *subscriptions.Subscriber // nil in the modern era, where a subscription belongs to one request
-	after     *afterwards               // nil: no Func handles the request
-	// saw records the list that the client is sent, by method and digest; nil: not recorded.
+	sub       *subscriptions.Subscriber // nil in the modern era, where each listen has its own subscriber
+	after     *afterwards               // nil unless a Func handles the request
+	// saw records the digest of a list that is sent to the client. Nil if digests are not recorded.
 	saw func(method, digest string)
 }
 
-// capabilities returns the sender's capabilities; nil if it declared none.
+// capabilities returns the sender's capabilities, or nil if it declared none.
 func (from caller) capabilities(m *message) json.RawMessage {
 	if from.modern {
 		return m.meta[mcp.MetaClientCapabilities]
@@ -142,8 +144,8 @@ func (from caller) capabilities(m *message) json.RawMessage {
 	return nil
 }
 
-// mayWait reports whether a request may call AwaitVariant: it lists something for a client that
-// may see a variant.
+// mayWait reports whether a request may call AwaitVariant, which is so for a list request from a
+// client that may see a variant.
 func (s *Server) mayWait(m *message, from caller) bool {
 	if s.opts.AwaitVariant == nil || lists()[m.method].of == nil {
 		return false
@@ -154,7 +156,7 @@ func (s *Server) mayWait(m *message, from caller) bool {
 	return len(from.capabilities(m)) > len("{}")
 }
 
-// fromMemory reports whether a method is handled without a Func.
+// fromMemory reports whether a method is answered without calling a Func.
 func fromMemory(method string) bool {
 	switch method {
 	case mcp.MethodPing, mcp.MethodInitialize, mcp.MethodDiscover, mcp.MethodListen, mcp.MethodSubscribe, mcp.MethodUnsubscribe,
@@ -164,7 +166,7 @@ func fromMemory(method string) bool {
 	return false
 }
 
-// result handles a request that needs neither a session nor a stream. ctx is passed to the Func.
+// result handles a request that needs neither a session nor a stream. It passes ctx to the Func.
 func (s *Server) result(ctx context.Context, m *message, from caller) (json.RawMessage, *Error) {
 	if !s.offers(m.method, from.modern) {
 		return nil, errorf(mcp.CodeMethodNotFound, "method not found: %s", bounded(m.method))
@@ -188,7 +190,7 @@ func (s *Server) result(ctx context.Context, m *message, from caller) (json.RawM
 	if o := s.opts.Events; o.offered() && strings.HasPrefix(m.method, eventsPrefix) && m.method != mcp.MethodStreamEvents {
 		return s.call(ctx, o.Handle, m, from, "")
 	}
-	if fromMemory(m.method) || m.method == mcp.MethodStreamEvents && s.opts.Events.offered() { // needs a session or a stream
+	if fromMemory(m.method) || m.method == mcp.MethodStreamEvents && s.opts.Events.offered() { // these methods need a session or a stream
 		return nil, errorf(mcp.CodeInvalidRequest, "%s requires a session or an event stream", m.method)
 	}
 	return s.call(ctx, s.opts.Extension, m, from, "")
@@ -212,7 +214,7 @@ func (s *Server) list(ctx context.Context, m *message, from caller) (json.RawMes
 		s.opts.AwaitVariant(ctx, variant, from.capabilities(m))
 	}
 	if from.sub != nil {
-		from.sub.Listed(l.kind) // before the list is read, so that no change is missed
+		from.sub.Listed(l.kind) // register before reading the list, so that no change is missed
 	}
 	sees := from.saw != nil && cursor == ""
 	digest := ""
@@ -225,7 +227,7 @@ func (s *Server) list(ctx context.Context, m *message, from caller) (json.RawMes
 	}
 	if sees {
 		if digest != s.lists.digest(m.method, variant) {
-			digest = "" // the list changed meanwhile: match no digest
+			digest = "" // the list changed meanwhile: record a digest that never matches
 		}
 		from.saw(m.method, digest)
 	}
@@ -236,8 +238,8 @@ func (s *Server) list(ctx context.Context, m *message, from caller) (json.RawMes
 	return listResult(l.field, items, next, more), nil
 }
 
-// call handles a request with a Func. required is the name of a parameter that must be a string,
-// or "".
+// call handles a request by calling a Func. required is the name of a parameter that must be a
+// string; it is empty if there is none.
 func (s *Server) call(ctx context.Context, f Func, m *message, from caller, required string) (json.RawMessage, *Error) {
 	switch m.method {
 	case mcp.MethodGetTask, mcp.MethodUpdateTask, mcp.MethodCancelTask:
@@ -265,10 +267,10 @@ func newRequest(m *message, from caller) *Request {
 	return r
 }
 
-// complete prepares a result for the wire: an object in one line. A modern client gets the members
-// that its era requires (ttlMs and cacheScope if the result is cacheable); a legacy client does
-// not get the modern members. A Func may forward the result of another server, so serverInfo in
-// _meta is replaced by our own.
+// complete converts a Func's result to the JSON object that is sent, on one line. For a modern
+// client it adds the members that the modern era requires (ttlMs and cacheScope if the result is
+// cacheable); for a legacy client it removes them. A Func may forward a result from another server,
+// so serverInfo in _meta is replaced with this server's.
 func (s *Server) complete(result json.RawMessage, cacheable bool, from caller) (json.RawMessage, *Error) {
 	var err error
 	if from.modern {
@@ -285,8 +287,8 @@ func (s *Server) complete(result json.RawMessage, cacheable bool, from caller) (
 	return result, nil
 }
 
-// unfinished reports whether a result is not final: the client has to provide input or to ask
-// again.
+// unfinished reports whether a result is not final, because the client must provide input or repeat
+// the request.
 func unfinished(result json.RawMessage) bool {
 	if !bytes.Contains(result, []byte(`"resultType"`)) {
 		return false
@@ -296,8 +298,9 @@ func unfinished(result json.RawMessage) bool {
 	return err == nil && kind != "" && kind != "complete"
 }
 
-// eraMembers returns the members that only modern results have. By default results may neither be
-// cached (ttlMs 0) nor shared between users (private): clients learn of changes by subscribing.
+// eraMembers returns the members that exist only in modern results. By default, results must not be
+// cached (ttlMs 0) or shared between users (private), because clients learn about changes by
+// subscribing.
 func (s *Server) eraMembers(cacheable bool) []member {
 	members := []member{{"resultType", json.RawMessage(`"complete"`)}}
 	if cacheable {
@@ -306,7 +309,7 @@ func (s *Server) eraMembers(cacheable bool) []member {
 	return append(members, member{"_meta", s.serverMeta})
 }
 
-// stripConnection removes the members of _meta that concern only the connection.
+// stripConnection removes the members of _meta that concern only the connection, not the request.
 func (r *Request) stripConnection(meta map[string]json.RawMessage) {
 	own := []string{mcp.MetaProtocolVersion, mcp.MetaClientInfo, mcp.MetaClientCapabilities}
 	if !slices.ContainsFunc(own, func(name string) bool { return meta[name] != nil }) {
@@ -322,7 +325,8 @@ func (r *Request) stripConnection(meta map[string]json.RawMessage) {
 	r.fields, r.Params = fields, encode(fields)
 }
 
-// bounded makes text from a client safe to repeat in a message.
+// bounded truncates text from a client and makes it printable, so that it can be quoted in a
+// message.
 func bounded(text string) string { return printable.Line(text, 100) }
 
 // Error is a JSON-RPC error.
@@ -334,16 +338,15 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
 
-// ErrNotFound is returned by a Func whose resource, tool or prompt does not exist. The code of a
-// missing resource is -32002 in the legacy era and -32602 in the modern era; the code of a missing
-// tool or prompt is always -32602.
+// ErrNotFound reports that a resource, tool or prompt does not exist; Funcs return it. The client
+// receives code -32002 for a missing resource in the legacy era, and -32602 in all other cases.
 var ErrNotFound = errors.New("not found")
 
 func errorf(code int, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// wireError converts the error of a Func for the client.
+// wireError converts a Func's error to the JSON-RPC error for the client.
 func wireError(err error, r *Request) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
@@ -375,17 +378,17 @@ func (e *Error) encode() json.RawMessage {
 	return b
 }
 
-// notifier sends the notifications of one request to its client, none after close has returned.
+// notifier sends the notifications of one request to its client, until close is called.
 type notifier struct {
-	ctx    context.Context // of the request
+	ctx    context.Context // context of the request
 	cancel context.CancelFunc
-	// send blocks until the message is written or ctx is done. It reports false if the message
-	// will not be written.
+	// send blocks until the message has been written or ctx is done. It reports false if the
+	// message will not be written.
 	send func(ctx context.Context, message []byte) bool
 
 	mu   sync.Mutex
 	over bool
-	wg   sync.WaitGroup // calls of send
+	wg   sync.WaitGroup // tracks calls to send
 }
 
 func newNotifier(ctx context.Context, send func(context.Context, []byte) bool) *notifier {
@@ -394,8 +397,8 @@ func newNotifier(ctx context.Context, send func(context.Context, []byte) bool) *
 	return n
 }
 
-// write reports false if the message will not be written because the request is over or ends
-// first.
+// write sends a message. It reports false if the message will not be written, because the request
+// has ended or ends meanwhile.
 func (n *notifier) write(message []byte) bool {
 	n.mu.Lock()
 	if n.over {
@@ -408,7 +411,7 @@ func (n *notifier) write(message []byte) bool {
 	return n.ctx.Err() == nil && n.send(n.ctx, message)
 }
 
-// close prevents new sends, aborts sends in progress and waits for them.
+// close prevents new calls to send, aborts those in progress and waits for them.
 func (n *notifier) close() {
 	n.mu.Lock()
 	n.over = true
@@ -417,19 +420,20 @@ func (n *notifier) close() {
 	n.wg.Wait()
 }
 
-// errCancelled is the cause of a request that its client cancelled. Such a request gets no
-// response.
+// errCancelled is the cancellation cause for a request that its client cancelled. Such a request
+// receives no response.
 var errCancelled = errors.New("cancelled by the client")
 
-// inFlight holds the cancellable requests of one client by id. The zero value is ready to use.
+// inFlight tracks the cancellable requests of one client by request id. The zero value is ready to
+// use.
 type inFlight struct {
 	mu   sync.Mutex
 	byID map[string]context.CancelCauseFunc
 }
 
-// begin registers a request and returns its context; ok is false if the id is in use. The caller
-// must call end when the request is done and before it sends the response, after which the client
-// may reuse the id. Further calls of end have no effect.
+// begin registers a request and returns its context. ok is false if the id is already in use. The
+// caller must call end when the request is done, but before sending the response, because the
+// client may reuse the id after that. Calling end again has no effect.
 func (w *inFlight) begin(parent context.Context, id json.RawMessage) (ctx context.Context, end func(), ok bool) {
 	key := idKey(id)
 	w.mu.Lock()
@@ -450,7 +454,7 @@ func (w *inFlight) begin(parent context.Context, id json.RawMessage) (ctx contex
 	}), true
 }
 
-// cancel cancels the request with this id, if it is in flight.
+// cancel cancels the request with this id if it is in flight.
 func (w *inFlight) cancel(id json.RawMessage) {
 	w.mu.Lock()
 	cancel := w.byID[idKey(id)]

@@ -121,7 +121,7 @@ func TestResumeIsBounded(t *testing.T) {
 	with := header{"Last-Event-ID": first}
 	maps.Copy(with, h)
 	e := s.stream(http.MethodGet, with, "")
-	if got := e.next(); !strings.Contains(got, `"id":"c0","error"`) || !strings.Contains(got, "no longer held") || e.next() != "" {
+	if got := e.next(); !strings.Contains(got, `"id":"c0","error"`) || !strings.Contains(got, "no longer available") || e.next() != "" {
 		t.Errorf("a call of long ago: %s", got)
 	}
 	s.over(h, e.id)

@@ -21,101 +21,107 @@ import (
 )
 
 // Func handles one request and returns the result, a JSON object. The server adds only the members
-// that the client's era requires. The client gets an *Error as it is, ErrNotFound as the era
-// specifies, and any other error with code -32603 and its text. The value of a panic is not sent.
-// A result may set ttlMs and cacheScope, which default to 0 and "private".
+// that the client's era requires. An *Error is sent to the client unchanged, ErrNotFound with the
+// code that the era specifies, and any other error as text with code -32603. The value of a panic
+// is never sent. A result may set ttlMs and cacheScope, which default to 0 and "private".
 //
-// ctx is cancelled when the client cancels the request, when it disconnects (except for a legacy
-// HTTP client, whose session continues) and when the server closes; the Func must then return.
+// ctx is cancelled when the client cancels the request, when the client disconnects (except for a
+// legacy HTTP client, whose session continues) and when the server closes. The Func must then
+// return.
 type Func func(ctx context.Context, r *Request) (json.RawMessage, error)
 
-// Options configure a Server. The zero value offers nothing.
+// Options configures a Server. A Server with zero Options offers no capabilities.
 type Options struct {
-	// Name, Title, Version and Instructions describe the server to clients; they default to
-	// "mcptrack", "", "dev" and "".
+	// Name, Title, Version and Instructions describe the server to clients. Name defaults to
+	// "mcptrack" and Version to "dev"; the others are empty by default.
 	Name, Title, Version, Instructions string
 
 	// Handlers of requests. The server does not declare a capability whose handler is nil.
 	CallTool     Func // tools/call
 	GetPrompt    Func // prompts/get
-	ReadResource Func // resources/read; also enables subscriptions to resources
+	ReadResource Func // resources/read; also enables resource subscriptions
 	Complete     Func // completion/complete
-	Extension    Func // methods of the extensions in [Server.Describe]
+	Extension    Func // methods of the extensions declared by [Server.Describe]
 
-	// Variant names the variant of the catalog that clients with these capabilities see; "" means
-	// the common lists. It must return the same name for the same capabilities, return few
-	// different names in all, and not block. Nil: all clients see the common lists.
+	// Variant returns the name of the catalog variant for clients with the given capabilities, or
+	// an empty string for the default lists. It must always return the same name for the same
+	// capabilities, must return few different names, and must not block. If nil, all clients see
+	// the default lists.
 	Variant func(capabilities json.RawMessage) string
-	// AwaitVariant is called before a client gets a list of a named variant. It may wait until the
-	// catalog has what such clients see; ctx ends with the request. May be nil.
+	// AwaitVariant is called before a list from a named variant is sent to a client. It may wait
+	// until the variant is complete. ctx is done when the request ends. May be nil.
 	AwaitVariant func(ctx context.Context, variant string, capabilities json.RawMessage)
 
-	// Events are the handlers of MCP Events; none by default.
+	// Events contains the handlers for MCP Events. If it is zero, MCP Events are not offered.
 	Events Events
 
-	// Principal identifies the sender of an HTTP request. It is the same for all clients that may
-	// use each other's sessions, and is not a secret. The default is a digest of the Authorization
-	// header, made with Key (random by default, so that it differs from run to run). If nothing
-	// checks that header before ServeHTTP, a client can invent any number of principals and thus
-	// evade the limits per principal.
+	// Principal identifies the sender of an HTTP request. Clients with the same principal may use
+	// each other's sessions. A principal is not a secret. The default is a digest of the
+	// Authorization header, keyed with Key (random by default, so that it differs between runs). If
+	// nothing verifies that header before ServeHTTP, a client can invent any number of principals
+	// and thereby evade the limits per principal.
 	Principal func(*http.Request) string
 	Key       []byte
 
-	// Subscriptions limit which URIs, and how many, clients can subscribe to.
+	// Subscriptions limits the URIs to which clients can subscribe, and the number of
+	// subscriptions.
 	Subscriptions subscriptions.Options
 
-	// PageSize is the maximum number of items in a page of a list; 1,000 by default. A page also
-	// ends once it exceeds 1 MiB.
+	// PageSize is the maximum number of items per page of a list. The default is 1,000. A page also
+	// ends when it exceeds 1 MiB.
 	PageSize int
-	// MaxMessage is the maximum size of a client's message in bytes; 4 MiB by default.
+	// MaxMessage is the maximum size of a client message in bytes. The default is 4 MiB.
 	MaxMessage int
-	// MaxInFlight bounds the calls, reads and prompts that run simultaneously; 256 by default. It
-	// counts per connection on stdio, and over all clients on HTTP, where every principal gets its
-	// share (see package fair). Further requests wait, and can be cancelled while they wait. On
-	// stdio at most 1,024 wait, of 16 times MaxMessage in total; the others are rejected.
+	// MaxInFlight limits the number of calls, reads and prompts that run simultaneously. The
+	// default is 256. On stdio the limit applies per connection; over HTTP it applies to all
+	// clients together, and each principal gets its fair share (see package fair). Further requests
+	// wait and can be cancelled while they wait. On stdio at most 1,024 requests, with a total size
+	// of 16 times MaxMessage, can wait; any others are rejected.
 	MaxInFlight int
-	// MaxSessions bounds legacy HTTP sessions; 2,000 by default. A principal that exceeds its
-	// share loses its own longest idle sessions, see package fair.
+	// MaxSessions limits the number of legacy HTTP sessions in memory. The default is 2,000. When a
+	// principal exceeds its fair share (see package fair), its own longest idle sessions are
+	// dropped.
 	MaxSessions int
-	// SessionIdle is how long a legacy HTTP session may be idle; 5 min by default.
+	// SessionIdle is how long a legacy HTTP session may be idle before it is dropped. The default
+	// is 5 minutes.
 	SessionIdle time.Duration
-	// SessionDir is a directory used only for legacy HTTP sessions. With it they survive restarts
-	// and idleness for a week, so clients keep their session. By default no session is stored.
-	// Servers with the same Principal may share a directory, but a client must stay with one of
-	// them while that server runs.
+	// SessionDir is a directory that is used only to store legacy HTTP sessions. Stored sessions
+	// survive restarts, and a week without use. By default sessions are not stored. Servers with
+	// the same Principal may share a directory, but while a server runs, its clients must not
+	// switch to another.
 	SessionDir string
-	// Heartbeat is the interval of comments on an idle HTTP stream; 15 s by default.
+	// Heartbeat is the interval between comments on an idle HTTP stream. The default is 15 seconds.
 	Heartbeat time.Duration
-	// WriteTimeout bounds each write to an HTTP stream; 10 s by default. A client that does not
-	// read for that long is disconnected.
+	// WriteTimeout limits each write to an HTTP stream. A client that does not read for that long
+	// is disconnected. The default is 10 seconds.
 	WriteTimeout time.Duration
-	// Logger receives the panics of Funcs with their stacks, and the reasons why sessions cannot
-	// be stored in SessionDir. Nil discards them.
+	// Logger receives Func panics with their stack traces, and the errors that prevent sessions
+	// from being stored in SessionDir. If nil, nothing is logged.
 	Logger *slog.Logger
 }
 
-// Server serves any number of clients. Create it with New and Close it when done. All methods are
-// safe for concurrent use.
+// Server serves any number of clients. Use New to create it and Close to release it. All methods
+// are safe for concurrent use.
 type Server struct {
 	opts     Options
 	subs     *subscriptions.Manager
 	lists    catalogs
-	stored   *sessionDir // nil: legacy HTTP sessions end with the server
+	stored   *sessionDir // nil if legacy HTTP sessions end with the server
 	sessions struct {
 		mu   sync.Mutex
 		byID map[string]*session
 		room fair.Limit
 	}
 	about      atomic.Pointer[Description]
-	serverMeta json.RawMessage // _meta of modern results
-	slots      *fair.Slots     // for running HTTP requests
+	serverMeta json.RawMessage // _meta for modern results
+	slots      *fair.Slots     // limits the running HTTP requests
 
-	ctx    context.Context // cancelled when the server closes
+	ctx    context.Context // done when the server closes
 	cancel context.CancelFunc
 
 	mu     sync.Mutex
 	closed bool
-	wg     sync.WaitGroup // connections and HTTP requests
+	wg     sync.WaitGroup // tracks connections and HTTP requests
 }
 
 // New returns a Server with an empty catalog.
@@ -146,15 +152,17 @@ func New(opts Options) *Server {
 	return s
 }
 
-// Updated notifies the subscribers of each URI. The new content must already be readable.
+// Updated notifies the subscribers of each URI that the resource has changed. The new content must
+// already be readable.
 func (s *Server) Updated(uris ...string) { s.subs.Updated(uris...) }
 
-// Subscriptions returns the server's subscription manager, for queries.
+// Subscriptions returns the server's subscription manager. Callers may only query it.
 func (s *Server) Subscriptions() *subscriptions.Manager { return s.subs }
 
-// SetCatalog replaces all lists in one step, notifies every client of the changed lists that it
-// sees, and returns the lists that changed for any client. An equal catalog causes no
-// notification. The server keeps the slices of c: the caller must not modify them afterwards.
+// SetCatalog replaces all lists in one step and notifies each client of the changed lists that are
+// visible to it. It returns the lists that changed for at least one client. If the catalog is equal
+// to the current one, no notifications are sent. The server retains the slices of c, so the caller
+// must not modify them afterwards.
 func (s *Server) SetCatalog(c Catalog) (changed subscriptions.Lists) {
 	change := s.lists.set(c)
 	s.subs.CatalogChanged(change)
@@ -162,7 +170,7 @@ func (s *Server) SetCatalog(c Catalog) (changed subscriptions.Lists) {
 	return change.All()
 }
 
-// variant names the variant of the catalog that a client with these capabilities sees.
+// variant returns the name of the catalog variant for a client with the given capabilities.
 func (s *Server) variant(capabilities json.RawMessage) string {
 	if s.opts.Variant == nil || len(capabilities) <= len("{}") {
 		return ""
@@ -170,19 +178,20 @@ func (s *Server) variant(capabilities json.RawMessage) string {
 	return s.opts.Variant(capabilities)
 }
 
-// subscriber opens a subscriber for a client.
+// subscriber opens a subscriber for a client. The caller must close it.
 func (s *Server) subscriber(principal string, capabilities json.RawMessage, lists subscriptions.Lists) (*subscriptions.Subscriber, error) {
 	viewer := subscriptions.Viewer{Principal: principal, Variant: s.variant(capabilities), Generation: s.lists.generation()}
 	return s.subs.OpenFor(viewer, lists)
 }
 
-// Describe replaces the description that later clients get. Connected clients are not notified.
+// Describe replaces the description that is sent to clients that connect later. Clients that are
+// already connected are not notified.
 func (s *Server) Describe(d Description) { s.about.Store(&d) }
 
-// Close ends every stream (a listen with its result), cancels requests in flight and waits for all
-// goroutines of the server. It waits up to a second longer for a client that does not read. Later
-// requests are rejected. A Func must not call Close, which waits for Funcs. Further calls have no
-// effect.
+// Close ends every stream (a listen ends with its result), cancels requests in flight and waits for
+// all goroutines of the server. If a client does not read, this takes up to one second longer.
+// Later requests are rejected. A Func must not call Close, because Close waits for running Funcs.
+// Calling Close again has no effect.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -192,8 +201,8 @@ func (s *Server) Close() {
 	s.closeSessions()
 }
 
-// enter registers a connection or an HTTP request, which Close then waits for. It reports false
-// after Close.
+// enter registers a connection or an HTTP request so that Close waits for it. It reports false if
+// the server is closed.
 func (s *Server) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,7 +217,7 @@ func (s *Server) enter() bool {
 func (s *Server) run(ctx context.Context, f Func, r *Request) (result json.RawMessage, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			// The value may contain secrets: it is not sent to the client.
+			// The value of the panic may contain secrets, so it is not sent to the client.
 			s.opts.Logger.Error("a request handler panicked", "method", r.Method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			result, err = nil, fmt.Errorf("%s: internal error", r.Method)
 		}
@@ -220,32 +229,33 @@ func (s *Server) run(ctx context.Context, f Func, r *Request) (result json.RawMe
 	return result, err
 }
 
-// Description describes the server to clients, in addition to Options.
+// Description supplements Options in describing the server to clients.
 type Description struct {
-	Instructions string // replaces Options.Instructions
-	// Extensions are the capabilities of extensions, by identifier. The methods of the extension
-	// "…/NAME" begin with "NAME/"; Options.Extension handles them.
+	Instructions string // overrides Options.Instructions
+	// Extensions maps the identifiers of extensions to their capabilities. The methods of an
+	// extension "…/NAME" start with "NAME/" and are handled by Options.Extension.
 	Extensions map[string]json.RawMessage
-	// Logging declares that legacy clients can set a log level: Options.Extension also handles
+	// Logging declares that legacy clients can set a log level. Options.Extension then also handles
 	// logging/setLevel.
 	Logging bool
-	// Tasks is the capability "tasks" for clients of 2025-11-25, a JSON object; nil without tasks.
-	// Options.Extension handles tasks/get and the other methods of tasks. In the modern era tasks
-	// are an extension.
+	// Tasks is the value of the "tasks" capability for 2025-11-25 clients, a JSON object. Nil if
+	// tasks are not supported. Options.Extension handles tasks/get and the other task methods. In
+	// the modern era, tasks are an extension.
 	Tasks json.RawMessage
-	// WatchTasks is called for a modern listen that requests notifications of tasks. It returns
-	// the ids that it knows and must not block. ctx ends with the listen. May be nil.
+	// WatchTasks is called when a modern listen requests task notifications. It returns the ids of
+	// the requested tasks that exist, and must not block. ctx is done when the listen ends. May be
+	// nil.
 	WatchTasks func(ctx context.Context, w TaskWatch) (known []string)
 }
 
-// TaskWatch is a subscriptions/listen that requests notifications of tasks.
+// TaskWatch describes a subscriptions/listen request for task notifications.
 type TaskWatch struct {
-	IDs          []string        // of the tasks
-	Principal    string          // of the client; see [Request]
-	Capabilities json.RawMessage // of the client
-	// Send sends the client a notifications/tasks with params, a JSON object. It does not block: a
-	// client that does not read gets the latest notification of each task, for at most 256 tasks
-	// and 4 MiB.
+	IDs          []string        // ids of the requested tasks
+	Principal    string          // principal of the client; see [Request]
+	Capabilities json.RawMessage // capabilities of the client
+	// Send sends a notifications/tasks to the client with params, a JSON object. It does not block:
+	// if the client does not read, only the latest notification for each task is queued, up to 256
+	// tasks and 4 MiB.
 	Send func(params json.RawMessage)
 }
 
@@ -263,7 +273,7 @@ func (d *Description) declares(method string) bool {
 	return false
 }
 
-// offers reports whether a method is available in an era.
+// offers reports whether a method is available in the given era.
 func (s *Server) offers(method string, modern bool) bool {
 	o, about := &s.opts, s.about.Load()
 	switch method {
@@ -295,7 +305,7 @@ func (s *Server) offers(method string, modern bool) bool {
 	return o.Extension != nil && about.declares(method)
 }
 
-// capabilities returns the capabilities of the server and its extensions.
+// capabilities returns the capabilities of the server, including its extensions.
 func (s *Server) capabilities(about *Description) json.RawMessage {
 	has := s.opts.listsOffered()
 	caps := encode(mcp.Capabilities{
@@ -306,13 +316,14 @@ func (s *Server) capabilities(about *Description) json.RawMessage {
 	})
 	extensions := about.Extensions
 	if has.Events {
-		// Some clients look for events among the extensions, others beside them.
+		// Some clients look for events in "extensions", others at the top level of the
+		// capabilities.
 		extensions = maps.Clone(extensions)
 		if extensions == nil {
 			extensions = map[string]json.RawMessage{}
 		}
 		extensions[mcp.ExtensionEvents] = json.RawMessage(eventsCapability)
-		caps, _ = with(caps, []member{{"events", json.RawMessage(eventsCapability)}}) // it is an object
+		caps, _ = with(caps, []member{{"events", json.RawMessage(eventsCapability)}}) // caps is a JSON object
 	}
 	if len(extensions) > 0 {
 		caps, _ = with(caps, []member{{"extensions", encode(extensions)}})
@@ -320,7 +331,7 @@ func (s *Server) capabilities(about *Description) json.RawMessage {
 	return caps
 }
 
-// listsOffered returns the lists whose changes clients are notified of.
+// listsOffered returns the lists whose changes are reported to clients.
 func (o *Options) listsOffered() subscriptions.Lists {
 	return subscriptions.Lists{
 		Tools:     o.CallTool != nil,
@@ -334,8 +345,8 @@ func (o *Options) info() mcp.Implementation {
 	return mcp.Implementation{Name: o.Name, Title: o.Title, Version: o.Version}
 }
 
-// initialized returns the result of initialize and the negotiated version: the client's if it is
-// supported, else the newest legacy version.
+// initialized returns the result for an initialize request and the negotiated protocol version: the
+// client's version if it is supported, and otherwise the newest legacy version.
 func (s *Server) initialized(m *message) (version string, result json.RawMessage, err *Error) {
 	version = text(m.fields["protocolVersion"])
 	if version == "" {
@@ -347,10 +358,10 @@ func (s *Server) initialized(m *message) (version string, result json.RawMessage
 	about := s.about.Load()
 	caps := s.capabilities(about)
 	if about.Logging {
-		caps, _ = with(caps, []member{{"logging", json.RawMessage("{}")}}) // it is an object
+		caps, _ = with(caps, []member{{"logging", json.RawMessage("{}")}}) // caps is a JSON object
 	}
 	if about.Tasks != nil && version == mcp.LatestLegacy {
-		caps, _ = with(caps, []member{{"tasks", about.Tasks}}) // it is an object
+		caps, _ = with(caps, []member{{"tasks", about.Tasks}}) // caps is a JSON object
 	}
 	return version, encode(struct {
 		Version      string             `json:"protocolVersion"`
@@ -360,10 +371,10 @@ func (s *Server) initialized(m *message) (version string, result json.RawMessage
 	}{version, caps, s.opts.info(), about.Instructions}), nil
 }
 
-// withoutInitialize returns the versions that a request can name without initialize.
+// withoutInitialize returns the protocol versions that a client can use without initialize.
 func withoutInitialize() []string { return []string{mcp.ModernVersion} }
 
-// discovered returns the result of server/discover.
+// discovered returns the result for server/discover.
 func (s *Server) discovered() json.RawMessage {
 	about := s.about.Load()
 	return encode(struct {
@@ -373,12 +384,12 @@ func (s *Server) discovered() json.RawMessage {
 	}{withoutInitialize(), s.capabilities(about), about.Instructions})
 }
 
-// checkMeta validates the protocol members of a modern request's _meta.
+// checkMeta validates the protocol members in a modern request's _meta.
 func checkMeta(m *message) *Error {
 	version := m.version()
 	switch {
 	case m.meta[mcp.MetaProtocolVersion] == nil:
-		return errorf(mcp.CodeInvalidParams, "params._meta lacks %q", mcp.MetaProtocolVersion)
+		return errorf(mcp.CodeInvalidParams, "%q is missing in params._meta", mcp.MetaProtocolVersion)
 	case version != mcp.ModernVersion:
 		return &Error{
 			Code: mcp.CodeUnsupportedVersion, Message: "unsupported protocol version",
@@ -391,7 +402,7 @@ func checkMeta(m *message) *Error {
 	return nil
 }
 
-// encode marshals values that cannot fail to encode.
+// encode marshals a value that is known to be encodable.
 func encode(v any) json.RawMessage {
 	b, _ := json.Marshal(v)
 	return b

@@ -15,45 +15,48 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// session is one legacy HTTP client. It ends by DELETE. It leaves memory when it is idle for too
-// long, when its principal exceeds its limit, and with the server. It then ends, unless it is
-// stored in a file, from which the client's next request restores it.
+// session is the session of one legacy HTTP client. It ends permanently when the client sends
+// DELETE. It is removed from memory when it has been idle for too long, when its principal exceeds
+// its limit, and when the server closes. If it is stored in a file, the client's next request
+// restores it; otherwise it has then ended.
 type session struct {
 	id        string
 	version   string
 	principal string
 	sub       *subscriptions.Subscriber
-	ctx       context.Context // cancelled when the session ends
+	ctx       context.Context // done when the session ends or leaves memory
 	end       context.CancelCauseFunc
 	inFlight  inFlight
 	replay    replayLog
 	calls     callStreams
 	client    *Client
-	file      *sessionFile // nil: the session is not stored
-	// messages holds the messages for the GET streams that belong to no request.
+	file      *sessionFile // nil if the session is not stored
+	// messages contains the messages to the client that are unrelated to any request, for the GET
+	// streams.
 	messages *mailbox
 
 	// Guarded by sessions.mu.
-	users int // requests in progress, including the GET streams
+	users int // number of requests in progress, including the GET streams
 	idle  *time.Timer
-	used  time.Time // when users became 0
+	used  time.Time // time at which users became 0
 
 	mu      sync.Mutex
-	streams []*getStream // open, newest last; the newest gets the messages
-	opened  int          // number of the last stream
+	streams []*getStream // open GET streams, newest last; the newest sends the messages
+	opened  int          // number of the stream that was opened last
 	turn    chan struct{}
-	// seen holds the digests of the lists that the client saw last, by method.
+	// seen contains, by method, the digest of each list as the client saw it last.
 	seen map[string]string
 
-	subscribing sync.Mutex // guards waiting, and orders changes of the subscriptions
-	// waiting holds URIs of a restored session that cannot be subscribed to yet, perhaps because
-	// their server is not connected.
+	subscribing sync.Mutex // guards waiting and serializes changes to the subscriptions
+	// waiting contains the URIs of a restored session to which it cannot subscribe yet, perhaps
+	// because their server is not connected.
 	waiting map[string]struct{}
 }
 
 var errSessionEnded = errors.New("the session has ended")
 
-// openSession creates a session. It counts as in use until the caller calls releaseSession.
+// openSession creates a session. The session counts as in use until the caller calls
+// releaseSession.
 func (s *Server) openSession(version, principal string, capabilities json.RawMessage) (*session, error) {
 	ss, err := s.newSession(rand.Text(), version, principal, capabilities)
 	if err != nil {
@@ -82,8 +85,8 @@ func (s *Server) newSession(id, version, principal string, capabilities json.Raw
 	return ss, nil
 }
 
-// addSession registers a session and returns it, or the one with the same id that another request
-// registered meanwhile. The caller must call releaseSession.
+// addSession registers a session and returns it. If another request has meanwhile registered a
+// session with the same id, it returns that session instead. The caller must call releaseSession.
 func (s *Server) addSession(ss *session) (*session, error) {
 	s.sessions.mu.Lock()
 	var gone []*session
@@ -118,7 +121,7 @@ func (s *Server) addSessionLocked(ss *session, gone *[]*session) (*session, erro
 }
 
 // useSession returns the session with this id, which counts as in use until the caller calls
-// releaseSession. It returns nil if there is none, or if it belongs to another principal.
+// releaseSession. It returns nil if there is no such session or if it belongs to another principal.
 func (s *Server) useSession(id, principal string) (*session, error) {
 	s.sessions.mu.Lock()
 	ss := s.sessions.byID[id]
@@ -135,9 +138,9 @@ func (s *Server) useSession(id, principal string) (*session, error) {
 	return ss, nil
 }
 
-// restoreSession restores a session that is stored, but not in memory. It notifies the client of the
-// lists that differ from what it saw, and of all resources that it subscribes to, because they may
-// have changed.
+// restoreSession loads a session that is stored on disk but not in memory. It notifies the client
+// of each list that differs from the one that the client saw last, and of all resources to which
+// the client subscribes, because they may have changed.
 func (s *Server) restoreSession(id, principal string) (*session, error) {
 	file, was := s.stored.take(id, principal)
 	if file == nil {
@@ -180,10 +183,10 @@ func (s *Server) endSession(ss *session) {
 	ss.file.remove()
 }
 
-// dropSession removes a session from memory. s.sessions.mu must be held.
+// dropSession removes a session from memory. The caller must hold s.sessions.mu.
 func (s *Server) dropSession(ss *session) {
 	if s.sessions.byID[ss.id] != ss {
-		return // another request ended it
+		return // another request has already removed it
 	}
 	delete(s.sessions.byID, ss.id)
 	s.sessions.room.Give(ss.principal)
@@ -191,8 +194,8 @@ func (s *Server) dropSession(ss *session) {
 	ss.close()
 }
 
-// expireSession drops a session that was idle long enough. A request may have begun to use it
-// while the timer fired.
+// expireSession drops a session that has been idle for too long, unless a request started to use it
+// when the timer fired.
 func (s *Server) expireSession(ss *session) {
 	s.sessions.mu.Lock()
 	over := ss.users == 0 && s.sessions.byID[ss.id] == ss && time.Since(ss.used) >= s.opts.SessionIdle
@@ -205,8 +208,9 @@ func (s *Server) expireSession(ss *session) {
 	}
 }
 
-// idleLongest returns the longest idle session of a principal, nil if none is idle. Its client
-// starts a new one with the next request, or restores it. s.sessions.mu must be held.
+// idleLongest returns the principal's session that has been idle longest, or nil if none is idle.
+// Once it is dropped, the client's next request restores it or starts a new session. The caller
+// must hold s.sessions.mu.
 func (s *Server) idleLongest(principal string) *session {
 	var oldest *session
 	for _, ss := range s.sessions.byID {
@@ -217,7 +221,7 @@ func (s *Server) idleLongest(principal string) *session {
 	return oldest
 }
 
-// resubscribe retries the waiting subscriptions of all sessions after the catalog changed.
+// resubscribe retries the waiting subscriptions of all sessions after the catalog has changed.
 func (s *Server) resubscribe() {
 	if s.stored == nil {
 		return
@@ -230,8 +234,8 @@ func (s *Server) resubscribe() {
 	}
 }
 
-// EndSessions ends the legacy HTTP sessions, and their requests in flight, of principals for which
-// holds is false. Sessions of clients without credentials stay.
+// EndSessions ends the legacy HTTP sessions of all principals for which holds returns false, and
+// cancels their requests in flight. Sessions of clients without credentials continue.
 func (s *Server) EndSessions(holds func(principal string) bool) {
 	s.sessions.mu.Lock()
 	defer s.sessions.mu.Unlock()
@@ -254,7 +258,8 @@ func (s *Server) closeSessions() {
 	}
 }
 
-// queue queues a message for the newest GET stream, if there is one.
+// queue queues a message for the newest GET stream. It reports false if there is no GET stream or
+// the queue is full.
 func (ss *session) queue(message []byte) bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
@@ -266,7 +271,7 @@ func (ss *session) close() {
 	ss.sub.Close()
 }
 
-// subscribe executes resources/subscribe or resources/unsubscribe, and returns the encoded
+// subscribe executes a resources/subscribe or resources/unsubscribe request and returns the encoded
 // response.
 func (ss *session) subscribe(m *message) []byte {
 	uri := text(m.fields["uri"])
@@ -288,8 +293,8 @@ func (ss *session) subscribe(m *message) []byte {
 	return reply
 }
 
-// subscribeAgain subscribes to the waiting URIs, and notifies the client of those that succeed:
-// they may have changed.
+// subscribeAgain retries the subscriptions to the waiting URIs. It notifies the client of the
+// resources for which it succeeds, because they may have changed.
 func (ss *session) subscribeAgain() {
 	ss.subscribing.Lock()
 	defer ss.subscribing.Unlock()
@@ -303,7 +308,7 @@ func (ss *session) subscribeAgain() {
 	ss.sub.Restore(subscriptions.Batch{URIs: again})
 }
 
-// saw records that the client was sent a list with this digest.
+// saw records the digest of a list that was sent to the client.
 func (ss *session) saw(method, digest string) {
 	ss.mu.Lock()
 	known := ss.seen[method]
@@ -317,7 +322,7 @@ func (ss *session) saw(method, digest string) {
 	}
 }
 
-// records returns the content of the session's file.
+// records returns the complete content of the session's file.
 func (ss *session) records() []sessionRecord {
 	ss.mu.Lock()
 	seen := maps.Clone(ss.seen)
@@ -331,7 +336,7 @@ func (ss *session) records() []sessionRecord {
 	return all
 }
 
-// codeSession is the code with which the SDKs answer requests with an unknown session.
+// codeSession is the error code that the MCP SDKs use to answer a request for an unknown session.
 const codeSession = -32001
 
 // legacy handles a message of the legacy era.
@@ -351,7 +356,7 @@ func (x *exchange) legacy() {
 		from.saw = ss.saw
 	}
 	switch {
-	case m.id == nil || m.isAnswer(): // no response
+	case m.id == nil || m.isAnswer(): // nothing to answer
 		if m.method == mcp.NotificationCancelled {
 			ss.inFlight.cancel(m.fields["requestId"])
 		} else {
@@ -365,7 +370,8 @@ func (x *exchange) legacy() {
 	case fromMemory(m.method):
 		x.result(from)
 	default:
-		// The parent is the session: a lost connection does not cancel the request.
+		// The parent context is the session's, because a lost connection does not cancel the
+		// request.
 		ctx, end, ok := ss.inFlight.begin(ss.ctx, m.id)
 		if !ok {
 			x.fail(http.StatusOK, errDuplicateID())
@@ -376,7 +382,7 @@ func (x *exchange) legacy() {
 			x.streamEvents(ctx, from)
 			return
 		}
-		var calls *callStreams // nil: the client cannot resume
+		var calls *callStreams // nil if the client cannot resume streams
 		if ss.version >= mcp.LatestLegacy && accepts(x.r, typeEvents) {
 			calls = &ss.calls
 		}
@@ -400,14 +406,14 @@ func (x *exchange) initialize() {
 	x.reply(http.StatusOK, answer(x.m.id, result, nil))
 }
 
-// busy answers that there is currently no room for a session.
+// busy responds that no further session can be opened at the moment.
 func (x *exchange) busy(err error) {
 	x.w.Header().Set("Retry-After", "1")
 	x.fail(http.StatusServiceUnavailable, errorf(mcp.CodeInternal, "%s", err))
 }
 
-// session returns the session of a request, in use until the caller releases it. If there is none,
-// it answers the request with the reason and returns nil.
+// session returns the session to which the request belongs, which counts as in use until the caller
+// releases it. If there is no such session, it responds with an error and returns nil.
 func (x *exchange) session() *session {
 	name, ok := single(x.r, mcp.HeaderSession)
 	if !ok || name == "" {
@@ -432,8 +438,8 @@ func (x *exchange) session() *session {
 	return ss
 }
 
-// rejectModern rejects a modern request whose HTTP method exists only in the legacy era, and
-// reports whether it did.
+// rejectModern rejects a modern request whose HTTP method exists only in the legacy era. It reports
+// whether it rejected the request.
 func (x *exchange) rejectModern() bool {
 	if x.r.Header.Get(mcp.HeaderProtocolVersion) != mcp.ModernVersion {
 		return false

@@ -23,21 +23,24 @@ import (
 )
 
 const (
-	// sessionRetention is how long an unused session is stored.
+	// sessionRetention is how long an unused session stays stored.
 	sessionRetention = 7 * 24 * time.Hour
-	// touchEvery is the least interval between two writes of the time of last use.
+	// touchEvery is the minimum interval between two updates of a session file's modification time,
+	// which records the last use.
 	touchEvery = time.Hour
-	// maxSessionFile bounds the file of a session. A session that needs more is not stored.
+	// maxSessionFile limits the size of a session file in bytes. A session that needs more is not
+	// stored.
 	maxSessionFile = 4 << 20
-	// sessionFileSlack is how much larger than twice its current content a file may become.
+	// sessionFileSlack is the number of bytes by which a session file may exceed twice its compact
+	// size before it is rewritten.
 	sessionFileSlack = 64 << 10
 )
 
-// sessionDir stores sessions in a directory, each in a file of its own, so that they outlive the
-// server. Several servers may use the same directory. A nil *sessionDir stores none.
+// sessionDir stores sessions in a directory, one file per session, so that they outlive the server.
+// Several servers may share a directory. A nil *sessionDir stores nothing.
 //
-// A file name consists of digests of the principal and the session id: reading the directory is
-// not enough to use the sessions.
+// A file name consists of digests of the principal and the session id, so that read access to the
+// directory is not enough to use the sessions.
 type sessionDir struct {
 	dir    string
 	logger *slog.Logger
@@ -45,23 +48,23 @@ type sessionDir struct {
 	warned sync.Once
 
 	mu   sync.Mutex
-	away map[string]time.Time // when the sessions that are not in memory were last used, by file
-	room fair.Limit           // for the sessions in away, by the digest of the principal
+	away map[string]time.Time // last use of each session that is not in memory, by file name
+	room fair.Limit           // limits the sessions in away, by digest of the principal
 }
 
-// sessionRecord is a line in the file of a session: the first line describes the session, later
-// lines its changes.
+// sessionRecord is one line of a session file. The first line describes the session; later lines
+// record changes.
 type sessionRecord struct {
-	// Version is the protocol version, only in the first line.
+	// Version is the protocol version. It is present only in the first line.
 	Version      string            `json:"version,omitempty"`
 	Capabilities json.RawMessage   `json:"capabilities,omitempty"`
-	Memory       json.RawMessage   `json:"memory,omitempty"` // of Client.Remember
-	Seen         map[string]string `json:"seen,omitempty"`   // digests of lists, by method
-	Add          string            `json:"add,omitempty"`    // a URI that the client subscribed to
+	Memory       json.RawMessage   `json:"memory,omitempty"` // value stored by Client.Remember
+	Seen         map[string]string `json:"seen,omitempty"`   // digests of the lists that the client saw last, by method
+	Add          string            `json:"add,omitempty"`    // a new subscription's URI
 	Remove       string            `json:"remove,omitempty"`
 }
 
-// storedSession is the content of a file.
+// storedSession is the decoded content of a session file.
 type storedSession struct {
 	version              string
 	capabilities, memory json.RawMessage
@@ -69,8 +72,8 @@ type storedSession struct {
 	uris                 map[string]struct{}
 }
 
-// openSessionDir opens a directory, which it creates if necessary, for at most limit sessions that
-// are not in memory. It returns nil if that fails.
+// openSessionDir opens dir, and creates it if necessary. At most limit sessions that are not in
+// memory are stored there. It returns nil if the directory cannot be used.
 func openSessionDir(dir string, limit int, logger *slog.Logger) *sessionDir {
 	k := &sessionDir{dir: dir, logger: logger, away: map[string]time.Time{}, room: fair.Limit{Max: limit}}
 	err := os.MkdirAll(dir, 0o700)
@@ -85,7 +88,7 @@ func openSessionDir(dir string, limit int, logger *slog.Logger) *sessionDir {
 	for _, f := range files {
 		if info, err := f.Info(); err == nil && strings.HasSuffix(f.Name(), sessionSuffix) {
 			for _, name := range k.setAway(f.Name(), info.ModTime()) {
-				_ = os.Remove(filepath.Join(dir, name)) // another server may have done it
+				_ = os.Remove(filepath.Join(dir, name)) // another server may already have removed it
 			}
 		}
 	}
@@ -103,8 +106,8 @@ func nameDigest(s string) string {
 	return hex.EncodeToString(d[:16])
 }
 
-// setAway records that a session is not in memory, and returns the files to remove: those that are
-// too old, and the oldest of the principal beyond the limit.
+// setAway records that a session is not in memory. It returns the files to remove: those that are
+// too old, and the principal's oldest files beyond the limit.
 func (k *sessionDir) setAway(name string, used time.Time) (gone []string) {
 	principal, _, _ := strings.Cut(name, "-")
 	k.mu.Lock()
@@ -130,7 +133,7 @@ func (k *sessionDir) setAway(name string, used time.Time) (gone []string) {
 	return gone
 }
 
-// back undoes setAway. k.mu must be held.
+// back records that a session is in memory again. The caller must hold k.mu.
 func (k *sessionDir) back(name string) {
 	if _, ok := k.away[name]; ok {
 		principal, _, _ := strings.Cut(name, "-")
@@ -139,7 +142,7 @@ func (k *sessionDir) back(name string) {
 	}
 }
 
-// create stores a new session; it returns nil if that is not possible.
+// create stores a new session. It returns nil if the session cannot be stored.
 func (k *sessionDir) create(ss *session) *sessionFile {
 	if k == nil {
 		return nil
@@ -147,9 +150,9 @@ func (k *sessionDir) create(ss *session) *sessionFile {
 	f := &sessionFile{of: k, path: filepath.Join(k.dir, sessionFileName(ss.principal, ss.id)), touched: time.Now()}
 	data, err := f.content(ss.records())
 	if err == nil {
-		err = os.MkdirAll(k.dir, 0o700) // the directory may have been removed
+		err = os.MkdirAll(k.dir, 0o700) // the directory may have been removed meanwhile
 	}
-	if err == nil { // no fsync: it must survive the process, but not the machine
+	if err == nil { // no fsync: the file must survive a crash of the process, not of the machine
 		err = os.WriteFile(f.path, data, 0o600)
 	}
 	f.giveUp(err)
@@ -159,17 +162,17 @@ func (k *sessionDir) create(ss *session) *sessionFile {
 	return f
 }
 
-// park records that a session has left memory, so that its file expires.
+// park records that a session has been removed from memory, so that its file can expire.
 func (k *sessionDir) park(f *sessionFile) {
 	if k == nil || !f.used() {
 		return
 	}
 	for _, name := range k.setAway(filepath.Base(f.path), time.Now()) {
-		_ = os.Remove(filepath.Join(k.dir, name)) // another server may have done it
+		_ = os.Remove(filepath.Join(k.dir, name)) // another server may already have removed it
 	}
 }
 
-// take returns the session with that id of the principal; a nil file if there is none.
+// take loads the principal's session with this id. The file is nil if there is no such session.
 func (k *sessionDir) take(id, principal string) (*sessionFile, *storedSession) {
 	if k == nil || id == "" {
 		return nil, nil
@@ -190,24 +193,25 @@ func (k *sessionDir) take(id, principal string) (*sessionFile, *storedSession) {
 	return f, was
 }
 
-// warn logs only the first failure: clients could cause any number.
+// warn logs only the first failure, because clients could cause any number of failures.
 func (k *sessionDir) warn(what string, err error) {
 	k.warned.Do(func() { k.logger.Warn(what, "err", err) })
 }
 
-// sessionFile is the file of one session that is in memory. A nil *sessionFile stores nothing.
+// sessionFile is the file of one session in memory. A nil *sessionFile stores nothing.
 type sessionFile struct {
 	of   *sessionDir
 	path string
 
-	// mu orders writes. Only requests of one session wait for each other.
+	// mu serializes writes. Requests wait only for other requests of the same session.
 	mu          sync.Mutex
-	size, small int // bytes of the file, now and when it was last rewritten
+	size, small int // current size in bytes, and size after the last rewrite
 	touched     time.Time
-	gone        bool // the session has ended, or can no longer be stored
+	gone        bool // the session has ended or can no longer be stored
 }
 
-// add appends a line. If the file has become too large, it is rewritten with all instead.
+// add appends a line to the file. If the file has become too large, add rewrites it with the lines
+// that all returns.
 func (f *sessionFile) add(line sessionRecord, all func() []sessionRecord) {
 	if f == nil {
 		return
@@ -219,7 +223,7 @@ func (f *sessionFile) add(line sessionRecord, all func() []sessionRecord) {
 		return
 	}
 	if f.size+len(data) > 2*f.small+sessionFileSlack {
-		data, err := f.content(all()) // includes the line
+		data, err := f.content(all()) // all already includes the new line
 		if err == nil {
 			err = atomicfile.Replace(f.path, 0o600, data)
 		}
@@ -235,7 +239,7 @@ func (f *sessionFile) add(line sessionRecord, all func() []sessionRecord) {
 	f.giveUp(err)
 }
 
-// content encodes the whole file. f.mu must be held.
+// content encodes the complete file. The caller must hold f.mu.
 func (f *sessionFile) content(lines []sessionRecord) ([]byte, error) {
 	var b bytes.Buffer
 	for _, line := range lines {
@@ -244,22 +248,22 @@ func (f *sessionFile) content(lines []sessionRecord) ([]byte, error) {
 	}
 	f.size, f.small = b.Len(), b.Len()
 	if b.Len() > maxSessionFile {
-		return nil, fmt.Errorf("it needs more than %d bytes", maxSessionFile)
+		return nil, fmt.Errorf("the session requires more than %d bytes", maxSessionFile)
 	}
 	return b.Bytes(), nil
 }
 
-// giveUp removes the file after an error, because stored state must not be outdated. f.mu must be
-// held.
+// giveUp removes the file after an error, because a stored session must never be outdated. The
+// caller must hold f.mu.
 func (f *sessionFile) giveUp(err error) {
 	if err != nil {
 		f.gone = true
-		_ = os.Remove(f.path) // if this fails as well, nothing can be done
+		_ = os.Remove(f.path) // nothing more can be done if this fails too
 		f.of.warn("a client must connect again after a restart because its session cannot be stored", err)
 	}
 }
 
-// remove removes the file permanently.
+// remove deletes the file permanently.
 func (f *sessionFile) remove() {
 	if f == nil {
 		return
@@ -267,10 +271,10 @@ func (f *sessionFile) remove() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.gone = true
-	_ = os.Remove(f.path) // it may already be gone
+	_ = os.Remove(f.path) // the file may already be gone
 }
 
-// touch occasionally writes the time of last use.
+// touch records the time of last use in the file, at most once per touchEvery.
 func (f *sessionFile) touch() {
 	if f == nil {
 		return
@@ -283,7 +287,7 @@ func (f *sessionFile) touch() {
 	}
 }
 
-// used writes the time of last use; it reports false if the session is not stored.
+// used records the time of last use in the file. It reports false if the session is not stored.
 func (f *sessionFile) used() bool {
 	if f == nil {
 		return false
@@ -291,10 +295,10 @@ func (f *sessionFile) used() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.touched = time.Now()
-	return !f.gone && os.Chtimes(f.path, time.Time{}, f.touched) == nil // a failure would let it expire early
+	return !f.gone && os.Chtimes(f.path, time.Time{}, f.touched) == nil // if this fails, the file would expire too early
 }
 
-// read reads the file.
+// read reads and decodes the file.
 func (f *sessionFile) read() (*storedSession, error) {
 	file, err := os.Open(f.path)
 	if err != nil {
@@ -308,12 +312,12 @@ func (f *sessionFile) read() (*storedSession, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.size = len(data) // how much is outdated is unknown: a large file is soon rewritten
+	f.size = len(data) // the compact size is unknown, so that a large file is soon rewritten
 	s := &storedSession{seen: map[string]string{}, uris: map[string]struct{}{}}
 	for text := range bytes.Lines(data) {
 		var line sessionRecord
 		if text[len(text)-1] != '\n' {
-			return nil, errors.New("the last line is not complete")
+			return nil, errors.New("the last line is incomplete")
 		}
 		if err := json.Unmarshal(text, &line); err != nil {
 			return nil, err

@@ -15,24 +15,24 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// Bounds of one stdio connection. Over HTTP the number of connections bounds the waiting requests,
-// and Options.Subscriptions.MaxSubscribers the listens.
+// Limits for one stdio connection. Over HTTP, waiting requests are limited by the number of
+// connections, and listens by Options.Subscriptions.MaxSubscribers.
 const (
-	maxWaiting = 1_024 // requests that wait because Options.MaxInFlight are running
+	maxWaiting = 1_024 // requests that wait while Options.MaxInFlight others run
 	maxListens = 64    // open subscriptions/listen requests
 )
 
 var errClosed = errors.New("the server is shutting down")
 
-// ServeIO serves one client that sends newline-delimited JSON-RPC of either era. It returns nil
-// when in ends or the server closes, the cause of ctx when ctx is done, and otherwise the read or
-// write error. At the end of in, all requests are answered and listens get their result; in all
-// other cases requests in flight are cancelled first.
+// ServeIO serves one client that sends newline-delimited JSON-RPC of either era. It returns nil at
+// the end of in or when the server closes, the cause of ctx when ctx is done, and otherwise the
+// read or write error. At the end of in, all pending requests are still answered and listens
+// receive their results; in all other cases requests in flight are cancelled first.
 //
 // ServeIO closes in if it is an io.Closer. It also closes out if the client does not read the last
-// responses within 1 s after ctx is done or the server closes, or if one Write after the end of in
-// takes longer than 1 s. A Read or Write that Close does not interrupt, such as one on a terminal,
-// outlives ServeIO.
+// responses within one second after ctx is done or the server closes, or if a single Write after
+// the end of in takes longer than one second. A Read or Write that closing does not interrupt, such
+// as one on a terminal, may continue after ServeIO has returned.
 func (s *Server) ServeIO(ctx context.Context, in io.Reader, out io.Writer) error {
 	if !s.enter() {
 		closeIf(in)
@@ -60,7 +60,7 @@ func (s *Server) ServeIO(ctx context.Context, in io.Reader, out io.Writer) error
 		case <-c.out.gone:
 		}
 	})()
-	go c.out.run(out) // waited for by finish
+	go c.out.run(out) // finish waits for this goroutine
 
 	lines, read := readLines(c.ctx, in, s.opts.MaxMessage)
 	err := c.read(lines)
@@ -75,7 +75,7 @@ func (s *Server) ServeIO(ctx context.Context, in io.Reader, out io.Writer) error
 	closeIf(in)
 	select {
 	case <-read:
-	case <-time.After(100 * time.Millisecond): // this Read ignores Close
+	case <-time.After(100 * time.Millisecond): // closing in did not interrupt the Read
 	}
 	if errors.Is(err, errClosed) {
 		err = nil
@@ -83,7 +83,7 @@ func (s *Server) ServeIO(ctx context.Context, in io.Reader, out io.Writer) error
 	return err
 }
 
-// read handles messages until the end of input, for which it returns nil.
+// read handles messages until the end of input, when it returns nil.
 func (c *stdioConn) read(lines <-chan rawLine) error {
 	for {
 		select {
@@ -104,7 +104,7 @@ func (c *stdioConn) read(lines <-chan rawLine) error {
 	}
 }
 
-// finish ends everything that the connection started, and waits for it.
+// finish stops everything that the connection started and waits for it.
 func (c *stdioConn) finish() {
 	close(c.ending)
 	if c.legacy != nil {
@@ -121,15 +121,16 @@ func (c *stdioConn) finish() {
 
 var errLong = errors.New("line too long")
 
-// rawLine is one line of input, or the error that ended it.
+// rawLine is one line of input, or the error that ended the input.
 type rawLine struct {
 	text []byte
 	err  error
 }
 
-// readLines reads in on a new goroutine, the only sender on lines, which is never closed: the last
-// value is an error other than errLong. lines is unbuffered, so that requests wait in the client's
-// pipe. The goroutine ends with in or, once ctx is done, at the next line; it then closes ended.
+// readLines reads in on a new goroutine, which is the only sender on lines. lines is never closed:
+// its last value is an error other than errLong. lines is unbuffered, so that unread requests stay
+// in the client's pipe. The goroutine stops at the end of in or, once ctx is done, at the next
+// line; it then closes ended.
 func readLines(ctx context.Context, in io.Reader, limit int) (lines <-chan rawLine, ended <-chan struct{}) {
 	sent, done := make(chan rawLine), make(chan struct{})
 	go func() {
@@ -152,8 +153,8 @@ func readLines(ctx context.Context, in io.Reader, limit int) (lines <-chan rawLi
 	return sent, done
 }
 
-// readLine returns the next line without its line end, or errLong for a line that exceeds the
-// limit and is skipped. An unterminated last line counts; io.EOF follows it.
+// readLine returns the next line without its newline. It skips a line that exceeds limit and
+// returns errLong. A last line without a newline is returned normally, followed by io.EOF.
 func readLine(r *bufio.Reader, limit int) (text []byte, err error) {
 	long := false
 	for {
@@ -188,40 +189,40 @@ func closeIf(v any) {
 	}
 }
 
-// stdioConn is the connection of one call of ServeIO.
+// stdioConn is the connection that one call to ServeIO serves.
 type stdioConn struct {
 	srv *Server
-	// ctx is the parent of every request; it is cancelled if the connection fails.
+	// ctx is the parent context of every request. It is cancelled if the connection fails.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	out    *outbox
-	// ending is closed by finish; streams then end with their results.
+	// ending is closed by finish, which makes streams end with their results.
 	ending chan struct{}
-	// slots is a semaphore for running Funcs. A goroutine sends to acquire a slot and receives to
-	// release it after writing the response; never closed.
+	// slots is a semaphore that limits running Funcs. A goroutine sends to it to acquire a slot,
+	// and receives from it to release the slot after writing the response. It is never closed.
 	slots   chan struct{}
 	waiting waiting
-	wg      sync.WaitGroup // running and waiting Funcs, listens and the legacy pusher
+	wg      sync.WaitGroup // tracks running and waiting Funcs, listens and the legacy pusher
 
-	// legacy is set by initialize; only the reading goroutine uses it.
+	// legacy is set by initialize. Only the reading goroutine uses it.
 	legacy *legacyState
 
-	inFlight inFlight // Funcs and listens
+	inFlight inFlight // requests handled by Funcs, and listens
 	listens  atomic.Int64
 }
 
-// legacyState is the legacy state of a connection.
+// legacyState is the state of a connection whose client has sent initialize.
 type legacyState struct {
 	version string
 	sub     *subscriptions.Subscriber
-	pushes  bool               // the pusher has started
-	stop    context.CancelFunc // ends the pusher
+	pushes  bool               // whether the pusher has been started
+	stop    context.CancelFunc // stops the pusher
 	client  *Client
 	mute    context.CancelFunc // called when the client can no longer answer requests
-	leave   context.CancelFunc // called when the client has left, or initializes again
+	leave   context.CancelFunc // called when the client disconnects or initializes again
 }
 
-// handle processes one message. Funcs run on other goroutines; requests that change the state of
+// handle processes one message. Funcs run on other goroutines. Requests that change the state of
 // the connection are executed and answered in order.
 func (c *stdioConn) handle(data []byte) {
 	m, failed := parse(data)
@@ -256,7 +257,7 @@ func (c *stdioConn) request(m *message) {
 	case c.legacy != nil:
 		from.version, from.client, from.sub = c.legacy.version, c.legacy.client, c.legacy.sub
 	case m.method != mcp.MethodPing:
-		from.modern = true // rejected below, because _meta is missing
+		from.modern = true // rejected below because _meta is missing
 	}
 	if from.modern {
 		from.version = mcp.ModernVersion
@@ -284,7 +285,7 @@ func (c *stdioConn) fail(id json.RawMessage, failed *Error) {
 	c.out.put(func() []byte { return line(answer(id, nil, failed)) })
 }
 
-// begin is inFlight.begin; if the id is in use, it answers the request.
+// begin calls inFlight.begin. If the request id is already in use, it responds with an error.
 func (c *stdioConn) begin(m *message) (ctx context.Context, end func(), ok bool) {
 	if ctx, end, ok = c.inFlight.begin(c.ctx, m.id); !ok {
 		c.fail(m.id, errDuplicateID())
@@ -297,8 +298,8 @@ func (c *stdioConn) answerTo(ctx context.Context, m *message, from caller) []byt
 	return line(answer(m.id, result, failed))
 }
 
-// initialize begins the legacy era of the connection. A second initialize drops the subscriptions
-// of the first.
+// initialize starts the legacy era on the connection. Another initialize drops the subscriptions of
+// the first.
 func (c *stdioConn) initialize(m *message) {
 	version, result, failed := c.srv.initialized(m)
 	if failed != nil {
@@ -322,8 +323,8 @@ func (c *stdioConn) initialize(m *message) {
 	c.out.put(func() []byte { return line(answer(m.id, result, nil)) })
 }
 
-// startPushing starts to send notifications at the first message after initialize. Before that,
-// the client may not have received the response.
+// startPushing starts to send notifications on the first message after initialize, because earlier
+// the client may not yet have received the response to initialize.
 func (c *stdioConn) startPushing() {
 	if c.legacy.pushes {
 		return
@@ -342,7 +343,7 @@ func (c *stdioConn) push(ctx context.Context, _ subscriptions.Batch, message []b
 	return c.out.write(ctx, message)
 }
 
-// subscribe executes resources/subscribe or resources/unsubscribe and returns the encoded
+// subscribe executes a resources/subscribe or resources/unsubscribe request and returns the encoded
 // response.
 func subscribe(sub *subscriptions.Subscriber, m *message) []byte {
 	uri := text(m.fields["uri"])
@@ -354,8 +355,8 @@ func subscribe(sub *subscriptions.Subscriber, m *message) []byte {
 	return answer(m.id, json.RawMessage("{}"), nil)
 }
 
-// runFunc handles a request with a Func once a slot is free. The reader continues meanwhile: the
-// next message may cancel a request that holds a slot.
+// runFunc calls the Func for a request once a slot is free. Meanwhile the reader continues, because
+// the next message may cancel a request that occupies a slot.
 func (c *stdioConn) runFunc(m *message, from caller) {
 	ctx, end, ok := c.begin(m)
 	if !ok {
@@ -387,20 +388,21 @@ func (c *stdioConn) runFunc(m *message, from caller) {
 		cancelled := wasCancelled(ctx)
 		end()
 		if !cancelled {
-			// Not under ctx: the response is also sent while the server closes.
+			// The response is sent even while the server closes, so it does not use ctx.
 			_ = c.out.write(context.Background(), answer(m.id, result, failed))
 		}
 	})
 }
 
-// waiting counts the requests that wait for a slot, and their bytes.
+// waiting counts the requests that wait for a slot, and their total size.
 type waiting struct {
 	mu           sync.Mutex
 	count, bytes int
 }
 
-// begin counts a request of the given size; it reports false if maxWaiting, or the limit of the
-// total size, is reached. The caller must call end when the request no longer waits.
+// begin counts a waiting request of the given size in bytes. It reports false if this would exceed
+// maxWaiting or the limit for the total size. The caller must call end when the request no longer
+// waits.
 func (w *waiting) begin(size, limit int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -417,31 +419,31 @@ func (w *waiting) end(size int) {
 	w.count, w.bytes = w.count-1, w.bytes-size
 }
 
-// drainTimeout bounds how long a client that does not read can delay a shutdown.
+// drainTimeout limits how long a client that does not read can delay a shutdown.
 const drainTimeout = time.Second
 
 // outbox writes the lines of a connection in order.
 type outbox struct {
-	// The reader, requests, listens and notifiers send on jobs; it is never closed, because a
-	// notification may come late. Its capacity is the number of responses from memory that a
-	// client may request without reading.
+	// jobs receives jobs from the reader, requests, listens and notifiers. It is never closed,
+	// because a notification may arrive late. Its capacity limits how many responses without a Func
+	// a client may request while it does not read.
 	jobs chan job
-	// quit is closed by the owner after it has sent the last response on jobs.
+	// quit is closed by the owner after it has sent the last response to jobs.
 	quit chan struct{}
-	// gone is closed when the outbox will write nothing more.
+	// gone is closed when the outbox has stopped writing.
 	gone  chan struct{}
-	leave func() // closes gone, once
+	leave func() // closes gone once
 
-	failed func(error) // called at most once, with the first error of out
-	// writes counts the begins and ends of calls of Write: it is odd during a call.
+	failed func(error) // called at most once, with the first write error
+	// writes is incremented before and after each Write, so that it is odd during a Write.
 	writes atomic.Uint64
 }
 
-// job produces one or more lines on the writing goroutine, immediately before they are written. If
-// lines returns nil, nothing is written.
+// job produces zero or more lines. lines runs on the writing goroutine immediately before its
+// result is written; if it returns nil, nothing is written.
 type job struct {
 	lines func() []byte
-	done  chan struct{} // closed after writing; may be nil
+	done  chan struct{} // closed after the lines are written; may be nil
 }
 
 func newOutbox(failed func(error)) *outbox {
@@ -450,8 +452,8 @@ func newOutbox(failed func(error)) *outbox {
 	return o
 }
 
-// run is the only writer to out. It returns after an error, or when quit is closed and all jobs
-// are done.
+// run is the only goroutine that writes to out. It returns after a write error, or when quit is
+// closed and all jobs are done.
 func (o *outbox) run(out io.Writer) {
 	defer o.leave()
 	for {
@@ -460,7 +462,7 @@ func (o *outbox) run(out io.Writer) {
 			if !o.do(j, out) {
 				return
 			}
-		case <-o.quit: // write the queued jobs
+		case <-o.quit: // write the jobs that are still queued
 			for {
 				select {
 				case j := <-o.jobs:
@@ -475,7 +477,7 @@ func (o *outbox) run(out io.Writer) {
 	}
 }
 
-// do runs one job; it reports false if out failed.
+// do runs one job. It reports false if writing to out failed.
 func (o *outbox) do(j job, out io.Writer) bool {
 	if lines := j.lines(); lines != nil {
 		o.writes.Add(1)
@@ -492,8 +494,8 @@ func (o *outbox) do(j job, out io.Writer) bool {
 	return true
 }
 
-// watch calls abandon if one call of Write takes longer than drainTimeout. It then returns, or
-// when the outbox is done.
+// watch calls abandon if a single Write takes longer than drainTimeout. It returns after that, or
+// when the outbox has stopped.
 func (o *outbox) watch(abandon func()) {
 	tick := time.NewTicker(drainTimeout)
 	defer tick.Stop()
@@ -512,7 +514,7 @@ func (o *outbox) watch(abandon func()) {
 	}
 }
 
-// put queues a job without waiting for it.
+// put queues a job without waiting until it is done.
 func (o *outbox) put(lines func() []byte) {
 	select {
 	case o.jobs <- job{lines: lines}:
@@ -520,15 +522,15 @@ func (o *outbox) put(lines func() []byte) {
 	}
 }
 
-// write queues a message and waits until it is written. After an error, which is the cause of ctx
-// or io.ErrClosedPipe, it may or may not be written.
+// write queues a message and waits until it is written. If it returns an error (the cause of ctx,
+// or io.ErrClosedPipe), the message may or may not be written.
 func (o *outbox) write(ctx context.Context, message []byte) error {
 	_, err := o.deliver(ctx, message)
 	return err
 }
 
-// queue is write, but reports whether the message was queued. A queued message is written before
-// later ones, even if ctx is done, unless the client is gone.
+// queue works like write, but reports whether the message was queued. A queued message is written
+// before later ones, even if ctx is done, unless the client has disconnected.
 func (o *outbox) queue(ctx context.Context, message []byte) bool {
 	queued, _ := o.deliver(ctx, message)
 	return queued

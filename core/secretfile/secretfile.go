@@ -1,4 +1,5 @@
-// Package secretfile reads secrets, such as a token or a key, from files that others cannot read.
+// Package secretfile reads secrets, such as tokens and keys, from files that other users cannot
+// read.
 package secretfile
 
 import (
@@ -16,20 +17,22 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// MaxSize is the maximum number of bytes for [Read] and [ReadLines], MaxFile for [ReadAll].
+// MaxSize is the maximum file size in bytes for [Read] and [ReadLines], and MaxFile that for
+// [ReadAll].
 const (
 	MaxSize = 8 << 10
 	MaxFile = 1 << 20
 )
 
-// RefusedError says what is wrong with a file. It never contains any of the content.
+// RefusedError reports why a secret file was rejected. It never contains any of the file's content.
 type RefusedError struct{ Path, Problem string }
 
 func (e *RefusedError) Error() string { return printable.Line(e.Path, 256) + ": " + e.Problem }
 
-// Read returns the single line of a file that only its owner may read (mode 0600 or less; not
-// checked on Windows), without surrounding white space. Other content than one line of visible
-// ASCII characters is a *[RefusedError], as is everything that [Load] rejects.
+// Read returns the only line of a file, without surrounding white space. It returns a
+// *[RefusedError] if the content is not a single line of visible ASCII characters, if users other
+// than the owner can read the file (its mode must be 0600 or stricter; not checked on Windows), or
+// if [Load] rejects it.
 func Read(path string) (string, error) {
 	secret, err := read(path)
 	if err == nil && !printable.VisibleASCII(secret) {
@@ -38,8 +41,8 @@ func Read(path string) (string, error) {
 	return secret, err
 }
 
-// ReadLines is Read for a file of several lines, each of words of visible ASCII characters. It
-// skips empty lines.
+// ReadLines is like Read, but accepts several lines, each consisting of words of visible ASCII
+// characters. It skips empty lines.
 func ReadLines(path string) ([][]string, error) {
 	text, err := read(path)
 	if err != nil {
@@ -49,7 +52,7 @@ func ReadLines(path string) ([][]string, error) {
 	for line := range strings.Lines(text) {
 		words := strings.Fields(line)
 		if !printable.VisibleASCII(strings.Join(words, "")) {
-			return nil, &RefusedError{path, "the content is not lines of visible ASCII characters"}
+			return nil, &RefusedError{path, "the content does not consist of lines of visible ASCII characters"}
 		}
 		if len(words) > 0 {
 			lines = append(lines, words)
@@ -58,10 +61,11 @@ func ReadLines(path string) ([][]string, error) {
 	return lines, nil
 }
 
-// ReadAll returns any content of at most MaxFile bytes from a file that only its owner may read.
+// ReadAll returns the content of a file of at most MaxFile bytes that only its owner can read. The
+// content may be arbitrary.
 func ReadAll(path string) ([]byte, error) { return Load(path, MaxFile, 0o077) }
 
-// read returns the text of a file that only its owner may read.
+// read returns the text of a file that only its owner can read.
 func read(path string) (string, error) {
 	data, err := Load(path, MaxSize, 0o077)
 	text := strings.TrimSpace(string(data))
@@ -71,14 +75,14 @@ func read(path string) (string, error) {
 	return text, err
 }
 
-// Load returns the content of a regular file of at most limit bytes whose mode has none of the
-// forbidden bits (not checked on Windows). An unreadable file, a FIFO or a device is a
-// *[RefusedError].
+// Load returns the content of a regular file of at most limit bytes. The file's mode must have none
+// of the forbidden bits set (not checked on Windows). Load returns a *[RefusedError] if the file is
+// not acceptable, for example because it is unreadable, a FIFO or a device.
 func Load(path string, limit int64, forbidden fs.FileMode) ([]byte, error) {
 	refuse := func(format string, args ...any) ([]byte, error) {
 		return nil, &RefusedError{path, fmt.Sprintf(format, args...)}
 	}
-	// Opening a FIFO would block forever: check first, and check again what was opened.
+	// Opening a FIFO would block forever, so check the type before opening, and again afterwards.
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return refuse("not a regular file")
 	}
@@ -96,14 +100,14 @@ func Load(path string, limit int64, forbidden fs.FileMode) ([]byte, error) {
 	case !info.Mode().IsRegular():
 		return refuse("not a regular file")
 	case runtime.GOOS != "windows" && info.Mode().Perm()&forbidden != 0:
-		return refuse("mode %04o lets others read it; run chmod 600", info.Mode().Perm())
+		return refuse("mode %04o lets other users read it; run chmod 600", info.Mode().Perm())
 	}
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
 		return refuse("%v", printable.Unnamed(err))
 	}
 	if int64(len(data)) > limit {
-		return refuse("the file has more than %d bytes", limit)
+		return refuse("the file exceeds %d bytes", limit)
 	}
 	return data, nil
 }
@@ -111,13 +115,13 @@ func Load(path string, limit int64, forbidden fs.FileMode) ([]byte, error) {
 // KeySize is the length of a key in bytes.
 const KeySize = 32
 
-// Key returns the key in a file that only its owner may read. If there is none, it creates one;
-// processes that do so simultaneously get the same key. The directory must exist. A file that is
-// not a key is a *[RefusedError].
+// Key returns the key stored in a file that only its owner can read. If the file does not exist,
+// Key creates it with a random key; processes that do so simultaneously get the same key. The
+// directory must exist. Key returns a *[RefusedError] if the file does not contain a key.
 func Key(path string) ([]byte, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		key := make([]byte, KeySize)
-		_, _ = rand.Read(key) // it never fails
+		_, _ = rand.Read(key) // never fails
 		err := atomicfile.Create(path, 0o600, []byte(base64.StdEncoding.EncodeToString(key)+"\n"))
 		if !errors.Is(err, fs.ErrExist) {
 			return key, err

@@ -12,8 +12,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// CallTool calls a tool and returns the raw result. The error means that the call was rejected or
-// not answered; the caller must check isError in the result for a failure of the tool itself.
+// CallTool calls a tool and returns the raw result. It returns an error if the call was rejected or
+// not answered. If the tool itself failed, the result has isError set, which the caller must check.
 func (s *Session) CallTool(ctx context.Context, name string, args map[string]any) (json.RawMessage, error) {
 	if args == nil {
 		args = map[string]any{}
@@ -32,8 +32,9 @@ func (s *Session) CallTool(ctx context.Context, name string, args map[string]any
 	return raw, nil
 }
 
-// listenForRequests opens the notification stream that a one-shot session over legacy HTTP lacks:
-// the server may send a request on it and wait for our response before the tool returns.
+// listenForRequests opens the notification stream that a one-shot session over legacy HTTP normally
+// lacks, because the server may send a request on it and wait for the response before the tool
+// returns.
 func (s *Session) listenForRequests(ctx context.Context) {
 	if s.opts.OneShot && s.Info().Era == EraLegacy && s.conn.HTTP() {
 		s.streamOnce.Do(func() {
@@ -45,8 +46,8 @@ func (s *Session) listenForRequests(ctx context.Context) {
 	}
 }
 
-// requestStreamPatience bounds the wait for the notification stream: some servers send its headers
-// only with the first event.
+// requestStreamPatience limits the wait for the notification stream, because some servers send its
+// headers only with the first event.
 const requestStreamPatience = 250 * time.Millisecond
 
 // mirrors reports whether tool calls may have to repeat arguments in headers.
@@ -54,16 +55,16 @@ func (s *Session) mirrors() bool {
 	return s.conn.HTTP() && s.Info().Era == EraModern
 }
 
-// learnTools lists the tools unless it is already known which headers their calls need. If the list
-// fails, the server will say what is missing.
+// learnTools lists the tools, unless the headers that their calls need are already known. If
+// listing fails, the call itself reports which header is missing.
 func (s *Session) learnTools(ctx context.Context) {
 	if s.mirrors() && !s.conn.ToolsKnown() {
 		_, _ = s.List(ctx, catalog.Tools)
 	}
 }
 
-// InvalidToolError means that a tool must not be called over HTTP: its schema is invalid where it
-// says which arguments are repeated in headers.
+// InvalidToolError reports that a tool must not be called over HTTP, because the part of its schema
+// that specifies which arguments are repeated in headers is invalid.
 type InvalidToolError struct {
 	Tool, Reason string // Reason is printable
 }
@@ -72,7 +73,8 @@ func (e *InvalidToolError) Error() string {
 	return fmt.Sprintf("the definition of tool %q is invalid, so clients must not call it over HTTP: %s", printable.Line(e.Tool, 200), e.Reason)
 }
 
-// ToolError returns an [*InvalidToolError] for a listed tool that must not be called.
+// ToolError returns an [*InvalidToolError] if the listed tool must not be called, and nil
+// otherwise.
 func (s *Session) ToolError(name string) error {
 	if !s.mirrors() {
 		return nil
@@ -83,8 +85,8 @@ func (s *Session) ToolError(name string) error {
 	return nil
 }
 
-// withToolHeaders makes a tool call. It lists the tools and retries once if the server misses
-// headers: the tools may have changed since they were listed.
+// withToolHeaders makes a tool call. If the server reports a missing header, it lists the tools and
+// retries once, because the tools may have changed since they were last listed.
 func (s *Session) withToolHeaders(ctx context.Context, call func() (json.RawMessage, error)) (json.RawMessage, error) {
 	raw, err := call()
 	e, ok := errors.AsType[*RPCError](err)
@@ -110,12 +112,12 @@ func (s *Session) GetPrompt(ctx context.Context, name string, args map[string]st
 	return raw, nil
 }
 
-// Redact makes text from the server safe to show to people other than the requester: one printable
-// line of at most 1 KiB, without the secrets in the server's entry.
+// Redact makes a text from the server safe to show to people other than the requester: it returns
+// one printable line of at most 1 KiB without the secrets from the server's entry.
 func (s *Session) Redact(text string) string { return s.redact.text(text) }
 
-// Ping waits for a sign of life: the response to ping in the legacy era, and to server/discover in
-// the modern era, which has no ping. An error response is also a sign of life.
+// Ping checks that the server responds. It sends ping in the legacy era, and server/discover in the
+// modern era, which has no ping. An error response also counts as a response.
 func (s *Session) Ping(ctx context.Context) error {
 	method := mcp.MethodPing
 	if s.Info().Era == EraModern {
@@ -128,26 +130,26 @@ func (s *Session) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Reference identifies the prompt or the resource template whose argument is completed. Exactly one
-// field is set.
+// Reference identifies the prompt or resource template whose argument is to be completed. Exactly
+// one field is set.
 type Reference struct {
 	Prompt   string
 	Template string
 }
 
-// Completion holds the server's suggestions for the value of an argument.
+// Completion contains the server's suggestions for the value of an argument.
 type Completion struct {
-	Values []string // at most 100, as the server sent them: may be unprintable
-	Total  int      // how many values exist; 0: the server did not say
-	More   bool     // more values exist
+	Values []string // at most 100, as sent by the server; may be unprintable
+	Total  int      // total number of values; 0 if the server did not specify it
+	More   bool     // whether more values exist
 }
 
-// maxCompletions is the most values that the specification allows in one response.
+// maxCompletions is the maximum number of values that the specification allows per response.
 const maxCompletions = 100
 
-// Complete requests completions for an argument, given the beginning of its value and the arguments
-// already known. If the server does not offer completions, the error is [ErrUnsupported] and
-// nothing is sent.
+// Complete requests completions for an argument, given the start of its value and the arguments
+// that are already known. If the server does not offer completions, it returns [ErrUnsupported]
+// without sending a request.
 func (s *Session) Complete(ctx context.Context, ref Reference, argument, value string, given map[string]string) (Completion, error) {
 	if !s.Info().Capabilities.Completions {
 		return Completion{}, fmt.Errorf("complete %q: %w: no completions", argument, ErrUnsupported)
@@ -181,17 +183,18 @@ func (s *Session) Complete(ctx context.Context, ref Reference, argument, value s
 	}, nil
 }
 
-// maxToolFailure bounds the error text of a tool that is shown, in bytes.
+// maxToolFailure limits how many bytes of a tool's error text are shown.
 const maxToolFailure = 300
 
-// ToolFailure reports whether the raw result of a tool call has isError set, and returns its first
-// text as one printable line.
+// ToolFailure reports whether the raw result of a tool call has isError set. If it does,
+// ToolFailure also returns its first text as one printable line.
 func ToolFailure(result json.RawMessage) (string, bool) {
 	text, failed := toolFailureText(result)
 	return printable.Line(text, maxToolFailure), failed
 }
 
-// ToolFailure is [ToolFailure] with the session's secrets redacted, for logs and events.
+// ToolFailure is like the function [ToolFailure], but redacts the session's secrets, for logs and
+// events.
 func (s *Session) ToolFailure(result json.RawMessage) (string, bool) {
 	text, failed := toolFailureText(result)
 	if !failed {

@@ -17,17 +17,17 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 )
 
-// Dial connects to a server and completes the handshake. It gives up when ctx ends or after the
-// connect timeout, and then leaves nothing behind. ctx does not bound the session that Dial
-// returns. If this machine lacks something that the server needs, or the user has not approved its
-// entry, Dial tries nothing and returns the error of [config.Server.Unusable].
+// Dial connects to a server and completes the handshake. It fails when ctx is done or after the
+// connect timeout, and then leaves nothing behind. ctx does not limit the lifetime of the session
+// that Dial returns. If this machine lacks something that the server needs, or the user has not
+// approved its entry, Dial does not connect and returns the error from [config.Server.Unusable].
 //
-// Unless the server's entry fixes the era, Dial chooses it as basic/versioning of 2026-07-28
-// specifies: server/discover comes first. The legacy handshake follows if the response is not one
-// that only a modern server gives, if there is none within 5 s, or if a child exits; over HTTP, the
-// last attempt is SSE on the same URL if the entry allows a fallback. If the server names another
-// version, the same process is used again. If Options.Era is legacy, the legacy handshake comes
-// first.
+// Unless the server's entry specifies the era, Dial detects it as described under basic/versioning
+// in the 2026-07-28 specification: it sends server/discover first. It falls back to the legacy
+// handshake if the response is not one that only a modern server gives, if there is no response
+// within 5 s, or if a child process exits. Over HTTP, it finally tries SSE on the same URL if the
+// entry allows a fallback. If the server requests another version, Dial continues with the same
+// process. If Options.Era is legacy, Dial tries the legacy handshake first.
 func Dial(ctx context.Context, srv config.Server, opts Options) (*Session, error) {
 	if err := srv.Unusable(); err != nil {
 		return nil, err
@@ -52,8 +52,8 @@ func Dial(ctx context.Context, srv config.Server, opts Options) (*Session, error
 
 var _ DialFunc = Dial
 
-// slowStart explains why a program that downloads its server may need longer; "" for other
-// programs.
+// slowStart returns the reason why a program that downloads its server may start slowly. It returns
+// an empty string for other programs.
 func slowStart(srv config.Server) string {
 	if srv.Transport != config.TransportStdio {
 		return ""
@@ -115,7 +115,7 @@ func dialHTTP(ctx context.Context, srv config.Server, opts Options) (*Session, e
 	return nil, err
 }
 
-// giveUp releases everything that a failed attempt holds.
+// giveUp releases all resources of a failed attempt.
 func (d *httpDial) giveUp() {
 	_ = d.s.Close()
 	d.dialer.Close()
@@ -145,7 +145,7 @@ func dialSSE(ctx context.Context, srv config.Server, opts Options) (*Session, er
 	return d.s.attach(conn, info), nil
 }
 
-// tracked returns the Info that dialHTTP would have returned without OneShot.
+// tracked returns the Info that dialHTTP would have returned if OneShot were false.
 func (d *httpDial) tracked(ctx context.Context, info Info) Info {
 	info.Push = true
 	if info.Era == EraLegacy {
@@ -155,7 +155,8 @@ func (d *httpDial) tracked(ctx context.Context, info Info) Info {
 	return info
 }
 
-// legacy opens a legacy session, if necessary in another version that the server names.
+// legacy opens a legacy session. If the server supports only another version, it retries with that
+// version.
 func (d *httpDial) legacy(ctx context.Context, version string) (Info, error) {
 	conn, err := d.dialer.Streamable()
 	if err != nil {
@@ -196,12 +197,12 @@ func (d *httpDial) abandon(conn *wire.Conn) {
 	}
 }
 
-// oneShotGrace is how long the child of a one-shot session may take to exit after its stdin is
-// closed, if no request was cancelled.
+// oneShotGrace is how long the child process of a one-shot session may take to exit after its stdin
+// is closed, provided that no request was cancelled.
 const oneShotGrace = 100 * time.Millisecond
 
 // dialStdio starts the server's process, which the session then owns. Some legacy servers exit if
-// the first message is not initialize; dialStdio restarts them with the legacy handshake.
+// the first message is not initialize; dialStdio restarts such a server with the legacy handshake.
 func dialStdio(ctx context.Context, srv config.Server, opts Options) (*Session, error) {
 	s, err := startStdio(ctx, srv, opts)
 	if e, ended := errors.AsType[*EndError](err); ended && e.Err == nil && srv.Protocol != config.ProtocolModern &&
@@ -234,8 +235,9 @@ func startStdio(ctx context.Context, srv config.Server, opts Options) (*Session,
 	return s.dialIO(ctx, conn, err, srv.Protocol)
 }
 
-// OverIO makes a session with a running server that reads newline-delimited JSON from w and writes
-// it to r. ctx bounds the handshake. The session closes w, and r if it is an io.Closer.
+// OverIO returns a session with a running server that reads newline-delimited JSON from w and
+// writes it to r. ctx limits only the handshake. The session closes w, and also r if it is an
+// io.Closer.
 func OverIO(ctx context.Context, r io.Reader, w io.WriteCloser, srv config.Server, opts Options) (*Session, error) {
 	srv.Transport = config.TransportStdio
 	s := newSession(srv, opts.withDefaults())
@@ -243,7 +245,7 @@ func OverIO(ctx context.Context, r io.Reader, w io.WriteCloser, srv config.Serve
 	return s.dialIO(ctx, conn, err, srv.Protocol)
 }
 
-// dialIO performs the handshake over pipes, unless err says that they could not be connected. It
+// dialIO performs the handshake over pipes. If err is not nil, the pipes could not be connected. It
 // does not restart the process to try another version or era.
 func (s *Session) dialIO(ctx context.Context, conn *wire.Conn, err error, protocol config.Protocol) (*Session, error) {
 	if err != nil {
@@ -255,7 +257,7 @@ func (s *Session) dialIO(ctx context.Context, conn *wire.Conn, err error, protoc
 	slow.end()
 	if err != nil {
 		if _, ended := errors.AsType[*EndError](err); !ended {
-			err = conn.WithOutput(err) // it often says why there is no response
+			err = conn.WithOutput(err) // the output often explains the missing response
 		}
 		s.conn = conn
 		_ = s.Close()
@@ -265,19 +267,19 @@ func (s *Session) dialIO(ctx context.Context, conn *wire.Conn, err error, protoc
 	return s.attach(conn, info), nil
 }
 
-// slowDiscover makes the attempts of a detection over pipes. A server that is still starting
-// answers server/discover late, and later messages even later. So the request stays open while the
-// legacy handshake is tried, and a late response still counts.
+// slowDiscover detects the era over pipes. A server that is still starting responds late to
+// server/discover, and even later to subsequent messages. The request therefore stays open while
+// the legacy handshake is tried, and a late response is still used.
 type slowDiscover struct {
 	h      handshake
-	cancel context.CancelFunc // nil: no request was sent, or it was answered in time
-	// answered has capacity one: the goroutine of the request sends the one response; modern,
-	// legacy or end receives it.
+	cancel context.CancelFunc // nil if no request was sent, or if it was answered in time
+	// answered receives the response from the goroutine that sent the request; modern, legacy or
+	// end reads it. It has capacity 1.
 	answered chan discovered
 }
 
-// lateDiscover is how much later than the response to initialize the response to server/discover
-// may arrive.
+// lateDiscover is how long to wait for the response to server/discover after the response to
+// initialize has arrived.
 const lateDiscover = 100 * time.Millisecond
 
 type discovered struct {
@@ -304,7 +306,7 @@ func (d *slowDiscover) modern(ctx context.Context) (Info, error) {
 	}
 }
 
-// settle ends the answered request.
+// settle releases the resources of the answered request.
 func (d *slowDiscover) settle() {
 	d.cancel()
 	d.cancel = nil
@@ -328,7 +330,7 @@ func (d *slowDiscover) legacy(ctx context.Context, version string) (Info, error)
 	return info, nil
 }
 
-// end cancels the request if it was not answered.
+// end cancels the request if it has not been answered.
 func (d *slowDiscover) end() {
 	if d.cancel != nil {
 		d.cancel()
@@ -336,8 +338,8 @@ func (d *slowDiscover) end() {
 	}
 }
 
-// loginOf returns the source of tokens for a server; nil if its entry has credentials or it is not
-// reached over HTTP.
+// loginOf returns the token source for a server. It returns nil if the server's entry contains
+// credentials or the server is not reached over HTTP.
 func loginOf(srv config.Server, logins *login.Store) *login.TokenSource {
 	if logins == nil {
 		return nil
@@ -368,7 +370,7 @@ func credentials(from *login.TokenSource) *wire.Credentials {
 			again, err := from.Refused(ctx, r.Header, r.Status, c)
 			if err != nil {
 				if e, ok := errors.AsType[*wire.AuthError](authError(err, r.Status, c)); ok {
-					return wire.Advice{Reason: e.Reason, Remedy: e.Remedy}, nil // shown together with the response
+					return wire.Advice{Reason: e.Reason, Remedy: e.Remedy}, nil // shown in addition to the response
 				}
 				return wire.Advice{}, err
 			}
@@ -387,7 +389,7 @@ func authError(err error, status int, c login.Challenge) error {
 	return &wire.AuthError{Status: status, Reason: c.Reason(), Remedy: required.Error()}
 }
 
-// remedy says what the user can do after a refusal.
+// remedy returns what the user can do after the server refused a request.
 func remedy(t login.Target, r wire.Refusal, c login.Challenge) string {
 	const header = `an Authorization header in the server's "headers" in the config`
 	switch {

@@ -11,21 +11,22 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 )
 
-// Errors that callers branch on with errors.Is.
+// Errors for use with errors.Is.
 var (
-	// ErrNotFound means that the server does not have the resource.
+	// ErrNotFound reports that the server does not have the resource.
 	ErrNotFound = wire.ErrNotFound
-	// ErrAuth means that the server requires credentials or rejects those it got.
+	// ErrAuth reports that the server requires credentials or rejected those that were sent.
 	ErrAuth = wire.ErrAuth
-	// ErrUnsupported means that the server lacks the capability or the method.
+	// ErrUnsupported reports that the server does not support the capability or method.
 	ErrUnsupported = wire.ErrUnsupported
-	// ErrEra means that the server answered but does not support the one era that its entry allows.
+	// ErrEra reports that the server responded but does not support the only era that its entry
+	// allows.
 	ErrEra = errors.New("the server does not support this protocol era")
-	// ErrClosed means that Close was called.
+	// ErrClosed reports that Close was called.
 	ErrClosed = wire.ErrClosed
 )
 
-// Errors with details, for errors.AsType.
+// Errors with details, for use with errors.AsType.
 type (
 	RPCError   = wire.RPCError
 	AuthError  = wire.AuthError
@@ -37,10 +38,10 @@ type (
 	TooLargeError    = wire.TooLargeError
 )
 
-// errDeadline is the cause when a request exceeds its own time limit.
+// errDeadline is the cancellation cause for a request that exceeds its time limit.
 var errDeadline = errors.New("no response in time")
 
-// isAnswer reports whether err is the server's response to the request.
+// isAnswer reports whether err is a response from the server.
 func isAnswer(err error) bool {
 	if _, ok := errors.AsType[*InputRequiredError](err); ok {
 		return true
@@ -48,13 +49,13 @@ func isAnswer(err error) bool {
 	return wire.IsAnswer(err)
 }
 
-// notYet reports whether the server first requires credentials or a wait.
+// notYet reports whether the server requires credentials or a wait before it handles requests.
 func notYet(err error) bool {
 	_, wait := errors.AsType[*RetryAfter](err)
 	return wait || errors.Is(err, ErrAuth)
 }
 
-// isRefusal reports whether err concerns only this request, so the session can continue.
+// isRefusal reports whether err affects only this request, so that the session can continue.
 func isRefusal(err error) bool {
 	if notYet(err) {
 		return false
@@ -65,19 +66,19 @@ func isRefusal(err error) bool {
 	return isAnswer(err) || errors.Is(err, errDeadline)
 }
 
-// InputRequiredError means that the server answered with a demand for input: the client should ask
-// its user, a model or its environment, and repeat the request (2026-07-28, multi round-trip
-// requests). mcptrack cannot do so, as its capabilities say.
+// InputRequiredError reports that the server responded with a request for input: the client should
+// ask its user, a model or its environment, and repeat the request (2026-07-28, multi round-trip
+// requests). mcptrack cannot do so and declares no capability for it.
 type InputRequiredError struct {
-	Method string // of the unanswered request
-	// Asked are the server's first 10 questions, ordered by their keys.
+	Method string // method of the unanswered request
+	// Asked contains the first 10 of the server's questions, sorted by key.
 	Asked []InputRequest
 }
 
 // InputRequest is one question that a server asks before it answers a request.
 type InputRequest struct {
 	Method  string // such as "elicitation/create"; printable
-	Message string // the text for the user, printable, at most 300 bytes; may be ""
+	Message string // text for the user: printable, at most 300 bytes, may be empty
 }
 
 func (e *InputRequiredError) Error() string {
@@ -94,8 +95,8 @@ func (e *InputRequiredError) Error() string {
 
 const maxAsked = 10
 
-// newInputRequired makes the error for an input_required result. It omits questions that it cannot
-// decode.
+// newInputRequired returns the error for an input_required result. It omits questions that cannot
+// be decoded.
 func newInputRequired(redact redactor, method string, raw json.RawMessage) *InputRequiredError {
 	e := &InputRequiredError{Method: method}
 	var result struct {

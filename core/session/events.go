@@ -11,22 +11,22 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 )
 
-// Bounds of the event types that one server offers.
+// Limits for the event types that a server offers.
 const (
 	maxEventTypes = 1000
-	maxEventName  = 256     // bytes
-	maxCursor     = 2 << 10 // bytes; also bounds an event's id
+	maxEventName  = 256     // in bytes
+	maxCursor     = 2 << 10 // in bytes; also limits an event's id
 )
 
-// EventTypesChanged returns a channel that receives when the server announces that its event types
-// changed. Its capacity is one; it is never closed.
+// EventTypesChanged returns a channel that receives a value when the server announces that its
+// event types have changed. It has capacity 1 and is never closed.
 func (s *Session) EventTypesChanged() <-chan struct{} { return s.eventTypesChanged }
 
 // EventQuery selects events of one type.
 type EventQuery struct {
 	Name      string
-	Arguments json.RawMessage // a JSON object; nil: none
-	Cursor    string          // where to resume; "": from now on
+	Arguments json.RawMessage // a JSON object; nil if there are none
+	Cursor    string          // position from which to resume; empty means from now on
 }
 
 func (q EventQuery) params() map[string]any {
@@ -43,15 +43,15 @@ func (q EventQuery) params() map[string]any {
 // EventPage is the response to a poll.
 type EventPage struct {
 	Events    []json.RawMessage // see [DecodeEvent]
-	Cursor    string            // "": the server gave none
+	Cursor    string            // empty if the server sent none
 	Truncated bool              // earlier events are missing
 	HasMore   bool
-	NextPoll  time.Duration // 0: the server did not say
+	NextPoll  time.Duration // 0 if the server did not specify it
 }
 
 // ListEventTypes fetches the event types within one request timeout. It omits entries without a
-// name or a known delivery mode, and all entries after the first 1,000. A list that exceeds the
-// pages or bytes of [Limits] fails with a [*LimitError].
+// name or a known delivery mode, and all entries after the first 1,000. If the list exceeds the
+// pages or bytes in [Limits], it returns a [*LimitError].
 func (s *Session) ListEventTypes(ctx context.Context) ([]mcp.EventType, error) {
 	var types []mcp.EventType
 	entries := 0
@@ -81,7 +81,7 @@ func (s *Session) ListEventTypes(ctx context.Context) ([]mcp.EventType, error) {
 	return types, nil
 }
 
-// decodeEventType decodes one entry of a list. It ignores members of the wrong type.
+// decodeEventType decodes one entry of a list. It ignores members that have the wrong type.
 func decodeEventType(raw json.RawMessage) (mcp.EventType, bool) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(raw, &members) != nil {
@@ -133,8 +133,8 @@ func (s *Session) PollEvents(ctx context.Context, q EventQuery) (EventPage, erro
 // maxNextPoll is the longest wait that a server can request.
 const maxNextPoll = time.Hour
 
-// DecodeEvent decodes one event. It fails if the id or name is missing, or if data is not an
-// object.
+// DecodeEvent decodes one event. It returns an error if the id or name is missing, or if data is
+// not an object.
 func DecodeEvent(raw json.RawMessage) (mcp.EventOccurrence, error) {
 	var members map[string]json.RawMessage
 	var o mcp.EventOccurrence
@@ -150,7 +150,7 @@ func DecodeEvent(raw json.RawMessage) (mcp.EventOccurrence, error) {
 	if o.Data = members["data"]; len(o.Data) == 0 || o.Data[0] != '{' {
 		return o, errors.New("the data of the event is not an object")
 	}
-	_ = json.Unmarshal(members["timestamp"], &o.Timestamp) // a timestamp of the wrong type is ignored
+	_ = json.Unmarshal(members["timestamp"], &o.Timestamp) // a timestamp that has the wrong type is ignored
 	o.Cursor = decodeCursor(members["cursor"])
 	return o, nil
 }
@@ -162,7 +162,8 @@ func decodeCursor(raw json.RawMessage) (cursor string) {
 	return cursor
 }
 
-// EventFailure returns which failure of the extension err means, in either numbering; "": none.
+// EventFailure returns the failure of MCP Events that err represents, in either numbering. It
+// returns an empty string if err is not such a failure.
 func EventFailure(err error) mcp.EventFailure {
 	if e, ok := errors.AsType[*RPCError](err); ok {
 		return mcp.EventFailureOf(e.Code, e.Message)
@@ -180,12 +181,12 @@ type EventMessage struct {
 // subscription; neither is set for other messages.
 type EventNews struct {
 	Event     *mcp.EventOccurrence
-	Cursor    string // how far the server has looked for events; "": it did not say
-	Truncated bool   // in "active": events before the cursor are missing
+	Cursor    string // the server's position in the event log; empty if not sent
+	Truncated bool   // with an "active" message: events before the cursor are missing
 	Err       *RPCError
 }
 
-// Decode decodes the message. If it fails, the message can be ignored.
+// Decode decodes the message. If it returns an error, the message can be ignored.
 func (m EventMessage) Decode() (EventNews, error) {
 	if m.Method == mcp.NotificationEventsEvent {
 		o, err := DecodeEvent(m.Params)
@@ -211,10 +212,10 @@ func (m EventMessage) Decode() (EventNews, error) {
 	return n, nil
 }
 
-// StreamEvents asks the server to push events and returns when the stream ends: nil if the server
-// ended it, the cause of ctx if ctx ended, or the error. The goroutine that reads from the server
-// calls receive for each message, never after StreamEvents returns; receive must not block or use
-// the session.
+// StreamEvents asks the server to push events and returns when the stream ends. It returns nil if
+// the server ended the stream, the cause of ctx if ctx is done, and otherwise the error. receive is
+// called for each message by the goroutine that reads from the server, but never after StreamEvents
+// has returned. It must not block or use the session.
 func (s *Session) StreamEvents(ctx context.Context, q EventQuery, receive func(EventMessage)) error {
 	id := s.nextID()
 	defer s.events.add(id, receive)()
@@ -225,8 +226,8 @@ func (s *Session) StreamEvents(ctx context.Context, q EventQuery, receive func(E
 	return nil
 }
 
-// notifyEvents handles a notification of the extension. Messages of unknown streams are dropped:
-// events are only hints, and resources are compared after a loss.
+// notifyEvents handles a notification of MCP Events. Messages on unknown streams are dropped,
+// because events are only hints and resources are compared after a loss.
 func (s *Session) notifyEvents(n *wire.Notification) {
 	if n.Method != mcp.NotificationEventsChanged {
 		s.events.call(n.Meta.Subscription.ID, EventMessage{n.Method, n.Raw})
@@ -241,19 +242,19 @@ func (s *Session) notifyEvents(n *wire.Notification) {
 // EventWebhook is the URL that receives the events of a subscription.
 type EventWebhook struct {
 	URL    string
-	Secret string        // whsec_…; not needed by UnsubscribeEvents
-	TTL    time.Duration // requested lifetime without a refresh; the server decides
+	Secret string        // starts with whsec_; not needed by UnsubscribeEvents
+	TTL    time.Duration // requested lifetime without a refresh; the server may change it
 }
 
 // EventSubscription is the response to a subscription or its refresh.
 type EventSubscription struct {
 	ID        string
-	Cursor    string    // "": the server gave none
-	Until     time.Time // when it ends without a refresh; zero: never
+	Cursor    string    // empty if the server sent none
+	Until     time.Time // when it expires without a refresh; zero if it never expires
 	Truncated bool      // events before the cursor are missing
 }
 
-// SubscribeEvents makes or refreshes a subscription whose events are sent to a URL. The server
+// SubscribeEvents creates or refreshes a subscription whose events are sent to a URL. The server
 // sends a challenge to the URL before it responds.
 func (s *Session) SubscribeEvents(ctx context.Context, q EventQuery, to EventWebhook) (EventSubscription, error) {
 	params := q.params()

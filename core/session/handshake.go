@@ -16,14 +16,16 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 )
 
-// probeTimeout bounds server/discover, because some legacy servers do not answer unknown methods.
+// probeTimeout limits server/discover, because some legacy servers do not respond to unknown
+// methods.
 const probeTimeout = 5 * time.Second
 
-// detection determines a server's era as basic/versioning (2026-07-28) specifies: the modern era
-// first, then the legacy era unless the response is one that only modern servers give.
+// detection determines a server's era as specified under basic/versioning (2026-07-28): it tries
+// the modern era first, and then the legacy era unless the response is one that only modern servers
+// give.
 type detection struct {
 	protocol config.Protocol
-	known    Era // from an earlier session; "": none
+	known    Era // era of an earlier session; empty if there is none
 	// modern and legacy try one era. modern may be called again after a timeout.
 	modern func(ctx context.Context) (Info, error)
 	legacy func(ctx context.Context, version string) (Info, error)
@@ -58,7 +60,7 @@ func (d detection) run(ctx context.Context) (Info, error) {
 	case legacyErr == nil:
 		return info, nil
 	case errors.Is(err, errDeadline) && turnedDown(legacyErr) && ctx.Err() == nil:
-		if info, err = d.probe(ctx); err == nil { // it was still starting before
+		if info, err = d.probe(ctx); err == nil { // the server was still starting before
 			return info, nil
 		}
 		return Info{}, errors.Join(err, legacyErr)
@@ -83,7 +85,7 @@ func wrongEra(err error) error {
 	return &eraError{err}
 }
 
-// eraError is the error of a handshake in the only era that was tried.
+// eraError is the error from a handshake in the only era that was tried.
 type eraError struct{ error }
 
 func (e *eraError) Is(target error) bool { return target == ErrEra }
@@ -98,9 +100,9 @@ func probePatience(ctx context.Context) time.Duration {
 	return probeTimeout
 }
 
-// mayBeLegacy reports whether the error of server/discover may come from a legacy server, which
-// must then be tried. It is false if only modern servers answer like this, if the server cannot be
-// reached, or if it requires something else first.
+// mayBeLegacy reports whether the error from server/discover may come from a legacy server, so that
+// the legacy handshake must be tried. It returns false if only modern servers respond like this, if
+// the server is unreachable, or if it requires something else first.
 func mayBeLegacy(err error) bool {
 	if notYet(err) {
 		return false
@@ -118,8 +120,8 @@ func mayBeLegacy(err error) bool {
 	return len(named) == 0 || newestOf(named, mcp.IsLegacy) != ""
 }
 
-// turnedDown reports whether a server rejected the handshake as such, so the other era may be
-// tried. It is false if the server cannot be reached, is slow, or requires credentials first.
+// turnedDown reports whether a server rejected the handshake itself, so that the other era may be
+// tried. It returns false if the server is unreachable, is slow, or requires credentials first.
 func turnedDown(err error) bool {
 	if notYet(err) {
 		return false
@@ -133,7 +135,7 @@ func turnedDown(err error) bool {
 	return isAnswer(err)
 }
 
-// versionError means that a server answered but supports none of our versions.
+// versionError reports that a server responded but supports none of mcptrack's protocol versions.
 type versionError struct {
 	method    string
 	supported []string // as listed by the server; may be empty
@@ -141,7 +143,7 @@ type versionError struct {
 
 func (e *versionError) Error() string {
 	if len(e.supported) == 0 {
-		return e.method + ": the server names no protocol version"
+		return e.method + ": the server did not specify a protocol version"
 	}
 	return fmt.Sprintf("%s: the server supports only %.200q", e.method, strings.Join(e.supported, ", "))
 }
@@ -152,8 +154,8 @@ type handshake struct {
 	conn *wire.Conn
 }
 
-// legacy performs the legacy handshake, if necessary again in another version that the server
-// names.
+// legacy performs the legacy handshake. If the server requests another supported version, it
+// repeats the handshake with that version.
 func (h handshake) legacy(ctx context.Context, version string) (Info, error) {
 	info, err := h.initialize(ctx, version)
 	if v := legacyInstead(err, version); v != "" {
@@ -191,8 +193,8 @@ func (h handshake) initialize(ctx context.Context, version string) (Info, error)
 	return h.newInfo(EraLegacy, r.ProtocolVersion, r.ServerInfo, r.Capabilities, r.Instructions), nil
 }
 
-// discover sends server/discover. What counts are the versions in the response: some servers answer
-// server/discover but reject every other modern request.
+// discover sends server/discover. The versions in the response decide whether the server is modern,
+// because some servers answer server/discover but reject every other modern request.
 func (h handshake) discover(ctx context.Context) (info Info, err error) {
 	h.conn.SetProtocolVersion(mcp.ModernVersion)
 	defer func() {
@@ -240,7 +242,8 @@ func (h handshake) newInfo(era Era, version string, server mcp.Implementation, c
 	}
 }
 
-// legacyInstead returns the legacy version to try after a server rejected the given one; "": none.
+// legacyInstead returns the legacy version to try after a server has rejected the given one, or an
+// empty string if there is none.
 func legacyInstead(err error, version string) string {
 	named := namedVersions(err)
 	if v := newestOf(named, mcp.IsLegacy); v != version && !slices.Contains(named, mcp.ModernVersion) {
@@ -249,7 +252,7 @@ func legacyInstead(err error, version string) string {
 	return ""
 }
 
-// newestOf returns the newest version for which pass is true; versions are dates.
+// newestOf returns the newest version for which pass returns true. Versions are dates.
 func newestOf(versions []string, pass func(string) bool) string {
 	newest := ""
 	for _, v := range versions {

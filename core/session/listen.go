@@ -17,39 +17,41 @@ import (
 )
 
 const (
-	// ackTimeout bounds the wait for the acknowledgement of a listen.
+	// ackTimeout limits the wait for the acknowledgement of a listen.
 	ackTimeout = 10 * time.Second
-	// maxListen bounds the bytes of URIs in one listen: servers reject bodies of 4 MiB.
+	// maxListen limits the total bytes of the URIs in one listen, because servers reject bodies of
+	// 4 MiB.
 	maxListen = 2 << 20
 	// settle is how long a stdio server may take to process the cancellation of a listen: some
-	// clean up late and would also clean up the next listen. A replaced stream over HTTP stays open
-	// for this long, because its last messages may arrive after its successor was acknowledged.
+	// servers clean up late and would also remove the next listen. Over HTTP, a replaced stream
+	// stays open for this long, because its last messages may arrive after the new stream has been
+	// acknowledged.
 	settle = 100 * time.Millisecond
 )
 
-// listen is one subscriptions/listen request. The [Signals] where it is registered handle its
+// listen is one subscriptions/listen request. The [Signals] with which it is registered handles its
 // notifications.
 type listen struct {
 	id     string
-	cancel func() // ends the request
-	// acknowledged has capacity one: at the first acknowledgement, Signals send the filter that the
-	// server honours. Never closed.
+	cancel func() // cancels the request
+	// acknowledged receives from Signals, at the first acknowledgement, the filter that the server
+	// honours. It has capacity 1 and is never closed.
 	acknowledged chan Filter
-	over         chan struct{} // closed by the goroutine of the request when it ends
+	over         chan struct{} // closed by the request's goroutine when the request ends
 
-	ack Filter // what the server honours; set before listen returns
-	err error  // of the request; valid once over is closed
+	ack Filter // filter that the server honours; set before listen returns
+	err error  // error of the request; valid once over is closed
 
-	// The lock of the Signals guards the rest.
+	// The fields below are guarded by Signals.mu.
 	acked   bool
-	leaving bool   // replaced: its end is not a gap
-	silent  bool   // silent for too long: it must be replaced
-	empty   bool   // the server honours nothing in the filter and will end the stream
-	why     string // why the server ended the request; "": it did not say
+	leaving bool   // being replaced, so its end is not a gap
+	silent  bool   // silent for too long, so it must be replaced
+	empty   bool   // the server honours nothing and will end the stream
+	why     string // why the server ended the request; empty if not specified
 }
 
-// subscribeModern replaces the open listens if the filter changed, or if a listen ended or was
-// silent for too long.
+// subscribeModern replaces the open listens if the filter has changed, a listen has ended, or a
+// listen has been silent for too long.
 func (s *Session) subscribeModern(ctx context.Context, f Filter, info Info) (Ack, error) {
 	caps := info.Capabilities
 	ask := Filter{Tools: f.Tools && caps.Tools, Prompts: f.Prompts && caps.Prompts, Resources: f.Resources && caps.Resources, Events: f.Events && caps.EventsListChanged}
@@ -66,13 +68,13 @@ func (s *Session) subscribeModern(ctx context.Context, f Filter, info Info) (Ack
 	if err := s.subs.pause(ctx); err != nil {
 		return Ack{}, err
 	}
-	s.signals.wantMore(wantedOf(f)) // an update may immediately follow the acknowledgement
+	s.signals.wantMore(wantedOf(f)) // an update may arrive right after the acknowledgement
 	interrupted := false
-	// Clone: if this fails, s.subs.listens must still show which listens have ended.
+	// Work on a clone: if this fails, s.subs.listens must still show which listens have ended.
 	old := slices.DeleteFunc(slices.Clone(s.subs.listens), func(l *listen) bool { live, _ := s.signals.state(l); return !live })
 	if !s.conn.HTTP() && len(old) > 0 {
-		// A server may keep one subscription per connection: ending the old one later would also
-		// end the new one.
+		// A server may allow one subscription per connection: ending the old subscription later
+		// would also end the new one.
 		s.hangUp(old)
 		s.subs.listens, old = nil, nil
 		if !backoff.Sleep(ctx, settle) {
@@ -126,8 +128,8 @@ func modernAck(f Filter, listens []*listen, refused []string, caps Capabilities)
 	return ack
 }
 
-// listenAll opens as many listens as the filter needs. It omits and returns URIs because of which
-// the server refuses a listen.
+// listenAll opens as many listens as the filter needs. If the server refuses a listen because of
+// certain URIs, listenAll omits these URIs and returns them.
 func (s *Session) listenAll(ctx context.Context, f Filter) (listens []*listen, refused []string, err error) {
 	for i, uris := range chunks(f.URIs, maxListen) {
 		part := Filter{URIs: uris}
@@ -146,8 +148,8 @@ func (s *Session) listenAll(ctx context.Context, f Filter) (listens []*listen, r
 	return listens, refused, nil
 }
 
-// listenBut opens one listen without the URIs that the server refuses. If the error names them,
-// this costs one more request, otherwise a bisection.
+// listenBut opens one listen without the URIs that the server refuses. If the error mentions these
+// URIs, this takes one more request; otherwise they are found by bisection.
 func (s *Session) listenBut(ctx context.Context, f Filter) (listens []*listen, refused []string, err error) {
 	for {
 		l, err := s.listen(ctx, f)
@@ -172,7 +174,7 @@ func (s *Session) listenBut(ctx context.Context, f Filter) (listens []*listen, r
 				return nil, nil, err
 			}
 			if len(bad) == 0 {
-				return nil, nil, errors.New("the server rejects a subscription to all resources together but accepts each of them alone")
+				return nil, nil, errors.New("the server rejects a subscription to all resources together but accepts each of them individually")
 			}
 		}
 		refused = append(refused, bad...)
@@ -183,7 +185,7 @@ func (s *Session) listenBut(ctx context.Context, f Filter) (listens []*listen, r
 	}
 }
 
-// culprits returns the URIs that an error names.
+// culprits returns the URIs that an error mentions.
 func culprits(err error, uris []string) []string {
 	rpc, ok := errors.AsType[*RPCError](err)
 	if !ok {
@@ -202,14 +204,14 @@ func culprits(err error, uris []string) []string {
 			bad = append(bad, u)
 		}
 	}
-	if len(bad) > 1 { // a URI may be a prefix of another
+	if len(bad) > 1 { // one URI may be a prefix of another
 		longest := slices.MaxFunc(bad, func(a, b string) int { return len(a) - len(b) })
 		bad = []string{longest}
 	}
 	return bad
 }
 
-// isUnsupported reports whether a listen failed because the server does not know the method.
+// isUnsupported reports whether a listen failed because the server does not support the method.
 func isUnsupported(err error) bool {
 	if h, ok := errors.AsType[*HTTPError](err); ok {
 		return h.Status == http.StatusNotFound || h.Status == http.StatusMethodNotAllowed || h.Status == http.StatusNotImplemented
@@ -217,7 +219,7 @@ func isUnsupported(err error) bool {
 	return errors.Is(err, ErrUnsupported)
 }
 
-// chunks splits URIs into parts whose JSON is below the limit. There is at least one part.
+// chunks splits URIs into parts whose JSON is smaller than the limit. There is at least one part.
 func chunks(uris []string, limit int) [][]string {
 	var parts [][]string
 	start, size := 0, 0
@@ -232,8 +234,8 @@ func chunks(uris []string, limit int) [][]string {
 	return append(parts, uris[start:])
 }
 
-// listen opens one stream and waits for the acknowledgement. The stream then lives until we hang it
-// up, the server ends it, or the session ends. An end that we did not cause raises a gap.
+// listen opens one stream and waits for the acknowledgement. The stream stays open until hangUp is
+// called, the server ends it, or the session ends. If it ends without hangUp, it raises a gap.
 func (s *Session) listen(ctx context.Context, f Filter) (*listen, error) {
 	lctx, cancel := context.WithCancelCause(s.ctx)
 	l := &listen{id: s.nextID(), cancel: func() { cancel(errHungUp) }, acknowledged: make(chan Filter, 1), over: make(chan struct{})}
@@ -262,7 +264,7 @@ func (s *Session) listen(ctx context.Context, f Filter) (*listen, error) {
 	case <-l.over:
 		select {
 		case l.ack = <-l.acknowledged:
-			return l, nil // it ended meanwhile; the next Subscribe will notice
+			return l, nil // the listen has already ended; the next Subscribe will notice
 		default:
 		}
 		if l.err == nil {
@@ -278,10 +280,10 @@ func (s *Session) listen(ctx context.Context, f Filter) (*listen, error) {
 	}
 }
 
-// sendListen sends the request of a listen and returns when the listen ends.
+// sendListen sends a listen request and returns when the listen ends.
 func (s *Session) sendListen(ctx context.Context, l *listen, params map[string]any) error {
 	q := s.prepare(s.conn, mcp.ModernVersion, l.id, mcp.MethodListen, params)
-	if s.conn.HTTP() { // on stdio and SSE, other messages prove that the connection works
+	if s.conn.HTTP() { // on stdio and SSE, other messages show that the connection works
 		silent := time.AfterFunc(wire.StreamIdle, func() { s.signals.wentSilent(l) })
 		defer silent.Stop()
 		q.Alive = func() { silent.Reset(wire.StreamIdle) }
@@ -310,7 +312,7 @@ func (s *Session) hangUp(listens []*listen) {
 		l.cancel()
 	}
 	for _, l := range listens {
-		<-l.over // the request ends as soon as its context does
+		<-l.over // the request ends as soon as its context is cancelled
 	}
 }
 
@@ -331,8 +333,8 @@ func (s *Session) allHealthy(listens []*listen) bool {
 	return !slices.ContainsFunc(listens, func(l *listen) bool { live, silent := s.signals.state(l); return !live || silent })
 }
 
-// bisect finds the URIs because of which the server refuses a listen, by halving. After maxBisect
-// requests, all remaining URIs count as refused and are polled.
+// bisect finds, by bisection, the URIs because of which the server refuses a listen. After
+// maxBisect requests, all remaining URIs are treated as refused and polled instead.
 func (s *Session) bisect(ctx context.Context, uris []string) (bad []string, err error) {
 	budget := maxBisect
 	var try func([]string) error
@@ -368,5 +370,5 @@ func (s *Session) bisect(ctx context.Context, uris []string) (bad []string, err 
 	return bad, err
 }
 
-// maxBisect bounds the requests that find the refused URIs.
+// maxBisect limits the number of requests that are sent to find the refused URIs.
 const maxBisect = 64

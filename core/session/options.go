@@ -14,69 +14,71 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// DialFunc makes the sessions of a tracker; embedders and tests may replace it. ctx bounds only
+// DialFunc opens the sessions for a tracker. Embedders and tests may replace it. ctx limits only
 // dialling, not the session.
 type DialFunc func(ctx context.Context, srv config.Server, opts Options) (*Session, error)
 
-// Options are the settings of a session that do not come from the server's config entry. The zero
+// Options contains the session settings that do not come from the server's config entry. The zero
 // value is usable.
 type Options struct {
-	// ClientVersion is sent to the server together with the name mcptrack; default "dev".
+	// ClientVersion is sent to the server together with the client name mcptrack. The default is
+	// "dev".
 	ClientVersion string
-	// ConnectTimeout bounds Dial if the server's entry does not; default 15 s.
+	// ConnectTimeout limits Dial if the server's entry does not specify a timeout. The default is
+	// 15 seconds.
 	ConnectTimeout time.Duration
-	// Era is the era of an earlier session with this server, to be tried first; "": unknown. A
-	// wrong Era costs one request, not the connection.
+	// Era is the era of an earlier session with this server, and is tried first. Empty if unknown.
+	// A wrong Era costs one request, but not the connection.
 	Era Era
-	// Limits bound the memory that one server can make us use.
+	// Limits limits the memory that one server can make the session use.
 	Limits Limits
-	// OneShot is for a command that makes a few requests and exits: no notification stream is
-	// opened or awaited, and a child that outlives its stdin gets SIGTERM after 100 ms instead of 1
-	// s.
+	// OneShot is for commands that make a few requests and exit. No notification stream is opened
+	// or awaited, and a child process that continues after its stdin is closed receives SIGTERM
+	// after 100 ms instead of 1 s.
 	OneShot bool
-	// Logins stores logins to servers that require OAuth; nil: there are none. A server whose entry
-	// has an Authorization header does not use its login.
+	// Logins stores logins to servers that require OAuth. If nil, no logins are used. A server
+	// whose entry contains an Authorization header does not use its login.
 	Logins *login.Store
-	// Client answers requests from legacy servers and gets their messages; nil: there is no client,
-	// and such messages are dropped.
+	// Client answers requests from legacy servers and receives their messages. If nil, there is no
+	// client, and such messages are dropped.
 	Client *ClientSide
-	// Logger gets the session's log records, at debug level; nil discards them.
+	// Logger receives the session's log records, at debug level. Nil discards them.
 	Logger *slog.Logger
-	// Environ looks up the variables that a child may inherit; default os.LookupEnv. A child
-	// inherits only what core/process allows, because other variables may contain secrets of other
-	// servers.
+	// Environ looks up the environment variables that a child process may inherit. The default is
+	// os.LookupEnv. A child process inherits only the variables that core/process allows, because
+	// other variables may contain secrets for other servers.
 	Environ func(name string) (string, bool)
-	// DialContext connects to servers over HTTP; default: a [net.Dialer] with keep-alive.
+	// DialContext connects to servers over HTTP. The default is a [net.Dialer] with keep-alive.
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
-// ClientSide is what a server sees of the client behind a session. A modern server sees only the
-// capabilities.
+// ClientSide is the client on whose behalf a session acts, as seen by the server. A modern server
+// sees only its capabilities.
 type ClientSide struct {
-	// Capabilities are declared to the server, as a JSON object; in the modern era with every
-	// request, unless [Request.Client] has others.
+	// Capabilities is declared to the server, as a JSON object. In the modern era it is declared
+	// with every request, unless [Request.Client] overrides it.
 	Capabilities json.RawMessage
 	// Request answers a request from the server, such as sampling/createMessage, on its own
-	// goroutine. ctx ends when the server cancels the request or the session ends. The server gets
-	// an [*RPCError] unchanged.
+	// goroutine. ctx is done when the server cancels the request or the session ends. An
+	// [*RPCError] is sent to the server unchanged.
 	Request func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
-	// Message gets notifications that the session does not handle itself, such as
-	// notifications/message, in order. The goroutine that reads from the server calls it, so it
+	// Message receives, in order, the notifications that the session does not handle itself, such
+	// as notifications/message. It is called by the goroutine that reads from the server, so it
 	// must not block.
 	Message func(method string, params json.RawMessage)
 }
 
-// Limits bound one session. Zero fields have defaults.
+// Limits contains the limits for one session. A zero field selects its default.
 type Limits struct {
-	MaxPages int   // pages of one list; 100
-	MaxItems int   // items of one list; 10,000
-	MaxList  int64 // bytes of all pages of one list; 32 MiB
-	MaxLine  int   // bytes of one stdout line or one SSE event; 4 MiB
-	MaxBody  int64 // bytes of one HTTP body after decompression; 8 MiB
-	MaxDirty int   // keys in Signals before they overflow into a Gap; 20,000
+	MaxPages int   // pages per list; default 100
+	MaxItems int   // items per list; default 10,000
+	MaxList  int64 // bytes of all pages of one list; default 32 MiB
+	MaxLine  int   // bytes of one stdout line or one SSE event; default 4 MiB
+	MaxBody  int64 // bytes of one HTTP body after decompression; default 8 MiB
+	MaxDirty int   // keys in Signals before they overflow into a Gap; default 20,000
 }
 
-// Era is the generation of MCP that a session speaks.
+// Era is the generation of MCP that a session uses.
 type Era string
 
 // The eras. See https://modelcontextprotocol.io/specification for both.
@@ -85,22 +87,22 @@ const (
 	EraModern Era = "modern" // 2026-07-28: discover, subscriptions/listen
 )
 
-// Info is the result of the handshake. It does not change during a session, except Push, which
+// Info is the result of the handshake. It does not change during a session, except that Push
 // becomes true if a server opens its GET stream late.
 type Info struct {
-	Transport       config.Transport // the transport in use: sse after a fallback from http
+	Transport       config.Transport // transport in use: sse after a fallback from http
 	Era             Era
-	Other           Era // the other era, if the server is known to speak it
+	Other           Era // the other era, if the server is known to support both
 	ProtocolVersion string
 	ServerName      string
 	ServerVersion   string
 	Capabilities    Capabilities
-	RawCapabilities json.RawMessage // as the server sent them
-	Instructions    string          // as the server sent them: hostile, at most 64 KiB
-	Push            bool            // the server can send notifications
+	RawCapabilities json.RawMessage // as sent by the server
+	Instructions    string          // as sent by the server: untrusted, at most 64 KiB
+	Push            bool            // whether the server can send notifications
 }
 
-// Capabilities are what a server declares.
+// Capabilities contains the capabilities that a server declares.
 type Capabilities = mcp.Capabilities
 
 func (o Options) withDefaults() Options {

@@ -13,18 +13,18 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// ProbeOptions configure [Probe].
+// ProbeOptions configures [Probe].
 type ProbeOptions struct {
-	// Dial connects to a server; nil: [Dial].
+	// Dial connects to a server. If nil, [Dial] is used.
 	Dial DialFunc
 	// Session is passed to Dial with OneShot set.
 	Session Options
-	// Kinds are the lists to request; none means all.
+	// Kinds selects the lists to request. If empty, all lists are requested.
 	Kinds []catalog.Kind
-	// Tracked makes each report contain the Info that a tracking session would get. Its era differs
-	// if the server pushes notifications only in the other era.
+	// Tracked makes each report contain the Info that a tracking session would have. Its era
+	// differs from that of the probe if the server pushes notifications only in the other era.
 	Tracked bool
-	// Progress is called after each server, never concurrently; it may be nil.
+	// Progress is called after each server has been probed, never concurrently. May be nil.
 	Progress func(Report)
 }
 
@@ -33,14 +33,15 @@ type Report struct {
 	Server config.Server
 	Info   Info
 	Lists  map[catalog.Kind]catalog.List
-	// Invalid says why tools of Lists must not be called, by name; see [InvalidToolError].
+	// Invalid contains, by name, the reasons why tools in Lists must not be called; see
+	// [InvalidToolError].
 	Invalid map[string]string
-	// Err is why the connection failed, or the error of the first list that failed.
+	// Err is the error that made the connection fail, or that of the first list that failed.
 	Err error
 }
 
-// State returns the outcome in one word: ready, failed, unconfigured, unapproved, or disabled for a
-// server that was not probed.
+// State returns the result as one word: ready, failed, unconfigured, unapproved, or, for a server
+// that was not probed, disabled.
 func (r Report) State() string {
 	_, unconfigured := errors.AsType[*config.UnconfiguredError](r.Err)
 	_, unapproved := errors.AsType[*config.UnapprovedError](r.Err)
@@ -58,8 +59,8 @@ func (r Report) State() string {
 }
 
 // Probe connects to all servers concurrently, lists what they offer and disconnects. It returns one
-// report per server, sorted by ID. A server that hangs costs its own timeouts and delays no other.
-// All processes that Probe started have exited when it returns.
+// report per server, sorted by ID. A server that hangs does not delay the others. All processes
+// that Probe started have exited when it returns.
 func Probe(ctx context.Context, servers []config.Server, opts ProbeOptions) []Report {
 	if opts.Dial == nil {
 		opts.Dial = Dial
@@ -150,5 +151,5 @@ func probe(ctx context.Context, srv config.Server, opts ProbeOptions) Report {
 	return r
 }
 
-// maxProbes bounds how many servers are probed concurrently.
+// maxProbes limits how many servers are probed concurrently.
 const maxProbes = 32

@@ -16,24 +16,25 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// maxKey bounds an item's key, in bytes, because keys are shown, compared and published.
+// maxKey limits the length of an item's key in bytes, because keys are displayed, compared and
+// published.
 const maxKey = 8 << 10
 
-// LimitError means that a list exceeds the [Limits] or that its cursors repeat.
+// LimitError reports that a list exceeds the [Limits] or that its cursors repeat.
 type LimitError struct {
 	Method string
-	Limit  string // "100 pages", "10000 items", "33554432 bytes", "repeated cursor"
+	Limit  string // such as "100 pages", "33554432 bytes" or "repeated cursor"
 }
 
 func (e *LimitError) Error() string { return fmt.Sprintf("%s: limit exceeded: %s", e.Method, e.Limit) }
 
 // List fetches all pages of a list within one request timeout. If the server does not declare the
-// kind, the list is empty and no request is sent; the list of templates is also empty if the server
-// has resources but lacks the method. Items that are not objects, have no key or have a key of more
-// than 8 KiB are omitted and counted as [DroppedItems].
+// kind, the list is empty and no request is sent. The list of templates is also empty if the server
+// has resources but does not support the method. Items that are not objects, or whose key is
+// missing or longer than 8 KiB, are omitted and counted as [DroppedItems].
 //
-// A list is not a snapshot: if it changes meanwhile, its pages may be inconsistent, and the change
-// raises another signal.
+// A list is not a snapshot: if it changes while its pages are fetched, they may be inconsistent,
+// and the change raises another signal.
 func (s *Session) List(ctx context.Context, k catalog.Kind) (catalog.List, error) {
 	if !s.Info().Capabilities.Has(k) {
 		return catalog.List{}, nil
@@ -76,12 +77,12 @@ func (s *Session) List(ctx context.Context, k catalog.Kind) (catalog.List, error
 }
 
 // pages requests the pages of a list within one request timeout and the [Limits]. add handles one
-// page and returns the cursor of the next one; nil ends the list.
+// page and returns the cursor for the next page, or nil at the end of the list.
 func (s *Session) pages(ctx context.Context, method string, add func(page json.RawMessage) (cursor *string, err error)) error {
 	timeout, limits := s.requestTimeout(), s.opts.Limits
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("%s: %w (%s for all pages)", method, errDeadline, timeout))
 	defer cancel()
-	var params map[string]any // nil: the first page
+	var params map[string]any // nil for the first page
 	seen := map[string]struct{}{}
 	size := int64(0)
 	for range limits.MaxPages {
@@ -127,33 +128,33 @@ func decodePage(k catalog.Kind, raw json.RawMessage) (items []json.RawMessage, c
 	return items, cursor, nil
 }
 
-// Content is a server's response to resources/read.
+// Content is the result of a resources/read request.
 type Content struct {
-	// Raw is the whole result.
+	// Raw is the complete result, unchanged.
 	Raw json.RawMessage
 	// Digest covers, for each entry in order, the URI, the MIME type, the text or decoded blob, and
-	// all other members, as they were before decoding (see [catalog.Lossless]). Members of the
-	// result itself (_meta, ttlMs, cacheScope) are not content and not covered.
+	// all other members as they were before decoding (see [catalog.Lossless]). Members of the
+	// result itself (_meta, ttlMs, cacheScope) are not part of the content and are not covered.
 	Digest catalog.Digest
-	// Size is the number of bytes of all texts and decoded blobs.
+	// Size is the total number of bytes of all texts and decoded blobs.
 	Size int64
-	// MimeType is the first entry's type that is set; "" if none is.
+	// MimeType is the first MIME type that an entry specifies, or empty if there is none.
 	MimeType string
 
 	text    string
 	allText bool
 }
 
-// Text returns the concatenated texts of all entries; false if an entry is binary.
+// Text returns the concatenated texts of all entries. It reports false if an entry is binary.
 func (c *Content) Text() (string, bool) { return c.text, c.allText }
 
-// Read requests a resource from the server, never from a cache. An error that means "no such
-// resource" in either era is [ErrNotFound].
+// Read requests a resource from the server, never from a cache. It returns [ErrNotFound] for the
+// errors that mean "no such resource" in either era.
 func (s *Session) Read(ctx context.Context, uri string) (*Content, error) {
 	raw, err := s.request(ctx, mcp.MethodReadResource, map[string]any{"uri": uri})
 	if rpc, ok := errors.AsType[*RPCError](err); ok && rpc.Code == mcp.CodeInvalidParams {
-		// 2026-07-28 defines no error code for a missing resource: its servers, and some legacy
-		// servers, answer "invalid params".
+		// 2026-07-28 defines no error code for a missing resource: modern servers, and some legacy
+		// servers, respond with "invalid params".
 		return nil, fmt.Errorf("read %q: %w: %w", uri, ErrNotFound, err)
 	}
 	if err != nil {
@@ -228,7 +229,8 @@ func (c *Content) add(h hash.Hash, text *strings.Builder, entry map[string]json.
 	return nil
 }
 
-// decodeBlob returns the bytes of a blob. Invalid base64 is used as is: it can still be compared.
+// decodeBlob returns the bytes of a blob. Invalid base64 is returned unchanged, because it can
+// still be compared.
 func decodeBlob(s string) []byte {
 	if data, err := base64.StdEncoding.DecodeString(s); err == nil {
 		return data
@@ -239,7 +241,7 @@ func decodeBlob(s string) []byte {
 	return []byte(s)
 }
 
-// hashField hashes a field so that no two sequences of fields hash alike.
+// hashField hashes a field so that no two different sequences of fields have the same hash input.
 func hashField(h hash.Hash, name string, value []byte) {
 	var n [8]byte
 	binary.BigEndian.PutUint64(n[:], uint64(len(value)))
@@ -248,7 +250,8 @@ func hashField(h hash.Hash, name string, value []byte) {
 	h.Write(value)
 }
 
-// takeString removes a string member and returns it with the bytes that represent it in a digest.
+// takeString removes a string member and returns it, together with the bytes that represent it in a
+// digest.
 func takeString(m map[string]json.RawMessage, name string) (s string, exact []byte, ok bool) {
 	raw := m[name]
 	if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
@@ -256,7 +259,7 @@ func takeString(m map[string]json.RawMessage, name string) (s string, exact []by
 	}
 	delete(m, name)
 	exact = []byte(s)
-	if strings.ContainsRune(s, utf8.RuneError) { // may stand for invalid bytes
+	if strings.ContainsRune(s, utf8.RuneError) { // may replace invalid bytes
 		var spelled string
 		if json.Unmarshal(catalog.Lossless(raw), &spelled) == nil {
 			exact = []byte(spelled)

@@ -13,14 +13,15 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// redactor removes one server's secrets from texts of the server, its child or a library.
+// redactor removes one server's secrets from texts written by the server, its child process or a
+// library.
 type redactor struct {
 	secrets *strings.Replacer
-	live    func() []string // returns secrets that change, such as tokens; nil: there are none
+	live    func() []string // returns secrets that change, such as tokens; may be nil
 }
 
-// minSecret is the least length of a redacted value: replacing every "1" or "true" would only
-// garble messages.
+// minSecret is the minimum length of a value that is redacted, because replacing every "1" or
+// "true" would only garble messages.
 const minSecret = 6
 
 func newRedactor(values []string) redactor {
@@ -28,7 +29,8 @@ func newRedactor(values []string) redactor {
 	for _, v := range values {
 		secrets = append(append(secrets, strings.Fields(v)...), v)
 	}
-	// Longest first: replacing a prefix of a longer value would leave the rest of it visible.
+	// Sort the longest first: replacing a prefix of a longer secret would leave the rest of it
+	// visible.
 	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
 	for _, s := range secrets {
 		if len(s) >= minSecret {
@@ -49,7 +51,7 @@ func (r redactor) text(s string) string {
 	return printable.Line(s, 1024)
 }
 
-// secretsOf returns the values in a server's entry that must not be shown.
+// secretsOf returns the values in a server's entry that must not be displayed.
 func secretsOf(srv config.Server) []string {
 	var values []string
 	for _, v := range srv.Env {
@@ -64,8 +66,8 @@ func secretsOf(srv config.Server) []string {
 	return append(values, urlSecrets(srv.URL.Reveal())...)
 }
 
-// variableSecrets returns the parts of a variable's value that must not be shown. The host of the
-// server may be shown because errors must name it.
+// variableSecrets returns the parts of a variable's value that must not be displayed. The server's
+// host is excluded, because errors must mention it.
 func variableSecrets(value, address string) []string {
 	if u, err := url.Parse(address); err == nil && strings.Contains(u.Host, value) {
 		return nil
@@ -77,7 +79,7 @@ func variableSecrets(value, address string) []string {
 	return []string{value, url.QueryEscape(value), url.PathEscape(value), (&url.URL{Path: value}).EscapedPath()}
 }
 
-// urlSecrets returns the parts of a URL that must not be shown.
+// urlSecrets returns the parts of a URL that must not be displayed.
 func urlSecrets(raw string) []string {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -97,8 +99,8 @@ func urlSecrets(raw string) []string {
 	return secrets
 }
 
-// quietHandler passes the library's log records on at debug level. It redacts them because the
-// library's errors repeat URLs and headers.
+// quietHandler forwards the library's log records at debug level. It redacts them, because the
+// library's errors contain URLs and headers.
 type quietHandler struct {
 	next   slog.Handler
 	redact func(string) string

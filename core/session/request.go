@@ -18,29 +18,29 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 )
 
-// Request is a raw request, for a proxy that forwards what it received.
+// Request is a raw request, for use by a proxy that forwards requests.
 type Request struct {
 	Method string
-	// Params are sent unchanged, except for members of _meta that the session sets: its progress
+	// Params is sent unchanged, except for the members of _meta that the session sets: its progress
 	// token and, in the modern era, the client.
 	Params map[string]json.RawMessage
-	// Progress is called for each progress report, one call at a time and never after Do returns,
-	// by the goroutine that reads from the server; it must not block. Nil: the server is not asked
-	// to report.
+	// Progress is called for each progress report by the goroutine that reads from the server, one
+	// call at a time and never after Do has returned. It must not block. If nil, the server is not
+	// asked to report progress.
 	Progress func(Progress)
-	// Timeout is how long the server may be silent; see [WithProgress]. 0: the request timeout of
-	// the server's entry.
+	// Timeout is how long the server may be silent; see [WithProgress]. Zero selects the request
+	// timeout in the server's entry.
 	Timeout time.Duration
-	// Client holds the capabilities of the client that makes the request, as a JSON object; nil: it
-	// has none. A modern server sees them and may answer with an incomplete result: Do returns it
-	// unchanged, and the client answers by repeating the request. In the legacy era, Client has no
-	// effect.
+	// Client contains the capabilities of the client that makes the request, as a JSON object, or
+	// nil if it has none. A modern server sees them and may respond with an incomplete result: Do
+	// then returns it unchanged, and the client answers by repeating the request. In the legacy
+	// era, Client has no effect.
 	Client json.RawMessage
 }
 
-// Do sends a request and returns the raw result. A notification, whose method begins with
-// "notifications/", has no result. Errors are the same as for the other methods; an [*RPCError] is
-// the server's, unchanged. When ctx ends, the request is cancelled on the server.
+// Do sends a request and returns the raw result. A notification, whose method starts with
+// "notifications/", has no result. Do returns the same errors as the other methods; an [*RPCError]
+// is the server's error, unchanged. When ctx is done, the request is cancelled on the server.
 func (s *Session) Do(ctx context.Context, q Request) (json.RawMessage, error) {
 	if strings.HasPrefix(q.Method, "notifications/") {
 		var params map[string]any
@@ -70,14 +70,15 @@ func rawParams(raw map[string]json.RawMessage) map[string]any {
 
 func (s *Session) requestTimeout() time.Duration { return time.Duration(s.timeout.Load()) }
 
-// request sends a request and returns its result. It ends when ctx or the session ends, or after
-// the request timeout.
+// request sends a request and returns its result. It fails when ctx is done, when the session ends,
+// or after the request timeout.
 func (s *Session) request(ctx context.Context, method string, params map[string]any) (json.RawMessage, error) {
 	return s.bounded(ctx, method, params, limits{progress: progressOf(ctx)}, nil)
 }
 
-// bounded sends a request within limits. client holds the capabilities of the client that makes it:
-// a modern server may then answer with an incomplete result. nil: there is no client.
+// bounded sends a request within limits. client contains the capabilities of the client that makes
+// the request, to which a modern server may respond with an incomplete result. client is nil if
+// there is no client.
 func (s *Session) bounded(ctx context.Context, method string, params map[string]any, l limits, client json.RawMessage) (json.RawMessage, error) {
 	id, info := s.nextID(), s.Info()
 	ctx, stop := s.bound(ctx, id, l)
@@ -93,17 +94,17 @@ func (s *Session) bounded(ctx context.Context, method string, params map[string]
 	return s.exchange(ctx, s.conn, q)
 }
 
-// nextID returns a new request id. Ids are strings, so nothing can confuse them with the numeric
-// ids of a server's own requests.
+// nextID returns a new request id. Ids are strings, so that they cannot be confused with the
+// numeric ids of the server's own requests.
 func (s *Session) nextID() string { return "mcptrack-" + strconv.FormatInt(s.seq.Add(1), 10) }
 
-// send sends a request over conn in the given protocol version. Only ctx bounds it: handshakes and
-// listens have their own limits.
+// send sends a request over conn in the given protocol version. It is limited only by ctx, because
+// handshakes and listens have their own limits.
 func (s *Session) send(ctx context.Context, conn *wire.Conn, version, id, method string, params map[string]any) (json.RawMessage, error) {
 	return s.do(ctx, conn, s.prepare(conn, version, id, method, params))
 }
 
-// prepare adds the members of _meta that the era requires in every request.
+// prepare adds the members of _meta that every request in the era requires.
 func (s *Session) prepare(conn *wire.Conn, version, id, method string, params map[string]any) wire.Request {
 	q := wire.Request{ID: id, Method: method, Version: version, Params: params, Announce: method != mcp.MethodInitialize}
 	if version == mcp.ModernVersion {
@@ -123,21 +124,22 @@ func (s *Session) do(ctx context.Context, conn *wire.Conn, q wire.Request) (json
 	raw, err := s.exchange(ctx, conn, q)
 	if err != nil {
 		if s.opts.OneShot && errors.Is(err, errDeadline) {
-			err = conn.WithOutput(err) // the output concerns this request or the start
+			err = conn.WithOutput(err) // the output concerns this request or the server's start
 		}
 		return nil, err
 	}
 	return raw, s.checkResultType(q.Method, raw)
 }
 
-// exchange sends a request and returns its result, whatever its resultType.
+// exchange sends a request and returns its result, regardless of its resultType.
 func (s *Session) exchange(ctx context.Context, conn *wire.Conn, q wire.Request) (json.RawMessage, error) {
 	if err := s.Err(); err != nil {
 		return nil, &InterruptedError{Err: err}
 	}
 	raw, err := conn.Do(ctx, q)
 	if rpc, ok := errors.AsType[*RPCError](err); ok && rpc.Code == mcp.CodeUnsupportedVersion && s.Info().Era == EraModern {
-		// The server was replaced. The next session finds out which version it speaks.
+		// The server has been replaced by one with other versions. The next session negotiates the
+		// version again.
 		end := &EndError{Reason: "the server no longer supports the protocol version " + mcp.ModernVersion, ExitCode: -1, Err: err}
 		s.end(end)
 		return nil, &InterruptedError{Err: end}
@@ -145,7 +147,7 @@ func (s *Session) exchange(ctx context.Context, conn *wire.Conn, q wire.Request)
 	return raw, err
 }
 
-// withMeta returns the params with more members in _meta.
+// withMeta returns the params with members added to _meta.
 func withMeta(params map[string]any, members map[string]any) map[string]any {
 	p := make(map[string]any, len(params)+1)
 	maps.Copy(p, params)
@@ -155,7 +157,7 @@ func withMeta(params map[string]any, members map[string]any) map[string]any {
 		maps.Copy(meta, old)
 	case json.RawMessage:
 		var raw map[string]json.RawMessage
-		_ = json.Unmarshal(old, &raw) // not an object: nothing to keep
+		_ = json.Unmarshal(old, &raw) // if it is not an object, there is nothing to keep
 		for name, value := range raw {
 			meta[name] = value
 		}
@@ -165,7 +167,7 @@ func withMeta(params map[string]any, members map[string]any) map[string]any {
 	return p
 }
 
-// checkResultType rejects results of an unknown resultType. Without resultType, a result is
+// checkResultType rejects results whose resultType is unknown. A result without resultType is
 // complete.
 func (s *Session) checkResultType(method string, raw json.RawMessage) error {
 	var result struct {
@@ -183,24 +185,24 @@ func (s *Session) checkResultType(method string, raw json.RawMessage) error {
 	return fmt.Errorf("%s: unknown resultType %.40q", method, *result.ResultType)
 }
 
-// maxExtended bounds how long progress reports can extend a request.
+// maxExtended limits how long progress reports can extend a request.
 const maxExtended = time.Hour
 
-// Progress is the content of a notifications/progress.
+// Progress is the content of a notifications/progress message.
 type Progress struct {
-	Progress float64 // finite
-	Total    float64 // 0: unknown
-	Message  string  // hostile, like everything from a server
+	Progress float64 // never infinite or NaN
+	Total    float64 // 0 if unknown
+	Message  string  // untrusted text from the server
 }
 
 type progressKey struct{}
 
-// WithProgress asks the server for progress reports on requests made with the returned context; it
-// may send none. The goroutine that reads from the server calls f, one call at a time and never
-// after the request returns; f must not block.
+// WithProgress asks the server to report progress on requests made with the returned context. The
+// server may ignore this. f is called by the goroutine that reads from the server, one call at a
+// time and never after the request has returned. It must not block.
 //
-// A report extends the request: it fails once the server has been silent for the request timeout,
-// and in any case after an hour (or the request timeout, if that is longer).
+// Each report extends the request: the request fails only when the server has been silent for the
+// request timeout, or after one hour (or the request timeout, if that is longer).
 func WithProgress(ctx context.Context, f func(Progress)) context.Context {
 	return context.WithValue(ctx, progressKey{}, f)
 }
@@ -210,16 +212,16 @@ func progressOf(ctx context.Context) func(Progress) {
 	return f
 }
 
-// limits bound one request.
+// limits contains the time limits for one request.
 type limits struct {
-	silence  time.Duration  // how long the server may be silent; 0: the request timeout
-	progress func(Progress) // called for each report; may be nil
+	silence  time.Duration  // how long the server may be silent; 0 selects the request timeout
+	progress func(Progress) // called for each progress report; may be nil
 }
 
-// bound returns the context of a request. It ends when the server was silent for too long, and
-// after maxExtended at the latest: progress reports must not keep a request alive for ever. This is
-// the only policy for timeouts and progress; see [WithProgress]. The caller calls stop when the
-// request ends.
+// bound returns the context for a request. It is done when the server has been silent for too long,
+// and after maxExtended at the latest, so that progress reports cannot keep a request alive
+// forever. All timeouts and progress reports are handled here; see [WithProgress]. The caller must
+// call stop when the request ends.
 func (s *Session) bound(ctx context.Context, id string, l limits) (_ context.Context, stop func()) {
 	silence := cmp.Or(max(l.silence, 0), s.requestTimeout())
 	late := fmt.Errorf("%w (%s)", errDeadline, silence)
@@ -247,8 +249,9 @@ func (s *Session) bound(ctx context.Context, id string, l limits) (_ context.Con
 	}
 }
 
-// reportProgress passes a report to its callback, on the goroutine that reads from the server. It
-// ignores reports with an unknown token, which are late or forged, and reports without a number.
+// reportProgress passes a progress report to its callback, on the goroutine that reads from the
+// server. It ignores reports with an unknown token, which are late or forged, and reports without a
+// number.
 func (s *Session) reportProgress(n *wire.Notification) {
 	if n.Progress == nil || math.IsInf(*n.Progress, 0) {
 		return
@@ -260,13 +263,14 @@ func (s *Session) reportProgress(n *wire.Notification) {
 	s.progress.call(n.ProgressToken, p)
 }
 
-// callbacks holds the callbacks of requests in flight, by request id. The zero value is ready to use.
+// callbacks stores the callbacks for requests in flight, by request id. The zero value is ready to
+// use.
 type callbacks[T any] struct {
-	mu sync.Mutex // guards m; held during a callback, so that none runs after remove
+	mu sync.Mutex // guards m; held during a callback, so that no callback runs after remove
 	m  map[string]func(T)
 }
 
-// add registers the callback before the request is sent.
+// add registers a callback. It must be called before the request is sent.
 func (c *callbacks[T]) add(id string, f func(T)) (remove func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -281,7 +285,7 @@ func (c *callbacks[T]) add(id string, f func(T)) (remove func()) {
 	}
 }
 
-// call calls the callback of a request, if it is in flight.
+// call calls the callback for a request if the request is in flight.
 func (c *callbacks[T]) call(id string, v T) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -290,7 +294,7 @@ func (c *callbacks[T]) call(id string, v T) {
 	}
 }
 
-// clientCapabilities returns what the session declares to the server: the capabilities of the
+// clientCapabilities returns the capabilities that the session declares to the server: those of the
 // client behind it or, without a client, at most MCP Events.
 func clientCapabilities(srv config.Server, client *ClientSide) any {
 	switch {

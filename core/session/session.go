@@ -15,41 +15,41 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 )
 
-// Session is one live connection to one server. Its methods are safe for concurrent use. The caller
-// that dialled it must Close it, even after it has ended.
+// Session is an open connection to one server. Its methods are safe for concurrent use. The caller
+// that dialled it must call Close, even after the session has ended.
 type Session struct {
 	opts    Options
 	redact  redactor
-	login   *login.TokenSource // nil: requests carry no token
-	logger  *slog.Logger       // redacts, and logs at debug level
+	login   *login.TokenSource // nil if requests carry no token
+	logger  *slog.Logger       // redacts secrets and logs at debug level
 	signals *Signals
 
 	client       mcp.Implementation
-	capabilities any          // declared to the server
-	timeout      atomic.Int64 // of one request, in nanoseconds
-	seq          atomic.Int64 // the number of the last request id
+	capabilities any          // capabilities declared to the server
+	timeout      atomic.Int64 // request timeout in nanoseconds
+	seq          atomic.Int64 // number of the last request id
 	conn         *wire.Conn   // set once the handshake is complete
 
 	subs              subscriptions
 	progress          callbacks[Progress]
-	events            callbacks[EventMessage] // of open event streams
-	eventTypesChanged chan struct{}           // has capacity one: sends do not block; never closed
+	events            callbacks[EventMessage] // callbacks for open event streams
+	eventTypesChanged chan struct{}           // capacity 1, so that sends do not block; never closed
 
-	// fullInfo sends the requests that a OneShot dial skipped and returns the complete Info; nil:
-	// none were skipped. Called at most once.
+	// fullInfo sends the requests that a OneShot dial skipped and returns the complete Info. Nil if
+	// none were skipped. It is called at most once.
 	fullInfo   func(context.Context) Info
 	streamOnce sync.Once // see listenForRequests
 	garbled    undecodable
 
-	// ctx ends when the session is closed.
+	// ctx is cancelled when the session is closed.
 	ctx    context.Context
 	cancel context.CancelFunc
 	wg     wire.Group // all goroutines of the session
 
-	// done is closed, under mu, when err is set.
+	// done is closed when err is set, while mu is held.
 	done chan struct{}
 
-	mu   sync.Mutex // guards what follows; never held across I/O
+	mu   sync.Mutex // guards the fields below; never held during I/O
 	err  error
 	info Info
 }
@@ -119,7 +119,7 @@ func (s *Session) Info() Info {
 	return s.info
 }
 
-// SetRequestTimeout sets the timeout of later requests; zero restores the default.
+// SetRequestTimeout sets the timeout for later requests. Zero restores the default.
 func (s *Session) SetRequestTimeout(d time.Duration) {
 	if d <= 0 {
 		d = config.DefaultRequestTimeout
@@ -131,13 +131,14 @@ func (s *Session) SetRequestTimeout(d time.Duration) {
 // connection.
 func (s *Session) HTTP() bool { return s.conn.HTTP() }
 
-// Signals returns the dirty set. It stays readable after the session has ended.
+// Signals returns the session's dirty set. It can still be read after the session has ended.
 func (s *Session) Signals() *Signals { return s.signals }
 
-// Done is closed when the session ends: the server was lost, or Close was called.
+// Done returns a channel that is closed when the session ends, because the connection was lost or
+// Close was called.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// Err returns why the session ended: an [*EndError] or [ErrClosed]. It is nil before Done is
+// Err returns why the session ended: an [*EndError] or [ErrClosed]. It returns nil until Done is
 // closed.
 func (s *Session) Err() error {
 	s.mu.Lock()
@@ -146,8 +147,8 @@ func (s *Session) Err() error {
 }
 
 // Close ends the session and returns once the server's process group, the connections and all
-// goroutines of the session are gone. That takes a few seconds if the child ignores everything
-// except SIGKILL. The error is always nil; having to kill the child is not an error.
+// goroutines of the session are gone. That takes a few seconds if the child process ignores every
+// signal except SIGKILL. The error is always nil; having to kill the child process is not an error.
 func (s *Session) Close() error {
 	s.end(ErrClosed)
 	if conn := s.conn; conn != nil {
@@ -158,7 +159,7 @@ func (s *Session) Close() error {
 	return nil
 }
 
-// end marks the session as ended and stores why. Only the first call counts.
+// end marks the session as ended and stores the reason. Only the first call has an effect.
 func (s *Session) end(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,25 +181,25 @@ func (s *Session) attach(conn *wire.Conn, info Info) *Session {
 	return s
 }
 
-// setPush records that the server can push.
+// setPush records that the server can push notifications.
 func (s *Session) setPush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.info.Push = true
 }
 
-// undecodableInterval is the least time between two gaps caused by undecodable messages.
+// undecodableInterval is the minimum interval between two gaps caused by undecodable messages.
 const undecodableInterval = 5 * time.Second
 
 // undecodable limits how often undecodable messages raise a gap.
 type undecodable struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	last    time.Time  // when the last gap was raised
 	planned bool       // another gap will be raised
 }
 
-// undecodable handles bytes that began like a message but cannot be decoded. They may have been a
-// notification, so it raises a gap: immediately, or undecodableInterval after the previous one.
+// undecodable handles data that started like a message but cannot be decoded. It may have been a
+// notification, so a gap is raised: immediately, or undecodableInterval after the previous one.
 func (s *Session) undecodable() {
 	s.signals.drop(DroppedUndecodable, 1)
 	u := &s.garbled

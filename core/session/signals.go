@@ -11,34 +11,34 @@ import (
 	"github.com/mcptrack/mcptrack/core/session/internal/wire"
 )
 
-// Signals is the bounded dirty set of a session: it says which keys to look at again. Raising a
-// signal costs one map access and never blocks; a thousand signals for one key are one entry with a
-// count.
+// Signals is the bounded dirty set of a session: it records which keys must be checked again.
+// Raising a signal costs one map access and never blocks. A thousand signals for the same key
+// occupy one entry.
 type Signals struct {
-	// wake has capacity one: the session sends without blocking and never closes it; only the
-	// session's owner receives.
+	// wake has capacity 1. The session sends to it without blocking and never closes it. Only the
+	// session's owner receives from it.
 	wake     chan struct{}
 	max      int
-	untagged bool // accept notifications without a subscription id: some stdio servers send none
+	untagged bool // accept notifications without a subscription id, as some stdio servers send
 
 	mu      sync.Mutex
 	lists   map[catalog.Kind]struct{}
 	uris    map[string]Signal
-	subs    int // sub-resources in uris
+	subs    int // number of sub-resources in uris
 	gap     string
-	silent  bool // a silent stream is the only reason for gap
+	silent  bool // gap was raised only because a stream was silent
 	dropped map[string]int
 	want    wanted
-	listens map[string]*listen // modern: open listens, by request id
+	listens map[string]*listen // open modern listens, by request id
 }
 
 const (
 	maxSubURIs   = 1000
-	maxURILength = 8 << 10 // bytes; a longer URI is malformed
-	maxURIDepth  = 64      // bounds the search for a subscribed parent, in steps
+	maxURILength = 8 << 10 // in bytes; a longer URI is treated as malformed
+	maxURIDepth  = 64      // maximum steps in the search for a subscribed parent
 )
 
-// wanted is the set of lists and URIs whose notifications are delivered. Its uris are never
+// wanted is the set of lists and URIs whose notifications are delivered. The map uris is never
 // modified.
 type wanted struct {
 	lists map[catalog.Kind]bool
@@ -57,11 +57,11 @@ func newSignals(max int, believeUntagged bool) *Signals {
 	return &Signals{wake: make(chan struct{}, 1), max: max, untagged: believeUntagged, listens: map[string]*listen{}}
 }
 
-// C returns the channel that wakes the owner, which should then call Take; Take may return nothing
-// new. It is never closed.
+// C returns the channel that wakes the owner, which should then call Take. Take may return nothing
+// new. The channel is never closed.
 func (g *Signals) C() <-chan struct{} { return g.wake }
 
-// Take returns what became dirty since the last call and clears it.
+// Take returns the keys that became dirty since the last call, and clears them.
 func (g *Signals) Take() Dirty {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -70,7 +70,8 @@ func (g *Signals) Take() Dirty {
 	return b
 }
 
-// raiseGap records that notifications may have been lost. The first reason is kept.
+// raiseGap records that notifications may have been lost. If several gaps are raised, the first
+// reason is kept.
 func (g *Signals) raiseGap(reason string) {
 	g.mu.Lock()
 	g.setGap(reason)
@@ -88,7 +89,7 @@ func (g *Signals) raiseSilent(reason string) {
 	g.ring()
 }
 
-// setGap records a gap for a reason other than a silent stream. g.mu must be held.
+// setGap records a gap that was not caused by a silent stream. The caller must hold g.mu.
 func (g *Signals) setGap(reason string) {
 	if g.gap == "" || g.silent {
 		g.gap, g.silent = reason, false
@@ -107,7 +108,7 @@ func (g *Signals) setWanted(w wanted) {
 	g.mu.Unlock()
 }
 
-// wantMore adds w to the wanted set until the next setWanted.
+// wantMore adds w to the wanted set until the next call to setWanted.
 func (g *Signals) wantMore(w wanted) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -124,7 +125,7 @@ func (g *Signals) ring() {
 	}
 }
 
-// count adds n to Dropped. g.mu must be held.
+// count adds n to the Dropped count for a reason. The caller must hold g.mu.
 func (g *Signals) count(reason string, n int) {
 	if g.dropped == nil {
 		g.dropped = map[string]int{}
@@ -132,8 +133,8 @@ func (g *Signals) count(reason string, n int) {
 	g.dropped[reason] += n
 }
 
-// notify adds a notification to the dirty set. The goroutine that reads from the server calls it;
-// it does not block.
+// notify adds a notification to the dirty set. It is called by the goroutine that reads from the
+// server and does not block.
 func (g *Signals) notify(n *wire.Notification, modern bool) {
 	switch n.Method {
 	case mcp.NotificationToolsChanged:
@@ -151,7 +152,8 @@ func (g *Signals) notify(n *wire.Notification, modern bool) {
 	}
 }
 
-// deliver marks the kinds, or the URI of the notification if there are none, and wakes the owner.
+// deliver marks the given kinds as dirty, or the notification's URI if there are none, and wakes
+// the owner.
 func (g *Signals) deliver(n *wire.Notification, modern bool, kinds ...catalog.Kind) {
 	g.mu.Lock()
 	ok := g.admit(n, modern) && g.mark(n.URI, kinds)
@@ -164,8 +166,8 @@ func (g *Signals) deliver(n *wire.Notification, modern bool, kinds ...catalog.Ki
 	}
 }
 
-// mark marks lists as dirty or, without kinds, a URI. It reports whether to wake the owner. g.mu
-// must be held.
+// mark marks the lists of the given kinds as dirty, or the URI if there are no kinds. It reports
+// whether to wake the owner. The caller must hold g.mu.
 func (g *Signals) mark(uri string, kinds []catalog.Kind) bool {
 	if len(kinds) == 0 {
 		return g.markURI(uri)
@@ -219,7 +221,7 @@ func (g *Signals) markURI(uri string) bool {
 	return true
 }
 
-// parent returns the nearest subscribed URI of which uri is a sub-resource.
+// parent returns the nearest subscribed URI that has uri as a sub-resource.
 func (g *Signals) parent(uri string) (string, bool) {
 	rest := uri
 	for range maxURIDepth {
@@ -227,7 +229,7 @@ func (g *Signals) parent(uri string) (string, bool) {
 		if i <= 0 {
 			break
 		}
-		// The subscribed URI may end in "/".
+		// The subscribed URI may or may not end in "/".
 		for _, p := range [...]string{rest[:i+1], rest[:i]} {
 			if _, ok := g.want.uris[p]; ok && p != uri {
 				return p, true
@@ -240,33 +242,33 @@ func (g *Signals) parent(uri string) (string, bool) {
 
 // Signal summarizes the notifications for one URI since the last Take.
 type Signal struct {
-	First  time.Time // when the first was received
+	First  time.Time // when the first notification was received
 	Count  int
-	Parent string // the subscribed URI of which this URI is a sub-resource; else ""
+	Parent string // subscribed URI that has this URI as a sub-resource; otherwise empty
 }
 
-// Dirty is what became dirty since the last Take.
+// Dirty contains the keys that became dirty since the last Take.
 type Dirty struct {
 	Lists map[catalog.Kind]struct{}
-	// URIs are subscribed URIs or sub-resources of them (Signal.Parent names the subscribed URI).
-	// Beyond 1,000 distinct sub-resources, the signal is for the parent.
+	// URIs contains subscribed URIs and their sub-resources (Signal.Parent is then the subscribed
+	// URI). Beyond 1,000 distinct sub-resources, the signal is for the parent instead.
 	URIs map[string]Signal
-	// Gap is the reason why notifications may have been lost, or "". After a gap: subscribe, list
-	// and read again, in this order.
+	// Gap is the reason why notifications may have been lost, or empty if there is no gap. After a
+	// gap, subscribe, list and read again, in this order.
 	Gap string
-	// Silent means that a silent stream is the only reason for the Gap; Subscribe has replaced the
-	// stream or will. No loss is known: a change found now is one that the old stream did not
-	// deliver.
+	// Silent reports that the Gap was raised only because a stream was silent. Subscribe has
+	// replaced the stream or will replace it. No loss is known: a change found now is one that the
+	// old stream did not deliver.
 	Silent bool
-	// Dropped counts irregular notifications by reason. All except "untagged" were not delivered:
-	// "unsubscribed", "before_ack", "foreign_subscription", "overflow", "malformed", "items" (list
-	// items without a usable key) and "undecodable" (data that began like a message but is not
-	// JSON; a gap follows). "untagged" notifications lacked their subscription id but were
-	// delivered.
+	// Dropped counts irregular notifications by reason. "untagged" notifications lacked their
+	// subscription id but were delivered. All others were not delivered: "unsubscribed",
+	// "before_ack", "foreign_subscription", "overflow", "malformed", "items" (list items without a
+	// usable key) and "undecodable" (data that started like a message but is not JSON; a gap
+	// follows).
 	Dropped map[string]int
 }
 
-// The reasons in Dirty.Dropped.
+// The possible reasons in Dirty.Dropped.
 const (
 	dropUnsubscribed = "unsubscribed"
 	dropBeforeAck    = "before_ack"
@@ -287,8 +289,8 @@ func (g *Signals) open(l *listen) {
 	g.mu.Unlock()
 }
 
-// forget unregisters a listen. It reports whether the end is a gap: the listen was acknowledged and
-// still registered.
+// forget unregisters a listen. It reports whether the end of the listen is a gap, which is the case
+// if it was acknowledged and still registered.
 func (g *Signals) forget(l *listen) (gap bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -297,7 +299,8 @@ func (g *Signals) forget(l *listen) (gap bool) {
 	return live && l.acked && !l.empty && !l.leaving
 }
 
-// leave marks listens that will be hung up. Their notifications are delivered until then.
+// leave marks listens that will be ended deliberately. Their notifications are delivered until
+// then.
 func (g *Signals) leave(listens []*listen) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -306,15 +309,15 @@ func (g *Signals) leave(listens []*listen) {
 	}
 }
 
-// state reports whether the listen is registered, and whether it was silent for too long.
+// state reports whether the listen is registered and whether it has been silent for too long.
 func (g *Signals) state(l *listen) (live, silent bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.listens[l.id] == l, l.silent
 }
 
-// wentSilent records that no byte arrived on a listen for [wire.StreamIdle]: the next Subscribe
-// replaces it.
+// wentSilent records that no data arrived on a listen for [wire.StreamIdle]. The next Subscribe
+// replaces the listen.
 func (g *Signals) wentSilent(l *listen) {
 	g.mu.Lock()
 	due := g.listens[l.id] == l && l.acked && !l.leaving && !l.silent
@@ -325,7 +328,7 @@ func (g *Signals) wentSilent(l *listen) {
 	}
 }
 
-// admit checks the subscription id of a modern notification. g.mu must be held.
+// admit checks the subscription id of a modern notification. The caller must hold g.mu.
 func (g *Signals) admit(n *wire.Notification, modern bool) bool {
 	if !modern || g.untagged && isUntagged(n, modern) {
 		return true
@@ -361,8 +364,8 @@ func (g *Signals) acknowledged(n *wire.Notification) {
 	}
 }
 
-// cancelled ends the listen that the server's notifications/cancelled names: on stdio, servers end
-// a listen this way.
+// cancelled ends the listen that a notifications/cancelled from the server identifies. On stdio,
+// servers end a listen this way.
 func (g *Signals) cancelled(n *wire.Notification) {
 	g.mu.Lock()
 	l := g.listens[n.RequestID]

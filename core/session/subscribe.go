@@ -13,14 +13,14 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// Filter says what a server should push.
+// Filter specifies which changes a server should push.
 type Filter struct {
-	Tools, Prompts, Resources bool     // changes of these lists
-	Events                    bool     // changes of the event types; see [Session.EventTypesChanged]
-	URIs                      []string // updates of these resources
+	Tools, Prompts, Resources bool     // changes to these lists
+	Events                    bool     // changes to the event types; see [Session.EventTypesChanged]
+	URIs                      []string // updates to these resources
 }
 
-// Empty reports whether nothing should be pushed.
+// Empty reports whether the filter requests nothing.
 func (f Filter) Empty() bool {
 	return !f.Tools && !f.Prompts && !f.Resources && !f.Events && len(f.URIs) == 0
 }
@@ -33,50 +33,51 @@ func (f Filter) equal(other Filter) bool {
 	return f.Tools == other.Tools && f.Prompts == other.Prompts && f.Resources == other.Resources && f.Events == other.Events && slices.Equal(f.URIs, other.URIs)
 }
 
-// normal returns the filter with sorted, unique URIs.
+// normal returns the filter with its URIs sorted and without duplicates.
 func (f Filter) normal() Filter {
 	f.URIs = slices.Compact(slices.Sorted(slices.Values(f.URIs)))
 	return f
 }
 
-// Ack says what the server agreed to push. Everything that is missing must be polled.
+// Ack reports which changes the server agreed to push. Everything that is missing must be polled.
 type Ack struct {
 	Honoured     Filter
 	MissingURIs  []string
 	MissingLists []catalog.Kind // templates count as resources
-	// Interrupted means that the old subscription had to end before the new one could begin: list
-	// and compare again, as for a [Dirty.Gap].
+	// Interrupted reports that the old subscription had to end before the new one could start. List
+	// and compare again, as after a [Dirty.Gap].
 	Interrupted bool
 }
 
-// subscriptions is the state of a session's subscriptions. Its lock is a channel because it is held
-// during requests, and a caller may give up waiting for it.
+// subscriptions is the state of a session's subscriptions. Its lock is a channel, because it is
+// held during requests and a caller may stop waiting for it.
 type subscriptions struct {
-	// busy has capacity one: a sender holds the lock until it receives.
+	// busy is the lock: sending to it acquires the lock, and receiving from it releases the lock.
+	// It has capacity 1.
 	busy chan struct{}
 
 	legacy  legacyState
-	listens []*listen // modern: open, or ended since the last Subscribe
-	filter  Filter    // modern: the filter of the listens
-	ack     Ack       // modern: what the server honoured
+	listens []*listen // modern listens: open, or ended since the last Subscribe
+	filter  Filter    // filter of the modern listens
+	ack     Ack       // what the server honoured of the modern listens
 
 	mu    sync.Mutex
-	ended time.Time // modern: when a short-lived listen last ended
+	ended time.Time // when a short-lived modern listen last ended
 }
 
-// relisten is how long a listen must live to be replaced immediately. After the end of a shorter
-// one, the next listen waits that long, so that a server that ends every listen causes no tight
-// loop.
+// relisten is how long a listen must last so that it is replaced immediately. If a listen ends
+// sooner, the next one starts only after this delay, so that a server that ends every listen does
+// not cause a tight loop.
 const relisten = time.Second
 
-// subscriptionsLost forgets all subscriptions, because the server may have been replaced, and
+// subscriptionsLost discards all subscriptions, because the server may have been replaced, and
 // raises a gap.
 func (s *Session) subscriptionsLost(reason string) {
 	s.subs.legacy.invalidate()
 	s.signals.raiseGap(reason)
 }
 
-// listenEnded records the end of a listen that began at the given time.
+// listenEnded records the end of a listen that started at the given time.
 func (sub *subscriptions) listenEnded(began time.Time) {
 	now := time.Now()
 	if now.Sub(began) > relisten {
@@ -105,13 +106,13 @@ func newSubscriptions() subscriptions {
 	return subscriptions{busy: make(chan struct{}, 1), legacy: legacyState{uris: map[string]struct{}{}, doubt: map[string]struct{}{}}}
 }
 
-// Subscribe makes the server push exactly what the filter names, and returns once the server has
-// confirmed. Subscriptions in both the old and the new filter continue without interruption, except
-// with modern servers over stdio, where this is impossible and [Ack.Interrupted] is set. Repeating
-// a call costs nothing while the subscriptions last.
+// Subscribe makes the server push exactly the changes that the filter specifies, and returns once
+// the server has confirmed. Subscriptions in both the old and the new filter continue without
+// interruption, except with modern servers over stdio, where this is impossible and
+// [Ack.Interrupted] is set. Repeating a call sends nothing while the subscriptions last.
 //
 // Lists that the server does not have are neither honoured nor missing. If the error is
-// [ErrUnsupported], the Ack is valid: the lists in it are pushed, and all URIs are missing.
+// [ErrUnsupported], the Ack is valid: the server pushes the lists in it, and all URIs are missing.
 func (s *Session) Subscribe(ctx context.Context, f Filter) (Ack, error) {
 	select {
 	case s.subs.busy <- struct{}{}:
@@ -152,21 +153,23 @@ func (f Filter) missingLists(honoured Filter, caps Capabilities) []catalog.Kind 
 	return missing
 }
 
-// subscribeParallel bounds the subscribe requests in flight. More would make servers slower.
+// subscribeParallel limits the subscribe requests in flight. More concurrent requests would slow
+// servers down.
 const subscribeParallel = 8
 
-// legacyState is what the server is believed to have subscribed.
+// legacyState records which URIs the server has subscribed, according to its responses.
 type legacyState struct {
 	mu   sync.Mutex
 	uris map[string]struct{}
-	// doubt holds URIs whose last subscribe or unsubscribe request was not answered: the server may
-	// push them. They are not in uris.
+	// doubt contains URIs whose last subscribe or unsubscribe request was not answered, so that the
+	// server may push them. They are not in uris.
 	doubt map[string]struct{}
 	// gen is incremented whenever the server may have forgotten all subscriptions.
 	gen int
 }
 
-// invalidate forgets the subscriptions, so the next Subscribe requests all of them again.
+// invalidate discards the recorded subscriptions, so that the next Subscribe requests all of them
+// again.
 func (l *legacyState) invalidate() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -196,7 +199,7 @@ func (l *legacyState) plan(want []string) (add, remove []string, gen int) {
 	return add, remove, l.gen
 }
 
-// asking puts a URI in doubt before its request is sent, until record is called.
+// asking puts a URI in doubt before its request is sent, until record is called for it.
 func (l *legacyState) asking(uri string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -204,7 +207,8 @@ func (l *legacyState) asking(uri string) {
 	l.doubt[uri] = struct{}{}
 }
 
-// record records the outcome of a request, unless invalidate was called since it was planned.
+// record records the outcome of a request, unless invalidate has been called since the request was
+// planned.
 func (l *legacyState) record(gen int, uri string, subscribed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -239,7 +243,7 @@ func (s *Session) subscribeLegacy(ctx context.Context, f Filter, info Info) (Ack
 	}
 
 	add, remove, gen := s.subs.legacy.plan(f.URIs)
-	s.signals.wantMore(wantedOf(f)) // an update may precede the response
+	s.signals.wantMore(wantedOf(f)) // an update may arrive before the response
 	missing, err := s.subscribeEach(ctx, add, gen)
 	if err != nil && !errors.Is(err, ErrUnsupported) {
 		return ack, err
@@ -257,9 +261,9 @@ func (s *Session) subscribeLegacy(ctx context.Context, f Filter, info Info) (Ack
 	return ack, err
 }
 
-// subscribeEach subscribes the URIs and returns, sorted, those that the server refused. It fails if
-// the session or ctx ends, or if the server does not know the method; responses received until then
-// are recorded.
+// subscribeEach subscribes to the URIs and returns, sorted, those that the server refused. It
+// returns an error if the session ends, ctx is done, or the server does not support the method;
+// responses received before that are recorded.
 func (s *Session) subscribeEach(ctx context.Context, uris []string, gen int) (missing []string, err error) {
 	errs := s.forEach(ctx, mcp.MethodSubscribe, uris)
 	unsupported := false
@@ -273,7 +277,7 @@ func (s *Session) subscribeEach(ctx context.Context, uris []string, gen int) (mi
 			unsupported = true
 		case isRefusal(e):
 			s.logger.Debug("subscription refused", "uri", uri, "err", e)
-			if isAnswer(e) { // without an answer, the server may have subscribed it
+			if isAnswer(e) { // without a response, the server may or may not have subscribed the URI
 				s.subs.legacy.record(gen, uri, false)
 			}
 			missing = append(missing, uri)
@@ -290,8 +294,8 @@ func (s *Session) subscribeEach(ctx context.Context, uris []string, gen int) (mi
 	return missing, nil
 }
 
-// unsubscribeEach ends subscriptions. It does not retry after a refusal: notifications for such a
-// URI are counted and dropped.
+// unsubscribeEach ends subscriptions. If the server refuses, it does not retry: notifications for
+// such a URI are counted and dropped.
 func (s *Session) unsubscribeEach(ctx context.Context, uris []string, gen int) (err error) {
 	errs := s.forEach(ctx, mcp.MethodUnsubscribe, uris)
 	for i, uri := range uris {
@@ -305,16 +309,16 @@ func (s *Session) unsubscribeEach(ctx context.Context, uris []string, gen int) (
 	return err
 }
 
-// forEach sends one request per URI, a few concurrently, and returns the errors in the order of the
-// URIs. After an error that concerns all requests, or after two request timeouts, it sends no more;
-// the remaining URIs get that error.
+// forEach sends one request per URI, several at a time, and returns the errors in the order of the
+// URIs. After an error that affects all requests, or after two request timeouts, it sends no more
+// requests; the remaining URIs receive that error.
 func (s *Session) forEach(ctx context.Context, method string, uris []string) []error {
 	errs := make([]error, len(uris))
 	ctx, stop := context.WithTimeoutCause(ctx, 2*s.requestTimeout(), errDeadline)
 	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	next := make(chan int) // sent and closed below; unbuffered: nothing to lose
+	next := make(chan int) // unbuffered; closed below after the last URI
 	var wg sync.WaitGroup
 	for range min(subscribeParallel, len(uris)) {
 		wg.Go(func() {

@@ -25,24 +25,25 @@ import (
 )
 
 const (
-	// Path begins the paths of all slots.
+	// Path is the prefix of every slot's path.
 	Path = "/hooks/"
-	// WellKnown is the path of the document that lists receivers.
+	// WellKnown is the path of the document that describes the receiver.
 	WellKnown = "/.well-known/mcp-webhook-receiver.json"
-	// SubscriptionHeader has the server's subscription ID.
+	// SubscriptionHeader is the header that contains the server's subscription id.
 	SubscriptionHeader = "X-MCP-Subscription-Id"
-	// MaxBody is the largest message, in bytes.
+	// MaxBody is the maximum size of a message in bytes.
 	MaxBody = 256 << 10
 )
 
 const (
-	tolerance     = 5 * time.Minute // between the clocks of a sender and this machine
-	maxID         = 2 << 10         // bytes of webhook-id
-	ownerPatience = 5 * time.Second // how long a handler waits for the owner of a slot
-	perServer     = 16              // concurrent messages of one server
+	tolerance     = 5 * time.Minute // allowed difference between the sender's clock and this machine's
+	maxID         = 2 << 10         // maximum bytes of the webhook-id header
+	ownerPatience = 5 * time.Second // how long a handler waits for the slot's owner
+	perServer     = 16              // maximum concurrent messages per server
 )
 
-// Key is the secret from which a receiver derives the paths of its slots. It cannot be printed.
+// Key is the secret from which a receiver derives the paths of its slots. Printing it does not
+// reveal it.
 type Key struct{ bytes []byte }
 
 // NewKey returns a random key.
@@ -52,53 +53,56 @@ func NewKey() Key {
 	return k
 }
 
-// LoadKey returns the key in a file, which it creates if there is none; see [secretfile.Key].
+// LoadKey returns the key stored in a file, and creates the file if it does not exist; see
+// [secretfile.Key].
 func LoadKey(path string) (Key, error) {
 	bytes, err := secretfile.Key(path)
 	return Key{bytes}, err
 }
 
-// String does not reveal the key.
+// String returns a placeholder, so that printing does not reveal the key.
 func (k Key) String() string { return "[redacted]" }
 
-// GoString is String.
+// GoString returns the same placeholder as String.
 func (k Key) GoString() string { return k.String() }
 
-// path returns the last element of a slot's path: 128 bits.
+// path returns the last element of a slot's path, derived from the key and the slot's name. It has
+// 128 bits.
 func (k Key) path(name string) string {
 	h := hmac.New(sha256.New, k.bytes)
 	_, _ = h.Write([]byte(name)) // never fails
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// Receiver receives the messages of subscriptions. See [NewReceiver].
+// Receiver is an HTTP handler that receives webhook messages for subscriptions. Use [NewReceiver]
+// to create it.
 type Receiver struct {
 	origin string
 	key    Key
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	slots   map[string]*Slot
-	senders map[string]*sender // servers that have slots
+	senders map[string]*sender // servers that have open slots
 }
 
-// sender is a server that has slots.
+// sender is a server that has open slots.
 type sender struct {
-	// busy is a semaphore of capacity perServer, never closed. Handlers try to acquire it before
-	// they read a body, and release it after their answer. It limits the memory that a server can
-	// make the receiver use.
+	// busy is a semaphore that limits the memory that a server can make the receiver use. Handlers
+	// try to acquire it before they read a body, and release it after they respond. It has capacity
+	// perServer and is never closed.
 	busy  chan struct{}
-	slots int // guarded by the receiver's lock
+	slots int // number of slots; guarded by Receiver.mu
 }
 
-// NewReceiver returns a receiver that servers reach at an origin, such as "https://hooks.example";
+// NewReceiver returns a Receiver that servers can reach at origin, such as "https://hooks.example";
 // see [CheckOrigin].
 func NewReceiver(origin string, key Key) *Receiver {
 	return &Receiver{origin: strings.TrimSuffix(origin, "/"), key: key, slots: map[string]*Slot{}, senders: map[string]*sender{}}
 }
 
-// CheckOrigin returns an error if servers could not send webhooks to an origin. The origin must be
-// https, on port 443 or above 1023, or http on a loopback address, which only servers that are
-// configured for tests accept.
+// CheckOrigin returns an error if servers could not send webhooks to the origin. The origin must
+// use https, on port 443 or a port above 1023, or http on a loopback address. Only servers
+// configured for tests accept the latter.
 func CheckOrigin(origin string) error {
 	u, err := url.Parse(origin)
 	shown := printable.Line(origin, 128)
@@ -106,12 +110,12 @@ func CheckOrigin(origin string) error {
 	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
 		return fmt.Errorf(`invalid URL %q; expected "https://HOST[:PORT]"`, shown)
 	case u.User != nil || u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.HasSuffix(origin, "#"):
-		return errors.New("specify only scheme, host and port")
+		return errors.New("specify only the scheme, host and port")
 	}
 	ip, err := netip.ParseAddr(u.Hostname())
 	loopback := err == nil && ipscope.LoopbackAddr(ip)
 	if u.Scheme == "http" && !loopback {
-		return fmt.Errorf("%s is not https: servers send webhooks to https only", shown)
+		return fmt.Errorf("%s does not use https; servers send webhooks only to https URLs", shown)
 	}
 	if port := u.Port(); port != "" && port != "443" {
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n < 1024 {
@@ -121,9 +125,9 @@ func CheckOrigin(origin string) error {
 	return nil
 }
 
-// Open opens the slot of a subscription to a server; both names are ours, not the server's. A slot
-// has the same path each time, and a new secret. If the slot is already open, Open waits until it is
-// closed. It fails only when ctx ends.
+// Open opens the slot for a subscription to a server. Both names are chosen by the caller, not by
+// the server. A slot has the same path each time it is opened, but a new secret. If the slot is
+// already open, Open waits until it is closed. It returns an error only if ctx is done.
 func (r *Receiver) Open(ctx context.Context, server, subscription string) (*Slot, error) {
 	name := server + "\x00" + subscription
 	id := r.key.path(name)
@@ -151,8 +155,8 @@ func (r *Receiver) Open(ctx context.Context, server, subscription string) (*Slot
 	}
 }
 
-// ServeHTTP receives a message below Path. It reads at most MaxBody bytes, and no body if the path is
-// unknown. The response repeats nothing of a message except its challenge.
+// ServeHTTP receives a message whose path starts with Path. It reads at most MaxBody bytes, and no
+// body if the path is unknown. The response contains nothing from the message except its challenge.
 func (r *Receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	status, answer := r.receive(w, q)
 	h := w.Header()
@@ -208,7 +212,7 @@ func (r *Receiver) receive(w http.ResponseWriter, q *http.Request) (status int, 
 	return slot.receive(q, &Message{ID: id, Body: body, done: make(chan bool, 1)})
 }
 
-// identify returns the ID and the time of a message. Each of the three headers must appear once.
+// identify returns the id and time of a message. Each of the three headers must occur exactly once.
 func identify(h http.Header) (id string, at time.Time, ok bool) {
 	for _, name := range []string{"Webhook-Id", "Webhook-Timestamp", "Webhook-Signature"} {
 		if values := h.Values(name); len(values) != 1 || values[0] == "" {
@@ -217,12 +221,12 @@ func identify(h http.Header) (id string, at time.Time, ok bool) {
 	}
 	id = h.Get("Webhook-Id")
 	seconds, err := strconv.ParseInt(h.Get("Webhook-Timestamp"), 10, 64)
-	// A distant time would overflow differences.
+	// A time in the distant future would overflow when times are subtracted.
 	return id, time.Unix(seconds, 0), err == nil && len(id) <= maxID && seconds >= 0 && seconds < 1<<40
 }
 
-// receive answers a message whose signature is valid: a challenge immediately, an event or a control
-// message when the owner of the slot has taken it.
+// receive responds to a message whose signature is valid: to a challenge immediately, and to an
+// event or control message once the slot's owner has accepted it.
 func (s *Slot) receive(q *http.Request, m *Message) (status int, answer []byte) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(m.Body, &members) != nil || members == nil {
@@ -236,7 +240,7 @@ func (s *Slot) receive(q *http.Request, m *Message) (status int, answer []byte) 
 		if json.Unmarshal(members["challenge"], &challenge) != nil || challenge == "" {
 			return http.StatusBadRequest, nil
 		}
-		answer, _ = json.Marshal(map[string]string{"challenge": challenge}) // a string always encodes
+		answer, _ = json.Marshal(map[string]string{"challenge": challenge}) // encoding a string never fails
 		return http.StatusOK, answer
 	}
 	active := s.active()
@@ -261,7 +265,7 @@ func (s *Slot) receive(q *http.Request, m *Message) (status int, answer []byte) 
 	return http.StatusNoContent, nil
 }
 
-// Describe serves the document at WellKnown, which lists the receiver.
+// Describe serves the document at WellKnown, which describes the receiver.
 func (r *Receiver) Describe(w http.ResponseWriter, q *http.Request) {
 	if q.Method != http.MethodGet && q.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
@@ -272,54 +276,55 @@ func (r *Receiver) Describe(w http.ResponseWriter, q *http.Request) {
 	_, _ = io.WriteString(w, `{"receivers":["`+Path+`"]}`+"\n")
 }
 
-// Slot is where the messages of one subscription arrive. It is safe for concurrent use.
+// Slot receives the messages for one subscription. It is safe for concurrent use.
 type Slot struct {
 	r      *Receiver
-	id     string // the last element of its path
-	text   string // the secret, as sent to the server
+	id     string // last element of the slot's path
+	text   string // the secret in the form that is sent to the server
 	secret Secret
 	server string
 	sender *sender
 
-	messages chan *Message // from handlers to the owner; unbuffered, never closed
+	messages chan *Message // carries messages from handlers to the owner; unbuffered, never closed
 	ended    chan struct{} // closed by Close
 	end      sync.Once
 
-	mu           sync.Mutex // guards all below
-	subscription string     // the server's subscription ID; "": the slot is not active
+	mu           sync.Mutex // guards the fields below
+	subscription string     // the server's subscription id; empty while the slot is inactive
 }
 
-// Message is a signed message from a server. The owner of the slot calls Done once.
+// Message is a signed message from a server. The slot's owner must call Done exactly once.
 type Message struct {
-	ID   string          // webhook-id: the same for each attempt
-	Type string          // the type of a control message, such as "gap"; "": an event
-	Body json.RawMessage // an object
+	ID   string          // the webhook-id header; the same for each delivery attempt
+	Type string          // type of a control message, such as "gap"; empty for an event
+	Body json.RawMessage // a JSON object
 
-	done chan bool // from Done to the handler; capacity 1, never closed
+	done chan bool // carries Done's result to the handler; capacity 1, never closed
 }
 
-// Done makes the handler answer the sender: the message was taken or, if valid is false, it is
-// malformed.
+// Done makes the handler respond to the sender. If valid is true, the message was accepted;
+// otherwise it is malformed.
 func (m *Message) Done(valid bool) { m.done <- valid }
 
-// URL returns the URL to which the server sends.
+// URL returns the URL to which the server must send messages.
 func (s *Slot) URL() string { return s.r.origin + Path + s.id }
 
-// Secret returns the secret with which the server signs. It belongs in the subscribe request to the
-// server and nowhere else.
+// Secret returns the secret with which the server must sign messages. It must be sent only to the
+// server, in the subscribe request.
 func (s *Slot) Secret() string { return s.text }
 
-// Redact removes the last element of the URL and the secret from a text from the server.
+// Redact removes the slot's secret, and the last element of its URL, from a text that the server
+// sent.
 func (s *Slot) Redact(text string) string {
 	return strings.NewReplacer(s.text, "[redacted]", strings.TrimPrefix(s.text, "whsec_"), "[redacted]", s.id, "[redacted]").Replace(text)
 }
 
 // Messages returns the channel on which messages arrive while the slot is active. The owner must
-// receive promptly, as the sender waits for the answer.
+// receive promptly, because the sender is waiting for the response.
 func (s *Slot) Messages() <-chan *Message { return s.messages }
 
-// Activate makes the slot accept the messages of the subscription with the server's ID. With "" the
-// slot accepts only challenges.
+// Activate makes the slot accept messages for the subscription with the given id, which the server
+// assigned. If the id is empty, the slot accepts only challenges.
 func (s *Slot) Activate(subscription string) {
 	s.mu.Lock()
 	s.subscription = subscription
@@ -332,7 +337,7 @@ func (s *Slot) active() string {
 	return s.subscription
 }
 
-// Close ends the slot; its path is then unknown.
+// Close closes the slot. Its path is then unknown to the receiver.
 func (s *Slot) Close() {
 	s.end.Do(func() {
 		s.r.mu.Lock()
@@ -345,7 +350,7 @@ func (s *Slot) Close() {
 	})
 }
 
-// deliver passes a message to the owner. taken is false if the owner did not take it in time.
+// deliver passes a message to the owner. taken is false if the owner did not respond in time.
 func (s *Slot) deliver(ctx context.Context, m *Message) (valid, taken bool) {
 	ctx, cancel := context.WithTimeout(ctx, ownerPatience)
 	defer cancel()

@@ -13,17 +13,17 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 )
 
-// Secret signs the messages to one endpoint. It cannot be printed.
+// Secret signs and verifies the messages to one endpoint. Printing it does not reveal it.
 type Secret struct{ key []byte }
 
-// newSecret returns a random secret, and its text for the other end.
+// newSecret returns a random secret, and its encoded form for the server.
 func newSecret() (Secret, string) {
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // never fails
 	return Secret{key}, "whsec_" + base64.StdEncoding.EncodeToString(key)
 }
 
-// ParseSecret reads a secret as [config.WebhookKey] does.
+// ParseSecret parses a secret in the format of [config.WebhookKey].
 func ParseSecret(text string) (Secret, error) {
 	key, ok := config.WebhookKey(text)
 	if !ok {
@@ -32,13 +32,13 @@ func ParseSecret(text string) (Secret, error) {
 	return Secret{key}, nil
 }
 
-// String does not reveal the secret.
+// String returns a placeholder, so that printing does not reveal the secret.
 func (s Secret) String() string { return "[redacted]" }
 
-// GoString is String.
+// GoString returns the same placeholder as String.
 func (s Secret) GoString() string { return s.String() }
 
-// Sign returns the webhook-signature header of a message: one signature per secret.
+// Sign returns the webhook-signature header for a message. It contains one signature per secret.
 func Sign(secrets []Secret, id string, at time.Time, body []byte) (string, error) {
 	var all []string
 	for _, s := range secrets {
@@ -55,8 +55,8 @@ func Sign(secrets []Secret, id string, at time.Time, body []byte) (string, error
 	return strings.Join(all, " "), nil
 }
 
-// signed reports whether one of the signatures in the headers was made with the secret, over the ID
-// and the time in the headers and the body. It does not check the time.
+// signed reports whether the headers contain a signature that was made with the secret over the id
+// and time in the headers and the body. It does not check whether the time is recent.
 func (s Secret) signed(body []byte, h http.Header) bool {
 	wh, err := standardwebhooks.NewWebhookRaw(s.key)
 	return err == nil && len(s.key) > 0 && wh.VerifyIgnoringTimestamp(body, h) == nil

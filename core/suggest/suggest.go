@@ -1,14 +1,16 @@
-// Package suggest finds the probable correction of a misspelled word, for "did you mean" in errors.
+// Package suggest finds the likely correction for a misspelled word, for "did you mean" hints in
+// error messages.
 package suggest
 
 import "strings"
 
-// maxName is the longest name that is compared, in bytes. The time of a comparison is proportional to
-// the product of the lengths, and names may be hostile.
+// maxName is the maximum length in bytes of a name that is compared. The time for a comparison is
+// proportional to the product of the lengths, and names may come from an attacker.
 const maxName = 64
 
-// Nearest returns the candidate that name is probably a misspelling of, or "". It ignores case,
-// spaces, "_" and "-". Of equally near candidates, it returns the one that sorts first.
+// Nearest returns the candidate of which name is probably a misspelling, or an empty string if
+// there is none. It ignores case, spaces, "_" and "-". If several candidates are equally near, it
+// returns the first in sort order.
 func Nearest(name string, candidates []string) string {
 	if len(name) > maxName {
 		return ""
@@ -26,7 +28,7 @@ func Nearest(name string, candidates []string) string {
 	return best
 }
 
-// Plain maps track_resources, track-resources and trackResources to one word.
+// Plain converts track_resources, track-resources and trackResources to the same word.
 func Plain(s string) string {
 	return strings.ToLower(strings.NewReplacer("_", "", "-", "", " ", "").Replace(s))
 }

@@ -1,10 +1,10 @@
-// Package uritemplate expands and matches URI templates (RFC 6570, all levels).
-// Templates and values may be hostile: a template that the library cannot handle causes
-// an error, never a panic.
+// Package uritemplate expands and matches URI templates (RFC 6570, all levels). Templates and
+// values may come from an attacker: a template that the library cannot handle causes an error,
+// never a panic.
 //
-// Library: yosida95/uritemplate/v3 (BSD) implements the whole RFC and builds the
-// regular expressions; this package fixes a bug of the library (see octets) and bounds
-// the length of templates.
+// Library: yosida95/uritemplate/v3 (BSD) implements the whole RFC and builds the regular
+// expressions. This package works around a bug in the library (see octets) and limits the length of
+// templates.
 package uritemplate
 
 import (
@@ -22,10 +22,10 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// MaxLength bounds a template in bytes.
+// MaxLength is the maximum length of a template in bytes.
 const MaxLength = 2048
 
-// Errors of a template.
+// Errors for invalid templates.
 var (
 	ErrInvalid  = errors.New("invalid URI template (RFC 6570)")
 	ErrTooLarge = errors.New("the URI template is too large")
@@ -51,22 +51,22 @@ func Variables(template string) ([]string, error) {
 	return t.Varnames(), nil
 }
 
-// Pattern returns a regular expression that matches the URIs that the template can expand to.
+// Pattern returns a regular expression that matches every URI to which the template can expand.
 func Pattern(template string) (re *regexp.Regexp, err error) {
 	t, err := parse(template)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
-		if recover() != nil { // the library panics if the expression is too large
+		if recover() != nil { // the library panics if the regular expression is too large
 			re, err = nil, ErrTooLarge
 		}
 	}()
 	return t.Regexp(), nil
 }
 
-// Expand expands the template. Variables without a parameter expand to nothing, as the RFC
-// specifies. A parameter that names no variable of the template is an error.
+// Expand expands the template. A variable without a parameter expands to nothing, as the RFC
+// specifies. A parameter that is not a variable of the template causes an error.
 func Expand(template string, params map[string]string) (string, error) {
 	fail := func(err error) (string, error) {
 		return "", fmt.Errorf("expand template %q: %w", printable.Line(template, 300), err)
@@ -96,8 +96,9 @@ func Expand(template string, params map[string]string) (string, error) {
 	return uri, nil
 }
 
-// octets returns a string with one character for each byte of s. The library escapes code
-// points where the RFC (section 3.2.1) requires octets: ü would become %FC instead of %C3%BC.
+// octets returns a string with one character for each byte of s. It works around a library bug that
+// escapes code points, where the RFC (section 3.2.1) requires octets: ü would become %FC instead of
+// %C3%BC.
 func octets(s string) string {
 	var b strings.Builder
 	for i := range len(s) {

@@ -33,7 +33,7 @@ func TestOneClientCannotExhaustExtras(t *testing.T) {
 			break
 		}
 	}
-	if !strings.Contains(err.Error(), "for a client") {
+	if !strings.Contains(err.Error(), "per client") {
 		t.Errorf("the first limit to be reached is not that of a client: %v", err)
 	}
 	other, err := m.Open(subscriptions.Lists{})

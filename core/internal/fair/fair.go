@@ -1,11 +1,12 @@
-// Package fair bounds shared resources so that no client can use up what the others need.
+// Package fair shares limited resources so that no client can use up what the others need.
 //
-// A [Limit] counts by principal, which stands for the clients with the same credentials. While
-// less than the maximum is in use, every principal may take more. From then on only principals
-// below their share may: the maximum, divided by the number of principals that use anything.
-// So nothing is reserved for absent principals, a single principal may use everything, a new
-// one gets something unless there are more principals than the maximum, and nobody loses what
-// it has. The total stays below the maximum times 1 + ln(principals).
+// A [Limit] counts usage by principal. A principal is the set of clients with the same credentials.
+// While total usage is below the maximum, any principal may take more. Once the maximum is reached,
+// only principals below their fair share may take more; the fair share is the maximum divided by
+// the number of principals with any usage. Consequently nothing is reserved for inactive
+// principals, a single principal may use everything, a new principal gets something unless there
+// are more principals than the maximum, and no principal loses what it already has. Total usage
+// stays below the maximum times 1 + ln(principals).
 package fair
 
 import (
@@ -13,16 +14,16 @@ import (
 	"sync"
 )
 
-// Limit counts what principals use. Set Max before the first use; the caller must serialize calls.
-// The zero value allows nothing.
+// Limit counts usage by principal. Set Max before the first use. The caller must serialize calls.
+// The zero value allows no usage.
 type Limit struct {
 	Max int
 
 	all int
-	of  map[string]int // what each principal uses; never 0
+	of  map[string]int // usage by principal; never 0
 }
 
-// Room reports whether the principal may take one more.
+// Room reports whether the principal may take one more unit.
 func (l *Limit) Room(principal string) bool {
 	mine, principals := l.of[principal], len(l.of)
 	if mine == 0 {
@@ -31,7 +32,8 @@ func (l *Limit) Room(principal string) bool {
 	return l.all < l.Max || mine < l.Max/principals
 }
 
-// Take counts one more for the principal; it reports false, without counting, if there is no room.
+// Take counts one more unit for the principal. If that is not allowed, it counts nothing and
+// reports false.
 func (l *Limit) Take(principal string) bool {
 	if !l.Room(principal) {
 		return false
@@ -44,7 +46,7 @@ func (l *Limit) Take(principal string) bool {
 	return true
 }
 
-// Give counts one less for the principal.
+// Give returns one of the principal's units.
 func (l *Limit) Give(principal string) {
 	l.all--
 	if l.of[principal]--; l.of[principal] == 0 {
@@ -52,16 +54,16 @@ func (l *Limit) Give(principal string) {
 	}
 }
 
-// All returns the total use of all principals.
+// All returns the total usage of all principals.
 func (l *Limit) All() int { return l.all }
 
-// Slots is a semaphore over a [Limit]. Requests that find no room wait. The next to be admitted is
-// the longest waiting one whose principal has room.
+// Slots is a semaphore based on a [Limit]. A request that exceeds the limit waits. Slots admits
+// next the request that has waited longest among those whose principal may take more.
 type Slots struct {
 	mu      sync.Mutex
 	limit   Limit
-	last    uint64             // number of the last slot
-	waiting map[string][]*Slot // by principal, oldest first; never empty
+	last    uint64             // number of the slot that was requested last
+	waiting map[string][]*Slot // waiting slots by principal, oldest first; no slice is empty
 }
 
 // NewSlots returns a semaphore with limit slots.
@@ -69,19 +71,20 @@ func NewSlots(limit int) *Slots {
 	return &Slots{limit: Limit{Max: limit}, waiting: map[string][]*Slot{}}
 }
 
-// Slot is one slot of a principal, held once Ready is closed.
+// Slot is one slot that a principal requested. The principal holds it once Ready is closed.
 type Slot struct {
 	of        *Slots
 	principal string
 	number    uint64
-	ready     chan struct{} // closed by admit, under the lock of the slots
-	held      bool          // guarded by the lock of the slots
+	ready     chan struct{} // closed by admit while it holds Slots.mu
+	held      bool          // guarded by Slots.mu
 }
 
-// Ready is closed when the principal holds the slot.
+// Ready returns a channel that is closed when the principal holds the slot.
 func (s *Slot) Ready() <-chan struct{} { return s.ready }
 
-// Take requests a slot. The caller must call Give once, whether or not it waited for the slot.
+// Take requests a slot. The caller must call Give exactly once, even if it stops waiting for the
+// slot.
 func (s *Slots) Take(principal string) *Slot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +95,7 @@ func (s *Slots) Take(principal string) *Slot {
 	return slot
 }
 
-// Give returns the slot, or stops waiting for it.
+// Give releases the slot, or cancels the request if the slot is still waiting.
 func (s *Slot) Give() {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
@@ -104,11 +107,11 @@ func (s *Slot) Give() {
 	s.of.admit()
 }
 
-// leave removes a slot from the waiting ones.
+// leave removes a slot from the waiting slots.
 func (s *Slots) leave(slot *Slot) {
 	queue := s.waiting[slot.principal]
 	if queue[0] == slot {
-		queue = queue[1:] // the usual case, in constant time
+		queue = queue[1:] // the usual case, which takes constant time
 	} else {
 		i := slices.Index(queue, slot)
 		queue = slices.Delete(queue, i, i+1)
@@ -118,7 +121,7 @@ func (s *Slots) leave(slot *Slot) {
 	}
 }
 
-// admit admits everybody for whom there is room. s.mu must be held.
+// admit admits all waiting slots that the limit allows. The caller must hold s.mu.
 func (s *Slots) admit() {
 	for {
 		var next *Slot
@@ -130,7 +133,7 @@ func (s *Slots) admit() {
 		if next == nil {
 			return
 		}
-		s.limit.Take(next.principal) // there is room
+		s.limit.Take(next.principal) // succeeds, as checked above
 		s.leave(next)
 		next.held = true
 		close(next.ready)

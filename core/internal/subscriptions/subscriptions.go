@@ -1,27 +1,27 @@
-// Package subscriptions is the server side of subscribing: it records what each client
-// subscribes to, and of which changes it has not been notified yet.
+// Package subscriptions implements the server side of subscriptions: it records what each client
+// subscribes to, and which changes the client has not been notified of yet.
 //
-// A [Subscriber] is one channel to a client: a legacy session, whose URIs come and go by
-// resources/subscribe and resources/unsubscribe, or one subscriptions/listen of 2026-07-28,
-// whose filter never changes. The package is independent of both: the protocol's code opens a
-// subscriber, waits on its C, sends what Take returns, and closes it.
+// A [Subscriber] is one notification channel to a client: either a legacy session, whose URIs are
+// added and removed by resources/subscribe and resources/unsubscribe, or one subscriptions/listen
+// of 2026-07-28, whose filter never changes. The package is independent of both: the protocol code
+// opens a subscriber, waits on its C, sends what Take returns, and closes it.
 //
 // # Promises
 //
-//   - Loss: a subscriber has no queue of changes, but a set of dirty keys (lists and URIs):
-//     changed, and not yet taken for sending. A client that reads slowly is notified less
-//     often, but always once more after the last change of a resource. Nothing waits for a
-//     slow client.
-//   - Repetition: any number of changes of a key between two Takes is one entry.
+//   - Loss: a subscriber does not queue changes, but stores a set of dirty keys (lists and URIs)
+//     that have changed since they were last taken for sending. A client that reads slowly
+//     receives fewer notifications, but always one after the last change to a resource. A slow
+//     client blocks nothing.
+//   - Repetition: multiple changes to a key between two calls to Take become one entry.
 //   - Order: Take returns keys in the order in which they first became dirty, lists
 //     before URIs, so that a new resource is listed before its update arrives.
-//   - Freshness: an update names a key and carries no content. The caller first makes the
-//     new content readable and then calls Updated, so a read after the notification is at
-//     least as new as the change.
-//   - Bounds: memory grows with the number of subscriptions, which Options bounds, and
+//   - Freshness: an update contains a key but no content. The caller first makes the new content
+//     readable and then calls Updated, so that a read after the notification returns that
+//     content or a newer version.
+//   - Limits: memory grows with the number of subscriptions, which Options limits, but
 //     never with the number of changes. No principal can use up what another needs.
-//   - Ownership: the package starts no goroutine. After Close a subscriber holds
-//     nothing in its Manager.
+//   - Ownership: the package starts no goroutines. After Close, the Manager keeps no reference
+//     to the subscriber.
 package subscriptions
 
 import (
@@ -35,7 +35,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/internal/fair"
 )
 
-// Errors of Open and Add, for errors.Is.
+// Errors that Open and Add return, for use with errors.Is.
 var (
 	ErrEmptyURI    error = &refusal{text: "Resource URI cannot be empty"}
 	ErrTooMany           = errors.New("too many subscriptions")
@@ -43,42 +43,43 @@ var (
 	ErrClosed            = errors.New("the subscriber is closed")
 )
 
-// refusal is an error with the text that existing clients of vaults expect.
+// refusal is an error with a text on which existing clients of vaults rely.
 type refusal struct {
 	text string
-	kind error // may be nil
+	kind error // wrapped error; may be nil
 }
 
 func (e *refusal) Error() string { return e.text }
 func (e *refusal) Unwrap() error { return e.kind }
 
-// Options of a Manager. A limit of 0 means the default in its comment.
+// Options configures a Manager. A limit of 0 selects the default stated in its comment.
 type Options struct {
-	// Subscribable reports whether clients can subscribe to a URI. Nil: to every URI. It is called
-	// without a lock, only for URIs within the limits, and must not block.
+	// Subscribable reports whether clients may subscribe to a URI. If nil, they may subscribe to
+	// any URI. It is called without holding a lock, only for URIs within the limits, and must not
+	// block.
 	Subscribable func(uri string) bool
-	// MaxURIs bounds the URIs of one subscriber; 10,000.
+	// MaxURIs limits the URIs per subscriber. The default is 10,000.
 	MaxURIs int
-	// MaxURIBytes bounds the length of one URI; 8,192.
+	// MaxURIBytes limits the length of a URI in bytes. The default is 8,192.
 	MaxURIBytes int
-	// MaxSubscribers bounds the open subscribers; 10,000. See package fair for the share of each
-	// principal in MaxSubscribers and MaxTotal.
+	// MaxSubscribers limits the open subscribers. The default is 10,000. Each principal gets its
+	// fair share of MaxSubscribers and MaxTotal; see package fair.
 	MaxSubscribers int
-	// MaxTotal bounds the URIs of all subscribers together; 1,000,000.
+	// MaxTotal limits the URIs of all subscribers together. The default is 1,000,000.
 	MaxTotal int
 }
 
-// Manager holds all subscribers of one server. Its methods may be called from any goroutine and
-// never block. The cost of an update depends only on the subscribers of its URI.
+// Manager tracks all subscribers of one server. Its methods never block and may be called from any
+// goroutine. The cost of an update depends only on the number of subscribers to its URI.
 type Manager struct {
 	opts Options
 
 	mu          sync.Mutex
 	open        map[*Subscriber]struct{}
-	variants    map[string]int // the number of subscribers that see each variant
+	variants    map[string]int // number of subscribers per catalog variant
 	byURI       map[string]map[*Subscriber]struct{}
-	subscribers fair.Limit // open subscribers
-	total       fair.Limit // URIs of all subscribers
+	subscribers fair.Limit // limits open subscribers
+	total       fair.Limit // limits the URIs of all subscribers together
 }
 
 // New returns a Manager without subscribers.
@@ -91,8 +92,8 @@ func New(opts Options) *Manager {
 		subscribers: fair.Limit{Max: opts.MaxSubscribers}, total: fair.Limit{Max: opts.MaxTotal}}
 }
 
-// Lists is a set of lists: those that a subscriber is notified of, or those that changed.
-// Templates belong to Resources; Events is the list of event types.
+// Lists is a set of lists, such as the lists that changed. Resource templates belong to Resources.
+// Events is the list of event types.
 type Lists struct{ Tools, Prompts, Resources, Events bool }
 
 // Any reports whether at least one list is set.
@@ -108,32 +109,32 @@ func (l Lists) Or(o Lists) Lists {
 	return Lists{l.Tools || o.Tools, l.Prompts || o.Prompts, l.Resources || o.Resources, l.Events || o.Events}
 }
 
-// Viewer says whose client a subscriber is, and which lists it sees. The zero value is a client
-// without a principal that sees the common lists.
+// Viewer identifies the principal of a subscriber's client and the lists that the client sees. The
+// zero value describes a client without a principal that sees the default lists.
 type Viewer struct {
 	Principal string
-	Variant   string // of the lists; "" for the common ones
-	// Generation is a catalog that existed before the subscriber was opened. The client is not
-	// notified of changes up to that catalog.
+	Variant   string // catalog variant that the client sees; empty for the default lists
+	// Generation is the generation number of a catalog that existed before the subscriber was
+	// opened. The client is not notified of changes up to that catalog.
 	Generation uint64
 }
 
-// Change describes the replacement of a catalog.
+// Change describes which lists changed when a catalog was replaced.
 type Change struct {
-	Lists      Lists // for clients whose variant is not in Variants
+	Lists      Lists // changes for clients whose variant is not in Variants
 	Variants   map[string]VariantChange
-	Generation uint64 // of the new catalog, greater than all before
+	Generation uint64 // generation number of the new catalog; always increases
 }
 
-// VariantChange describes the change for the clients that see one variant.
+// VariantChange describes a change for the clients that see one variant.
 type VariantChange struct {
 	Lists Lists
-	// New means that the clients saw the common lists until now. Those that have not listed yet
-	// need no notification.
+	// New reports that these clients saw the default lists until now. Clients that have not fetched
+	// a list yet need no notification about it.
 	New bool
 }
 
-// All returns the lists that changed for any client.
+// All returns the lists that changed for at least one client.
 func (c Change) All() Lists {
 	all := c.Lists
 	for _, v := range c.Variants {
@@ -142,16 +143,16 @@ func (c Change) All() Lists {
 	return all
 }
 
-// Open is OpenFor a zero Viewer.
+// Open calls OpenFor with a zero Viewer.
 func (m *Manager) Open(lists Lists) (*Subscriber, error) { return m.OpenFor(Viewer{}, lists) }
 
-// OpenFor adds a subscriber that is notified of the lists and, so far, of no URI. The error is
-// ErrTooMany if MaxSubscribers are open.
+// OpenFor adds a subscriber that is notified of changes to the given lists. It has no URIs yet. The
+// error is ErrTooMany if MaxSubscribers are already open.
 func (m *Manager) OpenFor(viewer Viewer, lists Lists) (*Subscriber, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.subscribers.Take(viewer.Principal) {
-		return nil, fmt.Errorf("%w: %d clients are subscribed already", ErrTooMany, len(m.open))
+		return nil, fmt.Errorf("%w: %d clients are already subscribed", ErrTooMany, len(m.open))
 	}
 	s := &Subscriber{m: m, viewer: viewer, lists: lists, wake: make(chan struct{}, 1), uris: make(map[string]bool)}
 	m.open[s] = struct{}{}
@@ -159,7 +160,7 @@ func (m *Manager) OpenFor(viewer Viewer, lists Lists) (*Subscriber, error) {
 	return s, nil
 }
 
-// Updated notifies the subscribers of each URI that the resource changed.
+// Updated notifies the subscribers to each URI that the resource has changed.
 func (m *Manager) Updated(uris ...string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -170,7 +171,7 @@ func (m *Manager) Updated(uris ...string) {
 	}
 }
 
-// ListChanged notifies all subscribers of these lists that they changed.
+// ListChanged notifies all subscribers to the given lists that the lists have changed.
 func (m *Manager) ListChanged(lists Lists) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -179,7 +180,7 @@ func (m *Manager) ListChanged(lists Lists) {
 	}
 }
 
-// CatalogChanged notifies the subscribers whose clients see a changed list.
+// CatalogChanged notifies each subscriber whose client sees a list that changed.
 func (m *Manager) CatalogChanged(change Change) {
 	if !change.All().Any() {
 		return
@@ -200,29 +201,29 @@ func (m *Manager) CatalogChanged(change Change) {
 	}
 }
 
-// Seen reports whether there is a subscriber whose client sees the variant.
+// Seen reports whether the client of any subscriber sees the variant.
 func (m *Manager) Seen(variant string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.variants[variant] > 0
 }
 
-// Subscribed reports whether any client subscribes to the URI. If not, a caller need not find out
-// whether the resource changed.
+// Subscribed reports whether any client subscribes to the URI. If none does, the caller need not
+// check the resource for changes.
 func (m *Manager) Subscribed(uri string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.byURI[uri]) > 0
 }
 
-// Stats are the sizes of a Manager at one moment.
+// Stats contains the sizes of a Manager at one point in time.
 type Stats struct {
-	Subscribers   int // open
-	Subscriptions int // URIs, counted once per subscriber
-	URIs          int // different URIs
+	Subscribers   int // open subscribers
+	Subscriptions int // subscribed URIs, counted once per subscriber
+	URIs          int // distinct subscribed URIs
 }
 
-// Stats returns the current sizes.
+// Stats returns the current sizes of the Manager.
 func (m *Manager) Stats() Stats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -235,46 +236,46 @@ func (m *Manager) wellFormed(uri string) error {
 	case uri == "":
 		return ErrEmptyURI
 	case len(uri) > m.opts.MaxURIBytes:
-		return fmt.Errorf("%w: the URI has more than %d bytes", ErrUnavailable, m.opts.MaxURIBytes)
+		return fmt.Errorf("%w: the URI exceeds %d bytes", ErrUnavailable, m.opts.MaxURIBytes)
 	}
 	return nil
 }
 
-// Batch is a set of dirty lists and URIs. Dirty means changed since the last Take.
+// Batch is a set of dirty lists and URIs, which are those that changed since the last Take.
 type Batch struct {
 	Lists Lists
-	URIs  []string // in the order in which they became dirty, without duplicates
+	URIs  []string // without duplicates, in the order in which they became dirty
 }
 
-// Empty reports whether there is nothing to send.
+// Empty reports whether the batch contains nothing to send.
 func (b Batch) Empty() bool { return !b.Lists.Any() && len(b.URIs) == 0 }
 
-// Subscriber is one channel to a client. Create it with Manager.Open and Close it. Its methods may
-// be called from any goroutine; only the goroutine that sends notifications to the client should
-// call Take.
+// Subscriber is one notification channel to a client. Create it with Manager.Open, and call Close
+// when done. Its methods may be called from any goroutine, but only the goroutine that sends
+// notifications to the client should call Take.
 type Subscriber struct {
 	m      *Manager
 	viewer Viewer
-	// wake is sent to by the manager under its lock, without blocking, and never closed. Capacity
-	// 1: it signals that something is dirty, not how much.
+	// wake signals that something is dirty. The manager sends to it without blocking while it holds
+	// its lock. It has capacity 1 and is never closed.
 	wake chan struct{}
 
 	// Guarded by m.mu.
 	lists      Lists
-	listed     Lists           // what the client may already have seen
-	uris       map[string]bool // subscribed; true: dirty
-	dirty      []string        // the dirty URIs, in the order in which they became dirty
+	listed     Lists           // lists that the client may already have fetched
+	uris       map[string]bool // subscribed URIs; the value is true if the URI is dirty
+	dirty      []string        // dirty URIs, in the order in which they became dirty
 	dirtyLists Lists
 	closed     bool
 }
 
-// Add subscribes to a URI. Adding it again has no effect. The error is an ErrEmptyURI,
-// ErrUnavailable, ErrTooMany or ErrClosed with a text for the client.
+// Add subscribes to a URI. Adding it again has no effect. The error is ErrEmptyURI, ErrUnavailable,
+// ErrTooMany or ErrClosed (for errors.Is), and its text is suitable for the client.
 func (s *Subscriber) Add(uri string) error {
 	if err := s.m.wellFormed(uri); err != nil {
 		return err
 	}
-	// Check the limits first: Subscribable may start work for the URI.
+	// Check the limits first, because Subscribable may start work for the URI.
 	s.m.mu.Lock()
 	there, err := s.room(uri)
 	s.m.mu.Unlock()
@@ -290,7 +291,7 @@ func (s *Subscriber) Add(uri string) error {
 		return err
 	}
 	s.uris[uri] = false
-	s.m.total.Take(s.viewer.Principal) // there is room
+	s.m.total.Take(s.viewer.Principal) // succeeds, as checked above
 	of := s.m.byURI[uri]
 	if of == nil {
 		of = make(map[*Subscriber]struct{})
@@ -300,7 +301,8 @@ func (s *Subscriber) Add(uri string) error {
 	return nil
 }
 
-// room reports whether the URI is already subscribed (there), or why it cannot be. m.mu must be held.
+// room reports whether the URI is already subscribed (there), or returns the reason why the
+// subscriber cannot add it. The caller must hold m.mu.
 func (s *Subscriber) room(uri string) (there bool, err error) {
 	_, there = s.uris[uri]
 	switch {
@@ -309,15 +311,15 @@ func (s *Subscriber) room(uri string) (there bool, err error) {
 	case there:
 		return true, nil
 	case len(s.uris) >= s.m.opts.MaxURIs:
-		return false, fmt.Errorf("%w: at most %d resources for a client", ErrTooMany, s.m.opts.MaxURIs)
+		return false, fmt.Errorf("%w: at most %d resources per client", ErrTooMany, s.m.opts.MaxURIs)
 	case !s.m.total.Room(s.viewer.Principal):
 		return false, fmt.Errorf("%w: the server has reached its limit of %d", ErrTooMany, s.m.opts.MaxTotal)
 	}
 	return false, nil
 }
 
-// Remove ends the subscription to a URI; a dirty URI is no longer announced. Removing another URI
-// has no effect.
+// Remove unsubscribes from a URI. If the URI is dirty, its change is no longer announced. Removing
+// a URI that is not subscribed has no effect.
 func (s *Subscriber) Remove(uri string) {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
@@ -422,7 +424,7 @@ func (s *Subscriber) Close() {
 	s.m.subscribers.Give(s.viewer.Principal)
 }
 
-// mark makes a subscribed URI dirty. m.mu must be held.
+// mark makes a subscribed URI dirty. The caller must hold m.mu.
 func (s *Subscriber) mark(uri string) {
 	if !s.uris[uri] {
 		s.uris[uri] = true
@@ -431,7 +433,8 @@ func (s *Subscriber) mark(uri string) {
 	s.ring()
 }
 
-// markLists makes dirty those of the lists that the subscriber is notified of. m.mu must be held.
+// markLists makes the given lists dirty, except those to which the subscriber does not subscribe.
+// The caller must hold m.mu.
 func (s *Subscriber) markLists(lists Lists) {
 	if wanted := lists.And(s.lists); wanted.Any() {
 		s.dirtyLists = s.dirtyLists.Or(wanted)

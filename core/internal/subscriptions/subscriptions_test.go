@@ -55,7 +55,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		{a.Add(""), subscriptions.ErrEmptyURI, "Resource URI cannot be empty"},
 		{refused, subscriptions.ErrUnavailable, "Resource x://1 is not subscribable"},
-		{a.Add("v://" + strings.Repeat("1", 20)), subscriptions.ErrUnavailable, "more than 20 bytes"},
+		{a.Add("v://" + strings.Repeat("1", 20)), subscriptions.ErrUnavailable, "exceeds 20 bytes"},
 		{a.Add("v://3"), subscriptions.ErrTooMany, "at most 2 resources"},
 		{b.Add("v://3"), subscriptions.ErrTooMany, "limit of 3"},
 	} {

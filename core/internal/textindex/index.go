@@ -8,27 +8,29 @@ import (
 	"sync"
 )
 
-// Options configure how texts are split into words, and the bounds of an index. Zero
-// fields mean their defaults.
+// Options configures how texts are split into words, and limits the size of an index. A zero field
+// selects its default.
 type Options struct {
-	// Term maps a word, as [Options.Words] yields it, to the term that is indexed and
-	// searched; "" skips the word. It must be a pure function and may be called
-	// concurrently. nil: every word is a term.
+	// Term maps a word, as yielded by [Options.Words], to the term that is indexed and searched
+	// for. If it returns an empty string, the word is skipped. It must be a pure function and may
+	// be called concurrently. If nil, every word is its own term.
 	Term func(word string) string
-	// Identifiers splits identifiers: readFile, HTTPServer and read_file become two words
-	// each, instead of one.
+	// Identifiers enables splitting of identifiers: readFile, HTTPServer and read_file each become
+	// two words instead of one.
 	Identifiers bool
-	// MinWord and MaxWord bound the length of a word in characters; 1 and 64 by default.
-	// Other words are not indexed: long words are mostly hashes, for which nobody searches.
+	// MinWord and MaxWord limit the length of a word in characters. The defaults are 1 and 64.
+	// Shorter and longer words are not indexed: long words are mostly hashes, which nobody searches
+	// for.
 	MinWord, MaxWord int
-	// MaxText is how many bytes of a field are indexed; 1 MiB by default.
+	// MaxText is the number of bytes of each field that are indexed. The default is 1 MiB.
 	MaxText int
-	// MaxWords bounds the different words of a document; 20,000 by default.
+	// MaxWords limits the number of distinct words per document. The default is 20,000.
 	MaxWords int
-	// MaxDocuments bounds the documents; 1,000,000 by default, at most 12,000,000.
+	// MaxDocuments limits the number of documents. The default is 1,000,000; the maximum is
+	// 12,000,000.
 	MaxDocuments int
-	// MaxVocabulary bounds the different terms; 1,000,000 by default. The terms of removed
-	// documents count until a later Put or Remove discards them (see the package comment).
+	// MaxVocabulary limits the number of distinct terms. The default is 1,000,000. The terms of
+	// removed documents count until a later Put or Remove discards them (see the package comment).
 	MaxVocabulary int
 }
 
@@ -46,35 +48,35 @@ func (o Options) withDefaults() Options {
 type Index[ID cmp.Ordered] struct {
 	opts Options
 
-	mu     sync.RWMutex // guards what follows; searches hold the read lock
+	mu     sync.RWMutex // guards the fields below; searches hold the read lock
 	terms  table
-	forms  table             // words of keyword fields, unstemmed
-	stems  map[string]string // the results of opts.Term, by word
-	sorted []*postingList    // the lists of terms, sorted by key
-	fresh  []*postingList    // the lists of terms added since, unsorted
-	docs   []document[ID]    // by number
-	byID   map[ID]uint32     // the numbers of living documents
+	forms  table             // unstemmed words of keyword fields
+	stems  map[string]string // cached results of opts.Term, by word
+	sorted []*postingList    // posting lists of terms, sorted by key
+	fresh  []*postingList    // unsorted posting lists of terms added since the last sort
+	docs   []document[ID]    // indexed by document number
+	byID   map[ID]uint32     // document numbers of the live documents
 	dead   int               // number of dead documents
-	length uint64            // the sum over living documents
+	length uint64            // total length of the live documents
 }
 
-// document is one version of the document that a caller put under an ID.
+// document is one version of a document. Each Put for an ID creates a new version.
 type document[ID cmp.Ordered] struct {
 	id     ID
-	length uint32 // in words, weighted by their fields
-	dead   bool   // it was replaced or removed, but its postings remain until the next sweep
+	length uint32 // number of words, weighted by field
+	dead   bool   // replaced or removed; its postings remain until the next sweep
 }
 
-// mostDocuments bounds the living documents, so that the numbers of all documents fit into a
-// posting; dead documents are at most a quarter of all.
+// mostDocuments limits the number of live documents, so that every document number fits into a
+// posting. At most a quarter of all documents are dead.
 const mostDocuments = 12_000_000
 
-// A Field is a text of a document.
+// A Field is one text of a document, such as its title.
 type Field struct {
 	Text string
-	// Weight of each word, from 1 to 255; 0 means 1.
+	// Weight is the weight of each word, from 1 to 255. Zero means 1.
 	Weight int
-	// Keywords marks text written for people, the source of [Index.Keywords].
+	// Keywords marks human-readable text, from which [Index.Keywords] takes its words.
 	Keywords bool
 }
 
@@ -86,8 +88,8 @@ func New[ID cmp.Ordered](opts Options) *Index[ID] {
 	}
 }
 
-// Put adds a document or replaces the document with that ID. It reports false, and adds
-// nothing, if MaxDocuments other documents are in the index.
+// Put adds a document or replaces the document with the same ID. If the index already contains
+// MaxDocuments other documents, Put adds nothing and reports false.
 func (x *Index[ID]) Put(id ID, fields ...Field) bool {
 	words := x.opts.count(fields)
 	x.mu.Lock()
@@ -127,7 +129,7 @@ func (x *Index[ID]) Remove(id ID) bool {
 	return found
 }
 
-// drop marks a document as dead, and reports whether it existed.
+// drop marks a document as dead and reports whether it existed.
 func (x *Index[ID]) drop(id ID) bool {
 	doc, ok := x.byID[id]
 	if !ok {
@@ -140,9 +142,9 @@ func (x *Index[ID]) drop(id ID) bool {
 	return true
 }
 
-// sweep removes dead documents and their postings once they exceed a quarter of all. The
-// amortized cost of removing a document is then a scan of the postings of four documents
-// instead of all.
+// sweep removes dead documents and their postings once they exceed a quarter of all documents. The
+// amortized cost of removing a document is then a scan of the postings of four documents rather
+// than of all documents.
 func (x *Index[ID]) sweep() {
 	if x.dead*4 <= len(x.docs) {
 		return
@@ -163,11 +165,11 @@ func (x *Index[ID]) sweep() {
 	without := func(e *postingList) bool { return len(e.list) == 0 }
 	x.sorted = slices.DeleteFunc(x.sorted, without)
 	x.fresh = slices.DeleteFunc(x.fresh, without)
-	clear(x.stems) // it may hold words of removed documents only
+	clear(x.stems) // discards the stems of words that occur only in removed documents
 }
 
-// settle merges the unsorted terms into the sorted terms once it would cost more to scan them
-// in each search.
+// settle merges the unsorted terms into the sorted terms once scanning them in each search would
+// cost more.
 func (x *Index[ID]) settle() {
 	if len(x.fresh) > max(1000, len(x.sorted)/4) {
 		x.sorted = append(slices.Grow(x.sorted, len(x.fresh)), x.fresh...)
@@ -176,7 +178,7 @@ func (x *Index[ID]) settle() {
 	}
 }
 
-// term returns the term of a word.
+// term returns the term for a word.
 func (x *Index[ID]) term(word string) string {
 	if x.opts.Term == nil {
 		return word
@@ -191,13 +193,13 @@ func (x *Index[ID]) term(word string) string {
 	return term
 }
 
-// posting is the number of a document that has a term, and the frequency of the term in it,
-// up to maxCount. One integer holds both, to save memory.
+// posting records that a document contains a term. It packs the document number and the frequency
+// of the term, at most maxCount, into one integer to save memory.
 type posting uint32
 
 const (
 	maxCount = 255
-	gone     = math.MaxUint32 // the new number of a removed document
+	gone     = math.MaxUint32 // new number for a document to remove
 )
 
 func newPosting(doc uint32, count uint64) posting {
@@ -206,7 +208,7 @@ func newPosting(doc uint32, count uint64) posting {
 func (p posting) doc() uint32   { return uint32(p) >> 8 }
 func (p posting) count() uint64 { return uint64(p & 255) }
 
-// postingList holds the postings of a key (a term or a word), ordered by document number.
+// postingList contains the postings for one key (a term or a word), ordered by document number.
 type postingList struct {
 	key  string
 	list []posting
@@ -214,15 +216,15 @@ type postingList struct {
 
 func byKey(a, b *postingList) int { return strings.Compare(a.key, b.key) }
 
-// table is an inverted index. Its keys are copies owned by the lists: a substring as a map key
-// would keep the whole text in memory.
+// table is an inverted index. The posting lists own copies of its keys, because a substring used as
+// a map key would keep the whole text in memory.
 type table struct {
 	entries  map[string]*postingList
-	postings int // in all lists
-	keyBytes int // of all keys
+	postings int // number of postings in all lists
+	keyBytes int // total length of all keys in bytes
 }
 
-// list returns the postings of a key; nil if there are none.
+// list returns the postings for a key, or nil if there are none.
 func (t *table) list(key string) []posting {
 	if e := t.entries[key]; e != nil {
 		return e.list
@@ -230,9 +232,9 @@ func (t *table) list(key string) []posting {
 	return nil
 }
 
-// add adds count to the frequency of a key in a document, which must have the highest number
-// so far. It returns the list of the key if the key is new, else nil. A new key is ignored if
-// there are already most keys.
+// add adds count to the frequency of a key in a document, whose number must be the highest so far.
+// It returns the posting list if the key is new, and nil otherwise. A new key is ignored if there
+// are already most keys.
 func (t *table) add(key string, doc uint32, count uint64, most int) (added *postingList) {
 	e := t.entries[key]
 	if e == nil {
@@ -253,8 +255,9 @@ func (t *table) add(key string, doc uint32, count uint64, most int) (added *post
 	return added
 }
 
-// renumber gives documents new numbers, in the same order: number[old] is the new number, or
-// gone for a document to remove. Lists without documents are removed from the table.
+// renumber assigns new numbers to the documents without changing their order: number[old] is the
+// new number, or gone for a document to remove. Posting lists that become empty are removed from
+// the table.
 func (t *table) renumber(number []uint32) {
 	for key, e := range t.entries {
 		kept := e.list[:0]
@@ -274,16 +277,16 @@ func (t *table) renumber(number []uint32) {
 	}
 }
 
-// Stats are the sizes of an index.
+// Stats contains the sizes of an index.
 type Stats struct {
 	Documents     int
-	Terms         int     // different terms, including terms of removed documents until a sweep
-	Postings      int     // pairs of a term and a document that has it, including removed documents until a sweep
-	AverageLength float64 // of a document, in words counted with weights
-	Bytes         int     // of memory, estimated; 0 for an empty index
+	Terms         int     // distinct terms, including terms of removed documents until a sweep
+	Postings      int     // postings (term-document pairs), including removed documents until a sweep
+	AverageLength float64 // average document length in weighted words
+	Bytes         int     // estimated memory; 0 for an empty index
 }
 
-// Stats returns the sizes.
+// Stats returns the current sizes of the index.
 func (x *Index[ID]) Stats() Stats {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -291,8 +294,9 @@ func (x *Index[ID]) Stats() Stats {
 	if s.Documents > 0 {
 		s.AverageLength = float64(x.length) / float64(s.Documents)
 	}
-	// Measured, and verified by a test: growing slices are one fifth empty, and a map entry
-	// of a string and a pointer needs about 40 bytes.
+	// Estimated bytes of memory per document, term and stem. They are measured values that a test
+	// verifies: growing slices are one fifth empty, and a map entry for a string and a pointer
+	// needs about 40 bytes.
 	const perDocument, perTerm, perStem = 70, 40 + 48 + 10, 55
 	s.Bytes = len(x.docs)*perDocument + len(x.stems)*perStem +
 		(x.terms.postings+x.forms.postings)*5 +

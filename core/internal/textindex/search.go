@@ -9,38 +9,39 @@ import (
 	"unicode/utf8"
 )
 
-// A Query says what to search for.
+// A Query specifies what to search for.
 type Query struct {
-	// Text holds the words to search for: a hit has at least one of them. Words for which
-	// [Options.Term] returns "" are ignored.
+	// Text contains the words to search for. A hit contains at least one of them. Words for which
+	// [Options.Term] returns an empty string are ignored.
 	Text string
-	// All requires all words of Text in a hit.
+	// All requires that a hit contains all words of Text.
 	All bool
-	// Prefix makes words of Text also match longer terms that begin with them.
+	// Prefix specifies when words in Text also match longer terms that start with them.
 	Prefix Prefix
 }
 
-// Prefix configures whether a word also matches longer terms that begin with it. The zero
-// value disables this.
+// Prefix specifies when a word also matches longer terms that start with it. The zero value
+// disables prefix matches.
 type Prefix struct {
-	// Min is the minimum length of the word in characters; 0 disables prefixes.
+	// Min is the minimum length in characters of a word that is used as a prefix. Zero disables
+	// prefix matches.
 	Min int
-	// Unknown restricts prefixes to words that occur in no document.
+	// Unknown restricts prefix matches to words that occur in no document.
 	Unknown bool
-	// Weight is the factor for the score of a longer term; 0.5 by default.
+	// Weight is the factor applied to the score of a longer term. The default is 0.5.
 	Weight float64
-	// Most bounds how many longer terms a word matches; the terms of the most documents win.
-	// 0 means any number.
+	// Most limits how many longer terms a word matches; the terms that occur in the most documents
+	// are preferred. Zero means no limit.
 	Most int
 }
 
-// A Hit is a document that was found.
+// A Hit is one document in the results of a search.
 type Hit[ID cmp.Ordered] struct {
 	ID    ID
-	Score float64 // above 0; higher is better
+	Score float64 // positive; higher is better
 }
 
-// Search returns the documents that match a query, the best first.
+// Search returns the documents that match a query, best first.
 func (x *Index[ID]) Search(q Query) []Hit[ID] {
 	var wanted []string
 	x.opts.words(q.Text[:min(len(q.Text), x.opts.MaxText)], func(word string) bool {
@@ -59,7 +60,7 @@ func (x *Index[ID]) Search(q Query) []Hit[ID] {
 	return hits
 }
 
-// find returns the hits for the wanted terms, in any order.
+// find returns the hits for the given terms, in no particular order.
 func (x *Index[ID]) find(wanted []string, q Query) (hits []Hit[ID]) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -88,8 +89,8 @@ func (x *Index[ID]) find(wanted []string, q Query) (hits []Hit[ID]) {
 	return hits
 }
 
-// longer returns the terms that begin with prefix and are longer, sorted. If most is not 0, it
-// returns only the most terms that occur in the most documents.
+// longer returns the terms that start with prefix and are longer than it, sorted by key. If most is
+// not 0, it returns at most that many terms, preferring those that occur in the most documents.
 func (x *Index[ID]) longer(prefix string, most int) []*postingList {
 	var terms []*postingList
 	take := func(e *postingList) {
@@ -113,11 +114,11 @@ func (x *Index[ID]) longer(prefix string, most int) []*postingList {
 		})
 		terms = terms[:most]
 	}
-	slices.SortFunc(terms, byKey) // floating-point sums depend on the order
+	slices.SortFunc(terms, byKey) // a floating-point sum depends on the order of its terms
 	return terms
 }
 
-// living counts the documents of a list that were not removed.
+// living counts the documents in a posting list that have not been removed.
 func (x *Index[ID]) living(list []posting) int {
 	n := len(list)
 	if x.dead > 0 {
@@ -133,19 +134,19 @@ func (x *Index[ID]) living(list []posting) int {
 // search is the state of one search.
 type search[ID cmp.Ordered] struct {
 	*Index[ID]
-	tallies []tally // by number of document
-	round   uint32  // the number of the current word, from 1
-	found   int     // documents that contain the current word
+	tallies []tally // indexed by document number
+	round   uint32  // number of the current query word, starting at 1
+	found   int     // number of documents that contain the current query word
 }
 
-// tally is the result of a search for one document.
+// tally accumulates the result of a search for one document.
 type tally struct {
 	score float64
-	words uint32 // number of query words in the document
-	last  uint32 // the round of the last of these words
+	words uint32 // number of query words found in the document
+	last  uint32 // round in which the last of these words was found
 }
 
-// score adds the score of a term, multiplied by weight, to each living document in the term's
+// score adds a term's score, multiplied by weight, to each live document in the term's posting
 // list.
 func (s *search[ID]) score(list []posting, weight float64) {
 	const k1, b = 1.2, 0.75
@@ -168,19 +169,19 @@ func (s *search[ID]) score(list []posting, weight float64) {
 	}
 }
 
-// A Keyword is a term of many documents.
+// A Keyword is a term that occurs in many documents.
 type Keyword struct {
-	Word      string // in its most frequent form
-	Documents int    // how many documents have the term in a keyword field, in any form
+	Word      string // the term's most frequent form
+	Documents int    // number of documents that contain the term, in any form, in a keyword field
 }
 
-// Keywords returns the n terms that occur in the keyword fields of the most documents, the most
-// frequent first; equally frequent terms are in alphabetical order. Words without a letter are
+// Keywords returns the n terms that occur in the keyword fields of the most documents, most
+// frequent first. Equally frequent terms are sorted alphabetically. Words without a letter are
 // omitted.
 func (x *Index[ID]) Keywords(n int) []Keyword {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	forms := make(map[string][]string) // the words of each term
+	forms := make(map[string][]string) // word forms of each term
 	for word := range x.forms.entries {
 		if strings.IndexFunc(word, unicode.IsLetter) < 0 {
 			continue
@@ -195,7 +196,7 @@ func (x *Index[ID]) Keywords(n int) []Keyword {
 		forms[term] = append(forms[term], word)
 	}
 	var all []Keyword
-	last := make([]int, len(x.docs)) // the term that each document was last counted for
+	last := make([]int, len(x.docs)) // for each document, the last term for which it was counted
 	nth := 0
 	for _, words := range forms {
 		nth++

@@ -10,21 +10,21 @@ import (
 	"github.com/blevesearch/snowballstem/english"
 )
 
-// Words yields the words of a text in lower case: sequences of letters, digits and marks,
-// joined by underscores. In scripts without spaces every character is a word, regardless of
-// MinWord.
+// Words yields the words of a text in lower case. A word is a sequence of letters, digits and
+// marks, possibly joined by underscores. In scripts without spaces, each character is a word,
+// regardless of MinWord.
 func (o Options) Words(text string) iter.Seq[string] {
 	o = o.withDefaults()
 	return func(yield func(string) bool) { o.words(text, yield) }
 }
 
-// words implements Words for options that have their defaults.
+// words implements Words for options whose defaults have been applied.
 func (o *Options) words(text string, yield func(string) bool) {
 	var (
-		start, end = -1, 0 // of the word; -1: none
-		low        = true  // the word so far is lower-case ASCII
+		start, end = -1, 0 // start and end of the word; start is -1 outside words
+		low        = true  // the word so far consists of lower-case ASCII letters
 		previous   kind
-		width      int // of the previous character, in bytes
+		width      int // length of the previous character in bytes
 	)
 	flush := func(to int) bool {
 		if start < 0 {
@@ -43,7 +43,7 @@ func (o *Options) words(text string, yield func(string) bool) {
 		k := kindOf(r)
 		size := utf8.RuneLen(r)
 		if r == utf8.RuneError {
-			size = 1 // an invalid byte, or U+FFFD; neither is part of a word
+			size = 1 // an invalid byte or U+FFFD; neither belongs to a word
 		}
 		switch {
 		case k == single:
@@ -54,7 +54,7 @@ func (o *Options) words(text string, yield func(string) bool) {
 			if !flush(i) {
 				return
 			}
-		case k == underscore: // it belongs to the word if more of the word follows
+		case k == underscore: // belongs to the word only if the word continues after it
 		case start < 0:
 			start, low = i, true
 		case !o.Identifiers:
@@ -63,7 +63,7 @@ func (o *Options) words(text string, yield func(string) bool) {
 				return
 			}
 			start, low = i, true
-		case k == lower && previous == upper && start < i-width: // HTTPServer: before the S
+		case k == lower && previous == upper && start < i-width: // splits HTTPServer before the S
 			if !flush(i - width) {
 				return
 			}
@@ -85,11 +85,11 @@ const (
 	none kind = iota
 	lower
 	upper
-	letter // without case
+	letter // a letter without case
 	digit
-	mark // continues a word, but does not begin one
+	mark // may continue a word, but not start one
 	underscore
-	single // a word by itself
+	single // a word on its own
 )
 
 func kindOf(r rune) kind {
@@ -108,7 +108,7 @@ func kindOf(r rune) kind {
 		return single
 	case unicode.IsLetter(r):
 		switch {
-		case unicode.ToLower(r) != r: // some capitals have no small letter
+		case unicode.ToLower(r) != r: // some capitals have no lower-case form
 			return upper
 		case unicode.IsLower(r):
 			return lower
@@ -122,27 +122,27 @@ func kindOf(r rune) kind {
 	return none
 }
 
-// unspaced reports whether a character belongs to a script without spaces between words; only
-// a dictionary could split its words.
+// unspaced reports whether a character belongs to a script that does not separate words with
+// spaces. Splitting such text into words would require a dictionary.
 func unspaced(r rune) bool {
 	return (unicode.IsLetter(r) || unicode.IsMark(r) || unicode.IsNumber(r)) &&
 		unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar)
 }
 
-// counted is a word of a document.
+// counted is a distinct word of a document with its frequency.
 type counted struct {
-	text    string // part of the text
+	text    string // substring of the document's text
 	weight  uint64 // weighted frequency
 	keyword uint64 // frequency in keyword fields
 }
 
-// count returns the different words of a document, in the order of their first occurrence.
+// count returns the distinct words of a document in order of first occurrence.
 func (o *Options) count(fields []Field) []counted {
 	size := 0
 	for _, f := range fields {
 		size += min(len(f.Text), o.MaxText)
 	}
-	likely := min(size/8, 200) // an estimate of the number of different words
+	likely := min(size/8, 200) // estimated number of distinct words
 	words, place := make([]counted, 0, likely), make(map[string]int, likely)
 	for _, f := range fields {
 		weight := uint64(min(max(f.Weight, 1), maxCount))
@@ -150,7 +150,7 @@ func (o *Options) count(fields []Field) []counted {
 			n, known := place[word]
 			if !known {
 				if n = len(words); n >= o.MaxWords {
-					return true // known words still count
+					return true // the limit does not apply to words already seen
 				}
 				place[word] = n
 				words = append(words, counted{text: word})
@@ -165,7 +165,7 @@ func (o *Options) count(fields []Field) []counted {
 	return words
 }
 
-// copies returns copies of a word and its term, which do not keep the whole text in memory.
+// copies returns copies of a word and its term, so that they do not keep the whole text in memory.
 func copies(word, term string) (string, string) {
 	if term == word {
 		word = strings.Clone(word)
@@ -174,8 +174,9 @@ func copies(word, term string) (string, string) {
 	return strings.Clone(word), strings.Clone(term)
 }
 
-// English is an [Options.Term] for English: it returns "" for stop words, otherwise the stem,
-// so that "notes" finds "note". Words with characters other than a to z stay unchanged.
+// English implements [Options.Term] for English. It returns an empty string for stop words and
+// otherwise the stem, so that "notes" finds "note". Words that contain characters other than a to z
+// are returned unchanged.
 func English(word string) string {
 	if stopWord(word) {
 		return ""

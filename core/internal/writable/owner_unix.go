@@ -21,14 +21,15 @@ func ownerOf(info fs.FileInfo) int {
 	return -1
 }
 
-// readOnly reports whether the file system at path is mounted read-only here.
+// readOnly reports whether the file system that contains path is mounted read-only.
 func readOnly(path string) bool {
-	const write = 2 // W_OK
+	const write = 2 // value of W_OK
 	return errors.Is(syscall.Access(path, write), syscall.EROFS)
 }
 
-// ownGroup reports whether the group of a file is the user's private group. Systems with such groups
-// have a umask of 002, which makes every clone writable by the group. root's group does not count.
+// ownGroup reports whether a file's group is the user's private group. Systems with private groups
+// set the umask to 002, so that every cloned repository is writable by the group. The group of root
+// is never treated as private.
 func ownGroup(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || os.Geteuid() == 0 || int(st.Gid) != os.Getegid() {
@@ -39,8 +40,9 @@ func ownGroup(info fs.FileInfo) bool {
 	return err == nil && err2 == nil && isOwnGroup(string(users), string(groups), os.Geteuid(), int(st.Gid))
 }
 
-// isOwnGroup reports whether a group has the name of a user and no other user, according to the text
-// of passwd(5) and group(5). A group that is defined elsewhere is not private.
+// isOwnGroup reports whether a group has the same name as the user and no other members. users and
+// groups are the contents of /etc/passwd and /etc/group. A group that is defined elsewhere is not
+// treated as private.
 func isOwnGroup(users, groups string, uid, gid int) bool {
 	name := ""
 	for line := range strings.Lines(users) {

@@ -1,5 +1,5 @@
-// Package writable says whether somebody else could change a file. A file that names commands or
-// holds secrets is only as safe as its permissions.
+// Package writable checks whether another user could change a file. A file that contains commands
+// or secrets is only as safe as its permissions.
 package writable
 
 import (
@@ -14,27 +14,27 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// An Error says who else could change a file, and what to do about it.
+// An Error describes how another user could change a file, and how to prevent that.
 type Error struct {
-	Path    string // the file or folder at fault
-	Problem string // a predicate: "can be changed by its group (mode 0664)"
-	Hint    string // what to do; a command, if one is enough
+	Path    string // the file or folder with unsafe permissions
+	Problem string // what is wrong with Path, such as "can be changed by its group (mode 0664)"
+	Hint    string // how to fix it; a command if one is enough
 }
 
 func (e *Error) Error() string { return printable.Line(e.Path, 256) + " " + e.Problem }
 
-// ByOthers returns an [*Error] if a user other than this one and root could change the file at path,
-// because of its owner or because of write permission for the file or its folder. A sticky folder is
-// no protection: another user can create the file before its owner. The user's private group, which
-// many systems create for each user, may have write permission.
+// ByOthers returns an [*Error] if a user other than the current user and root could change the file
+// at path, either as its owner or through write permission for the file or its folder. A sticky bit
+// on the folder does not help, because another user could create the file first. Write permission
+// for the user's private group, which many systems create for each user, is allowed.
 //
 // If the file is a symbolic link, the folders of every link and of the target are also checked. If
-// path is below the folder root, so are the folders between them; a sticky one protects its content.
-// root is "" for none. On a read-only mount any mode is allowed, as in a ConfigMap of Kubernetes, but
-// no other owner.
+// path is inside the folder root, the folders between them are also checked; for these a sticky bit
+// is sufficient protection. root may be empty. On a read-only mount, such as a Kubernetes
+// ConfigMap, any mode is allowed, but the owner is still checked.
 //
-// Only the folder is checked for a missing file. Nothing is checked on Windows, which has other
-// permissions.
+// If the file does not exist, only its folder is checked. Nothing is checked on Windows, whose
+// permissions differ.
 func ByOthers(path, root string) error {
 	if !hasOwners {
 		return nil
@@ -73,7 +73,7 @@ func ByOthers(path, root string) error {
 	return first
 }
 
-// File is ByOthers for an opened file with this info, without its folder.
+// File checks an open file like ByOthers, based on its info, but does not check its folder.
 func File(path string, info fs.FileInfo) error {
 	if !hasOwners {
 		return nil
@@ -88,14 +88,14 @@ func File(path string, info fs.FileInfo) error {
 }
 
 func uncheckable(path string, err error) error {
-	return &Error{path, "cannot be checked for who could change it: " + printable.Unnamed(err).Error(), "copy the file to a folder of your own"}
+	return &Error{path, "cannot be checked for write access by other users: " + printable.Unnamed(err).Error(), "copy the file to a folder that you own"}
 }
 
-// maxLinks is the most symbolic links that are followed.
+// maxLinks is the maximum number of symbolic links that are followed.
 const maxLinks = 40
 
-// foldersOf returns the folders in which the file at path is looked up, and the folders between it and
-// root.
+// foldersOf returns the folders through which the file at path is found, and the folders between it
+// and root.
 func foldersOf(path, root string) (folders, between []string, err error) {
 	at := path
 	for range maxLinks {
@@ -135,14 +135,14 @@ func sameFile(a, b string) bool {
 	return err == nil && err2 == nil && os.SameFile(x, y)
 }
 
-// problem returns what is wrong with one file or folder, or nil. If the hint is empty, this user can
-// fix it with chmod.
+// problem checks one file or folder and returns an error, or nil if it is safe. The hint is empty
+// if the current user can fix the problem with chmod.
 func problem(path string, info fs.FileInfo) *Error {
 	owner, mode := ownerOf(info), info.Mode()
 	mine := owner == os.Geteuid()
-	e := &Error{Path: path, Hint: "copy it to a folder of your own"}
+	e := &Error{Path: path, Hint: "copy it to a folder that you own"}
 	if info.IsDir() {
-		e.Hint = "move the file to a folder of your own"
+		e.Hint = "move the file to a folder that you own"
 	}
 	bits := mode.Perm()
 	switch {

@@ -1,4 +1,4 @@
-// Package mcpservertest drives real legacy clients, for tests.
+// Package mcpservertest runs real legacy MCP clients for tests.
 package mcpservertest
 
 import (
@@ -15,18 +15,19 @@ import (
 	"time"
 )
 
-// NodeClient is a client on a TypeScript SDK that does what a test tells it to do; see
+// NodeClient is a client built on a TypeScript SDK that executes a test's commands; see
 // testdata/peers/driven.mjs.
 type NodeClient struct {
 	t  testing.TB
 	in io.Writer
-	// output gets what the client prints, from the goroutine that reads it and closes the channel
-	// at the end. Its capacity lets the client continue while the test does something else.
+	// output receives the lines that the client prints. The goroutine that reads them closes the
+	// channel at the end. The channel is buffered so that the client can continue while the test is
+	// busy.
 	output chan line
 
-	// Session is the id of its session.
+	// Session is the client's MCP session id.
 	Session string
-	// Notifications are the notifications so far, such as "tools/list_changed" or
+	// Notifications contains the notifications received so far, such as "tools/list_changed" or
 	// "resources/updated URI".
 	Notifications []string
 }
@@ -37,10 +38,11 @@ type line struct {
 	Trouble       string
 }
 
-// patience bounds every step of a client: it starts Node, on a busy machine.
+// patience limits every step of a client. It is long because starting Node takes a while on a busy
+// machine.
 const patience = time.Minute
 
-// Drive starts the command of a client, waits until it has connected, and ends it at the end of
+// Drive starts a client command, waits until the client has connected, and stops it at the end of
 // the test.
 func Drive(t testing.TB, cmd *exec.Cmd) *NodeClient {
 	t.Helper()
@@ -67,13 +69,13 @@ func Drive(t testing.TB, cmd *exec.Cmd) *NodeClient {
 		}
 	}()
 	t.Cleanup(func() {
-		_ = in.Close() // the client then closes its session and ends
+		_ = in.Close() // makes the client close its session and exit
 		late := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
 		defer late.Stop()
-		for range d.output { // until it has ended
+		for range d.output { // wait until the client has exited
 			continue
 		}
-		_ = cmd.Wait() // how it ends is not tested
+		_ = cmd.Wait() // the exit status is not tested
 	})
 	var connected struct{ Session string }
 	if answer, failed := d.Answer(); failed != "" || json.Unmarshal(answer, &connected) != nil || connected.Session == "" {
@@ -83,7 +85,7 @@ func Drive(t testing.TB, cmd *exec.Cmd) *NodeClient {
 	return d
 }
 
-// Send makes the client send a request; Answer returns the response.
+// Send makes the client send a request. Answer returns its response.
 func (d *NodeClient) Send(method, params string) {
 	d.t.Helper()
 	if _, err := fmt.Fprintf(d.in, `{"do":%q,"with":%s}`+"\n", method, params); err != nil {
@@ -109,7 +111,7 @@ func (d *NodeClient) Answer() (result json.RawMessage, failed string) {
 	}
 }
 
-// Await waits for a notification that is not in Notifications yet.
+// Await waits for a notification and adds it to Notifications, unless it is already there.
 func (d *NodeClient) Await(news string) {
 	d.t.Helper()
 	for n := len(d.Notifications); ; {

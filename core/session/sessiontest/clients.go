@@ -12,9 +12,9 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// clients are the connections that can get notifications.
+// clients contains the connections to which the server can send notifications.
 type clients struct {
-	Untagged bool // modern notifications lack their subscription id
+	Untagged bool // send modern notifications without their subscription id
 
 	mu       sync.Mutex
 	mute     bool
@@ -23,7 +23,7 @@ type clients struct {
 	serial   int
 }
 
-// open makes a session for a peer and returns its id.
+// open creates a session for a peer and returns its id.
 func (c *clients) open(kind string, p *peer) (id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -33,14 +33,14 @@ func (c *clients) open(kind string, p *peer) (id string) {
 	return id
 }
 
-// session returns the peer of a session, or nil.
+// session returns the peer of a session, or nil if the session does not exist.
 func (c *clients) session(id string) *peer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.sessions[id]
 }
 
-// end forgets a session and cuts its connection.
+// end removes a session and cuts its connection.
 func (c *clients) end(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,7 +50,7 @@ func (c *clients) end(id string) {
 	delete(c.sessions, id)
 }
 
-// accept marks a peer as legacy. capable means that it answers requests.
+// accept marks a peer as legacy. capable reports whether the peer answers requests from the server.
 func (c *clients) accept(p *peer, capable bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,11 +73,11 @@ func (c *clients) follow(p *peer, uri string, on bool) {
 	}
 }
 
-// share makes a stream get what its session subscribes to.
+// share makes a stream receive the notifications to which its session subscribes.
 func (c *clients) share(stream, session *peer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	stream.filter = session.filter // shares the set of URIs
+	stream.filter = session.filter // both use the same set of URIs
 }
 
 func (c *clients) join(p *peer) {
@@ -86,29 +86,29 @@ func (c *clients) join(p *peer) {
 	c.peers[p] = struct{}{}
 }
 
-// leave cuts the connection of a peer that ended.
+// leave cuts the connection of a peer that has disconnected.
 func (c *clients) leave(p *peer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cut(p)
 }
 
-// Disconnect cuts every connection: stdio ends as if the process had exited, HTTP streams break.
-// Sessions stay known.
+// Disconnect cuts every connection: stdio ends as if the process had exited, and HTTP streams
+// break. The server still accepts the sessions.
 func (c *clients) Disconnect() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cutAll()
 }
 
-// cutAll cuts all connections. c.mu must be held.
+// cutAll cuts all connections. The caller must hold c.mu.
 func (c *clients) cutAll() {
 	for p := range c.peers {
 		c.cut(p)
 	}
 }
 
-// cut cuts a connection. c.mu must be held.
+// cut cuts a connection. The caller must hold c.mu.
 func (c *clients) cut(p *peer) {
 	delete(c.peers, p)
 	select {
@@ -118,8 +118,8 @@ func (c *clients) cut(p *peer) {
 	}
 }
 
-// ForgetSessions makes the server answer 404 to all existing sessions, as after a restart, and cuts
-// their streams.
+// ForgetSessions makes the server respond with 404 to all existing sessions, as after a restart,
+// and cuts their streams.
 func (c *clients) ForgetSessions() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,8 +127,8 @@ func (c *clients) ForgetSessions() {
 	c.cutAll()
 }
 
-// ForgetSubscriptions cuts the streams and forgets all subscriptions but still accepts the
-// sessions, like the silent restart of a server that does not check session ids.
+// ForgetSubscriptions cuts the streams and drops all subscriptions, but the server still accepts
+// the sessions. It simulates the silent restart of a server that does not check session ids.
 func (c *clients) ForgetSubscriptions() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,7 +152,7 @@ func (c *clients) Subscribed() []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// filter is what a peer or listen subscribed to.
+// filter contains the subscriptions of a peer or listen.
 type filter struct {
 	mcp.SubscriptionFilter
 	uris map[string]struct{}
@@ -171,21 +171,22 @@ func (f filter) empty() bool {
 	return !f.Tools && !f.Prompts && !f.Resources && !f.Events && len(f.uris) == 0
 }
 
-// peer is one client connection that can get notifications.
+// peer is one client connection over which the server can send notifications.
 type peer struct {
 	legacy  bool
-	capable bool               // legacy: it declared that it answers requests
-	filter  filter             // legacy
-	listens map[string]*listen // modern, by the JSON of the request id
+	capable bool               // legacy only: whether it declared that it answers requests
+	filter  filter             // legacy only
+	listens map[string]*listen // modern only; keyed by the request id as JSON
 	write   func(raw []byte)   // must be safe for concurrent use
-	closed  chan struct{}      // closed, under clients.mu, to cut the connection
+	closed  chan struct{}      // closed while clients.mu is held, to cut the connection
 }
 
-// listen is one open subscriptions/listen.
+// listen is one open subscriptions/listen request.
 type listen struct {
 	filter filter
 	acked  bool
-	// end receives how the request ends, once: true means gracefully. Capacity one; never closed.
+	// end receives one value when the request must end: true for a graceful end. It has capacity 1
+	// and is never closed.
 	end chan bool
 }
 
@@ -211,7 +212,7 @@ func (f filter) withSet() filter {
 	return f
 }
 
-// listen registers a listen that is not acknowledged yet.
+// listen registers a listen that has not been acknowledged yet.
 func (c *clients) listen(p *peer, id json.RawMessage, f filter) *listen {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -220,8 +221,8 @@ func (c *clients) listen(p *peer, id json.RawMessage, f filter) *listen {
 	return l
 }
 
-// acknowledge sends the acknowledgement under the lock: the listen must not be used before its
-// client knows it.
+// acknowledge sends the acknowledgement while it holds the lock, because no notification may be
+// sent on the listen before that.
 func (c *clients) acknowledge(p *peer, l *listen, message any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -239,8 +240,8 @@ func (c *clients) endListen(p *peer, id json.RawMessage, graceful bool) {
 	}
 }
 
-// EndListens ends all open listens: gracefully, with the completing result, or abruptly. On stdio,
-// where there is no stream to cut, an abrupt end is silence: use CancelListens there.
+// EndListens ends all open listens: gracefully, with a result, or abruptly. On stdio there is no
+// stream to cut, so an abrupt end is silent; use CancelListens there instead.
 func (c *clients) EndListens(graceful bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -273,7 +274,7 @@ func (c *clients) CancelListens() {
 	}
 }
 
-// Listens returns how many listens are open.
+// Listens returns the number of open listens.
 func (c *clients) Listens() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -284,7 +285,8 @@ func (c *clients) Listens() int {
 	return n
 }
 
-// NotifyUpdated sends resources/updated to clients that subscribed to the URI or to a parent of it.
+// NotifyUpdated sends resources/updated to the clients that subscribe to the URI or to a parent of
+// it.
 func (c *clients) NotifyUpdated(uri string) {
 	c.notify("notifications/resources/updated", map[string]any{"uri": uri}, func(f filter) bool { return f.covers(uri) })
 }
@@ -296,7 +298,8 @@ func (s *Fake) Flood(uri string, n int) {
 	}
 }
 
-// NotifyListChanged sends list_changed for the kind; templates share the notification of resources.
+// NotifyListChanged sends list_changed for the given kind. Templates share the notification with
+// resources.
 func (c *clients) NotifyListChanged(k catalog.Kind) {
 	if k == catalog.Templates {
 		k = catalog.Resources
@@ -306,12 +309,12 @@ func (c *clients) NotifyListChanged(k catalog.Kind) {
 	})
 }
 
-// NotifyEventsChanged sends list_changed for the types of MCP Events.
+// NotifyEventsChanged sends list_changed for the event types of MCP Events.
 func (c *clients) NotifyEventsChanged() {
 	c.notify("notifications/events/list_changed", nil, func(f filter) bool { return f.Events })
 }
 
-// Mute drops all later notifications, like servers with full queues.
+// Mute makes the server drop all later notifications, like a server whose queues are full.
 func (c *clients) Mute(on bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

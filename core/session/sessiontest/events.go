@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// EventCall is a request of MCP Events; its method begins with events/.
+// EventCall is a request for MCP Events. Its method starts with "events/".
 type EventCall struct {
 	Method    string
 	Name      string          `json:"name"`
@@ -20,18 +20,18 @@ type EventCall struct {
 
 	// Done is closed when the client disconnects or cancels the request.
 	Done <-chan struct{} `json:"-"`
-	// Send sends a notification of a stream, such as active, with the stream's id.
+	// Send sends a notification on the stream, such as "active", with the stream's id.
 	Send func(kind string, params map[string]any) `json:"-"`
 }
 
-// EventError rejects a request.
+// EventError is the error with which an EventFunc rejects a request.
 type EventError struct {
 	Code    int
 	Message string
 	Data    any
 }
 
-// EventFunc answers a request of MCP Events; a stream lasts until it returns.
+// EventFunc answers a request for MCP Events. A stream lasts until the function returns.
 type EventFunc func(*EventCall) (any, *EventError)
 
 func isEvents(m message) bool { return strings.HasPrefix(m.Method, "events/") }
@@ -54,12 +54,12 @@ func (f EventFunc) answer(m message, done <-chan struct{}, send func(any)) map[s
 	return m.answered(result)
 }
 
-// postEvents answers a request over HTTP, as an event stream once something is sent.
+// postEvents answers a request over HTTP. It uses an event stream once a message is sent.
 func (s *Fake) postEvents(w http.ResponseWriter, r *http.Request, m message) {
 	var st *eventStream
 	p := newPeer(nil)
 	p.write = func(raw []byte) { st.send(raw) }
-	s.join(p) // so that Disconnect cuts it
+	s.join(p) // lets Disconnect cut the connection
 	defer s.leave(p)
 	done := make(chan struct{}) // closed by the goroutine below
 	over := make(chan struct{}) // closed below
@@ -101,7 +101,7 @@ func (s *Fake) postEvents(w http.ResponseWriter, r *http.Request, m message) {
 func (s *Fake) respondEvents(wg *sync.WaitGroup, p *peer, m message) {
 	l := s.listen(p, m.ID, filter{uris: map[string]struct{}{}})
 	done := make(chan struct{}) // closed by the goroutine below
-	over := make(chan struct{}) // closed by the one after it
+	over := make(chan struct{}) // closed by the second goroutine below
 	cancelled := false
 	wg.Go(func() {
 		defer close(done)
@@ -123,22 +123,23 @@ func (s *Fake) respondEvents(wg *sync.WaitGroup, p *peer, m message) {
 	})
 }
 
-// Feed is a log of events that a Fake offers by poll and push: set its Handle as Events. Cursors
-// are event numbers. It is safe for concurrent use.
+// Feed is a log of events that a Fake delivers by poll and push: assign its Handle method to
+// Fake.Events. Cursors are event numbers. It is safe for concurrent use.
 type Feed struct {
 	Types []map[string]any
 
 	mu     sync.Mutex
 	over   EventFunc
 	log    []map[string]any
-	first  int           // earlier events have expired
+	first  int           // number of the first event that has not expired
 	moved  chan struct{} // closed and replaced when events are added
 	errors map[string]*EventError
 	calls  map[string]int
 	open   int
 }
 
-// NewFeed returns an empty log with event types of these names, delivered by poll and push.
+// NewFeed returns an empty log with event types of the given names, which are delivered by poll and
+// push.
 func NewFeed(names ...string) *Feed {
 	f := &Feed{moved: make(chan struct{}), errors: map[string]*EventError{}, calls: map[string]int{}}
 	for _, name := range names {
@@ -147,7 +148,8 @@ func NewFeed(names ...string) *Feed {
 	return f
 }
 
-// EventType describes an event type; mcptrack's own types get their payload schema.
+// EventType returns a description of an event type. For mcptrack's own types, it includes their
+// payload schema.
 func EventType(name string, delivery ...string) map[string]any {
 	required := map[string][]string{"resource.updated": {"server", "uri", "cause"}, "list.changed": {"server", "list"}, "server.state": {"server", "state"}}[name]
 	return map[string]any{"name": name, "description": "Events of " + name, "delivery": delivery, "inputSchema": map[string]any{"type": "object"},
@@ -164,28 +166,29 @@ func (f *Feed) Emit(name string, data map[string]any) {
 	f.moved = make(chan struct{})
 }
 
-// Expire forgets all events so far.
+// Expire removes all events so far, as if they had expired.
 func (f *Feed) Expire() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.first = len(f.log)
 }
 
-// Fail makes later requests of the method fail; nil ends that.
+// Fail makes later requests with this method fail with err. If err is nil, they succeed again.
 func (f *Feed) Fail(method string, err *EventError) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.errors[method] = err
 }
 
-// Calls returns how many requests of the method were received; "": of all methods.
+// Calls returns how many requests with this method were received, or the total number if method is
+// empty.
 func (f *Feed) Calls(method string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.calls[method]
 }
 
-// Streams returns how many streams are open.
+// Streams returns the number of open streams.
 func (f *Feed) Streams() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -199,7 +202,7 @@ func (f *Feed) SetTypes(types ...map[string]any) {
 	f.Types = types
 }
 
-// Override makes another function answer, which may call Answer; nil ends that.
+// Override makes another function answer requests; it may call Answer. Nil restores the default.
 func (f *Feed) Override(answer EventFunc) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -222,7 +225,7 @@ func (f *Feed) Handle(c *EventCall) (any, *EventError) {
 	return f.Answer(c)
 }
 
-// Answer answers like a server without faults.
+// Answer answers a request like a server without faults.
 func (f *Feed) Answer(c *EventCall) (any, *EventError) {
 	f.mu.Lock()
 	types := f.Types

@@ -1,10 +1,11 @@
-// Package sessiontest is a scriptable fake MCP server for tests. It speaks both protocol eras over
-// newline-delimited JSON on any reader and writer (also over io.Pipe, in a synctest bubble), over
-// Streamable HTTP and over the old SSE transport. It uses no SDK, so it can be as wrong as a test
-// needs.
+// Package sessiontest provides a scriptable fake MCP server for tests. The server supports both
+// protocol eras over newline-delimited JSON on any reader and writer (including io.Pipe in a
+// synctest bubble), over Streamable HTTP and over the old SSE transport. It uses no SDK, so that a
+// test can make it violate the protocol in any way.
 //
-// A Fake is safe for concurrent use. It logs what clients sent and what really changed, to be
-// compared with what a tracker saw. Only tests and scripts/faults import this package.
+// A Fake is safe for concurrent use. It logs the messages that clients sent and the changes that
+// really happened, so that tests can compare them with the changes that a tracker detected. Only
+// tests and scripts/faults import this package.
 package sessiontest
 
 import (
@@ -20,22 +21,22 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// Fake is a fake server: a world, the clients that look at it, and the faults between them. Make it
-// with New and change the exported fields before it is served.
+// Fake is a fake server: the resources and lists that it offers, its clients, and the faults to
+// simulate. Create it with New, and modify the exported fields only before it is served.
 type Fake struct {
-	Legacy, Modern bool   // eras spoken; New: both
-	NamesLegacy    bool   // server/discover also names the legacy versions
-	PageSize       int    // items per page; 0: all
-	Name           string // serverInfo.name; "fake"
+	Legacy, Modern bool   // supported eras; New enables both
+	NamesLegacy    bool   // server/discover also lists the legacy versions
+	PageSize       int    // items per page; 0 returns all items on one page
+	Name           string // serverInfo.name; New sets "fake"
 	Capabilities   map[string]any
 	Instructions   string
-	Events         EventFunc // answers the methods of MCP Events; nil: not offered
+	Events         EventFunc // answers the methods of MCP Events; nil if they are not offered
 
-	NoGET          bool // HTTP: GET is answered with 405
-	NoSession      bool // HTTP: no session id is given
-	EmptyCursor    bool // the first nextCursor is ""
+	NoGET          bool // HTTP: respond to GET with 405
+	NoSession      bool // HTTP: assign no session id
+	EmptyCursor    bool // the first nextCursor is an empty string
 	RepeatedCursor bool // every page has the same nextCursor
-	EndlessPages   bool // there is always another page
+	EndlessPages   bool // every page has a next page
 
 	world
 	clients
@@ -43,7 +44,7 @@ type Fake struct {
 	received
 }
 
-// New returns a server that speaks both eras and offers everything.
+// New returns a server that supports both eras and all capabilities.
 func New() *Fake {
 	list := map[string]any{"listChanged": true}
 	return &Fake{
@@ -198,7 +199,7 @@ func (s *Fake) dispatch(p *peer, m message) (any, *rpcError) {
 	return nil, &rpcError{-32601, "method not found", nil}
 }
 
-// canBeAsked reports whether a client with these capabilities answers requests.
+// canBeAsked reports whether a client with these capabilities answers requests from the server.
 func canBeAsked(capabilities map[string]any) bool {
 	return capabilities["sampling"] != nil || capabilities["elicitation"] != nil || capabilities["roots"] != nil
 }
@@ -210,7 +211,7 @@ func (s *Fake) cacheable(modern bool, result map[string]any) map[string]any {
 	return result
 }
 
-// page answers a list request. Cursors are page numbers; "" may stand for page 2.
+// page answers a list request. Cursors are page numbers; an empty cursor may refer to page 2.
 func (s *Fake) page(items []json.RawMessage, k catalog.Kind, cursor *string, modern bool) (any, *rpcError) {
 	size := s.PageSize
 	if size <= 0 {
@@ -246,7 +247,7 @@ func (s *Fake) pageOf(cursor *string) int {
 	return n
 }
 
-// startListen registers, acknowledges and returns a listen, or returns an error.
+// startListen registers and acknowledges a listen and returns it, or returns an error.
 func (s *Fake) startListen(p *peer, m message) (*listen, *rpcError) {
 	var q struct {
 		Notifications filter `json:"notifications"`
@@ -294,27 +295,27 @@ func completed(m message) map[string]any {
 // Message is one message that a client sent.
 type Message struct {
 	Time   time.Time
-	Method string // "" for an answer
+	Method string // empty for a response
 	ID     json.RawMessage
 	Params json.RawMessage
 	Raw    json.RawMessage
 	Header map[string]string // HTTP headers that tests examine
 }
 
-// received is the log of what clients sent.
+// received is the log of the messages that clients sent.
 type received struct {
 	mu   sync.Mutex
 	wire []Message
 }
 
-// Wire returns what clients sent, in order.
+// Wire returns the messages that clients sent, in order.
 func (r *received) Wire() []Message {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.wire)
 }
 
-// Count returns how many requests or notifications of the method were received.
+// Count returns how many requests or notifications with this method were received.
 func (r *received) Count(method string) int {
 	n := 0
 	for _, m := range r.Wire() {
@@ -331,41 +332,42 @@ func (r *received) log(m message, raw []byte, header map[string]string) {
 	r.wire = append(r.wire, Message{Time: time.Now(), Method: m.Method, ID: m.ID, Params: m.Params, Raw: raw, Header: header})
 }
 
-// Fault is how a request goes wrong. The first matching fault decides.
+// Fault specifies how certain requests fail. If several faults match a request, the first one
+// applies.
 type Fault struct {
-	Method string // "": every request
-	URI    string // only requests with this params.uri; "": any
-	Page   int    // only this page of a list, from 1; 0: any
-	Times  int    // how often; 0: always
+	Method string // empty for every request
+	URI    string // only requests with this params.uri; empty for any URI
+	Page   int    // only this page of a list, counted from 1; 0 for any page
+	Times  int    // how many times the fault applies; 0 for no limit
 
-	Silent  bool          // never answer
-	Delay   time.Duration // answer later, and correctly if no other field is set
-	Old     bool          // with Delay, on stdio: send the response computed before the delay
-	Code    int           // JSON-RPC error
+	Silent  bool          // never respond
+	Delay   time.Duration // respond later; the response is correct unless other fields are set
+	Old     bool          // with Delay, on stdio: send the response as computed before the delay
+	Code    int           // code of the JSON-RPC error
 	Message string
 	Data    any
-	Error   json.RawMessage // used unchanged as the member "error"
+	Error   json.RawMessage // sent unchanged as the member "error"
 
 	Status int               // HTTP status of the response
 	Header map[string]string // HTTP headers of the response
 	Body   string            // HTTP body instead of JSON-RPC
 
-	Result any // used instead of the correct result
+	Result any // replaces the correct result
 }
 
-// AckFault is how an acknowledgement goes wrong.
+// AckFault specifies how the acknowledgements of listens are wrong.
 type AckFault struct {
-	Never    bool     // no acknowledgement
-	Hide     []string // URIs left out
+	Never    bool     // send no acknowledgement
+	Hide     []string // URIs to omit from the acknowledgement
 	NoTools  bool
-	Reject   []string // URIs because of which the whole listen is rejected
-	Name     bool     // the rejection names the URI
-	EndAfter bool     // the listen ends gracefully right after
-	Early    bool     // an update precedes the acknowledgement
-	Deaf     bool     // nothing is sent after the acknowledgement
+	Reject   []string // URIs that make the server reject the whole listen
+	Name     bool     // the rejection mentions the URI
+	EndAfter bool     // end the listen gracefully right after the acknowledgement
+	Early    bool     // send an update before the acknowledgement
+	Deaf     bool     // send nothing after the acknowledgement
 }
 
-// faults are the ways in which requests go wrong.
+// faults contains the faults to simulate.
 type faults struct {
 	mu   sync.Mutex
 	list []*Fault
@@ -379,7 +381,7 @@ func (f *faults) Fail(next Fault) {
 	f.list = append(f.list, &next)
 }
 
-// FailAck sets how acknowledgements go wrong.
+// FailAck sets the fault for all later acknowledgements.
 func (f *faults) FailAck(ack AckFault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -398,7 +400,7 @@ func (f *faults) acknowledgement() AckFault {
 	return f.ack
 }
 
-// fault returns the fault for a request, or nil.
+// fault returns the fault for a request, or nil if none applies.
 func (s *Fake) fault(method string, params json.RawMessage) *Fault {
 	var p struct {
 		URI    string  `json:"uri"`

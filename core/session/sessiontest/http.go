@@ -90,7 +90,8 @@ func (s *Fake) reply(w http.ResponseWriter, answer map[string]any, modern bool) 
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-// faulty answers a request wrongly. It returns false after a mere delay.
+// faulty responds to a request according to a fault. It returns false if the fault was only a
+// delay.
 func (s *Fake) faulty(w http.ResponseWriter, r *http.Request, f *Fault, m message) bool {
 	if f.Silent {
 		<-r.Context().Done()
@@ -183,7 +184,8 @@ func (s *Fake) get(w http.ResponseWriter, r *http.Request) {
 	st.end()
 }
 
-// eventStream writes server-sent events. Events sent before start wait for it.
+// eventStream writes server-sent events. Events sent before start are held back until start is
+// called.
 type eventStream struct {
 	mu      sync.Mutex
 	w       http.ResponseWriter
@@ -219,7 +221,7 @@ func (st *eventStream) send(raw []byte) {
 	}
 }
 
-// event writes one event. st.mu must be held.
+// event writes one event. The caller must hold st.mu.
 func (st *eventStream) event(name string, data []byte) {
 	_, _ = fmt.Fprintf(st.w, "event: %s\ndata: %s\n\n", name, data)
 }
@@ -230,8 +232,8 @@ func (st *eventStream) end() {
 	st.ended = true
 }
 
-// SSE returns the handler of the old HTTP+SSE transport: GET on any path opens the stream and names
-// "?session=…" as the endpoint for POST.
+// SSE returns the handler for the old HTTP+SSE transport: GET on any path opens the stream, which
+// specifies "?session=…" as the endpoint for POST.
 func (s *Fake) SSE() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {

@@ -13,10 +13,10 @@ import (
 )
 
 // Middlebox is an in-memory network between HTTP clients and one server. It simulates a NAT that
-// silently drops open event streams: what the server writes to them is discarded, and neither side
-// notices.
+// silently drops open event streams: anything that the server writes to them is discarded, and
+// neither side notices.
 type Middlebox struct {
-	accepted chan net.Conn // sent by DialContext; never closed
+	accepted chan net.Conn // receives connections from DialContext; never closed
 	closed   chan struct{} // closed by Close
 	once     sync.Once
 
@@ -98,7 +98,7 @@ func (c *boxed) Read(b []byte) (int, error) {
 		switch {
 		case err != nil && c.closed.Load():
 			_ = c.SetReadDeadline(time.Time{})
-			go func() { _, _ = io.Copy(io.Discard, c.Conn) }() // ends when the server closes it
+			go func() { _, _ = io.Copy(io.Discard, c.Conn) }() // stops when the server closes the connection
 			return 0, net.ErrClosed
 		case err != nil || !c.dead.Load():
 			return n, err

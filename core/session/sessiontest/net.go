@@ -14,20 +14,20 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 )
 
-// ErrRefused is an error for SetDown.
+// ErrRefused is a typical dial error, for use with SetDown.
 var ErrRefused = errors.New("connection refused")
 
-// Net is a set of servers reached over pipes: the command in a config entry is the address. The
-// zero value is empty. Wait ends it.
+// Net is a set of fake servers that are reached over pipes. The command in a config entry is the
+// server's address. The zero value is empty. Call Wait at the end of the test.
 type Net struct {
 	mu      sync.Mutex
 	servers map[string]*Fake
-	down    map[string]error // dialling fails with this error
+	down    map[string]error // errors with which dialling fails, by server
 	dials   map[string][]time.Time
 	pipes   sync.WaitGroup
 }
 
-// Serve adds a server of one era; the caller may change it before it is dialled.
+// Serve adds a server that supports one era. The caller may modify the server until it is dialled.
 func (n *Net) Serve(id string, era session.Era) *Fake {
 	s := New()
 	s.Legacy, s.Modern = era == session.EraLegacy, era == session.EraModern
@@ -45,14 +45,14 @@ func (n *Net) Add(id string, s *Fake) {
 	n.servers[id] = s
 }
 
-// Server returns a server that was added.
+// Server returns a server that was added before.
 func (n *Net) Server(id string) *Fake {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.servers[id]
 }
 
-// Dial connects to the server of an entry, like [session.Dial].
+// Dial connects to the server for an entry, like [session.Dial].
 func (n *Net) Dial(ctx context.Context, srv config.Server, opts session.Options) (*session.Session, error) {
 	n.mu.Lock()
 	n.dials[srv.ID] = append(n.dials[srv.ID], time.Now())
@@ -68,7 +68,7 @@ func (n *Net) Dial(ctx context.Context, srv config.Server, opts session.Options)
 	return overIO(ctx, r, w, srv, opts)
 }
 
-// overIO is [session.OverIO], but also closes the pipes after an error.
+// overIO calls [session.OverIO] and closes the pipes if it returns an error.
 func overIO(ctx context.Context, r io.ReadCloser, w io.WriteCloser, srv config.Server, opts session.Options) (*session.Session, error) {
 	s, err := session.OverIO(ctx, r, w, srv, opts)
 	if err != nil {
@@ -77,14 +77,15 @@ func overIO(ctx context.Context, r io.ReadCloser, w io.WriteCloser, srv config.S
 	return s, err
 }
 
-// Dialled returns when a server was dialled.
+// Dialled returns the times at which a server was dialled.
 func (n *Net) Dialled(id string) []time.Time {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.dials[id])
 }
 
-// SetDown makes dialling a server fail and cuts its connections; nil makes it reachable again.
+// SetDown makes dialling a server fail with err and cuts its connections. If err is nil, the server
+// is reachable again.
 func (n *Net) SetDown(id string, err error) {
 	n.mu.Lock()
 	n.down[id] = err
@@ -106,7 +107,7 @@ func (n *Net) Wait() {
 	n.pipes.Wait()
 }
 
-// Entry returns a config entry with everything tracked, modified by change.
+// Entry returns a config entry that tracks everything, after applying the given changes.
 func Entry(id string, change ...func(*config.Server)) config.Server {
 	srv := config.Server{ID: id, Enabled: true, Transport: config.TransportStdio, Program: config.Program{Command: id},
 		Tracking:       config.Tracking{TrackResources: true, TrackTools: true, TrackPrompts: true, Read: config.ReadDigest, PollInterval: config.DefaultPollInterval},
@@ -117,8 +118,8 @@ func Entry(id string, change ...func(*config.Server)) config.Server {
 	return srv
 }
 
-// Tap modifies what a server writes to stdout: change replaces each line, given without its line
-// end. Its Dial is a [session.DialFunc] for one server.
+// Tap modifies a server's stdout: change receives each line without its newline and returns the
+// replacement. Its Dial method is a [session.DialFunc] for one server.
 type Tap struct {
 	Server *Fake
 	Change func(line string) string

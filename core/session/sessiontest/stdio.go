@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// ServeStdio serves one client over newline-delimited JSON until r ends or Disconnect is called.
-// Then it closes w, if that is an io.Closer, and returns when everything it started has ended.
+// ServeStdio serves one client over newline-delimited JSON until r ends or Disconnect is called. It
+// then closes w if that is an io.Closer, and returns when everything that it started has ended.
 func (s *Fake) ServeStdio(r io.Reader, w io.Writer) {
 	var mu sync.Mutex
 	p := newPeer(func(raw []byte) {
@@ -117,8 +117,8 @@ func (s *Fake) respond(wg *sync.WaitGroup, p *peer, m message) {
 	})
 }
 
-// Pipe serves a client in this process. The returned ends are for session.OverIO. Closing them ends
-// serving; wait returns after that.
+// Pipe serves a client in this process. The returned ends are for use with session.OverIO. Closing
+// them stops serving; wait returns after that.
 func (s *Fake) Pipe() (r io.ReadCloser, w io.WriteCloser, wait func()) {
 	toServer, in := io.Pipe()
 	out, fromServer := io.Pipe()

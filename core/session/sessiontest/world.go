@@ -10,21 +10,21 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 )
 
-// Change is one change of the world.
+// Change is one change to a resource.
 type Change struct {
 	Time time.Time
 	URI  string
-	Text string // "" after a removal
+	Text string // empty after a removal
 	Gone bool
 }
 
-// Resource is one resource.
+// Resource is the content and metadata of one resource.
 type Resource struct {
 	Text, MimeType string
-	Blob           []byte // instead of Text
+	Blob           []byte // used instead of Text if set
 }
 
-// world is what the server offers and how it changed.
+// world contains the resources and lists that the server offers, and the changes to them.
 type world struct {
 	mu        sync.Mutex
 	resources map[string]Resource
@@ -33,12 +33,12 @@ type world struct {
 	truth     []Change
 }
 
-// SetQuietly is Set without a notification. It reports whether uri is new.
+// SetQuietly works like Set, but sends no notification. It reports whether uri is new.
 func (w *world) SetQuietly(uri, text string) (added bool) {
 	return w.SetResource(uri, Resource{Text: text, MimeType: "text/plain"})
 }
 
-// SetResource is SetQuietly for any resource.
+// SetResource works like SetQuietly, but accepts any resource.
 func (w *world) SetResource(uri string, r Resource) (added bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -48,7 +48,7 @@ func (w *world) SetResource(uri string, r Resource) (added bool) {
 	return !known
 }
 
-// RemoveQuietly is Remove without a notification.
+// RemoveQuietly works like Remove, but sends no notification.
 func (w *world) RemoveQuietly(uri string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -63,8 +63,8 @@ func (w *world) resource(uri string) (Resource, bool) {
 	return r, ok
 }
 
-// SetList replaces the tools, prompts or templates without a notification. Items are maps or raw
-// JSON and must contain their key member.
+// SetList replaces the tools, prompts or templates without sending a notification. Items are maps
+// or raw JSON and must contain their key member.
 func (w *world) SetList(k catalog.Kind, items ...any) {
 	list := keyed(k, items)
 	w.mu.Lock()
@@ -72,8 +72,8 @@ func (w *world) SetList(k catalog.Kind, items ...any) {
 	w.items[k] = list
 }
 
-// SetListForCapable replaces the additional items for clients that declare sampling, elicitation or
-// roots.
+// SetListForCapable replaces the additional items that are listed for clients that declare
+// sampling, elicitation or roots.
 func (w *world) SetListForCapable(k catalog.Kind, items ...any) {
 	list := keyed(k, items)
 	w.mu.Lock()
@@ -92,14 +92,14 @@ func keyed(k catalog.Kind, items []any) map[string]json.RawMessage {
 		_ = json.Unmarshal(raw, &m)
 		key, _ := m[k.KeyField()].(string)
 		if key == "" {
-			key = "\x00" + string(rune('a'+i)) // malformed on purpose
+			key = "\x00" + string(rune('a'+i)) // deliberately malformed
 		}
 		list[key] = raw
 	}
 	return list
 }
 
-// Keys returns the keys of a list, sorted.
+// Keys returns the sorted keys of a list.
 func (w *world) Keys(k catalog.Kind) (keys []string) {
 	for _, raw := range w.list(k, false) {
 		if it, err := catalog.NewItem(k, raw); err == nil {
@@ -109,7 +109,7 @@ func (w *world) Keys(k catalog.Kind) (keys []string) {
 	return keys
 }
 
-// Truth returns all changes of resources, in order.
+// Truth returns all changes to resources, in order.
 func (w *world) Truth() []Change {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -22,32 +22,32 @@ import (
 
 // Config configures all connections of a session.
 type Config struct {
-	MaxLine int   // bytes of one stdout line or one event
-	MaxBody int64 // bytes of one HTTP body after decompression
+	MaxLine int   // maximum bytes of one stdout line or event
+	MaxBody int64 // maximum bytes of one HTTP body after decompression
 	// Redact makes text from a server or library safe to show: one printable line of bounded length
 	// without secrets.
 	Redact func(string) string
-	// Logger also gets the log records of the library, so it must redact them.
+	// Logger also receives the library's log records, so it must redact secrets.
 	Logger *slog.Logger
 	// WriteTimeout returns how long a server may take to read one message from stdin.
 	WriteTimeout func() time.Duration
-	// DialContext connects to a server over HTTP; nil: a [net.Dialer].
+	// DialContext connects to a server over HTTP. If nil, a [net.Dialer] is used.
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
 	Handler     Handler
 }
 
-// Handler receives notifications, requests and failures. Goroutines that read from the server call
-// its functions, possibly concurrently.
+// Handler contains the callbacks for notifications, requests and failures. They are called by the
+// goroutines that read from the server, possibly concurrently.
 type Handler struct {
-	// Notification is called for each notification that ClientMessage does not get. It must not
-	// keep the value, which the connection reuses for the next notification.
+	// Notification is called for each notification that is not passed to ClientMessage. It must not
+	// retain its argument, which the connection reuses for the next notification.
 	Notification func(*Notification)
-	// Request answers a request from the server on behalf of the client; nil: there is no client,
-	// and the server gets an error. Each call runs on its own goroutine. ctx ends when the server
-	// cancels the request or the connection ends. An [*RPCError] is sent unchanged.
+	// Request answers a request from the server on behalf of the client. If nil, there is no
+	// client, and the server receives an error. Each call runs on its own goroutine. ctx is done
+	// when the server cancels the request or the connection ends. An [*RPCError] is sent unchanged.
 	Request func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
 	// ClientMessage is called, in order, for notifications that only a client can use (logs,
-	// elicitation, tasks); nil: Notification gets them.
+	// elicitation, tasks). If nil, they are passed to Notification.
 	ClientMessage func(method string, params json.RawMessage)
 	// Opened reports that the notification stream of Streamable HTTP was opened after
 	// [Conn.Publish].
@@ -58,11 +58,11 @@ type Handler struct {
 	// the stream was replaced. Notifications may have been lost, but the session and its
 	// subscriptions are intact.
 	Silent func(reason string)
-	// Undecodable reports data that began like a message but is not JSON. It may have been a
+	// Undecodable reports data that started like a message but is not JSON. It may have been a
 	// notification.
 	Undecodable func()
-	// Lost reports that the connection ended without Close. It is called at most once. Requests in
-	// flight fail with the same error.
+	// Lost reports that the connection ended without a call to Close. It is called at most once.
+	// Requests in flight fail with the same error.
 	Lost func(error)
 }
 
@@ -72,20 +72,21 @@ type Conn struct {
 	tr    transport.Interface
 	stdio *stdioConn // nil over HTTP
 	http  *httpConn  // nil over pipes
-	// interrupted is set once a request was cancelled; the server may have to clean up after it.
+	// interrupted is set once a request has been cancelled, because the server may then have to
+	// clean up.
 	interrupted atomic.Bool
 
-	ctx    context.Context // ends with the connection
+	ctx    context.Context // done when the connection ends
 	cancel context.CancelFunc
 	group  Group // all goroutines of the connection
 
 	pending   pending
 	inbound   inbound
 	closeOnce sync.Once
-	lost      chan struct{} // closed by end, after it set err
+	lost      chan struct{} // closed by end after it has set err
 
 	mu  sync.Mutex // guards err
-	err error      // why the connection ended; nil: it has not
+	err error      // why the connection ended; nil while it is open
 }
 
 func newConn(cfg Config) *Conn {
@@ -98,14 +99,15 @@ func newConn(cfg Config) *Conn {
 func (c *Conn) attach(tr transport.Interface) {
 	c.tr = tr
 	tr.SetNotificationHandler(func(n sdk.JSONRPCNotification) {
-		// receive did not recognise this notification because "method" is written with escapes.
+		// receive did not recognise this notification, because its method is written with escape
+		// sequences.
 		if data, err := json.Marshal(n); err == nil {
 			c.receive(new(scratch), data)
 		}
 	})
 }
 
-// SetProtocolVersion sets the version that HTTP requests send in a header.
+// SetProtocolVersion sets the protocol version that HTTP requests send in a header.
 func (c *Conn) SetProtocolVersion(version string) {
 	if h, ok := c.tr.(transport.HTTPConnection); ok {
 		h.SetProtocolVersion(version)
@@ -129,7 +131,8 @@ func (c *Conn) Notify(ctx context.Context, method string, params map[string]any)
 	return nil
 }
 
-// reply sends the response to a request from the server, without waiting for the server to read it.
+// reply sends the response to a request from the server. It does not wait until the server has read
+// it.
 func (c *Conn) reply(answer []byte) {
 	if c.http != nil {
 		c.postReply(answer)
@@ -138,7 +141,7 @@ func (c *Conn) reply(answer []byte) {
 	_, _ = c.stdio.stdin.Write(append(answer, '\n'))
 }
 
-// Err returns why the connection ended; nil if it has not.
+// Err returns why the connection ended, or nil while it is open.
 func (c *Conn) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,8 +169,8 @@ func (c *Conn) fail(err error) {
 	}
 }
 
-// unknownPatience bounds the wait for other responses in flight after the server answered one
-// request that it does not know the session.
+// unknownPatience limits the wait for the responses to other requests in flight after the server
+// has reported that it does not know the session.
 const unknownPatience = 300 * time.Millisecond
 
 // expire ends the connection because the server no longer knows the session. It first waits for the
@@ -182,7 +185,7 @@ func (c *Conn) expire(err error) {
 		c.cancel()
 	}
 	if !c.group.Go(func() {
-		if c.pending.waitEmpty(c.ctx, unknownPatience) == nil { // not closed meanwhile
+		if c.pending.waitEmpty(c.ctx, unknownPatience) == nil { // the connection was not closed meanwhile
 			finish()
 		}
 	}) {
@@ -190,9 +193,9 @@ func (c *Conn) expire(err error) {
 	}
 }
 
-// Close ends the connection; requests in flight fail with err. It returns once all goroutines, the
-// child process and the connections to the server are gone. That takes a few seconds if the child
-// ignores everything except SIGKILL.
+// Close ends the connection, and requests in flight fail with err. It returns once all goroutines,
+// the child process and the connections to the server are gone. That takes a few seconds if the
+// child process ignores every signal except SIGKILL.
 func (c *Conn) Close(err error) {
 	c.closeOnce.Do(func() {
 		gone := c.Err() != nil
@@ -225,12 +228,12 @@ type Request struct {
 	// Announce sends notifications/cancelled if ctx ends before the response arrives.
 	Announce bool
 	// Alive is called by the reading goroutine whenever bytes of the response arrive in an event
-	// stream; nil: not called.
+	// stream. May be nil.
 	Alive func()
 }
 
-// Do sends a request and returns its result. It has no deadline of its own. When ctx ends, the
-// error is the cause of ctx; if the connection fails, it is an [*InterruptedError].
+// Do sends a request and returns its result. It sets no deadline. If ctx is done, the error is the
+// cause of ctx; if the connection fails, it is an [*InterruptedError].
 func (c *Conn) Do(ctx context.Context, q Request) (json.RawMessage, error) {
 	x := &exchange{alive: q.Alive}
 	raw, err := c.do(ctx, q, x)
@@ -286,13 +289,13 @@ func (c *Conn) announceCancel(id sdk.RequestId) {
 		defer cancel()
 		_ = c.Notify(ctx, mcp.NotificationCancelled, map[string]any{"requestId": id, "reason": "no longer wanted"})
 	}) {
-		return // the connection is closed, so the server knows
+		return // the server notices the closed connection
 	}
 	waitFor(out, new(struct{}), flushPatience)
 }
 
 // requestError returns why a request failed, as an error that is safe to show. err is the library's
-// error, which often says less than x or the connection.
+// error, which is often less specific than x or the connection's error.
 func (c *Conn) requestError(ctx context.Context, x *exchange, err error) error {
 	x.oauthRefused(c.cfg.Redact)
 	switch {
@@ -314,7 +317,7 @@ func (c *Conn) requestError(ctx context.Context, x *exchange, err error) error {
 	return c.cleanError(err)
 }
 
-// waitLost waits up to a second for the reason why a connection over pipes ended. It reports
+// waitLost waits up to one second for the reason why a connection over pipes ended. It reports
 // whether the reason is known.
 func (c *Conn) waitLost(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
@@ -336,8 +339,8 @@ func (c *Conn) rpcError(e *sdk.JSONRPCErrorDetails) *RPCError {
 	return out
 }
 
-// cleanError makes a library's error safe to show: errors from net/http contain the URL, which may
-// contain secrets.
+// cleanError makes a library's error safe to show, because errors from net/http contain the URL,
+// which may contain secrets.
 func (c *Conn) cleanError(err error) error {
 	if err == nil {
 		return nil
@@ -355,7 +358,7 @@ func (c *Conn) cleanError(err error) error {
 	return &transportError{c.cfg.Redact(text), err}
 }
 
-// transportError is a library's error with a text that is safe to show.
+// transportError is a library's error with a text that is safe to show to users.
 type transportError struct {
 	text string
 	err  error
@@ -366,22 +369,23 @@ func (e *transportError) Unwrap() error { return e.err }
 
 var errConnectionLost = errors.New("the connection was lost")
 
-// IsAnswer reports whether err is the server's response, or says that the response was too large.
+// IsAnswer reports whether err is a response from the server, or reports that a response was too
+// large.
 func IsAnswer(err error) bool {
 	_, ok := errors.AsType[*RPCError](err)
 	_, tooLarge := errors.AsType[*TooLargeError](err)
 	return ok || tooLarge
 }
 
-// pending holds the requests in flight, each with the function that fails it. The zero value is
+// pending tracks the requests in flight, each with a function that makes it fail. The zero value is
 // ready to use.
 type pending struct {
-	mu     sync.Mutex                         // guards what follows
+	mu     sync.Mutex                         // guards the fields below
 	cancel map[string]context.CancelCauseFunc // by request id
-	err    error                              // fails every later request; nil: none
+	err    error                              // error for all later requests; nil if they may start
 }
 
-// add registers a request. The caller calls remove when the request ends.
+// add registers a request. The caller must call remove when the request ends.
 func (p *pending) add(id string, cancel context.CancelCauseFunc) (remove func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -400,7 +404,7 @@ func (p *pending) add(id string, cancel context.CancelCauseFunc) (remove func())
 	}
 }
 
-// fail ends a request if it is in flight.
+// fail makes a request fail if it is in flight.
 func (p *pending) fail(id string, err error) {
 	p.mu.Lock()
 	cancel := p.cancel[id]
@@ -410,7 +414,7 @@ func (p *pending) fail(id string, err error) {
 	}
 }
 
-// failAll ends all requests in flight and all later ones.
+// failAll makes all requests in flight, and all later ones, fail.
 func (p *pending) failAll(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -422,8 +426,8 @@ func (p *pending) failAll(err error) {
 	}
 }
 
-// waitEmpty waits until no request is in flight, but at most the given time. The error is the cause
-// of ctx if ctx ended.
+// waitEmpty waits until no request is in flight, but no longer than atMost. If ctx is done, it
+// returns the cause of ctx.
 func (p *pending) waitEmpty(ctx context.Context, atMost time.Duration) error {
 	limited, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()

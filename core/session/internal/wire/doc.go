@@ -1,30 +1,30 @@
-// Package wire carries JSON-RPC messages between a session and one MCP server: over the pipes of a
-// child process, over Streamable HTTP, or over the SSE transport of 2024-11-05. It knows methods
-// and headers only where a transport depends on them. Handshakes, subscriptions and lists belong to
-// package session.
+// Package wire transmits JSON-RPC messages between a session and one MCP server: over the pipes of
+// a child process, over Streamable HTTP, or over the SSE transport of 2024-11-05. It depends on
+// specific methods and headers only where a transport requires it. Handshakes, subscriptions and
+// lists are implemented by package session.
 //
 // # Order and loss
 //
 // Messages on one stream are delivered in the order in which the server sent them: a notification
 // that precedes a response is handled before [Conn.Do] returns the response. Streamable HTTP has
-// several streams, with no order among them. [Handler.Gap] reports that a broken stream may have
-// lost messages; they are never sent again.
+// several streams, and messages on different streams have no order. [Handler.Gap] reports that a
+// broken stream may have lost messages, which are never sent again.
 //
-// Each message is scanned once for its end and decoded once. This package handles notifications and
-// requests from the server; only responses reach the library.
+// Each message is scanned once to find its end and decoded once. This package handles notifications
+// and requests from the server; only responses are passed to the library.
 //
-// # Bounds
+// # Limits
 //
-// Lines, events, bodies, queued writes and replies in flight are bounded. If a server exceeds a
-// bound, only the request or the connection fails.
+// The sizes of lines, events and bodies, and the numbers of queued writes and replies in flight, are
+// limited. If a server exceeds a limit, only the request or the connection fails.
 //
 // # Ownership
 //
-// A [Conn] owns its goroutines and streams. Whoever made it must call [Conn.Close], which returns
-// once they are gone. The functions of [Handler] run on the goroutines that read from the server:
-// they must not block or call the Conn.
+// A [Conn] owns its goroutines and streams. Its creator must call [Conn.Close], which returns once
+// they are gone. The functions in [Handler] run on the goroutines that read from the server: they
+// must not block or call the Conn.
 //
 // Library: mark3labs/mcp-go makes requests over HTTP (sessions, responses in an event stream,
 // resumption), implements the SSE transport and matches responses on stdio. Its notification stream
-// is not used: it can be neither resumed nor replaced and does not report that it broke.
+// is not used, because it can be neither resumed nor replaced and does not report that it broke.
 package wire

@@ -10,27 +10,27 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// Errors that callers branch on with errors.Is.
+// Errors for use with errors.Is.
 var (
-	// ErrNotFound means that the server does not have the resource.
+	// ErrNotFound reports that the server does not have the resource.
 	ErrNotFound = errors.New("not found")
-	// ErrAuth means that the server requires credentials or rejects those it got.
+	// ErrAuth reports that the server requires credentials or rejected those that were sent.
 	ErrAuth = errors.New("authorization required")
-	// ErrUnsupported means that the server lacks the capability or the method.
+	// ErrUnsupported reports that the server does not support the capability or method.
 	ErrUnsupported = errors.New("not supported by the server")
-	// ErrClosed means that Close was called.
+	// ErrClosed reports that Close was called.
 	ErrClosed = errors.New("session closed")
 )
 
-// maxErrorData bounds the data of a server's error.
+// maxErrorData limits the size of the data in a server's error response, in bytes.
 const maxErrorData = 64 << 10
 
-// RPCError is a server's error response. errors.Is finds [ErrUnsupported] (method not found) and
-// [ErrNotFound] (resource not found) in it.
+// RPCError is a server's error response. It matches [ErrUnsupported] (method not found) and
+// [ErrNotFound] (resource not found) with errors.Is.
 type RPCError struct {
 	Code    int
 	Message string          // printable, at most 1 KiB
-	Data    json.RawMessage // as sent; nil if absent or larger than 64 KiB
+	Data    json.RawMessage // as sent by the server; nil if absent or larger than 64 KiB
 }
 
 func (e *RPCError) Error() string {
@@ -39,22 +39,23 @@ func (e *RPCError) Error() string {
 	return fmt.Sprintf("server error %d: %s", e.Code, message)
 }
 
-// Is reports whether the code means target: [ErrUnsupported] or [ErrNotFound].
+// Is reports whether the error code corresponds to target, which is [ErrUnsupported] or
+// [ErrNotFound].
 func (e *RPCError) Is(target error) bool {
 	return target == ErrUnsupported && e.Code == mcp.CodeMethodNotFound ||
 		target == ErrNotFound && e.Code == mcp.CodeResourceNotFound
 }
 
-// HTTPError is a response whose status is not 2xx and that carries no JSON-RPC error. The body is
-// omitted because it may repeat what was sent.
+// HTTPError reports a response whose status is not 2xx and that contains no JSON-RPC error. The
+// body is omitted because it may repeat data from the request.
 type HTTPError struct{ Status int }
 
 func (e *HTTPError) Error() string {
 	return fmt.Sprintf("server responded with HTTP status %d", e.Status)
 }
 
-// RetryAfter is an error with the delay that the server requested (HTTP 429 or 503 with
-// Retry-After).
+// RetryAfter wraps an error with the delay that the server requested (HTTP status 429 or 503 with a
+// Retry-After header).
 type RetryAfter struct {
 	Wait time.Duration // at most 30 s
 	Err  error
@@ -66,16 +67,16 @@ func (e *RetryAfter) Error() string {
 
 func (e *RetryAfter) Unwrap() error { return e.Err }
 
-// AuthError means that the server rejected a request because of its credentials (HTTP status 401 or
-// 403), or that the request was not sent for lack of credentials (Status 0). errors.Is finds
-// [ErrAuth] in it.
+// AuthError reports that the server rejected a request because of its credentials (HTTP status 401
+// or 403), or that the request was not sent because credentials are missing (Status 0). It matches
+// [ErrAuth] with errors.Is.
 type AuthError struct {
-	Status    int      // of the HTTP response; 0: the request was not sent
-	Sent      bool     // credentials were sent
+	Status    int      // HTTP status; 0 if the request was not sent
+	Sent      bool     // whether credentials were sent
 	Err       error    // the server's response, or why the request was not sent
-	Reason    string   // why the server refused; "": it did not say
-	Remedy    string   // what the user can do; "": Error points to the headers in the config
-	Challenge []string // values of WWW-Authenticate
+	Reason    string   // why the server refused; empty if it did not say why
+	Remedy    string   // what the user can do; if empty, Error mentions the headers in the config
+	Challenge []string // values of the WWW-Authenticate headers
 }
 
 func (e *AuthError) Error() string {
@@ -106,15 +107,15 @@ func (e *AuthError) Unwrap() error { return e.Err }
 // Is reports whether target is [ErrAuth].
 func (e *AuthError) Is(target error) bool { return target == ErrAuth }
 
-// EndError is why a connection ended by itself.
+// EndError reports why a connection ended without a call to Close.
 type EndError struct {
 	Reason string
 	// ExitCode and Signal describe a child process that exited; otherwise ExitCode is -1.
 	ExitCode int
 	Signal   string
-	// Stderr holds the child's last lines, printable and bounded.
+	// Stderr contains the last stderr lines of the child process, printable and limited in length.
 	Stderr []string
-	Err    error // the cause, if it says more than Reason
+	Err    error // cause of the error, if it is more specific than Reason
 }
 
 func (e *EndError) Error() string {
@@ -132,11 +133,11 @@ func (e *EndError) Error() string {
 
 func (e *EndError) Unwrap() error { return e.Err }
 
-// InterruptedError means that the connection failed before a request was answered. Its text is the
-// text of its cause.
+// InterruptedError reports that the connection failed before a request was answered. Its text is
+// that of its cause.
 type InterruptedError struct {
-	// Sent reports whether the server may have begun to process the request. If not, a retry is
-	// safe.
+	// Sent reports whether the server may have started to process the request. If it is false, a
+	// retry is safe.
 	Sent bool
 	Err  error
 }
@@ -144,13 +145,13 @@ type InterruptedError struct {
 func (e *InterruptedError) Error() string { return e.Err.Error() }
 func (e *InterruptedError) Unwrap() error { return e.Err }
 
-// TooLargeError is the error for a response that exceeds a limit.
+// TooLargeError reports a response that exceeds a limit.
 type TooLargeError struct {
-	What  string // "HTTP body", "SSE event", …
-	Name  string // the limit's name in --limit
-	Limit int64  // bytes
+	What  string // what was too large, such as "HTTP body" or "SSE event"
+	Name  string // name of the limit in the --limit flag
+	Limit int64  // the limit in bytes
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("the response is a %s of more than %d bytes; --limit %s=SIZE allows more", e.What, e.Limit, e.Name)
+	return fmt.Sprintf("the response is a %s of more than %d bytes; use --limit %s=SIZE to allow more", e.What, e.Limit, e.Name)
 }

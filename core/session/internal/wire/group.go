@@ -10,7 +10,7 @@ type Group struct {
 	closed bool
 }
 
-// Go calls f on a new goroutine, or returns false if Wait was called before.
+// Go calls f on a new goroutine. It returns false, without calling f, if Wait has been called.
 func (g *Group) Go(f func()) (started bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -20,7 +20,7 @@ func (g *Group) Go(f func()) (started bool) {
 	return !g.closed
 }
 
-// Wait prevents new goroutines and waits for those that were started.
+// Wait prevents new goroutines from starting and waits for those that were started.
 func (g *Group) Wait() {
 	g.mu.Lock()
 	g.closed = true

@@ -24,29 +24,32 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// guard stands between the library and the network. It sends credentials only to the configured
-// origin, bounds the responses and records what the library does not report.
+// guard is the HTTP transport between the library and the network. It sends credentials only to the
+// configured origin, limits the size of responses and records details that the library does not
+// report.
 type guard struct {
 	conn    *Conn
 	base    http.RoundTripper
 	origin  *url.URL
 	headers http.Header
-	// credentials supply the Authorization header; nil: it is in headers, or none is sent.
+	// credentials supplies the Authorization header. If nil, the header is in headers, or none is
+	// sent.
 	credentials *Credentials
-	// onEvent is called for each event before the library gets it; an error ends the stream. nil:
-	// not called.
+	// onEvent is called for each event before it is passed to the library; an error ends the
+	// stream. May be nil.
 	onEvent func(eventstream.Event) error
 
 	closing atomic.Bool // the connection is being closed: ignore failures
 	gone    atomic.Bool // the server is gone: do not delete the session
 }
 
-// maxPeek bounds how many bytes of an error response are examined.
+// maxPeek limits how many bytes of an error response are examined.
 const maxPeek = 64 << 10
 
 var errServerGone = errors.New("the server is gone")
 
-// close announces that the connection is about to be closed. gone means that the server is gone.
+// close announces that the connection is about to be closed. gone reports that the server no longer
+// exists.
 func (g *guard) close(gone bool) {
 	g.closing.Store(true)
 	g.gone.Store(gone)
@@ -63,7 +66,7 @@ func (g *guard) RoundTrip(q *http.Request) (*http.Response, error) {
 	return p, err
 }
 
-// send makes a request. It bounds the response body unless that is an event stream.
+// send makes a request. It limits the size of the response body unless that is an event stream.
 func (g *guard) send(q *http.Request, x *exchange) (*http.Response, error) {
 	fail := func(err error) (*http.Response, error) {
 		if q.Body != nil {
@@ -109,13 +112,13 @@ func (g *guard) send(q *http.Request, x *exchange) (*http.Response, error) {
 	return p, nil
 }
 
-// refused records the beginning of an error response in x; the library can still read it. If the
-// server does not know the session, the connection ends.
+// refused records the start of an error response in x; the library can still read the response. If
+// the server does not know the session, the connection ends.
 func (g *guard) refused(q *http.Request, p *http.Response, x *exchange) {
 	body, _ := io.ReadAll(io.LimitReader(p.Body, maxPeek))
 	p.Body = &joinedBody{io.MultiReader(bytes.NewReader(body), p.Body), p.Body}
 	x.answered(p, body)
-	// 2026-07-28 has no sessions: there, 404 means an unknown method.
+	// 2026-07-28 has no sessions: a 404 response means that the method is unknown.
 	if q.Method != http.MethodPost || q.Header.Get(mcp.HeaderSession) == "" || g.closing.Load() {
 		return
 	}
@@ -126,8 +129,8 @@ func (g *guard) refused(q *http.Request, p *http.Response, x *exchange) {
 	}
 }
 
-// show returns a URL without parts that may be secret: query, user info and path segments that look
-// like tokens.
+// show returns a URL without the parts that may be secret: the query, user info, and path segments
+// that look like tokens.
 func (g *guard) show(u *url.URL) string {
 	path := strings.Split(u.Path, "/")
 	for i, segment := range path {
@@ -138,7 +141,8 @@ func (g *guard) show(u *url.URL) string {
 	return g.conn.cfg.Redact(u.Scheme + "://" + u.Host + strings.Join(path, "/"))
 }
 
-// minToken is the length from which a path segment with digits counts as a token.
+// minToken is the minimum length at which a path segment that contains digits is treated as a
+// token.
 const minToken = 12
 
 func (g *guard) target(p *http.Response) string {
@@ -149,32 +153,33 @@ func (g *guard) target(p *http.Response) string {
 	return g.show(u)
 }
 
-// Credentials supply an Authorization header that may change while a connection lives. They are
-// sent only to the origin of the server.
+// Credentials supplies an Authorization header that may change while a connection is open. It is
+// sent only to the server's origin.
 type Credentials struct {
-	// Header returns the value of the header; "": none. If it fails, the request is not sent.
+	// Header returns the value of the Authorization header, or an empty string if there is none. If
+	// it returns an error, the request is not sent.
 	Header func(ctx context.Context) (string, error)
-	// Refused is called when the server rejected a request with status 401 or 403. If it fails, the
-	// request fails with its error.
+	// Refused is called after the server has rejected a request with status 401 or 403. If it
+	// returns an error, the request fails with that error.
 	Refused func(ctx context.Context, r Refusal) (Advice, error)
 }
 
 // Refusal is a response that rejected the credentials or required some.
 type Refusal struct {
-	Header    string   // the Authorization header that was sent; "": none
+	Header    string   // the Authorization header that was sent; empty if none was sent
 	Status    int      // 401 or 403
-	Challenge []string // values of WWW-Authenticate
+	Challenge []string // values of the WWW-Authenticate headers
 }
 
-// Advice says how to react to a refusal.
+// Advice specifies how to react to a refusal.
 type Advice struct {
-	Again  bool   // retry with a new header
+	Again  bool   // whether to retry with a new header
 	Reason string // why the server refused; printable
 	Remedy string // what the user can do; printable
 }
 
-// authorized sends a request with the credentials. It retries once if they were renewed after the
-// server rejected them.
+// authorized sends a request with the credentials. If the server rejects them and they can be
+// renewed, it retries once.
 func (g *guard) authorized(q *http.Request, x *exchange) (*http.Response, error) {
 	if g.credentials == nil {
 		p, err := g.base.RoundTrip(q)
@@ -220,8 +225,8 @@ func unauthorized(p *http.Response) bool {
 	return p.StatusCode == http.StatusUnauthorized || p.StatusCode == http.StatusForbidden
 }
 
-// refuse makes the exchange fail. q is a request that will not be sent, whose body is closed; nil
-// if it was sent.
+// refuse makes the exchange fail with err. q is the request if it will not be sent; its body is
+// then closed. q is nil if the request was sent.
 func (x *exchange) refuse(err error, q *http.Request) error {
 	if q != nil && q.Body != nil {
 		_ = q.Body.Close()
@@ -237,11 +242,11 @@ func (x *exchange) advise(a Advice, p *http.Response) {
 }
 
 // limitBody is an HTTP body whose Read fails beyond a limit. It counts bytes after decompression,
-// so a small response cannot expand without bound.
+// so that a small response cannot expand without limit.
 type limitBody struct {
 	io.ReadCloser
 	left, limit int64       // bytes
-	tooLarge    func(error) // called with the error of that Read
+	tooLarge    func(error) // called with the error that Read returns
 }
 
 func (b *limitBody) Read(p []byte) (int, error) {
@@ -264,8 +269,8 @@ type joinedBody struct {
 	io.Closer
 }
 
-// eventFilter is an event stream as the library sees it: without the messages that are handled
-// here.
+// eventFilter is an event stream without the messages that this package handles itself. The library
+// reads from it.
 type eventFilter struct {
 	guard  *guard
 	body   io.Closer
@@ -273,13 +278,13 @@ type eventFilter struct {
 	x      *exchange
 
 	scratch scratch
-	// answered is set once the library got an event that may be the response.
+	// answered is set once the library has received an event that may be the response.
 	answered bool
-	out      []byte        // the part of the stream for the next reads
-	rest     []byte        // the unread end of out
-	id       string        // the last event id the library got
-	retry    time.Duration // the last retry field the library got; 0: none
-	err      error         // returned once rest is read, and by every later Read
+	out      []byte        // filtered data for the next reads
+	rest     []byte        // unread part of out
+	id       string        // last event id that was passed to the library
+	retry    time.Duration // last retry delay that was passed to the library; 0 if none
+	err      error         // returned once rest has been read, and by every later Read
 }
 
 func newEventFilter(g *guard, body io.ReadCloser, x *exchange) *eventFilter {
@@ -302,7 +307,7 @@ func (b *eventFilter) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// brokenOff is the error of a request whose event stream ended before the response.
+// brokenOff returns the error for a request whose event stream ended before the response.
 func (c *Conn) brokenOff(err error) error {
 	if err == io.EOF {
 		return errors.New("the server closed the event stream before it sent the response")
@@ -310,7 +315,7 @@ func (c *Conn) brokenOff(err error) error {
 	return fmt.Errorf("the event stream was interrupted before the response: %w", c.cleanError(err))
 }
 
-// next reads one event and handles its message. It appends to out what the library must see: events
+// next reads one event and handles its message. It appends to out what the library needs: events
 // that were not handled here, and the ids and retry fields with which the library resumes a stream.
 func (b *eventFilter) next() {
 	e, err := b.events.Read()
@@ -345,24 +350,25 @@ func (b *eventFilter) next() {
 // maxWait is the longest delay that a server can request.
 const maxWait = 30 * time.Second
 
-// exchange records what happened on the network during one request of the library. The guard fills
-// it in; Conn reads it if the library reports an error that says less. It travels in the request's
-// context.
+// exchange records what happened on the network during one of the library's requests. The guard
+// fills it in, and Conn uses it if the library's error is less specific. It is passed in the
+// request's context.
 type exchange struct {
-	alive func() // called when bytes of an event stream arrive; nil: not called
+	alive func() // called when bytes arrive on an event stream; may be nil
 
-	mu     sync.Mutex    // guards what follows
-	status int           // the last HTTP status; 0 on other transports
-	retry  time.Duration // from Retry-After, at most maxWait; 0: none
-	err    error         // says more than the library's error; nil: none
-	body   []byte        // the beginning of an error response; nil: none
-	// credentials means that an Authorization header was sent.
+	mu     sync.Mutex    // guards the fields below
+	status int           // last HTTP status; 0 on other transports
+	retry  time.Duration // delay from Retry-After, at most maxWait; 0 if none
+	err    error         // error that is more specific than the library's; nil if none
+	body   []byte        // start of an error response; nil if none
+	// credentials reports whether an Authorization header was sent.
 	credentials bool
-	// reason, remedy and challenge describe a refusal of credentials.
+	// reason, remedy and challenge describe why the server refused the credentials.
 	reason, remedy string
 	challenge      []string
 	sent           bool // the whole request was written
-	// unknown means that the server does not know the session: it did not process the request.
+	// unknown reports that the server does not know the session and therefore did not process the
+	// request.
 	unknown bool
 }
 
@@ -372,7 +378,7 @@ func withExchange(ctx context.Context, x *exchange) context.Context {
 	return context.WithValue(ctx, exchangeKey{}, x)
 }
 
-// exchangeOf returns the exchange in a request's context, or a new one that nobody reads.
+// exchangeOf returns the exchange in a request's context, or a new one that is discarded.
 func exchangeOf(ctx context.Context) *exchange {
 	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
 		return x
@@ -418,8 +424,8 @@ func (x *exchange) unknownSession() {
 	x.unknown = true
 }
 
-// interrupted returns err as an [*InterruptedError] if the connection failed, or if the server did
-// not process the request.
+// interrupted wraps err in an [*InterruptedError] if the connection failed or the server did not
+// process the request.
 func (x *exchange) interrupted(err error, stdio bool) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -433,7 +439,7 @@ func (x *exchange) interrupted(err error, stdio bool) error {
 	return &InterruptedError{Sent: !refused && (x.sent || stdio), Err: err}
 }
 
-// rpcError returns the JSON-RPC error in the body of a rejected request; nil: there is none.
+// rpcError returns the JSON-RPC error in the body of a rejected request, or nil if there is none.
 func (x *exchange) rpcError() *sdk.JSONRPCErrorDetails {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -447,8 +453,8 @@ func (x *exchange) rpcError() *sdk.JSONRPCErrorDetails {
 }
 
 // oauthErrorLocked returns the OAuth error in the body of a 401 or 403 response (RFC 6749, section
-// 5.2: {"error": "invalid_token", "error_description": "…"}), or "". The library takes such a body
-// for a JSON-RPC error and invents a code for it.
+// 5.2: {"error": "invalid_token", "error_description": "…"}), or an empty string. The library
+// mistakes such a body for a JSON-RPC error and invents a code for it.
 func (x *exchange) oauthErrorLocked() string {
 	var r struct {
 		Error       string `json:"error"`
@@ -460,7 +466,8 @@ func (x *exchange) oauthErrorLocked() string {
 	return cmp.Or(r.Description, r.Error)
 }
 
-// oauthRefused uses the OAuth error in the body as the reason for a refusal that has no other.
+// oauthRefused uses the OAuth error in the body as the reason for a refusal that has no other
+// reason.
 func (x *exchange) oauthRefused(redact func(string) string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -476,7 +483,8 @@ func (x *exchange) failed() bool {
 	return x.status >= 300
 }
 
-// error returns why a request failed, as far as the exchange knows; nil if it does not know.
+// error returns why a request failed, as recorded by the exchange, or nil if no reason was
+// recorded.
 func (x *exchange) error() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -489,7 +497,7 @@ func (x *exchange) error() error {
 	return x.wrapLocked(&HTTPError{x.status})
 }
 
-// wrap turns err into an [*AuthError] or [*RetryAfter] if the HTTP status says so.
+// wrap wraps err in an [*AuthError] or [*RetryAfter] if the HTTP status indicates one.
 func (x *exchange) wrap(err error) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()

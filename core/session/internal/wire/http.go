@@ -36,8 +36,8 @@ type HTTPDialer struct {
 }
 
 // NewHTTPDialer returns a dialer for the server at an absolute http or https URL. headers are sent
-// with every request; unless they contain Authorization, user info in the URL becomes that header.
-// login supplies the header if neither does; nil: there is no login.
+// with every request. If they do not contain Authorization, user info in the URL supplies that
+// header. If neither does, login supplies it; login may be nil.
 func NewHTTPDialer(address string, headers http.Header, login *Credentials, cfg Config) (*HTTPDialer, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -55,8 +55,8 @@ func NewHTTPDialer(address string, headers http.Header, login *Credentials, cfg 
 	return &HTTPDialer{cfg: cfg, url: u, headers: headers, login: login, base: newBase(cfg.DialContext)}, nil
 }
 
-// newBase returns the network side of a dialer. It has no response timeout because streams stay
-// open; TCP keep-alive detects dead peers, and requests have deadlines.
+// newBase returns the HTTP transport for a dialer. It has no response timeout because streams stay
+// open. TCP keep-alive detects dead peers, and requests have deadlines.
 func newBase(dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Transport {
 	if dial == nil {
 		dial = (&net.Dialer{
@@ -94,14 +94,14 @@ type httpConn struct {
 	sse    bool
 	guard  *guard
 	client *http.Client
-	url    *url.URL // where messages are posted; nil on SSE until the server names it
-	// session returns the session id from the server, or "".
+	url    *url.URL // where messages are posted; nil on SSE until the server sends it
+	// session returns the server's session id, or an empty string if there is none.
 	session func() string
-	version atomic.Value // string: the protocol version, once known
+	version atomic.Value // protocol version (string), once it is known
 	mirrors mirrors
 	stream  *notificationStream // nil until Listen
 
-	replies chan struct{} // has capacity maxReplies: holds a slot for each reply in flight; never closed
+	replies chan struct{} // semaphore for replies in flight: capacity maxReplies, never closed
 	mu      sync.Mutex    // guards url on the SSE transport
 }
 
@@ -122,7 +122,7 @@ func (d *HTTPDialer) Streamable() (*Conn, error) {
 	tr, err := transport.NewStreamableHTTP(d.url.String(), transport.WithHTTPBasicClient(c.http.client),
 		transport.WithHTTPLogger(d.cfg.Logger))
 	if err != nil {
-		return nil, errors.New("the URL of the server is invalid")
+		return nil, errors.New("the server's URL is invalid")
 	}
 	c.http.session = tr.GetSessionId
 	c.attach(tr)
@@ -145,7 +145,7 @@ func (h *httpConn) headersFor(q Request) (http.Header, error) {
 	if strings.HasPrefix(q.Method, "tasks/") {
 		if id, ok := q.Params["taskId"].(json.RawMessage); ok {
 			var name string
-			_ = json.Unmarshal(id, &name) // "" is not sent
+			_ = json.Unmarshal(id, &name) // an empty header is not sent
 			if name, ok = sdk.EncodeHeaderValue(name); ok && name != "" {
 				out.Set(mcp.HeaderName, name)
 			}
@@ -159,19 +159,19 @@ func (h *httpConn) headersFor(q Request) (http.Header, error) {
 	return out, nil
 }
 
-// endpointEvent is the event in which an SSE server names the URL for posting messages.
+// endpointEvent is the type of the event in which an SSE server sends the URL for posting messages.
 const endpointEvent = "endpoint"
 
-// SSE connects over the HTTP+SSE transport of 2024-11-05. ctx bounds the wait for the endpoint.
+// SSE connects over the HTTP+SSE transport of 2024-11-05. ctx limits the wait for the endpoint.
 func (d *HTTPDialer) SSE(ctx context.Context) (*Conn, error) {
 	c := d.conn()
 	c.http.sse, c.http.url = true, nil
 	c.http.guard.onEvent = c.http.checkEndpoint
 	tr, err := transport.NewSSE(d.url.String(), transport.WithHTTPClient(c.http.client),
 		transport.WithSSELogger(d.cfg.Logger),
-		transport.WithEndpointTimeout(time.Hour), transport.WithResponseTimeout(time.Hour)) // the contexts end sooner
+		transport.WithEndpointTimeout(time.Hour), transport.WithResponseTimeout(time.Hour)) // never reached, because the contexts have shorter deadlines
 	if err != nil {
-		return nil, errors.New("the URL of the server is invalid")
+		return nil, errors.New("the server's URL is invalid")
 	}
 	c.attach(tr)
 	tr.SetConnectionLostHandler(func(err error) {
@@ -186,7 +186,8 @@ func (d *HTTPDialer) SSE(ctx context.Context) (*Conn, error) {
 	return c, nil
 }
 
-// startSSE opens the event stream. ctx bounds only the wait for it; the stream outlives ctx.
+// startSSE opens the event stream. ctx limits only the wait for it; the stream continues after ctx
+// is done.
 func (c *Conn) startSSE(ctx context.Context, tr *transport.SSE) error {
 	x := new(exchange)
 	start, cancel := context.WithCancelCause(withExchange(c.ctx, x))
@@ -225,13 +226,13 @@ func (h *httpConn) checkEndpoint(e eventstream.Event) error {
 }
 
 const (
-	// maxReplies bounds the replies in flight: a server may send any number of requests and read
-	// the replies slowly.
+	// maxReplies limits the replies in flight, because a server may send any number of requests but
+	// read the replies slowly.
 	maxReplies = 16
-	// replyTimeout bounds sending one reply.
+	// replyTimeout limits the time for sending one reply.
 	replyTimeout = 5 * time.Second
-	// answerPatience is how long posting a client's answer is retried. The answer may be large or
-	// come from a person, who cannot be asked twice.
+	// answerPatience is how long sending a client's answer is retried. The answer may be large or
+	// come from a person, who cannot be asked again.
 	answerPatience = 30 * time.Second
 )
 
@@ -257,9 +258,9 @@ func (c *Conn) postReply(answer []byte) {
 }
 
 // postAnswer posts the client's answer to a request from the server and returns when the server has
-// it. The server waits for the answer, maybe while our own request waits for the server, so posting
-// is retried after temporary failures, for at most answerPatience. At most maxInbound goroutines
-// run it.
+// received it. The server waits for the answer, possibly while a request of this session waits for
+// the server, so posting is retried after temporary failures, for at most answerPatience. At most
+// maxInbound goroutines run it.
 func (c *Conn) postAnswer(answer []byte) {
 	address := c.http.address()
 	if address == "" {
@@ -279,7 +280,7 @@ func (c *Conn) postAnswer(answer []byte) {
 	}
 }
 
-// post posts a reply. If that fails, again reports whether a retry may succeed.
+// post posts a reply. If it fails, again reports whether a retry may succeed.
 func (c *Conn) post(ctx context.Context, address string, reply []byte) (again bool, err error) {
 	x := new(exchange)
 	ctx, cancel := context.WithTimeout(withExchange(ctx, x), replyTimeout)
@@ -293,7 +294,7 @@ func (c *Conn) post(ctx context.Context, address string, reply []byte) (again bo
 	c.http.identify(q.Header)
 	p, err := c.http.client.Do(q)
 	if err != nil {
-		return x.error() == nil, err // the exchange knows only our own refusals and redirects
+		return x.error() == nil, err // x records only refusals and redirects that mcptrack itself rejected
 	}
 	_, _ = io.CopyN(io.Discard, p.Body, maxPeek) // so that the connection can be reused
 	_ = p.Body.Close()
@@ -310,7 +311,7 @@ func (h *httpConn) identify(header http.Header) {
 	}
 }
 
-// address returns the URL for posting messages, or "".
+// address returns the URL for posting messages, or an empty string if it is not known yet.
 func (h *httpConn) address() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -320,28 +321,28 @@ func (h *httpConn) address() string {
 	return h.url.String()
 }
 
-// mirrors knows which modern tools require arguments to be repeated in HTTP headers ("x-mcp-header"
-// in their schemas). Servers reject calls without these headers.
+// mirrors stores which modern tools require arguments to be repeated in HTTP headers
+// ("x-mcp-header" in their schemas). Servers reject calls without these headers.
 // https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
 type mirrors struct {
-	mu     sync.Mutex           // guards what follows
+	mu     sync.Mutex           // guards the fields below
 	listed bool                 // the tool list is known
 	tools  map[string]*sdk.Tool // tools that require headers, by name
-	bad    map[string]error     // why annotations are invalid, by tool name
+	bad    map[string]error     // errors in the annotations of tools, by tool name
 }
 
-// LearnTools records the server's tool list, which says which headers calls need.
+// LearnTools records the server's tool list, which specifies the headers that calls need.
 func (c *Conn) LearnTools(items []catalog.Item) {
 	if c.http != nil {
 		c.http.mirrors.learn(items)
 	}
 }
 
-// ToolsKnown reports whether it is known which headers calls need. Only HTTP needs any.
+// ToolsKnown reports whether the headers that calls need are known. Only HTTP needs any.
 func (c *Conn) ToolsKnown() bool { return c.http == nil || c.http.mirrors.known() }
 
-// ToolError returns why a listed tool must not be called: its annotations are invalid. It is nil
-// for all other tools.
+// ToolError returns an error if a listed tool must not be called because its annotations are
+// invalid, and nil otherwise.
 func (c *Conn) ToolError(name string) error {
 	if c.http == nil {
 		return nil
@@ -375,7 +376,7 @@ func (m *mirrors) learn(items []catalog.Item) {
 	m.listed, m.tools, m.bad = true, tools, bad
 }
 
-// headers returns the headers that a tools/call with these params needs; nil: none.
+// headers returns the headers that a tools/call with these params needs, or nil if it needs none.
 func (m *mirrors) headers(params json.RawMessage) map[string]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

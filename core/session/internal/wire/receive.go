@@ -16,17 +16,17 @@ import (
 	"github.com/mcptrack/mcptrack/core/process"
 )
 
-// Notification is a notification from the server: the members of params that a session uses. A
+// Notification is a notification from the server, with the members of params that a session uses. A
 // member that is missing or has the wrong type is zero.
 type Notification struct {
 	Method        string                  `json:"-"`
-	Malformed     bool                    `json:"-"` // a member had a wrong type
+	Malformed     bool                    `json:"-"` // whether a member had the wrong type
 	Raw           json.RawMessage         `json:"-"` // a copy of all params; only for MCP Events
 	Meta          meta                    `json:"_meta"`
 	URI           string                  `json:"uri"`
-	RequestID     string                  `json:"requestId"`     // "" unless it is a string: our ids are strings
-	Honoured      *mcp.SubscriptionFilter `json:"notifications"` // in an acknowledgement; nil: absent
-	ProgressToken string                  `json:"progressToken"` // "" unless it is a string: our tokens are strings
+	RequestID     string                  `json:"requestId"`     // empty unless it is a string, like the ids of this client
+	Honoured      *mcp.SubscriptionFilter `json:"notifications"` // in an acknowledgement; nil if absent
+	ProgressToken string                  `json:"progressToken"` // empty unless it is a string, like the tokens of this client
 	Progress      *float64                `json:"progress"`
 	Total         float64                 `json:"total"`
 	Message       string                  `json:"message"`
@@ -36,10 +36,10 @@ type meta struct {
 	Subscription SubscriptionID `json:"io.modelcontextprotocol/subscriptionId"`
 }
 
-// SubscriptionID names the subscriptions/listen to which a notification belongs.
+// SubscriptionID identifies the subscriptions/listen to which a notification belongs.
 type SubscriptionID struct {
 	Present bool
-	ID      string // "" unless it is a string: the ids we send are strings
+	ID      string // empty unless it is a string, like the ids that this client sends
 }
 
 // UnmarshalJSON implements [json.Unmarshaler].
@@ -59,7 +59,7 @@ type message struct {
 }
 
 // receive handles a message from the server. It returns false for a response that the library must
-// handle; it handles malformed responses itself. m is the calling goroutine's scratch memory.
+// handle; malformed responses it handles itself. m is the calling goroutine's scratch memory.
 func (c *Conn) receive(m *scratch, data []byte) (handled bool) {
 	if n, ok := m.seen[string(data)]; ok {
 		m.Params = n
@@ -95,8 +95,8 @@ func (c *Conn) receive(m *scratch, data []byte) (handled bool) {
 	return true
 }
 
-// undecodable reports data that is not JSON but begins like a message. It may have been a
-// notification that a crash or another writer to the same pipe garbled.
+// undecodable reports data that is not JSON but starts like a message. It may have been a
+// notification that was garbled by a crash or by another program writing to the same pipe.
 func (c *Conn) undecodable(data []byte) bool {
 	if beginsLikeMessage(data) {
 		c.cfg.Handler.Undecodable()
@@ -122,8 +122,8 @@ func (c *Conn) tooLong(line *process.LongLineError) {
 	c.pending.fail(string(found[1]), &TooLargeError{"line", "line", int64(line.Limit)})
 }
 
-// beginsLikeMessage reports whether data begins with a member of an object, or with an object in a
-// batch. A brace or bracket alone does not count: log lines also begin with them.
+// beginsLikeMessage reports whether data starts with a member of an object, or with an object in a
+// batch. A single brace or bracket is not sufficient, because log lines also start with them.
 func beginsLikeMessage(data []byte) bool {
 	const blank = " \t\r\n"
 	data = bytes.TrimLeft(data, blank)
@@ -141,8 +141,8 @@ func torn(data []byte) bool {
 }
 
 // defaultAnswer returns the response to a request that no client answers: an empty result for ping,
-// an error for any other method. We offered no capability for these methods, but a server that
-// calls one anyway must not wait.
+// and an error for any other method. The session declares no capability for these methods, but a
+// server that calls one anyway must not be left waiting.
 func defaultAnswer(id json.RawMessage, method string) []byte {
 	if method == mcp.MethodPing {
 		return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":{}}`, id)
@@ -150,7 +150,7 @@ func defaultAnswer(id json.RawMessage, method string) []byte {
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"method not found"}}`, id, mcp.CodeMethodNotFound)
 }
 
-// rejectMalformed fails the request whose response the library cannot decode, such as an error
+// rejectMalformed makes the request fail whose response the library cannot decode, such as an error
 // whose code is not an integer. The library would drop the response, and the request would wait
 // until its deadline. It returns false if the library must handle data.
 func (c *Conn) rejectMalformed(data []byte) bool {
@@ -178,22 +178,22 @@ func (c *Conn) rejectMalformed(data []byte) bool {
 	return true
 }
 
-// Bounds of scratch.seen, whose texts take at most 64 KiB.
+// Limits for scratch.seen, whose texts need at most 64 KiB.
 const (
-	maxSeen     = 128 // messages
-	maxSeenSize = 512 // bytes of a message
+	maxSeen     = 128 // maximum number of messages
+	maxSeenSize = 512 // maximum bytes per message
 )
 
-// scratch is the memory in which one goroutine decodes messages.
+// scratch is memory that one goroutine reuses to decode messages.
 type scratch struct {
 	message
-	// seen caches decoded notifications that only say that something changed, by the text of the
+	// seen caches decoded notifications that only announce a change, keyed by the text of the
 	// message. A server that announces the same change repeatedly sends the same text, and decoding
 	// it would be most of the work.
 	seen map[string]Notification
 }
 
-// remember caches the notification just decoded from data, if seen may hold it.
+// remember caches the notification that was just decoded from data, if it is suitable for seen.
 func (m *scratch) remember(data []byte) {
 	switch m.Method {
 	case mcp.NotificationResourceUpdated, mcp.NotificationResourcesChanged, mcp.NotificationToolsChanged, mcp.NotificationPromptsChanged:
@@ -207,7 +207,7 @@ func (m *scratch) remember(data []byte) {
 		m.seen = make(map[string]Notification)
 	}
 	if len(m.seen) >= maxSeen {
-		for text := range m.seen { // any
+		for text := range m.seen { // evicts an arbitrary entry
 			delete(m.seen, text)
 			break
 		}
@@ -215,18 +215,18 @@ func (m *scratch) remember(data []byte) {
 	m.seen[string(data)] = m.Params
 }
 
-// maxInbound bounds the requests from the server that are being answered.
+// maxInbound limits how many requests from the server are answered at the same time.
 const maxInbound = 32
 
-// inbound holds the requests from the server that are being answered. The zero value is ready to
+// inbound tracks the requests from the server that are being answered. The zero value is ready to
 // use.
 type inbound struct {
 	mu     sync.Mutex
-	n      int                           // requests whose response is being made or sent: at most maxInbound
-	cancel map[string]context.CancelFunc // requests without a response yet, by id as JSON
+	n      int                           // requests whose response is being created or sent; at most maxInbound
+	cancel map[string]context.CancelFunc // unanswered requests, by id as JSON
 }
 
-// add registers a request. repeated means that a request with this id is already being answered.
+// add registers a request. repeated reports that a request with this id is already being answered.
 func (i *inbound) add(id string, cancel context.CancelFunc) (ok, repeated bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -244,14 +244,14 @@ func (i *inbound) add(id string, cancel context.CancelFunc) (ok, repeated bool) 
 	return true, false
 }
 
-// remove forgets the id of a request that was answered.
+// remove removes the id of a request that has been answered.
 func (i *inbound) remove(id string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	delete(i.cancel, id)
 }
 
-// done makes room for another request.
+// done releases the slot of a request, so that another can be answered.
 func (i *inbound) done() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -267,8 +267,8 @@ func (i *inbound) stop(id string) {
 	}
 }
 
-// serve lets the client answer a request from the server. A repeated request, as after a stream was
-// resumed, gets only that one response.
+// serve lets the client answer a request from the server. If the request is repeated, as after a
+// stream was resumed, only one response is sent.
 func (c *Conn) serve(id json.RawMessage, method string, params json.RawMessage) {
 	ctx, cancel := context.WithCancel(c.ctx)
 	if ok, repeated := c.inbound.add(string(id), cancel); !ok {
@@ -299,7 +299,7 @@ func (c *Conn) serve(id json.RawMessage, method string, params json.RawMessage) 
 }
 
 // forClient passes a notification to Handler.ClientMessage if only a client can use it, and reports
-// whether it did. notifications/cancelled cancels a request that is being answered.
+// whether it did. A notifications/cancelled cancels a request that is being answered.
 func (c *Conn) forClient(method string, data []byte) bool {
 	if c.cfg.Handler.Request != nil && method == mcp.NotificationCancelled {
 		var m struct {
@@ -320,12 +320,12 @@ func (c *Conn) forClient(method string, data []byte) bool {
 	return true
 }
 
-// paramsOf returns a copy of a message's params; nil if it has none.
+// paramsOf returns a copy of a message's params, or nil if it has none.
 func paramsOf(data []byte) json.RawMessage {
 	var m struct {
 		Params json.RawMessage `json:"params"`
 	}
-	_ = json.Unmarshal(data, &m) // valid: the message was decoded
+	_ = json.Unmarshal(data, &m) // data is valid JSON
 	return m.Params
 }
 

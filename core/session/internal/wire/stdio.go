@@ -16,22 +16,22 @@ import (
 	"github.com/mcptrack/mcptrack/core/process"
 )
 
-// flushPatience is how long a cancelled request, or Close, waits for the server to read queued
-// messages.
+// flushPatience is how long the cancellation of a request, or Close, waits for the server to read
+// queued messages.
 const flushPatience = 250 * time.Millisecond
 
 // stdioConn is the state of a connection over pipes.
 type stdioConn struct {
 	lines   *process.Lines
 	stdin   *lineQueue
-	process *process.Process // nil: the server was already running
-	grace   process.Grace    // for Stop
+	process *process.Process // nil if the server was already running
+	grace   process.Grace    // passed to process.Stop
 	stdout  io.Reader        // closed by release if it is an io.Closer; nil if process is set
 }
 
 // StartProcess starts a server as a child process and connects to its pipes. grace is how long
-// Close waits after each step of stopping the process. If a request was cancelled, the server may
-// have to clean up, so Close uses the default grace.
+// Close waits after each step of stopping the process. If a request was cancelled, Close uses the
+// default grace instead, because the server may have to clean up.
 func StartProcess(spec process.Spec, grace process.Grace, cfg Config) (*Conn, error) {
 	p, err := process.Start(spec)
 	if err != nil {
@@ -41,7 +41,7 @@ func StartProcess(spec process.Spec, grace process.Grace, cfg Config) (*Conn, er
 }
 
 // OverIO connects to a running server: it reads from r and writes to w, one message per line. Close
-// closes w, and r if it is an io.Closer.
+// closes w, and also r if it is an io.Closer.
 func OverIO(r io.Reader, w io.WriteCloser, cfg Config) (*Conn, error) {
 	lines := process.NewLines(r, process.Spec{MaxLine: cfg.MaxLine, Redact: cfg.Redact, Logger: cfg.Logger})
 	return newConn(cfg).startStdio(&stdioConn{lines: lines, stdout: r}, w)
@@ -50,7 +50,7 @@ func OverIO(r io.Reader, w io.WriteCloser, cfg Config) (*Conn, error) {
 func (c *Conn) startStdio(s *stdioConn, w io.WriteCloser) (*Conn, error) {
 	c.stdio = s
 	s.stdin = newLineQueue(w, c.cfg.WriteTimeout, func(err error) { c.fail(&EndError{Reason: printable.Reason(err, 0), ExitCode: -1}) })
-	ended := make(chan error, 1) // lineFilter sends the one error that ends stdout; never closed
+	ended := make(chan error, 1) // receives from lineFilter the one error that ends stdout; never closed
 	c.group.Go(s.stdin.run)
 	c.group.Go(func() { c.watchStdio(ended) })
 	tr := transport.NewIO(&lineFilter{conn: c, ended: ended}, s.stdin, nil)
@@ -64,7 +64,7 @@ func (c *Conn) startStdio(s *stdioConn, w io.WriteCloser) (*Conn, error) {
 }
 
 // release stops the child process, or closes the pipe from a server that was already running.
-// interrupted reports that a request was cancelled.
+// interrupted reports whether a request was cancelled.
 func (s *stdioConn) release(interrupted bool) {
 	switch closer, ok := s.stdout.(io.Closer); {
 	case s.process != nil && interrupted:
@@ -76,15 +76,15 @@ func (s *stdioConn) release(interrupted bool) {
 	}
 }
 
-// lineFilter is the server's stdout as the library sees it: without the messages that Conn.receive
-// has handled.
+// lineFilter is the server's stdout without the messages that Conn.receive has handled. The library
+// reads from it.
 type lineFilter struct {
 	conn  *Conn
 	ended chan<- error
 
 	scratch scratch
-	rest    []byte // the unread end of the current line
-	err     error  // from lines; returned by every later Read
+	rest    []byte // unread part of the current line
+	err     error  // error from lines; returned by every later Read
 }
 
 func (f *lineFilter) Read(p []byte) (int, error) {
@@ -109,7 +109,7 @@ func (f *lineFilter) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// watchStdio ends the connection when the child exits or closes its output.
+// watchStdio ends the connection when the child process exits or closes its output.
 func (c *Conn) watchStdio(ended <-chan error) {
 	p := c.stdio.process
 	if p == nil {
@@ -120,8 +120,8 @@ func (c *Conn) watchStdio(ended <-chan error) {
 		}
 		return
 	}
-	// After an exit, the last responses may be unread; after the end of the output, the process may
-	// still be exiting. Wait briefly for both.
+	// After the process exits, its last responses may still be unread; after its output ends, the
+	// process may still be exiting. Wait briefly for both.
 	var err error
 	drained := false
 	select {
@@ -142,7 +142,7 @@ func (c *Conn) watchStdio(ended <-chan error) {
 		exit := p.Exit()
 		e.ExitCode, e.Signal = exit.Code, exit.Signal
 		if err == nil || err == io.EOF {
-			e.Reason = "the server's process ended: " + exit.String()
+			e.Reason = "the server's process exited: " + exit.String()
 		}
 	default:
 	}
@@ -150,8 +150,8 @@ func (c *Conn) watchStdio(ended <-chan error) {
 	c.endStdio(e, drained)
 }
 
-// endStdio ends the connection. If all output was read (drained), its responses were delivered, and
-// the library fails the requests that still wait.
+// endStdio ends the connection. drained reports that all output was read: its responses were then
+// delivered, and the library fails the requests that are still waiting.
 func (c *Conn) endStdio(err error, drained bool) {
 	if !drained {
 		c.fail(err)
@@ -167,7 +167,7 @@ func endReason(err error) string {
 	return "reading the server's output: " + printable.Reason(err, 0)
 }
 
-// waitFor receives a value into v. It returns false if none arrives within d.
+// waitFor receives a value from ch and stores it in v. It returns false if none arrives within d.
 func waitFor[T any](ch <-chan T, v *T, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -179,33 +179,36 @@ func waitFor[T any](ch <-chan T, v *T, d time.Duration) bool {
 	}
 }
 
-// maxQueued bounds the bytes queued for a server that does not read.
+// maxQueued limits the bytes queued for a server that does not read.
 const maxQueued = 16 << 20
 
-// inputPatience is how long a connection outlives a failed write: the end of the process says more
-// and may be noticed meanwhile.
+// inputPatience is how long a connection stays open after a failed write: if the process has
+// exited, its exit is a better explanation and may be detected meanwhile.
 const inputPatience = 2 * time.Second
 
 var errNotReading = errors.New("the server does not read its input")
 
-// lineQueue is the server's stdin as the library sees it. Write never blocks, so no request can
-// miss its deadline in a write to a full pipe. One goroutine, run, makes the real writes.
+// lineQueue queues messages for the server's stdin. The library writes to it. Write never blocks,
+// so no request can miss its deadline while writing to a full pipe. A single goroutine, run,
+// performs the actual writes.
 type lineQueue struct {
 	w io.WriteCloser
-	// patience returns how long one write may take. After that, or inputPatience after a failed
-	// write, stalled is called.
+	// patience returns how long a single write may take. If a write takes longer, or inputPatience
+	// after a failed write, stalled is called.
 	patience func() time.Duration
 	stalled  func(error) // ends the connection
 
-	// wake has capacity one: Write and Close send, run receives; never closed.
+	// wake has capacity 1. Write and Close send to it, and run receives from it. It is never
+	// closed.
 	wake chan struct{}
-	// written has capacity one: run sends after a write, flush receives; never closed.
+	// written has capacity 1. run sends to it after each write, and flush receives from it. It is
+	// never closed.
 	written chan struct{}
 
 	mu     sync.Mutex
 	lines  [][]byte
-	size   int   // bytes in lines and in the line that run is writing
-	err    error // why writes fail; nil: they do not
+	size   int   // bytes in lines and in the line being written by run
+	err    error // error for all later writes; nil while writing works
 	closed bool
 }
 
@@ -214,7 +217,7 @@ func newLineQueue(w io.WriteCloser, patience func() time.Duration, stalled func(
 		wake: make(chan struct{}, 1), written: make(chan struct{}, 1)}
 }
 
-// Write queues p, which must be one whole message.
+// Write queues p, which must be exactly one message.
 func (q *lineQueue) Write(p []byte) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -230,7 +233,7 @@ func (q *lineQueue) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close closes the real stdin. Queued messages are discarded.
+// Close closes the server's stdin. Queued messages are discarded.
 func (q *lineQueue) Close() error {
 	q.mu.Lock()
 	if q.closed {
@@ -246,7 +249,7 @@ func (q *lineQueue) Close() error {
 	return q.w.Close()
 }
 
-// flush waits until the queue is empty, but at most the given time.
+// flush waits until the queue is empty, but no longer than patience.
 func (q *lineQueue) flush(patience time.Duration) {
 	over := time.NewTimer(patience)
 	defer over.Stop()
@@ -272,8 +275,8 @@ func (q *lineQueue) ring() {
 	}
 }
 
-// broken ends the connection inputPatience after a failed write: the server never gets the queued
-// messages and will not answer them.
+// broken ends the connection inputPatience after a failed write, because the server will never
+// receive the queued messages or respond to them.
 func (q *lineQueue) broken(err error) {
 	t := time.NewTimer(inputPatience)
 	defer t.Stop()
@@ -293,7 +296,7 @@ func (q *lineQueue) broken(err error) {
 	}
 }
 
-// run writes until Close is called or a write fails.
+// run writes queued messages until Close is called or a write fails.
 func (q *lineQueue) run() {
 	for range q.wake {
 		q.mu.Lock()
@@ -327,12 +330,12 @@ func (q *lineQueue) run() {
 }
 
 // maxStack is how many of the last stderr lines are searched for an error: enough for a stack trace
-// with its message, but not what a long-lived server reported earlier.
+// with its message, but not enough to include what a long-running server reported earlier.
 const maxStack = 50
 
-// stderrCause returns the stderr lines that explain why a program ended, joined with " | ": the
-// first that looks like an error and the last line, or the last three lines if none looks like an
-// error.
+// stderrCause returns the stderr lines that explain why a program exited, joined with " | ": the
+// first line that looks like an error and the last line. If no line looks like an error, it returns
+// the last three lines.
 func stderrCause(lines []string) string {
 	recent := lines[max(0, len(lines)-maxStack):]
 	for i, line := range recent {
@@ -345,7 +348,7 @@ func stderrCause(lines []string) string {
 		return line + " | " + recent[len(recent)-1]
 	}
 	for _, line := range slices.Backward(lines) {
-		if strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") { // Go prints it before its goroutines
+		if strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") { // Go prints this line before the stack traces of its goroutines
 			return line + " | " + recent[len(recent)-1]
 		}
 	}
@@ -371,8 +374,8 @@ func looksLikeError(line string) bool {
 	return false
 }
 
-// WithOutput adds to the error of an unanswered request what the server wrote instead: a stdout
-// line that is not a message, and the end of stderr.
+// WithOutput adds the server's other output to the error for an unanswered request: a stdout line
+// that is not a message, and the last lines of stderr.
 func (c *Conn) WithOutput(err error) error {
 	if c.stdio == nil {
 		return err
@@ -386,7 +389,8 @@ func (c *Conn) WithOutput(err error) error {
 	return err
 }
 
-// stderr returns the last lines that the child wrote to stderr, redacted; nil if there is no child.
+// stderr returns the last lines that the child process wrote to stderr, redacted, or nil if there
+// is no child process.
 func (c *Conn) stderr() []string {
 	if c.stdio.process == nil {
 		return nil

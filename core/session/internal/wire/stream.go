@@ -15,25 +15,25 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
-// StreamIdle is how long a notification stream may be silent before it is replaced: a proxy or
-// firewall may have dropped the connection, which neither side can see. Comments that keep a stream
-// alive also count as bytes.
+// StreamIdle is how long a notification stream may be silent before it is replaced, because a proxy
+// or firewall may have dropped the connection without either side noticing. Keep-alive comments
+// also count as activity.
 const StreamIdle = 45 * time.Second
 
 const (
-	// streamPatience bounds how long AwaitStream waits for a legacy server to open its notification
+	// streamPatience limits how long AwaitStream waits for a legacy server to open its notification
 	// stream. Some servers send the headers only with the first event.
 	streamPatience = 2 * time.Second
-	// reopenDelay is the least time between two attempts to open the stream of a server that
-	// immediately ends it.
+	// reopenDelay is the minimum interval between two attempts to open the stream if the server
+	// ends it immediately.
 	reopenDelay = time.Second
-	// maxStreamFailures is how many consecutive attempts to reopen a stream may get no response
-	// before the connection counts as lost.
+	// maxStreamFailures is how many consecutive attempts to reopen a stream may receive no response
+	// before the connection is considered lost.
 	maxStreamFailures = 3
-	// firstOpenWait is the longest wait between two attempts if the stream was never open.
+	// firstOpenWait is the maximum wait between two attempts if the stream has never been open.
 	firstOpenWait = 30 * time.Second
-	// replacePatience bounds how long a server may take to open a stream that replaces a silent
-	// one. After that, the silent stream is kept for another StreamIdle.
+	// replacePatience limits how long a server may take to open a stream that replaces a silent
+	// one. If it takes longer, the silent stream is kept for another StreamIdle.
 	replacePatience = 10 * time.Second
 )
 
@@ -42,14 +42,14 @@ const (
 type notificationStream struct {
 	conn *Conn
 	stop context.CancelFunc
-	// first has capacity one: run sends the HTTP status of the first attempt (0: no response).
-	// Never closed.
+	// first receives from run the HTTP status of the first attempt to open the stream (0 if there
+	// was no response). It has capacity 1 and is never closed.
 	first chan int
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	tried     bool       // the first attempt has ended
-	opened    bool       // at least once
-	published bool       // Publish was called
+	opened    bool       // the stream has been open at least once
+	published bool       // Publish has been called
 	failures  int        // consecutive attempts that did not open the stream
 }
 
@@ -78,8 +78,9 @@ func (c *Conn) AwaitStream(ctx context.Context) bool {
 }
 
 // Publish marks the connection as in use: from now on [Handler.Opened] and [Handler.Gap] are
-// called. It reports whether the notification stream is open. A stream that the server refused is
-// not requested again; one that failed temporarily is, and [Handler.Opened] reports success.
+// called. It reports whether the notification stream is open. If the server refused the stream, it
+// is not requested again. If it failed temporarily, it is retried, and [Handler.Opened] reports
+// success.
 func (c *Conn) Publish() (listening bool) {
 	if c.http == nil || c.http.stream == nil {
 		return false
@@ -118,7 +119,7 @@ func (s *notificationStream) run(ctx context.Context) {
 			lastID = *resp.lastID.Load()
 			if retry := resp.events.Retry(); retry > 0 {
 				wait = max(reopenDelay, min(retry, maxWait))
-			} else if time.Since(resp.began) > reopenDelay && !resp.alone { // otherwise the server must first notice the end of the stream
+			} else if time.Since(resp.began) > reopenDelay && !resp.alone { // otherwise wait, so that the server can notice the end of the stream
 				wait = 0
 			}
 		}
@@ -128,7 +129,8 @@ func (s *notificationStream) run(ctx context.Context) {
 	}
 }
 
-// followAll follows a response and its replacements. It returns the last one, which has ended.
+// followAll handles a response and its replacements until the last one has ended, and returns that
+// one.
 func (s *notificationStream) followAll(ctx context.Context, resp *streamResponse) *streamResponse {
 	for {
 		next := s.follow(ctx, resp)
@@ -173,8 +175,8 @@ func (s *notificationStream) follow(ctx context.Context, resp *streamResponse) (
 		next, status, _ := s.open(ctx, *resp.lastID.Load(), replacePatience)
 		if status != 0 {
 			resp.alone = next == nil
-			// The server opened another stream, or allows only one. In the latter case run opens
-			// another after this one is closed.
+			// The server either opened another stream or allows only one. In the latter case, run
+			// opens another after this one is closed.
 			return next
 		}
 		s.conn.cfg.Handler.Silent("the notification stream was silent for " + StreamIdle.String() + " and cannot be replaced")
@@ -182,8 +184,8 @@ func (s *notificationStream) follow(ctx context.Context, resp *streamResponse) (
 	}
 }
 
-// answered handles the outcome of an attempt to open the stream. It returns false if another
-// attempt would be pointless.
+// answered handles the result of an attempt to open the stream. It returns false if another attempt
+// would be pointless.
 func (s *notificationStream) answered(status int, err error) bool {
 	s.mu.Lock()
 	again, published := s.opened, s.published
@@ -213,7 +215,7 @@ func (s *notificationStream) answered(status int, err error) bool {
 			return false
 		}
 	case again:
-		// Whatever the status, nothing would be pushed any more.
+		// Whatever the status is, no more notifications could arrive.
 		s.conn.fail(&EndError{Reason: fmt.Sprintf("the notification stream was refused (HTTP status %d)", status), ExitCode: -1, Err: err})
 		return false
 	default:
@@ -222,7 +224,7 @@ func (s *notificationStream) answered(status int, err error) bool {
 	return true
 }
 
-// transient reports whether an HTTP status means that a retry may succeed.
+// transient reports whether a retry may succeed after this HTTP status.
 func transient(status int) bool {
 	switch status {
 	case http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
@@ -253,19 +255,19 @@ type streamResponse struct {
 	cancel context.CancelFunc
 	body   io.Closer
 	events *eventstream.Reader
-	lastID atomic.Pointer[string] // of the events, from which to resume; never nil
+	lastID atomic.Pointer[string] // id of the last event, from which to resume; never nil
 	began  time.Time
-	alone  bool         // the server refused a second stream; set before follow returns
-	alive  atomic.Int64 // when the last byte arrived, in nanoseconds since began
+	alone  bool         // set before follow returns if the server refused a second stream
+	alive  atomic.Int64 // when the last byte arrived, in nanoseconds after began
 }
 
-// silence returns how long no byte has arrived.
+// silence returns the time since the last byte arrived.
 func (resp *streamResponse) silence() time.Duration {
 	return time.Since(resp.began) - time.Duration(resp.alive.Load())
 }
 
-// open requests the stream, to be resumed after lastID. patience bounds the wait for the response;
-// 0: unbounded. The streamResponse is nil unless the status is 200.
+// open requests the stream, to be resumed after the event lastID. patience limits the wait for the
+// response; 0 means no limit. The streamResponse is nil unless the status is 200.
 func (s *notificationStream) open(ctx context.Context, lastID string, patience time.Duration) (*streamResponse, int, error) {
 	c := s.conn
 	ctx, cancel := context.WithCancel(ctx)
@@ -317,7 +319,7 @@ func (s *notificationStream) read(resp *streamResponse) {
 		if err != nil {
 			return
 		}
-		s.conn.receive(&last, []byte(e.Data)) // responses do not belong here and are dropped
+		s.conn.receive(&last, []byte(e.Data)) // responses are not expected here and are dropped
 		if e.ID != *resp.lastID.Load() {
 			resp.lastID.Store(&e.ID)
 		}
