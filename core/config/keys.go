@@ -263,7 +263,7 @@ func (k key[T]) fill(e *entry, into *T) {
 			e.plaintext(k.name, f.value, f.path, quote(f.name))
 			*p = NewSecret(value)
 		}
-	default: // a type whose underlying type is string
+	default: // a named string type with a list of words; another type needs a case here and in property
 		if word := e.choice(k.def, k.words, k.spellings...); word != "" {
 			reflect.ValueOf(p).Elem().SetString(word)
 		}

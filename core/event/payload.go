@@ -124,8 +124,8 @@ type ListChanged struct {
 	Details []catalog.ItemChange `json:"details,omitempty" about:"how the changed items differ: key, fields, changes"`
 	// Error explains why the list could not be loaded; the previous list stays in use.
 	Error string `json:"error,omitempty" about:"why the list could not be loaded; the previous list stays in use"`
-	// Items is the complete list after the change; nil if it is unknown. Only a tracker with a
-	// recorder sets it.
+	// Items is the complete list after the change; nil if it is unknown. Only a tracker's recorder
+	// receives it: subscribers get nil and read the list from a snapshot.
 	Items *catalog.List `json:"-"`
 	// Follows lists the resources whose own events come directly after this one. It is set together
 	// with Items.
