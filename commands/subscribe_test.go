@@ -60,7 +60,7 @@ func TestSubscribeCountsChangesOnly(t *testing.T) {
 	}
 }
 
-// If a glob matches nothing, subscribe waits for a resource and logs that once.
+// If a glob matches nothing, subscribe waits for a resource and logs once that it waits.
 func TestSubscribeWaitsForResources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := clitest.New(t, Main)

@@ -44,7 +44,7 @@ func (e *entry) inside(f field) *entry {
 }
 
 // add reads the entry as a server and adds it to the config. It reads all keys even after an error,
-// so that all problems are reported at once.
+// so that all problems are reported together.
 func (e *entry) add(id string) {
 	if e.visit != nil {
 		e.visit(e, id)

@@ -30,7 +30,7 @@ const (
 	// inputTimeout is how long a round waits for the client to repeat its request with answers.
 	inputTimeout = 15 * time.Minute
 	// inputDebounce is how long the gateway waits after an input request from the server, so that
-	// several requests that the server sends at once reach the client in one result.
+	// several requests that the server sends together reach the client in one result.
 	inputDebounce = 5 * time.Millisecond
 )
 

@@ -171,7 +171,7 @@ func snippet(text string, wanted []string) string {
 const (
 	// maxText is how many bytes of a note are indexed at most.
 	maxText = 1 << 20
-	// manyNotes is the number of notes read at once above which freed memory is returned to the
+	// manyNotes is the number of notes read in one batch above which freed memory is returned to the
 	// system.
 	manyNotes = 1000
 

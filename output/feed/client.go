@@ -84,7 +84,7 @@ func (c *streamClient) preamble() []byte {
 	if c.feed {
 		return appendHandshake(eventstream.AppendRetry(nil, 5*time.Second), time.Now())
 	}
-	return eventstream.AppendRetry(nil, time.Second+rand.N(time.Second)) // random, so that clients do not all reconnect at once
+	return eventstream.AppendRetry(nil, time.Second+rand.N(time.Second)) // random, so that clients do not all reconnect simultaneously
 }
 
 // send sends pages of history until the ring contains the next entry, and then frames from the

@@ -33,10 +33,10 @@ const (
 )
 
 // Names contains the cached names of servers, by server id.
-type Names map[string]Server
+type Names map[string]ServerNames
 
-// Server contains the cached names of one server.
-type Server struct {
+// ServerNames contains the cached names of one server.
+type ServerNames struct {
 	// Names contains item names, resource URIs and URI templates.
 	Names map[catalog.Kind][]string `json:"names,omitempty"`
 	// Arguments contains completions for the arguments of prompts and tools, by the name of the

@@ -340,7 +340,7 @@ func (c *Cluster) Start(t testing.TB, nodes ...int) {
 	}
 }
 
-// Kill sends SIGKILL to the nodes with the given numbers, all at once, and waits until they have
+// Kill sends SIGKILL to the nodes with the given numbers simultaneously and waits until they have
 // exited.
 func (c *Cluster) Kill(nodes ...int) {
 	for _, i := range nodes {
