@@ -143,7 +143,7 @@ func (e *entry) url(spellings []string, s *Server) string {
 	}
 	if strings.EqualFold(u.Scheme, "http") && !ipscope.Loopback(u.Hostname()) {
 		e.warnAt(f.value.Offset, f.path, CodeInsecureURL,
-			fmt.Sprintf("%suses an unencrypted connection", e.label), "use https; http is safe only for servers on this machine")
+			fmt.Sprintf("%s uses an unencrypted connection", e.label), "use https; http is safe only for servers on this machine")
 	}
 	if s.Transport == TransportHTTP && !s.Fallback && strings.HasSuffix(strings.TrimSuffix(u.Path, "/"), "/sse") {
 		e.warnAt(f.value.Offset, f.path, CodeTransport,

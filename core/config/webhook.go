@@ -154,7 +154,7 @@ func (e *entry) webhookURL(_ []string, w *Webhook) {
 	case !w.AllowPrivate && ipscope.Private(u.Hostname()):
 		e.warnAt(f.value.Offset, f.path, CodeTransport, e.label+" has a private address, to which mcptrack does not send events", `set "allowPrivate": true to allow private addresses`)
 	case strings.EqualFold(u.Scheme, "http") && !ipscope.Loopback(u.Hostname()):
-		e.warnAt(f.value.Offset, f.path, CodeInsecureURL, e.label+"uses an unencrypted connection", "use https; http is safe only for webhooks on this machine")
+		e.warnAt(f.value.Offset, f.path, CodeInsecureURL, e.label+" uses an unencrypted connection", "use https; http is safe only for webhooks on this machine")
 	}
 	if w.Format == WebhookStandard && strings.EqualFold(u.Hostname(), "hooks.slack.com") {
 		e.warnAt(f.value.Offset, f.path, CodeTransport, e.label+" is a Slack webhook, which requires another format", `set "format": "slack"`)

@@ -40,8 +40,8 @@ const (
 type target struct {
 	kind          kind
 	path          string // path of a note or folder; "" is the root folder
-	full          bool   // mode=full of vault://recent and vault: // mode=full in vault://recent or vault://tags
-	limit, offset int    // parameters of vault: // parameters of vault://recent; 0 for other resources
+	full          bool   // mode=full in vault://recent or vault://tags
+	limit, offset int    // parameters of vault://recent; 0 for other resources
 }
 
 // uriError reports an invalid URI.
@@ -137,7 +137,7 @@ func checkPath(p string) error {
 		return badURI("the path contains control characters or invalid UTF-8")
 	case strings.Contains(p, `\`):
 		return badURI("the path contains a backslash")
-	case p == "." || !fs.ValidPath(p): // also "..", "a // this includes "..", "a//b", "/a" and "a/"
+	case p == "." || !fs.ValidPath(p): // this includes "..", "a//b", "/a" and "a/"
 		return badURI("the path is outside the vault")
 	}
 	return nil

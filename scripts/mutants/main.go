@@ -40,7 +40,7 @@ func mutants() []mutant {
 			{keyFile, "case !k.dirty && !k.noDigest:\n\t\tk.open = false", "case true:\n\t\tk.open, k.dirty = false, false"},
 		}},
 		{"late-clear", "the dirty bit is cleared after the read", []patch{
-			{readFile, "k.dirty = false // before the read", "_ = k.dirty // before the read"},
+			{readFile, "if k.reason.urgent() {\n\t\tk.dirty = false", "if k.reason.urgent() {\n\t\t_ = k.dirty"},
 			{readFile, "k.reason = none\n\tswitch outcome {", "k.reason = none\n\tk.dirty = false\n\tswitch outcome {"},
 		}},
 		{"event-first", "the event is published before the read, and the result of the read counts as published", []patch{
