@@ -20,7 +20,7 @@ import (
 // announceEvery is how often this process announces changed server states to the other processes.
 const announceEvery = time.Second
 
-// nobody is the reason displayed for a server that no process follows.
+// nobody is displayed as the reason for a server that no process follows.
 const nobody = "no process follows it"
 
 // cluster collects the states of the servers that are shared by several processes: every process

@@ -56,7 +56,8 @@ func cutLine(b []byte) (line, rest []byte, more bool) {
 	return b[:i], rest, true
 }
 
-// maxPart is the number of bytes that a client must accept within one deadline.
+// maxPart is the most bytes written under one deadline. A client that does not accept them in time
+// is disconnected.
 const maxPart = 64 << 10
 
 // A Writer writes a response to one HTTP client. Each part of at most 64 KiB has its own deadline,

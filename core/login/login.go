@@ -50,8 +50,8 @@ func newLogin(t Target, at *discovery, with OAuthClient, scopes []string) *Login
 	return l
 }
 
-// replaces reports whether l and o, two logins for the same server, have the same issuer, client
-// and grant.
+// replaces reports whether l replaces o, that is, whether both have the same issuer, client and
+// grant. Both must be logins for the same server.
 func (l *Login) replaces(o *Login) bool {
 	return l.Issuer == o.Issuer && l.Client.ID == o.Client.ID && l.Grant == o.Grant
 }

@@ -122,8 +122,8 @@ func (v *Vault) items() []json.RawMessage {
 	return items
 }
 
-// Options configures a vault. Only Dir is required; a zero field means the default documented for
-// it.
+// Options configures a Vault. Only Dir is required; other zero fields take their documented
+// defaults.
 type Options struct {
 	// Dir is the folder of notes. Its path may contain symbolic links; links inside the folder are
 	// not followed.

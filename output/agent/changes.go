@@ -251,7 +251,7 @@ func (c *changes) servers() (ids []string) {
 }
 
 func (ch *change) String() string {
-	if ch.key == "" && ch.kind != "" { // a change of the server itself or of the config
+	if ch.key == "" && ch.kind != "" { // a change to the server itself or to the config
 		return ch.verb
 	}
 	text := name(ch.key, maxKey) + " " + ch.verb

@@ -34,8 +34,8 @@ type resourcePage struct {
 	tab        int
 	versions   []history.Version // newest first
 	body       []string          // of content and diff; nil until it is loaded
-	pair       *pair             // the versions being compared; nil: the newest two
-	marked     *string           // the ID of the version to compare with; nil: the previous one
+	pair       *pair             // the versions being compared; nil selects the newest two
+	marked     *string           // ID of the version to compare with; empty selects the previous one
 	list       list
 	text       scroller
 }

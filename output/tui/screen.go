@@ -40,7 +40,7 @@ func pad(s string, width int) string {
 	return s + strings.Repeat(" ", max(0, width-ansi.StringWidth(s)))
 }
 
-// middle shortens a URI to width by cutting out its middle, which says least.
+// middle shortens a URI to width by removing its middle, which is the least informative part.
 func middle(s string, width int) string {
 	w := ansi.StringWidth(s)
 	if w <= width || width < 5 {

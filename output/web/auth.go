@@ -11,7 +11,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// retryAfter is the Retry-After header, in seconds, of responses that limits cause.
+// retryAfter is the Retry-After header, in seconds, of responses that a limit rejected.
 const retryAfter = "2"
 
 // authorize checks the token or the login cookie of a request. It also returns the token, or
@@ -90,13 +90,13 @@ func (s *Server) withoutPathToken(r *http.Request) *http.Request {
 	return out
 }
 
-// Limits of wrong tokens.
+// Limits on wrong tokens.
 const (
-	guessesPerAddr = 5               // burst of one address
+	guessesPerAddr = 5               // burst per address
 	guessInterval  = 2 * time.Second // then one token per interval
-	guesses        = 50              // burst of all addresses
-	guessesPerSec  = 10              // of all addresses, then
-	maxGuessers    = 10_000          // addresses that are remembered
+	guesses        = 50              // burst for all addresses together
+	guessesPerSec  = 10              // rate for all addresses after the burst
+	maxGuessers    = 10_000          // maximum number of stored addresses
 )
 
 // throttle limits how often clients can guess tokens, per address and in total.
@@ -119,8 +119,8 @@ const (
 	notChecked // the client, or all clients together, sent too many wrong tokens
 )
 
-// check checks a token of a client by calling valid, unless too many wrong tokens have come.
-// quiet says that wrong tokens come too fast to be logged.
+// check checks a client's token by calling valid, unless there were too many wrong tokens. quiet
+// means that wrong tokens arrive too fast to be logged.
 func (t *throttle) check(client netip.Prefix, now time.Time, valid func() bool) (result outcome, quiet bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -143,7 +143,7 @@ func (t *throttle) check(client netip.Prefix, now time.Time, valid func() bool) 
 	return wrongToken, exhausted
 }
 
-// forget makes room in byAddr for one more network: it drops the networks whose limit has fully
+// forget frees space in byAddr for another network: it drops networks whose limit has fully
 // recovered and, if these are not enough, arbitrary others.
 func (t *throttle) forget(now time.Time) {
 	if len(t.byAddr) < maxGuessers {

@@ -30,28 +30,28 @@ const maxReserved = 256
 
 // connSet holds the open connections and enforces their limits.
 type connSet struct {
-	patience    time.Duration // for each wait for bytes of an untrusted connection
-	most        int           // connections of all kinds
-	mostBusy    int           // trusted connections with a request in progress
-	mostPerAddr int           // such connections from one network; 0: networks have no limits
+	patience    time.Duration // timeout for each wait for bytes of an untrusted connection
+	most        int           // limit on all connections
+	mostBusy    int           // limit on trusted connections with a request in progress
+	mostPerAddr int           // trusted connections with a request from one network; 0 means no limit
 	// moved receives a value when there may be room since the last call of add. Its capacity is
 	// 1, since only the goroutine that accepts receives from it. It is never closed.
 	moved chan struct{}
 
-	mu      sync.Mutex // guards all below, and the fields of conn
+	mu      sync.Mutex // guards the fields below and the fields of conn
 	open    int        // connections in the set
 	busy    int        // trusted connections with a request in progress
 	busyOf  map[netip.Prefix]int
-	silent  list.List                   // untrusted connections that have sent nothing, of *conn, oldest first
-	begun   list.List                   // other untrusted ones, of *conn, in the order in which they began to send
-	byAddr  map[netip.Prefix]*list.List // the untrusted connections of each network, of *conn, oldest first
-	idle    list.List                   // trusted connections without a request, of *conn, longest idle first
+	silent  list.List                   // untrusted connections (*conn) that have sent nothing, oldest first
+	begun   list.List                   // other untrusted connections (*conn), in the order in which they began to send
+	byAddr  map[netip.Prefix]*list.List // untrusted connections (*conn) of each network, oldest first
+	idle    list.List                   // trusted connections (*conn) without a request, longest idle first
 	refused uint64                      // see Stats
 	evicted uint64                      // see Stats
 }
 
-// newConnSet returns a set of at most most connections. perAddr limits the connections of one
-// network.
+// newConnSet returns a set of at most most connections. If perAddr is set, the connections of one
+// network are also limited.
 func newConnSet(most int, perAddr bool) *connSet {
 	s := &connSet{patience: untrustedTimeout, most: most, mostBusy: most - min(most/8, maxReserved), moved: make(chan struct{}, 1), byAddr: map[netip.Prefix]*list.List{}, busyOf: map[netip.Prefix]int{}}
 	if perAddr {
@@ -73,11 +73,11 @@ type conn struct {
 	// Guarded by set.mu:
 	closed  bool          // removed from the set
 	busy    bool          // counted in set.busy
-	since   time.Time     // when it was accepted or began to send; zero: idle after a response
-	in      *list.List    // set.silent or set.begun; nil: neither
-	pending *list.Element // its element there
-	peer    *list.Element // its element in set.byAddr; nil like pending
-	resting *list.Element // its element in set.idle; nil: it is not idle
+	since   time.Time     // when it was accepted or began to send; zero if idle after a response
+	in      *list.List    // set.silent or set.begun; nil if in neither
+	pending *list.Element // its element in that list
+	peer    *list.Element // its element in set.byAddr; nil if in neither list
+	resting *list.Element // its element in set.idle; nil if not idle
 }
 
 func (s *connSet) newConn(nc net.Conn) *conn {
@@ -140,8 +140,8 @@ func (s *connSet) add(c *conn) (admitted bool, evict *conn, wait time.Duration) 
 	return true, evict, 0
 }
 
-// evictable returns the connection to remove for a new one, or how long to wait for one. s.mu
-// must be held.
+// evictable returns the connection to close for a new one, or how long to wait for one. The caller
+// must hold s.mu.
 func (s *connSet) evictable(now time.Time) (evict *conn, wait time.Duration) {
 	for _, of := range []struct {
 		in    *list.List
@@ -186,7 +186,7 @@ func (c *conn) begin() {
 	}
 }
 
-// remove removes the connection from the set. set.mu must be held.
+// remove removes the connection from the set. The caller must hold set.mu.
 func (c *conn) remove() {
 	if c.closed {
 		return
@@ -206,7 +206,7 @@ func (s *connSet) hasMoved() {
 	}
 }
 
-// setBusy records whether a request is in progress. set.mu must be held.
+// setBusy records whether a request is in progress. The caller must hold set.mu.
 func (c *conn) setBusy(busy bool) {
 	if c.busy == busy {
 		return
@@ -224,7 +224,8 @@ func (c *conn) setBusy(busy bool) {
 	}
 }
 
-// unlist removes the connection from the lists of evictable ones. set.mu must be held.
+// unlist removes the connection from the lists of evictable connections. The caller must hold
+// set.mu.
 func (c *conn) unlist() {
 	if c.pending != nil {
 		c.in.Remove(c.pending)
@@ -240,14 +241,14 @@ func (c *conn) unlist() {
 	}
 }
 
-// trust is called when a request on the connection has passed all checks. It reports whether
-// there is room for one more busy connection, so that the request may be served.
+// trust is called when a request on the connection has passed all checks. It reports whether the
+// request may be served, that is, whether the limit on busy connections allows one more.
 func (c *conn) trust() bool {
 	s := c.set
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.closed {
-		return true // just evicted: nobody gets the response
+		return true // just evicted, so no client receives the response
 	}
 	limit := s.mostPerAddr
 	if limit == 0 || c.local {
@@ -271,7 +272,7 @@ func (c *conn) rest() {
 	defer s.mu.Unlock()
 	switch {
 	case c.closed:
-	case c.pending != nil: // it has its response, so it is the first to make room
+	case c.pending != nil: // the client has its response, so this connection may be evicted first
 		c.in.Remove(c.pending)
 		c.since, c.in = time.Time{}, &s.silent
 		c.pending = c.in.PushFront(c)
@@ -319,9 +320,9 @@ func (s *connSet) closeUnused() {
 	}
 }
 
-// Stats are counts since New.
+// Stats contains counts since New.
 type Stats struct {
-	Conns   int    // now open
+	Conns   int    // currently open connections
 	Evicted uint64 // idle or untrusted connections closed for new ones
 	Refused uint64 // new connections, and requests, refused because too many were busy
 }

@@ -15,14 +15,14 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// Time limits of a request.
+// Time limits for a request.
 const (
 	bodyTimeout    = 10 * time.Second
 	refusedTimeout = time.Second // for the unread body of a refused request
 	writeTimeout   = 30 * time.Second
 )
 
-// Limits of a request's body, in bytes.
+// Limits on a request's body, in bytes.
 const (
 	maxBody    = 64 << 10
 	maxMessage = 4<<20 + 4096 // with Options.MCP; core/mcpserver has its own limit, with a better error
@@ -164,7 +164,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, open bool) (_ *ht
 	return r, done
 }
 
-// refuse answers a request that did not pass a check, without reading its body.
+// refuse responds to a request that failed a check, without reading its body.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, status int, why string) {
 	s.opts.Logger.Debug("request refused", "why", why, "status", status,
 		"method", printable.Line(r.Method, 32), "route", s.route(r), "client", r.RemoteAddr)

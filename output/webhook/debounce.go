@@ -31,7 +31,7 @@ type heldState struct {
 	occ       *mcpevents.Occurrence
 	condition string
 	since     time.Time
-	leaving   bool // already returned by due
+	leaving   bool // returned by due(), but not yet sent
 }
 
 // condition returns the part of a state that must be stable, because a server that is down

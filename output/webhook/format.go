@@ -63,7 +63,7 @@ func cloudGap(id, cursor string) ([]byte, error) {
 }
 
 const (
-	maxSlackName  = 200  // maximum characters of a name
+	maxSlackName  = 200  // maximum length of a name, in characters
 	maxSlackNames = 5    // maximum names per kind of item
 	maxSlack      = 3000 // maximum characters of the text before escaping
 )

@@ -160,7 +160,7 @@ func (m *Manager) OpenFor(viewer Viewer, lists Lists) (*Subscriber, error) {
 	return s, nil
 }
 
-// Updated notifies the subscribers to each URI that the resource has changed.
+// Updated notifies the subscribers that the resources with these URIs have changed.
 func (m *Manager) Updated(uris ...string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
