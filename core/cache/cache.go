@@ -286,7 +286,7 @@ type Fetch struct {
 	unwanted bool // the server no longer lists the fetched item
 }
 
-// Outcome tells what the cache did with a result.
+// Outcome describes what the cache did with a result.
 type Outcome uint8
 
 // The possible outcomes of storing a result.

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Op tells how a value in a descriptor changed.
+// Op describes how a value in a descriptor changed.
 type Op string
 
 // The possible operations.

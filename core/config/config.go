@@ -185,7 +185,7 @@ const (
 	ProtocolModern Protocol = "modern" // protocol version 2026-07-28
 )
 
-// ReadMode tells whether changed resources are read to compare their content.
+// ReadMode reports whether changed resources are read to compare their content.
 type ReadMode string
 
 // The values of a server's "read" key.

@@ -409,7 +409,7 @@ func (e *entry) duration(name string, byDefault, least time.Duration, never bool
 }
 
 // list returns a list of strings. If words is not nil, each string must be one of the words. If
-// globs is not empty, each string must be a glob, and globs tells what the globs match.
+// globs is not empty, each string must be a glob, and globs describes what the globs match.
 func (e *entry) list(name string, words []string, globs string) []string {
 	values, raw := e.strings(name, func(i int) string {
 		return fmt.Sprintf("%s has invalid %q at index %d; expected string", e.label, name, i)

@@ -54,7 +54,7 @@ type Use struct {
 	content string // digest of the content of a file in the project
 }
 
-// UseKind tells where the value of a reference comes from.
+// UseKind specifies where the value of a reference comes from.
 type UseKind string
 
 // The kinds of references.

@@ -49,7 +49,7 @@ type key[T any] struct {
 	spellings []string // name, also and host combined; set by made
 }
 
-// use tells which servers use a key.
+// use specifies which servers use a key.
 type use int
 
 const (

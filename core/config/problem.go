@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Severity tells whether a problem prevents the file from being used.
+// Severity reports whether a problem prevents the file from being used.
 type Severity string
 
 // The severities, spelled as in all output.

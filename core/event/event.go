@@ -40,7 +40,7 @@ type Event struct {
 	// Timestamp is when the change was detected, in UTC. It is formatted with three fractional
 	// digits.
 	Timestamp time.Time
-	// Cause tells how the change was detected; empty if not applicable.
+	// Cause describes how the change was detected; empty if not applicable.
 	Cause Cause
 	// Payload is the type-specific part of the event. Its dynamic type determines the event's type.
 	Payload Payload
@@ -64,7 +64,7 @@ func (e *Event) Type() Type {
 // Payload is the type-specific part of an event. [Definitions] lists the implementations.
 type Payload interface{ Type() Type }
 
-// Cause tells how a change was detected.
+// Cause describes how a change was detected.
 type Cause string
 
 // The causes.

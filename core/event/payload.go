@@ -34,7 +34,7 @@ const (
 	Stopping   State = "Stopping" // being disconnected
 )
 
-// UpdateMode tells how changes to resources are detected.
+// UpdateMode describes how changes to resources are detected.
 type UpdateMode string
 
 // The update modes.
@@ -74,7 +74,7 @@ type ResourceSet struct {
 // ResourceUpdated is published when a server announces an update of a resource, or when the tracker
 // finds that the resource's content has changed.
 type ResourceUpdated struct {
-	// Changed tells whether the content differs from the last published content. It is nil if that
+	// Changed reports whether the content differs from the last published content. It is nil if that
 	// is unknown, because the content was not read or had never been read before.
 	Changed        *bool          `json:"changed,omitempty" about:"false if the change was announced but the content is unchanged"`
 	Name           string         `json:"name,omitempty"`
@@ -119,7 +119,7 @@ type ListChanged struct {
 	Added   []string     `json:"added"`
 	Removed []string     `json:"removed"`
 	Changed []string     `json:"changed"`
-	// Details tells how the descriptors of the first items in Changed differ; see
+	// Details describes how the descriptors of the first items in Changed differ; see
 	// [catalog.ItemChanges].
 	Details []catalog.ItemChange `json:"details,omitempty" about:"how the changed items differ: key, fields, changes"`
 	// Error explains why the list could not be loaded; the previous list stays in use.
@@ -217,7 +217,7 @@ type Milliseconds time.Duration
 type ResourceContent struct {
 	// Template is the URI template from which the URI was expanded; empty if no template was used.
 	Template string `json:"template,omitempty"`
-	// Changed tells whether the content differs from the previously cached content; nil if nothing
+	// Changed reports whether the content differs from the previously cached content; nil if nothing
 	// was cached.
 	Changed        *bool          `json:"changed,omitempty"`
 	MimeType       string         `json:"mimeType,omitempty"`

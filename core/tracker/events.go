@@ -170,7 +170,7 @@ func (f *sessionFollower) eventsCover(now time.Time) {
 	f.planPolls(now)
 }
 
-// wakeAt returns when dueEvents must next be called, or zero if never. ready tells whether the
+// wakeAt returns when dueEvents must next be called, or zero if never. ready reports whether the
 // first sync is done.
 func (e *serverEvents) wakeAt(ready bool) (at time.Time) {
 	if e.gap != "" && ready {

@@ -148,7 +148,7 @@ func reasonOf(cause error) string {
 	return "shutdown"
 }
 
-// forgetResources stops tracking all resources. digests tells whether the content of resources
+// forgetResources stops tracking all resources. digests reports whether the content of resources
 // tracked from now on is read.
 func (w *worker) forgetResources(digests bool) {
 	w.co.Reset(digests)

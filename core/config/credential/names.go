@@ -8,7 +8,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/suggest"
 )
 
-// strength tells how likely a value is to be a secret, judging by its name.
+// strength describes how likely a value is to be a secret, judging by its name.
 type strength int
 
 const (

@@ -221,7 +221,7 @@ func wordLength(t []byte) int {
 	return n
 }
 
-// explainEnd returns an error for a text that ends prematurely, and tells which brackets are still
+// explainEnd returns an error for a text that ends prematurely, and specifies which brackets are still
 // open.
 func (s *Source) explainEnd(o outline) *Error {
 	end := len(bytes.TrimRight(s.text, " \t\r\n"))

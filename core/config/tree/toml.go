@@ -18,7 +18,7 @@ type tomlReader struct {
 	index  map[*Node]map[string]*Member // the first member with each name
 }
 
-// A tableOrigin tells how a table was defined, which determines what may be added to it.
+// A tableOrigin describes how a table was defined, which determines what may be added to it.
 type tableOrigin int
 
 const (

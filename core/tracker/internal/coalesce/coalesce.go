@@ -44,7 +44,7 @@ type Options struct {
 	Window time.Duration
 	// Patience is how long a leading event waits for the result of its read.
 	Patience time.Duration
-	// Digests tells whether resources are read. If not, every signal is published as an update with
+	// Digests reports whether resources are read. If not, every signal is published as an update with
 	// unknown content.
 	Digests bool
 	// Baseline returns the digest that was published for a resource before it was added:

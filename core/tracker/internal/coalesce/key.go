@@ -46,7 +46,7 @@ func (k *key) known() Known {
 	return Known{URI: k.uri, Descriptor: k.descriptor, Content: k.published, Gone: k.gone, Reported: k.reported}
 }
 
-// learned passes the current state of the resource to the owner; confirmed tells whether a read has
+// learned passes the current state of the resource to the owner; confirmed reports whether a read has
 // just returned this state.
 func (k *key) learned(confirmed bool) {
 	if k.c.opts.Learned != nil {

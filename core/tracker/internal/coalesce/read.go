@@ -58,7 +58,7 @@ type Read struct {
 	key *key
 }
 
-// Outcome tells how a read ended.
+// Outcome describes how a read ended.
 type Outcome uint8
 
 // The possible outcomes of a read.

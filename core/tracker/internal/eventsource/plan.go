@@ -38,7 +38,7 @@ type plan struct {
 	modes     []mcp.DeliveryMode
 }
 
-// about tells what the events of a type concern.
+// about describes what the events of a type concern.
 type about uint8
 
 const (
@@ -127,7 +127,7 @@ func ownType(t mcp.EventType) (about, bool) {
 
 // mode selects the delivery mode: the mode set in the config if possible, and otherwise push, poll
 // or webhook, in this order. streams is the number of further streams that may be opened; receiver
-// tells whether webhooks can be received. It returns an empty mode if none is possible.
+// reports whether webhooks can be received. It returns an empty mode if none is possible.
 func (p plan) mode(wanted config.EventDelivery, streams int, receiver bool) mcp.DeliveryMode {
 	for _, m := range []mcp.DeliveryMode{mcp.DeliveryMode(wanted), mcp.DeliverPush, mcp.DeliverPoll, mcp.DeliverWebhook} {
 		if slices.Contains(p.modes, m) && (m != mcp.DeliverPush || streams > 0) && (m != mcp.DeliverWebhook || receiver) {

@@ -35,11 +35,11 @@ type Report struct {
 	Cursors map[string]string
 	// Forbidden lists the event types that the server refuses to deliver.
 	Forbidden []string
-	// Coverage tells which changes the active subscriptions report.
+	// Coverage specifies which changes the active subscriptions report.
 	Coverage Coverage
 }
 
-// Coverage tells which kinds of changes are reported by events.
+// Coverage specifies which kinds of changes are reported by events.
 type Coverage struct {
 	Resources bool
 	Lists     bool
