@@ -25,7 +25,7 @@ import (
 func oidcPeer(t *testing.T, seconds string) string {
 	t.Helper()
 	inCI := os.Getenv("CI") == "true"
-	peers := filepath.Join("..", "testdata", "peers")
+	peers := filepath.Join("..", "..", "testdata", "peers")
 	_, missing := os.Stat(filepath.Join(peers, "node_modules", "oidc-provider"))
 	_, noBrowser := exec.LookPath("chromium")
 	if (missing != nil || noBrowser != nil) && inCI {

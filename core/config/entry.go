@@ -163,6 +163,9 @@ func (e *entry) ineffective(s *Server) {
 			if !ok || f.value.Kind == tree.Bool && f.value.True() == (k.def == "true") {
 				continue
 			}
+			if _, hasCommand := e.first("command"); k.use == byURLs && !hasCommand && !s.Enabled {
+				continue // the entry may disable a remote server from another file
+			}
 			switch k.use {
 			case byURLs:
 				e.errorAt(f.key, f.path, CodeConflict, fmt.Sprintf(`%s has %q, but uses the stdio transport`, e.label, name),
