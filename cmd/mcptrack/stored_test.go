@@ -436,7 +436,7 @@ func demoHistory(t *testing.T, s *serving) (check func(source ...string)) {
 		if _, errs := runFor(t, 1, append([]string{"diff", "demo", uri, "999999"}, source...)...); !strings.Contains(errs, "mcptrack history lists") {
 			t.Errorf("%q: an unknown version: %q", source, errs)
 		}
-		if _, errs := runFor(t, 1, append([]string{"history", "demo", uri + "x"}, source...)...); !strings.Contains(errs, "no change of") {
+		if _, errs := runFor(t, 1, append([]string{"history", "demo", uri + "x"}, source...)...); !strings.Contains(errs, "no change to") {
 			t.Errorf("%q: an unknown resource: %q", source, errs)
 		}
 	}
