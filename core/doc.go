@@ -110,7 +110,7 @@
 //	how attempts are spaced     core/backoff, and the options of the package that waits
 //	how a login is made         core/login/flow.go; where logins are stored: core/login/store.go
 //	which lists are read, when  core/tracker/sync.go
-//	when a resource is read     core/tracker/internal/coalesce
+//	when a resource is read     core/tracker/internal/coalesce; polls: core/tracker/scope.go, safety reads: unannounced.go
 //	how content is digested     core/session/read.go; core/tracker/internal/coalesce/read.go compares digests
 //	another log                 core/journal/log.go is the contract; core/journal/journaltest tests it
 //	a new command               a file in commands, or a folder for a feature; registered in commands/main.go
@@ -121,7 +121,7 @@
 //	a filter of /events         output/feed/query.go and frame.go; commands/serve/serving.md
 //	a page of the dashboard     output/dashboard/assets; its data: output/dashboard/api.go, core/status/status.go
 //	a new metric                output/metrics/metrics.go. A server's counts: Counts in core/status/status.go,
-//	                            incremented in core/tracker/publish.go
+//	                            filled in core/tracker/publish.go from coalesce and the worker's fields
 //	what agents are told        output/agent/changes.go; what is remembered between runs: cursor.go
 //	who may make a request      output/web: guard.go, auth.go
 //	how webhooks are delivered  output/webhook: worker.go (when and how often; also in doc.go, commands/serve/webhooks.md

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The loop while you write code: go vet and the short tests, then the ten slowest tests.
-# The short tests start no other program, need no npm package and run without the race
+# The short tests need no installed program and no npm package, and run without the race
 # detector. scripts/check.sh runs all tests.
 # usage: scripts/test.sh [PACKAGE...]
 # Without a package it tests all of them.

@@ -20,9 +20,10 @@
 //
 // Appending never waits. While the store does not respond (the disk is full, or the cluster has no
 // leader), events are queued. When the queue exceeds its limit, an event is merged into a newer one
-// of the same server, resource and type, and the merge is counted. This is the only way in which an
-// event can be missing from the log; the last event about every resource is always stored. Memory
-// use is limited by the number of resources.
+// of the same server, resource and type, and the merge is counted. An event is dropped, and counted,
+// only if it is too large to store, if another process has taken over its server, or if it is still
+// queued when Close gives up. Otherwise the last event about every resource is stored. Memory use is
+// limited by the number of resources.
 //
 // If events are missing because retention removed them, because the disk returned damaged data, or
 // because the reader of a [Memory] was too slow, readers receive an entry with Gap set, which
