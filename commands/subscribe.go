@@ -178,7 +178,7 @@ func (s *subscription) keep(e *event.Event) bool {
 		}
 	case event.SubscriptionActive:
 		s.active = true
-		s.any = s.any || p.Resources.Count > 0
+		s.any = s.any || p.Resources > 0
 		if s.again {
 			s.again = false
 			s.begun++
@@ -218,11 +218,11 @@ func (s *subscription) name(events []*event.Event) []*event.Event {
 			continue
 		}
 		st, _ := s.t.Snapshot().Server(s.id)
-		p.Resources.URIs = make([]string, 0, len(st.Resources))
+		p.URIs = make([]string, 0, len(st.Resources))
 		for _, r := range st.Resources {
-			p.Resources.URIs = append(p.Resources.URIs, r.URI)
+			p.URIs = append(p.URIs, r.URI)
 		}
-		p.Resources.Count = len(p.Resources.URIs)
+		p.Resources = len(p.URIs)
 		named := *e
 		named.Payload = p
 		events[i] = &named

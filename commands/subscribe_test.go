@@ -31,14 +31,14 @@ func TestSubscribeCountsChangesOnly(t *testing.T) {
 		var e struct {
 			Type        string
 			ResourceURI string
-			Resources   []string
+			Resources   int
 		}
 		if err := json.Unmarshal(printed.Bytes(), &e); err != nil {
 			t.Fatalf("%s: %v", printed.Text(), err)
 		}
 		types = append(types, e.Type)
 		switch {
-		case e.Type == "subscription.active" && len(e.Resources) == 1:
+		case e.Type == "subscription.active" && e.Resources == 1:
 			b.Server.SetQuietly("note:///b", "new")
 			b.Server.NotifyListChanged(catalog.Resources)
 		case e.Type == "subscription.active":
@@ -66,7 +66,7 @@ func TestSubscribeWaitsForResources(t *testing.T) {
 		b := clitest.New(t, Main)
 		b.Server.SetQuietly("note:///a", "one")
 		code, out := b.Run(t, "subscribe", "notes", "other:///**", "--json", "--timeout", "1m")
-		if code != cli.ExitTimeout || !strings.Contains(out, `"resources":[]`) || strings.Count(b.Stderr.String(), "waiting for one") != 1 {
+		if code != cli.ExitTimeout || !strings.Contains(out, `"resources":0`) || strings.Count(b.Stderr.String(), "waiting for one") != 1 {
 			t.Errorf("exit %d, %s: %s", code, out, &b.Stderr)
 		}
 		if !strings.Contains(b.Stderr.String(), `"message":"--timeout expired before there was a resource to follow"`) {

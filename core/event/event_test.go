@@ -29,8 +29,8 @@ func samples() []Event {
 		ServerState{State: Pending},
 		ServerState{State: Ready, Previous: Connecting, ProtocolVersion: "2025-11-25", Era: "legacy"},
 		ServerState{State: Backoff, Previous: Ready, Reason: "crashloop", Error: "exit status 3", Attempt: 5, RetryIn: Milliseconds(1500 * time.Millisecond)},
-		SubscriptionActive{Resources: ResourceSet{Count: 3}, Mode: Push},
-		SubscriptionActive{Resources: ResourceSet{Count: 1, URIs: []string{"file:///a"}}, Mode: Poll, Missing: []string{"file:///a"}},
+		SubscriptionActive{Resources: 3, Mode: Push},
+		SubscriptionActive{Resources: 1, URIs: []string{"file:///a"}, Mode: Poll, Missing: []string{"file:///a"}},
 		ResourceUpdated{},
 		ResourceUpdated{Changed: &changed, Name: "guide", MimeType: "text/markdown", Size: &size, Digest: digest(1), PreviousDigest: digest(2), Content: &text, Diff: &text},
 		ResourceAdded{Descriptor{Name: "guide", MimeType: "text/markdown"}},
@@ -318,5 +318,21 @@ func BenchmarkUnmarshal(b *testing.B) {
 		if err := json.Unmarshal(line, &e); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// Every state has one word, and every word one state: people who read "retrying" must be able to
+// look up which state it is.
+func TestEveryStateHasItsOwnWords(t *testing.T) {
+	seen := map[string]State{}
+	for _, s := range []State{Pending, Connecting, Ready, Backoff, Unsupported, NeedsAuth, Disabled, Unconfigured, Unapproved, Stopping, Failed} {
+		words := s.Words()
+		if words == "" || words != strings.ToLower(words) {
+			t.Errorf("%s: words %q", s, words)
+		}
+		if other, taken := seen[words]; taken {
+			t.Errorf("%s and %s are both %q", s, other, words)
+		}
+		seen[words] = s
 	}
 }

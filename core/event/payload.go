@@ -1,11 +1,11 @@
 package event
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/cache"
@@ -32,7 +32,30 @@ const (
 	// is not connected, or is still connected using the previously approved entry.
 	Unapproved State = "Unapproved"
 	Stopping   State = "Stopping" // being disconnected
+	// Failed means that a command that connects once, such as list, could not connect or list. A
+	// tracker retries and never publishes it.
+	Failed State = "Failed"
 )
+
+// Words returns the state in lower-case words, as people read it in tables, lines and dashboards.
+// Output for programs uses the State itself. Unknown states are returned in lower case.
+func (s State) Words() string {
+	switch s {
+	case Pending:
+		return "waiting"
+	case Backoff:
+		return "retrying"
+	case NeedsAuth:
+		return "needs login"
+	case Unconfigured:
+		return "not configured"
+	case Unapproved:
+		return "not approved"
+	case Stopping:
+		return "stopped"
+	}
+	return strings.ToLower(string(s))
+}
 
 // UpdateMode describes how changes to resources are detected.
 type UpdateMode string
@@ -59,17 +82,16 @@ type ServerState struct {
 // SubscriptionActive is published when the tracker starts following a server's resources, or
 // changes how it follows them.
 type SubscriptionActive struct {
-	Resources ResourceSet `json:"resources" about:"number or list"`
-	Mode      UpdateMode  `json:"mode,omitempty" about:"push or poll; absent if changes are not detected"`
-	Missing   []string    `json:"missing,omitempty" about:"URIs for which the server does not push updates"`
+	Resources int        `json:"resources"` // number of followed resources
+	URIs      []string   `json:"uris,omitempty" about:"the followed URIs, if there are at most 100"`
+	Tools     int        `json:"tools,omitempty" about:"number of tools, if they are followed"`
+	Prompts   int        `json:"prompts,omitempty" about:"number of prompts, if they are followed"`
+	Mode      UpdateMode `json:"mode,omitempty" about:"push or poll; absent if changes are not detected"`
+	Missing   []string   `json:"missing,omitempty" about:"URIs for which the server does not push updates"`
 }
 
-// ResourceSet represents a set of resources by its size, or by its URIs if the caller listed them.
-// On the wire it is a number or an array of strings.
-type ResourceSet struct {
-	Count int
-	URIs  []string // nil if only the number is available
-}
+// MaxActiveURIs limits the URIs in one subscription.active event.
+const MaxActiveURIs = 100
 
 // ResourceUpdated is published when a server announces an update of a resource, or when the tracker
 // finds that the resource's content has changed.
@@ -300,24 +322,6 @@ func (r ResourceUpdated) appendMembers(b []byte) ([]byte, error) {
 		text("diff", *r.Diff, true)
 	}
 	return b, err
-}
-
-// MarshalJSON implements [json.Marshaler].
-func (s ResourceSet) MarshalJSON() ([]byte, error) {
-	if s.URIs != nil {
-		return printable.Marshal(s.URIs)
-	}
-	return strconv.AppendInt(nil, int64(s.Count), 10), nil
-}
-
-// UnmarshalJSON implements [json.Unmarshaler].
-func (s *ResourceSet) UnmarshalJSON(data []byte) error {
-	if len(data) > 0 && data[0] == '[' {
-		err := json.Unmarshal(data, &s.URIs)
-		s.Count = len(s.URIs)
-		return err
-	}
-	return json.Unmarshal(data, &s.Count)
 }
 
 // MarshalJSON implements [json.Marshaler].

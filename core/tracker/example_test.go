@@ -43,7 +43,7 @@ func Example() {
 	for e := range events.Events() { // until Run has ended
 		switch p := e.Payload.(type) {
 		case event.SubscriptionActive:
-			fmt.Printf("following %d resource (%s)\n", p.Resources.Count, p.Mode)
+			fmt.Printf("following %d resource (%s)\n", p.Resources, p.Mode)
 			running.Go(func() {
 				baselineOf(t, "docs")
 				server.Set("file:///guide.md", "second edition")

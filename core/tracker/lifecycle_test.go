@@ -41,7 +41,7 @@ func TestConnectSubscribesBeforeItReads(t *testing.T) {
 			w.Errorf("%d resources are subscribed to, want 120", n)
 		}
 		active := w.published(event.TypeSubscriptionActive)
-		if len(active) != 1 || active[0].Payload.(event.SubscriptionActive).Resources.Count != 120 {
+		if len(active) != 1 || active[0].Payload.(event.SubscriptionActive).Resources != 120 {
 			w.Errorf("want one subscription.active of 120:\n%s", w.log())
 		}
 		w.wantUpdates()

@@ -222,8 +222,9 @@ func (c *coverage) warn(w *worker) {
 // announceMode publishes how resource changes are detected, once per session and whenever it
 // changes.
 func (f *sessionFollower) announceMode() {
+	offered := f.offered()
 	active := event.SubscriptionActive{
-		Resources: event.ResourceSet{Count: len(f.offered())},
+		Resources: len(offered),
 		Mode:      f.coverage.mode,
 		Missing:   sortedKeys(f.coverage.missing),
 	}
@@ -233,7 +234,7 @@ func (f *sessionFollower) announceMode() {
 	if f.w.srv.Read == config.ReadNone && active.Mode == event.Poll {
 		active.Mode = "" // polling requires reads, which are disabled
 	}
-	if last := f.lastActive; last != nil && active.Mode == last.Mode && active.Resources.Count == last.Resources.Count &&
+	if last := f.lastActive; last != nil && active.Mode == last.Mode && active.Resources == last.Resources &&
 		slices.Equal(active.Missing, last.Missing) {
 		return
 	}

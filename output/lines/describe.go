@@ -20,7 +20,7 @@ func (w *Writer) describe(e *event.Event, used int) string {
 	case event.ServerState:
 		return w.state(p, used)
 	case event.SubscriptionActive:
-		s := fmt.Sprintf("following %s (%s)", plural(p.Resources.Count, "resource"), cmp.Or(printable.Line(string(p.Mode), 32), "changes are not detected"))
+		s := fmt.Sprintf("following %s (%s)", plural(p.Resources, "resource"), cmp.Or(printable.Line(string(p.Mode), 32), "changes are not detected"))
 		if len(p.Missing) > 0 {
 			s += fmt.Sprintf(", %d of them polled", len(p.Missing))
 		}

@@ -26,7 +26,7 @@ func samples() []*event.Event {
 		event.ServerState{State: event.Ready, Previous: event.Connecting, ProtocolVersion: "2025-11-25"},
 		event.ServerState{State: event.Backoff, Reason: "crashloop", Error: "exit status 3", RetryIn: event.Milliseconds(1540 * time.Millisecond)},
 		event.ServerState{State: event.Unsupported, Reason: "the server does not offer resources"},
-		event.SubscriptionActive{Resources: event.ResourceSet{Count: 12}, Mode: event.Push, Missing: []string{"a", "b"}},
+		event.SubscriptionActive{Resources: 12, Mode: event.Push, Missing: []string{"a", "b"}},
 		event.ResourceUpdated{Size: &size, Diff: &diff, Digest: catalog.Digest{1}},
 		event.ResourceUpdated{Changed: &changed, Content: new("one\ntwo\x1b[31m\n")},
 		event.ResourceAdded{}, event.ResourceRemoved{}, event.ResourceChanged{},

@@ -26,7 +26,7 @@ func TestTerminal(t *testing.T) {
 		e(0, "docs", "", event.ServerState{State: event.Pending}),
 		e(0, "docs", "", event.ServerState{State: event.Connecting}),
 		e(0, "docs", "", event.ServerState{State: event.Ready, ProtocolVersion: "2025-11-25"}),
-		e(0, "docs", "", event.SubscriptionActive{Resources: event.ResourceSet{Count: 12}, Mode: event.Push}),
+		e(0, "docs", "", event.SubscriptionActive{Resources: 12, Mode: event.Push}),
 		e(0, "docs", "file:///guide.md", event.ResourceUpdated{Size: &size}),
 		e(time.Second, "a-server-whose-name-is-far-too-long", "file:///home/ada/projects/engine/notes/of/long/ago/about/the/difference/engine.md", event.ResourceUpdated{Size: &size}),
 		e(3*time.Second, "docs", "file:///guide.md", event.ResourceUpdated{Size: &size}),

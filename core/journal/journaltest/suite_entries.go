@@ -34,8 +34,8 @@ func entriesAreEvents(t *testing.T, o *Opened) {
 	shown.Content, shown.Diff = &text, &text // fields that must never be stored
 	payloads := []event.Payload{
 		event.ServerState{State: event.Backoff, Previous: event.Ready, Error: "refused", Attempt: 3, RetryIn: event.Milliseconds(1500 * time.Millisecond)},
-		event.SubscriptionActive{Resources: event.ResourceSet{Count: 3}, Mode: event.Push, Missing: []string{"a"}},
-		event.SubscriptionActive{Resources: event.ResourceSet{Count: 2, URIs: []string{"a", "b"}}},
+		event.SubscriptionActive{Resources: 3, Mode: event.Push, Missing: []string{"a"}},
+		event.SubscriptionActive{Resources: 2, URIs: []string{"a", "b"}},
 		updated, shown, event.ResourceUpdated{},
 		event.ResourceAdded{Descriptor: event.Descriptor{Name: "n"}}, event.ResourceRemoved{}, event.ResourceChanged{},
 		event.ListChanged{List: catalog.Resources, Added: []string{"a"}}, event.ListChanged{List: catalog.Templates, Error: "timeout"},

@@ -53,8 +53,8 @@ func split(p event.Payload) []event.Payload {
 		}
 		return []event.Payload{first, second}
 	case event.SubscriptionActive:
-		if len(p.Missing) > 0 || p.Resources.URIs != nil {
-			p.Missing, p.Resources.URIs = nil, nil
+		if len(p.Missing) > 0 || p.URIs != nil {
+			p.Missing, p.URIs = nil, nil
 			return []event.Payload{p}
 		}
 	case event.ConfigRejected:

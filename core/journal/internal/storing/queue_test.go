@@ -174,7 +174,7 @@ func TestTooLargeEventsAreSplit(t *testing.T) {
 	for i := range 300 {
 		missing = append(missing, fmt.Sprintf("file:///%d", i))
 	}
-	parts, err = Encode(&event.Event{ServerID: "s", Payload: event.SubscriptionActive{Resources: event.ResourceSet{Count: 300}, Missing: missing}}, limit)
+	parts, err = Encode(&event.Event{ServerID: "s", Payload: event.SubscriptionActive{Resources: 300, Missing: missing}}, limit)
 	if err != nil || len(parts) != 1 {
 		t.Errorf("%d parts, %v", len(parts), err)
 	}
