@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/config/hosts"
@@ -91,7 +92,7 @@ func (g *Globals) LoadOrDemo(ctx context.Context, env *Env, log *slog.Logger, de
 	}
 	return &config.Config{Servers: []config.Server{{
 		ID: "demo", Enabled: true, Transport: config.TransportStdio,
-		Program: config.Program{Command: env.Executable, Args: []string{"demo-server"}},
+		Program: config.Program{Command: env.Executable, Args: []string{"demo-server", "--began", time.Now().Format(time.RFC3339Nano)}},
 		Tracking: config.Tracking{TrackResources: true, TrackTools: true, TrackPrompts: true,
 			Read: config.ReadDigest, PollInterval: config.DefaultPollInterval},
 		Protocol: config.ProtocolAuto, RequestTimeout: config.DefaultRequestTimeout,
