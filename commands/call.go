@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -59,7 +60,12 @@ If the tool fails, the exit code is 5.
 			if argsJSON != "" {
 				err := json.Unmarshal([]byte(argsJSON), &opts.arguments)
 				if syntax, wrong := errors.AsType[*json.SyntaxError](err); wrong {
-					return cli.UsageHint(argsExample, "--args-json is not JSON at character %d: %s", utf8.RuneCountInString(argsJSON[:syntax.Offset]), syntax)
+					at := argsJSON[:syntax.Offset]
+					if strings.HasPrefix(syntax.Error(), "unexpected end") {
+						return cli.UsageHint(argsExample, "--args-json is not JSON: it ends too early")
+					}
+					last, _ := utf8.DecodeLastRuneInString(at)
+					return cli.UsageHint(argsExample, "--args-json is not JSON at character %d, which is %q", utf8.RuneCountInString(at), string(last))
 				}
 				if err != nil || opts.arguments == nil {
 					return cli.UsageHint(argsExample, "--args-json is not a JSON object")

@@ -55,6 +55,9 @@ func (r *requestFlags) ask(cmd *cobra.Command, env *cli.Env, g *cli.Globals, of 
 	if err := r.Parse(); err != nil {
 		return err
 	}
+	if info, err := os.Stat(of.server); err == nil && info.Mode().IsRegular() && strings.ContainsAny(of.server, "./\\") {
+		return cli.UsageHint("add the file with --config", "%s is a file; specify the server's name", printable.Line(of.server, 200))
+	}
 	ctx, cancel := r.Bound(cmd.Context())
 	defer cancel()
 	cmd.SetContext(ctx)
@@ -244,7 +247,7 @@ func writeFile(path string, pieces []piece) error {
 		}
 	}
 	if err := write(); err != nil {
-		return fmt.Errorf("--out: write the file: %w", err)
+		return fmt.Errorf("cannot write the file of --out: %w", err)
 	}
 	return nil
 }
