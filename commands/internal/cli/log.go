@@ -9,7 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/output/termtext"
 )
 
@@ -60,6 +62,7 @@ func (h messages) WithGroup(string) slog.Handler { return h }
 
 func (h messages) Handle(_ context.Context, r slog.Record) error {
 	var server, cause, hint string
+	message := printable.Line(r.Message, 2000)
 	var details []string
 	add := func(a slog.Attr) bool {
 		text := valueOf(a.Value)
@@ -69,6 +72,10 @@ func (h messages) Handle(_ context.Context, r slog.Record) error {
 			server = text + ": "
 		case a.Key == "err" || a.Key == "error":
 			cause = ": " + text
+		case a.Key == "state" && r.Message == status.StateMessage:
+			message = event.State(text).Words()
+		case a.Key == "retryIn":
+			details = append(details, "next attempt in "+text)
 		case a.Key == "hint":
 			hint = text
 		case !slices.Contains(details, a.Key+" "+text): // for example, set by both the logger and the record
@@ -84,7 +91,7 @@ func (h messages) Handle(_ context.Context, r slog.Record) error {
 	if r.Level == slog.LevelWarn {
 		level = "warning"
 	}
-	text := "mcptrack: " + level + ": " + server + printable.Line(r.Message, 2000) + cause
+	text := "mcptrack: " + level + ": " + server + message + cause
 	if len(details) > 0 {
 		text += " (" + strings.Join(details, ", ") + ")"
 	}
