@@ -281,7 +281,7 @@ func (s *subscription) exist(ctx context.Context) error {
 			continue
 		}
 		if _, err := s.t.ReadResource(ctx, s.id, uri); errors.Is(err, session.ErrNotFound) {
-			return &cli.Failure{Exit: cli.ExitRefused, Code: "not_found", Err: fmt.Errorf("server %q has no resource %q", s.id, printable.Line(uri, 300)),
+			return &cli.Failure{Exit: cli.ExitRefused, Code: "not_found", Err: target{s.id, catalog.Resources, uri}.missing(),
 				Hint: cli.DidYouMean(uri, list.Keys(), "mcptrack list resources "+printable.Line(s.id, 60)+" shows what the server offers")}
 		}
 	}

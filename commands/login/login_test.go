@@ -88,7 +88,7 @@ func TestLoginAuthLogout(t *testing.T) {
 	b := newLoginBench(t, "")
 	b.as.Scopes = []string{"read"} // named in the challenge only
 	out, errs := b.run(cli.ExitUnreachable, "list", "--json")
-	if !strings.Contains(out, "authorization required (HTTP status 401): run mcptrack login docs") {
+	if !strings.Contains(out, "needs a login (HTTP 401): run mcptrack login docs") {
 		t.Errorf("%s\n%s", out, errs)
 	}
 	if out, _ = b.run(cli.ExitOK, "auth", "--json"); !strings.Contains(out, `"state": "none"`) && !strings.Contains(out, `"state":"none"`) {

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -44,7 +43,7 @@ func (g *Globals) AddFlags(root *cobra.Command) {
 	f.BoolVar(&g.trust, "trust", false, "approve for this run everything in the config of this folder; see mcptrack help trust")
 	f.BoolVar(&g.insecure, "insecure-config", false, "read a config that another user owns or can change")
 	f.StringVar(&g.logLevel, "log-level", "warn", "log `LEVEL` on stderr: debug, info, warn or error")
-	f.StringVar(&g.logFormat, "log-format", "text", "log `FORMAT`: text or json")
+	f.StringVar(&g.logFormat, "log-format", "", "log `FORMAT`: text or json (default: messages on a terminal, text elsewhere)")
 	f.StringVar(&g.color, "color", "auto", "`WHEN` to use colours: auto, always or never")
 	f.StringVarP(&g.output, "output", "o", "", "output `FORMAT`: "+document.Choices()+", which is run for each item (default table)")
 	f.BoolVar(&g.JSON, "json", false, "short for --output json")
@@ -76,7 +75,7 @@ func (g *Globals) Resolve(env *Env) error {
 	if g.Format, err = document.ParseFormat(g.output); err != nil {
 		return Usage("%w", err)
 	}
-	if err := cmp.Or(OneOf("log-level", g.logLevel, "debug", "info", "warn", "error"), OneOf("log-format", g.logFormat, "text", "json"),
+	if err := cmp.Or(OneOf("log-level", g.logLevel, "debug", "info", "warn", "error"), OneOf("log-format", cmp.Or(g.logFormat, "text"), "text", "json"),
 		OneOf("color", g.color, "auto", "always", "never"), g.level.UnmarshalText([]byte(g.logLevel)), g.resolveConfig()); err != nil {
 		return err
 	}
@@ -158,29 +157,4 @@ func (g *Globals) Colours(env *Env, tty bool) bool {
 		return true
 	}
 	return tty && env.Getenv("TERM") != "dumb"
-}
-
-// Logger returns the logger for stderr. It escapes unprintable characters in all values, because
-// servers choose some of the values.
-func (g *Globals) Logger(env *Env) *slog.Logger {
-	opts := &slog.HandlerOptions{Level: g.level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		switch v := a.Value.Any().(type) {
-		case string:
-			a.Value = slog.StringValue(printable.Line(v, 2000))
-		case error:
-			a.Value = slog.StringValue(printable.Reason(v, 2000))
-		case time.Time:
-			if a.Key == slog.TimeKey && env.ErrTTY && g.logFormat == "text" {
-				a.Value = slog.StringValue(v.Local().Format("15:04:05.000")) // same time format as events on a terminal
-			} else if a.Key == slog.TimeKey {
-				a.Value = slog.StringValue(v.UTC().Format("2006-01-02T15:04:05.000Z"))
-			}
-		}
-		return a
-	}}
-	var w io.Writer = env.Err
-	if g.logFormat == "json" {
-		return slog.New(slog.NewJSONHandler(w, opts))
-	}
-	return slog.New(slog.NewTextHandler(w, opts))
 }
