@@ -458,9 +458,7 @@ func (f *sessionFollower) synced(r syncResult) error {
 		f.syncs.pending.merge(syncRequest{subscribe: true})
 	}
 	f.becomeReady()
-	if f.w.srv.TrackResources && f.s.Info().Capabilities.Resources {
-		f.announceMode()
-	}
+	f.announceActive()
 	f.coverage.warn(f.w)
 	f.tryLegacy(f.lacks())
 	if r.job.compare {
@@ -555,6 +553,9 @@ func (f *sessionFollower) becomeReady() {
 	}
 	if f.ready && st.State == f.w.state && st.Error == f.w.waits.Error {
 		return
+	}
+	if !f.ready && st.State == event.Ready {
+		st.ConnectedIn = event.Milliseconds(time.Since(f.w.began))
 	}
 	f.ready = true
 	f.w.publishConnected(st, info)
