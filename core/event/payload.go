@@ -66,6 +66,10 @@ const (
 	Poll UpdateMode = "poll" // resources are polled at an interval
 )
 
+// NoResources is the Reason in the state of a connected server whose resources are to be followed,
+// but which offers none. The state is Unsupported if nothing else on the server is followed.
+const NoResources = "the server does not offer resources"
+
 // ServerState is published when the state of a server changes.
 type ServerState struct {
 	State           State        `json:"state"`
