@@ -17,6 +17,7 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/completion"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/output/document"
@@ -181,7 +182,7 @@ func unreachable(reports []session.Report, reported bool) error {
 type serverRow struct {
 	ID              string           `json:"id"`
 	Transport       config.Transport `json:"transport"`
-	State           string           `json:"state"`
+	State           event.State      `json:"state"`
 	ProtocolVersion string           `json:"protocolVersion"`
 	Era             session.Era      `json:"era"`
 	ServerName      string           `json:"serverName"`
@@ -215,8 +216,7 @@ func newServerRow(r session.Report) serverRow {
 }
 
 func writeList(env *cli.Env, g *cli.Globals, kind catalog.Kind, reports []session.Report) error {
-	tables := table.Options{Wide: g.Format.Wide(), Colour: g.Colours(env, env.OutTTY)}
-	tables.Width = env.Width()
+	tables := g.Tables(env)
 	switch {
 	case g.Format.Table() && kind == "":
 		return table.Servers(env.Out, reports, tables)
