@@ -43,6 +43,10 @@ offer, and exits. Servers that do not support a kind list nothing. Tables also s
 disabled servers. Events are the types of MCP Events that "events" in the config lists;
 see mcptrack help events.
 
+States are ready, needs login, not configured, not approved, disabled and failed; in JSON
+they are those of events: Ready, NeedsAuth, Unconfigured, Unapproved, Disabled and Failed.
+On a terminal long texts are shortened, unless -o wide is used; in a pipe never.
+
 With -o template=... the template is run once for each server or item; numbers can be
 compared, and missing keys print nothing.
 

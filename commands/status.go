@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -135,7 +136,14 @@ func writeStatus(env *cli.Env, tables table.Options, status json.RawMessage, ser
 		row := []string{s.ID, s.State.Words(), env.Time(s.Since), s.ProtocolVersion, s.Mode, fmt.Sprint(s.Resources), fmt.Sprint(s.Updates), fmt.Sprint(s.Failures), s.FollowedBy}
 		rows = append(rows, append(row[:len(header):len(header)], s.Error))
 	}
-	if err := tables.Rows(env.Out, append(header, "Error"), rows); err != nil {
+	header = append(header, "Error")
+	if tables.Narrow() { // -o wide still shows the protocol and the mode
+		header = slices.Delete(header, 3, 5)
+		for i := range rows {
+			rows[i] = slices.Delete(rows[i], 3, 5)
+		}
+	}
+	if err := tables.Rows(env.Out, header, rows); err != nil {
 		return err
 	}
 	if len(shared.Deliveries) > 0 {

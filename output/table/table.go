@@ -42,8 +42,11 @@ const (
 	narrowError = 600
 )
 
-// narrowServers is the terminal width below which the table of servers omits the transport.
-const narrowServers = 100
+// narrow is the terminal width below which tables of servers omit some columns.
+const narrow = 100
+
+// Narrow reports whether tables of servers must omit the less important columns to fit.
+func (o Options) Narrow() bool { return o.fits() && o.Width < narrow }
 
 // Servers writes a table with one row per server.
 func Servers(w io.Writer, reports []session.Report, o Options) error {
@@ -75,7 +78,7 @@ func Servers(w io.Writer, reports []session.Report, o Options) error {
 		}
 		rows = append(rows, append(row, n(catalog.Resources), n(catalog.Templates), n(catalog.Prompts), n(catalog.Tools), message))
 	}
-	if o.fits() && o.Width < narrowServers { // -o wide still shows the transport
+	if o.Narrow() { // -o wide still shows the transport
 		head = slices.Delete(head, 2, 3)
 		for i, row := range rows {
 			rows[i] = slices.Delete(row, 2, 3)
