@@ -81,7 +81,8 @@ running serve-sse (its token in MCPTRACK_TOKEN), where a restart resumes; with -
 NDJSON from watch. For each resource only the newest update waits, and all waiting updates
 are sent as one item.
 
-Prints a receipt for every message that the endpoint acknowledged.
+Prints a receipt for every message that the endpoint acknowledged and, on a terminal, from
+where and into what it injects.
 
 Exit codes: 0 stopped, the call ended, or --stdin ended and everything is delivered;
 1 failed; 2 wrong usage; 3 config invalid or missing; 4 the endpoint or the feed could not

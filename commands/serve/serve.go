@@ -73,7 +73,8 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 Events are stored before they are sent: a client that reconnects with the last id it
 received misses nothing, even after a restart or a crash of mcptrack. Text versions of the
 followed resources are also kept, for the dashboard, history and diff, unless they contain
-a secret from the config. The address must be a loopback address unless a token protects it.
+a secret from the config. On a terminal, the address of the dashboard and the number of
+followed servers are printed. The address must be a loopback address unless a token protects it.
 
 With --nats several processes serve one feed with the same ids and share the servers: one
 process follows each server, and another takes over within 10 s if that process dies.
