@@ -109,7 +109,7 @@ func TestLoginAuthLogout(t *testing.T) {
 	if strings.Contains(out, "at-") || strings.Contains(out, "rt-") {
 		t.Errorf("a token is shown: %s", out)
 	}
-	if out, _ = b.run(cli.ExitOK, "auth"); !strings.Contains(out, "loggedIn") || !strings.Contains(out, "automatic") {
+	if out, _ = b.run(cli.ExitOK, "auth"); !strings.Contains(out, "logged in") || !strings.Contains(out, "automatic") {
 		t.Error(out)
 	}
 	b.run(cli.ExitOK, "login", "--all")

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/tree"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/output/document"
+	"github.com/mcptrack/mcptrack/output/table"
 )
 
 // Globals contains the flags that every command has.
@@ -121,6 +123,19 @@ func (g *Globals) Write(w io.Writer, names []string, doc any, table func() error
 	}
 	_, err := io.WriteString(w, lines.String())
 	return err
+}
+
+// Tables returns the options for tables on stdout.
+func (g *Globals) Tables(env *Env) table.Options {
+	return table.Options{Wide: g.Format.Wide(), Width: env.Width(), Colour: g.Colours(env, env.OutTTY)}
+}
+
+// Tell prints a line to stderr for the user at a terminal: what a command does, or what to do next.
+// It prints nothing with --quiet, or if stderr is no terminal. The arguments must be printable.
+func (g *Globals) Tell(env *Env, format string, args ...any) {
+	if env.ErrTTY && !g.Quiet {
+		fmt.Fprintf(env.Err, format+"\n", args...)
+	}
 }
 
 // WantsJSON reports whether failures must be reported as JSON, even if the command line could not

@@ -9,10 +9,12 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/output/web"
 )
 
@@ -132,6 +134,8 @@ type MCPEndpoint struct {
 	Tokens  *web.Tokens             // nil if clients need no token
 	Ready   func() error            // status of /readyz; nil means always ready
 	Closing func()                  // ends the handler's streams when the server stops
+	// Listening is called with the URL of the endpoint when clients can connect. May be nil.
+	Listening func(url string)
 }
 
 // OverHTTP listens immediately, so that an invalid address is reported before anything else starts.
@@ -154,8 +158,22 @@ func (o *MCPFlags) OverHTTP(ctx context.Context, env *Env, log *slog.Logger, e M
 			return ln.Close()
 		}
 		fmt.Fprintf(env.Err, "listening on %s%s\n", srv.URL(), mcpPath)
+		if e.Listening != nil {
+			e.Listening(srv.URL() + mcpPath)
+		}
 		return srv.Serve(ctx, ln)
 	}, nil
+}
+
+// ClaudeCode returns the command that adds an endpoint to Claude Code under a name. It refers to the
+// file with the token, and never contains the token.
+func (o *MCPFlags) ClaudeCode(name, url string) string {
+	add := "claude mcp add --transport http " + name + " " + url
+	if o.Access.TokenFile != "" {
+		file := strings.ReplaceAll(printable.Line(o.Access.TokenFile, 0), "'", `'\''`)
+		add += ` --header "Authorization: Bearer $(cat '` + file + `')"`
+	}
+	return add
 }
 
 // WhileRunning runs run, which keeps a server up to date, and starts serve once ready is closed. If
