@@ -75,6 +75,7 @@ If the tool fails, the exit code is 5.
 		},
 	}
 	opts.add(cmd)
+	g.AddDemo(cmd)
 	cmd.Flags().StringArrayVar(&args, "arg", nil, "tool argument, as `NAME=VALUE` (repeatable)")
 	_ = cmd.RegisterFlagCompletionFunc("arg", completeToolArgument(env, g, &args))
 	cmd.Flags().StringVar(&argsJSON, "args-json", "", "all arguments as a `JSON` object")

@@ -73,6 +73,7 @@ size and digest. --json prints the MCP result. Templates are expanded as in RFC 
 		},
 	}
 	opts.add(cmd)
+	g.AddDemo(cmd)
 	cmd.Flags().StringVar(&opts.template, "template", "", "read the resource that this `URITEMPLATE` expands to")
 	cmd.Flags().StringArrayVar(&opts.params, "param", nil, "template variable, as `NAME=VALUE` (repeatable)")
 	_ = cmd.RegisterFlagCompletionFunc("param", completeParameter(env, g, &opts))

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"slices"
 	"time"
 
@@ -46,9 +45,9 @@ serve-sse).`,
 			if timeout <= 0 {
 				return cli.Usage("--timeout must be positive")
 			}
-			base, err := url.Parse(address)
-			if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-				return cli.Usage("invalid URL %q; expected http://HOST:PORT or https://HOST:PORT", printable.Line(address, 200))
+			base, err := cli.ParseServeURL("URL", address)
+			if err != nil {
+				return err
 			}
 			client := remote.Client{Base: base}
 			if tokenFile != "" {

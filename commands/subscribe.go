@@ -66,6 +66,7 @@ expired before --count was reached or before there was a resource to follow.`,
 		},
 	}
 	opts.add(cmd)
+	g.AddDemo(cmd)
 	cmd.Flags().StringArrayVar(&opts.call, "call", nil, "call `TOOL[=JSON]` after subscribing (repeatable)")
 	_ = cmd.RegisterFlagCompletionFunc("call", completeNames(env, g, catalog.Tools))
 	return cmd

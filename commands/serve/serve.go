@@ -103,7 +103,7 @@ usage; 3 config invalid or missing.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&opts.addr, "addr", "127.0.0.1:8722", "`ADDRESS` to listen on; port 0 selects a free port")
+	f.StringVar(&opts.addr, "addr", "127.0.0.1:8722", "`ADDRESS` or port to listen on; port 0 selects a free port")
 	opts.access.Add(cmd, "clients", "read from here")
 	opts.JournalFlags.Add(cmd)
 	opts.RetentionFlags.Add(cmd)

@@ -32,6 +32,7 @@ type Globals struct {
 	output    string
 	JSON      bool
 	Quiet     bool
+	demo      bool // value of --demo of a command with AddDemo
 
 	Format document.Format // output format from --output or --json; set by Resolve
 	level  slog.Level
@@ -61,6 +62,14 @@ func (g *Globals) AddFlags(root *cobra.Command) {
 	complete("output", document.Formats()...)
 	_ = root.MarkPersistentFlagFilename("config", "json", "jsonc", "toml", "yaml", "yml")
 }
+
+// AddDemo adds --demo to a command that reads its config with Load or Read.
+func (g *Globals) AddDemo(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&g.demo, "demo", false, "use a built-in server named demo; no config needed")
+}
+
+// Demo reports whether --demo was given to a command with AddDemo.
+func (g *Globals) Demo() bool { return g.demo }
 
 // Resolve validates the flags and sets the fields derived from them.
 func (g *Globals) Resolve(env *Env) error {

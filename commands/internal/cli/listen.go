@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -83,8 +84,31 @@ func (o *AccessFlags) Listen(ctx context.Context, log *slog.Logger, tokens *web.
 	if err != nil {
 		return nil, nil, webFailure(err)
 	}
-	ln, err := srv.Listen(ctx, addr)
+	ln, err := srv.Listen(ctx, portOnThisMachine(addr))
 	return srv, ln, webFailure(err)
+}
+
+// portOnThisMachine returns the loopback address for a bare port; other addresses are unchanged.
+func portOnThisMachine(addr string) string {
+	if _, err := strconv.ParseUint(addr, 10, 16); err != nil {
+		return addr
+	}
+	return net.JoinHostPort("127.0.0.1", addr)
+}
+
+// httpURL returns the text of a URL for a port, [HOST]:PORT or [HOST]:PORT/PATH. Other texts are
+// unchanged.
+func httpURL(text string) string {
+	addr, path, hasPath := strings.Cut(text, "/")
+	host, port, err := net.SplitHostPort(portOnThisMachine(addr))
+	if _, invalid := strconv.ParseUint(port, 10, 16); err != nil || invalid != nil {
+		return text
+	}
+	u := "http://" + net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port)
+	if hasPath {
+		u += "/" + path
+	}
+	return u
 }
 
 func webFailure(err error) error {
@@ -107,7 +131,7 @@ type MCPFlags struct {
 func (o *MCPFlags) Add(cmd *cobra.Command, addr string) {
 	f := cmd.Flags()
 	f.BoolVar(&o.Stdio, "stdio", false, "serve one client over standard input and output")
-	f.StringVar(&o.addr, "addr", addr, "`ADDRESS` to listen on; port 0 selects a free port")
+	f.StringVar(&o.addr, "addr", addr, "`ADDRESS` or port to listen on; port 0 selects a free port")
 	o.Access.Add(cmd, "clients", "send requests")
 }
 
