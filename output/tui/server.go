@@ -386,9 +386,9 @@ func (p *serverPage) viewResources(m *model, height int, changed string) []strin
 	}
 	const others = 1 + changedWidth + 1 + 1 + typeWidth + 1 + sizeWidth
 	width := min(max(p.uriWidth, 20), max(m.width-others, 20))
-	heading := " " + pad(changed, changedWidth) + " " + pad("URI", width) + " " + pad("TYPE", typeWidth) + " " + right("SIZE", sizeWidth)
-	if m.width < 60+others { // the position would hide a heading
-		heading = " " + pad(changed, changedWidth) + " URI"
+	heading := " " + pad(changed, changedWidth) + " " + pad("URI", width) + " TYPE"
+	if width+others+12 < m.width { // there is space for the position
+		heading = pad(heading, others+width-sizeWidth) + right("SIZE", sizeWidth)
 	}
 	out := []string{m.heading(heading, position(p.list.cursor, len(rows)))}
 	if len(rows) == 0 {

@@ -9,7 +9,10 @@
 // panic. Requests to the source run in goroutines of the library; they end with the
 // context of Run.
 //
-// Memory: the newest 2,000 events, for each server the updates of the last two minutes
+// Keys: the visible page handles its keys and names them in the footer. The mouse wheel moves
+// like the arrow keys. Ctrl-Z restores the terminal and suspends the process group.
+//
+// Memory: the newest 2,000 events without their texts, for each server the updates of the last two minutes
 // and its log (see output/serverlog), and without a serve-sse up to 32 MiB of texts.
 //
 // Libraries: bubbletea v2 (MIT) reads keys, draws changed cells only and restores the
