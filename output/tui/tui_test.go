@@ -63,7 +63,6 @@ func (f *fixed) Log(context.Context, string) ([]serverlog.Line, error) {
 	return []serverlog.Line{{Time: time.Now(), Level: serverlog.Stderr, Text: hostile}}, nil
 }
 
-
 // terminal drives a model as the library does, without one.
 type terminal struct {
 	*testing.T
