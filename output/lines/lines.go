@@ -4,7 +4,7 @@
 // On a terminal, lines are coloured, aligned in columns and truncated to the terminal's width. The
 // first line of each day is preceded by the date. For each server that fails repeatedly, a status
 // line at the bottom counts the failures (see [Screen]). On other outputs, lines are neither
-// aligned nor truncated, and a failure is shown only if it differs from the previous one.
+// aligned nor truncated, times include the date and the zone, and a failure is shown only if it differs from the previous one.
 package lines
 
 import (
@@ -97,7 +97,7 @@ func (w *Writer) zone() *time.Location { return cmp.Or(w.Zone, time.UTC) }
 
 func (w *Writer) line(b *strings.Builder, e *event.Event) {
 	at, layout := e.Timestamp.In(w.zone()), "15:04:05.000"
-	if w.Wide {
+	if w.Wide || w.Columns == nil {
 		layout = "2006-01-02T15:04:05.000Z07:00"
 	}
 	w.dayOf(b, at)
@@ -269,11 +269,11 @@ func (w *Writer) bottom() []string {
 	var out []string
 	for i, id := range ids {
 		if i == maxBottom-1 && len(ids) > maxBottom {
-			out = append(out, w.paint(termtext.Grey, fmt.Sprintf("… and %d more servers are backing off", len(ids)-i)))
+			out = append(out, w.paint(termtext.Grey, fmt.Sprintf("… and %d more servers are retrying", len(ids)-i)))
 			break
 		}
 		f := w.failing[id]
-		text := fmt.Sprintf("%s  backing off, attempt %d, next %s", termtext.Pad(w.name(id), w.column), f.attempts, f.next.In(w.zone()).Format("15:04:05"))
+		text := fmt.Sprintf("%s  retrying, attempt %d, next %s", termtext.Pad(w.name(id), w.column), f.attempts, f.next.In(w.zone()).Format("15:04:05"))
 		out = append(out, w.paint(termtext.Grey, termtext.End(text, w.Columns()-1)))
 	}
 	return out

@@ -130,7 +130,7 @@ func TestScreen(t *testing.T) {
 		t.Errorf("after the first failure:\n%s", last(9))
 	}
 	write(all[2:6]...)
-	const bottom = "crashy  backing off, attempt 3, next 01:03:03"
+	const bottom = "crashy  retrying, attempt 3, next 01:03:03"
 	if last(1) != bottom || strings.Count(last(9), "crashy") != 2 {
 		t.Errorf("after three failures:\n%s", last(9))
 	}
@@ -149,7 +149,7 @@ func TestScreen(t *testing.T) {
 	for i := range 20 {
 		write(failing(fmt.Sprintf("server-%02d", i))[:4]...)
 	}
-	if got := last(1); got != "… and 16 more servers are backing off" || !strings.Contains(last(2), "server-03") {
+	if got := last(1); got != "… and 16 more servers are retrying" || !strings.Contains(last(2), "server-03") {
 		t.Errorf("%q", last(3))
 	}
 }
