@@ -10,74 +10,97 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 )
 
-// TestManualProgram builds the program of help embedding and runs it with a config.
-func TestManualProgram(t *testing.T) {
+// TestManualPrograms builds the programs of help embedding and runs them until they have printed a
+// change. The first is also that of go doc core/tracker.
+func TestManualPrograms(t *testing.T) {
 	t.Parallel()
-	_, program, ok := strings.Cut(readFile(t, "commands", "topics", "embedding.md"), "```go\npackage main")
-	if !ok {
-		t.Fatal("the manual has no program")
+	page := readFile(t, "commands", "topics", "embedding.md")
+	programs := regexp.MustCompile("(?s)```go\n(package main\n.*?)```").FindAllStringSubmatch(page, -1)
+	if len(programs) != 2 {
+		t.Fatalf("the manual has %d programs", len(programs))
 	}
-	program, _, _ = strings.Cut(program, "```")
-	if n := strings.Count(program, "\n"); n > 35 {
-		t.Errorf("the program has %d lines, which is too long", n)
+	if doc := readFile(t, "core", "tracker", "doc.go"); !strings.Contains(uncomment(doc), programs[0][1]) {
+		t.Error("go doc core/tracker has another program than the manual")
 	}
-	dir := t.TempDir()
-	save(t, filepath.Join(dir, "main.go"), "package main"+program)
-	binary := filepath.Join(dir, "diffs")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, filepath.Join(dir, "main.go")).CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	for i, want := range []struct {
+		lines  int
+		output string // a line of it
+	}{
+		{25, `^\S+ +demo +updated +vault://`},
+		{35, `^\+[^+]`},
+	} {
+		t.Run(strconv.Itoa(i+1), func(t *testing.T) {
+			t.Parallel()
+			program := programs[i][1]
+			if n := strings.Count(program, "\n"); n > want.lines {
+				t.Errorf("the program has %d lines, which is too long", n)
+			}
+			dir := t.TempDir()
+			save(t, filepath.Join(dir, "main.go"), program)
+			binary := filepath.Join(dir, "program")
+			if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, filepath.Join(dir, "main.go")).CombinedOutput(); err != nil {
+				t.Fatalf("go build: %v\n%s", err, out)
+			}
+			if err := os.Mkdir(filepath.Join(dir, "config"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			save(t, filepath.Join(dir, "config", "mcp-servers.json"), config(`"demo": `+demoEntry(t, t.Name(), `, "trackResources": true`)))
+			cmd := exec.CommandContext(t.Context(), binary)
+			cmd.Dir = dir
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			over := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+			defer over.Stop()
+			var seen []string
+			found, pattern := false, regexp.MustCompile(want.output)
+			for lines := bufio.NewScanner(out); !found && lines.Scan(); {
+				seen = append(seen, lines.Text())
+				found = pattern.MatchString(lines.Text())
+			}
+			_ = cmd.Process.Signal(os.Interrupt)
+			_, _ = io.Copy(io.Discard, out)
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("the program ended with %v", err)
+			}
+			if !found {
+				t.Errorf("no line matches %s: %q", want.output, seen)
+			}
+		})
 	}
-	if err := os.Mkdir(filepath.Join(dir, "config"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	save(t, filepath.Join(dir, "config", "mcp-servers.json"), config(`"demo": `+demoEntry(t, t.Name(), `, "trackResources": true`)))
-	cmd := exec.CommandContext(t.Context(), binary)
-	cmd.Dir = dir
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	over := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
-	defer over.Stop()
-	var seen []string
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		seen = append(seen, lines.Text())
-		if strings.HasPrefix(lines.Text(), "+") && !strings.HasPrefix(lines.Text(), "+++") {
-			break
+}
+
+// uncomment returns the lines of code in a documentation comment.
+func uncomment(doc string) string {
+	var code strings.Builder
+	for line := range strings.Lines(doc) {
+		switch {
+		case strings.HasPrefix(line, "//\t"):
+			code.WriteString(line[3:])
+		case line == "//\n":
+			code.WriteString("\n")
 		}
 	}
-	_ = cmd.Process.Signal(os.Interrupt)
-	_, _ = io.Copy(io.Discard, out)
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("the program ended with %v", err)
-	}
-	if text := strings.Join(seen, "\n"); !strings.Contains(text, "--- vault://") || !strings.Contains(text, "\n+") {
-		t.Errorf("no diff was printed: %q", text)
-	}
+	return code.String()
 }
 
 // TestEngineProgram builds the program of go doc core/engine as a separate module. It follows a config, stores
 // and serves events, and exits on a signal.
 func TestEngineProgram(t *testing.T) {
 	t.Parallel()
-	var program strings.Builder
-	_, text, found := strings.Cut(readFile(t, "core", "engine", "doc.go"), "//\tpackage main\n")
-	for line := range strings.Lines("//\tpackage main\n" + text) {
-		code, ok := strings.CutPrefix(line, "//\t")
-		if !ok && strings.TrimSpace(line) != "//" || strings.HasPrefix(line, "// ") {
-			break
-		}
-		program.WriteString(strings.TrimPrefix(code, "//"))
-	}
-	if n := strings.Count(program.String(), "\n"); !found || n < 20 || n > 50 {
+	program := uncomment(readFile(t, "core", "engine", "doc.go"))
+	if n := strings.Count(program, "\n"); n < 20 || n > 60 {
 		t.Fatalf("the documentation has a program of %d lines", n)
 	}
 	root, err := filepath.Abs(filepath.Join("..", ".."))
@@ -88,7 +111,7 @@ func TestEngineProgram(t *testing.T) {
 	if err := os.Mkdir(module, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	save(t, filepath.Join(module, "main.go"), program.String())
+	save(t, filepath.Join(module, "main.go"), program)
 	save(t, filepath.Join(module, "go.sum"), readFile(t, "go.sum"))
 	// The requirements are ours, so that nothing has to be looked up.
 	ours := readFile(t, "go.mod")

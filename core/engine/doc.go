@@ -43,6 +43,20 @@
 //		}
 //	}
 //
+// # Three rules
+//
+// Readers before Run: pass them to [Engine.Run], which starts them before the first event. A reader
+// made by [Events] receives every event of this run; any other reader of the log may begin at
+// [Engine.First].
+//
+// Contexts: the context of Run ends the sources and the tracker. The contexts of readers end later,
+// once they can read the last event; see Shutdown. A reader that returns nil only ends itself.
+//
+// The error of Run: it is the first error of a part, such as an address in use. Errors that a part
+// returns after its own context has ended are ignored. A part that ends for another reason when the
+// context of Run ends, as the HTTP server above does, must not return that as an error, or the
+// caller checks the context, as above. A server that fails never ends Run: its failure is an event.
+//
 // # Order and loss
 //
 // The log contains the tracker's events in their original order. The tracker appends each event to
