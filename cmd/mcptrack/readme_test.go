@@ -83,7 +83,7 @@ func TestReadmeIsShort(t *testing.T) {
 	if n := strings.Count(readme, "\n"); n > 220 {
 		t.Errorf("the README has %d lines, at most 220 are wanted", n)
 	}
-	for _, link := range regexp.MustCompile(`\]\(([^)]+)\)`).FindAllStringSubmatch(readme, -1) {
+	for _, link := range regexp.MustCompile(`(?:\]\(|src="|srcset=")([^)"]+)`).FindAllStringSubmatch(readme, -1) {
 		if _, err := os.Stat(filepath.Join("..", "..", link[1])); err != nil {
 			t.Errorf("a link leads nowhere: %v", err)
 		}

@@ -46,33 +46,42 @@ func (p page) open(url string, width, height int64) error {
 
 // await waits until the page shows a text.
 func (p page) await(text string) error {
-	_, err := poll[bool](p, `text => document.body.innerText.includes(text)`, text)
-	if err != nil {
+	if _, err := poll[bool](p, `text => document.body.innerText.includes(text)`, text); err != nil {
 		return fmt.Errorf("the page does not show %q: %w", text, err)
 	}
 	return nil
 }
 
-// click clicks the item, tab, button or link that has a text and the least other text, as people
-// would. It depends on no other part of the page. Items of a tree come first, as the feed names the
-// same resources.
-func (p page) click(text string) error {
-	at, err := poll[[]float64](p, `text => {
-		for (const kind of ["[role=treeitem]", "[role=tree] button, [role=tree] a", "[role=option], [role=row], [role=tab], a, button"]) {
-			const found = [...document.querySelectorAll(kind)]
-				.filter((e) => e.checkVisibility() && e.textContent.includes(text))
-				.sort((a, b) => a.textContent.length - b.textContent.length)[0];
-			if (!found) continue;
-			found.scrollIntoView({ block: "nearest" });
-			const box = found.getBoundingClientRect();
-			return [box.x + Math.min(box.width / 2, 40), box.y + Math.min(box.height / 2, 12)];
-		}
-		return null;
-	}`, text)
+// click clicks what people would: of the items, tabs, buttons and links with a text, the leftmost, and
+// of those in one column the one with the least other text. It depends on no other part of the page.
+// It reports whether there is one; half restricts it to the left half of the page.
+func (p page) click(text string, half bool) (bool, error) {
+	at, err := chromedp.Run(p.tab, chromedp.Evaluate[[]float64](fmt.Sprintf(`(() => {
+		const [text, half] = [%q, %t];
+		const found = [...document.querySelectorAll("[role=treeitem], [role=option], [role=row], [role=tab], a, button")]
+			.filter((e) => e.checkVisibility() && e.textContent.includes(text))
+			.map((e) => ({ e, x: e.getBoundingClientRect().x }))
+			.filter(({ x }) => !half || x < innerWidth / 2)
+			.sort((a, b) => Math.round((a.x - b.x) / 100) || a.e.textContent.length - b.e.textContent.length)[0];
+		if (!found) return null;
+		found.e.scrollIntoView({ block: "nearest" });
+		const box = found.e.getBoundingClientRect();
+		return [box.x + Math.min(box.width / 2, 60), box.y + Math.min(box.height / 2, 12)];
+	})()`, text, half)))
 	if err != nil || len(at) != 2 {
-		return fmt.Errorf("the page has nothing to click with %q: %w", text, err)
+		return false, err
 	}
-	return chromedp.Do(p.tab, chromedp.MouseClickXY(at[0], at[1]))
+	return true, chromedp.Do(p.tab, chromedp.MouseClickXY(at[0], at[1]), chromedp.Sleep(time.Second))
+}
+
+// openResource opens a resource of a server: its item, or first the server's.
+func (p page) openResource(server, resource string) error {
+	for _, text := range []string{resource, server, resource} {
+		if done, err := p.click(text, true); err != nil || done && text == resource {
+			return err
+		}
+	}
+	return fmt.Errorf("the page has no item %q", resource)
 }
 
 // photograph saves the page as FILE-light.png and FILE-dark.png.
