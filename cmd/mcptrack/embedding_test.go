@@ -81,6 +81,45 @@ func TestManualPrograms(t *testing.T) {
 	}
 }
 
+// TestManualFragments compiles the fragments of programs in help embedding.
+func TestManualFragments(t *testing.T) {
+	t.Parallel()
+	page := readFile(t, "commands", "topics", "embedding.md")
+	fragments := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(page, -1)
+	frames := map[string]string{ // by what a fragment begins with
+		"c := t.Client": `package main
+import ("context"; "github.com/mcptrack/mcptrack/core/tracker")
+func main() { show(context.Background(), tracker.New(tracker.Options{})) }
+func show(ctx context.Context, t *tracker.Tracker) {
+%s
+_, _, _, _, _ = r, cached, ok, fresh, err
+}`,
+		"srv := mcpserver.New": `package main
+import ("context"; "encoding/json"; "net/http"; "github.com/mcptrack/mcptrack/core/mcpserver")
+func main() { show(nil, nil, nil) }
+func show(read, call func(context.Context, *mcpserver.Request) (json.RawMessage, error), items []json.RawMessage) {
+%s
+}`,
+	}
+	compiled := 0
+	for _, fragment := range fragments {
+		for begin, frame := range frames {
+			if !strings.HasPrefix(fragment[1], begin) {
+				continue
+			}
+			compiled++
+			file := filepath.Join(t.TempDir(), "main.go")
+			save(t, file, strings.Replace(frame, "%s", fragment[1], 1))
+			if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", os.DevNull, file).CombinedOutput(); err != nil {
+				t.Errorf("%s…: %v\n%s", begin, err, out)
+			}
+		}
+	}
+	if compiled != len(frames) || compiled+2 != len(fragments) {
+		t.Errorf("%d of %d blocks are fragments that were compiled", compiled, len(fragments))
+	}
+}
+
 // uncomment returns the lines of code in a documentation comment.
 func uncomment(doc string) string {
 	var code strings.Builder

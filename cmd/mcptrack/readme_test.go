@@ -90,6 +90,25 @@ func TestReadmeIsShort(t *testing.T) {
 	}
 }
 
+// TestContributingDescribesScripts: the page for contributors is short, is linked, and describes
+// every script.
+func TestContributingDescribesScripts(t *testing.T) {
+	t.Parallel()
+	page := readFile(t, ".github", "CONTRIBUTING.md")
+	if n := strings.Count(page, "\n"); n > 120 || !strings.Contains(readFile(t, "README.md"), "(.github/CONTRIBUTING.md)") {
+		t.Errorf("CONTRIBUTING.md has %d lines, at most 120 are wanted, and the README must link it", n)
+	}
+	scripts, err := filepath.Glob(filepath.Join("..", "..", "scripts", "*.sh"))
+	if err != nil || len(scripts) < 15 {
+		t.Fatalf("%d scripts, %v", len(scripts), err)
+	}
+	for _, script := range scripts {
+		if !strings.Contains(page, "`"+filepath.Base(script)) {
+			t.Errorf("CONTRIBUTING.md does not describe %s", script)
+		}
+	}
+}
+
 // TestReadmeDescribesCommands: the README has a paragraph for every command.
 func TestReadmeDescribesCommands(t *testing.T) {
 	t.Parallel()
