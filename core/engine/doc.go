@@ -5,6 +5,7 @@
 //
 //	import (
 //		"context"
+//		"errors"
 //		"log"
 //		"net/http"
 //		"os"
@@ -20,6 +21,9 @@
 //	func main() {
 //		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 //		defer stop()
+//		if len(os.Args) != 4 {
+//			log.Fatal("usage: follow CONFIG FOLDER ADDRESS")
+//		}
 //		cfg, problems := config.Load(os.Args[1], config.Options{})
 //		if cfg == nil {
 //			log.Fatal(problems)
@@ -28,7 +32,6 @@
 //		if err != nil {
 //			log.Fatal(err)
 //		}
-//		defer events.Close()
 //		desired := engine.Desired{Config: cfg, Follow: &reload.Options{Path: os.Args[1]}}
 //		e, err := engine.New(ctx, desired, events, engine.Options{})
 //		if err != nil {
@@ -38,8 +41,9 @@
 //		server := &http.Server{Addr: os.Args[3], Handler: hub.Events()}
 //		context.AfterFunc(ctx, func() { server.Shutdown(context.Background()) })
 //		serve := func(context.Context) error { return server.ListenAndServe() }
-//		if err := e.Run(ctx, engine.Reader(hub.Run), engine.Reader(serve)); err != nil && ctx.Err() == nil {
-//			log.Println(err)
+//		err = e.Run(ctx, engine.Reader(hub.Run), engine.Reader(serve))
+//		if err := errors.Join(err, events.Close()); err != nil && ctx.Err() == nil {
+//			log.Fatal(err)
 //		}
 //	}
 //
