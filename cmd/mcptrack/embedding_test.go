@@ -33,7 +33,7 @@ func TestManualPrograms(t *testing.T) {
 		lines  int
 		output string // a line of it
 	}{
-		{25, `^\S+ +demo +updated +vault://`},
+		{25, `^\S+ demo resource.updated vault://`},
 		{35, `^\+[^+]`},
 	} {
 		t.Run(strconv.Itoa(i+1), func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestManualPrograms(t *testing.T) {
 				t.Errorf("the program ended with %v", err)
 			}
 			if !found {
-				t.Errorf("no line matches %s: %q", want.output, seen)
+				t.Errorf("no line matches %s: %.2000q", want.output, seen)
 			}
 		})
 	}
