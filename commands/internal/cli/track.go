@@ -41,9 +41,7 @@ func (s Selection) Of(cfg *config.Config) *config.Config {
 func WithAllTracked(cfg *config.Config) *config.Config {
 	out := cfg.With(slices.Clone(cfg.Servers))
 	for i := range out.Servers {
-		if srv := &out.Servers[i]; srv.Transport != config.TransportCatalog {
-			srv.TrackResources, srv.TrackTools, srv.TrackPrompts = true, true, true
-		}
+		out.Servers[i].TrackAll()
 	}
 	return out
 }
