@@ -18,7 +18,8 @@ func HTTP(id, url string) Server {
 
 // tracked returns a server with the defaults of a config file, on which everything is tracked.
 func tracked(id string, transport Transport) Server {
-	return Server{ID: id, Enabled: true, Transport: transport, Protocol: ProtocolAuto, RequestTimeout: DefaultRequestTimeout,
-		Tracking: Tracking{TrackResources: true, TrackTools: true, TrackPrompts: true,
-			Read: ReadDigest, Mode: ModeAuto, PollInterval: DefaultPollInterval, SafetyInterval: DefaultSafetyInterval}}
+	s := Server{ID: id, Enabled: true, Transport: transport, Protocol: ProtocolAuto, RequestTimeout: DefaultRequestTimeout,
+		Tracking: Tracking{Read: ReadDigest, Mode: ModeAuto, PollInterval: DefaultPollInterval, SafetyInterval: DefaultSafetyInterval}}
+	s.TrackAll()
+	return s
 }

@@ -19,6 +19,7 @@ func TestServers(t *testing.T) {
 	}
 	for i, got := range []Server{Stdio("docs", "docs-server", "--all", "now"), HTTP("web", "https://user:secret@docs.example/mcp")} {
 		want := cfg.Servers[i]
+		want.Unasked = true                                // a server that offers no resources is no problem
 		want.Intent, want.Secrets, want.Dir = nil, nil, "" // what only a file has
 		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s:\n%s", got.ID, diff)
