@@ -33,7 +33,7 @@ func TestManualPrograms(t *testing.T) {
 		lines  int
 		output string // a line of it
 	}{
-		{25, `^\S+ demo resource.updated vault://`},
+		{25, `^\S+ demo vault://\S+ updated `},
 		{35, `^\+[^+]`},
 	} {
 		t.Run(strconv.Itoa(i+1), func(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -335,14 +334,5 @@ func TestEveryStateHasItsOwnWords(t *testing.T) {
 			t.Errorf("%s and %s are both %q", s, other, words)
 		}
 		seen[words] = s
-	}
-}
-
-// Durations are readable when a program prints a payload.
-func TestMillisecondsPrint(t *testing.T) {
-	t.Parallel()
-	state := ServerState{State: Backoff, RetryIn: Milliseconds(1500*time.Millisecond + 3)}
-	if got := fmt.Sprintf("%+v", state); !strings.Contains(got, "RetryIn:1.5s ") {
-		t.Error(got)
 	}
 }

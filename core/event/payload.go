@@ -351,11 +351,6 @@ func (c ConfigReloaded) MarshalJSON() ([]byte, error) {
 	return printable.Marshal(alias(c))
 }
 
-// String returns the duration in Go's notation, rounded to milliseconds, such as 1.5s.
-func (m Milliseconds) String() string {
-	return time.Duration(m).Round(time.Millisecond).String()
-}
-
 // MarshalJSON implements [json.Marshaler].
 func (m Milliseconds) MarshalJSON() ([]byte, error) {
 	return strconv.AppendInt(nil, time.Duration(m).Milliseconds(), 10), nil

@@ -170,8 +170,8 @@ func Example_diffs() {
 		server.Set("note:///plan", "write\ntest\nrelease\n")
 	})
 	for e := range events.Events() {
-		if diff := e.UnifiedDiff(); diff != "" {
-			fmt.Print(diff)
+		if u, ok := e.Payload.(event.ResourceUpdated); ok {
+			fmt.Print(u.UnifiedDiff())
 			stop()
 		}
 	}
