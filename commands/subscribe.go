@@ -123,8 +123,6 @@ func runSubscribe(ctx context.Context, env *cli.Env, g *cli.Globals, opts subscr
 	s := newStream(env, g, opts.streamFlags)
 	s.follow(env, g, screen, nil, false)
 	s.keep, s.counts = sub.keep, isResourceChange
-	write := s.write
-	s.write = func(events ...*event.Event) error { return write(sub.name(events)...) }
 	err = s.run(ctx, e, engine.Source(sub.run))
 	rememberSnapshot(env, cfg.Path, e.Tracker().Snapshot())
 	if err == nil && errors.Is(context.Cause(ctx), cli.ErrTimeout) && !sub.hasFollowed() {
@@ -209,26 +207,6 @@ func (s *subscription) signal() {
 	case s.wake <- struct{}{}:
 	default:
 	}
-}
-
-// name adds the URIs to subscription.active events, which contain only the number of resources.
-func (s *subscription) name(events []*event.Event) []*event.Event {
-	for i, e := range events {
-		p, ok := e.Payload.(event.SubscriptionActive)
-		if !ok {
-			continue
-		}
-		st, _ := s.t.Snapshot().Server(s.id)
-		p.URIs = make([]string, 0, len(st.Resources))
-		for _, r := range st.Resources {
-			p.URIs = append(p.URIs, r.URI)
-		}
-		p.Resources = len(p.URIs)
-		named := *e
-		named.Payload = p
-		events[i] = &named
-	}
-	return events
 }
 
 // run makes the tool calls in every session. After the first subscription it also checks that the

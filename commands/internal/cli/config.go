@@ -89,13 +89,7 @@ func (g *Globals) LoadOrDemo(ctx context.Context, env *Env, log *slog.Logger, de
 	if !demo {
 		return g.Load(ctx, env, log)
 	}
-	return &config.Config{Servers: []config.Server{{
-		ID: "demo", Enabled: true, Transport: config.TransportStdio,
-		Program: config.Program{Command: env.Executable, Args: []string{"demo-server"}},
-		Tracking: config.Tracking{TrackResources: true, TrackTools: true, TrackPrompts: true,
-			Read: config.ReadDigest, PollInterval: config.DefaultPollInterval},
-		Protocol: config.ProtocolAuto, RequestTimeout: config.DefaultRequestTimeout,
-	}}}, nil
+	return &config.Config{Servers: []config.Server{config.Stdio("demo", env.Executable, "demo-server")}}, nil
 }
 
 // Read reads the config for a command that starts nothing and sends nothing. If the config is
