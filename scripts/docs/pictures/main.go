@@ -76,6 +76,15 @@ func dashboard(ctx context.Context, program, dir string) (err error) {
 	if err := p.open(url, 1200, 780); err != nil {
 		return err
 	}
+	if err := showChange(p, s); err != nil {
+		file := filepath.Join(os.TempDir(), "dashboard-failed")
+		return errors.Join(err, fmt.Errorf("see %s-light.png", file), p.photograph(file))
+	}
+	return p.photograph(filepath.Join(dir, "dashboard"))
+}
+
+// showChange plays the scene, and opens the note that changes.
+func showChange(p page, s *scene) error {
 	if err := errors.Join(p.await("handbook"), s.play()); err != nil {
 		return err
 	}
@@ -85,10 +94,7 @@ func dashboard(ctx context.Context, program, dir string) (err error) {
 	if _, err := p.click("Differences", false); err != nil { // if they are not what it shows first
 		return err
 	}
-	if err := errors.Join(p.await("any day"), p.await("never on Fridays")); err != nil {
-		return err
-	}
-	return p.photograph(filepath.Join(dir, "dashboard"))
+	return errors.Join(p.await("any day"), p.await("never on Fridays"))
 }
 
 // listening returns the URL that a server prints when it listens.
