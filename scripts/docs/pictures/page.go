@@ -15,6 +15,7 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 )
 
@@ -52,32 +53,29 @@ func (p page) await(text string) error {
 	return nil
 }
 
-// click clicks what people would: of the items, tabs, buttons and links with a text, the leftmost, and
-// of those in one column the one with the least other text. It depends on no other part of the page.
-// It reports whether there is one; half restricts it to the left half of the page.
-func (p page) click(text string, half bool) (bool, error) {
+// click clicks what people would: of the elements of some kinds with a text, the one with the least
+// other text. It reports whether there is one.
+func (p page) click(text, kinds string) (bool, error) {
 	at, err := chromedp.Run(p.tab, chromedp.Evaluate[[]float64](fmt.Sprintf(`(() => {
-		const [text, half] = [%q, %t];
-		const found = [...document.querySelectorAll("[role=treeitem], [role=option], [role=row], [role=tab], a, button")]
-			.filter((e) => e.checkVisibility() && e.textContent.includes(text))
-			.map((e) => ({ e, x: e.getBoundingClientRect().x }))
-			.filter(({ x }) => !half || x < innerWidth / 2)
-			.sort((a, b) => Math.round((a.x - b.x) / 100) || a.e.textContent.length - b.e.textContent.length)[0];
+		const found = [...document.querySelectorAll(%q)]
+			.filter((e) => e.checkVisibility() && e.textContent.includes(%q))
+			.sort((a, b) => a.textContent.length - b.textContent.length)[0];
 		if (!found) return null;
-		found.e.scrollIntoView({ block: "nearest" });
-		const box = found.e.getBoundingClientRect();
+		found.scrollIntoView({ block: "nearest" });
+		const box = found.getBoundingClientRect();
 		return [box.x + Math.min(box.width / 2, 60), box.y + Math.min(box.height / 2, 12)];
-	})()`, text, half)))
+	})()`, kinds, text)))
 	if err != nil || len(at) != 2 {
 		return false, err
 	}
-	return true, chromedp.Do(p.tab, chromedp.MouseClickXY(at[0], at[1]), chromedp.Sleep(time.Second))
+	// Lists do not move while the mouse is over them.
+	return true, chromedp.Do(p.tab, chromedp.MouseClickXY(at[0], at[1]), chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, 600, 4), chromedp.Sleep(time.Second))
 }
 
-// openResource opens a resource of a server: its item, or first the server's.
+// openResource opens a resource of a server: its item in the tree, or first the server's.
 func (p page) openResource(server, resource string) error {
 	for _, text := range []string{resource, server, resource} {
-		if done, err := p.click(text, true); err != nil || done && text == resource {
+		if done, err := p.click(text, "[role=treeitem]"); err != nil || done && text == resource {
 			return err
 		}
 	}
