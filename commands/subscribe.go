@@ -66,6 +66,7 @@ expired before --count was reached or before there was a resource to follow.`,
 		},
 	}
 	opts.add(cmd)
+	g.AddDemo(cmd)
 	cmd.Flags().StringArrayVar(&opts.call, "call", nil, "call `TOOL[=JSON]` after subscribing (repeatable)")
 	_ = cmd.RegisterFlagCompletionFunc("call", completeNames(env, g, catalog.Tools))
 	return cmd
@@ -260,7 +261,7 @@ func (s *subscription) exist(ctx context.Context) error {
 			continue
 		}
 		if _, err := s.t.ReadResource(ctx, s.id, uri); errors.Is(err, session.ErrNotFound) {
-			return &cli.Failure{Exit: cli.ExitRefused, Code: "not_found", Err: fmt.Errorf("server %q has no resource %q", s.id, printable.Line(uri, 300)),
+			return &cli.Failure{Exit: cli.ExitRefused, Code: "not_found", Err: target{s.id, catalog.Resources, uri}.missing(),
 				Hint: cli.DidYouMean(uri, list.Keys(), "mcptrack list resources "+printable.Line(s.id, 60)+" shows what the server offers")}
 		}
 	}
