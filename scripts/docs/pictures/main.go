@@ -138,7 +138,7 @@ func watch(ctx context.Context, program, dir string) (err error) {
 			}
 		}
 	}
-	if err := seen("following"); err != nil {
+	if err := seen("following 5"); err != nil {
 		return err
 	}
 	time.Sleep(pause)
