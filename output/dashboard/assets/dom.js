@@ -18,12 +18,31 @@ const escape = (c) => '\\u' + (c.codePointAt(0) > 0xffff ? '{' + c.codePointAt(0
 export function element(tag, className, ...children) {
   const e = document.createElement(tag);
   if (className) e.className = className;
-  e.append(...children.filter((c) => c !== '' && c != null && c !== false));
+  e.append(...children.filter((c) => c !== '' && c !== 0 && c != null && c !== false));
   return e;
 }
 
 // name shows a name that a server chose. <bdi> keeps its writing direction to itself.
 export const name = (text, className) => element('bdi', className, visible(text));
+
+// readable decodes the letters of other alphabets in a URI. What is ASCII stays encoded.
+export const readable = (uri) => uri.replace(/(?:%[89a-f][0-9a-f])+/gi, (bytes) => { try { return decodeURIComponent(bytes); } catch { return bytes; } });
+
+// cut shows a name that loses its middle where it is too long. A name with right-to-left
+// letters loses its end, because its parts would change places.
+export function cut(text, className) {
+  const all = Array.from(visible(text)), keep = Math.min(16, all.length >> 1);
+  if (all.length < 24 || /[\u0590-\u08ff\ufb1d-\ufefc]/.test(text)) return element('bdi', 'cut ' + className, element('span', 'head', all.join('')));
+  return element('bdi', 'cut ' + className, element('span', 'head', all.slice(0, -keep).join('')), element('span', 'tail', all.slice(-keep).join('')));
+}
+
+// button makes a button that does something.
+export function button(className, label, act) {
+  const e = element('button', className, label);
+  e.type = 'button';
+  e.onclick = act;
+  return e;
+}
 
 // line joins names and elements with dots.
 export function line(className, ...parts) {
@@ -38,7 +57,22 @@ export function line(className, ...parts) {
 
 export const size = (n) => n < 1024 ? n + ' B' : n < 1048576 ? (n / 1024).toFixed(1) + ' KiB' : (n / 1048576).toFixed(1) + ' MiB';
 export const count = (n, what) => n.toLocaleString() + ' ' + what + (n === 1 ? '' : 's');
-export const clock = (iso) => iso ? new Date(iso).toLocaleTimeString() : '';
+const hours = { hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' };
+// clock shows a local time as watch does, with the date if that is not today.
+export function clock(iso) {
+  if (!iso) return '';
+  const at = new Date(iso);
+  const day = at.toDateString() === new Date().toDateString() ? '' : at.toLocaleDateString(undefined, { month: 'short', day: 'numeric' }) + ' ';
+  return day + at.toLocaleTimeString(undefined, hours);
+}
+
+// at is clock as an element, with the exact time on hover.
+export function at(iso, className) {
+  const e = element('time', className, clock(iso));
+  e.title = iso;
+  return e;
+}
+
 export const shortDigest = (digest) => (digest || '').replace(/^sha256:/, '').slice(0, 8);
 
 // digest shows the beginning of a digest, with the whole one on hover.
@@ -54,7 +88,7 @@ export function ago(iso) {
   if (!iso) return '';
   const e = element('time');
   e.dateTime = iso;
-  e.title = new Date(iso).toLocaleString(undefined, { dateStyle: 'full', timeStyle: 'long' });
+  e.title = iso;
   e.textContent = relative(iso);
   return e;
 }
@@ -83,4 +117,17 @@ export function facts(entries) {
     list.append(element('dt', '', what), element('dd', '', value instanceof Node ? value : name(value)));
   }
   return list;
+}
+
+const tags = new Set(['h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'p', 'ul', 'ol', 'li', 'pre', 'code', 'strong', 'em', 'blockquote', 'hr', 'br', 'table', 'tr', 'th', 'td']);
+
+// rendered makes the elements of a Markdown text, as the server parsed it. Links do not lead
+// anywhere: their address is shown on hover.
+export function rendered(nodes) {
+  return nodes.map(({ tag, text, link, children = [] }) => {
+    if (!tag) return document.createTextNode(shown(text || ''));
+    const e = element(tags.has(tag) ? tag : 'span', tag === 'a' ? 'address' : '', ...rendered(children));
+    if (link) e.title = visible(link);
+    return e;
+  });
 }

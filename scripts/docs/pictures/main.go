@@ -60,8 +60,8 @@ func dashboard(ctx context.Context, program, file string) error {
 	if !ok {
 		return fmt.Errorf("serve-sse says %q", line)
 	}
-	return photograph(ctx, url, 1200, 760, file, chromedp.Click("#server-list [role=option]"),
-		chromedp.Click("#resource-list [role=option]"), chromedp.Click("#tab-diff"), chromedp.Sleep(watching))
+	return photograph(ctx, url, 1200, 760, file, chromedp.Sleep(watching),
+		chromedp.Click("#rail-list [role=treeitem]"), chromedp.Click("#tab-diff"), chromedp.Sleep(2*time.Second))
 }
 
 func lines(ctx context.Context, program, file string) error {
