@@ -3,7 +3,7 @@ import { ago, button, element, line, name, refreshTimes } from './dom.js';
 import { startDrawer } from './drawer.js';
 import { addEvents, eventOf, eventPage, isPaused, newestChange, setOneServer, showFeed, startFeed, updatesPerMinute } from './feed.js';
 import { startKeys } from './keys.js';
-import { allServers, reload, reveal, serverOf, setServers, showRail } from './rail.js';
+import { allServers, link, reload, reveal, serverOf, setServers, showRail } from './rail.js';
 import { copyText, loadResource, resourceTabs, showResource } from './resource.js';
 import { loadLog, loadServer, serverTabs, showServer } from './server.js';
 import { get, go, select, show, start, state } from './state.js';
@@ -17,29 +17,28 @@ let shownPage = null, drawing = false, looking = false, again = false, tab = '';
 const touched = new Set(); // servers with news since their resources were loaded
 
 async function loadServers() {
-  try {
-    const [status, list] = await Promise.all([get('/api/status'), get('/api/servers')]);
-    learnWords(status.words || {});
-    setOneServer(list.length === 1);
-    showTiles(status);
-    $('version').textContent = 'mcptrack ' + status.version;
-    $('logout').hidden = !status.login;
-    showWebhooks(status);
-    const first = allServers() === null;
-    const loaded = setServers(list);
-    showRail();
-    if (first) drawSoon();
-    if (first) { await loaded; followNewest(); }
-    if (!state.uri) showDetail();
-  } catch { $('tiles').replaceChildren(element('li', 'bad', 'mcptrack does not respond')); }
+	try {
+		const [status, list] = await Promise.all([get('/api/status'), get('/api/servers')]);
+		learnWords(status.words || {});
+		setOneServer(list.length === 1);
+		showTiles(status);
+		$('version').textContent = 'mcptrack ' + status.version;
+		$('logout').hidden = !status.login;
+		showWebhooks(status);
+		const first = allServers() === null;
+		const loaded = setServers(list);
+		showRail();
+		if (first) { drawSoon(); await loaded; followNewest(); }
+		if (!state.uri) showDetail();
+	} catch { $('tiles').replaceChildren(element('li', 'bad', 'mcptrack does not respond')); }
 }
 
 function showTiles({ states = {}, servers, resources, unstored }) {
-  const tile = (n, what, mood) => element('li', mood, element('b', '', n), ' ' + what);
-  const ready = states.Ready || 0, wanted = servers - (states.Disabled || 0);
-  $('tiles').replaceChildren(tile(ready.toLocaleString(), `of ${wanted.toLocaleString()} ready`, ready < wanted ? 'bad' : ''), tile(resources.toLocaleString(), resources === 1 ? 'resource' : 'resources'),
-    tile(updatesPerMinute(), 'updates/min'), ...(unstored ? [element('li', 'bad', 'events are not stored')] : []));
-  if (unstored) $('tiles').lastChild.title = unstored;
+	const tile = (n, what, mood) => element('li', mood, element('b', '', n), ' ' + what);
+	const ready = states.Ready || 0, wanted = servers - (states.Disabled || 0);
+	$('tiles').replaceChildren(tile(ready.toLocaleString(), `of ${wanted.toLocaleString()} ready`, ready < wanted ? 'bad' : ''), tile(resources.toLocaleString(), resources === 1 ? 'resource' : 'resources'),
+		tile(updatesPerMinute(), 'updates/min'), ...(unstored ? [element('li', 'bad', 'events are not stored')] : []));
+	if (unstored) $('tiles').lastChild.title = unstored;
 }
 
 // followNewest shows the newest change until somebody selects something. While text is selected
@@ -47,165 +46,151 @@ function showTiles({ states = {}, servers, resources, unstored }) {
 let next = 0, lastShown = -Infinity;
 const pace = 1500; // ms between two changes that are shown
 function followNewest() {
-  clearTimeout(next);
-  if (!isReading()) next = setTimeout(showNewest, Math.max(0, pace - (performance.now() - lastShown)));
+	clearTimeout(next);
+	if (!isReading()) next = setTimeout(showNewest, Math.max(0, pace - (performance.now() - lastShown)));
 }
 
 const isReading = () => !state.following || isPaused() || $('detail-body').scrollTop > 0 || !getSelection().isCollapsed;
 
 function showNewest() {
-  const e = newestChange(), first = !state.server;
-  if (isReading() || !e || e.serverId === state.server && e.resourceUri === state.uri) return;
-  lastShown = performance.now();
-  show(e.serverId, e.resourceUri);
-  if (first) { reveal(); showRail(); }
+	const e = newestChange(), first = !state.server;
+	if (isReading() || !e || e.serverId === state.server && e.resourceUri === state.uri) return;
+	lastShown = performance.now();
+	show(e.serverId, e.resourceUri);
+	if (first) { reveal(); showRail(); }
 }
 
-// showDetail shows the chosen event, resource or server.
 function showDetail() {
-  let tabs = [], body = [];
-  tab = '';
-  $('compare').hidden = true;
-  $('detail-title').title = '';
-  $('follow').setAttribute('aria-pressed', String(state.following));
-  $('follow').textContent = state.following ? 'Following newest' : 'Follow newest';
-  const event = state.event && eventOf(state.event);
-  if (state.event && !event) {
-    $('detail-title').textContent = 'Event';
-    $('detail-meta').replaceChildren(line('', state.event));
-    body = [element('p', '', 'This event is not among the newest ones.'), element('p', 'quiet', 'Older events: mcptrack replay, or the history of a resource.')];
-  } else if (event) {
-    $('detail-title').replaceChildren('Event: ', name(describe(event).verb));
-    $('detail-meta').replaceChildren(line('', event.type, event.id, ago(event.timestamp), event.serverId && link(event.serverId, { server: event.serverId }),
-      event.resourceUri && link(event.resourceUri, { server: event.serverId, uri: event.resourceUri })));
-    body = [eventPage(event)];
-  } else if (state.server) {
-    tabs = state.uri ? resourceTabs() : serverTabs();
-    tab = tabs.some(([t]) => t === state.tab) ? state.tab : tabs[0][0];
-    body = state.uri ? showResource(tab) : showServer(tab, serverOf(state.server));
-  } else body = welcome();
-  showTabs(tabs, tab);
-  const root = $('detail-body'), page = [state.server, state.uri, tab, state.event, state.to].join('\n');
-  const opened = page === shownPage ? [...root.querySelectorAll('details[open] > summary')].map((s) => s.textContent) : [];
-  const { scrollTop } = root, atEnd = tab === 'log' && (page !== shownPage || root.scrollHeight - scrollTop - root.clientHeight < 8);
-  const same = body.length === root.childNodes.length && body.every((e, i) => e === root.childNodes[i]);
-  if (!same) root.replaceChildren(...body); // a selection of text in it stays
-  for (const s of root.querySelectorAll('details > summary')) if (opened.includes(s.textContent)) s.parentElement.open = true;
-  if (atEnd) root.scrollTop = root.scrollHeight; // the newest line stays in view
-  else root.scrollTop = page === shownPage ? scrollTop : 0;
-  shownPage = page;
+	let tabs = [], body = [];
+	tab = '';
+	$('compare').hidden = true;
+	$('detail-title').title = '';
+	$('follow').setAttribute('aria-pressed', String(state.following));
+	$('follow').textContent = state.following ? 'Following newest' : 'Follow newest';
+	const event = state.event && eventOf(state.event);
+	if (state.event && !event) {
+		$('detail-title').textContent = 'Event';
+		$('detail-meta').replaceChildren(line('', state.event));
+		body = [element('p', '', 'This event is not among the newest ones.'), element('p', 'quiet', 'Older events: mcptrack replay, or the history of a resource.')];
+	} else if (event) {
+		$('detail-title').replaceChildren('Event: ', name(describe(event).verb));
+		$('detail-meta').replaceChildren(line('', event.type, event.id, ago(event.timestamp), event.serverId && link(event.serverId, { server: event.serverId }),
+			event.resourceUri && link(event.resourceUri, { server: event.serverId, uri: event.resourceUri })));
+		body = [eventPage(event)];
+	} else if (state.server) {
+		tabs = state.uri ? resourceTabs() : serverTabs();
+		tab = tabs.some(([t]) => t === state.tab) ? state.tab : tabs[0][0];
+		body = state.uri ? showResource(tab) : showServer(tab, serverOf(state.server));
+	} else body = welcome();
+	showTabs(tabs, tab);
+	const root = $('detail-body'), page = [state.server, state.uri, tab, state.event, state.to].join('\n');
+	const opened = page === shownPage ? [...root.querySelectorAll('details[open] > summary')].map((s) => s.textContent) : [];
+	const { scrollTop } = root, atEnd = tab === 'log' && (page !== shownPage || root.scrollHeight - scrollTop - root.clientHeight < 8);
+	const same = body.length === root.childNodes.length && body.every((e, i) => e === root.childNodes[i]);
+	if (!same) root.replaceChildren(...body); // a selection of text in it stays
+	for (const s of root.querySelectorAll('details > summary')) if (opened.includes(s.textContent)) s.parentElement.open = true;
+	if (atEnd) root.scrollTop = root.scrollHeight; // the newest line stays in view
+	else root.scrollTop = page === shownPage ? scrollTop : 0;
+	shownPage = page;
 }
 
-// welcome says why there is no change to show.
 function welcome() {
-  $('detail-title').textContent = 'Newest change';
-  const servers = allServers();
-  $('detail-meta').textContent = servers ? 'none in the last 15 minutes' : 'loading…';
-  if (!servers) return [];
-  const away = servers.filter((s) => s.state !== 'Ready' && s.state !== 'Disabled');
-  const out = [element('p', '', servers.length ? 'Nothing has changed yet. The next change of a resource appears here as it is announced.' : 'No server is configured yet. Add one to the config, or run mcptrack init.')];
-  if (away.length) out.push(element('p', '', 'Not ready: ', ...away.slice(0, 10).flatMap((s, i) => [i ? ', ' : '', link(s.id, { server: s.id })]), away.length > 10 ? ` and ${away.length - 10} more` : '', '.'));
-  return out;
-}
-
-function link(text, to) {
-  const b = button('link', '', () => go(select(to), true));
-  b.append(name(text));
-  return b;
+	$('detail-title').textContent = 'Newest change';
+	const servers = allServers();
+	$('detail-meta').textContent = servers ? 'none in the last 15 minutes' : 'loading…';
+	if (!servers) return [];
+	return [element('p', '', servers.length ? 'Nothing has changed yet. The next change of a resource appears here.' : 'No server is configured yet. Add one to the config, or run mcptrack init.')];
 }
 
 function showTabs(tabs, chosen) {
-  const root = $('tabs');
-  root.hidden = !tabs.length;
-  $('detail-tools').hidden = !tabs.length;
-  if ([...root.children].map((b) => b.textContent).join('\n') !== tabs.map(([, text]) => text).join('\n')) {
-    root.replaceChildren(...tabs.map(([t, text]) => {
-      const b = button('', text, () => go({ tab: t }, true));
-      b.id = 'tab-' + t;
-      b.setAttribute('role', 'tab');
-      b.setAttribute('aria-controls', 'detail-body');
-      return b;
-    }));
-  }
-  for (const b of root.children) b.setAttribute('aria-selected', String(b.id === 'tab-' + chosen));
+	const root = $('tabs');
+	root.hidden = !tabs.length;
+	$('detail-tools').hidden = !tabs.length;
+	if ([...root.children].map((b) => b.textContent).join('\n') !== tabs.map(([, text]) => text).join('\n')) {
+		root.replaceChildren(...tabs.map(([t, text]) => {
+			const b = button('', text, () => go({ tab: t }, true));
+			b.id = 'tab-' + t;
+			b.setAttribute('role', 'tab');
+			b.setAttribute('aria-controls', 'detail-body');
+			return b;
+		}));
+	}
+	for (const b of root.children) b.setAttribute('aria-selected', String(b.id === 'tab-' + chosen));
 }
 
-// render shows the state after a change of it.
 let shownFilter = '', shownSpan = '', shownSelection = '';
 function render() {
-  document.body.dataset.view = state.view || 'detail';
-  for (const b of document.querySelectorAll('nav button')) b.setAttribute('aria-pressed', String(b.dataset.view === document.body.dataset.view));
-  for (const [id, member] of inputs) if ($(id).value !== state[member]) $(id).value = state[member];
-  const selection = state.following ? '' : state.server + '\n' + state.uri;
-  if (selection !== shownSelection && selection) reveal();
-  shownSelection = selection;
-  const asked = state.filter + '\n' + state.efilter, force = asked !== shownFilter;
-  shownFilter = asked;
-  const span = state.after + '-' + state.before;
-  if (span !== shownSpan && state.after) loadSpan();
-  const moved = force || span !== shownSpan;
-  shownSpan = span;
-  showRail(force);
-  showFeed(moved);
-  showFilter();
-  showDetail();
-  loadDetail();
-  loadLog(showDetail);
-  if (state.following && !state.server) followNewest();
+	document.body.dataset.view = state.view || 'detail';
+	for (const b of document.querySelectorAll('nav button')) b.setAttribute('aria-pressed', String(b.dataset.view === document.body.dataset.view));
+	for (const [id, member] of inputs) if ($(id).value !== state[member]) $(id).value = state[member];
+	const selection = state.following ? '' : state.server + '\n' + state.uri;
+	if (selection !== shownSelection && selection) reveal();
+	shownSelection = selection;
+	const asked = state.filter + '\n' + state.efilter, force = asked !== shownFilter;
+	shownFilter = asked;
+	const span = state.after + '-' + state.before;
+	if (span !== shownSpan && state.after) loadSpan();
+	const moved = force || span !== shownSpan;
+	shownSpan = span;
+	showRail(force);
+	showFeed(moved);
+	showFilter();
+	showDetail();
+	loadDetail();
+	loadLog(showDetail);
+	if (state.following && !state.server) followNewest();
 }
 
-// loadSpan loads the stored events of the time that is chosen in the chart.
 async function loadSpan() {
-  try {
-    addEvents((await get('/api/history?' + new URLSearchParams({ after: state.after, before: state.before, limit: 500 }))).events, true);
-    showFeed(true);
-  } catch { /* what is known is shown */ }
+	try {
+		addEvents((await get('/api/history?' + new URLSearchParams({ after: state.after, before: state.before, limit: 500 }))).events, true);
+		showFeed(true);
+	} catch { /* what is known is shown */ }
 }
 
-// loadDetail loads what is shown if that is another thing than before. reloadDetail loads it
-// again, once at a time: what is asked for meanwhile is one more request after it.
+// loadDetail loads what is shown if it is new. reloadDetail loads it again, once at a time.
 let loaded = '', reloading = false, stale = false;
 function loadDetail() {
-  const what = state.server + '\n' + state.uri;
-  if (!state.server || loaded === what) return undefined;
-  loaded = what;
-  return state.uri ? loadResource(showDetail) : loadServer(showDetail);
+	const what = state.server + '\n' + state.uri;
+	if (!state.server || loaded === what) return undefined;
+	loaded = what;
+	return state.uri ? loadResource(showDetail) : loadServer(showDetail);
 }
 
 async function reloadDetail() {
-  stale = true;
-  if (reloading) return;
-  reloading = true;
-  try {
-    while (stale) {
-      stale = false;
-      loaded = '';
-      await loadDetail();
-    }
-  } finally { reloading = false; }
+	stale = true;
+	if (reloading) return;
+	reloading = true;
+	try {
+		while (stale) {
+			stale = false;
+			loaded = '';
+			await loadDetail();
+		}
+	} finally { reloading = false; }
 }
 
 const inputs = [['rail-filter', 'filter'], ['feed-filter', 'efilter'], ['chart-range', 'range']];
 for (const [id, member] of inputs) {
-  $(id).oninput = () => {
-    go({ [member]: $(id).value });
-    if (id === 'chart-range') loadChart().then(drawChart);
-  };
+	$(id).oninput = () => {
+		go({ [member]: $(id).value });
+		if (id === 'chart-range') loadChart().then(drawChart);
+	};
 }
 for (const b of document.querySelectorAll('nav button')) b.onclick = () => go({ view: b.dataset.view }, true);
 $('follow').onclick = () => {
-  $('detail-body').scrollTop = 0;
-  go(state.following ? { server: state.server, uri: state.uri } : select({}), true);
+	$('detail-body').scrollTop = 0;
+	go(state.following ? { server: state.server, uri: state.uri } : select({}), true);
 };
 $('copy').onclick = async () => {
-  const text = copyText(tab);
-  try { await navigator.clipboard.writeText(text ?? ''); } catch { // without TLS there is no clipboard
-    getSelection().selectAllChildren($('detail-body'));
-    document.execCommand('copy');
-    getSelection().removeAllRanges();
-  }
-  $('copy').textContent = 'Copied';
-  setTimeout(() => { $('copy').textContent = 'Copy'; }, 1500);
+	const text = copyText(tab);
+	try { await navigator.clipboard.writeText(text ?? ''); } catch { // without TLS there is no clipboard
+		getSelection().selectAllChildren($('detail-body'));
+		document.execCommand('copy');
+		getSelection().removeAllRanges();
+	}
+	$('copy').textContent = 'Copied';
+	setTimeout(() => { $('copy').textContent = 'Copy'; }, 1500);
 };
 
 startFeed();
@@ -217,46 +202,45 @@ start(render);
 
 // drawSoon draws what came in: a flood is drawn five times a second.
 function drawSoon() {
-  if (!drawing) { drawing = true; setTimeout(draw, 200); }
+	if (!drawing) { drawing = true; setTimeout(draw, 200); }
 }
 
 follow((e) => {
-  addEvents([e]);
-  if (e.serverId) touched.add(e.serverId);
-  drawSoon();
-  look();
-  if (e.serverId === state.server && (state.uri ? e.resourceUri === state.uri : !e.resourceUri)) outdated = true;
+	addEvents([e]);
+	if (e.serverId) touched.add(e.serverId);
+	drawSoon();
+	look();
+	if (e.serverId === state.server && (state.uri ? e.resourceUri === state.uri : !e.resourceUri)) outdated = true;
 }, (status) => {
-  $('link').textContent = status;
-  $('link').className = 'badge ' + (status === 'live' ? 'good' : 'bad');
-  document.body.classList.toggle('offline', status !== 'live');
-  if (status === 'live') look();
+	$('link').textContent = status;
+	$('link').className = 'badge ' + (status === 'live' ? 'good' : 'bad');
+	document.body.classList.toggle('offline', status !== 'live');
+	if (status === 'live') look();
 });
 let outdated = false; // what is shown is older than the newest event about it
 function draw() {
-  drawing = false;
-  showFeed();
-  followNewest();
-  if (counted && tab === 'history') showDetail();
-  counted = false;
-  if (outdated) { outdated = false; reloadDetail(); }
+	drawing = false;
+	showFeed();
+	followNewest();
+	if (counted && tab === 'history') showDetail();
+	counted = false;
+	if (outdated) { outdated = false; reloadDetail(); }
 }
 
-// look asks for the current lists shortly after something happened: one request at a
-// time, and rarely enough to leave the browser time with many servers and resources.
+// look asks for the current lists after something happened, once at a time and not too often.
 async function look() {
-  again = true;
-  if (looking) return;
-  looking = true;
-  for (let wait = 200; again; ) {
-    await new Promise((done) => setTimeout(done, wait));
-    again = false;
-    const began = performance.now(), news = [...touched];
-    touched.clear();
-    await Promise.all([loadServers(), reload(news)]);
-    wait = Math.min(Math.max(200, 10 * (performance.now() - began)), 5000);
-  }
-  looking = false;
+	again = true;
+	if (looking) return;
+	looking = true;
+	for (let wait = 200; again; ) {
+		await new Promise((done) => setTimeout(done, wait));
+		again = false;
+		const began = performance.now(), news = [...touched];
+		touched.clear();
+		await Promise.all([loadServers(), reload(news)]);
+		wait = Math.min(Math.max(200, 10 * (performance.now() - began)), 5000);
+	}
+	looking = false;
 }
 
 setInterval(loadServers, 5000);

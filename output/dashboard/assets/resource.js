@@ -1,8 +1,8 @@
 // The page of a resource: the change from one version to the next, a version, the history.
 import { diff } from './diff.js';
 import { ago, at, button, clock, digest, element, line, name, rendered, shortDigest, shown, size, visible } from './dom.js';
-import { labelOf } from './rail.js';
-import { api, get, go, select, state } from './state.js';
+import { labelOf, link } from './rail.js';
+import { api, get, go, state } from './state.js';
 import { keep, lineCounts, textOf } from './texts.js';
 import { causes } from './words.js';
 
@@ -13,170 +13,158 @@ const pages = new Map(); // server and URI → {now, versions, more, error}, the
 const key = () => state.server + '\n' + state.uri;
 
 function page() {
-  const p = pages.get(key()) || { now: null, versions: [], more: false, error: '' };
-  pages.delete(key());
-  pages.set(key(), p);
-  if (pages.size > maxResources) pages.delete(pages.keys().next().value);
-  return p;
+	const p = pages.get(key()) || { now: null, versions: [], more: false, error: '' };
+	pages.delete(key());
+	pages.set(key(), p);
+	if (pages.size > maxResources) pages.delete(pages.keys().next().value);
+	return p;
 }
 
 // loadResource asks for the current content and the versions. What is shown stays on a failure.
 export async function loadResource(changed) {
-  const here = key(), p = page(), { server, uri } = state;
-  const [now, log] = await Promise.allSettled([get(api(server, '/content', { uri })), get('/api/history?' + new URLSearchParams({ server, uri }))]);
-  const { versions = [], more } = log.value || {};
-  p.error = '';
-  if (now.status === 'fulfilled') {
-    p.now = now.value;
-    if (p.now.text != null) keep(p.now.digest, p.now.text);
-    if (versions[0]?.digest === p.now.digest) versions[0].text ||= p.now.text != null;
-    // What is there now has no event if it did not change since the server is followed.
-    if (!p.now.gone && versions[0]?.digest !== p.now.digest) versions.unshift({ digest: p.now.digest || '', mimeType: p.now.mimeType, size: p.now.size, text: p.now.text != null, timestamp: p.now.changed });
-  } else if (now.reason.status === 404) {
-    p.now = null;
-    p.error = now.reason.message;
-  } else if (!p.now) p.error = silent;
-  for (const v of versions) v.key = v.id || v.digest || 'now';
-  if (log.status === 'fulfilled' || !p.versions.length) Object.assign(p, { versions, more });
-  if (here === key()) changed();
+	const here = key(), p = page(), { server, uri } = state;
+	const [now, log] = await Promise.allSettled([get(api(server, '/content', { uri })), get('/api/history?' + new URLSearchParams({ server, uri }))]);
+	const { versions = [], more } = log.value || {};
+	p.error = '';
+	if (now.status === 'fulfilled') {
+		p.now = now.value;
+		if (p.now.text != null) keep(p.now.digest, p.now.text);
+		if (versions[0]?.digest === p.now.digest) versions[0].text ||= p.now.text != null;
+		// What is there now has no event if it did not change since the server is followed.
+		if (!p.now.gone && versions[0]?.digest !== p.now.digest) versions.unshift({ digest: p.now.digest || '', mimeType: p.now.mimeType, size: p.now.size, text: p.now.text != null, timestamp: p.now.changed });
+	} else if (now.reason.status === 404) {
+		p.now = null;
+		p.error = now.reason.message;
+	} else if (!p.now) p.error = silent;
+	for (const v of versions) v.key = v.id || v.digest || 'now';
+	if (log.status === 'fulfilled' || !p.versions.length) Object.assign(p, { versions, more });
+	if (here === key()) changed();
 }
 
 const isMarkdown = (p) => /markdown/.test(p.now?.mimeType || p.versions[0]?.mimeType || '') || /\.(md|markdown)$/i.test(state.uri);
 
 // choice returns the version that is shown and the one before it, among those with a text.
 function choice(p) {
-  const all = p.versions.filter((v) => v.text), found = all.findIndex((v) => v.key === state.to), index = Math.max(found, 0);
-  const from = all.find((v) => v.key === state.from) || all[index + 1];
-  return { all, index, to: all[index], from, lost: Boolean(state.to) && found < 0 };
+	const all = p.versions.filter((v) => v.text), found = all.findIndex((v) => v.key === state.to), index = Math.max(found, 0);
+	const from = all.find((v) => v.key === state.from) || all[index + 1];
+	return { all, index, to: all[index], from, lost: Boolean(state.to) && found < 0 };
 }
 
 export function resourceTabs() {
-  const p = page(), { from } = choice(p), change = ['diff', 'Change'];
-  const tabs = [...(isMarkdown(p) ? [['rendered', 'Rendered']] : []), ['content', 'Raw'], ['history', 'History']];
-  return from || state.tab === 'diff' ? [change, ...tabs] : [...tabs.filter(([t]) => t !== 'history'), change, tabs.at(-1)];
+	const p = page(), { from } = choice(p), change = ['diff', 'Change'];
+	const tabs = [...(isMarkdown(p) ? [['rendered', 'Rendered']] : []), ['content', 'Raw'], ['history', 'History']];
+	return from || state.tab === 'diff' ? [change, ...tabs] : [...tabs.filter(([t]) => t !== 'history'), change, tabs.at(-1)];
 }
 
 export function showResource(tab) {
-  const p = page(), { now } = p;
-  const back = button('link', '', () => go(select({ server: state.server }), true));
-  back.append(name(state.server));
-  $('detail-title').replaceChildren(name(now ? labelOf(now) : state.uri));
-  $('detail-title').title = visible(state.uri);
-  $('detail-meta').replaceChildren(line('', back, name(state.uri, 'mono'), now?.mimeType, now && (now.gone ? element('span', 'bad', 'removed') : size(now.size)), now?.changed && element('span', '', 'changed ', ago(now.changed))));
-  if (p.error && !p.versions.length) {
-    if (p.error === silent) return [element('p', '', silent)];
-    return [element('p', '', p.error !== 'no such server' ? 'This resource is not followed: the server does not offer it, or the config does not select it.' : 'There is no server with this name. It was renamed or removed in the config.'),
-      element('p', 'quiet', 'Select something on the left, or follow the newest change.')];
-  }
-  if (!now && !p.versions.length) return [element('p', 'quiet', 'loading…')];
-  const c = choice(p);
-  if (tab !== 'history') showCompare(p, c, tab);
-  const gone = (now?.gone || p.error) && tab !== 'history' ? [element('p', 'notice', now?.gone ? 'The server has removed this resource. This is what is stored of it.' : 'This resource is no longer followed. This is what is stored of it.')] : [];
-  const lost = c.lost ? [element('p', 'notice', 'The version of this link is no longer stored. This is the newest one.')] : [];
-  return [...gone, ...lost, ...{ content: showRaw, rendered: showRendered, diff: showDiff, history: showHistory }[tab](p, c)];
+	const p = page(), { now } = p;
+	$('detail-title').replaceChildren(name(now ? labelOf(now) : state.uri));
+	$('detail-title').title = visible(state.uri);
+	$('detail-meta').replaceChildren(line('', link(state.server, { server: state.server }), name(state.uri, 'mono'), now?.mimeType, now && (now.gone ? element('span', 'bad', 'removed') : size(now.size)), now?.changed && element('span', '', 'changed ', ago(now.changed))));
+	if (p.error && !p.versions.length) {
+		if (p.error === silent) return [element('p', '', silent)];
+		return [element('p', '', p.error !== 'no such server' ? 'This resource is not followed: the server does not offer it, or the config does not select it.' : 'There is no server with this name. It was renamed or removed in the config.'),
+			element('p', 'quiet', 'Select something on the left, or follow the newest change.')];
+	}
+	if (!now && !p.versions.length) return [element('p', 'quiet', 'loading…')];
+	const c = choice(p);
+	if (tab !== 'history') showCompare(p, c, tab);
+	const gone = (now?.gone || p.error) && tab !== 'history' ? [element('p', 'notice', now?.gone ? 'The server has removed this resource; this is the last version.' : 'No longer followed; this is the last version.')] : [];
+	const lost = c.lost ? [element('p', 'notice', 'The version of this link is no longer stored. This is the newest one.')] : [];
+	return [...gone, ...lost, ...{ content: showRaw, rendered: showRendered, diff: showDiff, history: showHistory }[tab](p, c)];
 }
 
 // labels names versions by their time, with the digest where that is not enough.
 function labels(all) {
-  const times = all.map((v) => v.timestamp ? clock(v.timestamp) : 'first');
-  return times.map((t, i) => times.indexOf(t) === times.lastIndexOf(t) ? t : `${t} · ${shortDigest(all[i].digest)}`);
+	const times = all.map((v) => v.timestamp ? clock(v.timestamp) : 'first');
+	return times.map((t, i) => times.indexOf(t) === times.lastIndexOf(t) ? t : `${t} · ${shortDigest(all[i].digest)}`);
 }
 
-// showCompare shows which versions are shown, and leads to those before and after.
 function showCompare(p, { all, index, from, to }, tab) {
-  $('compare').hidden = !to;
-  if (!to) return;
-  const isDiff = tab === 'diff', names = labels(all);
-  $('diff-from').hidden = $('diff-arrow').hidden = !isDiff || !from;
-  for (const [id, chosen] of [['diff-from', from], ['diff-to', to]]) {
-    const { options } = $(id); // kept if they are the same, as one of them may be open
-    if (options.length !== all.length || all.some((v, i) => options[i].value !== v.key || options[i].text !== names[i])) $(id).replaceChildren(...all.map((v, i) => new Option(names[i], v.key)));
-    $(id).value = chosen?.key || '';
-  }
-  $('diff-from').onchange = $('diff-to').onchange = (e) => go({ tab, to: $('diff-to').value, from: e.target.id === 'diff-from' ? $('diff-from').value : '' }, true);
-  const last = all.length - (isDiff ? 2 : 1);
-  $('older').disabled = index >= last;
-  $('newer').disabled = index === 0;
-  $('older').onclick = () => go({ tab, to: all[index + 1].key, from: '' });
-  $('newer').onclick = () => go({ tab, to: all[index - 1].key, from: '' });
-  $('place').textContent = `${all.length - index} of ${all.length}${p.more ? '+' : ''}`;
+	$('compare').hidden = !to;
+	if (!to) return;
+	const isDiff = tab === 'diff', names = labels(all);
+	$('diff-from').hidden = $('diff-arrow').hidden = !isDiff || !from;
+	for (const [id, chosen] of [['diff-from', from], ['diff-to', to]]) {
+		const { options } = $(id); // kept if they are the same, as one of them may be open
+		if (options.length !== all.length || all.some((v, i) => options[i].value !== v.key || options[i].text !== names[i])) $(id).replaceChildren(...all.map((v, i) => new Option(names[i], v.key)));
+		$(id).value = chosen?.key || '';
+	}
+	$('diff-from').onchange = $('diff-to').onchange = (e) => go({ tab, to: $('diff-to').value, from: e.target.id === 'diff-from' ? $('diff-from').value : '' }, true);
+	const last = all.length - (isDiff ? 2 : 1);
+	$('older').disabled = index >= last;
+	$('newer').disabled = index === 0;
+	$('older').onclick = () => go({ tab, to: all[index + 1].key, from: '' });
+	$('newer').onclick = () => go({ tab, to: all[index - 1].key, from: '' });
+	$('place').textContent = `${all.length - index} of ${all.length}${p.more ? '+' : ''}`;
 }
 
-// isImage reports whether the server hands the content out as an image.
 const isImage = (v) => v.text == null && !v.gone && /^image\/(png|jpeg|gif|webp)$/.test(v.mimeType || '') && v.size <= 4 << 20;
 
 let text = {}; // the text that is shown, and its element
-function showRaw({ now }, { to }) {
-  if (to) {
-    const what = key() + to.digest;
-    if (text.what === what) return [text.out];
-    const out = element('pre', 'quiet', 'loading…'), mine = text = { what, out };
-    textOf(state.server, state.uri, to.digest).then((t) => { out.className = ''; out.textContent = shown(t) || '(empty)'; mine.copy = t; }, () => { out.textContent = 'This version is no longer available.'; text = {}; });
-    return [out];
-  }
-  if (!now || now.gone) return [element('p', 'quiet', 'No version with a text is stored.')];
-  const about = `${visible(now.mimeType || 'unknown type')}, ${size(now.size)}`;
-  if (!isImage(now)) return [element('p', '', `The content is not text, too large, or cannot be read: ${about}.`)];
-  const url = api(state.server, '/image', { uri: state.uri, digest: now.digest || '' });
-  const shownNow = $('detail-body').querySelector('img');
-  if (shownNow?.getAttribute('src') === url) return [shownNow];
-  const image = element('img');
-  image.alt = visible(state.uri);
-  image.onerror = () => image.replaceWith(element('p', '', `The image cannot be shown: ${about}.`));
-  image.src = url;
-  return [image];
+function showText(tab, { to }) {
+	const what = tab + key() + to.digest;
+	if (text.what === what) return [text.out];
+	const out = element('div', tab, element('p', 'quiet', 'loading…')), mine = text = { what, out };
+	get(api(state.server, '/content', { uri: state.uri, digest: to.digest, ...(tab === 'rendered' && { rendered: 1 }) })).then((c) => {
+		out.replaceChildren(...(c.rendered ? rendered(c.rendered) : [element('pre', '', shown(c.text || '(empty)'))]));
+		mine.copy = c.text;
+	}, () => { out.textContent = 'This version is no longer available.'; text = {}; });
+	return [out];
 }
 
-let doc = {}; // the text that is shown as a document, and its element
-function showRendered(p, c) {
-  if (!c.to) return showRaw(p, c);
-  const what = key() + c.to.digest;
-  if (doc.what === what) return [doc.out];
-  const out = element('div', 'rendered', element('p', 'quiet', 'loading…'));
-  const mine = doc = { what, out };
-  get(api(state.server, '/content', { uri: state.uri, digest: c.to.digest, rendered: 1 })).then(({ rendered: nodes, text: t }) => {
-    out.replaceChildren(...(nodes ? rendered(nodes) : [element('pre', '', shown(t || '(empty)'))]));
-    mine.copy = t;
-  }, () => { out.textContent = 'This version is no longer available.'; doc = {}; });
-  return [out];
+const showRendered = (p, c) => c.to ? showText('rendered', c) : showRaw(p, c);
+
+function showRaw({ now }, c) {
+	if (c.to) return showText('raw', c);
+	if (!now || now.gone) return [element('p', 'quiet', 'No version with a text is stored.')];
+	const about = `${visible(now.mimeType || 'unknown type')}, ${size(now.size)}`;
+	if (!isImage(now)) return [element('p', '', `The content is not text, too large, or cannot be read: ${about}.`)];
+	const url = api(state.server, '/image', { uri: state.uri, digest: now.digest || '' });
+	const shownNow = $('detail-body').querySelector('img');
+	if (shownNow?.getAttribute('src') === url) return [shownNow];
+	const image = element('img');
+	image.alt = visible(state.uri);
+	image.onerror = () => image.replaceWith(element('p', '', `The image cannot be shown: ${about}.`));
+	image.src = url;
+	return [image];
 }
 
 let compared = {}; // the versions that are shown, and their difference
 function showDiff(p, { from, to }) {
-  if (!to || !from) return [element('p', '', 'There is only one version with a stored text.'), element('p', 'quiet', 'The difference appears here when the content changes.')];
-  const pair = key() + from.key + to.key;
-  if (compared.pair === pair) return [compared.out]; // comparing long texts takes a while
-  const out = element('div', 'diff', element('p', 'quiet', 'loading…')), mine = compared = { pair, out };
-  Promise.all([textOf(state.server, state.uri, from.digest), textOf(state.server, state.uri, to.digest)]).then(([a, b]) => {
-    const all = diff(a, b);
-    mine.copy = all.map((l) => (l.sign === '…' ? '@@ ' : l.sign) + l.text).join('\n') + '\n';
-    out.replaceChildren(...(all.some((l) => l.sign !== ' ') ? all.map(diffLine)
-      : [element('p', 'quiet', a === b ? 'The texts are equal.' : 'Only the newline at the end differs.')]));
-  }, () => { out.replaceChildren(element('p', '', 'One of the versions is no longer available.')); compared = {}; });
-  return [out];
+	if (!to || !from) return [element('p', '', 'There is only one version with a stored text.'), element('p', 'quiet', 'The difference appears here when the content changes.')];
+	const pair = key() + from.key + to.key;
+	if (compared.pair === pair) return [compared.out]; // comparing long texts takes a while
+	const out = element('div', 'diff', element('p', 'quiet', 'loading…')), mine = compared = { pair, out };
+	Promise.all([textOf(state.server, state.uri, from.digest), textOf(state.server, state.uri, to.digest)]).then(([a, b]) => {
+		const all = diff(a, b);
+		mine.copy = all.map((l) => (l.sign === '…' ? '@@ ' : l.sign) + l.text).join('\n') + '\n';
+		out.replaceChildren(...(all.some((l) => l.sign !== ' ') ? all.map(diffLine)
+			: [element('p', 'quiet', a === b ? 'The texts are equal.' : 'Only the newline at the end differs.')]));
+	}, () => { out.replaceChildren(element('p', '', 'One of the versions is no longer available.')); compared = {}; });
+	return [out];
 }
 
 const kinds = { '+': 'add', '-': 'del', '…': 'skip' };
 function diffLine({ sign, text: t, number, parts }) {
-  const code = element('span', 'code', ...(parts ? parts.map(([word, differs]) => differs ? element('mark', '', shown(word)) : shown(word)) : [shown(t)]));
-  const gutter = element('span', 'gutter');
-  gutter.dataset.number = number; // not text, so that it is not copied
-  return element('div', kinds[sign] || '', gutter, element('span', 'sign', sign === '-' ? '−' : sign === ' ' ? '' : sign), code);
+	const code = element('span', 'code', ...(parts ? parts.map(([word, differs]) => differs ? element('mark', '', shown(word)) : shown(word)) : [shown(t)]));
+	const gutter = element('span', 'gutter');
+	gutter.dataset.number = number; // not text, so that it is not copied
+	return element('div', kinds[sign] || '', gutter, element('span', 'sign', sign === '-' ? '−' : sign === ' ' ? '' : sign), code);
 }
 
 function showHistory(p) {
-  if (!p.versions.length) return [element('p', '', 'No version of this resource is stored.'), element('p', 'quiet', 'Versions appear here when the content changes.')];
-  return [element('ol', 'history', ...p.versions.map((v, i) => {
-    const before = p.versions.slice(i + 1).find((w) => !w.removed);
-    const what = [v.timestamp ? at(v.timestamp, 'quiet') : element('span', 'quiet', 'before the first change'),
-      element('span', 'lines', v.removed ? element('span', 'bad', 'removed') : lineCounts(state.server, state.uri, before?.text && before.digest, v.text && v.digest, v.size)),
-      element('span', 'size', v.size == null ? '' : size(v.size)), element('span', '', v.cause === 'trailing' ? causes.notify : causes[v.cause] || ''), v.digest ? digest(v.digest) : ''];
-    if (!v.text) return element('li', '', ...what, element('span', 'quiet', v.removed ? '' : 'text not stored'));
-    const open = button('row-button', '', () => go({ tab: before?.text ? 'diff' : 'content', to: v.key, from: '' }, true));
-    open.append(...what);
-    return element('li', '', open);
-  })), ...(p.more ? [element('p', 'quiet', 'Older versions: mcptrack history.')] : [])];
+	if (!p.versions.length) return [element('p', '', 'No version of this resource is stored.'), element('p', 'quiet', 'Versions appear here when the content changes.')];
+	return [element('ol', 'history', ...p.versions.map((v, i) => {
+		const before = p.versions.slice(i + 1).find((w) => !w.removed);
+		const what = [v.timestamp ? at(v.timestamp, 'quiet') : element('span', 'quiet', 'before the first change'),
+			element('span', 'lines', v.removed ? element('span', 'bad', 'removed') : lineCounts(state.server, state.uri, before?.text && before.digest, v.text && v.digest, v.size)),
+			element('span', 'size', v.size == null ? '' : size(v.size)), element('span', '', v.cause === 'trailing' ? causes.notify : causes[v.cause] || ''), v.digest ? digest(v.digest) : ''];
+		if (!v.text) return element('li', '', ...what, element('span', 'quiet', v.removed ? '' : 'text not stored'));
+		const open = button('row-button', '', () => go({ tab: before?.text ? 'diff' : 'content', to: v.key, from: '' }, true));
+		open.append(...what);
+		return element('li', '', open);
+	})), ...(p.more ? [element('p', 'quiet', 'Older versions: mcptrack history.')] : [])];
 }
 
-// copyText returns what the copy button copies.
-export const copyText = (tab) => ({ diff: compared, rendered: doc, content: text }[tab]?.copy);
+export const copyText = (tab) => (tab === 'diff' ? compared : text).copy;
