@@ -159,7 +159,7 @@ function showHistory(p) {
 		const before = p.versions.slice(i + 1).find((w) => !w.removed);
 		const what = [v.timestamp ? at(v.timestamp, 'quiet') : element('span', 'quiet', 'before the first change'),
 			element('span', 'lines', v.removed ? element('span', 'bad', 'removed') : lineCounts(state.server, state.uri, before?.text && before.digest, v.text && v.digest, v.size)),
-			element('span', 'size', v.size == null ? '' : size(v.size)), element('span', '', v.cause === 'trailing' ? causes.notify : causes[v.cause] || ''), v.digest ? digest(v.digest) : ''];
+			element('span', 'size', v.size == null ? '' : size(v.size)), element('span', 'how', v.cause === 'trailing' ? causes.notify : causes[v.cause] || ''), v.digest ? digest(v.digest) : ''];
 		if (!v.text) return element('li', '', ...what, element('span', 'quiet', v.removed ? '' : 'text not stored'));
 		const open = button('row-button', '', () => go({ tab: before?.text ? 'diff' : 'content', to: v.key, from: '' }, true));
 		open.append(...what);

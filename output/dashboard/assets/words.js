@@ -35,7 +35,7 @@ export function describe(e) {
 		case 'resource.added': return { verb: 'added', tone: 'good', about: e.resourceUri, more: [] };
 		case 'resource.removed': return { verb: 'removed', tone: 'bad', about: e.resourceUri, more: [] };
 		case 'resource.changed': return { verb: 'description', tone: 'warn', about: e.resourceUri, more: ['changed'] };
-		case 'server.state': return { verb: stateWords(e.state), tone: e.state === 'Ready' ? 'quiet' : tone(e.state) || 'quiet', text: [e.reason, e.error, e.state === 'Ready' && e.protocolVersion].filter(Boolean).join(', '), more: [e.retryInMs && `next attempt in ${(e.retryInMs / 1000).toFixed(1)} s`] };
+		case 'server.state': return { verb: stateWords(e.state), tone: e.state === 'Ready' ? 'quiet' : tone(e.state) || 'quiet', text: [e.reason, e.error].filter(Boolean).join(', '), more: [e.retryInMs && `next attempt in ${(e.retryInMs / 1000).toFixed(1)} s`] };
 		case 'subscription.active': return { verb: 'following', tone: 'quiet', text: [['resources', 'resource'], ['tools', 'tool'], ['prompts', 'prompt']].filter(([k]) => typeof e[k] === 'number' && e[k]).map(([k, what]) => `${e[k]} ${what}${e[k] === 1 ? '' : 's'}`).join(', ') + (e.mode ? ` (${e.mode})` : ''), more: [] };
 		case 'server.event': return { verb: 'event', tone: 'accent', text: e.name, more: [] };
 		case 'config.reloaded': return { verb: 'config', tone: 'accent', text: 'reloaded', more: [] };
