@@ -3,9 +3,12 @@ package commands
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -14,6 +17,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 )
+
+const argsExample = `for example --args-json '{"message":"hello"}'`
 
 type callOptions struct {
 	requestFlags
@@ -53,14 +58,24 @@ If the tool fails, the exit code is 5.
 			}
 			opts.arguments = map[string]any{}
 			if argsJSON != "" {
-				if err := json.Unmarshal([]byte(argsJSON), &opts.arguments); err != nil || opts.arguments == nil {
-					return cli.UsageHint(`for example --args-json '{"message":"hello"}'`, "--args-json is not a JSON object")
+				err := json.Unmarshal([]byte(argsJSON), &opts.arguments)
+				if syntax, wrong := errors.AsType[*json.SyntaxError](err); wrong {
+					at := argsJSON[:syntax.Offset]
+					if strings.HasPrefix(syntax.Error(), "unexpected end") {
+						return cli.UsageHint(argsExample, "--args-json is not JSON: it ends too early")
+					}
+					last, _ := utf8.DecodeLastRuneInString(at)
+					return cli.UsageHint(argsExample, "--args-json is not JSON at character %d, which is %q", utf8.RuneCountInString(at), string(last))
+				}
+				if err != nil || opts.arguments == nil {
+					return cli.UsageHint(argsExample, "--args-json is not a JSON object")
 				}
 			}
 			return opts.run(cmd, env, g)
 		},
 	}
 	opts.add(cmd)
+	g.AddDemo(cmd)
 	cmd.Flags().StringArrayVar(&args, "arg", nil, "tool argument, as `NAME=VALUE` (repeatable)")
 	_ = cmd.RegisterFlagCompletionFunc("arg", completeToolArgument(env, g, &args))
 	cmd.Flags().StringVar(&argsJSON, "args-json", "", "all arguments as a `JSON` object")
@@ -77,6 +92,9 @@ func (o *callOptions) run(cmd *cobra.Command, env *cli.Env, g *cli.Globals) erro
 		}
 		raw, err := s.CallTool(ctx, o.tool, o.arguments)
 		if err != nil {
+			if _, answered := errors.AsType[*session.RPCError](err); answered && len(o.given) == 0 {
+				err = o.explain(ctx, s, err)
+			}
 			return nil, err
 		}
 		text, failed := session.ToolFailure(raw)
@@ -89,7 +107,7 @@ func (o *callOptions) run(cmd *cobra.Command, env *cli.Env, g *cli.Globals) erro
 					return err
 				}
 			}
-			return &cli.Failure{Exit: cli.ExitRefused, Code: "tool_failed", Err: fmt.Errorf("server %q, tool %q: %s", o.server, printable.Line(o.tool, 100), text)}
+			return o.explain(ctx, s, &cli.Failure{Exit: cli.ExitRefused, Code: "tool_failed", Err: fmt.Errorf("%s: %s: %s", printable.Line(o.server, 128), printable.Line(o.tool, 100), text)})
 		}, nil
 	})
 }
@@ -102,23 +120,17 @@ func (o *callOptions) typed(ctx context.Context, s *session.Session) (map[string
 	}
 	tool, ok := tools.Get(o.tool)
 	if !ok {
-		return nil, &cli.Failure{Exit: cli.ExitRefused, Code: "not_found", Err: fmt.Errorf("server %q has no tool %q", o.server, printable.Line(o.tool, 100)),
-			Hint: cli.DidYouMean(o.tool, tools.Keys(), "the server has: "+cli.Join(tools.Keys(), 20))}
+		return nil, &cli.Failure{Exit: cli.ExitRefused, Code: "not_found", Err: target{o.server, catalog.Tools, o.tool}.missing(),
+			Hint: cli.DidYouMean(o.tool, tools.Keys(), printable.Line("the server has: "+cli.Join(tools.Keys(), 20), 1000))}
 	}
-	var described struct {
-		InputSchema struct {
-			Properties map[string]struct {
-				Type any `json:"type"`
-			} `json:"properties"`
-		} `json:"inputSchema"`
-	}
-	if err := json.Unmarshal(tool.Raw, &described); err != nil {
-		described.InputSchema.Properties = nil // the schema is unreadable: guess the types
+	in := newInput(tool.Raw)
+	if problem := in.problem(slices.Collect(maps.Keys(o.given))); problem != "" && in.strict() {
+		return nil, cli.Usage("%s: %s %s", printable.Line(o.server, 128), printable.Line(o.tool, 100), problem)
 	}
 	out := map[string]any{}
 	for _, name := range slices.Sorted(maps.Keys(o.given)) {
 		value := o.given[name]
-		property, known := described.InputSchema.Properties[name]
+		property, known := in.Properties[name]
 		var parsed any
 		jsonErr := json.Unmarshal([]byte(value), &parsed)
 		switch {
@@ -127,12 +139,32 @@ func (o *callOptions) typed(ctx context.Context, s *session.Session) (map[string
 		case jsonErr == nil:
 			out[name] = json.RawMessage(value)
 		case known && property.Type != nil:
-			return nil, cli.Usage("invalid --arg %s: expected %v, got %s", printable.Line(name, 60), property.Type, printable.Line(value, 60))
+			return nil, cli.UsageHint("it takes "+in.String(), "%s: %s: the argument %q must be a %s, not %q", printable.Line(o.server, 128), printable.Line(o.tool, 100), printable.Line(name, 60), printable.Line(fmt.Sprint(property.Type), 60), printable.Line(value, 60))
 		default:
 			out[name] = value
 		}
 	}
 	return out, nil
+}
+
+// explain adds to the error of a failed call what the tool takes, if the arguments do not match its
+// schema.
+func (o *callOptions) explain(ctx context.Context, s *session.Session, err error) error {
+	tools, listErr := s.List(ctx, catalog.Tools)
+	tool, ok := tools.Get(o.tool)
+	if listErr != nil || !ok {
+		return err
+	}
+	problem := newInput(tool.Raw).problem(slices.Collect(maps.Keys(o.arguments)))
+	if problem == "" {
+		return err
+	}
+	f, ours := errors.AsType[*cli.Failure](err)
+	if !ours {
+		f = &cli.Failure{Exit: cli.ExitRefused, Code: "refused", Err: fmt.Errorf("%s: %w", printable.Line(o.server, 128), err)}
+	}
+	f.Hint = printable.Line(o.tool, 100) + " " + problem
+	return f
 }
 
 // toolPieces splits a tools/call result into its content blocks. If there are none, it returns the

@@ -17,6 +17,7 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/completion"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/output/document"
@@ -41,6 +42,10 @@ Connects to all enabled servers in the config, or to the named ones, prints what
 offer, and exits. Servers that do not support a kind list nothing. Tables also show
 disabled servers. Events are the types of MCP Events that "events" in the config lists;
 see mcptrack help events.
+
+States are ready, needs login, not configured, not approved, disabled and failed; in JSON
+they are those of events: Ready, NeedsAuth, Unconfigured, Unapproved, Disabled and Failed.
+On a terminal long texts are shortened, unless -o wide is used; in a pipe never.
 
 With -o template=... the template is run once for each server or item; numbers can be
 compared, and missing keys print nothing.
@@ -181,7 +186,7 @@ func unreachable(reports []session.Report, reported bool) error {
 type serverRow struct {
 	ID              string           `json:"id"`
 	Transport       config.Transport `json:"transport"`
-	State           string           `json:"state"`
+	State           event.State      `json:"state"`
 	ProtocolVersion string           `json:"protocolVersion"`
 	Era             session.Era      `json:"era"`
 	ServerName      string           `json:"serverName"`
@@ -215,8 +220,7 @@ func newServerRow(r session.Report) serverRow {
 }
 
 func writeList(env *cli.Env, g *cli.Globals, kind catalog.Kind, reports []session.Report) error {
-	tables := table.Options{Wide: g.Format.Wide(), Colour: g.Colours(env, env.OutTTY)}
-	tables.Width = env.Width()
+	tables := g.Tables(env)
 	switch {
 	case g.Format.Table() && kind == "":
 		return table.Servers(env.Out, reports, tables)

@@ -60,6 +60,9 @@ func Main(ctx context.Context, env *cli.Env, args []string) int {
 	return f.Exit
 }
 
+// setUp is the title of the group of commands that prepare a config; completion belongs to it.
+const setUp = "Set up:"
+
 // newRoot builds the command tree.
 func newRoot(env *cli.Env, g *cli.Globals) *cobra.Command {
 	root := &cobra.Command{
@@ -99,16 +102,23 @@ config.`,
 	root.SetOut(env.Out)
 	root.SetErr(env.Err)
 	g.AddFlags(root)
-	root.AddGroup(&cobra.Group{ID: "main", Title: "Commands:"})
-	for _, cmd := range []*cobra.Command{
-		newInit(env, g), newValidateConfig(env, g), newList(env, g), newSubscribe(env, g), newWatch(env, g), newTop(env, g),
-		newTrust(env, g), login.Command(env, g), login.LogoutCommand(env, g), login.AuthCommand(env, g),
-		newRead(env, g), newPrompt(env, g), newCall(env, g), serve.Command(env, g), gateway.Command(env, g), inject.Command(env, g), newReplay(env, g), newTail(env, g), newHistory(env, g), newDiff(env, g), newStatus(env, g), vault.Command(env, g), newVersion(env, g),
+	for _, group := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"Look:", []*cobra.Command{newList(env, g), newRead(env, g), newCall(env, g), newPrompt(env, g), newWatch(env, g), newSubscribe(env, g), newTop(env, g)}},
+		{"Keep:", []*cobra.Command{serve.Command(env, g), newStatus(env, g), newHistory(env, g), newDiff(env, g), newTail(env, g), newReplay(env, g)}},
+		{"Serve:", []*cobra.Command{gateway.Command(env, g), vault.Command(env, g), inject.Command(env, g)}},
+		{setUp, []*cobra.Command{newInit(env, g), newValidateConfig(env, g), newTrust(env, g), login.Command(env, g), login.LogoutCommand(env, g), login.AuthCommand(env, g)}},
 	} {
-		cmd.GroupID = "main"
-		root.AddCommand(cmd)
+		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})
+		for _, cmd := range group.commands {
+			cmd.GroupID = group.title
+			root.AddCommand(cmd)
+		}
 	}
-	root.AddCommand(newDemoServer(env, g))
+	root.SetCompletionCommandGroupID(setUp)
+	root.AddCommand(newVersion(env, g), newDemoServer(env, g))
 	root.AddCommand(newTopics()...)
 	noFiles(root)
 	finishBuiltins(root)

@@ -42,6 +42,7 @@ follows its role. --json prints the MCP result.
 		},
 	}
 	opts.add(cmd)
+	g.AddDemo(cmd)
 	cmd.Flags().StringArrayVar(&given, "arg", nil, "prompt argument, as `NAME=VALUE` (repeatable)")
 	_ = cmd.RegisterFlagCompletionFunc("arg", completePromptArgument(env, g, &given))
 	return cmd

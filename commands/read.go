@@ -50,7 +50,7 @@ size and digest. --json prints the MCP result. Templates are expanded as in RFC 
 			case opts.template != "":
 				uri, err = expand(opts.template, opts.params)
 			case len(args) < 2:
-				return cli.Usage("specify a URI or --template")
+				return cli.UsageHint("mcptrack list resources "+printable.Line(args[0], 60)+" lists the URIs", "specify a URI or --template")
 			default:
 				uri = args[1]
 			}
@@ -73,6 +73,7 @@ size and digest. --json prints the MCP result. Templates are expanded as in RFC 
 		},
 	}
 	opts.add(cmd)
+	g.AddDemo(cmd)
 	cmd.Flags().StringVar(&opts.template, "template", "", "read the resource that this `URITEMPLATE` expands to")
 	cmd.Flags().StringArrayVar(&opts.params, "param", nil, "template variable, as `NAME=VALUE` (repeatable)")
 	_ = cmd.RegisterFlagCompletionFunc("param", completeParameter(env, g, &opts))

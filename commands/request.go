@@ -55,6 +55,9 @@ func (r *requestFlags) ask(cmd *cobra.Command, env *cli.Env, g *cli.Globals, of 
 	if err := r.Parse(); err != nil {
 		return err
 	}
+	if info, err := os.Stat(of.server); err == nil && info.Mode().IsRegular() && strings.ContainsAny(of.server, "./\\") {
+		return cli.UsageHint("add the file with --config", "%s is a file; specify the server's name", printable.Line(of.server, 200))
+	}
 	ctx, cancel := r.Bound(cmd.Context())
 	defer cancel()
 	cmd.SetContext(ctx)
@@ -78,12 +81,12 @@ func (r *requestFlags) ask(cmd *cobra.Command, env *cli.Env, g *cli.Globals, of 
 		if ctx.Err() != nil {
 			return err
 		}
-		return cli.Unreachable("", "server %q: %w", of.server, err)
+		return cli.Unreachable("", "%s: %w", printable.Line(of.server, 128), err)
 	}
 	defer func() { _ = s.Close() }()
 	offered := s.Info().Capabilities
 	if has := map[catalog.Kind]bool{catalog.Resources: offered.Resources, catalog.Prompts: offered.Prompts, catalog.Tools: offered.Tools}; !has[of.kind] {
-		return &cli.Failure{Exit: cli.ExitRefused, Code: "unsupported", Err: fmt.Errorf("server %q does not offer %s", of.server, of.kind)}
+		return &cli.Failure{Exit: cli.ExitRefused, Code: "unsupported", Err: fmt.Errorf("%s does not offer %s", printable.Line(of.server, 128), of.kind)}
 	}
 	show, err := request(ctx, s)
 	stop()
@@ -94,7 +97,7 @@ func (r *requestFlags) ask(cmd *cobra.Command, env *cli.Env, g *cli.Globals, of 
 	if _, ours := errors.AsType[*cli.Failure](err); ours || ctx.Err() != nil {
 		return err
 	}
-	f := &cli.Failure{Exit: cli.ExitFailed, Code: "failed", Err: fmt.Errorf("server %q: %w", of.server, err)}
+	f := &cli.Failure{Exit: cli.ExitFailed, Code: "failed", Err: fmt.Errorf("%s: %w", printable.Line(of.server, 128), err)}
 	_, answered := errors.AsType[*session.RPCError](err)
 	_, input := errors.AsType[*session.InputRequiredError](err)
 	_, invalid := errors.AsType[*session.InvalidToolError](err)
@@ -109,28 +112,57 @@ func (r *requestFlags) ask(cmd *cobra.Command, env *cli.Env, g *cli.Globals, of 
 	return of.suggest(ctx, env, g, cfg.Path, s, f)
 }
 
-// suggest adds a hint to the error for a refused request: if the given name is not in the server's
-// list, it suggests the name that was probably meant. It uses the cached list, or requests the list
-// if none is cached.
+// suggest replaces the error for a refused request if the server does not list the given name: it
+// then says so, and suggests the name that was probably meant.
 func (t target) suggest(ctx context.Context, env *cli.Env, g *cli.Globals, cfgPath string, s *session.Session, err error) error {
 	f, ours := errors.AsType[*cli.Failure](err)
 	if !ours || f.Exit != cli.ExitRefused || f.Hint != "" {
 		return err
 	}
 	listed := loadNames(env, cfgPath)[t.server].Names[t.kind]
-	if len(listed) == 0 && f.Code != "unsupported" {
-		if list, err := s.List(ctx, t.kind); err == nil {
-			listed = list.Keys()
-		}
+	if slices.Contains(listed, t.name) || f.Code == "unsupported" {
+		return err
 	}
-	if !slices.Contains(listed, t.name) {
-		fallback := ""
-		if len(listed) > 0 || f.Code == "not_found" {
-			fallback = strings.Join(slices.Concat([]string{"mcptrack list"}, g.OfHost(), []string{string(t.kind), printable.Line(t.server, 60), "shows what the server offers"}), " ")
-		}
-		f.Hint = cli.DidYouMean(t.name, listed, fallback)
+	list, listErr := s.List(ctx, t.kind)
+	if listErr == nil {
+		listed = list.Keys()
 	}
+	if slices.Contains(listed, t.name) {
+		return err
+	}
+	if listErr == nil && (t.kind != catalog.Resources || f.Code == "not_found") { // a server may offer resources that it does not list
+		f.Err, f.Code = t.missing(), "not_found"
+	}
+	f.Hint = t.nearest(g, listed)
 	return err
+}
+
+// missing returns the error for an item that the server does not have.
+func (t target) missing() error {
+	name := printable.Line(t.name, 300)
+	if t.kind != catalog.Resources {
+		name = fmt.Sprintf("%q", name)
+	}
+	return fmt.Errorf("%s has no %s %s", printable.Line(t.server, 128), strings.TrimSuffix(string(t.kind), "s"), name)
+}
+
+// nearest returns a hint that suggests the listed name that was probably meant: a similar one or, of
+// resources, the one that begins most like the given URI.
+func (t target) nearest(g *cli.Globals, listed []string) string {
+	fallback := strings.Join(slices.Concat([]string{"mcptrack list"}, g.OfHost(), []string{string(t.kind), printable.Line(t.server, 60), "shows what the server offers"}), " ")
+	if scheme := strings.Index(t.name, "://"); t.kind == catalog.Resources && scheme > 0 {
+		best := scheme + len("://")
+		for _, uri := range listed {
+			same := 0
+			for same < min(len(uri), len(t.name)) && uri[same] == t.name[same] {
+				same++
+			}
+			if same > best {
+				best, fallback = same, fmt.Sprintf("did you mean %s?", printable.Line(uri, 200))
+			}
+		}
+	}
+	return cli.DidYouMean(t.name, listed, fallback)
 }
 
 // printer returns a function that prints a result: as a whole document if the output format
@@ -215,7 +247,7 @@ func writeFile(path string, pieces []piece) error {
 		}
 	}
 	if err := write(); err != nil {
-		return fmt.Errorf("--out: write the file: %w", err)
+		return fmt.Errorf("cannot write the file of --out: %w", err)
 	}
 	return nil
 }

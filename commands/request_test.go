@@ -101,7 +101,7 @@ func TestWriteFile(t *testing.T) {
 		t.Errorf("%q %v %v, the link leads to %q", b, info.Mode(), err, at)
 	}
 	path := filepath.Join(dir, "nowhere", "x")
-	if err := writeFile(path, text); err == nil || err.Error() != "--out: write the file: "+path+": no such file or directory" {
+	if err := writeFile(path, text); err == nil || err.Error() != "cannot write the file of --out: "+path+": no such file or directory" {
 		t.Errorf("without a folder: %v", err)
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, ".mcptrack-*")); len(left) > 0 {

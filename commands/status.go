@@ -5,13 +5,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/url"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/output/document"
 	"github.com/mcptrack/mcptrack/output/remote"
 	"github.com/mcptrack/mcptrack/output/table"
 	"github.com/mcptrack/mcptrack/output/webhook"
@@ -25,6 +27,8 @@ func newStatus(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Short: "Show the status of a running serve-sse",
 		Long: `Shows the status of the serve-sse, or gateway with --events, at URL (default
 http://127.0.0.1:8722), of every server that it follows, and of its webhooks.
+
+With -o template=... the template is run once for each server; -o name prints their ids.
 
 Exit codes: 0 done; 1 failed; 2 wrong usage; 4 the URL could not be reached, or did not
 answer within --timeout; 5 the request was refused (a token is needed, or this is not a
@@ -41,9 +45,9 @@ serve-sse).`,
 			if timeout <= 0 {
 				return cli.Usage("--timeout must be positive")
 			}
-			base, err := url.Parse(address)
-			if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-				return cli.Usage("invalid URL %q; expected http://HOST:PORT or https://HOST:PORT", printable.Line(address, 200))
+			base, err := cli.ParseServeURL("URL", address)
+			if err != nil {
+				return err
 			}
 			client := remote.Client{Base: base}
 			if tokenFile != "" {
@@ -70,9 +74,11 @@ type statusReport struct {
 
 // statusRow contains the part of a server's status that the table shows.
 type statusRow struct {
-	ID, State, Since, ProtocolVersion, Mode, Error, FollowedBy string
-	Resources                                                  int
-	Updates, Failures                                          uint64
+	ID, ProtocolVersion, Mode, Error, FollowedBy string
+	State                                        event.State
+	Since                                        time.Time
+	Resources                                    int
+	Updates, Failures                            uint64
 }
 
 func runStatus(ctx context.Context, env *cli.Env, g *cli.Globals, client remote.Client) error {
@@ -92,11 +98,14 @@ func runStatus(ctx context.Context, env *cli.Env, g *cli.Globals, client remote.
 		}
 		rows, names = append(rows, row), append(names, row.ID)
 	}
-	return g.Write(env.Out, names, r, func() error { return writeStatus(env, r.Status, rows) })
+	if g.Format.Template != nil { // run for each server, as with list
+		return document.Write(env.Out, g.Format, r.Servers)
+	}
+	return g.Write(env.Out, names, r, func() error { return writeStatus(env, g.Tables(env), r.Status, rows) })
 }
 
 // writeStatus writes the human-readable tables.
-func writeStatus(env *cli.Env, status json.RawMessage, servers []statusRow) error {
+func writeStatus(env *cli.Env, tables table.Options, status json.RawMessage, servers []statusRow) error {
 	var shared struct {
 		Process    string
 		Unfollowed []string
@@ -117,21 +126,28 @@ func writeStatus(env *cli.Env, status json.RawMessage, servers []statusRow) erro
 	if len(shared.Unfollowed) > 0 {
 		fmt.Fprintf(env.Err, "no process follows %s\n", cli.Join(shared.Unfollowed, 10))
 	}
-	header := []string{"Server", "State", "Since", "Protocol", "Mode", "Resources", "Updates", "Failures", "Error"}
+	header := []string{"Server", "State", "Since", "Protocol", "Mode", "Resources", "Updates", "Failures"}
 	if shared.Process != "" {
 		header = append(header, "Followed by")
 	}
 	var rows [][]string
 	for _, s := range servers {
-		row := []string{s.ID, s.State, s.Since, s.ProtocolVersion, s.Mode, fmt.Sprint(s.Resources), fmt.Sprint(s.Updates), fmt.Sprint(s.Failures), s.Error, s.FollowedBy}
-		rows = append(rows, row[:len(header)])
+		row := []string{s.ID, s.State.Words(), env.Time(s.Since), s.ProtocolVersion, s.Mode, fmt.Sprint(s.Resources), fmt.Sprint(s.Updates), fmt.Sprint(s.Failures), s.FollowedBy}
+		rows = append(rows, append(row[:len(header):len(header)], s.Error))
 	}
-	if err := table.Rows(env.Out, header, rows); err != nil {
+	header = append(header, "Error")
+	if tables.Narrow() { // -o wide still shows the protocol and the mode
+		header = slices.Delete(header, 3, 5)
+		for i := range rows {
+			rows[i] = slices.Delete(rows[i], 3, 5)
+		}
+	}
+	if err := tables.Rows(env.Out, header, rows); err != nil {
 		return err
 	}
 	if len(shared.Deliveries) > 0 {
 		fmt.Fprintln(env.Out)
-		if err := table.Rows(env.Out, []string{"Webhooks of", "Delivered by"}, deliveryRows(shared.Deliveries)); err != nil {
+		if err := tables.Rows(env.Out, []string{"Webhooks of", "Delivered by"}, deliveryRows(shared.Deliveries)); err != nil {
 			return err
 		}
 	}
@@ -139,7 +155,7 @@ func writeStatus(env *cli.Env, status json.RawMessage, servers []statusRow) erro
 		return nil
 	}
 	fmt.Fprintln(env.Out)
-	return table.Rows(env.Out, []string{"Webhook", "State", "Format", "Delivered", "Given up", "Behind", "Last delivery", "Error"}, webhookRows(shared.Webhooks))
+	return tables.Rows(env.Out, []string{"Webhook", "State", "Format", "Delivered", "Given up", "Behind", "Last delivery", "Error"}, webhookRows(env, shared.Webhooks))
 }
 
 // deliveryRows returns table rows that show which process in a cluster delivers which webhooks.
@@ -154,10 +170,11 @@ func deliveryRows(all []webhook.Deliverer) (rows [][]string) {
 	return rows
 }
 
-func webhookRows(all []webhook.EndpointStatus) (rows [][]string) {
+func webhookRows(env *cli.Env, all []webhook.EndpointStatus) (rows [][]string) {
 	for _, w := range all {
+		last, _ := time.Parse(time.RFC3339, w.LastDelivery) // empty before the first delivery
 		row := []string{w.Host, string(w.State), cmp.Or(w.Event, string(w.Format)), fmt.Sprint(w.Delivered), fmt.Sprint(w.Abandoned),
-			(time.Duration(w.LagMs) * time.Millisecond).Round(time.Second).String(), w.LastDelivery, ""}
+			(time.Duration(w.LagMs) * time.Millisecond).Round(time.Second).String(), env.Time(last), ""}
 		if w.State != webhook.Active {
 			row[len(row)-1] = string(w.LastError)
 		}

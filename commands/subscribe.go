@@ -66,6 +66,7 @@ expired before --count was reached or before there was a resource to follow.`,
 		},
 	}
 	opts.add(cmd)
+	g.AddDemo(cmd)
 	cmd.Flags().StringArrayVar(&opts.call, "call", nil, "call `TOOL[=JSON]` after subscribing (repeatable)")
 	_ = cmd.RegisterFlagCompletionFunc("call", completeNames(env, g, catalog.Tools))
 	return cmd
@@ -110,6 +111,7 @@ func runSubscribe(ctx context.Context, env *cli.Env, g *cli.Globals, opts subscr
 	}
 	srv := servers[0]
 	srv.TrackResources, srv.TrackTools, srv.TrackPrompts = true, false, false
+	srv.Unasked = true // run fails if there are no resources, so no warning is needed
 	if len(opts.uris) > 0 {
 		srv.Include, srv.Exclude = opts.uris, nil
 	}
@@ -122,8 +124,6 @@ func runSubscribe(ctx context.Context, env *cli.Env, g *cli.Globals, opts subscr
 	s := newStream(env, g, opts.streamFlags)
 	s.follow(env, g, screen, nil, false)
 	s.keep, s.counts = sub.keep, isResourceChange
-	write := s.write
-	s.write = func(events ...*event.Event) error { return write(sub.name(events)...) }
 	err = s.run(ctx, e, engine.Source(sub.run))
 	rememberSnapshot(env, cfg.Path, e.Tracker().Snapshot())
 	if err == nil && errors.Is(context.Cause(ctx), cli.ErrTimeout) && !sub.hasFollowed() {
@@ -210,26 +210,6 @@ func (s *subscription) signal() {
 	}
 }
 
-// name adds the URIs to subscription.active events, which contain only the number of resources.
-func (s *subscription) name(events []*event.Event) []*event.Event {
-	for i, e := range events {
-		p, ok := e.Payload.(event.SubscriptionActive)
-		if !ok {
-			continue
-		}
-		st, _ := s.t.Snapshot().Server(s.id)
-		p.URIs = make([]string, 0, len(st.Resources))
-		for _, r := range st.Resources {
-			p.URIs = append(p.URIs, r.URI)
-		}
-		p.Resources = len(p.URIs)
-		named := *e
-		named.Payload = p
-		events[i] = &named
-	}
-	return events
-}
-
 // run makes the tool calls in every session. After the first subscription it also checks that the
 // specified resources exist.
 func (s *subscription) run(ctx context.Context) error {
@@ -281,7 +261,7 @@ func (s *subscription) exist(ctx context.Context) error {
 			continue
 		}
 		if _, err := s.t.ReadResource(ctx, s.id, uri); errors.Is(err, session.ErrNotFound) {
-			return &cli.Failure{Exit: cli.ExitRefused, Code: "not_found", Err: fmt.Errorf("server %q has no resource %q", s.id, printable.Line(uri, 300)),
+			return &cli.Failure{Exit: cli.ExitRefused, Code: "not_found", Err: target{s.id, catalog.Resources, uri}.missing(),
 				Hint: cli.DidYouMean(uri, list.Keys(), "mcptrack list resources "+printable.Line(s.id, 60)+" shows what the server offers")}
 		}
 	}

@@ -75,7 +75,10 @@ func page(name string) string {
 
 // setHelp makes the help command wrap flag descriptions, and render manual pages for the output.
 func setHelp(root *cobra.Command, env *cli.Env, g *cli.Globals) {
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", ".FlagUsagesWrapped 80"))
+	const global = "Global Flags:\n{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}"
+	root.SetUsageTemplate(strings.NewReplacer(
+		global, "Global flags (such as --config, --json and -q): see mcptrack --help",
+		"Additional Commands:", "Other:", ".FlagUsages", ".FlagUsagesWrapped 80").Replace(root.UsageTemplate()))
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
 		cmd.Long = reflow(cmd.Long, 80)

@@ -12,7 +12,6 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/trust"
-	"github.com/mcptrack/mcptrack/output/table"
 )
 
 type trustOptions struct {
@@ -159,13 +158,13 @@ func runTrustList(env *cli.Env, g *cli.Globals) error {
 		var last string
 		for _, a := range f.Approvals {
 			approved = append(approved, trustedItem{a.Kind, a.Name, a.Digest, cli.Stamp(a.At)})
-			names, last = append(names, a.Name), localTime(a.At)
+			names, last = append(names, a.Name), env.Time(a.At)
 		}
 		doc, paths = append(doc, folder{f.Path, approved}), append(paths, f.Path)
 		rows = append(rows, []string{f.Path, cli.Join(names, 8), last})
 	}
 	return g.Write(env.Out, paths, doc, func() error {
-		return table.Rows(env.Out, []string{"Folder", "Approved", "Last"}, rows)
+		return g.Tables(env).Rows(env.Out, []string{"Folder", "Approved", "Last"}, rows)
 	})
 }
 

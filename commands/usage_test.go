@@ -102,7 +102,7 @@ func TestWrongUsage(t *testing.T) {
 		{"list resorces", `the config has no server "resorces"`, "did you mean resources?"},
 		{"subscribe note", `the config has no server "note"`, "did you mean notes?"},
 		{"call notes t --arg a=b --args-json {}", "--arg and --args-json cannot be used together", ""},
-		{"call notes t --args-json {", "--args-json is not a JSON object", ""},
+		{"call notes t --args-json {", "--args-json is not JSON: it ends too early", ""},
 		{"subscribe notes --call t={", "the arguments of --call t are not a JSON object", ""},
 		{"list -o template={{", "invalid output template, line 1: unclosed action", ""},
 		{"list -o xml", `unknown --output "xml"`, ""},

@@ -47,6 +47,16 @@ Exit codes: 0 valid; 2 wrong usage; 3 a file has errors or is missing.`,
 			opts.files, opts.others = args, nil
 			opts.read = g.ConfigOptions(env)
 			opts.read.Strict = opts.strict
+			if g.Demo() {
+				if len(args) > 0 || opts.schema {
+					return cli.Usage("--demo cannot be used with FILE or --schema")
+				}
+				cfg, err := g.Read(env, g.Logger(env))
+				if err != nil {
+					return err
+				}
+				return writeReports(env, g, true, []fileReport{{File: "demo", Valid: true, Servers: cfg.Summaries(), Problems: config.Problems{}, tracked: cfg.Tracked()}})
+			}
 			if len(args) == 0 && !opts.schema {
 				if err := opts.find(env, g); err != nil {
 					return err
@@ -55,6 +65,7 @@ Exit codes: 0 valid; 2 wrong usage; 3 a file has errors or is missing.`,
 			return runValidate(cmd.Context(), env, g, opts)
 		},
 	}
+	g.AddDemo(cmd)
 	cmd.Flags().BoolVar(&opts.strict, "strict", false, "turn warnings into errors")
 	cmd.Flags().BoolVar(&opts.schema, "schema", false, "print the JSON Schema of config files and exit")
 	return cmd

@@ -8,25 +8,29 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/mcp"
 )
 
 func newVersion(env *cli.Env, g *cli.Globals) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Long:  "Prints the version of mcptrack, the version of Go, and the platform.\n\nExit codes: 0 done; 1 failed; 2 wrong usage.",
+		Long:  "Prints the version of mcptrack, the version of Go, and the platform; with --json also the\ncommit, its date and the versions of MCP.\n\nExit codes: 0 done; 1 failed; 2 wrong usage.",
 		Example: `  mcptrack version
   mcptrack version --json`,
 		Args: cli.Args(0, 0),
 		RunE: func(*cobra.Command, []string) error {
+			commit, date := source()
 			v := struct {
-				Version string `json:"version"`
-				Go      string `json:"go"`
-				OS      string `json:"os"`
-				Arch    string `json:"arch"`
-			}{env.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH}
+				Version  string   `json:"version"`
+				Commit   string   `json:"commit"` // empty if the build does not record it
+				Date     string   `json:"date"`   // of the commit
+				Go       string   `json:"go"`
+				Platform string   `json:"platform"`
+				Versions []string `json:"protocolVersions"`
+			}{env.Version, commit, date, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH, mcp.Versions()}
 			return g.Write(env.Out, []string{v.Version}, v, func() error {
-				_, err := fmt.Fprintf(env.Out, "mcptrack %s %s %s/%s\n", v.Version, v.Go, v.OS, v.Arch)
+				_, err := fmt.Fprintf(env.Out, "mcptrack %s %s %s\n", v.Version, v.Go, v.Platform)
 				return err
 			})
 		},
@@ -42,10 +46,26 @@ func Version() string {
 	if v := info.Main.Version; v != "" && v != "(devel)" {
 		return v
 	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return "devel+" + s.Value[:min(12, len(s.Value))]
-		}
+	if commit, _ := source(); commit != "" {
+		return "devel+" + commit[:min(12, len(commit))]
 	}
 	return "devel"
+}
+
+// source returns the commit of this build and the time of the commit. Both are empty if the build
+// does not record them.
+func source() (commit, date string) {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "", ""
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			commit = s.Value
+		case "vcs.time":
+			date = s.Value
+		}
+	}
+	return commit, date
 }

@@ -182,7 +182,7 @@ func runWatch(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOptio
 func (o *watchOptions) config(ctx context.Context, env *cli.Env, g *cli.Globals, log *slog.Logger) (*config.Config, error) {
 	if o.file != "" && !o.NoFollow {
 		if _, err := os.Stat(o.file); errors.Is(err, fs.ErrNotExist) {
-			log.Warn("the config does not exist yet; waiting for it", "file", o.file, "hint", "run mcptrack init to create one")
+			log.Warn("the config does not exist yet; waiting for "+o.file, "hint", "run mcptrack init to create one")
 			return &config.Config{Path: o.file}, nil
 		}
 	}

@@ -65,6 +65,7 @@
 //	glob         validates and matches globs in linear time
 //	uritemplate  expands and matches RFC 6570 templates
 //	printable    makes untrusted text printable, and rewords errors of Go's library
+//	textdiff     compares two texts line by line
 //	suggest      finds the likely correction of a misspelled word
 //	atomicfile   replaces a file atomically
 //	secretfile   reads or creates a file with a token or key that only its owner can read

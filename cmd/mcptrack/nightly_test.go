@@ -77,7 +77,7 @@ func TestPublishedServers(t *testing.T) {
 			t.Fatalf("%s, %v", out, err)
 		}
 		for _, row := range rows {
-			if row.State != "ready" {
+			if row.State != "Ready" {
 				t.Errorf("%s: %s %s", row.ID, row.State, row.Error)
 			}
 		}

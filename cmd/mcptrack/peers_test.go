@@ -124,8 +124,8 @@ func TestPeersList(t *testing.T) {
 			t.Fatalf("%d servers, want 1", len(servers))
 		}
 		s := servers[0]
-		if s.ID != c.name || s.State != "ready" || s.Error != "" || !s.Tracked {
-			t.Errorf("server %q is %q (error %q, tracked %t), want %q ready and tracked", s.ID, s.State, s.Error, s.Tracked, c.name)
+		if s.ID != c.name || s.State != "Ready" || s.Error != "" || !s.Tracked {
+			t.Errorf("server %q is %q (error %q, tracked %t), want %q Ready and tracked", s.ID, s.State, s.Error, s.Tracked, c.name)
 		}
 		if s.Transport != c.transport || !slices.Contains(c.eras, s.Era) || s.ServerName != c.serverName {
 			t.Errorf("%s, %s, %q, want %s, one of %s, %q", s.Transport, s.Era, s.ServerName, c.transport, c.eras, c.serverName)

@@ -8,6 +8,7 @@ import (
 	"context"
 	"embed"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -21,6 +22,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/event"
@@ -253,7 +255,10 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 
 	serving := func(ctx context.Context) error { return serveOneClient(ctx, env, gw.Server()) }
 	if !opts.Stdio {
-		endpoint := cli.MCPEndpoint{Handler: gw.Server(), Routes: stored.routes(env.Version, e), Tokens: tokens, Ready: e.Log().Err, Closing: gw.Close}
+		endpoint := cli.MCPEndpoint{Handler: gw.Server(), Routes: stored.routes(env.Version, e), Tokens: tokens, Ready: e.Log().Err, Closing: gw.Close, Listening: func(url string) {
+			g.Tell(env, "%s", served(gw.Capabilities(), len(opts.exported(cfg).Servers)))
+			g.Tell(env, "add it to Claude Code: %s", opts.ClaudeCode("mcptrack", url))
+		}}
 		if serving, err = opts.OverHTTP(ctx, env, log, endpoint); err != nil {
 			return err
 		}
@@ -286,6 +291,31 @@ func (o *options) warn(log *slog.Logger, cfg *config.Config, stored *eventLog) {
 	if left := o.leftOut(cfg, exported); len(exported.Servers) > 0 && len(left) > 0 {
 		log.Warn("untracked servers are not served", "servers", strings.Join(left, ", "), "hint", "set \"trackResources\": true on them, or use --all")
 	}
+}
+
+// served describes what the gateway offers to clients: items of how many of the servers. A server
+// that is not ready offers nothing yet.
+func served(view capindex.View, servers int) string {
+	n, ready := map[catalog.Kind]int{}, 0
+	for _, s := range view.Servers {
+		switch event.State(s.State) {
+		case event.Ready, event.Unsupported:
+			ready++
+		case "": // an HTTP catalog, which the tracker does not follow
+			if len(s.Lists) > 0 {
+				ready++
+			}
+		}
+		for kind, list := range s.Lists {
+			n[kind] += len(list)
+		}
+	}
+	of := cli.Plural(servers, "server")
+	if ready < servers {
+		of = fmt.Sprintf("%d of %s; the others are not ready", ready, of)
+	}
+	return fmt.Sprintf("%s, %s, %s of %s", cli.Plural(n[catalog.Tools], "tool"), cli.Plural(n[catalog.Prompts], "prompt"),
+		cli.Plural(n[catalog.Resources], "resource"), of)
 }
 
 // warnUnmatched logs globs that match nothing, because a typo may expose or hide the wrong items.

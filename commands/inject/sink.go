@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
 	"strings"
 	"sync"
 	"syscall"
@@ -24,11 +25,64 @@ func (o *options) sink(ctx context.Context, env *cli.Env, g *cli.Globals, r *rec
 	log := g.Logger(env)
 	switch {
 	case o.dryRun:
+		g.Tell(env, "printing what would be sent for updates of %s", o.origin())
 		return o.dry(env, r), nil
 	case o.listen != "":
-		return o.proxy(ctx, env, log, r)
+		s, err := o.proxy(ctx, env, log, r)
+		if err == nil { // after the line with the address
+			g.Tell(env, "injecting updates of %s into every session that connects", o.origin())
+		}
+		return s, err
 	}
-	return o.session(env, log, r)
+	s, err := o.session(env, log, r)
+	if err == nil {
+		g.Tell(env, "injecting updates of %s into %s", o.origin(), o.destination())
+	}
+	return s, err
+}
+
+// origin describes where the updates come from. URLs are reduced to their host, because they may
+// contain secrets.
+func (o *options) origin() string {
+	switch {
+	case o.stdin:
+		return "standard input"
+	case o.from != "":
+		return host(o.from)
+	case o.Demo:
+		return "the demo server"
+	}
+	var ids []string
+	for _, srv := range o.config.Load().Servers {
+		ids = append(ids, printable.Line(srv.ID, 64))
+	}
+	if len(ids) == 0 {
+		return "no server yet"
+	}
+	return cli.Join(ids, 5)
+}
+
+// destination describes the session that messages are sent to.
+func (o *options) destination() string {
+	switch {
+	case o.callID != "":
+		return "call " + printable.Line(o.callID, 100)
+	case o.sessionID != "":
+		return "session " + printable.Line(o.sessionID, 100)
+	case o.model != "":
+		return "a new session with " + printable.Line(o.model, 100)
+	case o.agentID != "":
+		return "a new conversation with agent " + printable.Line(o.agentID, 100)
+	}
+	return "a session at " + host(o.url)
+}
+
+func host(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return "the URL"
+	}
+	return printable.Line(u.Host, 200)
 }
 
 // dry returns a sink that prints the client events instead of sending them.

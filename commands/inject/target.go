@@ -50,7 +50,7 @@ func (t *targetFlags) add(cmd *cobra.Command) {
 	f.StringVar(&t.authHeader, "auth-header", "", "`NAME` of the header with the key, such as api-key (default Authorization, with ElevenLabs xi-api-key)")
 	f.StringVar(&t.keyFile, "api-key-file", "", "`FILE` (mode 0600) with the key, instead of OPENAI_API_KEY or ELEVENLABS_API_KEY")
 	f.BoolVar(&t.insecure, "insecure", false, "allow a remote endpoint or feed without TLS")
-	f.StringVar(&t.listen, "listen", "", "`ADDRESS` to which applications connect, such as 127.0.0.1:8787; port 0 selects a free port")
+	f.StringVar(&t.listen, "listen", "", "`ADDRESS` or port to which applications connect, such as 127.0.0.1:8787; port 0 selects a free port")
 	f.StringVar(&t.upstream, "upstream", "", "`URL` of the endpoint to which --listen forwards sessions")
 	t.access.Add(cmd, "applications", "connect to --listen")
 	_ = cmd.MarkFlagFilename("api-key-file")

@@ -14,7 +14,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/login"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/output/document"
-	"github.com/mcptrack/mcptrack/output/table"
 )
 
 // AuthCommand returns the auth command.
@@ -43,6 +42,7 @@ Exit codes: 0 done; 1 failed; 2 wrong usage; 3 config invalid or missing; 5 with
 			})
 		},
 	}
+	g.AddDemo(cmd)
 	cmd.Flags().BoolVar(&renew, "renew", false, "renew the tokens now")
 	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "`DURATION` that the command may take")
 	return cmd
@@ -149,22 +149,22 @@ func writeAuth(env *cli.Env, g *cli.Globals, rows []authRow) error {
 	var cells [][]string
 	for _, r := range rows {
 		names = append(names, r.ID)
-		cells = append(cells, []string{r.ID, r.State, r.Issuer, cli.Join(r.Scopes, 5), string(r.Store), r.expiry(), r.renewal(), r.Error})
+		cells = append(cells, []string{r.ID, r.words(), r.Issuer, cli.Join(r.Scopes, 5), string(r.Store), env.Time(r.expires), r.renewal(), r.Error})
 	}
 	return g.Write(env.Out, names, rows, func() error {
-		return table.Rows(env.Out, []string{"Server", "Login", "Issuer", "Scopes", "Kept in", "Token expires", "Renewal", "Error"}, cells)
+		return g.Tables(env).Rows(env.Out, []string{"Server", "Login", "Issuer", "Scopes", "Kept in", "Token expires", "Renewal", "Error"}, cells)
 	})
 }
 
-func (r *authRow) expiry() string {
-	switch left := time.Until(r.expires); {
-	case r.expires.IsZero():
-		return ""
-	case left < 0:
-		return "expired"
-	default:
-		return "in " + left.Round(time.Second).String()
+// words returns the state in lower-case words for people.
+func (r *authRow) words() string {
+	switch r.State {
+	case "loggedIn":
+		return "logged in"
+	case "none":
+		return "not logged in"
 	}
+	return r.State
 }
 
 func (r *authRow) renewal() string {
@@ -204,6 +204,7 @@ missing; 6 --timeout expired; 130 interrupted.`,
 			})
 		},
 	}
+	g.AddDemo(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "log out of every server in the config")
 	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "`DURATION` that the command may take")
 	return cmd

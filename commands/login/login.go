@@ -68,6 +68,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	}
 	opts.ConnectFlags.Add(cmd)
 	f := cmd.Flags()
+	g.AddDemo(cmd)
 	timeout := f.Lookup("timeout")
 	timeout.Usage, timeout.DefValue, opts.Timeout = "`DURATION` that the whole command may take", loginTime.String(), loginTime
 	f.BoolVar(&opts.all, "all", false, "log in to every server in the config that needs it")

@@ -88,7 +88,7 @@ func TestLoginAuthLogout(t *testing.T) {
 	b := newLoginBench(t, "")
 	b.as.Scopes = []string{"read"} // named in the challenge only
 	out, errs := b.run(cli.ExitUnreachable, "list", "--json")
-	if !strings.Contains(out, "authorization required (HTTP status 401): run mcptrack login docs") {
+	if !strings.Contains(out, "needs a login (HTTP 401): run mcptrack login docs") {
 		t.Errorf("%s\n%s", out, errs)
 	}
 	if out, _ = b.run(cli.ExitOK, "auth", "--json"); !strings.Contains(out, `"state": "none"`) && !strings.Contains(out, `"state":"none"`) {
@@ -109,7 +109,7 @@ func TestLoginAuthLogout(t *testing.T) {
 	if strings.Contains(out, "at-") || strings.Contains(out, "rt-") {
 		t.Errorf("a token is shown: %s", out)
 	}
-	if out, _ = b.run(cli.ExitOK, "auth"); !strings.Contains(out, "loggedIn") || !strings.Contains(out, "automatic") {
+	if out, _ = b.run(cli.ExitOK, "auth"); !strings.Contains(out, "logged in") || !strings.Contains(out, "automatic") {
 		t.Error(out)
 	}
 	b.run(cli.ExitOK, "login", "--all")

@@ -159,7 +159,7 @@ func TestStatusOfALogin(t *testing.T) {
 		}
 		return s
 	}
-	const reason = "authorization required (HTTP status 401): run mcptrack login docs"
+	const reason = "needs a login (HTTP 401): run mcptrack login docs"
 	b.until("NeedsAuth", func() bool { return get().State == "NeedsAuth" })
 	if got := get().Error; !strings.HasSuffix(got, reason) {
 		t.Errorf("%q", got)

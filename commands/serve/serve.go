@@ -24,6 +24,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/mcpevents"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/standardwebhooks"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/dashboard"
@@ -72,7 +73,8 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 Events are stored before they are sent: a client that reconnects with the last id it
 received misses nothing, even after a restart or a crash of mcptrack. Text versions of the
 followed resources are also kept, for the dashboard, history and diff, unless they contain
-a secret from the config. The address must be a loopback address unless a token protects it.
+a secret from the config. On a terminal, the address of the dashboard and the number of
+followed servers are printed. The address must be a loopback address unless a token protects it.
 
 With --nats several processes serve one feed with the same ids and share the servers: one
 process follows each server, and another takes over within 10 s if that process dies.
@@ -101,7 +103,7 @@ usage; 3 config invalid or missing.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&opts.addr, "addr", "127.0.0.1:8722", "`ADDRESS` to listen on; port 0 selects a free port")
+	f.StringVar(&opts.addr, "addr", "127.0.0.1:8722", "`ADDRESS` or port to listen on; port 0 selects a free port")
 	opts.access.Add(cmd, "clients", "read from here")
 	opts.JournalFlags.Add(cmd)
 	opts.RetentionFlags.Add(cmd)
@@ -237,7 +239,22 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	}
 	parts := append(f.routes(s, env.Version, opts.maxClients), engine.Reader(func(ctx context.Context) error { return s.Serve(ctx, ln) }))
 	fmt.Fprintf(env.Err, "listening on %s\n", s.URL())
+	opts.introduce(env, g, s.URL(), cfg, len(picked.Of(cfg).Servers))
 	return f.engine.Run(ctx, parts...)
+}
+
+// introduce says on a terminal where the dashboard is, and how many servers are followed.
+func (o *options) introduce(env *cli.Env, g *cli.Globals, url string, cfg *config.Config, followed int) {
+	login := ""
+	if o.access.TokenFile != "" {
+		login = "; log in with the token in " + printable.Line(o.access.TokenFile, 200)
+	}
+	g.Tell(env, "dashboard: %s/%s", url, login)
+	if o.follow {
+		g.Tell(env, "following no server; other processes follow them and store the events")
+		return
+	}
+	g.Tell(env, "following %d of %s", followed, cli.Plural(len(cfg.Servers), "server"))
 }
 
 // feedServer is an engine with an event log and the components that serve the log.

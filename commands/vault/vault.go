@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/vault"
 )
 
@@ -74,7 +75,10 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	tokens.OnChange(func() { s.EndSessions(tokens.HoldsPrincipal) })
 	serve := func(ctx context.Context) error { return s.ServeIO(ctx, env.In, env.Out) }
 	if !opts.Stdio {
-		endpoint := cli.MCPEndpoint{Handler: s, Tokens: tokens, Closing: s.Server.Close}
+		endpoint := cli.MCPEndpoint{Handler: s, Tokens: tokens, Closing: s.Server.Close, Listening: func(url string) {
+			g.Tell(env, "%s of %s at %s", cli.Plural(s.Vault().Notes(), "note"), printable.Line(opts.dir, 200), url)
+			g.Tell(env, "add it to Claude Code: %s", opts.ClaudeCode("vault", url))
+		}}
 		if serve, err = opts.OverHTTP(ctx, env, log, endpoint); err != nil {
 			return err
 		}

@@ -40,6 +40,12 @@ type Config struct {
 	Path string
 	// Servers lists the servers in file order; their IDs are unique.
 	Servers []Server
+	// TracksAll means that all servers are tracked because the file belongs to a host other than
+	// mcptrack and none of its servers has a key that selects what to track. A file belongs to a
+	// host if its path is one where a host looks for its config, or if it has a form that
+	// mcptrack's own format lacks: TOML, YAML, or servers elsewhere than in "servers" or
+	// "mcpServers".
+	TracksAll bool
 	// Files lists the sorted absolute paths on which the servers depend in addition to the config
 	// file: files named by envFile and ${file:PATH}, and missing folders and programs.
 	Files []string
@@ -114,11 +120,14 @@ type Tracking struct {
 	TrackResources bool
 	TrackTools     bool
 	TrackPrompts   bool
-	Include        []string // globs for resource URIs; empty means all
-	Exclude        []string
-	Read           ReadMode
-	Mode           Mode          // how changes to resources are detected
-	PollInterval   time.Duration // used for servers that cannot push
+	// Unasked means that the user did not set TrackResources for this server: it is tracked together
+	// with all others. It is no problem if such a server offers no resources.
+	Unasked      bool
+	Include      []string // globs for resource URIs; empty means all
+	Exclude      []string
+	Read         ReadMode
+	Mode         Mode          // how changes to resources are detected
+	PollInterval time.Duration // used for servers that cannot push
 	// SafetyInterval is how often a resource is read although the server pushes updates, in case
 	// the server fails to announce one; 0 means [DefaultSafetyInterval], negative means never.
 	SafetyInterval time.Duration
@@ -252,6 +261,23 @@ func (c *Config) Tracked() int {
 	return n
 }
 
+// trackAll tracks everything on all servers.
+func (c *Config) trackAll() {
+	c.TracksAll = true
+	for i := range c.Servers {
+		c.Servers[i].TrackAll()
+	}
+}
+
+// TrackAll tracks everything on the server, unless it is a catalog. What the config selects already
+// stays Unasked false.
+func (s *Server) TrackAll() {
+	if s.Transport != TransportCatalog {
+		s.Unasked = s.Unasked || !s.TrackResources
+		s.TrackResources, s.TrackTools, s.TrackPrompts = true, true, true
+	}
+}
+
 // Server returns the server with the given ID.
 func (c *Config) Server(id string) (Server, bool) {
 	if c != nil {
@@ -312,7 +338,7 @@ func (s Server) connection() Server {
 			k.setZero(&s)
 		}
 	}
-	s.Events.Off = off
+	s.Events.Off, s.Unasked = off, false
 	if s.Superseded {
 		s.Unapproved, s.Superseded = "", false
 	}

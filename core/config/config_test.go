@@ -238,7 +238,7 @@ func TestEqualNoticesEveryField(t *testing.T) {
 	keepsConnection := map[string]bool{
 		"ID": false, "Description": true, "Enabled": false, "Transport": false, "Fallback": false,
 		"Command": false, "Args": false, "Env": false, "Dir": false, "URL": false, "Headers": false, "OAuth": false, "Secrets": false, "Missing": false,
-		"TrackResources": true, "TrackTools": true, "TrackPrompts": true, "Include": true, "Exclude": true,
+		"TrackResources": true, "TrackTools": true, "TrackPrompts": true, "Unasked": true, "Include": true, "Exclude": true,
 		"Read": true, "Mode": true, "PollInterval": true, "SafetyInterval": true, "CatalogInterval": true, "OnConnect": false, "Events": true,
 		"Protocol": false, "ConnectTimeout": false, "RequestTimeout": true, "Unshared": true, "Unapproved": false, "Superseded": true,
 	}

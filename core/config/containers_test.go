@@ -36,7 +36,7 @@ func brief(s Server) string {
 	if !s.Enabled {
 		parts = append(parts, "disabled")
 	}
-	if s.TrackResources {
+	if s.TrackResources && !s.Unasked {
 		parts = append(parts, "tracked")
 	}
 	return strings.Join(parts, " ")

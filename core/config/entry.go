@@ -20,7 +20,7 @@ type entry struct {
 	object  *tree.Node
 	path    pointer
 	label   string                  // how messages refer to the entry: Server "docs"
-	members map[string]*tree.Member // without members whose value is null or ""
+	members map[string]*tree.Member // without members whose value is null or "", which count as absent
 
 	server  *Server  // the server being read; nil if the object is not a server
 	missing *clauses // points to Missing of the server or webhook being read; otherwise nil
@@ -67,8 +67,10 @@ func (e *entry) add(id string) {
 			s.Secrets = e.expander.secrets
 		}
 	}
-	for name, track := range map[string]*bool{"trackTools": &s.TrackTools, "trackPrompts": &s.TrackPrompts} {
-		if _, ok := e.find(name); !ok {
+	for name, track := range map[string]*bool{"trackResources": &s.TrackResources, "trackTools": &s.TrackTools, "trackPrompts": &s.TrackPrompts} {
+		if _, ok := e.find(name); ok {
+			e.tracks = true
+		} else {
 			*track = s.TrackResources
 		}
 	}
@@ -329,6 +331,12 @@ func (e *entry) text(spellings ...string) (value string, f field, ok bool) {
 
 // boolean returns the boolean value of a key, or the default if it is absent or invalid.
 func (e *entry) boolean(byDefault bool, spellings ...string) bool {
+	for _, name := range spellings {
+		if m := e.object.Get(name); m != nil && e.members[name] == nil { // for other keys null and "" count as absent
+			e.invalid(field{name: name, value: m.Value, path: e.path.key(name)}, "boolean", "write true or false, or remove the key")
+			return byDefault
+		}
+	}
 	f, ok := e.find(spellings...)
 	switch {
 	case !ok:

@@ -109,7 +109,7 @@ func serverKeys() table[Server] {
 			doc: "How to log in to `url`, as far as the server does not announce it: an object of " + oauthKeys().quoted() + ". Cursor's `auth` and Codex's `scopes` are also read. See `mcptrack login --help`."},
 
 		{name: "trackResources", field: func(s *Server) any { return &s.TrackResources }, use: bySessions, free: true, live: true, def: "false",
-			doc: "Follow the server's resources."},
+			doc: "Follow the server's resources. If no server in the config of another host has this key, `trackTools` or `trackPrompts`, all of them are followed."},
 		{name: "trackTools", field: func(s *Server) any { return &s.TrackTools }, use: bySessions, free: true, live: true,
 			doc: "Follow the server's tools. Default: as `trackResources`."},
 		{name: "trackPrompts", field: func(s *Server) any { return &s.TrackPrompts }, use: bySessions, free: true, live: true,

@@ -158,9 +158,21 @@ func (d *document) read(data []byte, opts Options) *Config {
 	r := newReader(d, opts, workspace)
 	r.root(root)
 	r.reportUnsupported()
+	if !r.tracks && (r.foreign || format != tree.JSON || hosts.Owns(absolute(d.file))) {
+		r.config.trackAll()
+	}
 	slices.Sort(r.expander.files)
 	r.config.Files = slices.Compact(r.expander.files)
 	return r.config
+}
+
+// absolute returns the absolute path of a file, or the path itself if the working directory is
+// unknown.
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
 }
 
 // SizeLimit returns the maximum size in bytes of a config at this path: MaxFileSize, or more for a

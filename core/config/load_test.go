@@ -129,8 +129,15 @@ func TestProblems(t *testing.T) {
 		t.Errorf("%s, %v", data, err)
 	}
 	for _, nothing := range []string{`null`, `""`} {
-		if _, problems = Parse([]byte(`{"servers":[{"id":"a","command":"go","trackResources":`+nothing+`}]}`), "f", surroundings(t, nil)); len(problems) != 0 {
+		if _, problems = Parse([]byte(`{"servers":[{"id":"a","command":"go","mode":`+nothing+`}]}`), "f", surroundings(t, nil)); len(problems) != 0 {
 			t.Errorf("%s counts as absent: %v", nothing, problems)
+		}
+		for _, key := range []string{"trackResources", "trackTools", "trackPrompts", "enabled", "disabled", "shared"} {
+			_, problems = Parse([]byte(`{"servers":[{"id":"a","command":"go","`+key+`":`+nothing+`}]}`), "f.json", surroundings(t, nil))
+			if want := `f.json:1:`; len(problems) != 1 || !strings.HasPrefix(problems.Error(), want) ||
+				!strings.HasSuffix(problems.Error(), `: error: Server "a" has invalid "`+key+`"; expected boolean`) {
+				t.Errorf("%s: %s: %v", key, nothing, problems)
+			}
 		}
 	}
 }

@@ -359,7 +359,7 @@ func TestMissingAffectsOneServer(t *testing.T) {
 		`"command":"go","args":["${input:key}"]`:                     {CodeUnsetInput, `"args[0]" uses input "key", but variable MCPTRACK_INPUT_KEY is not set`},
 		`"command":"go","cwd":"nowhere"`:                             {CodeNoDirectory, `"cwd" is not a directory`},
 		`"command":"go","envFile":"nowhere"`:                         {CodeEnvFile, `"envFile" does not exist`},
-		`"command":"nowhere"`:                                        {CodeCommandNotFound, `command "nowhere" not found on PATH`},
+		`"command":"nowhere"`:                                        {CodeCommandNotFound, `there is no program "nowhere" in PATH`},
 		`"command":"nowhere --stdio"`:                                {CodeShellLine, `"command" looks like a shell command line`},
 		`"url":"${NOPE}"`:                                            {CodeUnset, `"url" uses variable NOPE, which is not set`},
 		`"url":"${PLAIN}"`:                                           {CodeURL, `invalid "url"; its scheme must be http or https`},

@@ -244,7 +244,7 @@ func (e *entry) checkCommand(f field) {
 		case strings.ContainsRune(s.Command, filepath.Separator):
 			hint = "it must exist and be executable"
 		default:
-			clause, hint = clause+" on PATH", "install it, or specify its full path"
+			clause, hint = "there is no program"+name+" in PATH", "install it, or specify its full path"
 		}
 		e.lacks(f.value, f.path, code, clause, hint)
 	}

@@ -41,6 +41,7 @@ func (r *reader) root(root *tree.Node) {
 	}
 	r.off = r.disabledElsewhere(root)
 	for _, c := range found {
+		r.foreign = r.foreign || c.path != "/servers" && c.path != "/mcpServers"
 		r.duplicateKeys(c.value, c.path, c.value.Kind == tree.Object)
 		r.servers(c)
 	}
@@ -160,6 +161,8 @@ type reader struct {
 	commands    map[[2]string]bool   // whether each command was found, by search path and command
 	unsupported []unsupportedKey     // unsupported keys of all servers, in file order
 	off         func(id string) bool // reports whether the file disables a server outside the server's entry
+	tracks      bool                 // at least one server has a key that selects what to track
+	foreign     bool                 // the servers are where only the files of other hosts have them
 	// visit, if not nil, is called for every entry; the entry is then not added to the config.
 	visit func(e *entry, id string)
 }

@@ -60,6 +60,53 @@ func TestCatalog(t *testing.T) {
 	}
 }
 
+// In a host's file in which no server says what to track, all servers are tracked; in a file that
+// may be mcptrack's own, none.
+func TestTracksAll(t *testing.T) {
+	const servers = `{"a": {"command": "go"}, "off": {"command": "go", "disabled": true}, "api": {"type": "catalog", "url": "https://h/"}}`
+	const ours, list = `{"mcpServers": ` + servers + `}`, `{"servers": [{"id": "a", "command": "go"}]}`
+	for _, test := range []struct {
+		path, text string
+		all        bool
+	}{
+		{".mcp.json", ours, true},
+		{"sub/.cursor/mcp.json", ours, true},
+		{".vscode/mcp.json", `{"servers": ` + servers + `}`, true},
+		{"/home/u/.config/Claude/claude_desktop_config.json", ours, true},
+		{"mcp-servers.json", ours, false},
+		{"config/mcp-servers.json", list, false},
+		{"cursor/mcp.json", ours, false},
+		{"mcp.json", ours, false},
+		{"", ours, false},
+		// forms that only hosts write
+		{"x.json", `{"context_servers": ` + servers + `}`, true},
+		{"x.json", `{"mcp": {"servers": ` + servers + `}}`, true},
+		{"x.json", servers, true},
+		{"x.toml", "[mcp_servers.a]\ncommand = 'go'\n", true},
+		{"x.yaml", "mcpServers:\n- {name: a, command: go}\n", true},
+		// one key of one server, also with the value false, is a choice
+		{".mcp.json", `{"mcpServers": {"a": {"command": "go", "trackResources": false}, "b": {"command": "go"}}}`, false},
+		{".mcp.json", `{"mcpServers": {"a": {"command": "go"}, "b": {"command": "go", "trackPrompts": true}}}`, false},
+		{".mcp.json", `{"mcpServers": {"a": {"command": "go"}, "b": {"command": "go", "disabled": true, "trackTools": true}}}`, false},
+	} {
+		c, problems := Parse([]byte(test.text), test.path, surroundings(t, nil))
+		if err := problems.Err(); err != nil {
+			t.Errorf("%s: %v", test.path, err)
+			continue
+		}
+		a, _ := c.Server("a")
+		if c.TracksAll != test.all || a.Unasked != test.all || a.TrackResources != test.all || a.TrackTools != test.all {
+			t.Errorf("%s %s: all are tracked: %t, %+v", test.path, test.text, c.TracksAll, a.Tracking)
+		}
+		if api, _ := c.Server("api"); api.Tracked() || api.Unasked {
+			t.Errorf("%s: a catalog is tracked", test.path)
+		}
+		if off, _ := c.Server("off"); off.Tracked() {
+			t.Errorf("%s: a disabled server is tracked", test.path)
+		}
+	}
+}
+
 // A catalog is not tracked, whatever its entry says.
 func TestCatalogIsNotTracked(t *testing.T) {
 	c, problems := Parse([]byte(`{"servers":[{"id":"p","type":"catalog","url":"https://h/","trackResources":true,"trackTools":true,

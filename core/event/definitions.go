@@ -54,7 +54,7 @@ type Definition struct {
 func Definitions() []Definition {
 	return []Definition{
 		{TypeServerState, "The state of a server changed.", false, decode[ServerState], ServerState{}},
-		{TypeSubscriptionActive, "mcptrack started to follow the resources of a server.", false, decode[SubscriptionActive], SubscriptionActive{}},
+		{TypeSubscriptionActive, "mcptrack started to follow the resources, tools or prompts of a server, or the set of followed resources changed.", false, decode[SubscriptionActive], SubscriptionActive{}},
 		{TypeResourceUpdated, "A server announced that a resource changed, or mcptrack found that the resource's content has changed.", true, decode[ResourceUpdated], ResourceUpdated{}},
 		{TypeResourceAdded, "A followed server offers a new resource.", true, decode[ResourceAdded], ResourceAdded{}},
 		{TypeResourceRemoved, "A resource is no longer offered.", true, decode[ResourceRemoved], ResourceRemoved{}},

@@ -66,6 +66,10 @@ const (
 	Poll UpdateMode = "poll" // resources are polled at an interval
 )
 
+// NoResources is the Reason in the state of a connected server whose resources are to be followed,
+// but which offers none. The state is Unsupported if nothing else on the server is followed.
+const NoResources = "the server does not offer resources"
+
 // ServerState is published when the state of a server changes.
 type ServerState struct {
 	State           State        `json:"state"`
@@ -76,17 +80,19 @@ type ServerState struct {
 	RetryIn         Milliseconds `json:"retryInMs,omitempty"`
 	ProtocolVersion string       `json:"protocolVersion,omitempty"`
 	Era             string       `json:"era,omitempty"`
+	ConnectedIn     Milliseconds `json:"connectedInMs,omitempty" about:"Ready: the duration of the attempt to connect"`
 	StillConnected  bool         `json:"stillConnected,omitempty" about:"Unapproved: still connected using the previously approved entry"`
 }
 
-// SubscriptionActive is published when the tracker starts following a server's resources, or
-// changes how it follows them.
+// SubscriptionActive is published when the tracker starts following a server's resources, tools or
+// prompts, and again when the set of followed resources changes or when their changes are detected
+// in another way. Changes to the lists of tools and prompts are published as [ListChanged] alone.
 type SubscriptionActive struct {
 	Resources int        `json:"resources"` // number of followed resources
-	URIs      []string   `json:"uris,omitempty" about:"the followed URIs, if there are at most 100"`
+	URIs      []string   `json:"uris,omitempty" about:"the followed URIs, sorted; absent if there are more than 100"`
 	Tools     int        `json:"tools,omitempty" about:"number of tools, if they are followed"`
 	Prompts   int        `json:"prompts,omitempty" about:"number of prompts, if they are followed"`
-	Mode      UpdateMode `json:"mode,omitempty" about:"push or poll; absent if changes are not detected"`
+	Mode      UpdateMode `json:"mode,omitempty" about:"how changes of the resources are detected: push or poll; absent if they are not"`
 	Missing   []string   `json:"missing,omitempty" about:"URIs for which the server does not push updates"`
 }
 

@@ -256,22 +256,23 @@ type Exit struct {
 	Uptime time.Duration
 }
 
-// String returns a human-readable description, such as "exit status 1 after 1.2s".
+// String returns a human-readable description, such as "exited with status 1". It adds the uptime
+// from one second on.
 func (e Exit) String() string {
-	up := e.Uptime.Round(time.Millisecond)
-	if e.Uptime >= time.Minute {
-		up = e.Uptime.Round(time.Second)
+	after := ""
+	if up := e.Uptime.Round(time.Second); e.Uptime >= time.Second {
+		after = " after " + up.String()
 	}
 	if e.OutOfMemory {
-		return fmt.Sprintf("killed by the system after %s: out of memory", up)
+		return "killed by the system" + after + ": out of memory"
 	}
 	if e.Signal != "" {
-		return fmt.Sprintf("ended by %s after %s", e.Signal, up)
+		return "ended by " + e.Signal + after
 	}
 	if e.Code < 0 {
-		return fmt.Sprintf("ended for an unknown reason after %s", up)
+		return "ended for an unknown reason" + after
 	}
-	return fmt.Sprintf("exit status %d after %s", e.Code, up)
+	return fmt.Sprintf("exited with status %d%s", e.Code, after)
 }
 
 // exitOf converts the state that cmd.Wait stored, which is nil if the wait failed.

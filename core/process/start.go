@@ -24,10 +24,15 @@ type StartError struct {
 	Command string
 	Reason  string
 	Err     error
+
+	missing bool // whether Reason names the command, because it is not in PATH
 }
 
 func (e *StartError) Error() string {
-	return fmt.Sprintf("start %q: %s", e.Command, e.Reason)
+	if e.missing {
+		return e.Reason
+	}
+	return fmt.Sprintf("cannot start %q: %s", e.Command, e.Reason)
 }
 
 func (e *StartError) Unwrap() error { return e.Err }
@@ -53,6 +58,10 @@ func (spec Spec) cannotStart(err error, format string, args ...any) (string, err
 	return "", &StartError{Command: spec.Command, Reason: fmt.Sprintf(format, args...), Err: err}
 }
 
+func (spec Spec) notInPath(why string) (string, error) {
+	return "", &StartError{Command: spec.Command, Reason: fmt.Sprintf("there is no program %q in PATH%s", spec.Command, why), Err: exec.ErrNotFound, missing: true}
+}
+
 // resolve returns the path of the file to run, or an error that reports what is missing. Without
 // this check, exec would report a missing directory as "no such file" together with the command's
 // name.
@@ -73,7 +82,7 @@ func (spec Spec) resolve() (string, error) {
 	if runtime.GOOS == "windows" {
 		path, err := exec.LookPath(spec.Command) // also applies PATHEXT
 		if err != nil {
-			return spec.cannotStart(exec.ErrNotFound, "command not found in PATH")
+			return spec.notInPath("")
 		}
 		return path, nil
 	}
@@ -125,9 +134,9 @@ func (spec Spec) lookPath() (string, error) {
 	case blocked != "":
 		return spec.cannotStart(fs.ErrPermission, "%q is not executable (chmod +x?)", blocked)
 	case path == "":
-		return spec.cannotStart(exec.ErrNotFound, "command not found: PATH is empty")
+		return spec.notInPath(", which is empty")
 	default:
-		return spec.cannotStart(exec.ErrNotFound, "command not found in PATH")
+		return spec.notInPath("")
 	}
 }
 

@@ -33,8 +33,8 @@ func TestStartErrors(t *testing.T) {
 		text string
 	}{
 		"no command":      {process.Spec{}, exec.ErrNotFound, "no command given"},
-		"not in PATH":     {process.Spec{Command: "plain-not-there", Env: []string{"PATH=" + dir}}, exec.ErrNotFound, "not found in PATH"},
-		"PATH empty":      {process.Spec{Command: "sh"}, exec.ErrNotFound, "PATH is empty"},
+		"not in PATH":     {process.Spec{Command: "plain-not-there", Env: []string{"PATH=" + dir}}, exec.ErrNotFound, `there is no program "plain-not-there" in PATH`},
+		"PATH empty":      {process.Spec{Command: "sh"}, exec.ErrNotFound, "PATH, which is empty"},
 		"not executable":  {process.Spec{Command: plain}, fs.ErrPermission, "not executable"},
 		"in PATH, no x":   {process.Spec{Command: "plain", Env: []string{"PATH=" + dir}}, fs.ErrPermission, "not executable"},
 		"no file":         {process.Spec{Command: dir + "/nope"}, fs.ErrNotExist, "no such file"},

@@ -22,7 +22,7 @@ func TestImmediateExit(t *testing.T) {
 	if e.Code != 3 || e.Signal != "" || e.Uptime <= 0 {
 		t.Fatalf("got %+v", e)
 	}
-	if s := e.String(); !strings.HasPrefix(s, "exit status 3 after ") {
+	if s := e.String(); s != "exited with status 3" {
 		t.Fatalf("got %q", s)
 	}
 	if got := p.Stop(process.Grace{}); got != e {

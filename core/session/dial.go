@@ -37,17 +37,17 @@ func Dial(ctx context.Context, srv config.Server, opts Options) (*Session, error
 	if srv.ConnectTimeout > 0 {
 		timeout = srv.ConnectTimeout
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not connected within %s%s", timeout, slowStart(srv)))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("did not answer within %s%s", timeout, slowStart(srv)))
 	defer cancel()
-	switch srv.Transport {
-	case config.TransportStdio:
-		return dialStdio(ctx, srv, opts)
-	case config.TransportHTTP:
-		return dialHTTP(ctx, srv, opts)
-	case config.TransportSSE:
-		return dialSSE(ctx, srv, opts)
+	dial := map[config.Transport]DialFunc{config.TransportStdio: dialStdio, config.TransportHTTP: dialHTTP, config.TransportSSE: dialSSE}[srv.Transport]
+	if dial == nil {
+		return nil, fmt.Errorf("unknown transport %q", srv.Transport)
 	}
-	return nil, fmt.Errorf("unknown transport %q", srv.Transport)
+	s, err := dial(ctx, srv, opts)
+	if err != nil {
+		return nil, explain(srv, err)
+	}
+	return s, nil
 }
 
 var _ DialFunc = Dial

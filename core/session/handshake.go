@@ -143,9 +143,9 @@ type versionError struct {
 
 func (e *versionError) Error() string {
 	if len(e.supported) == 0 {
-		return e.method + ": the server did not specify a protocol version"
+		return "the server did not specify a protocol version in its response to " + e.method
 	}
-	return fmt.Sprintf("%s: the server supports only %.200q", e.method, strings.Join(e.supported, ", "))
+	return fmt.Sprintf("the server supports only the protocol version %.200q, which mcptrack does not", strings.Join(e.supported, ", "))
 }
 
 // handshake determines a server's era and version over one connection.
@@ -172,7 +172,7 @@ func (h handshake) initialize(ctx context.Context, version string) (Info, error)
 		"capabilities":    h.s.capabilities,
 	})
 	if err != nil {
-		return Info{}, fmt.Errorf("initialize: %w", err)
+		return Info{}, err
 	}
 	var r struct {
 		ProtocolVersion string             `json:"protocolVersion"`
@@ -181,14 +181,14 @@ func (h handshake) initialize(ctx context.Context, version string) (Info, error)
 		Instructions    string             `json:"instructions"`
 	}
 	if err := json.Unmarshal(raw, &r); err != nil {
-		return Info{}, fmt.Errorf("initialize: malformed result: %w", err)
+		return Info{}, fmt.Errorf("the response to initialize is malformed: %w", err)
 	}
 	if !mcp.IsLegacy(r.ProtocolVersion) {
 		return Info{}, &versionError{mcp.MethodInitialize, []string{r.ProtocolVersion}}
 	}
 	h.conn.SetProtocolVersion(r.ProtocolVersion)
 	if err := h.conn.Notify(ctx, mcp.NotificationInitialized, nil); err != nil {
-		return Info{}, fmt.Errorf("initialized: %w", err)
+		return Info{}, err
 	}
 	return h.newInfo(EraLegacy, r.ProtocolVersion, r.ServerInfo, r.Capabilities, r.Instructions), nil
 }
@@ -204,7 +204,7 @@ func (h handshake) discover(ctx context.Context) (info Info, err error) {
 	}()
 	raw, err := h.s.send(ctx, h.conn, mcp.ModernVersion, h.s.nextID(), mcp.MethodDiscover, nil)
 	if err != nil {
-		return Info{}, fmt.Errorf("discover: %w", err)
+		return Info{}, err
 	}
 	var r struct {
 		SupportedVersions []string        `json:"supportedVersions"`
@@ -212,7 +212,7 @@ func (h handshake) discover(ctx context.Context) (info Info, err error) {
 		Instructions      string          `json:"instructions"`
 	}
 	if err := json.Unmarshal(raw, &r); err != nil {
-		return Info{}, fmt.Errorf("discover: malformed result: %w", err)
+		return Info{}, fmt.Errorf("the response to server/discover is malformed: %w", err)
 	}
 	if !slices.Contains(r.SupportedVersions, mcp.ModernVersion) {
 		return Info{}, &versionError{mcp.MethodDiscover, r.SupportedVersions}

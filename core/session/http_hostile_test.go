@@ -41,7 +41,7 @@ func TestHTTPCredentials(t *testing.T) {
 		entry := httpEntry(ts.URL)
 		entry.Fallback = true
 		_, err := session.Dial(t.Context(), entry, session.Options{})
-		if !errors.Is(err, session.ErrAuth) || !strings.Contains(err.Error(), fmt.Sprintf(`(HTTP status %d): add an Authorization header to the server's "headers"`, status)) {
+		if !errors.Is(err, session.ErrAuth) || !strings.Contains(err.Error(), fmt.Sprintf(`(HTTP %d): add an Authorization header to the server's "headers"`, status)) {
 			t.Errorf("%d: %v", status, err)
 		}
 		srv.Fail(sessiontest.Fault{Method: "server/discover", Status: status, Times: 1,

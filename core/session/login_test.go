@@ -94,9 +94,9 @@ func TestTokensStayWithTheirServer(t *testing.T) {
 // server did not send; a JSON-RPC error keeps its code.
 func TestOAuthRefusalInBody(t *testing.T) {
 	for body, want := range map[string]string{
-		`{"error":"invalid_token","error_description":"it is too old"}`:                "authorization required (HTTP status 401: it is too old): add",
-		`{"error":"unauthorized"}`:                                                     "authorization required (HTTP status 401: unauthorized): add",
-		`{"error":"you sent wrong-token"}`:                                             "authorization required (HTTP status 401: you sent [redacted]): check",
+		`{"error":"invalid_token","error_description":"it is too old"}`:                "needs a login (HTTP 401: it is too old): add",
+		`{"error":"unauthorized"}`:                                                     "needs a login (HTTP 401: unauthorized): add",
+		`{"error":"you sent wrong-token"}`:                                             "the token in the header Authorization was rejected (HTTP 401: you sent [redacted]): check",
 		`{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"log in first"}}`: `(server error -32001: log in first)`,
 	} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -124,10 +124,10 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 		headers   map[string]config.Secret
 		want      string
 	}{
-		"oauth":  {`Bearer resource_metadata="https://h/meta", error="invalid_token", error_description="who are you"`, nil, "authorization required (HTTP status 401: who are you): run mcptrack login docs"},
-		"plain":  {"", nil, `authorization required (HTTP status 401): run mcptrack login docs, or add an Authorization header`},
-		"basic":  {`Basic realm="x"`, nil, `authorization required (HTTP status 401): add an Authorization header`},
-		"header": {"", map[string]config.Secret{"authorization": config.NewSecret("Bearer wrong-token")}, `authorization required (HTTP status 401): check the Authorization header`},
+		"oauth":  {`Bearer resource_metadata="https://h/meta", error="invalid_token", error_description="who are you"`, nil, "needs a login (HTTP 401: who are you): run mcptrack login docs"},
+		"plain":  {"", nil, `needs a login (HTTP 401): run mcptrack login docs, or add an Authorization header`},
+		"basic":  {`Basic realm="x"`, nil, `needs a login (HTTP 401): add an Authorization header`},
+		"header": {"", map[string]config.Secret{"authorization": config.NewSecret("Bearer wrong-token")}, `the token in the header Authorization was rejected (HTTP 401): check the Authorization header`},
 	} {
 		s := logintest.New(t)
 		s.Challenge = func() string { return c.challenge }

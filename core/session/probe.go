@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
@@ -40,22 +41,24 @@ type Report struct {
 	Err error
 }
 
-// State returns the result as one word: ready, failed, unconfigured, unapproved, or, for a server
-// that was not probed, disabled.
-func (r Report) State() string {
+// State returns the state of the server: Ready, Failed, NeedsAuth, Unconfigured, Unapproved, or, for
+// a server that was not probed, Disabled.
+func (r Report) State() event.State {
 	_, unconfigured := errors.AsType[*config.UnconfiguredError](r.Err)
 	_, unapproved := errors.AsType[*config.UnapprovedError](r.Err)
 	switch {
 	case !r.Server.Enabled && r.Err == nil && r.Lists == nil:
-		return "disabled"
+		return event.Disabled
+	case errors.Is(r.Err, ErrAuth):
+		return event.NeedsAuth
 	case unconfigured:
-		return "unconfigured"
+		return event.Unconfigured
 	case unapproved:
-		return "unapproved"
+		return event.Unapproved
 	case r.Err != nil:
-		return "failed"
+		return event.Failed
 	}
-	return "ready"
+	return event.Ready
 }
 
 // Probe connects to all servers concurrently, lists what they offer and disconnects. It returns one

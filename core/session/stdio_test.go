@@ -302,7 +302,7 @@ func TestNoAnswerButNoise(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := session.OverIO(ctx, fromServer, toServer, config.Server{ID: "web"}, session.Options{})
-		if want := `(stdout is not JSON-RPC: listening on port 3000\x1b[m)`; err == nil || !strings.HasSuffix(err.Error(), want) {
+		if want := `the server wrote text that is not MCP to stdout: listening on port 3000\x1b[m (`; err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 		_ = stdin.Close()

@@ -164,9 +164,7 @@ func (f *sessionFollower) eventsCover(now time.Time) {
 	if !f.ready {
 		return
 	}
-	if f.w.srv.TrackResources && f.s.Info().Capabilities.Resources {
-		f.announceMode()
-	}
+	f.announceActive()
 	f.planPolls(now)
 }
 

@@ -25,15 +25,8 @@ func Example() {
 		return session.OverIO(ctx, r, w, srv, opts)
 	}
 
-	cfg, problems := config.Parse([]byte(`{"servers": [
-		{"id": "docs", "command": "docs-server", "trackResources": true},
-	]}`), "mcp-servers.json", config.Options{LookPath: func(string) (string, error) { return "", nil }})
-	if cfg == nil {
-		fmt.Println(problems)
-		return
-	}
 	t := tracker.New(tracker.Options{Dial: dial, Texts: true})
-	t.Apply(cfg)
+	t.Apply(&config.Config{Servers: []config.Server{config.Stdio("docs", "docs-server")}})
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	_, events := t.Subscribe(context.Background()) // before Run: nothing is missed

@@ -38,6 +38,7 @@ type sessionFollower struct {
 	unannounced missedChanges
 
 	ready        bool                      // the first sync of the session is done
+	reason       string                    // reason in the state that was published last
 	onConnect    bool                      // the tool calls in the config's onConnect were started
 	pushed       bool                      // at least one resource update was announced
 	unsubscribed bool                      // a resubscription was not answered; the next ping decides whether the server is dead

@@ -1,13 +1,16 @@
 package tracker
 
 import (
+	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/session"
@@ -85,6 +88,113 @@ func TestServerWithoutResources(t *testing.T) {
 		}
 		if n := docs.Count("resources/list") + docs.Count("resources/subscribe"); n != 0 {
 			w.Errorf("%d requests for what it does not offer", n)
+		}
+	})
+}
+
+// named returns a tool or prompt for SetList.
+func named(name string) map[string]any { return map[string]any{"name": name} }
+
+// A server that offers tools but no resources is Ready. If the user asked for its resources, the
+// state says that there are none, also if the config asks for them later.
+func TestOnlyTools(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
+		docs.Capabilities = map[string]any{"tools": map[string]any{"listChanged": true}}
+		docs.SetList(catalog.Tools, named("a"), named("b"))
+		w.start(sessiontest.Entry("docs", func(s *config.Server) { s.Unasked = true }))
+		w.pass(time.Minute)
+		reason := func() string {
+			w.wantState("docs", event.Ready)
+			states := w.published(event.TypeServerState)
+			return states[len(states)-1].Payload.(event.ServerState).Reason
+		}
+		if got := reason(); got != "" {
+			w.Errorf("not asked for resources: reason %q", got)
+		}
+		w.apply(sessiontest.Entry("docs"))
+		w.pass(time.Minute)
+		if got := reason(); got != event.NoResources {
+			w.Errorf("asked for resources: reason %q", got)
+		}
+		if n := len(w.published(event.TypeServerState)); n != 4 { // Pending, Connecting, Ready, Ready
+			w.Errorf("%d states:\n%s", n, w.log())
+		}
+		w.wantActive(event.SubscriptionActive{Tools: 2})
+	})
+}
+
+// subscription.active lists what is followed. It is published again when the set of resources
+// changes, and not when a list of tools does.
+func TestActive(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
+		docs.SetQuietly("file:///b.md", "one")
+		docs.SetQuietly("file:///a.md", "one")
+		docs.SetList(catalog.Tools, named("x"), named("y"), named("z"))
+		docs.SetList(catalog.Prompts, named("p"))
+		w.start(sessiontest.Entry("docs"))
+		w.pass(5 * time.Second)
+		ab := event.SubscriptionActive{Resources: 2, URIs: []string{"file:///a.md", "file:///b.md"}, Tools: 3, Prompts: 1, Mode: event.Push}
+		w.wantActive(ab)
+		docs.SetList(catalog.Tools, named("x"))
+		docs.NotifyListChanged(catalog.Tools)
+		w.pass(5 * time.Second)
+		if len(w.published(event.TypeToolsListChanged)) != 1 {
+			w.Fatalf("the change of the tools is missing:\n%s", w.log())
+		}
+		w.wantActive(ab)
+		docs.Set("file:///c.md", "new")
+		docs.Remove("file:///a.md")
+		w.pass(5 * time.Second)
+		bc := event.SubscriptionActive{Resources: 2, URIs: []string{"file:///b.md", "file:///c.md"}, Tools: 1, Prompts: 1, Mode: event.Push}
+		if all := w.published(event.TypeSubscriptionActive); !reflect.DeepEqual(all[len(all)-1].Payload, bc) {
+			w.Errorf("want %+v:\n%s", bc, w.log())
+		}
+		w.forget()
+		w.apply(sessiontest.Entry("docs", func(s *config.Server) { s.TrackResources = false }))
+		w.pass(5 * time.Second)
+		w.wantActive(event.SubscriptionActive{Tools: 1, Prompts: 1})
+		w.forget()
+		docs.Disconnect()
+		w.pass(5 * time.Second)
+		w.wantActive(event.SubscriptionActive{Tools: 1, Prompts: 1})
+	})
+}
+
+// Beyond MaxActiveURIs resources, only their number is published.
+func TestActiveWithManyResources(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{})
+		docs := w.Serve("docs", session.EraLegacy)
+		for i := range event.MaxActiveURIs {
+			docs.SetQuietly(fmt.Sprintf("file:///%03d.md", i), "one")
+		}
+		w.start(sessiontest.Entry("docs"))
+		w.pass(5 * time.Second)
+		docs.Set("file:///more.md", "one")
+		w.pass(5 * time.Second)
+		active := w.published(event.TypeSubscriptionActive)
+		if len(active) != 2 || len(active[0].Payload.(event.SubscriptionActive).URIs) != event.MaxActiveURIs {
+			t.Fatalf("%d events:\n%s", len(active), w.log())
+		}
+		if p := active[1].Payload.(event.SubscriptionActive); p.Resources != event.MaxActiveURIs+1 || p.URIs != nil {
+			t.Errorf("%+v", p)
+		}
+	})
+}
+
+// Ready tells how long the attempt to connect took, without the waits before it.
+func TestConnectedIn(t *testing.T) {
+	inWorld(t, func(w *world, docs *sessiontest.Fake) {
+		w.SetDown("docs", errors.New("refused"))
+		w.start(sessiontest.Entry("docs"))
+		w.pass(5 * time.Second)
+		docs.Fail(sessiontest.Fault{Method: "tools/list", Delay: 3 * time.Second, Times: 1})
+		w.SetDown("docs", nil)
+		w.pass(time.Minute)
+		w.wantState("docs", event.Ready)
+		states := w.published(event.TypeServerState)
+		if p := states[len(states)-1].Payload.(event.ServerState); p.ConnectedIn != event.Milliseconds(3*time.Second) {
+			w.Errorf("connected in %v:\n%s", time.Duration(p.ConnectedIn), w.log())
 		}
 	})
 }

@@ -96,7 +96,7 @@ func (f *sessionFollower) pinged(r pingResult) error {
 	if f.unsubscribed {
 		f.unsubscribed = false
 		f.coverage.poll()
-		f.announceMode()
+		f.announceActive()
 		f.planPolls(time.Now())
 	}
 	return nil

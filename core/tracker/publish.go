@@ -142,8 +142,8 @@ func (w *worker) addMissed(n int) {
 	w.t.store.update(w.id, func(r *record) { w.count(&r.status) })
 }
 
-// publishMode publishes how resource changes are detected.
-func (w *worker) publishMode(active event.SubscriptionActive) {
+// publishActive publishes what is followed and how resource changes are detected.
+func (w *worker) publishActive(active event.SubscriptionActive) {
 	w.t.store.commit(event.Event{ServerID: w.id, Payload: active}, func(r *record) {
 		r.status.Mode, r.status.Missing = active.Mode, active.Missing
 	})

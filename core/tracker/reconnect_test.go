@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,6 +16,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/login"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
+	"github.com/mcptrack/mcptrack/core/status"
 )
 
 // The end of a session is one failure: one event, with the reason and the wait, one count, one
@@ -106,25 +108,32 @@ func TestRetriesAreSpread(t *testing.T) {
 	})
 }
 
-// There is one warning for a server without resources, one for a server that cannot push, and none
-// for a server that can.
+// There is one warning for a server without resources, unless the user did not ask for them, one for
+// a server that cannot push, and none for a server that can.
 func TestWarnings(t *testing.T) {
 	for name, tt := range map[string]struct {
-		caps map[string]any
-		want string
+		caps    map[string]any
+		unasked bool
+		want    string
 	}{
-		"no resources": {map[string]any{"completions": map[string]any{}}, "does not offer resources"},
-		"no subscribe": {map[string]any{"resources": map[string]any{"listChanged": true}}, "polling for them every"},
-		"all":          {map[string]any{"resources": map[string]any{"listChanged": true, "subscribe": true}}, ""},
+		"nothing":             {map[string]any{"completions": map[string]any{}}, false, "does not offer resources"},
+		"nothing, unasked":    {map[string]any{"completions": map[string]any{}}, true, ""},
+		"only tools":          {map[string]any{"tools": map[string]any{"listChanged": true}}, false, "does not offer resources"},
+		"only tools, unasked": {map[string]any{"tools": map[string]any{"listChanged": true}}, true, ""},
+		"no subscribe":        {map[string]any{"resources": map[string]any{"listChanged": true}}, false, "polling for them every"},
+		"all":                 {map[string]any{"resources": map[string]any{"listChanged": true, "subscribe": true}}, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world, docs *sessiontest.Fake) {
 				docs.Capabilities = tt.caps
 				docs.SetQuietly("file:///a.md", "one")
-				w.start(sessiontest.Entry("docs"))
-				w.pass(10 * time.Minute)
+				w.start(sessiontest.Entry("docs", func(s *config.Server) { s.Unasked = tt.unasked }))
+				w.pass(5 * time.Minute)
+				docs.Disconnect()
+				w.pass(5 * time.Minute)
 				got := w.logs.warnings()
-				if tt.want == "" && len(got) != 0 || tt.want != "" && (len(got) != 1 || !strings.Contains(got[0], tt.want)) {
+				got = slices.DeleteFunc(got, func(line string) bool { return strings.HasPrefix(line, status.StateMessage+" ") })
+				if tt.want == "" && len(got) != 0 || tt.want != "" && (len(got) != 1 || !strings.Contains(got[0], tt.want) || !strings.Contains(got[0], "server=docs")) {
 					w.Errorf("warnings %q, want one with %q", got, tt.want)
 				}
 			})

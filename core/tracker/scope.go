@@ -219,24 +219,49 @@ func (c *coverage) warn(w *worker) {
 		"lists", fmt.Sprint(c.lists))
 }
 
-// announceMode publishes how resource changes are detected, once per session and whenever it
-// changes.
-func (f *sessionFollower) announceMode() {
+// announceActive publishes what is followed and how changes of resources are detected: once per
+// session, and again whenever the set of resources or the mode changes, or when the tools or prompts
+// become known.
+func (f *sessionFollower) announceActive() {
+	sc := f.scope()
+	if !slices.ContainsFunc(sc.kinds(), func(k catalog.Kind) bool { return !sc.ignores(k) }) {
+		f.lastActive = nil
+		return
+	}
+	active := event.SubscriptionActive{Tools: f.followed(sc, catalog.Tools), Prompts: f.followed(sc, catalog.Prompts)}
+	if sc.srv.TrackResources && sc.info.Capabilities.Resources {
+		f.describeResources(&active)
+	}
+	if last := f.lastActive; last != nil && active.Mode == last.Mode && active.Resources == last.Resources &&
+		slices.Equal(active.URIs, last.URIs) && slices.Equal(active.Missing, last.Missing) &&
+		(active.Tools > 0) == (last.Tools > 0) && (active.Prompts > 0) == (last.Prompts > 0) {
+		return
+	}
+	f.lastActive = &active
+	f.w.publishActive(active)
+}
+
+// followed returns the number of items in a list whose changes are followed, or 0.
+func (f *sessionFollower) followed(sc scope, k catalog.Kind) int {
+	if !sc.wants(k) || !sc.info.Capabilities.Has(k) || sc.ignores(k) {
+		return 0
+	}
+	return len(f.w.lists[k])
+}
+
+// describeResources adds which resources are followed and how their changes are detected, and warns
+// once if the server does not push them.
+func (f *sessionFollower) describeResources(active *event.SubscriptionActive) {
 	offered := f.offered()
-	active := event.SubscriptionActive{
-		Resources: len(offered),
-		Mode:      f.coverage.mode,
-		Missing:   sortedKeys(f.coverage.missing),
+	active.Resources, active.Mode, active.Missing = len(offered), f.coverage.mode, sortedKeys(f.coverage.missing)
+	if len(offered) <= event.MaxActiveURIs {
+		active.URIs = offered
 	}
 	if f.events.coverage.Resources {
 		active.Mode = event.Push
 	}
 	if f.w.srv.Read == config.ReadNone && active.Mode == event.Poll {
 		active.Mode = "" // polling requires reads, which are disabled
-	}
-	if last := f.lastActive; last != nil && active.Mode == last.Mode && active.Resources == last.Resources &&
-		slices.Equal(active.Missing, last.Missing) {
-		return
 	}
 	switch {
 	case active.Mode == event.Poll && f.w.srv.Mode == config.ModePoll: // polling was requested in the config
@@ -245,8 +270,6 @@ func (f *sessionFollower) announceMode() {
 	case active.Mode == "":
 		f.w.warnOnce("unnoticed", `the server does not push changes of resources, and with "read": "none" they are not detected; set "read": "digest"`, nil)
 	}
-	f.lastActive = &active
-	f.w.publishMode(active)
 }
 
 // planPolls schedules the next poll if the changes of any tracked item are not pushed.

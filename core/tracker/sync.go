@@ -458,9 +458,7 @@ func (f *sessionFollower) synced(r syncResult) error {
 		f.syncs.pending.merge(syncRequest{subscribe: true})
 	}
 	f.becomeReady()
-	if f.w.srv.TrackResources && f.s.Info().Capabilities.Resources {
-		f.announceMode()
-	}
+	f.announceActive()
 	f.coverage.warn(f.w)
 	f.tryLegacy(f.lacks())
 	if r.job.compare {
@@ -535,7 +533,8 @@ func (f *sessionFollower) track(r syncResult, before coverage, unlisted []string
 
 // becomeReady publishes the state that the server's capabilities allow. It is called after the
 // first sync, and when a new config entry results in a different state. A server without resources
-// is Ready if any of its other lists is tracked.
+// is Ready if any of its other lists is tracked; if the user asked for its resources, the reason of
+// the state says that there are none, and a warning does so once.
 func (f *sessionFollower) becomeReady() {
 	info := f.s.Info()
 	if info.Other = f.w.eras.other; info.Other == info.Era {
@@ -546,17 +545,25 @@ func (f *sessionFollower) becomeReady() {
 		st.Reason = f.w.eras.reason
 	}
 	srv, caps := f.w.srv, info.Capabilities
-	if srv.TrackResources && !caps.Resources && !(srv.TrackTools && caps.Tools) && !(srv.TrackPrompts && caps.Prompts) {
-		st.State, st.Reason = event.Unsupported, "the server does not offer resources"
-		f.w.warnOnce("resources", st.Reason, nil)
+	if srv.TrackResources && !caps.Resources {
+		if !(srv.TrackTools && caps.Tools) && !(srv.TrackPrompts && caps.Prompts) {
+			st.State, st.Reason = event.Unsupported, event.NoResources
+		}
+		if !srv.Unasked {
+			st.Reason = event.NoResources
+			f.w.warnOnce("resources", event.NoResources, nil, "hint", `set "trackTools" or "trackPrompts" instead of "trackResources"`)
+		}
 	}
 	if srv.Superseded {
 		st.State, st.StillConnected, st.Reason, st.Error = event.Unapproved, true, "still connected, as approved before", errorLine(&config.UnapprovedError{Hint: srv.Unapproved})
 	}
-	if f.ready && st.State == f.w.state && st.Error == f.w.waits.Error {
+	if f.ready && st.State == f.w.state && st.Error == f.w.waits.Error && st.Reason == f.reason {
 		return
 	}
-	f.ready = true
+	if !f.ready && st.State == event.Ready {
+		st.ConnectedIn = event.Milliseconds(time.Since(f.w.began))
+	}
+	f.ready, f.reason = true, st.Reason
 	f.w.publishConnected(st, info)
 	f.w.retries.attempt = 0
 }

@@ -191,6 +191,6 @@ func (f *sessionFollower) countMissed(n int, now time.Time) {
 	f.w.unreliable = true
 	f.tryLegacy(lacks{updates: true})
 	f.coverage.poll()
-	f.announceMode()
+	f.announceActive()
 	f.planPolls(now)
 }

@@ -48,6 +48,7 @@ type worker struct {
 	co         *coalesce.Coalescer
 	retries    retries
 	login      loginWatch // login state at the last attempt to connect
+	began      time.Time  // when the last attempt to connect started
 	missed     int        // unannounced changes since the connection settings last changed
 	unreliable bool       // polled because it failed to announce changes
 
@@ -165,6 +166,7 @@ func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err err
 	if w.state != event.NeedsAuth || w.retries.attempt == 0 { // failed attempts are not published while NeedsAuth persists
 		w.setState(event.ServerState{State: event.Connecting, Attempt: w.retries.attempt})
 	}
+	w.began = time.Now()
 	sctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	opts := w.opts.Session

@@ -3,6 +3,7 @@ package tracker
 import (
 	"context"
 	"log/slog"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -140,6 +141,14 @@ func (w *world) wantUpdates(want ...string) {
 	w.Helper()
 	if got := w.updates(); !slices.Equal(got, want) {
 		w.Fatalf("updates %q, want %q; events:\n%s", got, want, w.log())
+	}
+}
+
+// wantActive checks that subscription.active was published once, with this payload.
+func (w *world) wantActive(want event.SubscriptionActive) {
+	w.Helper()
+	if all := w.published(event.TypeSubscriptionActive); len(all) != 1 || !reflect.DeepEqual(all[0].Payload, want) {
+		w.Fatalf("%d subscription.active, want one with %+v:\n%s", len(all), want, w.log())
 	}
 }
 

@@ -42,7 +42,7 @@ type disk struct {
 func openDisk(dir string, maxNote int64) (*disk, error) {
 	root, err := openFolder(dir)
 	if err != nil {
-		return nil, fmt.Errorf("open the vault: %w", err)
+		return nil, fmt.Errorf("cannot open the folder of the vault: %w", err)
 	}
 	return &disk{dir: dir, maxNote: maxNote, root: root}, nil
 }

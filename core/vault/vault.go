@@ -110,6 +110,9 @@ func (v *Vault) Run(ctx context.Context, l Listener) error {
 	}
 }
 
+// Notes returns the number of notes.
+func (v *Vault) Notes() int { return len(v.now.Load().recent) }
+
 // items returns the notes as items of resources/list, in path order.
 func (v *Vault) items() []json.RawMessage {
 	s := v.now.Load()

@@ -351,10 +351,8 @@ func (w *Watch) reachable(st *status.ServerStatus, yes bool) {
 	verb := "reachable again"
 	switch {
 	case yes:
-	case st.State == event.NeedsAuth:
-		verb = "needs a login"
-	case st.State == event.Unconfigured:
-		verb = "not configured"
+	case st.State == event.NeedsAuth, st.State == event.Unconfigured:
+		verb = st.State.Words()
 	default:
 		verb = "not reachable"
 	}

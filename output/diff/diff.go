@@ -1,30 +1,19 @@
-// Package diff formats the difference between two texts as a unified diff.
-//
-// Library: aymanbagabas/go-udiff, the diff of the Go tools as a package (BSD).
+// Package diff shows unified diffs on terminals and counts their lines.
 package diff
 
 import (
 	"strings"
 
-	"github.com/aymanbagabas/go-udiff"
-
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/textdiff"
 	"github.com/mcptrack/mcptrack/output/termtext"
 )
 
-// MaxText is the maximum size, in bytes, of either text of a diff: a larger diff would be expensive
-// and useless to a reader.
-const MaxText = 1 << 20
+// MaxText is the maximum size, in bytes, of either text of a diff.
+const MaxText = textdiff.MaxText
 
-// Unified returns the unified diff from one text to another, with three lines of context, or "" if
-// they are equal or either is larger than MaxText. label names both texts in the diff.
-func Unified(label, from, to string) string {
-	if from == to || len(from) > MaxText || len(to) > MaxText {
-		return ""
-	}
-	label = printable.Line(label, 200)
-	return udiff.Unified(label, label, from, to)
-}
+// Unified returns the unified diff from one text to another; see [textdiff.Unified].
+func Unified(label, from, to string) string { return textdiff.Unified(label, from, to) }
 
 // Colour adds ANSI colours to a unified diff and escapes characters that are not printable.
 func Colour(unified string) string {
@@ -40,16 +29,13 @@ func Colour(unified string) string {
 // Lines returns how many lines differ between two texts; a replaced line counts once. It returns 0
 // if the texts are equal or either is larger than MaxText.
 func Lines(from, to string) int {
-	if from == to || len(from) > MaxText || len(to) > MaxText {
-		return 0
-	}
 	total, minus, plus := 0, 0, 0
 	end := func() {
 		total += max(minus, plus)
 		minus, plus = 0, 0
 	}
 	header := true
-	for line := range strings.Lines(udiff.Unified("", "", from, to)) {
+	for line := range strings.Lines(textdiff.Unified("", from, to)) {
 		switch {
 		case line[0] == '@':
 			header = false

@@ -5,17 +5,6 @@ import (
 	"testing"
 )
 
-func TestUnified(t *testing.T) {
-	got := Unified("file:///a\x1b", "one\ntwo\n", "one\n2\n")
-	want := "--- file:///a\\x1b\n+++ file:///a\\x1b\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n"
-	if got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
-	if Unified("a", "same", "same") != "" || Unified("a", strings.Repeat("x", MaxText+1), "") != "" {
-		t.Error("a diff of equal or huge texts")
-	}
-}
-
 func TestColour(t *testing.T) {
 	got := Colour("@@ -1 +1 @@\n-a\x1b[2J\n+b\n c\n")
 	want := "\x1b[36m@@ -1 +1 @@\x1b[0m\n\x1b[31m-a\\x1b[2J\x1b[0m\n\x1b[32m+b\x1b[0m\n c\n"

@@ -85,6 +85,8 @@ func TestFeedBytes(t *testing.T) {
 				event.Event{ServerID: "a", Timestamp: at, Payload: event.ListChanged{List: "resources", Error: "page 2: \"no\""}},
 				event.Event{ServerID: "b", Timestamp: at, Payload: event.ServerState{State: event.Backoff, Error: "exit status 1"}},
 				event.Event{ServerID: "c", Timestamp: at, Payload: event.ServerState{State: event.Unsupported}},
+				event.Event{ServerID: "d", Timestamp: at, Payload: event.ServerState{State: event.Ready, Reason: event.NoResources}},
+				event.Event{ServerID: "e", Timestamp: at, Payload: event.ServerState{State: event.Ready, Reason: "tracked in the legacy era"}},
 				event.Event{ServerID: "d", Timestamp: at, Payload: event.ServerState{State: event.Ready}},
 				event.Event{ServerID: "d", Timestamp: at, Payload: event.ListChanged{List: "tools", Error: "x"}},
 				event.Event{ServerID: "d", ResourceURI: "u", Timestamp: at, Payload: event.ResourceAdded{}},
@@ -92,7 +94,8 @@ func TestFeedBytes(t *testing.T) {
 			time.Sleep(5 * time.Millisecond) // the first one is shown immediately, the others after a tick
 			want(`data: {"type":"resource_error","serverId":"a","timestamp":1763665801005,"reason":"refresh","error":"page 2: \"no\""}` + "\n\n" +
 				`data: {"type":"resource_error","serverId":"b","timestamp":1763665801005,"reason":"refresh","error":"exit status 1"}` + "\n\n" +
-				`data: {"type":"resource_error","serverId":"c","timestamp":1763665801005,"reason":"unsupported","error":"server does not support resources"}` + "\n\n")
+				`data: {"type":"resource_error","serverId":"c","timestamp":1763665801005,"reason":"unsupported","error":"server does not support resources"}` + "\n\n" +
+				`data: {"type":"resource_error","serverId":"d","timestamp":1763665801005,"reason":"unsupported","error":"the server does not offer resources"}` + "\n\n")
 			time.Sleep(15*time.Second - 11*time.Millisecond)
 			want("")
 			time.Sleep(2 * time.Millisecond)

@@ -88,6 +88,10 @@ func failure(p event.Payload) (reason, text string) {
 		switch p.State {
 		case event.Unsupported:
 			return "unsupported", cmp.Or(p.Error, p.Reason, "server does not support resources")
+		case event.Ready: // other lists of the server are followed
+			if p.Reason == event.NoResources {
+				return "unsupported", p.Reason
+			}
 		case event.Backoff, event.NeedsAuth, event.Unconfigured, event.Unapproved:
 			return "refresh", p.Error
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/olekukonko/tablewriter/tw"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/output/termtext"
@@ -27,7 +28,7 @@ import (
 type Options struct {
 	Wide bool // show all columns and truncate nothing
 	// Width is the terminal width in columns. Tables are fitted to it unless Wide is set. 0 means
-	// that the output is not a terminal; names and URIs are then never truncated.
+	// that the output is not a terminal; nothing is then truncated.
 	Width  int
 	Colour bool
 }
@@ -35,14 +36,17 @@ type Options struct {
 // fits reports whether tables are fitted to a terminal.
 func (o Options) fits() bool { return o.Width > 0 && !o.Wide }
 
-// Maximum cell widths in runes, unless Options.Wide is set.
+// Maximum lengths of texts on a terminal in runes, unless Options.Wide is set.
 const (
 	narrowText  = 48
-	narrowError = 300
+	narrowError = 600
 )
 
-// narrowServers is the terminal width below which the table of servers omits the transport.
-const narrowServers = 100
+// narrow is the terminal width below which tables of servers omit some columns.
+const narrow = 100
+
+// Narrow reports whether tables of servers must omit the less important columns to fit.
+func (o Options) Narrow() bool { return o.fits() && o.Width < narrow }
 
 // Servers writes a table with one row per server.
 func Servers(w io.Writer, reports []session.Report, o Options) error {
@@ -52,7 +56,7 @@ func Servers(w io.Writer, reports []session.Report, o Options) error {
 	}
 	rows := make([][]string, 0, len(reports))
 	for _, r := range reports {
-		state, message := r.State(), ""
+		message := ""
 		if r.Err != nil {
 			message = o.cut(r.Err.Error(), narrowError)
 		}
@@ -67,28 +71,20 @@ func Servers(w io.Writer, reports []session.Report, o Options) error {
 		if transport == "" {
 			transport = r.Server.Transport
 		}
-		row := []string{o.cut(r.Server.ID, narrowText), state, string(transport), dash(o.cut(r.Info.ProtocolVersion, narrowText))}
+		row := []string{o.cut(r.Server.ID, narrowText), r.State().Words(), string(transport), dash(o.cut(r.Info.ProtocolVersion, narrowText))}
 		if o.Wide {
 			row = append(row, dash(o.cut(r.Info.ServerName, 0)),
 				dash(o.cut(r.Info.ServerVersion, 0)), strconv.FormatBool(r.Server.Tracked()))
 		}
 		rows = append(rows, append(row, n(catalog.Resources), n(catalog.Templates), n(catalog.Prompts), n(catalog.Tools), message))
 	}
-	below := make([]string, len(rows))
-	if o.fits() { // errors are shown below their rows
-		last := len(head) - 1
-		head = head[:last]
+	if o.Narrow() { // -o wide still shows the transport
+		head = slices.Delete(head, 2, 3)
 		for i, row := range rows {
-			rows[i], below[i] = row[:last], row[last]
-		}
-		if o.Width < narrowServers { // -o wide still shows the transport
-			head = slices.Delete(head, 2, 3)
-			for i, row := range rows {
-				rows[i] = slices.Delete(row, 2, 3)
-			}
+			rows[i] = slices.Delete(row, 2, 3)
 		}
 	}
-	return o.render(w, head, rows, below)
+	return o.render(w, head, rows)
 }
 
 // Items writes a table with one row per item of a kind.
@@ -123,15 +119,11 @@ func Items(w io.Writer, k catalog.Kind, reports []session.Report, o Options) err
 				if k == catalog.Events {
 					row = append(row, dash(o.cut(delivery(it.Raw), 32)))
 				}
-				limit := 72
-				if o.fits() {
-					limit = 0
-				}
 				description := d.Description
 				if why := r.Invalid[it.Key]; k == catalog.Tools && why != "" {
 					description = "INVALID (" + why + ") " + description
 				}
-				row = append(row, o.cut(description, limit))
+				row = append(row, o.cut(description, 0))
 			}
 			if o.Wide && (k == catalog.Resources || k == catalog.Templates) {
 				row = append(row, o.cut(d.Description, 0))
@@ -139,7 +131,7 @@ func Items(w io.Writer, k catalog.Kind, reports []session.Report, o Options) err
 			rows = append(rows, row)
 		}
 	}
-	return o.render(w, head, rows, nil)
+	return o.render(w, head, rows)
 }
 
 // delivery returns the delivery modes that an event type supports.
@@ -151,24 +143,28 @@ func delivery(raw json.RawMessage) string {
 	return strings.Join(t.Delivery, ", ")
 }
 
-// Rows writes a table of arbitrary rows. Empty cells become a dash, except in the last column.
-func Rows(w io.Writer, head []string, rows [][]string) error {
+// Rows writes a table of arbitrary rows without colours. It truncates nothing.
+func Rows(w io.Writer, head []string, rows [][]string) error { return Options{}.Rows(w, head, rows) }
+
+// Rows writes a table of arbitrary rows. Empty cells become a dash, except in the last column. Cells
+// of a column State or Login are coloured.
+func (o Options) Rows(w io.Writer, head []string, rows [][]string) error {
 	shown := make([][]string, 0, len(rows))
 	for _, row := range rows {
 		cells := make([]string, len(row))
 		for i, cell := range row {
-			if cells[i] = printable.Line(cell, narrowError); i < len(row)-1 {
+			if cells[i] = o.cut(cell, narrowError); i < len(row)-1 {
 				cells[i] = dash(cells[i])
 			}
 		}
 		shown = append(shown, cells)
 	}
-	return Options{}.render(w, head, shown, nil)
+	return o.render(w, head, shown)
 }
 
-// cut returns s as printable text for a cell, truncated to limit unless the table is wide.
+// cut returns s as printable text for a cell, truncated to limit if the table is fitted.
 func (o Options) cut(s string, limit int) string {
-	if o.Wide {
+	if !o.fits() {
 		limit = 0
 	}
 	return printable.Line(s, limit)
@@ -181,9 +177,16 @@ func dash(s string) string {
 	return s
 }
 
-// render writes borderless columns, which awk can split. below contains the text to show below each
-// row, and may be nil.
-func (o Options) render(w io.Writer, head []string, rows [][]string, below []string) error {
+// render writes borderless columns. If the table is fitted, the errors in its last column are shown
+// below their rows instead.
+func (o Options) render(w io.Writer, head []string, rows [][]string) error {
+	below := make([]string, len(rows))
+	if last := len(head) - 1; o.fits() && head[last] == "Error" {
+		head = head[:last]
+		for i, row := range rows {
+			rows[i], below[i] = row[:last], row[last]
+		}
+	}
 	o.fit(head, rows)
 	var drawn bytes.Buffer
 	t := tablewriter.NewTable(&drawn,
@@ -215,7 +218,7 @@ func (o Options) render(w io.Writer, head []string, rows [][]string, below []str
 			line = paintLine(line, head, rows, n)
 		}
 		out.WriteString(line + "\n")
-		if n >= 0 && n < len(below) && below[n] != "" {
+		if n >= 0 && n < len(below) {
 			for _, text := range termtext.Wrap(below[n], max(o.Width-4, 20)) {
 				if o.Colour {
 					text = termtext.Red.Paint(text)
@@ -251,7 +254,7 @@ func (o Options) fit(head []string, rows [][]string) {
 	for ; total > o.Width; total-- {
 		widest := -1
 		for i, w := range widths {
-			if w > minColumn && head[i] != "State" && (widest < 0 || w > widths[widest]) {
+			if w > minColumn && !isState(head[i]) && (widest < 0 || w > widths[widest]) {
 				widest = i
 			}
 		}
@@ -271,13 +274,33 @@ func (o Options) fit(head []string, rows [][]string) {
 	}
 }
 
-// paintLine colours the header of a table, and the state in a row of the table of servers. n is the
-// row index, -1 for the header.
+// isState reports whether a column contains states, which are coloured and never truncated.
+func isState(heading string) bool { return heading == "State" || heading == "Login" }
+
+// stateColour returns the colour for a state in words: of a server, a login or a webhook.
+func stateColour(words string) termtext.Colour {
+	switch words {
+	case event.Ready.Words(), "logged in", "active":
+		return termtext.Green
+	case event.Failed.Words(), event.Backoff.Words(), "refused", "expired", "failing":
+		return termtext.Red
+	case event.NeedsAuth.Words(), event.Unconfigured.Words(), event.Unapproved.Words(), "not logged in", "suspended":
+		return termtext.Yellow
+	case event.Pending.Words(), event.Connecting.Words():
+		return termtext.Cyan
+	case event.Disabled.Words(), event.Stopping.Words(), event.Unsupported.Words():
+		return termtext.Grey
+	}
+	return ""
+}
+
+// paintLine colours the header of a table, and the state in a row whose second column contains
+// states. n is the row index, -1 for the header.
 func paintLine(line string, head []string, rows [][]string, n int) string {
 	if n < 0 {
 		return termtext.Bold.Paint(line)
 	}
-	if n >= len(rows) || len(head) < 2 || head[1] != "State" {
+	if n >= len(rows) || len(head) < 2 || !isState(head[1]) {
 		return line
 	}
 	first := termtext.Width(head[0])
@@ -289,6 +312,5 @@ func paintLine(line string, head []string, rows [][]string, n int) string {
 	if !strings.HasPrefix(line, before+state) {
 		return line
 	}
-	colour := map[string]termtext.Colour{"ready": termtext.Green, "failed": termtext.Red, "unconfigured": termtext.Yellow, "disabled": termtext.Grey}[state]
-	return before + colour.Paint(state) + line[len(before)+len(state):]
+	return before + stateColour(state).Paint(state) + line[len(before)+len(state):]
 }

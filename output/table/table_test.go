@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/output/termtext"
 )
@@ -122,5 +123,50 @@ func TestFits(t *testing.T) {
 	}
 	if !strings.Contains(piped.String(), long) {
 		t.Errorf("a URI was cut in a pipe:\n%s", &piped)
+	}
+}
+
+// In a pipe nothing is cut, whatever its length; on a terminal errors follow their rows, in every
+// table, and times and states stay whole.
+func TestRows(t *testing.T) {
+	long := strings.Repeat("it does not answer and ", 60) + "that is it"
+	head := []string{"Server", "State", "Since", "Error"}
+	rows := func() [][]string {
+		return [][]string{{"docs", "needs login", "2026-11-24 10:20:19", long}, {"wiki", "ready", "", ""}}
+	}
+	var piped, wide, fitted strings.Builder
+	if err := errors.Join(Rows(&piped, head, rows()), Options{Width: 80, Wide: true}.Rows(&wide, head, rows()), Options{Width: 80, Colour: true}.Rows(&fitted, head, rows())); err != nil {
+		t.Fatal(err)
+	}
+	for _, whole := range []string{piped.String(), wide.String()} {
+		if lines := strings.Split(whole, "\n"); len(lines) != 4 || !strings.HasSuffix(lines[1], long) || !strings.Contains(lines[2], "  ready        -") {
+			t.Errorf("cut or wrapped:\n%s", whole)
+		}
+	}
+	if got := fitted.String(); !strings.Contains(got, "\x1b[33mneeds login\x1b[0m  2026-11-24 10:20:19\n    \x1b[31mit does not") || !strings.Contains(got, "…") || !strings.Contains(got, "\x1b[32mready\x1b[0m") || strings.Contains(got, "ERROR") {
+		t.Errorf("on a terminal:\n%s", got)
+	}
+	description := strings.Repeat("Finds notes. ", 40) + "The end"
+	tool, err := catalog.NewItem(catalog.Tools, json.RawMessage(`{"name":"search","description":"`+description+`"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := strings.Repeat("long-", 20) + "id"
+	var items strings.Builder
+	if err := Items(&items, catalog.Tools, []session.Report{{Server: config.Server{ID: id}, Lists: map[catalog.Kind]catalog.List{catalog.Tools: {tool}}}}, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := items.String(); !strings.Contains(got, id+"  search") || !strings.Contains(got, description) {
+		t.Errorf("cut in a pipe:\n%s", got)
+	}
+}
+
+// Every state of a server has a colour.
+func TestStateColours(t *testing.T) {
+	for _, s := range []event.State{event.Pending, event.Connecting, event.Ready, event.Backoff, event.Unsupported, event.NeedsAuth,
+		event.Disabled, event.Unconfigured, event.Unapproved, event.Stopping, event.Failed} {
+		if stateColour(s.Words()) == "" {
+			t.Errorf("%s has no colour", s.Words())
+		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	cloudevents "github.com/cloudevents/sdk-go/v2/event"
 
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/mcpevents"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
@@ -99,7 +100,7 @@ func slackText(o *mcpevents.Occurrence) string {
 		}
 		return server + ": " + printable.Line(d.List, maxSlackName) + " " + strings.Join(parts, "; ")
 	}
-	text := server + " is " + printable.Line(d.State, maxSlackName)
+	text := server + " is " + printable.Line(event.State(d.State).Words(), maxSlackName)
 	if d.Reason != "" {
 		text += ": " + printable.Line(d.Reason, maxSlackName)
 	}

@@ -379,7 +379,7 @@ func TestSlack(t *testing.T) {
 		"docs: file:///guide.md changed":                                    {ServerID: "docs", ResourceURI: "file:///guide.md", Payload: event.ResourceUpdated{}},
 		"docs: x:&lt;!channel&gt;&amp;&lt;@U1&gt; changed":                  {ServerID: "docs", ResourceURI: "x:<!channel>&<@U1>", Payload: event.ResourceUpdated{}},
 		"docs: tools added run &lt;!here&gt;; removed old":                  {ServerID: "docs", Payload: event.ListChanged{List: "tools", Added: []string{"run <!here>"}, Removed: []string{"old"}}},
-		"docs is Backoff: exited &lt;https://evil.example|click&gt;":        {ServerID: "docs", Payload: event.ServerState{State: event.Backoff, Reason: "exited <https://evil.example|click>"}},
+		"docs is retrying: exited &lt;https://evil.example|click&gt;":       {ServerID: "docs", Payload: event.ServerState{State: event.Backoff, Reason: "exited <https://evil.example|click>"}},
 		"docs: tools added tool00, tool01, tool02, tool03, tool04, 95 more": {ServerID: "docs", Payload: event.ListChanged{List: "tools", Added: many}},
 	} {
 		e.Timestamp = now

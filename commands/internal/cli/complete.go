@@ -15,6 +15,9 @@ import (
 // ConfigForCompletion loads the config for shell completion. After an error it returns an empty
 // config and logs nothing, because a message would garble the user's command line.
 func ConfigForCompletion(env *Env, g *Globals) *config.Config {
+	if g.demo {
+		return demoConfig(env)
+	}
 	if g.Config == "" {
 		g.Config = env.Getenv("MCPTRACK_CONFIG")
 	}

@@ -30,6 +30,8 @@ func (g *Globals) ConfigPath(env *Env, log *slog.Logger) (string, error) {
 	path, err := g.FindConfig(env)
 	if err == nil {
 		log.Info("config found", "file", path)
+	} else if f, ok := errors.AsType[*Failure](err); ok {
+		log.Info("no config found", "searched", f.Searched)
 	}
 	return path, err
 }
@@ -39,15 +41,35 @@ func (g *Globals) ConfigPath(env *Env, log *slog.Logger) (string, error) {
 func (g *Globals) FindConfig(env *Env) (string, error) {
 	opts := g.ConfigOptions(env)
 	path, ok := config.Found(opts)
-	searched := config.SearchPath
+	searched, what, hint := config.SearchPath, "config", initHint
 	if h, named := hosts.Find(g.Host); named {
 		path, ok = config.FindHost(h, opts)
-		searched = func(config.Options) []string { return h.Paths(opts.Folders()) }
+		searched, what = func(config.Options) []string { return h.Paths(opts.Folders()) }, "config of "+h.Name
 	}
-	if !ok {
-		return "", &Failure{Exit: ExitConfig, Code: "config_missing", Hint: initHint, Err: errors.New("no config found; searched"), Places: searched(opts)}
+	if ok {
+		return path, nil
 	}
-	return path, nil
+	if names := hostsWithConfigs(opts); len(names) > 0 {
+		have := "have configs"
+		if len(names) == 1 {
+			have = "has a config"
+		}
+		hint = fmt.Sprintf("%s %s here: mcptrack --host %s list, or mcptrack init", Join(names, 5), have, names[0])
+	}
+	places := searched(opts)
+	return "", &Failure{Exit: ExitConfig, Code: "config_missing", Hint: hint, Searched: places,
+		Err: fmt.Errorf("no %s found (searched %s; mcptrack help environment lists them)", what, Plural(len(places), "place"))}
+}
+
+// hostsWithConfigs returns the names of the hosts that have a config with servers here.
+func hostsWithConfigs(opts config.Options) []string {
+	var names []string
+	for _, f := range config.HostFiles(opts) {
+		if !slices.Contains(names, f.Host.Name) {
+			names = append(names, f.Host.Name)
+		}
+	}
+	return names
 }
 
 // OfHost returns the arguments with which another command reads the config of the same host; they
@@ -61,13 +83,16 @@ func (g *Globals) OfHost() []string {
 
 // Hints for a missing config.
 const (
-	initHint    = "run mcptrack init to create one from the configs of your editors, or specify another with --config FILE"
+	initHint    = "run mcptrack init, or try mcptrack watch --demo; --config FILE names another config"
 	missingHint = "check the file name; run mcptrack init FILE to create a config, or mcptrack watch FILE to wait for one"
 )
 
 // Load reads the config for a command that starts or contacts its servers. It asks the user to
 // approve servers that are not approved yet.
 func (g *Globals) Load(ctx context.Context, env *Env, log *slog.Logger) (*config.Config, error) {
+	if g.demo {
+		return demoConfig(env), nil
+	}
 	cfg, p, err := g.readConfig(env, log)
 	if err != nil {
 		return nil, err
@@ -89,18 +114,20 @@ func (g *Globals) LoadOrDemo(ctx context.Context, env *Env, log *slog.Logger, de
 	if !demo {
 		return g.Load(ctx, env, log)
 	}
-	return &config.Config{Servers: []config.Server{{
-		ID: "demo", Enabled: true, Transport: config.TransportStdio,
-		Program: config.Program{Command: env.Executable, Args: []string{"demo-server"}},
-		Tracking: config.Tracking{TrackResources: true, TrackTools: true, TrackPrompts: true,
-			Read: config.ReadDigest, PollInterval: config.DefaultPollInterval},
-		Protocol: config.ProtocolAuto, RequestTimeout: config.DefaultRequestTimeout,
-	}}}, nil
+	return demoConfig(env), nil
+}
+
+// demoConfig returns a config with only the built-in server.
+func demoConfig(env *Env) *config.Config {
+	return &config.Config{Servers: []config.Server{config.Stdio("demo", env.Executable, "demo-server")}}
 }
 
 // Read reads the config for a command that starts nothing and sends nothing. If the config is
 // missing, the failure lists the searched locations; if it is invalid, it lists every problem.
 func (g *Globals) Read(env *Env, log *slog.Logger) (*config.Config, error) {
+	if g.demo {
+		return demoConfig(env), nil
+	}
 	cfg, _, err := g.readConfig(env, log)
 	return cfg, err
 }

@@ -43,8 +43,11 @@ func (c *ConnectFlags) AddServing(cmd *cobra.Command) {
 }
 
 func (c *ConnectFlags) Parse() (err error) {
-	if c.connectTimeout <= 0 || c.Timeout < 0 {
-		return Usage("--connect-timeout must be positive, and --timeout not negative")
+	switch {
+	case c.connectTimeout <= 0:
+		return Usage("--connect-timeout must be positive")
+	case c.Timeout < 0:
+		return Usage("--timeout must not be negative")
 	}
 	c.limits, err = parseLimits(c.limit)
 	return err

@@ -33,9 +33,9 @@ type Failure struct {
 	Code string
 	Err  error
 	Hint string
-	// Places is a list, such as the searched locations, that is printed one per line after the
-	// message.
-	Places []string
+	// Places is a list, such as what is not approved, that is printed one per line after the
+	// message. Searched lists locations that are reported only as JSON.
+	Places, Searched []string
 	// Reported means that the command's output already shows the error.
 	Reported bool
 }
@@ -85,6 +85,9 @@ func Report(w io.Writer, f *Failure, asJSON bool) {
 	if asJSON {
 		if len(f.Places) > 0 {
 			message += ": " + printable.Line(strings.Join(f.Places, ", "), 4000)
+		}
+		if len(f.Searched) > 0 {
+			message += "; searched: " + printable.Line(strings.Join(f.Searched, ", "), 4000)
 		}
 		type body struct {
 			Code    string `json:"code"`

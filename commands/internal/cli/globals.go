@@ -2,11 +2,11 @@ package cli
 
 import (
 	"cmp"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,6 +14,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/config/tree"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/output/document"
+	"github.com/mcptrack/mcptrack/output/table"
 )
 
 // Globals contains the flags that every command has.
@@ -31,6 +32,7 @@ type Globals struct {
 	output    string
 	JSON      bool
 	Quiet     bool
+	demo      bool // value of --demo of a command with AddDemo
 
 	Format document.Format // output format from --output or --json; set by Resolve
 	level  slog.Level
@@ -44,7 +46,7 @@ func (g *Globals) AddFlags(root *cobra.Command) {
 	f.BoolVar(&g.trust, "trust", false, "approve for this run everything in the config of this folder; see mcptrack help trust")
 	f.BoolVar(&g.insecure, "insecure-config", false, "read a config that another user owns or can change")
 	f.StringVar(&g.logLevel, "log-level", "warn", "log `LEVEL` on stderr: debug, info, warn or error")
-	f.StringVar(&g.logFormat, "log-format", "text", "log `FORMAT`: text or json")
+	f.StringVar(&g.logFormat, "log-format", "", "log `FORMAT`: text or json (default: messages on a terminal, text elsewhere)")
 	f.StringVar(&g.color, "color", "auto", "`WHEN` to use colours: auto, always or never")
 	f.StringVarP(&g.output, "output", "o", "", "output `FORMAT`: "+document.Choices()+", which is run for each item (default table)")
 	f.BoolVar(&g.JSON, "json", false, "short for --output json")
@@ -61,6 +63,14 @@ func (g *Globals) AddFlags(root *cobra.Command) {
 	_ = root.MarkPersistentFlagFilename("config", "json", "jsonc", "toml", "yaml", "yml")
 }
 
+// AddDemo adds --demo to a command that reads its config with Load or Read.
+func (g *Globals) AddDemo(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&g.demo, "demo", false, "use a built-in server named demo; no config needed")
+}
+
+// Demo reports whether --demo was given to a command with AddDemo.
+func (g *Globals) Demo() bool { return g.demo }
+
 // Resolve validates the flags and sets the fields derived from them.
 func (g *Globals) Resolve(env *Env) error {
 	if g.JSON {
@@ -76,7 +86,7 @@ func (g *Globals) Resolve(env *Env) error {
 	if g.Format, err = document.ParseFormat(g.output); err != nil {
 		return Usage("%w", err)
 	}
-	if err := cmp.Or(OneOf("log-level", g.logLevel, "debug", "info", "warn", "error"), OneOf("log-format", g.logFormat, "text", "json"),
+	if err := cmp.Or(OneOf("log-level", g.logLevel, "debug", "info", "warn", "error"), OneOf("log-format", cmp.Or(g.logFormat, "text"), "text", "json"),
 		OneOf("color", g.color, "auto", "always", "never"), g.level.UnmarshalText([]byte(g.logLevel)), g.resolveConfig()); err != nil {
 		return err
 	}
@@ -124,6 +134,19 @@ func (g *Globals) Write(w io.Writer, names []string, doc any, table func() error
 	return err
 }
 
+// Tables returns the options for tables on stdout.
+func (g *Globals) Tables(env *Env) table.Options {
+	return table.Options{Wide: g.Format.Wide(), Width: env.Width(), Colour: g.Colours(env, env.OutTTY)}
+}
+
+// Tell prints a line to stderr for the user at a terminal: what a command does, or what to do next.
+// It prints nothing with --quiet, or if stderr is no terminal. The arguments must be printable.
+func (g *Globals) Tell(env *Env, format string, args ...any) {
+	if env.ErrTTY && !g.Quiet {
+		fmt.Fprintf(env.Err, format+"\n", args...)
+	}
+}
+
 // WantsJSON reports whether failures must be reported as JSON, even if the command line could not
 // be parsed.
 func (g *Globals) WantsJSON(args []string) bool {
@@ -158,29 +181,4 @@ func (g *Globals) Colours(env *Env, tty bool) bool {
 		return true
 	}
 	return tty && env.Getenv("TERM") != "dumb"
-}
-
-// Logger returns the logger for stderr. It escapes unprintable characters in all values, because
-// servers choose some of the values.
-func (g *Globals) Logger(env *Env) *slog.Logger {
-	opts := &slog.HandlerOptions{Level: g.level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		switch v := a.Value.Any().(type) {
-		case string:
-			a.Value = slog.StringValue(printable.Line(v, 2000))
-		case error:
-			a.Value = slog.StringValue(printable.Reason(v, 2000))
-		case time.Time:
-			if a.Key == slog.TimeKey && env.ErrTTY && g.logFormat == "text" {
-				a.Value = slog.StringValue(v.Local().Format("15:04:05.000")) // same time format as events on a terminal
-			} else if a.Key == slog.TimeKey {
-				a.Value = slog.StringValue(v.UTC().Format("2006-01-02T15:04:05.000Z"))
-			}
-		}
-		return a
-	}}
-	var w io.Writer = env.Err
-	if g.logFormat == "json" {
-		return slog.New(slog.NewJSONHandler(w, opts))
-	}
-	return slog.New(slog.NewTextHandler(w, opts))
 }

@@ -44,7 +44,7 @@ func (j *JournalFlags) Open(ctx context.Context, env *Env, log *slog.Logger, kee
 	if j.NATS != "" {
 		l, err := natslog.Open(ctx, natslog.Options{URL: j.NATS, Credentials: j.credentials, Retain: keep.age, RetainBytes: keep.bytes, KeepContent: keep.Content, Logger: log})
 		if err != nil {
-			return nil, err
+			return nil, j.noCluster(err)
 		}
 		return l, nil
 	}
@@ -88,9 +88,30 @@ func (j *JournalFlags) Stored(ctx context.Context, env *Env, log *slog.Logger) (
 			Hint: "use the --data-dir or --nats that serve-sse was started with; a copy of a log also needs events.db-wal (mcptrack help serving)"}
 	}
 	if err != nil {
-		return nil, err
+		return nil, j.noCluster(err)
 	}
 	return l, nil
+}
+
+// noCluster converts the error for a NATS cluster that cannot be reached to a failure that names its
+// URL without credentials. It returns other errors unchanged.
+func (j *JournalFlags) noCluster(err error) error {
+	if !errors.Is(err, natslog.ErrUnreachable) {
+		return err
+	}
+	var shown []string
+	for server := range strings.SplitSeq(j.NATS, ",") {
+		server = strings.TrimSpace(server)
+		scheme, host, full := strings.Cut(server, "://")
+		if !full {
+			scheme, host = "nats", server
+		}
+		host, _, _ = strings.Cut(host[strings.LastIndex(host, "@")+1:], "/")
+		host, _, _ = strings.Cut(host, "?")
+		shown = append(shown, scheme+"://"+host)
+	}
+	cause := strings.TrimPrefix(printable.Reason(err, 500), natslog.ErrUnreachable.Error()+": ")
+	return Unreachable("start the cluster, or correct --nats", "cannot connect to NATS at %s: %s", Join(shown, 5), cause)
 }
 
 // Existing opens the log like Stored, for a command that does not need stored events. It returns a

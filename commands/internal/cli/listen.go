@@ -9,10 +9,13 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/output/web"
 )
 
@@ -81,8 +84,31 @@ func (o *AccessFlags) Listen(ctx context.Context, log *slog.Logger, tokens *web.
 	if err != nil {
 		return nil, nil, webFailure(err)
 	}
-	ln, err := srv.Listen(ctx, addr)
+	ln, err := srv.Listen(ctx, portOnThisMachine(addr))
 	return srv, ln, webFailure(err)
+}
+
+// portOnThisMachine returns the loopback address for a bare port; other addresses are unchanged.
+func portOnThisMachine(addr string) string {
+	if _, err := strconv.ParseUint(addr, 10, 16); err != nil {
+		return addr
+	}
+	return net.JoinHostPort("127.0.0.1", addr)
+}
+
+// httpURL returns the text of a URL for a port, [HOST]:PORT or [HOST]:PORT/PATH. Other texts are
+// unchanged.
+func httpURL(text string) string {
+	addr, path, hasPath := strings.Cut(text, "/")
+	host, port, err := net.SplitHostPort(portOnThisMachine(addr))
+	if _, invalid := strconv.ParseUint(port, 10, 16); err != nil || invalid != nil {
+		return text
+	}
+	u := "http://" + net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port)
+	if hasPath {
+		u += "/" + path
+	}
+	return u
 }
 
 func webFailure(err error) error {
@@ -105,7 +131,7 @@ type MCPFlags struct {
 func (o *MCPFlags) Add(cmd *cobra.Command, addr string) {
 	f := cmd.Flags()
 	f.BoolVar(&o.Stdio, "stdio", false, "serve one client over standard input and output")
-	f.StringVar(&o.addr, "addr", addr, "`ADDRESS` to listen on; port 0 selects a free port")
+	f.StringVar(&o.addr, "addr", addr, "`ADDRESS` or port to listen on; port 0 selects a free port")
 	o.Access.Add(cmd, "clients", "send requests")
 }
 
@@ -132,6 +158,8 @@ type MCPEndpoint struct {
 	Tokens  *web.Tokens             // nil if clients need no token
 	Ready   func() error            // status of /readyz; nil means always ready
 	Closing func()                  // ends the handler's streams when the server stops
+	// Listening is called with the URL of the endpoint when clients can connect. May be nil.
+	Listening func(url string)
 }
 
 // OverHTTP listens immediately, so that an invalid address is reported before anything else starts.
@@ -154,8 +182,22 @@ func (o *MCPFlags) OverHTTP(ctx context.Context, env *Env, log *slog.Logger, e M
 			return ln.Close()
 		}
 		fmt.Fprintf(env.Err, "listening on %s%s\n", srv.URL(), mcpPath)
+		if e.Listening != nil {
+			e.Listening(srv.URL() + mcpPath)
+		}
 		return srv.Serve(ctx, ln)
 	}, nil
+}
+
+// ClaudeCode returns the command that adds an endpoint to Claude Code under a name. It refers to the
+// file with the token, and never contains the token.
+func (o *MCPFlags) ClaudeCode(name, url string) string {
+	add := "claude mcp add --transport http " + name + " " + url
+	if o.Access.TokenFile != "" {
+		file := strings.ReplaceAll(printable.Line(o.Access.TokenFile, 0), "'", `'\''`)
+		add += ` --header "Authorization: Bearer $(cat '` + file + `')"`
+	}
+	return add
 }
 
 // WhileRunning runs run, which keeps a server up to date, and starts serve once ready is closed. If

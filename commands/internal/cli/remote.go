@@ -15,10 +15,10 @@ import (
 
 // ParseServeURL parses the address of a serve-sse. what describes the address in errors.
 func ParseServeURL(what, text string) (*url.URL, error) {
-	u, err := url.Parse(text)
+	u, err := url.Parse(httpURL(text))
 	switch {
 	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
-		return nil, Usage("invalid %s %q; expected http://HOST:PORT or https://HOST:PORT", what, printable.Line(text, 200))
+		return nil, Usage("invalid %s %q; expected http://HOST:PORT, https://HOST:PORT, HOST:PORT or a port", what, printable.Line(text, 200))
 	case u.User != nil:
 		return nil, Usage("%s: the URL must not have a password, which would end up in logs; use MCPTRACK_TOKEN or a token file", what)
 	}

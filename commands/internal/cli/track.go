@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 
@@ -41,9 +42,7 @@ func (s Selection) Of(cfg *config.Config) *config.Config {
 func WithAllTracked(cfg *config.Config) *config.Config {
 	out := cfg.With(slices.Clone(cfg.Servers))
 	for i := range out.Servers {
-		if srv := &out.Servers[i]; srv.Transport != config.TransportCatalog {
-			srv.TrackResources, srv.TrackTools, srv.TrackPrompts = true, true, true
-		}
+		out.Servers[i].TrackAll()
 	}
 	return out
 }
@@ -91,7 +90,32 @@ func (s Selection) Hint(cfg *config.Config) string {
 	case enabled == 0:
 		return "all selected servers are disabled; enable at least one in the config"
 	}
-	return `set "trackResources": true on the servers to follow, or use --all`
+	if len(s.Servers) > 0 || cfg.Path == "" {
+		return `set "trackResources": true on the servers to follow, or use --all`
+	}
+	return `set "trackResources": true in ` + printable.Line(cfg.Path, 200) + " on the servers to follow (" + Join(ids, 10) + "), or use --all"
+}
+
+// announce prints that all servers in a config are followed although none has a key that says so.
+// picked is the part of the config that is followed.
+func announce(env *Env, g *Globals, log *slog.Logger, cfg, picked *config.Config) {
+	n := cfg.Tracked()
+	if !cfg.TracksAll || n == 0 || len(picked.Servers) < n || g.Quiet { // if fewer are followed, the user chose them
+		return
+	}
+	file, what := printable.Line(cfg.Path, 200), fmt.Sprintf("all %d servers", n)
+	if slices.ContainsFunc(cfg.Servers, func(srv config.Server) bool { return !srv.Enabled }) {
+		what = fmt.Sprintf("all %d enabled servers", n)
+	}
+	text := fmt.Sprintf("following %s of %s; none sets \"trackResources\"", what, file)
+	if n == 1 {
+		text = fmt.Sprintf("following the only server of %s; it does not set \"trackResources\"", file)
+	}
+	if g.logFormat == "json" {
+		log.Log(context.Background(), g.level, text) // at a level that is shown
+		return
+	}
+	fmt.Fprintln(env.Err, text)
 }
 
 // TrackFlags contains the flags that select what a command follows, and whether it follows changes
@@ -111,8 +135,12 @@ func (o *TrackFlags) AddReload(cmd *cobra.Command) {
 }
 
 // Desired returns what an engine follows: the servers that pick selects from the loaded config and,
-// unless the flags disable it, from later versions of the config file.
+// unless the flags disable it, from later versions of the config file. It prints if all servers are
+// followed because none has a key that says what to follow.
 func (o *TrackFlags) Desired(env *Env, g *Globals, log *slog.Logger, cfg *config.Config, pick func(*config.Config) *config.Config) (engine.Desired, error) {
+	if !o.AllServers {
+		announce(env, g, log, cfg, pick(cfg))
+	}
 	d := engine.Desired{Config: cfg, Select: pick}
 	kick := o.Reloads(env)
 	if o.NoFollow || o.Demo {

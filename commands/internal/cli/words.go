@@ -56,6 +56,15 @@ func Stamp(t time.Time) string {
 	return t.UTC().Format(event.TimeFormat)
 }
 
+// Time formats a time for tables and texts on stdout: in the local time zone on a terminal, otherwise
+// as [Stamp] does. It returns "" for the zero time.
+func (e *Env) Time(t time.Time) string {
+	if e.OutTTY && !t.IsZero() {
+		return t.Local().Format("2006-01-02 15:04:05")
+	}
+	return Stamp(t)
+}
+
 // SplitList splits the values of a flag that accepts comma-separated lists.
 func SplitList(values []string) []string {
 	var out []string

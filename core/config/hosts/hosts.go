@@ -6,6 +6,7 @@ package hosts
 
 import (
 	"os"
+	slashpath "path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -93,17 +94,27 @@ func Names() []string {
 	return names
 }
 
+// Owns reports whether any host stores its config at the path, judging by its last elements.
+func Owns(path string) bool { return anyFile(func(f File) bool { return f.at(path) }) }
+
 // IsSettings reports whether path is the settings file of any host.
 func IsSettings(path string) bool {
-	path = filepath.ToSlash(path)
-	for _, h := range All() {
-		for _, f := range h.Files {
-			if f.Settings && (path == f.Path || strings.HasSuffix(path, "/"+f.Path)) {
-				return true
-			}
-		}
+	return anyFile(func(f File) bool { return f.Settings && f.at(path) })
+}
+
+func anyFile(is func(File) bool) bool {
+	return slices.ContainsFunc(All(), func(h Host) bool { return slices.ContainsFunc(h.Files, is) })
+}
+
+// at reports whether a path ends with the path of the file.
+func (f File) at(path string) bool {
+	parts := strings.Split(filepath.ToSlash(path), "/")
+	n := strings.Count(f.Path, "/") + 1
+	if len(parts) < n {
+		return false
 	}
-	return false
+	ok, _ := slashpath.Match(f.Path, strings.Join(parts[len(parts)-n:], "/"))
+	return ok
 }
 
 // Folders maps the bases to actual folders. If the folder of a base is empty, the base's files are

@@ -115,15 +115,18 @@ func (s *store) connect(suspect func()) error {
 	}
 	var err error
 	if s.nc, err = nats.Connect(s.opts.URL, opts...); errors.Is(err, nats.ErrNoServers) {
-		return errors.New("event log: no NATS server responded")
+		return fmt.Errorf("%w: no server responded", ErrUnreachable)
 	} else if err != nil {
-		return fmt.Errorf("event log: connect to NATS: %w", err)
+		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	if s.js, err = jetstream.New(s.nc); err != nil {
 		return fmt.Errorf("event log: %w", err)
 	}
 	return nil
 }
+
+// ErrUnreachable reports that no connection to the NATS cluster was possible.
+var ErrUnreachable = errors.New("event log: cannot connect to NATS")
 
 func (s *store) close() {
 	if s.nc != nil {

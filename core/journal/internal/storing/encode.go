@@ -53,10 +53,15 @@ func split(p event.Payload) []event.Payload {
 		}
 		return []event.Payload{first, second}
 	case event.SubscriptionActive:
-		if len(p.Missing) > 0 || p.URIs != nil {
-			p.Missing, p.URIs = nil, nil
-			return []event.Payload{p}
+		switch {
+		case p.URIs != nil:
+			p.URIs = nil
+		case p.Missing != nil:
+			p.Missing = nil
+		default:
+			return nil
 		}
+		return []event.Payload{p}
 	case event.ConfigRejected:
 		if half := len(p.Problems) / 2; half > 0 {
 			p.Problems = p.Problems[:half]

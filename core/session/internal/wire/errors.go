@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -51,7 +52,7 @@ func (e *RPCError) Is(target error) bool {
 type HTTPError struct{ Status int }
 
 func (e *HTTPError) Error() string {
-	return fmt.Sprintf("server responded with HTTP status %d", e.Status)
+	return fmt.Sprintf("the server answers with HTTP status %d", e.Status)
 }
 
 // RetryAfter wraps an error with the delay that the server requested (HTTP status 429 or 503 with a
@@ -88,12 +89,18 @@ func (e *AuthError) Error() string {
 	default:
 		remedy = `add an Authorization header to the server's "headers" in the config`
 	}
-	text := ErrAuth.Error()
+	text := "needs a login"
+	switch {
+	case e.Sent && e.Remedy == "":
+		text = "the token in the header Authorization was rejected"
+	case e.Status == http.StatusForbidden:
+		text = "access is denied"
+	}
 	switch {
 	case e.Status != 0 && e.Reason != "":
-		text = fmt.Sprintf("%s (HTTP status %d: %s)", text, e.Status, e.Reason)
+		text = fmt.Sprintf("%s (HTTP %d: %s)", text, e.Status, e.Reason)
 	case e.Status != 0:
-		text = fmt.Sprintf("%s (HTTP status %d)", text, e.Status)
+		text = fmt.Sprintf("%s (HTTP %d)", text, e.Status)
 	}
 	text += ": " + remedy
 	if _, plain := e.Err.(*HTTPError); !plain && e.Err != nil {
@@ -120,13 +127,12 @@ type EndError struct {
 
 func (e *EndError) Error() string {
 	var b strings.Builder
-	b.WriteString("session ended: ")
 	b.WriteString(e.Reason)
 	if e.Err != nil && !strings.Contains(e.Reason, e.Err.Error()) {
 		fmt.Fprintf(&b, ": %v", e.Err)
 	}
 	if len(e.Stderr) > 0 {
-		fmt.Fprintf(&b, " (stderr: %s)", stderrCause(e.Stderr))
+		b.WriteString(": " + stderrCause(e.Stderr))
 	}
 	return b.String()
 }

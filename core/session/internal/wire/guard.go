@@ -131,14 +131,18 @@ func (g *guard) refused(q *http.Request, p *http.Response, x *exchange) {
 
 // show returns a URL without the parts that may be secret: the query, user info, and path segments
 // that look like tokens.
-func (g *guard) show(u *url.URL) string {
+func (g *guard) show(u *url.URL) string { return ShowURL(u, g.conn.cfg.Redact) }
+
+// ShowURL returns a URL as it may be displayed: without its user, its query and path segments that
+// may be tokens.
+func ShowURL(u *url.URL, redact func(string) string) string {
 	path := strings.Split(u.Path, "/")
 	for i, segment := range path {
 		if len(segment) >= minToken && strings.ContainsAny(segment, "0123456789") {
 			path[i] = "[redacted]"
 		}
 	}
-	return g.conn.cfg.Redact(u.Scheme + "://" + u.Host + strings.Join(path, "/"))
+	return redact(u.Scheme + "://" + u.Host + strings.Join(path, "/"))
 }
 
 // minToken is the minimum length at which a path segment that contains digits is treated as a

@@ -142,7 +142,7 @@ func (c *Conn) watchStdio(ended <-chan error) {
 		exit := p.Exit()
 		e.ExitCode, e.Signal = exit.Code, exit.Signal
 		if err == nil || err == io.EOF {
-			e.Reason = "the server's process exited: " + exit.String()
+			e.Reason = exit.String()
 		}
 	default:
 	}
@@ -381,10 +381,10 @@ func (c *Conn) WithOutput(err error) error {
 		return err
 	}
 	if line := c.stdio.lines.Noise(); line != "" {
-		err = fmt.Errorf("%w (stdout is not JSON-RPC: %s)", err, line)
+		err = fmt.Errorf("the server wrote text that is not MCP to stdout: %s (%w)", line, err)
 	}
 	if lines := c.stderr(); len(lines) > 0 {
-		return fmt.Errorf("%w (stderr: %s)", err, stderrCause(lines))
+		return fmt.Errorf("%w; the server's stderr says: %s", err, stderrCause(lines))
 	}
 	return err
 }

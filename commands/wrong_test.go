@@ -1,0 +1,150 @@
+package commands
+
+import (
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/commands/internal/cli/clitest"
+)
+
+// mistake is something that a new user does wrong, and what mcptrack says on stderr. @URL, @HOST, @TLS,
+// @CLOSED and @DIR stand for the addresses and the folder of the test.
+type mistake struct {
+	args string // separated by spaces
+	exit int
+	says string
+}
+
+func mistakes() []mistake {
+	return []mistake{
+		// The command line
+		{"wach", cli.ExitUsage, "unknown command \"wach\"\nhint: did you mean watch?"},
+		{"watch --confg x", cli.ExitUsage, "unknown flag --confg\nhint: did you mean --config?"},
+		{"list --timeout 5", cli.ExitUsage, "invalid value \"5\" for --timeout; expected a duration such as 500ms, 30s or 1h30m\nhint: see mcptrack list --help"},
+		{"list --timeout -1s", cli.ExitUsage, "--timeout must not be negative"},
+		{"list --host cursor --config x", cli.ExitUsage, "--host and --config cannot be used together"},
+		{"list -o jsn", cli.ExitUsage, "unknown --output \"jsn\"; choose table, wide, json, yaml, name or template=GO_TEMPLATE"},
+		{"list --host cursr", cli.ExitUsage, "unknown --host \"cursr\"\nhint: did you mean cursor?"},
+		{"list --log-level loud", cli.ExitUsage, "unknown --log-level \"loud\"; choose debug, info, warn or error"},
+		{"help nonsense", cli.ExitUsage, "unknown help topic \"nonsense\"\nhint: mcptrack --help lists the commands and topics"},
+		{"completion fsh", cli.ExitUsage, "unknown shell \"fsh\"; choose bash, zsh, fish or powershell\nhint: did you mean fish?"},
+		{"top --config @DIR/c.json", cli.ExitUsage, "top needs a terminal\nhint: use mcptrack watch to print lines, or mcptrack status to print a table"},
+		{"watch --count -1 --config @DIR/c.json", cli.ExitUsage, "--count must not be negative"},
+		{"replay --since yesterday", cli.ExitUsage, "invalid --since \"yesterday\"; expected an id such as 3f9a1c20b7e4d581-42, a time such as 2026-11-20T08:00:00Z, or a duration such as 2h or 7d"},
+		{"tail --token-file @DIR/none", cli.ExitUsage, "--token-file: @DIR/none: no such file"},
+		// The config
+		{"list --config @DIR/none.json", cli.ExitConfig, "@DIR/none.json:1:1: error: config file not found\nhint: check the file name; run mcptrack init FILE to create a config, or mcptrack watch FILE to wait for one"},
+		{"list --config @DIR", cli.ExitConfig, "@DIR:1:1: error: is a directory, not a config file\nhint: mcptrack validate-config @DIR shows all problems"},
+		{"list --config @DIR/empty.json", cli.ExitConfig, "@DIR/empty.json:1:1: error: file is empty\nhint: mcptrack validate-config @DIR/empty.json shows all problems"},
+		{"list --config @DIR/syntax.json", cli.ExitConfig, "@DIR/syntax.json:1:40: error: unexpected end of file: the \"{\" at line 1, column 16 is not closed\nhint: mcptrack validate-config @DIR/syntax.json shows all problems"},
+		{"list --config @DIR/package.json", cli.ExitConfig, "@DIR/package.json:1:1: error: Config at @DIR/package.json must contain a \"servers\" array or an \"mcpServers\" object\nhint: mcptrack validate-config @DIR/package.json shows all problems"},
+		{"list --config @DIR/nourl.json", cli.ExitConfig, "@DIR/nourl.json:1:31: error: Server \"a\" has invalid \"url\"; it is not a URL\nhint: mcptrack validate-config @DIR/nourl.json shows all problems"},
+		{"read dem x:y --config @DIR/c.json", cli.ExitUsage, "the config has no server \"dem\"\nhint: did you mean demo?"},
+		{"read @DIR/c.json x:y", cli.ExitUsage, "@DIR/c.json is a file; specify the server's name\nhint: add the file with --config"},
+		{"login exits --config @DIR/c.json", cli.ExitUsage, "server \"exits\" is a program on this machine; there is nothing to log in to\nhint: put its credentials into \"env\" in the config"},
+		// Servers that cannot be reached
+		{"read missing x:y --config @DIR/c.json", cli.ExitUnreachable, "missing: there is no program \"no-such-program\" in PATH"},
+		{"read exits x:y --config @DIR/c.json", cli.ExitUnreachable, "exits: exited with status 3: fatal: no licence key"},
+		{"read quits x:y --config @DIR/c.json", cli.ExitUnreachable, "quits: exited with status 0"},
+		{"read banner x:y --config @DIR/c.json --log-level error", cli.ExitUnreachable, "banner: the server wrote text that is not MCP to stdout: Welcome! (did not answer within 1s)"},
+		{"read silent x:y --config @DIR/c.json", cli.ExitUnreachable, "silent: did not answer within 1s"},
+		{"read notfound x:y --config @DIR/c.json", cli.ExitUnreachable, "notfound: there is no MCP server at @URL/404 (HTTP 404); the path is often /mcp or /sse"},
+		{"read page x:y --config @DIR/c.json", cli.ExitUnreachable, "page: @URL/page is a web page, not an MCP server"},
+		{"read text x:y --config @DIR/c.json", cli.ExitUnreachable, "text: @URL/text is not an MCP server: it answers with the content type text/plain"},
+		{"read garbage x:y --config @DIR/c.json", cli.ExitUnreachable, "garbage: @URL/garbage is not an MCP server: the response is not JSON"},
+		{"read fails x:y --config @DIR/c.json", cli.ExitUnreachable, "fails: the server at @URL/500 fails (HTTP 500)"},
+		{"read moved x:y --config @DIR/c.json", cli.ExitUnreachable, "moved: the server redirects to @URL/moved; mcptrack does not follow the redirect"},
+		{"read login x:y --config @DIR/c.json", cli.ExitUnreachable, "login: needs a login (HTTP 401): run mcptrack login login, or add an Authorization header in the server's \"headers\" in the config"},
+		{"read token x:y --config @DIR/c.json", cli.ExitUnreachable, "token: the token in the header Authorization was rejected (HTTP 401): check the Authorization header in the server's \"headers\" in the config"},
+		{"read closed x:y --config @DIR/c.json", cli.ExitUnreachable, "closed: cannot connect to @CLOSED: connection refused"},
+		{"read plain x:y --config @DIR/c.json", cli.ExitUnreachable, "plain: https://@HOST/mcp does not use TLS; if that is intended, the URL begins with http"},
+		{"read tls x:y --config @DIR/c.json", cli.ExitUnreachable, "tls: http://@TLS/mcp refuses the connection (HTTP 400); if it uses TLS, the URL begins with https"},
+		{"read untrusted x:y --config @DIR/c.json", cli.ExitUnreachable, "untrusted: the server's certificate is not valid: certificate signed by unknown authority"},
+		// Requests
+		{"read demo --config @DIR/c.json", cli.ExitUsage, "specify a URI or --template\nhint: mcptrack list resources demo lists the URIs"},
+		{"read demo --template x:{a --config @DIR/c.json", cli.ExitUsage, "--template: expand template \"x:{a\": invalid URI template (RFC 6570)"},
+		{"call demo t --arg x --config @DIR/c.json", cli.ExitUsage, "invalid --arg \"x\"; expected NAME=VALUE"},
+		{"call demo t --args-json {\"a\":} --config @DIR/c.json", cli.ExitUsage, "--args-json is not JSON at character 6, which is \"}\"\nhint: for example --args-json '{\"message\":\"hello\"}'"},
+		{"call demo t --args-json [1] --config @DIR/c.json", cli.ExitUsage, "--args-json is not a JSON object\nhint: for example --args-json '{\"message\":\"hello\"}'"},
+		{"subscribe demo [ --config @DIR/c.json", cli.ExitUsage, "invalid glob \"[\""},
+		// Logs and feeds
+		{"replay --data-dir @DIR/none", cli.ExitFailed, "no events are stored in @DIR/none\nhint: use the --data-dir or --nats that serve-sse was started with; a copy of a log also needs events.db-wal (mcptrack help serving)"},
+		{"replay --nats nats://u:secret@@CLOSED", cli.ExitUnreachable, "cannot connect to NATS at nats://@CLOSED: no server responded\nhint: start the cluster, or correct --nats"},
+		{"history demo x:y --nats nats://@CLOSED", cli.ExitUnreachable, "cannot connect to NATS at nats://@CLOSED: no server responded\nhint: start the cluster, or correct --nats"},
+		{"diff demo x:y --nats nats://@CLOSED", cli.ExitUnreachable, "cannot connect to NATS at nats://@CLOSED: no server responded\nhint: start the cluster, or correct --nats"},
+		{"serve-sse --demo --nats nats://token@@CLOSED --addr 127.0.0.1:0", cli.ExitUnreachable, "cannot connect to NATS at nats://@CLOSED: no server responded\nhint: start the cluster, or correct --nats"},
+		{"vault @DIR/none", cli.ExitFailed, "cannot open the folder of the vault: @DIR/none: no such file or directory"},
+		{"inject", cli.ExitUsage, "no session given; use --call-id, --session-id, --model or --listen\nhint: to try it, use --dry-run; to join all sessions of an application, use --listen and --upstream"},
+	}
+}
+
+// TestMistakes: the first line says what is wrong in the user's words, and the hint what to do.
+func TestMistakes(t *testing.T) {
+	answer := func(status int, kind, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", kind)
+			w.WriteHeader(status)
+			_, _ = fmt.Fprint(w, body)
+		}
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/page", answer(200, "text/html; charset=utf-8", "<html>"))
+	mux.Handle("/text", answer(200, "text/plain", "hello\nworld"))
+	mux.Handle("/garbage", answer(200, "application/json", "{oops"))
+	mux.Handle("/401", answer(401, "text/plain", "no"))
+	mux.Handle("/500", answer(500, "text/plain", "no"))
+	mux.Handle("/moved", http.RedirectHandler("/moved", http.StatusTemporaryRedirect))
+	plain := httptest.NewServer(mux)
+	t.Cleanup(plain.Close)
+	secure := httptest.NewUnstartedServer(mux)
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // it would report the certificate that clients refuse
+	secure.StartTLS()
+	t.Cleanup(secure.Close)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := ln.Addr().String()
+	_ = ln.Close()
+	dir := t.TempDir()
+	places := strings.NewReplacer("@URL", plain.URL, "@HOST", plain.Listener.Addr().String(), "@TLS", secure.Listener.Addr().String(), "@CLOSED", closed, "@DIR", dir)
+	for name, text := range map[string]string{
+		"empty.json": "", "package.json": `{"name": "x", "version": "1.0.0"}`, "syntax.json": `{"mcpServers": {"a": {"command": "sh",}`,
+		"nourl.json": `{"mcpServers":{"a":{ "url"  : "127.0.0.1:80/mcp"}}}`,
+		"c.json": `{"mcpServers": {
+			"demo": {"url": "@URL/mcp"}, "missing": {"command": "no-such-program"},
+			"exits": {"command": "sh", "args": ["-c", "echo 'fatal: no licence key' >&2; exit 3"]}, "quits": {"command": "true"},
+			"banner": {"command": "sh", "args": ["-c", "echo Welcome!; exec sleep 60"], "connectTimeout": "1s"},
+			"silent": {"command": "sleep", "args": ["60"], "connectTimeout": "1s"},
+			"notfound": {"url": "@URL/404"}, "page": {"url": "@URL/page"}, "text": {"url": "@URL/text"}, "garbage": {"url": "@URL/garbage"},
+			"fails": {"url": "@URL/500"}, "moved": {"url": "@URL/moved"}, "login": {"url": "@URL/401"},
+			"token": {"url": "@URL/401", "headers": {"Authorization": "Bearer wrong-token"}},
+			"closed": {"url": "http://user:secret@@CLOSED/mcp?key=secret"}, "plain": {"url": "https://@HOST/mcp"},
+			"tls": {"url": "http://@TLS/mcp"}, "untrusted": {"url": "https://@TLS/mcp"}}}`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(places.Replace(text)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, m := range mistakes() {
+		t.Run(m.args, func(t *testing.T) {
+			t.Parallel()
+			b := clitest.New(t, Main, "PATH="+os.Getenv("PATH"))
+			b.Env.Dial = nil
+			code, out := b.Run(t, strings.Fields(places.Replace(m.args))...)
+			want := "mcptrack: " + places.Replace(m.says) + "\n"
+			if got := b.Stderr.String(); code != m.exit || out != "" || got != want {
+				t.Errorf("exit %d, want %d\nstdout %s\n got %q\nwant %q", code, m.exit, out, got, want)
+			}
+		})
+	}
+}
