@@ -77,7 +77,7 @@ func TestPageInChromium(t *testing.T) {
 	s := serve(t, d, map[string]http.Handler{"GET /events": events(&streams)})
 	p := chromium.Open(t, 1280, 800)
 	p.Go(s.URL + "/?server=server-0000")
-	p.Until(`document.querySelectorAll('#rail-list .row').length > 12`)
+	p.Until(`document.querySelectorAll('#rail-list .row').length > 15`)
 	rail := p.Text("#rail-list")
 	for _, want := range []string{"server-0000", "<img src=x", "retrying", "needs login", "run mcptrack login server-0003", "00001.md"} {
 		if !strings.Contains(rail, want) {
