@@ -59,7 +59,7 @@ func rules() []rule {
 		{"github.com/coder/websocket", []string{"output/realtime"}, "its traps are dealt with once"},
 		{"github.com/prometheus", []string{"output/metrics"}, "metrics are one way to look, and one package"},
 		{module + "output/web", []string{"commands"}, "who may ask is decided in one place, for all that is served"},
-		{module + "output/markdown", []string{"commands"}, "the manual is the help of commands"},
+		{module + "output/markdown", []string{"commands", "output/dashboard"}, "the manual is the help of commands, and the page shows notes"},
 		{"github.com/tailscale/hujson", []string{"core/config/tree"}, "one reader of JSON with places"},
 		{"github.com/pelletier/go-toml", []string{"core/config/tree", "core/vault"}, "configs and notes are written in it"},
 		{"go.yaml.in/yaml/v4", []string{"core/config/tree", "core/vault", "output/document"}, "configs and notes are written in it, and documents"},
