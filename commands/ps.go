@@ -25,7 +25,7 @@ func newPS(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var kill, yes bool
 	cmd := &cobra.Command{
 		Use:   "ps",
-		Short: "Show the MCP servers that run on this machine, and what copies cost",
+		Short: "Show the MCP servers running on this machine and their copies",
 		Long: `Lists the running MCP servers of your user, whoever started them: how many copies
 of each, their memory, age and starters. An orphan is a server that still waits for
 requests although the program that started it has ended. -o wide shows each copy.
