@@ -10,7 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -246,10 +248,15 @@ func writeFile(path string, pieces []piece) error {
 			return err
 		}
 	}
-	if err := write(); err != nil {
-		return fmt.Errorf("cannot write the file of --out: %w", err)
+	err := write()
+	if err == nil {
+		return nil
 	}
-	return nil
+	f := &cli.Failure{Exit: cli.ExitFailed, Code: "failed", Err: fmt.Errorf("cannot write the file of --out: %w", err)}
+	if errors.Is(err, fs.ErrNotExist) {
+		f.Hint = "create the folder " + printable.Line(filepath.Dir(path), 200) + " first"
+	}
+	return f
 }
 
 // documents reports whether the output format shows a result as one document.

@@ -55,6 +55,7 @@ func mistakes() []mistake {
 		{"list --config @DIR/syntax.json", cli.ExitConfig, "@DIR/syntax.json:1:40: error: unexpected end of file: the \"{\" at line 1, column 16 is not closed\nhint: mcptrack validate-config @DIR/syntax.json shows all problems"},
 		{"list --config @DIR/package.json", cli.ExitConfig, "@DIR/package.json:1:1: error: Config at @DIR/package.json must contain a \"servers\" array or an \"mcpServers\" object\nhint: mcptrack validate-config @DIR/package.json shows all problems"},
 		{"list --config @DIR/nourl.json", cli.ExitConfig, "@DIR/nourl.json:1:31: error: Server \"a\" has invalid \"url\"; it is not a URL\nhint: mcptrack validate-config @DIR/nourl.json shows all problems"},
+		{"list --config @DIR/relative.json", cli.ExitConfig, "@DIR/relative.json:1:27: error: Server \"a\" has invalid \"url\"; its scheme must be http or https\nhint: mcptrack validate-config @DIR/relative.json shows all problems"},
 		{"read dem x:y --config @DIR/c.json", cli.ExitUsage, "the config has no server \"dem\"\nhint: did you mean demo?"},
 		{"read @DIR/c.json x:y", cli.ExitUsage, "@DIR/c.json is a file; specify the server's name\nhint: add the file with --config"},
 		{"login exits --config @DIR/c.json", cli.ExitUsage, "server \"exits\" is a program on this machine; there is nothing to log in to\nhint: put its credentials into \"env\" in the config"},
@@ -85,18 +86,21 @@ func mistakes() []mistake {
 		{"read othername x:y --config @DIR/c.json", cli.ExitUnreachable, "othername: the certificate of https://@OTHER/mcp is for docs.example, 192.0.2.1; use that name in the URL"},
 		// Requests
 		{"read demo --config @DIR/c.json", cli.ExitUsage, "specify a URI or --template\nhint: mcptrack list resources demo lists the URIs"},
-		{"read demo --template x:{a --config @DIR/c.json", cli.ExitUsage, "--template: expand template \"x:{a\": invalid URI template (RFC 6570)"},
+		{"read demo --template x:{a --config @DIR/c.json", cli.ExitUsage, "--template: expand template \"x:{a\": invalid URI template (RFC 6570)\nhint: for example --template 'notes:///{year}/{name}' --param year=2026 --param name=plan"},
 		{"call demo t --arg x --config @DIR/c.json", cli.ExitUsage, "invalid --arg \"x\"; expected NAME=VALUE"},
 		{"call demo t --args-json {\"a\":} --config @DIR/c.json", cli.ExitUsage, "--args-json is not JSON at character 6, which is \"}\"\nhint: for example --args-json '{\"message\":\"hello\"}'"},
 		{"call demo t --args-json [1] --config @DIR/c.json", cli.ExitUsage, "--args-json is not a JSON object\nhint: for example --args-json '{\"message\":\"hello\"}'"},
-		{"subscribe demo [ --config @DIR/c.json", cli.ExitUsage, "invalid glob \"[\""},
+		{"subscribe demo [ --config @DIR/c.json", cli.ExitUsage, "invalid glob \"[\" in URI\nhint: close each [ and {, or write \\[ and \\{ for the characters themselves"},
+		{"watch --type [a --config @DIR/c.json", cli.ExitUsage, "invalid glob \"[a\" in --type\nhint: close each [ and {, or write \\[ and \\{ for the characters themselves"},
 		// Logs and feeds
 		{"replay --data-dir @DIR/none", cli.ExitFailed, "no events are stored in @DIR/none\nhint: use the --data-dir or --nats that serve-sse was started with; a copy of a log also needs events.db-wal (mcptrack help serving)"},
 		{"replay --nats nats://u:secret@@CLOSED", cli.ExitUnreachable, "cannot connect to NATS at nats://@CLOSED: no server responded\nhint: start the cluster, or correct --nats"},
 		{"history demo x:y --nats nats://@CLOSED", cli.ExitUnreachable, "cannot connect to NATS at nats://@CLOSED: no server responded\nhint: start the cluster, or correct --nats"},
 		{"diff demo x:y --nats nats://@CLOSED", cli.ExitUnreachable, "cannot connect to NATS at nats://@CLOSED: no server responded\nhint: start the cluster, or correct --nats"},
 		{"serve-sse --demo --nats nats://token@@CLOSED --addr 127.0.0.1:0", cli.ExitUnreachable, "cannot connect to NATS at nats://@CLOSED: no server responded\nhint: start the cluster, or correct --nats"},
-		{"vault @DIR/none", cli.ExitFailed, "cannot open the folder of the vault: @DIR/none: no such file or directory"},
+		{"vault @DIR/none", cli.ExitFailed, "cannot open the folder of the vault: @DIR/none: no such file or directory\nhint: check the name of the folder, or create it"},
+		{"vault @DIR/c.json", cli.ExitFailed, "cannot open the folder of the vault: @DIR/c.json: not a directory"},
+		{"vault @DIR --addr @HOST", cli.ExitFailed, "cannot listen on @HOST: address already in use\nhint: choose another port, or stop the program that uses this one"},
 		{"inject", cli.ExitUsage, "no session given; use --call-id, --session-id, --model or --listen\nhint: to try it, use --dry-run; to join all sessions of an application, use --listen and --upstream"},
 	}
 }
@@ -141,6 +145,7 @@ func TestMistakes(t *testing.T) {
 		"@NAME", strings.Repeat("a", 64)) // no name is that long, so that no name server is asked
 	for name, text := range map[string]string{
 		"empty.json": "", "package.json": `{"name": "x", "version": "1.0.0"}`, "syntax.json": `{"mcpServers": {"a": {"command": "sh",}`,
+		"relative.json": `{"mcpServers":{"a":{"url":"/mcp"}}}`, "untracked.json": `{"servers":[{"id":"a","url":"@URL/mcp"}]}`,
 		"nourl.json": `{"mcpServers":{"a":{ "url"  : "127.0.0.1:80/mcp"}}}`,
 		"c.json": `{"mcpServers": {
 			"demo": {"url": "@URL/mcp"}, "missing": {"command": "no-such-program"},
@@ -160,6 +165,31 @@ func TestMistakes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	t.Run("gateway without tracked servers, on a terminal", func(t *testing.T) {
+		t.Parallel()
+		b := clitest.New(t, Main, "NO_COLOR=1")
+		b.ErrTTY, b.In = true, strings.NewReader("")
+		code, out := b.Run(t, "gateway", "--stdio", "--config", dir+"/untracked.json")
+		want := places.Replace("mcptrack: warning: there is no server to serve yet (file @DIR/untracked.json)\nhint: set \"trackResources\": true in @DIR/untracked.json on the servers to follow (a), or use --all\n")
+		if got := b.Stderr.String(); code != cli.ExitOK || out != "" || got != want {
+			t.Errorf("exit %d, stdout %s\n got %q\nwant %q", code, out, got, want)
+		}
+	})
+	t.Run("unreadable config", func(t *testing.T) {
+		t.Parallel()
+		if os.Geteuid() == 0 {
+			t.Skip("root can read every file")
+		}
+		file := filepath.Join(dir, "secret.json")
+		if err := os.WriteFile(file, []byte("{}"), 0); err != nil {
+			t.Fatal(err)
+		}
+		b := clitest.New(t, Main)
+		code, _ := b.Run(t, "list", "--config", file)
+		if got := b.Stderr.String(); code != cli.ExitConfig || !strings.HasPrefix(got, "mcptrack: "+file+":1:1: error: ") || !strings.Contains(got, "permission denied") {
+			t.Errorf("exit %d: %s", code, got)
+		}
+	})
 	for _, m := range mistakes() {
 		t.Run(m.args, func(t *testing.T) {
 			t.Parallel()

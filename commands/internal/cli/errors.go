@@ -76,7 +76,11 @@ func Classify(ctx context.Context, err error) *Failure {
 	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errReturned) {
 		return &Failure{Exit: exitInterrupted, Code: "interrupted", Err: errors.New("interrupted")}
 	}
-	return &Failure{Exit: ExitFailed, Code: "failed", Err: err}
+	f := &Failure{Exit: ExitFailed, Code: "failed", Err: err}
+	if errors.Is(err, syscall.EADDRINUSE) {
+		f.Hint = "choose another port, or stop the program that uses this one"
+	}
+	return f
 }
 
 // Report writes a failure to stderr, as text or as one line of JSON.
