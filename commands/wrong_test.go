@@ -65,6 +65,7 @@ func mistakes() []mistake {
 		{"read quits x:y --config @DIR/c.json", cli.ExitUnreachable, "quits: exited with status 0"},
 		{"read banner x:y --config @DIR/c.json --log-level error", cli.ExitUnreachable, "banner: the server wrote text that is not MCP to stdout: Welcome! (did not answer within 1s)"},
 		{"read silent x:y --config @DIR/c.json", cli.ExitUnreachable, "silent: did not answer within 1s"},
+		{"read hangs x:y --config @DIR/c.json", cli.ExitUnreachable, "hangs: did not answer within 1s"},
 		{"read notfound x:y --config @DIR/c.json", cli.ExitUnreachable, "notfound: there is no MCP server at @URL/404 (HTTP 404); the path is often /mcp or /sse"},
 		{"read page x:y --config @DIR/c.json", cli.ExitUnreachable, "page: @URL/page is a web page, not an MCP server"},
 		{"read text x:y --config @DIR/c.json", cli.ExitUnreachable, "text: @URL/text is not an MCP server: the response has the content type text/plain"},
@@ -118,6 +119,10 @@ func TestMistakes(t *testing.T) {
 	mux.Handle("/page", answer(200, "text/html; charset=utf-8", "<html>"))
 	mux.Handle("/text", answer(200, "text/plain", "hello\nworld"))
 	mux.Handle("/garbage", answer(200, "application/json", "{oops"))
+	mux.HandleFunc("/hangs", func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not notice that the client is gone
+		<-r.Context().Done()
+	})
 	mux.Handle("/401", answer(401, "text/plain", "no"))
 	mux.Handle("/500", answer(500, "text/plain", "no"))
 	mux.Handle("/403", answer(403, "text/plain", "no"))
@@ -152,7 +157,7 @@ func TestMistakes(t *testing.T) {
 			"exits": {"command": "sh", "args": ["-c", "echo 'fatal: no licence key' >&2; exit 3"]}, "quits": {"command": "true"},
 			"banner": {"command": "sh", "args": ["-c", "echo Welcome!; exec sleep 60"], "connectTimeout": "1s"},
 			"silent": {"command": "sleep", "args": ["60"], "connectTimeout": "1s"},
-			"notfound": {"url": "@URL/404"}, "page": {"url": "@URL/page"}, "text": {"url": "@URL/text"}, "garbage": {"url": "@URL/garbage"},
+			"hangs": {"url": "@URL/hangs", "connectTimeout": "1s"}, "notfound": {"url": "@URL/404"}, "page": {"url": "@URL/page"}, "text": {"url": "@URL/text"}, "garbage": {"url": "@URL/garbage"},
 			"fails": {"url": "@URL/500"}, "moved": {"url": "@URL/moved"}, "login": {"url": "@URL/401"},
 			"token": {"url": "@URL/401", "headers": {"Authorization": "Bearer wrong-token"}},
 			"denied": {"url": "@URL/403"}, "tokendenied": {"url": "@URL/403", "headers": {"Authorization": "Bearer wrong-token"}},

@@ -48,15 +48,7 @@ func (r redactor) text(s string) string {
 			s = strings.ReplaceAll(s, secret, "[redacted]")
 		}
 	}
-	return printable.Line(flat(s), 1024)
-}
-
-// flat returns a text of several lines as one line.
-func flat(s string) string {
-	if !strings.ContainsAny(s, "\r\n") {
-		return s
-	}
-	return strings.Join(strings.Fields(s), " ")
+	return printable.Line(printable.Flat(s), 1024)
 }
 
 // secretsOf returns the values in a server's entry that must not be displayed.
