@@ -6,6 +6,9 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +24,8 @@ type watchOptions struct {
 	cli.Filter
 	cli.TrackFlags
 	cli.JournalFlags
-	file   string // value of the FILE argument
+	file   string   // value of the FILE argument
+	named  []string // values of the SERVER arguments
 	since  string
 	after  since // parsed value of --since
 	stored bool  // value of --no-follow: print only stored events
@@ -30,7 +34,7 @@ type watchOptions struct {
 func newWatch(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts watchOptions
 	cmd := &cobra.Command{
-		Use:   "watch [FILE]",
+		Use:   "watch [FILE|SERVER...]",
 		Short: "Follow all tracked servers and print what changes",
 		Long: `Connects to every enabled server with "trackResources" (or trackTools, trackPrompts), or
 with --all to every enabled server, follows it through crashes, restarts and list changes,
@@ -38,6 +42,11 @@ and prints every change. Changes to the config file take effect without a restar
 config with errors is rejected, and the last valid one stays in use. SIGHUP rereads the
 config immediately. watch waits for a FILE that does not exist yet; the file of --config
 must exist.
+
+An argument is a FILE if it exists, contains a path separator or ends in .json, .jsonc,
+.toml, .yaml or .yml. Any other argument is the name of a SERVER in the config. watch then
+follows only the named servers: all their resources, tools and prompts, whether the config
+tracks them or not.
 
 Events are printed as readable lines, or with --json as one JSON object per line; see
 mcptrack help events. Lines omit transient states and repeated failures; on a terminal
@@ -63,8 +72,8 @@ Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 fail
   # Wait in a script until some resource really changes
   mcptrack watch --type resource.updated --changed-only --count 1 --timeout 10m
 
-  # Show how the resources of docs change
-  mcptrack watch --server docs --diff
+  # Show how the resources of docs change, whether the config tracks docs or not
+  mcptrack watch docs --diff
 
   # What changed within the last ten minutes, and what changes from now on
   mcptrack watch --since 10m
@@ -72,8 +81,11 @@ Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 fail
   # For an agent's monitor, and for a hook
   mcptrack watch --agent
   mcptrack watch --agent --once --timeout 5s`,
-		Args:              cli.Args(0, 1),
-		ValidArgsFunction: cobra.FixedCompletions([]string{"json", "jsonc", "toml", "yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt),
+		Args: cli.Args(0, -1),
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			names, _ := cli.Choices(cli.ServerNames(cli.ConfigForCompletion(env, g)), args)
+			return names, cobra.ShellCompDirectiveDefault
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := errors.Join(opts.streamFlags.parse(), opts.Filter.Parse(), opts.agentFlags.parse(cmd, g)); err != nil {
 				return err
@@ -81,15 +93,8 @@ Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 fail
 			if err := opts.parseSince(cmd); err != nil {
 				return err
 			}
-			switch {
-			case len(args) == 1 && g.Host != "":
-				return cli.Usage("--host and the config file %s cannot be used together", printable.Line(args[0], 200))
-			case len(args) == 1 && cmd.Flags().Changed("config"):
-				return cli.Usage("--config and the config file %s cannot be used together", printable.Line(args[0], 200))
-			case len(args) == 1 && opts.Demo:
-				return cli.Usage("--demo cannot be used with a config; remove %s", printable.Line(args[0], 200))
-			case len(args) == 1:
-				g.Config, g.Host, opts.file = args[0], "", args[0]
+			if err := opts.parseArgs(cmd, g, args); err != nil {
+				return err
 			}
 			ctx, cancel := opts.Bound(cmd.Context())
 			defer cancel()
@@ -114,6 +119,49 @@ Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 fail
 	f.BoolVar(&opts.Demo, "demo", false, "follow a built-in demo server; no config needed")
 	_ = cmd.RegisterFlagCompletionFunc("server", cli.CompleteServers(env, g))
 	return cmd
+}
+
+// parseArgs sorts the arguments into the config file and the names of servers.
+func (o *watchOptions) parseArgs(cmd *cobra.Command, g *cli.Globals, args []string) error {
+	o.file, o.named = "", nil
+	for _, arg := range args {
+		switch name := printable.Line(arg, 200); {
+		case !isFile(arg):
+			o.named = append(o.named, arg)
+		case o.file != "":
+			return cli.Usage("watch takes one config file, not both %s and %s", printable.Line(o.file, 200), name)
+		case g.Host != "":
+			return cli.Usage("--host and the config file %s cannot be used together", name)
+		case cmd.Flags().Changed("config"):
+			return cli.Usage("--config and the config file %s cannot be used together", name)
+		case o.Demo:
+			return cli.Usage("--demo cannot be used with a config; remove %s", name)
+		default:
+			o.file = arg
+		}
+	}
+	if o.file != "" {
+		g.Config, g.Host = o.file, ""
+	}
+	if len(o.named) > 0 {
+		if len(o.Servers) > 0 {
+			return cli.UsageHint("remove --server, and name all servers as arguments", "--server cannot be used with the name of a server")
+		}
+		o.Servers, o.AllServers = o.named, true
+	}
+	return nil
+}
+
+// isFile reports whether an argument is a config file, and not the name of a server.
+func isFile(arg string) bool {
+	if strings.ContainsRune(arg, '/') || strings.ContainsRune(arg, filepath.Separator) {
+		return true
+	}
+	if slices.Contains([]string{".json", ".jsonc", ".toml", ".yaml", ".yml"}, filepath.Ext(arg)) {
+		return true
+	}
+	info, err := os.Stat(arg)
+	return err == nil && !info.IsDir()
 }
 
 // parseSince validates --since and the flags that require it.
@@ -189,6 +237,11 @@ func (o *watchOptions) config(ctx context.Context, env *cli.Env, g *cli.Globals,
 	cfg, err := g.LoadOrDemo(ctx, env, log, o.Demo)
 	if err != nil {
 		return nil, err
+	}
+	if len(o.named) > 0 {
+		if _, err := cli.SelectServers(cfg, o.named); err != nil {
+			return nil, err
+		}
 	}
 	return cfg, o.selection().Check(cfg, log, !o.NoFollow && !o.once)
 }

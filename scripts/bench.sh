@@ -2,8 +2,8 @@
 # Measures mcptrack side by side with other clients. Prints medians, ratios, their limits and the
 # duration of the run. The machine should be idle; then the run takes less than 10 minutes.
 # usage: scripts/bench.sh [-runs N] [-only NAME,NAME]
-# NAME is one of version, list, ready, latency, cpu, isolation, sse, journal, inject, gateway,
-# webhooks, top, history, vault.
+# NAME is one of version, first, list, ready, latency, cpu, isolation, sse, journal, inject,
+# gateway, webhooks, top, history, vault.
 # The numbers are also written to .cache/bench.json. To measure the frame rate of the dashboard, run
 # MCPTRACK_MEASURE=1 go test -run TestSmooth -v ./output/dashboard
 set -euo pipefail

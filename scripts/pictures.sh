@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Regenerates the pictures of the README: .github/dashboard.png and .github/terminal.png.
-# Needs chromium.
+# Makes the pictures of the README: dashboard-light.png, dashboard-dark.png, terminal-light.png and
+# terminal-dark.png. It takes a minute, and needs chromium and tmux.
 # usage: scripts/pictures.sh [DIR]
+# DIR is where they are written, .github by default.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 dir=${1:-.github}

@@ -10,74 +10,136 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 )
 
-// TestManualProgram builds the program of help embedding and runs it with a config.
-func TestManualProgram(t *testing.T) {
+// TestManualPrograms builds the programs of help embedding and runs them until they have printed a
+// change. The first is also that of go doc core/tracker.
+func TestManualPrograms(t *testing.T) {
 	t.Parallel()
-	_, program, ok := strings.Cut(readFile(t, "commands", "topics", "embedding.md"), "```go\npackage main")
-	if !ok {
-		t.Fatal("the manual has no program")
+	page := readFile(t, "commands", "topics", "embedding.md")
+	programs := regexp.MustCompile("(?s)```go\n(package main\n.*?)```").FindAllStringSubmatch(page, -1)
+	if len(programs) != 2 {
+		t.Fatalf("the manual has %d programs", len(programs))
 	}
-	program, _, _ = strings.Cut(program, "```")
-	if n := strings.Count(program, "\n"); n > 35 {
-		t.Errorf("the program has %d lines, which is too long", n)
+	if doc := readFile(t, "core", "tracker", "doc.go"); !strings.Contains(uncomment(doc), programs[0][1]) {
+		t.Error("go doc core/tracker has another program than the manual")
 	}
-	dir := t.TempDir()
-	save(t, filepath.Join(dir, "main.go"), "package main"+program)
-	binary := filepath.Join(dir, "diffs")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, filepath.Join(dir, "main.go")).CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	for i, want := range []struct {
+		lines  int
+		output string // a line of it
+	}{
+		{25, `^\S+ demo vault://\S+ updated `},
+		{35, `^\+[^+]`},
+	} {
+		t.Run(strconv.Itoa(i+1), func(t *testing.T) {
+			t.Parallel()
+			program := programs[i][1]
+			if n := strings.Count(program, "\n"); n > want.lines {
+				t.Errorf("the program has %d lines, which is too long", n)
+			}
+			dir := t.TempDir()
+			save(t, filepath.Join(dir, "main.go"), program)
+			binary := filepath.Join(dir, "program")
+			if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, filepath.Join(dir, "main.go")).CombinedOutput(); err != nil {
+				t.Fatalf("go build: %v\n%s", err, out)
+			}
+			if err := os.Mkdir(filepath.Join(dir, "config"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			save(t, filepath.Join(dir, "config", "mcp-servers.json"), config(`"demo": `+demoEntry(t, t.Name(), `, "trackResources": true`)))
+			cmd := exec.CommandContext(t.Context(), binary)
+			cmd.Dir = dir
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			over := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+			defer over.Stop()
+			var seen []string
+			found, pattern := false, regexp.MustCompile(want.output)
+			for lines := bufio.NewScanner(out); !found && lines.Scan(); {
+				seen = append(seen, lines.Text())
+				found = pattern.MatchString(lines.Text())
+			}
+			_ = cmd.Process.Signal(os.Interrupt)
+			_, _ = io.Copy(io.Discard, out)
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("the program ended with %v", err)
+			}
+			if !found {
+				t.Errorf("no line matches %s: %.2000q", want.output, seen)
+			}
+		})
 	}
-	if err := os.Mkdir(filepath.Join(dir, "config"), 0o700); err != nil {
-		t.Fatal(err)
+}
+
+// TestManualFragments compiles the fragments of programs in help embedding.
+func TestManualFragments(t *testing.T) {
+	t.Parallel()
+	page := readFile(t, "commands", "topics", "embedding.md")
+	fragments := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(page, -1)
+	frames := map[string]string{ // by what a fragment begins with
+		"c := t.Client": `package main
+import ("context"; "github.com/mcptrack/mcptrack/core/tracker")
+func main() { show(context.Background(), tracker.New(tracker.Options{})) }
+func show(ctx context.Context, t *tracker.Tracker) {
+%s
+_, _, _, _, _ = r, cached, ok, fresh, err
+}`,
+		"srv := mcpserver.New": `package main
+import ("context"; "encoding/json"; "net/http"; "github.com/mcptrack/mcptrack/core/mcpserver")
+func main() { show(nil, nil, nil) }
+func show(read, call func(context.Context, *mcpserver.Request) (json.RawMessage, error), items []json.RawMessage) {
+%s
+}`,
 	}
-	save(t, filepath.Join(dir, "config", "mcp-servers.json"), config(`"demo": `+demoEntry(t, t.Name(), `, "trackResources": true`)))
-	cmd := exec.CommandContext(t.Context(), binary)
-	cmd.Dir = dir
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	over := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
-	defer over.Stop()
-	var seen []string
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		seen = append(seen, lines.Text())
-		if strings.HasPrefix(lines.Text(), "+") && !strings.HasPrefix(lines.Text(), "+++") {
-			break
+	compiled := 0
+	for _, fragment := range fragments {
+		for begin, frame := range frames {
+			if !strings.HasPrefix(fragment[1], begin) {
+				continue
+			}
+			compiled++
+			file := filepath.Join(t.TempDir(), "main.go")
+			save(t, file, strings.Replace(frame, "%s", fragment[1], 1))
+			if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", os.DevNull, file).CombinedOutput(); err != nil {
+				t.Errorf("%s…: %v\n%s", begin, err, out)
+			}
 		}
 	}
-	_ = cmd.Process.Signal(os.Interrupt)
-	_, _ = io.Copy(io.Discard, out)
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("the program ended with %v", err)
+	if compiled != len(frames) || compiled+2 != len(fragments) {
+		t.Errorf("%d of %d blocks are fragments that were compiled", compiled, len(fragments))
 	}
-	if text := strings.Join(seen, "\n"); !strings.Contains(text, "--- vault://") || !strings.Contains(text, "\n+") {
-		t.Errorf("no diff was printed: %q", text)
+}
+
+// uncomment returns the lines of code in a documentation comment.
+func uncomment(doc string) string {
+	var code strings.Builder
+	for line := range strings.Lines(doc) {
+		switch {
+		case strings.HasPrefix(line, "//\t"):
+			code.WriteString(line[3:])
+		case line == "//\n":
+			code.WriteString("\n")
+		}
 	}
+	return code.String()
 }
 
 // TestEngineProgram builds the program of go doc core/engine as a separate module. It follows a config, stores
 // and serves events, and exits on a signal.
 func TestEngineProgram(t *testing.T) {
 	t.Parallel()
-	var program strings.Builder
-	_, text, found := strings.Cut(readFile(t, "core", "engine", "doc.go"), "//\tpackage main\n")
-	for line := range strings.Lines("//\tpackage main\n" + text) {
-		code, ok := strings.CutPrefix(line, "//\t")
-		if !ok && strings.TrimSpace(line) != "//" || strings.HasPrefix(line, "// ") {
-			break
-		}
-		program.WriteString(strings.TrimPrefix(code, "//"))
-	}
-	if n := strings.Count(program.String(), "\n"); !found || n < 20 || n > 50 {
+	program := uncomment(readFile(t, "core", "engine", "doc.go"))
+	if n := strings.Count(program, "\n"); n < 20 || n > 60 {
 		t.Fatalf("the documentation has a program of %d lines", n)
 	}
 	root, err := filepath.Abs(filepath.Join("..", ".."))
@@ -88,7 +150,7 @@ func TestEngineProgram(t *testing.T) {
 	if err := os.Mkdir(module, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	save(t, filepath.Join(module, "main.go"), program.String())
+	save(t, filepath.Join(module, "main.go"), program)
 	save(t, filepath.Join(module, "go.sum"), readFile(t, "go.sum"))
 	// The requirements are ours, so that nothing has to be looked up.
 	ours := readFile(t, "go.mod")

@@ -83,9 +83,28 @@ func TestReadmeIsShort(t *testing.T) {
 	if n := strings.Count(readme, "\n"); n > 220 {
 		t.Errorf("the README has %d lines, at most 220 are wanted", n)
 	}
-	for _, link := range regexp.MustCompile(`\]\(([^)]+)\)`).FindAllStringSubmatch(readme, -1) {
+	for _, link := range regexp.MustCompile(`(?:\]\(|src="|srcset=")([^)"]+)`).FindAllStringSubmatch(readme, -1) {
 		if _, err := os.Stat(filepath.Join("..", "..", link[1])); err != nil {
 			t.Errorf("a link leads nowhere: %v", err)
+		}
+	}
+}
+
+// TestContributingDescribesScripts: the page for contributors is short, is linked, and describes
+// every script.
+func TestContributingDescribesScripts(t *testing.T) {
+	t.Parallel()
+	page := readFile(t, ".github", "CONTRIBUTING.md")
+	if n := strings.Count(page, "\n"); n > 120 || !strings.Contains(readFile(t, "README.md"), "(.github/CONTRIBUTING.md)") {
+		t.Errorf("CONTRIBUTING.md has %d lines, at most 120 are wanted, and the README must link it", n)
+	}
+	scripts, err := filepath.Glob(filepath.Join("..", "..", "scripts", "*.sh"))
+	if err != nil || len(scripts) < 15 {
+		t.Fatalf("%d scripts, %v", len(scripts), err)
+	}
+	for _, script := range scripts {
+		if !strings.Contains(page, "`"+filepath.Base(script)) {
+			t.Errorf("CONTRIBUTING.md does not describe %s", script)
 		}
 	}
 }

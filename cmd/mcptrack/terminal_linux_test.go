@@ -82,7 +82,7 @@ func TestWatchOnATerminal(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v after\n%s", err, &seen)
 		}
-		counted = strings.Contains(seen.String(), "crashy  backing off, attempt 2, next ") && strings.Contains(seen.String(), "hint: ")
+		counted = strings.Contains(seen.String(), "crashy  retrying, attempt 2, next ") && strings.Contains(seen.String(), "hint: ")
 	}
 	drained := make(chan struct{}) // closed when nothing more comes
 	go func() {

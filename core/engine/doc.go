@@ -5,6 +5,7 @@
 //
 //	import (
 //		"context"
+//		"errors"
 //		"log"
 //		"net/http"
 //		"os"
@@ -20,6 +21,9 @@
 //	func main() {
 //		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 //		defer stop()
+//		if len(os.Args) != 4 {
+//			log.Fatal("usage: follow CONFIG FOLDER ADDRESS")
+//		}
 //		cfg, problems := config.Load(os.Args[1], config.Options{})
 //		if cfg == nil {
 //			log.Fatal(problems)
@@ -28,7 +32,6 @@
 //		if err != nil {
 //			log.Fatal(err)
 //		}
-//		defer events.Close()
 //		desired := engine.Desired{Config: cfg, Follow: &reload.Options{Path: os.Args[1]}}
 //		e, err := engine.New(ctx, desired, events, engine.Options{})
 //		if err != nil {
@@ -38,10 +41,25 @@
 //		server := &http.Server{Addr: os.Args[3], Handler: hub.Events()}
 //		context.AfterFunc(ctx, func() { server.Shutdown(context.Background()) })
 //		serve := func(context.Context) error { return server.ListenAndServe() }
-//		if err := e.Run(ctx, engine.Reader(hub.Run), engine.Reader(serve)); err != nil && ctx.Err() == nil {
-//			log.Println(err)
+//		err = e.Run(ctx, engine.Reader(hub.Run), engine.Reader(serve))
+//		if err := errors.Join(err, events.Close()); err != nil && ctx.Err() == nil {
+//			log.Fatal(err)
 //		}
 //	}
+//
+// # Three rules
+//
+// Readers before Run: pass them to [Engine.Run], which starts them before the first event. A reader
+// made by [Events] receives every event of this run; any other reader of the log may begin at
+// [Engine.First].
+//
+// Contexts: the context of Run ends the sources and the tracker. The contexts of readers end later,
+// once they can read the last event; see Shutdown. A reader that returns nil only ends itself.
+//
+// The error of Run: it is the first error of a part, such as an address in use. Errors that a part
+// returns after its own context has ended are ignored. A part that ends for another reason when the
+// context of Run ends, as the HTTP server above does, must not return that as an error, or the
+// caller checks the context, as above. A server that fails never ends Run: its failure is an event.
 //
 // # Order and loss
 //

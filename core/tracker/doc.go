@@ -1,6 +1,51 @@
 // Package tracker maintains one session with each server in the applied config and publishes
 // changes on these servers, until its context ends.
 //
+// This program follows one server and prints every change:
+//
+//	package main
+//
+//	import (
+//		"context"
+//		"fmt"
+//		"os"
+//		"os/signal"
+//
+//		"github.com/mcptrack/mcptrack/core/config"
+//		"github.com/mcptrack/mcptrack/core/tracker"
+//	)
+//
+//	func main() {
+//		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+//		defer stop()
+//		// or config.HTTP("docs", "https://docs.example/mcp")
+//		server := config.Stdio("demo", "mcptrack", "demo-server")
+//		t := tracker.New(tracker.Options{})
+//		t.Apply(&config.Config{Servers: []config.Server{server}})
+//		_, events := t.Subscribe(context.Background())
+//		go t.Run(ctx)
+//		for e := range events.Events() { // ends after the last event of Run
+//			fmt.Println(e)
+//		}
+//	}
+//
+// # Three rules
+//
+// Subscribe before Run: a stream starts when it is made, so that one made later misses the first
+// events. Subscribe also returns the state of all servers at that moment; nothing is missed between
+// the two.
+//
+// Contexts: the context of [Tracker.Run] ends the tracking. Changes that were announced are still
+// read and published, and all processes and goroutines end; then every stream ends by itself. The
+// context of [Tracker.Subscribe] ends only its stream, and that stream lacks the last events.
+// Therefore pass context.Background() to Subscribe, and end Run. The context of a [Client]'s request
+// ends only that request; a request also ends with its session.
+//
+// The error of Run: it is always the cause of its context, such as context.Canceled, and may be
+// ignored. A server that fails never ends Run: its failure is an [event.ServerState] with the state
+// [event.Backoff] and an error, and the tracker tries again. A config with problems has no tracker:
+// config.Load returns them.
+//
 // # Contract
 //
 // States, not transitions: once a resource has been unchanged for the debounce window (2 s) plus

@@ -11,7 +11,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/session/sessiontest"
 	"github.com/mcptrack/mcptrack/core/tracker"
-	"github.com/mcptrack/mcptrack/output/diff"
 )
 
 // notes is a server in this process, for the examples. Without tracker.Options.Dial, the tracker
@@ -38,8 +37,9 @@ func (n *notes) dial(ctx context.Context, srv config.Server, opts session.Option
 
 // config tracks the lists of the server, but no resource.
 func (n *notes) config() *config.Config {
-	return &config.Config{Servers: []config.Server{{ID: "notes", Transport: config.TransportStdio, Program: config.Program{Command: "notes-server"},
-		Enabled: true, Tracking: config.Tracking{TrackTools: true, TrackPrompts: true, Read: config.ReadDigest}}}}
+	srv := config.Stdio("notes", "notes-server")
+	srv.TrackResources = false
+	return &config.Config{Servers: []config.Server{srv}}
 }
 
 // Everything that a client does, and every change that concerns it, is an event with its own type.
@@ -170,16 +170,16 @@ func Example_diffs() {
 		server.Set("note:///plan", "write\ntest\nrelease\n")
 	})
 	for e := range events.Events() {
-		if u, ok := e.Payload.(event.ResourceUpdated); ok && u.Text != nil && u.PreviousText != nil {
-			fmt.Print(diff.Unified(e.ServerID+" "+e.ResourceURI, *u.PreviousText, *u.Text))
+		if u, ok := e.Payload.(event.ResourceUpdated); ok {
+			fmt.Print(u.UnifiedDiff())
 			stop()
 		}
 	}
 	running.Wait()
 	server.serving.Wait()
 	// Output:
-	// --- notes note:///plan
-	// +++ notes note:///plan
+	// --- note:///plan
+	// +++ note:///plan
 	// @@ -1,2 +1,3 @@
 	//  write
 	//  test

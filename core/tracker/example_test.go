@@ -2,6 +2,7 @@ package tracker_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -29,11 +30,15 @@ func Example() {
 	t.Apply(&config.Config{Servers: []config.Server{config.Stdio("docs", "docs-server")}})
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	_, events := t.Subscribe(context.Background()) // before Run: nothing is missed
+	_, events := t.Subscribe(context.Background()) // before Run, and with a context that does not end
 	var running sync.WaitGroup
-	running.Go(func() { _ = t.Run(ctx) })
+	running.Go(func() {
+		if err := t.Run(ctx); !errors.Is(err, context.Canceled) { // it is the cause of ctx
+			fmt.Println(err)
+		}
+	})
 
-	for e := range events.Events() { // until Run has ended
+	for e := range events.Events() { // ends after the last event of Run
 		switch p := e.Payload.(type) {
 		case event.SubscriptionActive:
 			fmt.Printf("following %d resource (%s)\n", p.Resources, p.Mode)

@@ -20,7 +20,7 @@ func (w *Writer) describe(e *event.Event, used int) string {
 	case event.ServerState:
 		return w.state(p, used)
 	case event.SubscriptionActive:
-		s := fmt.Sprintf("following %s (%s)", plural(p.Resources, "resource"), cmp.Or(printable.Line(string(p.Mode), 32), "changes are not detected"))
+		s := following(p)
 		if len(p.Missing) > 0 {
 			s += fmt.Sprintf(", %d of them polled", len(p.Missing))
 		}
@@ -50,6 +50,25 @@ func (w *Writer) describe(e *event.Event, used int) string {
 		return w.paint(termtext.Red, "gap") + "  " + printable.Line(p.Reason, 200)
 	}
 	return string(e.Type())
+}
+
+// following says what is followed of a server. Resources are omitted if only lists are followed.
+func following(p event.SubscriptionActive) string {
+	var parts []string
+	if p.Resources > 0 || p.Tools+p.Prompts == 0 {
+		parts = append(parts, plural(p.Resources, "resource"))
+	}
+	if p.Tools > 0 {
+		parts = append(parts, plural(p.Tools, "tool"))
+	}
+	if p.Prompts > 0 {
+		parts = append(parts, plural(p.Prompts, "prompt"))
+	}
+	s := "following " + strings.Join(parts, ", ")
+	if p.Mode == "" && p.Resources == 0 && p.Tools+p.Prompts > 0 {
+		return s
+	}
+	return s + " (" + cmp.Or(printable.Line(string(p.Mode), 32), "changes are not detected") + ")"
 }
 
 // word returns a coloured word for an event, padded to the width of its column.
@@ -101,7 +120,11 @@ func (w *Writer) state(p event.ServerState, used int) string {
 		colour = termtext.Yellow
 	}
 	var parts []string
-	for _, part := range []string{printable.Line(p.ProtocolVersion, 32), printable.Line(p.Reason, 200), printable.Line(p.Error, 500)} {
+	protocol := ""
+	if w.Verbose || w.Wide {
+		protocol = printable.Line(p.ProtocolVersion, 32)
+	}
+	for _, part := range []string{protocol, printable.Line(p.Reason, 200), printable.Line(p.Error, 500)} {
 		if part != "" {
 			parts = append(parts, part)
 		}
@@ -109,7 +132,7 @@ func (w *Writer) state(p event.ServerState, used int) string {
 	if p.RetryIn > 0 {
 		parts = append(parts, "next attempt in "+time.Duration(p.RetryIn).Round(100*time.Millisecond).String())
 	}
-	word := strings.ToLower(printable.Line(string(p.State), 32))
+	word := printable.Line(p.State.Words(), 32)
 	if w.Columns == nil || w.Wide {
 		return strings.TrimSuffix(w.paint(colour, word)+"  "+w.paint(rest, strings.Join(parts, "  ")), "  ")
 	}
@@ -132,7 +155,7 @@ func (w *Writer) details(e *event.Event, p event.ResourceUpdated) []string {
 	if p.Changed != nil && !*p.Changed {
 		parts = append(parts, "same content")
 	}
-	if e.Cause != event.CauseNotify {
+	if e.Cause != event.CauseNotify && (e.Cause != event.CauseTrailing || w.Verbose) {
 		parts = append(parts, Found(e.Cause))
 	}
 	if w.Wide && !p.Digest.IsZero() {
@@ -190,8 +213,10 @@ func Size(n int64) string {
 		return fmt.Sprintf("%d B", n)
 	case n < 1<<20:
 		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
-	default:
+	case n < 1<<30:
 		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	default:
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
 	}
 }
 

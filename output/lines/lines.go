@@ -4,7 +4,7 @@
 // On a terminal, lines are coloured, aligned in columns and truncated to the terminal's width. The
 // first line of each day is preceded by the date. For each server that fails repeatedly, a status
 // line at the bottom counts the failures (see [Screen]). On other outputs, lines are neither
-// aligned nor truncated, and a failure is shown only if it differs from the previous one.
+// aligned nor truncated, times include the date and the zone, and a failure is shown only if it differs from the previous one.
 package lines
 
 import (
@@ -40,6 +40,7 @@ type Writer struct {
 	Columns func() int
 	Screen  *Screen
 
+	same    int                        // omitted announcements without a change
 	failing map[string]failure         // repeated failures, by server
 	listed  map[listing]bool           // changes shown as part of a list change
 	removed map[listing]bool           // removals shown on their own lines
@@ -97,7 +98,7 @@ func (w *Writer) zone() *time.Location { return cmp.Or(w.Zone, time.UTC) }
 
 func (w *Writer) line(b *strings.Builder, e *event.Event) {
 	at, layout := e.Timestamp.In(w.zone()), "15:04:05.000"
-	if w.Wide {
+	if w.Wide || w.Columns == nil {
 		layout = "2006-01-02T15:04:05.000Z07:00"
 	}
 	w.dayOf(b, at)
@@ -144,10 +145,23 @@ func (w *Writer) below(b *strings.Builder, u event.ResourceUpdated) {
 	case w.Summaries && u.Text == nil && u.Size != nil && (u.Changed == nil || *u.Changed):
 		text = fmt.Sprintf("[%s, %d bytes, %s]", cmp.Or(printable.Line(u.MimeType, 100), "unknown type"), *u.Size, u.Digest)
 	}
+	n, limit := 0, strings.Count(text, "\n")+1
+	if u.Diff != nil && *u.Diff != "" && w.Columns != nil && !w.Wide {
+		limit = maxDiff
+	}
 	for line := range strings.Lines(text) {
+		if n++; n > limit {
+			continue
+		}
 		b.WriteString("    " + strings.TrimSuffix(line, "\n") + "\n")
 	}
+	if n > limit {
+		b.WriteString("    " + w.paint(termtext.Grey, fmt.Sprintf("… %s; use -o wide to see them", plural(n-limit, "more line"))) + "\n")
+	}
 }
+
+// maxDiff limits the lines of a diff on a terminal.
+const maxDiff = 20
 
 // Screen is a terminal that keeps status lines below all printed text. It is safe for concurrent
 // use.
@@ -219,9 +233,14 @@ type failure struct {
 	next     time.Time
 }
 
-// passing reports whether a state is not shown, because it is transient or repeats the failure that
-// was last shown. It records failures for the status lines.
+// passing reports whether an event is not shown: a state that is transient or repeats the failure
+// that was last shown or, on a screen, an announcement without a change. It records failures and
+// announcements for the status lines.
 func (w *Writer) passing(e *event.Event) bool {
+	if u, ok := e.Payload.(event.ResourceUpdated); ok && u.Changed != nil && !*u.Changed && w.Screen != nil && !w.Verbose && !w.Wide {
+		w.same++
+		return true
+	}
 	st, ok := e.Payload.(event.ServerState)
 	if !ok || w.Verbose {
 		return false
@@ -263,17 +282,22 @@ func withoutNumbers(s string) string {
 // maxBottom limits the number of status lines.
 const maxBottom = 5
 
-// bottom returns the status lines for the servers that failed more than once.
+// bottom returns the status lines: the servers that failed more than once, and the number of
+// announcements without a change.
 func (w *Writer) bottom() []string {
 	ids := slices.DeleteFunc(slices.Sorted(maps.Keys(w.failing)), func(id string) bool { return w.failing[id].attempts < 2 })
 	var out []string
 	for i, id := range ids {
 		if i == maxBottom-1 && len(ids) > maxBottom {
-			out = append(out, w.paint(termtext.Grey, fmt.Sprintf("… and %d more servers are backing off", len(ids)-i)))
+			out = append(out, w.paint(termtext.Grey, fmt.Sprintf("… and %d more servers are retrying", len(ids)-i)))
 			break
 		}
 		f := w.failing[id]
-		text := fmt.Sprintf("%s  backing off, attempt %d, next %s", termtext.Pad(w.name(id), w.column), f.attempts, f.next.In(w.zone()).Format("15:04:05"))
+		text := fmt.Sprintf("%s  retrying, attempt %d, next %s", termtext.Pad(w.name(id), w.column), f.attempts, f.next.In(w.zone()).Format("15:04:05"))
+		out = append(out, w.paint(termtext.Grey, termtext.End(text, w.Columns()-1)))
+	}
+	if w.same > 0 {
+		text := plural(w.same, "announcement") + " without a change"
 		out = append(out, w.paint(termtext.Grey, termtext.End(text, w.Columns()-1)))
 	}
 	return out

@@ -87,8 +87,8 @@ func TestRepeatedFailures(t *testing.T) {
 		verbose bool
 		want    string
 	}{
-		{false, "backoff ready"},
-		{true, "connecting backoff connecting backoff connecting backoff connecting backoff connecting ready"},
+		{false, "retrying ready"},
+		{true, "connecting retrying connecting retrying connecting retrying connecting retrying connecting ready"},
 	} {
 		var got strings.Builder
 		w := Writer{W: &got, Verbose: c.verbose}
@@ -101,7 +101,7 @@ func TestRepeatedFailures(t *testing.T) {
 		}
 		want := c.want
 		if !c.verbose {
-			want = "backoff backoff ready" // exit status 3, connection refused
+			want = "retrying retrying ready" // exit status 3, connection refused
 		}
 		if strings.Join(words, " ") != want {
 			t.Errorf("verbose %t:\n%s", c.verbose, &got)
@@ -130,7 +130,7 @@ func TestScreen(t *testing.T) {
 		t.Errorf("after the first failure:\n%s", last(9))
 	}
 	write(all[2:6]...)
-	const bottom = "crashy  backing off, attempt 3, next 01:03:03"
+	const bottom = "crashy  retrying, attempt 3, next 01:03:03"
 	if last(1) != bottom || strings.Count(last(9), "crashy") != 2 {
 		t.Errorf("after three failures:\n%s", last(9))
 	}
@@ -149,8 +149,53 @@ func TestScreen(t *testing.T) {
 	for i := range 20 {
 		write(failing(fmt.Sprintf("server-%02d", i))[:4]...)
 	}
-	if got := last(1); got != "… and 16 more servers are backing off" || !strings.Contains(last(2), "server-03") {
+	if got := last(1); got != "… and 16 more servers are retrying" || !strings.Contains(last(2), "server-03") {
 		t.Errorf("%q", last(3))
+	}
+}
+
+// On a terminal, announcements without a change are counted below, and a long diff is cut.
+func TestTerminalOmits(t *testing.T) {
+	same, changed := false, true
+	text := strings.Repeat("+line\n", 51)
+	events := []*event.Event{
+		{ServerID: "docs", ResourceURI: "file:///same", Payload: event.ResourceUpdated{Changed: &same}},
+		{ServerID: "docs", ResourceURI: "file:///same", Payload: event.ResourceUpdated{Changed: &same}},
+		{ServerID: "docs", ResourceURI: "file:///new", Payload: event.ResourceUpdated{Changed: &changed, Diff: &text}, Cause: event.CauseTrailing},
+	}
+	for _, c := range []struct {
+		w     Writer
+		omits bool
+	}{{Writer{}, true}, {Writer{Wide: true}, false}, {Writer{Verbose: true}, false}} {
+		var term emulator
+		c.w.Columns, c.w.Screen = func() int { return 80 }, NewScreen(&term)
+		if err := c.w.Write(events...); err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Join(term.lines, "\n")
+		if omitted := !strings.Contains(got, "file:///same") && strings.HasSuffix(got, "\n2 announcements without a change"); omitted != c.omits {
+			t.Errorf("announcements without a change: %+v:\n%s", c, got)
+		}
+		lines, cut := strings.Count(got, "+line"), strings.Contains(got, "… 31 more lines; use -o wide to see them")
+		if want := map[bool]int{true: 51, false: 20}[c.w.Wide]; lines != want || cut != !c.w.Wide {
+			t.Errorf("%d lines of the diff, want %d:\n%s", lines, want, got)
+		}
+		if strings.Contains(got, "end of a burst") != c.w.Verbose {
+			t.Errorf("the cause is shown only with -v:\n%s", got)
+		}
+	}
+}
+
+// What is followed names each kind that the server has.
+func TestFollowing(t *testing.T) {
+	for want, p := range map[string]event.SubscriptionActive{
+		"following 7 resources, 13 tools, 4 prompts (push)": {Resources: 7, Tools: 13, Prompts: 4, Mode: event.Push},
+		"following 14 tools":                              {Tools: 14},
+		"following 1 resource (changes are not detected)": {Resources: 1},
+	} {
+		if got := following(p); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 

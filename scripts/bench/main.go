@@ -53,6 +53,7 @@ type scenario struct {
 func (b *bench) scenarios() []scenario {
 	return []scenario{
 		{"version", b.version, nil},
+		{"first", b.first, nil},
 		{"list", b.list, nil},
 		{"ready", b.ready, nil},
 		{"latency", b.latency, nil},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/config/hosts"
@@ -117,9 +118,10 @@ func (g *Globals) LoadOrDemo(ctx context.Context, env *Env, log *slog.Logger, de
 	return demoConfig(env), nil
 }
 
-// demoConfig returns a config with only the built-in server.
+// demoConfig returns a config with only the built-in server. When the server is started again, it
+// continues what began now.
 func demoConfig(env *Env) *config.Config {
-	return &config.Config{Servers: []config.Server{config.Stdio("demo", env.Executable, "demo-server")}}
+	return &config.Config{Servers: []config.Server{config.Stdio("demo", env.Executable, "demo-server", "--began", time.Now().Format(time.RFC3339Nano))}}
 }
 
 // Read reads the config for a command that starts nothing and sends nothing. If the config is
