@@ -132,7 +132,9 @@ func (t target) suggest(ctx context.Context, env *cli.Env, g *cli.Globals, cfgPa
 	if slices.Contains(listed, t.name) {
 		return err
 	}
-	if listErr == nil && (t.kind != catalog.Resources || f.Code == "not_found") { // a server may offer resources that it does not list
+	// A server may offer resources that it does not list, and say what is wrong with a URI.
+	absent := f.Code == "not_found" && !strings.Contains(strings.ToLower(f.Err.Error()), "invalid")
+	if listErr == nil && (t.kind != catalog.Resources || absent) {
 		f.Err, f.Code = t.missing(), "not_found"
 	}
 	f.Hint = t.nearest(g, listed)
