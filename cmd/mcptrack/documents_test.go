@@ -252,7 +252,8 @@ func TestDocuments(t *testing.T) {
 	s.events(8, "")
 	const clock = "vault://note/clock.md"
 	waitFor(t, "two versions of the clock", func() bool {
-		return len(d.prints(0, "history", "demo", clock, "--url", s.url)) > 1
+		versions, _ := d.gets(s.url + "/api/history?server=demo&uri=" + clock)[0].(map[string]any)["versions"].([]any)
+		return len(versions) > 1
 	})
 	d.follow("status", d.member(d.prints(0, "status", s.url), "servers"), 4, server)
 	d.follow("tail", d.prints(0, "tail", s.url, "--since", "1h", "--count", "8"), 8, anEvent)
