@@ -72,7 +72,7 @@ func (o *options) removePins(ctx context.Context, env *cli.Env, g *cli.Globals) 
 		n, err := pins.Forget(ctx, p.server, p.tool)
 		switch name := printable.Line(o.repin[i], 300); {
 		case err != nil:
-			return fmt.Errorf("server %q: %w", printable.Line(p.server, 128), err)
+			return fmt.Errorf("%s: %w", printable.Line(p.server, 128), err)
 		case n == 0:
 			return &cli.Failure{Exit: cli.ExitRefused, Code: "not_pinned", Err: fmt.Errorf("%q is not pinned", name),
 				Hint: "SERVER is a server id in the config, and TOOL is the server's own name for a tool; each --config and --data-dir has separate pins"}

@@ -225,7 +225,7 @@ func logout(ctx context.Context, env *cli.Env, g *cli.Globals, all bool, logins 
 		}
 		gone, err := logins.Delete(ctx, target)
 		if err != nil {
-			return fmt.Errorf("server %q: %w", srv.ID, err)
+			return fmt.Errorf("%s: %w", printable.Line(srv.ID, 128), err)
 		}
 		rows = append(rows, logoutRow{srv.ID, len(gone) > 0})
 	}
