@@ -78,7 +78,7 @@ func setHelp(root *cobra.Command, env *cli.Env, g *cli.Globals) {
 	const global = "Global Flags:\n{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}"
 	root.SetUsageTemplate(strings.NewReplacer(
 		global, "Global flags (such as --config, --json and -q): see mcptrack --help",
-		"Additional Commands:", "Other:", ".FlagUsages", ".FlagUsagesWrapped 80").Replace(root.UsageTemplate()))
+		"\n\n{{.Title}}", "{{with .Title}}\n\n{{.}}{{end}}", "Additional Commands:", "Other:", ".FlagUsages", ".FlagUsagesWrapped 80").Replace(root.UsageTemplate()))
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
 		cmd.Long = reflow(cmd.Long, 80)
