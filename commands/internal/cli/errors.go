@@ -171,9 +171,9 @@ func Args(least, most int) cobra.PositionalArgs {
 		case most == 0:
 			return UsageHint(hint, "%s takes no arguments, got %q", cmd.CommandPath(), printable.Line(args[0], 100))
 		case least == most:
-			return UsageHint(hint, "%s takes %s, got %d", cmd.CommandPath(), Plural(least, "argument"), n)
+			return UsageHint(hint, "%s takes %s, got %d%s", cmd.CommandPath(), Plural(least, "argument"), n, missing(cmd, n))
 		case n < least:
-			return UsageHint(hint, "%s takes at least %s, got %d", cmd.CommandPath(), Plural(least, "argument"), n)
+			return UsageHint(hint, "%s takes at least %s, got %d%s", cmd.CommandPath(), Plural(least, "argument"), n, missing(cmd, n))
 		}
 		return UsageHint(hint, "%s takes at most %s, got %d", cmd.CommandPath(), Plural(most, "argument"), n)
 	}
