@@ -34,6 +34,7 @@ func newDemoServer(env *cli.Env, _ *cli.Globals) *cobra.Command {
 		},
 	}
 	cmd.Flags().DurationVar(&opts.Interval, "interval", 2*time.Second, "`DURATION` between changes")
+	cmd.Flags().TimeVar(&opts.Began, "began", time.Time{}, []string{time.RFC3339}, "continue the changes that began at this `TIME` (default now)")
 	cmd.Flags().Uint64Var(&opts.Seed, "seed", 1, "`NUMBER` that seeds the random changes")
 	return cmd
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/engine"
+	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/remote"
 	"github.com/mcptrack/mcptrack/output/serverlog"
@@ -23,31 +25,47 @@ type topOptions struct {
 	remoteFlags
 	cli.TrackFlags
 	cli.JournalFlags
+	cli.Filter
 	url string
 }
 
 func newTop(env *cli.Env, g *cli.Globals) *cobra.Command {
 	var opts topOptions
 	cmd := &cobra.Command{
-		Use:   "top",
+		Use:   "top [URL]",
 		Short: "Show servers, resources and changes live on a full screen",
 		Long: `Follows the tracked servers in the config, as watch does, or with --url the servers of a
-running serve-sse, and shows them on a full screen: the servers with their state and updates, and
-below them the feed. Each server opens to its resources, tools, prompts, timeline and log,
-and each resource to its content, differences and versions. Press ? for the keys and q to
-quit. Timeline and log begin when top starts; with --url they are those that serve-sse
-keeps. If a serve-sse stores its events on this machine, the feed begins with the last ten
-minutes, and versions include the stored ones.
+running serve-sse, and shows them on a full screen: the servers with their state and
+updates, and below them the feed. Each server opens to its resources, tools, prompts,
+timeline and log, each resource to its content, differences and versions, each tool to
+its schema, and each event to its differences.
+
+Timeline and log begin when top starts; with --url they are those that serve-sse keeps.
+If a serve-sse stores its events on this machine, the feed begins with the last ten
+minutes, and versions include the stored ones. --type limits the feed.
+
+Keys: enter opens, q goes back or quits, tab moves between servers and feed or between
+the tabs of a page, e shows the feed alone, s sorts by last change, / filters, d shows
+differences and < > those of older and newer versions, m marks a version to compare, L
+shows the log, r reconnects, p pauses, y copies a URI, ctrl+z suspends, ? lists all keys.
+The mouse wheel scrolls.
 
 Exit codes: 0 quit; 1 failed; 2 wrong usage, or stdout is not a terminal; 3 config
 invalid or missing; 4 the --url could not be reached; 5 it refused the request.`,
 		Example: `  mcptrack top --demo
   mcptrack top --config mcp-servers.json
-  mcptrack top --url https://mcp.example:8722 --token-file token`,
-		Args: cli.Args(0, 0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := opts.Parse(); err != nil {
+  mcptrack top --server 'docs*' --type 'resource.*'
+  mcptrack top https://mcp.example:8722 --token-file token`,
+		Args: cli.Args(0, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := errors.Join(opts.ConnectFlags.Parse(), opts.Filter.Parse()); err != nil {
 				return err
+			}
+			switch {
+			case len(args) == 1 && opts.url != "":
+				return cli.Usage("--url and the URL %s cannot be used together", printable.Line(args[0], 200))
+			case len(args) == 1:
+				opts.url = args[0]
 			}
 			if !env.OutTTY {
 				return cli.UsageHint("use mcptrack watch to print lines, or mcptrack status to print a table", "top needs a terminal")
@@ -68,6 +86,9 @@ invalid or missing; 4 the --url could not be reached; 5 it refused the request.`
 	f.StringVar(&opts.url, "url", "", "show the serve-sse at this `URL`")
 	g.AddDemo(cmd)
 	cli.AddAllFlag(cmd, &opts.AllServers)
+	opts.AddTypes(cmd)
+	opts.AddServers(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("server", cli.CompleteServers(env, g))
 	return cmd
 }
 
@@ -105,7 +126,7 @@ func runTop(ctx context.Context, env *cli.Env, g *cli.Globals, opts topOptions) 
 	if err != nil {
 		return err
 	}
-	picked := cli.Selection{All: opts.AllServers}
+	picked := cli.Selection{Servers: opts.Servers, All: opts.AllServers}
 	if err := picked.Check(cfg, nil, false); err != nil {
 		return err
 	}
@@ -128,9 +149,9 @@ func runTop(ctx context.Context, env *cli.Env, g *cli.Globals, opts topOptions) 
 		defer func() { _ = past.Close() }()
 	}
 	t := e.Tracker()
-	source := tui.NewLocal(tui.LocalOptions{Snapshot: t.Snapshot, Read: t.ReadResource, Restart: t.Restart, Lines: log.Lines, Past: past})
+	source := tui.NewLocal(tui.LocalOptions{Snapshot: t.Snapshot, Read: t.ReadResource, Lines: log.Lines, Past: past})
 	err = e.Run(ctx, engine.Events(source.Run), engine.Source(func(ctx context.Context) error {
-		return opts.show(ctx, env, g, tui.Options{Source: source, Title: cmp.Or(cfg.Path, "demo")})
+		return opts.show(ctx, env, g, tui.Options{Source: source, Title: cmp.Or(cfg.Path, "demo"), Keep: opts.Filter.Keep, Reconnect: t.Restart})
 	}))
 	if errors.Is(err, errQuit) {
 		return nil
@@ -147,14 +168,15 @@ func runTopRemote(ctx context.Context, env *cli.Env, g *cli.Globals, opts topOpt
 	if err != nil {
 		return err
 	}
-	source := &tui.Remote{Client: remote.Client{Base: base, Token: token}}
+	servers := cli.Filter{Servers: opts.Servers}
+	source := &tui.Remote{Client: remote.Client{Base: base, Token: token}, Only: func(id string) bool { return servers.Keep(&event.Event{ServerID: id}) }}
 	if err := source.Refresh(ctx); err != nil {
 		return askFailure(ctx, err)
 	}
 	feed := base.JoinPath("events")
 	feed.RawQuery = "since=10m"
 	source.Follow = remote.FeedOptions{URL: feed.String(), Header: cli.Bearer(token)}
-	if err = opts.show(ctx, env, g, tui.Options{Source: source, Title: strings.TrimSuffix(base.String(), "/")}, source.Run, source.Poll); errors.Is(err, errQuit) {
+	if err = opts.show(ctx, env, g, tui.Options{Source: source, Title: strings.TrimSuffix(base.String(), "/"), Keep: opts.Filter.Keep}, source.Run, source.Poll); errors.Is(err, errQuit) {
 		return nil
 	}
 	return err

@@ -3,6 +3,7 @@ package demo
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -39,6 +40,7 @@ type scenario struct {
 	paced chan struct{}
 
 	mu       sync.Mutex // also held while a note is saved, which is a small local file
+	replay   bool       // the ticks before the start are being repeated: nothing is saved
 	interval time.Duration
 	tick     int
 	tips     []string
@@ -62,7 +64,7 @@ func (m *message) path() string { return fmt.Sprintf("%s/message-%d.md", inbox, 
 
 func newScenario(dir string, opts Options) *scenario {
 	return &scenario{
-		dir: dir, now: opts.Now, seed: opts.Seed, began: opts.Now(),
+		dir: dir, now: opts.Now, seed: opts.Seed, began: cmp.Or(opts.Began, opts.Now()),
 		paced:    make(chan struct{}, 1),
 		interval: clamp(cmp.Or(opts.Interval, defaultInterval)),
 		tasks:    map[string]bool{"answer the mail": false, "read the guide": true, "water the plants": false},
@@ -70,22 +72,37 @@ func newScenario(dir string, opts Options) *scenario {
 	}
 }
 
-// open saves the initial notes.
+// maxReplay limits the number of ticks before the start of the server that open repeats.
+const maxReplay = 100_000
+
+// open saves the initial notes, or those of a scenario that began before this server started.
 func (s *scenario) open() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.addTip()
 	s.addTip()
-	if err := s.receive(); err != nil {
-		return err
+	s.replay = true
+	err := s.receive()
+	for range min(s.now().Sub(s.began)/s.interval, maxReplay) {
+		err = errors.Join(err, s.advance())
 	}
-	return s.save(clockNote, guideNote, tasksNote)
+	s.replay = false
+	paths := []string{clockNote, guideNote, tasksNote}
+	for _, m := range s.mail {
+		paths = append(paths, m.path())
+	}
+	return errors.Join(err, s.save(paths...))
 }
 
 // step performs one tick.
 func (s *scenario) step() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.advance()
+}
+
+// advance performs one tick. s.mu must be held.
+func (s *scenario) advance() error {
 	s.tick++
 	changed := []string{clockNote}
 	switch s.tick % cycle {
@@ -163,11 +180,17 @@ func (s *scenario) receive() error {
 	gone := s.mail[0]
 	s.mail = slices.Delete(s.mail, 0, 1)
 	delete(s.touches, gone.path())
+	if s.replay {
+		return nil
+	}
 	return os.Remove(filepath.Join(s.dir, filepath.FromSlash(gone.path())))
 }
 
 // save writes notes the way editors do: to a new file that replaces the old one.
 func (s *scenario) save(paths ...string) error {
+	if s.replay {
+		return nil
+	}
 	for _, p := range paths {
 		text, ok := s.text(p)
 		if !ok {

@@ -57,3 +57,37 @@ func TestScenarioIsDeterministic(t *testing.T) {
 		t.Errorf("after six cycles: %d messages, %d, %d", len(o.mail), o.counting, o.summary)
 	}
 }
+
+// A server that is started again continues the scenario: it has the notes of one that was not.
+func TestScenarioContinues(t *testing.T) {
+	t.Parallel()
+	began := time.Unix(1_800_000_000, 0)
+	now := began
+	clock := func() time.Time { return now }
+	notes := func(ticks int, opts Options) (all []string) {
+		dir := t.TempDir()
+		opts.Seed, opts.Now, opts.Interval = 7, clock, time.Second
+		s := newScenario(dir, opts)
+		if err := s.open(); err != nil {
+			t.Fatal(err)
+		}
+		for range ticks {
+			if err := s.step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, path := range []string{guideNote, tasksNote, "inbox/message-3.md", "inbox/message-4.md", "inbox/message-6.md"} {
+			text, err := os.ReadFile(filepath.Join(dir, path))
+			all = append(all, string(text))
+			if err != nil {
+				all = append(all, "absent")
+			}
+		}
+		return all
+	}
+	want := notes(33, Options{})
+	now = began.Add(33*time.Second + 300*time.Millisecond)
+	if diff := cmp.Diff(want, notes(0, Options{Began: began})); diff != "" {
+		t.Error(diff)
+	}
+}

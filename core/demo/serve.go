@@ -29,6 +29,9 @@ type Options struct {
 	// Interval is the time between two ticks; 0 means 2 s. It is clamped to the range 10 ms to 1 h,
 	// even when the tool set_interval changes it.
 	Interval time.Duration
+	// Began is the time at which the scenario began; zero means now. A server that is started again
+	// with the same Began continues where the previous one ended, except for changes made by tools.
+	Began time.Time
 	// Now returns the time displayed in the notes; nil means time.Now.
 	Now func() time.Time
 	// Version is the version that the server reports; empty means "dev".

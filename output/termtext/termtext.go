@@ -123,6 +123,40 @@ func Wrap(s string, limit int) []string {
 	return lines
 }
 
+// Fold splits one line of text into lines of at most limit columns, preferably after a space. It
+// keeps all spaces, unlike [Wrap]. All lines but the first begin with indent spaces.
+func Fold(s string, limit, indent int) []string {
+	limit = max(limit, 2)
+	if indent = max(indent, 0); indent > limit/2 {
+		indent = 0
+	}
+	var lines []string
+	margin := ""
+	begin, width := 0, 0   // of the current line in s, and its width
+	after, beyond := -1, 0 // where the text after the last space begins, and the width up to there
+	at := 0
+	for g := displaywidth.StringGraphemes(s); g.Next(); {
+		c, w := g.Value(), g.Width()
+		if width+w > limit-len(margin) && at > begin {
+			end := at
+			if after > begin && beyond > limit/2 {
+				end = after
+				width -= beyond
+			} else {
+				width = 0
+			}
+			lines = append(lines, margin+s[begin:end])
+			begin, after, margin = end, -1, strings.Repeat(" ", indent)
+		}
+		at += len(c)
+		width += w
+		if c == " " {
+			after, beyond = at, width
+		}
+	}
+	return append(lines, margin+s[begin:])
+}
+
 type cluster struct {
 	text  string
 	width int

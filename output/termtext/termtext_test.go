@@ -57,6 +57,18 @@ func TestLimits(t *testing.T) {
 				t.Errorf("line %q has %d columns, limit %d", line, Width(line), limit)
 			}
 		}
+		folded := Fold(s, limit, 2)
+		for i, line := range folded {
+			if Width(line) > limit {
+				t.Errorf("folded line %q has %d columns, limit %d", line, Width(line), limit)
+			}
+			if i > 0 && limit >= 4 {
+				folded[i] = line[2:]
+			}
+		}
+		if got := strings.Join(folded, ""); got != s {
+			t.Errorf("folding made %q of %q", got, s)
+		}
 		if got, want := strings.ReplaceAll(strings.Join(lines, ""), " ", ""), strings.Join(strings.Fields(s), ""); got != want {
 			t.Errorf("%q became %q", want, got)
 		}

@@ -30,20 +30,29 @@ const maxLines = 20_000
 // resourcePage shows one resource: its content, the difference of two versions, and its
 // versions.
 type resourcePage struct {
+	basePage
 	server, of string
 	tab        int
 	versions   []history.Version // newest first
-	body       []string          // of content and diff; nil until it is loaded
+	event      *event.Event      // the change to show; nil selects the newest one
 	pair       *pair             // the versions being compared; nil selects the newest two
 	marked     *string           // ID of the version to compare with; empty selects the previous one
 	list       list
-	text       scroller
+	text       textView // content or diff
 }
 
 func (p *resourcePage) title() string     { return line(p.of) }
 func (p *resourcePage) uri(*model) string { return p.of }
 
-func (p *resourcePage) live() bool { return false }
+func (p *resourcePage) keys(m *model) []string {
+	switch p.tab {
+	case tabHistory:
+		return []string{"enter compare", "m mark", "tab next", "y copy URI"}
+	case tabDiff:
+		return []string{"< older", "> newer", "tab next", "up/down scroll", "y copy URI"}
+	}
+	return []string{"d diff", "tab next", "up/down scroll", "y copy URI", "L log"}
+}
 
 func (p *resourcePage) concerns(e *event.Event) bool {
 	return e.ServerID == p.server && e.ResourceURI == p.of
@@ -56,11 +65,11 @@ type pair struct{ from, to string }
 type resourceData struct {
 	versions []history.Version
 	tab      int
-	body     []string
+	body     []textLine
 }
 
 func (p *resourcePage) open(m *model) tea.Cmd {
-	server, of, tab, pair := p.server, p.of, p.tab, p.pair
+	server, of, tab, pair, shown := p.server, p.of, p.tab, p.pair, p.event
 	source, styles := m.opts.Source, m.styles
 	return m.ask(p, func(ctx context.Context) (any, error) {
 		versions, err := source.Versions(ctx, server, of)
@@ -77,13 +86,21 @@ func (p *resourcePage) open(m *model) tea.Cmd {
 			if err != nil {
 				return nil, err
 			}
-			data.body = split(text)
-		case tabDiff:
-			from, to := 1, 0
-			if pair != nil {
-				from, to = indexOf(data.versions, pair.from), indexOf(data.versions, pair.to)
+			for _, l := range split(text) {
+				data.body = append(data.body, textLine{text: l})
 			}
-			data.body, err = compare(ctx, source, styles, server, of, data.versions, from, to)
+		case tabDiff:
+			from, to, all := 1, 0, data.versions
+			switch {
+			case pair != nil:
+				from, to = indexOf(all, pair.from), indexOf(all, pair.to)
+			case shown != nil:
+				if to = indexOf(all, shown.ID); to < 0 { // not stored: the event itself has the digests
+					all, to = ofEvent(shown), 0
+				}
+				from = to + 1
+			}
+			data.body, err = compare(ctx, source, styles, server, of, all, from, to)
 		}
 		return data, err
 	})
@@ -95,39 +112,54 @@ func indexOf(versions []history.Version, id string) int {
 	return slices.IndexFunc(versions, func(v history.Version) bool { return v.ID == id })
 }
 
+// ofEvent returns the versions that one event describes, newest first.
+func ofEvent(e *event.Event) []history.Version {
+	versions, _ := history.Versions(func(yield func(event.Event, error) bool) { yield(*e, nil) }, 2)
+	slices.Reverse(versions)
+	return versions
+}
+
 // compare returns the lines of a diff.
-func compare(ctx context.Context, source DataSource, styles styles, server, uri string, versions []history.Version, from, to int) ([]string, error) {
+func compare(ctx context.Context, source DataSource, styles styles, server, uri string, versions []history.Version, from, to int) ([]textLine, error) {
+	say := func(text string) ([]textLine, error) { return []textLine{{}, {text: "  " + text, indent: 2}}, nil }
 	switch {
+	case len(versions) == 0:
+		return say("No change of this resource is stored.")
 	case from < 0 || to < 0:
-		return []string{"", "  One of the versions is no longer stored; choose two others in the history."}, nil
+		return say("One of the versions is no longer stored; choose two others in the history.")
 	case from >= len(versions):
-		return []string{"", "  There is nothing to compare before the first change."}, nil
+		return say("There is nothing to compare before the first change.")
 	}
 	var texts [2]string
 	for i, v := range []history.Version{versions[from], versions[to]} {
-		if v.Removed {
-			return []string{"", "  The resource was removed " + versionLabel(v) + "; choose two other versions in the history."}, nil
+		if v.Removed { // nothing is left
+			continue
 		}
 		var err error
 		if texts[i], err = source.Text(ctx, server, uri, v.Digest); err != nil {
-			return []string{"", "  The text of " + versionLabel(v) + " is not stored."}, nil
+			return say("The text of " + versionLabel(v) + " is not stored.")
 		}
 	}
-	out := []string{" " + versionLabel(versions[from]) + " → " + versionLabel(versions[to]) + "   < and > choose older and newer versions"}
+	label := versionLabel(versions[to])
+	if versions[to].Removed {
+		label = "removed " + label
+	}
+	out := []textLine{{text: " " + versionLabel(versions[from]) + " → " + label, style: styles.bold}}
 	unified := diff.Unified(uri, texts[0], texts[1])
 	if unified == "" {
-		return append(out, "", "  The texts are equal, or too large to compare."), nil
+		return append(out, textLine{}, textLine{text: "  The texts are equal, or too large to compare.", indent: 2}), nil
 	}
 	for _, l := range split(unified)[2:] {
+		colour := textLine{text: l, indent: 1}
 		switch {
 		case strings.HasPrefix(l, "+"):
-			l = styles.good.Render(l)
+			colour.style = styles.good
 		case strings.HasPrefix(l, "-"):
-			l = styles.bad.Render(l)
+			colour.style = styles.bad
 		case strings.HasPrefix(l, "@"):
-			l = styles.title.Render(l)
+			colour.style = styles.title
 		}
-		out = append(out, l)
+		out = append(out, colour)
 	}
 	return out, nil
 }
@@ -156,7 +188,8 @@ func (p *resourcePage) loaded(_ *model, v any) {
 	if !ok || data.tab != p.tab {
 		return
 	}
-	p.versions, p.body = data.versions, data.body
+	p.versions = data.versions
+	p.text.set(data.body)
 }
 
 func (p *resourcePage) key(m *model, key string) tea.Cmd {
@@ -173,12 +206,14 @@ func (p *resourcePage) key(m *model, key string) tea.Cmd {
 	case "r":
 		return m.reconnect(p.server)
 	case "L":
-		return m.push(&serverPage{id: p.server, tab: tabLog, text: scroller{tail: true}})
+		return m.openLog(p.server)
+	case "e":
+		return m.push(newFeedPage(p.server))
 	case "<", ">":
 		return p.step(m, map[string]int{"<": 1, ">": -1}[key])
 	}
 	if p.tab != tabHistory {
-		p.text.move(key, len(p.body), height)
+		p.text.move(key, m.width, height)
 		return nil
 	}
 	if p.list.move(key, len(p.versions), height) || len(p.versions) == 0 {
@@ -218,6 +253,9 @@ func (p *resourcePage) compare(m *model) tea.Cmd {
 // step shows the difference of the next older or newer pair of versions.
 func (p *resourcePage) step(m *model, by int) tea.Cmd {
 	at := 0
+	if p.event != nil {
+		at = max(0, indexOf(p.versions, p.event.ID))
+	}
 	if p.pair != nil {
 		at = indexOf(p.versions, p.pair.to)
 	}
@@ -230,22 +268,26 @@ func (p *resourcePage) step(m *model, by int) tea.Cmd {
 }
 
 func (p *resourcePage) show(m *model, tab int) tea.Cmd {
-	p.tab, p.text, p.body = tab, scroller{}, nil
+	p.tab, p.text = tab, textView{}
 	return p.open(m)
 }
 
 func (p *resourcePage) view(m *model, height int) []string {
-	out := []string{m.tabs([]string{"Content", "Differences", "History"}, p.tab)}
 	height--
+	tabs := m.tabs([]string{"Content", "Differences", "History"}, p.tab)
 	if p.tab != tabHistory {
-		if p.body == nil {
-			return append(out, "", "  loading…")
+		if p.text.lines == nil {
+			return []string{tabs, "", "  loading…"}
 		}
-		return append(out, p.text.window(p.body, height)...)
+		body := p.text.view(m.width, height)
+		return append([]string{m.spread(tabs, m.styles.dim.Render(p.text.position(height)))}, body...)
 	}
+	out := []string{m.spread(tabs, m.styles.dim.Render(position(p.list.cursor, len(p.versions))))}
 	if len(p.versions) == 0 {
 		return append(out, "", "  No change of this resource is stored.")
 	}
+	height--
+	out = append(out, m.styles.dim.Render(" "+pad("AGE", ageWidth)+"   "+pad("VERSION", 23)+" "+pad("FOUND", 23)+" "+right("SIZE", 10)+" DIGEST"))
 	from, to := p.list.window(len(p.versions), height)
 	for i := from; i < to; i++ {
 		v := p.versions[i]
@@ -260,7 +302,7 @@ func (p *resourcePage) view(m *model, height int) []string {
 		if p.marked != nil && *p.marked == v.ID {
 			text = "● " + text[2:]
 		}
-		out = append(out, m.row(m.styles.dim, pad(since(m.now, v.Timestamp), ageWidth), text, i == p.list.cursor))
+		out = append(out, m.marked(m.styles.dim.Render(pad(since(m.now, v.Timestamp), ageWidth))+" "+text, i == p.list.cursor))
 	}
 	return out
 }

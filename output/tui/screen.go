@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/output/termtext"
 )
 
 // styles are the colours. Without colours, selection and failure are still visible in the text.
@@ -41,14 +42,7 @@ func pad(s string, width int) string {
 }
 
 // middle shortens a URI to width by removing its middle, which is the least informative part.
-func middle(s string, width int) string {
-	w := ansi.StringWidth(s)
-	if w <= width || width < 5 {
-		return pad(s, width)
-	}
-	left := (width - 1) / 2
-	return pad(ansi.Truncate(s, left, "")+"…"+ansi.TruncateLeft(s, w-(width-1-left), ""), width)
-}
+func middle(s string, width int) string { return termtext.Pad(termtext.Middle(s, width), width) }
 
 // rank orders servers by state: those that need attention come first.
 func rank(s event.State) int {
@@ -92,51 +86,98 @@ func since(now, t time.Time) string {
 	return fmt.Sprintf("%dd", d/(24*time.Hour))
 }
 
-// sparkline draws the counts as bars, scaled to the largest.
-func sparkline(counts []int) string {
-	most := 0
-	for _, n := range counts {
-		most = max(most, n)
-	}
+// sparkline draws the counts as bars. most is the count with the highest bar.
+func sparkline(counts []int, most int) string {
 	var b strings.Builder
 	for _, n := range counts {
 		switch {
 		case n == 0:
 			b.WriteRune('·')
 		default:
-			b.WriteRune([]rune("▁▂▃▄▅▆▇█")[(n*8-1)/most])
+			b.WriteRune([]rune("▁▂▃▄▅▆▇█")[(min(n, most)*8-1)/most])
 		}
 	}
 	return b.String()
 }
 
-// header returns the first line of the screen.
-func (m *model) header() string {
-	var where strings.Builder
-	for _, p := range m.pages[1:] {
-		where.WriteString(" › " + p.title())
+// position returns the position of the cursor in a list of n rows.
+func position(cursor, n int) string {
+	if n == 0 {
+		return "0/0"
 	}
-	failing := 0
+	return fmt.Sprintf("%d/%d", cursor+1, n)
+}
+
+// spread returns a line with left at its beginning and right at its end. left is cut if there is
+// not enough space.
+func (m *model) spread(left, right string) string {
+	if right == "" || m.width < 2*ansi.StringWidth(right) {
+		return cut(left, m.width)
+	}
+	room := m.width - ansi.StringWidth(right) - 1
+	left = cut(left, room)
+	return left + strings.Repeat(" ", room-ansi.StringWidth(left)+1) + right
+}
+
+// heading returns the line above a list.
+func (m *model) heading(text, position string) string {
+	return m.styles.dim.Render(m.spread(text, position))
+}
+
+// marked returns a row of a list, with a marker if it is selected.
+func (m *model) marked(text string, selected bool) string {
+	if selected {
+		return m.styles.selected.Render(pad("▸"+ansi.Strip(text), m.width))
+	}
+	return " " + text
+}
+
+// header returns the first line of the screen: where the user is, and the state of the servers.
+// On a narrow screen, the least important numbers are omitted.
+func (m *model) header() string {
+	where := "mcptrack  " + line(m.opts.Title)
+	for _, p := range m.pages[1:] {
+		where += " › " + p.title()
+	}
+	ready, failing, total := 0, 0, 0
 	for _, s := range m.servers {
+		if s.State == event.Ready {
+			ready++
+		}
 		if rank(s.State) == 0 {
 			failing++
 		}
+		if s.State != event.Disabled {
+			total++
+		}
 	}
-	text := fmt.Sprintf("mcptrack  %s  %d server", line(m.opts.Title), len(m.servers))
-	if len(m.servers) != 1 {
-		text += "s"
-	}
+	parts := []string{fmt.Sprintf("%.1f events/s", m.feed.perSecond(m.now)), fmt.Sprintf("%d of %d ready", ready, total)}
 	if failing > 0 {
-		text += fmt.Sprintf(", %d failing", failing)
+		parts = append(parts, fmt.Sprintf("%d failing", failing))
 	}
-	text = m.styles.title.Render(text) + where.String()
 	if m.stale != nil {
-		text += "  " + m.styles.bad.Render("offline: "+line(m.stale.Error()))
+		parts = []string{"offline: " + line(m.stale.Error())}
 	}
-	return text
+	parts = append(parts, m.now.Local().Format("15:04:05"))
+	room := min(ansi.StringWidth(where), m.width*2/5)
+	for len(parts) > 1 && ansi.StringWidth(strings.Join(parts, "  "))+2+room > m.width {
+		if m.stale != nil {
+			parts[0] = cut(parts[0], max(10, m.width-room-12))
+			break
+		}
+		parts = parts[1:]
+	}
+	right := strings.Join(parts, "  ")
+	left := termtext.Middle(where, m.width-ansi.StringWidth(right)-2)
+	style := m.styles.bold
+	if failing > 0 || m.stale != nil {
+		style = m.styles.bad
+	}
+	gap := max(1, m.width-ansi.StringWidth(left)-ansi.StringWidth(right))
+	return m.styles.title.Render(left) + strings.Repeat(" ", gap) + style.Render(right)
 }
 
-// footer returns the last line of the screen.
+// footer returns the last line of the screen: the keys of the page, as many as fit.
 func (m *model) footer() string {
 	switch {
 	case m.typing:
@@ -144,31 +185,37 @@ func (m *model) footer() string {
 	case m.notice != "":
 		return m.notice
 	}
-	text := "enter open  / filter  d diff  L log  r reconnect  p pause  ? help  q back"
-	if m.filter != "" {
-		text = "filter: " + m.filter + "  (esc clears it)  " + text
+	last := "? help  q back"
+	if len(m.pages) == 1 {
+		last = "? help  q quit"
 	}
+	text := ""
 	if m.paused {
-		text = "PAUSED  " + text
+		text = "PAUSED  "
 	}
-	return m.styles.dim.Render(text)
+	if m.filter != "" {
+		text += "filter: " + m.filter + "  (esc clears it)  "
+	}
+	for _, key := range m.top().keys(m) {
+		if ansi.StringWidth(text+key+"  "+last) > m.width {
+			break
+		}
+		text += key + "  "
+	}
+	return m.styles.dim.Render(text + last)
 }
 
-// cutAt returns the beginning of a text that fits into width, ending at a space if possible.
-func cutAt(s string, width int) string {
-	first := ansi.Truncate(s, max(width, 1), "")
-	if len(first) == len(s) || first == "" {
-		return s
+func (m *model) pauseWord() string {
+	if m.paused {
+		return "continue"
 	}
-	if i := strings.LastIndexByte(first, ' '); i > len(first)/2 {
-		return first[:i]
-	}
-	return first
+	return "pause"
 }
 
 // list is a cursor in a list of rows, some of which are visible.
 type list struct {
 	cursor, top int
+	key         string // key of the selected row; empty if the user has not moved
 }
 
 // move handles the keys of a list of n rows and reports whether key is one of them.
@@ -204,6 +251,61 @@ func (l *list) window(n, height int) (from, to int) {
 		l.top = l.cursor - height + 1
 	}
 	return l.top, min(n, l.top+height)
+}
+
+// follow keeps the cursor on the row with the key of the last move when rows have moved.
+func (l *list) follow(n int, key func(int) string) {
+	l.clamp(n)
+	for i := 0; l.key != "" && i < n; i++ {
+		if key(i) == l.key {
+			l.cursor = i
+			return
+		}
+	}
+}
+
+// textLine is one line of a text before it is wrapped.
+type textLine struct {
+	text   string // printable, without colours
+	style  lipgloss.Style
+	indent int // of the lines into which it is wrapped, except the first
+}
+
+// textView shows a text, wrapped to the width of the screen.
+type textView struct {
+	scroller
+	lines   []textLine
+	width   int
+	wrapped []string
+}
+
+func (t *textView) set(lines []textLine) { t.lines, t.wrapped = lines, nil }
+
+func (t *textView) wrap(width int) {
+	if t.wrapped != nil && t.width == width {
+		return
+	}
+	t.width, t.wrapped = width, []string{}
+	for _, l := range t.lines {
+		for _, part := range termtext.Fold(l.text, width, l.indent) {
+			t.wrapped = append(t.wrapped, l.style.Render(part))
+		}
+	}
+}
+
+func (t *textView) move(key string, width, height int) {
+	t.wrap(width)
+	t.scroller.move(key, len(t.wrapped), height)
+}
+
+func (t *textView) view(width, height int) []string {
+	t.wrap(width)
+	return t.window(t.wrapped, height)
+}
+
+// position returns the number of the last visible line, and of all lines.
+func (t *textView) position(height int) string {
+	return position(min(t.top+height, len(t.wrapped))-1, len(t.wrapped))
 }
 
 // scroller shows lines of text without a cursor.

@@ -7,120 +7,162 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
-	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/output/lines"
+	"github.com/mcptrack/mcptrack/output/termtext"
 )
 
 // serversPage lists the servers above the feed.
 type serversPage struct {
+	basePage
 	list     list
-	selected string // id of the selected server; the cursor stays on it when rows move
+	byChange bool // sorted by last change
+	focused  bool // keys go to the feed
+	events   eventList
 }
 
-func (p *serversPage) title() string          { return "" }
-func (p *serversPage) open(*model) tea.Cmd    { return nil }
-func (p *serversPage) loaded(_ *model, _ any) {}
-func (p *serversPage) uri(*model) string      { return "" }
+func (p *serversPage) title() string { return "" }
 
-func (p *serversPage) live() bool { return false }
+func (p *serversPage) uri(*model) string {
+	if e := p.events.selected(); p.focused && e != nil {
+		return e.ResourceURI
+	}
+	return ""
+}
 
-func (p *serversPage) concerns(*event.Event) bool { return false }
+func (p *serversPage) keys(m *model) []string {
+	if p.focused {
+		return []string{"enter diff", "tab servers", "e feed only", "/ filter", "p " + m.pauseWord(), "y copy URI", "g/G first/last"}
+	}
+	keys := []string{"enter open", "tab feed", "e feed only", "s sort", "/ filter"}
+	if m.opts.Reconnect != nil {
+		keys = append(keys, "r reconnect")
+	}
+	return append(keys, "L log", "p "+m.pauseWord())
+}
 
 func (p *serversPage) rows(m *model) []ServerRow {
 	var rows []ServerRow
 	for _, s := range m.servers {
-		if fits(m.filter, s.ID, string(s.State), s.Error) {
+		if fits(m.filter, s.ID, m.stateOf(s), s.Error) {
 			rows = append(rows, s)
 		}
 	}
-	p.list.clamp(len(rows))
-	for i, s := range rows {
-		if s.ID == p.selected {
-			p.list.cursor = i
-		}
+	if p.byChange {
+		slices.SortStableFunc(rows, func(a, b ServerRow) int { return m.feed.last[b.ID].Compare(m.feed.last[a.ID]) })
 	}
+	p.list.follow(len(rows), func(i int) string { return rows[i].ID })
 	return rows
 }
 
 func (p *serversPage) key(m *model, key string) tea.Cmd {
 	rows := p.rows(m)
+	height := p.height(m.height-2, len(rows))
+	switch key {
+	case "tab", "shift+tab":
+		p.focused = !p.focused
+		return nil
+	case "e":
+		return m.push(newFeedPage(""))
+	}
+	if p.focused {
+		p.events.update(m, m.feed.events, m.feed.first)
+		return p.events.key(m, key, m.height-4-height)
+	}
+	if key == "s" {
+		p.byChange = !p.byChange
+		m.notice = map[bool]string{true: "sorted by last change", false: "sorted by state: failing servers first"}[p.byChange]
+		return nil
+	}
 	if len(rows) == 0 {
 		return nil
 	}
-	if p.list.move(key, len(rows), p.height(m.height-2, len(rows))) {
-		p.selected = rows[p.list.cursor].ID
+	moved := p.list.move(key, len(rows), height)
+	p.list.key = rows[p.list.cursor].ID
+	if moved {
 		return nil
 	}
-	p.selected = rows[p.list.cursor].ID
 	switch key {
 	case "enter", "right", "l":
-		return m.push(&serverPage{id: p.selected})
+		return m.push(&serverPage{id: p.list.key})
 	case "L":
-		return m.push(&serverPage{id: p.selected, tab: tabLog, text: scroller{tail: true}})
+		return m.openLog(p.list.key)
 	case "r":
-		return m.reconnect(p.selected)
+		return m.reconnect(p.list.key)
 	}
 	return nil
 }
 
+// point moves the focus to the list at a line of the screen.
+func (p *serversPage) point(m *model, y int) {
+	p.focused = y >= 2+p.height(m.height-2, len(p.rows(m)))
+}
+
 // height returns the number of visible servers: at most three fifths of the screen, because the
 // feed needs the rest.
-func (p *serversPage) height(height, rows int) int { return min(rows, max(3, height*3/5)) }
+func (p *serversPage) height(height, rows int) int {
+	return min(max(rows, 1), max(2, height*3/5-2))
+}
 
 func (p *serversPage) view(m *model, height int) []string {
 	rows := p.rows(m)
 	id := 12
-	for _, s := range rows {
-		id = max(id, min(len(line(s.ID)), 28))
+	for _, s := range m.servers {
+		id = max(id, min(ansi.StringWidth(line(s.ID)), 28))
 	}
 	spark := sparks
 	if m.width < 110 {
 		spark = sparks / 2
 	}
-	format := func(server, age, resources, tools, rate, sparks, last string) string {
-		return fmt.Sprintf("%s %s %s %s %s  %s  %s", pad(server, id), pad(age, 5), right(resources, 5), right(tools, 5), right(rate, 5), pad(sparks, spark), last)
+	format := func(age, resources, tools, rate, sparks, last string) string {
+		return fmt.Sprintf("%s %s %s %s %s  %s", pad(age, ageWidth), right(resources, 5), right(tools, 5), right(rate, 5), right(last, 8), sparks)
 	}
-	lines := []string{m.styles.dim.Render(" " + pad("STATE", stateWidth) + " " + format("SERVER", "AGE", "RES", "TOOLS", "/MIN", "2 MINUTES", "LAST ERROR"))}
+	changed := "CHANGED"
+	if p.byChange {
+		changed += "↓"
+	}
+	out := []string{m.heading(" "+pad("STATE", stateWidth)+" "+pad("SERVER", id)+" "+format("SINCE", "RES", "TOOLS", "/MIN", "2 MINUTES", changed), position(p.list.cursor, len(rows)))}
+	most := m.feed.most()
 	from, to := p.list.window(len(rows), p.height(height, len(rows)))
 	for i := from; i < to; i++ {
 		s := rows[i]
+		first, style := pad(m.stateOf(s), stateWidth), m.styles.state(s.State)
+		name := termtext.Pad(termtext.Middle(line(s.ID), id), id)
+		selected := i == p.list.cursor && !p.focused
+		if rank(s.State) == 0 && s.Error != "" { // its numbers say nothing
+			out = append(out, m.marked(style.Render(first)+" "+name+" "+pad(since(m.now, s.Since), ageWidth)+" "+line(s.Error), selected))
+			continue
+		}
 		counts, perMinute := m.feed.of(s.ID)
-		text := format(line(s.ID), since(m.now, s.Since), fmt.Sprint(s.Resources), fmt.Sprint(s.Tools), fmt.Sprint(perMinute), sparkline(counts[sparks-spark:]), line(s.Error))
-		lines = append(lines, m.row(m.styles.state(s.State), pad(string(s.State), stateWidth), text, i == p.list.cursor))
+		text := format(since(m.now, s.Since), fmt.Sprint(s.Resources), fmt.Sprint(s.Tools), fmt.Sprint(perMinute),
+			m.styles.dim.Render(sparkline(counts[sparks-spark:], most)), since(m.now, m.feed.last[s.ID]))
+		out = append(out, m.marked(style.Render(first)+" "+name+" "+text, selected))
 	}
 	switch {
 	case len(m.servers) == 0:
-		lines = append(lines, "", "  There are no servers to follow.")
+		out = append(out, "  There are no servers to follow.")
 	case len(rows) == 0:
-		lines = append(lines, "", "  No server matches the filter.")
-	case to < len(rows):
-		lines = append(lines, m.styles.dim.Render(fmt.Sprintf("  %d more", len(rows)-to)))
+		out = append(out, "  No server matches the filter.")
 	}
-	between := strings.Repeat("─", m.width)
-	if len(rows) > 0 && rows[p.list.cursor].Error != "" { // show the error below: its column may be too narrow
-		between = "── " + line(rows[p.list.cursor].Error) + " " + between
+	p.events.update(m, m.feed.events, m.feed.first)
+	style := m.styles.dim
+	if p.focused {
+		style = m.styles.title
 	}
-	lines = append(lines, m.styles.dim.Render(cut(between, m.width)))
-	return append(lines, m.feed.lines(height-len(lines), func(e *event.Event) bool {
-		return fits(m.filter, e.ServerID, e.ResourceURI, string(e.Type()))
-	})...)
+	rule := m.spread("── FEED "+strings.Repeat("─", m.width), m.feedPosition(&p.events))
+	out = append(out, style.Render(strings.Replace(rule, "…", "─", 1)))
+	if len(p.events.rows) == 0 {
+		return append(out, "  "+m.noEvents())
+	}
+	return append(out, p.events.view(m, height-len(out), p.focused)...)
 }
 
 // stateWidth is the width of the longest state.
-const stateWidth = 12
-
-// row returns a line of a list. The first column has a style; the selected row has a marker.
-func (m *model) row(style lipgloss.Style, first, rest string, selected bool) string {
-	if selected {
-		return m.styles.selected.Render(pad("▸"+first+" "+rest, m.width))
-	}
-	return " " + style.Render(first) + " " + rest
-}
+const stateWidth = 14
 
 func right(s string, width int) string {
-	return strings.Repeat(" ", max(0, width-len(s))) + s
+	return strings.Repeat(" ", max(0, width-ansi.StringWidth(s))) + s
 }
 
 const (
@@ -131,9 +173,12 @@ const (
 
 // feed holds the newest events, and counts the recent updates of each server.
 type feed struct {
-	colour bool
-	events []*event.Event // oldest first
-	held   []*event.Event // arrived while the feed was paused
+	keep   func(*event.Event) bool // selects the events to show; nil selects all
+	events []*event.Event          // oldest first
+	first  int                     // number of events[0]: how many events were dropped before it
+	last   map[string]time.Time    // time of the last change, by server
+	all    rate                    // events of all servers
+	held   []*event.Event          // arrived while the feed was paused
 	rates  map[string]*rate
 }
 
@@ -146,15 +191,26 @@ type rate struct {
 // add adds new events. While the feed is paused, add only buffers the newest of them.
 func (f *feed) add(events []*event.Event, paused bool) {
 	for _, e := range events {
+		f.all.count(e.Timestamp, time.Now())
 		if e.Type() == event.TypeResourceUpdated {
 			f.count(e.ServerID, e.Timestamp, time.Now())
 		}
+		switch e.Payload.(type) {
+		case event.ResourceUpdated, event.ResourceAdded, event.ResourceRemoved, event.ResourceChanged, event.ListChanged:
+			if f.last == nil || len(f.last) > maxFeed {
+				f.last = map[string]time.Time{}
+			}
+			f.last[e.ServerID] = e.Timestamp
+		}
+		if f.keep == nil || f.keep(e) {
+			f.held = append(f.held, e)
+		}
 	}
-	f.held = append(f.held, events...)
 	f.held = f.held[max(0, len(f.held)-maxFeed):]
 	if !paused {
 		f.events = append(f.events, f.held...)
-		f.events = append([]*event.Event(nil), f.events[max(0, len(f.events)-maxFeed):]...)
+		dropped := max(0, len(f.events)-maxFeed)
+		f.events, f.first = append([]*event.Event(nil), f.events[dropped:]...), f.first+dropped
 		f.held = nil
 	}
 }
@@ -169,6 +225,13 @@ func (f *feed) count(server string, at, now time.Time) {
 	if r == nil {
 		r = &rate{begun: now}
 		f.rates[server] = r
+	}
+	r.count(at, now)
+}
+
+func (r *rate) count(at, now time.Time) {
+	if r.begun.IsZero() {
+		r.begun = now
 	}
 	r.shift(now)
 	switch before := r.begun.Sub(at); {
@@ -219,36 +282,21 @@ func (f *feed) of(server string) (counts []int, perMinute int) {
 	return r.counts[:], perMinute
 }
 
-// lines returns at most most lines, oldest first, for the newest events for which keep returns
-// true. Some events have no line, such as transient states.
-func (f *feed) lines(most int, keep func(*event.Event) bool) []string {
-	most = max(most, 0)
-	for n := most + 5; ; n *= 4 {
-		var chosen []*event.Event
-		for i := len(f.events) - 1; i >= 0 && len(chosen) < n; i-- {
-			if keep(f.events[i]) {
-				chosen = append(chosen, f.events[i])
-			}
-		}
-		slices.Reverse(chosen)
-		out := eventLines(chosen, f.colour, false)
-		if len(out) >= most || len(chosen) < n {
-			return out[max(0, len(out)-most):]
-		}
+// most returns the largest number of updates of one server in an interval: all sparklines have the
+// same scale.
+func (f *feed) most() int {
+	most := 1
+	for _, r := range f.rates {
+		most = max(most, slices.Max(r.counts[:]))
 	}
+	return most
 }
 
-// eventLines formats events as lines. If verbose is set, every event has a line.
-func eventLines(events []*event.Event, colour, verbose bool) []string {
-	var b strings.Builder
-	w := lines.Writer{W: &b, Colour: colour, Zone: time.Local, Verbose: verbose}
-	out := make([]string, 0, len(events))
-	for _, e := range events {
-		b.Reset()
-		if w.Write(e) == nil && b.Len() > 0 {
-			first, _, _ := strings.Cut(b.String(), "\n")
-			out = append(out, first)
-		}
+// perSecond returns the number of events per second in the current interval and the previous one.
+func (f *feed) perSecond(now time.Time) float64 {
+	if f.all.begun.IsZero() {
+		return 0
 	}
-	return out
+	f.all.shift(now)
+	return float64(f.all.counts[sparks-1]+f.all.counts[sparks-2]) / (sparkEvery + max(now.Sub(f.all.begun), 0)).Seconds()
 }

@@ -50,7 +50,10 @@ type ResourceRow struct {
 }
 
 // ItemRow is a row of a server's tools or prompts.
-type ItemRow struct{ Name, Description string }
+type ItemRow struct {
+	Name, Description string
+	Raw               json.RawMessage // the descriptor as the server sent it
+}
 
 // DataSource provides the data on the screen. Its methods are called concurrently; methods with a
 // context may wait for a server.
@@ -67,8 +70,6 @@ type DataSource interface {
 	Text(ctx context.Context, server, uri string, digest catalog.Digest) (string, error)
 	// Log returns the newest log lines that mention a server, oldest first.
 	Log(ctx context.Context, server string) ([]serverlog.Line, error)
-	// Reconnect closes the connection to a server and opens a new one.
-	Reconnect(ctx context.Context, server string) error
 }
 
 // inbox buffers the newest events until the screen takes them.
@@ -107,8 +108,6 @@ type LocalOptions struct {
 	Snapshot func() *status.Snapshot
 	// Read reads a resource from its server.
 	Read func(ctx context.Context, server, uri string) (*session.Content, error)
-	// Restart closes the connection to a server and opens a new one.
-	Restart func(server string)
 	// Lines returns the newest log lines that mention a server.
 	Lines func(server string) []serverlog.Line
 	// Past is a log of earlier events, opened for reading; nil if there is none.
@@ -153,7 +152,7 @@ func (s *Local) collect(events iter.Seq2[journal.Entry, error]) error {
 }
 
 func (s *Local) take(e *event.Event) {
-	s.put(e)
+	s.put(withoutTexts(e))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e.Type() == event.TypeResourceUpdated || e.Type() == event.TypeResourceRemoved {
@@ -169,6 +168,18 @@ func (s *Local) take(e *event.Event) {
 		n++
 	}
 	s.kept = slices.Delete(s.kept, 0, n)
+}
+
+// withoutTexts returns an event that does not hold texts in memory.
+func withoutTexts(e *event.Event) *event.Event {
+	p, ok := e.Payload.(event.ResourceUpdated)
+	if !ok || p.Text == nil && p.PreviousText == nil {
+		return e
+	}
+	light := *e
+	p.Text, p.PreviousText = nil, nil
+	light.Payload = p
+	return &light
 }
 
 // note keeps an event about a server itself. The caller must hold s.mu.
@@ -230,7 +241,7 @@ func (s *Local) Detail(_ context.Context, server string) (ServerDetail, error) {
 
 func items(list catalog.List) (out []ItemRow) {
 	for _, it := range list {
-		out = append(out, ItemRow{Name: it.Key, Description: it.Describe().Description})
+		out = append(out, ItemRow{Name: it.Key, Description: it.Describe().Description, Raw: it.Raw})
 	}
 	return out
 }
@@ -305,12 +316,6 @@ func (s *Local) Log(_ context.Context, server string) ([]serverlog.Line, error) 
 	return s.opts.Lines(server), nil
 }
 
-// Reconnect implements DataSource.
-func (s *Local) Reconnect(_ context.Context, server string) error {
-	s.opts.Restart(server)
-	return nil
-}
-
 // pollEvery is the interval at which Remote requests the servers from serve-sse.
 const pollEvery = time.Second
 
@@ -318,6 +323,8 @@ const pollEvery = time.Second
 type Remote struct {
 	Client remote.Client
 	Follow remote.FeedOptions // for the feed of serve-sse
+	// Only selects the servers to show; nil selects all.
+	Only func(server string) bool
 	inbox
 
 	mu      sync.Mutex // guards the fields below
@@ -368,6 +375,9 @@ func (s *Remote) Refresh(ctx context.Context) error {
 	}
 	servers := make([]ServerRow, 0, len(found))
 	for _, f := range found {
+		if s.Only != nil && !s.Only(f.ID) {
+			continue
+		}
 		servers = append(servers, ServerRow{ID: f.ID, Error: f.Error, Protocol: f.ProtocolVersion, State: f.State, Since: f.Since, Resources: f.Resources, Tools: f.Tools, Prompts: f.Prompts})
 	}
 	slices.SortFunc(servers, func(a, b ServerRow) int { return strings.Compare(a.ID, b.ID) })
@@ -387,13 +397,13 @@ func (s *Remote) Servers() ([]ServerRow, error) {
 // Detail implements DataSource.
 func (s *Remote) Detail(ctx context.Context, server string) (ServerDetail, error) {
 	var lists struct {
-		ToolList   []ItemRow `json:"toolList"`
-		PromptList []ItemRow `json:"promptList"`
+		ToolList   []json.RawMessage `json:"toolList"`
+		PromptList []json.RawMessage `json:"promptList"`
 	}
 	if err := s.Client.Get(ctx, []string{"api", "servers", server}, nil, &lists); err != nil {
 		return ServerDetail{}, err
 	}
-	d := ServerDetail{Tools: lists.ToolList, Prompts: lists.PromptList}
+	d := ServerDetail{Tools: decoded(catalog.Tools, lists.ToolList), Prompts: decoded(catalog.Prompts, lists.PromptList)}
 	if err := s.Client.Get(ctx, []string{"api", "servers", server, "resources"}, nil, &d.Resources); err != nil {
 		return ServerDetail{}, err
 	}
@@ -408,9 +418,24 @@ func (s *Remote) Detail(ctx context.Context, server string) (ServerDetail, error
 	return d, err
 }
 
+// decoded returns the items that a serve-sse sent.
+func decoded(kind catalog.Kind, all []json.RawMessage) []ItemRow {
+	var list catalog.List
+	for _, raw := range all {
+		if it, err := catalog.NewItem(kind, raw); err == nil {
+			list = append(list, it)
+		}
+	}
+	return items(list)
+}
+
 // Versions implements DataSource.
 func (s *Remote) Versions(ctx context.Context, server, uri string) ([]history.Version, error) {
-	return s.Client.Versions(ctx, server, uri)
+	versions, err := s.Client.Versions(ctx, server, uri)
+	if status, ok := errors.AsType[*remote.StatusError](err); ok && status.Code == http.StatusNotFound { // the serve-sse keeps no history
+		return nil, nil
+	}
+	return versions, err
 }
 
 // Text implements DataSource.
@@ -436,9 +461,4 @@ func (s *Remote) Log(ctx context.Context, server string) ([]serverlog.Line, erro
 		err = errors.New("only the process that follows the server has its log: " + log.FollowedBy)
 	}
 	return log.Lines, err
-}
-
-// Reconnect implements DataSource.
-func (s *Remote) Reconnect(context.Context, string) error {
-	return errors.New("not available for a remote serve-sse")
 }

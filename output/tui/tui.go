@@ -9,7 +9,10 @@
 // panic. Requests to the source run in goroutines of the library; they end with the
 // context of Run.
 //
-// Memory: the newest 2,000 events, for each server the updates of the last two minutes
+// Keys: the visible page handles its keys and names them in the footer. The mouse wheel moves
+// like the arrow keys. Ctrl-Z restores the terminal and suspends the process group.
+//
+// Memory: the newest 2,000 events without their texts, for each server the updates of the last two minutes
 // and its log (see output/serverlog), and without a serve-sse up to 32 MiB of texts.
 //
 // Libraries: bubbletea v2 (MIT) reads keys, draws changed cells only and restores the
@@ -20,7 +23,6 @@ package tui
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -38,6 +40,11 @@ type Options struct {
 	Source DataSource
 	Title  string // the file or URL shown in the heading
 	Colour bool
+	// Keep selects the events in the feed; nil selects all.
+	Keep func(*event.Event) bool
+	// Reconnect closes the connection to a server and opens a new one. It is nil if that is not
+	// possible.
+	Reconnect func(server string)
 	// Env has the environment variables that describe the terminal, such as TERM=xterm-256color.
 	Env []string
 }
@@ -82,7 +89,18 @@ type page interface {
 	live() bool
 	// uri returns the resource URI that can be copied; "" if there is none.
 	uri(m *model) string
+	// keys returns the keys of the page and what they do, the most important first.
+	keys(m *model) []string
 }
+
+// basePage has the methods of a page that loads nothing.
+type basePage struct{}
+
+func (basePage) open(*model) tea.Cmd        { return nil }
+func (basePage) loaded(*model, any)         {}
+func (basePage) concerns(*event.Event) bool { return false }
+func (basePage) live() bool                 { return false }
+func (basePage) uri(*model) string          { return "" }
 
 // model is the state of the program. Only bubbletea's event loop uses it.
 type model struct {
@@ -99,7 +117,9 @@ type model struct {
 	pages   []page // a stack; the last one is visible
 	old     bool   // an event since the last load changed the data of the visible page
 	loaded  time.Time
-	help    bool
+
+	// reconnecting has for each server that the user reconnects the row before the request.
+	reconnecting map[string]ServerRow
 
 	filter string // applies to the visible lists
 	typing bool   // the filter is being typed
@@ -109,7 +129,7 @@ type model struct {
 
 func newModel(ctx context.Context, o Options) *model {
 	m := &model{ctx: ctx, opts: o, styles: newStyles(o.Colour), width: 80, height: 24, now: time.Now(), pages: []page{&serversPage{}}}
-	m.feed.colour = o.Colour
+	m.feed.keep, m.reconnecting = o.Keep, map[string]ServerRow{}
 	m.refresh()
 	return m
 }
@@ -122,7 +142,6 @@ type (
 		value any
 		err   error
 	}
-	done struct{ notice string }
 )
 
 func nextTick() tea.Cmd { return tea.Tick(refreshEvery, func(t time.Time) tea.Msg { return tick(t) }) }
@@ -159,8 +178,12 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		} else if slices.Contains(m.pages, msg.page) {
 			msg.page.loaded(m, msg.value)
 		}
-	case done:
-		m.notice = msg.notice
+	case tea.MouseWheelMsg:
+		return m, m.wheel(msg.Button, msg.Y)
+	case tea.MouseClickMsg:
+		if p, ok := m.top().(*serversPage); ok {
+			p.point(m, msg.Y)
+		}
 	case tea.PasteMsg:
 		if m.typing {
 			m.filter += line(msg.Content)
@@ -177,6 +200,7 @@ func (m *model) refresh() (reload bool) {
 	m.now = time.Now()
 	m.servers, m.stale = m.opts.Source.Servers()
 	slices.SortStableFunc(m.servers, func(a, b ServerRow) int { return rank(a.State) - rank(b.State) })
+	m.reconnected()
 	events := m.opts.Source.Events()
 	m.feed.add(events, m.paused)
 	m.feed.age(m.now)
@@ -201,11 +225,7 @@ func (m *model) push(p page) tea.Cmd {
 func (m *model) View() tea.View {
 	body := m.height - 2
 	lines := []string{m.header()}
-	if m.help {
-		lines = append(lines, helpLines(m)...)
-	} else {
-		lines = append(lines, m.top().view(m, body)...)
-	}
+	lines = append(lines, m.top().view(m, body)...)
 	for len(lines) < m.height-1 {
 		lines = append(lines, "")
 	}
@@ -215,6 +235,7 @@ func (m *model) View() tea.View {
 	}
 	v := tea.NewView(strings.Join(lines, "\n"))
 	v.AltScreen = true
+	v.MouseMode = tea.MouseModeCellMotion
 	v.WindowTitle = "mcptrack top"
 	return v
 }
@@ -231,13 +252,14 @@ func (m *model) key(key, text string) tea.Cmd {
 		m.typeFilter(key, text)
 		return nil
 	}
-	if m.help {
-		m.help = false
-		return nil
-	}
 	switch key {
+	case "ctrl+z":
+		return tea.Suspend
 	case "?":
-		m.help = true
+		if p, ok := m.top().(*textPage); ok && p.name == helpTitle {
+			return m.back("q")
+		}
+		return m.push(&textPage{name: helpTitle, text: textView{lines: helpLines(m)}})
 	case "/":
 		m.typing, m.filter = true, ""
 	case "p":
@@ -257,6 +279,8 @@ func (m *model) back(key string) tea.Cmd {
 	switch {
 	case m.filter != "" && key != "q":
 		m.filter = ""
+	case len(m.pages) == 1 && key != "q":
+		m.pages[0].(*serversPage).focused = false
 	case len(m.pages) > 1:
 		m.pages, m.filter = m.pages[:len(m.pages)-1], ""
 	case key == "q":
@@ -291,36 +315,100 @@ func (m *model) copyURI() tea.Cmd {
 	return tea.SetClipboard(uri)
 }
 
-// reconnect asks the source to reconnect to a server.
+// wheel moves the cursor, or scrolls the text, under the mouse.
+func (m *model) wheel(button tea.MouseButton, y int) tea.Cmd {
+	key := map[tea.MouseButton]string{tea.MouseWheelUp: "up", tea.MouseWheelDown: "down"}[button]
+	if key == "" || m.typing {
+		return nil
+	}
+	if p, ok := m.top().(*serversPage); ok {
+		p.point(m, y)
+	}
+	for range wheelLines {
+		m.top().key(m, key) // moving has no command
+	}
+	return nil
+}
+
+// wheelLines is the number of lines by which one step of the mouse wheel moves.
+const wheelLines = 3
+
+func (m *model) openLog(server string) tea.Cmd {
+	return m.push(&serverPage{id: server, tab: tabLog, text: textView{scroller: scroller{tail: true}}})
+}
+
+// ids returns the ids of the servers, sorted.
+func (m *model) ids() (ids []string) {
+	for _, s := range m.servers {
+		ids = append(ids, s.ID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// reconnect starts reconnecting a server.
 func (m *model) reconnect(server string) tea.Cmd {
-	m.notice = "reconnecting " + line(server)
-	return func() tea.Msg {
-		ctx, cancel := context.WithTimeout(m.ctx, requestTime)
-		defer cancel()
-		if err := m.opts.Source.Reconnect(ctx, server); err != nil {
-			return done{fmt.Sprintf("reconnect %s: %s", line(server), line(err.Error()))}
+	i := slices.IndexFunc(m.servers, func(s ServerRow) bool { return s.ID == server })
+	switch {
+	case m.opts.Reconnect == nil:
+		m.notice = "--url only reads: reconnect where mcptrack serve-sse runs"
+	case i >= 0:
+		m.notice = "reconnecting " + line(server) + "…"
+		m.reconnecting[server] = m.servers[i]
+		m.opts.Reconnect(server)
+	}
+	return nil
+}
+
+// reconnected reports the outcome for servers that the user has reconnected.
+func (m *model) reconnected() {
+	for id, before := range m.reconnecting {
+		i := slices.IndexFunc(m.servers, func(s ServerRow) bool { return s.ID == id })
+		switch {
+		case i < 0:
+			delete(m.reconnecting, id)
+		case m.servers[i].Since.Equal(before.Since) || rank(m.servers[i].State) == 1:
+			continue
+		case m.servers[i].State == event.Ready:
+			delete(m.reconnecting, id)
+			m.notice = line(id) + " is ready again"
+		default:
+			delete(m.reconnecting, id)
+			m.notice = line(id) + ": " + m.servers[i].State.Words() + ": " + line(m.servers[i].Error)
 		}
-		return done{"reconnected " + line(server)}
 	}
 }
 
-func helpLines(m *model) []string {
-	lines := []string{""}
+// stateOf returns the state of a server in words.
+func (m *model) stateOf(s ServerRow) string {
+	if _, ok := m.reconnecting[s.ID]; ok {
+		return "reconnecting"
+	}
+	return line(s.State.Words())
+}
+
+const helpTitle = "help"
+
+func helpLines(m *model) (lines []textLine) {
 	for _, k := range [][2]string{
-		{"up/down, k/j", "move; PgUp, PgDn: by a page; g, G: to the start, to the end"},
-		{"enter, right, l", "open the server or resource"},
+		{"up/down, k/j, wheel", "move or scroll; PgUp, PgDn: by a page; g, G: start, end"},
+		{"enter, right, l", "open the server, resource, tool, prompt or event"},
 		{"q, esc, left, h", "back; q on the first page quits"},
-		{"tab, 1-5", "switch between the tabs of a page"},
+		{"tab", "first page: move between servers and events"},
+		{"tab, 1-5", "other pages: switch between the tabs"},
+		{"e", "show the events alone; q returns"},
+		{"s", "sort by last change, or as before"},
 		{"/", "filter the list; esc clears the filter"},
-		{"d, < and >", "differences between versions of a resource; older, newer ones"},
+		{"d, < and >", "differences of a resource; of older, newer versions"},
 		{"m, enter", "in the history: mark a version, compare another with it"},
 		{"L", "log and stderr of a server"},
-		{"r", "reconnect the server"},
-		{"p", "pause the feed"},
+		{"r", "reconnect the server (not with --url)"},
+		{"p", "pause the events"},
 		{"y", "copy the URI of the selected resource"},
-		{"ctrl+c", "quit"},
+		{"ctrl+z, ctrl+c", "suspend (fg continues); quit"},
+		{"shift + mouse", "select text, in most terminals"},
 	} {
-		lines = append(lines, "  "+m.styles.bold.Render(pad(k[0], 18))+k[1])
+		lines = append(lines, textLine{text: " " + pad(k[0], 21) + k[1], indent: 22})
 	}
-	return append(lines, "", "  Any key closes this help.")
+	return lines
 }

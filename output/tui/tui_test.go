@@ -46,7 +46,7 @@ func (f *fixed) Events() []*event.Event {
 func (f *fixed) Detail(context.Context, string) (ServerDetail, error) {
 	return ServerDetail{
 		Resources: []ResourceRow{{URI: "file:///guide.md", MimeType: "text/markdown", Size: 2048, Changed: time.Now()}, {URI: "file:///" + strings.Repeat("deep/", 60) + hostile}},
-		Tools:     []ItemRow{{"search", hostile}},
+		Tools:     []ItemRow{{Name: "search", Description: hostile, Raw: []byte(`{"name":"search","inputSchema":{"type":"object","properties":{"q\u202e":{"type":"string"}}}}`)}},
 		Timeline:  []*event.Event{{ServerID: "docs", Timestamp: time.Now(), Payload: event.ServerState{State: event.Backoff, Error: "gone away"}}},
 	}, nil
 }
@@ -63,27 +63,23 @@ func (f *fixed) Log(context.Context, string) ([]serverlog.Line, error) {
 	return []serverlog.Line{{Time: time.Now(), Level: serverlog.Stderr, Text: hostile}}, nil
 }
 
-func (f *fixed) Reconnect(_ context.Context, server string) error {
-	f.reconnected = server
-	return nil
-}
-
 // terminal drives a model as the library does, without one.
 type terminal struct {
 	*testing.T
 	m *model
 	f *fixed
+	n int // events that were put
 }
 
-func newTerminal(t *testing.T, width, height int) terminal {
+func newTerminal(t *testing.T, width, height int) *terminal {
 	f := &fixed{}
-	m := newModel(t.Context(), Options{Source: f, Title: "test"})
+	m := newModel(t.Context(), Options{Source: f, Title: "test", Reconnect: func(server string) { f.reconnected = server }})
 	m.Update(tea.WindowSizeMsg{Width: width, Height: height})
-	return terminal{t, m, f}
+	return &terminal{T: t, m: m, f: f}
 }
 
 // press sends keys and runs the requests that they lead to.
-func (x terminal) press(keys ...string) terminal {
+func (x *terminal) press(keys ...string) *terminal {
 	x.Helper()
 	for _, k := range keys {
 		text := ""
@@ -95,7 +91,7 @@ func (x terminal) press(keys ...string) terminal {
 	return x
 }
 
-func (x terminal) run(cmd tea.Cmd) {
+func (x *terminal) run(cmd tea.Cmd) {
 	if cmd == nil {
 		return
 	}
@@ -104,7 +100,7 @@ func (x terminal) run(cmd tea.Cmd) {
 		for _, c := range msg {
 			x.run(c)
 		}
-	case answer, done:
+	case answer:
 		_, next := x.m.Update(msg)
 		x.run(next)
 	}
@@ -112,7 +108,7 @@ func (x terminal) run(cmd tea.Cmd) {
 
 // screen returns what is shown; each line fits, and no byte of a server controls the
 // terminal.
-func (x terminal) screen() string {
+func (x *terminal) screen() string {
 	x.Helper()
 	text := x.m.View().Content
 	lines := strings.Split(text, "\n")
@@ -130,7 +126,7 @@ func (x terminal) screen() string {
 	return text
 }
 
-func (x terminal) wants(parts ...string) {
+func (x *terminal) wants(parts ...string) {
 	x.Helper()
 	text := x.screen()
 	for _, part := range parts {
@@ -149,11 +145,11 @@ func TestPages(t *testing.T) {
 				keys  []string
 				wants []string
 			}{
-				{nil, []string{"1 failing", "▸Backoff", "broken", "connection refused", "docs"}},
-				{[]string{"j", "enter"}, []string{"Ready", "[1 Resources 2]", "file:///guide.md", "2.0 KiB"}},
+				{nil, []string{"1 failing", "▸retrying", "broken", "connection refused", "docs"}},
+				{[]string{"j", "enter"}, []string{"ready", "[1 Resources 2]", "file:///guide.md", "2.0 KiB"}},
 				{[]string{"2"}, []string{"[2 Tools 1]", "search"}},
 				{[]string{"tab"}, []string{"There is no prompt here"}},
-				{[]string{"4"}, []string{"[4 Timeline]", "backoff", "gone away"}},
+				{[]string{"4"}, []string{"[4 Timeline]", "gone away", "gone away"}},
 				{[]string{"L"}, []string{"stderr evil"}},
 				{[]string{"1", "enter"}, []string{"[1 Content]", "# Guide"}},
 				{[]string{"d"}, []string{"[2 Differences]", "-version 2", "+version 3"}},
@@ -161,8 +157,8 @@ func TestPages(t *testing.T) {
 				{[]string{"3"}, []string{"[3 History]"}},
 				{[]string{"g", "m", "G", "enter"}, []string{"[2 Differences]", "-version 1", "+version 3"}}, // any two
 				{[]string{"3"}, []string{"● "}},
-				{[]string{"q", "q", "?"}, []string{"Any key closes"}},
-				{[]string{"x", "/", "s", "e", "r", "v", "enter"}, []string{"server-00"}},
+				{[]string{"q", "q", "?"}, []string{"reconnect the server"}},
+				{[]string{"q", "/", "s", "e", "r", "v", "enter"}, []string{"server-00"}},
 				{[]string{"G"}, []string{"server-97"}},
 				{[]string{"esc", "g", "/", "n", "o", "p", "e", "enter"}, []string{"No server matches"}},
 			}
@@ -184,7 +180,7 @@ func TestKeys(t *testing.T) {
 	if x.press("j", "r"); x.f.reconnected != "docs" {
 		t.Errorf("reconnected %q", x.f.reconnected)
 	}
-	x.wants("reconnected docs")
+	x.wants("reconnecting docs…", "reconnecting ")
 	x.press("enter", "y")
 	x.wants("copied file:///guide.md")
 	x.press("j", "h", "q")
@@ -219,22 +215,166 @@ func TestLogStaysAtItsEnd(t *testing.T) {
 	want(300, "290", "299")
 }
 
-// TestFeedHasNoEmptyLines: events that have no line leave no gap, and those before them are
-// shown instead; the timeline has all states.
-func TestFeedHasNoEmptyLines(t *testing.T) {
-	f := feed{}
-	for i := range 50 {
-		f.add([]*event.Event{
-			{ServerID: "docs", ResourceURI: fmt.Sprint("file:///", i), Payload: event.ResourceUpdated{}},
-			{ServerID: "docs", Payload: event.ServerState{State: event.Connecting}},
-		}, false)
+// put delivers events about resources of docs.
+func (x *terminal) put(uris ...string) {
+	for _, uri := range uris {
+		x.n++
+		x.f.events = append(x.f.events, &event.Event{ID: fmt.Sprintf("00000000000000ab-%d", x.n), ServerID: "docs", ResourceURI: uri, Timestamp: time.Now(), Payload: event.ResourceUpdated{}})
 	}
-	got := f.lines(10, func(*event.Event) bool { return true })
-	if len(got) != 10 || !strings.Contains(got[0], "file:///40") || !strings.Contains(got[9], "file:///49") {
+	x.m.Update(tick(time.Now()))
+}
+
+// TestFeedHasNoEmptyLines: events that have no line leave no gap; the timeline has all states.
+func TestFeedHasNoEmptyLines(t *testing.T) {
+	x := newTerminal(t, 80, 24)
+	var l, all eventList
+	all.verbose = true
+	var events []*event.Event
+	for i := range 50 {
+		events = append(events, &event.Event{ServerID: "docs", Timestamp: time.Now(), ResourceURI: fmt.Sprint("file:///", i), Payload: event.ResourceUpdated{}},
+			&event.Event{ServerID: "docs", Timestamp: time.Now(), Payload: event.ServerState{State: event.Connecting}})
+	}
+	l.update(x.m, events, 0)
+	all.update(x.m, events, 0)
+	if got := l.view(x.m, 10, false); len(got) != 10 || !strings.Contains(got[0], "file:///40") || !strings.Contains(got[9], "file:///49") {
 		t.Errorf("%d lines: %q", len(got), got)
 	}
-	if all := eventLines(f.events, false, true); len(all) != 100 {
-		t.Errorf("%d of 100 events in the timeline", len(all))
+	if len(all.rows) != 100 {
+		t.Errorf("%d of 100 events in the timeline", len(all.rows))
+	}
+}
+
+// TestFeedFocus: Tab moves to the feed, which scrolls, stays on its row when events come, and opens
+// the difference of an event; e shows it alone.
+func TestFeedFocus(t *testing.T) {
+	x := newTerminal(t, 80, 24)
+	for i := range 40 {
+		x.put(fmt.Sprintf("file:///%02d", i))
+	}
+	x.wants("40/40", "file:///39", "q quit", "tab feed")
+	x.press("tab", "k", "k")
+	x.wants("38/40", "tab servers", "enter diff")
+	x.put("file:///new")
+	x.wants("38/41")
+	x.press("enter")
+	x.wants("[2 Differences]", "› file:///37", "q back")
+	x.press("q", "G")
+	x.put("file:///last")
+	x.wants("42/42", "file:///last")
+	x.press("esc", "e", "g")
+	x.wants("EVENTS", "1/42", "file:///00")
+	if strings.Contains(x.screen(), "SERVER") {
+		t.Error("e shows more than the feed")
+	}
+	x.press("e")
+	x.wants("STATE")
+}
+
+// TestOpenEvent: an event that changed no text opens with all its details.
+func TestOpenEvent(t *testing.T) {
+	x := newTerminal(t, 80, 24)
+	x.f.events = append(x.f.events, &event.Event{ServerID: "docs", Timestamp: time.Now(), Payload: event.ListChanged{List: catalog.Tools, Added: []string{"a1", "a2", "a3", "a4", "a5", "a6", "a7"}}})
+	x.m.Update(tick(time.Now()))
+	x.press("tab", "enter")
+	x.wants("TOOLS.LIST_CHANGED", "+a7", `"type": "tools.list_changed"`)
+}
+
+// TestEventOfItsOwnDigests: the difference of an event that no version has is made from its digests.
+func TestEventOfItsOwnDigests(t *testing.T) {
+	x := newTerminal(t, 80, 24)
+	x.f.events = append(x.f.events, &event.Event{ID: "00000000000000ab-77", ServerID: "docs", ResourceURI: "file:///x", Timestamp: time.Now(),
+		Payload: event.ResourceUpdated{Digest: catalog.Digest{9}, PreviousDigest: catalog.Digest{8}}})
+	x.m.Update(tick(time.Now()))
+	x.press("tab", "enter")
+	x.wants("-version 8", "+version 9")
+}
+
+// TestToolSchema: Enter on a tool shows its description and schema.
+func TestToolSchema(t *testing.T) {
+	x := newTerminal(t, 80, 24)
+	x.press("j", "enter", "2")
+	x.wants("TOOL", "DESCRIPTION", "1/1")
+	x.press("enter")
+	x.wants("evil", "INPUT SCHEMA", `"properties"`)
+}
+
+// TestSort: s sorts by last change, and the lists have headings and positions.
+func TestSort(t *testing.T) {
+	x := newTerminal(t, 80, 24)
+	x.wants("STATE", "SERVER", "CHANGED ", "1/100")
+	x.put("file:///x")
+	x.press("s")
+	x.wants("CHANGED↓", "▸ready          docs", "sorted by last change")
+	x.press("s", "j", "j")
+	x.wants("3/100")
+	x.press("g", "j", "enter", "s")
+	x.wants("CHANGED↓", "▸0s", "1/2")
+}
+
+// TestWrap: a long line is wrapped, not cut, and scrolls.
+func TestWrap(t *testing.T) {
+	v := textView{lines: []textLine{{text: strings.Repeat("word ", 100) + "end"}}}
+	rows := v.view(40, 5)
+	if len(rows) != 5 || v.position(5) != "5/13" {
+		t.Errorf("%d rows, %s", len(rows), v.position(5))
+	}
+	v.move("G", 40, 5)
+	if rows = v.view(40, 5); !strings.HasSuffix(rows[4], "end") {
+		t.Errorf("%q", rows)
+	}
+}
+
+// TestMouseWheel: the wheel moves in the list under the mouse.
+func TestMouseWheel(t *testing.T) {
+	x := newTerminal(t, 80, 24)
+	x.put("file:///0", "file:///1", "file:///2", "file:///3", "file:///4")
+	x.m.Update(tea.MouseWheelMsg{Button: tea.MouseWheelDown, Y: 3})
+	x.wants("4/100", "5/5")
+	x.m.Update(tea.MouseWheelMsg{Button: tea.MouseWheelUp, Y: 20})
+	x.wants("2/5", "tab servers")
+	if x.m.View().MouseMode == tea.MouseModeNone {
+		t.Error("the mouse is off")
+	}
+}
+
+// TestSuspend: Ctrl-Z suspends the program.
+func TestSuspend(t *testing.T) {
+	cmd := newTerminal(t, 80, 24).m.key("ctrl+z", "")
+	if cmd == nil {
+		t.Fatal("ctrl+z does nothing")
+	}
+	if _, ok := cmd().(tea.SuspendMsg); !ok {
+		t.Errorf("%T", cmd())
+	}
+}
+
+// TestHeader: the header counts servers and events and has the local time, and fits.
+func TestHeader(t *testing.T) {
+	x := newTerminal(t, 100, 24)
+	x.put("file:///1", "file:///2")
+	x.wants("events/s", "99 of 100 ready", "1 failing", x.m.now.Local().Format("15:04:05"))
+	x.m.Update(tea.WindowSizeMsg{Width: 40, Height: 10})
+	x.wants("1 failing")
+	x.press("enter", "4", "q", "j", "enter", "2", "enter")
+	x.screen()
+}
+
+// TestReconnect: r says that it reconnects until the server is ready again; without the ability it says why.
+func TestReconnect(t *testing.T) {
+	x := newTerminal(t, 80, 24)
+	x.press("j", "r")
+	x.m.reconnecting["docs"] = ServerRow{ID: "docs", State: event.Ready} // its Since has changed
+	x.m.Update(tick(time.Now()))
+	x.wants("docs is ready again")
+	if len(x.m.reconnecting) != 0 {
+		t.Error("it reconnects for ever")
+	}
+	x.m.opts.Reconnect = nil
+	x.press("r")
+	x.wants("--url only reads")
+	x.press("k")
+	if strings.Contains(x.screen(), "r reconnect") {
+		t.Error("the footer names a key that does nothing")
 	}
 }
 
@@ -269,10 +409,10 @@ func TestFeedPauses(t *testing.T) {
 func TestSelectionFollows(t *testing.T) {
 	x := newTerminal(t, 80, 24)
 	x.press("j", "j")
-	x.wants("▸Ready        server-00")
+	x.wants("▸ready          server-00")
 	p := x.m.top().(*serversPage)
-	p.selected = "server-05" // as if three servers above it had appeared
-	x.wants("▸Ready        server-05")
+	p.list.key = "server-05" // as if three servers above it had appeared
+	x.wants("▸ready          server-05")
 }
 
 func TestRate(t *testing.T) {
@@ -296,7 +436,7 @@ func TestRate(t *testing.T) {
 	if len(f.rates) != 0 {
 		t.Error("rates are kept for ever")
 	}
-	if got := sparkline([]int{0, 1, 8}); got != "·▁█" {
+	if got := sparkline([]int{0, 1, 8}, 8); got != "·▁█" {
 		t.Errorf("sparkline %q", got)
 	}
 }

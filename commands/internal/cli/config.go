@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/config/hosts"
@@ -109,9 +110,10 @@ func (g *Globals) Load(ctx context.Context, env *Env, log *slog.Logger) (*config
 	return cfg, p.require(ctx, cfg, log) // the config may have changed while the user decided
 }
 
-// demoConfig returns a config with only the built-in server.
+// demoConfig returns a config with only the built-in server. When the server is started again, it
+// continues what began now.
 func demoConfig(env *Env) *config.Config {
-	return &config.Config{Servers: []config.Server{config.Stdio("demo", env.Executable, "demo-server")}}
+	return &config.Config{Servers: []config.Server{config.Stdio("demo", env.Executable, "demo-server", "--began", time.Now().Format(time.RFC3339Nano))}}
 }
 
 // Read reads the config for a command that starts nothing and sends nothing. If the config is
