@@ -90,7 +90,7 @@ Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 fail
 			if err := errors.Join(opts.streamFlags.parse(), opts.Filter.Parse(), opts.agentFlags.parse(cmd, g)); err != nil {
 				return err
 			}
-			if err := opts.parseSince(cmd); err != nil {
+			if err := opts.parseSince(cmd, g); err != nil {
 				return err
 			}
 			if err := opts.parseArgs(cmd, g, args); err != nil {
@@ -116,7 +116,7 @@ Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 fail
 	cli.AddAllFlag(cmd, &opts.AllServers)
 	opts.agentFlags.add(cmd)
 	opts.addOnce(cmd)
-	f.BoolVar(&opts.Demo, "demo", false, "follow a built-in demo server; no config needed")
+	g.AddDemo(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("server", cli.CompleteServers(env, g))
 	return cmd
 }
@@ -134,8 +134,8 @@ func (o *watchOptions) parseArgs(cmd *cobra.Command, g *cli.Globals, args []stri
 			return cli.Usage("--host and the config file %s cannot be used together", name)
 		case cmd.Flags().Changed("config"):
 			return cli.Usage("--config and the config file %s cannot be used together", name)
-		case o.Demo:
-			return cli.Usage("--demo cannot be used with a config; remove %s", name)
+		case g.Demo():
+			return cli.UsageHint("remove "+name+" or --demo", "--demo uses a built-in server and no config; it cannot be used with %s", name)
 		default:
 			o.file = arg
 		}
@@ -165,7 +165,7 @@ func isFile(arg string) bool {
 }
 
 // parseSince validates --since and the flags that require it.
-func (o *watchOptions) parseSince(cmd *cobra.Command) (err error) {
+func (o *watchOptions) parseSince(cmd *cobra.Command, g *cli.Globals) (err error) {
 	if !cmd.Flags().Changed("since") {
 		for _, name := range []string{"no-follow", "data-dir", "nats", "nats-credentials"} {
 			if cmd.Flags().Changed(name) {
@@ -174,7 +174,7 @@ func (o *watchOptions) parseSince(cmd *cobra.Command) (err error) {
 		}
 		return nil
 	}
-	if o.Demo || o.agent {
+	if g.Demo() || o.agent {
 		return cli.Usage("--since cannot be used with --demo or --agent")
 	}
 	o.after, err = parseSince(cmd, o.since)
@@ -220,7 +220,7 @@ func runWatch(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOptio
 		return err
 	}
 	err = s.run(ctx, e)
-	if !opts.Demo {
+	if !g.Demo() {
 		rememberSnapshot(env, cfg.Path, e.Tracker().Snapshot())
 	}
 	return err
@@ -234,7 +234,7 @@ func (o *watchOptions) config(ctx context.Context, env *cli.Env, g *cli.Globals,
 			return &config.Config{Path: o.file}, nil
 		}
 	}
-	cfg, err := g.LoadOrDemo(ctx, env, log, o.Demo)
+	cfg, err := g.Load(ctx, env, log)
 	if err != nil {
 		return nil, err
 	}

@@ -120,6 +120,10 @@ func showLogins(ctx context.Context, env *cli.Env, g *cli.Globals, renew bool, l
 		}
 		rows = append(rows, newAuthRow(srv, logins, l, err))
 	}
+	if len(rows) == 0 && g.Format.Table() {
+		fmt.Fprintln(env.Err, "no server needs a login")
+		return nil
+	}
 	if err := writeAuth(env, g, rows); err != nil {
 		return err
 	}

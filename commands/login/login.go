@@ -60,6 +60,9 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 			if err := opts.parse(args); err != nil {
 				return err
 			}
+			if g.Demo() && len(args) == 1 && args[0] == "demo" {
+				return cli.UsageHint("mcptrack list --demo shows what it offers", "the demo server needs no login")
+			}
 			chosen := sharedOptions{servers: args, timeout: opts.Timeout, tokenStore: opts.tokenStore, sends: true, choose: loginServers}
 			return withLogins(cmd, env, g, chosen, func(ctx context.Context, logins *login.Store, servers []config.Server) error {
 				return runLogin(ctx, env, g, opts, logins, servers)
