@@ -42,7 +42,7 @@ func TestSelectInFeed(t *testing.T) {
 	p.Until(`document.querySelector('#link').textContent === 'live' && document.querySelectorAll('#feed-list .row').length > 0`)
 	began := time.Now().Add(-13 * time.Minute)
 	for i := 1; i <= 40; i++ { // they are only in the feed
-		live.say <- wire(t, event.Event{ID: event.FormatID("00000000000000cd", uint64(i)), ServerID: "server-0000", ResourceURI: "file:///00001.md", Timestamp: began.Add(time.Duration(i) * time.Second),
+		live.say <- wire(t, event.Event{ID: event.FormatID("00000000000000cd", uint64(i)), ServerID: "server-0000", ResourceURI: "file:///00002.md", Timestamp: began.Add(time.Duration(i) * time.Second),
 			Cause: event.CauseNotify, Payload: event.ResourceUpdated{Changed: &yes, PreviousDigest: digest(i - 1), Digest: digest(i)}})
 	}
 	p.Until(`[...document.querySelectorAll('#feed-list .row')].some((r) => r.textContent.includes('×40'))`)

@@ -57,9 +57,8 @@ function choice(p) {
 function addOlder(all) {
 	const e = eventOf(state.to);
 	if (!e || !isChange(e) || e.serverId !== state.server || e.resourceUri !== state.uri) return;
-	const older = [{ ...e, key: e.id, text: true }, ...(e.previousDigest ? [{ key: e.previousDigest, digest: e.previousDigest, text: true }] : [])];
-	if (all.length && e.timestamp > all[0].timestamp) all.unshift(older[0]); // not loaded yet
-	else all.push(...older);
+	const before = state.from || e.previousDigest, both = [{ ...e, key: e.id, text: true }, ...(before ? [{ key: before, digest: before, text: true }] : [])];
+	all[e.timestamp > all[0]?.timestamp ? 'unshift' : 'push'](...both);
 }
 
 export function resourceTabs() {
