@@ -17,7 +17,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/glob"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker"
@@ -76,10 +75,8 @@ func (o *subscribeOptions) parse() error {
 	if err := o.streamFlags.parse(); err != nil {
 		return err
 	}
-	for _, pattern := range o.uris {
-		if !glob.Valid(pattern) {
-			return cli.Usage("invalid glob %q", printable.Line(pattern, 200))
-		}
+	if err := cli.Globs("URI", o.uris); err != nil {
+		return err
 	}
 	o.calls = nil
 	for _, c := range o.call {
@@ -120,7 +117,7 @@ func runSubscribe(ctx context.Context, env *cli.Env, g *cli.Globals, opts subscr
 	if err != nil {
 		return err
 	}
-	sub := &subscription{t: e.Tracker(), id: srv.ID, uris: opts.uris, calls: opts.calls, log: log, tools: loadNames(env, cfg.Path)[srv.ID].Names[catalog.Tools], wake: make(chan struct{}, 1)}
+	sub := &subscription{g: g, t: e.Tracker(), srv: srv, id: srv.ID, uris: opts.uris, calls: opts.calls, log: log, tools: loadNames(env, cfg.Path)[srv.ID].Names[catalog.Tools], wake: make(chan struct{}, 1)}
 	s := newStream(env, g, opts.streamFlags)
 	s.follow(env, g, screen, nil, false)
 	s.keep, s.counts = sub.keep, isResourceChange
@@ -145,7 +142,9 @@ func isResourceChange(e *event.Event) bool {
 
 // subscription follows one server for subscribe, and makes the tool calls of --call.
 type subscription struct {
+	g     *cli.Globals
 	t     *tracker.Tracker
+	srv   config.Server
 	id    string
 	uris  []string
 	calls []config.ToolCall
@@ -162,8 +161,31 @@ type subscription struct {
 	failed error      // first failure
 }
 
-// keep updates the state from an event, and reports whether to print the event.
+// narrowed reduces an event about the server's resources to those that the user named, and reports
+// whether anything is left. It replaces the payload of e, which only this stream uses.
+func (s *subscription) narrowed(e *event.Event) bool {
+	p, ok := e.Payload.(event.ListChanged)
+	if !ok || len(s.srv.Include) == 0 {
+		return true
+	}
+	if p.List != catalog.Resources || p.Error != "" {
+		return p.List == catalog.Resources
+	}
+	only := func(uris []string) []string {
+		return slices.DeleteFunc(slices.Clone(uris), func(uri string) bool { return !s.srv.Selects(uri) })
+	}
+	p.Added, p.Removed, p.Changed = only(p.Added), only(p.Removed), only(p.Changed)
+	p.Details = slices.DeleteFunc(slices.Clone(p.Details), func(c catalog.ItemChange) bool { return !s.srv.Selects(c.Key) })
+	e.Payload = p
+	return len(p.Added)+len(p.Removed)+len(p.Changed) > 0
+}
+
+// keep updates the state from an event, and reports whether to print the event, which it may reduce
+// to what the user asked for.
 func (s *subscription) keep(e *event.Event) bool {
+	if !s.narrowed(e) {
+		return false
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch p := e.Payload.(type) {
@@ -172,9 +194,9 @@ func (s *subscription) keep(e *event.Event) bool {
 		case p.State == event.Ready:
 			s.again = true
 		case p.State == event.Unsupported:
-			s.fail(&cli.Failure{Exit: cli.ExitRefused, Code: "unsupported", Err: fmt.Errorf("server %q: %s", s.id, p.Reason)})
+			s.fail(&cli.Failure{Exit: cli.ExitRefused, Code: "unsupported", Err: fmt.Errorf("%s: %s", printable.Line(s.id, 128), p.Reason)})
 		case slices.Contains([]event.State{event.Backoff, event.NeedsAuth, event.Unconfigured, event.Unapproved}, p.State) && !s.active:
-			s.fail(cli.Unreachable("", "server %q: %s", s.id, p.Error))
+			s.fail(cli.Unreachable("", "%s: %s", printable.Line(s.id, 128), p.Error))
 		}
 	case event.SubscriptionActive:
 		s.active = true
@@ -261,8 +283,8 @@ func (s *subscription) exist(ctx context.Context) error {
 			continue
 		}
 		if _, err := s.t.ReadResource(ctx, s.id, uri); errors.Is(err, session.ErrNotFound) {
-			return &cli.Failure{Exit: cli.ExitRefused, Code: "not_found", Err: target{s.id, catalog.Resources, uri}.missing(),
-				Hint: cli.DidYouMean(uri, list.Keys(), "mcptrack list resources "+printable.Line(s.id, 60)+" shows what the server offers")}
+			of := target{s.id, catalog.Resources, uri}
+			return &cli.Failure{Exit: cli.ExitRefused, Code: "not_found", Err: of.missing(), Hint: of.nearest(s.g, list.Keys())}
 		}
 	}
 	return nil
