@@ -100,15 +100,13 @@ func localTime(t time.Time) string { return t.Local().Format("2006-01-02 15:04:0
 // versionFlags contains the flags of history and diff that select a log or a serve-sse.
 type versionFlags struct {
 	cli.JournalFlags
-	remoteFlags
-	url     string
+	cli.RemoteFlags
 	timeout time.Duration
 }
 
 func (o *versionFlags) add(cmd *cobra.Command) {
 	o.JournalFlags.Add(cmd)
-	o.remoteFlags.add(cmd)
-	cmd.Flags().StringVar(&o.url, "url", "", "query the serve-sse at this `URL` instead of reading its log")
+	o.RemoteFlags.Add(cmd)
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "`DURATION` that the command may take (default 30s with --url, else no limit)")
 }
 
@@ -118,7 +116,7 @@ const askTime = 30 * time.Second
 // bound returns a context that ends when --timeout expires.
 func (o *versionFlags) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	limit := o.timeout
-	if limit == 0 && o.url != "" {
+	if limit == 0 && o.URL != "" {
 		limit = askTime
 	}
 	if limit == 0 {
@@ -136,7 +134,7 @@ func (o *versionFlags) read(ctx context.Context, env *cli.Env, g *cli.Globals, a
 	ctx, cancel := o.bound(ctx)
 	defer cancel()
 	var source versionSource
-	if o.url == "" {
+	if o.URL == "" {
 		log, err := o.Stored(ctx, env, g.Logger(env))
 		if err != nil {
 			return err
@@ -147,15 +145,11 @@ func (o *versionFlags) read(ctx context.Context, env *cli.Env, g *cli.Globals, a
 		if o.Dir != "" || o.NATS != "" {
 			return cli.Usage("--url cannot be used with --data-dir or --nats")
 		}
-		base, err := cli.ParseServeURL("--url", o.url)
+		client, err := o.Client(env)
 		if err != nil {
 			return err
 		}
-		token, err := o.token(env, base)
-		if err != nil {
-			return err
-		}
-		source = servedVersions{remote.Client{Base: base, Token: token}, args[0], args[1]}
+		source = servedVersions{client, args[0], args[1]}
 	}
 	versions, err := source.versions(ctx)
 	if err != nil {

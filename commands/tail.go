@@ -19,10 +19,11 @@ import (
 )
 
 type tailOptions struct {
-	remoteFlags
+	cli.RemoteFlags
 	agentFlags
 	cli.Filter
-	address *url.URL
+	client  remote.Client
+	address *url.URL // of the feed
 	since   string
 	count   int
 	timeout time.Duration
@@ -51,18 +52,14 @@ not a serve-sse); 6 --timeout expired.`,
   mcptrack tail --agent --type resource.updated`,
 		Args: cli.Args(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			address := defaultServeURL
-			if len(args) == 1 {
-				address = args[0]
-			}
-			if err := errors.Join(opts.parse(cmd, address), opts.agentFlags.parse(cmd, g)); err != nil {
+			if err := errors.Join(opts.TakeURL(args, cli.DefaultServeURL), opts.parse(cmd, env), opts.agentFlags.parse(cmd, g)); err != nil {
 				return err
 			}
 			opts.raw = rawEvents(cmd, env, g)
 			return runTail(cmd.Context(), env, g, opts)
 		},
 	}
-	opts.remoteFlags.add(cmd)
+	opts.RemoteFlags.Add(cmd)
 	opts.agentFlags.add(cmd)
 	opts.AddTypes(cmd)
 	opts.AddServers(cmd)
@@ -73,16 +70,18 @@ not a serve-sse); 6 --timeout expired.`,
 	return cmd
 }
 
-func (o *tailOptions) parse(cmd *cobra.Command, address string) (err error) {
+func (o *tailOptions) parse(cmd *cobra.Command, env *cli.Env) (err error) {
 	if err = o.Parse(); err != nil {
 		return err
 	}
 	if o.count < 0 || o.timeout < 0 {
 		return cli.Usage("--count and --timeout must not be negative")
 	}
-	if o.address, err = cli.ParseServeURL("URL", address); err != nil {
+	if o.client, err = o.Client(env); err != nil {
 		return err
 	}
+	address := *o.client.Base
+	o.address = &address
 	if strings.Trim(o.address.Path, "/") == "" {
 		o.address.Path = "/events"
 	}
@@ -108,10 +107,6 @@ func (o *tailOptions) parse(cmd *cobra.Command, address string) (err error) {
 }
 
 func runTail(ctx context.Context, env *cli.Env, g *cli.Globals, opts tailOptions) error {
-	token, err := opts.token(env, opts.address)
-	if err != nil {
-		return err
-	}
 	if opts.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, opts.timeout, cli.ErrTimeout)
@@ -120,7 +115,8 @@ func runTail(ctx context.Context, env *cli.Env, g *cli.Globals, opts tailOptions
 	log := g.Logger(env)
 	print := newStream(env, g, streamFlags{})
 	printed, connected := 0, false
-	options := remote.FeedOptions{URL: opts.address.String(), Header: cli.Bearer(token), Logger: log, MustConnect: true, Connected: func() { connected = true }}
+	options := remote.FeedOptions{URL: opts.address.String(), Header: cli.Bearer(opts.client.Token), Logger: log, MustConnect: true, Connected: func() { connected = true }}
+	var err error
 	if opts.agent {
 		err = tailAgent(ctx, env, log, opts, options)
 	} else {
