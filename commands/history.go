@@ -107,7 +107,7 @@ type versionFlags struct {
 func (o *versionFlags) add(cmd *cobra.Command) {
 	o.JournalFlags.Add(cmd)
 	o.RemoteFlags.Add(cmd)
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "`DURATION` that the command may take (default 30s with --url, else no limit)")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "`DURATION` that the whole command may take (default 30s with --url, else no limit)")
 }
 
 // askTime is the default --timeout with --url.

@@ -78,7 +78,7 @@ expired; 130 interrupted.`,
 		},
 	}
 	opts.Add(cmd)
-	cmd.Flags().BoolVar(&opts.demo, "demo", false, "list a built-in demo server; no config needed")
+	cmd.Flags().BoolVar(&opts.demo, "demo", false, "use a built-in server named demo; no config needed")
 	return cmd
 }
 

@@ -24,6 +24,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -169,6 +170,9 @@ func flagError(cmd *cobra.Command, err error) error {
 	}
 	if e, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		f := e.GetFlag()
+		if f.Name == "count" && cmd.Flags().Lookup("server") != nil && !strings.ContainsAny(e.GetValue(), "0123456789") {
+			see = "to select a server use --server " + printable.Line(e.GetValue(), 60)
+		}
 		return cli.UsageHint(see, "invalid value %q for --%s; expected %s", printable.Line(e.GetValue(), 60), f.Name, expected(f))
 	}
 	if e, ok := errors.AsType[*pflag.InvalidSyntaxError](err); ok {

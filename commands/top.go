@@ -78,7 +78,7 @@ invalid or missing; 4 the --url could not be reached; 5 it refused the request.`
 	opts.RemoteFlags.Add(cmd)
 	f := cmd.Flags()
 	opts.JournalFlags.Add(cmd)
-	f.BoolVar(&opts.Demo, "demo", false, "follow a built-in demo server; no config needed")
+	f.BoolVar(&opts.Demo, "demo", false, "use a built-in server named demo; no config needed")
 	cli.AddAllFlag(cmd, &opts.AllServers)
 	opts.AddTypes(cmd)
 	opts.AddServers(cmd)

@@ -104,7 +104,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	opts.events.add(cmd)
 	f.DurationVar(&opts.callTimeout, "call-timeout", 10*time.Minute, "`DURATION` without progress after which a call fails")
 	f.DurationVar(&opts.wait, "wait", 10*time.Second, "`DURATION` to wait for servers before serving the first client")
-	f.BoolVar(&opts.Demo, "demo", false, "serve a built-in demo server; no config needed")
+	f.BoolVar(&opts.Demo, "demo", false, "use a built-in server named demo; no config needed")
 	opts.AddReload(cmd)
 	opts.AddServing(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("repin", cli.CompleteServers(env, g))

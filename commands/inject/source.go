@@ -45,7 +45,7 @@ func (s *sourceFlags) add(cmd *cobra.Command) {
 	f.StringVar(&s.from, "from", "", "`URL` of a running serve-sse to receive updates from")
 	f.StringVar(&s.fromTokenFile, "from-token-file", "", "`FILE` (mode 0600) with the token for --from, instead of MCPTRACK_TOKEN")
 	f.BoolVar(&s.stdin, "stdin", false, "read updates from stdin, as NDJSON from watch --json")
-	f.BoolVar(&s.Demo, "demo", false, "use a built-in server whose resources change")
+	f.BoolVar(&s.Demo, "demo", false, "use a built-in server named demo; no config needed")
 	s.AddReload(cmd)
 	_ = cmd.MarkFlagFilename("from-token-file")
 }
