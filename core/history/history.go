@@ -21,6 +21,8 @@ import (
 
 // Version is one version of a resource's content, or the resource's removal.
 type Version struct {
+	ServerID string `json:"serverId"`
+	URI      string `json:"uri"`
 	// ID is the id of the event that published the version. It is empty for the content before the
 	// first event.
 	ID        string         `json:"id,omitempty"`
@@ -59,15 +61,16 @@ func Versions(events iter.Seq2[event.Event, error], most int) ([]Version, error)
 		}
 		switch p := e.Payload.(type) {
 		case event.ResourceRemoved:
-			versions = append(versions, Version{ID: e.ID, Timestamp: e.Timestamp, Cause: e.Cause, Removed: true})
+			versions = append(versions, Version{ServerID: e.ServerID, URI: e.ResourceURI, ID: e.ID, Timestamp: e.Timestamp, Cause: e.Cause, Removed: true})
 		case event.ResourceUpdated:
 			if p.Digest.IsZero() || p.Changed != nil && !*p.Changed {
 				continue
 			}
 			if len(versions) == 0 && !p.PreviousDigest.IsZero() {
-				versions = append(versions, Version{Digest: p.PreviousDigest})
+				versions = append(versions, Version{ServerID: e.ServerID, URI: e.ResourceURI, Digest: p.PreviousDigest})
 			}
-			versions = append(versions, Version{ID: e.ID, Timestamp: e.Timestamp, Cause: e.Cause, MimeType: p.MimeType, Size: p.Size, Digest: p.Digest})
+			versions = append(versions, Version{ServerID: e.ServerID, URI: e.ResourceURI, ID: e.ID, Timestamp: e.Timestamp, Cause: e.Cause,
+				MimeType: p.MimeType, Size: p.Size, Digest: p.Digest})
 		}
 		if len(versions) > 2*most {
 			versions = slices.Delete(versions, 0, len(versions)-most)

@@ -108,8 +108,8 @@ func TestPair(t *testing.T) {
 func TestVersionJSON(t *testing.T) {
 	at := time.Date(2026, 11, 20, 9, 37, 25, 120_000_000, time.FixedZone("", 3600))
 	for want, v := range map[string]Version{
-		`{"id":"a-1","timestamp":"2026-11-20T08:37:25.120Z","removed":true,"text":false}`: {ID: "a-1", Timestamp: at, Removed: true},
-		`{"mimeType":"text/plain","text":true}`:                                           {MimeType: "text/plain", Text: true},
+		`{"id":"a-1","timestamp":"2026-11-20T08:37:25.120Z","serverId":"s","uri":"x://u","removed":true,"text":false}`: {ServerID: "s", URI: "x://u", ID: "a-1", Timestamp: at, Removed: true},
+		`{"serverId":"s","uri":"x://u","mimeType":"text/plain","text":true}`:                                           {ServerID: "s", URI: "x://u", MimeType: "text/plain", Text: true},
 	} {
 		got, err := json.Marshal(v)
 		if string(got) != want {
