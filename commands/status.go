@@ -25,7 +25,7 @@ func newStatus(env *cli.Env, g *cli.Globals) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [URL]",
 		Short: "Show the status of a running serve-sse",
-		Long: `Shows the status of the serve-sse, or gateway with --events, at URL (default
+		Long: `Shows the status of the serve-sse, or gateway with --events, at URL or --url (default
 http://127.0.0.1:8722), of every server that it follows, and of its webhooks.
 
 With -o template=... the template is run once for each server; -o name prints their ids.

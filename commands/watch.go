@@ -141,7 +141,7 @@ func watching(env *cli.Env, g *cli.Globals, cmd *cobra.Command, parse func(*watc
 	f := cmd.Flags()
 	opts.AddTypes(cmd)
 	opts.AddServers(cmd)
-	f.BoolVar(&opts.ChangedOnly, "changed-only", false, "omit updates that did not change the content")
+	opts.AddChangedOnly(cmd)
 	cli.AddSince(cmd, &opts.since)
 	f.BoolVar(&opts.stored, "no-follow", false, "with --since or --url: print what is stored, and exit")
 	opts.JournalFlags.Add(cmd)

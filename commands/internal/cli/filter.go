@@ -45,6 +45,11 @@ func (f *Filter) AddServers(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVar(&f.Servers, "server", nil, "only these server `IDS` (globs, separated by commas)")
 }
 
+// AddChangedOnly adds the flag --changed-only.
+func (f *Filter) AddChangedOnly(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.ChangedOnly, "changed-only", false, "omit updates that did not change the content")
+}
+
 // Parse splits comma-separated values and validates the globs.
 func (f *Filter) Parse() error {
 	f.Types, f.Servers = SplitList(f.Types), SplitList(f.Servers)
