@@ -38,6 +38,7 @@
 //	session/internal/wire  the transports: stdio, Streamable HTTP, SSE
 //	login         OAuth: discovery, registration, tokens; one process renews a token for all
 //	process       a child process and its process group: start, stop, no leftovers
+//	machine       the MCP servers that run on this machine, whoever started them
 //	mcp           the vocabulary of the protocol: methods, error codes, versions, capabilities
 //
 // Tracking:

@@ -25,8 +25,10 @@ type Version struct {
 	URI      string `json:"uri"`
 	// ID is the id of the event that published the version. It is empty for the content before the
 	// first event.
-	ID        string         `json:"id,omitempty"`
-	Timestamp time.Time      `json:"timestamp,omitzero"` // when the change was detected; zero if ID is empty
+	ID string `json:"id,omitempty"`
+	// Timestamp is when the content was first seen. For the content before the first event it is
+	// zero unless the caller sets it; see [FirstSeen].
+	Timestamp time.Time      `json:"timestamp,omitzero"`
 	Cause     event.Cause    `json:"cause,omitempty"`
 	Removed   bool           `json:"removed,omitempty"`
 	MimeType  string         `json:"mimeType,omitempty"`
@@ -77,6 +79,36 @@ func Versions(events iter.Seq2[event.Event, error], most int) ([]Version, error)
 		}
 	}
 	return versions[max(0, len(versions)-most):], nil
+}
+
+// FirstSeen returns when the content of a resource before its first stored change was first seen:
+// when the resource was added, or else when the server was first followed. It returns zero if the
+// events do not tell. The events are those of the resource's server, in log order.
+func FirstSeen(events iter.Seq2[event.Event, error], uri string) (seen time.Time, err error) {
+	for e, err := range events {
+		if err != nil {
+			return time.Time{}, err
+		}
+		switch p := e.Payload.(type) {
+		case event.SubscriptionActive:
+			if seen.IsZero() {
+				seen = e.Timestamp
+			}
+		case event.ResourceAdded:
+			if e.ResourceURI == uri {
+				seen = e.Timestamp
+			}
+		case event.ResourceRemoved:
+			if e.ResourceURI == uri {
+				return seen, nil
+			}
+		case event.ResourceUpdated:
+			if e.ResourceURI == uri && !p.Digest.IsZero() && (p.Changed == nil || *p.Changed) {
+				return seen, nil
+			}
+		}
+	}
+	return seen, nil
 }
 
 // Digests returns the content digest of each version. The digest of a removal is zero.

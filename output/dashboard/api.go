@@ -11,6 +11,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/status"
+	"github.com/mcptrack/mcptrack/output/markdown"
 	"github.com/mcptrack/mcptrack/output/webhook"
 )
 
@@ -20,16 +21,18 @@ type overview struct {
 	StartedAt string `json:"startedAt"`
 	// Epoch and Seq form the event id (epoch-seq) after which a client can resume the feed. The
 	// client may receive events that this response already reflects, but misses none.
-	Epoch     string              `json:"epoch,omitempty"`
-	Seq       uint64              `json:"seq"`
-	Servers   int                 `json:"servers"`
-	States    map[event.State]int `json:"states"`
-	Resources int                 `json:"resources"`
-	Updates   uint64              `json:"updates"`
-	Failures  uint64              `json:"failures"`
-	Clients   int                 `json:"clients"`
-	Login     bool                `json:"login,omitempty"`   // POST /logout ends a login
-	History   bool                `json:"history,omitempty"` // /api/history and /api/activity are available
+	Epoch   string              `json:"epoch,omitempty"`
+	Seq     uint64              `json:"seq"`
+	Servers int                 `json:"servers"`
+	States  map[event.State]int `json:"states"`
+	// Words has the words for people of every state in States and in events.
+	Words     map[event.State]string `json:"words"`
+	Resources int                    `json:"resources"`
+	Updates   uint64                 `json:"updates"`
+	Failures  uint64                 `json:"failures"`
+	Clients   int                    `json:"clients"`
+	Login     bool                   `json:"login,omitempty"`   // POST /logout ends a login
+	History   bool                   `json:"history,omitempty"` // /api/history and /api/activity are available
 	// Webhooks has at most maxWebhooks endpoints, failing ones first. MoreWebhooks is the number of
 	// omitted endpoints.
 	Webhooks     []webhook.EndpointStatus `json:"webhooks,omitempty"`
@@ -53,6 +56,7 @@ type cluster struct {
 
 // resource is one element of /api/servers/{id}/resources.
 type resource struct {
+	ServerID string `json:"serverId"`
 	URI      string `json:"uri"`
 	Name     string `json:"name,omitempty"`
 	MimeType string `json:"mimeType,omitempty"`
@@ -67,6 +71,8 @@ type content struct {
 	resource
 	// Text is omitted if the content is binary, too large or unreadable.
 	Text *string `json:"text,omitempty"`
+	// Rendered has the elements of a Markdown text, if the request asks for them.
+	Rendered []markdown.Node `json:"rendered,omitempty"`
 }
 
 func stamp(t time.Time) string {
@@ -77,7 +83,7 @@ func stamp(t time.Time) string {
 }
 
 func newResource(st *status.ServerStatus, r *status.ResourceStatus) resource {
-	out := resource{URI: r.URI, MimeType: r.MimeType, Size: r.Size, Digest: r.Digest.String(), Gone: r.Gone}
+	out := resource{ServerID: st.ID, URI: r.URI, MimeType: r.MimeType, Size: r.Size, Digest: r.Digest.String(), Gone: r.Gone}
 	if it, ok := st.Lists[catalog.Resources].Get(r.URI); ok {
 		d := it.Describe()
 		out.Name = d.Name
@@ -92,7 +98,7 @@ func newResource(st *status.ServerStatus, r *status.ResourceStatus) resource {
 }
 
 func (d *Dashboard) status(w http.ResponseWriter, r *http.Request) {
-	out := overview{Version: d.opts.Version, StartedAt: stamp(d.started), States: map[event.State]int{}, Login: d.opts.Login, History: d.opts.Select != nil}
+	out := overview{Version: d.opts.Version, StartedAt: stamp(d.started), States: map[event.State]int{}, Words: words(), Login: d.opts.Login, History: d.opts.Select != nil}
 	if d.opts.Last != nil {
 		out.Epoch, out.Seq = d.opts.Last() // read before the snapshot, so that the snapshot includes the event with this id
 	}
@@ -130,6 +136,16 @@ func (d *Dashboard) status(w http.ResponseWriter, r *http.Request) {
 		out.Clients = d.opts.Clients()
 	}
 	answer(w, out)
+}
+
+// words returns the words of all states of a tracked server.
+func words() map[event.State]string {
+	all := map[event.State]string{}
+	for _, s := range []event.State{event.Pending, event.Connecting, event.Ready, event.Backoff, event.Unsupported, event.NeedsAuth,
+		event.Disabled, event.Unconfigured, event.Unapproved, event.Stopping} {
+		all[s] = s.Words()
+	}
+	return all
 }
 
 func (d *Dashboard) servers(w http.ResponseWriter, _ *http.Request) {
@@ -203,7 +219,8 @@ func (d *Dashboard) server(w http.ResponseWriter, r *http.Request) {
 
 // serverLog is the response of /api/servers/{id}/log.
 type serverLog struct {
-	Lines []logLine `json:"lines"` // oldest first
+	ServerID string    `json:"serverId"`
+	Lines    []logLine `json:"lines"` // oldest first
 	// FollowedBy is the process that has the log lines, if another process follows the server.
 	FollowedBy string `json:"followedBy,omitempty"`
 }
@@ -221,7 +238,7 @@ func (d *Dashboard) log(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, "no such server")
 		return
 	}
-	out := serverLog{Lines: []logLine{}}
+	out := serverLog{ServerID: id, Lines: []logLine{}}
 	if _, here := d.opts.Snapshot().Server(id); !here {
 		out.FollowedBy = d.process(id)
 	} else if d.opts.Log != nil {

@@ -40,53 +40,77 @@ func events(streams *atomic.Int64) http.Handler {
 	})
 }
 
-// changing is a world in which the second resource gets another text when changed is set.
-func changing(changed *atomic.Bool) func() *status.Snapshot {
+// changing is a dashboard over a log. The returned function changes the text of the second resource,
+// and stores the event.
+func changing(t *testing.T) (d *Dashboard, change func()) {
+	t.Helper()
 	before, after := world(12, 60), world(12, 60)
 	for _, snap := range []*status.Snapshot{before, after} {
 		snap.Servers[3].State, snap.Servers[3].Error = event.NeedsAuth, "initialize: authorization required (HTTP status 401): run mcptrack login server-0003"
 	}
 	text := "# Page 1\n\nsecond line\n"
-	after.Servers[0].Resources[1].Text = &text
-	after.Servers[0].Resources[1].Digest[1] = 2
-	return func() *status.Snapshot {
+	was, now := before.Servers[0].Resources[1], &after.Servers[0].Resources[1]
+	now.Text, now.Digest[1] = &text, 2
+	var changed atomic.Bool
+	j, d, store := stored(t, func() *status.Snapshot {
 		if changed.Load() {
 			return after
 		}
 		return before
+	})
+	d.opts.Version = "1.2.3"
+	return d, func() {
+		j.Contents().Put(was.Digest, *was.Text)
+		j.Contents().Put(now.Digest, text)
+		yes := true
+		store("server-0000", was.URI, event.ResourceUpdated{Digest: now.Digest, PreviousDigest: was.Digest, Changed: &yes, MimeType: "text/markdown"})
+		if err := j.Flush(t.Context()); err != nil {
+			t.Error(err)
+		}
+		changed.Store(true)
 	}
 }
 
 func TestPageInChromium(t *testing.T) {
-	var changed atomic.Bool
 	var streams atomic.Int64
-	s := serve(t, New(Options{Version: "1.2.3", Snapshot: changing(&changed)}), map[string]http.Handler{"GET /events": events(&streams)})
+	d, change := changing(t)
+	s := serve(t, d, map[string]http.Handler{"GET /events": events(&streams)})
 	p := chromium.Open(t, 1280, 800)
 	p.Go(s.URL + "/?server=server-0000")
-	p.Until(`document.querySelectorAll('#resource-list .row').length > 3 && document.querySelectorAll('#server-list .row').length > 3`)
-	servers, resources := p.Text("#server-list"), p.Text("#resource-list")
-	if !strings.Contains(servers, "server-0000") || !strings.Contains(servers, "<img src=x") || !strings.Contains(servers, "Backoff") || !strings.Contains(servers, "attempt 3") {
-		t.Errorf("servers: %q", servers)
+	p.Until(`document.querySelectorAll('#rail-list .row').length > 15`)
+	rail := p.Text("#rail-list")
+	for _, want := range []string{"server-0000", "<img src=x", "retrying", "needs login", "run mcptrack login server-0003", "00001.md"} {
+		if !strings.Contains(rail, want) {
+			t.Errorf("the rail has no %q: %q", want, rail)
+		}
 	}
-	if !strings.Contains(servers, "\nrun mcptrack login server-0003") {
-		t.Errorf("what to do about a server that needs a login is not a line of its own: %q", servers)
-	}
-	if !strings.Contains(resources, "file:///00001.md") {
-		t.Errorf("resources: %q", resources)
-	}
-	key(p, "resource-list", "Home")
-	key(p, "resource-list", "ArrowDown") // by keyboard: the second resource
+	pick(p, "file:///00001.md")
 	p.Until(`document.querySelector('#detail-body').textContent.includes('first line')`)
-	changed.Store(true)
-	p.Until(`document.querySelector('#detail-body').textContent.includes('second line')`) // while it is shown
-	p.Click("#tab-diff")
-	p.Until(`document.querySelectorAll('#detail-body .add').length > 0`)
-	if diff := p.Text("#detail-body"); !strings.Contains(diff, "-first line") || !strings.Contains(diff, "+second line") {
+	key(p, "rail-list", "ArrowDown") // by keyboard: the next resource, and back
+	p.Until(`document.querySelector('#detail-title').textContent === '00002.md'`)
+	key(p, "rail-list", "ArrowUp")
+	p.Until(`document.querySelector('#detail-title').textContent === '00001.md'`)
+	change()
+	p.Until(`document.querySelectorAll('#detail-body .add').length > 0`) // while it is shown
+	if diff := p.Text("#detail-body"); !strings.Contains(diff, "first line") || !strings.Contains(diff, "second line") {
 		t.Errorf("diff %q", diff)
 	}
-	p.Until(`document.querySelector('#feed-list').textContent.includes('resource.updated')`)
+	// Signs are in a gutter, and only the words that differ are marked.
+	if signs := p.String(`[...document.querySelectorAll('#detail-body .sign')].map((e) => e.textContent || ' ').join('')`); signs != "  −+" {
+		t.Errorf("signs %q", signs)
+	}
+	if marks := p.String(`[...document.querySelectorAll('#detail-body mark')].map((e) => e.parentElement.parentElement.className + ':' + e.textContent).join(' ')`); marks != "del:first add:second" {
+		t.Errorf("marks %q", marks)
+	}
+	p.Until(`document.querySelector('#feed-list').textContent.includes('updated')`)
 	p.Screenshot("desktop")
-	p.Until(`document.querySelectorAll('img, b, script:not([src])').length === 0 && document.title === 'mcptrack'`)
+	p.Until(`document.querySelectorAll('img, b:not(#tiles b), script:not([src])').length === 0 && document.title === 'mcptrack'`)
+	p.Click("#tab-rendered")
+	p.Until(`document.querySelector('#detail-body h1')?.textContent === 'Page 1' && document.querySelector('#detail-body p').textContent === 'second line'`)
+	p.Click("#older")
+	p.Until(`document.querySelector('#detail-body p')?.textContent === 'first line'`)
+	p.Click("#tab-content")
+	p.Until(`document.querySelector('#detail-body pre')?.textContent === '# Page 1\n\nfirst line\n'`)
 	p.Resize(390, 844)
 	p.Until(`document.documentElement.scrollWidth <= 390`)
 	p.Screenshot("phone")
@@ -97,6 +121,14 @@ func TestPageInChromium(t *testing.T) {
 	if n := streams.Load(); n != 1 {
 		t.Errorf("%d streams for two tabs", n)
 	}
+}
+
+// pick clicks the row of the rail that has a title.
+func pick(p browsertest.Tab, title string) {
+	p.T.Helper()
+	row := fmt.Sprintf(`[...document.querySelectorAll('#rail-list .row')].find((r) => r.title === %q)`, title)
+	p.Until(row)
+	p.Run(row + `.click()`)
 }
 
 // key presses a key in a list.

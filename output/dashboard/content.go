@@ -20,6 +20,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/cache"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/status"
+	"github.com/mcptrack/mcptrack/output/markdown"
 )
 
 const (
@@ -47,16 +48,28 @@ func (d *Dashboard) content(w http.ResponseWriter, r *http.Request) {
 			refuse(w, http.StatusNotFound, "this version of the resource is not available")
 			return
 		}
-		answer(w, content{resource{URI: uri, MimeType: res.MimeType, Size: int64(len(old)), Digest: text}, &old})
+		answerContent(w, r, content{resource: resource{ServerID: id, URI: uri, MimeType: res.MimeType, Size: int64(len(old)), Digest: text}, Text: &old})
 		return
 	}
 	if !ok {
 		refuse(w, http.StatusNotFound, "the resource is not followed")
 		return
 	}
-	out := content{newResource(&st, &res), res.Text}
+	out := content{resource: newResource(&st, &res), Text: res.Text}
 	if out.Text == nil && !res.Gone && res.Size <= maxText && d.opts.Read != nil {
 		out.Text = d.readText(r.Context(), id, res)
+	}
+	answerContent(w, r, out)
+}
+
+// maxRendered limits the size of a text whose elements are returned.
+const maxRendered = 512 << 10
+
+// answerContent answers with a content; with the elements of a Markdown text if the request has the
+// parameter rendered.
+func answerContent(w http.ResponseWriter, r *http.Request, out content) {
+	if r.URL.Query().Has("rendered") && out.Text != nil && len(*out.Text) <= maxRendered {
+		out.Rendered = markdown.Tree([]byte(*out.Text))
 	}
 	answer(w, out)
 }
@@ -237,7 +250,7 @@ func (d *Dashboard) elsewhere(w http.ResponseWriter, r *http.Request, f func([]r
 	}
 	out := make([]resource, 0, len(states.Resources))
 	for at, st := range states.Resources {
-		res := resource{URI: at.URI, MimeType: st.MimeType, Size: st.Size, Changed: stamp(st.When)}
+		res := resource{ServerID: id, URI: at.URI, MimeType: st.MimeType, Size: st.Size, Changed: stamp(st.When)}
 		switch st.Digest {
 		case catalog.Gone():
 			res.Gone = true
@@ -273,7 +286,7 @@ func (d *Dashboard) storedContent(w http.ResponseWriter, r *http.Request, all []
 		out.Digest, out.Size, out.Changed = digest, int64(len(text)), ""
 	}
 	out.Text = &text
-	answer(w, out)
+	answerContent(w, r, out)
 }
 
 // process returns the name of the process that follows a server, or "no process at present".

@@ -1,16 +1,18 @@
 // Package dashboard serves the web page of serve-sse and its JSON API.
 //
-// The page consists of embedded files and needs no build step. It shows servers with their tools,
-// prompts, history and log, resources with their content, versions and diffs, a live feed, and
-// charts. Its state is in the URL. The page creates elements only from text, never from markup, so
-// hostile names stay text. All tabs of a browser share one event stream. When the tab that owns the
-// stream is closed, another tab resumes the stream; a rejected stream is retried.
+// The page consists of embedded files and needs no build step. A rail lists servers with their
+// resources. The middle shows the newest change, or the selected one, as a diff, rendered or raw, and
+// the history of a resource; a server's page has its timeline, log, tools and prompts. A drawer has
+// the feed, and the header has totals and a chart that filters the feed by time. The page's state is
+// in the URL. The page creates elements only from text, never from markup, so hostile names stay
+// text. All tabs of a browser share one event stream. When the tab that owns the stream is closed,
+// another tab resumes the stream; a rejected stream is retried.
 //
 // All routes are GET and change nothing. /content and /image read a followed resource from its
 // server if its content is unknown, at most 4 concurrently. /api/history and /api/activity read the
 // log, at most 2 concurrently. Old versions of texts are available as long as the log keeps them.
 //
-// uPlot (MIT) draws the charts. It is vendored in assets/uplot and is the page's only library.
+// uPlot (MIT) draws the chart. It is vendored in assets/uplot and is the page's only library.
 package dashboard
 
 import (

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/history"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
@@ -27,18 +28,25 @@ const (
 	scanTime = 20 * time.Second
 )
 
-// history is the response of /api/history.
-type history struct {
+// eventHistory is the response of /api/history.
+type eventHistory struct {
+	ServerID string `json:"serverId,omitempty"`
+	URI      string `json:"uri,omitempty"`
+
 	// Events has the newest matching events, newest first, as the feed sends them.
 	Events []json.RawMessage `json:"events"`
 	// Texts has the digests, among those in Events, whose text /content can return.
 	Texts []string `json:"texts,omitempty"`
+	// Versions has the versions of the resource that Events describe, newest first, each with the
+	// time at which it was first seen.
+	Versions []history.Version `json:"versions,omitempty"`
 	// More reports whether older events exist.
 	More bool `json:"more,omitempty"`
 }
 
 // history serves the stored events of a resource, of a server (without events about its resources),
-// or, if neither is specified, of the time span recent.
+// or, if neither is specified, of the time span from after to before (both in seconds since 1970),
+// which is by default the span recent before now.
 func (d *Dashboard) history(w http.ResponseWriter, r *http.Request) {
 	if d.opts.Select == nil {
 		refuse(w, http.StatusNotFound, "this server stores no history")
@@ -50,19 +58,29 @@ func (d *Dashboard) history(w http.ResponseWriter, r *http.Request) {
 		limit = 200
 	}
 	sel := journal.Selection{ServerID: query.Get("server"), URI: query.Get("uri")}
+	before := time.Time{}
 	if sel.ServerID == "" {
 		sel.After = time.Now().Add(-recent)
+		if after, err := strconv.ParseInt(query.Get("after"), 10, 64); err == nil {
+			sel.After = time.Unix(after, 0)
+		}
+		if until, err := strconv.ParseInt(query.Get("before"), 10, 64); err == nil {
+			before = time.Unix(until, 0)
+		}
 	}
 	ctx, done, ok := d.beginScan(w, r)
 	if !ok {
 		return
 	}
 	defer done()
-	out := history{Events: []json.RawMessage{}}
+	out := eventHistory{ServerID: sel.ServerID, URI: sel.URI, Events: []json.RawMessage{}}
 	for entry, err := range d.opts.Select(ctx, sel) {
 		if err != nil {
 			refuseScan(w, err)
 			return
+		}
+		if !before.IsZero() && entry.Stored.After(before) {
+			break
 		}
 		if sel.ServerID != "" && sel.URI == "" && bytes.Contains(entry.Data(), []byte(`"type":"resource.`)) {
 			continue
@@ -76,13 +94,58 @@ func (d *Dashboard) history(w http.ResponseWriter, r *http.Request) {
 	if n := len(out.Events); n > limit {
 		out.Events, out.More = out.Events[n-limit:], true
 	}
-	for i, j := 0, len(out.Events)-1; i < j; i, j = i+1, j-1 {
-		out.Events[i], out.Events[j] = out.Events[j], out.Events[i]
-	}
 	if sel.URI != "" {
-		out.Texts = d.texts(ctx, out.Events)
+		d.addVersions(ctx, &out)
 	}
+	slices.Reverse(out.Events)
 	answer(w, out)
+}
+
+// addVersions sets the versions that out.Events, which are in log order, describe.
+func (d *Dashboard) addVersions(ctx context.Context, out *eventHistory) {
+	out.Texts = d.texts(ctx, out.Events)
+	versions, err := history.Versions(decoded(slices.Values(out.Events)), maxHistory)
+	if err != nil {
+		return // the events are worth showing without versions
+	}
+	if len(versions) > 0 && versions[0].ID == "" && !out.More {
+		versions[0].Timestamp = d.firstSeen(ctx, out.ServerID, out.URI)
+	}
+	for i := range versions {
+		_, versions[i].Text = slices.BinarySearch(out.Texts, versions[i].Digest.String())
+	}
+	slices.Reverse(versions)
+	out.Versions = versions
+}
+
+// firstSeen returns when the content of a resource before its first stored change was first seen,
+// or zero if that is unknown.
+func (d *Dashboard) firstSeen(ctx context.Context, server, uri string) time.Time {
+	quoted, err := json.Marshal(uri)
+	if err != nil {
+		return time.Time{}
+	}
+	seen, _ := history.FirstSeen(decoded(func(yield func(json.RawMessage) bool) {
+		for entry, err := range d.opts.Select(ctx, journal.Selection{ServerID: server}) {
+			data := entry.Data()
+			if err != nil || (bytes.Contains(data, quoted) || bytes.Contains(data, []byte(`"subscription.active"`))) && !yield(data) {
+				return
+			}
+		}
+	}), uri)
+	return seen
+}
+
+// decoded decodes stored events. It skips events that are not valid.
+func decoded(stored iter.Seq[json.RawMessage]) iter.Seq2[event.Event, error] {
+	return func(yield func(event.Event, error) bool) {
+		for data := range stored {
+			var e event.Event
+			if json.Unmarshal(data, &e) == nil && !yield(e, nil) {
+				return
+			}
+		}
+	}
 }
 
 // recent is the age of the oldest event that is returned if no server is given.
@@ -94,11 +157,7 @@ func (d *Dashboard) texts(ctx context.Context, events []json.RawMessage) (texts 
 		return nil
 	}
 	var digests []catalog.Digest
-	for _, data := range events {
-		var e event.Event
-		if json.Unmarshal(data, &e) != nil {
-			continue
-		}
+	for e := range decoded(slices.Values(events)) {
 		if p, ok := e.Payload.(event.ResourceUpdated); ok {
 			digests = append(digests, p.Digest, p.PreviousDigest)
 		}
@@ -169,12 +228,13 @@ type cell struct {
 
 // counts is the response of /api/activity: one value per interval, oldest first.
 type counts struct {
-	From   int64      `json:"from"` // seconds since 1970
-	Step   int64      `json:"step"` // seconds
-	Events []uint32   `json:"events"`
-	P50    []*float64 `json:"p50"` // milliseconds from an event's timestamp to its storage; null if the interval has no events
-	P99    []*float64 `json:"p99"`
-	Oldest int64      `json:"oldest,omitempty"` // when the oldest event was stored, in seconds since 1970
+	ServerID string     `json:"serverId,omitempty"` // empty for all servers together
+	From     int64      `json:"from"`               // seconds since 1970
+	Step     int64      `json:"step"`               // seconds
+	Events   []uint32   `json:"events"`
+	P50      []*float64 `json:"p50"` // milliseconds from an event's timestamp to its storage; null if the interval has no events
+	P99      []*float64 `json:"p99"`
+	Oldest   int64      `json:"oldest,omitempty"` // when the oldest event was stored, in seconds since 1970
 }
 
 func (d *Dashboard) activity(w http.ResponseWriter, r *http.Request) {
@@ -200,7 +260,9 @@ func (d *Dashboard) activity(w http.ResponseWriter, r *http.Request) {
 		refuseScan(w, err)
 		return
 	}
-	answer(w, a.counts(time.Now(), time.Duration(min(seconds, int64(maxSpan/time.Second)))*time.Second))
+	out := a.counts(time.Now(), time.Duration(min(seconds, int64(maxSpan/time.Second)))*time.Second)
+	out.ServerID = query.Get("server")
+	answer(w, out)
 }
 
 // activityOf returns the activity of a server, or of all servers if server is empty. Beyond

@@ -24,7 +24,7 @@ import (
 // stored opens a log with the events of two servers, and a dashboard over it.
 func stored(t *testing.T, snapshot func() *status.Snapshot) (journal.Log, *Dashboard, func(server, uri string, p event.Payload)) {
 	t.Helper()
-	j := journal.NewMemory(journal.MemoryOptions{KeepContent: 1 << 20})
+	j := journal.NewMemory(journal.MemoryOptions{KeepContent: 16 << 20})
 	d := New(Options{Snapshot: snapshot, Select: j.Select, Contents: j.Contents()})
 	var seq uint64
 	store := func(server, uri string, p event.Payload) {
@@ -38,7 +38,7 @@ func stored(t *testing.T, snapshot func() *status.Snapshot) (journal.Log, *Dashb
 	return j, d, store
 }
 
-func types(t *testing.T, h history) (names []string) {
+func types(t *testing.T, h eventHistory) (names []string) {
 	t.Helper()
 	for _, data := range h.Events {
 		var e event.Event
@@ -70,22 +70,22 @@ func TestHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	var h history
+	var h eventHistory
 	fetch(t, s.URL+"/api/history?server=server-0000&uri="+url.QueryEscape(uri), &h)
 	if len(h.Events) != 2 || !strings.Contains(string(h.Events[0]), "02000000") || h.More {
 		t.Errorf("resource: %s", h.Events)
 	}
-	h = history{}
+	h = eventHistory{}
 	fetch(t, s.URL+"/api/history?server=server-0000&limit=1&uri="+url.QueryEscape(uri), &h)
 	if len(h.Events) != 1 || !h.More {
 		t.Errorf("limit 1: %s, more %t", h.Events, h.More)
 	}
-	h = history{}
+	h = eventHistory{}
 	fetch(t, s.URL+"/api/history?server=server-0000", &h)
 	if got := types(t, h); fmt.Sprint(got) != "[server.state]" {
 		t.Errorf("server: %v", got)
 	}
-	h = history{}
+	h = eventHistory{}
 	fetch(t, s.URL+"/api/history", &h)
 	if got := types(t, h); len(got) != 5 {
 		t.Errorf("all: %v", got)
@@ -98,7 +98,7 @@ func TestHistory(t *testing.T) {
 			t.Errorf("version %s: %+v", digest, c)
 		}
 	}
-	h = history{}
+	h = eventHistory{}
 	fetch(t, s.URL+"/api/history?server=server-0000&uri="+url.QueryEscape(uri), &h)
 	if len(h.Texts) != 3 {
 		t.Errorf("texts: %q", h.Texts)

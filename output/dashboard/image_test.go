@@ -136,9 +136,9 @@ func TestImageInChromium(t *testing.T) {
 	s := serve(t, New(Options{Snapshot: tr.Snapshot, Read: reads(tr)}), map[string]http.Handler{"GET /events": quiet})
 	p := chromium.Open(t, 1280, 800)
 	p.Go(s.URL + "/?server=gallery")
-	p.Until(`document.querySelectorAll('#resource-list .row').length === 2`)
-	key(p, "resource-list", "Home")
+	p.Until(`document.querySelectorAll('#rail-list .row').length === 2`) // one server has no level of its own
+	key(p, "rail-list", "Home")
 	p.Until(`document.querySelector('#detail-body img')?.naturalWidth === 3`)
-	key(p, "resource-list", "ArrowDown")
+	key(p, "rail-list", "ArrowDown")
 	p.Until(`document.querySelector('#detail-body').textContent.includes('cannot be shown') && document.title === 'mcptrack'`)
 }

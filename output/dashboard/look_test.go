@@ -41,29 +41,26 @@ const unreadable = `(() => {
 func TestReadable(t *testing.T) {
 	for _, scheme := range []string{"dark", "light"} {
 		t.Run(scheme, func(t *testing.T) {
-			var changed atomic.Bool
 			var streams atomic.Int64
-			s := serve(t, New(Options{Version: "1.2.3", Snapshot: changing(&changed)}), map[string]http.Handler{"GET /events": events(&streams)})
+			d, change := changing(t)
+			s := serve(t, d, map[string]http.Handler{"GET /events": events(&streams)})
 			p := chromium.Open(t, 1280, 800)
 			p.Scheme(scheme)
 			p.Go(s.URL + "/?server=server-0000")
 			p.Until(`matchMedia('(prefers-color-scheme: ` + scheme + `)').matches`)
-			p.Until(`document.querySelectorAll('#resource-list .row').length > 3`)
-			key(p, "resource-list", "Home")
-			key(p, "resource-list", "ArrowDown")
+			pick(p, "file:///00001.md")
 			p.Until(`document.querySelector('#detail-body').textContent.includes('first line')`)
-			changed.Store(true)
-			p.Click("#tab-diff")
-			p.Until(`document.querySelectorAll('#detail-body .add').length > 0 && document.querySelectorAll('#feed-list .row').length > 2`)
+			change()
+			p.Until(`document.querySelectorAll('#detail-body .add').length > 0 && document.querySelectorAll('#feed-list .row').length > 0`)
 			// Hidden characters of names are escaped.
-			p.Until(`document.querySelector('#resource-list').textContent.includes('\\u202e\\u001b[31m')`)
+			p.Until(`document.querySelector('#rail-list').textContent.includes('\\u202e\\u001b[31m')`)
 			p.Until(`!/[\u202e\u001b]/.test(document.body.textContent)`)
 			for _, screen := range []struct {
 				name          string
 				width, height int64
 			}{{"desk", 1280, 800}, {"phone", 390, 844}, {"tablet", 820, 1180}} {
 				p.Resize(screen.width, screen.height)
-				views := []string{"servers", "resources", "detail", "feed"}
+				views := []string{"rail", "detail", "feed"}
 				if screen.name == "desk" {
 					views = views[:1] // all are visible
 				}

@@ -58,17 +58,16 @@ func openPage(t *testing.T, width, height int64, query string) (browsertest.Tab,
 	})})
 	p := chromium.Open(t, width, height)
 	p.Go(s.URL + "/" + query)
-	p.Until(`document.querySelector('#summary').textContent.includes('5 servers') && document.querySelector('#link').textContent === 'live'`)
+	p.Until(`document.querySelector('#tiles').textContent.includes('3 of 5 ready') && document.querySelector('#link').textContent === 'live'`)
 	return p, live
 }
 
 // TestServerPage: a server's page has its whole error, timeline and tools.
 func TestServerPage(t *testing.T) {
-	p, _ := openPage(t, 1280, 800, "")
-	p.Until(`location.search === '?server=server-0001'`) // failing servers come first
+	p, _ := openPage(t, 1280, 800, "?server=server-0001")
 	p.Until(`document.querySelector('#detail-body').innerText.includes('end of the error')`)
 	p.Click("#tab-timeline")
-	p.Until(`document.querySelector('#detail-body').innerText.includes('Backoff connect: refused') && document.querySelectorAll('#detail-body time[title]').length === 3`)
+	p.Until(`document.querySelector('#detail-body').innerText.includes('retrying · connect: refused') && document.querySelectorAll('#detail-body time[title]').length === 3`)
 	p.Click("#tab-tools")
 	p.Until(`document.querySelector('#detail-body').innerText.includes('search – Search notes') && document.querySelector('#detail-body').innerText.includes('1 change, the last')`)
 	p.Run(`document.querySelectorAll('#detail-body details')[1].open = true`)
@@ -97,66 +96,98 @@ func TestServerLog(t *testing.T) {
 	p.Click("#tab-overview")
 	p.Click("#tab-log")
 	p.Until(atEnd)
-	p.Run(`document.querySelectorAll('#server-list .row')[4].click()`)
+	pick(p, "server-0004, ready, 0 resources")
 	p.Click("#tab-log")
 	p.Until(body + `.innerText.includes('wrote nothing to stderr')`)
 }
 
 // TestStateIsInTheURL: what is shown survives a reload, and the back button works.
 func TestStateIsInTheURL(t *testing.T) {
-	p, _ := openPage(t, 1280, 800, "?server=server-0000&uri=file%3A%2F%2F%2F00002.md&tab=history&rfilter=0000&sort=name")
-	shown := `document.querySelector('#detail-title').textContent === 'file:///00002.md' && document.querySelector('#tab-history').getAttribute('aria-selected') === 'true' &&
-		document.querySelector('#resource-filter').value === '0000' && document.querySelectorAll('#resource-list .row').length === 10 && document.querySelector('#server-list .row').textContent.includes('server-0000')`
+	p, _ := openPage(t, 1280, 800, "?server=server-0000&uri=file%3A%2F%2F%2F00002.md&tab=history&filter=0000")
+	shown := `document.querySelector('#detail-title').textContent === '00002.md' && document.querySelector('#tab-history')?.getAttribute('aria-selected') === 'true' &&
+		document.querySelector('#rail-filter').value === '0000' && document.querySelectorAll('#rail-list .row').length > 10`
 	p.Until(shown)
 	reload(p)
 	p.Until(shown)
 	// Another server does not leave the resource of the old one behind.
-	p.Run(`document.querySelectorAll('#server-list .row')[2].click()`)
-	p.Until(`document.querySelector('#detail-title').textContent === 'server-0002' && new URLSearchParams(location.search).get('uri') === null && document.querySelectorAll('#resource-list .row').length === 0`)
+	setInput(p, "rail-filter", "")
+	pick(p, "server-0002, retrying, disconnected, 0 resources")
+	p.Until(`document.querySelector('#detail-title').textContent === 'server-0002' && new URLSearchParams(location.search).get('uri') === null`)
 	p.Run(`history.back()`)
-	p.Until(shown)
+	p.Until(`document.querySelector('#detail-title').textContent === '00002.md'`)
 }
 
-// TestFilters: every word of a badge finds its server, and states can be selected.
-func TestFilters(t *testing.T) {
+// TestFilter: every word of a state and of an error finds its server, a URI finds its resource, and
+// an empty list says why and what to do.
+func TestFilter(t *testing.T) {
 	p, _ := openPage(t, 1280, 800, "")
-	rows := func(n int, text string) {
-		t.Helper()
-		p.Until(fmt.Sprintf(`document.querySelectorAll('#server-list .row').length === %d && document.querySelector('#server-list .row').textContent.includes('%s')`, n, text))
+	for _, c := range [][2]string{{"disconnected", "server-0002"}, {"retrying", "server-0001"}, {"end of the error", "server-0001"}, {"00042.md", "server-0000"}} {
+		setInput(p, "rail-filter", c[0])
+		p.Until(fmt.Sprintf(`document.querySelector('#rail-list .row .name')?.textContent === %q`, c[1]))
 	}
-	setInput(p, "server-filter", "disconnected")
-	rows(1, "server-0002")
-	setInput(p, "server-filter", "backoff")
-	rows(2, "server-0001")
-	setInput(p, "server-filter", "end of the error")
-	rows(1, "server-0001")
-	setInput(p, "server-filter", "")
-	setInput(p, "server-state", "failing")
-	rows(2, "server-0001")
-	setInput(p, "server-state", "Ready")
-	rows(3, "server-0000")
-	setInput(p, "server-state", "")
-	setInput(p, "server-sort", "name")
-	rows(5, "server-0000")
+	p.Until(`document.querySelectorAll('#rail-list .row').length === 2`)
+	setInput(p, "rail-filter", "nothing like it")
+	p.Until(`document.querySelector('#rail .empty').innerText.includes('Nothing matches “nothing like it”.')`)
+	p.Click("#rail .empty button")
+	p.Until(`document.querySelector('#rail-filter').value === '' && document.querySelectorAll('#rail-list .row').length >= 7`) // 5 servers, 2 errors
+	setInput(p, "feed-filter", "qqq")
+	p.Until(`document.querySelector('#feed .empty').innerText.includes('No event matches “qqq”.')`)
 }
 
-// TestEventsAndCharts: the page begins with stored events, which open, and its charts
-// cover the log. Without a connection everything is greyed.
-func TestEventsAndCharts(t *testing.T) {
+// TestDeadLinks: a link to something that is gone says what is wrong, and what to do.
+func TestDeadLinks(t *testing.T) {
+	p, _ := openPage(t, 1280, 800, "?server=nobody")
+	says := func(query, want string) {
+		t.Helper()
+		if query != "" {
+			p.Run(fmt.Sprintf(`window.old = true; location.assign('/%s')`, query))
+		}
+		p.Until(fmt.Sprintf(`!window.old && document.querySelector('#detail-body').innerText.includes(%q)`, want))
+	}
+	says("", "There is no server with this name.")
+	says("?server=nobody&uri=file:///x", "There is no server with this name.")
+	says("?server=server-0000&uri=file:///x", "This resource is not followed")
+	says("?event=ab-99", "not among the newest")
+	says("?server=server-0000&uri=file:///00001.md&to=ab-77", "The version of this link is no longer stored.")
+	p.Click("#follow")
+	p.Until(`document.querySelector('#follow').textContent === 'Following newest' && location.search === ''`)
+}
+
+// TestEventsAndChart: the page begins with stored events, which open, and its chart covers the log
+// and is the filter by time. Without a connection everything is greyed.
+func TestEventsAndChart(t *testing.T) {
 	p, live := openPage(t, 1280, 800, "")
-	p.Until(`document.querySelectorAll('#feed-list .row').length === 4`)
-	p.Until(`document.querySelectorAll('#charts canvas').length === 2 && document.querySelector('#chart-text').textContent.startsWith('4 events')`)
+	rows := func(n int) {
+		t.Helper()
+		p.Until(fmt.Sprintf(`document.querySelectorAll('#feed-list .row').length === %d`, n))
+	}
+	rows(3) // that it was connecting is folded
+	p.Until(`document.querySelectorAll('#chart canvas').length === 1 && document.querySelector('#chart-title').textContent === 'Events per 5 s · 4 in all'`)
 	p.Until(`[...document.querySelectorAll('section')].every((e) => e.scrollHeight <= e.clientHeight)`) // nothing overflows
 	p.Until(`document.querySelector('#webhooks-summary').innerText === '2 webhooks · 1 failing' && document.querySelector('#webhook-list').textContent === 'webhooks of the configsent by host:1, this processsubscriptions of clientsno process sends themdead.examplefailing · standard · 0 delivered · timeout · 5 s behindapp.exampleactive · slack · 12 delivered'`)
-	setInput(p, "chart-range", "0")
-	setInput(p, "chart-scope", "server")
-	p.Until(`document.querySelector('#chart-text').textContent.startsWith('3 events')`) // those of server-0001
-	p.Run(`document.querySelector('#feed-list .row').click()`)
-	p.Until(`document.querySelector('#detail-title').textContent === 'Event resource.updated' && document.querySelector('#detail-body').textContent.includes('"resourceUri": "file:///00001.md"')`)
-	reload(p)
-	p.Until(`document.querySelector('#detail-title').textContent === 'Event resource.updated'`)
-	p.Run(`[...document.querySelectorAll('#detail-meta button')].at(-1).click()`)
-	p.Until(`document.querySelector('#detail-title').textContent === 'file:///00001.md'`)
+	setInput(p, "chart-range", "3600")
+	p.Until(`document.querySelector('#chart-title').textContent.endsWith('4 in all')`)
+	// Dragging over the old half hides what happened just now; the button shows it again.
+	drag := func(from, to float64) {
+		t.Helper()
+		p.Run(fmt.Sprintf(`(() => {
+			const over = document.querySelector('.u-over'), box = over.getBoundingClientRect(), x = (part) => box.left + part * box.width, y = box.top + 5;
+			const act = (target, type, at) => target.dispatchEvent(new MouseEvent(type, { clientX: x(at), clientY: y, bubbles: true, button: 0, buttons: 1, movementX: 9 }));
+			act(over, 'mousemove', %[1]g); act(over, 'mousedown', %[1]g); act(over, 'mousemove', (%[1]g + %[2]g) / 2); act(over, 'mousemove', %[2]g); act(document, 'mouseup', %[2]g);
+		})()`, from, to))
+	}
+	drag(.1, .5)
+	p.Until(`document.querySelector('#feed .empty').innerText.includes('No event is known from this time.') && location.search.includes('after=') && !document.querySelector('#chart-clear').hidden`)
+	p.Screenshot("time")
+	p.Click("#chart-clear")
+	rows(3)
+	p.Run(`document.querySelector('#chart-plot').dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowLeft', bubbles: true }))`) // the last bar, by keyboard
+	p.Until(`!document.querySelector('#chart-clear').hidden`)
+	rows(3)
+	p.Run(`document.querySelector('#chart-plot').dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape', bubbles: true }))`)
+	p.Until(`document.querySelector('#chart-clear').hidden`)
+	p.Run(`[...document.querySelectorAll('#feed-list .row')].find((r) => r.textContent.includes('retrying')).click()`)
+	p.Until(`document.querySelector('#detail-title').textContent === 'server-0001' && document.querySelector('#tab-timeline').getAttribute('aria-selected') === 'true'`)
 	live.restart(true)
 	p.Until(`getComputedStyle(document.querySelector('main')).filter === 'grayscale(1)'`)
 	live.restart(false)
@@ -165,21 +196,21 @@ func TestEventsAndCharts(t *testing.T) {
 
 // TestPhone: a tap opens the detail in view, and everything to tap is large enough.
 func TestPhone(t *testing.T) {
-	p, _ := openPage(t, 390, 844, "")
-	p.Until(`document.querySelector('#server-list').checkVisibility() && !document.querySelector('#detail').checkVisibility()`)
+	p, _ := openPage(t, 390, 844, "?view=rail")
+	p.Until(`document.querySelector('#rail-list').checkVisibility() && !document.querySelector('#detail').checkVisibility()`)
 	const small = `[...document.querySelectorAll('button, input, select, .row, summary')].filter((e) => e.checkVisibility() && e.getBoundingClientRect().height < 44).map((e) => e.outerHTML).join()`
 	p.Until(small + ` === ''`)
-	p.Run(`document.querySelectorAll('#server-list .row')[2].click()`)
-	p.Until(`document.querySelector('#detail').checkVisibility() && document.querySelector('#detail-title').getBoundingClientRect().top < 200 && document.querySelector('#detail-title').textContent === 'server-0000'`)
-	for _, view := range []string{"resources", "detail", "feed", "servers"} {
+	pick(p, "server-0000, ready, 60 resources")
+	p.Until(`document.querySelector('#detail').checkVisibility() && document.querySelector('#detail-title').getBoundingClientRect().top < 250 && document.querySelector('#detail-title').textContent === 'server-0000'`)
+	for _, view := range []string{"detail", "feed", "rail"} {
 		p.Click(`nav [data-view="` + view + `"]`)
 		p.Until(`document.querySelector('#` + view + `').checkVisibility() && document.documentElement.scrollWidth <= 390 && document.documentElement.scrollHeight <= 844`)
 		p.Until(small + ` === ''`)
 	}
-	p.Click(`nav [data-view="resources"]`)
-	p.Until(`document.querySelectorAll('#resource-list .row').length > 1`)
-	p.Run(`document.querySelectorAll('#resource-list .row')[1].click()`)
+	pick(p, "file:///00001.md")
 	p.Until(`document.querySelector('#detail').checkVisibility() && document.querySelector('#detail-body').textContent.includes('first line')`)
+	p.Until(`document.documentElement.scrollWidth <= 390`)
+	p.Until(small + ` === ''`)
 }
 
 // TestAccessibility: axe-core finds no violation on any page, tab and screen.
@@ -196,18 +227,23 @@ func TestAccessibility(t *testing.T) {
 		name, query   string
 		width, height int64
 	}{
-		{"server", "", 1280, 800}, {"timeline", "?server=server-0001&tab=timeline", 1280, 800}, {"tools", "?server=server-0001&tab=tools", 1280, 800},
-		{"log", "?server=server-0001&tab=log", 1280, 800},
-		{"resource", "?server=server-0000&uri=file:///00001.md", 1280, 800}, {"diff", "?server=server-0000&uri=file:///00001.md&tab=diff", 1280, 800},
-		{"history", "?server=server-0000&uri=file:///00001.md&tab=history", 1280, 800}, {"nothing found", "?filter=nothing&rfilter=nothing&efilter=nothing", 1280, 800},
-		{"phone", "", 390, 844}, {"phone feed", "?view=feed", 390, 844}, {"phone detail", "?server=server-0001&view=detail", 390, 844},
+		{"newest", "", 1280, 800}, {"server", "?server=server-0001", 1280, 800}, {"timeline", "?server=server-0001&tab=timeline", 1280, 800}, {"tools", "?server=server-0001&tab=tools", 1280, 800},
+		{"log", "?server=server-0001&tab=log", 1280, 800}, {"dead link", "?server=nobody", 1280, 800},
+		{"resource", "?server=server-0000&uri=file:///00001.md", 1280, 800}, {"rendered", "?server=server-0000&uri=file:///00001.md&tab=rendered", 1280, 800}, {"diff", "?server=server-0000&uri=file:///00001.md&tab=diff", 1280, 800},
+		{"history", "?server=server-0000&uri=file:///00001.md&tab=history", 1280, 800}, {"nothing found", "?filter=nothing&efilter=nothing", 1280, 800},
+		{"phone", "?view=rail", 390, 844}, {"phone feed", "?view=feed", 390, 844}, {"phone detail", "?server=server-0001", 390, 844},
+		{"keys", "#help", 1280, 800}, {"jump", "#jump", 1280, 800},
 	} {
 		t.Run(page.name, func(t *testing.T) {
 			p := p.In(t)
 			p.Resize(page.width, page.height)
-			p.Run(fmt.Sprintf(`window.old = true; location.assign('/%s')`, page.query))
-			p.Until(`!window.old && document.querySelector('#link').textContent === 'live' && document.querySelector('#summary').textContent.includes('5 servers')`)
-			p.Until(`document.querySelector('#chart-text').textContent !== ''`)
+			p.Run(fmt.Sprintf(`window.old = true; location.assign('/%s')`, strings.Replace(page.query, "#", "?x=", 1)))
+			p.Until(`!window.old && document.querySelector('#link').textContent === 'live' && document.querySelector('#tiles').textContent.includes('3 of 5 ready')`)
+			p.Until(`document.querySelector('#chart-title').textContent !== ''`)
+			if dialog, ok := strings.CutPrefix(page.query, "#"); ok {
+				p.Click("#open-" + dialog)
+				p.Until(`document.querySelector('#` + dialog + `').open`)
+			}
 			p.Run(string(axe))
 			if found := p.String(`axe.run().then((r) => r.violations.map((v) => v.impact + ' ' + v.id + ': ' + v.nodes.map((n) => n.html).slice(0, 3).join(' | ')).join('\n'))`); found != "" {
 				t.Errorf("violations:\n%s", found)
@@ -234,7 +270,6 @@ func TestAssets(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
-		"uPlot.min.css":     "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
 		"LICENSE":           "8f989229699b4fe2f1a0432d0e9edc338a8a911e250e2d1b01ecd770a5f5b1bd",
 	} {
 		data, err := files.ReadFile("assets/uplot/" + name)

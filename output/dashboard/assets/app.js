@@ -1,193 +1,254 @@
-import { draw as drawCharts, interval, loadCharts } from './chart.js';
-import { count, element, line, name, ago, refreshTimes } from './dom.js';
-import { addEvents, eventOf, eventPage, showFeed, startFeed } from './feed.js';
-import { follow } from './stream.js';
-import { showResources, showServers } from './lists.js';
-import { loadResource, resourceTabs, showResource } from './resource.js';
+import { draw as drawChart, interval, loadChart, showFilter } from './chart.js';
+import { ago, button, element, line, name, refreshTimes } from './dom.js';
+import { startDrawer } from './drawer.js';
+import { addEvents, eventOf, eventPage, isPaused, newestChange, setOneServer, showFeed, startFeed, updatesPerMinute } from './feed.js';
+import { startKeys } from './keys.js';
+import { allServers, link, reload, reveal, serverOf, setServers, showRail } from './rail.js';
+import { copyText, loadResource, resourceTabs, showResource } from './resource.js';
 import { loadLog, loadServer, serverTabs, showServer } from './server.js';
+import { get, go, select, show, start, state } from './state.js';
+import { follow } from './stream.js';
+import { whenCounted } from './texts.js';
 import { showWebhooks } from './webhooks.js';
-import { api, get, go, start, state } from './state.js';
+import { describe, learnWords } from './words.js';
 
 const $ = (id) => document.getElementById(id);
-let servers = [], resources = [];
-let shownServer = '', shownPage = null, drawing = false, looking = false, again = false;
+let shownPage = null, drawing = false, looking = false, again = false, tab = '';
+const touched = new Set(); // servers with news since their resources were loaded
 
 async function loadServers() {
-  try {
-    const [status, list] = await Promise.all([get('/api/status'), get('/api/servers')]);
-    servers = list;
-    const states = Object.entries(status.states).map(([s, n]) => n + ' ' + s).join(', ');
-    $('summary').textContent = `${count(status.servers, 'server')} (${states || 'none'}), ${count(status.resources, 'resource')}, ${count(status.updates, 'update')}, ${count(status.clients, 'client')} — mcptrack ${status.version}`;
-    $('logout').hidden = !status.login;
-    $('charts').hidden = $('chart-tools').hidden = !status.history;
-    showWebhooks(status);
-    const rows = showServers(servers);
-    if (!state.server && rows.length) go({ server: rows[0].id });
-    else if (!state.uri) showDetail();
-  } catch { $('summary').textContent = 'mcptrack does not respond'; }
+	try {
+		const [status, list] = await Promise.all([get('/api/status'), get('/api/servers')]);
+		learnWords(status.words || {});
+		setOneServer(list.length === 1);
+		showTiles(status);
+		$('version').textContent = 'mcptrack ' + status.version;
+		$('logout').hidden = !status.login;
+		showWebhooks(status);
+		const first = allServers() === null;
+		const loaded = setServers(list);
+		showRail();
+		if (first) { drawSoon(); await loaded; followNewest(); }
+		if (!state.uri) showDetail();
+	} catch { $('tiles').replaceChildren(element('li', 'bad', 'mcptrack does not respond')); }
 }
 
-async function loadResources() {
-  const { server } = state;
-  if (!server) return;
-  try {
-    const list = await get(api(server, '/resources'));
-    if (server === state.server) { resources = list; showResources(resources); }
-  } catch { /* the list that is shown stays */ }
+function showTiles({ states = {}, servers, resources, unstored }) {
+	const tile = (n, what, mood) => element('li', mood, element('b', '', n), ' ' + what);
+	const ready = states.Ready || 0, wanted = servers - (states.Disabled || 0);
+	$('tiles').replaceChildren(tile(ready.toLocaleString(), `of ${wanted.toLocaleString()} ready`, ready < wanted ? 'bad' : ''), tile(resources.toLocaleString(), resources === 1 ? 'resource' : 'resources'),
+		tile(updatesPerMinute(), 'updates/min'), ...(unstored ? [element('li', 'bad', 'events are not stored')] : []));
+	if (unstored) $('tiles').lastChild.title = unstored;
 }
 
-// showDetail shows the chosen event, resource or server.
+// followNewest shows the newest change until somebody selects something. While text is selected
+// or the page is scrolled, somebody reads.
+let next = 0, lastShown = -Infinity;
+const pace = 1500; // ms between two changes that are shown
+function followNewest() {
+	clearTimeout(next);
+	if (!isReading()) next = setTimeout(showNewest, Math.max(0, pace - (performance.now() - lastShown)));
+}
+
+const isReading = () => !state.following || isPaused() || $('detail-body').scrollTop > 0 || !getSelection().isCollapsed;
+
+function showNewest() {
+	const e = newestChange(), first = !state.server;
+	if (isReading() || !e || e.serverId === state.server && e.resourceUri === state.uri) return;
+	lastShown = performance.now();
+	show(e.serverId, e.resourceUri);
+	if (first) { reveal(); showRail(); }
+}
+
 function showDetail() {
-  let tabs = [], tab = '', body = [];
-  $('compare').hidden = true;
-  const event = state.event && eventOf(state.event);
-  if (state.event && !event) {
-    $('detail-title').textContent = 'Event';
-    $('detail-meta').replaceChildren(line('', state.event, 'not among the newest events'));
-  } else if (event) {
-    $('detail-title').replaceChildren('Event ', name(event.type));
-    $('detail-meta').replaceChildren(line('', event.id, ago(event.timestamp), event.serverId && link(event.serverId, { server: event.serverId, uri: '' }),
-      event.resourceUri && link(event.resourceUri, { server: event.serverId, uri: event.resourceUri })));
-    body = [eventPage(event)];
-  } else if (state.server) {
-    tabs = state.uri ? resourceTabs : serverTabs();
-    tab = tabs.some(([t]) => t === state.tab) ? state.tab : tabs[0][0];
-    body = state.uri ? showResource(tab) : showServer(tab, servers.find((s) => s.id === state.server));
-  }
-  showTabs(tabs, tab);
-  const root = $('detail-body'), page = [state.server, state.uri, tab, state.event].join('\n');
-  const open = page === shownPage ? [...root.querySelectorAll('details[open] > summary')].map((s) => s.textContent) : [];
-  const { scrollTop } = root, atEnd = tab === 'log' && (page !== shownPage || root.scrollHeight - scrollTop - root.clientHeight < 8);
-  root.replaceChildren(...body);
-  for (const s of root.querySelectorAll('details > summary')) if (open.includes(s.textContent)) s.parentElement.open = true;
-  if (atEnd) root.scrollTop = root.scrollHeight; // the newest line stays in view
-  else root.scrollTop = page === shownPage ? scrollTop : 0;
-  shownPage = page;
+	let tabs = [], body = [];
+	tab = '';
+	$('compare').hidden = true;
+	$('detail-title').title = '';
+	$('follow').setAttribute('aria-pressed', String(state.following));
+	$('follow').textContent = state.following ? 'Following newest' : 'Follow newest';
+	const event = state.event && eventOf(state.event);
+	if (state.event && !event) {
+		$('detail-title').textContent = 'Event';
+		$('detail-meta').replaceChildren(line('', state.event));
+		body = [element('p', '', 'This event is not among the newest ones.'), element('p', 'quiet', 'Older events: mcptrack replay, or the history of a resource.')];
+	} else if (event) {
+		$('detail-title').replaceChildren('Event: ', name(describe(event).verb));
+		$('detail-meta').replaceChildren(line('', event.type, event.id, ago(event.timestamp), event.serverId && link(event.serverId, { server: event.serverId }),
+			event.resourceUri && link(event.resourceUri, { server: event.serverId, uri: event.resourceUri })));
+		body = [eventPage(event)];
+	} else if (state.server) {
+		tabs = state.uri ? resourceTabs() : serverTabs();
+		tab = tabs.some(([t]) => t === state.tab) ? state.tab : tabs[0][0];
+		body = state.uri ? showResource(tab) : showServer(tab, serverOf(state.server));
+	} else body = welcome();
+	showTabs(tabs, tab);
+	const root = $('detail-body'), page = [state.server, state.uri, tab, state.event, state.to].join('\n');
+	const opened = page === shownPage ? [...root.querySelectorAll('details[open] > summary')].map((s) => s.textContent) : [];
+	const { scrollTop } = root, atEnd = tab === 'log' && (page !== shownPage || root.scrollHeight - scrollTop - root.clientHeight < 8);
+	const same = body.length === root.childNodes.length && body.every((e, i) => e === root.childNodes[i]);
+	if (!same) root.replaceChildren(...body); // a selection of text in it stays
+	for (const s of root.querySelectorAll('details > summary')) if (opened.includes(s.textContent)) s.parentElement.open = true;
+	if (atEnd) root.scrollTop = root.scrollHeight; // the newest line stays in view
+	else root.scrollTop = page === shownPage ? scrollTop : 0;
+	shownPage = page;
 }
 
-function link(text, to) {
-  const button = element('button', 'link', name(text));
-  button.type = 'button';
-  button.onclick = () => go({ event: '', tab: '', from: '', to: '', ...to }, true);
-  return button;
+function welcome() {
+	$('detail-title').textContent = 'Newest change';
+	const servers = allServers();
+	$('detail-meta').textContent = servers ? 'none in the last 15 minutes' : 'loading…';
+	if (!servers) return [];
+	return [element('p', '', servers.length ? 'Nothing has changed yet. The next change of a resource appears here.' : 'No server is configured yet. Add one to the config, or run mcptrack init.')];
 }
 
 function showTabs(tabs, chosen) {
-  const root = $('tabs');
-  root.hidden = !tabs.length;
-  if ([...root.children].map((b) => b.textContent).join('\n') !== tabs.map(([, text]) => text).join('\n')) {
-    root.replaceChildren(...tabs.map(([tab, text]) => {
-      const button = element('button', '', text);
-      button.type = 'button';
-      button.id = 'tab-' + tab;
-      button.setAttribute('role', 'tab');
-      button.setAttribute('aria-controls', 'detail-body');
-      button.onclick = () => go({ tab, from: '', to: '' }, true);
-      return button;
-    }));
-  }
-  for (const b of root.children) b.setAttribute('aria-selected', String(b.id === 'tab-' + chosen));
+	const root = $('tabs');
+	root.hidden = !tabs.length;
+	$('detail-tools').hidden = !tabs.length;
+	if ([...root.children].map((b) => b.textContent).join('\n') !== tabs.map(([, text]) => text).join('\n')) {
+		root.replaceChildren(...tabs.map(([t, text]) => {
+			const b = button('', text, () => go({ tab: t }, true));
+			b.id = 'tab-' + t;
+			b.setAttribute('role', 'tab');
+			b.setAttribute('aria-controls', 'detail-body');
+			return b;
+		}));
+	}
+	for (const b of root.children) b.setAttribute('aria-selected', String(b.id === 'tab-' + chosen));
 }
 
-// render shows the state after a change of it.
+let shownFilter = '', shownSpan = '', shownSelection = '';
 function render() {
-  document.body.dataset.view = state.view || 'servers';
-  for (const b of document.querySelectorAll('nav button')) b.setAttribute('aria-pressed', String(b.dataset.view === document.body.dataset.view));
-  for (const [id, member] of inputs) if ($(id).value !== state[member]) $(id).value = state[member];
-  showServers(servers);
-  if (shownServer !== state.server) {
-    shownServer = state.server;
-    resources = [];
-    loadResources();
-  }
-  showResources(resources);
-  showFeed();
-  showDetail();
-  loadDetail();
-  loadLog(showDetail);
+	document.body.dataset.view = state.view || 'detail';
+	for (const b of document.querySelectorAll('nav button')) b.setAttribute('aria-pressed', String(b.dataset.view === document.body.dataset.view));
+	for (const [id, member] of inputs) if ($(id).value !== state[member]) $(id).value = state[member];
+	const selection = state.following ? '' : state.server + '\n' + state.uri;
+	if (selection !== shownSelection && selection) reveal();
+	shownSelection = selection;
+	const asked = state.filter + '\n' + state.efilter, force = asked !== shownFilter;
+	shownFilter = asked;
+	const span = state.after + '-' + state.before;
+	if (span !== shownSpan && state.after) loadSpan();
+	const moved = force || span !== shownSpan;
+	shownSpan = span;
+	showRail(force);
+	showFeed(moved);
+	showFilter();
+	showDetail();
+	loadDetail();
+	loadLog(showDetail);
+	if (state.following && !state.server) followNewest();
 }
 
-// loadDetail loads what is shown if that is another thing than before. reloadDetail loads it
-// again, once at a time: what is asked for meanwhile is one more request after it.
+async function loadSpan() {
+	try {
+		addEvents((await get('/api/history?' + new URLSearchParams({ after: state.after, before: state.before, limit: 500 }))).events, true);
+		showFeed(true);
+	} catch { /* what is known is shown */ }
+}
+
+// loadDetail loads what is shown if it is new. reloadDetail loads it again, once at a time.
 let loaded = '', reloading = false, stale = false;
 function loadDetail() {
-  const what = state.server + '\n' + state.uri;
-  if (!state.server || loaded === what) return undefined;
-  loaded = what;
-  return state.uri ? loadResource(showDetail) : loadServer(showDetail);
+	const what = state.server + '\n' + state.uri;
+	if (!state.server || loaded === what) return undefined;
+	loaded = what;
+	return state.uri ? loadResource(showDetail) : loadServer(showDetail);
 }
 
 async function reloadDetail() {
-  stale = true;
-  if (reloading) return;
-  reloading = true;
-  try {
-    while (stale) {
-      stale = false;
-      loaded = '';
-      await loadDetail();
-    }
-  } finally { reloading = false; }
+	stale = true;
+	if (reloading) return;
+	reloading = true;
+	try {
+		while (stale) {
+			stale = false;
+			loaded = '';
+			await loadDetail();
+		}
+	} finally { reloading = false; }
 }
 
-const inputs = [['server-filter', 'filter'], ['server-state', 'state'], ['server-sort', 'sort'], ['resource-filter', 'rfilter'], ['resource-sort', 'rsort'],
-  ['feed-filter', 'efilter'], ['chart-range', 'range'], ['chart-scope', 'scope']];
+const inputs = [['rail-filter', 'filter'], ['feed-filter', 'efilter'], ['chart-range', 'range']];
 for (const [id, member] of inputs) {
-  $(id).oninput = () => {
-    go({ [member]: $(id).value });
-    if (id.startsWith('chart')) loadCharts();
-  };
+	$(id).oninput = () => {
+		go({ [member]: $(id).value });
+		if (id === 'chart-range') loadChart().then(drawChart);
+	};
 }
 for (const b of document.querySelectorAll('nav button')) b.onclick = () => go({ view: b.dataset.view }, true);
+$('follow').onclick = () => {
+	$('detail-body').scrollTop = 0;
+	go(state.following ? { server: state.server, uri: state.uri } : select({}), true);
+};
+$('copy').onclick = async () => {
+	const text = copyText(tab);
+	try { await navigator.clipboard.writeText(text ?? ''); } catch { // without TLS there is no clipboard
+		getSelection().selectAllChildren($('detail-body'));
+		document.execCommand('copy');
+		getSelection().removeAllRanges();
+	}
+	$('copy').textContent = 'Copied';
+	setTimeout(() => { $('copy').textContent = 'Copy'; }, 1500);
+};
 
 startFeed();
-let lastServer = '';
-start(() => {
-  render();
-  if (state.scope && lastServer !== state.server) loadCharts();
-  lastServer = state.server;
-});
+startDrawer();
+startKeys();
+whenCounted(() => { counted = true; drawSoon(); });
+let counted = false;
+start(render);
+
+// drawSoon draws what came in: a flood is drawn five times a second.
+function drawSoon() {
+	if (!drawing) { drawing = true; setTimeout(draw, 200); }
+}
 
 follow((e) => {
-  addEvents([e]);
-  if (!drawing) { drawing = true; setTimeout(draw, 200); } // a flood is drawn five times a second
-  look();
-  if (e.serverId === state.server && (state.uri ? e.resourceUri === state.uri : !e.resourceUri)) outdated = true;
+	addEvents([e]);
+	if (e.serverId) touched.add(e.serverId);
+	drawSoon();
+	look();
+	if (e.serverId === state.server && (state.uri ? e.resourceUri === state.uri : !e.resourceUri)) outdated = true;
 }, (status) => {
-  $('link').textContent = status;
-  $('link').className = 'badge ' + (status === 'live' ? 'good' : 'bad');
-  document.body.classList.toggle('offline', status !== 'live');
-  if (status === 'live') look();
+	$('link').textContent = status;
+	$('link').className = 'badge ' + (status === 'live' ? 'good' : 'bad');
+	document.body.classList.toggle('offline', status !== 'live');
+	if (status === 'live') look();
 });
 let outdated = false; // what is shown is older than the newest event about it
 function draw() {
-  drawing = false;
-  showFeed();
-  if (outdated) { outdated = false; reloadDetail(); }
+	drawing = false;
+	showFeed();
+	followNewest();
+	if (counted && tab === 'history') showDetail();
+	counted = false;
+	if (outdated) { outdated = false; reloadDetail(); }
 }
 
-// look asks for the current lists shortly after something happened: one request at a
-// time, and rarely enough to leave the browser time with many servers and resources.
+// look asks for the current lists after something happened, once at a time and not too often.
 async function look() {
-  again = true;
-  if (looking) return;
-  looking = true;
-  for (let wait = 200; again; ) {
-    await new Promise((done) => setTimeout(done, wait));
-    again = false;
-    const began = performance.now();
-    await Promise.all([loadServers(), loadResources()]);
-    wait = Math.min(Math.max(200, 10 * (performance.now() - began)), 5000);
-  }
-  looking = false;
+	again = true;
+	if (looking) return;
+	looking = true;
+	for (let wait = 200; again; ) {
+		await new Promise((done) => setTimeout(done, wait));
+		again = false;
+		const began = performance.now(), news = [...touched];
+		touched.clear();
+		await Promise.all([loadServers(), reload(news)]);
+		wait = Math.min(Math.max(200, 10 * (performance.now() - began)), 5000);
+	}
+	looking = false;
 }
 
 setInterval(loadServers, 5000);
 setInterval(() => loadLog(showDetail), 2000);
 setInterval(refreshTimes, 5000);
 setInterval(reloadDetail, 60000);
-(function charts() { loadCharts().then(() => setTimeout(charts, interval())); })();
-addEventListener('load', drawCharts);
-get('/api/history').then(({ events }) => { addEvents(events, true); showFeed(); if (state.event) showDetail(); }, () => { /* the feed begins now */ });
+(function chart() { loadChart().then(() => setTimeout(chart, interval())); })();
+addEventListener('load', drawChart);
+get('/api/history?limit=500').then(({ events }) => { addEvents(events, true); showFeed(); followNewest(); if (state.event) showDetail(); }, () => { /* the feed begins now */ });
 render();
 loadServers();

@@ -1,96 +1,107 @@
-// Charts of the stored events, drawn by uPlot.
-import { get, state } from './state.js';
+// The chart of the stored events, drawn by uPlot, which is also the time filter.
+import { clock } from './dom.js';
+import { get, go, state } from './state.js';
 
 const $ = (id) => document.getElementById(id);
-const charts = new Map();
-let loading = false, again = false, data = null;
+const height = 60;
+let chart = null, loading = false, again = false, data = null;
 
 const color = (variable) => getComputedStyle(document.documentElement).getPropertyValue(variable).trim();
-const number = (n) => n >= 1e6 ? n / 1e6 + 'M' : n >= 1e3 ? n / 1e3 + 'k' : String(n);
-const milliseconds = (n) => n >= 1000 ? n / 1000 + ' s' : n + ' ms';
+const number = (n) => n.toLocaleString(undefined, { notation: 'compact' });
 
 const label = (seconds, span) => {
-  const at = new Date(seconds * 1000);
-  return span > 2 * 86400 ? at.toLocaleDateString(undefined, { month: 'short', day: 'numeric' }) : at.toLocaleTimeString(undefined, { hour: '2-digit', minute: '2-digit' });
+	const at = new Date(seconds * 1000);
+	return span > 2 * 86400 ? at.toLocaleDateString(undefined, { month: 'short', day: 'numeric' }) : at.toLocaleTimeString(undefined, { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' });
 };
 
-const kinds = {
-  'chart-events': {
-    data: (d, times) => [times, d.events],
-    series: () => [{ label: 'events', stroke: color('--accent'), fill: color('--pick'), width: 1, points: { show: false }, paths: window.uPlot.paths.bars({ size: [1, 20], align: 1 }) }],
-    values: number,
-    range: (_, __, most) => [0, Math.max(most * 1.1, 1)],
-  },
-  'chart-latency': {
-    data: (d, times) => [times, d.p50, d.p99],
-    series: () => [
-      { label: 'p50', stroke: color('--good'), width: 1.5, spanGaps: true },
-      { label: 'p99', stroke: color('--warn'), width: 1.5, spanGaps: true, dash: [4, 3] }],
-    values: milliseconds,
-    range: (_, __, most) => [0, Math.max(most * 1.1, 1)],
-  },
-};
-
-// loadCharts asks for the counts; while it does, further calls are one.
-export async function loadCharts() {
-  again = true;
-  if (loading) return;
-  loading = true;
-  while (again) {
-    again = false;
-    const server = state.scope ? state.server : '';
-    try {
-      data = await get('/api/activity?' + new URLSearchParams({ range: state.range || '300', server }));
-      draw();
-    } catch { $('charts').hidden = true; }
-  }
-  loading = false;
+export async function loadChart() {
+	again = true;
+	if (loading) return;
+	loading = true;
+	while (again) {
+		again = false;
+		try {
+			data = await get('/api/activity?' + new URLSearchParams({ range: state.range || '300' }));
+			draw();
+		} catch { /* what is shown stays */ }
+	}
+	loading = false;
 }
 
-// interval is how often the charts are to be loaded again, in ms.
 export const interval = () => !state.range ? 5000 : state.range === '3600' ? 15000 : 60000;
 
+const per = () => data.step < 60 ? data.step + ' s' : data.step < 3600 ? data.step / 60 + ' min' : (data.step / 3600).toFixed(1).replace('.0', '') + ' h';
+
 export function draw() {
-  if (!data || !window.uPlot) return;
-  $('charts').hidden = false;
-  const times = data.events.map((_, i) => data.from + i * data.step);
-  for (const [id, kind] of Object.entries(kinds)) {
-    const root = $(id), values = kind.data(data, times);
-    let chart = charts.get(id);
-    if (!chart) {
-      chart = new window.uPlot(options(kind, root.clientWidth), values, root);
-      charts.set(id, chart);
-    } else chart.setData(values);
-  }
-  const sum = data.events.reduce((a, b) => a + b, 0), most = Math.max(...data.events);
-  const per = data.step < 60 ? data.step + ' s' : data.step < 3600 ? data.step / 60 + ' min' : (data.step / 3600).toFixed(1) + ' h';
-  const last = (list) => list.findLast((v) => v != null);
-  const slow = last(data.p99) == null ? '' : `; stored within ${milliseconds(last(data.p50))} (p50), ${milliseconds(last(data.p99))} (p99) lately`;
-  $('chart-text').textContent = `${sum.toLocaleString()} events, at most ${most.toLocaleString()} in ${per}${slow}`;
-  $('chart-events').setAttribute('aria-label', `Events over time: ${sum} events, at most ${most} in ${per}`);
-  $('chart-latency').setAttribute('aria-label', 'Time from notice to storage' + slow);
+	if (!data || !window.uPlot) return;
+	$('chart').hidden = false;
+	const values = [data.events.map((_, i) => data.from + i * data.step), data.events], width = $('chart-plot').clientWidth;
+	if (chart) chart.setData(values);
+	else if (width) chart = new window.uPlot(options(width), values, $('chart-plot'));
+	title();
+	showFilter();
 }
 
-function options(kind, width) {
-  const axis = { stroke: color('--quiet'), font: '11px system-ui', grid: { stroke: color('--line'), width: 1 }, ticks: { show: false } };
-  return {
-    width, height: 90, padding: [8, 26, 0, 0], legend: { show: true }, cursor: { y: false, points: { size: 5 } },
-    scales: { y: { range: kind.range } },
-    axes: [{ ...axis, space: 70, size: 24, values: (u, ticks) => ticks.map((t) => label(t, u.scales.x.max - u.scales.x.min)) }, { ...axis, size: 48, space: 24, values: (_, ticks) => ticks.map(kind.values) }],
-    series: [{ label: 'time' }, ...kind.series().map((s) => ({ value: (_, v) => v == null ? '–' : kind.values(v), ...s }))],
-  };
+function title() {
+	const i = chart?.cursor.idx;
+	$('chart-title').textContent = i == null ? `Events per ${per()} · ${data.events.reduce((a, b) => a + b, 0).toLocaleString()} in all` : `${clock(new Date((data.from + i * data.step) * 1000).toISOString())}: ${data.events[i]} events in ${per()}`;
 }
 
-// Colours and widths are fixed when a chart is made.
-function remake() {
-  for (const chart of charts.values()) chart.destroy();
-  charts.clear();
-  draw();
+// showFilter marks the time that is chosen.
+export function showFilter() {
+	$('chart-clear').hidden = !state.after;
+	if (state.after) $('chart-clear').textContent = `✕ ${clock(new Date(state.after * 1000).toISOString())} – ${clock(new Date(state.before * 1000).toISOString())}`;
+	$('chart').classList.toggle('filtered', Boolean(state.after));
+	if (!chart) return;
+	const [left, right] = state.after ? [state.after, state.before].map((t) => Math.min(Math.max(chart.valToPos(Number(t), 'x'), 0), chart.over.clientWidth)) : [0, 0];
+	chart.setSelect({ left, top: 0, width: right - left, height: chart.over.clientHeight }, false);
 }
-matchMedia('(prefers-color-scheme: dark)').addEventListener('change', remake);
+
+function filter(after, before) {
+	go({ after: String(Math.floor(after)), before: String(Math.max(Math.ceil(before), Math.floor(after) + 1)) });
+}
+
+$('chart-clear').onclick = () => go({ after: '', before: '' });
+$('chart-plot').addEventListener('keydown', (e) => {
+	if (e.key === 'Escape' && state.after) go({ after: '', before: '' });
+	const step = { ArrowLeft: -1, ArrowRight: 1 }[e.key] * (data?.step || 0);
+	if (!step) return;
+	e.preventDefault();
+	if (!state.after) filter(data.from + data.step * (data.events.length - 1), data.from + data.step * data.events.length);
+	else if (e.shiftKey) filter(Number(state.after), Math.max(Number(state.before) + step, Number(state.after) + data.step));
+	else filter(Number(state.after) + step, Number(state.before) + step);
+});
+
+function options(width) {
+	const axis = { stroke: color('--quiet'), font: '11px system-ui', ticks: { show: false } };
+	return {
+		width, height, padding: [7, 16, 0, 0], legend: { show: false },
+		cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false } },
+		scales: { y: { range: (_, __, most) => [0, Math.max(most, 1)] } },
+		axes: [{ ...axis, space: 70, incrs: [60, 300, 600, 1800, 3600, 10800, 21600, 43200, 86400, 604800], size: 19, gap: 4, grid: { show: false }, values: (u, ticks) => ticks.map((t) => label(t, u.scales.x.max - u.scales.x.min)) },
+			{ ...axis, size: 34, gap: 4, splits: (u) => [0, u.scales.y.max], grid: { stroke: color('--line'), width: 1 }, values: (_, ticks) => ticks.map(number) }],
+		series: [{}, { stroke: color('--accent'), fill: color('--accent'), width: 0, points: { show: false }, paths: window.uPlot.paths.bars({ size: [.8, 14], align: 1 }) }],
+		hooks: {
+			setCursor: [title],
+			setSelect: [(u) => {
+				const { left, width: wide } = u.select;
+				if (wide > 2) filter(u.posToVal(left, 'x'), u.posToVal(left + wide, 'x'));
+				else if (state.after) go({ after: '', before: '' });
+			}],
+		},
+	};
+}
+
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
+	chart?.destroy();
+	chart = null;
+	draw();
+});
 new ResizeObserver(() => {
-  for (const [id, chart] of charts) {
-    const width = $(id).clientWidth;
-    if (width && width !== chart.width) chart.setSize({ width, height: 90 });
-  }
-}).observe($('charts'));
+	const width = $('chart-plot').clientWidth;
+	if (!chart) draw();
+	else if (width && width !== chart.width) {
+		chart.setSize({ width, height });
+		showFilter();
+	}
+}).observe($('chart-plot'));

@@ -1,70 +1,150 @@
-// The live feed: the newest events, and the words for them.
+// The feed: the newest events, in the columns and verbs of watch.
 import { List } from './list.js';
-import { clock, element, name, shown, visible } from './dom.js';
-import { fits, narrow, tone } from './lists.js';
-import { go, state } from './state.js';
+import { at, button, cut, element, name, readable, shown, visible } from './dom.js';
+import { go, select, state } from './state.js';
+import { lineCounts } from './texts.js';
+import { describe, fits, narrow, stateWords } from './words.js';
 
 const $ = (id) => document.getElementById(id);
-const maxEvents = 5000;
+const maxEvents = 5000, burst = 5000, longest = 60000; // ms between two events of a burst, and from the first to the last
 const events = []; // newest first
-let paused = false;
+let frozen = null; // the events that were there when the feed was paused
+let one = true; // there is one server, so its name says nothing
 
-export const causes = {
-  notify: 'notified', trailing: 'end of a burst', resync: 'found after a reconnect', poll: 'found by polling', event: 'named by an event',
-};
-
-// summary says in one line what happened.
-export function summary(e) {
-  const what = e.resourceUri || e.name || e.reason || '';
-  const places = (n) => (e.details || []).filter((d) => d.key === n).map((d) => ' (' + d.changes.slice(0, 3).map((c) => c.path.slice(1)).join(', ') + (d.changes.length > 3 || d.more ? ', …' : '') + ')').join('');
-  const lists = [['added', '+'], ['removed', '−'], ['changed', '~']].flatMap(([k, sign]) => Array.isArray(e[k]) ? e[k].map((n) => sign + n + (k === 'changed' ? places(n) : '')) : []);
-  return [e.state, what === e.state ? '' : what, ...lists, e.changed === false ? '(same content)' : '', e.error].filter(Boolean).join(' ');
-}
+export const isChange = (e) => e.type === 'resource.updated' && e.changed !== false && Boolean(e.digest);
+export const isPaused = () => frozen !== null;
 
 const feedList = new List($('feed-list'), {
-  height: 24,
-  fill(row, e) {
-    row.replaceChildren(element('span', 'quiet', clock(e.timestamp)), ' ', name(e.serverId || ''), ' ',
-      element('span', e.type === 'server.state' ? tone(e.state) : '', visible(e.type)), ' ', name(summary(e), 'mono what'));
-  },
-  pick(e) { go({ event: e.id, view: 'detail' }, true); },
+	height: 26,
+	fill(row, r) {
+		const { e, n, oldest } = r, d = describe(e);
+		const start = [at(e.timestamp, 'quiet'), one ? '' : name(e.serverId || '', 'server'), element('span', 'verb ' + d.tone, visible(d.verb))];
+		const times = n > 1 ? '×' + n : '', more = d.more.filter(Boolean);
+		if (d.about) {
+			row.replaceChildren(...start.filter(Boolean), cut(readable(d.about), 'what mono'), element('span', 'count', lineCounts(e.serverId, e.resourceUri, oldest.previousDigest, e.digest, e.size)),
+				element('span', 'times', times), element('span', 'more quiet', more[0]));
+		} else row.replaceChildren(...start.filter(Boolean), element('bdi', 'what wide', [visible(d.text || ''), ...more, times].filter(Boolean).join(' · ')));
+		row.title = visible([d.about || d.text, ...d.more.filter((x) => typeof x === 'string')].filter(Boolean).join(', '));
+	},
+	pick({ e }) { go(select(pageOf(e)), true); },
+	held(n) { sayHeld(n); },
 });
 
+let heldRows = 0;
+function sayHeld(n) {
+	heldRows = n;
+	const text = frozen ? '' : n ? n + ' new, shown when the pointer leaves' : '';
+	if ($('held').textContent !== text) $('held').textContent = text;
+}
+
+function pageOf(e) {
+	if (isChange(e)) return { server: e.serverId, uri: e.resourceUri, to: e.id, tab: 'diff' };
+	if (e.resourceUri && e.serverId) return { server: e.serverId, uri: e.resourceUri };
+	if (e.type === 'server.state') return { server: e.serverId, tab: 'timeline' };
+	const tab = { 'tools.list_changed': 'tools', 'prompts.list_changed': 'prompts', 'templates.list_changed': 'templates' }[e.type];
+	return tab ? { server: e.serverId, tab } : { event: e.id, server: e.serverId || '' };
+}
+
 export function startFeed() {
-  const fit = () => feedList.resize(narrow.matches ? 48 : 24); // what happened gets a line of its own
-  narrow.addEventListener('change', fit);
-  fit();
-  $('pause').onclick = () => {
-    paused = !paused;
-    $('pause').setAttribute('aria-pressed', String(paused));
-    $('pause').textContent = paused ? 'Resume' : 'Pause';
-    showFeed();
-  };
+	const fit = () => feedList.resize(narrow.matches ? 48 : 26); // what happened gets a line of its own
+	narrow.addEventListener('change', fit);
+	fit();
+	$('pause').onclick = pause;
 }
 
-// addEvents adds events, newest first, before or after those that are there.
-export function addEvents(more, older = false) {
-  for (const e of more) e.key = e.id; // for the list
-  if (older) {
-    const known = new Set(events.map((e) => e.id));
-    events.push(...more.filter((e) => !known.has(e.id)));
-  } else events.unshift(...more);
-  events.length = Math.min(events.length, maxEvents);
+export function pause() {
+	frozen = frozen ? null : [...events];
+	$('pause').setAttribute('aria-pressed', String(isPaused()));
+	showFeed(true);
 }
 
-export function showFeed() {
-  if (paused) return;
-  feedList.set(events.filter((e) => fits(state.efilter, e.type, e.serverId, e.resourceUri, e.state, e.reason)), state.event);
+export const stepFeed = (n) => feedList.step(n);
+
+export function addEvents(more, stored = false) {
+	if (stored) {
+		const known = new Set(events.map((e) => e.id));
+		events.push(...more.filter((e) => !known.has(e.id)));
+		events.sort((a, b) => b.timestamp.localeCompare(a.timestamp));
+	} else events.unshift(...more);
+	events.length = Math.min(events.length, maxEvents);
 }
 
-// eventOf returns the event with an id, if it is among the newest.
+// isSame reports whether an event is part of a row: the same state again, or the same burst.
+function isSame({ e: newest, oldest }, e) {
+	if (e.type === 'server.state') return newest.state === e.state;
+	const at = Date.parse(e.timestamp);
+	return Date.parse(oldest.timestamp) - at < burst && Date.parse(newest.timestamp) - at < longest;
+}
+
+const transitional = ['Pending', 'Connecting', 'Stopping'];
+
+// fold returns the rows for events: bursts are one row, and a state on the way to another one,
+// an announcement without a change, and the end of a burst have none.
+function fold(all) {
+	const rows = [], open = new Map(), newer = new Set(), named = new Set();
+	const from = state.after && new Date(state.after * 1000).toISOString(), until = state.before && new Date(state.before * 1000).toISOString();
+	let chosen = '';
+	for (const e of all) {
+		if (from && (e.timestamp < from || e.timestamp >= until)) continue;
+		if (e.type === 'server.state') {
+			const over = newer.has(e.serverId);
+			newer.add(e.serverId);
+			if (over && transitional.includes(e.state)) continue;
+		} else if (e.changed === false) continue;
+		if (e.type === 'resource.added' || e.type === 'resource.removed') named.add(e.serverId + '\n' + e.resourceUri);
+		// A changed list of resources and the events of these resources are one fact.
+		if (e.type === 'resources.list_changed' && !e.error && !e.changed?.length && [...(e.added || []), ...(e.removed || [])].every((uri) => named.has(e.serverId + '\n' + uri))) continue;
+		if (!fits(state.efilter, e.type, e.serverId, e.resourceUri, e.state, stateWords(e.state), e.reason, e.name, describe(e).verb)) continue;
+		const key = e.type === 'resource.updated' || e.type === 'server.state' ? [e.serverId, e.resourceUri].join('\n') : '';
+		let row = key && open.get(key);
+		if (row && isSame(row, e)) {
+			row.n++;
+			row.oldest = e;
+		} else {
+			row = { key: e.id, e, oldest: e, n: 1 };
+			if (key) open.set(key, row);
+			rows.push(row);
+		}
+		if (e.id === state.to || e.id === state.event) chosen = row.key;
+	}
+	return { rows, chosen };
+}
+
+export function showFeed(force = false) {
+	const all = frozen || events, missed = frozen ? (frozen.length ? events.findIndex((e) => e.id === frozen[0].id) : events.length) : 0;
+	const label = frozen ? `Resume (${missed < 0 ? maxEvents + '+' : missed} new)` : 'Pause';
+	if ($('pause').textContent !== label) $('pause').textContent = label;
+	const { rows, chosen } = fold(all);
+	feedList.set(rows, chosen, why(all), force);
+	sayHeld(heldRows);
+}
+
+// why says why the feed is empty, and what to do.
+function why(all) {
+	if (state.after) return [element('p', '', 'No event is known from this time.'), button('', 'Show all times', () => go({ after: '', before: '' }))];
+	if (state.efilter) return [element('p', '', 'No event matches “', name(state.efilter), '”.'), button('', 'Clear the filter', () => go({ efilter: '' }))];
+	return [element('p', '', all.length ? 'The newest events changed nothing.' : 'Nothing happened in the last 15 minutes. Changes appear here as soon as a server announces them.')];
+}
+
+export function setOneServer(is) {
+	one = is;
+	$('feed-list').classList.toggle('one', is);
+}
+
+export const newestChange = () => events.find(isChange);
+
+export function updatesPerMinute() {
+	const since = new Date(Date.now() - 60000).toISOString();
+	let n = 0;
+	for (const e of events) {
+		if (e.timestamp < since) return n.toLocaleString();
+		if (isChange(e)) n++;
+	}
+	return n.toLocaleString() + (events.length === maxEvents ? '+' : '');
+}
+
 export const eventOf = (id) => events.find((e) => e.id === id);
 
-// eventsOf returns the known events about a resource.
-export const eventsOf = (server, uri) => events.filter((e) => e.serverId === server && e.resourceUri === uri);
-
-// eventPage shows one event as it is on the wire.
 export function eventPage(e) {
-  const { key, ...wire } = e;
-  return element('pre', '', shown(JSON.stringify(wire, null, 2)));
+	return element('pre', '', shown(JSON.stringify(e, null, 2)));
 }

@@ -1,140 +1,170 @@
-// The page of a resource: its content, the difference of two versions, its history.
+// The page of a resource: the change from one version to the next, a version, the history.
 import { diff } from './diff.js';
-import { ago, clock, digest, element, line, shortDigest, shown, size, visible } from './dom.js';
-import { causes, eventsOf } from './feed.js';
+import { ago, at, button, clock, digest, element, line, name, rendered, shortDigest, shown, size, visible } from './dom.js';
+import { labelOf, link } from './rail.js';
 import { api, get, go, state } from './state.js';
+import { keep, lineCounts, textOf } from './texts.js';
+import { causes } from './words.js';
 
 const $ = (id) => document.getElementById(id);
-const maxResources = 50, maxVersions = 200;
-const pages = new Map(); // server and URI → {now, versions, log, texts}, the newest last
+const maxResources = 50, silent = 'mcptrack does not respond';
+const pages = new Map(); // server and URI → {now, versions, more, error}, the newest last
 
 const key = () => state.server + '\n' + state.uri;
 
 function page() {
-  let p = pages.get(key());
-  if (!p) p = { now: null, versions: [], log: [], texts: new Map() };
-  pages.delete(key());
-  pages.set(key(), p);
-  if (pages.size > maxResources) pages.delete(pages.keys().next().value);
-  return p;
+	const p = pages.get(key()) || { now: null, versions: [], more: false, error: '' };
+	pages.delete(key());
+	pages.set(key(), p);
+	if (pages.size > maxResources) pages.delete(pages.keys().next().value);
+	return p;
 }
 
-// load asks for the current content and the history. What is shown stays on a failure.
+// loadResource asks for the current content and the versions. What is shown stays on a failure.
 export async function loadResource(changed) {
-  const at = key(), p = page(), { server, uri } = state;
-  try {
-    const now = await get(api(server, '/content', { uri }));
-    p.now = now;
-    if (now.text != null && now.digest) p.texts.set(now.digest, now.text);
-    note(p, { digest: now.digest, at: now.changed || new Date().toISOString(), size: now.size, gone: now.gone, text: now.text != null });
-  } catch { return; }
-  if (at === key()) changed();
-  try {
-    const { events, texts = [] } = await get('/api/history?' + new URLSearchParams({ server, uri }));
-    p.log = events;
-    for (const e of [...events].reverse()) {
-      // The version before the first stored change is known by its digest alone.
-      if (texts.includes(e.previousDigest)) note(p, { digest: e.previousDigest, at: e.timestamp, text: true });
-      if (e.type === 'resource.updated' && e.digest && e.changed !== false) note(p, { digest: e.digest, at: e.timestamp, size: e.size, text: texts.includes(e.digest) });
-    }
-  } catch { /* without a log there are only the events since this page was opened */ }
-  if (at === key()) changed();
+	const here = key(), p = page(), { server, uri } = state;
+	const [now, log] = await Promise.allSettled([get(api(server, '/content', { uri })), get('/api/history?' + new URLSearchParams({ server, uri }))]);
+	const { versions = [], more } = log.value || {};
+	p.error = '';
+	if (now.status === 'fulfilled') {
+		p.now = now.value;
+		if (p.now.text != null) keep(p.now.digest, p.now.text);
+		if (versions[0]?.digest === p.now.digest) versions[0].text ||= p.now.text != null;
+		// What is there now has no event if it did not change since the server is followed.
+		if (!p.now.gone && versions[0]?.digest !== p.now.digest) versions.unshift({ digest: p.now.digest || '', mimeType: p.now.mimeType, size: p.now.size, text: p.now.text != null, timestamp: p.now.changed });
+	} else if (now.reason.status === 404) {
+		p.now = null;
+		p.error = now.reason.message;
+	} else if (!p.now) p.error = silent;
+	for (const v of versions) v.key = v.id || v.digest || 'now';
+	if (log.status === 'fulfilled' || !p.versions.length) Object.assign(p, { versions, more });
+	if (here === key()) changed();
 }
 
-// note adds a version, or what was not known about it.
-function note(p, v) {
-  if (!v.digest) return;
-  const known = p.versions.find((k) => k.digest === v.digest);
-  if (known) {
-    known.text = known.text || v.text;
-    known.size ??= v.size;
-    if (v.at > known.at && v.digest === p.now?.digest) known.at = v.at;
-  } else p.versions.push(v);
-  p.versions.sort((a, b) => (b.digest === p.now?.digest) - (a.digest === p.now?.digest) || b.at.localeCompare(a.at));
-  for (const old of p.versions.splice(maxVersions)) p.texts.delete(old.digest);
+const isMarkdown = (p) => /markdown/.test(p.now?.mimeType || p.versions[0]?.mimeType || '') || /\.(md|markdown)$/i.test(state.uri);
+
+// choice returns the version that is shown and the one before it, among those with a text.
+function choice(p) {
+	const all = p.versions.filter((v) => v.text), found = all.findIndex((v) => v.key === state.to), index = Math.max(found, 0);
+	const from = all.find((v) => v.key === state.from) || all[index + 1];
+	return { all, index, to: all[index], from, lost: Boolean(state.to) && found < 0 };
 }
 
-async function textOf(p, wanted, server, uri) {
-  if (!p.texts.has(wanted)) {
-    const { text } = await get(api(server, '/content', { uri, digest: wanted }));
-    p.texts.set(wanted, text);
-  }
-  return p.texts.get(wanted);
+export function resourceTabs() {
+	const p = page(), { from } = choice(p), change = ['diff', 'Change'];
+	const tabs = [...(isMarkdown(p) ? [['rendered', 'Rendered']] : []), ['content', 'Raw'], ['history', 'History']];
+	return from || state.tab === 'diff' ? [change, ...tabs] : [...tabs.filter(([t]) => t !== 'history'), change, tabs.at(-1)];
 }
-
-export const resourceTabs = [['content', 'Content'], ['diff', 'Differences'], ['history', 'History']];
 
 export function showResource(tab) {
-  const p = page(), now = p.now;
-  $('detail-title').replaceChildren(element('bdi', '', visible(state.uri)));
-  const back = element('button', 'link', visible(state.server));
-  back.type = 'button';
-  back.onclick = () => go({ uri: '', event: '', tab: '', from: '', to: '' }, true);
-  $('detail-meta').replaceChildren(now ? line('', back, now.mimeType, now.gone ? 'removed' : size(now.size), now.digest && digest(now.digest), now.changed && element('span', '', 'changed ', ago(now.changed))) : line('', back, 'loading…'));
-  $('compare').hidden = tab !== 'diff';
-  if (!now) return [];
-  return { content: showContent, diff: showDiff, history: showHistory }[tab](p);
+	const p = page(), { now } = p;
+	$('detail-title').replaceChildren(name(now ? labelOf(now) : state.uri));
+	$('detail-title').title = visible(state.uri);
+	$('detail-meta').replaceChildren(line('', link(state.server, { server: state.server }), name(state.uri, 'mono'), now?.mimeType, now && (now.gone ? element('span', 'bad', 'removed') : size(now.size)), now?.changed && element('span', '', 'changed ', ago(now.changed))));
+	if (p.error && !p.versions.length) {
+		if (p.error === silent) return [element('p', '', silent)];
+		return [element('p', '', p.error !== 'no such server' ? 'This resource is not followed: the server does not offer it, or the config does not select it.' : 'There is no server with this name. It was renamed or removed in the config.'),
+			element('p', 'quiet', 'Select something on the left, or follow the newest change.')];
+	}
+	if (!now && !p.versions.length) return [element('p', 'quiet', 'loading…')];
+	const c = choice(p);
+	if (tab !== 'history') showCompare(p, c, tab);
+	const gone = (now?.gone || p.error) && tab !== 'history' ? [element('p', 'notice', now?.gone ? 'The server has removed this resource; this is the last version.' : 'No longer followed; this is the last version.')] : [];
+	const lost = c.lost ? [element('p', 'notice', 'The version of this link is no longer stored. This is the newest one.')] : [];
+	return [...gone, ...lost, ...{ content: showRaw, rendered: showRendered, diff: showDiff, history: showHistory }[tab](p, c)];
 }
 
-// isImage reports whether the server hands the content out as an image.
+// labels names versions by their time, with the digest where that is not enough.
+function labels(all) {
+	const times = all.map((v) => v.timestamp ? clock(v.timestamp) : 'first');
+	return times.map((t, i) => times.indexOf(t) === times.lastIndexOf(t) ? t : `${t} · ${shortDigest(all[i].digest)}`);
+}
+
+function showCompare(p, { all, index, from, to }, tab) {
+	$('compare').hidden = !to;
+	if (!to) return;
+	const isDiff = tab === 'diff', names = labels(all);
+	$('diff-from').hidden = $('diff-arrow').hidden = !isDiff || !from;
+	for (const [id, chosen] of [['diff-from', from], ['diff-to', to]]) {
+		const { options } = $(id); // kept if they are the same, as one of them may be open
+		if (options.length !== all.length || all.some((v, i) => options[i].value !== v.key || options[i].text !== names[i])) $(id).replaceChildren(...all.map((v, i) => new Option(names[i], v.key)));
+		$(id).value = chosen?.key || '';
+	}
+	$('diff-from').onchange = $('diff-to').onchange = (e) => go({ tab, to: $('diff-to').value, from: e.target.id === 'diff-from' ? $('diff-from').value : '' }, true);
+	const last = all.length - (isDiff ? 2 : 1);
+	$('older').disabled = index >= last;
+	$('newer').disabled = index === 0;
+	$('older').onclick = () => go({ tab, to: all[index + 1].key, from: '' });
+	$('newer').onclick = () => go({ tab, to: all[index - 1].key, from: '' });
+	$('place').textContent = `${all.length - index} of ${all.length}${p.more ? '+' : ''}`;
+}
+
 const isImage = (v) => v.text == null && !v.gone && /^image\/(png|jpeg|gif|webp)$/.test(v.mimeType || '') && v.size <= 4 << 20;
 
-function showContent({ now }) {
-  if (now.gone) return [element('p', '', 'The server has removed this resource.')];
-  if (now.text != null) return [element('pre', '', shown(now.text))];
-  const about = `${visible(now.mimeType || 'unknown type')}, ${size(now.size)}`;
-  if (!isImage(now)) return [element('p', '', `The content is not text, too large, or cannot be read: ${about}.`)];
-  const url = api(state.server, '/image', { uri: state.uri, digest: now.digest || '' });
-  const shownNow = $('detail-body').querySelector('img');
-  if (shownNow?.getAttribute('src') === url) return [shownNow];
-  const image = element('img');
-  image.alt = visible(state.uri);
-  image.onerror = () => image.replaceWith(element('p', '', `The image cannot be shown: ${about}.`));
-  image.src = url;
-  return [image];
+let text = {}; // the text that is shown, and its element
+function showText(tab, { to }) {
+	const what = tab + key() + to.digest;
+	if (text.what === what) return [text.out];
+	const out = element('div', tab, element('p', 'quiet', 'loading…')), mine = text = { what, out };
+	get(api(state.server, '/content', { uri: state.uri, digest: to.digest, ...(tab === 'rendered' && { rendered: 1 }) })).then((c) => {
+		out.replaceChildren(...(c.rendered ? rendered(c.rendered) : [element('pre', '', shown(c.text || '(empty)'))]));
+		mine.copy = c.text;
+	}, () => { out.textContent = 'This version is no longer available.'; text = {}; });
+	return [out];
+}
+
+const showRendered = (p, c) => c.to ? showText('rendered', c) : showRaw(p, c);
+
+function showRaw({ now }, c) {
+	if (c.to) return showText('raw', c);
+	if (!now || now.gone) return [element('p', 'quiet', 'No version with a text is stored.')];
+	const about = `${visible(now.mimeType || 'unknown type')}, ${size(now.size)}`;
+	if (!isImage(now)) return [element('p', '', `The content is not text, too large, or cannot be read: ${about}.`)];
+	const url = api(state.server, '/image', { uri: state.uri, digest: now.digest || '' });
+	const shownNow = $('detail-body').querySelector('img');
+	if (shownNow?.getAttribute('src') === url) return [shownNow];
+	const image = element('img');
+	image.alt = visible(state.uri);
+	image.onerror = () => image.replaceWith(element('p', '', `The image cannot be shown: ${about}.`));
+	image.src = url;
+	return [image];
 }
 
 let compared = {}; // the versions that are shown, and their difference
-const label = (v) => `${clock(v.at)} – ${shortDigest(v.digest)}`;
+function showDiff(p, { from, to }) {
+	if (!to || !from) return [element('p', '', 'There is only one version with a stored text.'), element('p', 'quiet', 'The difference appears here when the content changes.')];
+	const pair = key() + from.key + to.key;
+	if (compared.pair === pair) return [compared.out]; // comparing long texts takes a while
+	const out = element('div', 'diff', element('p', 'quiet', 'loading…')), mine = compared = { pair, out };
+	Promise.all([textOf(state.server, state.uri, from.digest), textOf(state.server, state.uri, to.digest)]).then(([a, b]) => {
+		const all = diff(a, b);
+		mine.copy = all.map((l) => (l.sign === '…' ? '@@ ' : l.sign) + l.text).join('\n') + '\n';
+		out.replaceChildren(...(all.some((l) => l.sign !== ' ') ? all.map(diffLine)
+			: [element('p', 'quiet', a === b ? 'The texts are equal.' : 'Only the newline at the end differs.')]));
+	}, () => { out.replaceChildren(element('p', '', 'One of the versions is no longer available.')); compared = {}; });
+	return [out];
+}
 
-function showDiff(p) {
-  const available = p.versions.filter((v) => v.text);
-  if (available.length < 2) {
-    $('compare').hidden = true;
-    return [element('p', '', 'No other version with a stored text exists yet.')];
-  }
-  const has = (d) => available.some((v) => v.digest === d);
-  const to = has(state.to) ? state.to : available[0].digest;
-  const before = available[available.findIndex((v) => v.digest === to) + 1] || available.find((v) => v.digest !== to);
-  const from = has(state.from) ? state.from : before.digest;
-  for (const [id, chosen] of [['diff-from', from], ['diff-to', to]]) {
-    const options = $(id).options; // kept if they are the same, as one of them may be open
-    if (options.length !== available.length || available.some((v, i) => options[i].value !== v.digest)) $(id).replaceChildren(...available.map((v) => new Option(label(v), v.digest)));
-    $(id).value = chosen;
-    $(id).onchange = () => go({ from: $('diff-from').value, to: $('diff-to').value });
-  }
-  const pair = [state.server, state.uri, from, to].join('\n');
-  if (compared.pair === pair) return [compared.out]; // comparing long texts takes a while
-  const out = element('pre', 'diff', 'loading…'), { server, uri } = state;
-  compared = { pair, out };
-  Promise.all([textOf(p, from, server, uri), textOf(p, to, server, uri)]).then(([a, b]) => {
-    out.replaceChildren(...(a === b ? ['The texts are equal.'] : diff(a, b).map(([sign, l]) => element('span', { '+': 'add', '-': 'del' }[sign] || '', sign + shown(l) + '\n'))));
-  }, () => { out.textContent = 'One of the versions is no longer available.'; compared = {}; });
-  return [out];
+const kinds = { '+': 'add', '-': 'del', '…': 'skip' };
+function diffLine({ sign, text: t, number, parts }) {
+	const code = element('span', 'code', ...(parts ? parts.map(([word, differs]) => differs ? element('mark', '', shown(word)) : shown(word)) : [shown(t)]));
+	const gutter = element('span', 'gutter');
+	gutter.dataset.number = number; // not text, so that it is not copied
+	return element('div', kinds[sign] || '', gutter, element('span', 'sign', sign === '-' ? '−' : sign === ' ' ? '' : sign), code);
 }
 
 function showHistory(p) {
-  const known = new Set(p.log.map((e) => e.id));
-  const all = [...eventsOf(state.server, state.uri).filter((e) => !known.has(e.id)), ...p.log];
-  if (!all.length) return [element('p', '', 'No event about this resource is stored.')];
-  const available = new Set(p.versions.filter((v) => v.text).map((v) => v.digest));
-  const compare = (from, to) => {
-    const button = element('button', '', 'Compare');
-    button.type = 'button';
-    button.onclick = () => go({ tab: 'diff', from, to }, true);
-    return button;
-  };
-  return [element('ol', 'history', ...all.map((e) => element('li', '',
-    line('', ago(e.timestamp), e.type.replace('resource.', ''), causes[e.cause] || e.cause, e.changed === false && 'same content', e.size != null && size(e.size), e.digest && digest(e.digest)),
-    available.has(e.digest) && available.has(e.previousDigest) && compare(e.previousDigest, e.digest))))];
+	if (!p.versions.length) return [element('p', '', 'No version of this resource is stored.'), element('p', 'quiet', 'Versions appear here when the content changes.')];
+	return [element('ol', 'history', ...p.versions.map((v, i) => {
+		const before = p.versions.slice(i + 1).find((w) => !w.removed);
+		const what = [v.timestamp ? at(v.timestamp, 'quiet') : element('span', 'quiet', 'before the first change'),
+			element('span', 'lines', v.removed ? element('span', 'bad', 'removed') : lineCounts(state.server, state.uri, before?.text && before.digest, v.text && v.digest, v.size)),
+			element('span', 'size', v.size == null ? '' : size(v.size)), element('span', 'how', v.cause === 'trailing' ? causes.notify : causes[v.cause] || ''), v.digest ? digest(v.digest) : ''];
+		if (!v.text) return element('li', '', ...what, element('span', 'quiet', v.removed ? '' : 'text not stored'));
+		const open = button('row-button', '', () => go({ tab: before?.text ? 'diff' : 'content', to: v.key, from: '' }, true));
+		open.append(...what);
+		return element('li', '', open);
+	})), ...(p.more ? [element('p', 'quiet', 'Older versions: mcptrack history.')] : [])];
 }
+
+export const copyText = (tab) => (tab === 'diff' ? compared : text).copy;

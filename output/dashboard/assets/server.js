@@ -1,99 +1,99 @@
 // The page of a server: its state, timeline, log, tools and prompts.
-import { ago, clock, count, element, facts, line, name, shown, visible } from './dom.js';
-import { summary } from './feed.js';
-import { badge, modes, tone } from './lists.js';
-import { api, get, go, state } from './state.js';
+import { ago, at, clock, count, element, facts, line, name, shown } from './dom.js';
+import { api, get, state } from './state.js';
+import { badge, modes, stateWords, summary } from './words.js';
 
 const $ = (id) => document.getElementById(id);
-let detail = null, timeline = [], log = null;
+let detail = null, timeline = [], log = null, missing = false;
 
-// load asks for the details and the stored events. What is shown stays on a failure.
 export async function loadServer(changed) {
-  const { server } = state;
-  if (detail?.id !== server) { detail = log = null; timeline = []; }
-  try {
-    const [d, h] = await Promise.all([get(api(server, '')), get('/api/history?' + new URLSearchParams({ server })).catch(() => ({ events: [] }))]);
-    if (server !== state.server) return;
-    detail = d;
-    timeline = h.events;
-    changed();
-  } catch { /* the next event or a minute later */ }
+	const { server } = state;
+	if (detail?.id !== server) { detail = log = null; timeline = []; missing = false; }
+	try {
+		const [d, h] = await Promise.all([get(api(server, '')), get('/api/history?' + new URLSearchParams({ server })).catch(() => ({ events: [] }))]);
+		if (server !== state.server) return;
+		detail = d;
+		timeline = h.events;
+		missing = false;
+		changed();
+	} catch (err) { // tried again at the next event, or a minute later
+		if (server !== state.server || err.status !== 404) return;
+		missing = true;
+		changed();
+	}
 }
 
-// loadLog asks for the newest log lines if they are shown. A server may write to stderr at
-// any time.
 let asking = false;
 export async function loadLog(changed) {
-  const { server } = state, shown = JSON.stringify(log);
-  if (asking || !server || state.uri || state.event || state.tab !== 'log' || document.hidden) return;
-  asking = true;
-  try {
-    const next = await get(api(server, '/log'));
-    if (server !== state.server) return;
-    log = next;
-    if (JSON.stringify(log) !== shown) changed();
-  } catch { /* what is shown stays */ } finally { asking = false; }
+	const { server } = state, shown = JSON.stringify(log);
+	if (asking || !server || state.uri || state.event || state.tab !== 'log' || document.hidden) return;
+	asking = true;
+	try {
+		const next = await get(api(server, '/log'));
+		if (server !== state.server) return;
+		log = next;
+		if (JSON.stringify(log) !== shown) changed();
+	} catch { /* what is shown stays */ } finally { asking = false; }
 }
 
 export const serverTabs = () => [['overview', 'Overview'], ['timeline', 'Timeline'], ['log', 'Log'],
-  ['tools', 'Tools' + number(detail?.tools)], ['prompts', 'Prompts' + number(detail?.prompts)], ['templates', 'Templates' + number(detail?.templates)]];
+	['tools', 'Tools' + number(detail?.tools)], ['prompts', 'Prompts' + number(detail?.prompts)], ['templates', 'Templates' + number(detail?.templates)]];
 const number = (n) => n ? ` (${n})` : '';
 
 export function showServer(tab, now) {
-  $('detail-title').replaceChildren(name(state.server));
-  $('compare').hidden = true;
-  const s = now || detail;
-  $('detail-meta').replaceChildren(s ? line('', badge(s), s.since && element('span', '', 'since ', ago(s.since)), count(s.resources, 'resource'), count(s.updates, 'update'), count(s.failures, 'failure')) : 'loading…');
-  if (!detail) return [];
-  return { overview: () => showOverview({ ...detail, ...now }), timeline: showTimeline, log: showLog, tools: () => showItems('toolList', 'tools', 'tool'), prompts: () => showItems('promptList', 'prompts', 'prompt'), templates: () => showItems('templateList', 'templates', 'template') }[tab]();
+	$('detail-title').replaceChildren(name(state.server));
+	if (missing && !now) {
+		$('detail-meta').textContent = 'not configured';
+		return [element('p', '', 'There is no server with this name. It was renamed or removed in the config, or the link is from another mcptrack.'),
+			element('p', 'quiet', 'Select a server on the left, or follow the newest change.')];
+	}
+	const s = now || detail;
+	$('detail-meta').replaceChildren(s ? line('', badge(s), s.since && element('span', '', 'since ', ago(s.since)), count(s.resources, 'resource'), count(s.updates, 'update'), count(s.failures, 'failure')) : 'loading…');
+	if (!detail) return [];
+	return { overview: () => showOverview({ ...detail, ...now }), timeline: showTimeline, log: showLog, tools: () => showItems('toolList', 'tools', 'tool'), prompts: () => showItems('promptList', 'prompts', 'prompt'), templates: () => showItems('templateList', 'templates', 'template') }[tab]();
 }
 
 function showOverview(s) {
-  const resources = element('button', '', 'Show its resources');
-  resources.type = 'button';
-  resources.onclick = () => go({ view: 'resources' }, true);
-  return [
-    s.error && element('pre', 'bad', shown(s.error)),
-    facts([
-      ['State', s.state], ['Reason', s.reason], ['Failed attempts', s.attempt || ''], ['Next attempt', s.nextRetry && ago(s.nextRetry)],
-      ['Transport', s.transport], ['Protocol', s.protocolVersion],
-      ['Server', [s.serverName, s.serverVersion].filter(Boolean).join(' ')], ['Changes are', modes[s.mode] || s.mode], ['Followed by', s.followedBy],
-      ['Notifications', String(s.signals)], ['Updates', String(s.updates)], ['Failures', String(s.failures)],
-    ]),
-    element('p', 'narrow', resources),
-    s.polled && element('details', '', element('summary', '', `${count(s.missing, 'resource')} polled because the server does not push their updates`), element('ul', '', ...s.polled.map((uri) => element('li', '', name(uri, 'mono'))))),
-  ].filter(Boolean);
+	return [
+		s.error && element('pre', 'bad', shown(s.error)),
+		facts([
+			['State', stateWords(s.state)], ['Reason', s.reason], ['Failed attempts', s.attempt || ''], ['Next attempt', s.nextRetry && ago(s.nextRetry)],
+			['Transport', s.transport], ['Protocol', s.protocolVersion],
+			['Server', [s.serverName, s.serverVersion].filter(Boolean).join(' ')], ['Changes are', modes[s.mode] || s.mode], ['Followed by', s.followedBy],
+			['Notifications', String(s.signals)], ['Updates', String(s.updates)], ['Failures', String(s.failures)],
+		]),
+		s.polled && element('details', '', element('summary', '', `${count(s.missing, 'resource')} polled because the server does not push their updates`), element('ul', '', ...s.polled.map((uri) => element('li', '', name(uri, 'mono'))))),
+	].filter(Boolean);
 }
 
 function showTimeline() {
-  if (!timeline.length) return [element('p', '', 'No event about this server is stored.')];
-  return [element('ol', 'history', ...timeline.map((e) => element('li', '',
-    line('', ago(e.timestamp), element('span', e.type === 'server.state' ? tone(e.state) : '', visible(e.type))), ' ', name(summary(e)))))];
+	if (!timeline.length) return [element('p', '', 'No event about this server is stored.')];
+	return [element('ol', 'history', ...timeline.map((e) => element('li', '',
+		at(e.timestamp, 'quiet'), summary(e))))];
 }
 
 const levels = { stderr: 'quiet', WARN: 'warn', ERROR: 'bad' };
 
 function showLog() {
-  if (!log) return [element('p', '', 'loading…')];
-  if (log.followedBy) return [element('p', '', 'Only the process that follows the server has its log: ', name(log.followedBy))];
-  if (!log.lines.length) return [element('p', '', 'Nothing was logged about this server, and it wrote nothing to stderr.')];
-  return [element('pre', 'log', ...log.lines.map((l) => element('div', '', element('span', 'quiet', clock(l.timestamp)), ' ',
-    element('span', levels[l.level] || '', l.level.padEnd(6)), ' ', name(l.text))))];
+	if (!log) return [element('p', '', 'loading…')];
+	if (log.followedBy) return [element('p', '', 'Only the process that follows the server has its log: ', name(log.followedBy))];
+	if (!log.lines.length) return [element('p', '', 'Nothing was logged about this server, and it wrote nothing to stderr.')];
+	return [element('pre', 'log', ...log.lines.map((l) => element('div', '', element('span', 'quiet', clock(l.timestamp)), ' ',
+		element('span', levels[l.level] || '', l.level.padEnd(6)), ' ', name(l.text))))];
 }
 
-// showItems shows the descriptors of a list and what changed in it lately.
 function showItems(member, list, what) {
-  const changes = timeline.filter((e) => e.type === list + '.list_changed').slice(0, 20);
-  return [
-    changes.length && element('details', '', element('summary', '', count(changes.length, 'change') + ', the last ', ago(changes[0].timestamp)),
-      element('ol', 'history', ...changes.map((e) => element('li', '', ago(e.timestamp), ' ', name(summary(e)))))),
-    !detail[member].length && element('p', '', detail[what + 's'] ? `The descriptors of the ${what}s are only available in the process that follows the server.` : `The server offers no ${what}s.`),
-    ...detail[member].map((item) => {
-      const { name: id, uriTemplate, title, description, inputSchema, outputSchema, arguments: args, ...more } = item;
-      return element('details', 'item', element('summary', '', name(uriTemplate || id, 'mono'), title && title !== id && ' – ', title && title !== id && name(title)),
-        description && element('p', '', shown(String(description))),
-        ...[['Input', inputSchema], ['Arguments', args], ['Output', outputSchema], ['More', Object.keys(more).length ? more : null]].filter(([, v]) => v)
-          .flatMap(([label, v]) => [element('h3', '', label), element('pre', '', shown(JSON.stringify(v, null, 2)))]));
-    }),
-  ].filter(Boolean);
+	const changes = timeline.filter((e) => e.type === list + '.list_changed').slice(0, 20);
+	return [
+		changes.length && element('details', '', element('summary', '', count(changes.length, 'change') + ', the last ', ago(changes[0].timestamp)),
+			element('ol', 'history', ...changes.map((e) => element('li', '', at(e.timestamp, 'quiet'), ' ', summary(e))))),
+		!detail[member].length && element('p', '', detail[what + 's'] ? `The descriptors of the ${what}s are only available in the process that follows the server.` : `The server offers no ${what}s.`),
+		...detail[member].map((item) => {
+			const { name: id, uriTemplate, title, description, inputSchema, outputSchema, arguments: args, ...more } = item;
+			return element('details', 'item', element('summary', '', name(uriTemplate || id, 'mono'), title && title !== id && ' – ', title && title !== id && name(title)),
+				description && element('p', '', shown(String(description))),
+				...[['Input', inputSchema], ['Arguments', args], ['Output', outputSchema], ['More', Object.keys(more).length ? more : null]].filter(([, v]) => v)
+					.flatMap(([label, v]) => [element('h3', '', label), element('pre', '', shown(JSON.stringify(v, null, 2)))]));
+		}),
+	].filter(Boolean);
 }

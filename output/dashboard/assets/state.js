@@ -1,41 +1,58 @@
 // What the page shows is in the URL, so that it can be reloaded, shared and left with
 // the back button. Members with their default value are left out.
-const members = ['server', 'uri', 'event', 'tab', 'from', 'to', 'view', 'filter', 'state', 'sort', 'rfilter', 'rsort', 'efilter', 'range', 'scope'];
-export const state = {};
+const members = ['server', 'uri', 'event', 'tab', 'from', 'to', 'view', 'filter', 'efilter', 'range', 'after', 'before'];
+const chosen = ['server', 'uri', 'event', 'tab', 'from', 'to']; // what a user selects
+
+// state also has following: nothing is selected, so server and uri are those of the newest
+// change, and not in the URL.
+export const state = { following: false };
 let changed = () => {};
 
 function read() {
-  const query = new URLSearchParams(location.search);
-  for (const m of members) state[m] = query.get(m) || '';
+	const query = new URLSearchParams(location.search);
+	for (const m of members) state[m] = query.get(m) || '';
+	state.following = !state.server && !state.event;
 }
 
-// start reads the URL and calls back at every change.
 export function start(onChange) {
-  changed = onChange;
-  read();
-  addEventListener('popstate', () => { read(); changed(); });
+	changed = onChange;
+	read();
+	addEventListener('popstate', () => { read(); changed(); });
 }
 
 // go changes members. With push, the back button leads to what was shown before.
 export function go(patch, push = false) {
-  Object.assign(state, patch);
-  const query = new URLSearchParams(members.filter((m) => state[m]).map((m) => [m, state[m]]));
-  const url = query.size ? '/?' + query : '/';
-  if (url !== location.pathname + location.search) {
-    if (push) history.pushState(null, '', url);
-    else history.replaceState(null, '', url);
-  }
-  changed();
+	Object.assign(state, patch);
+	if (chosen.some((m) => m in patch)) state.following = !state.server && !state.event;
+	const query = new URLSearchParams(members.filter((m) => state[m] && !(state.following && chosen.includes(m))).map((m) => [m, state[m]]));
+	const url = query.size ? '/?' + query : '/';
+	if (url !== location.pathname + location.search) {
+		if (push) history.pushState(null, '', url);
+		else history.replaceState(null, '', url);
+	}
+	changed();
 }
+
+// show shows a resource because it has changed, not because somebody selected it.
+export function show(server, uri) {
+	Object.assign(state, { server, uri, tab: '', from: '', to: '', event: '' });
+	changed();
+}
+
+export const select = (to) => ({ server: '', uri: '', event: '', tab: '', from: '', to: '', view: '', ...to });
 
 const patience = 30000; // ms until a request has failed
 
-// get reads JSON. A login that has expired leads to the login page.
+// get reads JSON. A login that has expired leads to the login page. An error has the reason
+// of the server and the HTTP status.
 export async function get(url) {
-  const response = await fetch(url, { signal: AbortSignal.timeout(patience) });
-  if (response.status === 401) location.assign('/login?next=' + encodeURIComponent('/' + location.search));
-  if (!response.ok) throw new Error(response.statusText);
-  return response.json();
+	const response = await fetch(url, { signal: AbortSignal.timeout(patience) });
+	if (response.status === 401) location.assign('/login?next=' + encodeURIComponent('/' + location.search));
+	if (!response.ok) {
+		const { error } = await response.json().catch(() => ({}));
+		throw Object.assign(new Error(error || response.statusText), { status: response.status });
+	}
+	return response.json();
 }
 
 export const api = (server, what, query = {}) => `/api/servers/${encodeURIComponent(server)}${what}${Object.keys(query).length ? '?' + new URLSearchParams(query) : ''}`;

@@ -1,0 +1,274 @@
+package commands
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/machine"
+	"github.com/mcptrack/mcptrack/output/lines"
+	"github.com/mcptrack/mcptrack/output/table"
+)
+
+func newPS(env *cli.Env, g *cli.Globals) *cobra.Command {
+	var kill, yes bool
+	cmd := &cobra.Command{
+		Use:   "ps",
+		Short: "Show the MCP servers running on this machine and their copies",
+		Long: `Lists the running MCP servers of your user, whoever started them: how many copies
+of each, their memory, age and starters. An orphan is a server that still waits for
+requests although the program that started it has ended. -o wide shows each copy.
+
+A server is recognised if a config of an editor or agent on this machine runs its
+command, or if its program, script, package or image has "mcp" in its name. The
+memory is that of the server with all its child processes; on Linux, memory that
+processes share is divided among them.
+
+--kill-orphans asks, and then ends the orphans: they are asked to end, and killed
+after 5 seconds. Other processes are never ended.
+
+Exit codes: 0 done; 1 failed, or you declined; 2 wrong usage.`,
+		Example: `  mcptrack ps
+  mcptrack ps -o wide
+  mcptrack ps --json | jq '.shareable.memoryBytes'
+  mcptrack ps --kill-orphans`,
+		Args: cli.Args(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if yes && !kill {
+				return cli.Usage("--yes is for --kill-orphans")
+			}
+			groups, err := machine.Servers(cmd.Context(), launches(g.ConfigOptions(env)))
+			if err != nil {
+				return err
+			}
+			if kill {
+				return killOrphans(cmd.Context(), env, groups, yes)
+			}
+			return writeGroups(env, g, groups, time.Now())
+		},
+	}
+	cmd.Flags().BoolVar(&kill, "kill-orphans", false, "end the servers whose starter has ended")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+// launches returns the commands of the stdio servers in the configs of all hosts and in mcptrack's
+// own. Nothing is started. Configs that cannot be read are skipped: their servers may still be
+// recognised by name.
+func launches(opts config.Options) (commands [][]string) {
+	opts.Format = "" // detect the format of each file
+	var files []string
+	if own, ok := config.Find(opts); ok {
+		files = append(files, own)
+	}
+	for _, f := range config.HostFiles(opts) {
+		files = append(files, f.Path)
+	}
+	for _, file := range files {
+		cfg, _ := config.Load(file, opts)
+		if cfg == nil {
+			continue
+		}
+		for _, srv := range cfg.Servers {
+			if srv.Command != "" {
+				commands = append(commands, append([]string{srv.Command}, srv.Args...))
+			}
+		}
+	}
+	return commands
+}
+
+// psReport is the document that ps --json prints.
+type psReport struct {
+	Groups    []psGroup `json:"groups"`
+	Total     psSum     `json:"total"`
+	Shareable psSum     `json:"shareable"` // what one copy of each server would save
+}
+
+type psSum struct {
+	Processes   int   `json:"processes"` // number of servers
+	MemoryBytes int64 `json:"memoryBytes"`
+}
+
+type psGroup struct {
+	Command     string      `json:"command"`
+	Count       int         `json:"count"`
+	MemoryBytes int64       `json:"memoryBytes"`
+	Orphans     int         `json:"orphans"`
+	Processes   []psProcess `json:"processes"`
+}
+
+type psProcess struct {
+	PID         int    `json:"pid"`
+	StartedBy   string `json:"startedBy"` // empty if the starter has ended
+	Since       string `json:"since"`
+	MemoryBytes int64  `json:"memoryBytes"`
+	Orphan      bool   `json:"orphan"`
+}
+
+func newPSReport(groups []machine.Group) psReport {
+	r := psReport{Groups: []psGroup{}}
+	for _, g := range groups {
+		out := psGroup{Command: g.Command, Count: len(g.Servers), MemoryBytes: g.Memory(), Orphans: g.Orphans()}
+		for _, s := range g.Servers {
+			out.Processes = append(out.Processes, psProcess{PID: s.PID, StartedBy: startedBy(s), Since: cli.Stamp(s.Since), MemoryBytes: s.Memory, Orphan: s.Orphan})
+		}
+		r.Groups = append(r.Groups, out)
+		servers, memory := g.Shareable()
+		r.Total = psSum{r.Total.Processes + out.Count, r.Total.MemoryBytes + out.MemoryBytes}
+		r.Shareable = psSum{r.Shareable.Processes + servers, r.Shareable.MemoryBytes + memory}
+	}
+	return r
+}
+
+func startedBy(s machine.Server) string {
+	if s.Starter == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s (%d)", s.StartedBy, s.Starter)
+}
+
+func writeGroups(env *cli.Env, g *cli.Globals, groups []machine.Group, now time.Time) error {
+	report := newPSReport(groups)
+	names := make([]string, len(groups))
+	for i, group := range groups {
+		names[i] = group.Command
+	}
+	return g.Write(env.Out, names, report, func() error {
+		if len(groups) == 0 {
+			_, err := fmt.Fprintln(env.Out, "no MCP server is running")
+			return err
+		}
+		var head []string
+		var rows [][]string
+		if g.Format.Wide() {
+			head, rows = []string{"PID", "Age", "Memory", "Started by", "Command"}, wideRows(groups, now)
+		} else {
+			head, rows = []string{"Copies", "Memory", "Orphans", "Oldest", "Started by", "Command"}, groupRows(groups, now)
+		}
+		if err := table.Rows(env.Out, head, rows); err != nil {
+			return err
+		}
+		return writeSaving(env.Out, report)
+	})
+}
+
+func groupRows(groups []machine.Group, now time.Time) (rows [][]string) {
+	for _, g := range groups {
+		starters := map[string]int{}
+		for _, s := range g.Servers {
+			starters[cmp.Or(s.StartedBy, starterless(s))]++
+		}
+		rows = append(rows, []string{strconv.Itoa(len(g.Servers)), lines.Size(g.Memory()), strconv.Itoa(g.Orphans()), age(now.Sub(g.Servers[0].Since)), counted(starters), g.Command})
+	}
+	return rows
+}
+
+func wideRows(groups []machine.Group, now time.Time) (rows [][]string) {
+	for _, g := range groups {
+		for _, s := range g.Servers {
+			rows = append(rows, []string{strconv.Itoa(s.PID), age(now.Sub(s.Since)), lines.Size(s.Memory), cmp.Or(startedBy(s), starterless(s)), g.Command})
+		}
+	}
+	return rows
+}
+
+// starterless describes a server without a starter.
+func starterless(s machine.Server) string {
+	if s.Orphan {
+		return "ended (orphan)"
+	}
+	return "the system"
+}
+
+// counted joins names with their counts, the most frequent one first: "Claude Code ×3, Cursor".
+func counted(names map[string]int) string {
+	var parts []string
+	for name := range names {
+		parts = append(parts, name)
+	}
+	slices.SortFunc(parts, func(a, b string) int { return cmp.Or(names[b]-names[a], strings.Compare(a, b)) })
+	for i, name := range parts {
+		if n := names[name]; n > 1 {
+			parts[i] = fmt.Sprintf("%s ×%d", name, n)
+		}
+	}
+	return cli.Join(parts, 3)
+}
+
+// age formats the time since a server started in its largest unit.
+func age(d time.Duration) string {
+	switch {
+	case d >= 48*time.Hour:
+		return fmt.Sprintf("%dd", d/(24*time.Hour))
+	case d >= time.Hour:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	case d >= time.Minute:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	}
+	return fmt.Sprintf("%ds", max(d/time.Second, 0))
+}
+
+// writeSaving writes the last line: what sharing would save.
+func writeSaving(w io.Writer, r psReport) error {
+	text := fmt.Sprintf("\n%s, %s", cli.Plural(r.Total.Processes, "server"), lines.Size(r.Total.MemoryBytes))
+	if r.Shareable.Processes > 0 {
+		text += fmt.Sprintf("; one copy of each would save %s and %s", cli.Plural(r.Shareable.Processes, "server"), lines.Size(r.Shareable.MemoryBytes))
+	}
+	_, err := fmt.Fprintln(w, text)
+	return err
+}
+
+// killGrace is how long an orphan may take to end before it is killed.
+const killGrace = 5 * time.Second
+
+// killOrphans ends the orphans after a question.
+func killOrphans(ctx context.Context, env *cli.Env, groups []machine.Group, yes bool) error {
+	var orphans []machine.Server
+	var text bytes.Buffer
+	for _, g := range groups {
+		for _, s := range g.Servers {
+			if s.Orphan {
+				orphans = append(orphans, s)
+				fmt.Fprintf(&text, "%7d  %s  %s\n", s.PID, lines.Size(s.Memory), g.Command)
+			}
+		}
+	}
+	if len(orphans) == 0 {
+		fmt.Fprintln(env.Err, "there are no orphans")
+		return nil
+	}
+	if !yes {
+		switch err := env.Ask(ctx, text.String(), fmt.Sprintf("End %s?", cli.Plural(len(orphans), "orphan"))); {
+		case errors.Is(err, cli.ErrNoTerminal):
+			return cli.UsageHint("use --yes to end them without asking", "ps --kill-orphans asks for confirmation, but there is no terminal")
+		case errors.Is(err, cli.ErrDeclined):
+			return &cli.Failure{Exit: cli.ExitFailed, Code: "declined", Err: errors.New("no process was ended")}
+		case err != nil:
+			return err
+		}
+	}
+	var failed error
+	freed, ended := int64(0), 0
+	for i := range orphans {
+		if err := orphans[i].End(ctx, killGrace); err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		ended++
+		freed += orphans[i].Memory
+	}
+	fmt.Fprintf(env.Err, "%s ended, %s freed\n", cli.Plural(ended, "orphan"), lines.Size(freed))
+	return failed
+}

@@ -1,0 +1,394 @@
+// Package machine finds the MCP servers that run on this machine: how many copies of each, how much
+// memory they use, who started them, and which of them lost the program that started them.
+//
+// A server is recognised by its command line. It counts as one if a config runs that command, or if
+// the name of its program, script, package, module or image contains "mcp". A server that is
+// started through a wrapper (npx, uvx, sh -c, docker) is one server: the wrapper with all its
+// descendants. Only processes of the calling user are reported; root sees those of all users.
+//
+// The package reads the process table once and keeps nothing. It never reads the environment of a
+// process, and masks credentials in command lines. Command lines are untrusted: every process can
+// choose its own.
+//
+// Library: shirou/gopsutil for the process table on Linux, macOS and Windows (maintained, BSD).
+package machine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/config/credential"
+	"github.com/mcptrack/mcptrack/core/printable"
+)
+
+// A Group holds the running copies of one command.
+type Group struct {
+	Command string // one printable line, with credentials masked
+	Servers []Server
+}
+
+// Memory returns the memory of all servers in bytes.
+func (g *Group) Memory() (sum int64) {
+	for i := range g.Servers {
+		sum += g.Servers[i].Memory
+	}
+	return sum
+}
+
+// Orphans returns the number of orphans.
+func (g *Group) Orphans() (n int) {
+	for i := range g.Servers {
+		if g.Servers[i].Orphan {
+			n++
+		}
+	}
+	return n
+}
+
+// Shareable returns what one shared copy would save: the number of servers that would not be needed
+// and their memory in bytes. The largest copy stays. Servers that do not use stdio are already
+// shared by their clients and do not count.
+func (g *Group) Shareable() (servers int, memory int64) {
+	var largest int64
+	for i := range g.Servers {
+		if s := &g.Servers[i]; s.stdio {
+			servers++
+			memory += s.Memory
+			largest = max(largest, s.Memory)
+		}
+	}
+	return max(servers-1, 0), memory - largest
+}
+
+// A Server is one running server: a process together with its descendants.
+type Server struct {
+	PID int
+	// StartedBy is a printable name of the program that started the server, such as "Claude Code",
+	// and its process id; empty and 0 if that program has ended.
+	StartedBy string
+	Starter   int
+	Since     time.Time
+	// Memory is the memory of the whole tree in bytes. Where the system reports it (Linux), memory
+	// that several processes share is divided among them; elsewhere each process counts it in full.
+	Memory int64
+	// Orphan is true if the program that started the server has ended. The server cannot receive
+	// requests any more.
+	Orphan bool
+
+	stdio bool
+	tree  []process // root first
+}
+
+// Servers reads the process table and returns the running servers, grouped by command. The group
+// that uses most memory comes first, and within a group the oldest server. commands are the
+// commands that configs run as servers: the program followed by its arguments.
+func Servers(ctx context.Context, commands [][]string) ([]Group, error) {
+	all, err := processes(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the process table: %w", err)
+	}
+	return find(all, commands), nil
+}
+
+// find groups the servers in a process table.
+func find(all []process, commands [][]string) []Group {
+	s := survey{byPID: make(map[int]*process, len(all)), children: map[int][]*process{}, known: map[string]bool{}, roots: map[int]bool{}}
+	for _, args := range commands {
+		if l := launchOf(args); l.program != "" && l.program != l.by {
+			s.known[l.key()] = true
+		}
+	}
+	for i := range all {
+		p := &all[i]
+		p.launch = launchOf(p.args)
+		p.host = hostOf(p.args, p.launch)
+		s.byPID[p.pid] = p
+		s.children[p.parent] = append(s.children[p.parent], p)
+	}
+	for i := range all {
+		if s.isServer(&all[i]) {
+			s.roots[s.root(&all[i]).pid] = true
+		}
+	}
+	groups := map[string]*Group{}
+	for i := range all {
+		p := &all[i]
+		if !s.roots[p.pid] {
+			continue
+		}
+		key := p.launch.key()
+		if groups[key] == nil {
+			groups[key] = &Group{Command: p.launch.line()}
+		}
+		groups[key].Servers = append(groups[key].Servers, s.server(p))
+	}
+	out := make([]Group, 0, len(groups))
+	for _, g := range groups {
+		slices.SortFunc(g.Servers, func(a, b Server) int { return cmp.Or(a.Since.Compare(b.Since), a.PID-b.PID) })
+		out = append(out, *g)
+	}
+	slices.SortFunc(out, func(a, b Group) int {
+		return cmp.Or(cmp.Compare(b.Memory(), a.Memory()), strings.Compare(a.Command, b.Command))
+	})
+	return out
+}
+
+// A process is one entry of the process table.
+type process struct {
+	pid, parent int
+	args        []string
+	started     time.Time
+	memory      int64
+	stdio       bool // stdin is a pipe or socket, or unknown
+
+	launch launch
+	host   string // name of the program if it starts MCP servers; empty otherwise
+}
+
+// survey finds servers in one process table.
+type survey struct {
+	byPID    map[int]*process
+	children map[int][]*process
+	known    map[string]bool // keys of configured launches
+	roots    map[int]bool    // processes that represent one server each
+}
+
+func (s *survey) isServer(p *process) bool {
+	return s.known[p.launch.key()] || p.launch.isNamedServer()
+}
+
+// root returns the outermost wrapper of a server.
+func (s *survey) root(p *process) *process {
+	for range len(s.byPID) { // a table that changes while it is read may contain a cycle
+		parent := s.byPID[p.parent]
+		if parent == nil || parent.host != "" || !s.isServer(parent) {
+			break
+		}
+		p = parent
+	}
+	return p
+}
+
+// server describes the server whose root is p.
+func (s *survey) server(p *process) Server {
+	out := Server{PID: p.pid, Since: p.started, stdio: p.stdio}
+	waiting, seen := []*process{p}, map[int]bool{p.pid: true}
+	for len(waiting) > 0 {
+		next := waiting[0]
+		waiting = waiting[1:]
+		out.tree = append(out.tree, *next)
+		out.Memory += next.memory
+		for _, child := range s.children[next.pid] {
+			if !seen[child.pid] && !s.roots[child.pid] {
+				seen[child.pid] = true
+				waiting = append(waiting, child)
+			}
+		}
+	}
+	starter := s.byPID[p.parent]
+	if starter == nil || reaps(starter) {
+		// A service that its user started in the background also belongs to init, but no program
+		// is connected to its stdin.
+		out.Orphan = p.stdio
+		return out
+	}
+	for range len(s.byPID) {
+		parent := s.byPID[starter.parent]
+		if starter.host != "" || parent == nil || reaps(parent) {
+			break
+		}
+		if parent.host != "" || starter.launch.wraps {
+			starter = parent
+			continue
+		}
+		break
+	}
+	out.Starter = starter.pid
+	out.StartedBy = cmp.Or(starter.host, printable.Line(starter.launch.program, 60), "unknown")
+	return out
+}
+
+// reaps reports whether a process adopts orphans: init, or the user's service manager. Init may
+// also be a host, in a container.
+func reaps(p *process) bool {
+	return p.host == "" && (p.pid == 1 || p.launch.program == "systemd")
+}
+
+// A launch is a command line without the parts in which equal servers differ.
+type launch struct {
+	by      string // npx, uvx, docker, node, python; empty for a program of its own
+	program string // package, script, module, image or program
+	args    []string
+	wraps   bool // a shell or package runner
+}
+
+// key identifies equal launches. It does not depend on the wrapper, because a config may say npx
+// where the process table says "npm exec".
+func (l launch) key() string {
+	name := l.program
+	if i := strings.LastIndexByte(name, '@'); i > 0 && l.by != "docker" { // a version
+		name = name[:i]
+	}
+	return name + "\x00" + strings.Join(l.args, "\x00")
+}
+
+// line returns the command as one printable line.
+func (l launch) line() string {
+	args := slices.Concat([]string{l.program}, l.args)
+	if l.by != "" {
+		args = slices.Insert(args, 0, l.by)
+	}
+	for i, spans := range credential.FindArgs(args) {
+		for _, s := range slices.Backward(spans) {
+			args[i] = args[i][:s.From] + "[secret]" + args[i][s.To:]
+		}
+	}
+	return printable.Line(strings.Join(args, " "), 300)
+}
+
+// isNamedServer reports whether the name of the program says that it is an MCP server. Of the path
+// of a script, only the file and its folder count.
+func (l launch) isNamedServer() bool {
+	name := strings.ToLower(l.program)
+	if path.IsAbs(name) || strings.Count(name, "/") > 1 {
+		name = path.Join(path.Base(path.Dir(name)), path.Base(name))
+	}
+	switch base := path.Base(name); {
+	case base == "mcptrack":
+		return slices.ContainsFunc(l.args, func(a string) bool { return a == "--stdio" || a == "attach" || a == "demo-server" })
+	case base == "mcptrack-attach":
+		return true
+	case base == "mcp", strings.Contains(name, "inspector"): // clients
+		return false
+	}
+	name = strings.ReplaceAll(name, "mcptrack", "")
+	return strings.Contains(name, "mcp") || strings.Contains(name, "modelcontextprotocol")
+}
+
+// launchOf parses a command line.
+func launchOf(args []string) launch { return parseLaunch(args, 4) }
+
+// parseLaunch parses a command line with at most depth nested wrappers.
+func parseLaunch(args []string, depth int) launch {
+	if len(args) == 1 { // npm replaces its command line by a title
+		args = strings.Fields(args[0])
+	}
+	if len(args) == 0 || depth == 0 {
+		return launch{}
+	}
+	name := programName(args[0])
+	rest := args[1:]
+	arg := func(i int) string {
+		if i < len(rest) {
+			return rest[i]
+		}
+		return ""
+	}
+	switch {
+	case slices.Contains([]string{"sh", "bash", "dash", "zsh", "cmd"}, name) && (arg(0) == "-c" || strings.EqualFold(arg(0), "/c")):
+		inner := parseLaunch(strings.Fields(arg(1)), depth-1)
+		inner.wraps = true
+		return inner
+	case name == "npx" || name == "bunx" || name == "uvx":
+		return runner(name, rest)
+	case name == "npm" && (arg(0) == "exec" || arg(0) == "x"):
+		return runner("npx", rest[1:])
+	case (name == "pnpm" || name == "yarn") && arg(0) == "dlx", name == "bun" && arg(0) == "x":
+		return runner("npx", rest[1:])
+	case name == "uv" && arg(0) == "tool" && (arg(1) == "run" || arg(1) == "uvx"):
+		return runner("uvx", rest[2:])
+	case name == "uv" && arg(0) == "run", name == "pipx" && arg(0) == "run":
+		return runner("uvx", rest[1:])
+	case (name == "docker" || name == "podman") && arg(0) == "run":
+		return runner("docker", rest[1:])
+	case name == "node" || name == "bun" || name == "deno":
+		return script("node", rest)
+	case name == "python" || strings.HasPrefix(name, "python3") || strings.HasPrefix(name, "python2"):
+		return script("python", rest)
+	}
+	return launch{program: name, args: rest}
+}
+
+// programName returns the name of a program without its folder.
+func programName(file string) string {
+	file = strings.TrimPrefix(file, "-") // a login shell
+	if i := strings.LastIndexAny(file, `/\`); i >= 0 && i < len(file)-1 {
+		file = file[i+1:]
+	}
+	return strings.TrimSuffix(file, ".exe")
+}
+
+// runner parses the arguments of a program that runs a package or image.
+func runner(by string, args []string) launch {
+	for i := 0; i < len(args); i++ {
+		a := args[i]
+		switch {
+		case a == "--":
+		case strings.HasPrefix(a, "-"):
+			if slices.Contains(valueFlags(by), a) {
+				i++
+			}
+		case by == "npx" && (a == "node" || a == "tsx"):
+			return script("node", args[i+1:])
+		case by == "uvx" && strings.HasPrefix(a, "python"):
+			return script("python", args[i+1:])
+		default:
+			return launch{by: by, program: a, args: args[i+1:], wraps: true}
+		}
+	}
+	return launch{by: by, program: by, wraps: true}
+}
+
+// valueFlags returns the flags of a runner whose value is the next argument.
+func valueFlags(by string) []string {
+	switch by {
+	case "docker":
+		return []string{"-e", "--env", "--env-file", "-v", "--volume", "--mount", "--name", "-p", "--publish", "--network", "--net", "-w", "--workdir",
+			"-u", "--user", "-l", "--label", "--entrypoint", "-m", "--memory", "--cpus", "--add-host", "--platform", "--pull", "-h", "--hostname", "--tmpfs", "--gpus"}
+	case "uvx":
+		return []string{"--from", "--with", "-p", "--python", "--directory", "--project", "--index-url", "--extra-index-url", "--env-file"}
+	}
+	return []string{"-p", "--package", "-c", "--call", "-w", "--workspace", "--prefix", "--registry"}
+}
+
+// script parses the arguments of an interpreter.
+func script(by string, args []string) launch {
+	for i := 0; i < len(args); i++ {
+		a := args[i]
+		switch {
+		case a == "-m" && by == "python" && i+1 < len(args):
+			return launch{by: by, program: args[i+1], args: args[i+2:]}
+		case slices.Contains([]string{"-r", "--require", "--import", "--loader", "--env-file", "-X", "-W"}, a):
+			i++
+		case a == "run" && i == 0: // deno run, bun run
+		case strings.HasPrefix(a, "-"):
+		default:
+			return launch{by: by, program: scriptName(a), args: args[i+1:]}
+		}
+	}
+	return launch{program: by, args: args}
+}
+
+// scriptName returns the package of a script, or the path of a script that belongs to none.
+func scriptName(file string) string {
+	file = strings.ReplaceAll(file, `\`, "/")
+	if i := strings.LastIndex(file, "node_modules/"); i >= 0 {
+		parts := strings.Split(file[i+len("node_modules/"):], "/")
+		switch {
+		case parts[0] == ".bin" && len(parts) > 1:
+			return parts[1]
+		case strings.HasPrefix(parts[0], "@") && len(parts) > 1:
+			return parts[0] + "/" + parts[1]
+		}
+		return parts[0]
+	}
+	if dir, name := path.Split(file); strings.HasSuffix(dir, "/bin/") || strings.HasSuffix(dir, "/Scripts/") {
+		return name
+	}
+	return file
+}

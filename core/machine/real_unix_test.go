@@ -1,0 +1,124 @@
+//go:build unix
+
+package machine
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// start runs a shell script whose $0 to $n are args, in a folder of its own. In that folder,
+// mcp-sleeper is the program sleep. It returns the shell, its output and its stdin.
+func start(t *testing.T, script string) (*exec.Cmd, io.Reader, io.WriteCloser) {
+	t.Helper()
+	dir := t.TempDir()
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(sleep, filepath.Join(dir, "mcp-sleeper")); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sh", "-c", script)
+	cmd.Dir = dir
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	return cmd, out, in
+}
+
+// servers returns the running servers with this command, once the condition holds.
+func servers(t *testing.T, command string, holds func([]Server) bool) []Server {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) { // a real process changes in real time
+		groups, err := Servers(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var found []Server
+		for _, g := range groups {
+			if g.Command == command {
+				found = g.Servers
+			}
+		}
+		if holds(found) {
+			return found
+		}
+		if time.Now().After(end) {
+			t.Fatalf("servers %+v", found)
+		}
+	}
+}
+
+func TestAnOrphanIsFoundAndEnds(t *testing.T) {
+	t.Parallel()
+	// The duration tells this test's processes from others.
+	shell, out, _ := start(t, "exec 3<&0; ./mcp-sleeper 8651 <&3 & echo started; wait")
+	if _, err := io.ReadFull(out, make([]byte, len("started"))); err != nil {
+		t.Fatal(err)
+	}
+	found := servers(t, "mcp-sleeper 8651", func(s []Server) bool { return len(s) == 1 })
+	if s := found[0]; s.Orphan || s.Starter == 0 || s.StartedBy == "" || s.Memory <= 0 || time.Since(s.Since) > time.Minute {
+		t.Errorf("%+v", s)
+	}
+	if err := shell.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = shell.Wait()
+	orphan := servers(t, "mcp-sleeper 8651", func(s []Server) bool { return len(s) == 1 && s[0].Orphan })[0]
+	if err := orphan.End(t.Context(), 10*time.Second); err != nil {
+		t.Error(err)
+	}
+	servers(t, "mcp-sleeper 8651", func(s []Server) bool { return len(s) == 0 })
+	if err := orphan.End(t.Context(), 10*time.Second); err != nil {
+		t.Errorf("a server that has ended: %v", err)
+	}
+}
+
+func TestAServerThatIgnoresTheRequestIsKilled(t *testing.T) {
+	t.Parallel()
+	_, out, _ := start(t, `trap "" TERM; exec 3<&0; ./mcp-sleeper 8652 <&3 & echo started; wait`)
+	if _, err := io.ReadFull(out, make([]byte, len("started"))); err != nil {
+		t.Fatal(err)
+	}
+	s := servers(t, "mcp-sleeper 8652", func(s []Server) bool { return len(s) == 1 })[0]
+	if err := s.End(t.Context(), 200*time.Millisecond); err != nil && !strings.Contains(err.Error(), "continues to run") {
+		t.Error(err)
+	}
+	servers(t, "mcp-sleeper 8652", func(s []Server) bool { return len(s) == 0 })
+}
+
+func TestAnotherProcessWithTheSamePIDIsNotSignalled(t *testing.T) {
+	t.Parallel()
+	_, out, _ := start(t, `exec 3<&0; ./mcp-sleeper 8653 <&3 & echo started; wait`)
+	if _, err := io.ReadFull(out, make([]byte, len("started"))); err != nil {
+		t.Fatal(err)
+	}
+	s := servers(t, "mcp-sleeper 8653", func(s []Server) bool { return len(s) == 1 })[0]
+	other := s
+	other.tree = []process{{pid: s.PID, started: s.Since.Add(-time.Hour)}}
+	if err := other.End(t.Context(), time.Second); err != nil {
+		t.Error(err)
+	}
+	servers(t, "mcp-sleeper 8653", func(now []Server) bool { return len(now) == 1 && now[0].PID == s.PID })
+	if err := s.End(t.Context(), 10*time.Second); err != nil {
+		t.Error(err)
+	}
+}

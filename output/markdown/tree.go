@@ -1,0 +1,119 @@
+package markdown
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	east "github.com/yuin/goldmark/extension/ast"
+	"github.com/yuin/goldmark/text"
+)
+
+// Node is an element of a document, or text if Tag is empty. Tag is always one of h1 to h6, p, ul,
+// ol, li, pre, code, strong, em, blockquote, hr, br, a, table, tr, th and td, so a program can create
+// the element without parsing markup.
+type Node struct {
+	Tag      string `json:"tag,omitempty"`
+	Text     string `json:"text,omitempty"`
+	Link     string `json:"link,omitempty"` // destination of an a, not checked in any way
+	Children []Node `json:"children,omitempty"`
+}
+
+const (
+	// maxDepth and maxNodes limit a tree: a short source can nest deeply and have many elements.
+	maxDepth = 40
+	maxNodes = 20_000
+)
+
+// Tree returns the elements of a document. HTML in the source is text. YAML front matter is a pre.
+// Elements beyond a depth of 40 and a number of 20,000 are omitted.
+func Tree(source []byte) []Node {
+	var out []Node
+	if front, rest, ok := strings.Cut(strings.TrimPrefix(string(source), "---\n"), "\n---\n"); ok && strings.HasPrefix(string(source), "---\n") {
+		out = append(out, Node{Tag: "pre", Children: []Node{{Text: front}}})
+		source = []byte(rest)
+	}
+	b := builder{source: source, left: maxNodes}
+	md := goldmark.New(goldmark.WithExtensions(extension.Table))
+	return append(out, b.children(md.Parser().Parse(text.NewReader(source)), 0)...)
+}
+
+// builder converts parsed nodes. left is the number of nodes that it may still create.
+type builder struct {
+	source []byte
+	left   int
+}
+
+func (b *builder) children(parent ast.Node, depth int) (out []Node) {
+	for n := parent.FirstChild(); n != nil && depth < maxDepth && b.left > 0; n = n.NextSibling() {
+		b.left--
+		out = append(out, b.convert(n, depth+1)...)
+	}
+	return out
+}
+
+// convert returns the nodes for n: usually one; none for what is not displayed.
+func (b *builder) convert(n ast.Node, depth int) []Node {
+	tag := ""
+	switch n := n.(type) {
+	case *ast.Text:
+		out := []Node{{Text: string(n.Segment.Value(b.source))}}
+		if n.HardLineBreak() {
+			return append(out, Node{Tag: "br"})
+		}
+		if n.SoftLineBreak() {
+			out[0].Text += "\n"
+		}
+		return out
+	case *ast.String:
+		return []Node{{Text: string(n.Value)}}
+	case *ast.RawHTML:
+		return []Node{{Text: string(n.Segments.Value(b.source))}}
+	case *ast.HTMLBlock:
+		return []Node{{Tag: "pre", Children: []Node{{Text: string(n.Lines().Value(b.source))}}}}
+	case *ast.FencedCodeBlock:
+		return []Node{{Tag: "pre", Children: []Node{{Text: string(n.Lines().Value(b.source))}}}}
+	case *ast.CodeBlock:
+		return []Node{{Tag: "pre", Children: []Node{{Text: string(n.Lines().Value(b.source))}}}}
+	case *ast.AutoLink:
+		return []Node{{Tag: "a", Link: string(n.URL(b.source)), Children: []Node{{Text: string(n.Label(b.source))}}}}
+	case *ast.Link:
+		return []Node{{Tag: "a", Link: string(n.Destination), Children: b.children(n, depth)}}
+	case *ast.ThematicBreak:
+		return []Node{{Tag: "hr"}}
+	case *ast.Heading:
+		tag = "h" + strconv.Itoa(n.Level)
+	case *ast.List:
+		tag = "ul"
+		if n.IsOrdered() {
+			tag = "ol"
+		}
+	case *ast.Emphasis:
+		tag = "em"
+		if n.Level > 1 {
+			tag = "strong"
+		}
+	case *ast.Paragraph:
+		tag = "p"
+	case *ast.ListItem:
+		tag = "li"
+	case *ast.CodeSpan:
+		tag = "code"
+	case *ast.Blockquote:
+		tag = "blockquote"
+	case *east.Table:
+		tag = "table"
+	case *east.TableHeader, *east.TableRow:
+		tag = "tr"
+	case *east.TableCell:
+		tag = "td"
+		if n.Parent().Kind() == east.KindTableHeader {
+			tag = "th"
+		}
+	default: // text blocks of tight lists; images, which become their alternative text
+		return b.children(n, depth)
+	}
+	return []Node{{Tag: tag, Children: b.children(n, depth)}}
+}
