@@ -27,7 +27,7 @@ func newTail(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Short: "Print the events of a running serve-sse (watch --url)",
 		Long: `Follows the feed of a serve-sse, local or remote (URL, default
 http://127.0.0.1:8722), and resumes after the last event if the connection is lost.
-Prints events as watch -v does: as lines on a terminal, as NDJSON into a pipe. Events
+Prints events as watch does: as lines on a terminal, but as NDJSON into a pipe. Events
 that the feed no longer has are printed as a gap. The first connection must succeed.
 tail is watch --url; without --since it begins now. With --agent it prints short lines
 for agents and, without --since, starts after the last event that its last run in this
@@ -83,7 +83,7 @@ func runWatchURL(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOp
 	api.Path, api.RawPath, api.RawQuery = strings.TrimSuffix(strings.TrimSuffix(api.Path, "/"), "/events"), "", ""
 	client.Base = &api
 	log, s := g.Logger(env), opts.stream(env, g)
-	if opts.name == "watch" && !opts.agent {
+	if opts.name != "replay" && !opts.agent {
 		shown, screen := newScreen(env, g)
 		log, s = g.Logger(shown), opts.stream(shown, g)
 		s.follow(shown, g, screen, nil, len(opts.Types) > 0)

@@ -307,10 +307,23 @@ func (o *watchOptions) selection() cli.Selection {
 	return cli.Selection{Servers: o.Servers, All: o.AllServers}
 }
 
+// pick returns the function that selects the servers to follow from each version of the config. It
+// warns if a named server is missing.
+func (o *watchOptions) pick(log *slog.Logger) func(*config.Config) *config.Config {
+	return func(cfg *config.Config) *config.Config {
+		for _, name := range o.named {
+			if _, ok := cfg.Server(name); !ok && len(cfg.Servers) > 0 {
+				log.Warn("the config has no server "+printable.Line(name, 128)+"; waiting for it", "file", cfg.Path, "hint", cli.DidYouMean(name, cli.ServerNames(cfg), "the config has: "+cli.Join(cli.ServerNames(cfg), 20)))
+			}
+		}
+		return o.selection().Of(cfg)
+	}
+}
+
 func runWatch(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOptions) error {
 	log := g.Logger(env)
 	var screen *lines.Screen
-	if opts.name == "watch" {
+	if opts.name != "replay" {
 		env, screen = newScreen(env, g)
 		log = g.Logger(env)
 	}
@@ -318,7 +331,7 @@ func runWatch(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOptio
 	check := func(log journal.Log) error { return opts.checkStored(ctx, env, g, log) }
 	if opts.stored || opts.since != "" {
 		if written := opts.Written(env); opts.stored || written { // only stored events: no server is needed
-			if opts.name == "watch" {
+			if opts.name != "replay" {
 				s.follow(env, g, screen, nil, len(opts.Types) > 0)
 			}
 			var err error
@@ -333,7 +346,7 @@ func runWatch(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOptio
 		return err
 	}
 	s.follow(env, g, screen, cfg, len(opts.Types) > 0)
-	desired, err := opts.Desired(env, g, log, cfg, opts.selection().Of)
+	desired, err := opts.Desired(env, g, log, cfg, opts.pick(log))
 	if err != nil {
 		return err
 	}
