@@ -12,9 +12,9 @@ func newReplay(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Short: "Print stored events (watch --since with --no-follow)",
 		Long: `Prints the events that serve-sse has stored, oldest first, as NDJSON: all of them, or
 those after an id, since a time (RFC 3339), or within the last DURATION. On a terminal
-and with -o table it prints one aligned line for each event, as -v does. Events that are no longer
-stored, and entries that are not events (other programs can store anything on a
-cluster), are printed as a gap. replay is watch --since with --no-follow; with --url it
+and with -o table it prints one aligned line for each event, as -v does. Events that are
+no longer stored, and entries that are not events (other programs can store anything on
+a cluster), are printed as a gap. replay is watch --since with --no-follow; with --url it
 prints the stored events of a running serve-sse.
 
 The log of a data directory can be read while serve-sse runs. A log that does not exist
