@@ -124,7 +124,7 @@ func runSubscribe(ctx context.Context, env *cli.Env, g *cli.Globals, opts subscr
 	if err != nil {
 		return err
 	}
-	sub := &subscription{t: e.Tracker(), id: srv.ID, uris: opts.uris, calls: opts.calls, log: log, tools: loadNames(env, cfg.Path)[srv.ID].Names[catalog.Tools], wake: make(chan struct{}, 1)}
+	sub := &subscription{t: e.Tracker(), srv: srv, id: srv.ID, uris: opts.uris, calls: opts.calls, log: log, tools: loadNames(env, cfg.Path)[srv.ID].Names[catalog.Tools], wake: make(chan struct{}, 1)}
 	s := newStream(env, g, opts.streamFlags)
 	s.follow(env, g, screen, nil, len(opts.Types) > 0)
 	s.keep = func(e *event.Event) bool { return sub.keep(e) && opts.Keep(e) }
@@ -151,6 +151,7 @@ func isResourceChange(e *event.Event) bool {
 // subscription follows one server for subscribe, and makes the tool calls of --call.
 type subscription struct {
 	t     *tracker.Tracker
+	srv   config.Server
 	id    string
 	uris  []string
 	calls []config.ToolCall
@@ -167,8 +168,31 @@ type subscription struct {
 	failed error      // first failure
 }
 
-// keep updates the state from an event, and reports whether to print the event.
+// narrowed reduces an event about the server's resources to those that the user named, and reports
+// whether anything is left. It replaces the payload of e, which only this stream uses.
+func (s *subscription) narrowed(e *event.Event) bool {
+	p, ok := e.Payload.(event.ListChanged)
+	if !ok || len(s.srv.Include) == 0 {
+		return true
+	}
+	if p.List != catalog.Resources || p.Error != "" {
+		return p.List == catalog.Resources
+	}
+	only := func(uris []string) []string {
+		return slices.DeleteFunc(slices.Clone(uris), func(uri string) bool { return !s.srv.Selects(uri) })
+	}
+	p.Added, p.Removed, p.Changed = only(p.Added), only(p.Removed), only(p.Changed)
+	p.Details = slices.DeleteFunc(slices.Clone(p.Details), func(c catalog.ItemChange) bool { return !s.srv.Selects(c.Key) })
+	e.Payload = p
+	return len(p.Added)+len(p.Removed)+len(p.Changed) > 0
+}
+
+// keep updates the state from an event, and reports whether to print the event, which it may reduce
+// to what the user asked for.
 func (s *subscription) keep(e *event.Event) bool {
+	if !s.narrowed(e) {
+		return false
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch p := e.Payload.(type) {

@@ -8,9 +8,14 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/commands/internal/cli/clitest"
 	"github.com/mcptrack/mcptrack/core/catalog"
+	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/event"
 )
 
 // --count of subscribe counts changes of resources; a resource that is new in the list is printed, but not
@@ -76,4 +81,29 @@ func TestSubscribeWaitsForResources(t *testing.T) {
 			t.Errorf("with a resource: exit %d: %s", code, &b.Stderr)
 		}
 	})
+}
+
+// A list event that concerns only resources the user did not name is not printed.
+func TestSubscribeNarrowsListEvents(t *testing.T) {
+	s := subscription{srv: config.Server{Tracking: config.Tracking{Include: []string{"note:///a*"}}}}
+	mixed := event.Event{Payload: event.ListChanged{List: catalog.Resources, Added: []string{"note:///a1", "note:///b"}, Changed: []string{"note:///c", "note:///a2"},
+		Details: []catalog.ItemChange{{Key: "note:///c"}, {Key: "note:///a2"}}}}
+	if !s.narrowed(&mixed) {
+		t.Error("an event with resources that were named is dropped")
+	}
+	want := event.ListChanged{List: catalog.Resources, Added: []string{"note:///a1"}, Changed: []string{"note:///a2"}, Details: []catalog.ItemChange{{Key: "note:///a2"}}}
+	if diff := cmp.Diff(want, mixed.Payload, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	for what, payload := range map[string]event.ListChanged{
+		"other resources": {List: catalog.Resources, Removed: []string{"note:///b"}},
+		"templates":       {List: catalog.Templates, Added: []string{"note:///{x}"}},
+	} {
+		if e := (event.Event{Payload: payload}); s.narrowed(&e) {
+			t.Errorf("%s: printed", what)
+		}
+	}
+	if e := (event.Event{Payload: event.ListChanged{List: catalog.Resources, Error: "broken"}}); !s.narrowed(&e) {
+		t.Error("a list that cannot be loaded is hidden")
+	}
 }

@@ -4,6 +4,8 @@
 package textdiff
 
 import (
+	"strings"
+
 	"github.com/aymanbagabas/go-udiff"
 
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -22,4 +24,19 @@ func Unified(label, from, to string) string {
 	}
 	label = printable.Line(label, 200)
 	return udiff.Unified(label, label, from, to)
+}
+
+// Counts returns how many lines differ between two texts: those that only the second contains, and
+// those that only the first contains. Both are 0 if either text is larger than MaxText.
+func Counts(from, to string) (added, removed int) {
+	_, hunks, _ := strings.Cut(Unified("", from, to), "\n+++ ")
+	for line := range strings.Lines(hunks) {
+		switch line[0] {
+		case '+':
+			added++
+		case '-':
+			removed++
+		}
+	}
+	return added, removed
 }

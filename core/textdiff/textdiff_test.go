@@ -15,3 +15,19 @@ func TestUnified(t *testing.T) {
 		t.Error("a diff of equal or huge texts")
 	}
 }
+
+func TestCounts(t *testing.T) {
+	for _, test := range []struct {
+		from, to       string
+		added, removed int
+	}{
+		{"a\nb\nc\n", "a\n+x\n-y\nc\n", 2, 1},
+		{"", "--- a\n+++ b\n", 2, 0},
+		{"one", "", 0, 1},
+		{"same", "same", 0, 0},
+	} {
+		if added, removed := Counts(test.from, test.to); added != test.added || removed != test.removed {
+			t.Errorf("%q, %q: +%d -%d", test.from, test.to, added, removed)
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/textdiff"
 	"github.com/mcptrack/mcptrack/output/termtext"
 )
 
@@ -133,6 +134,9 @@ func (w *Writer) state(p event.ServerState, used int) string {
 		parts = append(parts, "next attempt in "+time.Duration(p.RetryIn).Round(100*time.Millisecond).String())
 	}
 	word := printable.Line(p.State.Words(), 32)
+	if p.State == event.Ready && p.ConnectedIn > 0 {
+		word += " in " + seconds(time.Duration(p.ConnectedIn))
+	}
 	if w.Columns == nil || w.Wide {
 		return strings.TrimSuffix(w.paint(colour, word)+"  "+w.paint(rest, strings.Join(parts, "  ")), "  ")
 	}
@@ -147,6 +151,14 @@ func (w *Writer) state(p event.ServerState, used int) string {
 	return w.paint(colour, termtext.Pad(word, wordColumn)) + "  " + strings.Join(lines, "\n"+strings.Repeat(" ", indent))
 }
 
+// seconds formats a duration, like "0.4s" or "1m20s".
+func seconds(d time.Duration) string {
+	if d < time.Minute {
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	}
+	return d.Round(time.Second).String()
+}
+
 func (w *Writer) details(e *event.Event, p event.ResourceUpdated) []string {
 	var parts []string
 	if p.Size != nil {
@@ -154,6 +166,11 @@ func (w *Writer) details(e *event.Event, p event.ResourceUpdated) []string {
 	}
 	if p.Changed != nil && !*p.Changed {
 		parts = append(parts, "same content")
+	}
+	if p.Text != nil && p.PreviousText != nil {
+		if added, removed := textdiff.Counts(*p.PreviousText, *p.Text); added+removed > 0 {
+			parts = append(parts, fmt.Sprintf("+%d −%d", added, removed))
+		}
 	}
 	if e.Cause != event.CauseNotify && (e.Cause != event.CauseTrailing || w.Verbose) {
 		parts = append(parts, Found(e.Cause))

@@ -40,14 +40,15 @@ type Writer struct {
 	Columns func() int
 	Screen  *Screen
 
-	same    int                        // omitted announcements without a change
-	failing map[string]failure         // repeated failures, by server
-	listed  map[listing]bool           // changes shown as part of a list change
-	removed map[listing]bool           // removals shown on their own lines
-	colours map[string]termtext.Colour // assigned colours, by server
-	column  int                        // width of the server column
-	subject int                        // width of the URI column
-	day     string                     // date of the last written line
+	same     int                        // omitted announcements without a change
+	failing  map[string]failure         // repeated failures, by server
+	followed map[string]string          // how each server is followed, as shown last
+	listed   map[listing]bool           // changes shown as part of a list change
+	removed  map[listing]bool           // removals shown on their own lines
+	colours  map[string]termtext.Colour // assigned colours, by server
+	column   int                        // width of the server column
+	subject  int                        // width of the URI column
+	day      string                     // date of the last written line
 }
 
 // Write formats and writes the events, in order.
@@ -241,9 +242,21 @@ func (w *Writer) passing(e *event.Event) bool {
 		w.same++
 		return true
 	}
+	if a, ok := e.Payload.(event.SubscriptionActive); ok {
+		how := fmt.Sprint(a.Mode, len(a.Missing) > 0)
+		again := w.followed[e.ServerID] == how // only the number of items differs, which list changes show
+		if w.followed == nil {
+			w.followed = map[string]string{}
+		}
+		w.followed[e.ServerID] = how
+		return again && !w.Verbose && !w.Wide
+	}
 	st, ok := e.Payload.(event.ServerState)
 	if !ok || w.Verbose {
 		return false
+	}
+	if st.State != event.Ready {
+		delete(w.followed, e.ServerID)
 	}
 	switch st.State {
 	case event.Connecting:

@@ -199,6 +199,33 @@ func TestFollowing(t *testing.T) {
 	}
 }
 
+// A list change already says that there is one more resource.
+func TestWhatIsFollowedIsShownOnceASession(t *testing.T) {
+	var out strings.Builder
+	w := Writer{W: &out}
+	active := func(n int, mode event.UpdateMode) *event.Event {
+		return &event.Event{ServerID: "docs", Payload: event.SubscriptionActive{Resources: n, Mode: mode}}
+	}
+	state := func(s event.State) *event.Event {
+		return &event.Event{ServerID: "docs", Payload: event.ServerState{State: s, ConnectedIn: event.Milliseconds(420 * time.Millisecond), ProtocolVersion: "2025-11-25"}}
+	}
+	one, two := "a\nb\n", "a\nc\nd\n"
+	err := w.Write(state(event.Ready), active(1, event.Push), active(2, event.Push), active(3, event.Poll), state(event.Backoff), state(event.Ready), active(3, event.Poll),
+		&event.Event{ServerID: "docs", ResourceURI: "file:///a", Cause: event.CauseNotify, Payload: event.ResourceUpdated{Text: &two, PreviousText: &one}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for line := range strings.Lines(out.String()) {
+		_, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "docs  ")
+		got = append(got, text)
+	}
+	want := []string{"ready in 0.4s", "following 1 resource (push)", "following 3 resources (poll)", "retrying", "ready in 0.4s", "following 3 resources (poll)", "updated  file:///a  +2 −1"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 // emulator is a terminal that knows what a Screen needs.
 type emulator struct{ lines []string }
 
