@@ -10,7 +10,8 @@
 //	since.go    reads stored events: watch, replay, tail
 //	request.go  sends one request to one server: read, prompt, call
 //	history.go  reads the versions of a resource: history, diff
-//	remote.go   queries a running serve-sse: status, tail, top, history, diff
+//	tail.go     reads the feed of a running serve-sse: tail, watch --url, replay --url
+//	remote.go   queries a running serve-sse: status, top, history, diff
 //	topics.go   the help pages that cover more than one command
 //
 // Each command turns flags into an options struct and calls a run function that does not use cobra.

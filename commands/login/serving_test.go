@@ -164,12 +164,12 @@ func TestStatusOfALogin(t *testing.T) {
 	if got := get().Error; !strings.HasSuffix(got, reason) {
 		t.Errorf("%q", got)
 	}
-	if out, _ := b.run(cli.ExitOK, "status", url); !strings.Contains(out, "NeedsAuth") || !strings.Contains(out, reason) {
+	if out, _ := b.run(cli.ExitOK, "status", url); !strings.Contains(out, "needs login") || !strings.Contains(out, reason) {
 		t.Error(out)
 	}
 	b.run(cli.ExitOK, "login", "docs")
 	b.until("Ready", func() bool { return get().State == "Ready" })
-	if out, _ := b.run(cli.ExitOK, "status", url); !strings.Contains(out, "Ready") || strings.Contains(out, "login") {
+	if out, _ := b.run(cli.ExitOK, "status", url); !strings.Contains(out, "ready") || strings.Contains(out, "login") {
 		t.Error(out)
 	}
 	b.as.Revoke() // the next renewal is refused, which is why a login is needed again
