@@ -12,13 +12,37 @@ import (
 	"github.com/mcptrack/mcptrack/core/printable"
 )
 
-// input is the part of a tool's input schema that describes its arguments one by one.
+// input describes the arguments of a tool or a prompt one by one. Its JSON is that of a tool's input
+// schema.
 type input struct {
-	Properties map[string]struct {
-		Type any `json:"type"`
-	} `json:"properties"`
-	Required   []string        `json:"required"`
-	Additional json.RawMessage `json:"additionalProperties"`
+	Properties map[string]property `json:"properties"`
+	Required   []string            `json:"required"`
+	Additional json.RawMessage     `json:"additionalProperties"`
+}
+
+type property struct {
+	Type any `json:"type"`
+}
+
+// promptInput returns the input of a prompt, which takes only the arguments that it lists.
+func promptInput(prompt json.RawMessage) input {
+	var described struct {
+		Arguments []struct {
+			Name     string `json:"name"`
+			Required bool   `json:"required"`
+		} `json:"arguments"`
+	}
+	if json.Unmarshal(prompt, &described) != nil {
+		return input{}
+	}
+	in := input{Properties: map[string]property{}, Additional: json.RawMessage("false")}
+	for _, a := range described.Arguments {
+		in.Properties[a.Name] = property{}
+		if a.Required {
+			in.Required = append(in.Required, a.Name)
+		}
+	}
+	return in
 }
 
 // newInput returns the input of a tool; it is empty if the schema is unreadable.
@@ -35,8 +59,18 @@ func newInput(tool json.RawMessage) input {
 // strict reports whether the schema forbids arguments that it does not list.
 func (in input) strict() bool { return string(bytes.TrimSpace(in.Additional)) == "false" }
 
-// problem returns what is wrong with the names of the given arguments, and what the tool takes, or
-// "" if they match the schema.
+// check returns a usage failure if a required argument is missing, or one is given that the schema
+// forbids.
+func (in input) check(of target, given []string) error {
+	missing := slices.ContainsFunc(in.Required, func(name string) bool { return !slices.Contains(given, name) })
+	if problem := in.problem(given); problem != "" && (missing || in.strict()) {
+		return cli.Usage("%s: %s %s", printable.Line(of.server, 128), printable.Line(of.name, 100), problem)
+	}
+	return nil
+}
+
+// problem returns what is wrong with the names of the given arguments, and what is taken, or "" if they
+// match the schema.
 func (in input) problem(given []string) string {
 	slices.Sort(given)
 	for _, name := range given {

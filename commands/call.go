@@ -24,7 +24,7 @@ type callOptions struct {
 	requestFlags
 	server, tool string
 	given        map[string]string // values of --arg
-	arguments    map[string]any    // value of --args-json
+	arguments    map[string]any    // value of --args-json; nil if it is not set
 }
 
 func newCall(env *cli.Env, g *cli.Globals) *cobra.Command {
@@ -38,7 +38,8 @@ func newCall(env *cli.Env, g *cli.Globals) *cobra.Command {
 to a pipe, or with --out to a file. --json prints the MCP result.
 
 The value of an --arg is passed as text if the tool's schema requires it, otherwise as
-JSON. A terminal shows the progress that the server reports; a server that reports
+JSON. A call without an argument that the schema requires is not sent; --args-json is
+sent unchanged. A terminal shows the progress that the server reports; a server that reports
 progress may take longer than its requestTimeout. Ctrl-C cancels the call at the server.
 If the tool fails, the exit code is 5.
 
@@ -56,7 +57,6 @@ If the tool fails, the exit code is 5.
 			if opts.given, err = cli.Pairs("arg", args); err != nil {
 				return err
 			}
-			opts.arguments = map[string]any{}
 			if argsJSON != "" {
 				err := json.Unmarshal([]byte(argsJSON), &opts.arguments)
 				if syntax, wrong := errors.AsType[*json.SyntaxError](err); wrong {
@@ -84,7 +84,7 @@ If the tool fails, the exit code is 5.
 
 func (o *callOptions) run(cmd *cobra.Command, env *cli.Env, g *cli.Globals) error {
 	return o.ask(cmd, env, g, target{o.server, catalog.Tools, o.tool}, func(ctx context.Context, s *session.Session) (func() error, error) {
-		if len(o.given) > 0 {
+		if o.arguments == nil {
 			var err error
 			if o.arguments, err = o.typed(ctx, s); err != nil {
 				return nil, err
@@ -92,7 +92,7 @@ func (o *callOptions) run(cmd *cobra.Command, env *cli.Env, g *cli.Globals) erro
 		}
 		raw, err := s.CallTool(ctx, o.tool, o.arguments)
 		if err != nil {
-			if _, answered := errors.AsType[*session.RPCError](err); answered && len(o.given) == 0 {
+			if _, answered := errors.AsType[*session.RPCError](err); answered {
 				err = o.explain(ctx, s, err)
 			}
 			return nil, err
@@ -112,20 +112,24 @@ func (o *callOptions) run(cmd *cobra.Command, env *cli.Env, g *cli.Globals) erro
 	})
 }
 
-// typed converts the values of --arg to the types in the tool's input schema.
+// typed converts the values of --arg to the types in the tool's input schema. It returns a usage
+// failure if the schema requires other arguments.
 func (o *callOptions) typed(ctx context.Context, s *session.Session) (map[string]any, error) {
+	of := target{o.server, catalog.Tools, o.tool}
 	tools, err := s.List(ctx, catalog.Tools)
-	if err != nil {
-		return nil, err
-	}
 	tool, ok := tools.Get(o.tool)
-	if !ok {
-		return nil, &cli.Failure{Exit: cli.ExitRefused, Code: "not_found", Err: target{o.server, catalog.Tools, o.tool}.missing(),
+	switch {
+	case ctx.Err() != nil, err != nil && len(o.given) > 0:
+		return nil, err
+	case !ok && len(o.given) == 0: // a server may have tools that it does not list
+		return map[string]any{}, nil
+	case !ok:
+		return nil, &cli.Failure{Exit: cli.ExitRefused, Code: "not_found", Err: of.missing(),
 			Hint: cli.DidYouMean(o.tool, tools.Keys(), printable.Line("the server has: "+cli.Join(tools.Keys(), 20), 1000))}
 	}
 	in := newInput(tool.Raw)
-	if problem := in.problem(slices.Collect(maps.Keys(o.given))); problem != "" && in.strict() {
-		return nil, cli.Usage("%s: %s %s", printable.Line(o.server, 128), printable.Line(o.tool, 100), problem)
+	if err := in.check(of, slices.Collect(maps.Keys(o.given))); err != nil {
+		return nil, err
 	}
 	out := map[string]any{}
 	for _, name := range slices.Sorted(maps.Keys(o.given)) {

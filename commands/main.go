@@ -57,7 +57,7 @@ func Main(ctx context.Context, env *cli.Env, args []string) int {
 	}
 	f := cli.Classify(cmd.Context(), err)
 	if f.Exit != cli.ExitOK { // a closed output pipe is a normal end
-		cli.Report(env.Err, f, g.WantsJSON(args))
+		g.Report(env, f, g.WantsJSON(args))
 	}
 	return f.Exit
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -20,7 +22,8 @@ func newPrompt(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Use:   "prompt SERVER NAME [--arg NAME=VALUE]...",
 		Short: "Print a prompt from a server",
 		Long: `Requests one prompt and prints the texts of its messages. If there are several, each
-follows its role. --json prints the MCP result.
+follows its role. --json prints the MCP result. Every --arg must be an argument that the
+server lists for the prompt.
 
 ` + requestExits,
 		Example: `  mcptrack prompt docs summarize --arg style=short
@@ -32,7 +35,14 @@ follows its role. --json prints the MCP result.
 			if err != nil {
 				return err
 			}
-			return opts.ask(cmd, env, g, target{args[0], catalog.Prompts, args[1]}, func(ctx context.Context, s *session.Session) (func() error, error) {
+			of := target{args[0], catalog.Prompts, args[1]}
+			return opts.ask(cmd, env, g, of, func(ctx context.Context, s *session.Session) (func() error, error) {
+				prompts, listErr := s.List(ctx, catalog.Prompts)
+				if prompt, ok := prompts.Get(of.name); ok && listErr == nil { // a server may have prompts that it does not list
+					if err := promptInput(prompt.Raw).check(of, slices.Collect(maps.Keys(arguments))); err != nil {
+						return nil, err
+					}
+				}
 				raw, err := s.GetPrompt(ctx, args[1], arguments)
 				if err != nil {
 					return nil, err

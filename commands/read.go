@@ -89,7 +89,7 @@ func expand(template string, params []string) (string, error) {
 	}
 	uri, err := uritemplate.Expand(template, given)
 	if err != nil {
-		return "", cli.Usage("--template: %w", err)
+		return "", cli.UsageHint("for example --template 'notes:///{year}/{name}' --param year=2026 --param name=plan", "--template: %w", err)
 	}
 	return uri, nil
 }

@@ -10,7 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -130,7 +132,9 @@ func (t target) suggest(ctx context.Context, env *cli.Env, g *cli.Globals, cfgPa
 	if slices.Contains(listed, t.name) {
 		return err
 	}
-	if listErr == nil && (t.kind != catalog.Resources || f.Code == "not_found") { // a server may offer resources that it does not list
+	// A server may offer resources that it does not list, and say what is wrong with a URI.
+	absent := f.Code == "not_found" && !strings.Contains(strings.ToLower(f.Err.Error()), "invalid")
+	if listErr == nil && (t.kind != catalog.Resources || absent) {
 		f.Err, f.Code = t.missing(), "not_found"
 	}
 	f.Hint = t.nearest(g, listed)
@@ -246,10 +250,15 @@ func writeFile(path string, pieces []piece) error {
 			return err
 		}
 	}
-	if err := write(); err != nil {
-		return fmt.Errorf("cannot write the file of --out: %w", err)
+	err := write()
+	if err == nil {
+		return nil
 	}
-	return nil
+	f := &cli.Failure{Exit: cli.ExitFailed, Code: "failed", Err: fmt.Errorf("cannot write the file of --out: %w", err)}
+	if errors.Is(err, fs.ErrNotExist) {
+		f.Hint = "create the folder " + printable.Line(filepath.Dir(path), 200) + " first"
+	}
+	return f
 }
 
 // documents reports whether the output format shows a result as one document.

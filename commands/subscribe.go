@@ -17,7 +17,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/glob"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/tracker"
@@ -80,10 +79,8 @@ func (o *subscribeOptions) parse() error {
 	if err := errors.Join(o.streamFlags.parse(), o.Filter.Parse()); err != nil {
 		return err
 	}
-	for _, pattern := range o.uris {
-		if !glob.Valid(pattern) {
-			return cli.Usage("invalid glob %q", printable.Line(pattern, 200))
-		}
+	if err := cli.Globs("URI", o.uris); err != nil {
+		return err
 	}
 	o.calls = nil
 	for _, c := range o.call {
@@ -124,7 +121,7 @@ func runSubscribe(ctx context.Context, env *cli.Env, g *cli.Globals, opts subscr
 	if err != nil {
 		return err
 	}
-	sub := &subscription{t: e.Tracker(), srv: srv, id: srv.ID, uris: opts.uris, calls: opts.calls, log: log, tools: loadNames(env, cfg.Path)[srv.ID].Names[catalog.Tools], wake: make(chan struct{}, 1)}
+	sub := &subscription{g: g, t: e.Tracker(), srv: srv, id: srv.ID, uris: opts.uris, calls: opts.calls, log: log, tools: loadNames(env, cfg.Path)[srv.ID].Names[catalog.Tools], wake: make(chan struct{}, 1)}
 	s := newStream(env, g, opts.streamFlags)
 	s.follow(env, g, screen, nil, len(opts.Types) > 0)
 	s.keep = func(e *event.Event) bool { return sub.keep(e) && opts.Keep(e) }
@@ -150,6 +147,7 @@ func isResourceChange(e *event.Event) bool {
 
 // subscription follows one server for subscribe, and makes the tool calls of --call.
 type subscription struct {
+	g     *cli.Globals
 	t     *tracker.Tracker
 	srv   config.Server
 	id    string
@@ -201,9 +199,9 @@ func (s *subscription) keep(e *event.Event) bool {
 		case p.State == event.Ready:
 			s.again = true
 		case p.State == event.Unsupported:
-			s.fail(&cli.Failure{Exit: cli.ExitRefused, Code: "unsupported", Err: fmt.Errorf("server %q: %s", s.id, p.Reason)})
+			s.fail(&cli.Failure{Exit: cli.ExitRefused, Code: "unsupported", Err: fmt.Errorf("%s: %s", printable.Line(s.id, 128), p.Reason)})
 		case slices.Contains([]event.State{event.Backoff, event.NeedsAuth, event.Unconfigured, event.Unapproved}, p.State) && !s.active:
-			s.fail(cli.Unreachable("", "server %q: %s", s.id, p.Error))
+			s.fail(cli.Unreachable("", "%s: %s", printable.Line(s.id, 128), p.Error))
 		}
 	case event.SubscriptionActive:
 		s.active = true
@@ -290,8 +288,8 @@ func (s *subscription) exist(ctx context.Context) error {
 			continue
 		}
 		if _, err := s.t.ReadResource(ctx, s.id, uri); errors.Is(err, session.ErrNotFound) {
-			return &cli.Failure{Exit: cli.ExitRefused, Code: "not_found", Err: target{s.id, catalog.Resources, uri}.missing(),
-				Hint: cli.DidYouMean(uri, list.Keys(), "mcptrack list resources "+printable.Line(s.id, 60)+" shows what the server offers")}
+			of := target{s.id, catalog.Resources, uri}
+			return &cli.Failure{Exit: cli.ExitRefused, Code: "not_found", Err: of.missing(), Hint: of.nearest(s.g, list.Keys())}
 		}
 	}
 	return nil

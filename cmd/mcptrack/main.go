@@ -56,7 +56,11 @@ func run() int {
 	}
 	env.Terminal = func() (*commands.Terminal, error) { return askOn(os.Stdin, os.Stderr) }
 	env.Columns = func() int {
-		width, _, _ := term.GetSize(outFd) // 0 if it is unknown
+		fd := outFd
+		if !outTTY {
+			fd = errFd
+		}
+		width, _, _ := term.GetSize(fd) // 0 if it is unknown
 		return width
 	}
 	return commands.Main(ctx, env, os.Args[1:])

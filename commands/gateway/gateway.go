@@ -29,7 +29,6 @@ import (
 	"github.com/mcptrack/mcptrack/core/gateway"
 	"github.com/mcptrack/mcptrack/core/gateway/capindex"
 	"github.com/mcptrack/mcptrack/core/gateway/upstream"
-	"github.com/mcptrack/mcptrack/core/glob"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/secretfile"
@@ -118,15 +117,8 @@ func (o *options) parse(env *cli.Env, flags *pflag.FlagSet) error {
 	if err := cli.OneOf("on-down", o.onDown, string(gateway.Keep), string(gateway.Drop)); err != nil {
 		return err
 	}
-	for flag, globs := range map[string][]string{"allow": o.allow, "deny": o.deny} {
-		for _, g := range globs {
-			if g == "" {
-				return cli.Usage("--%s is empty: it would match nothing", flag) // probably an unset shell variable
-			}
-			if !glob.Valid(g) {
-				return cli.Usage("invalid glob %q in --%s", printable.Line(g, 200), flag)
-			}
-		}
+	if err := cmp.Or(cli.Globs("--allow", o.allow), cli.Globs("--deny", o.deny)); err != nil {
+		return err
 	}
 	if o.callTimeout <= 0 || o.wait < 0 || o.catalogInterval <= 0 {
 		return cli.Usage("--call-timeout and --catalog-interval must be positive, and --wait not negative")

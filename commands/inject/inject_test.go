@@ -52,7 +52,8 @@ func TestParseFeed(t *testing.T) {
 		"https://h/?server=docs":                         "https://h/events?server=docs&type=resource.updated&type=gap",
 		"https://h/events?type=x#f":                      "https://h/events?type=x",
 		"http://localhost:1/api/mcp/resource-events?a=b": "http://localhost:1/api/mcp/resource-events?a=b",
-		"ws://h": "", "h:1": "", "http://": "", "http://u:p@h": "", "http://h/%zz": "",
+		"h:1": "http://h:1/events?type=resource.updated&type=gap", "8722": "http://127.0.0.1:8722/events?type=resource.updated&type=gap",
+		"ws://h": "", "h": "", "http://": "", "http://u:p@h": "", "http://h/%zz": "",
 	} {
 		f, err := parseFeed(text)
 		if want == "" {

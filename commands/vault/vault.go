@@ -6,6 +6,7 @@ import (
 	"context"
 	"embed"
 	"errors"
+	"io/fs"
 
 	"github.com/spf13/cobra"
 
@@ -67,6 +68,9 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 			return cli.Usage("--%w", err)
 		}
 		return cli.Usage("%w", err)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return &cli.Failure{Exit: cli.ExitFailed, Code: "failed", Err: err, Hint: "check the name of the folder, or create it"}
 	}
 	if err != nil {
 		return err

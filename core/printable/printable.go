@@ -58,6 +58,15 @@ func Line(s string, limit int) string {
 	return b.String()
 }
 
+// Flat returns a text of several lines as one line, with white space replaced by single spaces. It
+// returns other text unchanged.
+func Flat(s string) string {
+	if !strings.ContainsAny(s, "\r\n") {
+		return s
+	}
+	return strings.Join(strings.Fields(s), " ")
+}
+
 // Lines is like Line without a limit, but keeps line feeds and tabs.
 func Lines(s string) string {
 	parts := strings.Split(s, "\n")

@@ -21,12 +21,12 @@ import (
 // Reason returns a user-readable description of an error, as one line of at most limit runes. It
 // rewrites the errors from Go's standard library that err contains in plain words: it omits the
 // names of system calls and functions, and the URL of a request, because its query may be secret.
-// It keeps file paths and network addresses; see [Unnamed].
+// It keeps file paths and network addresses; see [Unnamed]. Lines are joined as by [Flat].
 func Reason(err error, limit int) string {
 	if err == nil {
 		return ""
 	}
-	return Line(reason(err), limit)
+	return Line(Flat(reason(err)), limit)
 }
 
 // Unnamed removes from an error the path, URL or address that Go's standard library prepends, and

@@ -81,6 +81,7 @@ func TestReason(t *testing.T) {
 		{"JSON type", json.Unmarshal([]byte(`{"a":"x"}`), &struct{ A int }{}), `invalid JSON: "A" cannot be a string`},
 		{"JSON member", unknownMember(`{"b":1}`), `unknown field "b"`},
 		{"end", io.ErrUnexpectedEOF, "the data ended unexpectedly"},
+		{"lines", errors.New("2 errors:\n  first\r\n\tsecond"), "2 errors: first second"},
 		{"ours", errors.New("no such resource"), "no such resource"},
 	} {
 		if c.err == nil {

@@ -190,7 +190,7 @@ const maxToolFailure = 300
 // ToolFailure also returns its first text as one printable line.
 func ToolFailure(result json.RawMessage) (string, bool) {
 	text, failed := toolFailureText(result)
-	return printable.Line(text, maxToolFailure), failed
+	return printable.Line(printable.Flat(text), maxToolFailure), failed
 }
 
 // ToolFailure is like the function [ToolFailure], but redacts the session's secrets, for logs and

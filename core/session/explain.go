@@ -3,12 +3,17 @@ package session
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
+	"runtime"
 	"slices"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -75,14 +80,17 @@ func explainHTTP(srv config.Server, err error) string {
 		case h.Status == http.StatusNotFound, h.Status == http.StatusMethodNotAllowed, h.Status == http.StatusGone:
 			return fmt.Sprintf("there is no MCP server at %s (HTTP %d); the path is often /mcp or /sse", at, h.Status)
 		case h.Status == http.StatusBadRequest && u.Scheme == "http":
-			return fmt.Sprintf("%s refuses the connection (HTTP %d); if it uses TLS, the URL begins with https", at, h.Status)
+			return fmt.Sprintf("%s refuses the connection (HTTP %d); if it uses TLS, use https in the URL", at, h.Status)
 		case h.Status >= 500:
-			return fmt.Sprintf("the server at %s fails (HTTP %d)", at, h.Status)
+			return fmt.Sprintf("%s responded with an internal error (HTTP %d)", at, h.Status)
 		}
 		return fmt.Sprintf("%s refuses the connection (HTTP %d)", at, h.Status)
 	}
 	if _, plain := errors.AsType[tls.RecordHeaderError](err); plain || errors.Is(err, http.ErrSchemeMismatch) {
-		return at + " does not use TLS; if that is intended, the URL begins with http"
+		return at + " does not use TLS; if that is intended, use http in the URL"
+	}
+	if text := explainNetwork(at, err); text != "" {
+		return text
 	}
 	text := err.Error()
 	if _, kind, found := strings.Cut(text, "unexpected content type: "); found { // the text is the library's
@@ -90,10 +98,65 @@ func explainHTTP(srv config.Server, err error) string {
 		if strings.HasPrefix(kind, "text/html") {
 			return at + " is a web page, not an MCP server"
 		}
-		return fmt.Sprintf("%s is not an MCP server: it answers with the content type %s", at, printable.Line(kind, 60))
+		return fmt.Sprintf("%s is not an MCP server: the response has the content type %s", at, printable.Line(kind, 60))
 	}
 	if strings.Contains(text, "the response is not JSON") {
 		return at + " is not an MCP server: the response is not JSON"
+	}
+	return ""
+}
+
+// explainNetwork returns why no connection to a URL, shown as at, could be established, or "" if the
+// connection did not fail.
+func explainNetwork(at string, err error) string {
+	dial, failed := errors.AsType[*net.OpError](err)
+	if failed && dial.Op == "proxyconnect" {
+		return fmt.Sprintf("the proxy: %s; check HTTP_PROXY and HTTPS_PROXY", printable.Reason(dial, 300))
+	}
+	if unverified, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return explainCertificate(at, unverified)
+	}
+	advice := "check the network connection"
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
+		if dns.IsNotFound {
+			advice = "check the URL"
+		}
+		return fmt.Sprintf("%s; %s", printable.Reason(dns, 300), advice)
+	}
+	if !failed || dial.Op != "dial" {
+		return ""
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		advice = "is the server running?"
+	}
+	return fmt.Sprintf("cannot connect to %s: %s; %s", at, printable.Reason(printable.Unnamed(dial), 300), advice)
+}
+
+// explainCertificate returns what is wrong with a server's certificate and what to do.
+func explainCertificate(at string, err *tls.CertificateVerificationError) string {
+	if name, ok := errors.AsType[x509.HostnameError](err); ok {
+		names := slices.Clone(name.Certificate.DNSNames)
+		for _, ip := range name.Certificate.IPAddresses {
+			names = append(names, ip.String())
+		}
+		if len(names) == 0 {
+			return fmt.Sprintf("the certificate of %s contains no host name; the server needs another one", at)
+		}
+		return fmt.Sprintf("the certificate of %s is for %s; use that name in the URL", at, printable.Line(strings.Join(names, ", "), 200))
+	}
+	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired && invalid.Cert != nil {
+		const layout = time.DateOnly
+		if from := invalid.Cert.NotBefore; time.Now().Before(from) {
+			return fmt.Sprintf("the certificate of %s is not valid before %s; check the clock of this machine", at, from.Format(layout))
+		}
+		return fmt.Sprintf("the certificate of %s expired on %s; renew it on the server, or check the clock of this machine", at, invalid.Cert.NotAfter.Format(layout))
+	}
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		advice := "if you trust it, add the authority's certificate to those that this machine trusts"
+		if runtime.GOOS != "windows" && runtime.GOOS != "darwin" {
+			advice += ", or set SSL_CERT_FILE to a file that contains it"
+		}
+		return fmt.Sprintf("the certificate of %s is from an unknown authority; %s", at, advice)
 	}
 	return ""
 }

@@ -48,7 +48,7 @@ func (r redactor) text(s string) string {
 			s = strings.ReplaceAll(s, secret, "[redacted]")
 		}
 	}
-	return printable.Line(s, 1024)
+	return printable.Line(printable.Flat(s), 1024)
 }
 
 // secretsOf returns the values in a server's entry that must not be displayed.

@@ -20,7 +20,7 @@ type Env struct {
 	// several goroutines.
 	Out, Err io.Writer
 	// OutTTY and ErrTTY report whether Out and Err are terminals. Columns returns the current width
-	// of Out in columns; nil if unknown.
+	// of the terminal in columns; nil if unknown.
 	OutTTY, ErrTTY bool
 	Columns        func() int
 	LookupEnv      func(string) (string, bool)
@@ -58,8 +58,13 @@ func (e *Env) Dialer() session.DialFunc {
 
 // Width returns the width of stdout in columns, or 0 if stdout is not a terminal or its width is
 // unknown.
-func (e *Env) Width() int {
-	if !e.OutTTY || e.Columns == nil {
+func (e *Env) Width() int { return e.width(e.OutTTY) }
+
+// errWidth is Width for stderr.
+func (e *Env) errWidth() int { return e.width(e.ErrTTY) }
+
+func (e *Env) width(tty bool) int {
+	if !tty || e.Columns == nil {
 		return 0
 	}
 	return e.Columns()

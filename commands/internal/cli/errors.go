@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"syscall"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/suggest"
+	"github.com/mcptrack/mcptrack/output/termtext"
 )
 
 // Exit codes; the help topic exit-codes explains them to users.
@@ -76,11 +76,15 @@ func Classify(ctx context.Context, err error) *Failure {
 	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), errReturned) {
 		return &Failure{Exit: exitInterrupted, Code: "interrupted", Err: errors.New("interrupted")}
 	}
-	return &Failure{Exit: ExitFailed, Code: "failed", Err: err}
+	f := &Failure{Exit: ExitFailed, Code: "failed", Err: err}
+	if errors.Is(err, syscall.EADDRINUSE) {
+		f.Hint = "choose another port, or stop the program that uses this one"
+	}
+	return f
 }
 
 // Report writes a failure to stderr, as text or as one line of JSON.
-func Report(w io.Writer, f *Failure, asJSON bool) {
+func (g *Globals) Report(env *Env, f *Failure, asJSON bool) {
 	message := printable.Reason(f.Err, 2000)
 	if asJSON {
 		if len(f.Places) > 0 {
@@ -96,7 +100,7 @@ func Report(w io.Writer, f *Failure, asJSON bool) {
 		}
 		line, err := printable.Marshal(map[string]body{"error": {f.Code, message, printable.Line(f.Hint, 1000)}})
 		if err == nil {
-			fmt.Fprintf(w, "%s\n", printable.JSON(line))
+			fmt.Fprintf(env.Err, "%s\n", printable.JSON(line))
 		}
 		return
 	}
@@ -106,13 +110,11 @@ func Report(w io.Writer, f *Failure, asJSON bool) {
 	if len(f.Places) > 0 {
 		message += ":"
 	}
-	fmt.Fprintf(w, "mcptrack: %s\n", message)
-	for _, place := range f.Places {
-		fmt.Fprintf(w, "  %s\n", printable.Line(place, 400))
+	places := make([]string, len(f.Places))
+	for i, place := range f.Places {
+		places[i] = printable.Line(place, 400)
 	}
-	if f.Hint != "" {
-		fmt.Fprintf(w, "hint: %s\n", printable.Line(f.Hint, 1000))
-	}
+	_ = g.console(env).write(termtext.Red, "mcptrack:", message, places, printable.Line(f.Hint, 1000))
 }
 
 // Usage returns the failure for an invalid command line.

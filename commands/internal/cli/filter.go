@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -53,14 +54,25 @@ func (f *Filter) AddChangedOnly(cmd *cobra.Command) {
 // Parse splits comma-separated values and validates the globs.
 func (f *Filter) Parse() error {
 	f.Types, f.Servers = SplitList(f.Types), SplitList(f.Servers)
-	for _, pattern := range slices.Concat(f.Types, f.Servers) {
-		if !glob.Valid(pattern) {
-			return Usage("invalid glob %q", printable.Line(pattern, 100))
-		}
+	if err := cmp.Or(Globs("--type", f.Types), Globs("--server", f.Servers)); err != nil {
+		return err
 	}
 	for _, pattern := range f.Types {
 		if !slices.ContainsFunc(typeNames(), func(name string) bool { return matchesAny([]string{pattern}, name) }) {
 			return UsageHint(DidYouMean(pattern, typeNames(), "mcptrack help events lists them"), "unknown event type %q", printable.Line(pattern, 100))
+		}
+	}
+	return nil
+}
+
+// Globs returns a usage failure for the first invalid glob. what is the flag or argument that has them.
+func Globs(what string, globs []string) error {
+	for _, g := range globs {
+		if g == "" {
+			return Usage("%s is empty: it would match nothing", what) // probably an unset shell variable
+		}
+		if !glob.Valid(g) {
+			return UsageHint(`close each [ and {, or write \[ and \{ for the characters themselves`, "invalid glob %q in %s", printable.Line(g, 200), what)
 		}
 	}
 	return nil

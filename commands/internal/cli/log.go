@@ -20,7 +20,7 @@ import (
 // choose some of the values.
 func (g *Globals) Logger(env *Env) *slog.Logger {
 	if g.logFormat == "" && env.ErrTTY {
-		return slog.New(messages{w: env.Err, level: g.level, width: env.Width})
+		return slog.New(messages{console: g.console(env), level: g.level})
 	}
 	opts := &slog.HandlerOptions{Level: g.level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		switch v := a.Value.Any().(type) {
@@ -41,12 +41,49 @@ func (g *Globals) Logger(env *Env) *slog.Logger {
 	return slog.New(slog.NewTextHandler(env.Err, opts))
 }
 
-// messages is a log handler for people. It writes each record with one call of Write, as complete
-// lines: "mcptrack: warning: SERVER: MESSAGE: ERROR (KEY VALUE, ...)", and then a hint.
+// console writes messages for people to stderr. On a terminal it wraps them at words.
+type console struct {
+	w       io.Writer  // safe for concurrent use
+	width   func() int // returns 0 if unknown
+	colours bool
+}
+
+func (g *Globals) console(env *Env) console {
+	return console{env.Err, env.errWidth, g.Colours(env, env.ErrTTY)}
+}
+
+// write writes a message, the places to which it refers, and a hint, with one call of Write. All text
+// must be printable. The message begins with prefix, which has the given colour.
+func (c console) write(colour termtext.Colour, prefix, message string, places []string, hint string) error {
+	var b strings.Builder
+	c.wrap(&b, colour, prefix, message)
+	for _, place := range places {
+		b.WriteString("  " + place + "\n")
+	}
+	if hint != "" {
+		c.wrap(&b, termtext.Cyan, "hint:", hint)
+	}
+	_, err := io.WriteString(c.w, b.String())
+	return err
+}
+
+// wrap writes a prefix and a text as lines that fit the terminal.
+func (c console) wrap(b *strings.Builder, colour termtext.Colour, prefix, text string) {
+	text = prefix + " " + text
+	if width := c.width(); width > 0 {
+		text = strings.Join(termtext.Wrap(text, width), "\n")
+	}
+	if rest, whole := strings.CutPrefix(text, prefix); whole && c.colours {
+		text = colour.Paint(prefix) + rest
+	}
+	b.WriteString(text + "\n")
+}
+
+// messages is a log handler for people. It writes each record as
+// "mcptrack: warning: SERVER: MESSAGE: ERROR (KEY VALUE, ...)", and then a hint.
 type messages struct {
-	w     io.Writer // safe for concurrent use
+	console
 	level slog.Level
-	width func() int // returns 0 if unknown
 	attrs []slog.Attr
 }
 
@@ -87,28 +124,18 @@ func (h messages) Handle(_ context.Context, r slog.Record) error {
 		add(a)
 	}
 	r.Attrs(add)
-	level := strings.ToLower(r.Level.String())
-	if r.Level == slog.LevelWarn {
-		level = "warning"
+	level, colour := strings.ToLower(r.Level.String()), termtext.Grey
+	switch {
+	case r.Level >= slog.LevelError:
+		colour = termtext.Red
+	case r.Level >= slog.LevelWarn:
+		level, colour = "warning", termtext.Yellow
 	}
-	text := "mcptrack: " + level + ": " + server + message + cause
+	text := server + message + cause
 	if len(details) > 0 {
 		text += " (" + strings.Join(details, ", ") + ")"
 	}
-	lines := h.wrap(text)
-	if hint != "" {
-		lines = append(lines, h.wrap("hint: "+hint)...)
-	}
-	_, err := io.WriteString(h.w, strings.Join(lines, "\n")+"\n")
-	return err
-}
-
-// wrap splits a message at words into lines that fit the terminal.
-func (h messages) wrap(text string) []string {
-	if width := h.width(); width > 0 {
-		return termtext.Wrap(text, width)
-	}
-	return []string{text}
+	return h.write(colour, "mcptrack: "+level+":", text, nil, hint)
 }
 
 // valueOf returns the value of an attribute as printable text.

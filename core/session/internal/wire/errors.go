@@ -91,10 +91,10 @@ func (e *AuthError) Error() string {
 	}
 	text := "needs a login"
 	switch {
-	case e.Sent && e.Remedy == "":
-		text = "the token in the header Authorization was rejected"
 	case e.Status == http.StatusForbidden:
 		text = "access is denied"
+	case e.Sent && e.Remedy == "":
+		text = "the token in the header Authorization was rejected"
 	}
 	switch {
 	case e.Status != 0 && e.Reason != "":

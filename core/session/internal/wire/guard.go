@@ -96,7 +96,7 @@ func (g *guard) send(q *http.Request, x *exchange) (*http.Response, error) {
 	}
 	if p.StatusCode >= 300 && p.StatusCode < 400 {
 		_ = p.Body.Close()
-		err := fmt.Errorf("the server redirects to %s; mcptrack does not follow the redirect", g.target(p))
+		err := g.redirected(q.URL, p)
 		x.fail(err)
 		return nil, err
 	}
@@ -149,12 +149,17 @@ func ShowURL(u *url.URL, redact func(string) string) string {
 // token.
 const minToken = 12
 
-func (g *guard) target(p *http.Response) string {
-	u, err := p.Location()
-	if err != nil {
-		return "nowhere"
+// redirected returns the error for a redirect, which is not followed because it could send messages and
+// credentials to any server.
+func (g *guard) redirected(from *url.URL, p *http.Response) error {
+	to, err := p.Location()
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s redirects without saying where (HTTP %d)", g.show(from), p.StatusCode)
+	case to.String() == from.String():
+		return fmt.Errorf("%s redirects to itself (HTTP %d); check the server and the proxies in front of it", g.show(from), p.StatusCode)
 	}
-	return g.show(u)
+	return fmt.Errorf("the server redirects to %s; if you trust that address, use it as the URL in the config", g.show(to))
 }
 
 // Credentials supplies an Authorization header that may change while a connection is open. It is

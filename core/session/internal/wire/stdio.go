@@ -384,7 +384,7 @@ func (c *Conn) WithOutput(err error) error {
 		err = fmt.Errorf("the server wrote text that is not MCP to stdout: %s (%w)", line, err)
 	}
 	if lines := c.stderr(); len(lines) > 0 {
-		return fmt.Errorf("%w; the server's stderr says: %s", err, stderrCause(lines))
+		return fmt.Errorf("%w; stderr: %s", err, stderrCause(lines))
 	}
 	return err
 }
