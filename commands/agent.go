@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -172,12 +173,12 @@ func watchOnce(ctx context.Context, e *engine.Engine, w *agent.Watch) error {
 	return nil
 }
 
-// tailAgent implements tail --agent. It resumes after the last event that an earlier run reported.
-func tailAgent(ctx context.Context, env *cli.Env, log *slog.Logger, opts tailOptions, from remote.FeedOptions) error {
-	feed, query := *opts.address, opts.address.Query()
+// watchURLAgent implements --agent with the feed of a running serve-sse. It resumes after the last event that an earlier run reported.
+func watchURLAgent(ctx context.Context, env *cli.Env, log *slog.Logger, opts watchOptions, feed *url.URL, from remote.FeedOptions) error {
+	followed, query := *feed, feed.Query()
 	query.Del("since")
-	feed.RawQuery = query.Encode()
-	cursor, err := opts.openCursor(env, log, []any{"feed", feed.String()})
+	followed.RawQuery = query.Encode()
+	cursor, err := opts.openCursor(env, log, []any{"feed", followed.String()})
 	if err != nil {
 		return err
 	}
@@ -187,7 +188,7 @@ func tailAgent(ctx context.Context, env *cli.Env, log *slog.Logger, opts tailOpt
 	}
 	return agent.Feed(ctx, agent.Options{W: env.Out, Cursor: cursor, Keep: opts.Keep, Count: opts.count}, func(ctx context.Context, deliver func(agent.FeedEntry) error) error {
 		return remote.Follow(ctx, from, func(x eventstream.Event) error {
-			e, err := tailEvent(x)
+			e, err := remoteEvent(x)
 			if err != nil {
 				log.Warn("the feed sent an invalid event", "err", err)
 			}

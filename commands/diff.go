@@ -24,8 +24,9 @@ func newDiff(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Long: `Prints a unified diff of two versions of a text resource: without an ID the last
 change, with one ID the changes from that version to the newest, and with two IDs the
 changes from the first to the second. history lists the IDs; the number at the end of an
-ID is enough. The texts come from the log of a serve-sse, which may be running, or with
---url from a running serve-sse.
+ID is enough.
+
+` + versionsFrom + `
 
 Exit codes: 0 done, even if the texts are equal; 1 failed, or a text is not stored; 2
 wrong usage; 4 the --url could not be reached, or did not answer within --timeout; 5 it

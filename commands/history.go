@@ -2,8 +2,11 @@ package commands
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -29,9 +32,10 @@ func newHistory(env *cli.Env, g *cli.Globals) *cobra.Command {
 		Use:   "history SERVER URI",
 		Short: "Show the versions of a resource",
 		Long: `Shows the versions of a followed resource, newest first: when and how each was detected,
-its size and digest, and whether its text is stored, so that diff can compare it. The
-versions come from the log of a serve-sse, which may be running, or with --url from a
-running serve-sse. At most the newest 500 are shown.
+its size and digest, and whether its text is stored, so that diff can compare it. At most
+the newest 500 are shown.
+
+` + versionsFrom + `
 
 Exit codes: 0 done; 1 failed, or nothing is stored; 2 wrong usage; 4 the --url could not
 be reached, or did not answer within --timeout; 5 it refused the request; 6 --timeout
@@ -63,7 +67,7 @@ func writeHistory(env *cli.Env, g *cli.Globals, versions []history.Version) erro
 		if v.ID != "" {
 			names = append(names, v.ID)
 		}
-		rows = append(rows, versionRow(v, g.Format.Wide()))
+		rows = append(rows, versionRow(env, v, g.Format.Wide()))
 	}
 	return g.Write(env.Out, names, versions, func() error {
 		return table.Rows(env.Out, []string{"ID", "Noticed", "How", "Size", "Digest", "Text"}, rows)
@@ -73,9 +77,9 @@ func writeHistory(env *cli.Env, g *cli.Globals, versions []history.Version) erro
 // shortDigest is the number of digest characters that are shown.
 const shortDigest = 12
 
-func versionRow(v history.Version, wide bool) []string {
+func versionRow(env *cli.Env, v history.Version, wide bool) []string {
 	if v.Removed {
-		return []string{v.ID, localTime(v.Timestamp), lines.Found(v.Cause), "", "removed", ""}
+		return []string{v.ID, env.Time(v.Timestamp), lines.Found(v.Cause), "", "removed", ""}
 	}
 	digest := v.Digest.String()
 	if !wide {
@@ -83,7 +87,7 @@ func versionRow(v history.Version, wide bool) []string {
 	}
 	row := []string{"-", "before the first change", "", "", digest, "no"}
 	if v.ID != "" {
-		row[0], row[1], row[2] = v.ID, localTime(v.Timestamp), lines.Found(v.Cause)
+		row[0], row[1], row[2] = v.ID, env.Time(v.Timestamp), lines.Found(v.Cause)
 	}
 	if v.Size != nil {
 		row[3] = lines.Size(*v.Size)
@@ -94,22 +98,24 @@ func versionRow(v history.Version, wide bool) []string {
 	return row
 }
 
-// localTime formats a time in the local time zone for human-readable output.
-func localTime(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05.000") }
+// versionsFrom is the part of the help of history and diff that says where versions come from.
+const versionsFrom = `Versions come from the log that a serve-sse writes on this machine, else from the
+serve-sse at http://127.0.0.1:8722, else from the log that the last one left; -v says
+which. --url asks another serve-sse, and --data-dir and --nats read another log.`
 
 // versionFlags contains the flags of history and diff that select a log or a serve-sse.
 type versionFlags struct {
 	cli.JournalFlags
-	remoteFlags
-	url     string
+	cli.RemoteFlags
 	timeout time.Duration
+	verbose bool
 }
 
 func (o *versionFlags) add(cmd *cobra.Command) {
 	o.JournalFlags.Add(cmd)
-	o.remoteFlags.add(cmd)
-	cmd.Flags().StringVar(&o.url, "url", "", "query the serve-sse at this `URL` instead of reading its log")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "`DURATION` that the command may take (default 30s with --url, else no limit)")
+	o.RemoteFlags.Add(cmd)
+	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "print where the versions come from to stderr")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 0, "`DURATION` that the whole command may take (default 30s with --url, else no limit)")
 }
 
 // askTime is the default --timeout with --url.
@@ -118,7 +124,7 @@ const askTime = 30 * time.Second
 // bound returns a context that ends when --timeout expires.
 func (o *versionFlags) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	limit := o.timeout
-	if limit == 0 && o.url != "" {
+	if limit == 0 && o.URL != "" {
 		limit = askTime
 	}
 	if limit == 0 {
@@ -133,35 +139,96 @@ func (o *versionFlags) read(ctx context.Context, env *cli.Env, g *cli.Globals, a
 	if o.timeout < 0 {
 		return cli.Usage("--timeout must not be negative")
 	}
+	if o.URL != "" && (o.Dir != "" || o.NATS != "") {
+		return cli.Usage("--url cannot be used with --data-dir or --nats")
+	}
 	ctx, cancel := o.bound(ctx)
 	defer cancel()
-	var source versionSource
-	if o.url == "" {
-		log, err := o.Stored(ctx, env, g.Logger(env))
+	log := g.Logger(env)
+	from := func(ctx context.Context, place string, source versionSource) error {
+		versions, err := source.versions(ctx)
 		if err != nil {
 			return err
 		}
-		defer func() { _ = log.Close() }()
-		source = storedVersions{log, args[0], args[1]}
-	} else {
-		if o.Dir != "" || o.NATS != "" {
-			return cli.Usage("--url cannot be used with --data-dir or --nats")
+		if log.Info("reading versions", "from", place); o.verbose {
+			fmt.Fprintln(env.Err, "versions from "+place)
 		}
-		base, err := cli.ParseServeURL("--url", o.url)
-		if err != nil {
-			return err
-		}
-		token, err := o.token(env, base)
-		if err != nil {
-			return err
-		}
-		source = servedVersions{remote.Client{Base: base, Token: token}, args[0], args[1]}
+		return show(ctx, source, versions)
 	}
-	versions, err := source.versions(ctx)
-	if err != nil {
-		return err
+	stored := func(ctx context.Context) error {
+		l, err := o.Stored(ctx, env, log)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = l.Close() }()
+		return from(ctx, "the log in "+o.Place(env), storedVersions{l, args[0], args[1]})
 	}
-	return show(ctx, source, versions)
+	served := func(ctx context.Context, at cli.RemoteFlags) error {
+		client, err := at.Client(env)
+		if err != nil {
+			return err
+		}
+		return from(ctx, client.Base.Host, servedVersions{client, args[0], args[1]})
+	}
+	switch {
+	case o.URL != "":
+		return served(ctx, o.RemoteFlags)
+	case o.Dir != "" || o.NATS != "":
+		return stored(ctx)
+	}
+	nearby := func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeoutCause(ctx, nearbyTime, cli.ErrTimeout)
+		defer cancel()
+		at := o.RemoteFlags
+		at.URL = cli.DefaultServeURL
+		return served(ctx, at)
+	}
+	places := []func(context.Context) error{nearby, stored}
+	if o.Written(env) {
+		slices.Reverse(places)
+	}
+	return firstPlace(ctx, log, places)
+}
+
+// nearbyTime limits the request to the serve-sse at the default address, which may be another program.
+const nearbyTime = 5 * time.Second
+
+// firstPlace calls the functions until one finds versions. If none does, it returns the error that
+// says most.
+func firstPlace(ctx context.Context, log *slog.Logger, places []func(context.Context) error) error {
+	var most *cli.Failure
+	for _, place := range places {
+		err := place(ctx)
+		f, ok := errors.AsType[*cli.Failure](err)
+		if !ok || ctx.Err() != nil || says(f) == 0 {
+			return err
+		}
+		log.Info("no versions", "err", err)
+		if most == nil || says(f) > says(most) {
+			most = f
+		}
+	}
+	if most.Code == "nothing_stored" {
+		most.Hint = "run mcptrack serve-sse to store events; if it runs elsewhere, use --url, --data-dir or --nats"
+	}
+	return most
+}
+
+// says returns how much a failure to find versions in one place tells the user, or 0 for a failure
+// of another kind.
+func says(f *cli.Failure) int {
+	switch f.Code {
+	case "unreachable", "refused":
+		if status, ok := errors.AsType[*remote.StatusError](f.Err); ok && status.Code == http.StatusUnauthorized {
+			return 3
+		}
+		return 1
+	case "nothing_stored":
+		return 2
+	case "no_versions":
+		return 4
+	}
+	return 0
 }
 
 // versionSource provides the versions of one resource.

@@ -10,7 +10,8 @@
 //	since.go    reads stored events: watch, replay, tail
 //	request.go  sends one request to one server: read, prompt, call
 //	history.go  reads the versions of a resource: history, diff
-//	remote.go   queries a running serve-sse: status, tail, top, history, diff
+//	tail.go     reads the feed of a running serve-sse: tail, watch --url, replay --url
+//	remote.go   queries a running serve-sse: status, top, history, diff
 //	topics.go   the help pages that cover more than one command
 //
 // Each command turns flags into an options struct and calls a run function that does not use cobra.
@@ -24,6 +25,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -171,6 +173,9 @@ func flagError(cmd *cobra.Command, err error) error {
 	}
 	if e, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		f := e.GetFlag()
+		if f.Name == "count" && cmd.Flags().Lookup("server") != nil && !strings.ContainsAny(e.GetValue(), "0123456789") {
+			see = "to select a server use --server " + printable.Line(e.GetValue(), 60)
+		}
 		return cli.UsageHint(see, "invalid value %q for --%s; expected %s", printable.Line(e.GetValue(), 60), f.Name, expected(f))
 	}
 	if e, ok := errors.AsType[*pflag.InvalidSyntaxError](err); ok {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/backoff"
+	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -66,12 +67,27 @@ func (s since) place(ctx context.Context, log journal.Log) (from uint64, gap *ev
 // backlog prints the stored events since an id or a time. With follow it also prints new events
 // that another process stores, until ctx ends, --count is reached, or that process has exited
 // (errWriterEnded). It returns where to resume.
-func (s *stream) backlog(ctx context.Context, env *cli.Env, log *slog.Logger, flags *cli.JournalFlags, at since, follow bool) (since, error) {
+func (s *stream) backlog(ctx context.Context, env *cli.Env, log *slog.Logger, flags *cli.JournalFlags, check func(journal.Log) error, at since, follow bool) (since, error) {
 	stored, err := flags.Stored(ctx, env, log)
 	if err != nil {
 		return at, err
 	}
 	defer func() { _ = stored.Close() }() // nothing was written, so the error is irrelevant
+	if err := check(stored); err != nil {
+		return at, err
+	}
+	s.live = follow
+	s.texts = func(_ *event.Event, digest catalog.Digest) *string {
+		if digest.IsZero() {
+			return nil
+		}
+		text, ok, err := stored.Contents().Get(ctx, digest)
+		if err != nil || !ok {
+			return nil
+		}
+		return &text
+	}
+	defer func() { s.texts = nil }() // it reads the log, which is closed
 	for {
 		from, gap, err := at.place(ctx, stored)
 		if err != nil {
@@ -84,7 +100,7 @@ func (s *stream) backlog(ctx context.Context, env *cli.Env, log *slog.Logger, fl
 			at = since{id: gap.To}
 		}
 		if !follow {
-			return at, s.print(ctx, readable(stored.Read(ctx, from)))
+			return at, s.printStored(ctx, stored.Read(ctx, from))
 		}
 		s.followed, s.connected = true, true
 		if b, err := stored.Bounds(ctx); err == nil && (at == since{} || !at.time.IsZero()) { // used if the log is replaced before the first read
@@ -119,8 +135,8 @@ func (s *stream) followLog(ctx context.Context, env *cli.Env, flags *cli.Journal
 	})
 	defer looking.Wait()
 	defer end(nil)
-	err := s.print(ctx, func(yield func(journal.Entry, error) bool) {
-		for e, err := range readable(journal.FollowToEnd(reading, stored, from)) {
+	err := s.printStored(ctx, func(yield func(journal.Entry, error) bool) {
+		for e, err := range journal.FollowToEnd(reading, stored, from) {
 			if err == nil {
 				*at = since{id: e.ID}
 			}

@@ -20,12 +20,12 @@ import (
 )
 
 func newStatus(env *cli.Env, g *cli.Globals) *cobra.Command {
-	var tokenFile string
+	var from cli.RemoteFlags
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "status [URL]",
 		Short: "Show the status of a running serve-sse",
-		Long: `Shows the status of the serve-sse, or gateway with --events, at URL (default
+		Long: `Shows the status of the serve-sse, or gateway with --events, at URL or --url (default
 http://127.0.0.1:8722), of every server that it follows, and of its webhooks.
 
 With -o template=... the template is run once for each server; -o name prints their ids.
@@ -38,31 +38,23 @@ serve-sse).`,
   mcptrack status --json | jq '.servers[] | select(.state != "Ready")'`,
 		Args: cli.Args(0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			address := defaultServeURL
-			if len(args) == 1 {
-				address = args[0]
+			if err := from.TakeURL(args, cli.DefaultServeURL); err != nil {
+				return err
 			}
 			if timeout <= 0 {
 				return cli.Usage("--timeout must be positive")
 			}
-			base, err := cli.ParseServeURL("URL", address)
+			client, err := from.Client(env)
 			if err != nil {
 				return err
-			}
-			client := remote.Client{Base: base}
-			if tokenFile != "" {
-				if client.Token, err = cli.ReadSecret("token-file", tokenFile); err != nil {
-					return err
-				}
 			}
 			ctx, cancel := context.WithTimeoutCause(cmd.Context(), timeout, cli.ErrTimeout)
 			defer cancel()
 			return runStatus(ctx, env, g, client)
 		},
 	}
-	cmd.Flags().StringVar(&tokenFile, "token-file", "", "`FILE` (mode 0600) with the token of the server")
-	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "`DURATION` to wait for responses")
-	_ = cmd.MarkFlagFilename("token-file")
+	from.Add(cmd)
+	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "`DURATION` that the whole command may take")
 	return cmd
 }
 

@@ -1,6 +1,8 @@
 package commands
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/event"
@@ -39,7 +42,7 @@ type streamFlags struct {
 func (s *streamFlags) add(cmd *cobra.Command) {
 	s.ConnectFlags.Add(cmd)
 	f := cmd.Flags()
-	f.IntVar(&s.count, "count", 0, "exit after this `NUMBER` of changes (default no limit)")
+	cli.AddCount(cmd, &s.count, "changes")
 	f.BoolVar(&s.content, "content", false, "add the new content of text resources to their events")
 	f.BoolVarP(&s.verbose, "verbose", "v", false, "print every event on its own line, including transient states")
 	f.BoolVar(&s.diff, "diff", false, "add a unified diff of text resources to their events")
@@ -59,7 +62,12 @@ type stream struct {
 	counts func(*event.Event) bool // reports whether an event counts for --count
 	write  func(...*event.Event) error
 	lines  *lines.Writer // nil if the output format is not lines
+	raw    *bufio.Writer // for stored events exactly as they are stored; nil prints them through write
+	// texts returns the text of a resource version for --content and --diff, or nil if it is not
+	// available. It is nil if only the events of a tracker are printed, which contain their texts.
+	texts func(e *event.Event, digest catalog.Digest) *string
 
+	live      bool // whether new events are printed as they happen
 	counted   int
 	followed  bool // whether there was ever a server to follow
 	connected bool // whether any server was ever Ready
@@ -135,19 +143,11 @@ func (s *stream) take(batch []*event.Event) error {
 	out := batch[:0]
 	var end error
 	for _, e := range batch {
-		if st, ok := e.Payload.(event.ServerState); ok {
-			s.followed = true
-			s.connected = s.connected || st.State == event.Ready || st.StillConnected
-		}
-		if s.keep != nil && !s.keep(e) {
+		if !s.passes(e) {
 			continue
 		}
 		out = append(out, s.decorate(e))
-		if s.counts(e) {
-			s.counted++
-		}
-		if s.flags.count > 0 && s.counted >= s.flags.count {
-			end = errCounted
+		if end = s.count(e); end != nil {
 			break
 		}
 	}
@@ -159,11 +159,50 @@ func (s *stream) take(batch []*event.Event) error {
 	return end
 }
 
+// takeRaw prints the data of a stored event to s.raw. It returns errCounted when --count is reached.
+func (s *stream) takeRaw(e *event.Event, data []byte) error {
+	if !s.passes(e) {
+		return nil
+	}
+	return cmp.Or(s.writeRaw(data), s.count(e))
+}
+
+func (s *stream) writeRaw(data []byte) error {
+	_, _ = s.raw.Write(data)
+	return s.raw.WriteByte('\n') // also returns an earlier write error
+}
+
+// passes reports whether to print an event, and remembers whether a server is connected.
+func (s *stream) passes(e *event.Event) bool {
+	if st, ok := e.Payload.(event.ServerState); ok {
+		s.followed = true
+		s.connected = s.connected || st.State == event.Ready || st.StillConnected
+	}
+	return s.keep == nil || s.keep(e)
+}
+
+// count returns errCounted if --count is reached with the event.
+func (s *stream) count(e *event.Event) error {
+	if s.counts(e) {
+		s.counted++
+	}
+	if s.flags.count > 0 && s.counted >= s.flags.count {
+		return errCounted
+	}
+	return nil
+}
+
 // decorate returns a copy of the event with the content and diff that the flags request.
 func (s *stream) decorate(e *event.Event) *event.Event {
 	u, ok := e.Payload.(event.ResourceUpdated)
 	if !ok || !s.flags.content && !s.flags.diff {
 		return e
+	}
+	if s.texts != nil && u.Text == nil {
+		u.Text = s.texts(e, u.Digest)
+		if s.flags.diff && u.PreviousText == nil {
+			u.PreviousText = s.texts(e, u.PreviousDigest)
+		}
 	}
 	if s.flags.content {
 		u.Content = u.Text
@@ -199,6 +238,43 @@ func (s *stream) print(_ context.Context, events iter.Seq2[journal.Entry, error]
 			return err
 		}
 		batch = batch[:0]
+	}
+	return nil
+}
+
+// printStored prints stored events until the sequence ends. An entry that is not an event is printed
+// as a gap.
+func (s *stream) printStored(ctx context.Context, entries iter.Seq2[journal.Entry, error]) (err error) {
+	if s.raw == nil {
+		return s.print(ctx, readable(entries))
+	}
+	defer func() {
+		if flushed := s.raw.Flush(); err == nil || errors.Is(err, errCounted) {
+			err = cmp.Or(flushed, err)
+		}
+	}()
+	everything := s.keep == nil && s.flags.count == 0 // no event needs to be decoded
+	if !everything {
+		entries = readable(entries)
+	}
+	for entry, err := range entries {
+		switch {
+		case err != nil:
+			return err
+		case everything:
+			err = s.writeRaw(entry.Data())
+		default:
+			var e event.Event
+			if e, err = entry.Event(); err == nil {
+				err = s.takeRaw(&e, entry.Data())
+			}
+		}
+		if err == nil && s.live && !entry.More {
+			err = s.raw.Flush()
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }

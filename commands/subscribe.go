@@ -24,6 +24,7 @@ import (
 
 type subscribeOptions struct {
 	streamFlags
+	cli.Filter
 	server string
 	uris   []string
 	call   []string
@@ -39,7 +40,8 @@ func newSubscribe(env *cli.Env, g *cli.Globals) *cobra.Command {
 or those given by URI or glob (* within a segment, ** across segments, {a,b}; a glob
 without a slash matches the last segment). The first line lists the followed resources;
 changes are printed until interrupted. If no resource matches yet, the command waits for
-one. --count counts changes to resources, not additions to the list.
+one. --count counts changes to resources, not additions to the list, or the events that
+--type selects.
 
 --call calls a tool in the same session after subscribing, and again after the server
 restarts.
@@ -65,6 +67,8 @@ expired before --count was reached or before there was a resource to follow.`,
 		},
 	}
 	opts.add(cmd)
+	opts.AddTypes(cmd)
+	opts.AddChangedOnly(cmd)
 	g.AddDemo(cmd)
 	cmd.Flags().StringArrayVar(&opts.call, "call", nil, "call `TOOL[=JSON]` after subscribing (repeatable)")
 	_ = cmd.RegisterFlagCompletionFunc("call", completeNames(env, g, catalog.Tools))
@@ -72,7 +76,7 @@ expired before --count was reached or before there was a resource to follow.`,
 }
 
 func (o *subscribeOptions) parse() error {
-	if err := o.streamFlags.parse(); err != nil {
+	if err := errors.Join(o.streamFlags.parse(), o.Filter.Parse()); err != nil {
 		return err
 	}
 	if err := cli.Globs("URI", o.uris); err != nil {
@@ -119,8 +123,9 @@ func runSubscribe(ctx context.Context, env *cli.Env, g *cli.Globals, opts subscr
 	}
 	sub := &subscription{g: g, t: e.Tracker(), srv: srv, id: srv.ID, uris: opts.uris, calls: opts.calls, log: log, tools: loadNames(env, cfg.Path)[srv.ID].Names[catalog.Tools], wake: make(chan struct{}, 1)}
 	s := newStream(env, g, opts.streamFlags)
-	s.follow(env, g, screen, nil, false)
-	s.keep, s.counts = sub.keep, isResourceChange
+	s.follow(env, g, screen, nil, len(opts.Types) > 0)
+	s.keep = func(e *event.Event) bool { return sub.keep(e) && opts.Keep(e) }
+	s.counts = func(e *event.Event) bool { return len(opts.Types) > 0 || isResourceChange(e) }
 	err = s.run(ctx, e, engine.Source(sub.run))
 	rememberSnapshot(env, cfg.Path, e.Tracker().Snapshot())
 	if err == nil && errors.Is(context.Cause(ctx), cli.ErrTimeout) && !sub.hasFollowed() {

@@ -3,13 +3,16 @@ package commands
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
+	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/eventstream"
 	"github.com/mcptrack/mcptrack/core/printable"
@@ -18,152 +21,158 @@ import (
 	"github.com/mcptrack/mcptrack/output/remote"
 )
 
-type tailOptions struct {
-	remoteFlags
-	agentFlags
-	cli.Filter
-	address *url.URL
-	since   string
-	count   int
-	timeout time.Duration
-	raw     bool // print events exactly as the feed sent them
-}
-
 func newTail(env *cli.Env, g *cli.Globals) *cobra.Command {
-	var opts tailOptions
 	cmd := &cobra.Command{
 		Use:   "tail [URL]",
-		Short: "Print the events of a running serve-sse as they happen",
+		Short: "Print the events of a running serve-sse (watch --url)",
 		Long: `Follows the feed of a serve-sse, local or remote (URL, default
 http://127.0.0.1:8722), and resumes after the last event if the connection is lost.
-Prints events as watch does: as lines on a terminal, as NDJSON into a pipe. Events that
-the feed no longer has are printed as a gap. The first connection must succeed. With
---agent it prints short lines for agents and, without --since, starts after the last
-event that its last run in this folder reported; see mcptrack help agents.
+Prints events as watch does: as lines on a terminal, but as NDJSON into a pipe. Events
+that the feed no longer has are printed as a gap. The first connection must succeed.
+tail is watch --url; without --since it begins now. With --agent it prints short lines
+for agents and, without --since, starts after the last event that its last run in this
+folder reported; see mcptrack help agents.
 
 Exit codes: 0 stopped, --count was reached, or the feed ended; 1 failed; 2 wrong usage; 4
 the URL could not be reached; 5 the request was refused (a token is needed, or this is
-not a serve-sse); 6 --timeout expired.`,
+not a serve-sse); 6 --timeout expired before --count was reached.`,
 		Example: `  mcptrack tail
   mcptrack tail --since 1h --type 'resource.*'
   mcptrack tail https://mcp.example --token-file token --json | jq .resourceUri
   mcptrack tail --since 3f9a1c20b7e4d581-42 --count 1
   mcptrack tail --agent --type resource.updated`,
 		Args: cli.Args(0, 1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			address := defaultServeURL
-			if len(args) == 1 {
-				address = args[0]
-			}
-			if err := errors.Join(opts.parse(cmd, address), opts.agentFlags.parse(cmd, g)); err != nil {
-				return err
-			}
-			opts.raw = rawEvents(cmd, env, g)
-			return runTail(cmd.Context(), env, g, opts)
-		},
 	}
-	opts.remoteFlags.add(cmd)
-	opts.agentFlags.add(cmd)
-	opts.AddTypes(cmd)
-	opts.AddServers(cmd)
-	f := cmd.Flags()
-	f.StringVar(&opts.since, "since", "", "begin after this `ID`, at this time (RFC 3339), or this long ago (2h, 7d); default: now")
-	f.IntVar(&opts.count, "count", 0, "exit after this `NUMBER` of events (default no limit)")
-	f.DurationVar(&opts.timeout, "timeout", 0, "exit with 6 after this `DURATION`")
-	return cmd
+	return watching(env, g, cmd, func(o *watchOptions, args []string) error { return o.TakeURL(args, cli.DefaultServeURL) })
 }
 
-func (o *tailOptions) parse(cmd *cobra.Command, address string) (err error) {
-	if err = o.Parse(); err != nil {
-		return err
+// feed returns the URL of the feed of a serve-sse. base is its URL, or already that of the feed.
+func (o *watchOptions) feed(base url.URL) *url.URL {
+	if strings.Trim(base.Path, "/") == "" {
+		base.Path = "/events"
 	}
-	if o.count < 0 || o.timeout < 0 {
-		return cli.Usage("--count and --timeout must not be negative")
-	}
-	if o.address, err = cli.ParseServeURL("URL", address); err != nil {
-		return err
-	}
-	if strings.Trim(o.address.Path, "/") == "" {
-		o.address.Path = "/events"
-	}
-	since, err := parseSince(cmd, o.since)
-	if err != nil {
-		return err
-	}
-	query := o.address.Query()
+	query := base.Query()
 	switch {
-	case since.id != "":
-		query.Set("since", since.id)
-	case !since.time.IsZero():
-		query.Set("since", since.time.UTC().Format(time.RFC3339))
+	case o.after.id != "":
+		query.Set("since", o.after.id)
+	case !o.after.time.IsZero():
+		query.Set("since", o.after.time.UTC().Format(time.RFC3339))
+	case o.stored:
+		query.Set("since", "earliest")
 	}
-	for _, t := range o.Types {
-		query.Add("type", t)
+	if !o.stored { // otherwise events that do not pass tell where to stop
+		for _, t := range o.Types {
+			query.Add("type", t)
+		}
+		for _, s := range o.Servers {
+			query.Add("server", s)
+		}
 	}
-	for _, s := range o.Servers {
-		query.Add("server", s)
-	}
-	o.address.RawQuery = query.Encode()
-	return nil
+	base.RawQuery = query.Encode()
+	return &base
 }
 
-func runTail(ctx context.Context, env *cli.Env, g *cli.Globals, opts tailOptions) error {
-	token, err := opts.token(env, opts.address)
+// runWatchURL prints the events of a running serve-sse.
+func runWatchURL(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOptions) error {
+	client, err := opts.Client(env)
 	if err != nil {
 		return err
 	}
-	if opts.timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, opts.timeout, cli.ErrTimeout)
-		defer cancel()
+	feed := opts.feed(*client.Base)
+	api := *client.Base
+	api.Path, api.RawPath, api.RawQuery = strings.TrimSuffix(strings.TrimSuffix(api.Path, "/"), "/events"), "", ""
+	client.Base = &api
+	log, s := g.Logger(env), opts.stream(env, g)
+	if opts.name != "replay" && !opts.agent {
+		shown, screen := newScreen(env, g)
+		log, s = g.Logger(shown), opts.stream(shown, g)
+		s.follow(shown, g, screen, nil, len(opts.Types) > 0)
 	}
-	log := g.Logger(env)
-	print := newStream(env, g, streamFlags{})
-	printed, connected := 0, false
-	options := remote.FeedOptions{URL: opts.address.String(), Header: cli.Bearer(token), Logger: log, MustConnect: true, Connected: func() { connected = true }}
-	if opts.agent {
-		err = tailAgent(ctx, env, log, opts, options)
-	} else {
-		err = remote.Follow(ctx, options, func(x eventstream.Event) error {
-			e, err := tailEvent(x)
-			switch {
-			case err != nil:
-				log.Warn("the feed sent an invalid event", "err", err)
-				return nil
-			case e == nil || !opts.Keep(e):
-				return nil
-			case opts.raw: // includes members that only a newer mcptrack understands
-				_, err = env.Out.Write(append(printable.JSON([]byte(x.Data)), '\n'))
-			default:
-				err = print.write(e)
-			}
-			if err != nil {
-				return err
-			}
-			if printed++; printed == opts.count {
-				return errCounted
-			}
+	if err := opts.checkServed(ctx, client); err != nil {
+		return err
+	}
+	s.texts = func(e *event.Event, digest catalog.Digest) *string {
+		if digest.IsZero() {
 			return nil
-		})
+		}
+		text, ok, err := client.Text(ctx, e.ServerID, e.ResourceURI, digest)
+		if err != nil || !ok {
+			return nil
+		}
+		return &text
 	}
-	err = cli.FeedFailure(err, opts.address.Host, "token-file")
+	options := remote.FeedOptions{URL: feed.String(), Header: cli.Bearer(client.Token), Logger: log, MustConnect: true, Connected: func() { s.followed, s.connected = true, true }}
+	follow := remote.Follow
+	if opts.stored {
+		follow = remote.Stored
+	}
+	if opts.agent {
+		err = watchURLAgent(ctx, env, log, opts, feed, options)
+	} else {
+		err = follow(ctx, options, func(x eventstream.Event) error { return s.takeRemote(log, x) })
+	}
+	err = cli.FeedFailure(err, feed.Host, "token-file")
 	_, refused := errors.AsType[*cli.Failure](err)
 	switch {
 	case refused:
 		return err
-	case errors.Is(err, errCounted), errors.Is(err, agent.ErrEnough), errors.Is(err, remote.ErrFeedEnded):
+	case errors.Is(err, remote.ErrNotServeSSE):
+		return &cli.Failure{Exit: cli.ExitRefused, Code: "refused", Err: err}
+	case errors.Is(err, agent.ErrEnough), errors.Is(err, remote.ErrFeedEnded):
 		return nil
-	case err != nil && !connected:
-		return cli.Unreachable("is mcptrack serve-sse running there?", "%s cannot be reached: %w", opts.address.Host, err)
-	case err == nil && errors.Is(context.Cause(ctx), cli.ErrTimeout):
-		return cli.ErrTimeout
+	case !s.connected && (err != nil || errors.Is(context.Cause(ctx), cli.ErrTimeout)):
+		if err == nil {
+			err = cli.ErrTimeout
+		}
+		return cli.Unreachable("is mcptrack serve-sse running there?", "%s cannot be reached: %w", feed.Host, err)
+	}
+	return s.outcome(ctx, err)
+}
+
+// takeRemote prints an event from a feed.
+func (s *stream) takeRemote(log *slog.Logger, x eventstream.Event) error {
+	e, err := remoteEvent(x)
+	switch {
+	case err != nil:
+		log.Warn("the feed sent an invalid event", "err", err)
+		return nil
+	case e == nil:
+		return nil
+	case s.raw == nil:
+		return s.take([]*event.Event{e})
+	}
+	err = s.takeRaw(e, printable.JSON([]byte(x.Data))) // includes members that only a newer mcptrack understands
+	if flushed := s.raw.Flush(); flushed != nil {
+		return flushed
 	}
 	return err
 }
 
-// tailEvent decodes an event from a feed. It returns nil for events that do not concern a server,
+// checkServed returns an error if a serve-sse does not know a named server. A gateway with --events,
+// which lists no servers, is not checked.
+func (o *watchOptions) checkServed(ctx context.Context, client remote.Client) error {
+	if len(o.named) == 0 {
+		return nil
+	}
+	var servers []struct{ ID string }
+	if err := client.Get(ctx, []string{"api", "servers"}, nil, &servers); err != nil {
+		return nil // the feed reports why
+	}
+	var known []string
+	for _, srv := range servers {
+		known = append(known, srv.ID)
+	}
+	for _, name := range o.named {
+		if !slices.Contains(known, name) {
+			return unknownStored(name, known)
+		}
+	}
+	return nil
+}
+
+// remoteEvent decodes an event from a feed. It returns nil for events that do not concern a server,
 // such as checkpoints, and for types from a newer mcptrack.
-func tailEvent(x eventstream.Event) (*event.Event, error) {
+func remoteEvent(x eventstream.Event) (*event.Event, error) {
 	if x.Type == "checkpoint" {
 		return nil, nil
 	}

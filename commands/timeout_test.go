@@ -85,7 +85,7 @@ func TestDrippingServers(t *testing.T) {
 // history and diff have a default timeout with --url.
 func TestAskTime(t *testing.T) {
 	for url, want := range map[string]bool{"http://127.0.0.1:1": true, "": false} {
-		o := versionFlags{url: url}
+		o := versionFlags{RemoteFlags: cli.RemoteFlags{URL: url}}
 		ctx, cancel := o.bound(t.Context())
 		defer cancel()
 		if _, bounded := ctx.Deadline(); bounded != want {

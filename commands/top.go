@@ -13,7 +13,6 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/engine"
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/tracker"
 	"github.com/mcptrack/mcptrack/output/remote"
 	"github.com/mcptrack/mcptrack/output/serverlog"
@@ -22,11 +21,10 @@ import (
 
 type topOptions struct {
 	cli.ConnectFlags
-	remoteFlags
+	cli.RemoteFlags
 	cli.TrackFlags
 	cli.JournalFlags
 	cli.Filter
-	url string
 }
 
 func newTop(env *cli.Env, g *cli.Globals) *cobra.Command {
@@ -61,16 +59,13 @@ invalid or missing; 4 the --url could not be reached; 5 it refused the request.`
 			if err := errors.Join(opts.ConnectFlags.Parse(), opts.Filter.Parse()); err != nil {
 				return err
 			}
-			switch {
-			case len(args) == 1 && opts.url != "":
-				return cli.Usage("--url and the URL %s cannot be used together", printable.Line(args[0], 200))
-			case len(args) == 1:
-				opts.url = args[0]
+			if err := opts.TakeURL(args, ""); err != nil {
+				return err
 			}
 			if !env.OutTTY {
 				return cli.UsageHint("use mcptrack watch to print lines, or mcptrack status to print a table", "top needs a terminal")
 			}
-			if opts.url != "" {
+			if opts.URL != "" {
 				if g.Demo() || opts.AllServers {
 					return cli.Usage("--url cannot be used with --demo or --all")
 				}
@@ -80,10 +75,8 @@ invalid or missing; 4 the --url could not be reached; 5 it refused the request.`
 		},
 	}
 	opts.ConnectFlags.Add(cmd)
-	opts.remoteFlags.add(cmd)
-	f := cmd.Flags()
+	opts.RemoteFlags.Add(cmd)
 	opts.JournalFlags.Add(cmd)
-	f.StringVar(&opts.url, "url", "", "show the serve-sse at this `URL`")
 	g.AddDemo(cmd)
 	cli.AddAllFlag(cmd, &opts.AllServers)
 	opts.AddTypes(cmd)
@@ -160,23 +153,19 @@ func runTop(ctx context.Context, env *cli.Env, g *cli.Globals, opts topOptions) 
 }
 
 func runTopRemote(ctx context.Context, env *cli.Env, g *cli.Globals, opts topOptions) error {
-	base, err := cli.ParseServeURL("--url", opts.url)
-	if err != nil {
-		return err
-	}
-	token, err := opts.token(env, base)
+	client, err := opts.Client(env)
 	if err != nil {
 		return err
 	}
 	servers := cli.Filter{Servers: opts.Servers}
-	source := &tui.Remote{Client: remote.Client{Base: base, Token: token}, Only: func(id string) bool { return servers.Keep(&event.Event{ServerID: id}) }}
+	source := &tui.Remote{Client: client, Only: func(id string) bool { return servers.Keep(&event.Event{ServerID: id}) }}
 	if err := source.Refresh(ctx); err != nil {
 		return askFailure(ctx, err)
 	}
-	feed := base.JoinPath("events")
+	feed := client.Base.JoinPath("events")
 	feed.RawQuery = "since=10m"
-	source.Follow = remote.FeedOptions{URL: feed.String(), Header: cli.Bearer(token)}
-	if err = opts.show(ctx, env, g, tui.Options{Source: source, Title: strings.TrimSuffix(base.String(), "/"), Keep: opts.Filter.Keep}, source.Run, source.Poll); errors.Is(err, errQuit) {
+	source.Follow = remote.FeedOptions{URL: feed.String(), Header: cli.Bearer(client.Token)}
+	if err = opts.show(ctx, env, g, tui.Options{Source: source, Title: strings.TrimSuffix(client.Base.String(), "/"), Keep: opts.Filter.Keep}, source.Run, source.Poll); errors.Is(err, errQuit) {
 		return nil
 	}
 	return err

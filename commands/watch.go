@@ -1,8 +1,11 @@
 package commands
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -15,24 +18,31 @@ import (
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/config"
 	"github.com/mcptrack/mcptrack/core/event"
+	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/output/jsonl"
+	"github.com/mcptrack/mcptrack/output/lines"
 )
 
+// watchOptions contains the flags of watch, and of tail and replay, which are names for watch with
+// other defaults.
 type watchOptions struct {
 	streamFlags
 	agentFlags
 	cli.Filter
 	cli.TrackFlags
 	cli.JournalFlags
+	cli.RemoteFlags
+	name   string   // of the command: watch, tail or replay
 	file   string   // value of the FILE argument
 	named  []string // values of the SERVER arguments
 	since  string
 	after  since // parsed value of --since
-	stored bool  // value of --no-follow: print only stored events
+	stored bool  // print only stored events; value of --no-follow
+	json   bool  // print events as JSON
 }
 
 func newWatch(env *cli.Env, g *cli.Globals) *cobra.Command {
-	var opts watchOptions
 	cmd := &cobra.Command{
 		Use:   "watch [FILE|SERVER...]",
 		Short: "Follow all tracked servers and print what changes",
@@ -53,16 +63,20 @@ mcptrack help events. Lines omit transient states and repeated failures; on a te
 the last lines count them, and -v prints them. --count counts changes to resources, lists
 and the config, or the events that --type selects.
 
---since starts with the events that a serve-sse on this machine has stored, as replay
-prints them. While that serve-sse runs, watch shows its events and connects to no server;
-otherwise it follows the servers itself. --no-follow exits after the stored events.
+--since starts with the events that a serve-sse on this machine has stored. While that
+serve-sse runs, watch shows its events and connects to no server; otherwise it follows
+the servers itself. --url shows the events of a running serve-sse, local or remote, and
+resumes after the last one if the connection is lost; SERVER arguments and --server
+select some of its servers. --no-follow exits after the stored events. tail is
+watch --url, and replay is watch --since with --no-follow.
 
 --agent prints at most one short line per second for agents that read a process, beginning
 with what changed since the last run; see mcptrack help agents.
 
 Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 failed;
 2 wrong usage; 3 config invalid or missing; 4 no server could be reached within
---timeout or by --once; 6 --timeout expired before --count was reached.`,
+--timeout or by --once, or the --url could not be reached; 5 it refused the request;
+6 --timeout expired before --count was reached.`,
 		Example: `  # See it work, without a config
   mcptrack watch --demo
 
@@ -78,6 +92,9 @@ Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 fail
   # What changed within the last ten minutes, and what changes from now on
   mcptrack watch --since 10m
 
+  # The same of a serve-sse on another machine
+  mcptrack watch --url https://mcp.example --since 10m
+
   # For an agent's monitor, and for a hook
   mcptrack watch --agent
   mcptrack watch --agent --once --timeout 5s`,
@@ -86,38 +103,60 @@ Exit codes: 0 stopped (interrupted, --count, --timeout or a closed pipe); 1 fail
 			names, _ := cli.Choices(cli.ServerNames(cli.ConfigForCompletion(env, g)), args)
 			return names, cobra.ShellCompDirectiveDefault
 		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := errors.Join(opts.streamFlags.parse(), opts.Filter.Parse(), opts.agentFlags.parse(cmd, g)); err != nil {
-				return err
-			}
-			if err := opts.parseSince(cmd, g); err != nil {
-				return err
-			}
-			if err := opts.parseArgs(cmd, g, args); err != nil {
-				return err
-			}
-			ctx, cancel := opts.Bound(cmd.Context())
-			defer cancel()
-			if opts.agent {
-				return runWatchAgent(ctx, env, g, opts)
-			}
-			return runWatch(ctx, env, g, opts)
-		},
+	}
+	return watching(env, g, cmd, func(o *watchOptions, args []string) error { return o.parseArgs(cmd, g, args) })
+}
+
+// serverFlags returns the flags of watch that only concern the servers in a config.
+func serverFlags() []string {
+	return []string{"all", "demo", "once", "no-follow-config", "no-exec-on-reload", "connect-timeout", "limit"}
+}
+
+// watching makes cmd run watch, and adds the flags of watch. parse sets the options that depend on the
+// arguments. The help of another command than watch omits the flags that never apply to it.
+func watching(env *cli.Env, g *cli.Globals, cmd *cobra.Command, parse func(*watchOptions, []string) error) *cobra.Command {
+	opts := watchOptions{name: cmd.Name()}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := errors.Join(opts.streamFlags.parse(), opts.Filter.Parse(), opts.agentFlags.parse(cmd, g)); err != nil {
+			return err
+		}
+		if err := parse(&opts, args); err != nil {
+			return err
+		}
+		if err := opts.parseSource(cmd); err != nil {
+			return err
+		}
+		opts.json = g.Format.Name == "json" || opts.name != "watch" && rawEvents(cmd, env, g)
+		ctx, cancel := opts.Bound(cmd.Context())
+		defer cancel()
+		switch {
+		case opts.URL != "":
+			return runWatchURL(ctx, env, g, opts)
+		case opts.agent:
+			return runWatchAgent(ctx, env, g, opts)
+		}
+		return runWatch(ctx, env, g, opts)
 	}
 	opts.streamFlags.add(cmd)
 	f := cmd.Flags()
 	opts.AddTypes(cmd)
 	opts.AddServers(cmd)
-	f.BoolVar(&opts.ChangedOnly, "changed-only", false, "omit updates that did not change the content")
-	f.StringVar(&opts.since, "since", "", "begin with the stored events after this `ID`, since this time (RFC 3339), or within this duration (2h, 7d)")
-	f.BoolVar(&opts.stored, "no-follow", false, "with --since: print what is stored, and exit")
+	opts.AddChangedOnly(cmd)
+	cli.AddSince(cmd, &opts.since)
+	f.BoolVar(&opts.stored, "no-follow", false, "with --since or --url: print what is stored, and exit")
 	opts.JournalFlags.Add(cmd)
+	opts.RemoteFlags.Add(cmd)
 	opts.AddReload(cmd)
 	cli.AddAllFlag(cmd, &opts.AllServers)
 	opts.agentFlags.add(cmd)
 	opts.addOnce(cmd)
 	g.AddDemo(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("server", cli.CompleteServers(env, g))
+	if opts.name != "watch" {
+		for _, name := range serverFlags() {
+			f.Lookup(name).Hidden = true
+		}
+	}
 	return cmd
 }
 
@@ -128,6 +167,8 @@ func (o *watchOptions) parseArgs(cmd *cobra.Command, g *cli.Globals, args []stri
 		switch name := printable.Line(arg, 200); {
 		case !isFile(arg):
 			o.named = append(o.named, arg)
+		case o.URL != "":
+			return cli.UsageHint("remove "+name+", or --url to follow the servers in it", "--url cannot be used with a config")
 		case o.file != "":
 			return cli.Usage("watch takes one config file, not both %s and %s", printable.Line(o.file, 200), name)
 		case g.Host != "":
@@ -164,38 +205,137 @@ func isFile(arg string) bool {
 	return err == nil && !info.IsDir()
 }
 
-// parseSince validates --since and the flags that require it.
-func (o *watchOptions) parseSince(cmd *cobra.Command, g *cli.Globals) (err error) {
-	if !cmd.Flags().Changed("since") {
-		for _, name := range []string{"no-follow", "data-dir", "nats", "nats-credentials"} {
+// parseSource validates the flags that select where events come from.
+func (o *watchOptions) parseSource(cmd *cobra.Command) (err error) {
+	refuse := func(with, hint string, names ...string) error {
+		for _, name := range names {
 			if cmd.Flags().Changed(name) {
-				return cli.Usage("--%s needs --since", name)
+				return cli.UsageHint(hint, "--%s cannot be used with %s", name, with)
 			}
 		}
 		return nil
 	}
-	if g.Demo() || o.agent {
-		return cli.Usage("--since cannot be used with --demo or --agent")
+	if o.after, err = parseSince(cmd, o.since); err != nil {
+		return err
 	}
-	o.after, err = parseSince(cmd, o.since)
-	return err
+	stored := o.stored || o.since != ""
+	switch with := "--url"; {
+	case o.URL != "":
+		if o.name != "watch" {
+			with = o.name
+		}
+		err = cmp.Or(refuse(with, "mcptrack "+o.name+" reads the events of a running serve-sse; to connect to servers, use mcptrack watch without --url", serverFlags()...),
+			refuse("the URL of a serve-sse", "to read stored events in files or on NATS, use mcptrack replay without --url", "data-dir", "nats", "nats-credentials"))
+		if err == nil && o.stored && o.agent {
+			err = cli.UsageHint("remove one of them", "--agent cannot be used with --no-follow")
+		}
+		return err
+	case stored && o.agent:
+		return cli.UsageHint("add --url to read the events of a running serve-sse", "--agent cannot be used with --since or --no-follow")
+	case o.stored && o.name == "watch" && o.since == "":
+		return cli.UsageHint("use --since 1h, or mcptrack replay to print everything", "--no-follow needs --since or --url")
+	case o.stored:
+		with = cmp.Or(map[string]string{"watch": "--no-follow"}[o.name], o.name)
+		err = refuse(with, with+" prints stored events and connects to no server; to connect to servers, use mcptrack watch without --no-follow", serverFlags()...)
+	case o.since != "":
+		err = refuse("--since", "the demo stores no events; remove one of them", "demo")
+	default:
+		for _, name := range []string{"data-dir", "nats", "nats-credentials"} {
+			if cmd.Flags().Changed(name) {
+				return cli.UsageHint("for example --since 1h", "--%s needs --since", name)
+			}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"token-file", "insecure"} {
+		if cmd.Flags().Changed(name) {
+			return cli.UsageHint("--url selects the serve-sse that wants the token", "--%s needs --url", name)
+		}
+	}
+	return nil
+}
+
+// stream returns the stream that prints the events.
+func (o *watchOptions) stream(env *cli.Env, g *cli.Globals) *stream {
+	s := newStream(env, g, o.streamFlags)
+	if o.json {
+		s.write, s.lines = jsonl.NewWriter(env.Out).Write, nil
+		if !o.content && !o.diff {
+			s.raw = bufio.NewWriterSize(env.Out, 64<<10)
+		}
+	}
+	if !o.All() {
+		s.keep = o.Keep
+	}
+	s.counts = func(e *event.Event) bool { return len(o.Types) > 0 || isChange(e) }
+	return s
+}
+
+// checkStored returns an error if a named server is neither in the log nor in the config.
+func (o *watchOptions) checkStored(ctx context.Context, env *cli.Env, g *cli.Globals, log journal.Log) error {
+	for _, name := range o.named {
+		stored := false
+		for _, err := range log.Select(ctx, journal.Selection{ServerID: name}) {
+			if err != nil {
+				return err
+			}
+			stored = true
+			break
+		}
+		if stored {
+			continue
+		}
+		if states, err := log.States(ctx, name); err != nil || len(states.Resources)+len(states.Lists) > 0 {
+			return err
+		}
+		if known := cli.ServerNames(cli.ConfigForCompletion(env, g)); !slices.Contains(known, name) {
+			return unknownStored(name, known)
+		}
+	}
+	return nil
+}
+
+// unknownStored returns the failure for a server of which a serve-sse knows nothing.
+func unknownStored(name string, known []string) error {
+	return &cli.Failure{Exit: cli.ExitUsage, Code: "unknown_server", Err: fmt.Errorf("serve-sse knows no server %q", printable.Line(name, 128)),
+		Hint: cli.DidYouMean(name, known, "mcptrack status lists the servers of a running serve-sse")}
 }
 
 func (o *watchOptions) selection() cli.Selection {
 	return cli.Selection{Servers: o.Servers, All: o.AllServers}
 }
 
+// pick returns the function that selects the servers to follow from each version of the config. It
+// warns if a named server is missing.
+func (o *watchOptions) pick(log *slog.Logger) func(*config.Config) *config.Config {
+	return func(cfg *config.Config) *config.Config {
+		for _, name := range o.named {
+			if _, ok := cfg.Server(name); !ok && len(cfg.Servers) > 0 {
+				log.Warn("the config has no server "+printable.Line(name, 128)+"; waiting for it", "file", cfg.Path, "hint", cli.DidYouMean(name, cli.ServerNames(cfg), "the config has: "+cli.Join(cli.ServerNames(cfg), 20)))
+			}
+		}
+		return o.selection().Of(cfg)
+	}
+}
+
 func runWatch(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOptions) error {
-	env, screen := newScreen(env, g)
 	log := g.Logger(env)
-	s := newStream(env, g, opts.streamFlags)
-	s.keep = opts.Keep
-	s.counts = func(e *event.Event) bool { return len(opts.Types) > 0 || isChange(e) }
-	var err error
-	if opts.since != "" {
+	var screen *lines.Screen
+	if opts.name != "replay" {
+		env, screen = newScreen(env, g)
+		log = g.Logger(env)
+	}
+	s := opts.stream(env, g)
+	check := func(log journal.Log) error { return opts.checkStored(ctx, env, g, log) }
+	if opts.stored || opts.since != "" {
 		if written := opts.Written(env); opts.stored || written { // only stored events: no server is needed
-			s.follow(env, g, screen, nil, len(opts.Types) > 0)
-			if opts.after, err = s.backlog(ctx, env, log, &opts.JournalFlags, opts.after, written && !opts.stored); !errors.Is(err, errWriterEnded) {
+			if opts.name != "replay" {
+				s.follow(env, g, screen, nil, len(opts.Types) > 0)
+			}
+			var err error
+			if opts.after, err = s.backlog(ctx, env, log, &opts.JournalFlags, check, opts.after, !opts.stored); !errors.Is(err, errWriterEnded) {
 				return s.outcome(ctx, err)
 			}
 			log.Warn("the process that stored the events has ended; this process now follows the servers")
@@ -206,12 +346,12 @@ func runWatch(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOptio
 		return err
 	}
 	s.follow(env, g, screen, cfg, len(opts.Types) > 0)
-	desired, err := opts.Desired(env, g, log, cfg, opts.selection().Of)
+	desired, err := opts.Desired(env, g, log, cfg, opts.pick(log))
 	if err != nil {
 		return err
 	}
 	if opts.since != "" {
-		if _, err := s.backlog(ctx, env, log, &opts.JournalFlags, opts.after, false); err != nil {
+		if _, err := s.backlog(ctx, env, log, &opts.JournalFlags, check, opts.after, false); err != nil {
 			return s.outcome(ctx, err)
 		}
 	}

@@ -122,9 +122,12 @@ const docsTimeout = time.Minute
 func (a addresses) replace(line string) string {
 	for shown, real := range a {
 		line = strings.ReplaceAll(line, shown, real)
-		for _, command := range []string{"mcptrack status", "mcptrack tail"} { // whose default it is
-			if args, ok := strings.CutPrefix(line, command); ok && shown == "127.0.0.1:8722" && !strings.Contains(args, real) {
-				line = command + " http://" + real + args
+		if shown != "127.0.0.1:8722" || strings.Contains(line, real) || strings.Contains(line, "--data-dir") {
+			continue
+		}
+		for _, command := range []string{"mcptrack status", "mcptrack tail", "mcptrack history", "mcptrack diff"} { // whose default it is
+			if args, ok := strings.CutPrefix(line, command); ok {
+				line = command + " --url http://" + real + args
 			}
 		}
 	}

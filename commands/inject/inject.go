@@ -133,7 +133,7 @@ expired before --count.`,
 	f.BoolVar(&opts.content, "content", false, "add the new content of text resources to the message, up to 2 KiB")
 	f.DurationVar(&opts.coalesce, "coalesce", 2*time.Second, "`DURATION` within which updates of a resource are merged into one message; 0 merges only updates that are waiting to be sent")
 	f.IntVar(&opts.maxPerMinute, "max-per-minute", 30, "maximum `NUMBER` of items per minute, after a burst of 5; 0 means no limit")
-	f.IntVarP(&opts.count, "count", "n", 0, "exit after this `NUMBER` of messages (default no limit)")
+	cli.AddCount(cmd, &opts.count, "messages")
 	f.BoolVar(&opts.refreshTools, "refresh-tools", false, "with --listen, have sessions import the tools of MCP servers again when they change")
 	f.StringSliceVar(&opts.mcp, "mcp", nil, "let a new session use the tools of these servers in the config, specified by their `IDS`, without approval")
 	f.BoolVar(&opts.dryRun, "dry-run", false, "print what would be sent as NDJSON, immediately and without connecting to an endpoint")

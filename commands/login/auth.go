@@ -44,7 +44,7 @@ Exit codes: 0 done; 1 failed; 2 wrong usage; 3 config invalid or missing; 5 with
 	}
 	g.AddDemo(cmd)
 	cmd.Flags().BoolVar(&renew, "renew", false, "renew the tokens now")
-	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "`DURATION` that the command may take")
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "`DURATION` that the whole command may take")
 	return cmd
 }
 
@@ -210,7 +210,7 @@ missing; 6 --timeout expired; 130 interrupted.`,
 	}
 	g.AddDemo(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "log out of every server in the config")
-	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "`DURATION` that the command may take")
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "`DURATION` that the whole command may take")
 	return cmd
 }
 

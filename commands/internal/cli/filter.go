@@ -18,9 +18,19 @@ type Filter struct {
 	ChangedOnly    bool
 }
 
+// AddCount adds the flag --count. what names the things that are counted.
+func AddCount(cmd *cobra.Command, count *int, what string) {
+	cmd.Flags().IntVarP(count, "count", "n", 0, "exit after this `NUMBER` of "+what+" (default no limit)")
+}
+
+// AddSince adds the flag --since.
+func AddSince(cmd *cobra.Command, since *string) {
+	cmd.Flags().StringVarP(since, "since", "s", "", "begin with the events after this `ID`, since this time (RFC 3339), or within this duration (2h, 7d)")
+}
+
 // AddTypes adds the flag --type.
 func (f *Filter) AddTypes(cmd *cobra.Command) {
-	cmd.Flags().StringSliceVar(&f.Types, "type", nil, "only events of these `TYPES` (globs, separated by commas)")
+	cmd.Flags().StringSliceVarP(&f.Types, "type", "t", nil, "only events of these `TYPES` (globs, separated by commas)")
 	_ = cmd.RegisterFlagCompletionFunc("type", func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		before := typed[:strings.LastIndexByte(typed, ',')+1]
 		var out []string
@@ -34,6 +44,11 @@ func (f *Filter) AddTypes(cmd *cobra.Command) {
 // AddServers adds the flag --server.
 func (f *Filter) AddServers(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVar(&f.Servers, "server", nil, "only these server `IDS` (globs, separated by commas)")
+}
+
+// AddChangedOnly adds the flag --changed-only.
+func (f *Filter) AddChangedOnly(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.ChangedOnly, "changed-only", false, "omit updates that did not change the content")
 }
 
 // Parse splits comma-separated values and validates the globs.

@@ -142,6 +142,15 @@ func (j *JournalFlags) directory(env *Env) (string, error) {
 	return "", Usage("no home directory to store events in; set --data-dir")
 }
 
+// Place returns the location of the log for a message.
+func (j *JournalFlags) Place(env *Env) string {
+	if j.NATS != "" {
+		return "the NATS cluster"
+	}
+	dir, _ := j.directory(env) // fails if there is no location
+	return printable.Line(dir, 200)
+}
+
 // ParseAge parses a duration, which may be specified in days, such as 7d.
 func ParseAge(flag, s string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(s, "d"); ok {

@@ -1,17 +1,61 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/mcptrack/mcptrack/core/ipscope"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/secretfile"
 	"github.com/mcptrack/mcptrack/output/remote"
 )
+
+// DefaultServeURL is the default address of serve-sse.
+const DefaultServeURL = "http://127.0.0.1:8722"
+
+// RemoteFlags contains the flags of commands that read from a running serve-sse.
+type RemoteFlags struct {
+	URL       string // value of --url or of the argument; may be empty
+	tokenFile string
+	insecure  bool
+}
+
+func (r *RemoteFlags) Add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&r.URL, "url", "", "`URL` of a running serve-sse: http://HOST:PORT, HOST:PORT or a port")
+	f.StringVar(&r.tokenFile, "token-file", "", "`FILE` (mode 0600) with the token of the serve-sse (default $MCPTRACK_TOKEN)")
+	f.BoolVar(&r.insecure, "insecure", false, "send the token unencrypted to another machine")
+	_ = cmd.MarkFlagFilename("token-file")
+}
+
+// TakeURL sets the URL to the command's argument, if there is one. Without an argument and --url it
+// sets the URL to byDefault.
+func (r *RemoteFlags) TakeURL(args []string, byDefault string) error {
+	switch {
+	case len(args) > 0 && r.URL != "":
+		return UsageHint("remove one of them", "--url and the URL %s cannot be used together", printable.Line(args[0], 200))
+	case len(args) > 0:
+		r.URL = args[0]
+	}
+	r.URL = cmp.Or(r.URL, byDefault)
+	return nil
+}
+
+// Client returns a client for the serve-sse at the URL.
+func (r *RemoteFlags) Client(env *Env) (remote.Client, error) {
+	base, err := ParseServeURL("URL", r.URL)
+	if err != nil {
+		return remote.Client{}, err
+	}
+	token, err := ServeToken(env, base, "token-file", r.tokenFile, r.insecure)
+	return remote.Client{Base: base, Token: token}, err
+}
 
 // ParseServeURL parses the address of a serve-sse. what describes the address in errors.
 func ParseServeURL(what, text string) (*url.URL, error) {
