@@ -355,9 +355,10 @@ func (h withoutStates) WithGroup(name string) slog.Handler {
 	return withoutStates{h.Handler.WithGroup(name)}
 }
 
-// trackerOptions returns the tracker options for a command that prints events.
+// trackerOptions returns the tracker options for a command that prints events. Lines on a terminal show
+// how many lines of a text changed, so the texts are kept there too.
 func (s *streamFlags) trackerOptions(env *cli.Env, g *cli.Globals) tracker.Options {
-	return tracker.Options{Dial: env.Dial, Session: s.SessionOptions(env, g), Logger: statesOnce(env, g), Texts: s.content || s.diff}
+	return tracker.Options{Dial: env.Dial, Session: s.SessionOptions(env, g), Logger: statesOnce(env, g), Texts: s.content || s.diff || env.Width() > 0}
 }
 
 // run runs the engine and the parts until ctx ends, --count is reached, or one of them fails. It
