@@ -98,7 +98,7 @@ func runWatchAgent(ctx context.Context, env *cli.Env, g *cli.Globals, opts watch
 	var followed atomic.Pointer[config.Config]
 	followed.Store(opts.selection().Of(cfg))
 	var cursor *agent.Cursor
-	if !opts.Demo {
+	if !g.Demo() {
 		path, err := filepath.Abs(cfg.Path)
 		if err != nil {
 			return err

@@ -95,6 +95,32 @@ func TestCompleteArguments(t *testing.T) {
 	}
 }
 
+// TestCompleteDemo: with --demo names are asked of the built-in server, and nothing is cached.
+func TestCompleteDemo(t *testing.T) {
+	b := clitest.New(t, Main)
+	b.Server.SetList(catalog.Tools, map[string]any{"name": "append", "inputSchema": map[string]any{"type": "object", "properties": map[string]any{"text": map[string]any{"type": "string"}}}})
+	b.Server.SetQuietly("note:///a", "text")
+	b.Server.SetList(catalog.Prompts, map[string]any{"name": "summarize", "arguments": []any{map[string]any{"name": "note"}}})
+	for line, want := range map[string]string{
+		"list --demo":                        "demo",
+		"watch --demo":                       "demo",
+		"watch --demo --server":              "demo",
+		"read --demo":                        "demo",
+		"call --demo demo":                   "append",
+		"call demo --demo":                   "append",
+		"call --demo demo append --arg":      "text=",
+		"prompt --demo demo":                 "summarize",
+		"prompt --demo demo summarize --arg": "note=",
+		"call --demo other":                  ":4",
+		"read --demo demo":                   "note:///a",
+	} {
+		code, out := b.Run(t, append(append([]string{"__complete"}, strings.Fields(line)...), "")...)
+		if !slices.Contains(strings.Fields(out), want) || code != 0 {
+			t.Errorf("%s: exit %d, %q, want %q; %s", line, code, out, want, &b.Stderr)
+		}
+	}
+}
+
 // TestCompletesFilesOnly: files are offered where a file is expected, and nowhere else.
 func TestCompletesFilesOnly(t *testing.T) {
 	b := clitest.New(t, Main)

@@ -126,24 +126,39 @@ func completeList(env *cli.Env, g *cli.Globals) cobra.CompletionFunc {
 	}
 }
 
-// completeItems completes a server id, and then an item name from the server's cached list.
+// namesFor returns the names of a server's items for completion: the cached names, or with --demo
+// those that the built-in server lists.
+func namesFor(env *cli.Env, g *cli.Globals, cfg *config.Config, id string, kind catalog.Kind) completion.ServerNames {
+	if !g.Demo() {
+		return loadNames(env, cfg.Path)[id]
+	}
+	names := completion.Names{}
+	ctx, cancel := context.WithTimeout(context.Background(), askingTime)
+	defer cancel()
+	for _, r := range session.Probe(ctx, cfg.Servers, session.ProbeOptions{Dial: env.Dial, Session: askingOptions(env), Kinds: []catalog.Kind{kind}}) {
+		names.Learn(r.Server.ID, kind, r.Lists[kind])
+	}
+	return names[id]
+}
+
+// completeItems completes a server id, and then an item name of the server.
 func completeItems(env *cli.Env, g *cli.Globals, kind catalog.Kind) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		cfg := cli.ConfigForCompletion(env, g)
 		if len(args) == 0 {
 			return cli.Choices(cli.ServerNames(cfg), nil)
 		}
-		return cli.Choices(loadNames(env, cfg.Path)[args[0]].Names[kind], args[1:])
+		return cli.Choices(namesFor(env, g, cfg, args[0], kind).Names[kind], args[1:])
 	}
 }
 
-// completeNames completes a flag with cached item names of the server in args.
+// completeNames completes a flag with item names of the server in args.
 func completeNames(env *cli.Env, g *cli.Globals, kind catalog.Kind) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) == 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		out, _ := cli.Choices(loadNames(env, cli.ConfigForCompletion(env, g).Path)[args[0]].Names[kind], nil)
+		out, _ := cli.Choices(namesFor(env, g, cli.ConfigForCompletion(env, g), args[0], kind).Names[kind], nil)
 		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
 }
@@ -172,9 +187,9 @@ func completePromptArgument(env *cli.Env, g *cli.Globals, given *[]string) cobra
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		cfg := cli.ConfigForCompletion(env, g)
-		begins := loadNames(env, cfg.Path)[args[0]].Arguments[catalog.Prompts][args[1]]
+		begins := namesFor(env, g, cfg, args[0], catalog.Prompts).Arguments[catalog.Prompts][args[1]]
 		return completeArgument(begins, typed, *given, func(name, value string, known map[string]string) []string {
-			return askValues(env, cfg, args[0], session.Reference{Prompt: args[1]}, name, value, known)
+			return askValues(env, g, cfg, args[0], session.Reference{Prompt: args[1]}, name, value, known)
 		})
 	}
 }
@@ -185,7 +200,7 @@ func completeToolArgument(env *cli.Env, g *cli.Globals, given *[]string) cobra.C
 		if len(args) < 2 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		begins := loadNames(env, cli.ConfigForCompletion(env, g).Path)[args[0]].Arguments[catalog.Tools][args[1]]
+		begins := namesFor(env, g, cli.ConfigForCompletion(env, g), args[0], catalog.Tools).Arguments[catalog.Tools][args[1]]
 		return completeArgument(begins, typed, *given, nil)
 	}
 }
@@ -203,7 +218,7 @@ func completeParameter(env *cli.Env, g *cli.Globals, opts *readOptions) cobra.Co
 			begins = append(begins, name+"=")
 		}
 		return completeArgument(begins, typed, opts.params, func(name, value string, known map[string]string) []string {
-			return askValues(env, cli.ConfigForCompletion(env, g), args[0], session.Reference{Template: opts.template}, name, value, known)
+			return askValues(env, g, cli.ConfigForCompletion(env, g), args[0], session.Reference{Template: opts.template}, name, value, known)
 		})
 	}
 }
@@ -241,18 +256,23 @@ func completeArgument(begins []string, typed string, given []string, ask func(na
 // askingTime limits how long completion waits for a server.
 const askingTime = 800 * time.Millisecond
 
-// askValues requests the possible values of an argument from a server. It contacts only a server
-// that a command has already used, whose config entry is unchanged since and is approved: pressing
-// Tab must not start a program or open a URL that the user has never used.
-func askValues(env *cli.Env, cfg *config.Config, id string, ref session.Reference, name, value string, given map[string]string) []string {
+// askingOptions returns the options of a session that serves only completion. It logs nothing.
+func askingOptions(env *cli.Env) session.Options {
+	return session.Options{ClientVersion: env.Version, ConnectTimeout: askingTime, OneShot: true, Environ: env.LookupEnv,
+		Logins: env.Logins(&cli.Globals{}, "", slog.New(slog.DiscardHandler))}
+}
+
+// askValues requests the possible values of an argument from a server. It contacts only the built-in
+// server, and a server that a command has already used, whose config entry is unchanged since and is
+// approved: pressing Tab must not start a program or open a URL that the user has never used.
+func askValues(env *cli.Env, g *cli.Globals, cfg *config.Config, id string, ref session.Reference, name, value string, given map[string]string) []string {
 	srv, ok := cfg.Server(id)
-	if !ok || !srv.Enabled || srv.Unusable() != nil || !loadNames(env, cfg.Path).Used(srv) {
+	if !ok || !srv.Enabled || srv.Unusable() != nil || !g.Demo() && !loadNames(env, cfg.Path).Used(srv) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), askingTime)
 	defer cancel()
-	s, err := env.Dialer()(ctx, srv, session.Options{ClientVersion: env.Version, ConnectTimeout: askingTime, OneShot: true, Environ: env.LookupEnv,
-		Logins: env.Logins(&cli.Globals{}, "", slog.New(slog.DiscardHandler))})
+	s, err := env.Dialer()(ctx, srv, askingOptions(env))
 	if err != nil {
 		return nil
 	}

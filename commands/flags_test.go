@@ -18,7 +18,6 @@ func TestFlagsAreTheSameEverywhere(t *testing.T) {
 		"content":      "of inject: in messages, and up to a limit",
 		"count":        "of inject: messages, not changes",
 		"data-dir":     "of gateway: for its own events and pins",
-		"demo":         "of serve-sse: its events are not stored",
 		"dry-run":      "says what is not done",
 		"from":         "of init: hosts; of inject: a feed",
 		"insecure":     "of inject: also an endpoint",

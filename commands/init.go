@@ -197,8 +197,9 @@ func noHostServers(read config.Options, opts initOptions, d *draft.Draft) error 
 			searched = append(searched, h.Paths(read.Folders())...)
 		}
 	}
-	f := &cli.Failure{Exit: cli.ExitConfig, Code: "config_missing", Hint: "mcptrack watch --demo needs no config",
-		Err: errors.New("no config with MCP servers found; searched"), Places: searched}
+	f := &cli.Failure{Exit: cli.ExitConfig, Code: "config_missing", Searched: searched,
+		Err:  fmt.Errorf("no host has a config with MCP servers here (searched %s; mcptrack help environment lists them)", cli.Plural(len(searched), "place")),
+		Hint: "write config/mcp-servers.json yourself (mcptrack help config shows how), or try mcptrack watch --demo"}
 	for _, s := range d.Sources {
 		if !s.Valid {
 			f.Code, f.Hint = "config_invalid", "mcptrack validate "+printable.Line(s.File, 200)+" shows the problems of this config"

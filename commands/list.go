@@ -28,7 +28,6 @@ type listOptions struct {
 	cli.ConnectFlags
 	kind    catalog.Kind // item kind to list; empty lists the servers themselves
 	servers []string
-	demo    bool
 }
 
 func newList(env *cli.Env, g *cli.Globals) *cobra.Command {
@@ -78,7 +77,7 @@ expired; 130 interrupted.`,
 		},
 	}
 	opts.Add(cmd)
-	cmd.Flags().BoolVar(&opts.demo, "demo", false, "use a built-in server named demo; no config needed")
+	g.AddDemo(cmd)
 	return cmd
 }
 
@@ -92,7 +91,7 @@ func listKinds() []string {
 }
 
 func runList(ctx context.Context, env *cli.Env, g *cli.Globals, opts listOptions) error {
-	cfg, err := g.LoadOrDemo(ctx, env, g.Logger(env), opts.demo)
+	cfg, err := g.Load(ctx, env, g.Logger(env))
 	if err != nil {
 		return err
 	}
@@ -116,7 +115,7 @@ func runList(ctx context.Context, env *cli.Env, g *cli.Globals, opts listOptions
 	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), cli.ErrTimeout) {
 		return ctx.Err()
 	}
-	if !opts.demo {
+	if !g.Demo() {
 		remember(env, cfg.Path, func(n completion.Names) {
 			for _, r := range reports {
 				for kind, list := range r.Lists {

@@ -62,10 +62,7 @@ func Main(ctx context.Context, env *cli.Env, args []string) int {
 	return f.Exit
 }
 
-// setUp is the title of the group of commands that prepare a config; completion belongs to it.
-const setUp = "Set up:"
-
-// newRoot builds the command tree.
+// newRoot builds the command tree. Help lists the commands in this order.
 func newRoot(env *cli.Env, g *cli.Globals) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "mcptrack",
@@ -104,22 +101,27 @@ config.`,
 	root.SetOut(env.Out)
 	root.SetErr(env.Err)
 	g.AddFlags(root)
-	for _, group := range []struct {
+	for _, section := range []struct {
 		title    string
 		commands []*cobra.Command
 	}{
 		{"Look:", []*cobra.Command{newList(env, g), newRead(env, g), newCall(env, g), newPrompt(env, g), newWatch(env, g), newSubscribe(env, g), newTop(env, g), newPS(env, g)}},
 		{"Keep:", []*cobra.Command{serve.Command(env, g), newStatus(env, g), newHistory(env, g), newDiff(env, g), newTail(env, g), newReplay(env, g)}},
 		{"Serve:", []*cobra.Command{gateway.Command(env, g), vault.Command(env, g), inject.Command(env, g)}},
-		{setUp, []*cobra.Command{newInit(env, g), newValidateConfig(env, g), newTrust(env, g), login.Command(env, g), login.LogoutCommand(env, g), login.AuthCommand(env, g)}},
+		{"Set up:", []*cobra.Command{newInit(env, g), newValidateConfig(env, g), newTrust(env, g), login.Command(env, g), login.AuthCommand(env, g), login.LogoutCommand(env, g)}},
 	} {
-		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})
-		for _, cmd := range group.commands {
-			cmd.GroupID = group.title
+		for i, cmd := range section.commands {
+			group := &cobra.Group{ID: cmd.Name()} // cobra sorts the commands of one group by name
+			if i == 0 {
+				group.Title = section.title
+			}
+			root.AddGroup(group)
+			cmd.GroupID = group.ID
 			root.AddCommand(cmd)
 		}
 	}
-	root.SetCompletionCommandGroupID(setUp)
+	root.AddGroup(&cobra.Group{ID: "completion"})
+	root.SetCompletionCommandGroupID("completion")
 	root.AddCommand(newVersion(env, g), newDemoServer(env, g))
 	root.AddCommand(newTopics()...)
 	noFiles(root)

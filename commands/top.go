@@ -66,7 +66,7 @@ invalid or missing; 4 the --url could not be reached; 5 it refused the request.`
 				return cli.UsageHint("use mcptrack watch to print lines, or mcptrack status to print a table", "top needs a terminal")
 			}
 			if opts.URL != "" {
-				if opts.Demo || opts.AllServers {
+				if g.Demo() || opts.AllServers {
 					return cli.Usage("--url cannot be used with --demo or --all")
 				}
 				return runTopRemote(cmd.Context(), env, g, opts)
@@ -76,9 +76,8 @@ invalid or missing; 4 the --url could not be reached; 5 it refused the request.`
 	}
 	opts.ConnectFlags.Add(cmd)
 	opts.RemoteFlags.Add(cmd)
-	f := cmd.Flags()
 	opts.JournalFlags.Add(cmd)
-	f.BoolVar(&opts.Demo, "demo", false, "use a built-in server named demo; no config needed")
+	g.AddDemo(cmd)
 	cli.AddAllFlag(cmd, &opts.AllServers)
 	opts.AddTypes(cmd)
 	opts.AddServers(cmd)
@@ -116,7 +115,7 @@ func (o *topOptions) show(ctx context.Context, env *cli.Env, g *cli.Globals, scr
 }
 
 func runTop(ctx context.Context, env *cli.Env, g *cli.Globals, opts topOptions) error {
-	cfg, err := g.LoadOrDemo(ctx, env, g.Logger(env), opts.Demo)
+	cfg, err := g.Load(ctx, env, g.Logger(env))
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/mcptrack/mcptrack/commands/serve"
 	"github.com/mcptrack/mcptrack/commands/vault"
 	"github.com/mcptrack/mcptrack/core/config"
+	"github.com/mcptrack/mcptrack/core/config/hosts"
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/output/markdown"
 )
@@ -70,7 +71,7 @@ func page(name string) string {
 	if err != nil {
 		panic(err) // cannot happen: the pages are embedded, and tests read every page
 	}
-	return strings.NewReplacer("EVENT_TABLE\n", eventTable(), "KEY_TABLE\n", keyTable()).Replace(string(text))
+	return strings.NewReplacer("EVENT_TABLE\n", eventTable(), "KEY_TABLE\n", keyTable(), "HOST_TABLE\n", hostTable()).Replace(string(text))
 }
 
 // setHelp makes the help command wrap flag descriptions, and render manual pages for the output.
@@ -78,7 +79,7 @@ func setHelp(root *cobra.Command, env *cli.Env, g *cli.Globals) {
 	const global = "Global Flags:\n{{.InheritedFlags.FlagUsages | trimTrailingWhitespaces}}"
 	root.SetUsageTemplate(strings.NewReplacer(
 		global, "Global flags (such as --config, --json and -q): see mcptrack --help",
-		"Additional Commands:", "Other:", ".FlagUsages", ".FlagUsagesWrapped 80").Replace(root.UsageTemplate()))
+		"\n\n{{.Title}}", "{{with .Title}}\n\n{{.}}{{end}}", "Additional Commands:", "Other:", ".FlagUsages", ".FlagUsagesWrapped 80").Replace(root.UsageTemplate()))
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
 		cmd.Long = reflow(cmd.Long, 80)
@@ -115,6 +116,25 @@ func reflow(text string, width int) string {
 	}
 	end()
 	return strings.Join(out, "\n")
+}
+
+// hostTable returns a Markdown table with the files of every host.
+func hostTable() string {
+	folders := map[hosts.Base]string{hosts.Home: "~/", hosts.XDG: "~/.config/", hosts.AppConfig: "CONFIG/"}
+	var b strings.Builder
+	b.WriteString("| host | files |\n|---|---|\n")
+	for _, h := range hosts.All() {
+		var files []string
+		for _, f := range h.Files {
+			path := folders[f.Base] + f.Path
+			if len(path) > 60 { // help has 80 columns
+				path = path[:strings.LastIndexByte(path[:60], '/')+1] + "…"
+			}
+			files = append(files, "`"+path+"`")
+		}
+		fmt.Fprintf(&b, "| `%s` | %s |\n", h.Name, strings.Join(files, ", "))
+	}
+	return b.String()
 }
 
 // keyTable returns a Markdown table with a row for every config key of a server.

@@ -48,8 +48,11 @@ Exit codes: 0 valid; 2 wrong usage; 3 a file has errors or is missing.`,
 			opts.read = g.ConfigOptions(env)
 			opts.read.Strict = opts.strict
 			if g.Demo() {
-				if len(args) > 0 || opts.schema {
-					return cli.Usage("--demo cannot be used with FILE or --schema")
+				if len(args) > 0 {
+					return cli.UsageHint("remove "+printable.Line(args[0], 200)+" or --demo", "--demo uses a built-in server and no config; it cannot be used with a config file")
+				}
+				if opts.schema {
+					return cli.Usage("--demo and --schema cannot be used together")
 				}
 				cfg, err := g.Read(env, g.Logger(env))
 				if err != nil {

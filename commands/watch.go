@@ -150,7 +150,7 @@ func watching(env *cli.Env, g *cli.Globals, cmd *cobra.Command, parse func(*watc
 	cli.AddAllFlag(cmd, &opts.AllServers)
 	opts.agentFlags.add(cmd)
 	opts.addOnce(cmd)
-	f.BoolVar(&opts.Demo, "demo", false, "use a built-in server named demo; no config needed")
+	g.AddDemo(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("server", cli.CompleteServers(env, g))
 	if opts.name != "watch" {
 		for _, name := range serverFlags() {
@@ -175,8 +175,8 @@ func (o *watchOptions) parseArgs(cmd *cobra.Command, g *cli.Globals, args []stri
 			return cli.Usage("--host and the config file %s cannot be used together", name)
 		case cmd.Flags().Changed("config"):
 			return cli.Usage("--config and the config file %s cannot be used together", name)
-		case o.Demo:
-			return cli.Usage("--demo cannot be used with a config; remove %s", name)
+		case g.Demo():
+			return cli.UsageHint("remove "+name+" or --demo", "--demo uses a built-in server and no config; it cannot be used with %s", name)
 		default:
 			o.file = arg
 		}
@@ -360,7 +360,7 @@ func runWatch(ctx context.Context, env *cli.Env, g *cli.Globals, opts watchOptio
 		return err
 	}
 	err = s.run(ctx, e)
-	if !opts.Demo {
+	if !g.Demo() {
 		rememberSnapshot(env, cfg.Path, e.Tracker().Snapshot())
 	}
 	return err
@@ -374,7 +374,7 @@ func (o *watchOptions) config(ctx context.Context, env *cli.Env, g *cli.Globals,
 			return &config.Config{Path: o.file}, nil
 		}
 	}
-	cfg, err := g.LoadOrDemo(ctx, env, log, o.Demo)
+	cfg, err := g.Load(ctx, env, log)
 	if err != nil {
 		return nil, err
 	}

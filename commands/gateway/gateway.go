@@ -103,7 +103,7 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 	opts.events.add(cmd)
 	f.DurationVar(&opts.callTimeout, "call-timeout", 10*time.Minute, "`DURATION` without progress after which a call fails")
 	f.DurationVar(&opts.wait, "wait", 10*time.Second, "`DURATION` to wait for servers before serving the first client")
-	f.BoolVar(&opts.Demo, "demo", false, "use a built-in server named demo; no config needed")
+	g.AddDemo(cmd)
 	opts.AddReload(cmd)
 	opts.AddServing(cmd)
 	_ = cmd.RegisterFlagCompletionFunc("repin", cli.CompleteServers(env, g))
@@ -189,7 +189,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	opts.fromConfig(cfg.Index, opts.set)
 	var pins *gateway.Pins // nil without --pin
 	if opts.pin {
-		if pins, err = opts.pins(env, cfg); err != nil {
+		if pins, err = opts.pins(env, g, cfg); err != nil {
 			return err
 		}
 	}
@@ -199,11 +199,11 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 		return err
 	}
 	defer index.Close()
-	tokens, err := opts.Access.Tokens(log, opts.Reloads(env))
+	tokens, err := opts.Access.Tokens(log, opts.Reloads(env, g))
 	if err != nil {
 		return err
 	}
-	stored, err := opts.events.open(ctx, env, log, opts.Demo, tokens, func() *gateway.Gateway { return gw })
+	stored, err := opts.events.open(ctx, env, log, g.Demo(), tokens, func() *gateway.Gateway { return gw })
 	if err != nil {
 		return err
 	}
@@ -232,8 +232,8 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	local, instructions := stored.local(index.Local())
 	gw, err = gateway.New(gateway.Options{
 		Tracker: e.Tracker(), Dial: env.Dial, Session: sessions, OnDown: gateway.OnDown(opts.onDown), CallTimeout: opts.callTimeout, Allow: opts.allow, Deny: opts.deny, Pins: pins, Names: names,
-		Serve: mcpserver.Options{Name: "mcptrack-gateway", Title: "mcptrack gateway", Version: env.Version, Instructions: instructions, Principal: tokens.Principal, SessionDir: opts.SessionDir(opts.dataDir(env)), Events: stored.handlers(), Logger: log},
-		Key:   opts.key(env, log), Local: local, Changed: index.Changed, Logger: log,
+		Serve: mcpserver.Options{Name: "mcptrack-gateway", Title: "mcptrack gateway", Version: env.Version, Instructions: instructions, Principal: tokens.Principal, SessionDir: opts.SessionDir(opts.dataDir(env, g)), Events: stored.handlers(), Logger: log},
+		Key:   opts.key(env, g, log), Local: local, Changed: index.Changed, Logger: log,
 	})
 	if err != nil {
 		return err
@@ -325,8 +325,8 @@ const keyFile = "gateway.key"
 
 // dataDir returns the data directory, or "" if nothing is stored. Without --data-dir, all gateways
 // share one directory, and a demo stores nothing.
-func (o *options) dataDir(env *cli.Env) string {
-	if o.Demo {
+func (o *options) dataDir(env *cli.Env, g *cli.Globals) string {
+	if g.Demo() {
 		return o.events.Dir
 	}
 	return cmp.Or(o.events.Dir, env.StateDir(defaultDir))
@@ -334,8 +334,8 @@ func (o *options) dataDir(env *cli.Env) string {
 
 // key returns the key for task ids. It is stored in the data directory, so that clients find their
 // tasks after a restart. If no key can be stored, key returns nil, and this run uses its own key.
-func (o *options) key(env *cli.Env, log *slog.Logger) []byte {
-	dir := o.dataDir(env)
+func (o *options) key(env *cli.Env, g *cli.Globals, log *slog.Logger) []byte {
+	dir := o.dataDir(env, g)
 	if dir == "" {
 		return nil
 	}
@@ -353,10 +353,10 @@ func (o *options) key(env *cli.Env, log *slog.Logger) []byte {
 
 // config loads the initial config.
 func (o *options) config(ctx context.Context, env *cli.Env, g *cli.Globals, log *slog.Logger) (*config.Config, error) {
-	if _, err := g.ConfigPath(env, log); o.catalogURL != "" && !o.Demo && err != nil {
+	if _, err := g.ConfigPath(env, log); o.catalogURL != "" && !g.Demo() && err != nil {
 		return &config.Config{Path: cli.DefaultConfig}, nil // with --catalog-url no config is needed
 	}
-	cfg, err := g.LoadOrDemo(ctx, env, log, o.Demo)
+	cfg, err := g.Load(ctx, env, log)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"github.com/mcptrack/mcptrack/commands/internal/cli"
 	"github.com/mcptrack/mcptrack/core/config"
 )
@@ -16,8 +18,9 @@ func TestGatewayKey(t *testing.T) {
 	t.Parallel()
 	state := t.TempDir()
 	env := &cli.Env{LookupEnv: func(name string) (string, bool) { return state, name == "XDG_STATE_HOME" }}
+	var g cli.Globals
 	key := func(env *cli.Env, o options) string {
-		return string(o.key(env, slog.New(slog.DiscardHandler)))
+		return string(o.key(env, &g, slog.New(slog.DiscardHandler)))
 	}
 	first := key(env, options{})
 	if first == "" || key(env, options{}) != first {
@@ -35,9 +38,6 @@ func TestGatewayKey(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(other.events.Dir, keyFile)); err != nil {
 		t.Error(err)
 	}
-	if key(env, options{TrackFlags: cli.TrackFlags{Demo: true}}) != "" {
-		t.Error("a demo uses the key")
-	}
 	blocked := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(blocked, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -53,6 +53,11 @@ func TestGatewayKey(t *testing.T) {
 	}
 	if key(env, options{}) != "" {
 		t.Error("a key that others can read is used")
+	}
+	cmd := &cobra.Command{}
+	g.AddDemo(cmd)
+	if err := cmd.ParseFlags([]string{"--demo"}); err != nil || key(env, options{}) != "" {
+		t.Error("a demo uses the key", err)
 	}
 }
 

@@ -29,8 +29,8 @@ func (o *pinFlags) add(f *pflag.FlagSet) {
 // pins opens the stored pins for the config's servers. A demo keeps its pins only in memory. The
 // default directory does not depend on --events, so that a gateway finds its pins with and without
 // it.
-func (o *options) pins(env *cli.Env, cfg *config.Config) (*gateway.Pins, error) {
-	if o.Demo {
+func (o *options) pins(env *cli.Env, g *cli.Globals, cfg *config.Config) (*gateway.Pins, error) {
+	if g.Demo() {
 		return gateway.NewPins("", ""), nil
 	}
 	dir := o.events.Dir
@@ -64,7 +64,7 @@ func (o *options) removePins(ctx context.Context, env *cli.Env, g *cli.Globals) 
 		}
 		named = append(named, pin{server, tool})
 	}
-	pins, err := o.pins(env, cfg)
+	pins, err := o.pins(env, g, cfg)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (o *options) removePins(ctx context.Context, env *cli.Env, g *cli.Globals) 
 		n, err := pins.Forget(ctx, p.server, p.tool)
 		switch name := printable.Line(o.repin[i], 300); {
 		case err != nil:
-			return fmt.Errorf("server %q: %w", printable.Line(p.server, 128), err)
+			return fmt.Errorf("%s: %w", printable.Line(p.server, 128), err)
 		case n == 0:
 			return &cli.Failure{Exit: cli.ExitRefused, Code: "not_pinned", Err: fmt.Errorf("%q is not pinned", name),
 				Hint: "SERVER is a server id in the config, and TOOL is the server's own name for a tool; each --config and --data-dir has separate pins"}

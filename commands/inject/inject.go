@@ -113,7 +113,7 @@ expired before --count.`,
   mcptrack inject --url ws://127.0.0.1:8080/v1 --model my-pipeline`,
 		Args: cli.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := opts.parse(env); err != nil {
+			if err := opts.parse(env, g); err != nil {
 				return err
 			}
 			ctx, cancel := opts.Bound(cmd.Context())
@@ -123,7 +123,7 @@ expired before --count.`,
 	}
 	opts.ConnectFlags.Add(cmd)
 	opts.targetFlags.add(cmd)
-	opts.sourceFlags.add(cmd)
+	opts.sourceFlags.add(cmd, g)
 	f := cmd.Flags()
 	cli.AddAllFlag(cmd, &opts.allServers)
 	opts.AddServers(cmd)
@@ -142,8 +142,8 @@ expired before --count.`,
 	return cmd
 }
 
-func (o *options) parse(env *cli.Env) error {
-	if err := errors.Join(o.ConnectFlags.Parse(), o.Filter.Parse(), o.sourceFlags.parse(), cli.OneOf("role", o.role, string(realtime.RoleUser), string(realtime.RoleSystem))); err != nil {
+func (o *options) parse(env *cli.Env, g *cli.Globals) error {
+	if err := errors.Join(o.ConnectFlags.Parse(), o.Filter.Parse(), o.sourceFlags.parse(g), cli.OneOf("role", o.role, string(realtime.RoleUser), string(realtime.RoleSystem))); err != nil {
 		return err
 	}
 	switch {
@@ -155,7 +155,7 @@ func (o *options) parse(env *cli.Env) error {
 		return cli.Usage("--content is not available with --dialect gpt-live, which accepts only short texts")
 	case len(o.mcp) > 0 && (o.model == "" && o.url == "" || o.callID != "" || o.dialect != "" && o.api() != realtime.OpenAI):
 		return cli.Usage("--mcp applies only to a new session of --dialect openai: use it with --model or --url, without --call-id")
-	case len(o.mcp) > 0 && (o.from != "" || o.stdin || o.Demo || o.dryRun):
+	case len(o.mcp) > 0 && (o.from != "" || o.stdin || g.Demo() || o.dryRun):
 		return cli.Usage("--mcp uses the servers in the config; omit --from, --stdin, --demo and --dry-run")
 	case o.content && o.from != "":
 		return cli.UsageHint("read the config here, or pipe watch --content into --stdin", "--content is not available with --from: a feed does not include contents")

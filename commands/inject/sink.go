@@ -25,31 +25,31 @@ func (o *options) sink(ctx context.Context, env *cli.Env, g *cli.Globals, r *rec
 	log := g.Logger(env)
 	switch {
 	case o.dryRun:
-		g.Tell(env, "printing what would be sent for updates of %s", o.origin())
+		g.Tell(env, "printing what would be sent for updates of %s", o.origin(g))
 		return o.dry(env, r), nil
 	case o.listen != "":
-		s, err := o.proxy(ctx, env, log, r)
+		s, err := o.proxy(ctx, env, g, log, r)
 		if err == nil { // after the line with the address
-			g.Tell(env, "injecting updates of %s into every session that connects", o.origin())
+			g.Tell(env, "injecting updates of %s into every session that connects", o.origin(g))
 		}
 		return s, err
 	}
 	s, err := o.session(env, log, r)
 	if err == nil {
-		g.Tell(env, "injecting updates of %s into %s", o.origin(), o.destination())
+		g.Tell(env, "injecting updates of %s into %s", o.origin(g), o.destination())
 	}
 	return s, err
 }
 
 // origin describes where the updates come from. URLs are reduced to their host, because they may
 // contain secrets.
-func (o *options) origin() string {
+func (o *options) origin(g *cli.Globals) string {
 	switch {
 	case o.stdin:
 		return "standard input"
 	case o.from != "":
 		return host(o.from)
-	case o.Demo:
+	case g.Demo():
 		return "the demo server"
 	}
 	var ids []string
@@ -152,7 +152,7 @@ func (o *options) session(env *cli.Env, log *slog.Logger, r *receipts) (*message
 }
 
 // proxy returns a sink that accepts applications and forwards their sessions.
-func (o *options) proxy(ctx context.Context, env *cli.Env, log *slog.Logger, r *receipts) (*messageSink, error) {
+func (o *options) proxy(ctx context.Context, env *cli.Env, g *cli.Globals, log *slog.Logger, r *receipts) (*messageSink, error) {
 	d := o.delivery()
 	d.Injected = r.print
 	d.Failed = func(x realtime.Failure) { warnFailed(log, x) }
@@ -164,7 +164,7 @@ func (o *options) proxy(ctx context.Context, env *cli.Env, log *slog.Logger, r *
 	}
 	var reread <-chan struct{} // nil with --from and --stdin: nothing is reloaded
 	if o.from == "" && !o.stdin {
-		reread = o.Reloads(env)
+		reread = o.Reloads(env, g)
 	}
 	tokens, err := o.access.Tokens(log, reread)
 	if err != nil {

@@ -40,19 +40,19 @@ type sourceFlags struct {
 	feed feedAddress // parsed value of --from
 }
 
-func (s *sourceFlags) add(cmd *cobra.Command) {
+func (s *sourceFlags) add(cmd *cobra.Command, g *cli.Globals) {
 	f := cmd.Flags()
 	f.StringVar(&s.from, "from", "", "`URL` of a running serve-sse to receive updates from")
 	f.StringVar(&s.fromTokenFile, "from-token-file", "", "`FILE` (mode 0600) with the token for --from, instead of MCPTRACK_TOKEN")
 	f.BoolVar(&s.stdin, "stdin", false, "read updates from stdin, as NDJSON from watch --json")
-	f.BoolVar(&s.Demo, "demo", false, "use a built-in server named demo; no config needed")
+	g.AddDemo(cmd)
 	s.AddReload(cmd)
 	_ = cmd.MarkFlagFilename("from-token-file")
 }
 
-func (s *sourceFlags) parse() (err error) {
+func (s *sourceFlags) parse(g *cli.Globals) (err error) {
 	n := 0
-	for _, given := range []bool{s.from != "", s.stdin, s.Demo} {
+	for _, given := range []bool{s.from != "", s.stdin, g.Demo()} {
 		if given {
 			n++
 		}
@@ -91,7 +91,7 @@ func (o *options) source(ctx context.Context, env *cli.Env, g *cli.Globals) (*up
 		}
 		return &updateSource{run: func(ctx context.Context, s *messageSink) error { return f.run(ctx, s, o.offer(s)) }, reached: f.reached.Load}, nil
 	}
-	cfg, err := g.LoadOrDemo(ctx, env, log, o.Demo)
+	cfg, err := g.Load(ctx, env, log)
 	if err != nil {
 		return nil, err
 	}

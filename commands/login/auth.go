@@ -120,6 +120,10 @@ func showLogins(ctx context.Context, env *cli.Env, g *cli.Globals, renew bool, l
 		}
 		rows = append(rows, newAuthRow(srv, logins, l, err))
 	}
+	if len(rows) == 0 && g.Format.Table() {
+		fmt.Fprintln(env.Err, "no server needs a login")
+		return nil
+	}
 	if err := writeAuth(env, g, rows); err != nil {
 		return err
 	}
@@ -225,7 +229,7 @@ func logout(ctx context.Context, env *cli.Env, g *cli.Globals, all bool, logins 
 		}
 		gone, err := logins.Delete(ctx, target)
 		if err != nil {
-			return fmt.Errorf("server %q: %w", srv.ID, err)
+			return fmt.Errorf("%s: %w", printable.Line(srv.ID, 128), err)
 		}
 		rows = append(rows, logoutRow{srv.ID, len(gone) > 0})
 	}

@@ -60,6 +60,9 @@ func Command(env *cli.Env, g *cli.Globals) *cobra.Command {
 			if err := opts.parse(args); err != nil {
 				return err
 			}
+			if g.Demo() && len(args) == 1 && args[0] == "demo" {
+				return cli.UsageHint("mcptrack list --demo shows what it offers", "the demo server needs no login")
+			}
 			chosen := sharedOptions{servers: args, timeout: opts.Timeout, tokenStore: opts.tokenStore, sends: true, choose: loginServers}
 			return withLogins(cmd, env, g, chosen, func(ctx context.Context, logins *login.Store, servers []config.Server) error {
 				return runLogin(ctx, env, g, opts, logins, servers)
@@ -197,7 +200,7 @@ func (o *loginOptions) login(ctx context.Context, env *cli.Env, g *cli.Globals, 
 	sessions := o.SessionOptions(env, g)
 	sessions.Logins, sessions.OneShot = logins, true
 	if s, err := env.Dialer()(ctx, srv, sessions); err != nil {
-		return nil, cli.Unreachable("", "logged in, but cannot connect to server %q: %w", srv.ID, err)
+		return nil, cli.Unreachable("", "logged in to %s, but not connected: %w", printable.Line(srv.ID, 128), err)
 	} else if err := s.Close(); err != nil {
 		return nil, err
 	}
@@ -217,7 +220,7 @@ func (o *loginOptions) challenge(ctx context.Context, env *cli.Env, g *cli.Globa
 	case err == nil:
 		return login.Challenge{}, false, nil
 	case !ok:
-		return login.Challenge{}, false, cli.Unreachable("", "server %q: %w", srv.ID, err)
+		return login.Challenge{}, false, cli.Unreachable("", "%s: %w", printable.Line(srv.ID, 128), err)
 	}
 	c := login.ParseChallenge(refused.Challenge)
 	if c.Basic && c.Metadata == "" {
@@ -231,7 +234,7 @@ func loginFailure(ctx context.Context, srv config.Server, err error) error {
 	if _, ours := errors.AsType[*cli.Failure](err); ours || ctx.Err() != nil {
 		return err
 	}
-	f := &cli.Failure{Exit: cli.ExitRefused, Code: "refused", Err: fmt.Errorf("server %q: %w", srv.ID, err)}
+	f := &cli.Failure{Exit: cli.ExitRefused, Code: "refused", Err: fmt.Errorf("%s: %w", printable.Line(srv.ID, 128), err)}
 	if errors.Is(err, login.ErrNoClient) {
 		f.Hint = `register a client there with the redirect URI http://localhost:8123/callback, and set "oauth": {"clientId": "…", "callbackPort": 8123} in the config`
 	}

@@ -169,7 +169,7 @@ func TestStatusOfALogin(t *testing.T) {
 	}
 	b.run(cli.ExitOK, "login", "docs")
 	b.until("Ready", func() bool { return get().State == "Ready" })
-	if out, _ := b.run(cli.ExitOK, "status", url); !strings.Contains(out, "ready") || strings.Contains(out, "login") {
+	if out, _ := b.run(cli.ExitOK, "status", url); !strings.Contains(out, " ready ") || strings.Contains(out, "login") {
 		t.Error(out)
 	}
 	b.as.Revoke() // the next renewal is refused, which is why a login is needed again

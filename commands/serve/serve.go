@@ -96,7 +96,7 @@ usage; 3 config invalid or missing.`,
 			if opts.noContent && cmd.Flags().Changed("keep-content") {
 				return cli.Usage("--keep-content cannot be used with --no-content")
 			}
-			if err := opts.parse(); err != nil {
+			if err := opts.parse(g); err != nil {
 				return err
 			}
 			return run(cmd.Context(), env, g, opts)
@@ -111,7 +111,7 @@ usage; 3 config invalid or missing.`,
 	f.BoolVar(&opts.noContent, "no-content", false, "keep no text versions, and remove those in the data directory")
 	f.IntVar(&opts.maxClients, "max-clients", 2000, "maximum `NUMBER` of open event streams; further clients must retry later")
 	cli.AddAllFlag(cmd, &opts.AllServers)
-	f.BoolVar(&opts.Demo, "demo", false, "follow a built-in server whose resources change; events are not stored")
+	g.AddDemo(cmd)
 	f.BoolVar(&opts.follow, "follow", false, "with --nats: only serve the events that other processes store")
 	f.StringVar(&opts.publicURL, "public-url", "", "`URL` (https://HOST[:PORT]) at which servers reach this process, to receive their events by webhook")
 	f.BoolVar(&opts.HoldCommands, "no-exec-on-reload", false, "do not start new or changed commands in the config before SIGHUP")
@@ -119,14 +119,14 @@ usage; 3 config invalid or missing.`,
 	return cmd
 }
 
-func (o *options) parse() (err error) {
+func (o *options) parse(g *cli.Globals) (err error) {
 	if err = o.ConnectFlags.Parse(); err != nil {
 		return err
 	}
 	if err = o.access.Check(); err != nil {
 		return err
 	}
-	if o.follow && (o.NATS == "" || o.Demo) {
+	if o.follow && (o.NATS == "" || g.Demo()) {
 		return cli.Usage("--follow requires --nats and cannot be used with --demo")
 	}
 	if o.publicURL != "" {
@@ -155,8 +155,8 @@ func (o *options) parse() (err error) {
 const otherConns = 2096
 
 // server creates the HTTP server and its listener. Invalid options are usage errors.
-func (o *options) server(ctx context.Context, env *cli.Env, log *slog.Logger, ready func() error) (*web.Server, net.Listener, error) {
-	tokens, err := o.access.Tokens(log, o.Reloads(env))
+func (o *options) server(ctx context.Context, env *cli.Env, g *cli.Globals, log *slog.Logger, ready func() error) (*web.Server, net.Listener, error) {
+	tokens, err := o.access.Tokens(log, o.Reloads(env, g))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -175,12 +175,12 @@ const receiverFile = "webhook-receiver.key"
 // receiver creates the webhook receiver, or returns nil without --public-url. Its key is stored in
 // the data directory if there is one and no cluster is used. Without a stored key, servers receive
 // a new URL after a restart, and their old subscriptions expire.
-func (o *options) receiver(env *cli.Env) (*standardwebhooks.Receiver, error) {
+func (o *options) receiver(env *cli.Env, g *cli.Globals) (*standardwebhooks.Receiver, error) {
 	if o.publicURL == "" {
 		return nil, nil
 	}
 	dir := o.Dir
-	if dir == "" && !o.Demo {
+	if dir == "" && !g.Demo() {
 		dir = env.StateDir()
 	}
 	key := standardwebhooks.NewKey()
@@ -204,18 +204,18 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 		opts.NoFollow = true
 	} else {
 		var err error
-		if cfg, err = g.LoadOrDemo(ctx, env, log, opts.Demo); err != nil {
+		if cfg, err = g.Load(ctx, env, log); err != nil {
 			return err
 		}
 	}
 	// Listen first: if the address is in use, the log is not opened.
 	var f *feedServer
-	s, ln, err := opts.server(ctx, env, log, func() error { return f.engine.Ready() })
+	s, ln, err := opts.server(ctx, env, g, log, func() error { return f.engine.Ready() })
 	if err != nil {
 		return err
 	}
 	defer func() { _ = ln.Close() }()
-	receiver, err := opts.receiver(env)
+	receiver, err := opts.receiver(env, g)
 	if err != nil {
 		return err
 	}
@@ -224,7 +224,7 @@ func run(ctx context.Context, env *cli.Env, g *cli.Globals, opts options) error 
 	if err != nil {
 		return err
 	}
-	f, err = openServer(ctx, env, log, opts, desired, tracker.Options{Dial: env.Dial, Session: opts.SessionOptions(env, g), Logger: log, Texts: true, Webhooks: receiver})
+	f, err = openServer(ctx, env, g, log, opts, desired, tracker.Options{Dial: env.Dial, Session: opts.SessionOptions(env, g), Logger: log, Texts: true, Webhooks: receiver})
 	if err != nil {
 		return err
 	}
@@ -267,9 +267,9 @@ type feedServer struct {
 }
 
 // openServer opens the log that the options specify, or a log in memory for a demo.
-func openServer(ctx context.Context, env *cli.Env, logger *slog.Logger, opts options, desired engine.Desired, t tracker.Options) (*feedServer, error) {
+func openServer(ctx context.Context, env *cli.Env, g *cli.Globals, logger *slog.Logger, opts options, desired engine.Desired, t tracker.Options) (*feedServer, error) {
 	f := &feedServer{logger: logger}
-	if opts.Demo && opts.Dir == "" && opts.NATS == "" {
+	if g.Demo() && opts.Dir == "" && opts.NATS == "" {
 		f.log = journal.NewMemory(cli.MemoryLog(opts.Keep.Content))
 	} else {
 		var err error

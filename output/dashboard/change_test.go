@@ -65,6 +65,9 @@ func TestVersionTimes(t *testing.T) {
 	fetch(t, s.URL+"/api/history?server=server-0000&uri="+url.QueryEscape("file:///00001.md"), &h)
 	var got []string
 	for _, v := range h.Versions {
+		if v.ServerID != h.ServerID || v.URI != h.URI {
+			t.Errorf("a version of %s %s", v.ServerID, v.URI)
+		}
 		got = append(got, fmt.Sprint(v.Digest[1], v.Timestamp.Sub(began), v.Text))
 	}
 	if want := "[1 2m0s true 2 1m0s true 3 0s true]"; fmt.Sprint(got) != want || h.ServerID != "server-0000" || h.URI != "file:///00001.md" {

@@ -7,6 +7,8 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -178,6 +180,14 @@ func TestLoginInChromium(t *testing.T) {
 			submit(p, "wrong")
 			p.Until(`document.querySelector('[role=alert]')?.textContent.includes('wrong')`)
 			p.Screenshot("login-wrong-" + scheme)
+			if axe, err := os.ReadFile(filepath.Join("..", "..", "testdata", "peers", "node_modules", "axe-core", "axe.min.js")); err == nil {
+				p.Run(string(axe))
+				if found := p.String(`axe.run().then((r) => r.violations.map((v) => v.id + ': ' + v.nodes.map((n) => n.html).join(' | ')).join('\n'))`); found != "" {
+					t.Errorf("violations:\n%s", found)
+				}
+			} else if os.Getenv("CI") == "true" {
+				t.Error("axe-core is not installed; scripts/check.sh installs it")
+			}
 			submit(p, secret)
 			p.Until(`document.title === 'in' && location.search === '?server=docs'`)
 			foreign := otherSite(t, base)

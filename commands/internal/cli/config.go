@@ -110,14 +110,6 @@ func (g *Globals) Load(ctx context.Context, env *Env, log *slog.Logger) (*config
 	return cfg, p.require(ctx, cfg, log) // the config may have changed while the user decided
 }
 
-// LoadOrDemo returns the result of Load, or with --demo a config with only the built-in server.
-func (g *Globals) LoadOrDemo(ctx context.Context, env *Env, log *slog.Logger, demo bool) (*config.Config, error) {
-	if !demo {
-		return g.Load(ctx, env, log)
-	}
-	return demoConfig(env), nil
-}
-
 // demoConfig returns a config with only the built-in server. When the server is started again, it
 // continues what began now.
 func demoConfig(env *Env) *config.Config {

@@ -157,6 +157,21 @@ func DidYouMean(name string, candidates []string, fallback string) string {
 	return fmt.Sprintf("did you mean %s?", printable.Line(meant, 200))
 }
 
+// missing names the first argument that is missing after n arguments, with an example.
+func missing(cmd *cobra.Command, n int) string {
+	names := strings.Fields(cmd.Use)[1:]
+	if n >= len(names) {
+		return ""
+	}
+	text := "; " + strings.Trim(names[n], "().") + " is missing"
+	for line := range strings.Lines(cmd.Example) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, cmd.CommandPath()+" ") {
+			return text + ", for example " + line
+		}
+	}
+	return text
+}
+
 // Args checks that a command has at least least and at most most arguments; a negative most means
 // no limit.
 func Args(least, most int) cobra.PositionalArgs {
@@ -172,10 +187,12 @@ func Args(least, most int) cobra.PositionalArgs {
 		switch {
 		case most == 0:
 			return UsageHint(hint, "%s takes no arguments, got %q", cmd.CommandPath(), printable.Line(args[0], 100))
-		case least == most:
+		case least == most && n > most:
 			return UsageHint(hint, "%s takes %s, got %d", cmd.CommandPath(), Plural(least, "argument"), n)
+		case least == most:
+			return UsageHint(hint, "%s takes %s, got %d%s", cmd.CommandPath(), Plural(least, "argument"), n, missing(cmd, n))
 		case n < least:
-			return UsageHint(hint, "%s takes at least %s, got %d", cmd.CommandPath(), Plural(least, "argument"), n)
+			return UsageHint(hint, "%s takes at least %s, got %d%s", cmd.CommandPath(), Plural(least, "argument"), n, missing(cmd, n))
 		}
 		return UsageHint(hint, "%s takes at most %s, got %d", cmd.CommandPath(), Plural(most, "argument"), n)
 	}

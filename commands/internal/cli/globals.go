@@ -63,7 +63,8 @@ func (g *Globals) AddFlags(root *cobra.Command) {
 	_ = root.MarkPersistentFlagFilename("config", "json", "jsonc", "toml", "yaml", "yml")
 }
 
-// AddDemo adds --demo to a command that reads its config with Load or Read.
+// AddDemo adds --demo to a command that reads its config with Load or Read, which then return a
+// config with only the built-in server.
 func (g *Globals) AddDemo(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&g.demo, "demo", false, "use a built-in server named demo; no config needed")
 }
@@ -106,6 +107,13 @@ func (g *Globals) resolveConfig() error {
 	}
 	if g.Host != "" && g.Config != "" {
 		return Usage("--host and --config cannot be used together")
+	}
+	if g.demo && (g.Host != "" || g.Config != "") {
+		name := "--config"
+		if g.Host != "" {
+			name = "--host"
+		}
+		return UsageHint("remove "+name+" or --demo", "--demo uses a built-in server and no config; it cannot be used with %s", name)
 	}
 	g.syntax = tree.Format(g.formatOf)
 	if h, known := hosts.Find(g.formatOf); known {

@@ -122,7 +122,6 @@ func announce(env *Env, g *Globals, log *slog.Logger, cfg, picked *config.Config
 // to the config.
 type TrackFlags struct {
 	AllServers   bool
-	Demo         bool
 	NoFollow     bool
 	HoldCommands bool
 }
@@ -142,8 +141,8 @@ func (o *TrackFlags) Desired(env *Env, g *Globals, log *slog.Logger, cfg *config
 		announce(env, g, log, cfg, pick(cfg))
 	}
 	d := engine.Desired{Config: cfg, Select: pick}
-	kick := o.Reloads(env)
-	if o.NoFollow || o.Demo {
+	kick := o.Reloads(env, g)
+	if o.NoFollow || g.demo {
 		return d, nil
 	}
 	c, err := g.Permission(env, cfg.Path)
@@ -156,8 +155,8 @@ func (o *TrackFlags) Desired(env *Env, g *Globals, log *slog.Logger, cfg *config
 
 // Reloads returns a channel that receives requests to reread files, or nil if the config is not
 // followed.
-func (o *TrackFlags) Reloads(env *Env) <-chan struct{} {
-	if o.NoFollow || o.Demo {
+func (o *TrackFlags) Reloads(env *Env, g *Globals) <-chan struct{} {
+	if o.NoFollow || g.demo {
 		return nil
 	}
 	return env.reloads()

@@ -1,18 +1,17 @@
 import { draw as drawChart, interval, loadChart, showFilter } from './chart.js';
-import { ago, button, element, line, name, refreshTimes } from './dom.js';
+import { $, para, ago, button, el, line, name, refreshTimes, visible } from './dom.js';
 import { startDrawer } from './drawer.js';
 import { addEvents, eventOf, eventPage, isPaused, newestChange, setOneServer, showFeed, startFeed, updatesPerMinute } from './feed.js';
 import { startKeys } from './keys.js';
 import { allServers, link, reload, reveal, serverOf, setServers, showRail } from './rail.js';
 import { copyText, loadResource, resourceTabs, showResource } from './resource.js';
 import { loadLog, loadServer, serverTabs, showServer } from './server.js';
-import { get, go, select, show, start, state } from './state.js';
+import { get, go, reason, select, show, start, state } from './state.js';
 import { follow } from './stream.js';
 import { whenCounted } from './texts.js';
 import { showWebhooks } from './webhooks.js';
 import { describe, learnWords } from './words.js';
 
-const $ = (id) => document.getElementById(id);
 let shownPage = null, drawing = false, looking = false, again = false, tab = '';
 const touched = new Set(); // servers with news since their resources were loaded
 
@@ -30,14 +29,14 @@ async function loadServers() {
 		showRail();
 		if (first) { drawSoon(); await loaded; followNewest(); }
 		if (!state.uri) showDetail();
-	} catch { $('tiles').replaceChildren(element('li', 'bad', 'mcptrack does not respond')); }
+	} catch (err) { $('tiles').replaceChildren(el('li', 'bad', visible(reason(err)))); }
 }
 
 function showTiles({ states = {}, servers, resources, unstored }) {
-	const tile = (n, what, mood) => element('li', mood, element('b', '', n), ' ' + what);
+	const tile = (n, what, mood) => el('li', mood, el('b', '', n), ' ' + what);
 	const ready = states.Ready || 0, wanted = servers - (states.Disabled || 0);
 	$('tiles').replaceChildren(tile(ready.toLocaleString(), `of ${wanted.toLocaleString()} ready`, ready < wanted ? 'bad' : ''), tile(resources.toLocaleString(), resources === 1 ? 'resource' : 'resources'),
-		tile(updatesPerMinute(), 'updates/min'), ...(unstored ? [element('li', 'bad', 'events are not stored')] : []));
+		tile(updatesPerMinute(), 'updates/min'), ...(unstored ? [el('li', 'bad', 'events are not stored')] : []));
 	if (unstored) $('tiles').lastChild.title = unstored;
 }
 
@@ -65,13 +64,13 @@ function showDetail() {
 	tab = '';
 	$('compare').hidden = true;
 	$('detail-title').title = '';
-	$('follow').setAttribute('aria-pressed', String(state.following));
+	$('follow').ariaPressed = state.following;
 	$('follow').textContent = state.following ? 'Following newest' : 'Follow newest';
 	const event = state.event && eventOf(state.event);
 	if (state.event && !event) {
 		$('detail-title').textContent = 'Event';
 		$('detail-meta').replaceChildren(line('', state.event));
-		body = [element('p', '', 'This event is not among the newest ones.'), element('p', 'quiet', 'Older events: mcptrack replay, or the history of a resource.')];
+		body = [para('This event is not among the newest ones.'), el('p', 'quiet', 'Older events: mcptrack replay, or the history of a resource.')];
 	} else if (event) {
 		$('detail-title').replaceChildren('Event: ', name(describe(event).verb));
 		$('detail-meta').replaceChildren(line('', event.type, event.id, ago(event.timestamp), event.serverId && link(event.serverId, { server: event.serverId }),
@@ -99,7 +98,7 @@ function welcome() {
 	const servers = allServers();
 	$('detail-meta').textContent = servers ? 'none in the last 15 minutes' : 'loading…';
 	if (!servers) return [];
-	return [element('p', '', servers.length ? 'Nothing has changed yet. The next change of a resource appears here.' : 'No server is configured yet. Add one to the config, or run mcptrack init.')];
+	return [para(servers.length ? 'Nothing has changed yet. The next change of a resource appears here.' : 'No server is configured yet. Add one to the config, or run mcptrack init.')];
 }
 
 function showTabs(tabs, chosen) {
@@ -110,23 +109,23 @@ function showTabs(tabs, chosen) {
 		root.replaceChildren(...tabs.map(([t, text]) => {
 			const b = button('', text, () => go({ tab: t }, true));
 			b.id = 'tab-' + t;
-			b.setAttribute('role', 'tab');
+			b.role = 'tab';
 			b.setAttribute('aria-controls', 'detail-body');
 			return b;
 		}));
 	}
-	for (const b of root.children) b.setAttribute('aria-selected', String(b.id === 'tab-' + chosen));
+	for (const b of root.children) b.ariaSelected = b.id === 'tab-' + chosen;
 }
 
 let shownFilter = '', shownSpan = '', shownSelection = '';
 function render() {
 	document.body.dataset.view = state.view || 'detail';
-	for (const b of document.querySelectorAll('nav button')) b.setAttribute('aria-pressed', String(b.dataset.view === document.body.dataset.view));
+	for (const b of document.querySelectorAll('nav button')) b.ariaPressed = b.dataset.view === document.body.dataset.view;
 	for (const [id, member] of inputs) if ($(id).value !== state[member]) $(id).value = state[member];
 	const selection = state.following ? '' : state.server + '\n' + state.uri;
-	if (selection !== shownSelection && selection) reveal();
+	const opened = selection !== shownSelection && selection && reveal();
 	shownSelection = selection;
-	const asked = state.filter + '\n' + state.efilter, force = asked !== shownFilter;
+	const asked = state.filter + '\n' + state.efilter, force = asked !== shownFilter || opened;
 	shownFilter = asked;
 	const span = state.after + '-' + state.before;
 	if (span !== shownSpan && state.after) loadSpan();
@@ -143,7 +142,7 @@ function render() {
 
 async function loadSpan() {
 	try {
-		addEvents((await get('/api/history?' + new URLSearchParams({ after: state.after, before: state.before, limit: 500 }))).events, true);
+		addEvents((await get('/api/history', { after: state.after, before: state.before, limit: 500 })).events, true);
 		showFeed(true);
 	} catch { /* what is known is shown */ }
 }

@@ -1,8 +1,7 @@
 // The chart of the stored events, drawn by uPlot, which is also the time filter.
-import { clock } from './dom.js';
+import { $, clock } from './dom.js';
 import { get, go, state } from './state.js';
 
-const $ = (id) => document.getElementById(id);
 const height = 60;
 let chart = null, loading = false, again = false, data = null;
 
@@ -21,7 +20,7 @@ export async function loadChart() {
 	while (again) {
 		again = false;
 		try {
-			data = await get('/api/activity?' + new URLSearchParams({ range: state.range || '300' }));
+			data = await get('/api/activity', { range: state.range || '300' });
 			draw();
 		} catch { /* what is shown stays */ }
 	}

@@ -14,16 +14,21 @@ export function shown(content) {
 
 const escape = (c) => '\\u' + (c.codePointAt(0) > 0xffff ? '{' + c.codePointAt(0).toString(16) + '}' : c.codePointAt(0).toString(16).padStart(4, '0'));
 
-// element makes an element with a class and with children, which are texts or elements.
-export function element(tag, className, ...children) {
+// el makes an element with a class and with children, which are texts or elements.
+export function el(tag, className, ...children) {
 	const e = document.createElement(tag);
 	if (className) e.className = className;
 	e.append(...children.filter((c) => c !== '' && c !== 0 && c != null && c !== false));
 	return e;
 }
 
+export const $ = (id) => document.getElementById(id);
+// note and para make paragraphs.
+export const note = (...children) => el('p', 'quiet', ...children);
+export const para = (...children) => el('p', '', ...children);
+
 // name shows a name that a server chose. <bdi> keeps its writing direction to itself.
-export const name = (text, className) => element('bdi', className, visible(text));
+export const name = (text, className) => el('bdi', className, visible(text));
 
 // readable decodes the letters of other alphabets in a URI. What is ASCII stays encoded.
 export const readable = (uri) => uri.replace(/(?:%[89a-f][0-9a-f])+/gi, (bytes) => { try { return decodeURIComponent(bytes); } catch { return bytes; } });
@@ -32,19 +37,18 @@ export const readable = (uri) => uri.replace(/(?:%[89a-f][0-9a-f])+/gi, (bytes) 
 // letters loses its end, because its parts would change places.
 export function cut(text, className) {
 	const all = Array.from(visible(text)), keep = Math.min(16, all.length >> 1);
-	if (all.length < 24 || /[\u0590-\u08ff\ufb1d-\ufefc]/.test(text)) return element('bdi', 'cut ' + className, element('span', 'head', all.join('')));
-	return element('bdi', 'cut ' + className, element('span', 'head', all.slice(0, -keep).join('')), element('span', 'tail', all.slice(-keep).join('')));
+	if (all.length < 24 || /[\u0590-\u08ff\ufb1d-\ufefc]/.test(text)) return el('bdi', 'cut ' + className, el('span', 'head', all.join('')));
+	return el('bdi', 'cut ' + className, el('span', 'head', all.slice(0, -keep).join('')), el('span', 'tail', all.slice(-keep).join('')));
 }
 
 export function button(className, label, act) {
-	const e = element('button', className, label);
-	e.type = 'button';
+	const e = el('button', className, label);
 	e.onclick = act;
 	return e;
 }
 
 export function line(className, ...parts) {
-	const e = element('span', className);
+	const e = el('span', className);
 	for (const part of parts) {
 		if (!part) continue;
 		if (e.hasChildNodes()) e.append(' · ');
@@ -66,7 +70,7 @@ export function clock(iso) {
 
 // at is clock as an element, with the exact time on hover.
 export function at(iso, className) {
-	const e = element('time', className, clock(iso));
+	const e = el('time', className, clock(iso));
 	e.title = iso;
 	return e;
 }
@@ -74,7 +78,7 @@ export function at(iso, className) {
 export const shortDigest = (digest) => (digest || '').replace(/^sha256:/, '').slice(0, 8);
 
 export function digest(text) {
-	const e = element('span', 'mono', shortDigest(text));
+	const e = el('span', 'mono', shortDigest(text));
 	e.title = text;
 	return e;
 }
@@ -83,7 +87,7 @@ export function digest(text) {
 // of them up to date.
 export function ago(iso) {
 	if (!iso) return '';
-	const e = element('time');
+	const e = el('time');
 	e.dateTime = iso;
 	e.title = iso;
 	e.textContent = relative(iso);
@@ -107,10 +111,10 @@ function relative(iso) {
 }
 
 export function facts(entries) {
-	const list = element('dl');
+	const list = el('dl');
 	for (const [what, value] of entries) {
 		if (value === '' || value == null || value === false) continue;
-		list.append(element('dt', '', what), element('dd', '', value instanceof Node ? value : name(value)));
+		list.append(el('dt', '', what), el('dd', '', value instanceof Node ? value : name(value)));
 	}
 	return list;
 }
@@ -122,7 +126,7 @@ const tags = new Set(['h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'p', 'ul', 'ol', 'li',
 export function rendered(nodes) {
 	return nodes.map(({ tag, text, link, children = [] }) => {
 		if (!tag) return document.createTextNode(shown(text || ''));
-		const e = element(tags.has(tag) ? tag : 'span', tag === 'a' ? 'address' : '', ...rendered(children));
+		const e = el(tags.has(tag) ? tag : 'span', tag === 'a' ? 'address' : '', ...rendered(children));
 		if (link) e.title = visible(link);
 		return e;
 	});

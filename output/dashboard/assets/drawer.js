@@ -1,17 +1,17 @@
 // The drawer of the feed: its height, and whether it is open, which the browser remembers.
-const $ = (id) => document.getElementById(id);
+import { $ } from './dom.js';
 const handle = $('resize'), main = document.querySelector('main');
 
 function setHeight(percent) {
 	const height = Math.round(Math.min(Math.max(percent, 10), 80));
 	main.style.setProperty('--feed', height + '%');
-	handle.setAttribute('aria-valuenow', height);
+	handle.ariaValueNow = height;
 	localStorage.setItem('mcptrack-feed', height);
 }
 
 function setOpen(open) {
 	main.classList.toggle('folded', !open);
-	$('collapse').setAttribute('aria-expanded', String(open));
+	$('collapse').ariaExpanded = open;
 	localStorage.setItem('mcptrack-feed-open', open ? '' : 'no');
 }
 
@@ -30,6 +30,6 @@ export function startDrawer() {
 		const by = { ArrowUp: 5, ArrowDown: -5 }[e.key];
 		if (!by) return;
 		e.preventDefault();
-		setHeight(Number(handle.getAttribute('aria-valuenow')) + by);
+		setHeight(Number(handle.ariaValueNow) + by);
 	});
 }

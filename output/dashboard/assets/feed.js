@@ -1,11 +1,10 @@
 // The feed: the newest events, in the columns and verbs of watch.
 import { List } from './list.js';
-import { at, button, cut, element, name, readable, shown, visible } from './dom.js';
+import { $, para, at, button, cut, el, name, readable, shown, visible } from './dom.js';
 import { go, select, state } from './state.js';
 import { lineCounts } from './texts.js';
 import { describe, fits, narrow, stateWords } from './words.js';
 
-const $ = (id) => document.getElementById(id);
 const maxEvents = 5000, burst = 5000, longest = 60000; // ms between two events of a burst, and from the first to the last
 const events = []; // newest first
 let frozen = null; // the events that were there when the feed was paused
@@ -18,15 +17,15 @@ const feedList = new List($('feed-list'), {
 	height: 26,
 	fill(row, r) {
 		const { e, n, oldest } = r, d = describe(e);
-		const start = [at(e.timestamp, 'quiet'), one ? '' : name(e.serverId || '', 'server'), element('span', 'verb ' + d.tone, visible(d.verb))];
+		const start = [at(e.timestamp, 'quiet'), one ? '' : name(e.serverId || '', 'server'), el('span', 'verb ' + d.tone, visible(d.verb))];
 		const times = n > 1 ? '×' + n : '', more = d.more.filter(Boolean);
 		if (d.about) {
-			row.replaceChildren(...start.filter(Boolean), cut(readable(d.about), 'what mono'), element('span', 'count', lineCounts(e.serverId, e.resourceUri, oldest.previousDigest, e.digest, e.size)),
-				element('span', 'times', times), element('span', 'more quiet', more[0]));
-		} else row.replaceChildren(...start.filter(Boolean), element('bdi', 'what wide', [visible(d.text || ''), ...more, times].filter(Boolean).join(' · ')));
+			row.replaceChildren(...start.filter(Boolean), cut(readable(d.about), 'what mono'), el('span', 'count', lineCounts(e.serverId, e.resourceUri, oldest.previousDigest, e.digest, e.size)),
+				el('span', 'times', times), el('span', 'more quiet', more[0]));
+		} else row.replaceChildren(...start.filter(Boolean), el('bdi', 'what wide', [visible(d.text || ''), ...more, times].filter(Boolean).join(' · ')));
 		row.title = visible([d.about || d.text, ...d.more.filter((x) => typeof x === 'string')].filter(Boolean).join(', '));
 	},
-	pick({ e }) { go(select(pageOf(e)), true); },
+	pick(r) { go(select(pageOf(r)), true); },
 	held(n) { sayHeld(n); },
 });
 
@@ -37,8 +36,9 @@ function sayHeld(n) {
 	if ($('held').textContent !== text) $('held').textContent = text;
 }
 
-function pageOf(e) {
-	if (isChange(e)) return { server: e.serverId, uri: e.resourceUri, to: e.id, tab: 'diff' };
+// pageOf returns what a row opens. A burst opens as one change, the one whose lines the row counts.
+function pageOf({ e, oldest, n }) {
+	if (isChange(e)) return { server: e.serverId, uri: e.resourceUri, to: e.id, from: n > 1 ? oldest.previousDigest || '' : '', tab: 'diff' };
 	if (e.resourceUri && e.serverId) return { server: e.serverId, uri: e.resourceUri };
 	if (e.type === 'server.state') return { server: e.serverId, tab: 'timeline' };
 	const tab = { 'tools.list_changed': 'tools', 'prompts.list_changed': 'prompts', 'templates.list_changed': 'templates' }[e.type];
@@ -54,7 +54,7 @@ export function startFeed() {
 
 export function pause() {
 	frozen = frozen ? null : [...events];
-	$('pause').setAttribute('aria-pressed', String(isPaused()));
+	$('pause').ariaPressed = isPaused();
 	showFeed(true);
 }
 
@@ -121,9 +121,9 @@ export function showFeed(force = false) {
 
 // why says why the feed is empty, and what to do.
 function why(all) {
-	if (state.after) return [element('p', '', 'No event is known from this time.'), button('', 'Show all times', () => go({ after: '', before: '' }))];
-	if (state.efilter) return [element('p', '', 'No event matches “', name(state.efilter), '”.'), button('', 'Clear the filter', () => go({ efilter: '' }))];
-	return [element('p', '', all.length ? 'The newest events changed nothing.' : 'Nothing happened in the last 15 minutes. Changes appear here as soon as a server announces them.')];
+	if (state.after) return [para('No event is known from this time.'), button('', 'Show all times', () => go({ after: '', before: '' }))];
+	if (state.efilter) return [para('No event matches “', name(state.efilter), '”.'), button('', 'Clear the filter', () => go({ efilter: '' }))];
+	return [para(all.length ? 'The newest events changed nothing.' : 'Nothing happened in the last 15 minutes. Changes appear here as soon as a server announces them.')];
 }
 
 export function setOneServer(is) {
@@ -146,5 +146,5 @@ export function updatesPerMinute() {
 export const eventOf = (id) => events.find((e) => e.id === id);
 
 export function eventPage(e) {
-	return element('pre', '', shown(JSON.stringify(e, null, 2)));
+	return el('pre', '', shown(JSON.stringify(e, null, 2)));
 }

@@ -1,17 +1,16 @@
 // The palette that leads to any server or resource.
 import { List } from './list.js';
-import { cut, element, name } from './dom.js';
+import { $, cut, el, name } from './dom.js';
 import { everything, labelOf } from './rail.js';
 import { go, select } from './state.js';
 import { fits, stateWords } from './words.js';
 
-const $ = (id) => document.getElementById(id);
 const maxMatches = 200;
 
 const list = new List($('jump-list'), {
 	height: 32,
 	fill(row, { server, resource }) {
-		row.replaceChildren(name(resource ? labelOf(resource) : server.id, 'name'), resource ? cut(resource.uri, 'quiet mono') : element('span', 'quiet', stateWords(server.state)));
+		row.replaceChildren(name(resource ? labelOf(resource) : server.id, 'name'), resource ? cut(resource.uri, 'quiet mono') : el('span', 'quiet', stateWords(server.state)));
 	},
 	pick() {},
 });
@@ -26,7 +25,7 @@ function match() {
 	const text = $('jump-text').value;
 	const found = everything().filter(({ server, resource: r }) => r ? fits(text, r.uri, r.name, server.id + ' ' + labelOf(r)) : fits(text, server.id, stateWords(server.state)))
 		.slice(0, maxMatches).map((i) => ({ ...i, key: i.server.id + '\n' + (i.resource?.uri || '') }));
-	list.set(found, found[0]?.key || '', [element('p', 'quiet', 'Nothing has this name or URI.')], true);
+	list.set(found, found[0]?.key || '', [el('p', 'quiet', 'Nothing has this name or URI.')], true);
 	$('jump-list').scrollTop = 0;
 }
 

@@ -1,9 +1,8 @@
 // The keys of the page. Keys are not taken from inputs, nor while a dialog is open.
+import { $ } from './dom.js';
 import { pause, stepFeed } from './feed.js';
 import { openJump } from './jump.js';
 import { go, select } from './state.js';
-
-const $ = (id) => document.getElementById(id);
 
 const openHelp = () => $('help').showModal();
 const keys = {

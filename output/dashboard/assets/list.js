@@ -4,7 +4,7 @@ export class List {
 	constructor(root, { height, fill, pick, toggle, held = () => {} }) {
 		Object.assign(this, { root, height, fill, pick, toggle, held, items: [], chosen: '', over: false, waiting: null });
 		this.space = document.createElement('div');
-		this.space.setAttribute('role', 'presentation');
+		this.space.role = 'presentation';
 		root.append(this.space);
 		this.empty = document.createElement('div');
 		this.empty.className = 'empty';
@@ -104,7 +104,7 @@ export class List {
 			const row = document.createElement('div');
 			row.className = 'row';
 			row.id = this.root.id + '-' + this.rows.length;
-			row.setAttribute('role', this.root.getAttribute('role') === 'tree' ? 'treeitem' : 'option');
+			row.role = this.root.role === 'tree' ? 'treeitem' : 'option';
 			this.rows.push(row);
 			this.root.append(row);
 		}
@@ -114,12 +114,11 @@ export class List {
 			row.style.height = this.height + 'px';
 			row.style.top = (first + i) * this.height + 'px';
 			row.dataset.index = first + i;
-			row.setAttribute('aria-setsize', this.items.length);
-			row.setAttribute('aria-posinset', first + i + 1);
-			row.setAttribute('aria-selected', String(chosen));
-			if (item.level) row.setAttribute('aria-level', item.level);
-			if (item.open === undefined) row.removeAttribute('aria-expanded');
-			else row.setAttribute('aria-expanded', String(item.open));
+			row.ariaSetSize = this.items.length;
+			row.ariaPosInSet = first + i + 1;
+			row.ariaSelected = chosen;
+			if (item.level) row.ariaLevel = item.level;
+			row.ariaExpanded = item.open ?? null;
 			if (chosen) active = row.id;
 			this.fill(row, item);
 		});

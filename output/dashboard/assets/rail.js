@@ -1,10 +1,9 @@
 // The rail: servers as a tree with their resources. With one server there are only its resources.
 import { List } from './list.js';
-import { button, count, cut, element, name, readable, visible } from './dom.js';
+import { $, note, para, button, count, cut, el, name, readable, visible } from './dom.js';
 import { api, get, go, select, state } from './state.js';
 import { badge, fits, narrow, stateWords, tone } from './words.js';
 
-const $ = (id) => document.getElementById(id);
 const maxLoaded = 30; // servers whose resources are loaded before somebody opens them
 let servers = null; // null until they are loaded
 const resources = new Map(); // server → {list, prefix}
@@ -29,16 +28,16 @@ const railList = new List($('rail-list'), {
 	fill(row, i) {
 		const indent = 'indent' + (i.level || 1);
 		if (i.note) {
-			row.replaceChildren(element('span', indent), name(i.note, 'note bad'));
+			row.replaceChildren(el('span', indent), name(i.note, 'note bad'));
 			row.title = visible(i.server.error || i.note);
 		} else if (i.resource) {
 			const r = i.resource, label = labelOf(r), rest = folder(i.rest, label);
-			row.replaceChildren(element('span', indent), name(label, 'name' + (r.gone ? ' gone' : '')), rest ? cut(rest, 'quiet mono') : '', r.gone ? element('span', 'quiet', 'removed') : '');
+			row.replaceChildren(el('span', indent), name(label, 'name' + (r.gone ? ' gone' : '')), rest ? cut(rest, 'quiet mono') : '', r.gone ? el('span', 'quiet', 'removed') : '');
 			row.title = visible(r.uri);
 		} else {
 			const s = i.server;
-			row.replaceChildren(element('span', 'twist', i.open ? '▾' : '▸'), name(s.id, 'name'), element('span', 'spread'),
-				element('span', tone(s.state) === 'good' ? 'quiet' : tone(s.state) || 'quiet', stateWords(s.state)), element('span', 'dot ' + (tone(s.state) || 'quiet'), ''));
+			row.replaceChildren(el('span', 'twist', i.open ? '▾' : '▸'), name(s.id, 'name'), el('span', 'spread'),
+				el('span', tone(s.state) === 'good' ? 'quiet' : tone(s.state) || 'quiet', stateWords(s.state)), el('span', 'dot ' + (tone(s.state) || 'quiet'), ''));
 			row.title = visible([s.id, stateWords(s.state), s.error || s.reason, count(s.resources, 'resource')].filter(Boolean).join(', '));
 		}
 	},
@@ -75,12 +74,13 @@ function prefixOf(list) {
 // loadResources loads the resources of a server; once at a time.
 export async function loadResources(server) {
 	if (!server || loading.has(server)) return loading.get(server);
+	const asked = open.has(server) && !resources.has(server); // somebody waits for these rows
 	const request = get(api(server, '/resources')).then((list) => {
 		resources.set(server, { list, prefix: prefixOf(list) });
 	}, (err) => { if (err.status === 404) resources.delete(server); }).finally(() => loading.delete(server));
 	loading.set(server, request);
 	await request;
-	showRail();
+	showRail(asked);
 }
 
 export function setServers(list) {
@@ -91,10 +91,12 @@ export function setServers(list) {
 
 export const reload = (ids) => Promise.all([...ids].filter((id) => resources.has(id)).map(loadResources));
 
+// reveal opens the server that is selected. It reports whether it was closed.
 export function reveal() {
-	if (!state.server || open.has(state.server)) return;
+	if (!state.server || open.has(state.server)) return false;
 	open.add(state.server);
 	if (servers?.some((s) => s.id === state.server)) loadResources(state.server);
+	return true;
 }
 
 export function link(text, to) {
@@ -138,8 +140,8 @@ function railTitle(s) {
 
 // why says why there are no rows, and what to do.
 function why(one) {
-	if (state.filter) return [element('p', '', 'Nothing matches “', name(state.filter), '”.'), button('', 'Clear the filter', () => go({ filter: '' }))];
-	if (!servers.length) return [element('p', '', 'No server is configured.'), element('p', 'quiet', 'Add servers to the config, which is read again when it changes, or run mcptrack init.')];
-	if (one.state !== 'Ready') return [element('p', '', `The server is not ready (${stateWords(one.state)}). Its resources appear here when it is.`)];
-	return [element('p', '', 'The server offers no resources that are followed.'), element('p', 'quiet', 'Its tools and prompts are on the page of the server.')];
+	if (state.filter) return [para('Nothing matches “', name(state.filter), '”.'), button('', 'Clear the filter', () => go({ filter: '' }))];
+	if (!servers.length) return [para('No server is configured.'), note('Add servers to the config, which is read again when it changes, or run mcptrack init.')];
+	if (one.state !== 'Ready') return [para(`The server is not ready (${stateWords(one.state)}). Its resources appear here when it is.`)];
+	return [para('The server offers no resources that are followed.'), note('Its tools and prompts are on the page of the server.')];
 }

@@ -1,16 +1,15 @@
 // The page of a server: its state, timeline, log, tools and prompts.
-import { ago, at, clock, count, element, facts, line, name, shown } from './dom.js';
+import { $, para, ago, at, clock, count, el, facts, line, name, shown } from './dom.js';
 import { api, get, state } from './state.js';
 import { badge, modes, stateWords, summary } from './words.js';
 
-const $ = (id) => document.getElementById(id);
 let detail = null, timeline = [], log = null, missing = false;
 
 export async function loadServer(changed) {
 	const { server } = state;
 	if (detail?.id !== server) { detail = log = null; timeline = []; missing = false; }
 	try {
-		const [d, h] = await Promise.all([get(api(server, '')), get('/api/history?' + new URLSearchParams({ server })).catch(() => ({ events: [] }))]);
+		const [d, h] = await Promise.all([get(api(server, '')), get('/api/history', { server }).catch(() => ({ events: [] }))]);
 		if (server !== state.server) return;
 		detail = d;
 		timeline = h.events;
@@ -44,56 +43,56 @@ export function showServer(tab, now) {
 	$('detail-title').replaceChildren(name(state.server));
 	if (missing && !now) {
 		$('detail-meta').textContent = 'not configured';
-		return [element('p', '', 'There is no server with this name. It was renamed or removed in the config, or the link is from another mcptrack.'),
-			element('p', 'quiet', 'Select a server on the left, or follow the newest change.')];
+		return [para('There is no server with this name. It was renamed or removed in the config, or the link is from another mcptrack.'),
+			el('p', 'quiet', 'Select a server on the left, or follow the newest change.')];
 	}
 	const s = now || detail;
-	$('detail-meta').replaceChildren(s ? line('', badge(s), s.since && element('span', '', 'since ', ago(s.since)), count(s.resources, 'resource'), count(s.updates, 'update'), count(s.failures, 'failure')) : 'loading…');
+	$('detail-meta').replaceChildren(s ? line('', badge(s), s.since && el('span', '', 'since ', ago(s.since)), count(s.resources, 'resource'), count(s.updates, 'update'), count(s.failures, 'failure')) : 'loading…');
 	if (!detail) return [];
 	return { overview: () => showOverview({ ...detail, ...now }), timeline: showTimeline, log: showLog, tools: () => showItems('toolList', 'tools', 'tool'), prompts: () => showItems('promptList', 'prompts', 'prompt'), templates: () => showItems('templateList', 'templates', 'template') }[tab]();
 }
 
 function showOverview(s) {
 	return [
-		s.error && element('pre', 'bad', shown(s.error)),
+		s.error && el('pre', 'bad', shown(s.error)),
 		facts([
 			['State', stateWords(s.state)], ['Reason', s.reason], ['Failed attempts', s.attempt || ''], ['Next attempt', s.nextRetry && ago(s.nextRetry)],
 			['Transport', s.transport], ['Protocol', s.protocolVersion],
 			['Server', [s.serverName, s.serverVersion].filter(Boolean).join(' ')], ['Changes are', modes[s.mode] || s.mode], ['Followed by', s.followedBy],
 			['Notifications', String(s.signals)], ['Updates', String(s.updates)], ['Failures', String(s.failures)],
 		]),
-		s.polled && element('details', '', element('summary', '', `${count(s.missing, 'resource')} polled because the server does not push their updates`), element('ul', '', ...s.polled.map((uri) => element('li', '', name(uri, 'mono'))))),
+		s.polled && el('details', '', el('summary', '', `${count(s.missing, 'resource')} polled because the server does not push their updates`), el('ul', '', ...s.polled.map((uri) => el('li', '', name(uri, 'mono'))))),
 	].filter(Boolean);
 }
 
 function showTimeline() {
-	if (!timeline.length) return [element('p', '', 'No event about this server is stored.')];
-	return [element('ol', 'history', ...timeline.map((e) => element('li', '',
+	if (!timeline.length) return [para('No event about this server is stored.')];
+	return [el('ol', 'history', ...timeline.map((e) => el('li', '',
 		at(e.timestamp, 'quiet'), summary(e))))];
 }
 
 const levels = { stderr: 'quiet', WARN: 'warn', ERROR: 'bad' };
 
 function showLog() {
-	if (!log) return [element('p', '', 'loading…')];
-	if (log.followedBy) return [element('p', '', 'Only the process that follows the server has its log: ', name(log.followedBy))];
-	if (!log.lines.length) return [element('p', '', 'Nothing was logged about this server, and it wrote nothing to stderr.')];
-	return [element('pre', 'log', ...log.lines.map((l) => element('div', '', element('span', 'quiet', clock(l.timestamp)), ' ',
-		element('span', levels[l.level] || '', l.level.padEnd(6)), ' ', name(l.text))))];
+	if (!log) return [para('loading…')];
+	if (log.followedBy) return [para('Only the process that follows the server has its log: ', name(log.followedBy))];
+	if (!log.lines.length) return [para('Nothing was logged about this server, and it wrote nothing to stderr.')];
+	return [el('pre', 'log', ...log.lines.map((l) => el('div', '', el('span', 'quiet', clock(l.timestamp)), ' ',
+		el('span', levels[l.level] || '', l.level.padEnd(6)), ' ', name(l.text))))];
 }
 
 function showItems(member, list, what) {
 	const changes = timeline.filter((e) => e.type === list + '.list_changed').slice(0, 20);
 	return [
-		changes.length && element('details', '', element('summary', '', count(changes.length, 'change') + ', the last ', ago(changes[0].timestamp)),
-			element('ol', 'history', ...changes.map((e) => element('li', '', at(e.timestamp, 'quiet'), ' ', summary(e))))),
-		!detail[member].length && element('p', '', detail[what + 's'] ? `The descriptors of the ${what}s are only available in the process that follows the server.` : `The server offers no ${what}s.`),
+		changes.length && el('details', '', el('summary', '', count(changes.length, 'change') + ', the last ', ago(changes[0].timestamp)),
+			el('ol', 'history', ...changes.map((e) => el('li', '', at(e.timestamp, 'quiet'), ' ', summary(e))))),
+		!detail[member].length && para(detail[what + 's'] ? `The descriptors of the ${what}s are only available in the process that follows the server.` : `The server offers no ${what}s.`),
 		...detail[member].map((item) => {
 			const { name: id, uriTemplate, title, description, inputSchema, outputSchema, arguments: args, ...more } = item;
-			return element('details', 'item', element('summary', '', name(uriTemplate || id, 'mono'), title && title !== id && ' – ', title && title !== id && name(title)),
-				description && element('p', '', shown(String(description))),
+			return el('details', 'item', el('summary', '', name(uriTemplate || id, 'mono'), title && title !== id && ' – ', title && title !== id && name(title)),
+				description && para(shown(String(description))),
 				...[['Input', inputSchema], ['Arguments', args], ['Output', outputSchema], ['More', Object.keys(more).length ? more : null]].filter(([, v]) => v)
-					.flatMap(([label, v]) => [element('h3', '', label), element('pre', '', shown(JSON.stringify(v, null, 2)))]));
+					.flatMap(([label, v]) => [el('h3', '', label), el('pre', '', shown(JSON.stringify(v, null, 2)))]));
 		}),
 	].filter(Boolean);
 }

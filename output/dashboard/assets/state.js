@@ -11,6 +11,10 @@ let changed = () => {};
 function read() {
 	const query = new URLSearchParams(location.search);
 	for (const m of members) state[m] = query.get(m) || '';
+	const seconds = /^\d{1,11}$/;
+	if (!seconds.test(state.after) || !seconds.test(state.before)) state.after = state.before = '';
+	if (!seconds.test(state.range)) state.range = '';
+	if (!['rail', 'feed'].includes(state.view)) state.view = '';
 	state.following = !state.server && !state.event;
 }
 
@@ -43,16 +47,22 @@ export const select = (to) => ({ server: '', uri: '', event: '', tab: '', from: 
 
 const patience = 30000; // ms until a request has failed
 
+const failure = (message, status) => Object.assign(new Error(message), { status });
+const silence = () => { throw failure('mcptrack does not respond', 0); };
+
 // get reads JSON. A login that has expired leads to the login page. An error has the reason
-// of the server and the HTTP status.
-export async function get(url) {
-	const response = await fetch(url, { signal: AbortSignal.timeout(patience) });
+// of the server and the HTTP status, which is 0 if there is no response.
+export async function get(url, query) {
+	const response = await fetch(query ? url + '?' + new URLSearchParams(query) : url, { signal: AbortSignal.timeout(patience) }).catch(silence);
 	if (response.status === 401) location.assign('/login?next=' + encodeURIComponent('/' + location.search));
 	if (!response.ok) {
 		const { error } = await response.json().catch(() => ({}));
-		throw Object.assign(new Error(error || response.statusText), { status: response.status });
+		throw failure(error || `mcptrack responds with HTTP status ${response.status}`, response.status);
 	}
-	return response.json();
+	return response.json().catch(silence);
 }
 
-export const api = (server, what, query = {}) => `/api/servers/${encodeURIComponent(server)}${what}${Object.keys(query).length ? '?' + new URLSearchParams(query) : ''}`;
+// reason says what failed: a request, or else the page itself.
+export const reason = (err) => err.status === undefined ? `This page has an error, reload it: ${err.message}` : err.message;
+
+export const api = (server, what, query) => `/api/servers/${encodeURIComponent(server)}${what}${query ? '?' + new URLSearchParams(query) : ''}`;

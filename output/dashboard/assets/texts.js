@@ -1,6 +1,6 @@
 // The texts of versions, by digest, and how many lines differ between them.
 import { countLines } from './diff.js';
-import { element } from './dom.js';
+import { el } from './dom.js';
 import { api, get } from './state.js';
 
 const maxChars = 20e6, maxCounts = 2000, maxQueue = 40, maxCounted = 256 << 10; // bytes of a text whose lines are counted
@@ -11,7 +11,7 @@ export function textOf(server, uri, digest) {
 	let text = texts.get(digest);
 	if (text) return text;
 	text = get(api(server, '/content', { uri, digest })).then(({ text: t }) => {
-		if (t == null) throw new Error('the content is not text');
+		if (t == null) throw Object.assign(new Error('the content is not text'), { status: 404 });
 		keep(digest, t);
 		return t;
 	});
@@ -42,7 +42,7 @@ export const whenCounted = (f) => { onCount = f; };
 export function lineCounts(server, uri, from, to, size) {
 	if (!from || !to || size > maxCounted) return '';
 	const key = from + to, known = counts.get(key);
-	if (known) return element('span', 'counts', known.added && element('span', 'good', '+' + known.added), known.added && known.removed && ' ', known.removed && element('span', 'bad', '−' + known.removed));
+	if (known) return el('span', 'counts', known.added && el('span', 'good', '+' + known.added), known.added && known.removed && ' ', known.removed && el('span', 'bad', '−' + known.removed));
 	if (known === undefined && !queue.some((q) => q.key === key)) {
 		queue.push({ key, server, uri, from, to });
 		queue = queue.slice(-maxQueue);

@@ -1,24 +1,22 @@
-import { ago, count, element, line } from './dom.js';
-
-const $ = (id) => document.getElementById(id);
+import { $, ago, count, el, line } from './dom.js';
 
 // showWebhooks shows where events are sent, and what fails there; on a cluster also which
 // process sends them.
 export function showWebhooks({ webhooks = [], moreWebhooks: more = 0, webhookDeliveries: deliveries = [] }) {
 	$('webhooks').hidden = !webhooks.length && !deliveries.length;
 	const failing = webhooks.filter((w) => w.state !== 'active').length;
-	$('webhooks-summary').replaceChildren(line('', count(webhooks.length + more, 'webhook'), failing && element('span', 'bad', failing.toLocaleString() + ' failing')));
+	$('webhooks-summary').replaceChildren(line('', count(webhooks.length + more, 'webhook'), failing && el('span', 'bad', failing.toLocaleString() + ' failing')));
 	const senders = deliveries.flatMap((d) => {
-		let by = element('span', 'bad', d.waiting ? 'the sender is not known: ' + d.waiting : 'no process sends them');
-		if (d.process && !d.waiting) by = element('span', '', 'sent by ' + d.process + (d.own ? ', this process' : ''));
-		return [element('dt', '', d.source === 'config' ? 'webhooks of the config' : 'subscriptions of clients'), element('dd', '', line('', by))];
+		let by = el('span', 'bad', d.waiting ? 'the sender is not known: ' + d.waiting : 'no process sends them');
+		if (d.process && !d.waiting) by = el('span', '', 'sent by ' + d.process + (d.own ? ', this process' : ''));
+		return [el('dt', '', d.source === 'config' ? 'webhooks of the config' : 'subscriptions of clients'), el('dd', '', line('', by))];
 	});
 	$('webhook-list').replaceChildren(...senders, ...webhooks.flatMap((w) => {
-		const status = [element('span', w.state === 'active' ? 'good' : 'bad', w.state), w.event || w.format, w.delivered.toLocaleString() + ' delivered'];
+		const status = [el('span', w.state === 'active' ? 'good' : 'bad', w.state), w.event || w.format, w.delivered.toLocaleString() + ' delivered'];
 		if (w.givenUp) status.push(w.givenUp.toLocaleString() + ' given up');
 		if (w.state !== 'active' && w.lastError) status.push(w.lastError);
 		if (w.lagMs > 1000) status.push(Math.round(w.lagMs / 1000) + ' s behind');
-		if (w.lastDelivery) status.push(element('span', '', 'last ', ago(w.lastDelivery)));
-		return [element('dt', '', line('', w.host)), element('dd', '', line('', ...status))];
+		if (w.lastDelivery) status.push(el('span', '', 'last ', ago(w.lastDelivery)));
+		return [el('dt', '', line('', w.host)), el('dd', '', line('', ...status))];
 	}));
 }

@@ -1,12 +1,12 @@
 // The words and colours for states and events, as in watch.
-import { element, line, name, size, visible } from './dom.js';
+import { el, line, name, size, visible } from './dom.js';
 
 let states = {}; // state → words, as the server names them
 export const learnWords = (words) => { states = words; };
 export const stateWords = (s) => states[s] || visible(s || '').toLowerCase();
 
 export const tone = (s) => ({ Ready: 'good', Backoff: 'bad', NeedsAuth: 'bad', Unconfigured: 'bad', Unapproved: 'bad', Unsupported: 'warn', Connecting: 'warn' }[s] || '');
-export const badge = (s) => element('span', 'badge ' + tone(s.state), stateWords(s.state));
+export const badge = (s) => el('span', 'badge ' + tone(s.state), stateWords(s.state));
 export const modes = { push: 'pushed by the server', poll: 'found by polling' };
 
 export const causes = {
@@ -48,7 +48,7 @@ export function describe(e) {
 
 export function summary(e) {
 	const d = describe(e);
-	return line('', element('span', d.tone, visible(d.verb)), (d.about || d.text) && name(d.about || d.text), ...d.more);
+	return line('', el('span', d.tone, visible(d.verb)), (d.about || d.text) && name(d.about || d.text), ...d.more);
 }
 
 export const fits = (filter, ...texts) => {
