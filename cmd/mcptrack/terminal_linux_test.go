@@ -194,8 +194,8 @@ func TestTop(t *testing.T) {
 			p.press("3")
 			p.until("[3 History]")
 			p.press("?")
-			p.until("Any key closes this help")
-			p.press("x", "q", "q", "q")
+			p.until("ctrl+z, ctrl+c")
+			p.press("q", "q", "q", "q")
 			if screen := p.until("left 0"); !strings.HasPrefix(screen, "before") || strings.Contains(screen, "Clock") {
 				t.Errorf("the terminal is not as it was:\n%s", screen)
 			}
