@@ -183,7 +183,7 @@ func (s *stream) passes(e *event.Event) bool {
 
 // count returns errCounted if --count is reached with the event.
 func (s *stream) count(e *event.Event) error {
-	if s.counts(e) {
+	if s.counts(e) && (s.lines == nil || !s.lines.Hides(e)) {
 		s.counted++
 	}
 	if s.flags.count > 0 && s.counted >= s.flags.count {

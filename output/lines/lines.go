@@ -234,11 +234,18 @@ type failure struct {
 	next     time.Time
 }
 
+// Hides reports whether an event is only counted in the status lines: an announcement of a change
+// that left the content as it was.
+func (w *Writer) Hides(e *event.Event) bool {
+	u, ok := e.Payload.(event.ResourceUpdated)
+	return ok && u.Changed != nil && !*u.Changed && w.Screen != nil && !w.Verbose && !w.Wide
+}
+
 // passing reports whether an event is not shown: a state that is transient or repeats the failure
 // that was last shown or, on a screen, an announcement without a change. It records failures and
 // announcements for the status lines.
 func (w *Writer) passing(e *event.Event) bool {
-	if u, ok := e.Payload.(event.ResourceUpdated); ok && u.Changed != nil && !*u.Changed && w.Screen != nil && !w.Verbose && !w.Wide {
+	if w.Hides(e) {
 		w.same++
 		return true
 	}

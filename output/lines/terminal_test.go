@@ -172,6 +172,9 @@ func TestTerminalOmits(t *testing.T) {
 		if err := c.w.Write(events...); err != nil {
 			t.Fatal(err)
 		}
+		if c.w.Hides(events[0]) != c.omits || c.w.Hides(events[2]) {
+			t.Errorf("%+v: hides %t, %t", c, c.w.Hides(events[0]), c.w.Hides(events[2]))
+		}
 		got := strings.Join(term.lines, "\n")
 		if omitted := !strings.Contains(got, "file:///same") && strings.HasSuffix(got, "\n2 announcements without a change"); omitted != c.omits {
 			t.Errorf("announcements without a change: %+v:\n%s", c, got)
