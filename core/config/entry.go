@@ -329,10 +329,11 @@ func (e *entry) text(spellings ...string) (value string, f field, ok bool) {
 	return value, f, ok
 }
 
-// boolean returns the boolean value of a key, or the default if it is absent or invalid.
+// boolean returns the boolean value of a key, or the default if it is absent or invalid. null and ""
+// are invalid, except for enabled and disabled, which other hosts may write in this way.
 func (e *entry) boolean(byDefault bool, spellings ...string) bool {
 	for _, name := range spellings {
-		if m := e.object.Get(name); m != nil && e.members[name] == nil { // for other keys null and "" count as absent
+		if m := e.object.Get(name); m != nil && e.members[name] == nil && name != "enabled" && name != "disabled" {
 			e.invalid(field{name: name, value: m.Value, path: e.path.key(name)}, "boolean", "write true or false, or remove the key")
 			return byDefault
 		}

@@ -132,7 +132,13 @@ func TestProblems(t *testing.T) {
 		if _, problems = Parse([]byte(`{"servers":[{"id":"a","command":"go","mode":`+nothing+`}]}`), "f", surroundings(t, nil)); len(problems) != 0 {
 			t.Errorf("%s counts as absent: %v", nothing, problems)
 		}
-		for _, key := range []string{"trackResources", "trackTools", "trackPrompts", "enabled", "disabled", "shared"} {
+		for _, key := range []string{"enabled", "disabled"} {
+			c, problems := Parse([]byte(`{"servers":[{"id":"a","command":"go","`+key+`":`+nothing+`}]}`), "f", surroundings(t, nil))
+			if len(problems) != 0 || !c.Servers[0].Enabled {
+				t.Errorf("%s: %s counts as absent: %v", key, nothing, problems)
+			}
+		}
+		for _, key := range []string{"trackResources", "trackTools", "trackPrompts", "shared"} {
 			_, problems = Parse([]byte(`{"servers":[{"id":"a","command":"go","`+key+`":`+nothing+`}]}`), "f.json", surroundings(t, nil))
 			if want := `f.json:1:`; len(problems) != 1 || !strings.HasPrefix(problems.Error(), want) ||
 				!strings.HasSuffix(problems.Error(), `: error: Server "a" has invalid "`+key+`"; expected boolean`) {

@@ -63,9 +63,9 @@ func fillHostile(v reflect.Value) {
 			fillHostile(v.Elem())
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
-			if v.Field(i).CanSet() {
-				fillHostile(v.Field(i))
+		for _, field := range v.Fields() {
+			if field.CanSet() {
+				fillHostile(field)
 			}
 		}
 	}

@@ -40,15 +40,16 @@ func table(t *testing.T, text string) []process {
 func shown(groups []Group) []string {
 	out := []string{}
 	for _, g := range groups {
-		line := g.Command
+		var line strings.Builder
+		line.WriteString(g.Command)
 		for _, s := range g.Servers {
 			by := fmt.Sprintf("%s %d", s.StartedBy, s.Starter)
 			if s.Orphan {
 				by = "orphan"
 			}
-			line += fmt.Sprintf(" | %d %s %d", s.PID, by, s.Memory)
+			line.WriteString(fmt.Sprintf(" | %d %s %d", s.PID, by, s.Memory))
 		}
-		out = append(out, line)
+		out = append(out, line.String())
 	}
 	return out
 }

@@ -151,9 +151,12 @@ func (w *Writer) state(p event.ServerState, used int) string {
 	return w.paint(colour, termtext.Pad(word, wordColumn)) + "  " + strings.Join(lines, "\n"+strings.Repeat(" ", indent))
 }
 
-// seconds formats a duration, like "0.4s" or "1m20s".
+// seconds formats a duration, like "30ms", "0.4s" or "1m20s".
 func seconds(d time.Duration) string {
-	if d < time.Minute {
+	switch {
+	case d < 100*time.Millisecond:
+		return max(d, time.Millisecond).Round(time.Millisecond).String()
+	case d < time.Minute:
 		return fmt.Sprintf("%.1fs", d.Seconds())
 	}
 	return d.Round(time.Second).String()

@@ -135,9 +135,10 @@ func (m *model) marked(text string, selected bool) string {
 // header returns the first line of the screen: where the user is, and the state of the servers.
 // On a narrow screen, the least important numbers are omitted.
 func (m *model) header() string {
-	where := "mcptrack  " + line(m.opts.Title)
+	var where strings.Builder
+	where.WriteString("mcptrack  " + line(m.opts.Title))
 	for _, p := range m.pages[1:] {
-		where += " › " + p.title()
+		where.WriteString(" › " + p.title())
 	}
 	ready, failing, total := 0, 0, 0
 	for _, s := range m.servers {
@@ -159,7 +160,7 @@ func (m *model) header() string {
 		parts = []string{"offline: " + line(m.stale.Error())}
 	}
 	parts = append(parts, m.now.Local().Format("15:04:05"))
-	room := min(ansi.StringWidth(where), m.width*2/5)
+	room := min(ansi.StringWidth(where.String()), m.width*2/5)
 	for len(parts) > 1 && ansi.StringWidth(strings.Join(parts, "  "))+2+room > m.width {
 		if m.stale != nil {
 			parts[0] = cut(parts[0], max(10, m.width-room-12))
@@ -168,7 +169,7 @@ func (m *model) header() string {
 		parts = parts[1:]
 	}
 	right := strings.Join(parts, "  ")
-	left := termtext.Middle(where, m.width-ansi.StringWidth(right)-2)
+	left := termtext.Middle(where.String(), m.width-ansi.StringWidth(right)-2)
 	style := m.styles.bold
 	if failing > 0 || m.stale != nil {
 		style = m.styles.bad

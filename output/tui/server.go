@@ -34,7 +34,6 @@ const (
 
 // serverPage shows one server: what it offers, what happened to it, and its log.
 type serverPage struct {
-	basePage
 	id     string
 	tab    int
 	detail *ServerDetail // nil until it is loaded
