@@ -100,7 +100,6 @@ func (basePage) open(*model) tea.Cmd        { return nil }
 func (basePage) loaded(*model, any)         {}
 func (basePage) concerns(*event.Event) bool { return false }
 func (basePage) live() bool                 { return false }
-func (basePage) uri(*model) string          { return "" }
 
 // model is the state of the program. Only bubbletea's event loop uses it.
 type model struct {
