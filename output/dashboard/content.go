@@ -62,13 +62,10 @@ func (d *Dashboard) content(w http.ResponseWriter, r *http.Request) {
 	answerContent(w, r, out)
 }
 
-// maxRendered limits the size of a text whose elements are returned.
-const maxRendered = 512 << 10
-
 // answerContent answers with a content; with the elements of a Markdown text if the request has the
-// parameter rendered.
+// parameter rendered and the text is small enough (see [markdown.Tree]).
 func answerContent(w http.ResponseWriter, r *http.Request, out content) {
-	if r.URL.Query().Has("rendered") && out.Text != nil && len(*out.Text) <= maxRendered {
+	if r.URL.Query().Has("rendered") && out.Text != nil {
 		out.Rendered = markdown.Tree([]byte(*out.Text))
 	}
 	answer(w, out)

@@ -1,6 +1,7 @@
 package markdown
 
 import (
+	"bytes"
 	"strconv"
 	"strings"
 
@@ -25,11 +26,25 @@ const (
 	// maxDepth and maxNodes limit a tree: a short source can nest deeply and have many elements.
 	maxDepth = 40
 	maxNodes = 20_000
+	// maxSource and maxBlock limit what is parsed, in bytes: goldmark takes quadratic time for some
+	// blocks, such as 19 s for 128 KiB of "*a_". With these limits, it takes at most a few seconds.
+	maxSource = 128 << 10
+	maxBlock  = 16 << 10
 )
 
 // Tree returns the elements of a document. HTML in the source is text. YAML front matter is a pre.
-// Elements beyond a depth of 40 and a number of 20,000 are omitted.
+// Elements beyond a depth of 40 and a number of 20,000 are omitted. Tree returns nil if the source is
+// larger than 128 KiB or has more than 16 KiB without a blank line.
 func Tree(source []byte) []Node {
+	if len(source) > maxSource {
+		return nil
+	}
+	source = bytes.ReplaceAll(source, []byte("\r\n"), []byte("\n"))
+	for block := range bytes.SplitSeq(source, []byte("\n\n")) {
+		if len(block) > maxBlock {
+			return nil
+		}
+	}
 	var out []Node
 	if front, rest, ok := strings.Cut(strings.TrimPrefix(string(source), "---\n"), "\n---\n"); ok && strings.HasPrefix(string(source), "---\n") {
 		out = append(out, Node{Tag: "pre", Children: []Node{{Text: front}}})

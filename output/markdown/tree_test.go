@@ -47,3 +47,18 @@ func TestTreeIsLimited(t *testing.T) {
 		t.Errorf("%d nodes", got)
 	}
 }
+
+// A text that would take goldmark minutes is not parsed.
+func TestTreeRefusesWhatIsSlow(t *testing.T) {
+	for name, source := range map[string]string{
+		"long":      strings.Repeat("a\n\n", maxSource/3+1),
+		"one block": strings.Repeat("*a_", maxBlock/3+1),
+	} {
+		if got := Tree([]byte(source)); got != nil {
+			t.Errorf("%s: %d nodes", name, len(got))
+		}
+	}
+	if got := Tree([]byte(strings.Repeat("*a_\n\n", 100))); len(got) != 100 {
+		t.Errorf("short blocks: %d nodes", len(got))
+	}
+}
