@@ -183,17 +183,17 @@ func Args(least, most int) cobra.PositionalArgs {
 		if n >= least && (n <= most || most < 0) {
 			return nil
 		}
-		hint := "usage: " + cmd.UseLine()
+		hint, name := "usage: "+cmd.UseLine(), strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
 		switch {
 		case most == 0:
-			return UsageHint(hint, "%s takes no arguments, got %q", cmd.CommandPath(), printable.Line(args[0], 100))
+			return UsageHint(hint, "%s takes no arguments, got %q", name, printable.Line(args[0], 100))
 		case least == most && n > most:
-			return UsageHint(hint, "%s takes %s, got %d", cmd.CommandPath(), Plural(least, "argument"), n)
+			return UsageHint(hint, "%s takes %s, got %d", name, Plural(least, "argument"), n)
 		case least == most:
-			return UsageHint(hint, "%s takes %s, got %d%s", cmd.CommandPath(), Plural(least, "argument"), n, missing(cmd, n))
+			return UsageHint(hint, "%s takes %s, got %d%s", name, Plural(least, "argument"), n, missing(cmd, n))
 		case n < least:
-			return UsageHint(hint, "%s takes at least %s, got %d%s", cmd.CommandPath(), Plural(least, "argument"), n, missing(cmd, n))
+			return UsageHint(hint, "%s takes at least %s, got %d%s", name, Plural(least, "argument"), n, missing(cmd, n))
 		}
-		return UsageHint(hint, "%s takes at most %s, got %d", cmd.CommandPath(), Plural(most, "argument"), n)
+		return UsageHint(hint, "%s takes at most %s, got %d", name, Plural(most, "argument"), n)
 	}
 }
