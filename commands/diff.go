@@ -12,6 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/history"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/textdiff"
 	"github.com/mcptrack/mcptrack/output/diff"
 	"github.com/mcptrack/mcptrack/output/document"
 )
@@ -78,12 +79,12 @@ func (c *comparison) compare(ctx context.Context, source versionSource, versions
 		case !ok:
 			return &cli.Failure{Exit: cli.ExitFailed, Code: "no_text", Err: fmt.Errorf("the text of version %s is not stored", versionName(v)),
 				Hint: "binary and very large contents are never stored, --keep-content limits how many texts are kept, and --no-content stores none"}
-		case len(text) > diff.MaxText:
-			return &cli.Failure{Exit: cli.ExitFailed, Code: "too_large", Err: fmt.Errorf("version %s has %d bytes; at most %d can be compared", versionName(v), len(text), diff.MaxText)}
+		case len(text) > textdiff.MaxText:
+			return &cli.Failure{Exit: cli.ExitFailed, Code: "too_large", Err: fmt.Errorf("version %s has %d bytes; at most %d can be compared", versionName(v), len(text), textdiff.MaxText)}
 		}
 		texts[i] = text
 	}
-	c.Diff = diff.Unified(c.URI, texts[0], texts[1])
+	c.Diff = textdiff.Unified(c.URI, texts[0], texts[1])
 	return nil
 }
 

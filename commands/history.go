@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,9 +86,9 @@ func versionRow(env *cli.Env, v history.Version, wide bool) []string {
 	if !wide {
 		digest = strings.TrimPrefix(digest, "sha256:")[:shortDigest]
 	}
-	row := []string{"-", "before the first change", "", "", digest, "no"}
+	row := []string{"-", cmp.Or(env.Time(v.Timestamp), "before the first change"), "", "", digest, "no"}
 	if v.ID != "" {
-		row[0], row[1], row[2] = v.ID, env.Time(v.Timestamp), lines.Found(v.Cause)
+		row[0], row[2] = v.ID, lines.Found(v.Cause)
 	}
 	if v.Size != nil {
 		row[3] = lines.Size(*v.Size)
@@ -271,6 +272,12 @@ func (s storedVersions) versions(ctx context.Context) ([]history.Version, error)
 			known = append(known, r.URI)
 		}
 		return nil, noVersions(s.server, s.uri, known)
+	}
+	if versions[0].ID == "" {
+		versions[0].Timestamp, err = history.FirstSeen(decoded(s.log.Select(ctx, journal.Selection{ServerID: s.server})), s.uri)
+		if err != nil {
+			return nil, err
+		}
 	}
 	stored, err := s.log.Contents().Stored(ctx, history.Digests(versions))
 	if err != nil {

@@ -23,8 +23,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/journal"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/status"
+	"github.com/mcptrack/mcptrack/core/textdiff"
 	"github.com/mcptrack/mcptrack/core/tracker"
-	"github.com/mcptrack/mcptrack/output/diff"
 	"github.com/mcptrack/mcptrack/output/document"
 	"github.com/mcptrack/mcptrack/output/jsonl"
 	"github.com/mcptrack/mcptrack/output/lines"
@@ -208,7 +208,7 @@ func (s *stream) decorate(e *event.Event) *event.Event {
 		u.Content = u.Text
 	}
 	if s.flags.diff && u.Text != nil && u.PreviousText != nil {
-		if d := diff.Unified(e.ResourceURI, *u.PreviousText, *u.Text); d != "" {
+		if d := textdiff.Unified(e.ResourceURI, *u.PreviousText, *u.Text); d != "" {
 			u.Diff = &d
 		}
 	}

@@ -121,7 +121,7 @@ func runSubscribe(ctx context.Context, env *cli.Env, g *cli.Globals, opts subscr
 	if err != nil {
 		return err
 	}
-	sub := &subscription{g: g, t: e.Tracker(), srv: srv, id: srv.ID, uris: opts.uris, calls: opts.calls, log: log, tools: loadNames(env, cfg.Path)[srv.ID].Names[catalog.Tools], wake: make(chan struct{}, 1)}
+	sub := &subscription{g: g, t: e.Tracker(), srv: srv, uris: opts.uris, calls: opts.calls, log: log, tools: loadNames(env, cfg.Path)[srv.ID].Names[catalog.Tools], wake: make(chan struct{}, 1)}
 	s := newStream(env, g, opts.streamFlags)
 	s.follow(env, g, screen, nil, len(opts.Types) > 0)
 	s.keep = func(e *event.Event) bool { return sub.keep(e) && opts.Keep(e) }
@@ -150,7 +150,6 @@ type subscription struct {
 	g     *cli.Globals
 	t     *tracker.Tracker
 	srv   config.Server
-	id    string
 	uris  []string
 	calls []config.ToolCall
 	tools []string // known tool names of the server, for hints
@@ -199,9 +198,9 @@ func (s *subscription) keep(e *event.Event) bool {
 		case p.State == event.Ready:
 			s.again = true
 		case p.State == event.Unsupported:
-			s.fail(&cli.Failure{Exit: cli.ExitRefused, Code: "unsupported", Err: fmt.Errorf("%s: %s", printable.Line(s.id, 128), p.Reason)})
+			s.fail(&cli.Failure{Exit: cli.ExitRefused, Code: "unsupported", Err: fmt.Errorf("%s: %s", printable.Line(s.srv.ID, 128), p.Reason)})
 		case slices.Contains([]event.State{event.Backoff, event.NeedsAuth, event.Unconfigured, event.Unapproved}, p.State) && !s.active:
-			s.fail(cli.Unreachable("", "%s: %s", printable.Line(s.id, 128), p.Error))
+			s.fail(cli.Unreachable("", "%s: %s", printable.Line(s.srv.ID, 128), p.Error))
 		}
 	case event.SubscriptionActive:
 		s.active = true
@@ -263,14 +262,14 @@ func (s *subscription) run(ctx context.Context) error {
 				return err
 			}
 			if !s.hasFollowed() {
-				s.log.Warn("there is no resource to follow yet; waiting for one", "server", s.id, "resources", s.uris)
+				s.log.Warn("there is no resource to follow yet; waiting for one", "server", s.srv.ID, "resources", s.uris)
 			}
 		}
 		if err := s.makeCalls(ctx); err != nil {
 			if first {
 				return err
 			}
-			s.log.Warn("call failed", "server", s.id, "err", err)
+			s.log.Warn("call failed", "server", s.srv.ID, "err", err)
 		}
 	}
 }
@@ -278,7 +277,7 @@ func (s *subscription) run(ctx context.Context) error {
 // exist returns an error for the first specified URI, other than a glob, that the server does not
 // have.
 func (s *subscription) exist(ctx context.Context) error {
-	st, _ := s.t.Snapshot().Server(s.id)
+	st, _ := s.t.Snapshot().Server(s.srv.ID)
 	for _, uri := range s.uris {
 		if strings.ContainsAny(uri, "*[{") || !strings.Contains(uri, ":") {
 			continue
@@ -287,8 +286,8 @@ func (s *subscription) exist(ctx context.Context) error {
 		if _, listed := list.Get(uri); listed {
 			continue
 		}
-		if _, err := s.t.ReadResource(ctx, s.id, uri); errors.Is(err, session.ErrNotFound) {
-			of := target{s.id, catalog.Resources, uri}
+		if _, err := s.t.ReadResource(ctx, s.srv.ID, uri); errors.Is(err, session.ErrNotFound) {
+			of := target{s.srv.ID, catalog.Resources, uri}
 			return &cli.Failure{Exit: cli.ExitRefused, Code: "not_found", Err: of.missing(), Hint: of.nearest(s.g, list.Keys())}
 		}
 	}
@@ -297,16 +296,16 @@ func (s *subscription) exist(ctx context.Context) error {
 
 func (s *subscription) makeCalls(ctx context.Context) error {
 	for _, c := range s.calls {
-		result, err := s.t.CallTool(ctx, s.id, c.Tool, c.Arguments)
+		result, err := s.t.CallTool(ctx, s.srv.ID, c.Tool, c.Arguments)
 		if err == nil {
 			if text, failed := session.ToolFailure(result); failed {
 				err = errors.New(text)
 			}
 		}
 		if err != nil {
-			f := &cli.Failure{Exit: cli.ExitRefused, Code: "call_failed", Err: fmt.Errorf("server %q, tool %q: %w", s.id, printable.Line(c.Tool, 100), err)}
+			f := &cli.Failure{Exit: cli.ExitRefused, Code: "call_failed", Err: fmt.Errorf("%s: %s: %w", printable.Line(s.srv.ID, 128), printable.Line(c.Tool, 100), err)}
 			if !slices.Contains(s.tools, c.Tool) {
-				f.Hint = cli.DidYouMean(c.Tool, s.tools, "mcptrack list tools "+printable.Line(s.id, 60)+" shows what the server offers")
+				f.Hint = cli.DidYouMean(c.Tool, s.tools, "mcptrack list tools "+printable.Line(s.srv.ID, 60)+" shows what the server offers")
 			}
 			return f
 		}

@@ -409,8 +409,8 @@ func demoHistory(t *testing.T, s *serving) (check func(source ...string)) {
 		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 			out, _ := runFor(t, 0, append([]string{"history", "demo", uri, "--json"}, source...)...)
 			var versions []struct {
-				ID   string
-				Text bool
+				ID, Timestamp string
+				Text          bool
 			}
 			if err := json.Unmarshal([]byte(out), &versions); err != nil {
 				t.Fatal(err)
@@ -420,6 +420,9 @@ func demoHistory(t *testing.T, s *serving) (check func(source ...string)) {
 				known[v.ID] = v.Text
 			}
 			if known[updates[0]] && known[updates[1]] && known[""] { // "": before the first change
+				if first, next := versions[len(versions)-1], versions[len(versions)-2]; first.ID != "" || first.Timestamp == "" || first.Timestamp >= next.Timestamp {
+					t.Errorf("%q: the first version is not the one that was seen first: %s", source, out)
+				}
 				break
 			}
 			if time.Now().After(deadline) { // on a cluster events do not wait for texts

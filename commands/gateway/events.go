@@ -20,8 +20,8 @@ import (
 	"github.com/mcptrack/mcptrack/core/mcpevents"
 	"github.com/mcptrack/mcptrack/core/mcpserver"
 	"github.com/mcptrack/mcptrack/core/printable"
+	"github.com/mcptrack/mcptrack/core/textdiff"
 	"github.com/mcptrack/mcptrack/output/dashboard"
-	"github.com/mcptrack/mcptrack/output/diff"
 	"github.com/mcptrack/mcptrack/output/metrics"
 	"github.com/mcptrack/mcptrack/output/web"
 	"github.com/mcptrack/mcptrack/output/webhook"
@@ -179,7 +179,7 @@ func (o *eventsFlags) open(ctx context.Context, env *cli.Env, logger *slog.Logge
 	reader := mcpevents.NewReader(e.log, scope)
 	e.reader = reader
 	if o.tools {
-		e.tools = changetools.New(changetools.Options{Reader: reader, Text: e.log.Contents().Get, Diff: diff.Unified})
+		e.tools = changetools.New(changetools.Options{Reader: reader, Text: e.log.Contents().Get, Diff: textdiff.Unified})
 	}
 	if !o.on {
 		return e, nil

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// start runs a shell script whose $0 to $n are args, in a folder of its own. In that folder,
-// mcp-sleeper is the program sleep. It returns the shell, its output and its stdin.
-func start(t *testing.T, script string) (*exec.Cmd, io.Reader, io.WriteCloser) {
+// start runs a shell script in a folder of its own, in which mcp-sleeper is the program sleep, and
+// waits until the script prints "started". Its stdin is a pipe.
+func start(t *testing.T, script string) *exec.Cmd {
 	t.Helper()
 	dir := t.TempDir()
 	sleep, err := exec.LookPath("sleep")
@@ -26,8 +26,7 @@ func start(t *testing.T, script string) (*exec.Cmd, io.Reader, io.WriteCloser) {
 	}
 	cmd := exec.Command("sh", "-c", script)
 	cmd.Dir = dir
-	in, err := cmd.StdinPipe()
-	if err != nil {
+	if _, err := cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
 	out, err := cmd.StdoutPipe()
@@ -41,7 +40,10 @@ func start(t *testing.T, script string) (*exec.Cmd, io.Reader, io.WriteCloser) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	return cmd, out, in
+	if _, err := io.ReadFull(out, make([]byte, len("started"))); err != nil {
+		t.Fatal(err)
+	}
+	return cmd
 }
 
 // servers returns the running servers with this command, once the condition holds.
@@ -70,10 +72,7 @@ func servers(t *testing.T, command string, holds func([]Server) bool) []Server {
 func TestAnOrphanIsFoundAndEnds(t *testing.T) {
 	t.Parallel()
 	// The duration tells this test's processes from others.
-	shell, out, _ := start(t, "exec 3<&0; ./mcp-sleeper 8651 <&3 & echo started; wait")
-	if _, err := io.ReadFull(out, make([]byte, len("started"))); err != nil {
-		t.Fatal(err)
-	}
+	shell := start(t, "exec 3<&0; ./mcp-sleeper 8651 <&3 & echo started; wait")
 	found := servers(t, "mcp-sleeper 8651", func(s []Server) bool { return len(s) == 1 })
 	if s := found[0]; s.Orphan || s.Starter == 0 || s.StartedBy == "" || s.Memory <= 0 || time.Since(s.Since) > time.Minute {
 		t.Errorf("%+v", s)
@@ -94,10 +93,7 @@ func TestAnOrphanIsFoundAndEnds(t *testing.T) {
 
 func TestAServerThatIgnoresTheRequestIsKilled(t *testing.T) {
 	t.Parallel()
-	_, out, _ := start(t, `trap "" TERM; exec 3<&0; ./mcp-sleeper 8652 <&3 & echo started; wait`)
-	if _, err := io.ReadFull(out, make([]byte, len("started"))); err != nil {
-		t.Fatal(err)
-	}
+	start(t, `trap "" TERM; exec 3<&0; ./mcp-sleeper 8652 <&3 & echo started; wait`)
 	s := servers(t, "mcp-sleeper 8652", func(s []Server) bool { return len(s) == 1 })[0]
 	if err := s.End(t.Context(), 200*time.Millisecond); err != nil && !strings.Contains(err.Error(), "continues to run") {
 		t.Error(err)
@@ -107,10 +103,7 @@ func TestAServerThatIgnoresTheRequestIsKilled(t *testing.T) {
 
 func TestAnotherProcessWithTheSamePIDIsNotSignalled(t *testing.T) {
 	t.Parallel()
-	_, out, _ := start(t, `exec 3<&0; ./mcp-sleeper 8653 <&3 & echo started; wait`)
-	if _, err := io.ReadFull(out, make([]byte, len("started"))); err != nil {
-		t.Fatal(err)
-	}
+	start(t, `exec 3<&0; ./mcp-sleeper 8653 <&3 & echo started; wait`)
 	s := servers(t, "mcp-sleeper 8653", func(s []Server) bool { return len(s) == 1 })[0]
 	other := s
 	other.tree = []process{{pid: s.PID, started: s.Since.Add(-time.Hour)}}

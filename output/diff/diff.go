@@ -9,12 +9,6 @@ import (
 	"github.com/mcptrack/mcptrack/output/termtext"
 )
 
-// MaxText is the maximum size, in bytes, of either text of a diff.
-const MaxText = textdiff.MaxText
-
-// Unified returns the unified diff from one text to another; see [textdiff.Unified].
-func Unified(label, from, to string) string { return textdiff.Unified(label, from, to) }
-
 // Colour adds ANSI colours to a unified diff and escapes characters that are not printable.
 func Colour(unified string) string {
 	var b strings.Builder
@@ -27,7 +21,7 @@ func Colour(unified string) string {
 }
 
 // Lines returns how many lines differ between two texts; a replaced line counts once. It returns 0
-// if the texts are equal or either is larger than MaxText.
+// if the texts are equal or either is larger than [textdiff.MaxText].
 func Lines(from, to string) int {
 	total, minus, plus := 0, 0, 0
 	end := func() {

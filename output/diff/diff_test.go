@@ -3,6 +3,8 @@ package diff
 import (
 	"strings"
 	"testing"
+
+	"github.com/mcptrack/mcptrack/core/textdiff"
 )
 
 func TestColour(t *testing.T) {
@@ -24,7 +26,7 @@ func TestLines(t *testing.T) {
 		{"a\nb\nc\nd\n", "a\nB\nc\nD\nE\n", 3},
 		{"--- a\n", "+++ b\n", 1},
 		{"a", "b", 1},
-		{strings.Repeat("a", MaxText+1), "b", 0},
+		{strings.Repeat("a", textdiff.MaxText+1), "b", 0},
 	} {
 		if got := Lines(c.from, c.to); got != c.want {
 			t.Errorf("from %.20q to %.20q: %d, want %d", c.from, c.to, got, c.want)

@@ -33,7 +33,6 @@ import (
 	"time"
 
 	"github.com/mcptrack/mcptrack/core/catalog"
-	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/history"
 	"github.com/mcptrack/mcptrack/core/printable"
 )
@@ -131,25 +130,14 @@ func (c *Client) Get(ctx context.Context, path []string, query url.Values, into 
 // Versions returns the stored versions of a resource, oldest first.
 func (c *Client) Versions(ctx context.Context, server, uri string) ([]history.Version, error) {
 	var found struct {
-		Events []json.RawMessage `json:"events"` // newest first
-		Texts  []string          `json:"texts"`
+		Versions []history.Version `json:"versions"` // newest first
 	}
 	query := url.Values{"server": {server}, "uri": {uri}, "limit": {strconv.Itoa(MaxVersions)}}
 	if err := c.Get(ctx, []string{"api", "history"}, query, &found); err != nil {
 		return nil, err
 	}
-	versions, err := history.Versions(func(yield func(event.Event, error) bool) {
-		for _, data := range slices.Backward(found.Events) {
-			var e event.Event
-			if json.Unmarshal(data, &e) == nil && !yield(e, nil) {
-				return
-			}
-		}
-	}, MaxVersions)
-	for i := range versions {
-		versions[i].Text = slices.Contains(found.Texts, versions[i].Digest.String())
-	}
-	return versions, err
+	slices.Reverse(found.Versions)
+	return found.Versions, nil
 }
 
 // Text returns the text of the resource version with the given digest, or the current text for the

@@ -12,7 +12,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/event"
 	"github.com/mcptrack/mcptrack/core/history"
 	"github.com/mcptrack/mcptrack/core/printable"
-	"github.com/mcptrack/mcptrack/output/diff"
+	"github.com/mcptrack/mcptrack/core/textdiff"
 	"github.com/mcptrack/mcptrack/output/lines"
 )
 
@@ -145,7 +145,7 @@ func compare(ctx context.Context, source DataSource, styles styles, server, uri 
 		label = "removed " + label
 	}
 	out := []textLine{{text: " " + versionLabel(versions[from]) + " → " + label, style: styles.bold}}
-	unified := diff.Unified(uri, texts[0], texts[1])
+	unified := textdiff.Unified(uri, texts[0], texts[1])
 	if unified == "" {
 		return append(out, textLine{}, textLine{text: "  The texts are equal, or too large to compare.", indent: 2}), nil
 	}
