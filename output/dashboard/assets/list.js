@@ -54,7 +54,7 @@ export class List {
 			}
 			this.root.hidden = !items.length;
 			this.empty.hidden = items.length > 0;
-			const text = why.map((e) => e.textContent || e).join('\n');
+			const text = why.map((e) => e.textContent || e).join('');
 			if (!items.length && this.empty.textContent !== text) this.empty.replaceChildren(...why);
 		}
 		this.chosen = chosen;

@@ -220,7 +220,8 @@ func (p Tab) Text(selector string) string {
 	return p.String(fmt.Sprintf("document.querySelector(%q).innerText", selector))
 }
 
-// Click clicks an element with the mouse once it is visible.
+// Click clicks an element with the mouse once it is visible. A page that replaces the element before
+// it is clicked fails the test: a person's click would be lost too.
 func (p Tab) Click(selector string) {
 	p.T.Helper()
 	p.do(selector, chromedp.Click(selector))
