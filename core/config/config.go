@@ -102,8 +102,10 @@ type Server struct {
 	// was approved and stays in use.
 	Superseded bool
 
-	// Unshared means that each client of a gateway has its own session with the server.
-	Unshared bool
+	// Sharing determines which clients of the daemon share a process of the server.
+	Sharing Sharing
+	// Idle is how long the daemon keeps the server running without clients; 0 means [DefaultIdle].
+	Idle time.Duration
 }
 
 // Program describes a command that is started as a child process and speaks MCP on its standard
@@ -224,7 +226,22 @@ const (
 	DefaultSafetyInterval  = 5 * time.Minute
 	DefaultRequestTimeout  = 30 * time.Second
 	DefaultCatalogInterval = 30 * time.Second
+	DefaultIdle            = 10 * time.Minute
 )
+
+// Sharing determines which clients share one process of, and one session with, a server. The zero
+// value means [SharedByFolder].
+type Sharing string
+
+// The values of a server's "shared" key.
+const (
+	SharedByFolder  Sharing = "folder"  // clients with the same working directory; also true
+	SharedByMachine Sharing = "machine" // all clients of the user
+	NotShared       Sharing = "false"   // each client has its own
+)
+
+// Unshared reports whether each client has its own session with the server.
+func (s *Server) Unshared() bool { return s.Sharing == NotShared }
 
 // A Summary contains what validate --json prints about one server.
 type Summary struct {

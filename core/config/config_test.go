@@ -140,7 +140,7 @@ func TestEveryKey(t *testing.T) {
 		Secrets:  []Secret{NewSecret("npx"), NewSecret("pkg"), NewSecret("s3cret")},
 		Tracking: Tracking{TrackResources: true, TrackPrompts: true, Include: []string{"file:///**"}, Exclude: []string{"**/*.tmp"}, Read: ReadNone, Mode: ModePoll, PollInterval: 90 * time.Second, SafetyInterval: -1},
 
-		Protocol: ProtocolLegacy, ConnectTimeout: 5 * time.Second, RequestTimeout: 250 * time.Millisecond, Unshared: true}
+		Protocol: ProtocolLegacy, ConnectTimeout: 5 * time.Second, RequestTimeout: 250 * time.Millisecond, Sharing: NotShared}
 	if diff := cmp.Diff(want, stdio); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -240,7 +240,7 @@ func TestEqualNoticesEveryField(t *testing.T) {
 		"Command": false, "Args": false, "Env": false, "Dir": false, "URL": false, "Headers": false, "OAuth": false, "Secrets": false, "Missing": false,
 		"TrackResources": true, "TrackTools": true, "TrackPrompts": true, "Unasked": true, "Include": true, "Exclude": true,
 		"Read": true, "Mode": true, "PollInterval": true, "SafetyInterval": true, "CatalogInterval": true, "OnConnect": false, "Events": true,
-		"Protocol": false, "ConnectTimeout": false, "RequestTimeout": true, "Unshared": true, "Unapproved": false, "Superseded": true,
+		"Protocol": false, "ConnectTimeout": false, "RequestTimeout": true, "Sharing": true, "Idle": true, "Unapproved": false, "Superseded": true,
 	}
 	base := func() Server {
 		return Server{ID: "a", Program: Program{Args: []string{"x"}, Env: map[string]Secret{"K": NewSecret("v")}}, URL: NewSecret("u"),

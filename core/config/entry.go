@@ -352,6 +352,23 @@ func (e *entry) boolean(byDefault bool, spellings ...string) bool {
 	return byDefault
 }
 
+// shared reads the key "shared", a boolean or a word.
+func (e *entry) shared(spellings []string, s *Server) {
+	f, ok := e.find(spellings...)
+	if !ok {
+		return
+	}
+	if f.value.Kind == tree.Bool {
+		if !f.value.True() {
+			s.Sharing = NotShared
+		}
+		return
+	}
+	if word := e.choice("", []string{string(SharedByFolder), string(SharedByMachine)}, spellings...); word == string(SharedByMachine) {
+		s.Sharing = SharedByMachine
+	}
+}
+
 // choice returns the value of a key if it is one of the words. If it is absent or invalid, choice
 // returns the default.
 func (e *entry) choice(byDefault string, words []string, spellings ...string) string {

@@ -136,8 +136,10 @@ func serverKeys() table[Server] {
 			doc: "The longest that connecting may take. Default: `--connect-timeout`, 15s."},
 		{name: "requestTimeout", field: func(s *Server) any { return &s.RequestTimeout }, free: true, live: true, def: short(DefaultRequestTimeout), least: time.Millisecond,
 			doc: "The longest that one request may take."},
-		{name: "shared", field: func(s *Server) any { return &s.Unshared }, read: func(e *entry, name []string, s *Server) { s.Unshared = !e.boolean(true, name...) }, use: bySessions, free: true, live: true, def: "true",
-			doc: "`false`: each client of the gateway gets its own session with the server, for servers with state that belongs to one client. See `mcptrack help gateway`."},
+		{name: "shared", field: func(s *Server) any { return &s.Sharing }, read: (*entry).shared, use: bySessions, free: true, live: true, def: "true", schema: "shared", example: `"machine"`,
+			doc: "`false`: each client has its own session with the server, for servers with state that belongs to one client. `true` or `folder`: clients of the daemon in the same folder share one process; `machine`: all of them do. See `mcptrack help gateway` and `mcptrack help daemon`."},
+		{name: "idle", field: func(s *Server) any { return &s.Idle }, use: bySessions, free: true, live: true, least: time.Second,
+			doc: "How long the daemon keeps the server running after its last client has disconnected. Default: 10m."},
 		{name: "catalogInterval", field: func(s *Server) any { return &s.CatalogInterval }, use: byCatalogs, free: true, live: true, def: short(DefaultCatalogInterval), least: minPollInterval,
 			doc: "How often the version of a catalog is checked. See `mcptrack help catalogs`."},
 	}.made()

@@ -148,7 +148,7 @@ func (s *clientSession) unused() time.Duration {
 
 // maxIdle returns how long the session is pooled for the next request of a modern client.
 func (s *clientSession) maxIdle() time.Duration {
-	if s.srv.Unshared {
+	if s.srv.Unshared() {
 		return maxDetached // the server keeps state for these clients in the session
 	}
 	return maxIdle

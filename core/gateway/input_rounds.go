@@ -303,15 +303,15 @@ func (rt *route) beginInputRound(ctx context.Context, q session.Request) (*input
 	g := rt.g
 	capabilities := declared(rt.r.Capabilities)
 	srv, _ := g.entry(rt.server)
-	if asked := rt.state().asks && (string(capabilities) != "{}" || logLevel(rt.r) != nil); !asked && !srv.Unshared {
+	if asked := rt.state().asks && (string(capabilities) != "{}" || logLevel(rt.r) != nil); !asked && !srv.Unshared() {
 		return nil, nil
 	}
 	era := session.Era("")
-	if st := g.view.Load().servers[rt.server]; st.asks && !(srv.Unshared && st.other == session.EraModern) { // modern servers send no requests to clients
+	if st := g.view.Load().servers[rt.server]; st.asks && !(srv.Unshared() && st.other == session.EraModern) { // modern servers send no requests to clients
 		era = session.EraLegacy
 	}
 	s := g.sessions.acquire(ctx, rt.r, rt.server, capabilities, era)
-	if s == nil && srv.Unshared {
+	if s == nil && srv.Unshared() {
 		return nil, errNoSession
 	}
 	if s == nil {

@@ -106,11 +106,11 @@ func (c *clientSessions) session(ctx context.Context, st serverState, r *mcpserv
 		return nil, nil
 	}
 	legacy := c.speaksLegacy(st, srv)
-	if !legacy && !srv.Unshared {
+	if !legacy && !srv.Unshared() {
 		return nil, nil
 	}
 	s := c.sessionOf(ctx, r, srv, legacy)
-	if s == nil && srv.Unshared {
+	if s == nil && srv.Unshared() {
 		return nil, errNoSession
 	}
 	return s, nil
@@ -121,7 +121,7 @@ func (c *clientSessions) sessionOf(ctx context.Context, r *mcpserver.Request, sr
 	c.mu.Lock()
 	known := c.clients[r.Client]
 	level := levelOf(r.Client)
-	wanted := srv.Unshared || string(declared(r.Client.Capabilities)) != "{}" || level != nil
+	wanted := srv.Unshared() || string(declared(r.Client.Capabilities)) != "{}" || level != nil
 	if !wanted || c.life.Err() != nil {
 		c.mu.Unlock()
 		return nil
@@ -218,7 +218,7 @@ func (c *clientSessions) dial(s *clientSession, level map[string]json.RawMessage
 	}
 	s.wg.Go(s.run)
 	conn, err := c.opts.Dial(ctx, srv, opts)
-	if s.wrongEra = errors.Is(err, session.ErrEra); s.wrongEra && srv.Unshared {
+	if s.wrongEra = errors.Is(err, session.ErrEra); s.wrongEra && srv.Unshared() {
 		opts.Era = ""
 		conn, err = c.opts.Dial(ctx, s.srv, opts)
 	}
@@ -398,7 +398,7 @@ func (c *clientSessions) sharedModern(ctx context.Context, st serverState, serve
 		return nil
 	}
 	srv, found := c.entry(server)
-	if !found || srv.Unshared {
+	if !found || srv.Unshared() {
 		return nil
 	}
 	c.mu.Lock()

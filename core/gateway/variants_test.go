@@ -446,7 +446,7 @@ func TestUnsharedServer(t *testing.T) {
 	t.Parallel()
 	a := &asking{}
 	srv := sessiontest.Entry("docs")
-	srv.Unshared = true
+	srv.Sharing = config.NotShared
 	o := newOutside(t, Options{Dial: a.Dial}, srv)
 	open := func() int { _, n := a.of(""); return n }
 	was := open() // the tracker's session

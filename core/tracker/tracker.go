@@ -86,6 +86,11 @@ type Options struct {
 	// AllLists tracks all lists of every server, including lists that the server's entry does not
 	// select. The entry still determines which resources are tracked. A gateway sets AllLists.
 	AllLists bool
+	// OnDemand connects a server only while somebody needs it (see [Tracker.Demand]), and for
+	// [config.Server.Idle] after that. Otherwise the server is asleep: Pending, with the reason
+	// [status.Asleep] and its last known lists. What has changed in the meantime is published when
+	// it wakes.
+	OnDemand bool
 	// IgnoreListChanges contains the lists that are not polled and for which servers are not asked
 	// to announce changes (ignoring resources also ignores templates). They are still loaded after
 	// connecting and at every Resync interval.
@@ -129,6 +134,7 @@ type Tracker struct {
 	// applied wakes Run so that it takes the newest config. Apply sends without blocking; a
 	// capacity of 1 suffices, because one wake-up covers any number of configs. Never closed.
 	applied chan struct{}
+	demands demands // used only with Options.OnDemand
 
 	mu      sync.Mutex         // guards the fields below
 	workers map[string]*worker // written only by Run
@@ -283,6 +289,7 @@ func (t *Tracker) Run(ctx context.Context) error {
 			_, again := desired[id]
 			if w.removing {
 				t.store.forget(id)
+				t.demands.forget(id)
 			}
 			if ctx.Err() == nil && again {
 				t.announce(desired[id])
@@ -404,7 +411,7 @@ func (t *Tracker) Settled(ctx context.Context) (*status.Snapshot, error) {
 
 func settled(s *status.Snapshot) bool {
 	return !slices.ContainsFunc(s.Servers, func(st status.ServerStatus) bool {
-		return st.Attempt == 0 && (st.State == event.Pending || st.State == event.Connecting)
+		return st.Attempt == 0 && (st.State == event.Pending && st.Reason != status.Asleep || st.State == event.Connecting)
 	})
 }
 

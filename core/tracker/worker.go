@@ -14,6 +14,7 @@ import (
 	"github.com/mcptrack/mcptrack/core/login"
 	"github.com/mcptrack/mcptrack/core/printable"
 	"github.com/mcptrack/mcptrack/core/session"
+	"github.com/mcptrack/mcptrack/core/status"
 	"github.com/mcptrack/mcptrack/core/tracker/internal/coalesce"
 )
 
@@ -51,6 +52,7 @@ type worker struct {
 	began      time.Time  // when the last attempt to connect started
 	missed     int        // unannounced changes since the connection settings last changed
 	unreliable bool       // polled because it failed to announce changes
+	waking     bool       // the server was asleep before the next attempt to connect
 
 	// State used for publishing and logging:
 	state       event.State       // last published state
@@ -112,9 +114,13 @@ func (w *worker) run(ctx context.Context) {
 			w.wait(ctx, 0)
 			continue
 		}
+		if w.asleep() {
+			w.sleep(ctx)
+			continue
+		}
 		again, err := w.connectAndFollow(ctx)
 		switch {
-		case ctx.Err() != nil:
+		case ctx.Err() != nil, errors.Is(err, errIdle):
 		case errors.Is(err, errSuperseded):
 			w.retries.reset()
 		default:
@@ -164,9 +170,13 @@ func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err err
 		w.forgetResources(digests)
 	}
 	if w.state != event.NeedsAuth || w.retries.attempt == 0 { // failed attempts are not published while NeedsAuth persists
-		w.setState(event.ServerState{State: event.Connecting, Attempt: w.retries.attempt})
+		st := event.ServerState{State: event.Connecting, Attempt: w.retries.attempt}
+		if w.waking {
+			st.Reason = status.Waking
+		}
+		w.setState(st)
 	}
-	w.began = time.Now()
+	w.waking, w.began = false, time.Now()
 	sctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	opts := w.opts.Session
@@ -188,6 +198,18 @@ func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err err
 	began := time.Now()
 	f := newSessionFollower(w, s)
 	f.openToClients()
+	if w.opts.OnDemand {
+		watched := make(chan struct{}) // closed when the goroutine below has ended
+		idle := idle(&w.srv)
+		go func() {
+			defer close(watched)
+			w.endWhenIdle(sctx, idle, cancel)
+		}()
+		defer func() {
+			cancel(nil)
+			<-watched
+		}()
+	}
 	err = f.run(sctx)
 	f.closeToClients()
 	if errors.Is(context.Cause(ctx), errRemoved) {
@@ -199,7 +221,7 @@ func (w *worker) connectAndFollow(ctx context.Context) (again time.Time, err err
 	}
 	if ctx.Err() != nil {
 		w.setState(event.ServerState{State: event.Stopping, Reason: reasonOf(context.Cause(ctx))})
-	} else if !errors.Is(err, errSuperseded) {
+	} else if !errors.Is(err, errSuperseded) && !errors.Is(err, errIdle) {
 		again = w.failed(err, "disconnected")
 	}
 	f.close() // after publishing the state, because closing may take seconds

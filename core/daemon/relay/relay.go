@@ -1,0 +1,541 @@
+// Package relay connects an MCP client that uses stdio to the daemon, and keeps the client connected
+// when the daemon ends and another one takes over.
+//
+// # Promises
+//
+//   - Messages are forwarded unchanged and in order.
+//   - A request is sent at most once. If the connection is lost before the response arrives, the
+//     client receives an error that says that the request may have been executed. Only requests
+//     without effect on the server are repeated: initialize, logging/setLevel, resources/subscribe
+//     and subscriptions/listen.
+//   - After a reconnect, the daemon learns from [Connect] which lists the client has seen, and
+//     announces only those that differ.
+//   - While there is no daemon, the client's requests wait for at most [Options.Patience]. Then they
+//     are answered with an error. Notifications and responses are dropped.
+//   - A response to a request of a lost daemon is dropped.
+//
+// Memory is bounded by the size of one message in each direction, and by limits on the number of
+// pending requests and subscriptions.
+package relay
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
+)
+
+// Seen contains a hash of each list that the client has received, by the name of the list. The
+// daemon chooses the hashes.
+type Seen map[string]string
+
+// A Connect connects to the daemon, starting one if necessary, and completes the handshake. From then
+// on the connection carries MCP messages, one per line.
+type Connect func(ctx context.Context, seen Seen) (io.ReadWriteCloser, error)
+
+// Options configure a relay.
+type Options struct {
+	In      io.Reader // messages of the client
+	Out     io.Writer // messages for the client
+	Connect Connect
+	// Patience is how long a request waits for a daemon; default 5 s.
+	Patience time.Duration
+	// Lost is called when the connection is lost, and when it cannot be restored; it may be nil.
+	Lost func(error)
+}
+
+const (
+	maxMessage       = 64 << 20 // bytes in one message
+	maxPending       = 10_000   // requests without a response, in each direction
+	maxSubscriptions = 10_000
+)
+
+// errClientLeft ends the relay after the client has closed In.
+var errClientLeft = errors.New("the client disconnected")
+
+// Run relays messages until the client closes In and the daemon has answered everything, or until
+// ctx ends. It returns nil in the first case. If the first connection fails, it returns that error
+// and has read nothing from In. A blocked Read from In may continue after Run has returned.
+func Run(ctx context.Context, opts Options) error {
+	opts.Patience = cmp.Or(opts.Patience, 5*time.Second)
+	first, err := opts.Connect(ctx, nil)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r := &relay{opts: opts, ctx: ctx, cancel: cancel, outs: make(chan []byte), up: make(chan struct{}),
+		pending: map[string]string{}, repeated: map[string]bool{}, asked: map[string]bool{}, stale: map[string]bool{},
+		listens: map[string][]byte{}, subscribed: map[string][]byte{}, seen: Seen{}}
+	var wg sync.WaitGroup
+	wg.Go(r.write)
+	wg.Go(func() { r.fromDaemon(first) })
+	go r.fromClient() // ends with In, which may outlive Run
+	wg.Wait()
+	if err := context.Cause(ctx); !errors.Is(err, errClientLeft) {
+		return err
+	}
+	return nil
+}
+
+// relay is the state of one client. Three goroutines use it: fromClient forwards the client's
+// messages, fromDaemon owns the connections and forwards the daemon's messages, and write writes to
+// the client.
+type relay struct {
+	opts   Options
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	// outs passes messages to write. Unbuffered, so that a client that does not read delays the
+	// daemon. Never closed: write ends with ctx.
+	outs chan []byte
+
+	mu   sync.Mutex // guards the fields below; never held during I/O
+	conn io.ReadWriteCloser
+	up   chan struct{} // closed when conn is set; replaced when it is lost
+	left bool          // the client has closed In
+
+	// State of the current connection:
+	pending  map[string]string // methods of the client's requests without a response, by id
+	repeated map[string]bool   // ids of repeated requests, whose responses are dropped
+	asked    map[string]bool   // ids of the daemon's requests without a response
+
+	// State of the client:
+	stale       map[string]bool   // ids of requests of lost daemons without a response
+	initialize  []byte            // the initialize request; nil for a modern client
+	initialized []byte            // the notification that followed
+	level       []byte            // the last logging/setLevel request
+	subscribed  map[string][]byte // resources/subscribe requests, by URI
+	listens     map[string][]byte // open subscriptions/listen requests, by id
+	seen        Seen
+}
+
+// message contains the members of a JSON-RPC message that matter here.
+type message struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Track  *control        `json:"mcptrack"` // set in a line that is for the relay
+}
+
+// control is a line of the daemon for the relay.
+type control struct {
+	Lists Seen `json:"lists"` // hashes of the lists that the following messages announce or contain
+}
+
+// params contains the parameters that matter here.
+type params struct {
+	Params struct {
+		URI       string          `json:"uri"`
+		RequestID json.RawMessage `json:"requestId"`
+	} `json:"params"`
+}
+
+// parse returns the members of a message. Lines that are not JSON objects are forwarded like
+// notifications, and the daemon rejects them.
+func parse(line []byte) (m message, isRequest, isResponse bool) {
+	if json.Unmarshal(line, &m) != nil {
+		return message{}, false, false
+	}
+	hasID := len(m.ID) > 0 && string(m.ID) != "null"
+	return m, hasID && m.Method != "", hasID && m.Method == ""
+}
+
+func paramsOf(line []byte) (p params) {
+	_ = json.Unmarshal(line, &p) // invalid parameters have no effect here
+	return p
+}
+
+// write writes to the client.
+func (r *relay) write() {
+	for {
+		select {
+		case <-r.ctx.Done():
+			return
+		case line := <-r.outs:
+			if _, err := r.opts.Out.Write(line); err != nil {
+				r.cancel(fmt.Errorf("write to the client: %w", err))
+				return
+			}
+		}
+	}
+}
+
+// toClient passes a line to write. It returns false if the relay ends.
+func (r *relay) toClient(line []byte) bool {
+	select {
+	case <-r.ctx.Done():
+		return false
+	case r.outs <- line:
+		return true
+	}
+}
+
+// fromClient forwards the client's messages.
+func (r *relay) fromClient() {
+	lines := newLineReader(r.opts.In)
+	for {
+		line, err := lines.next()
+		if err != nil {
+			r.clientLeft(err)
+			return
+		}
+		if !r.forward(line) {
+			return
+		}
+	}
+}
+
+// clientLeft tells the daemon that no more messages follow. The relay ends when the daemon has
+// answered the pending requests.
+func (r *relay) clientLeft(err error) {
+	if !errors.Is(err, io.EOF) {
+		r.cancel(fmt.Errorf("read from the client: %w", err))
+		return
+	}
+	r.mu.Lock()
+	r.left = true
+	conn := r.conn
+	r.mu.Unlock()
+	if conn == nil {
+		r.cancel(errClientLeft)
+		return
+	}
+	closeWrite(conn)
+}
+
+// closeWrite closes the sending side of a connection, or all of it.
+func closeWrite(conn io.ReadWriteCloser) {
+	if half, ok := conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
+		return
+	}
+	_ = conn.Close()
+}
+
+// forward sends one message of the client to the daemon. It returns false if the relay ends.
+func (r *relay) forward(line []byte) bool {
+	m, isRequest, isResponse := parse(line)
+	deadline := time.NewTimer(r.opts.Patience)
+	defer deadline.Stop()
+	for {
+		r.mu.Lock()
+		conn, up := r.conn, r.up
+		if isResponse && r.stale[string(m.ID)] && !r.asked[string(m.ID)] {
+			delete(r.stale, string(m.ID))
+			r.mu.Unlock()
+			return true
+		}
+		full := isRequest && len(r.pending) >= maxPending
+		if conn != nil && !full {
+			r.note(m, line, isRequest, isResponse)
+		}
+		r.mu.Unlock()
+		switch {
+		case full:
+			return r.toClient(failure(m.ID, "too many requests are pending"))
+		case conn != nil:
+			_, _ = conn.Write(line) // an error also ends the reads, see fromDaemon
+			return r.ctx.Err() == nil
+		}
+		select {
+		case <-r.ctx.Done():
+			return false
+		case <-up:
+		case <-deadline.C:
+			if isRequest {
+				return r.toClient(failure(m.ID, "the mcptrack daemon cannot be reached; the request was not sent"))
+			}
+			return true
+		}
+	}
+}
+
+// note updates the state for a message that is about to be sent. r.mu must be held.
+func (r *relay) note(m message, line []byte, isRequest, isResponse bool) {
+	id := string(m.ID)
+	switch {
+	case isResponse:
+		delete(r.asked, id)
+	case isRequest:
+		r.pending[id] = m.Method
+	}
+	switch m.Method {
+	case "initialize":
+		r.initialize = line
+	case "notifications/initialized":
+		r.initialized = line
+	case "logging/setLevel":
+		r.level = line
+	case "resources/subscribe":
+		if uri := paramsOf(line).Params.URI; len(r.subscribed) < maxSubscriptions {
+			r.subscribed[uri] = line
+		}
+	case "resources/unsubscribe":
+		delete(r.subscribed, paramsOf(line).Params.URI)
+	case "subscriptions/listen":
+		if isRequest {
+			r.listens[id] = line
+		}
+	case "notifications/cancelled":
+		cancelled := string(paramsOf(line).Params.RequestID)
+		delete(r.listens, cancelled)
+		delete(r.pending, cancelled) // a cancelled request receives no response
+	}
+}
+
+// fromDaemon forwards the daemon's messages, and connects again whenever the connection is lost.
+func (r *relay) fromDaemon(conn io.ReadWriteCloser) {
+	delays := backoff.New(50*time.Millisecond, 2*time.Second)
+	for {
+		// Closing the connection interrupts a blocked read or write.
+		stop := context.AfterFunc(r.ctx, func() { _ = conn.Close() })
+		lines := newLineReader(conn)
+		err := r.resume(conn, lines)
+		if err == nil {
+			delays.Reset()
+			err = r.receive(lines)
+		}
+		stop()
+		_ = conn.Close()
+		if !r.lost(err) {
+			return
+		}
+		for {
+			if conn, err = r.opts.Connect(r.ctx, r.lastSeen()); err == nil {
+				break
+			}
+			r.report(err)
+			select {
+			case <-r.ctx.Done():
+				return
+			case <-time.After(delays.Next()):
+			}
+		}
+	}
+}
+
+func (r *relay) lastSeen() Seen {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.seen)
+}
+
+func (r *relay) report(err error) {
+	if r.opts.Lost != nil && r.ctx.Err() == nil {
+		r.opts.Lost(err)
+	}
+}
+
+// receive forwards messages until the connection is lost.
+func (r *relay) receive(lines *lineReader) error {
+	for {
+		line, err := lines.next()
+		if err != nil {
+			return err
+		}
+		if r.accept(line) && !r.toClient(line) {
+			return context.Cause(r.ctx)
+		}
+	}
+}
+
+// accept updates the state for a message of the daemon, and reports whether to forward it.
+func (r *relay) accept(line []byte) bool {
+	m, isRequest, isResponse := parse(line)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	id := string(m.ID)
+	switch {
+	case m.Track != nil:
+		maps.Copy(r.seen, m.Track.Lists)
+		return false
+	case isRequest && len(r.asked) < maxPending:
+		r.asked[id] = true
+	case isResponse && r.repeated[id]:
+		delete(r.repeated, id)
+		return false
+	case isResponse:
+		delete(r.pending, id)
+		delete(r.listens, id)
+	}
+	return true
+}
+
+// resume prepares a new connection: it repeats the handshake of a legacy client and its
+// subscriptions, and then admits the client's messages.
+func (r *relay) resume(conn io.ReadWriteCloser, lines *lineReader) error {
+	r.mu.Lock()
+	initialize, initialized, waiting := r.initialize, r.initialized, false
+	if initialize != nil {
+		m, _, _ := parse(initialize)
+		_, waiting = r.pending[string(m.ID)]
+		if !waiting {
+			r.repeated[string(m.ID)] = true
+		}
+	}
+	r.mu.Unlock()
+	if initialize != nil {
+		if _, err := conn.Write(initialize); err != nil {
+			return err
+		}
+		if err := r.awaitInitialized(lines, initialize, waiting); err != nil {
+			return err
+		}
+		if initialized != nil {
+			if _, err := conn.Write(initialized); err != nil {
+				return err
+			}
+		}
+	}
+	for {
+		r.mu.Lock()
+		again := r.repeats()
+		if len(again) == 0 {
+			r.conn = conn
+			close(r.up)
+			left := r.left
+			r.mu.Unlock()
+			if left {
+				closeWrite(conn)
+			}
+			return nil
+		}
+		r.mu.Unlock()
+		if _, err := conn.Write(bytes.Join(again, nil)); err != nil {
+			return err
+		}
+	}
+}
+
+// repeats returns the requests to repeat, in an order that does not vary, and nothing when it is
+// called again for the same connection. r.mu must be held.
+func (r *relay) repeats() (again [][]byte) {
+	if r.level != nil {
+		again = append(again, r.level)
+	}
+	for _, uri := range slices.Sorted(maps.Keys(r.subscribed)) {
+		again = append(again, r.subscribed[uri])
+	}
+	var fresh [][]byte
+	for _, line := range again {
+		m, _, _ := parse(line)
+		if !r.repeated[string(m.ID)] {
+			r.repeated[string(m.ID)] = true
+			fresh = append(fresh, line)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(r.listens)) {
+		if !r.repeated["listen "+id] { // its response is for the client
+			r.repeated["listen "+id] = true
+			fresh = append(fresh, r.listens[id])
+		}
+	}
+	return fresh
+}
+
+// awaitInitialized reads the response to a repeated initialize request. It forwards the response if
+// the client still waits for it.
+func (r *relay) awaitInitialized(lines *lineReader, initialize []byte, waiting bool) error {
+	want, _, _ := parse(initialize)
+	for {
+		line, err := lines.next()
+		if err != nil {
+			return err
+		}
+		m, _, isResponse := parse(line)
+		forward := r.accept(line)
+		if !isResponse || !bytes.Equal(m.ID, want.ID) {
+			continue // nothing else is expected before the response
+		}
+		if forward && waiting && !r.toClient(line) {
+			return context.Cause(r.ctx)
+		}
+		return nil
+	}
+}
+
+// lost answers the requests that a lost connection leaves without a response. It returns false if
+// the relay ends.
+func (r *relay) lost(err error) bool {
+	r.mu.Lock()
+	if r.conn != nil {
+		r.conn, r.up = nil, make(chan struct{})
+	}
+	left := r.left
+	var failed []string
+	initialize, _, _ := parse(r.initialize)
+	for id := range r.pending {
+		if _, listens := r.listens[id]; !listens && id != string(initialize.ID) {
+			failed = append(failed, id)
+			delete(r.pending, id)
+		}
+	}
+	for id := range r.asked {
+		if len(r.stale) < maxPending {
+			r.stale[id] = true
+		}
+	}
+	clear(r.asked)
+	clear(r.repeated)
+	r.mu.Unlock()
+	slices.Sort(failed)
+	for _, id := range failed {
+		if !r.toClient(failure(json.RawMessage(id), "the connection to the mcptrack daemon was lost; the request may have been executed, and is not repeated")) {
+			return false
+		}
+	}
+	switch {
+	case r.ctx.Err() != nil:
+		return false
+	case left:
+		r.cancel(errClientLeft)
+		return false
+	}
+	r.report(err)
+	return true
+}
+
+// failure returns an error response. -32000 is the code for implementation-defined errors of
+// JSON-RPC 2.0.
+func failure(id json.RawMessage, text string) []byte {
+	b, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id, "error": map[string]any{"code": -32000, "message": text}})
+	if err != nil { // the id came from valid JSON
+		panic(err)
+	}
+	return append(b, '\n')
+}
+
+// lineReader reads lines of at most maxMessage bytes.
+type lineReader struct{ r *bufio.Reader }
+
+func newLineReader(r io.Reader) *lineReader { return &lineReader{bufio.NewReaderSize(r, 16<<10)} }
+
+// next returns the next line that is not blank, including its newline. The caller owns it. A line
+// without a newline at the end of the input is dropped.
+func (l *lineReader) next() ([]byte, error) {
+	var line []byte
+	for {
+		part, err := l.r.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case len(line) > maxMessage:
+			return nil, fmt.Errorf("a message is larger than %d MiB", maxMessage>>20)
+		case errors.Is(err, bufio.ErrBufferFull):
+		case err != nil:
+			return nil, err
+		case strings.TrimSpace(string(line[:min(len(line), 3)])) == "" && len(bytes.TrimSpace(line)) == 0:
+			line = line[:0]
+		default:
+			return line, nil
+		}
+	}
+}

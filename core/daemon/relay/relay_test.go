@@ -1,0 +1,270 @@
+package relay
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// bench is a relay between a client and daemons, which the test plays.
+type bench struct {
+	t       *testing.T
+	client  io.WriteCloser // writes to the relay
+	out     *bufio.Reader  // reads from the relay
+	daemons chan *daemon   // each connection; receives nothing while refuse is set
+	refuse  chan error     // an error for the next connection
+	done    chan error
+}
+
+type daemon struct {
+	net.Conn
+	in   *bufio.Reader
+	seen Seen
+}
+
+func start(t *testing.T) *bench {
+	in, client := io.Pipe()
+	out, clientOut := io.Pipe()
+	b := &bench{t: t, client: client, out: bufio.NewReader(out), daemons: make(chan *daemon), refuse: make(chan error, 100), done: make(chan error, 1)}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		err := Run(ctx, Options{In: in, Out: clientOut, Connect: func(ctx context.Context, seen Seen) (io.ReadWriteCloser, error) {
+			select {
+			case err := <-b.refuse:
+				return nil, err
+			default:
+			}
+			here, there := net.Pipe()
+			select {
+			case b.daemons <- &daemon{there, bufio.NewReader(there), seen}:
+				return here, nil
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		}})
+		_ = clientOut.Close()
+		b.done <- err
+	}()
+	t.Cleanup(func() {
+		cancel()
+		_ = client.Close()
+		_ = out.Close()
+	})
+	return b
+}
+
+func (b *bench) says(line string) {
+	b.t.Helper()
+	if _, err := io.WriteString(b.client, line+"\n"); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bench) hears(want string) {
+	b.t.Helper()
+	line, err := b.out.ReadString('\n')
+	if err != nil || strings.TrimSuffix(line, "\n") != want {
+		b.t.Fatalf("the client received %q, %v; want %q", line, err, want)
+	}
+}
+
+func (b *bench) hearsError(id, text string) {
+	b.t.Helper()
+	line, err := b.out.ReadString('\n')
+	if err != nil || !strings.Contains(line, `"id":`+id+`,`) || !strings.Contains(line, text) {
+		b.t.Fatalf("the client received %q, %v; want an error for %s: %s", line, err, id, text)
+	}
+}
+
+func (d *daemon) hears(t *testing.T, want string) {
+	t.Helper()
+	line, err := d.in.ReadString('\n')
+	if err != nil || strings.TrimSuffix(line, "\n") != want {
+		t.Fatalf("the daemon received %q, %v; want %q", line, err, want)
+	}
+}
+
+func (d *daemon) says(t *testing.T, line string) {
+	t.Helper()
+	if _, err := io.WriteString(d, line+"\n"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func request(id int, method, params string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{%s}}`, id, method, params)
+}
+
+func response(id int) string { return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{}}`, id) }
+
+const initialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+
+// connect completes the handshake of a legacy client.
+func (b *bench) connect() *daemon {
+	b.t.Helper()
+	d := <-b.daemons
+	b.says(request(1, "initialize", ""))
+	d.hears(b.t, request(1, "initialize", ""))
+	d.says(b.t, response(1))
+	b.hears(response(1))
+	b.says(initialized)
+	d.hears(b.t, initialized)
+	return d
+}
+
+func TestAnotherDaemonContinuesALegacySession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		d := b.connect()
+		b.says(request(2, "resources/subscribe", `"uri":"a"`))
+		d.hears(t, request(2, "resources/subscribe", `"uri":"a"`))
+		d.says(t, response(2))
+		b.hears(response(2))
+		b.says(request(3, "tools/list", ""))
+		d.hears(t, request(3, "tools/list", ""))
+		d.says(t, `{"mcptrack":{"lists":{"tools":"h1"}}}`)
+		d.says(t, response(3))
+		b.hears(response(3))
+		b.says(request(4, "tools/call", ""))
+		d.hears(t, request(4, "tools/call", ""))
+		_ = d.Close()
+		b.hearsError("4", "may have been executed")
+		d = <-b.daemons
+		if d.seen["tools"] != "h1" {
+			t.Errorf("the daemon learned %v", d.seen)
+		}
+		d.hears(t, request(1, "initialize", ""))
+		d.says(t, response(1))
+		d.hears(t, initialized)
+		d.hears(t, request(2, "resources/subscribe", `"uri":"a"`))
+		d.says(t, response(2))
+		d.says(t, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		b.hears(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`) // and no response again
+		b.says(request(5, "tools/call", ""))
+		d.hears(t, request(5, "tools/call", ""))
+		d.says(t, response(5))
+		b.hears(response(5))
+		b.says(request(6, "resources/unsubscribe", `"uri":"a"`))
+		d.hears(t, request(6, "resources/unsubscribe", `"uri":"a"`))
+		d.says(t, response(6))
+		b.hears(response(6))
+		_ = d.Close()
+		d = <-b.daemons
+		d.hears(t, request(1, "initialize", ""))
+		d.says(t, response(1))
+		d.hears(t, initialized)
+		b.says(request(7, "ping", "")) // the subscription is not repeated
+		d.hears(t, request(7, "ping", ""))
+	})
+}
+
+func TestAModernClientListensAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		d := <-b.daemons
+		for id := range 2 {
+			b.says(request(id, "subscriptions/listen", ""))
+			d.hears(t, request(id, "subscriptions/listen", ""))
+		}
+		b.says(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":0}}`)
+		d.hears(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":0}}`)
+		_ = d.Close()
+		d = <-b.daemons
+		d.hears(t, request(1, "subscriptions/listen", ""))
+		d.says(t, response(1)) // the response belongs to the client
+		b.hears(response(1))
+	})
+}
+
+func TestARequestWaitsForADaemonForALimitedTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		d := b.connect()
+		for range 100 {
+			b.refuse <- errors.New("no daemon")
+		}
+		_ = d.Close()
+		synctest.Wait()
+		began := time.Now()
+		b.says(request(2, "tools/call", ""))
+		b.hearsError("2", "was not sent")
+		if took := time.Since(began); took != 5*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		for len(b.refuse) > 0 {
+			<-b.refuse
+		}
+		d = <-b.daemons
+		d.hears(t, request(1, "initialize", ""))
+		d.says(t, response(1))
+		d.hears(t, initialized)
+		b.says(request(3, "ping", ""))
+		d.hears(t, request(3, "ping", ""))
+	})
+}
+
+func TestAnAnswerForALostDaemonIsDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		d := b.connect()
+		d.says(t, request(70, "sampling/createMessage", ""))
+		b.hears(request(70, "sampling/createMessage", ""))
+		_ = d.Close()
+		d = <-b.daemons
+		d.hears(t, request(1, "initialize", ""))
+		d.says(t, response(1))
+		d.hears(t, initialized)
+		b.says(response(70))
+		b.says(request(2, "ping", ""))
+		d.hears(t, request(2, "ping", ""))
+	})
+}
+
+// A daemon that dies before it has answered initialize does not end the client.
+func TestInitializeIsRepeatedUntilItIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		d := <-b.daemons
+		b.says(request(1, "initialize", ""))
+		d.hears(t, request(1, "initialize", ""))
+		_ = d.Close()
+		d = <-b.daemons
+		d.hears(t, request(1, "initialize", ""))
+		d.says(t, response(1))
+		b.hears(response(1))
+	})
+}
+
+func TestTheRelayEndsWithItsClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t)
+		d := b.connect()
+		_ = b.client.Close()
+		if _, err := d.in.ReadString('\n'); err == nil {
+			t.Error("the daemon received another message")
+		}
+		_ = d.Close()
+		if err := <-b.done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAFirstConnectionThatFailsIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{t: t}
+		_ = b
+		want := errors.New("no daemon")
+		err := Run(t.Context(), Options{Connect: func(context.Context, Seen) (io.ReadWriteCloser, error) { return nil, want }})
+		if !errors.Is(err, want) {
+			t.Errorf("%v", err)
+		}
+	})
+}

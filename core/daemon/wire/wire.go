@@ -1,0 +1,83 @@
+// Package wire connects programs of one user with the user's daemon. It knows where the daemon's
+// socket is, who may use it, and how a connection begins.
+//
+// # The handshake
+//
+// A connection begins with lines of JSON. The client sends a [Hello]. If the config of the client
+// names environment variables, the daemon answers with their names ([Answer.Need]), and the client
+// sends their values ([Values]); a name without a value is omitted. This may repeat. The daemon then
+// sends an [Answer] that either accepts or refuses the client. After it has been accepted, the
+// connection carries what its [Purpose] says.
+//
+// Only the variables that the daemon asks for leave the client, and the daemon asks only for those
+// that the config names and for mcptrack's own.
+package wire
+
+// Protocol is the version of the handshake. A daemon refuses clients with another version.
+const Protocol = 1
+
+// A Purpose determines what a connection carries after the handshake.
+type Purpose string
+
+// The purposes of a connection.
+const (
+	Attach   Purpose = "attach"   // MCP messages, one per line
+	HTTP     Purpose = "http"     // HTTP/1.1: the API of serve-sse for the client's servers
+	Status   Purpose = "status"   // one JSON document, after which the daemon closes the connection
+	Stop     Purpose = "stop"     // nothing; the daemon closes the connection when it has stopped
+	Handover Purpose = "handover" // nothing; like Stop, but clients expect another daemon
+)
+
+// Hello is the first message of a client.
+type Hello struct {
+	Protocol int     `json:"mcptrack"`
+	Build    Build   `json:"build"`
+	Purpose  Purpose `json:"purpose"`
+	// Client identifies the client's process. It is random, and the same in all its connections.
+	Client string `json:"client,omitempty"`
+	// Folder is the absolute path of the client's working directory.
+	Folder string `json:"folder,omitempty"`
+	// Config is the absolute path of the client's config, and Host the name of the host whose config
+	// is used. If both are empty, the daemon looks for a config in Folder as the commands do.
+	Config string `json:"config,omitempty"`
+	Host   string `json:"host,omitempty"`
+	// Server restricts the client to one server and determines that names stay unchanged.
+	Server string `json:"server,omitempty"`
+	// Path is the client's PATH.
+	Path string `json:"path,omitempty"`
+	// Seen contains a hash of each list that the client received over an earlier connection.
+	Seen map[string]string `json:"seen,omitempty"`
+}
+
+// Build identifies a version of mcptrack.
+type Build struct {
+	Version string `json:"version"`
+	// Time is when the version was committed, in RFC 3339; empty if unknown.
+	Time string `json:"time,omitempty"`
+}
+
+// Answer is a message of the daemon. Exactly one of Need, Error and OK is set.
+type Answer struct {
+	Protocol int      `json:"mcptrack"`
+	Build    Build    `json:"build"`
+	PID      int      `json:"pid"`
+	Need     []string `json:"need,omitempty"`
+	Error    *Refused `json:"error,omitempty"`
+	OK       bool     `json:"ok,omitempty"`
+}
+
+// Values contains the values of the variables that the daemon asked for.
+type Values struct {
+	Env map[string]string `json:"env"`
+}
+
+// Refused is the error of a daemon that does not accept a client.
+type Refused struct {
+	Code    string `json:"code"` // stable, such as "config_invalid"
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
+	// Exit is the exit code with which a command should end; see mcptrack help exit-codes.
+	Exit int `json:"exit,omitempty"`
+}
+
+func (r *Refused) Error() string { return r.Message }
