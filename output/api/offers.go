@@ -11,16 +11,13 @@ import (
 	"github.com/mcptrack/mcptrack/core/backoff"
 	"github.com/mcptrack/mcptrack/core/catalog"
 	"github.com/mcptrack/mcptrack/core/event"
-	"github.com/mcptrack/mcptrack/core/session"
 	"github.com/mcptrack/mcptrack/core/status"
 )
 
 // Offer is what one server offers: an element of the response of /api/offers.
 type Offer struct {
 	status.Summary
-	Other        session.Era     `json:"otherEra,omitempty"` // see [session.Info]
 	Capabilities json.RawMessage `json:"capabilities,omitempty"`
-	Push         bool            `json:"push,omitempty"`
 	// Offered contains the lists that were requested and that the server supports, with the items as
 	// it sent them. A list is absent if it could not be loaded.
 	Offered map[catalog.Kind][]json.RawMessage `json:"offered"`
@@ -84,7 +81,7 @@ func unknown(st status.ServerStatus) bool {
 }
 
 func offer(st *status.ServerStatus, kinds []catalog.Kind) Offer {
-	o := Offer{Summary: status.Summarize(st), Other: st.Info.Other, Push: st.Info.Push, Offered: map[catalog.Kind][]json.RawMessage{}}
+	o := Offer{Summary: status.Summarize(st), Offered: map[catalog.Kind][]json.RawMessage{}}
 	if json.Valid(st.Info.RawCapabilities) {
 		o.Capabilities = st.Info.RawCapabilities
 	}
