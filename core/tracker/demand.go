@@ -68,6 +68,14 @@ func (d *demands) until(server string, idle time.Duration) (left time.Duration, 
 	return time.Until(of.ended.Add(idle)), false, of.changed
 }
 
+// any reports whether a server has users.
+func (d *demands) any(server string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	of := d.byServer[server]
+	return of != nil && of.users > 0
+}
+
 // forget deletes the demand for a server without users.
 func (d *demands) forget(server string) {
 	d.mu.Lock()

@@ -400,7 +400,7 @@ func (t *Tracker) Settled(ctx context.Context, servers ...string) (*status.Snaps
 	defer cancel()
 	snap, sub := t.Subscribe(ctx)
 	for {
-		if settled(snap, servers) {
+		if t.settled(snap, servers) {
 			return snap, nil
 		}
 		if batch := sub.Next(); batch == nil {
@@ -411,10 +411,13 @@ func (t *Tracker) Settled(ctx context.Context, servers ...string) (*status.Snaps
 }
 
 // settled reports whether the given servers, or all if there are none, have been tried once.
-func settled(s *status.Snapshot, servers []string) bool {
+func (t *Tracker) settled(s *status.Snapshot, servers []string) bool {
 	return !slices.ContainsFunc(s.Servers, func(st status.ServerStatus) bool {
-		return (len(servers) == 0 || slices.Contains(servers, st.ID)) &&
-			st.Attempt == 0 && (st.State == event.Pending && st.Reason != status.Asleep || st.State == event.Connecting)
+		if len(servers) > 0 && !slices.Contains(servers, st.ID) || st.Attempt > 0 {
+			return false
+		}
+		asleep := st.State == event.Pending && st.Reason == status.Asleep && !t.demands.any(st.ID)
+		return (st.State == event.Pending || st.State == event.Connecting) && !asleep
 	})
 }
 

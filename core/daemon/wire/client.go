@@ -1,0 +1,248 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/mcptrack/mcptrack/core/backoff"
+)
+
+const (
+	// answerTimeout is how long a daemon may take to load the client's config.
+	answerTimeout = 30 * time.Second
+	// startTimeout is how long a started daemon may take to listen.
+	startTimeout = 15 * time.Second
+	// replaceTimeout is how long a successor may take to replace the daemon.
+	replaceTimeout = time.Minute
+)
+
+// A Client connects to the daemon of a socket. Its methods may be called concurrently.
+type Client struct {
+	Socket    string
+	LookupEnv func(string) (string, bool) // the client's environment
+	Build     Build
+	Program   string // path of the mcptrack program, which runs the daemon
+}
+
+// Open connects to the daemon and completes the handshake. Open sets Protocol and Build of hello. The
+// daemon receives only those environment variables that it asks for. If no daemon listens, the error
+// is ErrNoDaemon; if the daemon refuses the client, it is a *Refused.
+func (c *Client) Open(ctx context.Context, hello Hello) (net.Conn, Answer, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errors.New("the daemon does not answer; see mcptrack daemon logs"))
+	defer cancel()
+	conn, err := dial(ctx, c.Socket)
+	if err != nil {
+		return nil, Answer{}, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	hello.Protocol, hello.Build = Protocol, c.Build
+	l := newLines(conn)
+	answer, err := l.clientHandshake(hello, c.LookupEnv)
+	if !stop() && err == nil || err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		_ = conn.Close()
+		if _, refused := errors.AsType[*Refused](err); refused {
+			return nil, answer, err
+		}
+		return nil, answer, fmt.Errorf("handshake with the daemon: %w", err)
+	}
+	return l, answer, nil
+}
+
+// OpenOrStart is like Open, but starts a daemon if none listens. A daemon that ends during the
+// handshake is replaced by another one.
+func (c *Client) OpenOrStart(ctx context.Context, hello Hello) (net.Conn, Answer, error) {
+	retry := backoff.New(20*time.Millisecond, time.Second)
+	for {
+		conn, answer, err := c.Open(ctx, hello)
+		switch {
+		case errors.Is(err, ErrNoDaemon):
+			if err := c.Start(ctx); err != nil {
+				return nil, Answer{}, err
+			}
+		case err == nil || !lost(err) || ctx.Err() != nil:
+			return conn, answer, err
+		}
+		if retry.Failures() == maxAttempts {
+			return nil, Answer{}, fmt.Errorf("daemons end before they answer; see mcptrack daemon logs: %w", err)
+		}
+		if wait := retry.Next(); retry.Failures() > 1 && !backoff.Sleep(ctx, wait) {
+			return nil, Answer{}, context.Cause(ctx)
+		}
+	}
+}
+
+// maxAttempts is the number of daemons that may end before they answer one client.
+const maxAttempts = 5
+
+// Start starts a daemon and returns when it listens. If other clients start one, Start waits for that
+// daemon.
+func (c *Client) Start(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errors.New("the daemon did not start in time; see mcptrack daemon logs"))
+	defer cancel()
+	starting, err := acquire(ctx, lockFile(c.Socket, "start"), true)
+	if err != nil {
+		return err
+	}
+	defer starting.Release()
+	if c.listens(ctx) {
+		return nil
+	}
+	ended, err := c.spawn("--started")
+	if err != nil {
+		return err
+	}
+	pause := backoff.New(2*time.Millisecond, 20*time.Millisecond)
+	for !c.listens(ctx) {
+		select {
+		case err := <-ended:
+			// It also ends if another daemon holds the lock, such as one that is about to listen.
+			lock, err2 := Acquire(ctx, c.Socket, false)
+			if errors.Is(err2, ErrRunning) {
+				ended = nil
+				continue
+			}
+			if err2 == nil {
+				lock.Release()
+			}
+			if c.listens(ctx) {
+				return nil
+			}
+			return fmt.Errorf("the daemon ended before it listened (%v); see mcptrack daemon logs", err)
+		case <-time.After(pause.Next()):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// listens reports whether a daemon accepts connections.
+func (c *Client) listens(ctx context.Context) bool {
+	conn, err := dial(ctx, c.Socket)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return err == nil
+}
+
+// Replace starts a daemon that replaces an older one, and returns when it has. It returns nil if
+// another client does the same.
+func (c *Client) Replace(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, replaceTimeout, errors.New("the older daemon was not replaced in time; see mcptrack daemon logs"))
+	defer cancel()
+	replacing, err := acquire(ctx, lockFile(c.Socket, "replace"), false)
+	if errors.Is(err, ErrRunning) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer replacing.Release()
+	if c.current(ctx) {
+		return nil
+	}
+	ended, err := c.spawn("--replace")
+	if err != nil {
+		return err
+	}
+	pause := backoff.New(50*time.Millisecond, time.Second)
+	for !c.current(ctx) {
+		select {
+		case err := <-ended:
+			if c.current(ctx) {
+				return nil
+			}
+			return fmt.Errorf("the daemon that replaces the older one ended (%v); see mcptrack daemon logs", err)
+		case <-time.After(pause.Next()):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// current reports whether the daemon that listens is not older than the client.
+func (c *Client) current(ctx context.Context) bool {
+	conn, answer, err := c.Open(ctx, Hello{Purpose: Status})
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return !c.Build.Newer(answer.Build)
+}
+
+// spawn starts the daemon with a flag. It does not end with this process. Its end is sent to the
+// channel, which has capacity 1 and is never closed; the goroutine that sends it ends with the daemon.
+func (c *Client) spawn(flag string) (<-chan error, error) {
+	if c.Program == "" {
+		return nil, errors.New("cannot start the daemon: the program mcptrack was not found; install it beside this program or in PATH")
+	}
+	cmd := exec.Command(c.Program, "daemon", flag) // its streams are the null device
+	cmd.Dir = rootFolder(c.LookupEnv)
+	cmd.Env = c.environment()
+	detach(cmd)
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("cannot start the daemon: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		err := cmd.Wait()
+		if err == nil {
+			err = errors.New("exit status 0")
+		}
+		ended <- err
+	}()
+	return ended, nil
+}
+
+// environment returns the environment of a daemon: what programs need to find the user's folders,
+// keyring and proxies. Secrets of the client are not among it.
+func (c *Client) environment() []string {
+	env := []string{SocketKey + "=" + c.Socket}
+	for _, name := range kept() {
+		value, ok := c.LookupEnv(name)
+		if !ok {
+			continue
+		}
+		if strings.HasSuffix(strings.ToLower(name), "_proxy") {
+			value = withoutUser(value)
+		}
+		env = append(env, name+"="+value)
+	}
+	return env
+}
+
+func kept() []string {
+	names := []string{
+		"HOME", "USER", "LOGNAME", "SHELL", "PATH", "TZ", "TMPDIR",
+		"LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_COLLATE", "LC_MESSAGES", "LC_MONETARY", "LC_NUMERIC", "LC_TIME",
+		"XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS", "XDG_DATA_HOME", "XDG_DATA_DIRS", "XDG_STATE_HOME", "XDG_CACHE_HOME",
+		"DBUS_SESSION_BUS_ADDRESS", // the user's keyring
+		"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy",
+		"SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS",
+	}
+	return append(names, keptBySystem()...)
+}
+
+// withoutUser removes the user and password from the URL of a proxy.
+func withoutUser(url string) string {
+	scheme, rest, found := strings.Cut(url, "://")
+	if !found {
+		scheme, rest = "", url
+	} else {
+		scheme += "://"
+	}
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	return scheme + rest[strings.LastIndexByte(rest[:end], '@')+1:]
+}

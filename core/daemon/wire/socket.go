@@ -1,0 +1,53 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gofrs/flock"
+)
+
+// SocketKey is the environment variable that names the socket.
+const SocketKey = "MCPTRACK_SOCKET"
+
+// ErrRunning is returned by Acquire if another daemon holds the lock.
+var ErrRunning = errors.New("a mcptrack daemon is already running")
+
+// ErrNoDaemon is returned by a client if no daemon listens on its socket.
+var ErrNoDaemon = errors.New("no mcptrack daemon is running")
+
+// A Lock is held by the daemon of a socket for as long as it runs. The system releases it when the
+// process ends.
+type Lock struct{ file *flock.Flock }
+
+// Acquire acquires the lock of a socket. If another daemon holds it, Acquire waits until ctx ends, or
+// returns ErrRunning if wait is false.
+func Acquire(ctx context.Context, socket string, wait bool) (*Lock, error) {
+	return acquire(ctx, lockFile(socket, "lock"), wait)
+}
+
+// acquire locks a file.
+func acquire(ctx context.Context, path string, wait bool) (*Lock, error) {
+	file := flock.New(path, flock.SetPermissions(0o600))
+	var held bool
+	var err error
+	if wait {
+		held, err = file.TryLockContext(ctx, 10*time.Millisecond)
+	} else {
+		held, err = file.TryLock()
+	}
+	switch {
+	case ctx.Err() != nil && err != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, fmt.Errorf("cannot lock %s: %w", path, err)
+	case !held:
+		return nil, ErrRunning
+	}
+	return &Lock{file}, nil
+}
+
+// Release releases the lock. The file stays, because another process may wait for it.
+func (l *Lock) Release() { _ = l.file.Unlock() }
