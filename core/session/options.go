@@ -95,6 +95,7 @@ type Info struct {
 	Other           Era // the other era, if the server is known to support both
 	ProtocolVersion string
 	ServerName      string
+	ServerTitle     string
 	ServerVersion   string
 	Capabilities    Capabilities
 	RawCapabilities json.RawMessage // as sent by the server

@@ -3,7 +3,6 @@ package tracker
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"math"
@@ -136,14 +135,13 @@ type Tracker struct {
 	applied chan struct{}
 	demands demands // used only with Options.OnDemand
 
-	mu      sync.Mutex         // guards the fields below
-	workers map[string]*worker // written only by Run
-	newest  *config.Config     // the last config applied
-	applies uint64             // number of configs passed to Apply
-	taken   uint64             // number of those that Run has taken or skipped
-	took    chan struct{}      // closed and replaced by Run whenever taken increases
-
-	messages func(server, method string, params json.RawMessage) // set by OnMessage before Run
+	mu       sync.Mutex         // guards the fields below
+	workers  map[string]*worker // written only by Run
+	newest   *config.Config     // the last config applied
+	applies  uint64             // number of configs passed to Apply
+	taken    uint64             // number of those that Run has taken or skipped
+	took     chan struct{}      // closed and replaced by Run whenever taken increases
+	messages []*messageHandler  // registered with OnMessage; replaced, never modified
 }
 
 // New returns a tracker with no servers. It does not start any goroutines.
