@@ -146,8 +146,7 @@ func (e *environment) add(need []string, values map[string]string) {
 // attach serves MCP to a client until it leaves. When ctx ends, it reads no more requests, and
 // answers those in flight.
 func (v *View) attach(ctx context.Context, c *wire.Conn) error {
-	release := v.settle(ctx)
-	defer release()
+	v.settle(ctx)
 	serving, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	var tasks sync.WaitGroup
 	defer tasks.Wait()

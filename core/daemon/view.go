@@ -36,6 +36,7 @@ type View struct {
 
 	// Guarded by d.mu:
 	servers map[string]config.Server // by the id in the client's config; the ID is that of the tracker
+	kept    map[string]func()        // releases what Tracker.Keep keeps while there are clients, by tracker id
 	clients int
 	left    time.Time // when the last client left
 
@@ -99,6 +100,7 @@ func (d *Daemon) enter(hello wire.Hello, source Source, env map[string]string) (
 	}
 	v.clients++
 	d.conns++
+	v.keep()
 	d.signal()
 	return v, nil
 }
@@ -110,12 +112,35 @@ func (v *View) leave() {
 	v.clients--
 	v.left = time.Now()
 	v.d.conns--
+	v.keep()
 	v.d.signal()
+}
+
+// keep keeps the servers of a view with clients connected, once they have started. d.mu must be
+// held.
+func (v *View) keep() {
+	wanted := map[string]bool{}
+	if v.clients > 0 {
+		for _, srv := range v.servers {
+			wanted[srv.ID] = true
+		}
+	}
+	for id, release := range v.kept {
+		if !wanted[id] {
+			release()
+			delete(v.kept, id)
+		}
+	}
+	for id := range wanted {
+		if v.kept[id] == nil {
+			v.kept[id] = v.d.opts.Engine.Tracker().Keep(id)
+		}
+	}
 }
 
 // newView creates a view that is not running.
 func (d *Daemon) newView(hello wire.Hello, source Source) (*View, error) {
-	v := &View{d: d, hello: hello, source: source, kicks: make(chan struct{}, 1), listsNext: make(chan struct{})}
+	v := &View{d: d, hello: hello, source: source, kept: map[string]func(){}, kicks: make(chan struct{}, 1), listsNext: make(chan struct{})}
 	opts := d.opts.Gateway
 	opts.Tracker, opts.Alias = d.opts.Engine.Tracker(), ExportedID
 	opts.Changed = func() {
@@ -233,23 +258,24 @@ func (v *View) apply(cfg *config.Config) {
 		srv.Sharing = config.SharedByFolder // the id determines who shares it
 		exported = append(exported, srv)
 	}
+	v.keep()
 	v.d.apply()
 	v.gw.Apply(cfg.With(exported))
+	if v.clients > 0 {
+		v.tasks.Go(func() { v.settle(v.d.life) })
+	}
 }
 
-// settle starts the servers whose lists are not known, and waits until they have been tried. The
-// servers are kept until release is called.
-func (v *View) settle(ctx context.Context) (release func()) {
-	t := v.d.opts.Engine.Tracker()
-	snap := t.Snapshot()
-	release = v.hold(func(srv *config.Server) bool {
+// settle starts the servers whose lists are not known, and waits until they have been tried.
+func (v *View) settle(ctx context.Context) {
+	snap := v.d.opts.Engine.Tracker().Snapshot()
+	defer v.hold(func(srv *config.Server) bool {
 		st, _ := snap.Server(srv.ID)
 		return st.Info.Era == ""
-	})
+	})()
 	ctx, cancel := context.WithTimeout(ctx, v.d.opts.Wait)
 	defer cancel()
-	_ = v.gw.Settled(ctx) // after an error, the client is served what is known
-	return release
+	_ = v.gw.Settled(ctx) // after an error, clients are served what is known
 }
 
 // hold keeps the servers that which selects connected until release is called.

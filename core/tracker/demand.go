@@ -24,9 +24,10 @@ type demands struct {
 
 type demand struct {
 	users   int
-	ended   time.Time     // when users last became 0; zero if nobody has needed the server yet
+	keepers int
+	ended   time.Time     // when users or keepers last became 0; zero if nobody has needed the server yet
 	retired bool          // the worker ends the session with the server, and has not yet published this
-	changed chan struct{} // closed and replaced when users becomes 0 or 1; closed when the demand is deleted
+	changed chan struct{} // closed and replaced when users or keepers becomes 0 or 1; closed when the demand is deleted
 }
 
 // of returns the demand for a server. d.mu must be held.
@@ -40,16 +41,18 @@ func (d *demands) of(server string) *demand {
 	return d.byServer[server]
 }
 
-// count adds n to the users of a server.
-func (d *demands) count(server string, n int) {
+// count adds to the users and the keepers of a server.
+func (d *demands) count(server string, users, keepers int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	of := d.of(server)
-	before := of.users
-	if of.users += n; (before == 0) == (of.users == 0) {
+	hadUsers, hadKeepers := of.users > 0, of.keepers > 0
+	of.users += users
+	of.keepers += keepers
+	if hadUsers == (of.users > 0) && hadKeepers == (of.keepers > 0) {
 		return
 	}
-	if of.users == 0 {
+	if hadUsers && of.users == 0 || hadKeepers && of.keepers == 0 && !of.ended.IsZero() {
 		of.ended = time.Now()
 	}
 	close(of.changed)
@@ -57,12 +60,12 @@ func (d *demands) count(server string, n int) {
 }
 
 // until returns when a server that is idle for the given time goes to sleep: zero if somebody needs
-// it. It also returns a channel that is closed when that changes.
-func (d *demands) until(server string, idle time.Duration) (at time.Time, changed <-chan struct{}) {
+// it or, unless it is asleep, keeps it. It also returns a channel that is closed when that changes.
+func (d *demands) until(server string, idle time.Duration, asleep bool) (at time.Time, changed <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	of := d.of(server)
-	if of.users > 0 {
+	if of.users > 0 || of.keepers > 0 && !asleep && !of.ended.IsZero() {
 		return time.Time{}, of.changed
 	}
 	return of.ended.Add(idle), of.changed // long ago if nobody has needed the server yet
@@ -74,7 +77,7 @@ func (d *demands) retire(server string, idle time.Duration) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	of := d.of(server)
-	of.retired = of.users == 0 && !time.Now().Before(of.ended.Add(idle))
+	of.retired = of.users == 0 && of.keepers == 0 && !time.Now().Before(of.ended.Add(idle))
 	return of.retired
 }
 
@@ -104,7 +107,7 @@ func (d *demands) any(server string) bool {
 func (d *demands) forget(server string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if of := d.byServer[server]; of != nil && of.users == 0 {
+	if of := d.byServer[server]; of != nil && of.users == 0 && of.keepers == 0 {
 		close(of.changed)
 		delete(d.byServer, server)
 	}
@@ -117,9 +120,21 @@ func (t *Tracker) Demand(server string) (release func()) {
 	if !t.opts.OnDemand {
 		return func() {}
 	}
-	t.demands.count(server, 1)
+	return t.count(server, 1, 0)
+}
+
+// Keep keeps a server connected like [Tracker.Demand], but does not wake it.
+func (t *Tracker) Keep(server string) (release func()) {
+	if !t.opts.OnDemand {
+		return func() {}
+	}
+	return t.count(server, 0, 1)
+}
+
+func (t *Tracker) count(server string, users, keepers int) (release func()) {
+	t.demands.count(server, users, keepers)
 	return sync.OnceFunc(func() {
-		t.demands.count(server, -1)
+		t.demands.count(server, -users, -keepers)
 		if !t.store.knows(server) { // it was removed while it was needed
 			t.demands.forget(server)
 		}
@@ -152,7 +167,7 @@ func (w *worker) sleepsAt() (at time.Time, changed <-chan struct{}) {
 	if !w.opts.OnDemand {
 		return time.Time{}, nil
 	}
-	return w.t.demands.until(w.id, idle(&w.srv))
+	return w.t.demands.until(w.id, idle(&w.srv), w.waking)
 }
 
 // fallAsleep publishes that the server is asleep.
