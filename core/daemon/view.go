@@ -142,7 +142,7 @@ func (v *View) keep() {
 func (d *Daemon) newView(hello wire.Hello, source Source) (*View, error) {
 	v := &View{d: d, hello: hello, source: source, kept: map[string]func(){}, kicks: make(chan struct{}, 1), listsNext: make(chan struct{})}
 	opts := d.opts.Gateway
-	opts.Tracker, opts.Alias = d.opts.Engine.Tracker(), ExportedID
+	opts.Tracker, opts.Alias, opts.Transparent = d.opts.Engine.Tracker(), ExportedID, hello.Server != ""
 	opts.Changed = func() {
 		select {
 		case v.kicks <- struct{}{}:
