@@ -19,7 +19,7 @@ const (
 	maxName      = 256     // bytes in the name of a variable
 	maxRounds    = 16      // times that a daemon asks
 	stepTimeout  = 10 * time.Second
-	codeProtocol = "protocol" // of a Refused whose reason is the version of the handshake
+	CodeProtocol = "protocol" // of a Refused whose reason is the version of the handshake
 )
 
 // errHandshake is returned if the other end does not follow the handshake.
@@ -134,7 +134,7 @@ func (c *Conn) refuseProtocol() error {
 	if c.Hello.Protocol > Protocol {
 		older, hint = "the daemon is older than this program", "run: mcptrack daemon stop"
 	}
-	refused := &Refused{Code: codeProtocol, Message: older + " and cannot use it", Hint: hint, Exit: 1}
+	refused := &Refused{Code: CodeProtocol, Message: older + " and cannot use it", Hint: hint, Exit: 1}
 	if err := c.Refuse(refused); err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func (l lines) clientHandshake(hello Hello, lookup func(string) (string, bool)) 
 		case a.Error != nil:
 			return a, a.Error
 		case a.Protocol != Protocol:
-			return a, &Refused{Code: codeProtocol, Message: "the daemon has another version of mcptrack, which this program cannot use",
+			return a, &Refused{Code: CodeProtocol, Message: "the daemon has another version of mcptrack, which this program cannot use",
 				Hint: "run: mcptrack daemon stop", Exit: 1}
 		case a.OK:
 			return a, nil
@@ -251,4 +251,3 @@ func (l lines) clientHandshake(hello Hello, lookup func(string) (string, bool)) 
 func lost(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || isReset(err)
 }
-
