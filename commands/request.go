@@ -30,11 +30,13 @@ import (
 // requestFlags contains the flags of commands that send one request to one server.
 type requestFlags struct {
 	cli.ConnectFlags
-	out string
+	daemon cli.DaemonUse
+	out    string
 }
 
 func (r *requestFlags) add(cmd *cobra.Command) {
 	r.ConnectFlags.Add(cmd)
+	r.daemon.AddVerbose(cmd)
 	cmd.Flags().StringVar(&r.out, "out", "", "write the content to `FILE` instead of stdout")
 	_ = cmd.MarkFlagFilename("out")
 }
@@ -78,7 +80,11 @@ func (r *requestFlags) ask(cmd *cobra.Command, env *cli.Env, g *cli.Globals, of 
 	opts := r.SessionOptions(beside, g)
 	opts.OneShot, opts.Logger = true, opts.Logger.With("server", printable.Line(of.server, 128))
 	ctx = session.WithProgress(ctx, report)
-	s, err := env.Dialer()(ctx, servers[0], opts)
+	r.daemon.Own = r.Own()
+	s, err := g.DialDaemon(ctx, env, opts.Logger, r.daemon, servers[0], opts)
+	if s == nil && err == nil {
+		s, err = env.Dialer()(ctx, servers[0], opts)
+	}
 	if err != nil {
 		if ctx.Err() != nil {
 			return err

@@ -43,11 +43,18 @@ type Hello struct {
 	Host   string `json:"host,omitempty"`
 	// Server restricts the client to one server and determines that names stay unchanged.
 	Server string `json:"server,omitempty"`
+	// Join makes the daemon refuse a client whose config it does not follow yet for another client,
+	// with the code [NotFollowed].
+	Join bool `json:"join,omitempty"`
 	// Path is the client's PATH.
 	Path string `json:"path,omitempty"`
 	// Seen contains a hash of each list that the client received over an earlier connection.
 	Seen map[string]string `json:"seen,omitempty"`
 }
+
+// NotFollowed is the code of a [Refused] if the daemon does not follow the client's config; see
+// [Hello].
+const NotFollowed = "not_followed"
 
 // Build identifies a version of mcptrack.
 type Build struct {
